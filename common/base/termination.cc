@@ -1,0 +1,59 @@
+#include "common/base/termination.h"
+
+#include <pthread.h>
+
+#include <cstdlib>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+
+namespace roost {
+
+Termination::Termination() {
+  sigemptyset(&signals_);
+  sigaddset(&signals_, SIGTERM);
+  sigaddset(&signals_, SIGINT);
+  ROOST_CHECK(pthread_sigmask(SIG_BLOCK, &signals_, nullptr) == 0);
+  ROOST_CHECK(std::signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+  thread_ = std::thread([this] { Watch(); });
+}
+
+Termination::~Termination() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  // Ends the watcher's wait: it takes the blocked signal by sigwait, and nothing is terminated.
+  pthread_kill(thread_.native_handle(), SIGTERM);  // NOLINT(bugprone-bad-signal-to-kill-thread)
+  thread_.join();
+}
+
+void Termination::BeginServing() {
+  const std::lock_guard lock(mutex_);
+  serving_ = true;
+}
+
+bool Termination::Wait(std::optional<std::chrono::milliseconds> timeout, int count) {
+  std::unique_lock lock(mutex_);
+  const auto enough = [this, count] { return count_ >= count; };
+  if (timeout) return changed_.wait_for(lock, *timeout, enough);
+  changed_.wait(lock, enough);
+  return true;
+}
+
+void Termination::Watch() {
+  while (true) {
+    int signal = 0;
+    if (sigwait(&signals_, &signal) != 0) continue;
+    const std::lock_guard lock(mutex_);
+    if (ending_) return;
+    if (!serving_) {
+      LogInfo("ended by a signal during start-up");
+      std::_Exit(128 + signal);
+    }
+    ++count_;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace roost

@@ -1,0 +1,48 @@
+// SIGTERM and SIGINT as something to wait for. Made first thing in main, before any other thread: threads inherit the
+// blocked signals, so none of them is interrupted.
+//
+//   Termination termination;
+//   … start up; a signal ends the process at once, because nothing is served yet …
+//   termination.BeginServing();
+//   termination.Wait(std::nullopt, 1);   // the first: drain
+//   termination.Wait(timeout, 2);        // a second: end at once
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace roost {
+
+// One per process. Also makes a write to a closed connection an error instead of SIGPIPE.
+class Termination {
+ public:
+  Termination();
+  ~Termination();
+  Termination(const Termination&) = delete;
+  Termination& operator=(const Termination&) = delete;
+
+  // Until here a signal exits with 128 + its number.
+  void BeginServing();
+
+  // Waits until `count` signals have come since BeginServing, or `timeout` has passed. True if they have.
+  bool Wait(std::optional<std::chrono::milliseconds> timeout, int count);
+
+ private:
+  void Watch();
+
+  sigset_t signals_{};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool serving_ = false;  // guarded by mutex_
+  bool ending_ = false;   // guarded by mutex_
+  int count_ = 0;         // guarded by mutex_
+
+  std::thread thread_;
+};
+
+}  // namespace roost

@@ -1,0 +1,162 @@
+#include "common/config/config.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <iostream>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace roost {
+
+struct ConfigParser::State {
+  State(std::string program, std::string description) : app(std::move(description), std::move(program)) {}
+
+  CLI::App app;
+  std::string section = "Options";
+  std::vector<std::string> names;
+  bool print_config = false;
+};
+
+namespace {
+
+// Declares what all kinds of options share.
+void Finish(CLI::Option* option, const std::string& section, const std::string& name) {
+  option->group(section)->envname(EnvironmentName(name))->capture_default_str();
+}
+
+// For options with one value: given twice, the last one counts, so that a wrapper's arguments can be overruled.
+void FinishSingle(CLI::Option* option, const std::string& section, const std::string& name) {
+  Finish(option, section, name);
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+template <typename T>
+CLI::Option* AddNumber(CLI::App& app, const std::string& name, T& target, const std::string& help, NumberRange range) {
+  const auto low = static_cast<T>(range.low);
+  const auto high = static_cast<T>(std::min(range.high, static_cast<double>(std::numeric_limits<T>::max()) / 2));
+  return app.add_option("--" + name, target, help)->check(CLI::Range(low, high));
+}
+
+bool IsGiven(const std::string& name, const std::vector<std::string>& arguments) {
+  const std::string flag = "--" + name;
+  for (const std::string& argument : arguments) {
+    if (argument == flag || argument.rfind(flag + "=", 0) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ConfigParser::ConfigParser(std::string program, std::string description)
+    : state_(std::make_unique<State>(std::move(program), std::move(description))) {
+  CLI::App& app = state_->app;
+  app.set_config("--config", "", "Read options from this TOML or INI file")->group("General");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.set_version_flag("--version", std::string(Version()))->group("General");
+  app.get_formatter()->column_width(44);
+  app.set_help_flag("--help", "Print this help and exit")->group("General");
+  app.add_flag("--print-config", state_->print_config, "Print the values in force as a configuration file and exit")
+      ->group("General")
+      ->configurable(false);
+}
+
+ConfigParser::~ConfigParser() = default;
+
+ConfigParser& ConfigParser::Section(std::string heading) {
+  state_->section = std::move(heading);
+  return *this;
+}
+
+ConfigParser& ConfigParser::Add(const std::string& name, std::string& target, const std::string& help) {
+  state_->names.push_back(name);
+  FinishSingle(state_->app.add_option("--" + name, target, help), state_->section, name);
+  return *this;
+}
+
+ConfigParser& ConfigParser::Add(const std::string& name, std::uint32_t& target, const std::string& help,
+                                NumberRange range) {
+  state_->names.push_back(name);
+  FinishSingle(AddNumber(state_->app, name, target, help, range), state_->section, name);
+  return *this;
+}
+
+ConfigParser& ConfigParser::Add(const std::string& name, std::uint64_t& target, const std::string& help,
+                                NumberRange range) {
+  state_->names.push_back(name);
+  FinishSingle(AddNumber(state_->app, name, target, help, range), state_->section, name);
+  return *this;
+}
+
+ConfigParser& ConfigParser::Add(const std::string& name, double& target, const std::string& help, NumberRange range) {
+  state_->names.push_back(name);
+  FinishSingle(AddNumber(state_->app, name, target, help, range), state_->section, name);
+  return *this;
+}
+
+ConfigParser& ConfigParser::AddChoice(const std::string& name, std::string& target,
+                                      const std::vector<std::string>& choices, const std::string& help) {
+  state_->names.push_back(name);
+  FinishSingle(state_->app.add_option("--" + name, target, help)->check(CLI::IsMember(choices)), state_->section, name);
+  return *this;
+}
+
+ConfigParser& ConfigParser::AddList(const std::string& name, std::vector<std::string>& target,
+                                    const std::string& help) {
+  state_->names.push_back(name);
+  Finish(state_->app.add_option("--" + name, target, help)->delimiter(','), state_->section, name);
+  return *this;
+}
+
+ConfigParser& ConfigParser::AddSwitch(const std::string& name, bool& target, const std::string& help) {
+  state_->names.push_back(name);
+  Finish(state_->app.add_flag("--" + name, target, help), state_->section, name);
+  return *this;
+}
+
+ConfigParser& ConfigParser::Require(const std::string& name) {
+  state_->app.get_option("--" + name)->required();
+  return *this;
+}
+
+Result<ParseOutcome> ConfigParser::Parse(int argc, const char* const* argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  // CLI11 would let the file win over the environment; as arguments, the variables win.
+  std::vector<std::string> from_environment;
+  for (const std::string& name : state_->names) {
+    const char* value = std::getenv(EnvironmentName(name).c_str());
+    if (value == nullptr || IsGiven(name, arguments)) continue;
+    arguments.push_back("--" + name + "=" + value);
+    from_environment.push_back(name);
+  }
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    state_->app.parse(std::move(reversed));
+    if (!state_->print_config) return ParseOutcome::kRun;
+    std::cout << state_->app.config_to_str(true, true);
+    return ParseOutcome::kExit;
+  } catch (const CLI::Success& success) {
+    state_->app.exit(success, std::cout, std::cerr);
+    return ParseOutcome::kExit;
+  } catch (const CLI::Error& error) {
+    std::string message = error.what();
+    for (const std::string& name : from_environment) {
+      if (message.find("--" + name) != std::string::npos) message += " (from " + EnvironmentName(name) + ")";
+    }
+    return Error{ErrorCode::kInvalidArgument, std::move(message), ""};
+  }
+}
+
+std::string EnvironmentName(std::string_view option_name) {
+  std::string name = "ROOST_";
+  for (const char c : option_name) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+std::string_view Version() { return ROOST_VERSION; }
+
+}  // namespace roost

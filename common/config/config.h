@@ -1,0 +1,77 @@
+// Configuration of a program from one declaration per option: `--max-batch-tokens N` on the command line, the
+// environment variable ROOST_MAX_BATCH_TOKENS, and the key `max-batch-tokens` in the file named by --config (TOML or
+// INI). The command line wins over the environment, the environment over the file, the file over the default.
+//
+//   Options options;                                 // its initial values are the defaults
+//   ConfigParser parser("roost-worker", "Serves one model …");
+//   parser.Section("Model").Add("model", options.model, "Model directory").Add("threads", options.threads, "…");
+//   switch (parser.Parse(argc, argv)) …
+//
+// An option given twice takes its last value; a list takes them all. Unknown flags, unknown keys and bad values are
+// errors that name the flag, key or variable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace roost {
+
+// Inclusive bounds of a number.
+struct NumberRange {
+  double low = 0;
+  double high = 1e18;
+};
+
+enum class ParseOutcome {
+  kRun,   // go on with the values
+  kExit,  // --help, --version or --print-config was answered on stdout; exit 0
+};
+
+// Not thread-safe. Targets must outlive Parse.
+class ConfigParser {
+ public:
+  // `program` is the binary's name; `description` one paragraph for --help.
+  ConfigParser(std::string program, std::string description);
+  ~ConfigParser();
+  ConfigParser(const ConfigParser&) = delete;
+  ConfigParser& operator=(const ConfigParser&) = delete;
+
+  // Options added from here on stand under this heading in --help.
+  ConfigParser& Section(std::string heading);
+
+  // `name` is in kebab-case without dashes in front. `help` is one sentence; default and variable are added to it.
+  ConfigParser& Add(const std::string& name, std::string& target, const std::string& help);
+  ConfigParser& Add(const std::string& name, std::uint32_t& target, const std::string& help, NumberRange range = {});
+  ConfigParser& Add(const std::string& name, std::uint64_t& target, const std::string& help, NumberRange range = {});
+  ConfigParser& Add(const std::string& name, double& target, const std::string& help, NumberRange range = {});
+  // One of `choices`.
+  ConfigParser& AddChoice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
+                          const std::string& help);
+  // May be repeated; a comma separates values too.
+  ConfigParser& AddList(const std::string& name, std::vector<std::string>& target, const std::string& help);
+  // `--name` or `--name=false`.
+  ConfigParser& AddSwitch(const std::string& name, bool& target, const std::string& help);
+
+  // The value must be given somewhere.
+  ConfigParser& Require(const std::string& name);
+
+  // kInvalidArgument with a message that names what is wrong. Prints on stdout only for kExit.
+  [[nodiscard]] Result<ParseOutcome> Parse(int argc, const char* const* argv);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// ROOST_MAX_BATCH_TOKENS for max-batch-tokens.
+[[nodiscard]] std::string EnvironmentName(std::string_view option_name);
+
+// The version that --version prints and /version answers.
+[[nodiscard]] std::string_view Version();
+
+}  // namespace roost

@@ -1,0 +1,114 @@
+// Every metric of both daemons, declared once: dashboards, rules and code use these names and no others (a test
+// compares them). Base units; counters end in _total. Worker metrics carry the constant label `model` too.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace roost::metrics {
+
+enum class Kind { kCounter, kGauge, kHistogram };
+
+struct Metric {
+  Kind kind;
+  std::string_view name;
+  std::string_view labels;  // names, separated by commas, in the order in which values are given
+  std::string_view help;
+  std::span<const double> buckets = {};  // upper bounds; histograms only
+};
+
+// Start low enough for small models on a CPU, end high enough for long prompts in a queue.
+inline constexpr std::array kLatencySeconds{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,   0.25,
+                                            0.5,    1.0,   2.5,    5.0,   10.0, 25.0,  50.0, 100.0, 250.0};
+// For decisions and engine steps.
+inline constexpr std::array kShortSeconds{0.000001, 0.0000025, 0.000005, 0.00001, 0.000025, 0.00005, 0.0001,
+                                          0.00025,  0.0005,    0.001,    0.0025,  0.005,    0.01,    0.025,
+                                          0.05,     0.1,       0.25,     0.5,     1.0};
+
+// clang-format off
+
+// ---- router ----
+inline constexpr Metric kRouterRequests{Kind::kCounter, "roost_router_requests_total", "route,code",
+    "HTTP requests answered, by route and status code."};
+inline constexpr Metric kRouterActiveRequests{Kind::kGauge, "roost_router_active_requests", "",
+    "Generations accepted and not yet ended."};
+inline constexpr Metric kRouterPromptTokens{Kind::kCounter, "roost_router_prompt_tokens_total", "model",
+    "Prompt tokens of requests whose first token came."};
+inline constexpr Metric kRouterCachedTokens{Kind::kCounter, "roost_router_cached_tokens_total", "model",
+    "Of the prompt tokens, those that workers had in their cache."};
+inline constexpr Metric kRouterPredictedCachedTokens{Kind::kCounter, "roost_router_predicted_cached_tokens_total", "model",
+    "Of the prompt tokens, those that the router expected the chosen worker to have."};
+inline constexpr Metric kRouterPredictionErrorTokens{Kind::kCounter, "roost_router_prediction_error_tokens_total", "model",
+    "Sum of the differences, without sign, between predicted and actual cached tokens."};
+inline constexpr Metric kRouterOutputTokens{Kind::kCounter, "roost_router_output_tokens_total", "model",
+    "Tokens generated."};
+inline constexpr Metric kRouterTtft{Kind::kHistogram, "roost_router_ttft_seconds", "model",
+    "Time to first token, from the request's arrival.", kLatencySeconds};
+inline constexpr Metric kRouterInterToken{Kind::kHistogram, "roost_router_inter_token_seconds", "model",
+    "Time between one token and the next of a generation.", kLatencySeconds};
+inline constexpr Metric kRouterRequestSeconds{Kind::kHistogram, "roost_router_request_seconds", "model",
+    "Time from a generation's arrival to its end.", kLatencySeconds};
+inline constexpr Metric kRouterDecisions{Kind::kCounter, "roost_router_decisions_total", "policy,reason",
+    "Routing decisions, by reason."};
+inline constexpr Metric kRouterDecisionSeconds{Kind::kHistogram, "roost_router_decision_seconds", "",
+    "Time to match a prompt and choose a worker.", kShortSeconds};
+inline constexpr Metric kRouterWorkerRequests{Kind::kCounter, "roost_router_worker_requests_total", "model,worker",
+    "Generations sent to each worker."};
+inline constexpr Metric kRouterWorkerInFlight{Kind::kGauge, "roost_router_worker_in_flight_requests", "model,worker",
+    "Generations of this router that a worker has now."};
+inline constexpr Metric kRouterWorkers{Kind::kGauge, "roost_router_workers", "state",
+    "Workers known, by state: ready or starting."};
+inline constexpr Metric kRouterWorkersLost{Kind::kCounter, "roost_router_workers_lost_total", "reason",
+    "Workers that went away, by reason: silent, restarted, left, broken_link or unreachable."};
+inline constexpr Metric kRouterRetries{Kind::kCounter, "roost_router_retries_total", "reason",
+    "Generations sent again to another worker, by what befell the first."};
+inline constexpr Metric kRouterIndexBlocks{Kind::kGauge, "roost_router_index_blocks", "",
+    "Distinct blocks in the prefix index."};
+inline constexpr Metric kRouterIndexEvents{Kind::kCounter, "roost_router_index_events_total", "kind",
+    "Blocks that workers reported as stored or removed."};
+inline constexpr Metric kRouterIndexResyncs{Kind::kCounter, "roost_router_index_resyncs_total", "reason",
+    "Snapshots asked for, by reason: hello, gap or digest."};
+inline constexpr Metric kRouterMalformedMessages{Kind::kCounter, "roost_router_malformed_messages_total", "",
+    "Messages from workers that could not be read."};
+
+// ---- worker ----
+inline constexpr Metric kWorkerRequests{Kind::kCounter, "roost_worker_requests_total", "outcome",
+    "Requests ended, by outcome: stop, length, cancelled or error."};
+inline constexpr Metric kWorkerRunning{Kind::kGauge, "roost_worker_running_requests", "",
+    "Requests in the batch."};
+inline constexpr Metric kWorkerWaiting{Kind::kGauge, "roost_worker_waiting_requests", "",
+    "Requests in the queue."};
+inline constexpr Metric kWorkerPromptTokens{Kind::kCounter, "roost_worker_prompt_tokens_total", "",
+    "Prompt tokens of requests whose prefill ended."};
+inline constexpr Metric kWorkerCachedTokens{Kind::kCounter, "roost_worker_cached_tokens_total", "",
+    "Of the prompt tokens, those whose KV came from the cache."};
+inline constexpr Metric kWorkerOutputTokens{Kind::kCounter, "roost_worker_output_tokens_total", "",
+    "Tokens generated."};
+inline constexpr Metric kWorkerBlocks{Kind::kGauge, "roost_worker_blocks", "state",
+    "KV blocks by state: free, referenced (in use) or idle (cached and evictable)."};
+inline constexpr Metric kWorkerEvictedBlocks{Kind::kCounter, "roost_worker_evicted_blocks_total", "",
+    "Cached blocks given up for new ones."};
+inline constexpr Metric kWorkerPreemptions{Kind::kCounter, "roost_worker_preemptions_total", "",
+    "Requests put back into the queue because blocks ran out."};
+inline constexpr Metric kWorkerVerificationMisses{Kind::kCounter, "roost_worker_verification_misses_total", "",
+    "Cache hits refused because the block's tokens or parent differed from the prompt's."};
+inline constexpr Metric kWorkerTtft{Kind::kHistogram, "roost_worker_ttft_seconds", "",
+    "Time from a request's receipt to its first token.", kLatencySeconds};
+inline constexpr Metric kWorkerInterToken{Kind::kHistogram, "roost_worker_inter_token_seconds", "",
+    "Time between one token and the next of a request.", kLatencySeconds};
+inline constexpr Metric kWorkerQueueWait{Kind::kHistogram, "roost_worker_queue_wait_seconds", "",
+    "Time from a request's receipt to its first step.", kLatencySeconds};
+inline constexpr Metric kWorkerStepSeconds{Kind::kHistogram, "roost_worker_step_seconds", "",
+    "Time of one engine step.", kLatencySeconds};
+inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",
+    "Links to routers, by state: up or down."};
+inline constexpr Metric kWorkerResyncs{Kind::kCounter, "roost_worker_resyncs_total", "reason",
+    "Links that started again with a snapshot, by reason: asked, overflow, router_restart or silent."};
+inline constexpr Metric kWorkerMalformedMessages{Kind::kCounter, "roost_worker_malformed_messages_total", "",
+    "Messages from routers that could not be read."};
+
+// clang-format on
+
+}  // namespace roost::metrics

@@ -1,0 +1,77 @@
+// Block identity: the one implementation of the hash that names KV blocks, used by router and worker alike.
+//
+//   root = H("roost/1" ‖ fingerprint ‖ adapter ‖ tenant ‖ salt ‖ block_tokens ‖ kv_dtype)
+//   h[i] = H(h[i-1] ‖ tokens[i·B .. (i+1)·B)),   h[-1] = root
+//
+// H is SHA-256 cut to its first 16 bytes. In the root each part is written as one tag byte, its length as u32
+// little-endian, and its bytes; so no two lists of parts have one encoding. Tokens are u32 little-endian. Only full
+// blocks have a hash; a hash covers every token before its block, so equal hashes mean equal prefixes.
+//
+// A cryptographic hash because a collision would let one tenant read another's cached prompt; see README.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/rng.h"
+
+namespace roost {
+
+// 128 bits. `low` keys the router's index; all of it travels on the wire.
+struct BlockHash {
+  std::uint64_t high = 0;  // bytes 0..7 of the digest, big-endian
+  std::uint64_t low = 0;   // bytes 8..15 of the digest, big-endian
+
+  auto operator<=>(const BlockHash&) const = default;
+
+  [[nodiscard]] BlockHash operator^(BlockHash other) const { return {high ^ other.high, low ^ other.low}; }
+  // 32 hexadecimal digits.
+  [[nodiscard]] std::string ToHex() const;
+};
+
+// What separates name spaces. Two requests share blocks only if all of it is equal.
+struct PrefixScope {
+  std::string fingerprint;  // of the model: config, tokenizer, weights' headers
+  std::string adapter;      // LoRA name; empty for none
+  std::string tenant;       // from the authenticated API key; empty when the router has no keys
+  std::string salt;         // the request's own cache_salt; it narrows, never widens
+  std::uint32_t block_tokens = 16;
+  std::string kv_dtype;  // "bf16", "f32"
+};
+
+inline constexpr std::uint32_t kMinBlockTokens = 4;
+inline constexpr std::uint32_t kMaxBlockTokens = 256;
+
+// A power of two from kMinBlockTokens to kMaxBlockTokens?
+[[nodiscard]] bool IsValidBlockTokens(std::uint32_t block_tokens);
+
+[[nodiscard]] BlockHash RootHash(const PrefixScope& scope);
+
+// The hash of the block that holds `tokens` (a full block) after `parent` (a block's hash, or the root). About 120 ns
+// for 16 tokens with SHA extensions.
+[[nodiscard]] BlockHash ChainHash(BlockHash parent, std::span<const TokenId> tokens);
+
+// Hashes of all full blocks of `tokens`, front to back: tokens.size() / block_tokens of them.
+[[nodiscard]] std::vector<BlockHash> HashBlocks(BlockHash root, std::span<const TokenId> tokens,
+                                                std::uint32_t block_tokens);
+
+// For hash tables in memory. Each process mixes in a random seed, because anyone can grind the bits of a public hash.
+struct BlockHashHasher {
+  std::uint64_t seed = ProcessSeed();
+
+  [[nodiscard]] std::size_t operator()(BlockHash hash) const noexcept { return Mix64(hash.low ^ seed); }
+
+  // The same for the whole process, different in the next.
+  [[nodiscard]] static std::uint64_t ProcessSeed();
+};
+
+}  // namespace roost

@@ -1,0 +1,304 @@
+#include "common/text/bpe.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/rng.h"
+#include "common/base/utf8.h"
+
+namespace roost::text {
+namespace {
+
+constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
+constexpr char32_t kLowCharacters = 0x250;               // Latin: all of the byte-level alphabet
+constexpr std::uint64_t kNoPair = ~std::uint64_t{0};     // no pair of ids has this key
+
+std::uint64_t KeyOf(TokenId left, TokenId right) { return (std::uint64_t{left} << 32U) | right; }
+
+// A metaspace that does not stand at the front of its token, after metaspaces only?
+bool HasInnerMetaspace(std::string_view text) {
+  while (text.starts_with(kMetaspace)) text.remove_prefix(kMetaspace.size());
+  return text.find(kMetaspace) != std::string_view::npos;
+}
+
+// The two halves of "a b" or ["a", "b"].
+Result<std::pair<std::string_view, std::string_view>> MergeFromJson(const JsonNode& merges, std::size_t index,
+                                                                    simdjson::dom::element element) {
+  const auto complain = [&](std::string_view message) {
+    return merges.Complain(fmt::format("entry {}: {}", index, message));
+  };
+  std::string_view text;
+  if (element.get(text) == simdjson::SUCCESS) {
+    const std::size_t space = text.find(' ');
+    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
+      return complain("must be two tokens with one space between them");
+    }
+    return std::pair(text.substr(0, space), text.substr(space + 1));
+  }
+  simdjson::dom::array pair;
+  std::string_view left;
+  std::string_view right;
+  if (element.get(pair) != simdjson::SUCCESS || pair.size() != 2 || pair.at(0).get(left) != simdjson::SUCCESS ||
+      pair.at(1).get(right) != simdjson::SUCCESS) {
+    return complain("must be a string or a pair of strings");
+  }
+  return std::pair(left, right);
+}
+
+Result<MergeTable> MergesFromJson(const JsonNode& node, const Vocabulary& vocabulary) {
+  simdjson::dom::array entries;
+  if (node.element().get(entries) != simdjson::SUCCESS) return node.Complain("must be an array");
+  if (entries.size() > kMaxMerges) return node.Complain(fmt::format("has over {} entries", kMaxMerges));
+  MergeTable table(entries.size());
+  std::uint32_t rank = 0;
+  std::string merged;
+  for (const simdjson::dom::element entry : entries) {
+    std::string_view comment;
+    if (entry.get(comment) == simdjson::SUCCESS && comment.starts_with("#version")) continue;
+    ROOST_ASSIGN_OR_RETURN(const auto halves, MergeFromJson(node, rank, entry));
+    merged.assign(halves.first).append(halves.second);
+    const std::optional<TokenId> left = vocabulary.IdOf(halves.first);
+    const std::optional<TokenId> right = vocabulary.IdOf(halves.second);
+    const std::optional<TokenId> whole = vocabulary.IdOf(merged);
+    if (!left || !right || !whole) {
+      const std::string_view missing = !left ? halves.first : !right ? halves.second : std::string_view(merged);
+      return node.Complain(fmt::format("entry {}: '{}' is not in the vocabulary", rank, missing));
+    }
+    table.Insert(*left, *right, {rank++, *whole});
+  }
+  return table;
+}
+
+// Settings that would change the tokens and that no model of these families uses.
+Result<void> RefuseUnsupported(const JsonNode& node) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> type, node.Find("type"));
+  if (type) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view name, type->AsString());
+    if (name != "BPE") return type->Complain(fmt::format("'{}' is not supported", name));
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> dropout, node.Find("dropout"));
+  double rate = 0;
+  if (dropout && (dropout->element().get(rate) != simdjson::SUCCESS || rate != 0)) {
+    return dropout->Complain("only null is supported");
+  }
+  for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> affix, node.Find(key));
+    if (!affix) continue;
+    ROOST_ASSIGN_OR_RETURN(const std::string_view text, affix->AsString());
+    if (!text.empty()) return affix->Complain("only null is supported");
+  }
+  return {};
+}
+
+}  // namespace
+
+MergeTable::MergeTable(std::size_t pair_count)
+    : slots_(std::bit_ceil(2 * pair_count + 2), Slot{kNoPair, Merge{0, 0}}) {}
+
+std::size_t MergeTable::SlotOf(std::uint64_t pair) const {
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t slot = Mix64(pair) & mask;
+  while (slots_[slot].pair != pair && slots_[slot].pair != kNoPair) slot = (slot + 1) & mask;
+  return slot;
+}
+
+void MergeTable::Insert(TokenId left, TokenId right, Merge merge) {
+  const std::uint64_t pair = KeyOf(left, right);
+  slots_[SlotOf(pair)] = {pair, merge};
+}
+
+const MergeTable::Merge* MergeTable::Find(TokenId left, TokenId right) const {
+  const Slot& slot = slots_[SlotOf(KeyOf(left, right))];
+  return slot.pair == kNoPair ? nullptr : &slot.merge;
+}
+
+std::size_t WordCache::IndexOf(std::string_view word) { return XXH3_64bits(word.data(), word.size()) % kEntryCount; }
+
+Result<BpeModel> BpeModel::FromJson(const JsonNode& node) {
+  ROOST_RETURN_IF_ERROR(RefuseUnsupported(node));
+  ROOST_ASSIGN_OR_RETURN(const JsonNode vocab_node, node.Get("vocab"));
+  ROOST_ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::FromJson(vocab_node));
+  ROOST_ASSIGN_OR_RETURN(const JsonNode merges_node, node.Get("merges"));
+  ROOST_ASSIGN_OR_RETURN(MergeTable merges, MergesFromJson(merges_node, vocabulary));
+  BpeModel model(std::move(vocabulary), std::move(merges));
+  ROOST_ASSIGN_OR_RETURN(model.fuse_unknown_, node.FindBool("fuse_unk", false));
+  ROOST_ASSIGN_OR_RETURN(model.byte_fallback_, node.FindBool("byte_fallback", false));
+  ROOST_ASSIGN_OR_RETURN(model.ignore_merges_, node.FindBool("ignore_merges", false));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> unknown, node.Find("unk_token"));
+  if (unknown) {
+    ROOST_ASSIGN_OR_RETURN(model.unknown_token_, unknown->AsString());
+    model.unknown_id_ = model.vocabulary_.IdOf(model.unknown_token_);
+  }
+  model.IndexCharacters();
+  return model;
+}
+
+void BpeModel::IndexCharacters() {
+  for (char32_t c = 0; c < kLowCharacters; ++c) {
+    std::string character;
+    AppendUtf8(c, character);
+    low_characters_.push_back(vocabulary_.IdOf(character));
+  }
+  for (unsigned byte = 0; byte < byte_tokens_.size(); ++byte) {
+    byte_tokens_[byte] = vocabulary_.IdOf(fmt::format("<0x{:02X}>", byte));
+  }
+  cuts_at_metaspace_ = vocabulary_.IdOf(kMetaspace).has_value();
+  for (TokenId id = 0; id < vocabulary_.id_end() && cuts_at_metaspace_; ++id) {
+    cuts_at_metaspace_ = !HasInnerMetaspace(vocabulary_.TextOf(id).value_or(""));
+  }
+}
+
+Result<void> BpeModel::Encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
+  if (word.size() > kMaxWordBytes) {
+    return InvalidArgument("", "a word of {} bytes is over the limit of {}", word.size(), kMaxWordBytes);
+  }
+  if (ignore_merges_) {
+    const std::optional<TokenId> whole = vocabulary_.IdOf(word);
+    if (whole && !special_ids_.contains(*whole)) {
+      tokens.push_back(*whole);
+      return {};
+    }
+  }
+  if (!cuts_at_metaspace_) return EncodeSegment(word, scratch, tokens);
+  while (!word.empty()) {
+    std::size_t run = 0;
+    while (word.substr(run).starts_with(kMetaspace)) run += kMetaspace.size();
+    const std::size_t end = std::min(word.find(kMetaspace, run), word.size());
+    ROOST_RETURN_IF_ERROR(EncodeSegment(word.substr(0, end), scratch, tokens));
+    word.remove_prefix(end);
+  }
+  return {};
+}
+
+Result<void> BpeModel::EncodeSegment(std::string_view segment, BpeScratch& scratch,
+                                     std::vector<TokenId>& tokens) const {
+  if (segment.size() > WordCache::kMaxWordBytes || segment.empty()) return Merge(segment, scratch, tokens);
+  WordCache::Entry& entry = scratch.cache_.EntryFor(segment);
+  if (entry.word_size == segment.size() && std::memcmp(entry.word.data(), segment.data(), segment.size()) == 0) {
+    tokens.insert(tokens.end(), entry.tokens.begin(), entry.tokens.begin() + entry.token_count);
+    return {};
+  }
+  const std::size_t before = tokens.size();
+  ROOST_RETURN_IF_ERROR(Merge(segment, scratch, tokens));
+  const std::size_t count = tokens.size() - before;
+  if (count > WordCache::kMaxTokens) return {};
+  entry.word_size = static_cast<std::uint8_t>(segment.size());
+  entry.token_count = static_cast<std::uint8_t>(count);
+  std::copy(segment.begin(), segment.end(), entry.word.begin());
+  std::copy(tokens.end() - static_cast<std::ptrdiff_t>(count), tokens.end(), entry.tokens.begin());
+  return {};
+}
+
+Result<void> BpeModel::Merge(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
+  ROOST_RETURN_IF_ERROR(ListSymbols(word, scratch));
+  MergeAll(scratch);
+  for (const BpeScratch::Symbol& symbol : scratch.symbols_) {
+    if (!symbol.is_merged_away) tokens.push_back(symbol.id);
+  }
+  if (scratch.symbols_.size() > BpeScratch::kMaxKeptSymbols) {
+    scratch.symbols_ = {};
+    scratch.heap_ = {};
+  }
+  return {};
+}
+
+std::optional<TokenId> BpeModel::IdOfCharacter(std::string_view character, char32_t value) const {
+  return value < kLowCharacters ? low_characters_[value] : vocabulary_.IdOf(character);
+}
+
+// The character as tokens of its bytes, if all of them are there.
+bool BpeModel::AppendBytes(std::string_view character, BpeScratch& scratch) const {
+  const auto token_of = [&](char byte) { return byte_tokens_[static_cast<unsigned char>(byte)]; };
+  if (!std::all_of(character.begin(), character.end(), [&](char byte) { return token_of(byte).has_value(); })) {
+    return false;
+  }
+  for (const char byte : character) scratch.symbols_.push_back({*token_of(byte), 0, 0, false});
+  return true;
+}
+
+// The word's characters as symbols, in a list. An unknown token waits until the next character that is known, because
+// it may grow; tokens of bytes do not end it. So does the reference library.
+Result<void> BpeModel::ListSymbols(std::string_view word, BpeScratch& scratch) const {
+  std::vector<BpeScratch::Symbol>& symbols = scratch.symbols_;
+  symbols.clear();
+  bool unknown_waits = false;
+  const auto flush = [&] {
+    if (unknown_waits) symbols.push_back({*unknown_id_, 0, 0, false});
+    unknown_waits = false;
+  };
+  for (std::size_t i = 0; i < word.size();) {
+    const CodePoint point = *DecodeUtf8(word.substr(i));
+    const std::string_view character = word.substr(i, point.length);
+    i += point.length;
+    if (const std::optional<TokenId> id = IdOfCharacter(character, point.value)) {
+      flush();
+      symbols.push_back({*id, 0, 0, false});
+    } else if (!(byte_fallback_ && AppendBytes(character, scratch)) && !unknown_token_.empty()) {
+      if (!unknown_id_) {
+        return InvalidArgument("", "'{}' has no token, and there is no '{}'", character, unknown_token_);
+      }
+      if (!fuse_unknown_) flush();
+      unknown_waits = true;
+    }
+  }
+  flush();
+  const auto count = static_cast<std::int32_t>(symbols.size());
+  for (std::int32_t position = 0; position < count; ++position) {
+    BpeScratch::Symbol& symbol = symbols[static_cast<std::size_t>(position)];
+    symbol.previous = position - 1;
+    symbol.next = position + 1 < count ? position + 1 : -1;
+  }
+  return {};
+}
+
+void BpeModel::Consider(std::int32_t position, BpeScratch& scratch) const {
+  if (position < 0) return;
+  const BpeScratch::Symbol& left = scratch.symbols_[static_cast<std::size_t>(position)];
+  if (left.next < 0) return;
+  const BpeScratch::Symbol& right = scratch.symbols_[static_cast<std::size_t>(left.next)];
+  if (const MergeTable::Merge* merge = merges_.Find(left.id, right.id)) {
+    const std::uint64_t order = (std::uint64_t{merge->rank} << 32U) | static_cast<std::uint32_t>(position);
+    scratch.heap_.push_back({order, merge->merged});
+  }
+}
+
+void BpeModel::MergeAll(BpeScratch& scratch) const {
+  std::vector<BpeScratch::Symbol>& symbols = scratch.symbols_;
+  std::vector<BpeScratch::Candidate>& heap = scratch.heap_;
+  const auto is_later = [](const BpeScratch::Candidate& left, const BpeScratch::Candidate& right) {
+    return left.order > right.order;
+  };
+  heap.clear();
+  for (std::size_t position = 0; position < symbols.size(); ++position) {
+    Consider(static_cast<std::int32_t>(position), scratch);
+  }
+  std::make_heap(heap.begin(), heap.end(), is_later);
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), is_later);
+    const BpeScratch::Candidate best = heap.back();
+    heap.pop_back();
+    BpeScratch::Symbol& left = symbols[static_cast<std::size_t>(best.position())];
+    if (left.is_merged_away || left.next < 0) continue;
+    BpeScratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+    // Its neighbours may have changed since it was found.
+    const MergeTable::Merge* merge = merges_.Find(left.id, right.id);
+    if (merge == nullptr || merge->merged != best.merged) continue;
+    left.id = best.merged;
+    left.next = right.next;
+    right.is_merged_away = true;
+    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = best.position();
+    for (const std::int32_t position : {left.previous, best.position()}) {
+      const std::size_t before = heap.size();
+      Consider(position, scratch);
+      if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), is_later);
+    }
+  }
+}
+
+}  // namespace roost::text

@@ -1,0 +1,42 @@
+#include "common/text/chat_template.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "common/text/jinja/interpreter.h"
+#include "common/text/jinja/parser.h"
+
+namespace roost {
+
+std::tm LocalTime(std::time_t time) {
+  std::tm local{};
+  localtime_r(&time, &local);
+  return local;
+}
+
+ChatTemplate::ChatTemplate(std::string source_name, std::unique_ptr<const jinja::TemplateTree> tree)
+    : source_name_(std::move(source_name)), tree_(std::move(tree)) {}
+
+Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view source, std::string source_name) {
+  Result<jinja::TemplateTree> tree = jinja::ParseTemplate(source);
+  if (!tree.ok()) {
+    Error error = std::move(tree).error();
+    error.message = fmt::format("chat template {}: {}", source_name, error.message);
+    return error;
+  }
+  auto owned = std::make_unique<const jinja::TemplateTree>(std::move(tree).value());
+  return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::move(source_name), std::move(owned)));
+}
+
+Result<std::string> ChatTemplate::Render(const jinja::Value& context, const RenderOptions& options) const {
+  jinja::Runtime runtime(options.limits, options.now);
+  jinja::Interpreter interpreter(*tree_, context, runtime);
+  Result<std::string> text = interpreter.Render();
+  if (text.ok()) return text;
+  Error error = std::move(text).error();
+  error.message = fmt::format("chat template {}, line {}: {}", source_name_, interpreter.line(), error.message);
+  return error;
+}
+
+}  // namespace roost

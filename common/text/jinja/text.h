@@ -1,0 +1,40 @@
+// Values as Python writes them: str(), repr(), and json.dumps with ensure_ascii=False, which is what chat templates'
+// tojson is. Each item written costs a step, and no text grows over the runtime's limit.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "common/text/jinja/runtime.h"
+#include "common/text/jinja/value.h"
+
+namespace roost::jinja {
+
+// repr(float): the shortest digits that read back equal, with an exponent below 1e-4 and from 1e16.
+[[nodiscard]] std::string FormatFloat(double value);
+
+// repr(str): single quotes unless there are only single quotes inside; unprintable code points escaped.
+void AppendQuoted(std::string_view text, std::string& out);
+
+// str(value), for output.
+Result<void> AppendText(const Value& value, Runtime& runtime, std::string& out);
+Result<void> AppendRepr(const Value& value, Runtime& runtime, std::string& out);
+Result<std::string> ToText(const Value& value, Runtime& runtime);
+
+enum class KeyOrder { kInsertion, kSorted };
+enum class Charset { kUtf8, kAscii };
+
+struct JsonStyle {
+  std::optional<std::string> indent;  // of one level; without it all is one line
+  std::string item_separator = ", ";  // json.dumps has "," where there is an indent
+  std::string key_separator = ": ";
+  KeyOrder key_order = KeyOrder::kInsertion;
+  Charset charset = Charset::kUtf8;
+};
+
+// Values that JSON has not (undefined, macros…) are an error.
+Result<void> AppendJson(const Value& value, const JsonStyle& style, Runtime& runtime, std::string& out);
+
+}  // namespace roost::jinja

@@ -1,0 +1,175 @@
+// The values that templates compute with: Python's, as far as chat templates meet them.
+//
+//   Undefined    what a missing name or attribute gives; prints as nothing, and asking it for more is an error
+//   None, Bool, Int (64 bits), Float
+//   String       UTF-8, immutable; marked when it came from |safe or |escape
+//   Sequence     list, tuple, range, the result of a lazy filter, or a view of a dict
+//   Dict         ordered as inserted
+//   Object       what only a running template has: namespace, macro, bound method, loop
+//
+// A Value is cheap to copy: strings and containers are shared. Values that callers make are never changed by a render,
+// so one context may serve many threads. Containers that a template makes are of that render alone.
+//
+// Nesting is bounded when a container is made (kMaxNesting), so writing, comparing and destroying may recurse.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace roost::jinja {
+
+// Levels of containers inside one another. Client JSON has at most 64.
+inline constexpr int kMaxNesting = 100;
+
+enum class Kind { kUndefined, kNone, kBool, kInt, kFloat, kString, kSequence, kDict, kObject };
+enum class Mutability { kFrozen, kMutable };
+enum class Markup { kNo, kYes };
+
+struct Text {
+  std::string bytes;
+  Markup markup = Markup::kNo;
+};
+
+struct Sequence;
+class Dict;
+class Object;
+
+class Value {
+ public:
+  Value() = default;  // undefined, without a word why
+
+  // `reason` becomes the message of the error if the template asks the value for more.
+  static Value Undefined(std::string reason);
+  static Value None() { return Value(Storage(std::in_place_index<1>)); }
+  static Value Bool(bool value) { return Value(Storage(std::in_place_index<2>, value)); }
+  static Value Int(std::int64_t value) { return Value(Storage(std::in_place_index<3>, value)); }
+  static Value Float(double value) { return Value(Storage(std::in_place_index<4>, value)); }
+  static Value String(std::string text, Markup markup = Markup::kNo);
+  static Value List(std::vector<Value> items);
+  static Value Tuple(std::vector<Value> items);
+  static Value Of(std::shared_ptr<Sequence> sequence) { return Value(Storage(std::move(sequence))); }
+  static Value Of(std::shared_ptr<Dict> dict) { return Value(Storage(std::move(dict))); }
+  static Value Of(std::shared_ptr<Object> object) { return Value(Storage(std::move(object))); }
+  static Value Mapping(Dict dict);
+
+  [[nodiscard]] Kind kind() const { return static_cast<Kind>(storage_.index()); }
+  [[nodiscard]] bool is(Kind wanted) const { return kind() == wanted; }
+  [[nodiscard]] bool is_number() const { return is(Kind::kInt) || is(Kind::kFloat) || is(Kind::kBool); }
+
+  // Each requires its kind.
+  [[nodiscard]] bool AsBool() const { return *std::get_if<2>(&storage_); }
+  [[nodiscard]] std::int64_t AsInt() const { return *std::get_if<3>(&storage_); }
+  [[nodiscard]] double AsFloat() const { return *std::get_if<4>(&storage_); }
+  [[nodiscard]] const std::string& AsString() const { return (*std::get_if<5>(&storage_))->bytes; }
+  [[nodiscard]] bool IsMarkup() const {
+    return is(Kind::kString) && (*std::get_if<5>(&storage_))->markup == Markup::kYes;
+  }
+  [[nodiscard]] Sequence& AsSequence() const { return **std::get_if<6>(&storage_); }
+  [[nodiscard]] const std::shared_ptr<Sequence>& SharedSequence() const { return *std::get_if<6>(&storage_); }
+  [[nodiscard]] Dict& AsDict() const { return **std::get_if<7>(&storage_); }
+  [[nodiscard]] const std::shared_ptr<Dict>& SharedDict() const { return *std::get_if<7>(&storage_); }
+  [[nodiscard]] Object& AsObject() const { return **std::get_if<8>(&storage_); }
+  [[nodiscard]] const std::shared_ptr<Object>& SharedObject() const { return *std::get_if<8>(&storage_); }
+  [[nodiscard]] std::string_view UndefinedReason() const;
+
+  // Bools and integers as an integer, and those and floats as a float, the way Python's numbers convert.
+  [[nodiscard]] std::optional<std::int64_t> ToInteger() const;
+  [[nodiscard]] std::optional<double> ToDouble() const;
+
+  // Python's bool(value).
+  [[nodiscard]] bool IsTrue() const;
+  // Do both share one object, or are both the same small value? Python's `is`.
+  [[nodiscard]] bool IsSameAs(const Value& other) const;
+  // Levels of containers, this one included: 0 for anything else.
+  [[nodiscard]] int nesting() const;
+  // "str", "list", "dict"… as Python's messages name it.
+  [[nodiscard]] std::string_view TypeName() const;
+
+ private:
+  using Storage = std::variant<std::shared_ptr<const std::string>, std::monostate, bool, std::int64_t, double,
+                               std::shared_ptr<const Text>, std::shared_ptr<Sequence>, std::shared_ptr<Dict>,
+                               std::shared_ptr<Object>>;
+  explicit Value(Storage storage) : storage_(std::move(storage)) {}
+
+  Storage storage_;
+};
+
+enum class SequenceKind { kList, kTuple, kRange, kGenerator, kKeys, kValues, kItems };
+
+struct Sequence {
+  Sequence(SequenceKind sequence_kind, std::vector<Value> values, Mutability may_change = Mutability::kFrozen);
+
+  // The items not yet taken: a generator gives each item once, all others give all every time.
+  [[nodiscard]] std::vector<Value> TakeRest();
+
+  SequenceKind kind;
+  Mutability mutability;
+  int nesting;  // of the items that it was made with, and itself
+  std::vector<Value> items;
+  std::size_t taken = 0;  // by a generator
+};
+
+// Keys are strings, numbers, bools and None; 1, 1.0 and true are one key, as in Python. Lookup by string is linear up
+// to kLinearEntries entries and logarithmic above, whatever a client chose as keys; by another key it is linear.
+class Dict {
+ public:
+  struct Entry {
+    Value key;
+    Value value;
+  };
+
+  static bool IsKey(const Value& value);
+
+  [[nodiscard]] const Value* Find(std::string_view key) const;
+  [[nodiscard]] const Value* Find(const Value& key) const;
+  // A new key goes last, a known one keeps its place. Requires IsKey(key).
+  void Set(Value key, Value value);
+  void Set(std::string_view key, Value value) { Set(Value::String(std::string(key)), std::move(value)); }
+  std::optional<Value> Remove(const Value& key);
+  void Clear();
+
+  [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  [[nodiscard]] int nesting() const { return nesting_; }
+  [[nodiscard]] Mutability mutability() const { return mutability_; }
+  void set_mutability(Mutability mutability) { mutability_ = mutability; }
+
+ private:
+  static constexpr std::size_t kLinearEntries = 16;
+
+  [[nodiscard]] std::optional<std::size_t> Locate(std::string_view key) const;
+  [[nodiscard]] std::optional<std::size_t> Locate(const Value& key) const;
+  void Reindex();
+
+  std::vector<Entry> entries_;
+  std::map<std::string, std::size_t, std::less<>> index_;  // of string keys; empty up to kLinearEntries entries
+  Mutability mutability_ = Mutability::kFrozen;
+  int nesting_ = 1;
+};
+
+enum class ObjectKind { kNamespace, kMacro, kFunction, kBoundMethod, kLoop, kCycler, kJoiner };
+
+// The interpreter's own values; each kind is defined where it is used.
+class Object {
+ public:
+  explicit Object(ObjectKind kind) : kind_(kind) {}
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+  virtual ~Object() = default;
+
+  [[nodiscard]] ObjectKind object_kind() const { return kind_; }
+  // Lets go of every value it holds, to break cycles when a render ends.
+  virtual void Release() {}
+
+ private:
+  ObjectKind kind_;
+};
+
+}  // namespace roost::jinja

@@ -1,0 +1,20 @@
+// What the Metaspace pre-tokenizer and decoder share: a visible character in the place of a space.
+#pragma once
+
+#include <string>
+
+#include "common/base/result.h"
+#include "common/text/json_node.h"
+
+namespace roost::text {
+
+enum class PrependScheme { kAlways, kFirst, kNever };
+
+struct Metaspace {
+  std::string replacement;  // one character
+  PrependScheme scheme = PrependScheme::kAlways;
+
+  static Result<Metaspace> FromJson(const JsonNode& node);
+};
+
+}  // namespace roost::text

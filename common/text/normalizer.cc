@@ -1,0 +1,203 @@
+#include "common/text/normalizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/text/unicode.h"
+
+namespace roost::text {
+namespace {
+
+using Steps = std::vector<std::unique_ptr<const NormalizerStep>>;
+
+class PrependStep final : public NormalizerStep {
+ public:
+  explicit PrependStep(std::string_view prefix) : prefix_(prefix) {}
+  Result<void> Apply(std::string& text, RegexScratch&) const override {
+    if (!text.empty()) text.insert(0, prefix_);
+    return {};
+  }
+
+ private:
+  std::string prefix_;
+};
+
+class ReplaceStringStep final : public NormalizerStep {
+ public:
+  ReplaceStringStep(std::string_view pattern, std::string_view content) : pattern_(pattern), content_(content) {}
+  Result<void> Apply(std::string& text, RegexScratch&) const override {
+    ReplaceAll(pattern_, content_, text);
+    return {};
+  }
+  [[nodiscard]] bool MayDropFront() const override { return content_.empty(); }
+
+ private:
+  std::string pattern_;
+  std::string content_;
+};
+
+class ReplaceRegexStep final : public NormalizerStep {
+ public:
+  ReplaceRegexStep(Regex regex, std::string_view content) : regex_(std::move(regex)), content_(content) {}
+  Result<void> Apply(std::string& text, RegexScratch& scratch) const override {
+    std::vector<TextRange> matches;
+    std::string stand_in;
+    const std::string_view subject = ReplaceNewCodePoints(text, stand_in) ? stand_in : text;
+    ROOST_RETURN_IF_ERROR(regex_.FindAll(subject, scratch, matches));
+    if (matches.empty()) return {};
+    std::string out;
+    std::size_t begin = 0;
+    for (const TextRange& match : matches) {
+      out.append(text, begin, match.begin - begin).append(content_);
+      begin = match.end;
+    }
+    out.append(text, begin);
+    text = std::move(out);
+    return {};
+  }
+  [[nodiscard]] bool MayDropFront() const override { return content_.empty(); }
+
+ private:
+  Regex regex_;
+  std::string content_;
+};
+
+class NormalFormStep final : public NormalizerStep {
+ public:
+  explicit NormalFormStep(NormalForm form) : form_(form) {}
+  Result<void> Apply(std::string& text, RegexScratch&) const override {
+    Normalize(form_, text);
+    return {};
+  }
+
+ private:
+  NormalForm form_;
+};
+
+class StripStep final : public NormalizerStep {
+ public:
+  enum class Side { kLeft, kRight };
+  explicit StripStep(Side side) : side_(side) {}
+  Result<void> Apply(std::string& text, RegexScratch&) const override {
+    if (side_ == Side::kRight) text.resize(TrailingWhitespaceBegin(text));
+    if (side_ == Side::kLeft) text.erase(0, LeadingWhitespaceEnd(text));
+    return {};
+  }
+  [[nodiscard]] bool MayDropFront() const override { return side_ == Side::kLeft; }
+
+ private:
+  Side side_;
+};
+
+std::optional<NormalForm> FormNamed(std::string_view name) {
+  if (name == "NFC") return NormalForm::kC;
+  if (name == "NFD") return NormalForm::kD;
+  if (name == "NFKC") return NormalForm::kKc;
+  if (name == "NFKD") return NormalForm::kKd;
+  return std::nullopt;
+}
+
+Result<std::unique_ptr<const NormalizerStep>> MakeReplace(const JsonNode& node) {
+  ROOST_ASSIGN_OR_RETURN(const Pattern pattern, Pattern::FromJson(node));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view content, node.GetString("content"));
+  if (pattern.kind == Pattern::Kind::kString) {
+    if (pattern.text.empty()) return pattern.node.Complain("must not be empty");
+    return std::unique_ptr<const NormalizerStep>(std::make_unique<ReplaceStringStep>(pattern.text, content));
+  }
+  ROOST_ASSIGN_OR_RETURN(Regex regex, pattern.Compile());
+  if (regex.CanMatchEmpty()) return pattern.node.Complain("a pattern that matches nothing can not be replaced");
+  return std::unique_ptr<const NormalizerStep>(std::make_unique<ReplaceRegexStep>(std::move(regex), content));
+}
+
+Result<void> AppendStrip(const JsonNode& node, Steps& steps) {
+  ROOST_ASSIGN_OR_RETURN(const bool left, node.GetBool("strip_left"));
+  ROOST_ASSIGN_OR_RETURN(const bool right, node.GetBool("strip_right"));
+  if (right) steps.push_back(std::make_unique<StripStep>(StripStep::Side::kRight));
+  if (left) steps.push_back(std::make_unique<StripStep>(StripStep::Side::kLeft));
+  return {};
+}
+
+// A Sequence is flat here: nesting means nothing more. The parser bounds its depth.
+Result<void> AppendSteps(const JsonNode& node, Steps& steps) {
+  ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());
+  if (name == "Sequence") {
+    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.GetArray("normalizers"));
+    for (const JsonNode& part : parts) ROOST_RETURN_IF_ERROR(AppendSteps(part, steps));
+    return {};
+  }
+  if (name == "Strip") return AppendStrip(node, steps);
+  if (name == "Prepend") {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view prefix, node.GetString("prepend"));
+    steps.push_back(std::make_unique<PrependStep>(prefix));
+    return {};
+  }
+  if (name == "Replace") {
+    ROOST_ASSIGN_OR_RETURN(auto step, MakeReplace(node));
+    steps.push_back(std::move(step));
+    return {};
+  }
+  const std::optional<NormalForm> form = FormNamed(name);
+  if (!form) return type.Complain(fmt::format("'{}' is not supported", name));
+  steps.push_back(std::make_unique<NormalFormStep>(*form));
+  return {};
+}
+
+}  // namespace
+
+Result<Normalizer> Normalizer::FromJson(const std::optional<JsonNode>& node) {
+  Normalizer normalizer;
+  if (node) ROOST_RETURN_IF_ERROR(AppendSteps(*node, normalizer.steps_));
+  return normalizer;
+}
+
+Result<void> Normalizer::Apply(std::string& text, RegexScratch& scratch) const {
+  for (const auto& step : steps_) ROOST_RETURN_IF_ERROR(step->Apply(text, scratch));
+  return {};
+}
+
+bool Normalizer::MayDropFront() const {
+  return std::any_of(steps_.begin(), steps_.end(), [](const auto& step) { return step->MayDropFront(); });
+}
+
+void ReplaceAll(std::string_view pattern, std::string_view content, std::string& text) {
+  std::size_t found = text.find(pattern);
+  if (found == std::string::npos) return;
+  std::string out;
+  out.reserve(text.size());
+  std::size_t begin = 0;
+  for (; found != std::string::npos; found = text.find(pattern, begin)) {
+    out.append(text, begin, found - begin).append(content);
+    begin = found + pattern.size();
+  }
+  out.append(text, begin);
+  text = std::move(out);
+}
+
+Result<Pattern> Pattern::FromJson(const JsonNode& parent) {
+  ROOST_ASSIGN_OR_RETURN(const JsonNode node, parent.Get("pattern"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> string, node.Find("String"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> regex, node.Find("Regex"));
+  if (string.has_value() == regex.has_value()) return node.Complain("must have either 'String' or 'Regex'");
+  const JsonNode& member = string ? *string : *regex;
+  ROOST_ASSIGN_OR_RETURN(const std::string_view text, member.AsString());
+  return Pattern{string ? Kind::kString : Kind::kRegex, text, member};
+}
+
+Result<Regex> Pattern::Compile() const {
+  std::string quoted;
+  if (kind == Kind::kString) {
+    constexpr std::string_view kMeta = R"(\^$.|?*+()[]{}-&)";
+    for (const char c : text) {
+      if (kMeta.find(c) != std::string_view::npos) quoted += '\\';
+      quoted += c;
+    }
+  }
+  Result<Regex> regex = Regex::Compile(kind == Kind::kString ? std::string_view(quoted) : text);
+  if (!regex.ok()) return node.Complain(regex.error().message);
+  return regex;
+}
+
+}  // namespace roost::text

@@ -1,0 +1,398 @@
+#include "common/text/oniguruma.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/base/utf8.h"
+
+namespace roost::text {
+namespace {
+
+// The 25 code points of White_Space, and all others, as parts of a character class. PCRE2's own \s has U+180E too.
+constexpr std::string_view kSpaces =
+    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+constexpr std::string_view kNonSpaces =
+    R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
+    R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{d7ff}\x{e000}-\x{10ffff})";
+constexpr std::string_view kHexDigits = "0-9A-Fa-f";
+
+// Properties whose meaning is the same on both sides.
+constexpr std::array<std::string_view, 34> kProperties = {
+    "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P",  "Pc",  "Pd",
+    "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "Cc", "Han", "Co"};
+constexpr std::array<std::string_view, 3> kCasedProperties = {"Lu", "Ll", "Lt"};
+
+// Letters that fold together with one other character ("ss" with "ß"): Oniguruma matches those, PCRE2 does not.
+constexpr std::array<std::string_view, 5> kFoldingPairs = {"ss", "ff", "fi", "fl", "st"};
+
+bool IsAsciiAlnum(char32_t c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+std::optional<unsigned> HexValue(char c) {
+  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
+  if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a') + 10U;
+  if (c >= 'A' && c <= 'F') return static_cast<unsigned>(c - 'A') + 10U;
+  return std::nullopt;
+}
+
+// What an escape stands for: one code point, or a set, as text within a class and outside of one.
+struct Escape {
+  std::optional<char32_t> literal;
+  std::string outside;
+  std::string inside;
+};
+
+// One pass from left to right. out_ is the translation of what was read.
+class Translator {
+ public:
+  explicit Translator(std::string_view pattern) : in_(pattern) {}
+
+  Result<std::string> Run() {
+    while (pos_ < in_.size()) ROOST_RETURN_IF_ERROR(Step());
+    if (!groups_.empty()) return Refuse("a group is not closed");
+    return std::move(out_);
+  }
+
+ private:
+  struct Group {
+    std::size_t start;  // where its parenthesis stands in out_
+    bool caseless;      // outside of it
+    bool quantifiable;  // look-arounds are not repeated
+  };
+
+  [[nodiscard]] Error Refuse(std::string_view what) const {
+    return InvalidArgument("", "regular expression '{}' at byte {}: {}", in_, pos_, what);
+  }
+  [[nodiscard]] bool Next(std::string_view text) const { return in_.substr(pos_).starts_with(text); }
+  bool Take(std::string_view text) {
+    if (!Next(text)) return false;
+    pos_ += text.size();
+    return true;
+  }
+
+  Result<void> Step();
+  Result<void> OpenGroup();
+  Result<void> CloseGroup();
+  Result<void> Repeat();
+  Result<void> RepeatInterval(std::string_view interval);
+  Result<void> Class();
+  Result<void> ClassItem(std::string& out);
+  Result<char32_t> ClassRangeEnd();
+  Result<Escape> ReadEscape();
+  Result<Escape> ReadProperty(std::string_view letter);
+  Result<char32_t> ReadHex(std::size_t least, std::size_t most);
+  Result<char32_t> ReadCharacter();
+  Result<void> Literal(char32_t c);
+  Result<void> CheckCaseless(char32_t c);
+  [[nodiscard]] std::string_view IntervalAhead() const;
+
+  void BeginAtom() {
+    atom_ = out_.size();
+    last_literal_ = 0;
+  }
+  void Anchor(std::string_view text) {
+    out_ += text;
+    atom_.reset();
+    last_literal_ = 0;
+  }
+
+  std::string_view in_;
+  std::size_t pos_ = 0;
+  std::string out_;
+  std::vector<Group> groups_;
+  std::optional<std::size_t> atom_;  // where in out_ the thing begins that a quantifier would repeat
+  bool group_begins_ = true;         // nothing was read of this group yet
+  bool caseless_ = false;
+  char last_literal_ = 0;
+};
+
+std::string EscapeCharacter(char32_t c) {
+  if (IsAsciiAlnum(c)) return {static_cast<char>(c)};
+  return fmt::format("\\x{{{:x}}}", static_cast<std::uint32_t>(c));
+}
+
+Result<void> Translator::Step() {
+  const bool first = std::exchange(group_begins_, false);
+  switch (in_[pos_]) {
+    case '(':
+      if (Next("(?i)") && !first) return Refuse("(?i) is supported at the beginning of a group only");
+      return OpenGroup();
+    case ')': return CloseGroup();
+    case '[': return Class();
+    case '*':
+    case '+':
+    case '?': return Repeat();
+    case '{':
+      if (!IntervalAhead().empty()) return Repeat();
+      break;
+    case '|':
+    case '^':
+    case '$': Anchor(in_.substr(pos_++, 1)); return {};
+    case '.':
+      BeginAtom();
+      out_ += in_[pos_++];
+      return {};
+    case '\\': {
+      if (Next("\\A") || Next("\\z") || Next("\\Z")) {
+        Anchor(in_.substr(pos_, 2));
+        pos_ += 2;
+        return {};
+      }
+      ROOST_ASSIGN_OR_RETURN(Escape escape, ReadEscape());
+      if (escape.literal) return Literal(*escape.literal);
+      BeginAtom();
+      out_ += escape.outside;
+      return {};
+    }
+    default: break;
+  }
+  ROOST_ASSIGN_OR_RETURN(char32_t c, ReadCharacter());
+  return Literal(c);
+}
+
+Result<void> Translator::OpenGroup() {
+  struct Opening {
+    std::string_view in;
+    std::string_view out;
+    bool quantifiable;
+  };
+  // Captures are not asked for, so a capturing group is a plain one.
+  static constexpr Opening kOpenings[] = {{"(?:", "(?:", true},    {"(?i:", "(?i:", true},  {"(?-i:", "(?-i:", true},
+                                          {"(?>", "(?>", true},    {"(?=", "(?=", false},   {"(?!", "(?!", false},
+                                          {"(?<=", "(?<=", false}, {"(?<!", "(?<!", false}, {"(", "(?:", true}};
+  if (Take("(?i)")) {
+    caseless_ = true;
+    group_begins_ = true;
+    Anchor("(?i)");
+    return {};
+  }
+  const auto* opening = std::find_if(std::begin(kOpenings), std::end(kOpenings),
+                                     [&](const Opening& candidate) { return Next(candidate.in); });
+  if (opening->in == "(" && Next("(?")) return Refuse("this kind of group is not supported");
+  groups_.push_back({out_.size(), caseless_, opening->quantifiable});
+  if (opening->in == "(?i:") caseless_ = true;
+  if (opening->in == "(?-i:") caseless_ = false;
+  pos_ += opening->in.size();
+  Anchor(opening->out);
+  group_begins_ = true;
+  return {};
+}
+
+Result<void> Translator::CloseGroup() {
+  if (groups_.empty()) return Refuse("a group is closed that was not opened");
+  const Group group = groups_.back();
+  groups_.pop_back();
+  ++pos_;
+  out_ += ')';
+  caseless_ = group.caseless;
+  last_literal_ = 0;
+  atom_.reset();
+  if (group.quantifiable) atom_ = group.start;
+  return {};
+}
+
+// "{n}", "{n,}", "{n,m}" or "{,m}" when one stands here; else nothing, and the brace is a character.
+std::string_view Translator::IntervalAhead() const {
+  const std::string_view rest = in_.substr(pos_);
+  const std::size_t close = rest.find('}');
+  if (close == std::string_view::npos || close < 2) return {};
+  const std::string_view body = rest.substr(1, close - 1);
+  const auto is_digit_or_comma = [](char c) { return (c >= '0' && c <= '9') || c == ','; };
+  const bool is_interval = std::all_of(body.begin(), body.end(), is_digit_or_comma) &&
+                           std::count(body.begin(), body.end(), ',') <= 1 && body != ",";
+  return is_interval ? rest.substr(0, close + 1) : std::string_view();
+}
+
+Result<void> Translator::Repeat() {
+  if (!atom_) return Refuse("there is nothing to repeat");
+  if (in_[pos_] == '{') {
+    ROOST_RETURN_IF_ERROR(RepeatInterval(IntervalAhead()));
+  } else {
+    out_ += in_[pos_++];
+    if (Next("?") || Next("+")) out_ += in_[pos_++];
+  }
+  atom_.reset();
+  last_literal_ = 0;
+  if (pos_ < in_.size() && (Next("*") || Next("+") || Next("?") || !IntervalAhead().empty())) {
+    return Refuse("a repeat of a repeat is not supported");
+  }
+  return {};
+}
+
+Result<void> Translator::RepeatInterval(std::string_view interval) {
+  pos_ += interval.size();
+  const bool has_comma = interval.find(',') != std::string_view::npos;
+  out_ += interval.starts_with("{,") ? fmt::format("{{0{}", interval.substr(1)) : std::string(interval);
+  if (Next("?")) {
+    if (!has_comma) return Refuse("'{n}?' is not supported");
+    out_ += in_[pos_++];
+  } else if (Next("+")) {
+    out_.insert(*atom_, "(?:");
+    out_ += ")+";
+    ++pos_;
+  }
+  return {};
+}
+
+Result<void> Translator::Class() {
+  BeginAtom();
+  std::string out(1, in_[pos_++]);
+  if (Take("^")) out += '^';
+  if (Next("]")) return Refuse("']' at the beginning of a class is not supported");
+  if (Take("-")) out += EscapeCharacter('-');
+  while (!Take("]")) {
+    if (pos_ >= in_.size()) return Refuse("a class is not closed");
+    ROOST_RETURN_IF_ERROR(ClassItem(out));
+  }
+  out_ += out;
+  out_ += ']';
+  return {};
+}
+
+Result<void> Translator::ClassItem(std::string& out) {
+  if (Next("[")) return Refuse("a class within a class is not supported");
+  if (Next("&&")) return Refuse("the intersection of classes is not supported");
+  if (Next("-") && !Next("-]")) return Refuse("'-' inside a class must be escaped");
+  char32_t first = 0;
+  if (Next("\\")) {
+    ROOST_ASSIGN_OR_RETURN(Escape escape, ReadEscape());
+    if (!escape.literal) {
+      out += escape.inside;
+      return {};
+    }
+    first = *escape.literal;
+  } else {
+    ROOST_ASSIGN_OR_RETURN(first, ReadCharacter());
+  }
+  ROOST_RETURN_IF_ERROR(CheckCaseless(first));
+  out += EscapeCharacter(first);
+  if (!Next("-") || Next("-]")) return {};
+  ++pos_;
+  ROOST_ASSIGN_OR_RETURN(char32_t last, ClassRangeEnd());
+  if (last < first) return Refuse("the range is empty");
+  out += '-';
+  out += EscapeCharacter(last);
+  return {};
+}
+
+Result<char32_t> Translator::ClassRangeEnd() {
+  if (Next("[")) return Refuse("'[' must be escaped");
+  if (!Next("\\")) {
+    ROOST_ASSIGN_OR_RETURN(char32_t c, ReadCharacter());
+    ROOST_RETURN_IF_ERROR(CheckCaseless(c));
+    return c;
+  }
+  ROOST_ASSIGN_OR_RETURN(Escape escape, ReadEscape());
+  if (!escape.literal) return Refuse("a range must end with a character");
+  return *escape.literal;
+}
+
+Result<Escape> Translator::ReadEscape() {
+  const auto set = [](std::string_view members) {
+    return Escape{{}, fmt::format("[{}]", members), std::string(members)};
+  };
+  const auto literal = [](char32_t c) { return Escape{c, {}, {}}; };
+  ++pos_;
+  if (pos_ >= in_.size()) return Refuse("it ends within an escape");
+  ROOST_ASSIGN_OR_RETURN(char32_t c, ReadCharacter());
+  switch (c) {
+    case 's': return set(kSpaces);
+    case 'S': return set(kNonSpaces);
+    case 'd': return Escape{{}, "\\p{Nd}", "\\p{Nd}"};
+    case 'D': return Escape{{}, "\\P{Nd}", "\\P{Nd}"};
+    case 'h': return set(kHexDigits);
+    case 'p': return ReadProperty("\\p");
+    case 'P': return ReadProperty("\\P");
+    case 'n': return literal('\n');
+    case 'r': return literal('\r');
+    case 't': return literal('\t');
+    case 'f': return literal('\f');
+    case 'v': return literal('\v');
+    case 'a': return literal('\a');
+    case 'e': return literal(0x1B);
+    case 'x':
+    case 'u': {
+      ROOST_ASSIGN_OR_RETURN(char32_t value, c == 'u' ? ReadHex(4, 4) : ReadHex(1, 2));
+      return literal(value);
+    }
+    default: break;
+  }
+  if (IsAsciiAlnum(c)) return Refuse("this escape is not supported");
+  return literal(c);
+}
+
+Result<Escape> Translator::ReadProperty(std::string_view letter) {
+  const std::size_t close = in_.find('}', pos_);
+  if (!Next("{") || close == std::string_view::npos) return Refuse("a property needs braces");
+  const std::string_view name = in_.substr(pos_ + 1, close - pos_ - 1);
+  if (std::find(kProperties.begin(), kProperties.end(), name) == kProperties.end()) {
+    return Refuse(fmt::format("property '{}' is not supported", name));
+  }
+  if (caseless_ && std::find(kCasedProperties.begin(), kCasedProperties.end(), name) != kCasedProperties.end()) {
+    return Refuse(fmt::format("property '{}' is not supported where case does not count", name));
+  }
+  pos_ = close + 1;
+  // Plain "Han" would be PCRE2's script extensions.
+  const std::string text = fmt::format("{}{{{}{}}}", letter, name == "Han" ? "sc:" : "", name);
+  return Escape{{}, text, text};
+}
+
+Result<char32_t> Translator::ReadHex(std::size_t least, std::size_t most) {
+  const bool braces = most == 2 && Take("{");
+  if (braces) most = 6;
+  std::uint32_t value = 0;
+  std::size_t count = 0;
+  for (; count < most && pos_ < in_.size(); ++count, ++pos_) {
+    const std::optional<unsigned> digit = HexValue(in_[pos_]);
+    if (!digit) break;
+    value = value * 16 + *digit;
+  }
+  if (count < least || (braces && !Take("}"))) return Refuse("a code point in hexadecimal is incomplete");
+  if (most == 2 && value > 0x7F) return Refuse("a lone byte is not supported");
+  if (value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) return Refuse("there is no such code point");
+  return static_cast<char32_t>(value);
+}
+
+Result<char32_t> Translator::ReadCharacter() {
+  const std::optional<CodePoint> point = DecodeUtf8(in_.substr(pos_));
+  if (!point) return Refuse("it is not valid UTF-8");
+  pos_ += point->length;
+  return point->value;
+}
+
+Result<void> Translator::CheckCaseless(char32_t c) {
+  if (caseless_ && c > 0x7F) return Refuse("where case does not count only ASCII is supported");
+  return {};
+}
+
+Result<void> Translator::Literal(char32_t c) {
+  ROOST_RETURN_IF_ERROR(CheckCaseless(c));
+  const char lower = c < 0x80 ? static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c) : '\0';
+  const std::array<char, 2> pair = {last_literal_, lower};
+  if (caseless_ &&
+      std::find(kFoldingPairs.begin(), kFoldingPairs.end(), std::string_view(pair.data(), 2)) != kFoldingPairs.end()) {
+    return Refuse("two letters that fold into one are not supported where case does not count");
+  }
+  BeginAtom();
+  last_literal_ = lower;
+  out_ += EscapeCharacter(c);
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> TranslateOniguruma(std::string_view pattern) {
+  if (pattern.size() > kMaxPatternBytes) {
+    return InvalidArgument("", "a regular expression of {} bytes is over the limit of {}", pattern.size(),
+                           kMaxPatternBytes);
+  }
+  return Translator(pattern).Run();
+}
+
+}  // namespace roost::text

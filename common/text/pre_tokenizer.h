@@ -1,0 +1,68 @@
+// The "pre_tokenizer" part of a tokenizer file: cuts text into the pieces ("words") within which the model merges.
+// Supported: ByteLevel, Split, Digits, Metaspace, Sequence. Immutable, shared by threads.
+//
+// A step either cuts pieces further or rewrites every piece's text:
+//
+//   Sequence[Split, ByteLevel]   "it's  1é"
+//     split                      [it]['s][ ][ 1][é]      same text, more pieces
+//     rewrite                    [it]['s][Ġ][Ġ1][Ã©]     new text, as many pieces
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/text/json_node.h"
+#include "common/text/regex.h"
+
+namespace roost::text {
+
+// Pieces are disjoint, in order, not empty; what lies between them was removed.
+struct PreTokenized {
+  std::string text;
+  std::vector<TextRange> pieces;
+  bool starts_text = false;  // the first piece begins where the whole input began
+
+  // Makes `input` the one piece.
+  void Assign(std::string_view input, bool at_start);
+};
+
+// What one run writes; kept from run to run to save allocations.
+struct PreTokenizeScratch {
+  struct Part {
+    TextRange range;
+    bool is_match;
+  };
+
+  PreTokenized now;
+  PreTokenized next;
+  std::string stand_in;
+  std::vector<TextRange> matches;
+  std::vector<Part> parts;
+};
+
+class PreTokenizerStep {
+ public:
+  virtual ~PreTokenizerStep() = default;
+  // scratch.now → scratch.now.
+  virtual Result<void> Apply(PreTokenizeScratch& scratch, RegexScratch& regex) const = 0;
+  // Does what it makes depend on PreTokenized::starts_text?
+  [[nodiscard]] virtual bool NeedsStart() const { return false; }
+};
+
+class PreTokenizer {
+ public:
+  // Nothing (no pre-tokenizer) leaves the text in one piece.
+  static Result<PreTokenizer> FromJson(const std::optional<JsonNode>& node);
+
+  // Linear, if the file's patterns are.
+  Result<void> Apply(PreTokenizeScratch& scratch, RegexScratch& regex) const;
+  [[nodiscard]] bool NeedsStart() const;
+
+ private:
+  std::vector<std::unique_ptr<const PreTokenizerStep>> steps_;
+};
+
+}  // namespace roost::text

@@ -1,0 +1,91 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+
+#include "common/text/regex.h"
+
+#include <pcre2.h>
+
+#include <array>
+#include <optional>
+
+#include "common/base/check.h"
+#include "common/base/utf8.h"
+#include "common/text/oniguruma.h"
+
+namespace roost::text {
+namespace {
+
+std::string MessageOf(int code) {
+  std::array<PCRE2_UCHAR, 128> buffer{};
+  pcre2_get_error_message(code, buffer.data(), buffer.size());
+  return reinterpret_cast<const char*>(buffer.data());
+}
+
+PCRE2_SPTR Bytes(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
+
+}  // namespace
+
+RegexScratch::RegexScratch()
+    : context_(pcre2_match_context_create(nullptr), pcre2_match_context_free),
+      match_(pcre2_match_data_create(1, nullptr), pcre2_match_data_free),
+      stack_(pcre2_jit_stack_create(kRegexJitStackInitialBytes, kRegexJitStackBytes, nullptr), pcre2_jit_stack_free) {
+  ROOST_CHECK(context_ != nullptr && match_ != nullptr && stack_ != nullptr, "out of memory");
+  pcre2_set_match_limit(context_.get(), kRegexMatchLimit);
+  pcre2_set_heap_limit(context_.get(), kRegexHeapKibibytes);
+  pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
+}
+
+RegexScratch::~RegexScratch() = default;
+
+Result<Regex> Regex::Compile(std::string_view oniguruma_pattern) {
+  ROOST_ASSIGN_OR_RETURN(const std::string pattern, TranslateOniguruma(oniguruma_pattern));
+  return CompilePcre2(pattern);
+}
+
+Result<Regex> Regex::CompilePcre2(std::string_view pattern) {
+  const std::unique_ptr<pcre2_compile_context, void (*)(pcre2_compile_context*)> context(
+      pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
+  ROOST_CHECK(context != nullptr, "out of memory");
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  int code = 0;
+  std::size_t offset = 0;
+  pcre2_code* compiled =
+      pcre2_compile(Bytes(pattern), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                    &code, &offset, context.get());
+  if (compiled == nullptr) {
+    return InvalidArgument("", "regular expression '{}' at byte {}: {}", pattern, offset, MessageOf(code));
+  }
+  // Where there is no JIT compiler matching is slower and equal.
+  pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
+  return Regex(std::shared_ptr<const pcre2_code>(
+      compiled, [](const pcre2_code* owned) { pcre2_code_free(const_cast<pcre2_code*>(owned)); }));
+}
+
+bool Regex::CanMatchEmpty() const {
+  std::uint32_t can_match_empty = 0;
+  pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &can_match_empty);
+  return can_match_empty != 0;
+}
+
+Result<void> Regex::FindAll(std::string_view subject, RegexScratch& scratch, std::vector<TextRange>& matches) const {
+  const std::size_t* range = pcre2_get_ovector_pointer(scratch.match_.get());
+  std::optional<std::size_t> last_match_end;
+  for (std::size_t start = 0; start <= subject.size();) {
+    const int code = pcre2_match(code_.get(), Bytes(subject), subject.size(), start, PCRE2_NO_UTF_CHECK,
+                                 scratch.match_.get(), scratch.context_.get());
+    if (code == PCRE2_ERROR_NOMATCH) break;
+    if (code < 0) {
+      return InvalidArgument("", "a pattern of the tokenizer can not be matched with this text: {}", MessageOf(code));
+    }
+    const TextRange match{range[0], range[1]};
+    if (match.begin == match.end && last_match_end == match.end) {
+      start += start < subject.size() ? Utf8SequenceLength(subject.substr(start)) : 1;
+      continue;
+    }
+    matches.push_back(match);
+    start = match.end;
+    last_match_end = match.end;
+  }
+  return {};
+}
+
+}  // namespace roost::text

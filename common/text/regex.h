@@ -1,0 +1,73 @@
+// Unicode regular expressions of tokenizer files: PCRE2 with its JIT compiler, over a translation of Oniguruma's syntax
+// (oniguruma.h). Matches are found as the reference library finds them: left to right, no empty match right after a
+// match.
+//
+// A Regex is immutable and shared by threads; what a match needs to write lies in a RegexScratch, one per thread at a
+// time. Steps and memory of one match are bounded; a text that needs more is refused with an Error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+struct pcre2_real_code_8;
+struct pcre2_real_match_context_8;
+struct pcre2_real_match_data_8;
+struct pcre2_real_jit_stack_8;
+
+namespace roost::text {
+
+inline constexpr std::uint32_t kRegexMatchLimit = 10'000'000;    // PCRE2's own measure of steps, per match
+inline constexpr std::uint32_t kRegexHeapKibibytes = 64 * 1024;  // where there is no JIT compiler
+inline constexpr std::size_t kRegexJitStackInitialBytes = std::size_t{64} << 10U;  // grows up to the next
+inline constexpr std::size_t kRegexJitStackBytes = std::size_t{8} << 20U;
+
+// Half-open, in bytes.
+struct TextRange {
+  std::size_t begin;
+  std::size_t end;
+
+  bool operator==(const TextRange&) const = default;
+};
+
+class RegexScratch {
+ public:
+  RegexScratch();
+  ~RegexScratch();
+  RegexScratch(const RegexScratch&) = delete;
+  RegexScratch& operator=(const RegexScratch&) = delete;
+
+ private:
+  friend class Regex;
+
+  template <typename T>
+  using Owned = std::unique_ptr<T, void (*)(T*)>;
+  Owned<pcre2_real_match_context_8> context_;
+  Owned<pcre2_real_match_data_8> match_;
+  Owned<pcre2_real_jit_stack_8> stack_;
+};
+
+class Regex {
+ public:
+  // The error has no field: the caller knows where the pattern stands.
+  static Result<Regex> Compile(std::string_view oniguruma_pattern);
+  // A pattern of our own, in PCRE2's syntax.
+  static Result<Regex> CompilePcre2(std::string_view pattern);
+
+  // Appends all matches in `subject`, which must be valid UTF-8. Look-arounds see nothing outside of it.
+  Result<void> FindAll(std::string_view subject, RegexScratch& scratch, std::vector<TextRange>& matches) const;
+
+  [[nodiscard]] bool CanMatchEmpty() const;
+
+ private:
+  explicit Regex(std::shared_ptr<const pcre2_real_code_8> code) : code_(std::move(code)) {}
+
+  std::shared_ptr<const pcre2_real_code_8> code_;
+};
+
+}  // namespace roost::text

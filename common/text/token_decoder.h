@@ -1,0 +1,84 @@
+// The "decoder" part of a tokenizer file: token texts → text. It works token by token with a small state, so that a
+// stream and a whole sequence go through the same code. Supported: ByteLevel, ByteFallback, Fuse, Replace, Strip,
+// Metaspace, Sequence; in an order that can stream:
+//
+//   token steps (Replace, Strip, Metaspace)  →  bytes (ByteLevel or ByteFallback)  →  Fuse  →  text steps (Strip,
+//   Replace of one character)
+//
+// All output is valid UTF-8. What is no valid UTF-8 becomes U+FFFD: after ByteLevel one per maximal ill-formed part,
+// after ByteFallback one per byte. (The reference library turns a whole run of byte tokens into U+FFFD if any of it is
+// ill-formed; then a stream could not show a character before the run's end. Here each character is judged alone.)
+//
+// Immutable, shared by threads; a State belongs to one sequence.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/text/json_node.h"
+#include "common/text/metaspace.h"
+
+namespace roost::text {
+
+class TokenDecoder {
+ public:
+  // Where the tokens stand: decoders drop the space that an encoder puts before a text, and only there.
+  enum class Start { kText, kContinuation };
+
+  struct State {
+    // What a text step keeps: how many characters it may still drop at the front, and what it holds back.
+    struct Strip {
+      std::size_t front_left;
+      std::string held;
+    };
+    bool at_first_token = true;
+    std::string bytes;  // not yet a character
+    std::vector<Strip> strips;
+  };
+
+  static Result<TokenDecoder> FromJson(const std::optional<JsonNode>& node);
+
+  [[nodiscard]] State Begin(Start start) const;
+  // Appends what became certain.
+  void Push(std::string_view token, State& state, std::string& out) const;
+  // Appends the rest.
+  void Finish(State& state, std::string& out) const;
+
+ private:
+  struct Replace {
+    std::string pattern;
+    std::string content;
+  };
+  struct Strip {
+    std::string content;  // one character
+    std::size_t start = 0;
+    std::size_t stop = 0;
+  };
+  using TokenStep = std::variant<Replace, Strip, Metaspace>;
+  using TextStep = std::variant<Replace, Strip>;
+  enum class Bytes { kNone, kByteLevel, kByteFallback };
+  // How far the list of decoders was read.
+  enum class Phase { kTokens, kBytes, kText };
+  enum class Ending { kOpen, kFinal };
+
+  Result<void> Add(const JsonNode& node, Phase& phase);
+  Result<void> AddReplace(const JsonNode& node, Phase phase);
+  Result<void> AddStrip(const JsonNode& node, Phase phase);
+  void PushBytes(std::string_view token, State& state, std::string& text) const;
+  void FlushByteRun(State& state, Ending ending, std::string& text) const;
+  void PushText(std::string text, State& state, std::string& out) const;
+  static void StripToken(const Strip& strip, std::string& token);
+  static void StripStream(const Strip& strip, State::Strip& state, std::string& text);
+
+  std::vector<TokenStep> token_steps_;
+  Bytes bytes_ = Bytes::kNone;
+  std::vector<TextStep> text_steps_;
+  bool joins_with_spaces_ = false;  // a file without decoder
+};
+
+}  // namespace roost::text

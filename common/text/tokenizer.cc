@@ -1,0 +1,144 @@
+#include "common/text/tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/utf8.h"
+#include "common/text/tokenizer_parts.h"
+
+namespace roost {
+
+using text::AddedTokens;
+
+Tokenizer::Tokenizer(Parts parts)
+    : model_(std::move(parts.model)),
+      normalizer_(std::move(parts.normalizer)),
+      added_(std::move(parts.added)),
+      pre_tokenizer_(std::move(parts.pre_tokenizer)),
+      frame_(std::move(parts.frame)),
+      decoder_(std::move(parts.decoder)),
+      pool_(std::make_unique<ScratchPool>()) {}
+
+Tokenizer::~Tokenizer() = default;
+
+Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, SpecialTokens special_tokens,
+                                               SpecialTokenText special_text) const {
+  std::string repaired;
+  if (!IsValidUtf8(text)) {
+    repaired = ReplaceInvalidUtf8(text);
+    text = repaired;
+  }
+  std::vector<TokenId> ids;
+  if (special_tokens == SpecialTokens::kAdd) ids = frame_.before;
+  std::unique_ptr<Scratch> scratch = pool_->Take();
+  const Result<void> encoded = EncodeText(text, special_text, *scratch, ids);
+  pool_->GiveBack(std::move(scratch));
+  if (!encoded.ok()) return encoded.error();
+  if (special_tokens == SpecialTokens::kAdd) ids.insert(ids.end(), frame_.after.begin(), frame_.after.end());
+  return ids;
+}
+
+Result<void> Tokenizer::EncodeText(std::string_view text, SpecialTokenText special_text, Scratch& scratch,
+                                   std::vector<TokenId>& ids) const {
+  scratch.raw_segments.clear();
+  ROOST_RETURN_IF_ERROR(
+      added_.Split(text, AddedTokens::Stage::kRaw, special_text, scratch.regex, scratch.raw_segments));
+  for (const AddedTokens::Segment& segment : scratch.raw_segments) {
+    if (segment.token) {
+      ids.push_back(*segment.token);
+      continue;
+    }
+    const bool at_start = segment.range.begin == 0;
+    std::string_view part = text.substr(segment.range.begin, segment.range.end - segment.range.begin);
+    if (!normalizer_.is_identity()) {
+      scratch.normalized = part;
+      ROOST_RETURN_IF_ERROR(normalizer_.Apply(scratch.normalized, scratch.regex));
+      part = scratch.normalized;
+    }
+    ROOST_RETURN_IF_ERROR(EncodeNormalized(part, at_start, special_text, scratch, ids));
+  }
+  return {};
+}
+
+Result<void> Tokenizer::EncodeNormalized(std::string_view text, bool at_start, SpecialTokenText special_text,
+                                         Scratch& scratch, std::vector<TokenId>& ids) const {
+  if (!added_.has(AddedTokens::Stage::kNormalized)) return EncodePlain(text, at_start, scratch, ids);
+  scratch.normalized_segments.clear();
+  ROOST_RETURN_IF_ERROR(
+      added_.Split(text, AddedTokens::Stage::kNormalized, special_text, scratch.regex, scratch.normalized_segments));
+  for (const AddedTokens::Segment& segment : scratch.normalized_segments) {
+    if (segment.token) {
+      ids.push_back(*segment.token);
+      continue;
+    }
+    const std::string_view part = text.substr(segment.range.begin, segment.range.end - segment.range.begin);
+    ROOST_RETURN_IF_ERROR(EncodePlain(part, at_start && segment.range.begin == 0, scratch, ids));
+  }
+  return {};
+}
+
+Result<void> Tokenizer::EncodePlain(std::string_view text, bool at_start, Scratch& scratch,
+                                    std::vector<TokenId>& ids) const {
+  scratch.pre_tokenize.now.Assign(text, at_start);
+  ROOST_RETURN_IF_ERROR(pre_tokenizer_.Apply(scratch.pre_tokenize, scratch.regex));
+  const std::string_view all = scratch.pre_tokenize.now.text;
+  for (const text::TextRange& piece : scratch.pre_tokenize.now.pieces) {
+    ROOST_RETURN_IF_ERROR(model_.Encode(all.substr(piece.begin, piece.end - piece.begin), scratch.bpe, ids));
+  }
+  return {};
+}
+
+std::string Tokenizer::Decode(std::span<const TokenId> ids, SpecialTokenOutput specials) const {
+  std::string text;
+  text::TokenDecoder::State state = decoder_.Begin(text::TokenDecoder::Start::kText);
+  for (const TokenId id : ids) {
+    if (specials == SpecialTokenOutput::kSkip && IsSpecial(id)) continue;
+    if (const auto token = DecoderTextOf(id)) decoder_.Push(*token, state, text);
+  }
+  decoder_.Finish(state, text);
+  return text;
+}
+
+std::size_t Tokenizer::vocab_size() const { return std::max(model_.vocabulary().id_end(), added_.id_end()); }
+
+std::optional<TokenId> Tokenizer::IdOf(std::string_view token) const {
+  const std::optional<TokenId> added = added_.IdOf(token);
+  return added ? added : model_.vocabulary().IdOf(token);
+}
+
+std::optional<std::string_view> Tokenizer::TextOf(TokenId id) const {
+  const text::AddedToken* added = added_.Find(id);
+  return added != nullptr ? added->content : model_.vocabulary().TextOf(id);
+}
+
+// An added token that is found in normalised text decodes as it stands there ("▁<x>"), as in the reference library.
+std::optional<std::string_view> Tokenizer::DecoderTextOf(TokenId id) const {
+  const text::AddedToken* added = added_.Find(id);
+  return added != nullptr ? added->matched : model_.vocabulary().TextOf(id);
+}
+
+bool Tokenizer::IsSpecial(TokenId id) const {
+  const text::AddedToken* added = added_.Find(id);
+  return added != nullptr && added->special;
+}
+
+TokenStream::TokenStream(std::shared_ptr<const Tokenizer> tokenizer, SpecialTokenOutput specials, StreamStart start)
+    : tokenizer_(std::move(tokenizer)),
+      specials_(specials),
+      state_(tokenizer_->decoder_.Begin(start == StreamStart::kText ? text::TokenDecoder::Start::kText
+                                                                    : text::TokenDecoder::Start::kContinuation)) {}
+
+std::string TokenStream::Push(TokenId id) {
+  std::string piece;
+  if (specials_ == SpecialTokenOutput::kSkip && tokenizer_->IsSpecial(id)) return piece;
+  if (const auto token = tokenizer_->DecoderTextOf(id)) tokenizer_->decoder_.Push(*token, state_, piece);
+  return piece;
+}
+
+std::string TokenStream::Finish() {
+  std::string piece;
+  tokenizer_->decoder_.Finish(state_, piece);
+  return piece;
+}
+
+}  // namespace roost

@@ -1,0 +1,121 @@
+// Text ↔ token ids, as a Hugging Face tokenizer.json says: byte-level and SentencePiece-style BPE. Equal, id by id, to
+// the library that defines the format (tokenizers); what a file asks for and is not built here is an Error at load that
+// names the place, never a different answer.
+//
+//   text ─ added tokens ─ normalizer ─ added tokens ─ pre-tokenizer ─ BPE ─ frame of special tokens ─→ ids
+//   ids ─ token texts ─ decoder ─→ text
+//
+// A Tokenizer is immutable after load and shared by threads without a lock of the caller's. Encode takes a set of
+// buffers from a pool (one short lock at each end), so the memory grows with the callers at a time, not with calls.
+//
+// Costs: Encode is n log n in the worst text (one word without end) and linear in all others, if the file's regular
+// expressions are linear; matching is bounded in steps. The size of a text is the caller's to bound.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/text/added_tokens.h"
+#include "common/text/bpe.h"
+#include "common/text/normalizer.h"
+#include "common/text/post_processor.h"
+#include "common/text/pre_tokenizer.h"
+#include "common/text/token_decoder.h"
+
+namespace roost {
+
+inline constexpr std::size_t kMaxTokenizerJsonBytes = 256 * 1024 * 1024;
+inline constexpr std::size_t kMaxTokenizerJsonDepth = 64;
+
+// Does Encode add what the file puts around every text (<s> …)?
+enum class SpecialTokens { kAdd, kOmit };
+// Is the text of special tokens in the input theirs (kParse), or text like any other (kPlain)?
+using text::SpecialTokenText;
+// Do special tokens show in decoded text?
+enum class SpecialTokenOutput { kShow, kSkip };
+// Does a stream of tokens begin a text, or go on after one? At the beginning some tokenizers drop a space.
+enum class StreamStart { kText, kContinuation };
+
+class Tokenizer {
+ public:
+  // `source_name` names the file in errors.
+  static Result<std::shared_ptr<const Tokenizer>> FromJson(std::string_view tokenizer_json, std::string source_name);
+  static Result<std::shared_ptr<const Tokenizer>> FromFile(const std::filesystem::path& path);
+
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // Ill-formed parts of UTF-8 are read as U+FFFD. Fails only where a regular expression of the file exceeds its bounds
+  // on this text, or the file leaves a character without token.
+  Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special_tokens,
+                                      SpecialTokenText special_text = SpecialTokenText::kParse) const;
+
+  // Valid UTF-8. Ids that no token has are left out.
+  [[nodiscard]] std::string Decode(std::span<const TokenId> ids,
+                                   SpecialTokenOutput specials = SpecialTokenOutput::kShow) const;
+
+  // One more than the greatest id of a token: every id is below it, though not every number below it is an id.
+  [[nodiscard]] std::size_t vocab_size() const;
+  [[nodiscard]] std::optional<TokenId> IdOf(std::string_view token) const;
+  // The token as the file writes it ("Ġthe"), not as it decodes.
+  [[nodiscard]] std::optional<std::string_view> TextOf(TokenId id) const;
+  [[nodiscard]] bool IsSpecial(TokenId id) const;
+
+ private:
+  friend class TokenStream;
+  class ScratchPool;
+  struct Scratch;
+  struct Parts;
+
+  explicit Tokenizer(Parts parts);
+  Result<void> EncodeText(std::string_view text, SpecialTokenText special_text, Scratch& scratch,
+                          std::vector<TokenId>& ids) const;
+  Result<void> EncodeNormalized(std::string_view text, bool at_start, SpecialTokenText special_text, Scratch& scratch,
+                                std::vector<TokenId>& ids) const;
+  Result<void> EncodePlain(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
+  // The text that the decoder is given.
+  [[nodiscard]] std::optional<std::string_view> DecoderTextOf(TokenId id) const;
+
+  // Constant after construction.
+  const text::BpeModel model_;
+  const text::Normalizer normalizer_;
+  const text::AddedTokens added_;
+  const text::PreTokenizer pre_tokenizer_;
+  const text::SpecialTokenFrame frame_;
+  const text::TokenDecoder decoder_;
+  // Own locking.
+  const std::unique_ptr<ScratchPool> pool_;
+};
+
+// Turns the tokens of one generated sequence into text as they come. The pieces, put together, are what Decode makes of
+// all the ids; each piece is valid UTF-8. What could still change is held back: bytes of an unfinished character, at
+// most three, and spaces that the tokenizer drops at a text's end. One thread at a time.
+class TokenStream {
+ public:
+  explicit TokenStream(std::shared_ptr<const Tokenizer> tokenizer,
+                       SpecialTokenOutput specials = SpecialTokenOutput::kSkip, StreamStart start = StreamStart::kText);
+
+  // The text that became certain; often empty.
+  [[nodiscard]] std::string Push(TokenId id);
+  // What is left: an unfinished character is U+FFFD. Nothing may be pushed after it.
+  [[nodiscard]] std::string Finish();
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  SpecialTokenOutput specials_;
+  text::TokenDecoder::State state_;
+};
+
+// SHA-256 of a tokenizer file's bytes, 64 hexadecimal digits: what a worker tells a router instead of the file.
+[[nodiscard]] std::string TokenizerDigest(std::string_view tokenizer_json);
+
+}  // namespace roost

@@ -1,0 +1,62 @@
+// Inside of the tokenizer: what the loader hands to the constructor, and the buffers that Encode works with.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/text/tokenizer.h"
+
+namespace roost {
+
+struct Tokenizer::Parts {
+  text::BpeModel model;
+  text::Normalizer normalizer;
+  text::AddedTokens added;
+  text::PreTokenizer pre_tokenizer;
+  text::SpecialTokenFrame frame;
+  text::TokenDecoder decoder;
+};
+
+struct Tokenizer::Scratch {
+  text::RegexScratch regex;
+  text::BpeScratch bpe;
+  text::PreTokenizeScratch pre_tokenize;
+  std::string normalized;
+  std::vector<text::AddedTokens::Segment> raw_segments;
+  std::vector<text::AddedTokens::Segment> normalized_segments;
+};
+
+// Scratches that are not in use. Thread-safe. The last one given back is lent first: its table of words is warm.
+class Tokenizer::ScratchPool {
+ public:
+  // What is more is freed: buffers of more threads at a time, and ones that a long text made large.
+  static constexpr std::size_t kMaxIdle = 64;
+  static constexpr std::size_t kMaxKeptTextBytes = 4 * 1024 * 1024;
+
+  [[nodiscard]] std::unique_ptr<Scratch> Take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<Scratch> scratch = std::move(idle_.back());
+        idle_.pop_back();
+        return scratch;
+      }
+    }
+    return std::make_unique<Scratch>();
+  }
+
+  void GiveBack(std::unique_ptr<Scratch> scratch) {
+    if (scratch->pre_tokenize.now.text.capacity() > kMaxKeptTextBytes) return;
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < kMaxIdle) idle_.push_back(std::move(scratch));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Scratch>> idle_;  // guarded by mutex_
+};
+
+}  // namespace roost

@@ -1,0 +1,32 @@
+// The parts of Unicode that tokenizers need and no library here gives as they need it. Pure functions; text is valid
+// UTF-8 throughout.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+
+namespace roost::text {
+
+// Has the property White_Space.
+[[nodiscard]] bool IsWhitespace(char32_t c);
+
+// Where the run of white space at the end of `text` begins, and where the one at its front ends.
+[[nodiscard]] std::size_t TrailingWhitespaceBegin(std::string_view text);
+[[nodiscard]] std::size_t LeadingWhitespaceEnd(std::string_view text);
+
+enum class NormalForm { kC, kD, kKc, kKd };
+
+// Replaces `text` by its normal form (Unicode Standard Annex 15). n log n in the longest run of combining marks,
+// linear otherwise; utf8proc's own one-call interface is quadratic in such a run. The tables are utf8proc's (Unicode
+// 15), the reference library's are older: their NFC differs in the order of three rare marks (U+1DF6, U+1E4EC,
+// U+1E4ED).
+void Normalize(NormalForm form, std::string& text);
+
+// PCRE2 10.42 knows Unicode 14, the reference library Unicode 16. Before matching, each code point that was assigned
+// in between is replaced by an older one of the same category, script (where patterns name it) and length in UTF-8, so
+// that a pattern matches the same bytes. False, and `stand_in` untouched, when `text` has none of them, as nearly all.
+[[nodiscard]] bool ReplaceNewCodePoints(std::string_view text, std::string& stand_in);
+
+}  // namespace roost::text

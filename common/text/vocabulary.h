@@ -1,0 +1,50 @@
+// Token texts and ids of a model. Immutable after load, shared by threads. Ids may have holes.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/text/json_node.h"
+
+namespace roost::text {
+
+// Ids are below it: a table is as long as the greatest id. The largest vocabularies have under 300,000 entries.
+inline constexpr TokenId kMaxVocabularyIds = 1U << 22U;
+
+class Vocabulary {
+ public:
+  // From {"text": id, …}.
+  static Result<Vocabulary> FromJson(const JsonNode& node);
+
+  // Views into the table keep their place when it moves; a copy would not have them.
+  Vocabulary() = default;
+  Vocabulary(Vocabulary&&) = default;
+  Vocabulary& operator=(Vocabulary&&) = default;
+
+  // Constant time.
+  [[nodiscard]] std::optional<TokenId> IdOf(std::string_view text) const {
+    const auto found = ids_.find(text);
+    if (found == ids_.end()) return std::nullopt;
+    return found->second;
+  }
+  [[nodiscard]] std::optional<std::string_view> TextOf(TokenId id) const {
+    if (id >= texts_.size() || !texts_[id]) return std::nullopt;
+    return *texts_[id];
+  }
+
+  // How many tokens, and one more than the greatest id.
+  [[nodiscard]] std::size_t token_count() const { return ids_.size(); }
+  [[nodiscard]] std::size_t id_end() const { return texts_.size(); }
+
+ private:
+  std::vector<std::optional<std::string>> texts_;
+  std::unordered_map<std::string_view, TokenId> ids_;  // keys lie in texts_
+};
+
+}  // namespace roost::text

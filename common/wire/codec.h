@@ -1,0 +1,47 @@
+// Messages ↔ bytes (schema/roost.capnp). The only place that touches Cap'n Proto, and the place where what a peer sends
+// is judged: sizes, list lengths, enumerators, numbers, text. What comes out of Decode is safe to use.
+//
+// Threads: pure functions. Errors: kDataLoss with the field's name for a message that is malformed or over a bound; the
+// caller counts it and drops the link. A message of a kind that this version does not know is not an error: Decode
+// answers nothing, the caller counts it and goes on.
+// Cost: one copy of the message each way, and one of the frame when it is not aligned to 8 bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+
+namespace roost::wire {
+
+using Bytes = std::vector<std::byte>;
+
+// What a message may hold. The sender keeps to them (checked); the receiver refuses what is over.
+struct WireLimits {
+  static constexpr std::size_t kMaxFrameBytes = std::size_t{64} << 20U;                         // a Tokenizer
+  static constexpr std::size_t kMaxPlainFrameBytes = std::size_t{16} << 20U;                    // every other message
+  static constexpr std::size_t kMaxTokenizerBytes = kMaxFrameBytes - (std::size_t{64} << 10U);  // all its texts
+  static constexpr std::size_t kMaxTextBytes = 4096;     // names, digests, error messages
+  static constexpr std::size_t kMaxWorkerIdBytes = 200;  // ZeroMQ allows 255
+  static constexpr std::size_t kMaxPromptTokens = std::size_t{1} << 20U;
+  static constexpr std::size_t kMaxStopTokens = 1024;
+  static constexpr std::size_t kMaxTokensPerEvent = std::size_t{1} << 16U;
+  static constexpr std::size_t kMaxHashesPerRun = std::size_t{1} << 16U;
+  static constexpr std::size_t kMaxListItems = std::size_t{1} << 16U;  // events of a step, runs of a snapshot chunk
+  static constexpr int kMaxNesting = 8;
+};
+static_assert(WireLimits::kMaxPromptTokens * (sizeof(TokenId) + sizeof(BlockHash) / kMinBlockTokens) <
+              WireLimits::kMaxPlainFrameBytes);
+
+[[nodiscard]] Bytes Encode(const WorkerMessage& message);
+[[nodiscard]] Bytes Encode(const RouterMessage& message);
+
+// Nothing: well-formed, but of a kind that this version does not know.
+[[nodiscard]] Result<std::optional<WorkerMessage>> DecodeWorkerMessage(std::span<const std::byte> frame);
+[[nodiscard]] Result<std::optional<RouterMessage>> DecodeRouterMessage(std::span<const std::byte> frame);
+
+}  // namespace roost::wire

@@ -1,0 +1,337 @@
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+#include <kj/exception.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/base/utf8.h"
+#include "common/wire/codec.h"
+#include "schema/roost.capnp.h"
+
+// Cap'n Proto throws kj::Exception from any read of a malformed message: Decode catches, at the bottom of this file.
+// Readers are read once: each read of a pointer counts against the traversal limit.
+namespace roost::wire {
+namespace {
+
+Result<std::string> ReadText(capnp::Text::Reader text, const char* field, std::size_t max_bytes) {
+  if (text.size() > max_bytes) return DataLoss(field, "{} bytes of text, limit {}", text.size(), max_bytes);
+  const std::string_view view(text.cStr(), text.size());
+  if (!IsValidUtf8(view)) return DataLoss(field, "text is not UTF-8");
+  return std::string(view);
+}
+
+Result<std::string> ReadName(capnp::Text::Reader text, const char* field, std::size_t max_bytes) {
+  if (text.size() == 0) return DataLoss(field, "empty");
+  return ReadText(text, field, max_bytes);
+}
+
+template <typename List>
+Result<void> CheckCount(const List& list, const char* field, std::size_t limit) {
+  if (list.size() > limit) return DataLoss(field, "{} items, limit {}", list.size(), limit);
+  return {};
+}
+
+BlockHash ReadHash(schema::BlockHash::Reader hash) { return {hash.getHigh(), hash.getLow()}; }
+
+Result<std::vector<BlockHash>> ReadHashes(capnp::List<schema::BlockHash>::Reader list, const char* field,
+                                          std::size_t limit) {
+  ROOST_RETURN_IF_ERROR(CheckCount(list, field, limit));
+  std::vector<BlockHash> hashes;
+  hashes.reserve(list.size());
+  for (const auto hash : list) hashes.push_back(ReadHash(hash));
+  return hashes;
+}
+
+Result<std::vector<TokenId>> ReadTokens(capnp::List<std::uint32_t>::Reader list, const char* field, std::size_t limit) {
+  ROOST_RETURN_IF_ERROR(CheckCount(list, field, limit));
+  std::vector<TokenId> tokens;
+  tokens.reserve(list.size());
+  for (const std::uint32_t token : list) tokens.push_back(token);
+  return tokens;
+}
+
+Result<double> ReadSeconds(double seconds, const char* field) {
+  if (!std::isfinite(seconds) || seconds < 0) return DataLoss(field, "{} is no duration", seconds);
+  return seconds;
+}
+
+Result<float> ReadTemperature(float temperature) {
+  if (!std::isfinite(temperature) || temperature < 0) return DataLoss("temperature", "{}", temperature);
+  return temperature;
+}
+
+Result<float> ReadTopP(float top_p) {
+  if (!(top_p > 0 && top_p <= 1)) return DataLoss("topP", "{} is not in (0, 1]", top_p);
+  return top_p;
+}
+
+Result<std::uint64_t> ReadNonZero(std::uint64_t value, const char* field) {
+  if (value == 0) return DataLoss(field, "zero");
+  return value;
+}
+
+Result<void> ReadError(schema::Error::Reader in, Error& error) {
+  const auto code = in.getCode();
+  if (code <= schema::ErrorCode::MODEL_NOT_FOUND) error.code = static_cast<ErrorCode>(code);
+  ROOST_ASSIGN_OR_RETURN(error.message, ReadText(in.getMessage(), "error.message", WireLimits::kMaxTextBytes));
+  ROOST_ASSIGN_OR_RETURN(error.field, ReadText(in.getField(), "error.field", WireLimits::kMaxTextBytes));
+  return {};
+}
+
+Result<StoredRun> ReadRun(schema::StoredRun::Reader in) {
+  StoredRun run;
+  run.first_position = in.getFirstPosition();
+  ROOST_ASSIGN_OR_RETURN(run.hashes, ReadHashes(in.getHashes(), "run.hashes", WireLimits::kMaxHashesPerRun));
+  return run;
+}
+
+Result<TokenEvent> ReadTokenEvent(schema::TokenEvent::Reader in) {
+  TokenEvent event;
+  event.request_id = RequestId(in.getRequestId());
+  ROOST_ASSIGN_OR_RETURN(event.tokens, ReadTokens(in.getTokens(), "tokens", WireLimits::kMaxTokensPerEvent));
+  if (const auto cached = in.getCachedTokenCount(); cached.isCount()) event.cached_token_count = cached.getCount();
+  if (const auto wait = in.getQueueWaitSeconds(); wait.isSeconds()) {
+    ROOST_ASSIGN_OR_RETURN(event.queue_wait_seconds, ReadSeconds(wait.getSeconds(), "queueWaitSeconds"));
+  }
+  if (const auto state = in.getState(); state.isFinished()) {
+    const auto reason = state.getFinished();
+    if (reason > schema::FinishReason::ERROR) return DataLoss("finished", "reason {}", static_cast<int>(reason));
+    event.finish = static_cast<FinishReason>(reason);
+  }
+  const bool failed = event.finish == FinishReason::kError;
+  if (failed != in.hasError()) return DataLoss("error", "an error goes with the finish reason error, and only with it");
+  if (failed) ROOST_RETURN_IF_ERROR(ReadError(in.getError(), event.error.emplace()));
+  return event;
+}
+
+Result<CacheEvent> ReadCacheEvent(schema::CacheEvent::Reader in) {
+  CacheEvent event;
+  switch (in.which()) {
+    case schema::CacheEvent::STORED: {
+      event.kind = CacheEvent::Kind::kStored;
+      ROOST_ASSIGN_OR_RETURN(event.stored, ReadRun(in.getStored()));
+      return event;
+    }
+    case schema::CacheEvent::REMOVED: {
+      event.kind = CacheEvent::Kind::kRemoved;
+      ROOST_ASSIGN_OR_RETURN(event.removed, ReadHashes(in.getRemoved(), "removed", WireLimits::kMaxHashesPerRun));
+      return event;
+    }
+  }
+  // An event that can not be applied would leave a wrong view; the digest could not tell why.
+  return DataLoss("event", "kind {}", static_cast<int>(in.which()));
+}
+
+Result<Load> ReadLoad(schema::Load::Reader in) {
+  Load load;
+  load.waiting_requests = in.getWaitingRequests();
+  load.running_requests = in.getRunningRequests();
+  load.queued_prefill_tokens = in.getQueuedPrefillTokens();
+  load.running_context_tokens = in.getRunningContextTokens();
+  load.free_block_count = in.getFreeBlockCount();
+  load.cached_block_count = in.getCachedBlockCount();
+  load.digest = ReadHash(in.getDigest());
+  load.step_prefill_tokens = in.getStepPrefillTokens();
+  load.step_decode_tokens = in.getStepDecodeTokens();
+  ROOST_ASSIGN_OR_RETURN(load.step_seconds, ReadSeconds(in.getStepSeconds(), "stepSeconds"));
+  load.draining = in.getDraining();
+  return load;
+}
+
+// ---- one Read per message ----
+
+Result<Hello> ReadHello(schema::Hello::Reader in) {
+  constexpr std::size_t kText = WireLimits::kMaxTextBytes;
+  Hello hello;
+  hello.protocol_version = in.getProtocolVersion();
+  ROOST_ASSIGN_OR_RETURN(hello.worker_id, ReadName(in.getWorkerId(), "workerId", WireLimits::kMaxWorkerIdBytes));
+  ROOST_ASSIGN_OR_RETURN(hello.epoch, ReadNonZero(in.getEpoch(), "epoch"));
+  ROOST_ASSIGN_OR_RETURN(hello.model, ReadName(in.getModel(), "model", kText));
+  ROOST_ASSIGN_OR_RETURN(hello.fingerprint, ReadText(in.getFingerprint(), "fingerprint", kText));
+  ROOST_ASSIGN_OR_RETURN(hello.kv_dtype, ReadText(in.getKvDtype(), "kvDtype", kText));
+  hello.block_tokens = in.getBlockTokens();
+  if (!IsValidBlockTokens(hello.block_tokens)) return DataLoss("blockTokens", "{}", hello.block_tokens);
+  hello.block_count = in.getBlockCount();
+  ROOST_RETURN_IF_ERROR(ReadNonZero(hello.block_count, "blockCount"));
+  hello.max_context_tokens = in.getMaxContextTokens();
+  ROOST_RETURN_IF_ERROR(ReadNonZero(hello.max_context_tokens, "maxContextTokens"));
+  hello.max_running_requests = in.getMaxRunningRequests();
+  ROOST_ASSIGN_OR_RETURN(hello.tokenizer_digest, ReadText(in.getTokenizerDigest(), "tokenizerDigest", kText));
+  ROOST_ASSIGN_OR_RETURN(hello.sampling.temperature, ReadTemperature(in.getDefaultTemperature()));
+  ROOST_ASSIGN_OR_RETURN(hello.sampling.top_p, ReadTopP(in.getDefaultTopP()));
+  hello.sampling.top_k = in.getDefaultTopK();
+  return hello;
+}
+
+Result<Step> ReadStep(schema::Step::Reader in) {
+  Step step;
+  ROOST_ASSIGN_OR_RETURN(step.epoch, ReadNonZero(in.getEpoch(), "epoch"));
+  ROOST_ASSIGN_OR_RETURN(step.sequence, ReadNonZero(in.getSequence(), "sequence"));
+  const auto tokens = in.getTokens();
+  ROOST_RETURN_IF_ERROR(CheckCount(tokens, "tokens", WireLimits::kMaxListItems));
+  step.tokens.reserve(tokens.size());
+  for (const auto event : tokens) {
+    ROOST_ASSIGN_OR_RETURN(TokenEvent read, ReadTokenEvent(event));
+    step.tokens.push_back(std::move(read));
+  }
+  const auto events = in.getEvents();
+  ROOST_RETURN_IF_ERROR(CheckCount(events, "events", WireLimits::kMaxListItems));
+  step.events.reserve(events.size());
+  for (const auto event : events) {
+    ROOST_ASSIGN_OR_RETURN(CacheEvent read, ReadCacheEvent(event));
+    step.events.push_back(std::move(read));
+  }
+  ROOST_ASSIGN_OR_RETURN(step.load, ReadLoad(in.getLoad()));
+  return step;
+}
+
+Result<Snapshot> ReadSnapshot(schema::Snapshot::Reader in) {
+  Snapshot snapshot;
+  ROOST_ASSIGN_OR_RETURN(snapshot.epoch, ReadNonZero(in.getEpoch(), "epoch"));
+  ROOST_ASSIGN_OR_RETURN(snapshot.sequence, ReadNonZero(in.getSequence(), "sequence"));
+  snapshot.chunk_index = in.getChunkIndex();
+  snapshot.last = in.getLast();
+  const auto runs = in.getRuns();
+  ROOST_RETURN_IF_ERROR(CheckCount(runs, "runs", WireLimits::kMaxListItems));
+  snapshot.runs.reserve(runs.size());
+  for (const auto run : runs) {
+    ROOST_ASSIGN_OR_RETURN(StoredRun read, ReadRun(run));
+    snapshot.runs.push_back(std::move(read));
+  }
+  return snapshot;
+}
+
+Result<Tokenizer> ReadTokenizer(schema::Tokenizer::Reader in) {
+  constexpr std::size_t kLarge = WireLimits::kMaxTokenizerBytes;
+  Tokenizer tokenizer;
+  ROOST_ASSIGN_OR_RETURN(tokenizer.digest, ReadName(in.getDigest(), "digest", WireLimits::kMaxTextBytes));
+  ROOST_ASSIGN_OR_RETURN(tokenizer.tokenizer_json, ReadText(in.getTokenizerJson(), "tokenizerJson", kLarge));
+  ROOST_ASSIGN_OR_RETURN(tokenizer.chat_template, ReadText(in.getChatTemplate(), "chatTemplate", kLarge));
+  ROOST_ASSIGN_OR_RETURN(tokenizer.bos_token, ReadText(in.getBosToken(), "bosToken", WireLimits::kMaxTextBytes));
+  ROOST_ASSIGN_OR_RETURN(tokenizer.eos_token, ReadText(in.getEosToken(), "eosToken", WireLimits::kMaxTextBytes));
+  return tokenizer;
+}
+
+Result<Bye> ReadBye(schema::Bye::Reader in) {
+  Bye bye;
+  ROOST_ASSIGN_OR_RETURN(bye.epoch, ReadNonZero(in.getEpoch(), "epoch"));
+  return bye;
+}
+
+Result<Welcome> ReadWelcome(schema::Welcome::Reader in) {
+  Welcome welcome;
+  welcome.router_instance = in.getRouterInstance();
+  ROOST_ASSIGN_OR_RETURN(welcome.epoch, ReadNonZero(in.getEpoch(), "epoch"));
+  return welcome;
+}
+
+Result<Generate> ReadGenerate(schema::Generate::Reader in) {
+  Generate generate;
+  generate.request_id = RequestId(in.getRequestId());
+  ROOST_ASSIGN_OR_RETURN(generate.prompt, ReadTokens(in.getPrompt(), "prompt", WireLimits::kMaxPromptTokens));
+  if (generate.prompt.empty()) return DataLoss("prompt", "empty");
+  generate.root = ReadHash(in.getRoot());
+  const std::size_t most_hashes = generate.prompt.size() / kMinBlockTokens;
+  ROOST_ASSIGN_OR_RETURN(generate.block_hashes, ReadHashes(in.getBlockHashes(), "blockHashes", most_hashes));
+  ROOST_ASSIGN_OR_RETURN(generate.sampling.temperature, ReadTemperature(in.getTemperature()));
+  ROOST_ASSIGN_OR_RETURN(generate.sampling.top_p, ReadTopP(in.getTopP()));
+  generate.sampling.top_k = in.getTopK();
+  generate.sampling.seed = in.getSeed();
+  generate.max_output_tokens = in.getMaxOutputTokens();
+  generate.first_output_index = in.getFirstOutputIndex();
+  ROOST_ASSIGN_OR_RETURN(generate.stop_tokens,
+                         ReadTokens(in.getStopTokens(), "stopTokens", WireLimits::kMaxStopTokens));
+  generate.ignore_eos = in.getIgnoreEos();
+  generate.expected_cached_tokens = in.getExpectedCachedTokens();
+  generate.deadline_ms = in.getDeadlineMs();
+  return generate;
+}
+
+// Result<T> of one message as the answer of Decode.
+template <typename Message, typename T>
+Result<std::optional<Message>> Known(Result<T> read) {
+  if (!read.ok()) return std::move(read).error();
+  return std::optional<Message>(std::move(read).value());
+}
+
+Result<std::optional<WorkerMessage>> ReadMessage(schema::WorkerMessage::Reader in) {
+  switch (in.which()) {
+    case schema::WorkerMessage::NONE: return DataLoss("message", "empty");
+    case schema::WorkerMessage::HELLO: return Known<WorkerMessage>(ReadHello(in.getHello()));
+    case schema::WorkerMessage::STEP: return Known<WorkerMessage>(ReadStep(in.getStep()));
+    case schema::WorkerMessage::SNAPSHOT: return Known<WorkerMessage>(ReadSnapshot(in.getSnapshot()));
+    case schema::WorkerMessage::TOKENIZER: return Known<WorkerMessage>(ReadTokenizer(in.getTokenizer()));
+    case schema::WorkerMessage::BYE: return Known<WorkerMessage>(ReadBye(in.getBye()));
+  }
+  return std::optional<WorkerMessage>();
+}
+
+Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader in) {
+  switch (in.which()) {
+    case schema::RouterMessage::NONE: return DataLoss("message", "empty");
+    case schema::RouterMessage::WELCOME: return Known<RouterMessage>(ReadWelcome(in.getWelcome()));
+    case schema::RouterMessage::GENERATE: return Known<RouterMessage>(ReadGenerate(in.getGenerate()));
+    case schema::RouterMessage::CANCEL:
+      return std::optional<RouterMessage>(Cancel{RequestId(in.getCancel().getRequestId())});
+    case schema::RouterMessage::WANT_HELLO: return std::optional<RouterMessage>(WantHello{});
+    case schema::RouterMessage::WANT_SNAPSHOT: return std::optional<RouterMessage>(WantSnapshot{});
+    case schema::RouterMessage::WANT_TOKENIZER: return std::optional<RouterMessage>(WantTokenizer{});
+    case schema::RouterMessage::PING: return std::optional<RouterMessage>(Ping{});
+  }
+  return std::optional<RouterMessage>();
+}
+
+// A Tokenizer alone may be large; the others are judged before anything is copied out of them.
+bool IsOverPlainLimit(schema::WorkerMessage::Reader in, std::size_t size) {
+  return size > WireLimits::kMaxPlainFrameBytes && in.which() != schema::WorkerMessage::TOKENIZER;
+}
+bool IsOverPlainLimit(schema::RouterMessage::Reader, std::size_t size) {
+  return size > WireLimits::kMaxPlainFrameBytes;
+}
+
+// The frame as aligned words: itself where that holds, else a copy.
+kj::ArrayPtr<const capnp::word> AlignedWords(std::span<const std::byte> frame, kj::Array<capnp::word>& copy) {
+  const std::size_t word_count = frame.size() / sizeof(capnp::word);
+  if (reinterpret_cast<std::uintptr_t>(frame.data()) % alignof(std::uint64_t) == 0) {
+    return {reinterpret_cast<const capnp::word*>(frame.data()), word_count};
+  }
+  copy = kj::heapArray<capnp::word>(word_count);
+  std::memcpy(copy.begin(), frame.data(), frame.size());
+  return copy;
+}
+
+template <typename Message, typename Schema>
+Result<std::optional<Message>> Decode(std::span<const std::byte> frame) {
+  if (frame.empty() || frame.size() % sizeof(capnp::word) != 0 || frame.size() > WireLimits::kMaxFrameBytes) {
+    return DataLoss("frame", "{} bytes", frame.size());
+  }
+  try {
+    kj::Array<capnp::word> copy;
+    const auto words = AlignedWords(frame, copy);
+    capnp::ReaderOptions options;
+    options.traversalLimitInWords = 2 * words.size() + 1024;
+    options.nestingLimit = WireLimits::kMaxNesting;
+    capnp::FlatArrayMessageReader reader(words, options);
+    const auto root = reader.getRoot<Schema>();
+    if (IsOverPlainLimit(root, frame.size())) return DataLoss("frame", "{} bytes", frame.size());
+    return ReadMessage(root);
+  } catch (const kj::Exception& exception) {
+    return DataLoss("frame", "{}", exception.getDescription().cStr());
+  }
+}
+
+}  // namespace
+
+Result<std::optional<WorkerMessage>> DecodeWorkerMessage(std::span<const std::byte> frame) {
+  return Decode<WorkerMessage, schema::WorkerMessage>(frame);
+}
+
+Result<std::optional<RouterMessage>> DecodeRouterMessage(std::span<const std::byte> frame) {
+  return Decode<RouterMessage, schema::RouterMessage>(frame);
+}
+
+}  // namespace roost::wire

@@ -1,0 +1,210 @@
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+#include <kj/io.h>
+
+#include <string>
+#include <variant>
+
+#include "common/base/check.h"
+#include "common/base/utf8.h"
+#include "common/wire/codec.h"
+#include "schema/roost.capnp.h"
+
+namespace roost::wire {
+namespace {
+
+using HashList = capnp::List<schema::BlockHash>::Builder;
+
+// Cap'n Proto counts lists in 32 bits; the limits keep far below.
+unsigned Count(std::size_t count, std::size_t limit, const char* what) {
+  ROOST_CHECK(count <= limit, "{} {}, limit {}", count, what, limit);
+  return static_cast<unsigned>(count);
+}
+
+kj::StringPtr Text(const std::string& text) { return {text.c_str(), text.size()}; }
+
+// Errors may quote what they are about: only the front of a long text travels, and always as UTF-8. A replaced byte
+// becomes three.
+std::string BoundedText(const std::string& text) {
+  std::string front = text.substr(0, WireLimits::kMaxTextBytes / 3);
+  front.resize(front.size() - IncompleteUtf8Suffix(front));
+  return ReplaceInvalidUtf8(front);
+}
+
+void FillError(const Error& error, schema::Error::Builder out) {
+  static_assert(kErrorCodeCount == static_cast<int>(schema::ErrorCode::MODEL_NOT_FOUND) + 1);
+  const std::string message = BoundedText(error.message);
+  const std::string field = BoundedText(error.field);
+  out.setCode(static_cast<schema::ErrorCode>(error.code));
+  out.setMessage(Text(message));
+  out.setField(Text(field));
+}
+
+void FillHash(BlockHash hash, schema::BlockHash::Builder out) {
+  out.setHigh(hash.high);
+  out.setLow(hash.low);
+}
+
+void FillHashes(std::span<const BlockHash> hashes, HashList out) {
+  for (unsigned i = 0; i < out.size(); ++i) FillHash(hashes[i], out[i]);
+}
+
+void FillTokens(std::span<const TokenId> tokens, capnp::List<std::uint32_t>::Builder out) {
+  for (unsigned i = 0; i < out.size(); ++i) out.set(i, tokens[i]);
+}
+
+void FillRun(const StoredRun& run, schema::StoredRun::Builder out) {
+  out.setFirstPosition(run.first_position);
+  FillHashes(run.hashes, out.initHashes(Count(run.hashes.size(), WireLimits::kMaxHashesPerRun, "hashes in a run")));
+}
+
+void FillTokenEvent(const TokenEvent& event, schema::TokenEvent::Builder out) {
+  static_assert(static_cast<int>(FinishReason::kError) == static_cast<int>(schema::FinishReason::ERROR));
+  out.setRequestId(event.request_id.value());
+  FillTokens(event.tokens,
+             out.initTokens(Count(event.tokens.size(), WireLimits::kMaxTokensPerEvent, "tokens in an event")));
+  if (event.cached_token_count) out.initCachedTokenCount().setCount(*event.cached_token_count);
+  if (event.queue_wait_seconds) out.initQueueWaitSeconds().setSeconds(*event.queue_wait_seconds);
+  if (event.finish) out.initState().setFinished(static_cast<schema::FinishReason>(*event.finish));
+  if (event.error) FillError(*event.error, out.initError());
+}
+
+void FillCacheEvent(const CacheEvent& event, schema::CacheEvent::Builder out) {
+  switch (event.kind) {
+    case CacheEvent::Kind::kStored: FillRun(event.stored, out.initStored()); return;
+    case CacheEvent::Kind::kRemoved:
+      FillHashes(event.removed,
+                 out.initRemoved(Count(event.removed.size(), WireLimits::kMaxHashesPerRun, "removed hashes")));
+      return;
+  }
+}
+
+void FillLoad(const Load& load, schema::Load::Builder out) {
+  out.setWaitingRequests(load.waiting_requests);
+  out.setRunningRequests(load.running_requests);
+  out.setQueuedPrefillTokens(load.queued_prefill_tokens);
+  out.setRunningContextTokens(load.running_context_tokens);
+  out.setFreeBlockCount(load.free_block_count);
+  out.setCachedBlockCount(load.cached_block_count);
+  FillHash(load.digest, out.initDigest());
+  out.setStepPrefillTokens(load.step_prefill_tokens);
+  out.setStepDecodeTokens(load.step_decode_tokens);
+  out.setStepSeconds(load.step_seconds);
+  out.setDraining(load.draining);
+}
+
+// ---- one overload of Fill per message ----
+
+void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
+  auto out = message.initHello();
+  out.setProtocolVersion(hello.protocol_version);
+  out.setWorkerId(Text(hello.worker_id));
+  out.setEpoch(hello.epoch);
+  out.setModel(Text(hello.model));
+  out.setFingerprint(Text(hello.fingerprint));
+  out.setKvDtype(Text(hello.kv_dtype));
+  out.setBlockTokens(hello.block_tokens);
+  out.setBlockCount(hello.block_count);
+  out.setMaxContextTokens(hello.max_context_tokens);
+  out.setMaxRunningRequests(hello.max_running_requests);
+  out.setTokenizerDigest(Text(hello.tokenizer_digest));
+  out.setDefaultTemperature(hello.sampling.temperature);
+  out.setDefaultTopP(hello.sampling.top_p);
+  out.setDefaultTopK(hello.sampling.top_k);
+}
+
+void Fill(const Step& step, schema::WorkerMessage::Builder message) {
+  auto out = message.initStep();
+  out.setEpoch(step.epoch);
+  out.setSequence(step.sequence);
+  auto tokens = out.initTokens(Count(step.tokens.size(), WireLimits::kMaxListItems, "token events"));
+  for (unsigned i = 0; i < tokens.size(); ++i) FillTokenEvent(step.tokens[i], tokens[i]);
+  auto events = out.initEvents(Count(step.events.size(), WireLimits::kMaxListItems, "cache events"));
+  for (unsigned i = 0; i < events.size(); ++i) FillCacheEvent(step.events[i], events[i]);
+  FillLoad(step.load, out.initLoad());
+}
+
+void Fill(const Snapshot& snapshot, schema::WorkerMessage::Builder message) {
+  auto out = message.initSnapshot();
+  out.setEpoch(snapshot.epoch);
+  out.setSequence(snapshot.sequence);
+  out.setChunkIndex(snapshot.chunk_index);
+  out.setLast(snapshot.last);
+  auto runs = out.initRuns(Count(snapshot.runs.size(), WireLimits::kMaxListItems, "runs"));
+  for (unsigned i = 0; i < runs.size(); ++i) FillRun(snapshot.runs[i], runs[i]);
+}
+
+void Fill(const Tokenizer& tokenizer, schema::WorkerMessage::Builder message) {
+  auto out = message.initTokenizer();
+  out.setDigest(Text(tokenizer.digest));
+  out.setTokenizerJson(Text(tokenizer.tokenizer_json));
+  out.setChatTemplate(Text(tokenizer.chat_template));
+  out.setBosToken(Text(tokenizer.bos_token));
+  out.setEosToken(Text(tokenizer.eos_token));
+}
+
+void Fill(const Bye& bye, schema::WorkerMessage::Builder message) { message.initBye().setEpoch(bye.epoch); }
+
+void Fill(const Welcome& welcome, schema::RouterMessage::Builder message) {
+  auto out = message.initWelcome();
+  out.setRouterInstance(welcome.router_instance);
+  out.setEpoch(welcome.epoch);
+}
+
+void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
+  auto out = message.initGenerate();
+  out.setRequestId(generate.request_id.value());
+  FillTokens(generate.prompt,
+             out.initPrompt(Count(generate.prompt.size(), WireLimits::kMaxPromptTokens, "prompt tokens")));
+  FillHash(generate.root, out.initRoot());
+  const std::size_t most_hashes = WireLimits::kMaxPromptTokens / kMinBlockTokens;
+  FillHashes(generate.block_hashes,
+             out.initBlockHashes(Count(generate.block_hashes.size(), most_hashes, "block hashes")));
+  out.setTemperature(generate.sampling.temperature);
+  out.setTopP(generate.sampling.top_p);
+  out.setTopK(generate.sampling.top_k);
+  out.setSeed(generate.sampling.seed);
+  out.setMaxOutputTokens(generate.max_output_tokens);
+  out.setFirstOutputIndex(generate.first_output_index);
+  FillTokens(generate.stop_tokens,
+             out.initStopTokens(Count(generate.stop_tokens.size(), WireLimits::kMaxStopTokens, "stop tokens")));
+  out.setIgnoreEos(generate.ignore_eos);
+  out.setExpectedCachedTokens(generate.expected_cached_tokens);
+  out.setDeadlineMs(generate.deadline_ms);
+}
+
+void Fill(const Cancel& cancel, schema::RouterMessage::Builder message) {
+  message.initCancel().setRequestId(cancel.request_id.value());
+}
+void Fill(const WantHello&, schema::RouterMessage::Builder message) { message.setWantHello(); }
+void Fill(const WantSnapshot&, schema::RouterMessage::Builder message) { message.setWantSnapshot(); }
+void Fill(const WantTokenizer&, schema::RouterMessage::Builder message) { message.setWantTokenizer(); }
+void Fill(const Ping&, schema::RouterMessage::Builder message) { message.setPing(); }
+
+template <typename Schema, typename Message>
+Bytes EncodeAs(const Message& message) {
+  capnp::MallocMessageBuilder builder;
+  auto root = builder.initRoot<Schema>();
+  std::visit([&root](const auto& value) { Fill(value, root); }, message);
+  Bytes bytes(capnp::computeSerializedSizeInWords(builder) * sizeof(capnp::word));
+  kj::ArrayOutputStream stream(kj::arrayPtr(reinterpret_cast<kj::byte*>(bytes.data()), bytes.size()));
+  capnp::writeMessage(stream, builder);
+  return bytes;
+}
+
+}  // namespace
+
+Bytes Encode(const WorkerMessage& message) {
+  Bytes bytes = EncodeAs<schema::WorkerMessage>(message);
+  const bool large = std::holds_alternative<Tokenizer>(message);
+  ROOST_CHECK(bytes.size() <= (large ? WireLimits::kMaxFrameBytes : WireLimits::kMaxPlainFrameBytes));
+  return bytes;
+}
+
+Bytes Encode(const RouterMessage& message) {
+  Bytes bytes = EncodeAs<schema::RouterMessage>(message);
+  ROOST_CHECK(bytes.size() <= WireLimits::kMaxPlainFrameBytes);
+  return bytes;
+}
+
+}  // namespace roost::wire

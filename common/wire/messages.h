@@ -1,0 +1,220 @@
+// What router and worker say to each other, as plain values. schema/roost.capnp is the manual of the bytes; codec.h
+// turns one into the other. Everything here is copyable, comparable data; vectors are bounded by the codec (see
+// WireLimits).
+//
+//   worker → router   Hello, Step, Snapshot, Tokenizer, Bye
+//   router → worker   Welcome, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping
+//
+// A worker's life on a link: Hello until Welcome arrives, then a Snapshot and Steps. `epoch` names one life of the
+// link: whoever sees a new one forgets all that came before, blocks and requests. Snapshots and Steps share one
+// sequence per epoch, 1, 2, 3 …. Two ways to heal:
+//
+//   gap in the sequence: tokens may be lost   → WantHello      a new epoch begins; requests are lost
+//   digest disagrees: events alone are lost   → WantSnapshot   Snapshot in the running epoch; requests go on
+//
+// Between Welcome and the last chunk of the first Snapshot, Steps may come that carry tokens and load but no cache
+// events; a receiver compares digests only after that chunk.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/ids.h"
+#include "common/prefix/block_hash.h"
+
+namespace roost::wire {
+
+// Major version of the protocol. Peers of another major version are refused with a clear log line.
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+// Sampling defaults that a model brings along (its generation_config.json).
+struct SamplingDefaults {
+  float temperature = 1.0F;
+  float top_p = 1.0F;
+  std::uint32_t top_k = 0;  // 0: no limit
+
+  bool operator==(const SamplingDefaults&) const = default;
+};
+
+// ---- worker → router ----
+
+struct Hello {
+  std::uint32_t protocol_version = kProtocolVersion;
+  std::string worker_id;    // stable name of the worker, also its ZeroMQ identity
+  std::uint64_t epoch = 0;  // another one for each new life, across restarts too; never 0
+  std::string model;        // served model name
+  std::string fingerprint;  // see PrefixScope
+  std::string kv_dtype;     // see PrefixScope
+  std::uint32_t block_tokens = 0;
+  std::uint32_t block_count = 0;
+  std::uint32_t max_context_tokens = 0;    // prompt and output together
+  std::uint32_t max_running_requests = 0;  // batch slots
+  std::string tokenizer_digest;            // SHA-256 of the tokenizer bundle, in hexadecimal
+  SamplingDefaults sampling;
+
+  bool operator==(const Hello&) const = default;
+};
+
+// Tokens that one request got in one step, and its end if it ended.
+enum class FinishReason : std::uint8_t {
+  kStop,       // a stop token, which is not among the tokens
+  kLength,     // max_output_tokens or the context's end
+  kCancelled,  // the router asked
+  kError,      // see TokenEvent::error
+};
+
+struct TokenEvent {
+  RequestId request_id;
+  std::vector<TokenId> tokens;
+  // Set in the request's first event that has tokens: prompt tokens whose KV came from the cache, and what was spent.
+  std::optional<std::uint32_t> cached_token_count;
+  std::optional<double> queue_wait_seconds;
+  std::optional<FinishReason> finish;
+  std::optional<Error> error;  // with kError only
+
+  bool operator==(const TokenEvent&) const = default;
+};
+
+// A run of blocks that became ready: hashes[0] is the block at `first_position` (in blocks) of its chain and each later
+// one the next. Its parent (the root, when first_position is 0) was stored before.
+struct StoredRun {
+  std::uint32_t first_position = 0;
+  std::vector<BlockHash> hashes;
+
+  bool operator==(const StoredRun&) const = default;
+};
+
+// Applied in order: a prefix is closed after each.
+struct CacheEvent {
+  enum class Kind : std::uint8_t { kStored, kRemoved };
+  Kind kind = Kind::kStored;
+  StoredRun stored;                // kStored
+  std::vector<BlockHash> removed;  // kRemoved: each is a leaf when its turn comes
+
+  bool operator==(const CacheEvent&) const = default;
+};
+
+// The worker as its engine sees it after a step.
+struct Load {
+  std::uint32_t waiting_requests = 0;
+  std::uint32_t running_requests = 0;
+  std::uint64_t queued_prefill_tokens = 0;  // uncached prompt tokens not yet computed, waiting and running
+  std::uint64_t running_context_tokens = 0;
+  std::uint32_t free_block_count = 0;  // never used or evictable at once
+  std::uint32_t cached_block_count = 0;
+  BlockHash digest;  // xor of the hashes of all ready blocks
+  // What the last step did, for fitting rates. Zero for a report without a step.
+  std::uint32_t step_prefill_tokens = 0;
+  std::uint32_t step_decode_tokens = 0;
+  double step_seconds = 0;
+  bool draining = false;  // ends what it has; a Generate now is answered with kUnavailable
+
+  bool operator==(const Load&) const = default;
+};
+
+struct Step {
+  std::uint64_t epoch = 0;
+  std::uint64_t sequence = 0;
+  std::vector<TokenEvent> tokens;
+  std::vector<CacheEvent> events;
+  Load load;
+
+  bool operator==(const Step&) const = default;
+};
+
+// All ready blocks at one instant of the event stream, parents before children, in chunks. The first chunk of a
+// snapshot has index 0 and empties the receiver's view.
+struct Snapshot {
+  std::uint64_t epoch = 0;
+  std::uint64_t sequence = 0;
+  std::uint32_t chunk_index = 0;
+  bool last = false;
+  std::vector<StoredRun> runs;
+
+  bool operator==(const Snapshot&) const = default;
+};
+
+// What the router needs to turn messages into token ids.
+struct Tokenizer {
+  std::string digest;
+  std::string tokenizer_json;
+  std::string chat_template;  // empty when the model has none
+  std::string bos_token;      // text, for the template; may be empty
+  std::string eos_token;
+
+  bool operator==(const Tokenizer&) const = default;
+};
+
+// The worker leaves now; what it has not ended is lost. A worker that drains reports Load::draining first.
+struct Bye {
+  std::uint64_t epoch = 0;
+
+  bool operator==(const Bye&) const = default;
+};
+
+// ---- router → worker ----
+
+struct Welcome {
+  std::uint64_t router_instance = 0;  // differs in every process; a change means that all earlier requests are orphans
+  std::uint64_t epoch = 0;            // the one being welcomed
+
+  bool operator==(const Welcome&) const = default;
+};
+
+struct Sampling {
+  float temperature = 1.0F;  // 0: greedy
+  float top_p = 1.0F;
+  std::uint32_t top_k = 0;  // 0: no limit
+  std::uint64_t seed = 0;
+
+  bool operator==(const Sampling&) const = default;
+};
+
+struct Generate {
+  RequestId request_id;
+  std::vector<TokenId> prompt;
+  BlockHash root;                       // hash of the request's scope
+  std::vector<BlockHash> block_hashes;  // of the prompt's full blocks
+  Sampling sampling;
+  std::uint32_t max_output_tokens = 0;
+  // The first token drawn is number `first_output_index` of the request's output: a continued request draws on.
+  std::uint32_t first_output_index = 0;
+  std::vector<TokenId> stop_tokens;  // beside the model's own
+  bool ignore_eos = false;           // the model's own stop tokens do not stop it
+  std::uint32_t expected_cached_tokens = 0;
+  std::uint64_t deadline_ms = 0;  // from receipt; 0: none
+
+  bool operator==(const Generate&) const = default;
+};
+
+struct Cancel {
+  RequestId request_id;
+
+  bool operator==(const Cancel&) const = default;
+};
+
+// The router does not know the sender, or saw a gap.
+struct WantHello {
+  bool operator==(const WantHello&) const = default;
+};
+// The router's view disagrees with the digest.
+struct WantSnapshot {
+  bool operator==(const WantSnapshot&) const = default;
+};
+// The router does not have the tokenizer bundle of the Hello's digest.
+struct WantTokenizer {
+  bool operator==(const WantTokenizer&) const = default;
+};
+// The router lives.
+struct Ping {
+  bool operator==(const Ping&) const = default;
+};
+
+using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye>;
+using RouterMessage = std::variant<Welcome, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping>;
+
+}  // namespace roost::wire

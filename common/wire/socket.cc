@@ -1,0 +1,206 @@
+#include "common/wire/socket.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+#include <zmq.hpp>
+
+#include "common/base/check.h"
+#include "common/wire/endpoint.h"
+
+namespace roost::wire {
+
+struct Context::State {
+  zmq::context_t context{1};
+};
+
+struct Socket::State {
+  explicit State(zmq::socket_t made) : socket(std::move(made)) {}
+
+  zmq::socket_t socket;
+};
+
+namespace {
+
+void SetCommonOptions(zmq::socket_t& socket, const Endpoint& endpoint) {
+  // Only where asked for: with it, ZeroMQ spells IPv4 addresses as IPv6 ones.
+  socket.set(zmq::sockopt::ipv6, endpoint.IsV6());
+  socket.set(zmq::sockopt::linger, static_cast<int>(kLinger.count()));
+  socket.set(zmq::sockopt::sndhwm, kHighWaterMark);
+  socket.set(zmq::sockopt::rcvhwm, kHighWaterMark);
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(WireLimits::kMaxFrameBytes));
+  socket.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(kHeartbeatInterval.count()));
+  socket.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(kPeerTimeout.count()));
+  socket.set(zmq::sockopt::heartbeat_ttl, static_cast<int>(kPeerTimeout.count()));
+}
+
+void SetReconnectPauses(zmq::socket_t& socket) {
+  constexpr int kFirstPauseMs = 100;
+  constexpr int kLongestPauseMs = 2000;
+  socket.set(zmq::sockopt::reconnect_ivl, kFirstPauseMs);
+  socket.set(zmq::sockopt::reconnect_ivl_max, kLongestPauseMs);
+}
+
+Error BindError(const std::string& endpoint, const zmq::error_t& error) {
+  const ErrorCode code = error.num() == EINVAL ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable;
+  return Error{code, fmt::format("can not be bound: {}", error.what()), endpoint};
+}
+
+// One part of a message. False when none is there now.
+bool ReceivePart(zmq::socket_t& socket, zmq::message_t& part) {
+  while (true) {
+    try {
+      return socket.recv(part, zmq::recv_flags::dontwait).has_value();
+    } catch (const zmq::error_t& error) {
+      ROOST_CHECK(error.num() == EINTR, "zmq recv: {}", error.what());
+    }
+  }
+}
+
+SendOutcome SendPart(zmq::socket_t& socket, const void* data, std::size_t size, zmq::send_flags more) {
+  while (true) {
+    try {
+      const bool sent = socket.send(zmq::const_buffer(data, size), zmq::send_flags::dontwait | more).has_value();
+      return sent ? SendOutcome::kSent : SendOutcome::kFull;
+    } catch (const zmq::error_t& error) {
+      if (error.num() == EHOSTUNREACH) return SendOutcome::kUnreachable;
+      ROOST_CHECK(error.num() == EINTR, "zmq send: {}", error.what());
+    }
+  }
+}
+
+Bytes ToBytes(const zmq::message_t& part) {
+  Bytes bytes(part.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), part.data(), part.size());
+  return bytes;
+}
+
+// The rest of a message of too many parts. All parts of a message arrive together, so none is waited for.
+void SkipParts(zmq::socket_t& socket, zmq::message_t& part) {
+  while (part.more() && ReceivePart(socket, part)) {
+  }
+}
+
+}  // namespace
+
+Context::Context() : state_(std::make_unique<State>()) {}
+Context::~Context() = default;
+
+Socket::Socket(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Socket::Socket(Socket&&) noexcept = default;
+Socket& Socket::operator=(Socket&&) noexcept = default;
+Socket::~Socket() = default;
+
+// ---- router ----
+
+RouterSocket::RouterSocket(std::unique_ptr<State> state, std::string endpoint)
+    : Socket(std::move(state)), endpoint_(std::move(endpoint)) {}
+
+Result<RouterSocket> RouterSocket::Bind(Context& context, const std::string& endpoint, InsecureBind insecure) {
+  ROOST_ASSIGN_OR_RETURN(Endpoint parsed, ParseEndpoint(endpoint));
+  if (!parsed.IsLoopback() && insecure == InsecureBind::kRefuse) {
+    return InvalidArgument(endpoint, "without keys the wire is open to anyone, so it binds to loopback only");
+  }
+  // ZeroMQ reads a name here as that of a network interface.
+  if (parsed.host == "localhost") parsed.host = "127.0.0.1";
+  try {
+    auto state = std::make_unique<State>(zmq::socket_t(context.state().context, zmq::socket_type::router));
+    SetCommonOptions(state->socket, parsed);
+    state->socket.set(zmq::sockopt::router_mandatory, true);
+    state->socket.set(zmq::sockopt::router_handover, true);
+    state->socket.bind(parsed.ToString());
+    std::string bound = state->socket.get(zmq::sockopt::last_endpoint);
+    return RouterSocket(std::move(state), std::move(bound));
+  } catch (const zmq::error_t& error) {
+    return BindError(endpoint, error);
+  }
+}
+
+std::optional<Received> RouterSocket::TryReceive() {
+  zmq::message_t identity;
+  zmq::message_t frame;
+  while (ReceivePart(state_->socket, identity)) {
+    if (!identity.more() || !ReceivePart(state_->socket, frame)) continue;
+    if (frame.more()) {
+      SkipParts(state_->socket, frame);
+      continue;
+    }
+    return Received{identity.to_string(), ToBytes(frame)};
+  }
+  return std::nullopt;
+}
+
+SendOutcome RouterSocket::Send(std::string_view identity, std::span<const std::byte> frame) {
+  // The first part decides: once a peer has taken it, the rest of the message is taken too.
+  const SendOutcome outcome = SendPart(state_->socket, identity.data(), identity.size(), zmq::send_flags::sndmore);
+  if (outcome != SendOutcome::kSent) return outcome;
+  return SendPart(state_->socket, frame.data(), frame.size(), zmq::send_flags::none);
+}
+
+// ---- dealer ----
+
+DealerSocket::DealerSocket(std::unique_ptr<State> state) : Socket(std::move(state)) {}
+
+Result<DealerSocket> DealerSocket::Connect(Context& context, const std::string& endpoint, std::string_view identity) {
+  ROOST_ASSIGN_OR_RETURN(const Endpoint parsed, ParseEndpoint(endpoint));
+  ROOST_CHECK(!identity.empty() && identity.size() <= 255 && identity[0] != '\0');
+  try {
+    auto state = std::make_unique<State>(zmq::socket_t(context.state().context, zmq::socket_type::dealer));
+    SetCommonOptions(state->socket, parsed);
+    SetReconnectPauses(state->socket);
+    state->socket.set(zmq::sockopt::immediate, true);
+    state->socket.set(zmq::sockopt::routing_id, identity);
+    state->socket.connect(endpoint);
+    return DealerSocket(std::move(state));
+  } catch (const zmq::error_t& error) {
+    return InvalidArgument(endpoint, "can not be connected: {}", error.what());
+  }
+}
+
+std::optional<Bytes> DealerSocket::TryReceive() {
+  zmq::message_t frame;
+  while (ReceivePart(state_->socket, frame)) {
+    if (frame.more()) {
+      SkipParts(state_->socket, frame);
+      continue;
+    }
+    return ToBytes(frame);
+  }
+  return std::nullopt;
+}
+
+SendOutcome DealerSocket::Send(std::span<const std::byte> frame) {
+  return SendPart(state_->socket, frame.data(), frame.size(), zmq::send_flags::none);
+}
+
+// ---- waiting ----
+
+Waker::Waker() : event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  ROOST_CHECK(event_fd_ >= 0, "eventfd: {}", std::strerror(errno));
+}
+Waker::~Waker() { close(event_fd_); }
+
+void Waker::Wake() const {
+  const std::uint64_t one = 1;
+  // Fails only when the counter is full, and then the bell rings already.
+  [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof(one));
+}
+
+void WaitForMessages(std::span<const Socket* const> sockets, const Waker& waker, std::chrono::milliseconds timeout) {
+  std::vector<zmq::pollitem_t> items;
+  items.reserve(sockets.size() + 1);
+  items.push_back({nullptr, waker.event_fd_, ZMQ_POLLIN, 0});
+  for (const Socket* socket : sockets) items.push_back({socket->state().socket.handle(), 0, ZMQ_POLLIN, 0});
+  const int rc = zmq_poll(items.data(), static_cast<int>(items.size()), timeout.count());
+  // An interrupted wait is a short one.
+  ROOST_CHECK(rc >= 0 || errno == EINTR, "zmq_poll: {}", zmq_strerror(errno));
+  std::uint64_t rings = 0;
+  [[maybe_unused]] const ssize_t got = read(waker.event_fd_, &rings, sizeof(rings));
+}
+
+}  // namespace roost::wire

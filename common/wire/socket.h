@@ -1,0 +1,137 @@
+// The two ends of the wire: frames over ZeroMQ. A router binds one RouterSocket; a worker connects one DealerSocket to
+// every router address. Nothing is dropped silently, and no send or receive waits:
+//
+//   ROUTER_MANDATORY   a send to an unknown or full peer is an answer (SendOutcome), not a silent drop
+//   ROUTER_HANDOVER    a restarted worker takes its name over from the connection it left behind
+//   IMMEDIATE          a dealer queues only on a connection that stands: nothing waits for a router to appear
+//   LINGER             what was sent before closing has kLinger to leave, so that a Bye arrives; then it is gone
+//   high-water marks   kHighWaterMark messages each way and peer; full is an answer
+//   heartbeats         a dead connection is noticed within kPeerTimeout, and made again with growing pauses
+//
+// Without keys the wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless told
+// InsecureBind::kAllow.
+//
+// Threads: a socket belongs to one thread at a time; Context and Waker are shared. All sockets are gone before their
+// Context. Errors of ZeroMQ become Results and outcomes here; whatever else it throws is a bug and stops the process.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "common/wire/codec.h"
+
+namespace roost::wire {
+
+inline constexpr std::uint16_t kDefaultLinkPort = 7001;
+inline constexpr int kHighWaterMark = 4096;
+inline constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
+inline constexpr std::chrono::milliseconds kPeerTimeout{3000};
+inline constexpr std::chrono::milliseconds kLinger{500};
+
+// ZeroMQ's threads and sockets of one daemon.
+class Context {
+ public:
+  Context();
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  struct State;
+  [[nodiscard]] State& state() { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+enum class [[nodiscard]] SendOutcome{
+    kSent,         // handed to ZeroMQ; it may still be lost with the connection
+    kFull,         // the peer does not take its messages fast enough, or (dealer) no connection stands
+    kUnreachable,  // router: no such peer
+};
+
+enum class InsecureBind { kRefuse, kAllow };
+
+struct Received {
+  std::string identity;  // of the worker that sent it; 1 to 255 bytes, any of them
+  Bytes frame;
+};
+
+// What a poll waits on. RouterSocket and DealerSocket are sockets.
+class Socket {
+ public:
+  Socket(Socket&&) noexcept;
+  Socket& operator=(Socket&&) noexcept;
+  ~Socket();
+
+  struct State;
+  [[nodiscard]] State& state() const { return *state_; }
+
+ protected:
+  explicit Socket(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+class RouterSocket : public Socket {
+ public:
+  // `endpoint` is tcp://address:port with a numeric address (IPv6 in brackets), `localhost` or `*`; port 0 takes a free
+  // one. kInvalidArgument: not an endpoint, or not loopback and not allowed. kUnavailable: can not be bound.
+  [[nodiscard]] static Result<RouterSocket> Bind(Context& context, const std::string& endpoint, InsecureBind insecure);
+
+  // What was bound, with the real port: fit for DealerSocket::Connect on this machine (unless bound to `*`).
+  [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
+
+  // Nothing when no whole message is there. Never waits. Messages that are not [identity, frame] are skipped.
+  [[nodiscard]] std::optional<Received> TryReceive();
+
+  // Never waits.
+  SendOutcome Send(std::string_view identity, std::span<const std::byte> frame);
+
+ private:
+  RouterSocket(std::unique_ptr<State> state, std::string endpoint);
+
+  std::string endpoint_;
+};
+
+class DealerSocket : public Socket {
+ public:
+  // Connects in the background, again and again. `identity` is 1 to 255 bytes, the first not zero. kInvalidArgument:
+  // not an endpoint.
+  [[nodiscard]] static Result<DealerSocket> Connect(Context& context, const std::string& endpoint,
+                                                    std::string_view identity);
+
+  [[nodiscard]] std::optional<Bytes> TryReceive();
+  SendOutcome Send(std::span<const std::byte> frame);
+
+ private:
+  explicit DealerSocket(std::unique_ptr<State> state);
+};
+
+// A bell for a thread that waits on sockets.
+class Waker {
+ public:
+  Waker();
+  ~Waker();
+  Waker(const Waker&) = delete;
+  Waker& operator=(const Waker&) = delete;
+
+  // Any thread. A wake-up before the wait ends the next wait; several are one.
+  void Wake() const;
+
+ private:
+  friend void WaitForMessages(std::span<const Socket* const> sockets, const Waker& waker,
+                              std::chrono::milliseconds timeout);
+  int event_fd_;
+};
+
+// Waits until one of `sockets` has something to receive, the waker was rung, or the time is over. Messages left behind
+// end the next wait at once.
+void WaitForMessages(std::span<const Socket* const> sockets, const Waker& waker, std::chrono::milliseconds timeout);
+
+}  // namespace roost::wire

@@ -1,0 +1,66 @@
+// `roostctl bench`: conversations that share long system prompts, sent to a router; and what came of it: cached tokens
+// as the workers counted them, time to first token as this client saw it, each worker's share.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace roost::roostctl {
+
+struct BenchOptions {
+  std::string router = "http://127.0.0.1:8000";
+  std::string model;    // empty: the first that the router serves
+  std::string prompts;  // folder: system-*.txt and questions.txt (one per line)
+  std::string label = "-";
+  std::uint32_t conversation_count = 16;
+  std::uint32_t turn_count = 3;
+  std::uint32_t concurrency = 4;
+  std::uint32_t max_tokens = 24;
+  std::uint32_t probe_count = 5;  // pairs of one cold and one warm request, sent alone
+  std::uint64_t seed = 1;
+  bool table_header = false;
+};
+
+// The texts that conversations are made of.
+struct BenchPrompts {
+  std::vector<std::string> systems;
+  std::vector<std::string> questions;
+};
+[[nodiscard]] Result<BenchPrompts> LoadBenchPrompts(const std::filesystem::path& folder);
+
+// One request as the client saw it.
+struct BenchSample {
+  std::string error;  // empty when the answer came whole
+  std::string worker;
+  double ttft_seconds = 0;
+  double total_seconds = 0;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t cached_tokens = 0;
+  std::uint64_t output_tokens = 0;
+};
+
+struct BenchSummary {
+  std::uint64_t request_count = 0;
+  std::uint64_t failed_count = 0;
+  std::string first_error;
+  double cached_ratio = 0;  // cached prompt tokens / prompt tokens
+  double ttft_p50_seconds = 0;
+  double ttft_p99_seconds = 0;
+  double output_tokens_per_second = 0;
+  std::map<std::string, double> share_by_worker;  // of the requests
+};
+[[nodiscard]] BenchSummary Summarise(const std::vector<BenchSample>& samples, double wall_seconds);
+
+// The value below which `share` of the values lie (nearest rank); 0 for no values.
+[[nodiscard]] double Percentile(std::vector<double> values, double share);
+
+// Runs it and prints a table row and a line of key=value pairs on stdout. Returns the exit code: 0 when every answer
+// came.
+int RunBench(const BenchOptions& options);
+
+}  // namespace roost::roostctl

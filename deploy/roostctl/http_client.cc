@@ -1,0 +1,117 @@
+#include "deploy/roostctl/http_client.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace roost::roostctl {
+namespace {
+
+// What the callbacks of one call write into.
+struct Exchange {
+  HttpResponse response;
+  const HttpClient::OnData* on_data = nullptr;
+  std::string line;  // of the event stream, not yet ended
+};
+
+void TakeLine(Exchange& exchange) {
+  constexpr std::string_view kPrefix = "data: ";
+  std::string_view line = exchange.line;
+  if (line.substr(0, kPrefix.size()) == kPrefix) {
+    (*exchange.on_data)(line.substr(kPrefix.size()));
+  } else if (!line.empty() && line.front() != ':') {
+    exchange.response.body.append(line);
+  }
+  exchange.line.clear();
+}
+
+std::size_t OnBody(char* data, std::size_t size, std::size_t count, void* user) {
+  auto& exchange = *static_cast<Exchange*>(user);
+  const std::string_view bytes(data, size * count);
+  if (exchange.on_data == nullptr) {
+    exchange.response.body.append(bytes);
+    return bytes.size();
+  }
+  for (const char c : bytes) {
+    if (c == '\n') {
+      TakeLine(exchange);
+    } else {
+      exchange.line += c;
+    }
+  }
+  return bytes.size();
+}
+
+std::size_t OnHeader(char* data, std::size_t size, std::size_t count, void* user) {
+  auto& exchange = *static_cast<Exchange*>(user);
+  const std::string_view line(data, size * count);
+  const std::size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return line.size();
+  std::string name(line.substr(0, colon));
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::string_view value = line.substr(colon + 1);
+  while (!value.empty() && std::isspace(static_cast<unsigned char>(value.front())) != 0) value.remove_prefix(1);
+  while (!value.empty() && std::isspace(static_cast<unsigned char>(value.back())) != 0) value.remove_suffix(1);
+  exchange.response.headers[std::move(name)] = std::string(value);
+  return line.size();
+}
+
+}  // namespace
+
+HttpClient::HttpClient(std::string base_url, double timeout_seconds)
+    : base_url_(std::move(base_url)), timeout_seconds_(timeout_seconds), curl_(curl_easy_init()) {
+  ROOST_CHECK(curl_ != nullptr);
+  while (!base_url_.empty() && base_url_.back() == '/') base_url_.pop_back();
+}
+
+HttpClient::~HttpClient() { curl_easy_cleanup(curl_); }
+
+Result<HttpResponse> HttpClient::Get(const std::string& path) { return Perform(path, nullptr, nullptr); }
+
+Result<HttpResponse> HttpClient::PostJson(const std::string& path, const std::string& json) {
+  return Perform(path, &json, nullptr);
+}
+
+Result<HttpResponse> HttpClient::PostForEvents(const std::string& path, const std::string& json,
+                                               const OnData& on_data) {
+  return Perform(path, &json, &on_data);
+}
+
+Result<HttpResponse> HttpClient::Perform(const std::string& path, const std::string* json, const OnData* on_data) {
+  Exchange exchange;
+  exchange.on_data = on_data;
+  const std::string url = base_url_ + path;
+  curl_easy_reset(curl_);
+  curl_easy_setopt(curl_, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl_, CURLOPT_TCP_NODELAY, 1L);
+  curl_easy_setopt(curl_, CURLOPT_PROXY, "");
+  curl_easy_setopt(curl_, CURLOPT_TIMEOUT_MS, static_cast<long>(timeout_seconds_ * 1000));
+  curl_easy_setopt(curl_, CURLOPT_WRITEFUNCTION, &OnBody);
+  curl_easy_setopt(curl_, CURLOPT_WRITEDATA, &exchange);
+  curl_easy_setopt(curl_, CURLOPT_HEADERFUNCTION, &OnHeader);
+  curl_easy_setopt(curl_, CURLOPT_HEADERDATA, &exchange);
+  curl_slist* headers = nullptr;
+  if (json != nullptr) {
+    headers = curl_slist_append(headers, "Content-Type: application/json");
+    headers = curl_slist_append(headers, "Expect:");
+    curl_easy_setopt(curl_, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl_, CURLOPT_POSTFIELDS, json->c_str());
+    curl_easy_setopt(curl_, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(json->size()));
+  }
+  const CURLcode code = curl_easy_perform(curl_);
+  curl_slist_free_all(headers);
+  if (code != CURLE_OK) {
+    return Error{ErrorCode::kUnavailable, fmt::format("no answer from {}: {}", url, curl_easy_strerror(code)), ""};
+  }
+  if (!exchange.line.empty()) TakeLine(exchange);
+  curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &exchange.response.status);
+  return std::move(exchange.response);
+}
+
+}  // namespace roost::roostctl

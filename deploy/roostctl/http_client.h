@@ -1,0 +1,47 @@
+// A small blocking HTTP client over libcurl, for the operator's command line: JSON calls and server-sent events.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+
+namespace roost::roostctl {
+
+struct HttpResponse {
+  long status = 0;
+  std::string body;
+  std::map<std::string, std::string> headers;  // names in lower case
+};
+
+// One connection, kept alive between calls. Not thread-safe: one client per thread.
+class HttpClient {
+ public:
+  // `base_url` like http://127.0.0.1:8000, without a slash at the end.
+  explicit HttpClient(std::string base_url, double timeout_seconds = 600);
+  ~HttpClient();
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  // An Error when no answer came (kUnavailable); any HTTP status is an answer.
+  [[nodiscard]] Result<HttpResponse> Get(const std::string& path);
+  [[nodiscard]] Result<HttpResponse> PostJson(const std::string& path, const std::string& json);
+
+  // Calls `on_data` with the text after each "data: " as it arrives. The response's body holds what was not an event,
+  // such as a JSON error.
+  using OnData = std::function<void(std::string_view data)>;
+  [[nodiscard]] Result<HttpResponse> PostForEvents(const std::string& path, const std::string& json,
+                                                   const OnData& on_data);
+
+ private:
+  [[nodiscard]] Result<HttpResponse> Perform(const std::string& path, const std::string* json, const OnData* on_data);
+
+  std::string base_url_;
+  double timeout_seconds_;
+  void* curl_;  // CURL*
+};
+
+}  // namespace roost::roostctl

@@ -1,0 +1,127 @@
+// roostctl, the operator's command line: one command per screen of its manual.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/config/config.h"
+#include "deploy/roostctl/bench.h"
+#include "deploy/roostctl/status.h"
+#include "deploy/roostctl/template_command.h"
+#include "deploy/roostctl/tokenize.h"
+
+namespace roost::roostctl {
+namespace {
+
+constexpr int kExitUsage = 64;
+
+// A command gets the arguments after its own name, with the name in front as a program gets its own.
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  int (*run)(std::span<const char* const> arguments);
+};
+
+// Parses; an answer means that the command is over with this exit code.
+std::optional<int> Ended(ConfigParser& parser, std::span<const char* const> arguments) {
+  const auto outcome = parser.Parse(static_cast<int>(arguments.size()), arguments.data());
+  if (!outcome.ok()) {
+    fmt::print(stderr, "roostctl {}: {}\n", arguments.front(), outcome.error().ToString());
+    return kExitUsage;
+  }
+  if (*outcome == ParseOutcome::kExit) return 0;
+  return std::nullopt;
+}
+
+int Status(std::span<const char* const> arguments) {
+  std::string router = "http://127.0.0.1:8000";
+  ConfigParser parser("roostctl status", "Prints the workers that a router knows: state, load and cached blocks.");
+  parser.Add("router", router, "URL of the router");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunStatus(router, std::cout, std::cerr);
+}
+
+int Bench(std::span<const char* const> arguments) {
+  BenchOptions options;
+  ConfigParser parser("roostctl bench",
+                      "Sends conversations that share long system prompts to a router and prints what came of it.");
+  parser.Add("router", options.router, "URL of the router")
+      .Add("model", options.model, "Model to ask for; the router's first when empty")
+      .Add("prompts", options.prompts, "Folder with system-*.txt and questions.txt")
+      .Require("prompts")
+      .Add("label", options.label, "Name of this run in the table")
+      .Add("conversations", options.conversation_count, "Conversations", {.low = 1, .high = 1e6})
+      .Add("turns", options.turn_count, "Questions per conversation", {.low = 1, .high = 1000})
+      .Add("concurrency", options.concurrency, "Conversations at a time", {.low = 1, .high = 512})
+      .Add("max-tokens", options.max_tokens, "Tokens per answer at most", {.low = 1, .high = 100000})
+      .Add("probes", options.probe_count, "Prompts sent alone, cold and then warm", {.low = 1, .high = 1000})
+      .Add("seed", options.seed, "Seed of the questions and their order")
+      .AddSwitch("table-header", options.table_header, "Print the table's header first");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunBench(options);
+}
+
+int Tokenize(std::span<const char* const> arguments) {
+  std::string tokenizer;
+  ConfigParser parser("roostctl tokenize",
+                      "Reads lines of JSON {\"text\"} and prints {\"ids\", \"ids_with_special\", \"decoded\"}.");
+  parser.Add("tokenizer", tokenizer, "A tokenizer.json").Require("tokenizer");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunTokenize({.tokenizer = tokenizer}, std::cin, std::cout, std::cerr);
+}
+
+int Template(std::span<const char* const> arguments) {
+  std::string file;
+  std::string now;
+  ConfigParser parser(
+      "roostctl template",
+      "Reads lines of JSON {\"context\": {messages, tools, …}} and prints {\"rendered\"} or {\"error\"}.");
+  parser.Add("template", file, "A Jinja chat template").Require("template");
+  parser.Add("now", now, "Date and time for strftime_now, like 2026-11-20T12:00:00; the clock's when empty");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  TemplateOptions options{.template_path = file, .now = std::nullopt};
+  if (!now.empty()) options.now = now;
+  return RunTemplate(options, std::cin, std::cout, std::cerr);
+}
+
+constexpr Command kCommands[] = {
+    {"status", "the workers that a router knows", &Status},
+    {"bench", "send a load of conversations and measure", &Bench},
+    {"tokenize", "turn text into token ids and back", &Tokenize},
+    {"template", "render a chat template", &Template},
+};
+
+int PrintUsage(std::FILE* out, int code) {
+  fmt::print(out, "roostctl {}: the operator's command line of Roost\n\nUsage: roostctl COMMAND [OPTIONS]\n\n",
+             Version());
+  for (const Command& command : kCommands) fmt::print(out, "  {:<10} {}\n", command.name, command.summary);
+  fmt::print(out, "\nroostctl COMMAND --help lists a command's options.\n");
+  return code;
+}
+
+int Main(std::span<const char* const> arguments) {
+  if (arguments.size() < 2) return PrintUsage(stderr, kExitUsage);
+  const std::string_view name = arguments[1];
+  if (name == "--help") return PrintUsage(stdout, 0);
+  if (name == "--version") {
+    fmt::print("{}\n", Version());
+    return 0;
+  }
+  for (const Command& command : kCommands) {
+    if (command.name == name) return command.run(arguments.subspan(1));
+  }
+  fmt::print(stderr, "roostctl: there is no command '{}'\n\n", name);
+  return PrintUsage(stderr, kExitUsage);
+}
+
+}  // namespace
+}  // namespace roost::roostctl
+
+int main(int argc, char** argv) {
+  return roost::roostctl::Main(std::span<const char* const>(argv, static_cast<std::size_t>(argc)));
+}

@@ -1,0 +1,65 @@
+#include "deploy/roostctl/status.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <cstdint>
+#include <ostream>
+
+#include "deploy/roostctl/http_client.h"
+
+namespace roost::roostctl {
+namespace {
+
+std::string_view Text(simdjson::dom::element object, const char* key) {
+  std::string_view value;
+  return object[key].get(value) == simdjson::SUCCESS ? value : "?";
+}
+
+std::uint64_t Count(simdjson::dom::element object, const char* key) {
+  std::uint64_t value = 0;
+  return object[key].get(value) == simdjson::SUCCESS ? value : 0;
+}
+
+bool Flag(simdjson::dom::element object, const char* key) {
+  bool value = false;
+  return object[key].get(value) == simdjson::SUCCESS && value;
+}
+
+}  // namespace
+
+Result<std::string> FormatStatus(std::string_view workers_json) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element body;
+  simdjson::dom::array workers;
+  if (parser.parse(simdjson::padded_string(workers_json)).get(body) != simdjson::SUCCESS ||
+      body["workers"].get(workers) != simdjson::SUCCESS) {
+    return DataLoss("/admin/v1/workers", "the answer holds no list of workers");
+  }
+  std::string table = fmt::format("{:<24} {:<20} {:<9} {:<8} {:>8} {:>8} {:>9} {:>15} {:>9}\n", "worker", "model",
+                                  "state", "index", "running", "waiting", "in flight", "cached/blocks", "requests");
+  for (const simdjson::dom::element worker : workers) {
+    const std::string blocks = fmt::format("{}/{}", Count(worker, "cached_blocks"), Count(worker, "blocks"));
+    table += fmt::format("{:<24} {:<20} {:<9} {:<8} {:>8} {:>8} {:>9} {:>15} {:>9}\n", Text(worker, "id"),
+                         Text(worker, "model"), Flag(worker, "ready") ? "ready" : "starting",
+                         Flag(worker, "index_in_sync") ? "exact" : "syncing", Count(worker, "running_requests"),
+                         Count(worker, "waiting_requests"), Count(worker, "in_flight_requests"), blocks,
+                         Count(worker, "requests_total"));
+  }
+  if (workers.size() == 0) table += "(no workers)\n";
+  return table;
+}
+
+int RunStatus(const std::string& router, std::ostream& out, std::ostream& err) {
+  HttpClient client(router, 10);
+  const auto response = client.Get("/admin/v1/workers");
+  const auto table = !response.ok() ? Result<std::string>(response.error()) : FormatStatus(response->body);
+  if (!table.ok()) {
+    err << "roostctl status: " << table.error().ToString() << '\n';
+    return 1;
+  }
+  out << *table;
+  return 0;
+}
+
+}  // namespace roost::roostctl

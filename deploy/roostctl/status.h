@@ -1,0 +1,18 @@
+// `roostctl status`: the workers that a router knows, as a table for people.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+
+namespace roost::roostctl {
+
+// The table of the answer of GET /admin/v1/workers. kDataLoss when it is not that.
+[[nodiscard]] Result<std::string> FormatStatus(std::string_view workers_json);
+
+// Asks the router and prints. Returns the exit code: 0 when it answered.
+int RunStatus(const std::string& router, std::ostream& out, std::ostream& err);
+
+}  // namespace roost::roostctl

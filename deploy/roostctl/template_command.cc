@@ -1,0 +1,82 @@
+#include "deploy/roostctl/template_command.h"
+
+#include <ctime>
+#include <fstream>
+#include <istream>
+#include <memory>
+#include <ostream>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "common/base/json_writer.h"
+#include "common/text/chat_template.h"
+#include "common/text/jinja/json.h"
+
+namespace roost::roostctl {
+namespace {
+
+Result<std::shared_ptr<const ChatTemplate>> LoadTemplate(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{ErrorCode::kNotFound, "can not be read", path};
+  std::ostringstream source;
+  source << file.rdbuf();
+  return ChatTemplate::Parse(source.str(), path);
+}
+
+Result<std::tm> TimeFor(const std::optional<std::string>& now) {
+  if (!now) return LocalTime(std::time(nullptr));
+  std::tm parsed{};
+  const char* const end = strptime(now->c_str(), "%Y-%m-%dT%H:%M:%S", &parsed);
+  if (end == nullptr || *end != '\0') {
+    return InvalidArgument("--now", "'{}' is not a time like 2026-11-20T12:00:00", *now);
+  }
+  timegm(&parsed);  // fills in the days of week and year
+  return parsed;
+}
+
+std::string OneField(std::string_view name, std::string_view value) {
+  JsonWriter json;
+  json.BeginObject().Key(name).String(value).EndObject();
+  return json.Take();
+}
+
+Result<jinja::Value> ContextOf(const std::string& line) {
+  ROOST_ASSIGN_OR_RETURN(const jinja::Value request, jinja::FromJson(line, "line"));
+  const jinja::Value* context =
+      request.is(jinja::Kind::kDict) ? request.AsDict().Find(std::string_view("context")) : nullptr;
+  if (context == nullptr || !context->is(jinja::Kind::kDict)) {
+    return InvalidArgument("context", "must be there and be an object");
+  }
+  return *context;
+}
+
+}  // namespace
+
+int RunTemplate(const TemplateOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
+  const auto parsed = LoadTemplate(options.template_path);
+  if (!parsed.ok()) {
+    err << "roostctl template: " << parsed.error().ToString() << '\n';
+    return 1;
+  }
+  const Result<std::tm> now = TimeFor(options.now);
+  if (!now.ok()) {
+    err << "roostctl template: " << now.error().ToString() << '\n';
+    return 1;
+  }
+  const RenderOptions render_options{*now, {}};
+  int status = 0;
+  for (std::string line; std::getline(in, line);) {
+    const Result<jinja::Value> context = ContextOf(line);
+    if (!context.ok()) {
+      out << OneField("error", context.error().ToString()) << '\n';
+      status = 1;
+      continue;
+    }
+    const Result<std::string> text = (*parsed)->Render(*context, render_options);
+    out << (text.ok() ? OneField("rendered", *text) : OneField("error", text.error().message)) << '\n';
+  }
+  return status;
+}
+
+}  // namespace roost::roostctl

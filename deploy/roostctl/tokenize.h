@@ -1,0 +1,26 @@
+// `roostctl tokenize --tokenizer FILE`: shows what the router makes of a text, for people who debug prompts and cache
+// misses. One JSON object per line in, one per line out, in order:
+//
+//   {"text": "Hello"}   →   {"ids": [15496], "ids_with_special": [15496], "decoded": "Hello"}
+//   anything else       →   {"error": "…"}
+//
+// `decoded` is the text of `ids`, special tokens shown. Empty lines are passed over.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <istream>
+#include <ostream>
+
+namespace roost::roostctl {
+
+inline constexpr std::size_t kMaxTokenizeLineBytes = 64 * 1024 * 1024;
+
+struct TokenizeOptions {
+  std::filesystem::path tokenizer;  // a tokenizer.json
+};
+
+// The exit status: 0; 1 when a line was bad (the others are answered); 2 when the tokenizer can not be used.
+int RunTokenize(const TokenizeOptions& options, std::istream& in, std::ostream& out, std::ostream& err);
+
+}  // namespace roost::roostctl

@@ -1,0 +1,43 @@
+// The CPU as a device: plain memory, scratch per compute thread, and the products' kernels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace roost::kernels {
+
+class MatmulKernelCache;
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(std::uint32_t thread_count);
+  ~CpuDevice();
+
+  [[nodiscard]] static CpuDevice& Of(Device& device) { return static_cast<CpuDevice&>(device); }
+
+  [[nodiscard]] std::uint32_t thread_count() const { return thread_count_; }
+  [[nodiscard]] MatmulKernelCache& matmul_kernels() { return *matmul_kernels_; }
+
+  // At least `floats` floats for compute thread `thread`, 64-byte aligned, valid until its next call.
+  [[nodiscard]] float* Scratch(std::uint32_t thread, std::size_t floats);
+
+ private:
+  struct FreeDeleter {
+    void operator()(float* memory) const;
+  };
+  struct Buffer {
+    std::unique_ptr<float, FreeDeleter> memory;
+    std::size_t floats = 0;
+  };
+
+  const std::uint32_t thread_count_;
+  std::vector<Buffer> scratch_;  // each used by its compute thread alone
+  std::unique_ptr<MatmulKernelCache> matmul_kernels_;
+};
+
+}  // namespace roost::kernels

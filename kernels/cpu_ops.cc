@@ -1,0 +1,114 @@
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "kernels/cpu_device.h"
+#include "kernels/matmul_kernels.h"
+#include "kernels/ops.h"
+
+namespace roost::kernels {
+
+CpuDevice::CpuDevice(std::uint32_t thread_count)
+    : thread_count_(thread_count),
+      scratch_(thread_count),
+      matmul_kernels_(std::make_unique<MatmulKernelCache>(thread_count)) {}
+
+CpuDevice::~CpuDevice() = default;
+
+void CpuDevice::FreeDeleter::operator()(float* memory) const { std::free(memory); }
+
+float* CpuDevice::Scratch(std::uint32_t thread, std::size_t floats) {
+  Buffer& buffer = scratch_[thread];
+  if (buffer.floats < floats) {
+    const std::size_t bytes = (floats * sizeof(float) + 63) / 64 * 64;
+    buffer.memory.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
+    ROOST_CHECK(buffer.memory != nullptr, "no memory for {} bytes of scratch", bytes);
+    buffer.floats = bytes / sizeof(float);
+  }
+  return buffer.memory.get();
+}
+
+namespace {
+
+constexpr std::uint32_t kMaxThreads = 1024;
+
+Result<Device*> Open(const DeviceOptions& options) {
+  if (options.thread_count == 0 || options.thread_count > kMaxThreads) {
+    return InvalidArgument("threads", "must be 1 to {}, is {}", kMaxThreads, options.thread_count);
+  }
+  return static_cast<Device*>(std::make_unique<CpuDevice>(options.thread_count).release());
+}
+
+void Close(Device* device) { const std::unique_ptr<CpuDevice> owned(static_cast<CpuDevice*>(device)); }
+
+void* Allocate(Device& /*device*/, std::size_t bytes) {
+  constexpr std::size_t kAlignment = 64;
+  if (bytes > PTRDIFF_MAX - kAlignment) return nullptr;
+  return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+void Release(Device& /*device*/, void* memory) { std::free(memory); }
+
+void Copy(Device& /*device*/, void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+DType PreferredDType(Device& /*device*/) { return CpuComputesBF16() ? DType::kBF16 : DType::kF32; }
+bool SupportsDType(Device& /*device*/, DType dtype) {
+  return dtype == DType::kF32 || (dtype == DType::kBF16 && CpuComputesBF16());
+}
+
+DType ReferencePreferredDType(Device& /*device*/) { return DType::kF32; }
+bool ReferenceSupportsDType(Device& /*device*/, DType dtype) { return dtype != DType::kF16; }
+
+}  // namespace
+
+const OpTable& CpuOps() {
+  static constexpr OpTable kOps{
+      .name = "cpu",
+      .open = Open,
+      .close = Close,
+      .preferred_dtype = PreferredDType,
+      .supports_dtype = SupportsDType,
+      .allocate = Allocate,
+      .release = Release,
+      .copy_to_device = Copy,
+      .copy_to_host = Copy,
+      .gather_embedding = GatherEmbeddingCpu,
+      .rms_norm = RmsNormCpu,
+      .prepare_matmul = PrepareMatmulCpu,
+      .matmul = MatmulCpu,
+      .rope_angles = RopeAnglesCpu,
+      .rope_to_cache = RopeToCacheCpu,
+      .attention = AttentionCpu,
+      .silu_mul = SiluMulCpu,
+      .copy_block_rows = CopyBlockRowsCpu,
+  };
+  return kOps;
+}
+
+const OpTable& ReferenceOps() {
+  static constexpr OpTable kOps{
+      .name = "reference",
+      .open = Open,
+      .close = Close,
+      .preferred_dtype = ReferencePreferredDType,
+      .supports_dtype = ReferenceSupportsDType,
+      .allocate = Allocate,
+      .release = Release,
+      .copy_to_device = Copy,
+      .copy_to_host = Copy,
+      .gather_embedding = GatherEmbeddingRef,
+      .rms_norm = RmsNormRef,
+      .prepare_matmul = PrepareMatmulRef,
+      .matmul = MatmulRef,
+      .rope_angles = RopeAnglesRef,
+      .rope_to_cache = RopeToCacheRef,
+      .attention = AttentionRef,
+      .silu_mul = SiluMulRef,
+      .copy_block_rows = CopyBlockRowsCpu,
+  };
+  return kOps;
+}
+
+}  // namespace roost::kernels

@@ -1,0 +1,58 @@
+// The op table: everything a model asks of a device, one function pointer per op. The CPU fills it, and so does a
+// shared object for another device that is opened at run time; callers know neither.
+//
+// Pointers in an op's arguments are device memory unless its header says host. Ops of one device take effect in the
+// order of their calls. An op that fails for good (a lost device) ends the process with one clear line; running short
+// of memory is an answer.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "kernels/attention.h"
+#include "kernels/copy_block_rows.h"
+#include "kernels/device.h"
+#include "kernels/gather_embedding.h"
+#include "kernels/matmul.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "kernels/silu_mul.h"
+
+namespace roost::kernels {
+
+struct OpTable {
+  std::string_view name;  // "cpu", "reference"
+
+  Result<Device*> (*open)(const DeviceOptions& options) = nullptr;
+  void (*close)(Device* device) = nullptr;  // after all of its memory and weights are released
+  // The dtype in which matrix products are quickest without losing what bf16 weights hold.
+  DType (*preferred_dtype)(Device& device) = nullptr;
+  bool (*supports_dtype)(Device& device, DType dtype) = nullptr;
+
+  // Null when memory is short. At least 64-byte aligned, not cleared.
+  void* (*allocate)(Device& device, std::size_t bytes) = nullptr;
+  void (*release)(Device& device, void* memory) = nullptr;
+  void (*copy_to_device)(Device& device, void* to, const void* from_host, std::size_t bytes) = nullptr;
+  // Returns when the bytes are there, so after all ops before it.
+  void (*copy_to_host)(Device& device, void* to_host, const void* from, std::size_t bytes) = nullptr;
+
+  void (*gather_embedding)(Device& device, const GatherEmbeddingArgs& args) = nullptr;
+  void (*rms_norm)(Device& device, const RmsNormArgs& args) = nullptr;
+  Result<std::unique_ptr<MatmulWeights>> (*prepare_matmul)(Device& device, const PrepareMatmulArgs& args) = nullptr;
+  void (*matmul)(Device& device, const MatmulArgs& args) = nullptr;
+  void (*rope_angles)(Device& device, const RopeAnglesArgs& args) = nullptr;
+  void (*rope_to_cache)(Device& device, const RopeToCacheArgs& args) = nullptr;
+  void (*attention)(Device& device, const AttentionArgs& args) = nullptr;
+  void (*silu_mul)(Device& device, const SiluMulArgs& args) = nullptr;
+  void (*copy_block_rows)(Device& device, const CopyBlockRowsArgs& args) = nullptr;
+};
+
+// The CPU, quick: oneDNN for products, vector code chosen at run time for the rest.
+[[nodiscard]] const OpTable& CpuOps();
+
+// The CPU, plain: scalar loops with double sums, for tests to compare with.
+[[nodiscard]] const OpTable& ReferenceOps();
+
+}  // namespace roost::kernels

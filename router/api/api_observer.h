@@ -1,0 +1,62 @@
+// What the API tells about its work, for metrics. Called on the server's threads, several at once; calls must be quick.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace roost::router {
+
+// Told once per generation that was dispatched, at its end. Views last for the call.
+struct GenerationSummary {
+  enum class Outcome { kStop, kLength, kClientGone, kError };
+
+  std::string_view route;  // as in OnAnswer
+  std::string_view model;
+  std::string_view worker_id;
+  Outcome outcome = Outcome::kStop;
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t completion_tokens = 0;
+  std::uint32_t predicted_cached_tokens = 0;
+  std::optional<std::uint32_t> cached_tokens;  // nothing if it ended before its first token
+  double seconds = 0;                          // from the handler's start to the end
+};
+
+[[nodiscard]] constexpr std::string_view NameOf(GenerationSummary::Outcome outcome) {
+  switch (outcome) {
+    case GenerationSummary::Outcome::kStop: return "stop";
+    case GenerationSummary::Outcome::kLength: return "length";
+    case GenerationSummary::Outcome::kClientGone: return "client_gone";
+    case GenerationSummary::Outcome::kError: return "error";
+  }
+  return "error";
+}
+
+class ApiObserver {
+ public:
+  virtual ~ApiObserver() = default;
+
+  // Every request, once: `route` is one of the route table's names, or "other"; `status` is the HTTP status, 499 for a
+  // client that went away.
+  virtual void OnAnswer(std::string_view route, int status) = 0;
+
+  // A generation is under way until its OnGenerationEnd.
+  virtual void OnGenerationStart(std::string_view model) = 0;
+  virtual void OnGenerationEnd(const GenerationSummary& summary) = 0;
+
+  virtual void OnFirstToken(std::string_view model, double seconds) = 0;
+  // `token_count` tokens arrived at once, `seconds` after the ones before.
+  virtual void OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) = 0;
+};
+
+// For those who do not listen.
+class NullApiObserver final : public ApiObserver {
+ public:
+  void OnAnswer(std::string_view, int) override {}
+  void OnGenerationStart(std::string_view) override {}
+  void OnGenerationEnd(const GenerationSummary&) override {}
+  void OnFirstToken(std::string_view, double) override {}
+  void OnLaterTokens(std::string_view, std::uint32_t, double) override {}
+};
+
+}  // namespace roost::router

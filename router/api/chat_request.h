@@ -1,0 +1,29 @@
+// POST /v1/chat/completions: JSON to a validated request.
+#pragma once
+
+#include <string>
+
+#include "common/base/result.h"
+#include "common/text/jinja/value.h"
+#include "router/api/json_object.h"
+#include "router/api/sampling_fields.h"
+
+namespace roost::router {
+
+// Messages as templates expect them: every member that the client sent, with these changes:
+//   - an array of text parts is joined into one string;
+//   - a tool call's `arguments`, JSON in a string for OpenAI's API, are an object.
+struct ChatRequest {
+  SamplingFields sampling;
+  jinja::Value messages;
+  jinja::Value tools;      // a list, or none; none too with tool_choice "none"
+  jinja::Value documents;  // a list, or none
+  // For the template beside what the API itself gives it: chat_template_kwargs. A dict.
+  jinja::Value template_variables;
+  enum class GenerationPrompt { kAdd, kOmit } generation_prompt = GenerationPrompt::kAdd;
+};
+
+// Errors name the field. Unknown fields at the top level are ignored, as OpenAI's clients add some.
+[[nodiscard]] Result<ChatRequest> ParseChatRequest(const JsonObject& body);
+
+}  // namespace roost::router

@@ -1,0 +1,166 @@
+#include "router/api/json_object.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/text/jinja/json.h"
+
+namespace roost::router {
+namespace {
+
+namespace dom = simdjson::dom;
+
+Error WrongType(std::string_view path, std::string_view wanted, JsonElement element) {
+  return InvalidArgument(std::string(path), "must be {}, not {}", wanted, TypeName(element));
+}
+
+// Keeps the last of equal names, and drops nulls.
+void KeepLast(std::vector<std::pair<std::string_view, JsonElement>>& members) {
+  std::stable_sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const bool repeated = i + 1 < members.size() && members[i + 1].first == members[i].first;
+    if (repeated || members[i].second.is_null()) continue;
+    members[kept++] = members[i];
+  }
+  members.erase(members.begin() + static_cast<std::ptrdiff_t>(kept), members.end());
+}
+
+}  // namespace
+
+std::string_view TypeName(JsonElement element) {
+  switch (element.type()) {
+    case dom::element_type::ARRAY: return "an array";
+    case dom::element_type::OBJECT: return "an object";
+    case dom::element_type::INT64:
+    case dom::element_type::UINT64: return "an integer";
+    case dom::element_type::DOUBLE: return "a number";
+    case dom::element_type::STRING: return "a string";
+    case dom::element_type::BOOL: return "a boolean";
+    case dom::element_type::NULL_VALUE: return "null";
+  }
+  return "unknown";
+}
+
+Result<std::string_view> StringOf(JsonElement element, std::string_view path) {
+  std::string_view text;
+  if (element.get(text) != simdjson::SUCCESS) return WrongType(path, "a string", element);
+  return text;
+}
+
+Result<std::int64_t> IntegerOf(JsonElement element, std::string_view path, std::int64_t low, std::int64_t high) {
+  std::int64_t value = 0;
+  double real = 0;
+  std::uint64_t large = 0;
+  const auto out_of_range = [&](const auto& number) {
+    return InvalidArgument(std::string(path), "must be between {} and {}, not {}", low, high, number);
+  };
+  if (element.is<std::uint64_t>() && !element.is<std::int64_t>() && element.get(large) == simdjson::SUCCESS) {
+    return out_of_range(large);
+  }
+  if (element.get(value) != simdjson::SUCCESS) {
+    if (!element.is<double>() || element.get(real) != simdjson::SUCCESS || std::trunc(real) != real) {
+      return WrongType(path, "an integer", element);
+    }
+    if (std::abs(real) > 9e15) return out_of_range(real);
+    value = static_cast<std::int64_t>(real);
+  }
+  if (value < low || value > high) return out_of_range(value);
+  return value;
+}
+
+Result<jinja::Value> TemplateValueOf(JsonElement element, std::string_view path) {
+  return jinja::FromJson(simdjson::minify(element), path);
+}
+
+Result<JsonObject> JsonObject::From(JsonElement element, std::string path) {
+  dom::object object;
+  if (element.get(object) != simdjson::SUCCESS) {
+    if (path.empty()) return InvalidArgument("", "the request body must be a JSON object, not {}", TypeName(element));
+    return WrongType(path, "an object", element);
+  }
+  std::vector<std::pair<std::string_view, JsonElement>> members;
+  for (const dom::key_value_pair member : object) {
+    if (members.size() == kMaxJsonMembers) {
+      return InvalidArgument(path, "an object of the request has more than {} members", kMaxJsonMembers);
+    }
+    members.emplace_back(member.key, member.value);
+  }
+  KeepLast(members);
+  return JsonObject(std::move(path), std::move(members));
+}
+
+std::string JsonObject::PathOf(std::string_view name) const {
+  return path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name);
+}
+
+std::optional<JsonElement> JsonObject::Find(std::string_view name) const {
+  const auto found = std::lower_bound(members_.begin(), members_.end(), name,
+                                      [](const auto& member, std::string_view key) { return member.first < key; });
+  if (found == members_.end() || found->first != name) return std::nullopt;
+  return found->second;
+}
+
+Result<std::optional<std::string_view>> JsonObject::String(std::string_view name) const {
+  const std::optional<JsonElement> element = Find(name);
+  if (!element) return std::optional<std::string_view>();
+  ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(*element, PathOf(name)));
+  return std::optional<std::string_view>(text);
+}
+
+Result<std::optional<bool>> JsonObject::Bool(std::string_view name) const {
+  const std::optional<JsonElement> element = Find(name);
+  if (!element) return std::optional<bool>();
+  bool value = false;
+  if (element->get(value) != simdjson::SUCCESS) return WrongType(PathOf(name), "a boolean", *element);
+  return std::optional<bool>(value);
+}
+
+Result<std::optional<std::int64_t>> JsonObject::Integer(std::string_view name, std::int64_t low,
+                                                        std::int64_t high) const {
+  const std::optional<JsonElement> element = Find(name);
+  if (!element) return std::optional<std::int64_t>();
+  ROOST_ASSIGN_OR_RETURN(const std::int64_t value, IntegerOf(*element, PathOf(name), low, high));
+  return std::optional<std::int64_t>(value);
+}
+
+Result<std::optional<double>> JsonObject::Number(std::string_view name) const {
+  const std::optional<JsonElement> element = Find(name);
+  if (!element) return std::optional<double>();
+  double value = 0;
+  if (element->get(value) != simdjson::SUCCESS) return WrongType(PathOf(name), "a number", *element);
+  return std::optional<double>(value);
+}
+
+Result<std::optional<JsonObject>> JsonObject::Object(std::string_view name) const {
+  const std::optional<JsonElement> element = Find(name);
+  if (!element) return std::optional<JsonObject>();
+  ROOST_ASSIGN_OR_RETURN(JsonObject object, From(*element, PathOf(name)));
+  return std::optional<JsonObject>(std::move(object));
+}
+
+Result<std::optional<std::vector<JsonElement>>> JsonObject::Array(std::string_view name) const {
+  const std::optional<JsonElement> element = Find(name);
+  if (!element) return std::optional<std::vector<JsonElement>>();
+  dom::array array;
+  if (element->get(array) != simdjson::SUCCESS) return WrongType(PathOf(name), "an array", *element);
+  return std::optional<std::vector<JsonElement>>(std::vector<JsonElement>(array.begin(), array.end()));
+}
+
+JsonBody::JsonBody(std::string body) : body_(std::move(body)) {}
+
+Result<JsonObject> JsonBody::Parse() {
+  const std::size_t size = body_.size();
+  // The parser reads whole vectors past the end.
+  body_.resize(size + simdjson::SIMDJSON_PADDING);
+  JsonElement root;
+  simdjson::error_code error = parser_.allocate(size, kMaxJsonDepth);
+  if (!error) error = parser_.parse(body_.data(), size, false).get(root);
+  if (error == simdjson::EMPTY) return InvalidArgument("", "the request body is empty");
+  if (error) return InvalidArgument("", "the request body is not valid JSON: {}", simdjson::error_message(error));
+  return JsonObject::From(root, "");
+}
+
+}  // namespace roost::router

@@ -1,0 +1,88 @@
+// A JSON object of a request: its members by name, with the type and range each must have. An error names the member by
+// its path, "messages[0].content[1].type", which becomes `param` of the answer.
+//
+// Null counts as absent, since clients send null for what they leave open. Of a repeated name the last counts.
+//
+// A view: the parser and the body outlive it. Reading a member costs O(log members).
+#pragma once
+
+#include <simdjson.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/text/jinja/value.h"
+
+namespace roost::router {
+
+using JsonElement = simdjson::dom::element;
+
+// Arrays and objects inside one another in a request.
+inline constexpr std::size_t kMaxJsonDepth = 64;
+// Members of one object; above it a client is not sending a request.
+inline constexpr std::size_t kMaxJsonMembers = 4096;
+
+class JsonObject {
+ public:
+  // `path` names the element, "" for the body itself.
+  [[nodiscard]] static Result<JsonObject> From(JsonElement element, std::string path);
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string PathOf(std::string_view name) const;
+  // Sorted by name, each once, none null.
+  [[nodiscard]] const std::vector<std::pair<std::string_view, JsonElement>>& members() const { return members_; }
+
+  [[nodiscard]] std::optional<JsonElement> Find(std::string_view name) const;
+
+  // Nothing when absent, an error when of another type or outside the range.
+  [[nodiscard]] Result<std::optional<std::string_view>> String(std::string_view name) const;
+  [[nodiscard]] Result<std::optional<bool>> Bool(std::string_view name) const;
+  [[nodiscard]] Result<std::optional<std::int64_t>> Integer(std::string_view name, std::int64_t low,
+                                                            std::int64_t high) const;
+  [[nodiscard]] Result<std::optional<double>> Number(std::string_view name) const;
+  [[nodiscard]] Result<std::optional<JsonObject>> Object(std::string_view name) const;
+  [[nodiscard]] Result<std::optional<std::vector<JsonElement>>> Array(std::string_view name) const;
+
+ private:
+  JsonObject(std::string path, std::vector<std::pair<std::string_view, JsonElement>> members)
+      : path_(std::move(path)), members_(std::move(members)) {}
+
+  std::string path_;
+  std::vector<std::pair<std::string_view, JsonElement>> members_;
+};
+
+// "a string", "an object", … for messages.
+[[nodiscard]] std::string_view TypeName(JsonElement element);
+
+// Valid UTF-8, as the parser takes nothing else. `path` names the element in the error.
+[[nodiscard]] Result<std::string_view> StringOf(JsonElement element, std::string_view path);
+
+// An integer within [low, high]; 5.0 counts as one.
+[[nodiscard]] Result<std::int64_t> IntegerOf(JsonElement element, std::string_view path, std::int64_t low,
+                                             std::int64_t high);
+
+// The element as a value for templates.
+[[nodiscard]] Result<jinja::Value> TemplateValueOf(JsonElement element, std::string_view path);
+
+// A request's body and what it parses to. Neither copied nor moved: objects refer to it.
+class JsonBody {
+ public:
+  explicit JsonBody(std::string body);
+  JsonBody(const JsonBody&) = delete;
+  JsonBody& operator=(const JsonBody&) = delete;
+
+  // Call once.
+  [[nodiscard]] Result<JsonObject> Parse();
+
+ private:
+  std::string body_;
+  simdjson::dom::parser parser_;
+};
+
+}  // namespace roost::router

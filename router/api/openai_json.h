@@ -1,0 +1,56 @@
+// The bodies of OpenAI's API as this server writes them. Pure functions from values to JSON text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "router/fleet/dispatcher.h"
+
+namespace roost::router {
+
+enum class AnswerKind { kChat, kCompletion };
+
+// What all parts of one answer have in common.
+struct AnswerIdentity {
+  AnswerKind kind = AnswerKind::kChat;
+  std::string id;  // "chatcmpl-…" or "cmpl-…"
+  std::int64_t created_unix_seconds = 0;
+  std::string model;
+  std::string system_fingerprint;
+};
+
+struct Usage {
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t completion_tokens = 0;
+  std::uint32_t cached_tokens = 0;  // of the prompt, whose KV the worker had
+};
+
+[[nodiscard]] std::string WholeAnswer(const AnswerIdentity& identity, std::string_view text,
+                                      std::string_view finish_reason, const Usage& usage);
+
+// ---- chunks of a stream; `usage` is set when the client wants it in every chunk ----
+
+// The first chunk of a chat: who speaks.
+[[nodiscard]] std::string RoleChunk(const AnswerIdentity& identity, const std::optional<Usage>& usage);
+[[nodiscard]] std::string TextChunk(const AnswerIdentity& identity, std::string_view text,
+                                    const std::optional<Usage>& usage);
+[[nodiscard]] std::string FinishChunk(const AnswerIdentity& identity, std::string_view finish_reason,
+                                      const std::optional<Usage>& usage);
+// After the finish, without choices.
+[[nodiscard]] std::string UsageChunk(const AnswerIdentity& identity, const Usage& usage);
+
+// One server-sent event.
+[[nodiscard]] std::string Frame(std::string_view json);
+inline constexpr std::string_view kDoneFrame = "data: [DONE]\n\n";
+
+// ---- models and workers ----
+
+[[nodiscard]] std::string ModelBody(const ServedModel& model);
+[[nodiscard]] std::string ModelListBody(std::span<const std::shared_ptr<const ServedModel>> models);
+// {"workers":[…]}: what `roostctl status` shows.
+[[nodiscard]] std::string WorkersBody(std::span<const WorkerStatus> workers);
+
+}  // namespace roost::router

@@ -1,0 +1,128 @@
+#include "router/api/prompt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+#include <variant>
+
+#include "common/text/chat_template.h"
+#include "common/text/tokenizer.h"
+
+namespace roost::router {
+namespace {
+
+// What the API gives every template. A client adds variables of its own; it can not replace these.
+jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& request) {
+  jinja::Dict context;
+  for (const jinja::Dict::Entry& entry : request.template_variables.AsDict().entries()) {
+    context.Set(entry.key, entry.value);
+  }
+  const bool adds_prompt = request.generation_prompt == ChatRequest::GenerationPrompt::kAdd;
+  context.Set("messages", request.messages);
+  context.Set("tools", request.tools);
+  context.Set("documents", request.documents);
+  context.Set("add_generation_prompt", jinja::Value::Bool(adds_prompt));
+  context.Set("bos_token", jinja::Value::String(model.bos_token));
+  context.Set("eos_token", jinja::Value::String(model.eos_token));
+  return jinja::Value::Mapping(std::move(context));
+}
+
+Result<std::string> Render(const ServedModel& model, const ChatRequest& request, std::int64_t unix_seconds) {
+  if (model.chat_template == nullptr) {
+    return InvalidArgument("model", "the model '{}' has no chat template: use /v1/completions", model.name);
+  }
+  RenderOptions options;
+  options.now = LocalTime(static_cast<std::time_t>(unix_seconds));
+  Result<std::string> text = model.chat_template->Render(TemplateContext(model, request), options);
+  if (!text.ok()) {
+    return InvalidArgument("messages", "the model's chat template refuses them: {}", text.error().message);
+  }
+  return text;
+}
+
+// A text that the tokenizer can not take is the client's; its message names what is wrong.
+Result<std::vector<TokenId>> Encode(const ServedModel& model, std::string_view text, SpecialTokens specials,
+                                    std::string_view field) {
+  Result<std::vector<TokenId>> ids = model.tokenizer->Encode(text, specials);
+  if (!ids.ok()) return InvalidArgument(std::string(field), "can not be tokenized: {}", ids.error().message);
+  return ids;
+}
+
+Result<void> CheckIds(const ServedModel& model, const std::vector<TokenId>& ids) {
+  const auto unknown =
+      std::find_if(ids.begin(), ids.end(), [&](TokenId id) { return id >= model.tokenizer->vocab_size(); });
+  if (unknown == ids.end()) return {};
+  return InvalidArgument(fmt::format("prompt[{}]", unknown - ids.begin()),
+                         "token id {} is not below the model's vocabulary size of {}", *unknown,
+                         model.tokenizer->vocab_size());
+}
+
+Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_tokens, const SamplingFields& fields,
+                                  std::string_view field) {
+  const std::size_t context = model.max_context_tokens;
+  if (prompt_tokens >= context) {
+    return Error{ErrorCode::kContextTooLong,
+                 fmt::format("the prompt has {} tokens, which leaves no room for an answer: the context of '{}' is {} "
+                             "tokens",
+                             prompt_tokens, model.name, context),
+                 std::string(field)};
+  }
+  const auto room = static_cast<std::uint32_t>(context - prompt_tokens);
+  const std::uint32_t wanted = fields.max_output_tokens.value_or(room);
+  if (wanted <= room) return wanted;
+  return Error{ErrorCode::kContextTooLong,
+               fmt::format("the prompt's {} tokens and {} for the answer make {}, but the context of '{}' is {} tokens",
+                           prompt_tokens, wanted, prompt_tokens + wanted, model.name, context),
+               fields.max_output_tokens_field};
+}
+
+wire::Sampling MakeSampling(const wire::SamplingDefaults& defaults, const SamplingFields& fields,
+                            std::uint64_t default_seed) {
+  wire::Sampling sampling;
+  sampling.temperature = fields.temperature.value_or(defaults.temperature);
+  sampling.top_p = fields.top_p.value_or(defaults.top_p);
+  sampling.top_k = fields.top_k.value_or(defaults.top_k);
+  sampling.seed = fields.seed.value_or(default_seed);
+  return sampling;
+}
+
+}  // namespace
+
+Result<std::vector<TokenId>> TokenizeChat(const ServedModel& model, const ChatRequest& request,
+                                          std::int64_t unix_seconds) {
+  ROOST_ASSIGN_OR_RETURN(const std::string text, Render(model, request, unix_seconds));
+  // The template has written the tokens that begin a text.
+  return Encode(model, text, SpecialTokens::kOmit, "messages");
+}
+
+Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionRequest& request) {
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
+    ROOST_RETURN_IF_ERROR(CheckIds(model, *ids));
+    return *ids;
+  }
+  return Encode(model, std::get<std::string>(request.prompt), SpecialTokens::kAdd, "prompt");
+}
+
+Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, std::vector<TokenId> prompt,
+                                      const SamplingFields& fields, const PromptSource& source) {
+  if (prompt.empty()) return InvalidArgument(std::string(source.field), "must hold at least one token");
+  GenerateSpec spec;
+  ROOST_ASSIGN_OR_RETURN(spec.max_output_tokens, OutputBound(*model, prompt.size(), fields, source.field));
+  spec.sampling = MakeSampling(model->sampling, fields, source.default_seed);
+  spec.stop_tokens = fields.stop_tokens;
+  spec.ignore_eos = fields.ignore_eos;
+  spec.root = RootHash({.fingerprint = model->fingerprint,
+                        .adapter = "",
+                        .tenant = "",
+                        .salt = fields.cache_salt,
+                        .block_tokens = model->block_tokens,
+                        .kv_dtype = model->kv_dtype});
+  spec.block_hashes = HashBlocks(spec.root, prompt, model->block_tokens);
+  spec.prompt = std::move(prompt);
+  spec.model = std::move(model);
+  return spec;
+}
+
+}  // namespace roost::router

@@ -1,0 +1,41 @@
+// From a validated request to what a worker is asked to do: rendered, tokenized, bounded by the model's context,
+// hashed. Pure, apart from the date that a template may ask for.
+//
+// The text of a special token ("<|im_end|>") inside a message becomes that token, as it does in every server that
+// renders first and tokenizes after: templates write their own special tokens as text. So whoever may write messages
+// may write a whole conversation; roles are no boundary between the author of the messages and the model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "router/api/chat_request.h"
+#include "router/api/completion_request.h"
+#include "router/fleet/dispatcher.h"
+
+namespace roost::router {
+
+// `unix_seconds` is the time that templates see. Errors name `messages` or `model` (it has no template).
+[[nodiscard]] Result<std::vector<TokenId>> TokenizeChat(const ServedModel& model, const ChatRequest& request,
+                                                        std::int64_t unix_seconds);
+
+// Errors name `prompt`, or the id in it that the model does not have.
+[[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model,
+                                                              const CompletionRequest& request);
+
+struct PromptSource {
+  std::string_view field;          // that the prompt came from, for errors
+  std::uint64_t default_seed = 0;  // when the request has none
+};
+
+// `prompt` within the model's context and `fields` with the model's defaults. kContextTooLong tells the numbers.
+[[nodiscard]] Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model,
+                                                    std::vector<TokenId> prompt, const SamplingFields& fields,
+                                                    const PromptSource& source);
+
+}  // namespace roost::router

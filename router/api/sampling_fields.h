@@ -1,0 +1,57 @@
+// The request fields that chat and completions share: how to sample, when to stop, how to answer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "router/api/json_object.h"
+
+namespace roost::router {
+
+inline constexpr std::size_t kMaxStopStrings = 16;
+inline constexpr std::size_t kMaxStopStringBytes = 256;
+inline constexpr std::size_t kMaxStopTokens = 64;
+inline constexpr std::size_t kMaxCacheSaltBytes = 256;
+
+enum class Delivery { kWhole, kStream };
+
+// When a stream tells its token counts.
+enum class UsageReport { kNever, kAtEnd, kEveryChunk };
+
+// What is absent is the model's default.
+struct SamplingFields {
+  std::string model;
+  Delivery delivery = Delivery::kWhole;
+  UsageReport usage_report = UsageReport::kNever;
+  std::optional<std::uint32_t> max_output_tokens;
+  std::string max_output_tokens_field = "max_tokens";  // the name under which the client gave it
+  std::optional<float> temperature;
+  std::optional<float> top_p;
+  std::optional<std::uint32_t> top_k;  // 0: no limit
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> stop;
+  std::vector<TokenId> stop_tokens;
+  bool ignore_eos = false;
+  std::string cache_salt;
+};
+
+// Validates every shared field, also those that are accepted with their neutral value only. The error names the field.
+[[nodiscard]] Result<SamplingFields> ParseSamplingFields(const JsonObject& body);
+
+// A field whose feature is not there: it may be absent, null, or say what would happen anyway. Anything else is an
+// error, as a client that is not told would take the answer for what it asked for.
+struct NeutralField {
+  enum class Accepts { kNothing, kFalse, kTrue, kZero, kOne, kEmpty };
+  std::string_view name;
+  Accepts accepts;
+};
+[[nodiscard]] Result<void> CheckNeutralFields(const JsonObject& body, std::span<const NeutralField> fields);
+
+}  // namespace roost::router

@@ -1,0 +1,48 @@
+#include "router/api/stop_filter.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace roost::router {
+
+std::optional<std::size_t> StopFilter::FirstStop() const {
+  std::optional<std::size_t> begin;
+  std::size_t end = std::string::npos;
+  for (const std::string& stop : stops_) {
+    const std::size_t at = held_.find(stop);
+    if (at == std::string::npos) continue;
+    const std::size_t at_end = at + stop.size();
+    if (at_end > end || (at_end == end && begin < at)) continue;
+    begin = at;
+    end = at_end;
+  }
+  return begin;
+}
+
+std::size_t StopFilter::HeldLength() const {
+  std::size_t longest = 0;
+  for (const std::string& stop : stops_) {
+    for (std::size_t length = std::min(stop.size() - 1, held_.size()); length > longest; --length) {
+      if (held_.compare(held_.size() - length, length, stop, 0, length) == 0) longest = length;
+    }
+  }
+  return longest;
+}
+
+std::string StopFilter::Push(std::string_view piece) {
+  if (stopped_) return {};
+  held_ += piece;
+  if (const std::optional<std::size_t> stop = FirstStop()) {
+    stopped_ = true;
+    held_.resize(*stop);
+    return std::exchange(held_, {});
+  }
+  const std::size_t sure = held_.size() - HeldLength();
+  std::string text = held_.substr(0, sure);
+  held_.erase(0, sure);
+  return text;
+}
+
+std::string StopFilter::Flush() { return std::exchange(held_, {}); }
+
+}  // namespace roost::router

@@ -1,0 +1,52 @@
+#include "router/api_metrics.h"
+
+#include <fmt/format.h>
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+
+namespace roost::router {
+
+ApiMetrics::ApiMetrics(metrics::Registry& registry)
+    : registry_(registry), active_(registry.Gauge(metrics::kRouterActiveRequests)) {}
+
+void ApiMetrics::OnAnswer(std::string_view route, int status) {
+  const std::lock_guard lock(mutex_);
+  auto [entry, is_new] = answers_.try_emplace({std::string(route), status}, nullptr);
+  if (is_new) {
+    entry->second = &registry_.Counter(metrics::kRouterRequests, {std::string(route), fmt::to_string(status)});
+  }
+  entry->second->Increment();
+}
+
+void ApiMetrics::OnGenerationStart(std::string_view) { active_.Increment(); }
+
+void ApiMetrics::OnGenerationEnd(const GenerationSummary& summary) {
+  active_.Decrement();
+  ModelMetrics& model = OfModel(summary.model);
+  model.output_tokens.Increment(summary.completion_tokens);
+  model.request_seconds.Observe(summary.seconds);
+}
+
+void ApiMetrics::OnFirstToken(std::string_view model, double seconds) { OfModel(model).ttft.Observe(seconds); }
+
+void ApiMetrics::OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) {
+  // Tokens that arrive together were that far apart on average.
+  ModelMetrics& metrics = OfModel(model);
+  for (std::uint32_t i = 0; i < token_count; ++i) metrics.inter_token.Observe(seconds / token_count);
+}
+
+ApiMetrics::ModelMetrics& ApiMetrics::OfModel(std::string_view model) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_model_.find(model);
+  if (found != by_model_.end()) return found->second;
+  const std::string name(model);
+  return by_model_
+      .emplace(name, ModelMetrics{registry_.Counter(metrics::kRouterOutputTokens, {name}),
+                                  registry_.Histogram(metrics::kRouterTtft, {name}),
+                                  registry_.Histogram(metrics::kRouterInterToken, {name}),
+                                  registry_.Histogram(metrics::kRouterRequestSeconds, {name})})
+      .first->second;
+}
+
+}  // namespace roost::router

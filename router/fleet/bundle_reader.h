@@ -1,0 +1,46 @@
+// Reads tokenizer bundles on a thread of its own, because that takes up to a second and neither streams nor decisions
+// may wait for it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "common/base/bounded_queue.h"
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "router/fleet/roster.h"
+
+namespace roost::router {
+
+class BundleReader {
+ public:
+  using Read = std::function<Result<TextBundle>(const wire::Tokenizer&)>;
+  using Done = std::function<void(const std::string& digest, Result<TextBundle>)>;
+
+  // `done` is called on the reader's thread, once per bundle that was taken.
+  BundleReader(Read read, Done done);
+  // Drops what waits, ends what runs.
+  ~BundleReader();
+  BundleReader(const BundleReader&) = delete;
+  BundleReader& operator=(const BundleReader&) = delete;
+
+  // Any thread. False when too many wait.
+  [[nodiscard]] bool TryRead(wire::Tokenizer bundle) { return queue_.TryPush(std::move(bundle)); }
+
+ private:
+  // A bundle holds up to 64 MiB; each model brings one.
+  static constexpr std::size_t kMaxWaiting = 16;
+
+  void Run();
+
+  const Read read_;
+  const Done done_;
+  BoundedQueue<wire::Tokenizer> queue_{kMaxWaiting};
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,108 @@
+// The router's core as the HTTP side sees it: models that can be served, and requests on their way to workers.
+//
+// Threads: all functions may be called from any thread. Observers are called from the link thread, one call at a time
+// per request, and must not block: they hand over and return.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/prefix/block_hash.h"
+#include "common/wire/messages.h"
+#include "router/route/policy.h"
+
+namespace roost {
+class ChatTemplate;
+class Tokenizer;
+}  // namespace roost
+
+namespace roost::router {
+
+// A model that at least one worker serves, with what the router needs to speak it. Immutable; a change is a new object.
+struct ServedModel {
+  std::string name;
+  std::string fingerprint;
+  std::string kv_dtype;
+  std::uint32_t block_tokens = 16;
+  std::uint32_t max_context_tokens = 0;
+  wire::SamplingDefaults sampling;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat_template;  // null when the model brings none
+  std::string bos_token;
+  std::string eos_token;
+  std::int64_t created_unix_seconds = 0;
+};
+
+// One generation, ready to be routed: validated, rendered, tokenized, hashed.
+struct GenerateSpec {
+  std::shared_ptr<const ServedModel> model;
+  std::vector<TokenId> prompt;
+  BlockHash root;
+  std::vector<BlockHash> block_hashes;
+  wire::Sampling sampling;
+  std::uint32_t max_output_tokens = 0;
+  std::vector<TokenId> stop_tokens;
+  bool ignore_eos = false;
+};
+
+struct Dispatched {
+  std::string worker_id;
+  Decision decision;
+};
+
+struct GenerationEnd {
+  wire::FinishReason reason = wire::FinishReason::kStop;
+  std::optional<Error> error;  // with kError
+};
+
+// The life of a request as its client must see it: OnDispatched (again after a retry, also between tokens: the stream
+// goes on where it stood), OnTokens any number of times, OnEnd exactly once, and nothing after it.
+class GenerationObserver {
+ public:
+  virtual ~GenerationObserver() = default;
+  virtual void OnDispatched(const Dispatched& dispatched) = 0;
+  // `cached_token_count` is set in the first call: prompt tokens that the worker had.
+  virtual void OnTokens(std::vector<TokenId> tokens, std::optional<std::uint32_t> cached_token_count) = 0;
+  virtual void OnEnd(GenerationEnd end) = 0;
+};
+
+struct WorkerStatus {
+  std::string worker_id;
+  std::string model;
+  bool ready = false;
+  double seconds_since_heard = 0;
+  wire::Load load;
+  std::uint32_t block_count = 0;
+  std::uint32_t block_tokens = 0;
+  std::uint32_t in_flight_requests = 0;
+  std::uint64_t indexed_block_count = 0;
+  bool index_in_sync = false;
+  std::uint64_t requests_total = 0;
+};
+
+class Dispatcher {
+ public:
+  virtual ~Dispatcher() = default;
+
+  // Null when no worker serves it now.
+  [[nodiscard]] virtual std::shared_ptr<const ServedModel> FindModel(std::string_view name) const = 0;
+  [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
+  [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
+
+  // Routes and sends. On success the observer will see OnEnd exactly once, perhaps before Submit returns; on an error
+  // (kUnavailable, kOverloaded, kInvalidArgument for what the wire can not carry) it sees nothing. The observer is kept
+  // until its end.
+  [[nodiscard]] virtual Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) = 0;
+
+  // The client is gone: the worker is told, the observer sees its end with kCancelled. Unknown ids are ignored.
+  virtual void Cancel(RequestId id) = 0;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,60 @@
+// What the fleet core wants done, in order. The core itself sends nothing and calls nobody: whoever drives it (the link
+// thread, a test) carries the effects out, outside of any lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/wire/messages.h"
+#include "router/fleet/dispatcher.h"
+
+namespace roost::router {
+
+struct SendToWorker {
+  std::string worker_id;
+  wire::RouterMessage message;
+};
+
+// Read a tokenizer bundle, which takes long, and give FleetCore::OnTextBundle what came of it.
+struct ReadBundle {
+  wire::Tokenizer bundle;
+};
+
+// A call of one observer.
+struct NotifyDispatched {
+  std::shared_ptr<GenerationObserver> observer;
+  Dispatched dispatched;
+};
+struct NotifyTokens {
+  std::shared_ptr<GenerationObserver> observer;
+  std::vector<TokenId> tokens;
+  std::optional<std::uint32_t> cached_token_count;
+};
+struct NotifyEnd {
+  std::shared_ptr<GenerationObserver> observer;
+  GenerationEnd end;
+};
+
+using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyTokens, NotifyEnd>;
+
+// Not thread-safe.
+class EffectQueue {
+ public:
+  void Send(std::string worker_id, wire::RouterMessage message) {
+    effects_.emplace_back(SendToWorker{std::move(worker_id), std::move(message)});
+  }
+  void Push(Effect effect) { effects_.push_back(std::move(effect)); }
+
+  [[nodiscard]] std::size_t size() const { return effects_.size(); }
+  [[nodiscard]] std::vector<Effect> Take() { return std::exchange(effects_, {}); }
+
+ private:
+  std::vector<Effect> effects_;
+};
+
+}  // namespace roost::router

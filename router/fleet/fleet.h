@@ -1,0 +1,99 @@
+// The fleet behind its socket: FleetCore, the link thread that drives it, and the Dispatcher that HTTP threads call.
+//
+//   http threads    match in the index (shared), decide under the mutex, ring the bell
+//   link thread     receive and decode → core under the mutex → encode and send, call observers (no lock held)
+//   reader thread   reads tokenizer bundles, then tells the core under the mutex
+//
+// The core's effects are the queue from HTTP threads to the link thread: bounded, full is kOverloaded. Observers are
+// called from the link thread alone, one effect after the other; they may call Submit and Cancel.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "common/wire/socket.h"
+#include "router/fleet/bundle_reader.h"
+#include "router/fleet/dispatcher.h"
+#include "router/fleet/fleet_core.h"
+#include "router/fleet/fleet_metrics.h"
+#include "router/index/prefix_index.h"
+#include "router/route/policy.h"
+
+namespace roost::router {
+
+struct FleetOptions {
+  std::string bind = "tcp://127.0.0.1:7001";  // port 0: a free one, see Fleet::endpoint
+  wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
+  std::string policy = "cache-aware";  // see MakePolicy
+  FleetCoreOptions core;
+};
+
+class Fleet final : public Dispatcher {
+ public:
+  // Binds and starts the threads. `read_bundle` is ReadTextBundle outside of tests; `metrics` outlives the fleet.
+  // Errors: unknown policy, an endpoint that can not be bound.
+  [[nodiscard]] static Result<std::unique_ptr<Fleet>> Start(const FleetOptions& options, BundleReader::Read read_bundle,
+                                                            FleetMetrics& metrics);
+  ~Fleet() override;
+
+  // Ends all requests with kUnavailable and joins the threads. Submit fails from here on. Not from an observer.
+  // A second call does nothing.
+  void Stop();
+
+  // What was bound, with the real port.
+  [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
+
+  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override;
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override;
+  [[nodiscard]] std::vector<WorkerStatus> Workers() const override;
+  [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
+  void Cancel(RequestId id) override;
+
+ private:
+  struct Incoming {
+    std::string identity;
+    Result<std::optional<wire::WorkerMessage>> message;
+  };
+
+  Fleet(const FleetOptions& options, std::unique_ptr<Policy> policy, FleetMetrics& metrics);
+
+  [[nodiscard]] Result<void> Bind(const FleetOptions& options);
+  void StartThreads(BundleReader::Read read_bundle);
+  void RunLink();
+  [[nodiscard]] std::vector<Incoming> ReceiveBatch();
+  [[nodiscard]] std::vector<Effect> Feed(std::vector<Incoming> batch);
+  // Until no effect is left.
+  void CarryOutAll(std::vector<Effect> effects);
+  // False when the effect was a message to a worker that can not be reached.
+  [[nodiscard]] bool CarryOut(Effect& effect);
+
+  const SteadyClock clock_;
+  FleetMetrics& metrics_;
+  PrefixIndex index_;                     // its own locking
+  const std::unique_ptr<Policy> policy_;  // used by the core alone
+
+  mutable std::mutex mutex_;
+  mutable FleetCore core_;  // guarded by mutex_
+
+  std::string endpoint_;  // constant after Bind
+  wire::Context context_;
+  std::optional<wire::RouterSocket> socket_;  // link thread, once started
+  wire::Waker waker_;
+  Instant last_tick_{};  // link thread
+
+  std::atomic<bool> stopping_ = false;
+  std::optional<BundleReader> bundle_reader_;
+  std::thread link_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,114 @@
+// The fleet as a state machine: workers come, speak, fall silent and go; requests are routed, streamed, moved and
+// ended. No sockets, no threads, no clock: messages and instants go in, effects come out. fleet.h puts it behind a
+// socket.
+//
+//   identity unknown   anything but hello        → WantHello (at most one per second and sender)
+//   hello              same epoch                → Welcome again
+//                      new epoch                 → the old life is lost; Welcome, WantTokenizer if its bundle is not
+//                      there
+//   step, snapshot     next in sequence          → tokens to their requests, events to the index, load to the decision
+//                      came before               → ignored
+//                      gap, or another epoch     → the life is lost; WantHello
+//                      digest or count differ    → WantSnapshot
+//   bye, malformed, unreachable, silent          → the life is lost
+//
+// A lost life takes its part of the index with it, and its requests are sent elsewhere with what they got so far.
+//
+// Not thread-safe. What is given to the constructor outlives it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "common/base/rng.h"
+#include "router/fleet/dispatcher.h"
+#include "router/fleet/effects.h"
+#include "router/fleet/fleet_metrics.h"
+#include "router/fleet/request_book.h"
+#include "router/fleet/roster.h"
+#include "router/index/prefix_index.h"
+#include "router/route/policy.h"
+
+namespace roost::router {
+
+struct FleetCoreOptions {
+  // Steps come at least every 250 ms, so this is eight of them.
+  Duration worker_timeout = std::chrono::seconds(2);
+  Duration ping_interval = std::chrono::seconds(1);
+  RequestBookOptions requests;
+  std::size_t max_pending_effects = 8192;  // over it Submit answers kOverloaded: the link thread does not keep up
+  std::function<std::int64_t()> unix_seconds = [] { return std::int64_t{0}; };
+};
+
+class FleetCore {
+ public:
+  // `seed` differs in every process: request ids and the router's instance number come from it.
+  FleetCore(FleetCoreOptions options, PrefixIndex& index, Policy& policy, FleetMetrics& metrics, std::uint64_t seed);
+
+  // ---- from the link; `now` never goes back ----
+  void OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now);
+  void OnMalformed(const std::string& identity, const Error& error, Instant now);
+  // A message could not be sent to this worker.
+  void OnUnreachable(const std::string& identity, Instant now);
+  // What came of a ReadBundle.
+  void OnTextBundle(const std::string& digest, Result<TextBundle> bundle);
+  // Several times a second: silence, pings, snapshots that do not come, gauges. A pause between ticks of half the
+  // worker timeout or more is taken for a pause of this process, and excuses everybody's silence.
+  void Tick(Instant now);
+
+  // ---- from clients: see Dispatcher and RequestBook ----
+  [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
+                                         std::span<const WorkerMatch> matches, Instant now);
+  void Cancel(RequestId id) { requests_.Cancel(id); }
+  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const {
+    return roster_.FindModel(name);
+  }
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const { return roster_.Models(); }
+  [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
+
+  // Ends all requests; from now on Submit answers kUnavailable.
+  void Shutdown();
+
+  // To be carried out in this order.
+  [[nodiscard]] std::vector<Effect> TakeEffects() { return effects_.Take(); }
+  [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
+
+ private:
+  void OnHello(const std::string& identity, const wire::Hello& hello, Instant now);
+  void OnStep(Worker& worker, wire::Step step, Instant now);
+  void OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now);
+  void OnTokenizer(const Worker& worker, wire::Tokenizer bundle);
+  void OnBye(const Worker& worker, const wire::Bye& bye, Instant now);
+
+  // True when the message was taken; else the worker may be gone.
+  [[nodiscard]] bool Settle(Worker& worker, ViewSync::Outcome outcome, Instant now);
+  void Lose(const std::string& worker_id, LostReason reason, Instant now);
+  void AskForHello(const std::string& identity, Instant now);
+  void AskForBundle(const Worker& worker);
+  void Refuse(const wire::Hello& hello, const std::string& identity, const Error& error);
+  void ForgiveOwnPause(Instant now);
+  void PublishGauges();
+
+  const FleetCoreOptions options_;
+  PrefixIndex& index_;
+  FleetMetrics& metrics_;
+  const std::uint64_t router_instance_;
+  EffectQueue effects_;
+  Roster roster_;
+  RequestBook requests_;
+
+  bool shut_down_ = false;
+  Instant last_tick_{};
+  Instant last_ping_{};
+  std::map<std::string, Instant> hello_asked_;           // by identity; the last second's
+  std::map<std::string, std::uint64_t> refused_epochs_;  // by identity; so that a refusal is logged once
+};
+
+}  // namespace roost::router

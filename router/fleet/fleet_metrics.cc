@@ -1,0 +1,124 @@
+#include "router/fleet/fleet_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "common/metrics/registry.h"
+
+namespace roost::router {
+
+namespace {
+
+using metrics::Metric;
+
+class RegistryFleetMetrics final : public FleetMetrics {
+ public:
+  explicit RegistryFleetMetrics(metrics::Registry& registry)
+      : registry_(registry),
+        decision_seconds_(registry.Histogram(metrics::kRouterDecisionSeconds)),
+        malformed_(registry.Counter(metrics::kRouterMalformedMessages)),
+        stored_(registry.Counter(metrics::kRouterIndexEvents, {"stored"})),
+        removed_(registry.Counter(metrics::kRouterIndexEvents, {"removed"})),
+        ready_(registry.Gauge(metrics::kRouterWorkers, {"ready"})),
+        starting_(registry.Gauge(metrics::kRouterWorkers, {"starting"})),
+        index_blocks_(registry.Gauge(metrics::kRouterIndexBlocks)) {}
+
+  void OnDecision(std::string_view policy, DecisionReason reason) override {
+    Counter(metrics::kRouterDecisions, {std::string(policy), std::string(NameOf(reason))}).Increment();
+  }
+  void OnDecisionSeconds(double seconds) override { decision_seconds_.Observe(seconds); }
+  void OnSent(const std::string& model, const std::string& worker_id) override {
+    Counter(metrics::kRouterWorkerRequests, {model, worker_id}).Increment();
+  }
+  void OnFirstToken(const std::string& model, const CacheOutcome& outcome) override {
+    const double predicted = outcome.predicted_cached_tokens;
+    const double actual = outcome.actual_cached_tokens;
+    Counter(metrics::kRouterPromptTokens, {model}).Increment(outcome.prompt_tokens);
+    Counter(metrics::kRouterCachedTokens, {model}).Increment(actual);
+    Counter(metrics::kRouterPredictedCachedTokens, {model}).Increment(predicted);
+    Counter(metrics::kRouterPredictionErrorTokens, {model})
+        .Increment(predicted > actual ? predicted - actual : actual - predicted);
+  }
+  void OnRetry(RetryReason reason) override {
+    Counter(metrics::kRouterRetries, {std::string(NameOf(reason))}).Increment();
+  }
+  void OnWorkerLost(LostReason reason) override {
+    Counter(metrics::kRouterWorkersLost, {std::string(NameOf(reason))}).Increment();
+  }
+  void OnResync(ResyncReason reason) override {
+    Counter(metrics::kRouterIndexResyncs, {std::string(NameOf(reason))}).Increment();
+  }
+  void OnIndexEvents(std::uint64_t stored_blocks, std::uint64_t removed_blocks) override {
+    stored_.Increment(static_cast<double>(stored_blocks));
+    removed_.Increment(static_cast<double>(removed_blocks));
+  }
+  void OnMalformedMessage() override { malformed_.Increment(); }
+  void SetWorkers(std::uint32_t ready, std::uint32_t starting) override {
+    ready_.Set(ready);
+    starting_.Set(starting);
+  }
+  void SetIndexBlocks(std::uint64_t blocks) override { index_blocks_.Set(static_cast<double>(blocks)); }
+  void SetInFlight(const std::string& model, const std::string& worker_id, std::uint32_t requests) override {
+    registry_.Gauge(metrics::kRouterWorkerInFlight, {model, worker_id}).Set(requests);
+  }
+
+ private:
+  // Resolves each combination of labels once.
+  prometheus::Counter& Counter(const Metric& metric, std::vector<std::string> values) {
+    auto [entry, is_new] = counters_.try_emplace({metric.name, std::move(values)}, nullptr);
+    if (is_new) entry->second = &registry_.Counter(metric, entry->first.second);
+    return *entry->second;
+  }
+
+  metrics::Registry& registry_;
+  prometheus::Histogram& decision_seconds_;
+  prometheus::Counter& malformed_;
+  prometheus::Counter& stored_;
+  prometheus::Counter& removed_;
+  prometheus::Gauge& ready_;
+  prometheus::Gauge& starting_;
+  prometheus::Gauge& index_blocks_;
+  std::map<std::pair<std::string_view, std::vector<std::string>>, prometheus::Counter*> counters_;
+};
+
+}  // namespace
+
+std::string_view NameOf(LostReason reason) {
+  switch (reason) {
+    case LostReason::kSilent: return "silent";
+    case LostReason::kRestarted: return "restarted";
+    case LostReason::kLeft: return "left";
+    case LostReason::kBrokenLink: return "broken_link";
+    case LostReason::kUnreachable: return "unreachable";
+  }
+  return "unknown";
+}
+
+std::string_view NameOf(RetryReason reason) {
+  switch (reason) {
+    case RetryReason::kWorkerLost: return "worker_lost";
+    case RetryReason::kOverloaded: return "overloaded";
+    case RetryReason::kUnavailable: return "unavailable";
+  }
+  return "unknown";
+}
+
+std::string_view NameOf(ResyncReason reason) {
+  switch (reason) {
+    case ResyncReason::kHello: return "hello";
+    case ResyncReason::kGap: return "gap";
+    case ResyncReason::kDigest: return "digest";
+  }
+  return "unknown";
+}
+
+std::unique_ptr<FleetMetrics> MakeFleetMetrics(metrics::Registry& registry) {
+  return std::make_unique<RegistryFleetMetrics>(registry);
+}
+
+}  // namespace roost::router

@@ -1,0 +1,65 @@
+// What the fleet counts. The core speaks to this interface, so that it needs no metrics library and tests can look.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "router/route/policy.h"
+
+namespace roost::metrics {
+class Registry;
+}
+
+namespace roost::router {
+
+// Why a worker went away.
+enum class LostReason : std::uint8_t {
+  kSilent,       // nothing heard for the worker timeout
+  kRestarted,    // it said hello under a new epoch
+  kLeft,         // it said bye
+  kBrokenLink,   // messages were lost, or were malformed
+  kUnreachable,  // its connection is gone, or takes no more
+};
+[[nodiscard]] std::string_view NameOf(LostReason reason);
+
+// Why a generation was sent again.
+enum class RetryReason : std::uint8_t { kWorkerLost, kOverloaded, kUnavailable };
+[[nodiscard]] std::string_view NameOf(RetryReason reason);
+
+// Why a worker's part of the index is filled from a snapshot.
+enum class ResyncReason : std::uint8_t { kHello, kGap, kDigest };
+[[nodiscard]] std::string_view NameOf(ResyncReason reason);
+
+// What the first token of a request proves about the decision that sent it.
+struct CacheOutcome {
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t predicted_cached_tokens = 0;
+  std::uint32_t actual_cached_tokens = 0;
+};
+
+// All do nothing here; override what is of interest. Callers serialise calls, except of OnDecisionSeconds and
+// OnMalformedMessage, which come from any thread.
+class FleetMetrics {
+ public:
+  virtual ~FleetMetrics() = default;
+  virtual void OnDecision(std::string_view /*policy*/, DecisionReason /*reason*/) {}
+  virtual void OnDecisionSeconds(double /*seconds*/) {}
+  virtual void OnSent(const std::string& /*model*/, const std::string& /*worker_id*/) {}
+  virtual void OnFirstToken(const std::string& /*model*/, const CacheOutcome& /*outcome*/) {}
+  virtual void OnRetry(RetryReason /*reason*/) {}
+  virtual void OnWorkerLost(LostReason /*reason*/) {}
+  virtual void OnResync(ResyncReason /*reason*/) {}
+  virtual void OnIndexEvents(std::uint64_t /*stored_blocks*/, std::uint64_t /*removed_blocks*/) {}
+  virtual void OnMalformedMessage() {}
+  virtual void SetWorkers(std::uint32_t /*ready*/, std::uint32_t /*starting*/) {}
+  virtual void SetIndexBlocks(std::uint64_t /*blocks*/) {}
+  virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {
+  }
+};
+
+// Counts under the names of common/metrics/catalog.h. `registry` outlives it.
+[[nodiscard]] std::unique_ptr<FleetMetrics> MakeFleetMetrics(metrics::Registry& registry);
+
+}  // namespace roost::router

@@ -1,0 +1,53 @@
+#include "router/fleet/in_flight.h"
+
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace roost::router {
+
+InFlightLedger::Charge::Charge(std::shared_ptr<InFlightLedger> ledger, std::uint64_t number)
+    : ledger_(std::move(ledger)), number_(number) {}
+
+InFlightLedger::Charge::Charge(Charge&& other) noexcept
+    : ledger_(std::exchange(other.ledger_, nullptr)), number_(other.number_) {}
+
+InFlightLedger::Charge& InFlightLedger::Charge::operator=(Charge&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  ledger_ = std::exchange(other.ledger_, nullptr);
+  number_ = other.number_;
+  return *this;
+}
+
+InFlightLedger::Charge::~Charge() { Release(); }
+
+void InFlightLedger::Charge::Release() {
+  if (ledger_ == nullptr) return;
+  const auto found = ledger_->uncovered_.find(number_);
+  if (found != ledger_->uncovered_.end()) {
+    ledger_->uncovered_tokens_ -= found->second.prefill_tokens;
+    ledger_->uncovered_.erase(found);
+  }
+  ROOST_CHECK(ledger_->request_count_ > 0);
+  --ledger_->request_count_;
+  ledger_.reset();
+}
+
+InFlightLedger::Charge InFlightLedger::Add(const std::shared_ptr<InFlightLedger>& ledger, std::uint32_t prefill_tokens,
+                                           Instant now) {
+  const std::uint64_t number = ledger->next_number_++;
+  ledger->uncovered_.emplace(number, Entry{prefill_tokens, now});
+  ledger->uncovered_tokens_ += prefill_tokens;
+  ++ledger->request_count_;
+  return Charge(ledger, number);
+}
+
+void InFlightLedger::CoverUntil(Instant instant) {
+  while (!uncovered_.empty() && uncovered_.begin()->second.charged_at <= instant) {
+    uncovered_tokens_ -= uncovered_.begin()->second.prefill_tokens;
+    uncovered_.erase(uncovered_.begin());
+  }
+}
+
+}  // namespace roost::router

@@ -1,0 +1,62 @@
+// What this router has sent to a worker and the worker has not reported yet, so that requests that arrive between two
+// load reports do not all see the same idle worker.
+//
+// A charge lives as long as its request is at the worker. Its tokens count until a report covers them: the report of a
+// step holds what had arrived when that step began. Afterwards only the request itself counts, as in flight.
+//
+// Not thread-safe. The ledger lives as long as its longest charge.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "common/base/clock.h"
+
+namespace roost::router {
+
+class InFlightLedger {
+ public:
+  // A request's guard: takes its charge back when it is destroyed or reassigned, once.
+  class Charge {
+   public:
+    Charge() = default;
+    Charge(Charge&& other) noexcept;
+    Charge& operator=(Charge&& other) noexcept;
+    ~Charge();
+
+   private:
+    friend class InFlightLedger;
+    Charge(std::shared_ptr<InFlightLedger> ledger, std::uint64_t number);
+    void Release();
+
+    std::shared_ptr<InFlightLedger> ledger_;  // null: nothing is charged
+    std::uint64_t number_ = 0;
+  };
+
+  // `now` never goes back.
+  [[nodiscard]] static Charge Add(const std::shared_ptr<InFlightLedger>& ledger, std::uint32_t prefill_tokens,
+                                  Instant now);
+
+  // A load report counts all that was charged up to `instant`.
+  void CoverUntil(Instant instant);
+
+  // Not yet covered by a report.
+  [[nodiscard]] std::uint64_t uncovered_tokens() const { return uncovered_tokens_; }
+  [[nodiscard]] std::uint32_t uncovered_requests() const { return static_cast<std::uint32_t>(uncovered_.size()); }
+  // All charges.
+  [[nodiscard]] std::uint32_t request_count() const { return request_count_; }
+
+ private:
+  struct Entry {
+    std::uint32_t prefill_tokens;
+    Instant charged_at;
+  };
+
+  std::map<std::uint64_t, Entry> uncovered_;  // by number, so by time
+  std::uint64_t uncovered_tokens_ = 0;        // their sum
+  std::uint64_t next_number_ = 0;
+  std::uint32_t request_count_ = 0;
+};
+
+}  // namespace roost::router

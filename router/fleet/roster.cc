@@ -1,0 +1,222 @@
+#include "router/fleet/roster.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/prefix/block_hash.h"
+
+namespace roost::router {
+
+namespace {
+
+// From sending to the step that could take a request in, beside the step's own duration.
+constexpr Duration kLinkDelay = std::chrono::milliseconds(2);
+constexpr double kLongestStepSeconds = 3600;
+// A worker sends its first snapshot unasked; after this it is asked.
+constexpr Duration kSnapshotPatience = std::chrono::seconds(1);
+// Bundles (tens of megabytes each) that no worker uses are kept up to this many, for a worker that restarts.
+constexpr std::size_t kMaxBundles = 8;
+
+bool ServeTheSame(const wire::Hello& a, const wire::Hello& b) {
+  return a.fingerprint == b.fingerprint && a.kv_dtype == b.kv_dtype && a.block_tokens == b.block_tokens &&
+         a.tokenizer_digest == b.tokenizer_digest;
+}
+
+}  // namespace
+
+Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, PrefixIndex& index, Instant now)
+    : hello(std::move(its_hello)),
+      slot(its_slot),
+      sync(index, slot, {.epoch = hello.epoch, .block_count = hello.block_count}),
+      last_heard(now),
+      snapshot_due(now + kSnapshotPatience) {
+  load.free_block_count = hello.block_count;
+}
+
+void Worker::Report(const wire::Load& report, Instant now) {
+  load = report;
+  // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
+  if (!(report.step_seconds > 0)) return;
+  rates.Observe({report.step_prefill_tokens, report.step_decode_tokens, report.step_seconds});
+  ledger->CoverUntil(now - FromSeconds(std::min(report.step_seconds, kLongestStepSeconds)) - kLinkDelay);
+}
+
+Roster::Roster(PrefixIndex& index, std::function<std::int64_t()> unix_seconds)
+    : index_(index), unix_seconds_(std::move(unix_seconds)) {}
+
+Worker* Roster::Find(std::string_view worker_id) {
+  const auto found = workers_.find(worker_id);
+  return found == workers_.end() ? nullptr : found->second.get();
+}
+
+Result<void> Roster::Admit(std::string_view identity, const wire::Hello& hello) const {
+  if (hello.protocol_version != wire::kProtocolVersion) {
+    return InvalidArgument("protocol_version", "{} is not {}, which this router speaks", hello.protocol_version,
+                           wire::kProtocolVersion);
+  }
+  if (hello.worker_id != identity) return InvalidArgument("worker_id", "differs from the link's identity");
+  if (!IsValidBlockTokens(hello.block_tokens)) return InvalidArgument("block_tokens", "{}", hello.block_tokens);
+  if (workers_.size() >= kMaxWorkers) return InvalidArgument("worker_id", "{} workers are the most", kMaxWorkers);
+  for (const auto& [id, other] : workers_) {
+    if (other->hello.model != hello.model || ServeTheSame(other->hello, hello)) continue;
+    return InvalidArgument("model",
+                           "\"{}\" differs from what worker {} serves under that name (fingerprint, kv_dtype, "
+                           "block_tokens and tokenizer must be equal)",
+                           hello.model, id);
+  }
+  return {};
+}
+
+Result<Worker*> Roster::Add(std::string_view identity, const wire::Hello& hello, Instant now) {
+  ROOST_RETURN_IF_ERROR(Admit(identity, hello));
+  auto worker = std::make_unique<Worker>(hello, FreeSlot(), index_, now);
+  Worker* const added = workers_.insert_or_assign(hello.worker_id, std::move(worker)).first->second.get();
+  RefreshModel(hello.model);
+  const auto bundle = bundles_.find(hello.tokenizer_digest);
+  if (bundle != bundles_.end() && bundle->second.unreadable.has_value()) {
+    LogUnreadable(*added, *bundle->second.unreadable);
+  }
+  return added;
+}
+
+void Roster::Remove(std::string_view worker_id) {
+  const auto found = workers_.find(worker_id);
+  if (found == workers_.end()) return;
+  const std::string model = found->second->hello.model;
+  workers_.erase(found);
+  RefreshModel(model);
+}
+
+WorkerSlot Roster::FreeSlot() const {
+  std::set<WorkerSlot> used;
+  for (const auto& [id, worker] : workers_) used.insert(worker->slot);
+  std::uint32_t slot = 0;
+  while (used.contains(WorkerSlot(slot))) ++slot;
+  return WorkerSlot(slot);
+}
+
+bool Roster::WasAsked(const Bundle& bundle, const Worker& worker) const {
+  return bundle.asked_worker_id == worker.hello.worker_id && bundle.asked_epoch == worker.hello.epoch;
+}
+
+bool Roster::ShouldAskForBundle(const Worker& worker) {
+  DropUnusedBundles();
+  Bundle& bundle = bundles_[worker.hello.tokenizer_digest];
+  if (!bundle.is_open()) return false;
+  const Worker* const asked = Find(bundle.asked_worker_id);
+  if (asked != nullptr && WasAsked(bundle, *asked)) return false;
+  bundle.asked_worker_id = worker.hello.worker_id;
+  bundle.asked_epoch = worker.hello.epoch;
+  return true;
+}
+
+bool Roster::ExpectsBundle(const Worker& worker, std::string_view digest) const {
+  const auto found = bundles_.find(digest);
+  return found != bundles_.end() && found->second.is_open() && WasAsked(found->second, worker);
+}
+
+void Roster::SetBundle(const std::string& digest, Result<TextBundle> bundle) {
+  Bundle& entry = bundles_[digest];
+  if (bundle.ok()) {
+    entry.text = std::make_shared<const TextBundle>(std::move(bundle).value());
+  } else {
+    entry.unreadable = bundle.error();
+  }
+  std::set<std::string> models;
+  for (const auto& [id, worker] : workers_) {
+    if (worker->hello.tokenizer_digest != digest) continue;
+    models.insert(worker->hello.model);
+    if (entry.unreadable.has_value()) LogUnreadable(*worker, *entry.unreadable);
+  }
+  for (const std::string& model : models) RefreshModel(model);
+}
+
+void Roster::LogUnreadable(const Worker& worker, const Error& error) const {
+  LogError("worker is not used: its tokenizer can not be read",
+           {{"worker", worker.hello.worker_id}, {"model", worker.hello.model}, {"error", error.ToString()}});
+}
+
+bool Roster::IsReady(const Worker& worker) const {
+  const auto found = bundles_.find(worker.hello.tokenizer_digest);
+  return found != bundles_.end() && found->second.text != nullptr;
+}
+
+void Roster::DropUnusedBundles() {
+  if (bundles_.size() < kMaxBundles) return;
+  std::set<std::string_view> used;
+  for (const auto& [id, worker] : workers_) used.insert(worker->hello.tokenizer_digest);
+  std::erase_if(bundles_, [&](const auto& entry) { return !used.contains(entry.first); });
+}
+
+void Roster::RefreshModel(const std::string& name) {
+  const wire::Hello* hello = nullptr;
+  std::uint32_t max_context_tokens = 0;
+  for (const auto& [id, worker] : workers_) {
+    if (worker->hello.model != name || !IsReady(*worker)) continue;
+    const std::uint32_t own = worker->hello.max_context_tokens;
+    max_context_tokens = hello == nullptr ? own : std::min(max_context_tokens, own);
+    if (hello == nullptr) hello = &worker->hello;
+  }
+  if (hello == nullptr) {
+    models_.erase(name);
+    return;
+  }
+  std::shared_ptr<const ServedModel>& served = models_[name];
+  const bool unchanged = served != nullptr && served->fingerprint == hello->fingerprint &&
+                         served->block_tokens == hello->block_tokens && served->kv_dtype == hello->kv_dtype &&
+                         served->max_context_tokens == max_context_tokens;
+  if (unchanged) return;
+  const TextBundle& text = *bundles_.at(hello->tokenizer_digest).text;
+  served = std::make_shared<const ServedModel>(
+      ServedModel{.name = name,
+                  .fingerprint = hello->fingerprint,
+                  .kv_dtype = hello->kv_dtype,
+                  .block_tokens = hello->block_tokens,
+                  .max_context_tokens = max_context_tokens,
+                  .sampling = hello->sampling,
+                  .tokenizer = text.tokenizer,
+                  .chat_template = text.chat_template,
+                  .bos_token = text.bos_token,
+                  .eos_token = text.eos_token,
+                  .created_unix_seconds = served == nullptr ? unix_seconds_() : served->created_unix_seconds});
+}
+
+std::shared_ptr<const ServedModel> Roster::FindModel(std::string_view name) const {
+  const auto found = models_.find(name);
+  return found == models_.end() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<const ServedModel>> Roster::Models() const {
+  std::vector<std::shared_ptr<const ServedModel>> models;
+  for (const auto& [name, model] : models_) models.push_back(model);
+  return models;
+}
+
+std::vector<Worker*> Roster::Serving(const ServedModel& model) {
+  std::vector<Worker*> serving;
+  for (const auto& [id, worker] : workers_) {
+    const wire::Hello& hello = worker->hello;
+    const bool same = hello.model == model.name && hello.fingerprint == model.fingerprint &&
+                      hello.kv_dtype == model.kv_dtype && hello.block_tokens == model.block_tokens;
+    if (same && !worker->load.draining && IsReady(*worker)) serving.push_back(worker.get());
+  }
+  return serving;
+}
+
+WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
+  return {.worker_id = worker.hello.worker_id,
+          .model = worker.hello.model,
+          .ready = IsReady(worker),
+          .seconds_since_heard = ToSeconds(now - worker.last_heard),
+          .load = worker.load,
+          .block_count = worker.hello.block_count,
+          .block_tokens = worker.hello.block_tokens,
+          .in_flight_requests = worker.ledger->request_count(),
+          .indexed_block_count = index_.View(worker.slot).block_count,
+          .index_in_sync = worker.sync.in_sync(),
+          .requests_total = worker.requests_total};
+}
+
+}  // namespace roost::router

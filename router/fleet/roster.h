@@ -1,0 +1,118 @@
+// The workers that this router knows and the models that they serve: who they are, what they reported, what they may be
+// sent. Requests are none of its business (request_book.h).
+//
+// Not thread-safe. Pointers to workers stay valid until that worker is removed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "router/fleet/dispatcher.h"
+#include "router/fleet/in_flight.h"
+#include "router/fleet/view_sync.h"
+#include "router/route/rate_estimator.h"
+
+namespace roost::router {
+
+// A tokenizer bundle, read.
+struct TextBundle {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat_template;  // null when the model brings none
+  std::string bos_token;
+  std::string eos_token;
+};
+
+// One life of a worker: from an accepted hello to its end or its next hello.
+struct Worker {
+  Worker(wire::Hello its_hello, WorkerSlot its_slot, PrefixIndex& index, Instant now);
+
+  // Takes a load report that arrived at `now`: load, rates and charges.
+  void Report(const wire::Load& report, Instant now);
+
+  const wire::Hello hello;
+  const WorkerSlot slot;
+  ViewSync sync;
+  RateEstimator rates;
+  wire::Load load;
+  const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
+  Instant last_heard;
+  Instant snapshot_due;  // when to ask (again), while the view awaits one
+  std::uint64_t requests_total = 0;
+};
+
+class Roster {
+ public:
+  // More are refused: the index and the decision are made for so many.
+  static constexpr std::size_t kMaxWorkers = 1024;
+
+  // `unix_seconds` tells when a model appeared. `index` outlives the roster.
+  Roster(PrefixIndex& index, std::function<std::int64_t()> unix_seconds);
+
+  // Null when unknown.
+  [[nodiscard]] Worker* Find(std::string_view worker_id);
+
+  // Takes in a worker that is not there. kInvalidArgument (naming the field) when it can not belong: another protocol
+  // version, a name that is not its identity, a model that the others of that name do not serve, one worker too many.
+  [[nodiscard]] Result<Worker*> Add(std::string_view identity, const wire::Hello& hello, Instant now);
+
+  // Forgets it, its blocks and its slot.
+  void Remove(std::string_view worker_id);
+
+  // The tokenizer bundles. A worker is ready, and its model served, once the bundle of its digest was read.
+  // True if nobody was asked for the bundle of this worker's digest, or the one that was asked is gone; then `worker`
+  // counts as asked.
+  [[nodiscard]] bool ShouldAskForBundle(const Worker& worker);
+  // Is this the answer that was asked of `worker_id`?
+  [[nodiscard]] bool ExpectsBundle(const Worker& worker, std::string_view digest) const;
+  void SetBundle(const std::string& digest, Result<TextBundle> bundle);
+  [[nodiscard]] bool IsReady(const Worker& worker) const;
+
+  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const;
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
+
+  // Ready workers of exactly this model that take new requests.
+  [[nodiscard]] std::vector<Worker*> Serving(const ServedModel& model);
+
+  template <typename Visit>
+  void ForEach(Visit visit) {
+    for (auto& [id, worker] : workers_) visit(*worker);
+  }
+  [[nodiscard]] WorkerStatus StatusOf(const Worker& worker, Instant now) const;
+
+ private:
+  // Asked for, then read or found to be unreadable.
+  struct Bundle {
+    std::string asked_worker_id;
+    std::uint64_t asked_epoch = 0;
+    std::shared_ptr<const TextBundle> text;
+    std::optional<Error> unreadable;
+
+    [[nodiscard]] bool is_open() const { return text == nullptr && !unreadable.has_value(); }
+  };
+
+  [[nodiscard]] bool WasAsked(const Bundle& bundle, const Worker& worker) const;
+  void LogUnreadable(const Worker& worker, const Error& error) const;
+
+  [[nodiscard]] Result<void> Admit(std::string_view identity, const wire::Hello& hello) const;
+  [[nodiscard]] WorkerSlot FreeSlot() const;
+  // Makes models_ follow the ready workers.
+  void RefreshModel(const std::string& name);
+  void DropUnusedBundles();
+
+  PrefixIndex& index_;
+  const std::function<std::int64_t()> unix_seconds_;
+  std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
+  std::map<std::string, Bundle, std::less<>> bundles_;  // by digest
+  std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> models_;
+};
+
+}  // namespace roost::router

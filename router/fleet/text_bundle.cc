@@ -1,0 +1,17 @@
+#include "router/fleet/text_bundle.h"
+
+#include "common/text/chat_template.h"
+#include "common/text/tokenizer.h"
+
+namespace roost::router {
+
+Result<TextBundle> ReadTextBundle(const wire::Tokenizer& bundle) {
+  TextBundle text{
+      .tokenizer = nullptr, .chat_template = nullptr, .bos_token = bundle.bos_token, .eos_token = bundle.eos_token};
+  ROOST_ASSIGN_OR_RETURN(text.tokenizer, Tokenizer::FromJson(bundle.tokenizer_json, "tokenizer.json"));
+  if (bundle.chat_template.empty()) return text;
+  ROOST_ASSIGN_OR_RETURN(text.chat_template, ChatTemplate::Parse(bundle.chat_template, "chat template"));
+  return text;
+}
+
+}  // namespace roost::router

@@ -1,0 +1,13 @@
+// Reads what a worker brings to speak its model's language.
+#pragma once
+
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "router/fleet/roster.h"
+
+namespace roost::router {
+
+// Takes up to a second for a large vocabulary. Errors name the file and the place in it. Thread-safe.
+[[nodiscard]] Result<TextBundle> ReadTextBundle(const wire::Tokenizer& bundle);
+
+}  // namespace roost::router

@@ -1,0 +1,433 @@
+#include "router/http/connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "common/base/check.h"
+#include "router/http/request_head.h"
+
+namespace roost::router {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+constexpr std::size_t kChunkBytes = 4 * 1024;  // held by every connection
+constexpr std::size_t kBodyChunkBytes = 64 * 1024;
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr std::string_view kPing = ": ping\n\n";
+
+// A header value can not end its line, whatever a peer put into it.
+std::string_view SafeHeaderValue(std::string_view value, std::string& buffer) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  if (std::none_of(value.begin(), value.end(), is_control)) return value;
+  buffer = value;
+  std::replace_if(buffer.begin(), buffer.end(), is_control, '_');
+  return buffer;
+}
+
+Error ParseError(boost::system::error_code error) {
+  if (error == http::error::body_limit) {
+    return Error{ErrorCode::kBodyTooLarge, "the request body is larger than this server accepts", ""};
+  }
+  if (error == http::error::header_limit) {
+    return Error{ErrorCode::kHeaderTooLarge, "the request head is larger than this server accepts", ""};
+  }
+  return Error{ErrorCode::kInvalidArgument, fmt::format("the request is not valid HTTP: {}", error.message()), ""};
+}
+
+std::string NewRequestId(Rng& ids) { return fmt::format("req-{:016x}{:016x}", ids(), ids()); }
+
+HttpRequest ToHttpRequest(http::request<http::string_body>&& message, Rng& ids) {
+  HttpRequest request;
+  request.method = std::string(message.method_string());
+  const std::string_view target(message.target().data(), message.target().size());
+  const std::size_t question = std::min(target.find('?'), target.size());
+  request.path = target.substr(0, question);
+  request.query = target.substr(std::min(question + 1, target.size()));
+  for (const auto& field : message) {
+    request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
+  }
+  request.body = std::move(message.body());
+  const std::string_view sent_id = request.FindHeader("x-request-id").value_or("");
+  request.request_id = IsValidRequestId(sent_id) ? std::string(sent_id) : NewRequestId(ids);
+  return request;
+}
+
+}  // namespace
+
+struct Connection::Request {
+  std::size_t scanned = 0;
+  bool head_done = false;
+  http::request_parser<http::string_body> parser;
+
+  explicit Request(const HttpServerOptions& options) {
+    parser.eager(true);
+    parser.body_limit(options.body_bytes);
+    parser.header_limit(static_cast<std::uint32_t>(
+        std::min<std::size_t>(options.header_bytes, std::numeric_limits<std::uint32_t>::max())));
+  }
+};
+
+bool CountConnection(ServerShared& shared) {
+  const std::lock_guard lock(shared.mutex);
+  if (shared.connection_count >= shared.options.max_connections) return false;
+  ++shared.connection_count;
+  return true;
+}
+
+Connection::Connection(Socket socket, std::shared_ptr<ServerShared> shared, const std::shared_ptr<IoThread>& thread)
+    : shared_(std::move(shared)),
+      thread_(*thread),
+      weak_thread_(thread),
+      socket_(std::move(socket)),
+      timer_(socket_.get_executor()) {
+  thread_.connections.insert(this);
+}
+
+Connection::~Connection() {
+  thread_.connections.erase(this);
+  const std::lock_guard lock(shared_->mutex);
+  if (--shared_->connection_count == 0) shared_->all_closed.notify_all();
+}
+
+void Connection::Start() {
+  if (shared_->draining) return Close();
+  boost::system::error_code ignored;
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  Expire(kReadDeadline, shared_->options.idle_timeout);
+  Read();
+}
+
+void Connection::Drain() {
+  if (state_ == State::kIdle) Close();
+}
+
+void Connection::Abort() {
+  if (state_ == State::kClosed) return;
+  const std::shared_ptr<Exchange> exchange = exchange_.lock();
+  if (state_ == State::kAnswer) {
+    // A reset, so that no client takes half an answer for a whole one.
+    boost::system::error_code ignored;
+    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  }
+  Close();
+  if (exchange) exchange->MarkClosed();
+}
+
+void Connection::Close() {
+  if (state_ == State::kClosed) return;
+  state_ = State::kClosed;
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  timer_.cancel();
+}
+
+// ---- reading ----
+
+void Connection::Read() {
+  if (read_pending_ || input_ended_ || state_ == State::kClosed) return;
+  if (state_ == State::kAnswer && input_.size() > shared_->options.header_bytes) return;
+  const bool in_body = state_ == State::kRequest && request_->head_done;
+  const std::size_t wanted = in_body ? kBodyChunkBytes : kChunkBytes;
+  if (chunk_.size() != wanted) chunk_ = std::vector<char>(wanted);
+  read_pending_ = true;
+  socket_.async_read_some(
+      asio::buffer(chunk_),
+      [self = shared_from_this()](boost::system::error_code error, std::size_t size) { self->OnRead(error, size); });
+}
+
+void Connection::OnRead(boost::system::error_code error, std::size_t size) {
+  read_pending_ = false;
+  if (state_ == State::kClosed) return;
+  if (error == asio::error::eof) return OnInputEnded();
+  if (error) return Abort();
+  if (state_ != State::kLinger) input_.append(chunk_.data(), size);
+  Advance();
+  Read();
+}
+
+// A client that only shuts down its sending side can not be told from one that is gone. It counts as gone, unless its
+// answer is complete and only needs to be written.
+void Connection::OnInputEnded() {
+  input_ended_ = true;
+  if (state_ == State::kAnswer && answer_ == Answer::kEnded) return;
+  Abort();
+}
+
+void Connection::Advance() {
+  if (state_ == State::kIdle) BeginRequest();
+  if (state_ != State::kRequest) return;
+  request_->head_done ? ParseBody() : ParseHead();
+}
+
+void Connection::BeginRequest() {
+  input_.erase(0, LeadingEmptyLines(input_));
+  if (input_.empty() || input_ == "\r") return;
+  state_ = State::kRequest;
+  request_ = std::make_unique<Request>(shared_->options);
+  Expire(kReadDeadline, shared_->options.header_timeout);
+}
+
+void Connection::ParseHead() {
+  const HeadScan scan = ScanHead(input_, request_->scanned);
+  if (scan.state == HeadScan::State::kMalformed) {
+    return Refuse({ErrorCode::kInvalidArgument, "a line of the request ends without a carriage return", ""});
+  }
+  const bool complete = scan.state == HeadScan::State::kComplete;
+  if ((complete ? scan.head_size : input_.size()) > shared_->options.header_bytes) {
+    return Refuse({ErrorCode::kHeaderTooLarge,
+                   fmt::format("the request head is larger than {} bytes", shared_->options.header_bytes), ""});
+  }
+  if (!complete) return;
+  if (const auto error = CheckHead(std::string_view(input_).substr(0, scan.head_size))) return Refuse(*error);
+  request_->head_done = true;
+  Expire(kReadDeadline, shared_->options.body_timeout);
+  ParseBody();
+  if (state_ != State::kRequest) return;
+  const auto& head = request_->parser.get();
+  const auto expect = head[http::field::expect];
+  if (head.version() >= 11 && EqualsIgnoringCase({expect.data(), expect.size()}, "100-continue")) {
+    output_ += kContinue;
+    Flush();
+  }
+}
+
+void Connection::ParseBody() {
+  boost::system::error_code error;
+  input_.erase(0, request_->parser.put(asio::buffer(input_), error));
+  if (error && error != http::error::need_more) return Refuse(ParseError(error));
+  if (request_->parser.is_done()) return Handle();
+  // What the parser keeps waiting for is a chunk's size line or the trailer.
+  if (input_.size() > shared_->options.header_bytes) {
+    Refuse({ErrorCode::kInvalidArgument, "a chunk's head or the trailer of the request body is too long", ""});
+  }
+}
+
+void Connection::Handle() {
+  state_ = State::kAnswer;
+  answer_ = Answer::kOpen;
+  deadlines_[kReadDeadline].reset();
+  auto message = request_->parser.release();
+  request_.reset();
+  input_.shrink_to_fit();
+  keep_alive_ = message.keep_alive() && !shared_->draining;
+  framing_ = message.version() >= 11 ? Framing::kChunked : Framing::kUntilClose;
+  HttpRequest request = ToHttpRequest(std::move(message), thread_.ids);
+  is_head_request_ = request.method == "HEAD";
+  request_id_ = request.request_id;
+  auto exchange = std::make_shared<Exchange>(weak_from_this(), weak_thread_);
+  exchange_ = exchange;
+  shared_->handler(std::move(request), std::move(exchange));
+  if (input_ended_ && answer_ != Answer::kEnded) Abort();
+}
+
+void Connection::Refuse(const Error& error) {
+  state_ = State::kAnswer;
+  answer_ = Answer::kOpen;
+  deadlines_[kReadDeadline].reset();
+  request_.reset();
+  exchange_.reset();
+  keep_alive_ = false;
+  is_head_request_ = false;
+  request_id_ = NewRequestId(thread_.ids);
+  if (shared_->options.on_refused) shared_->options.on_refused(error);
+  Respond(ErrorResponse(error));
+}
+
+// ---- answering ----
+
+std::string Connection::Head(int status, const std::vector<HttpHeader>& headers) const {
+  const auto reason = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status)));
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\n", status, std::string_view(reason.data(), reason.size()));
+  std::string buffer;
+  const auto append = [&](std::string_view name, std::string_view value) {
+    fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, SafeHeaderValue(value, buffer));
+  };
+  append("Server", "roost");
+  append("Connection", keep_alive_ ? "keep-alive" : "close");
+  append("x-request-id", request_id_);
+  for (const HttpHeader& header : headers) append(header.name, header.value);
+  head += "\r\n";
+  return head;
+}
+
+void Connection::Respond(HttpResponse response) {
+  answer_ = Answer::kEnded;
+  deadlines_[kSilenceDeadline].reset();
+  std::vector<HttpHeader> headers = std::move(response.headers);
+  // A 204 has no body and says nothing about one.
+  if (response.status != 204) {
+    headers.push_back({"Content-Type", std::move(response.content_type)});
+    headers.push_back({"Content-Length", fmt::to_string(response.body.size())});
+  }
+  output_ += Head(response.status, headers);
+  if (!is_head_request_ && response.status != 204) output_ += response.body;
+  Flush();
+}
+
+void Connection::PrepareStream(std::vector<HttpHeader> headers) {
+  stream_headers_ = std::move(headers);
+  if (answer_ != Answer::kOpen) return;
+  answer_ = Answer::kPrepared;
+  Expire(kSilenceDeadline, shared_->options.keep_alive_interval);
+}
+
+void Connection::WriteStreamHead() {
+  if (framing_ == Framing::kUntilClose) keep_alive_ = false;
+  std::vector<HttpHeader> headers = std::move(stream_headers_);
+  headers.push_back({"Content-Type", "text/event-stream; charset=utf-8"});
+  headers.push_back({"Cache-Control", "no-cache"});
+  headers.push_back({"X-Accel-Buffering", "no"});
+  if (framing_ == Framing::kChunked) headers.push_back({"Transfer-Encoding", "chunked"});
+  output_ += Head(200, headers);
+  answer_ = Answer::kStreaming;
+}
+
+void Connection::WriteFrames(std::string_view frames) {
+  if (frames.empty()) return;
+  if (answer_ != Answer::kStreaming) WriteStreamHead();
+  if (framing_ == Framing::kUntilClose) {
+    output_ += frames;
+  } else {
+    fmt::format_to(std::back_inserter(output_), "{:x}\r\n{}\r\n", frames.size(), frames);
+  }
+  Expire(kSilenceDeadline, shared_->options.keep_alive_interval);
+}
+
+void Connection::Send(std::string_view frames) {
+  WriteFrames(frames);
+  if (output_.size() + writing_.size() > shared_->options.stream_buffer_bytes) {
+    // Later, so that OnClosed never runs inside Send.
+    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Abort(); });
+    return;
+  }
+  Flush();
+}
+
+void Connection::End() {
+  if (answer_ != Answer::kStreaming) WriteStreamHead();
+  EndStream();
+}
+
+void Connection::EndStream() {
+  if (framing_ == Framing::kChunked) output_ += "0\r\n\r\n";
+  answer_ = Answer::kEnded;
+  deadlines_[kSilenceDeadline].reset();
+  Flush();
+}
+
+void Connection::Fail(HttpResponse response, std::string_view frames) {
+  if (answer_ != Answer::kStreaming) return Respond(std::move(response));
+  WriteFrames(frames);
+  EndStream();
+}
+
+void Connection::Abandon() {
+  if (state_ != State::kAnswer || answer_ == Answer::kEnded) return;
+  if (answer_ == Answer::kStreaming) return Abort();
+  Respond(ErrorResponse({ErrorCode::kInternal, "the request was dropped without an answer", ""}));
+}
+
+// ---- writing ----
+
+void Connection::Flush() {
+  if (!writing_.empty() || state_ == State::kClosed) return;
+  if (output_.empty()) {
+    deadlines_[kWriteDeadline].reset();
+    if (state_ == State::kAnswer && answer_ == Answer::kEnded) FinishAnswer();
+    return;
+  }
+  writing_.swap(output_);
+  Expire(kWriteDeadline, shared_->options.write_timeout);
+  asio::async_write(
+      socket_, asio::buffer(writing_),
+      [self = shared_from_this()](boost::system::error_code error, std::size_t) { self->OnWritten(error); });
+}
+
+void Connection::OnWritten(boost::system::error_code error) {
+  writing_.clear();
+  if (state_ == State::kClosed) return;
+  if (error) return Abort();
+  Flush();
+}
+
+void Connection::FinishAnswer() {
+  exchange_.reset();
+  stream_headers_.clear();
+  if (!keep_alive_ || input_ended_ || shared_->draining) return Linger();
+  state_ = State::kIdle;
+  writing_.shrink_to_fit();
+  output_.shrink_to_fit();
+  Expire(kReadDeadline, shared_->options.idle_timeout);
+  Advance();
+  Read();
+}
+
+// Closing while the client still sends would reset the connection and could take the answer with it; so the server
+// stops sending and reads on, for a short time, until the client has closed.
+void Connection::Linger() {
+  if (input_ended_) return Close();
+  state_ = State::kLinger;
+  input_.clear();
+  boost::system::error_code error;
+  socket_.shutdown(Socket::shutdown_send, error);
+  if (error) return Close();
+  Expire(kReadDeadline, shared_->options.linger_timeout);
+  Read();
+}
+
+// ---- deadlines ----
+
+void Connection::Expire(Deadline deadline, std::chrono::milliseconds after) {
+  deadlines_[deadline] = std::chrono::steady_clock::now() + after;
+  ArmTimer();
+}
+
+void Connection::ArmTimer() {
+  std::optional<TimePoint> earliest;
+  for (const std::optional<TimePoint>& deadline : deadlines_) {
+    if (deadline && (!earliest || *deadline < *earliest)) earliest = deadline;
+  }
+  if (!earliest || (armed_ && *armed_ <= *earliest)) return;
+  armed_ = earliest;
+  timer_.expires_at(*earliest);
+  timer_.async_wait([self = shared_from_this()](boost::system::error_code error) {
+    if (!error) self->OnTimer();
+  });
+}
+
+void Connection::OnTimer() {
+  if (state_ == State::kClosed) return;
+  armed_.reset();
+  const TimePoint now = std::chrono::steady_clock::now();
+  const auto take = [&](Deadline which) {
+    if (!deadlines_[which] || *deadlines_[which] > now) return false;
+    deadlines_[which].reset();
+    return true;
+  };
+  if (take(kWriteDeadline)) return Abort();
+  if (take(kReadDeadline)) OnReadExpired();
+  if (state_ == State::kAnswer && take(kSilenceDeadline)) {
+    WriteFrames(kPing);
+    Flush();
+  }
+  if (state_ != State::kClosed) ArmTimer();
+}
+
+void Connection::OnReadExpired() {
+  if (state_ != State::kRequest) return Close();
+  const std::string_view part = request_->head_done ? "body" : "head";
+  Refuse({ErrorCode::kTimeout, fmt::format("the request {} did not arrive in time", part), ""});
+}
+
+}  // namespace roost::router

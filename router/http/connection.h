@@ -1,0 +1,181 @@
+// One client's connection, from accept to close, on one thread. Private to router/http.
+//
+//              bytes               head and body complete          all of the answer written
+//   kIdle ──────────────► kRequest ──────────────────────► kAnswer ─────────────────────────► kIdle   (keep-alive)
+//     │ idle_timeout         │ malformed, too big, too slow   ▲ │ client gone: OnClosed      └─► kLinger (close)
+//     ▼                      └────────────────────────────────┘ ▼                                 │
+//   kClosed ◄───────────────────────────────────────────────── kClosed ◄──────────────────────────┘ peer closes
+//
+// One read is outstanding at nearly all times, also while a request is being answered: that is how a client that goes
+// away is noticed. It stops only when a client sends more than header_bytes ahead. One write is outstanding while there
+// is something to write; what is added meanwhile is one more write.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "router/http/responder.h"
+#include "router/http/server.h"
+
+namespace roost::router {
+
+class Connection;
+class Exchange;
+
+// What all connections of a server share. Thread-safe.
+struct ServerShared {
+  HttpServerOptions options;
+  HttpHandler handler;
+  std::atomic<bool> draining = false;
+
+  std::mutex mutex;
+  std::condition_variable all_closed;
+  std::size_t connection_count = 0;  // guarded by mutex
+};
+
+// One event loop. All but `context` is touched by its own thread only.
+struct IoThread {
+  explicit IoThread(std::uint64_t seed) : ids(seed) {}
+
+  Rng ids;
+  std::unordered_set<Connection*> connections;
+  boost::asio::io_context context{1};  // last: handlers that die with it may touch the rest
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+
+  // `shared` already counts this connection. `thread` outlives it: its handlers live in the thread's context.
+  Connection(Socket socket, std::shared_ptr<ServerShared> shared, const std::shared_ptr<IoThread>& thread);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection();
+
+  void Start();
+  // Closes when idle, else after the open answer.
+  void Drain();
+  // The client counts as gone: an open answer's OnClosed runs, the socket is reset.
+  void Abort();
+
+  // ---- for Exchange, which forwards only while its answer is open ----
+  void Respond(HttpResponse response);
+  void PrepareStream(std::vector<HttpHeader> headers);
+  void Send(std::string_view frames);
+  void End();
+  void Fail(HttpResponse response, std::string_view frames);
+  // The exchange was dropped by everybody without an end.
+  void Abandon();
+
+ private:
+  enum class State { kIdle, kRequest, kAnswer, kLinger, kClosed };
+  enum class Answer { kOpen, kPrepared, kStreaming, kEnded };
+  enum Deadline : std::size_t { kReadDeadline, kWriteDeadline, kSilenceDeadline, kDeadlineCount };
+  enum class Framing { kChunked, kUntilClose };
+  using TimePoint = std::chrono::steady_clock::time_point;
+  struct Request;  // the library's parser, and what is known of the request
+
+  void Read();
+  void OnRead(boost::system::error_code error, std::size_t size);
+  void OnInputEnded();
+  void Advance();
+  void BeginRequest();
+  void ParseHead();
+  void ParseBody();
+  void Handle();
+  void Refuse(const Error& error);
+
+  void WriteStreamHead();
+  void WriteFrames(std::string_view frames);
+  void EndStream();
+  [[nodiscard]] std::string Head(int status, const std::vector<HttpHeader>& headers) const;
+  void Flush();
+  void OnWritten(boost::system::error_code error);
+  void FinishAnswer();
+  void Linger();
+  void Close();
+
+  void Expire(Deadline deadline, std::chrono::milliseconds after);
+  void ArmTimer();
+  void OnTimer();
+  void OnReadExpired();
+
+  const std::shared_ptr<ServerShared> shared_;
+  IoThread& thread_;
+  const std::weak_ptr<IoThread> weak_thread_;
+  Socket socket_;
+
+  State state_ = State::kIdle;
+  bool read_pending_ = false;
+  bool input_ended_ = false;
+  std::vector<char> chunk_;  // where a read lands
+  std::string input_;        // read and not yet parsed
+  std::unique_ptr<Request> request_;
+
+  // Of the answer in kAnswer.
+  Answer answer_ = Answer::kOpen;
+  std::weak_ptr<Exchange> exchange_;
+  std::string request_id_;
+  bool is_head_request_ = false;
+  bool keep_alive_ = false;
+  Framing framing_ = Framing::kChunked;
+  std::vector<HttpHeader> stream_headers_;
+
+  std::string output_;   // to be written next
+  std::string writing_;  // being written; empty when no write is outstanding
+
+  // One timer for all deadlines. A deadline that moves away leaves the timer alone; it finds out when it fires.
+  boost::asio::steady_timer timer_;
+  std::array<std::optional<TimePoint>, kDeadlineCount> deadlines_;
+  std::optional<TimePoint> armed_;
+};
+
+// The Responder of one request. It may outlive connection, thread and server.
+class Exchange final : public Responder {
+ public:
+  Exchange(std::weak_ptr<Connection> connection, std::weak_ptr<IoThread> thread)
+      : connection_(std::move(connection)), thread_(std::move(thread)) {}
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  ~Exchange() override;
+
+  void Respond(HttpResponse response) override;
+  void PrepareStream(std::vector<HttpHeader> headers) override;
+  void Send(std::string frames) override;
+  void End() override;
+  void Fail(HttpResponse response, std::string frames) override;
+  void OnClosed(std::function<void()> callback) override;
+  void Post(std::function<void()> function) override;
+
+  // ---- for Connection ----
+  void MarkEnded();
+  void MarkClosed();
+
+ private:
+  enum class State { kOpen, kEnded, kClosed };
+
+  const std::weak_ptr<Connection> connection_;
+  const std::weak_ptr<IoThread> thread_;
+  // Connection's thread; the destructor reads it after all others let go.
+  State state_ = State::kOpen;
+  std::function<void()> on_closed_;
+};
+
+// Opens `shared`'s books for one more connection; false when it has max_connections.
+[[nodiscard]] bool CountConnection(ServerShared& shared);
+
+}  // namespace roost::router

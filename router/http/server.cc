@@ -1,0 +1,182 @@
+#include "router/http/server.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "router/http/connection.h"
+
+namespace roost::router {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+// After an accept that failed for lack of descriptors or memory: some time for connections to close.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+constexpr std::size_t kMaxThreads = 256;
+
+std::uint64_t RandomSeed() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32U) | device();
+}
+
+// The client of one connection too many gets its answer if it fits the socket's buffer, which it does.
+void RefuseConnection(tcp::socket socket) {
+  const HttpResponse response = ErrorResponse({ErrorCode::kOverloaded, "the server has too many connections", ""});
+  const std::string text = fmt::format(
+      "HTTP/1.1 429 Too Many Requests\r\nServer: roost\r\nConnection: close\r\nRetry-After: 1\r\n"
+      "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
+      response.body.size(), response.body);
+  boost::system::error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(text), ignored);
+  socket.shutdown(tcp::socket::shutdown_both, ignored);
+}
+
+}  // namespace
+
+struct HttpServer::Impl {
+  struct Worker {
+    std::shared_ptr<IoThread> io;
+    asio::executor_work_guard<asio::io_context::executor_type> work;
+    std::thread thread;
+  };
+
+  std::shared_ptr<ServerShared> shared = std::make_shared<ServerShared>();
+  std::vector<Worker> workers;
+  std::uint16_t port = 0;
+  bool stopped = false;
+
+  // Of the first worker's thread.
+  std::optional<tcp::acceptor> acceptor;
+  std::optional<asio::steady_timer> accept_pause;
+  std::size_t next_worker = 0;
+
+  Result<void> Listen();
+  void Accept();
+  void OnAccepted(tcp::socket socket, const std::shared_ptr<IoThread>& io);
+  void ForEachConnection(void (Connection::*act)());
+  bool WaitUntilClosed(std::chrono::milliseconds timeout);
+};
+
+Result<void> HttpServer::Impl::Listen() {
+  const HttpServerOptions& options = shared->options;
+  boost::system::error_code error;
+  const asio::ip::address address = asio::ip::make_address(options.address, error);
+  if (error) return InvalidArgument("address", "'{}' is not a numeric IPv4 or IPv6 address", options.address);
+  const tcp::endpoint endpoint(address, options.port);
+  acceptor.emplace(workers.front().io->context);
+  accept_pause.emplace(workers.front().io->context);
+  acceptor->open(endpoint.protocol(), error);
+  if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor->bind(endpoint, error);
+  if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
+  if (error) {
+    return InvalidArgument("port", "can not listen on {}:{}: {}", options.address, options.port, error.message());
+  }
+  port = acceptor->local_endpoint(error).port();
+  return {};
+}
+
+void HttpServer::Impl::Accept() {
+  const std::shared_ptr<IoThread>& io = workers[next_worker].io;
+  next_worker = (next_worker + 1) % workers.size();
+  acceptor->async_accept(io->context,
+                         [this, weak_io = std::weak_ptr(io)](boost::system::error_code error, tcp::socket socket) {
+                           if (error == asio::error::operation_aborted || !acceptor->is_open()) return;
+                           const std::shared_ptr<IoThread> target = weak_io.lock();
+                           if (!error && target) OnAccepted(std::move(socket), target);
+                           if (!error || error == asio::error::connection_aborted) return Accept();
+                           accept_pause->expires_after(kAcceptPause);
+                           accept_pause->async_wait([this](boost::system::error_code stopped_early) {
+                             if (!stopped_early && acceptor->is_open()) Accept();
+                           });
+                         });
+}
+
+void HttpServer::Impl::OnAccepted(tcp::socket socket, const std::shared_ptr<IoThread>& io) {
+  if (!CountConnection(*shared)) return RefuseConnection(std::move(socket));
+  // The connection is made on its own thread, which alone touches the thread's books.
+  asio::post(io->context, [shared = shared, weak_io = std::weak_ptr(io), socket = std::move(socket)]() mutable {
+    const std::shared_ptr<IoThread> target = weak_io.lock();
+    ROOST_CHECK(target != nullptr);
+    std::make_shared<Connection>(std::move(socket), std::move(shared), target)->Start();
+  });
+}
+
+void HttpServer::Impl::ForEachConnection(void (Connection::*act)()) {
+  for (const Worker& worker : workers) {
+    asio::post(worker.io->context, [io = worker.io.get(), act] {
+      std::vector<std::shared_ptr<Connection>> connections;
+      for (Connection* connection : io->connections) connections.push_back(connection->shared_from_this());
+      for (const std::shared_ptr<Connection>& connection : connections) ((*connection).*act)();
+    });
+  }
+}
+
+bool HttpServer::Impl::WaitUntilClosed(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(shared->mutex);
+  return shared->all_closed.wait_for(lock, timeout, [this] { return shared->connection_count == 0; });
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+HttpServer::~HttpServer() { Stop(std::chrono::milliseconds(0)); }
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options, HttpHandler handler) {
+  if (options.thread_count == 0 || options.thread_count > kMaxThreads) {
+    return InvalidArgument("thread_count", "must be 1 to {}, not {}", kMaxThreads, options.thread_count);
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->shared->options = std::move(options);
+  impl->shared->handler = std::move(handler);
+  for (std::uint32_t i = 0; i < impl->shared->options.thread_count; ++i) {
+    auto io = std::make_shared<IoThread>(RandomSeed());
+    impl->workers.push_back({io, asio::make_work_guard(io->context), std::thread()});
+  }
+  ROOST_RETURN_IF_ERROR(impl->Listen());
+  impl->Accept();
+  for (Impl::Worker& worker : impl->workers) {
+    worker.thread = std::thread([io = worker.io.get()] { io->context.run(); });
+  }
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+std::uint16_t HttpServer::port() const { return impl_->port; }
+
+std::size_t HttpServer::connection_count() const {
+  const std::lock_guard lock(impl_->shared->mutex);
+  return impl_->shared->connection_count;
+}
+
+void HttpServer::Stop(std::chrono::milliseconds drain_timeout) {
+  if (std::exchange(impl_->stopped, true)) return;
+  impl_->shared->draining = true;
+  asio::post(impl_->workers.front().io->context, [impl = impl_.get()] {
+    boost::system::error_code ignored;
+    impl->acceptor->close(ignored);
+    impl->accept_pause->cancel();
+  });
+  impl_->ForEachConnection(&Connection::Drain);
+  if (!impl_->WaitUntilClosed(drain_timeout)) {
+    impl_->ForEachConnection(&Connection::Abort);
+    // Closing takes one turn of each loop; a handler that blocks does not hold up the exit for ever.
+    impl_->WaitUntilClosed(std::chrono::seconds(5));
+  }
+  for (Impl::Worker& worker : impl_->workers) {
+    worker.work.reset();
+    worker.io->context.stop();
+  }
+  for (Impl::Worker& worker : impl_->workers) worker.thread.join();
+}
+
+}  // namespace roost::router

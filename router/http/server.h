@@ -1,0 +1,68 @@
+// HTTP/1.1 server. N threads, each with its own event loop; the listener hands accepted connections round, and a
+// connection stays on its thread. One request at a time per connection: what a client sends ahead waits, bounded.
+//
+// Every way to misuse it ends in a bounded time and in bounded memory, with an OpenAI error body where an answer is
+// still possible: 400 malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections.
+//
+// Threads: Start and Stop from one thread; port and connection_count from any. The handler runs on the server's
+// threads.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/error.h"
+#include "common/base/result.h"
+#include "router/http/responder.h"
+
+namespace roost::router {
+
+struct HttpServerOptions {
+  std::string address = "127.0.0.1";  // a numeric IPv4 or IPv6 address
+  std::uint16_t port = 8080;          // 0: any free one, see port()
+  std::uint32_t thread_count = 1;
+
+  std::size_t max_connections = 10'000;  // one more is answered 429 and closed
+  std::size_t header_bytes = 32 * 1024;
+  std::size_t body_bytes = 8 * 1024 * 1024;
+  std::size_t stream_buffer_bytes = 256 * 1024;  // of one stream, not yet taken by its client
+
+  std::chrono::milliseconds header_timeout{10'000};  // from the first byte of a head to its last
+  std::chrono::milliseconds body_timeout{60'000};    // from the end of the head to the end of the body
+  std::chrono::milliseconds idle_timeout{120'000};   // between requests; the connection is closed without a word
+  std::chrono::milliseconds write_timeout{30'000};   // for what was handed to the client at once
+  std::chrono::milliseconds linger_timeout{2'000};   // for the client to close first, so that it reads the last answer
+  std::chrono::milliseconds keep_alive_interval{15'000};  // of silence on a stream, then a comment
+
+  // A request that the server refused by itself, before any handler; for metrics. Called on the server's threads.
+  std::function<void(const Error&)> on_refused;
+};
+
+class HttpServer {
+ public:
+  // Binds, listens and serves. kInvalidArgument names `address` or `port` when that can not be bound.
+  [[nodiscard]] static Result<std::unique_ptr<HttpServer>> Start(HttpServerOptions options, HttpHandler handler);
+
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+  ~HttpServer();  // Stop without a drain
+
+  [[nodiscard]] std::uint16_t port() const;
+  [[nodiscard]] std::size_t connection_count() const;
+
+  // Stops accepting, closes idle connections, lets open requests end for up to `drain_timeout`, then resets what is
+  // left (its OnClosed callbacks run) and joins the threads. Does nothing the second time.
+  void Stop(std::chrono::milliseconds drain_timeout);
+
+ private:
+  struct Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,147 @@
+// roost-router: takes OpenAI-style requests, sends each to the worker that is predicted to answer it first, and streams
+// the answer back.
+
+#include <sysexits.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/termination.h"
+#include "common/config/config.h"
+#include "common/metrics/registry.h"
+#include "router/api/api.h"
+#include "router/api_metrics.h"
+#include "router/fleet/fleet.h"
+#include "router/fleet/text_bundle.h"
+#include "router/http/server.h"
+#include "router/options.h"
+
+namespace roost::router {
+namespace {
+
+std::int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::uint64_t RandomSeed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32U) | device();
+}
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(seconds));
+}
+
+Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver& observer) {
+  ROOST_ASSIGN_OR_RETURN(HostAndPort address, ParseHostAndPort(options.http_address, "http-address"));
+  if (!IsLoopback(address.host) && !options.insecure_bind) {
+    return InvalidArgument(
+        "http-address", "{} is not a loopback address, and requests are not authenticated; --insecure-bind allows it",
+        options.http_address);
+  }
+  HttpServerOptions http;
+  http.address = std::move(address.host);
+  http.port = address.port;
+  http.thread_count = options.http_threads;
+  http.max_connections = options.max_connections;
+  http.body_bytes = options.max_body_bytes;
+  http.header_timeout = Milliseconds(options.request_head_timeout_seconds);
+  http.on_refused = [&observer](const Error& error) { observer.OnAnswer("other", TraitsOf(error.code).http_status); };
+  return http;
+}
+
+FleetOptions FleetOptionsOf(const RouterOptions& options) {
+  FleetOptions fleet;
+  fleet.bind = options.link_address;
+  fleet.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;
+  fleet.policy = options.policy;
+  fleet.core.worker_timeout = FromSeconds(options.worker_timeout_seconds);
+  fleet.core.requests.max_requests = options.max_in_flight_requests;
+  fleet.core.unix_seconds = &UnixSeconds;
+  return fleet;
+}
+
+// Lets open requests end, until the time is over. A second signal ends the process at once.
+void Drain(HttpServer& server, std::chrono::milliseconds timeout, Termination& termination) {
+  constexpr std::chrono::milliseconds kLook{50};
+  std::atomic<bool> stopped = false;
+  std::thread stopper([&server, &stopped, timeout] {
+    server.Stop(timeout);
+    stopped = true;
+  });
+  while (!stopped) {
+    if (!termination.Wait(kLook, 2)) continue;
+    LogWarning("open requests are cut off", {{"why", "a second signal"}});
+    std::_Exit(1);
+  }
+  stopper.join();
+}
+
+// Runs until a signal; then lets open requests end, within the drain timeout or until a second signal.
+Result<void> Run(const RouterOptions& options, Termination& termination) {
+  const SteadyClock clock;
+  metrics::Registry registry;
+  ApiMetrics api_metrics(registry);
+  const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
+  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics));
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
+                         Fleet::Start(FleetOptionsOf(options), &ReadTextBundle, *fleet_metrics));
+  Api api(*fleet, api_metrics, clock,
+          {.version = std::string(Version()),
+           .seed = RandomSeed(),
+           .metrics_text = [&registry] { return registry.Text(); },
+           .unix_seconds_now = &UnixSeconds});
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
+                         HttpServer::Start(http, [&api](HttpRequest request, std::shared_ptr<Responder> responder) {
+                           api.Handle(std::move(request), std::move(responder));
+                         }));
+  const std::string host = http.address.find(':') == std::string::npos ? http.address : "[" + http.address + "]";
+  LogInfo("router ready", {{"http", "http://" + host + ":" + std::to_string(server->port())},
+                           {"link", fleet->endpoint()},
+                           {"policy", options.policy},
+                           {"version", std::string(Version())}});
+
+  termination.BeginServing();
+  termination.Wait(std::nullopt, 1);
+  LogInfo("router drains", {{"connections", std::to_string(server->connection_count())}});
+  api.BeginDrain();
+  Drain(*server, Milliseconds(options.drain_timeout_seconds), termination);
+  fleet->Stop();
+  LogInfo("router stopped", {});
+  return {};
+}
+
+int Main(int argc, char** argv) {
+  RouterOptions options;
+  ConfigParser parser("roost-router",
+                      "Takes OpenAI-style requests and sends each to the worker that holds most of its prompt's KV "
+                      "cache, balanced against load. Workers dial it and bring their models along.");
+  Declare(options, parser);
+  const auto outcome = parser.Parse(argc, argv);
+  if (!outcome.ok()) {
+    LogError("roost-router can not start", {{"error", outcome.error().ToString()}});
+    return EX_USAGE;
+  }
+  if (*outcome == ParseOutcome::kExit) return EX_OK;
+  SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
+  // Before any other thread, so that all of them leave the signals to it.
+  Termination termination;
+  const Result<void> run = Run(options, termination);
+  if (run.ok()) return EX_OK;
+  LogError("roost-router can not start", {{"error", run.error().ToString()}});
+  return run.error().code == ErrorCode::kInvalidArgument ? EX_CONFIG : EX_UNAVAILABLE;
+}
+
+}  // namespace
+}  // namespace roost::router
+
+int main(int argc, char** argv) { return roost::router::Main(argc, argv); }

@@ -1,0 +1,50 @@
+#include "router/options.h"
+
+#include <charconv>
+#include <cstddef>
+
+namespace roost::router {
+
+void Declare(RouterOptions& options, ConfigParser& parser) {
+  parser.Section("Clients")
+      .Add("http-address", options.http_address, "Address and port of the HTTP API; port 0 takes a free one")
+      .Add("http-threads", options.http_threads, "Threads that serve clients", {1, 256})
+      .Add("max-connections", options.max_connections, "Client connections; one more is answered 429", {1, 1e6})
+      .Add("max-body-bytes", options.max_body_bytes, "Size of a request's body; a larger one is answered 413",
+           {1024, 1e9})
+      .Add("request-head-timeout-seconds", options.request_head_timeout_seconds,
+           "Time that a client may take to send a request's head", {0.01, 3600});
+  parser.Section("Workers")
+      .Add("link-address", options.link_address, "Address tcp://HOST:PORT that workers dial; port 0 takes a free one")
+      .Add("worker-timeout-seconds", options.worker_timeout_seconds,
+           "Silence after which a worker is taken for dead; workers report four times a second", {0.5, 3600})
+      .Add("max-in-flight-requests", options.max_in_flight_requests, "Generations under way; one more is answered 429",
+           {1, 1e6});
+  parser.Section("Routing").AddChoice(
+      "policy", options.policy, {"cache-aware", "round-robin", "random", "least-loaded"}, "How a worker is chosen");
+  parser.Section("Operation")
+      .AddSwitch("insecure-bind", options.insecure_bind,
+                 "Allow addresses beyond loopback, where anyone who reaches them may send requests or pose as a worker")
+      .Add("drain-timeout-seconds", options.drain_timeout_seconds, "Time that open requests have after SIGTERM",
+           {0, 86400})
+      .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Least level that is logged")
+      .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of the log lines");
+}
+
+Result<HostAndPort> ParseHostAndPort(const std::string& text, const std::string& field) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return InvalidArgument(field, "'{}' is not HOST:PORT", text);
+  HostAndPort parsed{text.substr(0, colon), 0};
+  if (parsed.host.size() > 2 && parsed.host.front() == '[' && parsed.host.back() == ']') {
+    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
+  }
+  const char* const begin = text.data() + colon + 1;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, parsed.port);
+  if (error != std::errc() || stop != end) return InvalidArgument(field, "'{}' has no port from 0 to 65535", text);
+  return parsed;
+}
+
+bool IsLoopback(const std::string& host) { return host.rfind("127.", 0) == 0 || host == "::1"; }
+
+}  // namespace roost::router

@@ -1,0 +1,109 @@
+#include "router/route/rate_estimator.h"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace roost::router {
+
+namespace {
+
+constexpr std::size_t kTerms = 3;
+constexpr std::size_t kBase = 0;
+constexpr std::size_t kPrefill = 1;
+constexpr std::size_t kDecode = 2;
+
+constexpr double kForgetting = 0.99;
+constexpr double kBasePenalty = 1e-4;  // relative to the weight of the data
+constexpr double kSingular = 1e-9;     // pivots below this share of their diagonal are noise
+constexpr unsigned kSubsets = 1U << kTerms;
+
+using Vector = std::array<double, kTerms>;
+using Matrix = std::array<Vector, kTerms>;
+
+// Gaussian elimination over the rows and columns in `subset`; the other coefficients are zero. The matrix is positive
+// semidefinite, so pivots need no search; nothing when one vanishes.
+std::optional<Vector> SolveSubset(Matrix matrix, Vector right, unsigned subset) {
+  const Matrix original = matrix;
+  Vector solution{};
+  for (std::size_t pivot = 0; pivot < kTerms; ++pivot) {
+    if ((subset >> pivot & 1U) == 0) continue;
+    if (matrix[pivot][pivot] <= kSingular * original[pivot][pivot]) return std::nullopt;
+    for (std::size_t row = pivot + 1; row < kTerms; ++row) {
+      if ((subset >> row & 1U) == 0) continue;
+      const double factor = matrix[row][pivot] / matrix[pivot][pivot];
+      for (std::size_t column = pivot; column < kTerms; ++column) matrix[row][column] -= factor * matrix[pivot][column];
+      right[row] -= factor * right[pivot];
+    }
+  }
+  for (std::size_t row = kTerms; row-- > 0;) {
+    if ((subset >> row & 1U) == 0) continue;
+    double rest = right[row];
+    for (std::size_t column = row + 1; column < kTerms; ++column) rest -= matrix[row][column] * solution[column];
+    solution[row] = rest / matrix[row][row];
+  }
+  return solution;
+}
+
+// The squared error of `solution`, less the constant Σy².
+double Objective(const Matrix& matrix, const Vector& right, const Vector& solution) {
+  double value = 0;
+  for (std::size_t row = 0; row < kTerms; ++row) {
+    value -= 2 * right[row] * solution[row];
+    for (std::size_t column = 0; column < kTerms; ++column) {
+      value += solution[row] * matrix[row][column] * solution[column];
+    }
+  }
+  return value;
+}
+
+bool NonNegative(const Vector& vector) {
+  for (const double value : vector) {
+    if (!(value >= 0)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void RateEstimator::Observe(const StepSample& step) {
+  if (step.prefill_tokens == 0 && step.decode_tokens == 0) return;
+  if (!std::isfinite(step.seconds) || step.seconds <= 0) return;
+  if (step.prefill_tokens > 0) ++prefill_steps_;
+  if (step.decode_tokens > 0) ++decode_steps_;
+  const Vector x{1, static_cast<double>(step.prefill_tokens), static_cast<double>(step.decode_tokens)};
+  for (std::size_t row = 0; row < kTerms; ++row) {
+    for (std::size_t column = 0; column < kTerms; ++column) {
+      products_[row][column] = kForgetting * products_[row][column] + x[row] * x[column];
+    }
+    targets_[row] = kForgetting * targets_[row] + x[row] * step.seconds;
+  }
+  Fit();
+}
+
+void RateEstimator::Fit() {
+  Matrix matrix = products_;
+  matrix[kBase][kBase] *= 1 + kBasePenalty;
+  double best = std::numeric_limits<double>::infinity();
+  for (unsigned subset = 1; subset < kSubsets; ++subset) {
+    const std::optional<Vector> solution = SolveSubset(matrix, targets_, subset);
+    if (!solution.has_value() || !NonNegative(*solution)) continue;
+    const double objective = Objective(matrix, targets_, *solution);
+    if (objective >= best) continue;
+    best = objective;
+    coefficients_ = *solution;
+  }
+}
+
+double RateEstimator::prefill_tokens_per_second() const {
+  if (prefill_steps_ < kMinPrefillSteps || coefficients_[kPrefill] <= 0) return 0;
+  return 1 / coefficients_[kPrefill];
+}
+
+double RateEstimator::decode_step_seconds(std::uint32_t decode_tokens) const {
+  if (decode_steps_ < kMinDecodeSteps) return 0;
+  return coefficients_[kBase] + coefficients_[kDecode] * static_cast<double>(decode_tokens);
+}
+
+}  // namespace roost::router

@@ -1,0 +1,53 @@
+// A worker's speed, fitted online from the steps that it reports:
+//
+//   step_seconds ≈ base + prefill_tokens · per_prefill_token + decode_tokens · per_decode_token
+//
+// Least squares with exponential forgetting (a step counts half after about 70 more), coefficients not negative: with
+// three of them the constrained optimum is found by trying each subset of them as the ones that are not zero (Lawson
+// and Hanson, Solving Least Squares Problems, 1974, chapter 23, done by enumeration). A tiny penalty on `base` settles
+// what the data leave open: if all steps look alike, the time belongs to the tokens.
+//
+// A plain value; not thread-safe. Constant time per step.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace roost::router {
+
+struct StepSample {
+  std::uint32_t prefill_tokens = 0;
+  std::uint32_t decode_tokens = 0;
+  double seconds = 0;
+};
+
+class RateEstimator {
+ public:
+  // Ignores what is no step: no tokens, or a time that is not positive and finite.
+  void Observe(const StepSample& step);
+
+  // Zero until kMinPrefillSteps steps with prefill were seen.
+  [[nodiscard]] double prefill_tokens_per_second() const;
+
+  // Of a step that carries `decode_tokens` decodes and no prefill; zero until kMinDecodeSteps steps with decodes were
+  // seen.
+  [[nodiscard]] double decode_step_seconds(std::uint32_t decode_tokens) const;
+
+  static constexpr std::uint64_t kMinPrefillSteps = 2;
+  static constexpr std::uint64_t kMinDecodeSteps = 2;
+
+ private:
+  static constexpr std::size_t kTerms = 3;  // base, prefill, decode
+  using Vector = std::array<double, kTerms>;
+
+  void Fit();
+
+  // Forgetting sums over the steps: of x·xᵀ, x·y, with x = (1, prefill, decode) and y = seconds.
+  std::array<Vector, kTerms> products_{};
+  Vector targets_{};
+  Vector coefficients_{};  // the fit to those sums
+  std::uint64_t prefill_steps_ = 0;
+  std::uint64_t decode_steps_ = 0;
+};
+
+}  // namespace roost::router

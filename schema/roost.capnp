@@ -1,0 +1,360 @@
+# The wire between router and worker. One message per ZeroMQ frame, unpacked, in Cap'n Proto's stream framing.
+#
+# This file is the manual of the protocol; common/wire/messages.h has the same names as plain values. Fields are only
+# ever added; a number is never used again. A receiver ignores members of the two unions that it does not know (and
+# counts them), so a newer peer can speak to an older one of the same major version.
+#
+#   ROUTER socket (router, binds)                                  DEALER socket (worker, connects; identity = worker id)
+#     │                                  hello(epoch 7)                     each second until welcomed
+#     │ ◄───────────────────────────────────────────────────────────────── │
+#     │   welcome(instance, epoch 7)                                        wantTokenizer too, when it has not got it
+#     │ ─────────────────────────────────────────────────────────────────► │
+#     │                                  snapshot 1, 2, …, n (last)         all ready blocks at one instant
+#     │ ◄───────────────────────────────────────────────────────────────── │
+#     │   generate, cancel, ping         step n+1, n+2, …                   one per engine step, and every 250 ms
+#     │ ◄─────────────────────────────────────────────────────────────────►│
+#
+# Epoch: one life of the link. It begins with a hello; what either side held of an earlier one is void then: the router
+# forgets the worker's blocks and has lost the requests it had sent, the worker ends those requests without a word.
+# Sequence: snapshots and steps of one epoch share the numbers 1, 2, 3, …. A gap means that tokens or events are lost:
+# the router answers wantHello, and the worker begins a new epoch.
+# Silence: a router that hears nothing for two seconds (by default) takes the worker for dead; a worker that hears
+# nothing (the router pings each second) for three says hello again under a new epoch.
+#
+# Bounds (common/wire/codec.h has the numbers): bytes per frame, nesting, traversal, lengths of lists and texts. A
+# message over a bound is malformed. The receiver of a malformed message counts it; it drops the link, never the process.
+@0x8995c1aacb79d859;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("roost::schema");
+
+# ---- values ----
+
+struct BlockHash {
+  # 128 bits that name a KV block: SHA-256 over the parent's hash and the block's tokens, cut to its first 16 bytes. See
+  # common/prefix/block_hash.h. An all-zero hash is a valid value.
+
+  high @0 :UInt64;
+  # Bytes 0 to 7 of the digest, read as a big-endian number.
+
+  low @1 :UInt64;
+  # Bytes 8 to 15. The router's index keys on this half.
+}
+
+struct Error {
+  code @0 :ErrorCode = internal;
+  # What kind of failure, from the list that both daemons share. A code that the receiver does not know is `internal`.
+
+  message @1 :Text;
+  # A clause for people. Never holds text of a prompt.
+
+  field @2 :Text;
+  # The part of the request that it is about; may be empty.
+}
+
+enum ErrorCode {
+  # The rows of common/base/error.cc.
+
+  invalidArgument @0;
+  unauthenticated @1;
+  notFound @2;
+  methodNotAllowed @3;
+  timeout @4;
+  contextTooLong @5;
+  bodyTooLarge @6;
+  headerTooLarge @7;
+  overloaded @8;
+  unavailable @9;
+  deadlineExceeded @10;
+  cancelled @11;
+  dataLoss @12;
+  internal @13;
+  modelNotFound @14;
+}
+
+enum FinishReason {
+  stop @0;
+  # A stop token was drawn; it is not among the tokens sent.
+
+  length @1;
+  # maxOutputTokens, or the end of the context.
+
+  cancelled @2;
+  # The router asked.
+
+  error @3;
+  # See TokenEvent.error.
+}
+
+# ---- worker → router ----
+
+struct WorkerMessage {
+  union {
+    none @0 :Void;
+    # Never sent: an empty message is malformed.
+
+    hello @1 :Hello;
+    step @2 :Step;
+    snapshot @3 :Snapshot;
+    tokenizer @4 :Tokenizer;
+    bye @5 :Bye;
+  }
+}
+
+struct Hello {
+  # Who the worker is and what it serves. Begins an epoch.
+
+  protocolVersion @0 :UInt32;
+  # Major version, now 1. Another one is refused by the router with a log line, and no answer.
+
+  workerId @1 :Text;
+  # Stable name, also the ZeroMQ identity: 1 to 200 bytes of UTF-8. Two workers of one name push each other off the
+  # link; a router sees that as one worker whose epoch changes all the time.
+
+  epoch @2 :UInt64;
+  # Differs from all earlier ones of the same worker, across restarts too. Receivers compare for equality alone. Not 0.
+
+  model @3 :Text;
+  # The name that clients ask for. Not empty.
+
+  fingerprint @4 :Text;
+  # Covers config, tokenizer and the weights' headers. Workers of one model name and different fingerprints do not share
+  # a router's queue: the router refuses the later one.
+
+  kvDtype @5 :Text;
+  # "f32" or "bf16": part of block identity.
+
+  blockTokens @6 :UInt32;
+  # Tokens per block: a power of two from 4 to 256.
+
+  blockCount @7 :UInt32;
+  # Blocks of the pool, at least 1.
+
+  maxContextTokens @8 :UInt32;
+  # Prompt and output of one request together.
+
+  maxRunningRequests @9 :UInt32;
+  # Sequences in one batch.
+
+  tokenizerDigest @10 :Text;
+  # SHA-256 of the tokenizer bundle in hexadecimal. A router that has no bundle of this digest asks: wantTokenizer.
+
+  defaultTemperature @11 :Float32 = 1;
+  defaultTopP @12 :Float32 = 1;
+  defaultTopK @13 :UInt32 = 0;
+  # The model's own sampling defaults, for requests that do not say. topK 0: no limit.
+}
+
+struct TokenEvent {
+  # What one request got in one step.
+
+  requestId @0 :UInt64;
+  tokens @1 :List(UInt32);
+  # In order of generation. May be empty in an event that only ends the request.
+
+  cachedTokenCount :union {
+    # Prompt tokens whose KV came from the cache. Set once, in the first event with tokens.
+    absent @2 :Void;
+    count @3 :UInt32;
+  }
+
+  queueWaitSeconds :union {
+    # From receipt to the first step that computed a part of it. Set together with cachedTokenCount.
+    absent @4 :Void;
+    seconds @5 :Float64;
+  }
+
+  state :union {
+    running @6 :Void;
+    finished @7 :FinishReason;
+    # The request's last event. Nothing follows under this id.
+  }
+
+  error @8 :Error;
+  # With finished = error only. Absent otherwise.
+}
+
+struct StoredRun {
+  # Blocks that became ready and follow each other in one chain.
+
+  firstPosition @0 :UInt32;
+  # Position, counted in blocks from the chain's front, of hashes[0]. Its parent is stored already.
+
+  hashes @1 :List(BlockHash);
+}
+
+struct CacheEvent {
+  # Applied in the order sent; stored runs front to back, removed lists in the order given, so that the receiver's view
+  # is prefix-closed at every instant.
+
+  union {
+    stored @0 :StoredRun;
+    removed @1 :List(BlockHash);
+    # Each is a leaf when its turn comes.
+  }
+}
+
+struct Load {
+  # The worker as its engine saw itself after its latest step. Covers the work of all routers.
+
+  waitingRequests @0 :UInt32;
+  runningRequests @1 :UInt32;
+  queuedPrefillTokens @2 :UInt64;
+  # Prompt tokens still to be computed (not cached), of waiting and running requests.
+
+  runningContextTokens @3 :UInt64;
+  # Sum of the running requests' lengths so far.
+
+  freeBlockCount @4 :UInt32;
+  # Blocks that a new request could have at once: never used, or idle in the cache.
+
+  cachedBlockCount @5 :UInt32;
+  # Ready blocks.
+
+  digest @6 :BlockHash;
+  # Exclusive or of the hashes of all ready blocks, after the events of the step that carries this. A receiver whose own
+  # view differs asks for a snapshot. Compare only once the epoch's first snapshot is complete.
+
+  stepPrefillTokens @7 :UInt32;
+  stepDecodeTokens @8 :UInt32;
+  stepSeconds @9 :Float64;
+  # What the step computed and how long it took, for fitting rates. All zero in a message that reports no step.
+
+  draining @10 :Bool = false;
+  # The worker ends what it has and takes nothing new: a generate that arrives now is answered with `unavailable`.
+}
+
+struct Step {
+  # One per engine step, to every welcomed router: that router's tokens, all cache events, the load. Without a step for
+  # 250 ms it repeats the load alone, so it is the worker's heartbeat too.
+
+  epoch @0 :UInt64;
+  sequence @1 :UInt64;
+  tokens @2 :List(TokenEvent);
+  events @3 :List(CacheEvent);
+  # Empty until the epoch's first snapshot is complete.
+
+  load @4 :Load;
+}
+
+struct Snapshot {
+  # All ready blocks at one instant, in chunks that nothing comes between. The first chunk empties the receiver's view.
+  # Answers welcome and wantSnapshot. It belongs to the running epoch: requests go on.
+
+  epoch @0 :UInt64;
+  sequence @1 :UInt64;
+  chunkIndex @2 :UInt32;
+  # 0, 1, 2, …
+
+  last @3 :Bool;
+  # The view is complete with this chunk. An empty cache sends one chunk, number 0 and last.
+
+  runs @4 :List(StoredRun);
+  # Parents before children, across chunks too.
+}
+
+struct Tokenizer {
+  # What a router needs to turn messages into token ids. The one large message: up to 64 MiB.
+
+  digest @0 :Text;
+  # As in the hello.
+
+  tokenizerJson @1 :Text;
+  # The model's tokenizer.json, whole.
+
+  chatTemplate @2 :Text;
+  # Jinja source; empty when the model has none.
+
+  bosToken @3 :Text;
+  eosToken @4 :Text;
+  # As text, for the template. May be empty.
+}
+
+struct Bye {
+  # The worker leaves now. What it has not ended is lost; a worker that drains ends its requests first.
+
+  epoch @0 :UInt64;
+}
+
+# ---- router → worker ----
+
+struct RouterMessage {
+  union {
+    none @0 :Void;
+    # Never sent: an empty message is malformed.
+
+    welcome @1 :Welcome;
+    generate @2 :Generate;
+    cancel @3 :Cancel;
+    wantHello @4 :Void;
+    # The router does not know the sender, or saw a gap in its sequence. The worker begins a new epoch.
+
+    wantSnapshot @5 :Void;
+    # The router's view disagrees with the worker's digest. The worker sends a snapshot in the running epoch.
+
+    wantTokenizer @6 :Void;
+    # The router has no bundle of the hello's digest.
+
+    ping @7 :Void;
+    # The router lives. Each second.
+  }
+}
+
+struct Welcome {
+  routerInstance @0 :UInt64;
+  # Random, different in every router process. A worker that is welcomed by another instance than before ends the
+  # earlier one's requests.
+
+  epoch @1 :UInt64;
+  # The hello that this answers. A welcome to another epoch than the worker's current one is ignored.
+}
+
+struct Generate {
+  # One generation, from token ids.
+
+  requestId @0 :UInt64;
+  # Unique among this router's requests of its lifetime. A second one under a running id is ignored and counted.
+
+  prompt @1 :List(UInt32);
+  # At least one token.
+
+  root @2 :BlockHash;
+  # Hash of the scope that the request's blocks live in.
+
+  blockHashes @3 :List(BlockHash);
+  # Of the prompt's full blocks, front to back. The worker verifies every hit against the tokens all the same.
+
+  temperature @4 :Float32;
+  # 0: greedy.
+
+  topP @5 :Float32 = 1;
+  # In (0, 1].
+
+  topK @6 :UInt32 = 0;
+  # 0: no limit.
+
+  seed @7 :UInt64;
+  # Token t of the output draws random number (seed, t), whatever happened in between.
+
+  maxOutputTokens @8 :UInt32;
+  firstOutputIndex @9 :UInt32 = 0;
+  # The first token drawn is number firstOutputIndex of the output. A continued request, whose earlier output is part of
+  # `prompt`, so draws what it would have drawn.
+
+  stopTokens @10 :List(UInt32);
+  # Beside the model's own.
+
+  ignoreEos @11 :Bool = false;
+  # The model's own stop tokens do not stop it. stopTokens still do.
+
+  expectedCachedTokens @12 :UInt32;
+  # What the router's index promised, for comparison with cachedTokenCount.
+
+  deadlineMs @13 :UInt64 = 0;
+  # Milliseconds from receipt after which the answer is of no use. 0: none.
+}
+
+struct Cancel {
+  requestId @0 :UInt64;
+  # Unknown ids are ignored: the request may just have ended.
+}

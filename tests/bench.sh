@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Measures, on a release build, and prints one line per figure: figure <name> <value> <unit>.
+#
+#   ./tests/bench.sh             every figure
+#   ./tests/bench.sh seed        those whose benchmark's name contains "seed"
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+./deploy/packages.sh test >&2
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+{
+  cmake --preset release -DROOST_BUILD_TESTS=ON
+  cmake --build --preset release --target roost_bench
+} >&2
+exec build/release/bin/roost_bench "$@"

@@ -1,0 +1,42 @@
+// The benchmarks behind ./tests/bench.sh: each prints figures, one line per figure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "common/base/clock.h"
+
+namespace roost::bench {
+
+// Prints "figure <name> <value> <unit>".
+void Figure(std::string_view name, double value, std::string_view unit);
+
+// kQuick runs each benchmark once, small, so that it can not rot; kFull measures.
+enum class Effort { kQuick, kFull };
+
+// Median seconds of one call of `work`, after a call that does not count.
+template <typename Work>
+double MedianSeconds(Effort effort, Work&& work) {
+  const SteadyClock clock;
+  const std::size_t runs = effort == Effort::kQuick ? 1 : 7;
+  if (effort == Effort::kFull) work();
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < runs; ++i) {
+    const Instant start = clock.Now();
+    work();
+    seconds.push_back(ToSeconds(clock.Now() - start));
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(runs / 2), seconds.end());
+  return seconds[runs / 2];
+}
+
+// The benchmarks; each stands in a file of its own.
+void BenchBlockHash(Effort effort);
+void BenchCache(Effort effort);
+void BenchModel(Effort effort);
+void BenchScheduler(Effort effort);
+void BenchSeedPrefill(Effort effort);
+
+}  // namespace roost::bench

@@ -1,0 +1,213 @@
+#include "common/wire/codec.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "tests/common/wire/random_messages.h"
+
+namespace roost::wire {
+namespace {
+
+using testing::RandomMessages;
+
+std::string ToHex(const Bytes& bytes) {
+  std::string hex;
+  for (const std::byte byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return hex;
+}
+
+Result<std::optional<WorkerMessage>> Decode(const WorkerMessage&, std::span<const std::byte> frame) {
+  return DecodeWorkerMessage(frame);
+}
+Result<std::optional<RouterMessage>> Decode(const RouterMessage&, std::span<const std::byte> frame) {
+  return DecodeRouterMessage(frame);
+}
+
+template <typename Message>
+void ExpectRoundTrip(const Message& message) {
+  const auto decoded = Decode(message, Encode(message));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
+  ASSERT_TRUE(decoded.value().has_value());
+  EXPECT_TRUE(*decoded.value() == message);
+}
+
+// Decoding must answer, whatever it is; what it takes for a message must be one that can be sent again.
+template <typename Message>
+void ExpectAnswer(const Message& kind, std::span<const std::byte> frame) {
+  const auto decoded = Decode(kind, frame);
+  if (decoded.ok() && decoded.value().has_value()) {
+    EXPECT_FALSE(Encode(*decoded.value()).empty());
+  }
+}
+
+template <typename Message>
+void DamageInManyWays(const Message& message, Rng& rng) {
+  const Bytes whole = Encode(message);
+  for (std::size_t size = 0; size < whole.size(); ++size) ExpectAnswer(message, std::span(whole).first(size));
+  for (int i = 0; i < 100; ++i) {
+    Bytes damaged = whole;
+    for (std::uint64_t flips = 1 + rng.Below(4); flips > 0; --flips) {
+      damaged[rng.Below(damaged.size())] ^= std::byte{1} << static_cast<int>(rng.Below(8));
+    }
+    ExpectAnswer(message, damaged);
+  }
+}
+
+TEST(CodecTest, EveryMessageReadsBackEqual) {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomMessages random(seed);
+    ExpectRoundTrip(random.Worker());
+    ExpectRoundTrip(random.Router());
+  }
+}
+
+TEST(CodecTest, DamagedFramesGetAnAnswer) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomMessages random(seed);
+    Rng rng(seed);
+    DamageInManyWays(random.Worker(), rng);
+    DamageInManyWays(random.Router(), rng);
+  }
+}
+
+TEST(CodecTest, NoiseIsRefused) {
+  Rng rng(1);
+  for (int i = 0; i < 2000; ++i) {
+    Bytes noise(rng.Below(40) * 8);
+    for (std::byte& byte : noise) byte = static_cast<std::byte>(rng());
+    ExpectAnswer(WorkerMessage(), noise);
+    ExpectAnswer(RouterMessage(), noise);
+  }
+}
+
+TEST(CodecTest, ReadsFramesAtAnyAlignment) {
+  RandomMessages random(5);
+  const WorkerMessage message = random.MakeStep();
+  const Bytes frame = Encode(message);
+  for (std::size_t shift = 0; shift < 8; ++shift) {
+    Bytes shifted(shift + frame.size());
+    std::memcpy(shifted.data() + shift, frame.data(), frame.size());
+    const auto decoded = DecodeWorkerMessage(std::span(shifted).subspan(shift));
+    ASSERT_TRUE(decoded.ok());
+    EXPECT_TRUE(*decoded.value() == message);
+  }
+}
+
+// A change of these bytes is a change of the protocol: peers of the version before no longer understand it.
+TEST(CodecTest, BytesOfACancelDoNotChange) {
+  EXPECT_EQ(ToHex(Encode(RouterMessage(Cancel{RequestId(0x1122334455667788)}))),
+            "0000000004000000"  // one segment of four words
+            "0000000001000100"  // root: a struct of one data word and one pointer
+            "0300000000000000"  // member 3 of the union
+            "0000000001000000"  // which is a struct of one data word
+            "8877665544332211");
+}
+
+TEST(CodecTest, BytesOfAGenerateDoNotChange) {
+  Generate generate;
+  generate.request_id = RequestId(7);
+  generate.prompt = {1, 2, 3, 4};
+  generate.root = {0x0102030405060708, 0x090a0b0c0d0e0f10};
+  generate.block_hashes = {{0xa1a2a3a4a5a6a7a8, 0xb1b2b3b4b5b6b7b8}};
+  generate.sampling = {.temperature = 0.5F, .top_p = 0.75F, .top_k = 40, .seed = 99};
+  generate.max_output_tokens = 16;
+  generate.first_output_index = 2;
+  generate.stop_tokens = {5};
+  generate.ignore_eos = true;
+  generate.expected_cached_tokens = 32;
+  generate.deadline_ms = 1000;
+  EXPECT_EQ(ToHex(Encode(RouterMessage(generate))),
+            "0000000016000000000000000100010002000000000000000000000007000400"
+            "07000000000000000000003f0000c00028000000100000006300000000000000"
+            "02000000010000002000000000000000e8030000000000000d00000024000000"
+            "100000000200000015000000170000001d0000000c0000000100000002000000"
+            "03000000040000000807060504030201100f0e0d0c0b0a090400000002000000"
+            "a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b10500000000000000");
+}
+
+// The empty message of a hand-made frame: [segment count - 1, segment size], a root of one data word, the union's tag.
+Bytes FrameWithTag(std::uint16_t tag) {
+  const std::uint64_t words[] = {std::uint64_t{3} << 32U, (std::uint64_t{1} << 32U) | (std::uint64_t{1} << 48U), tag,
+                                 0};
+  Bytes frame(sizeof(words));
+  std::memcpy(frame.data(), words, sizeof(words));
+  return frame;
+}
+
+TEST(CodecTest, UnknownKindIsNoError) {
+  const auto from_worker = DecodeWorkerMessage(FrameWithTag(999));
+  ASSERT_TRUE(from_worker.ok()) << from_worker.error().ToString();
+  EXPECT_FALSE(from_worker.value().has_value());
+  const auto from_router = DecodeRouterMessage(FrameWithTag(999));
+  ASSERT_TRUE(from_router.ok());
+  EXPECT_FALSE(from_router.value().has_value());
+}
+
+TEST(CodecTest, EmptyMessageIsMalformed) {
+  EXPECT_FALSE(DecodeWorkerMessage(FrameWithTag(0)).ok());
+  EXPECT_FALSE(DecodeRouterMessage(FrameWithTag(0)).ok());
+  EXPECT_FALSE(DecodeWorkerMessage({}).ok());
+}
+
+TEST(CodecTest, RefusesValuesThatMakeNoSense) {
+  RandomMessages random(11);
+  const auto expect_refused = [](const auto& message, const char* field) {
+    const auto decoded = Decode(message, Encode(message));
+    ASSERT_FALSE(decoded.ok()) << field;
+    EXPECT_EQ(decoded.error().code, ErrorCode::kDataLoss);
+    EXPECT_EQ(decoded.error().field, field);
+  };
+  Hello hello = random.MakeHello();
+  hello.block_tokens = 17;
+  expect_refused(WorkerMessage(hello), "blockTokens");
+  hello = random.MakeHello();
+  hello.worker_id = std::string(WireLimits::kMaxWorkerIdBytes + 1, 'w');
+  expect_refused(WorkerMessage(hello), "workerId");
+  hello = random.MakeHello();
+  hello.model = "\xff";
+  expect_refused(WorkerMessage(hello), "model");
+  Generate generate = random.MakeGenerate();
+  generate.sampling.temperature = std::numeric_limits<float>::quiet_NaN();
+  expect_refused(RouterMessage(generate), "temperature");
+  generate = random.MakeGenerate();
+  generate.prompt.clear();
+  expect_refused(RouterMessage(generate), "prompt");
+  generate = random.MakeGenerate();
+  generate.block_hashes.resize(generate.prompt.size() / kMinBlockTokens + 1);
+  expect_refused(RouterMessage(generate), "blockHashes");
+  Step step = random.MakeStep();
+  step.tokens.assign(1, TokenEvent());
+  step.tokens[0].finish = FinishReason::kError;
+  expect_refused(WorkerMessage(step), "error");
+  step = random.MakeStep();
+  step.load.step_seconds = -1;
+  expect_refused(WorkerMessage(step), "stepSeconds");
+}
+
+TEST(CodecTest, LongErrorMessagesAreCutToValidText) {
+  Error error{ErrorCode::kInternal, {}, {}};
+  for (int i = 0; i < 3000; ++i) error.message += "€\xff";
+  TokenEvent event;
+  event.finish = FinishReason::kError;
+  event.error = error;
+  const WorkerMessage message = Step{.epoch = 1, .sequence = 1, .tokens = {event}, .events = {}, .load = {}};
+  const auto decoded = DecodeWorkerMessage(Encode(message));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
+  EXPECT_TRUE(std::get<Step>(*decoded.value()).tokens.at(0).error->message.starts_with("€"));
+}
+
+TEST(CodecTest, LargestPromptAndATokenizerOfTwentyMegabytesFit) {
+  Generate generate;
+  generate.prompt.assign(WireLimits::kMaxPromptTokens, 3);
+  generate.block_hashes.assign(generate.prompt.size() / kMinBlockTokens, BlockHash{1, 2});
+  ExpectRoundTrip(RouterMessage(generate));
+  ExpectRoundTrip(WorkerMessage(Tokenizer{"digest", std::string(20'000'000, 'x'), "template", "<s>", "</s>"}));
+}
+
+}  // namespace
+}  // namespace roost::wire

@@ -1,0 +1,160 @@
+// Random wire messages, every field drawn, all within the limits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "common/wire/messages.h"
+
+namespace roost::wire::testing {
+
+class RandomMessages {
+ public:
+  explicit RandomMessages(std::uint64_t seed) : rng_(seed) {}
+
+  [[nodiscard]] WorkerMessage Worker() {
+    switch (rng_.Below(5)) {
+      case 0: return MakeHello();
+      case 1: return MakeStep();
+      case 2: return MakeSnapshot();
+      case 3: return MakeTokenizer();
+      default: return Bye{NonZero()};
+    }
+  }
+
+  [[nodiscard]] RouterMessage Router() {
+    switch (rng_.Below(7)) {
+      case 0: return Welcome{rng_(), NonZero()};
+      case 1: return MakeGenerate();
+      case 2: return Cancel{RequestId(rng_())};
+      case 3: return WantHello{};
+      case 4: return WantSnapshot{};
+      case 5: return WantTokenizer{};
+      default: return Ping{};
+    }
+  }
+
+  [[nodiscard]] Hello MakeHello() {
+    Hello hello;
+    hello.protocol_version = Small() + 1;
+    hello.worker_id = "w" + Text();
+    hello.epoch = NonZero();
+    hello.model = "m" + Text();
+    hello.fingerprint = Text();
+    hello.kv_dtype = Text();
+    hello.block_tokens = 4U << rng_.Below(7);
+    hello.block_count = Small() + 1;
+    hello.max_context_tokens = Small() + 1;
+    hello.max_running_requests = Small();
+    hello.tokenizer_digest = Text();
+    hello.sampling = {static_cast<float>(rng_.Uniform()), 0.25F + static_cast<float>(rng_.Uniform()) / 2, Small()};
+    return hello;
+  }
+
+  [[nodiscard]] Step MakeStep() {
+    Step step{.epoch = NonZero(), .sequence = NonZero(), .tokens = {}, .events = {}, .load = MakeLoad()};
+    for (std::uint64_t n = rng_.Below(4); n > 0; --n) step.tokens.push_back(MakeTokenEvent());
+    for (std::uint64_t n = rng_.Below(4); n > 0; --n) step.events.push_back(MakeCacheEvent());
+    return step;
+  }
+
+  [[nodiscard]] Snapshot MakeSnapshot() {
+    Snapshot snapshot;
+    snapshot.epoch = NonZero();
+    snapshot.sequence = NonZero();
+    snapshot.chunk_index = Small();
+    snapshot.last = rng_.Below(2) == 0;
+    for (std::uint64_t n = rng_.Below(4); n > 0; --n) snapshot.runs.push_back(MakeRun());
+    return snapshot;
+  }
+
+  [[nodiscard]] Tokenizer MakeTokenizer() { return {"d" + Text(), Text() + Text(), Text(), Text(), Text()}; }
+
+  [[nodiscard]] Generate MakeGenerate() {
+    Generate generate;
+    generate.request_id = RequestId(rng_());
+    generate.prompt = Tokens(1 + rng_.Below(40));
+    generate.root = Hash();
+    generate.block_hashes = Hashes(rng_.Below(generate.prompt.size() / 4 + 1));
+    generate.sampling = {static_cast<float>(rng_.Uniform()), 0.25F + static_cast<float>(rng_.Uniform()) / 2, Small(),
+                         rng_()};
+    generate.max_output_tokens = Small();
+    generate.first_output_index = Small();
+    generate.stop_tokens = Tokens(rng_.Below(4));
+    generate.ignore_eos = rng_.Below(2) == 0;
+    generate.expected_cached_tokens = Small();
+    generate.deadline_ms = rng_();
+    return generate;
+  }
+
+ private:
+  TokenEvent MakeTokenEvent() {
+    TokenEvent event;
+    event.request_id = RequestId(rng_());
+    event.tokens = Tokens(rng_.Below(5));
+    if (rng_.Below(2) == 0) event.cached_token_count = Small();
+    if (rng_.Below(2) == 0) event.queue_wait_seconds = rng_.Uniform();
+    if (rng_.Below(2) == 0) event.finish = static_cast<FinishReason>(rng_.Below(4));
+    if (event.finish == FinishReason::kError) {
+      event.error = Error{static_cast<ErrorCode>(rng_.Below(14)), Text(), Text()};
+    }
+    return event;
+  }
+
+  CacheEvent MakeCacheEvent() {
+    CacheEvent event;
+    if (rng_.Below(2) == 0) {
+      event.stored = MakeRun();
+    } else {
+      event.kind = CacheEvent::Kind::kRemoved;
+      event.removed = Hashes(rng_.Below(5));
+    }
+    return event;
+  }
+
+  StoredRun MakeRun() { return {Small(), Hashes(rng_.Below(6))}; }
+
+  Load MakeLoad() {
+    Load load;
+    load.waiting_requests = Small();
+    load.running_requests = Small();
+    load.queued_prefill_tokens = rng_();
+    load.running_context_tokens = rng_();
+    load.free_block_count = Small();
+    load.cached_block_count = Small();
+    load.digest = Hash();
+    load.step_prefill_tokens = Small();
+    load.step_decode_tokens = Small();
+    load.step_seconds = rng_.Uniform();
+    load.draining = rng_.Below(2) == 0;
+    return load;
+  }
+
+  std::uint32_t Small() { return static_cast<std::uint32_t>(rng_()); }
+  std::uint64_t NonZero() { return rng_() | 1U; }
+  BlockHash Hash() { return {rng_(), rng_()}; }
+
+  std::vector<BlockHash> Hashes(std::uint64_t count) {
+    std::vector<BlockHash> hashes;
+    for (; count > 0; --count) hashes.push_back(Hash());
+    return hashes;
+  }
+  std::vector<TokenId> Tokens(std::uint64_t count) {
+    std::vector<TokenId> tokens;
+    for (; count > 0; --count) tokens.push_back(Small());
+    return tokens;
+  }
+  std::string Text() {
+    static constexpr std::string_view kPieces[] = {"a", "Z", "/", "é", "€", "😀", "\n", "\"", "roost", "\x01"};
+    std::string text;
+    for (std::uint64_t n = rng_.Below(12); n > 0; --n) text += kPieces[rng_.Below(std::size(kPieces))];
+    return text;
+  }
+
+  Rng rng_;
+};
+
+}  // namespace roost::wire::testing

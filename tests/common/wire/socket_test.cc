@@ -1,0 +1,162 @@
+#include "common/wire/socket.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "common/wire/endpoint.h"
+
+namespace roost::wire {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kPatience{10};
+
+Bytes ToBytes(std::string_view text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+class SocketTest : public ::testing::Test {
+ protected:
+  RouterSocket Bind() {
+    auto bound = RouterSocket::Bind(context_, "tcp://127.0.0.1:0", InsecureBind::kRefuse);
+    EXPECT_TRUE(bound.ok());
+    return std::move(bound).value();
+  }
+
+  DealerSocket Connect(const RouterSocket& router, std::string_view identity) {
+    auto connected = DealerSocket::Connect(context_, router.endpoint(), identity);
+    EXPECT_TRUE(connected.ok());
+    return std::move(connected).value();
+  }
+
+  // Waits on `sockets` until `done`, or the test's patience ends.
+  bool WaitUntil(std::initializer_list<const Socket*> sockets, const std::function<bool()>& done) {
+    const auto deadline = steady_clock::now() + kPatience;
+    while (steady_clock::now() < deadline) {
+      if (done()) return true;
+      WaitForMessages(sockets, waker_, std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  // Sends as soon as a connection stands.
+  void SendFirst(DealerSocket& dealer, std::string_view text) {
+    ASSERT_TRUE(WaitUntil({&dealer}, [&] { return dealer.Send(ToBytes(text)) == SendOutcome::kSent; }));
+  }
+
+  Received ReceiveOne(RouterSocket& router) {
+    std::optional<Received> received;
+    EXPECT_TRUE(WaitUntil({&router}, [&] { return (received = router.TryReceive()).has_value(); }));
+    return received.value_or(Received{});
+  }
+
+  Context context_;
+  Waker waker_;
+};
+
+TEST_F(SocketTest, CarriesFramesBothWays) {
+  RouterSocket router = Bind();
+  DealerSocket dealer = Connect(router, "worker-1");
+  SendFirst(dealer, "hello");
+  const Received received = ReceiveOne(router);
+  EXPECT_EQ(received.identity, "worker-1");
+  EXPECT_EQ(received.frame, ToBytes("hello"));
+  EXPECT_EQ(router.Send("worker-1", ToBytes("welcome")), SendOutcome::kSent);
+  std::optional<Bytes> answer;
+  ASSERT_TRUE(WaitUntil({&dealer}, [&] { return (answer = dealer.TryReceive()).has_value(); }));
+  EXPECT_EQ(*answer, ToBytes("welcome"));
+}
+
+TEST_F(SocketTest, SendingToAnUnknownPeerIsAnAnswer) {
+  RouterSocket router = Bind();
+  EXPECT_EQ(router.Send("nobody", ToBytes("x")), SendOutcome::kUnreachable);
+}
+
+TEST_F(SocketTest, DealerWithoutConnectionIsFull) {
+  // A port that is taken, and that nobody listens on.
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  auto dealer = DealerSocket::Connect(context_, Endpoint{"127.0.0.1", ntohs(address.sin_port)}.ToString(), "worker-1");
+  ASSERT_TRUE(dealer.ok());
+  EXPECT_EQ(dealer->Send(ToBytes("x")), SendOutcome::kFull);
+  close(fd);
+}
+
+TEST_F(SocketTest, PeerThatTakesNothingBecomesFull) {
+  RouterSocket router = Bind();
+  DealerSocket dealer = Connect(router, "worker-1");
+  SendFirst(dealer, "hello");
+  (void)ReceiveOne(router);
+  const Bytes large(64 << 10U);
+  int sent = 0;
+  while (router.Send("worker-1", large) == SendOutcome::kSent && sent < 100 * kHighWaterMark) ++sent;
+  EXPECT_LT(sent, 100 * kHighWaterMark);
+}
+
+TEST_F(SocketTest, RestartedPeerTakesItsNameOver) {
+  RouterSocket router = Bind();
+  DealerSocket before = Connect(router, "worker-1");
+  SendFirst(before, "first");
+  (void)ReceiveOne(router);
+  DealerSocket after = Connect(router, "worker-1");
+  SendFirst(after, "second");
+  EXPECT_EQ(ReceiveOne(router).frame, ToBytes("second"));
+  ASSERT_EQ(router.Send("worker-1", ToBytes("answer")), SendOutcome::kSent);
+  std::optional<Bytes> answer;
+  ASSERT_TRUE(WaitUntil({&after}, [&] { return (answer = after.TryReceive()).has_value(); }));
+  EXPECT_EQ(*answer, ToBytes("answer"));
+}
+
+TEST_F(SocketTest, WakerEndsAWaitFromAnotherThread) {
+  RouterSocket router = Bind();
+  const Socket* sockets[] = {&router};
+  const auto begin = steady_clock::now();
+  std::thread ringer([this] { waker_.Wake(); });
+  WaitForMessages(sockets, waker_, kPatience);
+  ringer.join();
+  EXPECT_LT(steady_clock::now() - begin, kPatience);
+}
+
+TEST_F(SocketTest, BindsBeyondLoopbackOnlyWhenToldTo) {
+  for (const char* endpoint : {"tcp://*:0", "tcp://0.0.0.0:0", "tcp://[::]:0"}) {
+    const auto refused = RouterSocket::Bind(context_, endpoint, InsecureBind::kRefuse);
+    ASSERT_FALSE(refused.ok()) << endpoint;
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(RouterSocket::Bind(context_, endpoint, InsecureBind::kAllow).ok()) << endpoint;
+  }
+}
+
+TEST_F(SocketTest, RefusesWhatIsNoEndpoint) {
+  for (const char* endpoint : {"", "127.0.0.1:7001", "tcp://", "tcp://127.0.0.1", "tcp://127.0.0.1:port", "tcp://:7001",
+                               "tcp://127.0.0.1:70000", "ipc:///tmp/x"}) {
+    EXPECT_EQ(RouterSocket::Bind(context_, endpoint, InsecureBind::kAllow).error().code, ErrorCode::kInvalidArgument)
+        << endpoint;
+    EXPECT_FALSE(DealerSocket::Connect(context_, endpoint, "w").ok()) << endpoint;
+  }
+}
+
+TEST_F(SocketTest, PortInUseIsAnError) {
+  const RouterSocket router = Bind();
+  const auto second = RouterSocket::Bind(context_, router.endpoint(), InsecureBind::kRefuse);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(second.error().field, router.endpoint());
+}
+
+}  // namespace
+}  // namespace roost::wire

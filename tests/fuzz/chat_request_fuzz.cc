@@ -1,0 +1,48 @@
+// Bodies of /v1/chat/completions and /v1/completions: any bytes give a request or an error with a message, and an
+// accepted request keeps the promises of its type.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/base/check.h"
+#include "router/api/chat_request.h"
+#include "router/api/completion_request.h"
+
+namespace roost::router {
+namespace {
+
+void CheckSampling(const SamplingFields& fields) {
+  ROOST_CHECK(!fields.model.empty());
+  ROOST_CHECK(fields.max_output_tokens.value_or(1) >= 1);
+  ROOST_CHECK(fields.temperature.value_or(0) >= 0 && fields.temperature.value_or(0) <= 2);
+  ROOST_CHECK(fields.top_p.value_or(1) > 0 && fields.top_p.value_or(1) <= 1);
+  ROOST_CHECK(fields.stop.size() <= kMaxStopStrings && fields.stop_tokens.size() <= kMaxStopTokens);
+  for (const std::string& stop : fields.stop) ROOST_CHECK(!stop.empty() && stop.size() <= kMaxStopStringBytes);
+}
+
+void FuzzOne(const std::string& bytes) {
+  JsonBody json(bytes);
+  const Result<JsonObject> body = json.Parse();
+  if (!body.ok()) {
+    ROOST_CHECK(!body.error().message.empty());
+    return;
+  }
+  const Result<ChatRequest> chat = ParseChatRequest(*body);
+  if (chat.ok()) {
+    CheckSampling(chat->sampling);
+    ROOST_CHECK(chat->messages.is(jinja::Kind::kSequence));
+    ROOST_CHECK(chat->template_variables.is(jinja::Kind::kDict));
+  } else {
+    ROOST_CHECK(!chat.error().message.empty());
+  }
+  const Result<CompletionRequest> completion = ParseCompletionRequest(*body);
+  if (completion.ok()) CheckSampling(completion->sampling);
+}
+
+}  // namespace
+}  // namespace roost::router
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  roost::router::FuzzOne(std::string(reinterpret_cast<const char*>(data), size));
+  return 0;
+}

@@ -1,0 +1,70 @@
+// Any bytes through a byte-level tokenizer and back: what decodes is what was encoded, ill-formed UTF-8 replaced; a
+// stream of the tokens gives the same. The bytes are also read as a tokenizer file, which may fail and must not crash.
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/json_writer.h"
+#include "common/base/utf8.h"
+#include "common/text/byte_level.h"
+#include "common/text/tokenizer.h"
+
+namespace roost {
+namespace {
+
+// Every byte, and some merges.
+std::string ModelJson() {
+  std::string vocab;
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string character;
+    text::AppendByteLevel(std::string(1, static_cast<char>(byte)), character);
+    AppendJsonString(character, vocab);
+    vocab += fmt::format(":{},", byte);
+  }
+  vocab += R"("ab":256,"abab":257,"Ġa":258,"ä½":259)";
+  return fmt::format(R"({{"type":"BPE","vocab":{{{}}},"merges":["a b","ab ab","Ġ a","ä ½"]}})", vocab);
+}
+
+std::shared_ptr<const Tokenizer> MakeTokenizer() {
+  const std::string json = fmt::format(
+      R"({{"version":"1.0","normalizer":null,"pre_tokenizer":{{"type":"ByteLevel","add_prefix_space":false}},)"
+      R"("added_tokens":[{{"id":260,"content":"<|x|>","single_word":false,"lstrip":false,"rstrip":false,)"
+      R"("normalized":false,"special":true}}],"decoder":{{"type":"ByteLevel"}},"model":{}}})",
+      ModelJson());
+  return std::move(Tokenizer::FromJson(json, "fuzz")).value();
+}
+
+}  // namespace
+}  // namespace roost
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace roost;
+  static const std::shared_ptr<const Tokenizer> tokenizer = MakeTokenizer();
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+
+  for (const SpecialTokenText special : {SpecialTokenText::kParse, SpecialTokenText::kPlain}) {
+    const Result<std::vector<TokenId>> ids = tokenizer->Encode(bytes, SpecialTokens::kAdd, special);
+    ROOST_CHECK(ids.ok());
+    const std::string decoded = tokenizer->Decode(*ids);
+    ROOST_CHECK(decoded == ReplaceInvalidUtf8(bytes));
+    TokenStream stream(tokenizer, SpecialTokenOutput::kShow);
+    std::string streamed;
+    for (const TokenId id : *ids) {
+      const std::string piece = stream.Push(id);
+      ROOST_CHECK(IsValidUtf8(piece));
+      streamed += piece;
+    }
+    streamed += stream.Finish();
+    ROOST_CHECK(streamed == decoded);
+  }
+
+  const auto loaded = Tokenizer::FromJson(bytes, "fuzz");
+  if (loaded.ok()) (void)(*loaded)->Encode("Hello <|x|> 你好", SpecialTokens::kAdd);
+  return 0;
+}

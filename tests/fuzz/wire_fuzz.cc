@@ -1,0 +1,23 @@
+// libFuzzer: any bytes as a frame from either side. Decoding answers without a crash, and what it takes for a message
+// can be sent again and reads back equal.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/base/check.h"
+#include "common/wire/codec.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::span<const std::byte> frame(reinterpret_cast<const std::byte*>(data), size);
+  const auto from_worker = roost::wire::DecodeWorkerMessage(frame);
+  if (from_worker.ok() && from_worker.value().has_value()) {
+    const auto again = roost::wire::DecodeWorkerMessage(roost::wire::Encode(*from_worker.value()));
+    ROOST_CHECK(again.ok() && again.value() == from_worker.value());
+  }
+  const auto from_router = roost::wire::DecodeRouterMessage(frame);
+  if (from_router.ok() && from_router.value().has_value()) {
+    const auto again = roost::wire::DecodeRouterMessage(roost::wire::Encode(*from_router.value()));
+    ROOST_CHECK(again.ok() && again.value() == from_router.value());
+  }
+  return 0;
+}

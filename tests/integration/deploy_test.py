@@ -1,0 +1,76 @@
+"""The manifests in deploy/base say what the daemons understand, and the quickstart does what the README promises."""
+
+import os
+import re
+import subprocess
+import unittest
+
+import yaml
+
+from cluster import BIN, ROOT
+
+BASE = ROOT / "deploy/base"
+
+
+def documents():
+    kustomization = yaml.safe_load((BASE / "kustomization.yaml").read_text())
+    return [doc for name in kustomization["resources"] for doc in yaml.safe_load_all((BASE / name).read_text())]
+
+
+def of_kind(kind):
+    return {doc["metadata"]["name"]: doc for doc in documents() if doc["kind"] == kind}
+
+
+def pods():
+    return {name: doc["spec"]["template"] for name, doc in of_kind("Deployment").items()}
+
+
+class ManifestsTest(unittest.TestCase):
+    def test_every_file_is_listed(self):
+        listed = set(yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"])
+        self.assertEqual(listed, {path.name for path in BASE.glob("*.yaml")} - {"kustomization.yaml"})
+
+    def test_the_daemons_accept_their_arguments(self):
+        for name, pod in pods().items():
+            for container in pod["spec"]["containers"]:
+                binary = BIN / container["command"][0]
+                done = subprocess.run([binary, *container["args"], "--print-config"], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
+
+    def test_services_select_pods_and_name_their_ports(self):
+        for name, service in of_kind("Service").items():
+            selected = [pod for pod in pods().values()
+                        if service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()]
+            self.assertEqual(len(selected), 1, name)
+            ports = {port["name"] for container in selected[0]["spec"]["containers"] for port in container["ports"]}
+            for port in service["spec"]["ports"]:
+                self.assertIn(port["targetPort"], ports, name)
+
+    def test_workers_dial_the_routers_service(self):
+        services = of_kind("Service")
+        args = pods()["roost-worker"]["spec"]["containers"][0]["args"]
+        host, port = re.search(r"--router=tcp://([\w-]+):(\d+)", " ".join(args)).groups()
+        self.assertIn(int(port), [p["port"] for p in services[host]["spec"]["ports"]])
+
+    def test_drain_ends_before_the_grace_period(self):
+        for name, pod in pods().items():
+            drain = int(re.search(r"--drain-timeout-seconds=(\d+)", " ".join(pod["spec"]["containers"][0]["args"])).group(1))
+            self.assertGreater(pod["spec"]["terminationGracePeriodSeconds"], drain + 10, name)
+
+
+class QuickstartTest(unittest.TestCase):
+    def test_once_ends_with_its_line(self):
+        done = subprocess.run([ROOT / "deploy/quickstart.sh", "--once"], capture_output=True, text=True,
+                              env={**os.environ, "ROOST_PRESET": ""})
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+        last = done.stdout.strip().splitlines()[-1]
+        found = re.fullmatch(r"quickstart: ok requests=(\d+) cached_ratio=([\d.]+) ttft_cold_ms=([\d.]+) "
+                             r"ttft_warm_ms=([\d.]+)", last)
+        self.assertIsNotNone(found, last)
+        self.assertGreaterEqual(float(found.group(2)), 0.5)
+        for policy in ("round-robin", "cache-aware"):
+            self.assertRegex(done.stdout, rf"(?m)^{policy} +\d+ +0 ")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,139 @@
+"""One router and two workers with the demo model, as a client sees them."""
+
+import statistics
+import time
+import unittest
+
+from cluster import ROOT, Cluster
+
+SYSTEM = (ROOT / "deploy/demo-prompts/system-1-prompter.txt").read_text()
+BLOCK_TOKENS = 16
+
+
+def messages(system, question="Who comes here at this hour?"):
+    return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+
+
+class ServingTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(Cluster())
+        cls.router = cls.cluster.start_router()
+        for name in ("worker-a", "worker-b"):
+            cls.cluster.start_worker(name)
+        cls.router.wait_for_workers(2)
+
+    def chat(self, system, **fields):
+        answer = self.router.chat(messages(system), temperature=0, max_tokens=12, **fields)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer
+
+    def test_stream_and_whole_answer_say_the_same(self):
+        whole = self.chat("Be brief.")
+        stream = self.chat("Be brief.", stream=True, stream_options={"include_usage": True})
+        self.assertTrue(stream.done)
+        self.assertEqual(stream.text(), whole.text())
+        self.assertNotEqual(whole.text(), "")
+        for key in ("prompt_tokens", "completion_tokens", "total_tokens"):
+            self.assertEqual(stream.usage()[key], whole.usage()[key])
+        self.assertIn(whole.json()["choices"][0]["finish_reason"], ("stop", "length"))
+
+    def test_a_prompt_sent_again_is_cached_to_its_last_full_block(self):
+        system = "Once more. " + SYSTEM
+        first = self.chat(system)
+        again = self.chat(system)
+        prompt_tokens = first.usage()["prompt_tokens"]
+        self.assertGreater(prompt_tokens, 1200)
+        self.assertLess(first.cached_tokens(), BLOCK_TOKENS * 2)
+        # At least one token is always computed, so a prompt of whole blocks gives up its last one.
+        self.assertEqual(again.cached_tokens(), (prompt_tokens - 1) // BLOCK_TOKENS * BLOCK_TOKENS)
+        self.assertEqual(again.headers["x-roost-cached-tokens"], str(again.cached_tokens()))
+        self.assertEqual(again.headers["x-roost-worker"], first.headers["x-roost-worker"])
+        self.assertEqual(again.text(), first.text())
+
+    def test_a_cached_prompt_takes_less_than_a_third_of_the_time(self):
+        cold, warm = [], []
+        for i in range(5):
+            for side in (cold, warm):
+                start = time.monotonic()
+                self.router.chat(messages(f"Try {i}. {SYSTEM}"), temperature=0, max_tokens=1)
+                side.append(time.monotonic() - start)
+        self.assertLess(statistics.median(warm), statistics.median(cold) / 3)
+
+    def test_no_false_hit_across_salts(self):
+        system = "Salted. " + SYSTEM
+        self.chat(system, cache_salt="one")
+        self.assertEqual(self.chat(system, cache_salt="two").cached_tokens(), 0)
+        self.assertGreater(self.chat(system, cache_salt="one").cached_tokens(), 0)
+
+    def test_completions_take_text_and_token_ids(self):
+        answer = self.router.completion("Now is the winter", temperature=0, max_tokens=8)
+        self.assertEqual(answer.status, 200, answer.body)
+        self.assertEqual(answer.usage()["completion_tokens"], 8)
+        ids = self.router.completion([5, 6, 7, 8], temperature=0, max_tokens=4, ignore_eos=True)
+        self.assertEqual(ids.usage()["prompt_tokens"], 4)
+        self.assertEqual(ids.usage()["completion_tokens"], 4)
+
+    def test_seeded_sampling_repeats_and_seeds_differ(self):
+        def draw(seed):
+            answer = self.router.completion("My lord,", temperature=1.0, seed=seed, max_tokens=24, ignore_eos=True)
+            return answer.text()
+
+        self.assertEqual(draw(7), draw(7))
+        self.assertNotEqual(draw(7), draw(8))
+
+    def test_predicted_cached_tokens_equal_the_actual_ones(self):
+        before = self.router.metric("roost_router_prediction_error_tokens_total")
+        for i in range(20):
+            self.chat(f"Predict {i % 4}. {SYSTEM}")
+        self.assertEqual(self.router.metric("roost_router_prediction_error_tokens_total"), before)
+
+    def test_small_routes_answer(self):
+        self.assertEqual(self.router.request("GET", "/health").status, 200)
+        self.assertEqual(self.router.request("GET", "/ready").status, 200)
+        models = self.router.request("GET", "/v1/models").json()
+        self.assertEqual([model["id"] for model in models["data"]], ["demo-model"])
+        self.assertGreater(self.router.metric("roost_router_prompt_tokens_total", model="demo-model"), 0)
+        missing = self.router.request("GET", "/v1/nothing")
+        self.assertEqual((missing.status, missing.json()["error"]["type"]), (404, "invalid_request_error"))
+
+
+class SameTokensTest(unittest.TestCase):
+    """Greedy output is the same wherever, whenever and beside whatever it is computed."""
+
+    def test_on_workers_that_cut_and_batch_and_preempt_differently(self):
+        flags = {
+            "plain": [],
+            "small-chunks": ["--max-batch-tokens", "48"],
+            "small-blocks": ["--block-tokens", "4", "--kv-blocks", "4096"],
+            "one-at-a-time": ["--max-running-requests", "1"],
+            # Two requests of this test do not fit together: one is preempted.
+            "small-pool": ["--kv-blocks", "136"],
+            "two-threads": ["--threads", "2"],
+        }
+        seen = {}
+        for name, extra in flags.items():
+            with Cluster() as cluster:
+                router = cluster.start_router()
+                cluster.start_worker(name, *extra)
+                router.wait_for_workers(1)
+                seen[name] = self.texts(router)
+        for name, texts in seen.items():
+            self.assertEqual(texts, seen["plain"], name)
+
+    def texts(self, router):
+        import concurrent.futures
+
+        def ask(question):
+            answer = router.chat(messages(SYSTEM, question), temperature=0, max_tokens=200, ignore_eos=True)
+            assert answer.status == 200, answer.body
+            return answer.text()
+
+        questions = [f"What is the {word} thing?" for word in ("first", "second", "third", "fourth")]
+        alone = [ask(questions[0]), ask(questions[0])]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            return alone + list(pool.map(ask, questions))
+
+
+if __name__ == "__main__":
+    unittest.main()

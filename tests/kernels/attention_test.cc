@@ -1,0 +1,182 @@
+// Attention on generated work lists: the quick implementation against the plain one, on every instruction set, and the
+// promise that a row's bits do not depend on how the work was cut.
+#include <algorithm>
+
+#include "tests/kernels/kernels_testing.h"
+
+namespace roost::kernels {
+namespace {
+
+struct Case {
+  std::uint32_t query_heads = 4;
+  std::uint32_t kv_heads = 2;
+  std::uint32_t head_dim = 64;
+  DType dtype = DType::kF32;
+  std::uint32_t block_tokens = 16;
+  std::uint32_t context = 700;  // positions
+};
+
+// One sequence whose K, V and queries depend on the case's shape alone, not on block_tokens.
+class Sequence {
+ public:
+  explicit Sequence(const Case& c) : case_(c), q_(0), out_(c.dtype, 0) {
+    Rng rng(c.head_dim * 31 + c.query_heads);
+    const std::uint32_t block_count = c.context / c.block_tokens + 2;
+    kv_ = {nullptr, c.dtype, block_count, 2, c.kv_heads, c.block_tokens, c.head_dim};
+    storage_.resize(block_count * kv_.BlockBytes());
+    kv_.base = storage_.data();
+    // Blocks lie backwards in the pool; what no position owns is poison.
+    Rng poison(1);
+    for (std::uint32_t b = 0; b < block_count; ++b) blocks_.push_back(block_count - 1 - b);
+    std::memset(storage_.data(), 0xff, storage_.size());
+    for (std::uint32_t j = 0; j < c.context; ++j) {
+      for (std::uint32_t h = 0; h < c.kv_heads; ++h) Fill(rng, j, h);
+    }
+    q_ = RandomFloats(rng, std::size_t{c.context} * c.query_heads * c.head_dim, 3);
+    out_ = Tensor(c.dtype, q_.size());
+  }
+
+  // Rows of positions first … first+count-1 in packs of `pack` rows; contexts over a span are cut where `cut`.
+  void Add(std::uint32_t first, std::uint32_t count, std::uint32_t pack, AttentionItem::Output cut) {
+    const std::uint32_t group = case_.query_heads / case_.kv_heads;
+    for (std::uint32_t row = first; row < first + count; row += pack) {
+      const std::uint32_t rows = std::min(pack, first + count - row);
+      AttentionItem item{.first_row = static_cast<std::uint32_t>(rows_.size()),
+                         .row_count = rows,
+                         .query_head_count = group,
+                         .position_count = row + rows,
+                         .output = cut};
+      for (std::uint32_t r = 0; r < rows; ++r) rows_.push_back({row + r, row + r});
+      for (item.kv_head = 0; item.kv_head < case_.kv_heads; ++item.kv_head) {
+        item.first_query_head = item.kv_head * group;
+        if (cut == AttentionItem::Output::kWhole) {
+          items_.push_back(item);
+        } else {
+          AddPartials(item, row + rows);
+        }
+      }
+    }
+  }
+
+  const Tensor& Run(const OpTable& ops, std::uint32_t threads) {
+    OpenDevice device(ops, threads);
+    partials_.assign(std::size_t{partial_count_} * PartialFloats(case_.head_dim), -1);
+    ops.attention(device, {.q = q_.data(),
+                           .scale = 0.125F,
+                           .query_head_count = case_.query_heads,
+                           .kv = kv_,
+                           .layer = 1,
+                           .blocks = blocks_.data(),
+                           .rows = rows_.data(),
+                           .items = items_.data(),
+                           .item_count = static_cast<std::uint32_t>(items_.size()),
+                           .merges = merges_.data(),
+                           .merge_count = static_cast<std::uint32_t>(merges_.size()),
+                           .partials = partials_.data(),
+                           .out = out_.data(),
+                           .out_dtype = case_.dtype});
+    return out_;
+  }
+
+ private:
+  void Fill(Rng& rng, std::uint32_t j, std::uint32_t h) {
+    const std::uint32_t block = blocks_[j / case_.block_tokens];
+    const std::size_t row = std::size_t{j % case_.block_tokens} * case_.head_dim;
+    for (std::uint32_t d = 0; d < case_.head_dim; ++d) {
+      StoreElement(kv_.base, kv_.dtype, kv_.KOffset(block, 1, h) + row + d, static_cast<float>(rng.Uniform() * 2 - 1));
+      StoreElement(kv_.base, kv_.dtype, kv_.VOffset(block, 1, h) + row + d, static_cast<float>(rng.Uniform() * 2 - 1));
+    }
+  }
+
+  void AddPartials(AttentionItem item, std::uint32_t end) {
+    const std::uint32_t lanes = item.row_count * item.query_head_count;
+    const std::uint32_t first_partial = partial_count_;
+    for (std::uint32_t first = 0; first < end; first += kAttentionSpan) {
+      item.first_position = first;
+      item.position_count = std::min(kAttentionSpan, end - first);
+      item.first_block = first / case_.block_tokens;
+      item.first_partial = partial_count_;
+      partial_count_ += lanes;
+      items_.push_back(item);
+    }
+    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+      merges_.push_back({rows_[item.first_row + lane / item.query_head_count].token,
+                         item.first_query_head + lane % item.query_head_count, first_partial + lane, lanes,
+                         (partial_count_ - first_partial) / lanes});
+    }
+  }
+
+  Case case_;
+  KvLayout kv_;
+  std::vector<std::byte> storage_;
+  std::vector<std::uint32_t> blocks_;
+  std::vector<float> q_;
+  Tensor out_;
+  std::vector<AttentionRow> rows_;
+  std::vector<AttentionItem> items_;
+  std::vector<AttentionMerge> merges_;
+  std::vector<float> partials_;
+  std::uint32_t partial_count_ = 0;
+};
+
+constexpr auto kWhole = AttentionItem::Output::kWhole;
+constexpr auto kPartial = AttentionItem::Output::kPartial;
+
+// The whole sequence, in packs that suit the case.
+Tensor Baseline(const Case& c, const OpTable& ops) {
+  Sequence sequence(c);
+  sequence.Add(0, c.context, kMaxPackLanes / (c.query_heads / c.kv_heads), kWhole);
+  return sequence.Run(ops, 1);
+}
+
+TEST(AttentionTest, AgreesWithThePlainOne) {
+  for (const Case& c : {Case{}, Case{.query_heads = 6, .kv_heads = 2, .head_dim = 16, .context = 300},
+                        Case{.query_heads = 14, .kv_heads = 2, .head_dim = 40, .dtype = DType::kBF16, .context = 270},
+                        Case{.query_heads = 2, .kv_heads = 2, .head_dim = 128, .dtype = DType::kBF16, .context = 40},
+                        Case{.query_heads = 16, .kv_heads = 1, .head_dim = 6, .block_tokens = 4, .context = 50}}) {
+    const Tensor plain = Baseline(c, ReferenceOps());
+    ForEachInstructionSet([&] { ExpectNear(Baseline(c, CpuOps()), plain, 1e-5); });
+  }
+}
+
+TEST(AttentionTest, PartialResultsMergeToTheWhole) {
+  const Case c;
+  for (const OpTable* ops : {&CpuOps(), &ReferenceOps()}) {
+    Sequence sequence(c);
+    sequence.Add(0, c.context, 3, kPartial);
+    ExpectNear(sequence.Run(*ops, 1), Baseline(c, ReferenceOps()), 1e-5);
+  }
+}
+
+TEST(AttentionTest, ARowsBitsDoNotDependOnHowTheWorkIsCut) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    ForEachInstructionSet([&] {
+      const Case c{.dtype = dtype};
+      const Tensor wanted = Baseline(c, CpuOps());
+      for (const std::uint32_t block_tokens : {4U, 64U, 256U}) {
+        Case other = c;
+        other.block_tokens = block_tokens;
+        EXPECT_EQ(Baseline(other, CpuOps()).bytes, wanted.bytes) << block_tokens;
+      }
+      for (const std::uint32_t pack : {1U, 2U, 5U, 7U}) {
+        for (const auto cut : {kWhole, kPartial}) {
+          Sequence sequence(c);
+          sequence.Add(0, 300, pack, cut);
+          sequence.Add(300, c.context - 300, 8, kWhole);
+          EXPECT_EQ(sequence.Run(CpuOps(), kTestThreads).bytes, wanted.bytes) << pack;
+        }
+      }
+    });
+  }
+}
+
+TEST(AttentionTest, VectorWidthChangesNoBitWhereMultiplyAddIsFused) {
+  std::vector<std::vector<std::byte>> results;
+  ForEachInstructionSet([&] {
+    if ((hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX2)) != 0) results.push_back(Baseline({}, CpuOps()).bytes);
+  });
+  for (const auto& result : results) EXPECT_EQ(result, results.front());
+}
+
+}  // namespace
+}  // namespace roost::kernels

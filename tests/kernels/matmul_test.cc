@@ -1,0 +1,118 @@
+// The product of oneDNN against the plain one, and its promise: a row's result depends on that row alone.
+#include "kernels/matmul_kernels.h"
+#include "tests/kernels/kernels_testing.h"
+
+namespace roost::kernels {
+namespace {
+
+struct Shape {
+  std::uint32_t outputs;
+  std::uint32_t inputs;
+};
+
+// Small and whole, odd, more than one slab, a last slab of its own width, many inputs.
+constexpr std::array<Shape, 6> kShapes{{{192, 256}, {100, 70}, {1, 64}, {1152, 1024}, {1100, 1000}, {260, 12288}}};
+
+std::vector<DType> ComputeDTypes() {
+  if (CpuComputesBF16()) return {DType::kF32, DType::kBF16};
+  return {DType::kF32};
+}
+
+std::vector<float> Product(Device& device, const MatmulWeights& weights, Tensor& x, std::size_t first_row,
+                           std::uint32_t rows) {
+  std::vector<float> y(std::size_t{rows} * weights.outputs());
+  const std::byte* from = x.bytes.data() + first_row * weights.inputs() * SizeOf(x.dtype);
+  MatmulCpu(device, {&weights, from, rows, y.data()});
+  return y;
+}
+
+class MatmulTest : public testing::Test {
+ protected:
+  // Weights of `shape` in two parts of f32 and bf16, the first with a bias.
+  PrepareMatmulArgs Weights(const Shape& shape, DType compute_dtype) {
+    Rng rng(shape.outputs + shape.inputs);
+    const std::uint32_t first = shape.outputs / 3;
+    weight_ = RandomFloats(rng, std::size_t{first} * shape.inputs, 0.1F);
+    bias_ = RandomFloats(rng, first);
+    second_ = Tensor(DType::kBF16, RandomFloats(rng, std::size_t{shape.outputs - first} * shape.inputs, 0.1F));
+    parts_ = {{second_.data(), DType::kBF16, nullptr, shape.outputs - first}};
+    if (first > 0) parts_.insert(parts_.begin(), {weight_.data(), DType::kF32, bias_.data(), first});
+    return {parts_, shape.inputs, compute_dtype};
+  }
+
+  std::vector<float> weight_;
+  std::vector<float> bias_;
+  Tensor second_{DType::kBF16, 0};
+  std::vector<MatmulPart> parts_;
+};
+
+TEST_F(MatmulTest, AgreesWithThePlainOne) {
+  OpenDevice device(CpuOps(), kTestThreads);
+  for (const DType dtype : ComputeDTypes()) {
+    for (const Shape& shape : kShapes) {
+      constexpr std::uint32_t kRows = 7;
+      const PrepareMatmulArgs args = Weights(shape, dtype);
+      const auto weights = PrepareMatmulCpu(device, args).value();
+      const auto plain_weights = PrepareMatmulRef(device, args).value();
+      Rng rng(5);
+      Tensor x(dtype, RandomFloats(rng, std::size_t{kRows} * shape.inputs));
+      const std::vector<float> y = Product(device, *weights, x, 0, kRows);
+      std::vector<float> plain(y.size());
+      MatmulRef(device, {plain_weights.get(), x.data(), kRows, plain.data()});
+      const double tolerance = 1e-6 * std::sqrt(shape.inputs);
+      for (std::size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], plain[i], tolerance * (1 + std::abs(plain[i]))) << i;
+    }
+  }
+}
+
+TEST_F(MatmulTest, ARowsResultIsTheSameWhateverItIsComputedWith) {
+  OpenDevice one(CpuOps(), 1);
+  OpenDevice two(CpuOps(), kTestThreads);
+  for (const DType dtype : ComputeDTypes()) {
+    for (const Shape& shape : kShapes) {
+      constexpr std::uint32_t kRows = 150;
+      const PrepareMatmulArgs args = Weights(shape, dtype);
+      const auto weights = PrepareMatmulCpu(one, args).value();
+      const auto same_weights = PrepareMatmulCpu(two, args).value();
+      Rng rng(5);
+      Tensor x(dtype, RandomFloats(rng, std::size_t{kRows} * shape.inputs));
+      const std::vector<float> wanted = Product(one, *weights, x, 0, kRows);
+      EXPECT_EQ(Product(two, *same_weights, x, 0, kRows), wanted);
+      for (const std::uint32_t rows : {1U, 2U, 3U, 5U, 13U, 16U, 31U, 100U, 149U}) {
+        for (const std::uint32_t first : {0U, 1U, kRows - rows}) {
+          const std::vector<float> y = Product(one, *weights, x, first, rows);
+          ASSERT_EQ(std::memcmp(y.data(), wanted.data() + std::size_t{first} * shape.outputs, y.size() * sizeof(float)),
+                    0)
+              << shape.outputs << "x" << shape.inputs << " " << NameOf(dtype) << " rows " << first << "+" << rows;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(MatmulTest, TilesCoverEveryRowOnce) {
+  const auto family = MatmulKernelFamily::Create({64, 64, DType::kF32}, 1).value();
+  for (std::uint32_t rows = 1; rows <= 300; ++rows) {
+    for (const std::uint32_t max_rows : {16U, 128U}) {
+      std::uint32_t next = 0;
+      for (const MatmulTile& tile : family->Cut(rows, max_rows)) {
+        EXPECT_EQ(tile.first_row, next);
+        EXPECT_GE(tile.rows, 1U);
+        EXPECT_LE(tile.rows, family->tile_rows(tile.kernel));
+        EXPECT_LE(family->tile_rows(tile.kernel), std::max(max_rows, family->TileSizes().front()));
+        next += tile.rows;
+      }
+      EXPECT_EQ(next, rows);
+    }
+  }
+}
+
+TEST_F(MatmulTest, RefusesADTypeThatTheCpuLacks) {
+  if (CpuComputesBF16()) GTEST_SKIP() << "this CPU computes in bf16";
+  OpenDevice device(CpuOps(), 1);
+  EXPECT_FALSE(CpuOps().supports_dtype(device, DType::kBF16));
+  EXPECT_EQ(CpuOps().preferred_dtype(device), DType::kF32);
+}
+
+}  // namespace
+}  // namespace roost::kernels

@@ -1,0 +1,54 @@
+#include "deploy/roostctl/bench.h"
+#include "tests/support/source_dir.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace roost::roostctl {
+namespace {
+
+TEST(PercentileTest, IsTheNearestRank) {
+  std::vector<double> values(100);
+  std::iota(values.rbegin(), values.rend(), 1.0);
+  EXPECT_EQ(Percentile(values, 0.5), 50);
+  EXPECT_EQ(Percentile(values, 0.99), 99);
+  EXPECT_EQ(Percentile(values, 1), 100);
+  EXPECT_EQ(Percentile({7}, 0.01), 7);
+  EXPECT_EQ(Percentile({}, 0.5), 0);
+}
+
+TEST(SummariseTest, CountsWholeAnswersAndKeepsTheFirstError) {
+  BenchSample good{.error = "",
+                   .worker = "a",
+                   .ttft_seconds = 0.2,
+                   .total_seconds = 1,
+                   .prompt_tokens = 100,
+                   .cached_tokens = 75,
+                   .output_tokens = 10};
+  BenchSample other = good;
+  other.worker = "b";
+  other.cached_tokens = 25;
+  BenchSample bad;
+  bad.error = "status 503";
+  const BenchSummary summary = Summarise({good, bad, other, good}, 2);
+  EXPECT_EQ(summary.request_count, 4U);
+  EXPECT_EQ(summary.failed_count, 1U);
+  EXPECT_EQ(summary.first_error, "status 503");
+  EXPECT_DOUBLE_EQ(summary.cached_ratio, 175.0 / 300);
+  EXPECT_DOUBLE_EQ(summary.output_tokens_per_second, 15);
+  EXPECT_DOUBLE_EQ(summary.share_by_worker.at("a"), 2.0 / 3);
+}
+
+TEST(LoadBenchPromptsTest, ReadsTheRepositorysOwnAndNamesWhatIsMissing) {
+  const auto prompts = LoadBenchPrompts(std::filesystem::path(testing_support::SourceDir()) / "deploy/demo-prompts");
+  ASSERT_TRUE(prompts.ok());
+  EXPECT_EQ(prompts->systems.size(), 4U);
+  EXPECT_GT(prompts->questions.size(), 10U);
+  const auto missing = LoadBenchPrompts("/nonexistent");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().field, "/nonexistent");
+}
+
+}  // namespace
+}  // namespace roost::roostctl

@@ -1,0 +1,32 @@
+#include "deploy/roostctl/status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace roost::roostctl {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(FormatStatusTest, PrintsOneRowPerWorker) {
+  const auto table = FormatStatus(
+      R"({"workers":[{"id":"w1","model":"demo","ready":true,"index_in_sync":true,"running_requests":3,)"
+      R"("waiting_requests":1,"in_flight_requests":4,"cached_blocks":20,"blocks":64,"requests_total":9}]})");
+  ASSERT_TRUE(table.ok());
+  EXPECT_THAT(*table, HasSubstr("w1"));
+  EXPECT_THAT(*table, HasSubstr("ready"));
+  EXPECT_THAT(*table, HasSubstr("exact"));
+  EXPECT_THAT(*table, HasSubstr("20/64"));
+}
+
+TEST(FormatStatusTest, SaysWhenThereIsNone) {
+  EXPECT_THAT(FormatStatus(R"({"workers":[]})").value(), HasSubstr("(no workers)"));
+}
+
+TEST(FormatStatusTest, AnotherAnswerIsAnError) {
+  EXPECT_FALSE(FormatStatus("<html>").ok());
+  EXPECT_FALSE(FormatStatus(R"({"error":{}})").ok());
+}
+
+}  // namespace
+}  // namespace roost::roostctl

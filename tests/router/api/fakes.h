@@ -1,0 +1,222 @@
+// A dispatcher and a responder that remember what they were told, and a small model to serve.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/json_writer.h"
+#include "common/base/utf8.h"
+#include "common/text/chat_template.h"
+#include "common/text/tokenizer.h"
+#include "router/api/api_observer.h"
+#include "router/fleet/dispatcher.h"
+#include "router/http/responder.h"
+
+namespace roost::router {
+
+// ---- a model whose tokens are bytes ----
+
+inline constexpr TokenId kImStart = 256;  // <|im_start|>
+inline constexpr TokenId kImEnd = 257;    // <|im_end|>
+inline constexpr TokenId kBos = 258;      // <s>, before every text that is encoded with special tokens
+inline constexpr std::uint32_t kByteVocabulary = 259;
+
+// GPT-2's printable stand-in for a byte.
+inline std::string ByteCharacter(unsigned byte) {
+  const auto printable = [](unsigned b) {
+    return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
+  };
+  char32_t code = byte;
+  if (!printable(byte)) {
+    code = 256;
+    for (unsigned b = 0; b < byte; ++b) code += printable(b) ? 0 : 1;
+  }
+  std::string text;
+  AppendUtf8(code, text);
+  return text;
+}
+
+inline std::string ByteTokenizerJson() {
+  JsonWriter vocab;
+  vocab.BeginObject();
+  for (unsigned byte = 0; byte < 256; ++byte) vocab.Key(ByteCharacter(byte)).Number(byte);
+  vocab.EndObject();
+  JsonWriter added;
+  added.BeginArray();
+  const std::pair<TokenId, std::string_view> specials[] = {
+      {kImStart, "<|im_start|>"}, {kImEnd, "<|im_end|>"}, {kBos, "<s>"}};
+  for (const auto& [id, content] : specials) {
+    added.BeginObject().Key("id").Number(id).Key("content").String(content);
+    for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) added.Key(flag).Bool(false);
+    added.Key("special").Bool(true).EndObject();
+  }
+  added.EndArray();
+  return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":)" + added.Take() +
+         R"(,"normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,)"
+         R"("use_regex":true},"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>",)"
+         R"("type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[{"Sequence":{"id":"A","type_id":0}},)"
+         R"({"Sequence":{"id":"B","type_id":1}}],"special_tokens":{"<s>":{"id":"<s>","ids":[258],"tokens":["<s>"]}}},)"
+         R"("decoder":{"type":"ByteLevel"},"model":{"type":"BPE","dropout":null,"unk_token":null,)"
+         R"("continuing_subword_prefix":null,"end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,"vocab":)" +
+         vocab.Take() + R"(,"merges":[]}})";
+}
+
+inline std::vector<TokenId> Bytes(std::string_view text) {
+  std::vector<TokenId> ids;
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return ids;
+}
+
+inline constexpr std::string_view kChatMl =
+    "{%- for m in messages -%}{{- '<|im_start|>' + m.role + '\\n' -}}"
+    "{%- if m.content is string -%}{{- m.content -}}{%- endif -%}"
+    "{%- for call in m.tool_calls or [] -%}{{- call.function.name + '(' + call.function.arguments.city + ')' -}}"
+    "{%- endfor -%}{{- '<|im_end|>\\n' -}}{%- endfor -%}"
+    "{%- if tools -%}{{- 'tools:' + tools[0].function.name + '\\n' -}}{%- endif -%}"
+    "{%- if shout is defined -%}{{- shout -}}{%- endif -%}"
+    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
+
+inline ServedModel ByteModel() {
+  static const std::shared_ptr<const Tokenizer> tokenizer =
+      std::move(Tokenizer::FromJson(ByteTokenizerJson(), "byte tokenizer").value());
+  ServedModel model;
+  model.name = "bytes";
+  model.fingerprint = "0123456789abcdef0123456789abcdef";
+  model.kv_dtype = "f32";
+  model.block_tokens = 4;
+  model.max_context_tokens = 200;
+  model.sampling = {0.7F, 0.9F, 20};
+  model.tokenizer = tokenizer;
+  model.chat_template = std::move(ChatTemplate::Parse(kChatMl, "test template").value());
+  model.bos_token = "<s>";
+  model.eos_token = "<|im_end|>";
+  model.created_unix_seconds = 1'700'000'000;
+  return model;
+}
+
+// ---- the dispatcher ----
+
+class FakeDispatcher final : public Dispatcher {
+ public:
+  std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override {
+    for (const auto& model : models) {
+      if (model->name == name) return model;
+    }
+    return nullptr;
+  }
+  std::vector<std::shared_ptr<const ServedModel>> Models() const override { return models; }
+  std::vector<WorkerStatus> Workers() const override { return workers; }
+  Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
+    if (refusal) return *refusal;
+    specs.push_back(std::move(spec));
+    observers.push_back(std::move(observer));
+    return RequestId(specs.size());
+  }
+  void Cancel(RequestId id) override { cancelled.push_back(id); }
+
+  // The request's worker takes it, holding `cached` tokens of its prompt.
+  void Dispatch(std::uint32_t cached, std::string worker_id = "w1") {
+    Decision decision;
+    decision.matched_tokens = cached;
+    observers.back()->OnDispatched({std::move(worker_id), std::move(decision)});
+  }
+  void Produce(std::vector<TokenId> tokens, std::optional<std::uint32_t> cached = std::nullopt) {
+    observers.back()->OnTokens(std::move(tokens), cached);
+  }
+  void Finish(wire::FinishReason reason, std::optional<Error> error = std::nullopt) {
+    observers.back()->OnEnd({reason, std::move(error)});
+  }
+
+  std::vector<std::shared_ptr<const ServedModel>> models;
+  std::vector<WorkerStatus> workers;
+  std::optional<Error> refusal;
+  std::vector<GenerateSpec> specs;
+  std::vector<std::shared_ptr<GenerationObserver>> observers;
+  std::vector<RequestId> cancelled;
+};
+
+// ---- the responder ----
+
+class FakeResponder final : public Responder {
+ public:
+  void Respond(HttpResponse answer) override {
+    if (done()) return;
+    Finish();
+    response = std::move(answer);
+  }
+  void PrepareStream(std::vector<HttpHeader> headers) override {
+    if (!done() && frames.empty()) stream_headers = std::move(headers);
+  }
+  void Send(std::string more) override {
+    if (!done()) frames += more;
+  }
+  void End() override { Finish(); }
+  void Fail(HttpResponse answer, std::string more) override {
+    if (done()) return;
+    frames.empty() ? Respond(std::move(answer)) : Send(std::move(more));
+    Finish();
+  }
+  void OnClosed(std::function<void()> callback) override {
+    if (closed) return callback();
+    if (ended) return;
+    on_closed_ = std::move(callback);
+  }
+  void Post(std::function<void()> function) override { function(); }
+
+  // The client goes away.
+  void Close() {
+    if (done()) return;
+    closed = true;
+    if (const auto callback = std::exchange(on_closed_, nullptr)) callback();
+  }
+
+  [[nodiscard]] bool done() const { return ended || closed; }
+
+  std::optional<HttpResponse> response;
+  std::vector<HttpHeader> stream_headers;
+  std::string frames;
+  bool ended = false;
+  bool closed = false;
+
+ private:
+  void Finish() {
+    ended = true;
+    on_closed_ = nullptr;
+  }
+
+  std::function<void()> on_closed_;
+};
+
+// ---- the observer ----
+
+class RecordingObserver final : public ApiObserver {
+ public:
+  void OnAnswer(std::string_view route, int status) override { answers.push_back(fmt::format("{} {}", route, status)); }
+  void OnGenerationStart(std::string_view) override { ++active; }
+  void OnGenerationEnd(const GenerationSummary& summary) override {
+    --active;
+    ends.push_back(fmt::format("{} prompt={} completion={} cached={}", NameOf(summary.outcome), summary.prompt_tokens,
+                               summary.completion_tokens, summary.cached_tokens.value_or(0)));
+  }
+  void OnFirstToken(std::string_view, double seconds) override { first_token_seconds.push_back(seconds); }
+  void OnLaterTokens(std::string_view, std::uint32_t token_count, double seconds) override {
+    later_tokens.emplace_back(token_count, seconds);
+  }
+
+  std::vector<std::string> answers;
+  std::vector<std::string> ends;
+  int active = 0;
+  std::vector<double> first_token_seconds;
+  std::vector<std::pair<std::uint32_t, double>> later_tokens;
+};
+
+}  // namespace roost::router

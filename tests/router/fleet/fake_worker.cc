@@ -1,0 +1,230 @@
+#include "tests/router/fleet/fake_worker.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace roost::router {
+
+namespace {
+
+constexpr TokenId kVocabulary = 1000;
+constexpr TokenId kStopToken = 0;  // one token in thirty
+
+constexpr double kStepSeconds = 0.01;
+
+}  // namespace
+
+TokenId NextToken(const std::vector<TokenId>& tokens) {
+  std::uint64_t state = 1;
+  for (const TokenId token : tokens) state = Mix64(state + token);
+  return state % 30 == 0 ? kStopToken : static_cast<TokenId>(1 + state % kVocabulary);
+}
+
+std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t max_output_tokens) {
+  std::vector<TokenId> output;
+  while (output.size() < max_output_tokens) {
+    const TokenId token = NextToken(prompt);
+    if (token == kStopToken) break;
+    prompt.push_back(token);
+    output.push_back(token);
+  }
+  return output;
+}
+
+FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed) {
+  hello_.worker_id = std::move(id);
+  hello_.epoch = 1 + rng_() / 2;
+  hello_.model = "demo";
+  hello_.fingerprint = "f";
+  hello_.kv_dtype = "f32";
+  hello_.block_tokens = kBlockTokens;
+  hello_.block_count = kBlockCount;
+  hello_.max_context_tokens = 4096;
+  hello_.max_running_requests = 8;
+  hello_.tokenizer_digest = "digest";
+}
+
+void FakeWorker::NewEpoch() {
+  ++hello_.epoch;
+  sequence_ = 0;
+  welcomed_ = false;
+  running_.clear();
+  answers_.clear();
+  events_.clear();
+}
+
+void FakeWorker::Restart() {
+  NewEpoch();
+  parents_.clear();
+  outbox_.clear();
+}
+
+void FakeWorker::SayHello() { outbox_.emplace_back(hello_); }
+
+void FakeWorker::SayBye() {
+  outbox_.emplace_back(wire::Bye{hello_.epoch});
+  NewEpoch();
+}
+
+void FakeWorker::Receive(const wire::RouterMessage& message) {
+  if (const auto* const welcome = std::get_if<wire::Welcome>(&message)) {
+    if (welcome->epoch != hello_.epoch || welcomed_) return;
+    welcomed_ = true;
+    SendSnapshot();
+  } else if (const auto* const request = std::get_if<wire::Generate>(&message)) {
+    received_.push_back(*request);
+    Admit(*request);
+  } else if (const auto* const cancel = std::get_if<wire::Cancel>(&message)) {
+    if (running_.erase(cancel->request_id) == 0) return;
+    wire::TokenEvent event;
+    event.request_id = cancel->request_id;
+    event.finish = wire::FinishReason::kCancelled;
+    answers_.push_back(std::move(event));
+  } else if (std::holds_alternative<wire::WantHello>(message)) {
+    NewEpoch();
+    SayHello();
+  } else if (std::holds_alternative<wire::WantSnapshot>(message)) {
+    if (welcomed_) SendSnapshot();
+  } else if (std::holds_alternative<wire::WantTokenizer>(message)) {
+    ++tokenizer_requests_;
+    outbox_.emplace_back(wire::Tokenizer{hello_.tokenizer_digest, "{}", "", "", ""});
+  }
+}
+
+void FakeWorker::Admit(const wire::Generate& request) {
+  wire::TokenEvent refusal;
+  refusal.request_id = request.request_id;
+  refusal.finish = wire::FinishReason::kError;
+  if (load_.draining) {
+    refusal.error = Error{ErrorCode::kUnavailable, "draining", ""};
+  } else if (full_) {
+    refusal.error = Error{ErrorCode::kOverloaded, "queue is full", ""};
+  } else {
+    running_.emplace(request.request_id, Running{request, request.prompt, 0});
+    return;
+  }
+  answers_.push_back(std::move(refusal));
+}
+
+void FakeWorker::Step() {
+  if (!welcomed_) return;
+  std::vector<wire::TokenEvent> tokens = std::exchange(answers_, {});
+  load_.step_decode_tokens = static_cast<std::uint32_t>(running_.size());
+  load_.step_seconds = running_.empty() ? 0 : kStepSeconds;
+  for (auto entry = running_.begin(); entry != running_.end();) {
+    tokens.push_back(Advance(entry->second));
+    entry = tokens.back().finish.has_value() ? running_.erase(entry) : std::next(entry);
+  }
+  SendStep(std::move(tokens));
+  load_.step_decode_tokens = 0;
+  load_.step_seconds = 0;
+}
+
+void FakeWorker::Heartbeat() {
+  if (welcomed_) SendStep({});
+}
+
+void FakeWorker::SendStep(std::vector<wire::TokenEvent> tokens) {
+  wire::Step step;
+  step.tokens = std::move(tokens);
+  step.events = std::exchange(events_, {});
+  step.epoch = hello_.epoch;
+  step.sequence = ++sequence_;
+  load_.running_requests = static_cast<std::uint32_t>(running_.size());
+  load_.free_block_count = kBlockCount - static_cast<std::uint32_t>(parents_.size());
+  load_.cached_block_count = static_cast<std::uint32_t>(parents_.size());
+  load_.digest = digest();
+  step.load = load_;
+  outbox_.emplace_back(std::move(step));
+}
+
+wire::TokenEvent FakeWorker::Advance(Running& running) {
+  const wire::Generate& request = running.request;
+  wire::TokenEvent event;
+  event.request_id = request.request_id;
+  if (running.output_count == 0) {
+    event.cached_token_count = Held(request.block_hashes) * kBlockTokens;
+    Store(request.root, request.block_hashes);
+  }
+  for (std::uint64_t left = 1 + rng_.Below(3); left > 0 && !event.finish.has_value(); --left) {
+    const TokenId token = NextToken(running.tokens);
+    if (token == kStopToken) {
+      event.finish = wire::FinishReason::kStop;
+      break;
+    }
+    running.tokens.push_back(token);
+    event.tokens.push_back(token);
+    if (++running.output_count == request.max_output_tokens) event.finish = wire::FinishReason::kLength;
+  }
+  if (event.tokens.empty()) event.cached_token_count.reset();
+  return event;
+}
+
+void FakeWorker::Store(BlockHash root, const std::vector<BlockHash>& chain) {
+  wire::CacheEvent event;
+  event.stored.first_position = Held(chain);
+  for (std::size_t i = event.stored.first_position; i < chain.size(); ++i) {
+    parents_.emplace(chain[i], i == 0 ? root : chain[i - 1]);
+    event.stored.hashes.push_back(chain[i]);
+  }
+  if (!event.stored.hashes.empty()) events_.push_back(std::move(event));
+}
+
+void FakeWorker::Evict(std::size_t count) {
+  wire::CacheEvent event;
+  event.kind = wire::CacheEvent::Kind::kRemoved;
+  while (count-- > 0 && !parents_.empty()) {
+    std::set<BlockHash> inner;
+    for (const auto& [hash, parent] : parents_) inner.insert(parent);
+    const auto leaf =
+        std::find_if(parents_.begin(), parents_.end(), [&](const auto& entry) { return !inner.contains(entry.first); });
+    event.removed.push_back(leaf->first);
+    parents_.erase(leaf);
+  }
+  if (!event.removed.empty()) events_.push_back(std::move(event));
+}
+
+void FakeWorker::EvictSilently(std::size_t count) {
+  const std::size_t before = events_.size();
+  Evict(count);
+  events_.resize(before);
+}
+
+void FakeWorker::SendSnapshot() {
+  std::vector<wire::StoredRun> runs;
+  std::set<BlockHash> sent;
+  while (sent.size() < parents_.size()) {  // parents first
+    for (const auto& [hash, parent] : parents_) {
+      if (sent.contains(hash) || (parents_.contains(parent) && !sent.contains(parent))) continue;
+      sent.insert(hash);
+      runs.push_back({0, {hash}});
+    }
+  }
+  events_.clear();  // the snapshot has them
+  const std::size_t half = runs.size() / 2;
+  for (std::uint32_t chunk = 0; chunk < 2; ++chunk) {
+    wire::Snapshot snapshot;
+    snapshot.epoch = hello_.epoch;
+    snapshot.sequence = ++sequence_;
+    snapshot.chunk_index = chunk;
+    snapshot.last = chunk == 1;
+    const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(half);
+    snapshot.runs.assign(chunk == 0 ? runs.begin() : middle, chunk == 0 ? middle : runs.end());
+    outbox_.emplace_back(std::move(snapshot));
+  }
+}
+
+BlockHash FakeWorker::digest() const {
+  BlockHash digest;
+  for (const auto& [hash, parent] : parents_) digest = digest ^ hash;
+  return digest;
+}
+
+std::uint32_t FakeWorker::Held(const std::vector<BlockHash>& chain) const {
+  std::uint32_t held = 0;
+  while (held < chain.size() && parents_.contains(chain[held])) ++held;
+  return held;
+}
+
+}  // namespace roost::router

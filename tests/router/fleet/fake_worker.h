@@ -1,0 +1,94 @@
+// A worker without an engine: it speaks the protocol, keeps a prefix-closed set of blocks, and generates tokens that
+// depend on nothing but the tokens before them. So what a client must see is known in advance, whatever happens to the
+// workers on the way, and what the router's index must hold can be asked.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "common/wire/messages.h"
+
+namespace roost::router {
+
+// The token after `tokens`, by a model that every worker agrees on.
+[[nodiscard]] TokenId NextToken(const std::vector<TokenId>& tokens);
+
+// All that a request with this prompt generates.
+[[nodiscard]] std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t max_output_tokens);
+
+class FakeWorker {
+ public:
+  static constexpr std::uint32_t kBlockTokens = 4;
+  static constexpr std::uint32_t kBlockCount = 4096;
+
+  FakeWorker(std::string id, std::uint64_t seed);
+
+  // What it says of itself; change before it starts.
+  wire::Hello& hello() { return hello_; }
+  [[nodiscard]] const std::string& id() const { return hello_.worker_id; }
+
+  // A new process under the old name: empty cache, new epoch.
+  void Restart();
+  // Says hello (as it does each second until it is welcomed).
+  void SayHello();
+  void SayBye();
+  // One engine step: every request gets one to three tokens, and the link a Step.
+  void Step();
+  // The load alone, as a worker sends it when no step ends for a while.
+  void Heartbeat();
+  // Requests that come from now on are refused.
+  void SetFull(bool full) { full_ = full; }
+  void SetDraining(bool draining) { load_.draining = draining; }
+
+  // Evicts up to `count` leaves; reported with the next step.
+  void Evict(std::size_t count);
+  // The same, but nobody is told: the router's view drifts.
+  void EvictSilently(std::size_t count);
+
+  void Receive(const wire::RouterMessage& message);
+  // What it sent and the link has not carried yet, in order.
+  std::deque<wire::WorkerMessage>& outbox() { return outbox_; }
+
+  [[nodiscard]] bool welcomed() const { return welcomed_; }
+  [[nodiscard]] std::size_t running_count() const { return running_.size(); }
+  [[nodiscard]] const std::vector<wire::Generate>& received() const { return received_; }
+  [[nodiscard]] std::uint64_t block_count() const { return parents_.size(); }
+  [[nodiscard]] BlockHash digest() const;
+  // Leading blocks of `chain` that it holds.
+  [[nodiscard]] std::uint32_t Held(const std::vector<BlockHash>& chain) const;
+  [[nodiscard]] int tokenizer_requests() const { return tokenizer_requests_; }
+
+ private:
+  struct Running {
+    wire::Generate request;
+    std::vector<TokenId> tokens;  // prompt and output so far
+    std::uint32_t output_count = 0;
+  };
+
+  void NewEpoch();
+  void Admit(const wire::Generate& request);
+  void SendSnapshot();
+  void SendStep(std::vector<wire::TokenEvent> tokens);
+  [[nodiscard]] wire::TokenEvent Advance(Running& running);
+  void Store(BlockHash root, const std::vector<BlockHash>& chain);
+
+  Rng rng_;
+  wire::Hello hello_;
+  std::uint64_t sequence_ = 0;
+  bool welcomed_ = false;
+  bool full_ = false;
+  wire::Load load_;
+  std::map<BlockHash, BlockHash> parents_;  // the blocks it holds, each with its parent
+  std::map<RequestId, Running> running_;
+  std::vector<wire::TokenEvent> answers_;  // for the next step
+  std::vector<wire::CacheEvent> events_;   // for the next step
+  std::vector<wire::Generate> received_;
+  std::deque<wire::WorkerMessage> outbox_;
+  int tokenizer_requests_ = 0;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,165 @@
+// The core against workers that crash, restart, lose and repeat messages, drift and refuse, and clients that leave.
+// What must hold whatever happens: every accepted request ends once; a stream is a prefix of the one right answer, and
+// all of it unless it was cancelled or failed; when the noise stops, every view is exact and nothing is charged.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/router/fleet/fleet_sim.h"
+
+namespace roost::router {
+namespace {
+
+using namespace std::chrono_literals;
+
+class FleetFuzz {
+ public:
+  explicit FleetFuzz(std::uint64_t seed)
+      : rng_(seed), sim_(seed, rng_.Below(4) == 0 ? "random" : "cache-aware"), worker_count_(1 + rng_.Below(4)) {
+    for (std::size_t i = 0; i < worker_count_; ++i) sim_.JoinWorker("w" + std::to_string(i));
+  }
+
+  void Run(int action_count) {
+    for (int i = 0; i < action_count; ++i) Act();
+    Quieten();
+    CheckRequests();
+    CheckViews();
+  }
+
+ private:
+  FakeWorker& AnyWorker() {
+    return *std::next(sim_.workers.begin(), static_cast<long>(rng_.Below(worker_count_)))->second;
+  }
+
+  void Act() {
+    static const std::vector<std::pair<std::uint64_t, void (FleetFuzz::*)(FakeWorker&)>> kActions = {
+        {30, &FleetFuzz::DeliverOne}, {8, &FleetFuzz::Step},          {6, &FleetFuzz::Submit},
+        {5, &FleetFuzz::CarryOut},    {4, &FleetFuzz::PassTime},      {2, &FleetFuzz::Evict},
+        {2, &FleetFuzz::Cancel},      {2, &FleetFuzz::FillUp},        {2, &FleetFuzz::Revive},
+        {2, &FleetFuzz::Hello},       {2, &FleetFuzz::EvictSilently}, {1, &FleetFuzz::Kill},
+        {1, &FleetFuzz::Restart},     {1, &FleetFuzz::Tamper},        {1, &FleetFuzz::Bye},
+    };
+    std::uint64_t total = 0;
+    for (const auto& [weight, action] : kActions) total += weight;
+    std::uint64_t roll = rng_.Below(total);
+    for (const auto& [weight, action] : kActions) {
+      if (roll < weight) return (this->*action)(AnyWorker());
+      roll -= weight;
+    }
+  }
+
+  void DeliverOne(FakeWorker& worker) { sim_.DeliverOne(worker); }
+  void Step(FakeWorker& worker) { worker.Step(); }
+  void CarryOut(FakeWorker&) { sim_.CarryOutEffects(); }
+  void Evict(FakeWorker& worker) { worker.Evict(rng_.Below(8)); }
+  void EvictSilently(FakeWorker& worker) { worker.EvictSilently(rng_.Below(3)); }
+  void FillUp(FakeWorker& worker) { worker.SetFull(rng_.Below(3) == 0); }
+  void Kill(FakeWorker& worker) { sim_.Kill(worker); }
+  void Revive(FakeWorker& worker) {
+    if (sim_.IsCutOff(worker)) sim_.Revive(worker);
+  }
+  void Hello(FakeWorker& worker) { worker.SayHello(); }
+  void Bye(FakeWorker& worker) { worker.SayBye(); }
+  void Restart(FakeWorker& worker) {
+    worker.Restart();
+    worker.SayHello();
+  }
+
+  void Submit(FakeWorker&) {
+    // Few families of prompts, so that prefixes are shared.
+    const auto prompt = MakePrompt(static_cast<TokenId>(rng_.Below(4)), 1 + rng_.Below(40));
+    requests_.push_back(sim_.Submit(prompt, static_cast<std::uint32_t>(1 + rng_.Below(30))));
+  }
+
+  void Cancel(FakeWorker&) {
+    if (requests_.empty()) return;
+    const auto& request = requests_[rng_.Below(requests_.size())];
+    if (request.id.has_value()) sim_.core.Cancel(*request.id);
+  }
+
+  void PassTime(FakeWorker&) {
+    sim_.clock.Advance(std::chrono::milliseconds(rng_.Below(900)));
+    sim_.Tick();
+  }
+
+  void Tamper(FakeWorker& worker) {
+    std::deque<wire::WorkerMessage>& outbox = worker.outbox();
+    switch (rng_.Below(5)) {
+      case 0: sim_.core.OnUnreachable(worker.id(), sim_.clock.Now()); return;
+      case 1: sim_.core.OnMalformed(worker.id(), DataLoss("frame", "garbage"), sim_.clock.Now()); return;
+      default: break;
+    }
+    if (outbox.size() < 2) return;
+    switch (rng_.Below(3)) {
+      case 0: outbox.pop_front(); break;
+      case 1: outbox.push_front(outbox.front()); break;
+      default: std::swap(outbox[0], outbox[1]); break;
+    }
+  }
+
+  // Nothing bad happens any more.
+  void Quieten() {
+    for (auto& [id, worker] : sim_.workers) {
+      worker->SetFull(false);
+      if (sim_.IsCutOff(*worker)) sim_.Revive(*worker);
+      if (!worker->welcomed()) worker->SayHello();
+    }
+    sim_.DeliverAll();
+    sim_.Run();
+    sim_.Advance(4s);
+  }
+
+  void CheckRequests() {
+    ASSERT_EQ(sim_.core.request_count(), 0U);
+    for (const auto& request : requests_) {
+      const RecordingObserver& seen = *request.observer;
+      ASSERT_EQ(seen.end.has_value(), request.id.has_value());
+      ASSERT_NE(request.id.has_value(), request.refusal.has_value());
+      if (!seen.end.has_value()) {
+        ASSERT_TRUE(seen.workers.empty());
+        continue;
+      }
+      const auto expected = ExpectedOutput(request.prompt, request.max_output_tokens);
+      ASSERT_LE(seen.tokens.size(), expected.size());
+      ASSERT_TRUE(std::equal(seen.tokens.begin(), seen.tokens.end(), expected.begin()));
+      const bool whole =
+          seen.end->reason == wire::FinishReason::kStop || seen.end->reason == wire::FinishReason::kLength;
+      ASSERT_TRUE(!whole || seen.tokens.size() == expected.size());
+      ASSERT_LE(seen.workers.size(), 3U);
+    }
+  }
+
+  void CheckViews() {
+    ASSERT_EQ(sim_.core.Workers(sim_.clock.Now()).size(), worker_count_);
+    for (const auto& [id, worker] : sim_.workers) {
+      ASSERT_TRUE(sim_.ViewIsExact(*worker)) << id;
+      ASSERT_EQ(sim_.StatusOf(id)->in_flight_requests, 0U) << id;
+    }
+    for (const auto& request : requests_) {
+      const auto chain = BlocksOf(request.prompt);
+      std::vector<std::uint32_t> found;
+      for (const WorkerMatch& match : sim_.index.Match(chain)) found.push_back(match.block_count);
+      std::vector<std::uint32_t> held;
+      for (const auto& [id, worker] : sim_.workers) held.push_back(worker->Held(chain));
+      std::erase(held, 0U);
+      std::sort(held.rbegin(), held.rend());
+      ASSERT_EQ(found, held);
+    }
+  }
+
+  Rng rng_;
+  FleetSim sim_;
+  std::size_t worker_count_;
+  std::vector<FleetSim::Request> requests_;
+};
+
+TEST(FleetCoreFuzzTest, EveryRequestEndsOnceAndEveryViewIsExactInTheEnd) {
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    FleetFuzz(seed).Run(400);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace roost::router

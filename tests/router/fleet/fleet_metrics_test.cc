@@ -1,0 +1,51 @@
+#include "router/fleet/fleet_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/metrics/registry.h"
+
+namespace roost::router {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
+  metrics::Registry registry;
+  const auto fleet = MakeFleetMetrics(registry);
+  fleet->OnDecision("cache-aware", DecisionReason::kDeepestMatch);
+  fleet->OnDecision("cache-aware", DecisionReason::kDeepestMatch);
+  fleet->OnSent("demo", "a");
+  fleet->OnFirstToken("demo", {.prompt_tokens = 100, .predicted_cached_tokens = 48, .actual_cached_tokens = 64});
+  fleet->OnFirstToken("demo", {.prompt_tokens = 100, .predicted_cached_tokens = 48, .actual_cached_tokens = 40});
+  fleet->OnRetry(RetryReason::kWorkerLost);
+  fleet->OnWorkerLost(LostReason::kSilent);
+  fleet->OnResync(ResyncReason::kDigest);
+  fleet->OnIndexEvents(7, 2);
+  fleet->OnMalformedMessage();
+  fleet->SetWorkers(2, 1);
+  fleet->SetIndexBlocks(12);
+  fleet->SetInFlight("demo", "a", 3);
+  fleet->OnDecisionSeconds(0.00001);
+
+  const std::string text = registry.Text();
+  for (const char* line :
+       {R"(roost_router_decisions_total{policy="cache-aware",reason="deepest_match"} 2)",
+        R"(roost_router_worker_requests_total{model="demo",worker="a"} 1)",
+        R"(roost_router_prompt_tokens_total{model="demo"} 200)",
+        R"(roost_router_cached_tokens_total{model="demo"} 104)",
+        R"(roost_router_predicted_cached_tokens_total{model="demo"} 96)",
+        R"(roost_router_prediction_error_tokens_total{model="demo"} 24)",
+        R"(roost_router_retries_total{reason="worker_lost"} 1)",
+        R"(roost_router_workers_lost_total{reason="silent"} 1)",
+        R"(roost_router_index_resyncs_total{reason="digest"} 1)", R"(roost_router_index_events_total{kind="stored"} 7)",
+        R"(roost_router_index_events_total{kind="removed"} 2)", "roost_router_malformed_messages_total 1",
+        R"(roost_router_workers{state="ready"} 2)", R"(roost_router_workers{state="starting"} 1)",
+        "roost_router_index_blocks 12", R"(roost_router_worker_in_flight_requests{model="demo",worker="a"} 3)",
+        "roost_router_decision_seconds_count 1"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+}  // namespace
+}  // namespace roost::router

@@ -1,0 +1,177 @@
+#include "tests/router/fleet/fleet_sim.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace roost::router {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+const BlockHash kRoot = RootHash({});
+
+}  // namespace
+
+void RecordingObserver::OnDispatched(const Dispatched& dispatched) {
+  EXPECT_FALSE(end.has_value());
+  workers.push_back(dispatched.worker_id);
+  decisions.push_back(dispatched.decision);
+}
+
+void RecordingObserver::OnTokens(std::vector<TokenId> new_tokens, std::optional<std::uint32_t> cached) {
+  EXPECT_FALSE(end.has_value());
+  EXPECT_FALSE(new_tokens.empty());
+  if (cached.has_value()) {
+    EXPECT_TRUE(tokens.empty());
+    cached_token_count = cached;
+  }
+  tokens.insert(tokens.end(), new_tokens.begin(), new_tokens.end());
+}
+
+void RecordingObserver::OnEnd(GenerationEnd its_end) {
+  EXPECT_FALSE(end.has_value()) << "a second end";
+  EXPECT_EQ(its_end.error.has_value(), its_end.reason == wire::FinishReason::kError);
+  end = std::move(its_end);
+}
+
+FleetSim::FleetSim(std::uint64_t seed, std::string_view policy_name, FleetCoreOptions options)
+    : policy(std::move(MakePolicy(policy_name, seed)).value()),
+      core(std::move(options), index, *policy, metrics, seed) {
+  Tick();
+}
+
+FakeWorker& FleetSim::AddWorker(const std::string& id) {
+  auto& worker = workers[id];
+  worker = std::make_unique<FakeWorker>(id, workers.size());
+  return *worker;
+}
+
+FakeWorker& FleetSim::JoinWorker(const std::string& id) {
+  FakeWorker& worker = AddWorker(id);
+  worker.SayHello();
+  DeliverAll();
+  return worker;
+}
+
+FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens) {
+  Request request{.prompt = std::move(prompt), .max_output_tokens = max_output_tokens, .id = {}, .refusal = {}};
+  GenerateSpec spec;
+  spec.model = core.FindModel("demo");
+  if (spec.model == nullptr) {
+    request.refusal = Error{ErrorCode::kNotFound, "no such model", "model"};
+    return request;
+  }
+  spec.prompt = request.prompt;
+  spec.root = kRoot;
+  spec.block_hashes = BlocksOf(request.prompt);
+  spec.max_output_tokens = max_output_tokens;
+  const std::vector<WorkerMatch> matches = index.Match(spec.block_hashes);
+  auto result = core.Submit(std::move(spec), request.observer, matches, clock.Now());
+  if (result.ok()) {
+    request.id = *result;
+  } else {
+    request.refusal = result.error();
+  }
+  return request;
+}
+
+void FleetSim::DeliverOne(FakeWorker& worker) {
+  if (worker.outbox().empty()) return;
+  wire::WorkerMessage message = std::move(worker.outbox().front());
+  worker.outbox().pop_front();
+  if (!IsCutOff(worker)) core.OnMessage(worker.id(), std::move(message), clock.Now());
+}
+
+void FleetSim::DeliverAll() {
+  bool moved = true;
+  while (moved) {
+    CarryOutEffects();
+    moved = false;
+    for (auto& [id, worker] : workers) {
+      for (; !worker->outbox().empty(); moved = true) DeliverOne(*worker);
+    }
+  }
+}
+
+void FleetSim::CarryOutEffects() {
+  for (auto effects = core.TakeEffects(); !effects.empty(); effects = core.TakeEffects()) {
+    for (Effect& effect : effects) CarryOut(effect);
+  }
+}
+
+void FleetSim::CarryOut(Effect& effect) {
+  if (const auto* const send = std::get_if<SendToWorker>(&effect)) {
+    const auto worker = workers.find(send->worker_id);
+    if (worker != workers.end() && !IsCutOff(*worker->second)) worker->second->Receive(send->message);
+  } else if (const auto* const read = std::get_if<ReadBundle>(&effect)) {
+    if (bundle_error.has_value()) {
+      core.OnTextBundle(read->bundle.digest, *bundle_error);
+    } else {
+      core.OnTextBundle(read->bundle.digest, TextBundle{});
+    }
+  } else if (auto* const dispatched = std::get_if<NotifyDispatched>(&effect)) {
+    dispatched->observer->OnDispatched(dispatched->dispatched);
+  } else if (auto* const tokens = std::get_if<NotifyTokens>(&effect)) {
+    tokens->observer->OnTokens(std::move(tokens->tokens), tokens->cached_token_count);
+  } else if (auto* const end = std::get_if<NotifyEnd>(&effect)) {
+    end->observer->OnEnd(std::move(end->end));
+  }
+}
+
+void FleetSim::Run(int rounds) {
+  for (int round = 0; round < rounds && core.request_count() > 0; ++round) {
+    for (auto& [id, worker] : workers) worker->Step();
+    DeliverAll();
+    clock.Advance(50ms);
+    Tick();
+  }
+  DeliverAll();
+}
+
+void FleetSim::Advance(Duration by) {
+  for (Duration passed{}; passed < by; passed += 100ms) {
+    clock.Advance(100ms);
+    for (auto& [id, worker] : workers) worker->Heartbeat();
+    DeliverAll();
+    Tick();
+    DeliverAll();
+  }
+}
+
+void FleetSim::Kill(FakeWorker& worker) {
+  cut_off_[worker.id()] = true;
+  worker.outbox().clear();
+}
+
+void FleetSim::Revive(FakeWorker& worker) {
+  cut_off_.erase(worker.id());
+  worker.Restart();
+  worker.SayHello();
+}
+
+std::optional<WorkerStatus> FleetSim::StatusOf(const std::string& worker_id) {
+  for (WorkerStatus& status : core.Workers(clock.Now())) {
+    if (status.worker_id == worker_id) return std::move(status);
+  }
+  return std::nullopt;
+}
+
+bool FleetSim::ViewIsExact(const FakeWorker& worker) {
+  const std::optional<WorkerStatus> status = StatusOf(worker.id());
+  if (!status.has_value()) return false;
+  return status->index_in_sync && status->indexed_block_count == worker.block_count();
+}
+
+std::vector<BlockHash> BlocksOf(const std::vector<TokenId>& prompt) {
+  return HashBlocks(kRoot, prompt, FakeWorker::kBlockTokens);
+}
+
+std::vector<TokenId> MakePrompt(TokenId seed, std::size_t count) {
+  std::vector<TokenId> prompt(count);
+  for (std::size_t i = 0; i < count; ++i) prompt[i] = static_cast<TokenId>(1 + (seed * 7919 + i * 31) % 1009);
+  return prompt;
+}
+
+}  // namespace roost::router

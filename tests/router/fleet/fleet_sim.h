@@ -1,0 +1,108 @@
+// A fleet core, its workers and its clients on one virtual time line. Messages move when the test says so; links keep
+// their order, as ZeroMQ's do, unless a test tampers with a worker's outbox.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "router/fleet/fleet_core.h"
+#include "tests/router/fleet/fake_worker.h"
+
+namespace roost::router {
+
+// Remembers what a client saw, and checks the contract: nothing after the end.
+class RecordingObserver final : public GenerationObserver {
+ public:
+  void OnDispatched(const Dispatched& dispatched) override;
+  void OnTokens(std::vector<TokenId> tokens, std::optional<std::uint32_t> cached_token_count) override;
+  void OnEnd(GenerationEnd end) override;
+
+  std::vector<std::string> workers;  // in order of dispatch
+  std::vector<Decision> decisions;
+  std::vector<TokenId> tokens;
+  std::optional<std::uint32_t> cached_token_count;
+  std::optional<GenerationEnd> end;
+};
+
+struct CountingMetrics final : FleetMetrics {
+  void OnDecision(std::string_view, DecisionReason) override { ++decisions; }
+  void OnFirstToken(const std::string&, const CacheOutcome& outcome) override { outcomes.push_back(outcome); }
+  void OnRetry(RetryReason reason) override { ++retries[std::string(NameOf(reason))]; }
+  void OnWorkerLost(LostReason reason) override { ++lost[std::string(NameOf(reason))]; }
+  void OnResync(ResyncReason reason) override { ++resyncs[std::string(NameOf(reason))]; }
+
+  int decisions = 0;
+  std::vector<CacheOutcome> outcomes;
+  std::map<std::string, int> retries;
+  std::map<std::string, int> lost;
+  std::map<std::string, int> resyncs;
+};
+
+class FleetSim {
+ public:
+  explicit FleetSim(std::uint64_t seed = 1, std::string_view policy = "cache-aware", FleetCoreOptions options = {});
+
+  // A worker that has not said anything yet. It lives as long as the simulation.
+  FakeWorker& AddWorker(const std::string& id);
+  // The same, welcomed, ready and in sync.
+  FakeWorker& JoinWorker(const std::string& id);
+
+  struct Request {
+    std::vector<TokenId> prompt;
+    std::uint32_t max_output_tokens = 0;
+    std::shared_ptr<RecordingObserver> observer = std::make_shared<RecordingObserver>();
+    std::optional<RequestId> id;  // when it was accepted
+    std::optional<Error> refusal;
+  };
+  Request Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens);
+
+  // One message from the worker's outbox to the core.
+  void DeliverOne(FakeWorker& worker);
+  // Until every outbox is empty and no effect is left.
+  void DeliverAll();
+  // Carries out what the core wants. Messages to a cut-off worker vanish.
+  void CarryOutEffects();
+
+  // Steps all workers and delivers, until no request is left or `rounds` are over; each round takes 50 ms.
+  void Run(int rounds = 200);
+  // Moves time in steps of 100 ms, with a tick and a heartbeat of each worker in each.
+  void Advance(Duration by);
+  void Tick() { core.Tick(clock.Now()); }
+
+  // The worker is gone without a word: nothing reaches it, nothing comes from it.
+  void Kill(FakeWorker& worker);
+  // Back under its old name, empty.
+  void Revive(FakeWorker& worker);
+  [[nodiscard]] bool IsCutOff(const FakeWorker& worker) const { return cut_off_.contains(worker.id()); }
+
+  [[nodiscard]] std::optional<WorkerStatus> StatusOf(const std::string& worker_id);
+  // Is the core's view of this worker equal to what it holds?
+  [[nodiscard]] bool ViewIsExact(const FakeWorker& worker);
+
+  ManualClock clock;
+  PrefixIndex index;
+  CountingMetrics metrics;
+  std::unique_ptr<Policy> policy;
+  FleetCore core;
+  std::map<std::string, std::unique_ptr<FakeWorker>> workers;
+  // What reading a bundle gives.
+  std::optional<Error> bundle_error;
+
+ private:
+  void CarryOut(Effect& effect);
+
+  std::map<std::string, bool> cut_off_;
+};
+
+// The blocks of a prompt in the scope that FleetSim's requests use.
+[[nodiscard]] std::vector<BlockHash> BlocksOf(const std::vector<TokenId>& prompt);
+// `count` tokens that differ for each seed.
+[[nodiscard]] std::vector<TokenId> MakePrompt(TokenId seed, std::size_t count);
+
+}  // namespace roost::router

@@ -1,0 +1,238 @@
+// The fleet over real loopback sockets: fake workers on threads of their own dial it.
+#include "router/fleet/fleet.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+
+#include "common/wire/codec.h"
+#include "tests/router/fleet/fake_worker.h"
+#include "tests/router/fleet/fleet_sim.h"
+#include "tests/router/fleet/waiting.h"
+
+namespace roost::router {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kUnlimited = std::numeric_limits<int>::max();
+
+// Drives a FakeWorker over a DealerSocket until it is destroyed, which is its death: it says nothing.
+class SocketWorker {
+ public:
+  SocketWorker(const std::string& endpoint, const std::string& id, std::uint64_t seed, int allowed_steps = kUnlimited)
+      : worker_(id, seed), allowed_steps_(allowed_steps), thread_([this, endpoint] { Run(endpoint); }) {}
+
+  ~SocketWorker() {
+    stopping_ = true;
+    waker_.Wake();
+    thread_.join();
+  }
+
+  void AllowSteps(int count) {
+    allowed_steps_ = count;
+    waker_.Wake();
+  }
+  void SendGarbage() {
+    garbage_due_ = true;
+    waker_.Wake();
+  }
+
+ private:
+  void Run(const std::string& endpoint) {
+    wire::Context context;
+    wire::DealerSocket socket = std::move(wire::DealerSocket::Connect(context, endpoint, worker_.id())).value();
+    const std::array<const wire::Socket*, 1> sockets{&socket};
+    while (!stopping_) {
+      if (!worker_.welcomed() && worker_.outbox().empty()) worker_.SayHello();
+      Speak();
+      Flush(socket);
+      if (worker_.running_count() == 0 || allowed_steps_ == 0) wire::WaitForMessages(sockets, waker_, 20ms);
+      while (const std::optional<wire::Bytes> frame = socket.TryReceive()) {
+        worker_.Receive(*wire::DecodeRouterMessage(*frame).value());
+      }
+    }
+  }
+
+  void Speak() {
+    if (allowed_steps_ > 0) {
+      if (worker_.running_count() > 0 && allowed_steps_ != kUnlimited) --allowed_steps_;
+      worker_.Step();
+    } else {
+      worker_.Heartbeat();
+    }
+  }
+
+  void Flush(wire::DealerSocket& socket) {
+    if (garbage_due_.exchange(false)) static_cast<void>(socket.Send(wire::Bytes(40, std::byte{0xff})));
+    for (auto& outbox = worker_.outbox(); !outbox.empty(); outbox.pop_front()) {
+      if (socket.Send(wire::Encode(outbox.front())) != wire::SendOutcome::kSent) return;
+    }
+  }
+
+  FakeWorker worker_;  // its thread alone, once started
+  wire::Waker waker_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> garbage_due_ = false;
+  std::atomic<int> allowed_steps_;
+  std::thread thread_;
+};
+
+struct MalformedCounter final : FleetMetrics {
+  void OnMalformedMessage() override { ++count; }
+  std::atomic<int> count = 0;
+};
+
+struct FleetTest : ::testing::Test {
+  MalformedCounter metrics;
+  std::unique_ptr<Fleet> fleet = Start();
+
+  std::unique_ptr<Fleet> Start() {
+    FleetOptions options;
+    options.bind = "tcp://127.0.0.1:0";
+    const auto read = [](const wire::Tokenizer&) -> Result<TextBundle> { return TextBundle{}; };
+    return std::move(Fleet::Start(options, read, metrics)).value();
+  }
+
+  [[nodiscard]] bool WaitForReady(std::size_t count) {
+    return Eventually([&] {
+      const std::vector<WorkerStatus> workers = fleet->Workers();
+      return static_cast<std::size_t>(std::count_if(workers.begin(), workers.end(), [](const WorkerStatus& status) {
+               return status.ready && status.index_in_sync;
+             })) == count;
+    });
+  }
+
+  Result<RequestId> Submit(const std::vector<TokenId>& prompt, std::uint32_t max_output_tokens,
+                           std::shared_ptr<GenerationObserver> observer) {
+    GenerateSpec spec;
+    spec.model = fleet->FindModel("demo");
+    if (spec.model == nullptr) return Error{ErrorCode::kNotFound, "no such model", "model"};
+    spec.prompt = prompt;
+    spec.root = RootHash({});
+    spec.block_hashes = BlocksOf(prompt);
+    spec.max_output_tokens = max_output_tokens;
+    return fleet->Submit(std::move(spec), std::move(observer));
+  }
+};
+
+// A prompt whose answer has at least `count` tokens.
+std::vector<TokenId> TalkativePrompt(std::size_t count) {
+  for (TokenId seed = 1;; ++seed) {
+    std::vector<TokenId> prompt = MakePrompt(seed, 40);
+    if (ExpectedOutput(prompt, static_cast<std::uint32_t>(count)).size() == count) return prompt;
+  }
+}
+
+TEST_F(FleetTest, ServesOverASocket) {
+  const SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  const auto prompt = TalkativePrompt(30);
+  const auto observer = std::make_shared<WaitingObserver>();
+  ASSERT_TRUE(Submit(prompt, 30, observer).ok());
+  EXPECT_EQ(observer->WaitForEnd().reason, wire::FinishReason::kLength);
+  EXPECT_EQ(observer->tokens(), ExpectedOutput(prompt, 30));
+  EXPECT_TRUE(Eventually([&] { return fleet->Workers().at(0).indexed_block_count == prompt.size() / 4; }));
+}
+
+TEST_F(FleetTest, StreamGoesOnWhenItsWorkerDies) {
+  auto first = std::make_unique<SocketWorker>(fleet->endpoint(), "a", 1, /*allowed_steps=*/3);
+  ASSERT_TRUE(WaitForReady(1));
+  const auto prompt = TalkativePrompt(60);
+  const auto observer = std::make_shared<WaitingObserver>();
+  ASSERT_TRUE(Submit(prompt, 60, observer).ok());
+  ASSERT_TRUE(observer->WaitForTokens(1));
+  const SocketWorker second(fleet->endpoint(), "b", 2);
+  ASSERT_TRUE(WaitForReady(2));
+  first.reset();
+  EXPECT_EQ(observer->WaitForEnd().reason, wire::FinishReason::kLength);
+  EXPECT_EQ(observer->tokens(), ExpectedOutput(prompt, 60));
+  EXPECT_EQ(observer->workers(), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(FleetTest, WorkerThatSendsGarbageIsCountedAndMayComeBack) {
+  SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  worker.SendGarbage();
+  EXPECT_TRUE(Eventually([&] { return metrics.count > 0; }));
+  EXPECT_TRUE(WaitForReady(1));
+  const auto observer = std::make_shared<WaitingObserver>();
+  ASSERT_TRUE(Eventually([&] { return Submit(MakePrompt(1, 9), 5, observer).ok(); }));
+  EXPECT_NE(observer->WaitForEnd().reason, wire::FinishReason::kCancelled);
+}
+
+TEST_F(FleetTest, StopEndsWhatIsLeftAndRefusesMore) {
+  const SocketWorker worker(fleet->endpoint(), "a", 1, /*allowed_steps=*/0);
+  ASSERT_TRUE(WaitForReady(1));
+  const auto observer = std::make_shared<WaitingObserver>();
+  ASSERT_TRUE(Submit(MakePrompt(1, 9), 5, observer).ok());
+  fleet->Stop();
+  const GenerationEnd end = observer->WaitForEnd();
+  ASSERT_TRUE(end.error.has_value());
+  EXPECT_EQ(end.error->code, ErrorCode::kUnavailable);
+  EXPECT_EQ(Submit(MakePrompt(1, 9), 5, observer).error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(FleetTest, ManyThreadsSubmitAndCancelAndEachRequestEndsOnce) {
+  const SocketWorker first(fleet->endpoint(), "a", 1);
+  const SocketWorker second(fleet->endpoint(), "b", 2);
+  ASSERT_TRUE(WaitForReady(2));
+  const auto client = [&](TokenId seed) {
+    Rng rng(seed);
+    for (int i = 0; i < 40; ++i) {
+      const auto observer = std::make_shared<WaitingObserver>();
+      const auto prompt = MakePrompt(static_cast<TokenId>(rng.Below(5)), 1 + rng.Below(60));
+      const auto max_output_tokens = static_cast<std::uint32_t>(1 + rng.Below(40));
+      const Result<RequestId> id = Submit(prompt, max_output_tokens, observer);
+      ASSERT_TRUE(id.ok());
+      const bool leaves = rng.Below(4) == 0;
+      if (leaves) fleet->Cancel(*id);
+      const GenerationEnd end = observer->WaitForEnd();
+      EXPECT_FALSE(end.error.has_value());
+      if (!leaves) {
+        EXPECT_EQ(observer->tokens(), ExpectedOutput(prompt, max_output_tokens));
+      }
+    }
+  };
+  std::vector<std::thread> clients;
+  for (TokenId seed = 1; seed <= 4; ++seed) clients.emplace_back(client, seed);
+  for (std::thread& thread : clients) thread.join();
+  for (const WorkerStatus& status : fleet->Workers()) EXPECT_EQ(status.in_flight_requests, 0U);
+}
+
+// Submits again from inside its own end.
+class ChainingObserver final : public GenerationObserver {
+ public:
+  explicit ChainingObserver(std::function<void()> next) : next_(std::move(next)) {}
+  void OnDispatched(const Dispatched&) override {}
+  void OnTokens(std::vector<TokenId>, std::optional<std::uint32_t>) override {}
+  void OnEnd(GenerationEnd) override { next_(); }
+
+ private:
+  std::function<void()> next_;
+};
+
+TEST_F(FleetTest, ObserversMayCallBack) {
+  const SocketWorker worker(fleet->endpoint(), "a", 1);
+  ASSERT_TRUE(WaitForReady(1));
+  const auto last = std::make_shared<WaitingObserver>();
+  const auto first = std::make_shared<ChainingObserver>([&] {
+    EXPECT_FALSE(fleet->Workers().empty());
+    EXPECT_TRUE(Submit(MakePrompt(2, 9), 5, last).ok());
+  });
+  ASSERT_TRUE(Submit(MakePrompt(1, 9), 5, first).ok());
+  EXPECT_FALSE(last->WaitForEnd().error.has_value());
+}
+
+TEST_F(FleetTest, StartFailsWithAReason) {
+  FleetOptions options;
+  options.policy = "best";
+  EXPECT_EQ(Fleet::Start(options, {}, metrics).error().field, "policy");
+  options.policy = "random";
+  options.bind = fleet->endpoint();
+  EXPECT_EQ(Fleet::Start(options, {}, metrics).error().code, ErrorCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace roost::router

@@ -1,0 +1,74 @@
+#include "router/fleet/in_flight.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "common/base/rng.h"
+
+namespace roost::router {
+namespace {
+
+using namespace std::chrono_literals;
+using Charge = InFlightLedger::Charge;
+
+constexpr Instant kStart{};
+
+TEST(InFlightLedgerTest, ChargesCountUntilAReportCoversThem) {
+  const auto ledger = std::make_shared<InFlightLedger>();
+  const Charge early = InFlightLedger::Add(ledger, 100, kStart);
+  const Charge late = InFlightLedger::Add(ledger, 30, kStart + 5ms);
+  EXPECT_EQ(ledger->uncovered_tokens(), 130U);
+  ledger->CoverUntil(kStart + 4ms);
+  EXPECT_EQ(ledger->uncovered_tokens(), 30U);
+  EXPECT_EQ(ledger->uncovered_requests(), 1U);
+  EXPECT_EQ(ledger->request_count(), 2U);
+}
+
+TEST(InFlightLedgerTest, EachChargeIsReleasedOnceCoveredOrNot) {
+  const auto ledger = std::make_shared<InFlightLedger>();
+  Charge first = InFlightLedger::Add(ledger, 10, kStart);
+  {
+    Charge second = InFlightLedger::Add(ledger, 20, kStart + 1ms);
+    Charge moved = std::move(second);
+    ledger->CoverUntil(kStart);
+  }
+  EXPECT_EQ(ledger->uncovered_tokens(), 0U);
+  EXPECT_EQ(ledger->request_count(), 1U);
+  first = InFlightLedger::Add(ledger, 40, kStart + 2ms);
+  EXPECT_EQ(ledger->uncovered_tokens(), 40U);
+  EXPECT_EQ(ledger->request_count(), 1U);
+  first = {};
+  EXPECT_EQ(ledger->request_count(), 0U);
+  EXPECT_EQ(ledger->uncovered_requests(), 0U);
+}
+
+TEST(InFlightLedgerTest, ChargeMayOutliveItsWorker) {
+  auto ledger = std::make_shared<InFlightLedger>();
+  const Charge charge = InFlightLedger::Add(ledger, 10, kStart);
+  ledger.reset();
+}
+
+TEST(InFlightLedgerTest, NothingLeaksInAnyOrder) {
+  Rng rng(9);
+  const auto ledger = std::make_shared<InFlightLedger>();
+  std::deque<Charge> charges;
+  Instant now = kStart;
+  for (int i = 0; i < 20000; ++i) {
+    now += std::chrono::microseconds(rng.Below(50));
+    if (rng.Below(2) == 0) {
+      charges.push_back(InFlightLedger::Add(ledger, static_cast<std::uint32_t>(rng.Below(1000)), now));
+    } else if (!charges.empty()) {
+      charges.erase(charges.begin() + static_cast<std::ptrdiff_t>(rng.Below(charges.size())));
+    }
+    if (rng.Below(10) == 0) ledger->CoverUntil(now - 1ms);
+    ASSERT_EQ(ledger->request_count(), charges.size());
+    ASSERT_LE(ledger->uncovered_requests(), charges.size());
+  }
+  charges.clear();
+  EXPECT_EQ(ledger->request_count(), 0U);
+  EXPECT_EQ(ledger->uncovered_tokens(), 0U);
+}
+
+}  // namespace
+}  // namespace roost::router

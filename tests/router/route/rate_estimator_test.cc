@@ -1,0 +1,92 @@
+#include "router/route/rate_estimator.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "common/base/rng.h"
+
+namespace roost::router {
+namespace {
+
+struct Truth {
+  double base = 0.002;
+  double per_prefill_token = 0.0005;
+  double per_decode_token = 0.003;
+
+  [[nodiscard]] StepSample Sample(std::uint32_t prefill, std::uint32_t decode, double noise = 1) const {
+    return {prefill, decode, noise * (base + prefill * per_prefill_token + decode * per_decode_token)};
+  }
+};
+
+TEST(RateEstimatorTest, KnowsNothingBeforeStepsCame) {
+  RateEstimator rates;
+  EXPECT_EQ(rates.prefill_tokens_per_second(), 0);
+  EXPECT_EQ(rates.decode_step_seconds(4), 0);
+  rates.Observe(Truth{}.Sample(0, 3));
+  rates.Observe(Truth{}.Sample(0, 5));
+  EXPECT_EQ(rates.prefill_tokens_per_second(), 0);
+  EXPECT_NEAR(rates.decode_step_seconds(4), 0.014, 1e-4);
+}
+
+TEST(RateEstimatorTest, RecoversTheCostsOfMixedSteps) {
+  RateEstimator rates;
+  Rng rng(3);
+  for (int i = 0; i < 100; ++i) {
+    const auto prefill = static_cast<std::uint32_t>(rng.Below(512));
+    const auto decode = static_cast<std::uint32_t>(rng.Below(32));
+    rates.Observe(Truth{}.Sample(prefill, decode));
+  }
+  EXPECT_NEAR(rates.prefill_tokens_per_second(), 2000, 2);
+  EXPECT_NEAR(rates.decode_step_seconds(10), 0.032, 1e-4);
+}
+
+TEST(RateEstimatorTest, StepsThatAllLookAlikeBelongToTheirTokens) {
+  RateEstimator rates;
+  for (int i = 0; i < 10; ++i) rates.Observe({512, 0, 0.256});
+  EXPECT_NEAR(rates.prefill_tokens_per_second(), 2000, 1);
+}
+
+TEST(RateEstimatorTest, SurvivesNoiseAndFollowsAChangeOfSpeed) {
+  RateEstimator rates;
+  Rng rng(4);
+  const auto feed = [&](const Truth& truth, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const double noise = 0.8 + 0.4 * rng.Uniform();
+      rates.Observe(truth.Sample(static_cast<std::uint32_t>(64 + rng.Below(448)),
+                                 static_cast<std::uint32_t>(rng.Below(16)), noise));
+    }
+  };
+  feed(Truth{}, 300);
+  EXPECT_NEAR(rates.prefill_tokens_per_second(), 2000, 200);
+  feed(Truth{.per_prefill_token = 0.002}, 500);
+  EXPECT_NEAR(rates.prefill_tokens_per_second(), 500, 50);
+}
+
+TEST(RateEstimatorTest, NeverGoesNegativeWhateverComes) {
+  Rng rng(5);
+  for (int round = 0; round < 200; ++round) {
+    RateEstimator rates;
+    for (int i = 0; i < 50; ++i) {
+      rates.Observe({static_cast<std::uint32_t>(rng.Below(4)), static_cast<std::uint32_t>(rng.Below(4)),
+                     rng.Uniform() * static_cast<double>(rng.Below(100))});
+      ASSERT_GE(rates.prefill_tokens_per_second(), 0);
+      ASSERT_GE(rates.decode_step_seconds(7), 0);
+    }
+  }
+}
+
+TEST(RateEstimatorTest, IgnoresWhatIsNoStep) {
+  RateEstimator rates;
+  for (int i = 0; i < 3; ++i) rates.Observe(Truth{}.Sample(static_cast<std::uint32_t>(100 + i), 0));
+  const double before = rates.prefill_tokens_per_second();
+  rates.Observe({0, 0, 5});
+  rates.Observe({100, 0, 0});
+  rates.Observe({100, 0, -1});
+  rates.Observe({100, 0, std::numeric_limits<double>::quiet_NaN()});
+  rates.Observe({100, 0, std::numeric_limits<double>::infinity()});
+  EXPECT_EQ(rates.prefill_tokens_per_second(), before);
+}
+
+}  // namespace
+}  // namespace roost::router

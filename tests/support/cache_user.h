@@ -1,0 +1,62 @@
+// A request's dealings with the prefix cache, in small verbs for tests: match a prompt, fill the rest, let go.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/prefix/block_hash.h"
+#include "worker/cache/prefix_cache.h"
+
+namespace roost::testing_support {
+
+// Holds blocks of one prompt. It must be let go (Release) before it is dropped.
+struct CacheUser {
+  BlockHash root;
+  std::vector<TokenId> tokens;
+  std::vector<BlockHash> hashes;
+  std::vector<BlockId> blocks;
+
+  CacheUser(BlockHash root_in, std::vector<TokenId> tokens_in, std::uint32_t block_tokens)
+      : root(root_in), tokens(std::move(tokens_in)), hashes(HashBlocks(root, tokens, block_tokens)) {}
+
+  [[nodiscard]] worker::BlockChain chain() const { return {root, hashes, tokens}; }
+
+  // Takes the ready prefix; returns its length in blocks.
+  std::uint32_t Match(worker::PrefixCache& cache) {
+    std::vector<worker::BlockRef> matched;
+    cache.Match(chain(), static_cast<std::uint32_t>(hashes.size()), matched);
+    for (const worker::BlockRef ref : matched) {
+      cache.Acquire(ref);
+      blocks.push_back(ref.block);
+    }
+    return static_cast<std::uint32_t>(matched.size());
+  }
+
+  // Allocates and commits the next block; nothing when there is no room.
+  std::optional<worker::CommitResult> FillNext(worker::PrefixCache& cache) {
+    const std::optional<BlockId> block = cache.Allocate();
+    if (!block) return std::nullopt;
+    blocks.push_back(*block);
+    const worker::CommitResult result = cache.Commit(chain(), static_cast<std::uint32_t>(blocks.size()) - 1, blocks);
+    blocks.back() = result.block;
+    return result;
+  }
+
+  // Match, and fill the rest. Returns the matched blocks.
+  std::uint32_t Use(worker::PrefixCache& cache) {
+    const std::uint32_t matched = Match(cache);
+    while (blocks.size() < hashes.size() && FillNext(cache)) {
+    }
+    return matched;
+  }
+
+  void Release(worker::PrefixCache& cache) {
+    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) cache.Release(*block);
+    blocks.clear();
+  }
+};
+
+}  // namespace roost::testing_support

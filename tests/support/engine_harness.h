@@ -1,0 +1,153 @@
+// An engine under observation: it takes requests, steps, keeps what each request got, and after every step checks what
+// must always hold: invariants, block states, each request ends once, and the cache events rebuild the engine's cache.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/prefix/block_hash.h"
+#include "common/wire/messages.h"
+#include "worker/engine/engine.h"
+
+namespace roost::testing_support {
+
+inline constexpr worker::LinkId kLink{1};
+inline constexpr BlockHash kRoot{11, 22};
+
+// A greedy request that stops for nothing but its length.
+inline wire::Generate GreedyRequest(std::uint64_t id, std::vector<TokenId> prompt, std::uint32_t max_output_tokens,
+                                    BlockHash root = kRoot) {
+  wire::Generate request;
+  request.request_id = RequestId(id);
+  request.prompt = std::move(prompt);
+  request.root = root;
+  request.sampling.temperature = 0;
+  request.max_output_tokens = max_output_tokens;
+  request.ignore_eos = true;
+  return request;
+}
+
+class EngineHarness {
+ public:
+  struct Outcome {
+    std::vector<TokenId> tokens;
+    std::optional<std::uint32_t> cached_token_count;
+    std::optional<double> queue_wait_seconds;
+    std::optional<wire::FinishReason> finish;
+    std::optional<Error> error;
+    std::uint32_t event_count = 0;
+  };
+
+  EngineHarness(worker::Model& model, const Clock& clock, worker::EngineOptions options)
+      : block_tokens_(model.block_tokens()),
+        block_count_(model.block_count()),
+        engine_(model, clock, std::move(options)) {}
+
+  // As a router would: the hashes come with the request, unless the test has set them.
+  Result<void> Submit(wire::Generate request, worker::LinkId link = kLink) {
+    if (request.block_hashes.empty()) {
+      request.block_hashes = HashBlocks(request.root, request.prompt, block_tokens_);
+    }
+    return engine_.Submit(link, std::move(request));
+  }
+
+  worker::StepReport Step() {
+    worker::StepReport report = engine_.Step();
+    for (const worker::RequestEvent& event : report.tokens) Take(event);
+    totals_.prompt_tokens += report.counts.prompt_tokens;
+    totals_.cached_prompt_tokens += report.counts.cached_prompt_tokens;
+    totals_.output_tokens += report.counts.output_tokens;
+    totals_.evicted_blocks += report.counts.evicted_blocks;
+    totals_.preemptions += report.counts.preemptions;
+    totals_.verification_misses += report.counts.verification_misses;
+    prefill_tokens_ += report.load.step_prefill_tokens;
+    decode_tokens_ += report.load.step_decode_tokens;
+    Replay(report.events);
+    CheckAlways(report);
+    return report;
+  }
+
+  // Steps until nothing is left to do. A request that never ends is a failure.
+  void Run() {
+    constexpr int kMaxSteps = 200'000;
+    for (int step = 0; step < kMaxSteps && engine_.HasWork(); ++step) {
+      Step();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    ASSERT_FALSE(engine_.HasWork()) << "the engine does not come to an end";
+    const worker::StepReport report = Step();
+    EXPECT_EQ(report.referenced_blocks, 0U) << "a block was not given back";
+  }
+
+  // Submits, runs to the end, and tells what came out.
+  Outcome Serve(wire::Generate request) {
+    const worker::RequestKey key{kLink, request.request_id};
+    const Result<void> submitted = Submit(std::move(request));
+    EXPECT_TRUE(submitted.ok()) << submitted.error().ToString();
+    Run();
+    return outcome(key);
+  }
+
+  [[nodiscard]] const Outcome& outcome(worker::RequestKey key) { return outcomes_[key]; }
+  [[nodiscard]] const Outcome& outcome(std::uint64_t id) { return outcomes_[{kLink, RequestId(id)}]; }
+  [[nodiscard]] const std::map<worker::RequestKey, Outcome>& outcomes() const { return outcomes_; }
+  [[nodiscard]] worker::Engine& engine() { return engine_; }
+  [[nodiscard]] const worker::StepCounts& totals() const { return totals_; }
+  [[nodiscard]] std::uint64_t prefill_tokens() const { return prefill_tokens_; }
+  [[nodiscard]] std::uint64_t decode_tokens() const { return decode_tokens_; }
+  [[nodiscard]] const std::set<BlockHash>& resident() const { return resident_; }
+
+ private:
+  void Take(const worker::RequestEvent& event) {
+    Outcome& outcome = outcomes_[{event.link, event.event.request_id}];
+    ASSERT_FALSE(outcome.finish.has_value()) << "request " << event.event.request_id.value() << " had ended";
+    const bool first_news = outcome.tokens.empty() && !outcome.cached_token_count;
+    if (event.event.cached_token_count) {
+      ASSERT_TRUE(first_news);
+      outcome.cached_token_count = event.event.cached_token_count;
+      outcome.queue_wait_seconds = event.event.queue_wait_seconds;
+    }
+    ASSERT_TRUE(event.event.tokens.empty() || outcome.cached_token_count.has_value());
+    outcome.tokens.insert(outcome.tokens.end(), event.event.tokens.begin(), event.event.tokens.end());
+    outcome.finish = event.event.finish;
+    outcome.error = event.event.error;
+    ASSERT_EQ(outcome.error.has_value(), outcome.finish == wire::FinishReason::kError);
+    ++outcome.event_count;
+  }
+
+  void Replay(const std::vector<wire::CacheEvent>& events) {
+    for (const wire::CacheEvent& event : events) {
+      for (const BlockHash hash : event.stored.hashes) ASSERT_TRUE(resident_.insert(hash).second);
+      for (const BlockHash hash : event.removed) ASSERT_EQ(resident_.erase(hash), 1U);
+    }
+  }
+
+  void CheckAlways(const worker::StepReport& report) {
+    const Result<void> sound = engine_.CheckInvariants();
+    ASSERT_TRUE(sound.ok()) << sound.error().ToString();
+    ASSERT_EQ(report.free_blocks + report.referenced_blocks + report.idle_blocks, block_count_);
+    ASSERT_EQ(report.load.free_block_count, report.free_blocks + report.idle_blocks);
+    ASSERT_EQ(report.load.cached_block_count, resident_.size());
+    BlockHash digest;
+    for (const BlockHash hash : resident_) digest = digest ^ hash;
+    ASSERT_EQ(report.load.digest, digest);
+  }
+
+  std::uint32_t block_tokens_;
+  std::uint32_t block_count_;
+  worker::Engine engine_;
+  std::map<worker::RequestKey, Outcome> outcomes_;
+  std::set<BlockHash> resident_;
+  worker::StepCounts totals_;
+  std::uint64_t prefill_tokens_ = 0;
+  std::uint64_t decode_tokens_ = 0;
+};
+
+}  // namespace roost::testing_support

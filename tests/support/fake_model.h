@@ -1,0 +1,142 @@
+// A model whose "KV" tells where it came from. The value stored for a position depends on all tokens before it as they
+// were read through the block table, and so do the logits: a wrong block table, a wrong position, a block that was
+// overwritten or shared wrongly changes the output. It also checks the engine's side of the Model contract.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/rng.h"
+#include "worker/model/model.h"
+
+namespace roost::testing_support {
+
+class FakeModel final : public worker::Model {
+ public:
+  struct Options {
+    std::uint32_t block_tokens = 16;
+    std::uint32_t block_count = 1024;
+    std::uint32_t vocab_size = 97;
+    std::uint32_t max_context_tokens = 4096;
+    std::optional<TokenId> poison_token = std::nullopt;  // logits after it are not numbers
+    ManualClock* clock = nullptr;                        // moved on by step_duration in every Forward
+    Duration step_duration = std::chrono::milliseconds(10);
+  };
+
+  explicit FakeModel(Options options)
+      : options_(options), slots_(std::size_t{options.block_count} * options.block_tokens) {
+    shape_.vocab_size = options.vocab_size;
+    shape_.max_context_tokens = options.max_context_tokens;
+  }
+
+  [[nodiscard]] const worker::ModelShape& shape() const override { return shape_; }
+  [[nodiscard]] std::uint32_t block_tokens() const override { return options_.block_tokens; }
+  [[nodiscard]] std::uint32_t block_count() const override { return options_.block_count; }
+
+  [[nodiscard]] std::span<const float> Forward(const worker::Batch& batch) override {
+    CheckBlocks(batch);
+    logits_.clear();
+    std::size_t first_token = 0;
+    for (const worker::BatchSlice& slice : batch.slices) {
+      Compute(slice, std::span(batch.tokens).subspan(first_token, slice.token_count));
+      first_token += slice.token_count;
+    }
+    ROOST_CHECK(first_token == batch.tokens.size());
+    computed_token_count_ += first_token;
+    largest_batch_ = std::max(largest_batch_, first_token);
+    if (options_.clock != nullptr) options_.clock->Advance(options_.step_duration);
+    return logits_;
+  }
+
+  // The logits after `tokens`, from the definition, without blocks.
+  [[nodiscard]] std::vector<float> ReferenceLogits(std::span<const TokenId> tokens) const {
+    std::uint64_t state = kStart;
+    for (const TokenId token : tokens) state = Fold(state, ValueOf(state, token));
+    std::vector<float> logits;
+    AppendLogits(state, tokens.back(), logits);
+    return logits;
+  }
+
+  [[nodiscard]] std::uint64_t computed_token_count() const { return computed_token_count_; }
+  [[nodiscard]] std::size_t largest_batch() const { return largest_batch_; }
+
+ private:
+  struct Slot {
+    std::uint64_t value = 0;
+    std::optional<std::uint32_t> position;  // empty until written
+  };
+
+  static constexpr std::uint64_t kStart = 0x1234567;
+
+  static std::uint64_t ValueOf(std::uint64_t state, TokenId token) {
+    return Mix64(state + 0x9e3779b97f4a7c15ULL * (token + 1));
+  }
+  static std::uint64_t Fold(std::uint64_t state, std::uint64_t value) { return Mix64(state ^ value) + value; }
+
+  Slot& SlotAt(const worker::BatchSlice& slice, std::uint32_t position) {
+    const BlockId block = slice.blocks[position / options_.block_tokens];
+    return slots_[std::size_t{block.value()} * options_.block_tokens + position % options_.block_tokens];
+  }
+
+  // Two slices never write one block, and none reads what another writes.
+  void CheckBlocks(const worker::Batch& batch) const {
+    std::map<BlockId, std::size_t> writer;
+    for (std::size_t i = 0; i < batch.slices.size(); ++i) {
+      const worker::BatchSlice& slice = batch.slices[i];
+      const std::uint32_t end = slice.first_position + slice.token_count;
+      ROOST_CHECK(slice.token_count > 0 && end <= options_.max_context_tokens);
+      ROOST_CHECK(slice.blocks.size() == (end + options_.block_tokens - 1) / options_.block_tokens,
+                  "{} blocks for {} positions", slice.blocks.size(), end);
+      for (std::size_t b = slice.first_position / options_.block_tokens; b < slice.blocks.size(); ++b) {
+        ROOST_CHECK(writer.emplace(slice.blocks[b], i).second, "block {} is written twice", slice.blocks[b].value());
+      }
+    }
+    for (std::size_t i = 0; i < batch.slices.size(); ++i) {
+      for (const BlockId block : batch.slices[i].blocks) {
+        ROOST_CHECK(block.value() < options_.block_count);
+        const auto found = writer.find(block);
+        ROOST_CHECK(found == writer.end() || found->second == i, "block {} is read and written", block.value());
+      }
+    }
+  }
+
+  void Compute(const worker::BatchSlice& slice, std::span<const TokenId> tokens) {
+    std::uint64_t state = kStart;
+    for (std::uint32_t position = 0; position < slice.first_position; ++position) {
+      const Slot& slot = SlotAt(slice, position);
+      ROOST_CHECK(slot.position == position, "position {} is read before it is written", position);
+      state = Fold(state, slot.value);
+    }
+    for (std::uint32_t i = 0; i < slice.token_count; ++i) {
+      Slot& slot = SlotAt(slice, slice.first_position + i);
+      slot = {ValueOf(state, tokens[i]), slice.first_position + i};
+      state = Fold(state, slot.value);
+    }
+    if (slice.wants_logits) AppendLogits(state, tokens.back(), logits_);
+  }
+
+  void AppendLogits(std::uint64_t state, TokenId last, std::vector<float>& logits) const {
+    for (std::uint32_t i = 0; i < options_.vocab_size; ++i) {
+      const double logit = ToUnitInterval(Mix64(state + 0xd1b54a32d192ed03ULL * (i + 1))) * 8 - 4;
+      logits.push_back(options_.poison_token == last ? std::numeric_limits<float>::quiet_NaN()
+                                                     : static_cast<float>(logit));
+    }
+  }
+
+  Options options_;
+  worker::ModelShape shape_;
+  std::vector<Slot> slots_;
+  std::vector<float> logits_;
+  std::uint64_t computed_token_count_ = 0;
+  std::size_t largest_batch_ = 0;
+};
+
+}  // namespace roost::testing_support

@@ -1,0 +1,135 @@
+// The router's end of the wire, for tests of workers: it keeps what each worker says, in order, and says what a test
+// tells it to. Every wait ends with the test's patience.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/wire/codec.h"
+#include "common/wire/socket.h"
+
+namespace roost::testing_support {
+
+class TestRouter {
+ public:
+  static constexpr std::chrono::seconds kPatience{20};
+
+  explicit TestRouter(std::uint64_t instance, const std::string& endpoint = "tcp://127.0.0.1:0") : instance_(instance) {
+    // The port of a router that just left may need a moment.
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    Result<wire::RouterSocket> bound = wire::RouterSocket::Bind(context_, endpoint, wire::InsecureBind::kRefuse);
+    while (!bound.ok() && std::chrono::steady_clock::now() < deadline) {
+      wire::WaitForMessages({}, waker_, std::chrono::milliseconds(10));
+      bound = wire::RouterSocket::Bind(context_, endpoint, wire::InsecureBind::kRefuse);
+    }
+    EXPECT_TRUE(bound.ok());
+    socket_.emplace(std::move(bound).value());
+  }
+
+  [[nodiscard]] const std::string& endpoint() const { return socket_->endpoint(); }
+
+  void Send(const std::string& worker, const wire::RouterMessage& message) { SendFrame(worker, wire::Encode(message)); }
+  void SendFrame(const std::string& worker, const wire::Bytes& frame) {
+    EXPECT_EQ(socket_->Send(worker, frame), wire::SendOutcome::kSent);
+  }
+
+  // The next message of type T from `worker`; all others before it are dropped. Fails the test without one.
+  template <typename T>
+  T Next(const std::string& worker) {
+    return NextWhere<T>(worker, [](const T&) { return true; });
+  }
+  template <typename T>
+  T NextWhere(const std::string& worker, const std::function<bool(const T&)>& wanted) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      while (std::optional<wire::WorkerMessage> message = Receive(worker)) {
+        if (T* value = std::get_if<T>(&*message); value != nullptr && wanted(*value)) return std::move(*value);
+      }
+    }
+    ADD_FAILURE() << "no such message from " << worker;
+    return T{};
+  }
+
+  // Hello, Welcome, Snapshot: the worker is up. Returns its hello. Who speaks before a hello is asked for one.
+  wire::Hello BringUp(const std::string& worker) {
+    wire::Hello hello = NextHello(worker);
+    Send(worker, wire::Welcome{instance_, hello.epoch});
+    snapshot = NextWhere<wire::Snapshot>(worker, [](const wire::Snapshot& chunk) { return chunk.last; });
+    EXPECT_EQ(snapshot.epoch, hello.epoch);
+    next_sequence = snapshot.sequence + 1;
+    return hello;
+  }
+
+  // The request's whole life: its tokens and its end; `steps` gets every step on the way.
+  struct Answer {
+    std::vector<TokenId> tokens;
+    std::optional<std::uint32_t> cached_token_count;
+    std::optional<wire::FinishReason> finish;
+    std::optional<Error> error;
+  };
+  Answer Finish(const std::string& worker, RequestId request) {
+    Answer answer;
+    while (!answer.finish && !::testing::Test::HasFailure()) {
+      Send(worker, wire::Ping{});
+      const wire::Step step = Next<wire::Step>(worker);
+      EXPECT_EQ(step.sequence, next_sequence++);
+      steps.push_back(step);
+      for (const wire::TokenEvent& event : step.tokens) {
+        if (event.request_id != request) continue;
+        answer.tokens.insert(answer.tokens.end(), event.tokens.begin(), event.tokens.end());
+        if (event.cached_token_count) answer.cached_token_count = event.cached_token_count;
+        answer.finish = event.finish;
+        answer.error = event.error;
+      }
+    }
+    return answer;
+  }
+
+  wire::Snapshot snapshot;  // the last chunk of the latest one
+  std::uint64_t next_sequence = 1;
+  std::vector<wire::Step> steps;
+
+ private:
+  wire::Hello NextHello(const std::string& worker) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      std::optional<wire::WorkerMessage> message = Receive(worker);
+      if (!message) continue;
+      if (auto* hello = std::get_if<wire::Hello>(&*message)) return std::move(*hello);
+      Send(worker, wire::WantHello{});
+    }
+    ADD_FAILURE() << "no hello from " << worker;
+    return {};
+  }
+
+  // The next message of `worker`, if one comes within a moment. Others' messages wait for their turn.
+  std::optional<wire::WorkerMessage> Receive(const std::string& worker) {
+    while (std::optional<wire::Received> received = socket_->TryReceive()) inbox_.push_back(*std::move(received));
+    for (auto next = inbox_.begin(); next != inbox_.end(); ++next) {
+      if (next->identity != worker) continue;
+      auto message = wire::DecodeWorkerMessage(next->frame);
+      inbox_.erase(next);
+      EXPECT_TRUE(message.ok() && message.value().has_value());
+      return std::move(message).value();
+    }
+    const wire::Socket* sockets[] = {&*socket_};
+    wire::WaitForMessages(sockets, waker_, std::chrono::milliseconds(20));
+    return std::nullopt;
+  }
+
+  const std::uint64_t instance_;
+  wire::Context context_;
+  wire::Waker waker_;
+  std::optional<wire::RouterSocket> socket_;
+  std::deque<wire::Received> inbox_;
+};
+
+}  // namespace roost::testing_support

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs clang-tidy with the checks of .clang-tidy over the sources of the daemons and tools. A file that passed is not
+# looked at again until it, what it includes, or the checks change.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+[ -f build/tidy/build.ninja ] || cmake --preset tidy >/dev/null
+# Generated headers must be there before the files that include them are read.
+cmake --build build/tidy --target roost_schema >/dev/null
+stamps=${XDG_CACHE_HOME:-$HOME/.cache}/roost-tidy
+mkdir -p "$stamps"
+
+check_one() {
+  local file=$1 command key
+  # The compile command as CMake wrote it, to preprocess with: the output holds every header.
+  command=$(python3 -c '
+import json, shlex, sys
+for entry in json.load(open("build/tidy/compile_commands.json")):
+    if entry["file"].endswith("/" + sys.argv[1]):
+        words = [w for w in shlex.split(entry["command"]) if "ccache" not in w]
+        words = words[: words.index("-o")] + ["-E", "-P", entry["file"]]
+        print(shlex.join(words))
+        break' "$file")
+  [ -n "$command" ] || return 0
+  key=$({ cat .clang-tidy; eval "$command"; } | sha256sum | cut -d' ' -f1)
+  [ -e "$stamps/$key" ] && return 0
+  clang-tidy-14 -p build/tidy --quiet --extra-arg=-Wno-unknown-warning-option "$file" 2>/dev/null || return 1
+  touch "$stamps/$key"
+}
+export -f check_one
+export stamps
+git ls-files 'common/*.cc' 'kernels/*.cc' 'worker/*.cc' 'router/*.cc' 'deploy/*.cc' |
+  xargs -P "${ROOST_TIDY_JOBS:-$(nproc)}" -n 1 bash -c 'check_one "$0"'

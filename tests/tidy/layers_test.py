@@ -1,0 +1,67 @@
+"""The layers of the tree: which folder may include which. Run by ctest, or by hand: python3 tests/tidy/layers_test.py"""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# A folder may include itself and what stands here. deploy (roostctl) and tests may include everything.
+ALLOWED = {
+    "schema": set(),
+    "common": {"schema"},
+    "kernels": {"common"},
+    "worker": {"common", "kernels"},
+    "router": {"common"},
+}
+# Within the daemons: pure parts include no shell. Folder -> folders that it must not include.
+FORBIDDEN = {
+    "common/base": {"common/config", "common/metrics", "common/prefix", "common/text", "common/wire"},
+    "worker/cache": {"worker/sched", "worker/engine", "worker/link", "worker/model"},
+    "worker/sched": {"worker/engine", "worker/link", "worker/model"},
+    "worker/engine": {"worker/link"},
+    "worker/model": {"worker/cache", "worker/sched", "worker/engine", "worker/link"},
+    "router/index": {"router/route", "router/fleet", "router/api", "router/http"},
+    "router/route": {"router/index", "router/fleet", "router/api", "router/http"},
+    "router/fleet": {"router/api", "router/http"},
+    "router/http": {"router/api", "router/fleet", "router/index", "router/route"},
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+def sources(folder):
+    return [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in {".h", ".cc", ".cu", ".cuh"}]
+
+
+class LayersTest(unittest.TestCase):
+    def test_layers_include_only_what_is_below_them(self):
+        for folder, allowed in ALLOWED.items():
+            for path in sources(folder):
+                for include in INCLUDE.findall(path.read_text()):
+                    top = include.split("/")[0]
+                    if top not in {*ALLOWED, "deploy", "tests"}:
+                        continue  # a library's header
+                    self.assertIn(top, allowed | {folder}, f"{path.relative_to(ROOT)} includes {include}")
+
+    def test_pure_parts_include_no_shell(self):
+        for folder, forbidden in FORBIDDEN.items():
+            for path in sources(folder):
+                for include in INCLUDE.findall(path.read_text()):
+                    for other in forbidden:
+                        self.assertFalse(
+                            include.startswith(other + "/"), f"{path.relative_to(ROOT)} includes {include}"
+                        )
+
+    def test_beast_stays_in_the_http_server(self):
+        http = sources("router/http")
+        with_beast = {str(path.relative_to(ROOT)) for path in http if "#include <boost/" in path.read_text()}
+        self.assertTrue(with_beast)
+        for folder in [*ALLOWED, "deploy"]:
+            for path in set(sources(folder)) - set(http):
+                text = path.read_text()
+                self.assertNotIn("#include <boost/", text, path)
+                for include in INCLUDE.findall(text):
+                    self.assertNotIn(include, with_beast, f"{path}: Beast costs every file that includes it 20 s")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,80 @@
+"""Rules of style that a machine can check. Run by ctest, or by hand: python3 tests/tidy/style_test.py"""
+
+import pathlib
+import re
+import subprocess
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CODE = {".h", ".cc", ".cu", ".cuh"}
+MAX_FILE_LINES = 600
+MAX_FILE_BYTES = 10_000_000
+# What is banned -> what to do instead. Regular expressions over code outside of this file.
+BANNED = {
+    r"\b(TODO|FIXME|XXX|HACK)\b": "do it, or say in the README what is missing",
+    r"\bsleep_for\b|\busleep\(": "take a Clock, or wait for what should happen",
+    r"\bstd::(cout|cerr)\b": "log.h for daemons; an ostream parameter or fmt::print for tools",
+    r"\busing namespace (?!std::\w*literals|roost;)": "name what you use",
+    r"\bthrow\b(?! away)": "return a Result",
+    r"\b(rand|srand|time)\(": "rng.h and clock.h",
+}
+# File -> patterns that it needs: the boundary to a library that works that way, and prose.
+EXCEPTIONS = {
+    "common/config/config.cc": [r"\bstd::(cout|cerr)\b"],
+    "deploy/roostctl/main.cc": [r"\bstd::(cout|cerr)\b"],
+    # Templates may print the date.
+    "deploy/roostctl/template_command.cc": [r"\b(rand|srand|time)\("],
+}
+
+
+def tracked(suffixes):
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    paths = [ROOT / line for line in listed.stdout.splitlines()]
+    return [path for path in paths if path.is_file() and (not suffixes or path.suffix in suffixes)]
+
+
+def without_comments(text):
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    return re.sub(r"//[^\n]*", "", text)
+
+
+class StyleTest(unittest.TestCase):
+    def test_no_banned_words(self):
+        for path in tracked(CODE):
+            name = str(path.relative_to(ROOT))
+            text = path.read_text()
+            for pattern, instead in BANNED.items():
+                if pattern in EXCEPTIONS.get(name, []):
+                    continue
+                searched = text if "TODO" in pattern else without_comments(text)
+                found = re.search(pattern, searched)
+                self.assertIsNone(found, f"{name}: '{found.group(0) if found else ''}': {instead}")
+
+    def test_headers_open_with_their_contract(self):
+        for path in tracked({".h", ".cuh"}):
+            lines = path.read_text().splitlines()
+            name = path.relative_to(ROOT)
+            self.assertTrue(lines[0].startswith("//"), f"{name}: the first line is no comment that says what it is")
+            # A file of Highway's kind is included once per target, and guards itself.
+            if not path.name.endswith("-inl.h"):
+                self.assertIn("#pragma once", lines, name)
+
+    def test_files_stay_short(self):
+        for path in tracked(CODE):
+            count = len(path.read_text().splitlines())
+            self.assertLessEqual(count, MAX_FILE_LINES, f"{path.relative_to(ROOT)} has {count} lines: split it")
+
+    def test_no_large_files(self):
+        for path in tracked(set()):
+            self.assertLessEqual(path.stat().st_size, MAX_FILE_BYTES, path)
+
+    def test_files_end_with_one_newline(self):
+        for path in tracked(CODE | {".py", ".sh", ".md", ".txt", ".yaml", ".capnp"}):
+            text = path.read_bytes()
+            self.assertTrue(text.endswith(b"\n") and not text.endswith(b"\n\n"), path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    unittest.main()

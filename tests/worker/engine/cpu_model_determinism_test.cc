@@ -1,0 +1,36 @@
+// The determinism suite over the real transformer on the CPU, in both precisions.
+#include <utility>
+
+#include "tests/worker/engine/determinism_suite.h"
+#include "worker/model/load_model.h"
+
+namespace roost::testing_support {
+namespace {
+
+std::unique_ptr<worker::Model> MakeModel(BlockShape shape, worker::ComputeDType dtype, std::uint32_t threads) {
+  worker::ModelOptions options;
+  options.thread_count = threads;
+  options.compute_dtype = dtype;
+  options.block_tokens = shape.block_tokens;
+  options.block_count = shape.block_count;
+  return std::move(worker::LoadModel({"synthetic:tiny"}, options).value().model);
+}
+
+DeterminismSubject Subject(std::string name, worker::ComputeDType dtype, std::uint32_t threads) {
+  return {.name = std::move(name),
+          .make = [dtype, threads](BlockShape shape) { return MakeModel(shape, dtype, threads); },
+          .vocab_size = 256,
+          .request_count = 24,
+          .max_prompt_tokens = 100,
+          .max_output_tokens = 12};
+}
+
+// kAuto is bf16 where the processor has it.
+INSTANTIATE_TEST_SUITE_P(CpuModel, DeterminismTest,
+                         testing::Values(Subject("F32", worker::ComputeDType::kF32, 1),
+                                         Subject("F32TwoThreads", worker::ComputeDType::kF32, 2),
+                                         Subject("Auto", worker::ComputeDType::kAuto, 1)),
+                         SubjectName());
+
+}  // namespace
+}  // namespace roost::testing_support

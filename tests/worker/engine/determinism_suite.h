@@ -1,0 +1,189 @@
+// Output does not depend on what the engine does around a request: bit for bit the same tokens cold, warm, batched,
+// chunked, in another order, with other blocks, in a pool so small that requests are preempted. A suite over any model:
+// a test program includes this and instantiates it with a factory.
+//
+//   INSTANTIATE_TEST_SUITE_P(FakeModel, DeterminismTest, testing::Values(DeterminismSubject{…}), SubjectName());
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/rng.h"
+#include "tests/support/engine_harness.h"
+
+namespace roost::testing_support {
+
+struct BlockShape {
+  std::uint32_t block_tokens = 16;
+  std::uint32_t block_count = 0;
+};
+
+struct DeterminismSubject {
+  std::string name;
+  std::function<std::unique_ptr<worker::Model>(BlockShape)> make;
+  std::uint32_t vocab_size = 0;     // of the tokens that prompts are made of
+  std::size_t request_count = 200;  // fewer for a model that takes its time
+  std::uint32_t max_prompt_tokens = 200;
+  std::uint32_t max_output_tokens = 24;
+};
+
+inline void PrintTo(const DeterminismSubject& subject, std::ostream* out) { *out << subject.name; }
+
+struct SubjectName {
+  std::string operator()(const testing::TestParamInfo<DeterminismSubject>& info) const { return info.param.name; }
+};
+
+class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
+ protected:
+  using Outputs = std::vector<std::vector<TokenId>>;
+
+  void SetUp() override {
+    MakeRequests();
+    // The reference: one after another, each in a scope of its own, so that nothing is cached.
+    worker::EngineOptions options = Wide();
+    options.max_running_requests = 1;
+    std::vector<wire::Generate> alone = requests_;
+    for (std::size_t i = 0; i < alone.size(); ++i) alone[i].root = BlockHash{77, i};
+    reference_ = Run(options, {16, AmpleBlocks(16)}, alone).outputs;
+    ASSERT_EQ(reference_.size(), requests_.size());
+  }
+
+  static worker::EngineOptions Wide() {
+    return {.max_batch_tokens = 4096, .max_running_requests = 64, .max_waiting_requests = 4096};
+  }
+
+  [[nodiscard]] std::uint32_t max_tokens() const { return GetParam().max_prompt_tokens + GetParam().max_output_tokens; }
+  // The fewest blocks in which the longest request fits.
+  [[nodiscard]] std::uint32_t FewestBlocks(std::uint32_t block_tokens) const {
+    return (max_tokens() + block_tokens - 1) / block_tokens;
+  }
+  // Enough for everything to stay cached.
+  [[nodiscard]] std::uint32_t AmpleBlocks(std::uint32_t block_tokens) const {
+    return FewestBlocks(block_tokens) * static_cast<std::uint32_t>(requests_.size());
+  }
+
+  struct RunResult {
+    Outputs outputs;
+    worker::StepCounts totals;
+  };
+
+  // Runs the requests together. Every few submissions a step happens, so that they are in all phases at once.
+  RunResult Run(worker::EngineOptions options, BlockShape shape, const std::vector<wire::Generate>& requests) {
+    const ManualClock clock;
+    const std::unique_ptr<worker::Model> model = GetParam().make(shape);
+    EngineHarness harness(*model, clock, std::move(options));
+    Rng rng(3);
+    for (const wire::Generate& request : requests) {
+      EXPECT_TRUE(harness.Submit(request).ok());
+      if (rng.Below(3) == 0) harness.Step();
+    }
+    harness.Run();
+    RunResult result{Outputs(requests.size()), harness.totals()};
+    for (const auto& [key, outcome] : harness.outcomes()) {
+      EXPECT_EQ(outcome.finish, wire::FinishReason::kLength);
+      result.outputs[key.request.value()] = outcome.tokens;
+    }
+    return result;
+  }
+
+  worker::StepCounts ExpectSame(const worker::EngineOptions& options, BlockShape shape) {
+    SCOPED_TRACE(testing::Message() << options.max_batch_tokens << " tokens, " << options.max_running_requests
+                                    << " running, " << shape.block_count << " blocks of " << shape.block_tokens);
+    RunResult result = Run(options, shape, requests_);
+    for (std::size_t i = 0; i < requests_.size(); ++i) EXPECT_EQ(result.outputs[i], reference_[i]) << "request " << i;
+    return result.totals;
+  }
+
+  std::vector<wire::Generate> requests_;
+  Outputs reference_;
+
+ private:
+  // Prompts branch off each other, a few are equal; two thirds are greedy, the others draw.
+  void MakeRequests() {
+    const DeterminismSubject& subject = GetParam();
+    Rng rng(2026);
+    for (std::size_t i = 0; i < subject.request_count; ++i) {
+      std::vector<TokenId> prompt;
+      if (i > 0 && rng.Below(4) > 0) {
+        prompt = requests_[rng.Below(i)].prompt;
+        if (rng.Below(8) > 0) prompt.resize(1 + rng.Below(prompt.size()));
+      }
+      for (std::uint64_t more = rng.Below(subject.max_prompt_tokens - prompt.size() + 1); more > 0; --more) {
+        prompt.push_back(static_cast<TokenId>(rng.Below(subject.vocab_size)));
+      }
+      if (prompt.empty()) prompt.push_back(0);
+      const auto output_count = static_cast<std::uint32_t>(1 + rng.Below(subject.max_output_tokens));
+      wire::Generate request = GreedyRequest(i, std::move(prompt), output_count);
+      if (i % 3 == 2) request.sampling = {.temperature = 1, .top_p = 0.95F, .top_k = 40, .seed = i};
+      requests_.push_back(std::move(request));
+    }
+  }
+};
+
+TEST_P(DeterminismTest, OutputIsTheSameBatchedAndCached) {
+  const worker::StepCounts totals = ExpectSame(Wide(), {16, AmpleBlocks(16)});
+  EXPECT_GT(totals.cached_prompt_tokens, totals.prompt_tokens / 10);
+}
+
+TEST_P(DeterminismTest, OutputIsTheSameWarm) {
+  const ManualClock clock;
+  const std::unique_ptr<worker::Model> model = GetParam().make({16, AmpleBlocks(16)});
+  EngineHarness harness(*model, clock, Wide());
+  for (const std::uint64_t round : {std::uint64_t{0}, std::uint64_t{1'000'000}}) {
+    for (wire::Generate request : requests_) {
+      request.request_id = RequestId(request.request_id.value() + round);
+      ASSERT_TRUE(harness.Submit(request).ok());
+    }
+    harness.Run();
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      EXPECT_EQ(harness.outcome(i + round).tokens, reference_[i]) << "request " << i;
+      if (round == 0) continue;
+      EXPECT_EQ(harness.outcome(i + round).cached_token_count, (requests_[i].prompt.size() - 1) / 16 * 16);
+    }
+  }
+}
+
+TEST_P(DeterminismTest, OutputIsTheSameInChunksOfAnySize) {
+  for (const std::uint32_t max_batch_tokens : {16U, 17U, 33U, 64U, 256U}) {
+    worker::EngineOptions options = Wide();
+    options.max_batch_tokens = max_batch_tokens;
+    ExpectSame(options, {16, AmpleBlocks(16)});
+  }
+}
+
+TEST_P(DeterminismTest, OutputIsTheSameInAnyOrderOfArrival) {
+  Rng rng(1);
+  for (std::size_t i = requests_.size(); i > 1; --i) std::swap(requests_[i - 1], requests_[rng.Below(i)]);
+  const RunResult result = Run(Wide(), {16, AmpleBlocks(16)}, requests_);
+  EXPECT_EQ(result.outputs, reference_);
+}
+
+TEST_P(DeterminismTest, OutputIsTheSameAfterPreemptionDownToTheSmallestPool) {
+  std::uint64_t preemptions = 0;
+  for (const std::uint32_t max_batch_tokens : {20U, 512U}) {
+    worker::EngineOptions options = Wide();
+    options.max_batch_tokens = max_batch_tokens;
+    const std::uint32_t fewest = FewestBlocks(16);
+    for (const std::uint32_t block_count : {fewest, fewest + 1, fewest * 3 / 2, fewest * 3}) {
+      preemptions += ExpectSame(options, {16, block_count}).preemptions;
+    }
+  }
+  EXPECT_GT(preemptions, 0U);
+}
+
+TEST_P(DeterminismTest, OutputIsTheSameWithBlocksOfAnySize) {
+  for (const std::uint32_t block_tokens : {4U, 64U, 256U}) {
+    ExpectSame(Wide(), {block_tokens, FewestBlocks(block_tokens) * 4});
+  }
+}
+
+}  // namespace roost::testing_support

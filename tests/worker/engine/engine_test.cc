@@ -1,0 +1,449 @@
+#include "worker/engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "common/base/rng.h"
+#include "tests/support/engine_harness.h"
+#include "tests/support/fake_model.h"
+
+namespace roost::worker {
+namespace {
+
+using testing_support::EngineHarness;
+using testing_support::FakeModel;
+using testing_support::GreedyRequest;
+using testing_support::kLink;
+using testing_support::kRoot;
+using wire::FinishReason;
+
+class EngineTest : public testing::Test {
+ protected:
+  void SetUp() override { Make({}, {}); }
+
+  void Make(FakeModel::Options model, EngineOptions engine) {
+    model.clock = &clock_;
+    harness_.reset();
+    model_ = std::make_unique<FakeModel>(model);
+    harness_ = std::make_unique<EngineHarness>(*model_, clock_, std::move(engine));
+  }
+
+  // `count` tokens; another `stream` is another text.
+  std::vector<TokenId> Text(std::size_t count, std::uint64_t stream) const {
+    Rng rng(stream);
+    std::vector<TokenId> tokens(count);
+    for (TokenId& token : tokens) token = static_cast<TokenId>(rng.Below(90));
+    return tokens;
+  }
+  static std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+
+  // What a greedy request must answer, by definition.
+  std::vector<TokenId> Reference(std::vector<TokenId> tokens, std::uint32_t output_count) const {
+    std::vector<TokenId> output;
+    for (std::uint32_t i = 0; i < output_count; ++i) {
+      const std::vector<float> logits = model_->ReferenceLogits(tokens);
+      const auto best = std::max_element(logits.begin(), logits.end());
+      output.push_back(static_cast<TokenId>(best - logits.begin()));
+      tokens.push_back(output.back());
+    }
+    return output;
+  }
+
+  void Submit(wire::Generate request, LinkId link = kLink) {
+    const Result<void> submitted = harness_->Submit(std::move(request), link);
+    ASSERT_TRUE(submitted.ok()) << submitted.error().ToString();
+  }
+
+  ManualClock clock_;
+  std::unique_ptr<FakeModel> model_;
+  std::unique_ptr<EngineHarness> harness_;
+};
+
+// ---- the seeds of the field ----
+
+TEST_F(EngineTest, IdenticalPromptsTheSecondComputesOnlyTheTail) {
+  const auto prompt = Text(1500, 1);
+  const auto first = harness_->Serve(GreedyRequest(1, prompt, 4));
+  EXPECT_EQ(first.cached_token_count, 0U);
+  const std::uint64_t before = model_->computed_token_count();
+  const auto second = harness_->Serve(GreedyRequest(2, prompt, 4));
+  EXPECT_EQ(second.cached_token_count, 1488U);  // 93 full blocks of 16
+  EXPECT_EQ(model_->computed_token_count() - before, 12U + 3U);
+  EXPECT_EQ(second.tokens, first.tokens);
+  EXPECT_EQ(second.tokens, Reference(prompt, 4));
+}
+
+TEST_F(EngineTest, APromptOfFullBlocksComputesItsLastBlockAgainAndMergesIt) {
+  const auto prompt = Text(64, 1);
+  const auto first = harness_->Serve(GreedyRequest(1, prompt, 1));
+  const std::size_t resident = harness_->resident().size();
+  const auto second = harness_->Serve(GreedyRequest(2, prompt, 1));
+  EXPECT_EQ(second.cached_token_count, 48U);
+  EXPECT_EQ(second.tokens, first.tokens);
+  EXPECT_EQ(harness_->resident().size(), resident);
+  EXPECT_EQ(harness_->Step().idle_blocks, 4U);
+}
+
+TEST_F(EngineTest, SharedPrefixWithDifferentSuffixesIsComputedOnce) {
+  const auto system = Text(160, 1);
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    const auto prompt = Join(system, Text(30, 100 + i));
+    const std::uint64_t before = model_->computed_token_count();
+    const auto outcome = harness_->Serve(GreedyRequest(i, prompt, 3));
+    EXPECT_EQ(outcome.cached_token_count, i == 1 ? 0U : 160U);
+    EXPECT_EQ(model_->computed_token_count() - before, (i == 1 ? 190U : 30U) + 2U);
+    EXPECT_EQ(outcome.tokens, Reference(prompt, 3));
+  }
+}
+
+TEST_F(EngineTest, NoSharedPrefixGivesNoFalseHitEvenWithEqualBlocksAtOtherPositions) {
+  const auto a = Text(16, 1);
+  const auto b = Text(16, 2);
+  const auto tail = Text(1, 3);
+  (void)harness_->Serve(GreedyRequest(1, Join(Join(a, b), tail), 2));
+  const auto swapped = Join(Join(b, a), tail);
+  const auto outcome = harness_->Serve(GreedyRequest(2, swapped, 2));
+  EXPECT_EQ(outcome.cached_token_count, 0U);
+  EXPECT_EQ(outcome.tokens, Reference(swapped, 2));
+  const auto repeated = Join(Join(a, a), tail);
+  EXPECT_EQ(harness_->Serve(GreedyRequest(3, repeated, 2)).cached_token_count, 16U);
+  EXPECT_EQ(harness_->outcome(3).tokens, Reference(repeated, 2));
+}
+
+TEST_F(EngineTest, EvictionUnderPressureTakesTheLeastRecentlyUsedLeaf) {
+  Make({.block_count = 12}, {});
+  const auto a = Text(65, 1);  // four full blocks and a partial one each
+  const auto b = Text(65, 2);
+  (void)harness_->Serve(GreedyRequest(1, a, 1));
+  (void)harness_->Serve(GreedyRequest(2, b, 1));
+  (void)harness_->Serve(GreedyRequest(3, a, 1));  // a is used again: b's tail goes first
+  (void)harness_->Serve(GreedyRequest(4, Text(81, 3), 1));
+  EXPECT_EQ(harness_->totals().evicted_blocks, 2U);
+  EXPECT_EQ(harness_->Serve(GreedyRequest(5, a, 1)).cached_token_count, 64U);
+  EXPECT_EQ(harness_->Serve(GreedyRequest(6, b, 1)).cached_token_count, 32U);
+}
+
+TEST_F(EngineTest, AThousandRequestsWithOneSystemPromptComputeItOnce) {
+  const auto system = Text(512, 1);
+  std::uint64_t computed[2] = {0, 0};
+  for (const bool shared : {false, true}) {
+    Make({.block_count = 4096}, {});
+    for (std::uint64_t i = 0; i < 1000; ++i) {
+      const BlockHash root = shared ? kRoot : BlockHash{1, i};  // without sharing: each in its own scope
+      Submit(GreedyRequest(i, Join(system, {static_cast<TokenId>(i % 90), static_cast<TokenId>(i / 90)}), 1, root));
+    }
+    harness_->Run();
+    for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_EQ(harness_->outcome(i).finish, FinishReason::kLength);
+    computed[shared ? 1 : 0] = model_->computed_token_count();
+    EXPECT_EQ(harness_->totals().preemptions, 0U);
+    EXPECT_EQ(harness_->totals().cached_prompt_tokens, shared ? 511'488U : 0U);
+  }
+  EXPECT_EQ(computed[0], 1000U * 514U);
+  EXPECT_EQ(computed[0] - computed[1], 511'488U);
+}
+
+TEST_F(EngineTest, TheSharedPromptIsComputedOnceAlsoInChunks) {
+  Make({.block_count = 4096}, {.max_batch_tokens = 100});
+  const auto system = Text(512, 1);
+  for (std::uint64_t i = 0; i < 300; ++i) Submit(GreedyRequest(i, Join(system, {static_cast<TokenId>(i % 90)}), 2));
+  harness_->Run();
+  EXPECT_EQ(harness_->prefill_tokens(), 512U + 300U);
+  EXPECT_LE(model_->largest_batch(), 100U);
+}
+
+TEST_F(EngineTest, WhenTheOneThatComputesASharedPromptIsCancelledAnotherGoesOn) {
+  Make({.block_count = 4096}, {.max_batch_tokens = 96});
+  const auto system = Text(512, 1);
+  for (std::uint64_t i = 0; i < 20; ++i) Submit(GreedyRequest(i, Join(system, {static_cast<TokenId>(i)}), 2));
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    harness_->Step();
+    harness_->engine().Cancel({kLink, RequestId(i)});
+  }
+  harness_->Run();
+  // Each of the five had 96 tokens more committed than the one before.
+  EXPECT_EQ(harness_->prefill_tokens(), 512U + 15U);
+  for (std::uint64_t i = 5; i < 20; ++i) {
+    EXPECT_EQ(harness_->outcome(i).tokens, Reference(Join(system, {static_cast<TokenId>(i)}), 2));
+  }
+}
+
+// ---- what a request gets ----
+
+TEST_F(EngineTest, TheNextTurnOfAChatFindsTheAnswerCached) {
+  const auto prompt = Text(40, 1);
+  const auto answer = harness_->Serve(GreedyRequest(1, prompt, 30)).tokens;
+  const auto next = Join(Join(prompt, answer), Text(20, 2));
+  const auto outcome = harness_->Serve(GreedyRequest(2, next, 4));
+  EXPECT_EQ(outcome.cached_token_count, 64U);  // the KV of 69 tokens was there
+  EXPECT_EQ(outcome.tokens, Reference(next, 4));
+}
+
+TEST_F(EngineTest, StopTokensEndARequestAndAreNotAmongItsTokens) {
+  const auto prompt = Text(20, 1);
+  const auto expected = Reference(prompt, 10);
+  const TokenId stop = expected[4];
+  const auto first = std::find(expected.begin(), expected.end(), stop);
+  Make({}, {.stop_tokens = {stop}});
+
+  auto request = GreedyRequest(1, prompt, 10);
+  request.ignore_eos = false;
+  const auto stopped = harness_->Serve(request);
+  EXPECT_EQ(stopped.finish, FinishReason::kStop);
+  EXPECT_EQ(stopped.tokens, std::vector<TokenId>(expected.begin(), first));
+
+  const auto ignored = harness_->Serve(GreedyRequest(2, prompt, 10));
+  EXPECT_EQ(ignored.finish, FinishReason::kLength);
+  EXPECT_EQ(ignored.tokens, expected);
+
+  auto own = GreedyRequest(3, prompt, 10);
+  own.stop_tokens = {expected[0]};
+  const auto at_once = harness_->Serve(own);
+  EXPECT_EQ(at_once.finish, FinishReason::kStop);
+  EXPECT_TRUE(at_once.tokens.empty());
+  EXPECT_TRUE(at_once.cached_token_count.has_value());
+}
+
+TEST_F(EngineTest, OutputEndsAtTheContext) {
+  Make({.max_context_tokens = 50}, {});
+  const auto outcome = harness_->Serve(GreedyRequest(1, Text(40, 1), 1000));
+  EXPECT_EQ(outcome.finish, FinishReason::kLength);
+  EXPECT_EQ(outcome.tokens.size(), 10U);
+}
+
+TEST_F(EngineTest, APoolSmallerThanTheContextLimitsIt) {
+  Make({.block_count = 3}, {});
+  EXPECT_EQ(harness_->engine().max_context_tokens(), 48U);
+  EXPECT_EQ(harness_->Serve(GreedyRequest(1, Text(40, 1), 1000)).tokens.size(), 8U);
+  EXPECT_EQ(harness_->Submit(GreedyRequest(2, Text(48, 1), 1)).error().code, ErrorCode::kContextTooLong);
+}
+
+TEST_F(EngineTest, AContinuedRequestDrawsWhatItWouldHaveDrawn) {
+  const auto prompt = Text(30, 1);
+  auto request = GreedyRequest(1, prompt, 20);
+  request.sampling = {.temperature = 1.5F, .top_p = 0.9F, .seed = 42};
+  const auto whole = harness_->Serve(request).tokens;
+  auto rest = request;
+  rest.request_id = RequestId(2);
+  rest.prompt.insert(rest.prompt.end(), whole.begin(), whole.begin() + 7);
+  rest.first_output_index = 7;
+  rest.max_output_tokens = 13;
+  EXPECT_EQ(harness_->Serve(rest).tokens, std::vector<TokenId>(whole.begin() + 7, whole.end()));
+}
+
+TEST_F(EngineTest, TimesAreMeasuredWithTheClock) {
+  const auto advance = std::chrono::milliseconds(250);
+  Submit(GreedyRequest(1, Text(600, 1), 3));
+  clock_.Advance(advance);
+  const StepReport first = harness_->Step();  // 512 of 600
+  EXPECT_EQ(first.counts.queue_wait_seconds, std::vector<double>{0.25});
+  EXPECT_TRUE(first.tokens.empty());
+  EXPECT_EQ(first.load.step_prefill_tokens, 512U);
+  EXPECT_EQ(first.load.step_seconds, 0.01);
+  EXPECT_EQ(first.load.queued_prefill_tokens, 88U);
+  const StepReport second = harness_->Step();
+  EXPECT_EQ(second.counts.ttft_seconds, std::vector<double>{0.27});
+  EXPECT_EQ(second.counts.prompt_tokens, 600U);
+  EXPECT_EQ(second.counts.output_tokens, 1U);
+  EXPECT_EQ(second.load.running_context_tokens, 600U);
+  const StepReport third = harness_->Step();
+  EXPECT_EQ(third.counts.inter_token_seconds, std::vector<double>{0.01});
+  EXPECT_EQ(third.load.step_decode_tokens, 1U);
+  EXPECT_EQ(third.load.step_prefill_tokens, 0U);
+  EXPECT_EQ(harness_->outcome(1).queue_wait_seconds, 0.25);
+  harness_->Run();
+}
+
+TEST_F(EngineTest, AStepWithoutWorkReportsTheLoadAlone) {
+  const StepReport report = harness_->Step();
+  EXPECT_TRUE(report.tokens.empty());
+  EXPECT_EQ(report.free_blocks, 1024U);
+  EXPECT_EQ(report.load.step_seconds, 0);
+  EXPECT_FALSE(harness_->engine().HasWork());
+}
+
+TEST_F(EngineTest, TheSnapshotIsWhatTheEventsSay) {
+  (void)harness_->Serve(GreedyRequest(1, Text(100, 1), 10));
+  (void)harness_->Serve(GreedyRequest(2, Join(Text(64, 1), Text(64, 2)), 10));
+  std::set<BlockHash> listed;
+  for (const wire::StoredRun& run : harness_->engine().Snapshot()) {
+    listed.insert(run.hashes.begin(), run.hashes.end());
+  }
+  EXPECT_EQ(listed, harness_->resident());
+}
+
+// ---- requests that are refused, cancelled, too late or broken ----
+
+TEST_F(EngineTest, WhatCanNeverRunIsRefused) {
+  Make({.max_context_tokens = 100}, {});
+  EXPECT_EQ(harness_->Submit(GreedyRequest(1, {}, 1)).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(harness_->Submit(GreedyRequest(1, Text(100, 1), 1)).error().code, ErrorCode::kContextTooLong);
+  EXPECT_EQ(harness_->Submit(GreedyRequest(1, {97}, 1)).error().field, "prompt");
+  EXPECT_EQ(harness_->Submit(GreedyRequest(1, {1}, 0)).error().field, "max_output_tokens");
+  auto request = GreedyRequest(1, {1}, 1);
+  request.sampling.temperature = -1;
+  EXPECT_EQ(harness_->Submit(request).error().field, "temperature");
+  EXPECT_FALSE(harness_->engine().HasWork());
+}
+
+TEST_F(EngineTest, AnIdInUseIsRefusedOnItsLinkAlone) {
+  Submit(GreedyRequest(1, Text(5, 1), 2));
+  EXPECT_EQ(harness_->Submit(GreedyRequest(1, Text(5, 1), 2)).error().field, "request_id");
+  Submit(GreedyRequest(1, Text(5, 1), 2), LinkId(2));
+  harness_->Run();
+  EXPECT_EQ(harness_->outcomes().size(), 2U);
+}
+
+TEST_F(EngineTest, AFullQueueAnswersOverloaded) {
+  Make({}, {.max_waiting_requests = 2});
+  Submit(GreedyRequest(1, Text(5, 1), 1));
+  Submit(GreedyRequest(2, Text(5, 2), 1));
+  EXPECT_EQ(harness_->Submit(GreedyRequest(3, Text(5, 3), 1)).error().code, ErrorCode::kOverloaded);
+  harness_->Step();
+  Submit(GreedyRequest(3, Text(5, 3), 1));
+  harness_->Run();
+}
+
+TEST_F(EngineTest, CancelWorksInEveryPhase) {
+  Make({}, {.max_batch_tokens = 64, .max_running_requests = 2});
+  Submit(GreedyRequest(1, Text(10, 1), 50));
+  Submit(GreedyRequest(2, Text(500, 2), 50));
+  Submit(GreedyRequest(3, Text(10, 3), 50));
+  harness_->Step();
+  harness_->Step();
+  for (const std::uint64_t id : {1U, 2U, 3U})
+    harness_->engine().Cancel({kLink, RequestId(id)});  // decoding, prefill, queue
+  harness_->engine().Cancel({kLink, RequestId(99)});
+  EXPECT_TRUE(harness_->engine().HasWork());
+  const StepReport report = harness_->Step();
+  EXPECT_EQ(report.tokens.size(), 3U);
+  EXPECT_EQ(report.referenced_blocks, 0U);
+  for (const std::uint64_t id : {1U, 2U, 3U}) EXPECT_EQ(harness_->outcome(id).finish, FinishReason::kCancelled);
+  EXPECT_EQ(harness_->outcome(1).tokens.size(), 2U);
+  EXPECT_EQ(harness_->outcome(2).cached_token_count, 0U);
+  EXPECT_FALSE(harness_->outcome(3).cached_token_count.has_value());
+  EXPECT_FALSE(harness_->engine().HasWork());
+}
+
+TEST_F(EngineTest, CancellingALinkIsSilentAndLeavesTheOthers) {
+  for (const std::uint32_t link : {1U, 2U, 3U}) {
+    for (std::uint64_t id = 0; id < 3; ++id) Submit(GreedyRequest(id, Text(20, id), 5), LinkId(link));
+  }
+  harness_->engine().Cancel({LinkId(2), RequestId(0)});
+  harness_->engine().CancelLink(LinkId(2));
+  harness_->Run();
+  EXPECT_EQ(harness_->outcomes().size(), 6U);
+  for (const auto& [key, outcome] : harness_->outcomes()) {
+    EXPECT_NE(key.link, LinkId(2));
+    EXPECT_EQ(outcome.tokens.size(), 5U);
+  }
+}
+
+TEST_F(EngineTest, ARequestWhoseDeadlinePassesInTheQueueEndsWithAnError) {
+  Make({}, {.max_running_requests = 1});
+  auto running = GreedyRequest(1, Text(10, 1), 30);
+  running.deadline_ms = 5;  // it starts in time
+  auto late = GreedyRequest(2, Text(10, 2), 1);
+  late.deadline_ms = 40;
+  auto patient = GreedyRequest(3, Text(10, 3), 1);
+  patient.deadline_ms = 10'000;
+  auto boundless = GreedyRequest(4, Text(10, 4), 1);
+  boundless.deadline_ms = ~std::uint64_t{0};
+  for (const auto& request : {running, late, patient, boundless}) Submit(request);
+  harness_->Run();
+  EXPECT_EQ(harness_->outcome(1).tokens.size(), 30U);
+  EXPECT_EQ(harness_->outcome(2).finish, FinishReason::kError);
+  EXPECT_EQ(harness_->outcome(2).error->code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(harness_->outcome(3).finish, FinishReason::kLength);
+  EXPECT_EQ(harness_->outcome(4).finish, FinishReason::kLength);
+}
+
+TEST_F(EngineTest, BrokenLogitsEndTheirRequestAlone) {
+  Make({.poison_token = 95}, {});
+  Submit(GreedyRequest(1, Text(10, 1), 3));
+  Submit(GreedyRequest(2, Join(Text(10, 2), {95}), 3));
+  Submit(GreedyRequest(3, Text(10, 3), 3));
+  harness_->Run();
+  EXPECT_EQ(harness_->outcome(2).finish, FinishReason::kError);
+  EXPECT_EQ(harness_->outcome(2).error->code, ErrorCode::kInternal);
+  EXPECT_EQ(harness_->outcome(1).finish, FinishReason::kLength);
+  EXPECT_EQ(harness_->outcome(3).tokens, Reference(Text(10, 3), 3));
+}
+
+// ---- hashes that are wrong ----
+
+TEST_F(EngineTest, AWrongNumberOfHashesIsRepaired) {
+  const auto prompt = Text(70, 1);
+  (void)harness_->Serve(GreedyRequest(1, prompt, 1));
+  auto request = GreedyRequest(2, prompt, 1);
+  request.block_hashes = {BlockHash{1, 1}};
+  EXPECT_EQ(harness_->Serve(request).cached_token_count, 64U);
+}
+
+TEST_F(EngineTest, HashesOfAnotherPromptAreMissesAndNeverWrongTokens) {
+  const auto honest = Text(70, 1);
+  const auto other = Text(70, 2);
+  (void)harness_->Serve(GreedyRequest(1, honest, 20));
+  auto liar = GreedyRequest(2, other, 20);
+  liar.block_hashes = HashBlocks(kRoot, honest, 16);
+  const auto outcome = harness_->Serve(liar);
+  EXPECT_EQ(outcome.cached_token_count, 0U);
+  EXPECT_EQ(outcome.tokens, Reference(other, 20));
+  EXPECT_GT(harness_->totals().verification_misses, 0U);
+  EXPECT_EQ(harness_->Serve(GreedyRequest(3, honest, 20)).tokens, Reference(honest, 20));
+}
+
+TEST_F(EngineTest, ALieThatCameFirstIsAMissForTheHonestOne) {
+  const auto honest = Text(70, 1);
+  auto liar = GreedyRequest(1, Text(70, 2), 3);
+  liar.block_hashes = HashBlocks(kRoot, honest, 16);
+  Submit(liar);
+  Submit(GreedyRequest(2, honest, 3));
+  harness_->Run();
+  EXPECT_EQ(harness_->outcome(2).tokens, Reference(honest, 3));
+  EXPECT_EQ(harness_->outcome(2).cached_token_count, 0U);
+  EXPECT_EQ(harness_->outcome(1).tokens, Reference(Text(70, 2), 3));
+}
+
+TEST_F(EngineTest, OneHashForAllBlocksIsSafe) {
+  auto liar = GreedyRequest(1, Text(200, 2), 5);
+  liar.block_hashes.assign(12, BlockHash{5, 5});
+  EXPECT_EQ(harness_->Serve(liar).tokens, Reference(Text(200, 2), 5));
+  EXPECT_EQ(harness_->resident().size(), 1U);
+}
+
+// ---- preemption ----
+
+TEST_F(EngineTest, PreemptedRequestsResumeFromTheirCachedBlocks) {
+  Make({.block_count = 8}, {});
+  const auto a = Text(30, 1);
+  const auto b = Text(30, 2);
+  Submit(GreedyRequest(1, a, 70));
+  Submit(GreedyRequest(2, b, 70));
+  harness_->Run();
+  EXPECT_GT(harness_->totals().preemptions, 0U);
+  EXPECT_EQ(harness_->outcome(1).tokens, Reference(a, 70));
+  EXPECT_EQ(harness_->outcome(2).tokens, Reference(b, 70));
+  EXPECT_EQ(harness_->outcome(2).cached_token_count, 0U);
+  EXPECT_EQ(harness_->totals().prompt_tokens, 60U);
+}
+
+TEST_F(EngineTest, APreemptedPrefillCountsAsCachedOnlyWhatItNeverComputed) {
+  // The first request grows while the second prefills slowly beside it.
+  Make({.block_count = 8}, {.max_batch_tokens = 9});
+  Submit(GreedyRequest(1, Text(9, 1), 100));
+  harness_->Step();
+  Submit(GreedyRequest(2, Text(100, 2), 4));
+  harness_->Run();
+  EXPECT_GT(harness_->totals().preemptions, 0U);
+  EXPECT_EQ(harness_->outcome(2).cached_token_count, 0U);
+  EXPECT_EQ(harness_->outcome(2).tokens, Reference(Text(100, 2), 4));
+}
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,125 @@
+#include "worker/link/engine_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+
+#include "common/base/clock.h"
+#include "tests/support/fake_model.h"
+
+namespace roost::worker {
+namespace {
+
+constexpr std::chrono::seconds kPatience{20};
+
+// Counts steps, for a test to wait on.
+class CountingModel final : public Model {
+ public:
+  [[nodiscard]] const ModelShape& shape() const override { return model_.shape(); }
+  [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
+  [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
+  [[nodiscard]] std::span<const float> Forward(const Batch& batch) override {
+    ++forward_count;
+    return model_.Forward(batch);
+  }
+
+  std::atomic<std::size_t> forward_count{0};
+
+ private:
+  testing_support::FakeModel model_{testing_support::FakeModel::Options{}};
+};
+
+class EngineThreadTest : public ::testing::Test {
+ protected:
+  static EngineCommand Request(std::uint64_t id, std::uint32_t output_tokens) {
+    wire::Generate generate;
+    generate.request_id = RequestId(id);
+    generate.prompt = {1, 2, 3};
+    generate.max_output_tokens = output_tokens;
+    return SubmitCommand{LinkId(1), std::move(generate)};
+  }
+
+  bool WaitUntil(const std::function<bool()>& done) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      if (done()) return true;
+      wire::WaitForMessages({}, waker_, std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+  // Waits for it. A StepReport when none comes.
+  EngineOutput NextOutput() {
+    std::optional<EngineOutput> output;
+    EXPECT_TRUE(WaitUntil([&] { return (output = thread_.TryTake()).has_value(); }));
+    return output ? *std::move(output) : EngineOutput();
+  }
+
+  SteadyClock clock_;
+  wire::Waker waker_;
+  CountingModel model_;
+  Engine engine_{model_, clock_, EngineOptions{}};
+  EngineThread thread_{engine_, waker_, 1};
+};
+
+TEST_F(EngineThreadTest, ReportsEachStepAndThenWaits) {
+  thread_.Start();
+  ASSERT_TRUE(thread_.TryPost(Request(1, 3)));
+  std::size_t tokens = 0;
+  for (bool finished = false; !finished && !HasFailure();) {
+    const EngineOutput output = NextOutput();
+    for (const RequestEvent& event : std::get<StepReport>(output).tokens) {
+      tokens += event.event.tokens.size();
+      finished = event.event.finish.has_value();
+    }
+  }
+  EXPECT_EQ(tokens, 3U);
+  EXPECT_EQ(model_.forward_count, 3U);
+}
+
+TEST_F(EngineThreadTest, AnswersARequestThatTheEngineRefuses) {
+  thread_.Start();
+  ASSERT_TRUE(thread_.TryPost(Request(1, 0)));
+  const EngineOutput output = NextOutput();
+  const auto& tokens = std::get<StepReport>(output).tokens;
+  ASSERT_EQ(tokens.size(), 1U);
+  EXPECT_EQ(tokens[0].link, LinkId(1));
+  EXPECT_EQ(tokens[0].event.request_id, RequestId(1));
+  EXPECT_EQ(tokens[0].event.finish, wire::FinishReason::kError);
+  EXPECT_EQ(tokens[0].event.error->code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(EngineThreadTest, SnapshotFollowsTheReportThatItFits) {
+  thread_.Start();
+  ASSERT_TRUE(thread_.TryPost(SnapshotCommand{LinkId(4)}));
+  EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
+  const EngineOutput snapshot = NextOutput();
+  ASSERT_TRUE(std::holds_alternative<LinkSnapshot>(snapshot));
+  EXPECT_EQ(std::get<LinkSnapshot>(snapshot).link, LinkId(4));
+}
+
+TEST_F(EngineThreadTest, NeverWaitsForAReaderAndSaysWhatWasLost) {
+  thread_.Start();
+  // The engine has no more to say when the reader comes back.
+  constexpr std::size_t kSteps = kOutboxCapacity + 100;
+  ASSERT_TRUE(thread_.TryPost(Request(1, kSteps)));
+  ASSERT_TRUE(WaitUntil([this] { return model_.forward_count == kSteps; }));
+  for (std::size_t i = 0; i < kOutboxCapacity; ++i) {
+    ASSERT_TRUE(std::holds_alternative<StepReport>(NextOutput())) << i;
+  }
+  EXPECT_TRUE(std::holds_alternative<OutputLost>(NextOutput()));
+}
+
+TEST_F(EngineThreadTest, FullInboxRefuses) {
+  std::size_t taken = 0;
+  while (thread_.HasRoomForRequest() && taken < kInboxCapacity) {
+    ASSERT_TRUE(thread_.TryPost(Request(++taken, 1)));
+  }
+  EXPECT_EQ(taken, kInboxRequestLimit);
+  // Cancels still fit.
+  EXPECT_TRUE(thread_.TryPost(CancelLinkCommand{LinkId(1)}));
+}
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Makes the golden logits: tiny models of each architecture, and what Hugging Face transformers computes with them.
+
+    python3 -m venv build/goldens-venv
+    build/goldens-venv/bin/pip install torch transformers tokenizers safetensors
+    build/goldens-venv/bin/python tests/worker/model/goldens/make_goldens.py
+
+Each folder beside this script is a Hugging Face model directory with random weights, drawn from a fixed seed, and a
+golden.safetensors:
+
+    input_ids  I32 [tokens]         a prompt of random ids
+    logits     F32 [tokens, vocab]  of every position, computed in float32 from the weights as stored
+
+`demo` has no weights: it is about deploy/demo-model, with the logits of the last positions only:
+
+    input_ids   I32 [tokens]
+    positions   I32 [8]         which positions the rows of logits belong to
+    logits      F32 [8, vocab]
+    prompt_ids  I32 [prompt]    a chat prompt
+    greedy_ids  I32 [64]        the most likely continuation, one token at a time; it does not stop at an end token
+    margins     F32 [64]        by how much the chosen logit beat the second
+
+Nothing of Roost takes part, so that the two can judge each other. versions.json tells which libraries did.
+"""
+import copy
+import dataclasses
+import json
+import pathlib
+import shutil
+
+import safetensors.torch
+import tokenizers
+import torch
+import transformers
+
+HERE = pathlib.Path(__file__).resolve().parent
+DEMO_MODEL = HERE.parents[3] / "deploy" / "demo-model"
+SEED = 20261121
+PROMPT_TOKENS = 72
+VOCAB = 272
+SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+END = VOCAB - 1
+TOKENIZER_TEXT = "the other there then her here he in thin thing and hand an on one"
+
+
+@dataclasses.dataclass
+class Golden:
+    """One folder. `config` holds what differs from `BASE`; the files keep the form that models are published in."""
+    name: str
+    architecture: str
+    config: dict
+    dtype: torch.dtype = torch.float32
+    shard_size: str = "1GB"
+    keep_new_config: bool = False  # config.json as transformers 5 writes it: rope_parameters, dtype
+
+
+BASE = {"hidden_act": "silu", "hidden_size": 64, "intermediate_size": 72, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0, "tie_word_embeddings": True, "vocab_size": VOCAB, "bos_token_id": VOCAB - 3,
+        "eos_token_id": END}
+# The original context is so short that 72 positions feel the scaling; the frequencies fall into all of its three zones.
+LLAMA3 = {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                           "original_max_position_embeddings": 32},
+          "head_dim": 32, "num_attention_heads": 2, "num_key_value_heads": 1}
+QWEN3 = {"head_dim": 64, "hidden_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-6,
+         "rope_theta": 1000000.0, "attention_bias": False}
+QWEN2 = {"rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "use_sliding_window": False, "max_window_layers": 2}
+MISTRAL = {"sliding_window": None, "tie_word_embeddings": False, "hidden_size": 48, "num_attention_heads": 6,
+           "head_dim": 16}
+
+GOLDENS = [
+    Golden("llama-llama3-rope", "LlamaForCausalLM", LLAMA3),
+    Golden("llama-untied", "LlamaForCausalLM",
+           {"tie_word_embeddings": False, "hidden_size": 48, "num_attention_heads": 3, "num_key_value_heads": 3}),
+    Golden("llama-sharded", "LlamaForCausalLM",
+           {"hidden_size": 48, "num_attention_heads": 3, "num_key_value_heads": 1}, shard_size="110KB"),
+    Golden("llama-new-config", "LlamaForCausalLM", LLAMA3, dtype=torch.bfloat16, keep_new_config=True),
+    Golden("qwen2", "Qwen2ForCausalLM", QWEN2),
+    Golden("qwen2-f16", "Qwen2ForCausalLM", QWEN2 | {"tie_word_embeddings": False}, dtype=torch.float16),
+    Golden("qwen3", "Qwen3ForCausalLM", QWEN3),
+    Golden("qwen3-bf16", "Qwen3ForCausalLM", QWEN3 | {"tie_word_embeddings": False}, dtype=torch.bfloat16),
+    Golden("mistral", "MistralForCausalLM", MISTRAL),
+]
+
+
+def draw_weights(model):
+    """Weights that matter: every norm differs from 1, every bias from 0, and attention is far from uniform."""
+    for name, weight in model.named_parameters():
+        if name.endswith("bias"):
+            weight.normal_(0.0, 0.5)
+        elif weight.dim() == 1:
+            weight.uniform_(0.5, 1.5)
+        else:
+            weight.normal_(0.0, weight.shape[1] ** -0.5)
+
+
+def write_tokenizer(folder):
+    """The 256 bytes, a few merges, three special tokens: enough to load the folder as a whole."""
+    pre_tokenizers, trainers = tokenizers.pre_tokenizers, tokenizers.trainers
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=VOCAB - len(SPECIALS), show_progress=False,
+                                  initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.train_from_iterator([TOKENIZER_TEXT], trainer)
+    tokenizer.add_special_tokens(SPECIALS)
+    assert tokenizer.get_vocab_size() == VOCAB
+    tokenizer.save(str(folder / "tokenizer.json"))
+    chat_template = ("{% for message in messages %}"
+                     "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+                     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+    write_json(folder / "tokenizer_config.json", {"eos_token": SPECIALS[-1], "chat_template": chat_template})
+
+
+def write_json(path, content):
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def published_config(golden, model):
+    """config.json as model publishers write it: architectures, rope_theta and rope_scaling at the top, torch_dtype."""
+    return {"architectures": [golden.architecture], "model_type": model.config.model_type, **BASE, **golden.config,
+            "torch_dtype": str(golden.dtype).removeprefix("torch.")}
+
+
+def load(folder):
+    """The model in the folder, in float32, with the plainest attention."""
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+
+
+def logits_of(model, ids):
+    """Logits [tokens, vocab] of token ids [tokens]."""
+    return model(ids[None].long(), use_cache=False).logits[0]
+
+
+def save_golden(folder, tensors):
+    metadata = {"made_by": "transformers " + transformers.__version__ + ", torch " + torch.__version__}
+    safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in tensors.items()},
+                                folder / "golden.safetensors", metadata)
+
+
+def make(golden):
+    torch.manual_seed(SEED)
+    folder = HERE / golden.name
+    shutil.rmtree(folder, ignore_errors=True)
+    architecture = getattr(transformers, golden.architecture)
+    model = architecture(architecture.config_class(**copy.deepcopy(BASE | golden.config))).eval()
+    draw_weights(model)
+    model.to(golden.dtype).save_pretrained(folder, max_shard_size=golden.shard_size)
+    ids = torch.randint(0, VOCAB, (PROMPT_TOKENS,), dtype=torch.int32)
+    logits = logits_of(load(folder), ids)
+    if not golden.keep_new_config:
+        write_json(folder / "config.json", published_config(golden, model))
+        assert torch.equal(logits, logits_of(load(folder), ids)), "the published form says something else"
+    write_json(folder / "generation_config.json", {"bos_token_id": VOCAB - 3, "eos_token_id": [END, VOCAB - 3]})
+    write_tokenizer(folder)
+    save_golden(folder, {"input_ids": ids, "logits": logits})
+
+
+def greedy(model, prompt, count):
+    """The `count` most likely next ids, and the margin of each over its runner-up."""
+    ids, margins = prompt, []
+    for _ in range(count):
+        best = logits_of(model, ids)[-1].topk(2)
+        margins.append(best.values[0] - best.values[1])
+        ids = torch.cat([ids, best.indices[:1].int()])
+    return ids[len(prompt):], torch.stack(margins)
+
+
+def make_demo():
+    folder = HERE / "demo"
+    folder.mkdir(exist_ok=True)
+    model = load(DEMO_MODEL)
+    tokenizer = tokenizers.Tokenizer.from_file(str(DEMO_MODEL / "tokenizer.json"))
+
+    def encode(text):
+        return torch.tensor(tokenizer.encode(text).ids, dtype=torch.int32)
+
+    ids = encode("ROMEO:\nBut, soft! what light through yonder window breaks?\nIt is the east, and Juliet is the sun.\n"
+                 "Arise, fair sun, and kill the envious moon,\nWho is already sick and pale with grief,\n"
+                 "That thou her maid art far more fair than she:\n")[:64]
+    positions = torch.arange(len(ids) - 8, len(ids), dtype=torch.int32)
+    prompt = encode("<|im_start|>system\nYou are a poet.<|im_end|>\n"
+                    "<|im_start|>user\nTell me about the crown.<|im_end|>\n<|im_start|>assistant\n")
+    greedy_ids, margins = greedy(model, prompt, 64)
+    save_golden(folder, {"input_ids": ids, "positions": positions, "logits": logits_of(model, ids)[-8:],
+                         "prompt_ids": prompt, "greedy_ids": greedy_ids, "margins": margins})
+    continuation = tokenizer.decode(greedy_ids.tolist(), skip_special_tokens=False)
+    print(f"demo: smallest margin {margins.min():.4f}\n{continuation}")
+
+
+@torch.no_grad()
+def main():
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    for golden in GOLDENS:
+        make(golden)
+    if (DEMO_MODEL / "model.safetensors").exists():
+        make_demo()
+    write_json(HERE / "versions.json", {"torch": torch.__version__, "transformers": transformers.__version__,
+                                        "tokenizers": tokenizers.__version__, "safetensors": safetensors.__version__})
+
+
+if __name__ == "__main__":
+    main()

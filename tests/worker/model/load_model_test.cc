@@ -1,0 +1,180 @@
+// Loading whole directories: what comes out, and that any damage is one Error that names its file.
+#include "worker/model/load_model.h"
+
+#include <gmock/gmock.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/worker/model/model_directory.h"
+#include "worker/model/synthetic.h"
+
+namespace roost::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class LoadModelTest : public testing::Test {
+ protected:
+  void SetUp() override { WriteSmallLlama(directory_); }
+
+  Result<LoadedModel> Load(const ModelOptions& options = {.block_count = 8}) {
+    return LoadModel({directory_.path().string()}, options);
+  }
+  std::string Complaint() {
+    const auto loaded = Load();
+    return loaded.ok() ? "" : loaded.error().ToString();
+  }
+  // The small model with one tensor changed or, without a shape, left out.
+  void WriteWith(const std::string& name, const std::vector<std::uint64_t>& shape) {
+    std::vector<NamedShape> tensors;
+    for (NamedShape& tensor : SmallLlamaTensors()) {
+      if (tensor.name == name) tensor.shape = shape;
+      if (!tensor.shape.empty()) tensors.push_back(std::move(tensor));
+    }
+    directory_.Write("model.safetensors", WeightsFile(tensors));
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(LoadModelTest, LoadsADirectory) {
+  const LoadedModel loaded = Load({.compute_dtype = ComputeDType::kF32, .block_count = 8}).value();
+  EXPECT_EQ(loaded.name, directory_.path().filename());
+  EXPECT_EQ(loaded.kv_dtype, "f32");
+  EXPECT_EQ(loaded.max_context_tokens, 64U);
+  EXPECT_EQ(loaded.model->block_count(), 8U);
+  EXPECT_EQ(loaded.model->shape().vocab_size, 16U);
+  EXPECT_THAT(loaded.stop_tokens, ElementsAre(3));
+  EXPECT_EQ(loaded.tokenizer_json, R"({"version": "1.0"})");
+  EXPECT_EQ(loaded.fingerprint.size(), 64U);
+}
+
+TEST_F(LoadModelTest, ATrailingSlashChangesNoName) {
+  const auto loaded = LoadModel({directory_.path().string() + "/"}, {.block_count = 8});
+  EXPECT_EQ(loaded->name, directory_.path().filename());
+}
+
+TEST_F(LoadModelTest, TheFingerprintCoversConfigTokenizerAndWeightsHeaders) {
+  const std::string before = Load()->fingerprint;
+  EXPECT_EQ(Load()->fingerprint, before);
+  directory_.Write("tokenizer.json", R"({"version": "1.1"})");
+  const std::string other_tokenizer = Load()->fingerprint;
+  EXPECT_NE(other_tokenizer, before);
+  directory_.Write("config.json", SmallLlamaConfig() + "\n");
+  EXPECT_NE(Load()->fingerprint, other_tokenizer);
+}
+
+TEST_F(LoadModelTest, MissingFilesAreNamed) {
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"}) {
+    fs::rename(directory_.path() / name, directory_.path() / "away");
+    EXPECT_THAT(Complaint(), HasSubstr(name));
+    fs::rename(directory_.path() / "away", directory_.path() / name);
+  }
+  EXPECT_EQ(Complaint(), "");
+  EXPECT_THAT(LoadModel({"/no/such/directory"}, {}).error().ToString(), HasSubstr("/no/such/directory"));
+}
+
+TEST_F(LoadModelTest, ATruncatedTokenizerIsNamed) {
+  directory_.Write("tokenizer.json", R"({"version": "1.)");
+  EXPECT_THAT(Complaint(), HasSubstr("tokenizer.json: is not valid JSON"));
+}
+
+TEST_F(LoadModelTest, TruncatedWeightsAreNamedAtEveryLength) {
+  const std::string whole = WeightsFile(SmallLlamaTensors());
+  for (std::size_t size = 0; size < whole.size(); size += 97) {
+    directory_.Write("model.safetensors", whole.substr(0, size));
+    EXPECT_THAT(Complaint(), HasSubstr("model.safetensors")) << size;
+  }
+}
+
+TEST_F(LoadModelTest, MissingAndMisshapenTensorsAreNamed) {
+  for (const NamedShape& tensor : SmallLlamaTensors()) {
+    WriteWith(tensor.name, {});
+    EXPECT_THAT(Complaint(), HasSubstr("model.safetensors: tensor '" + tensor.name + "' is missing"));
+    std::vector<std::uint64_t> wrong = tensor.shape;
+    ++wrong.back();
+    WriteWith(tensor.name, wrong);
+    EXPECT_THAT(Complaint(), HasSubstr("model.safetensors: tensor '" + tensor.name + "': shape is"));
+  }
+}
+
+TEST_F(LoadModelTest, TensorsOfOtherDTypesAreNamed) {
+  std::string bytes = WeightsFile(SmallLlamaTensors());
+  // The first dtype of the file is the embedding's.
+  bytes.replace(bytes.find("F32"), 3, "U32");
+  directory_.Write("model.safetensors", bytes);
+  EXPECT_THAT(Complaint(), HasSubstr("tensor 'model.embed_tokens.weight': dtype U32 is not supported"));
+}
+
+TEST_F(LoadModelTest, BadOptionsAreNamed) {
+  EXPECT_EQ(Load({.block_tokens = 5, .block_count = 8}).error().field, "block_tokens");
+  EXPECT_EQ(Load({.block_tokens = 0}).error().field, "block_tokens");
+  EXPECT_EQ(Load({.block_count = 0}).error().field, "block_count");
+  EXPECT_EQ(Load({.kv_bytes = 10}).error().field, "kv_bytes");
+  EXPECT_EQ(Load({.thread_count = 0, .block_count = 8}).error().field, "threads");
+  EXPECT_EQ(Load({.block_count = 8, .max_context_tokens = 0}).error().field, "max_context_tokens");
+  EXPECT_EQ(ParseComputeDType("int8").error().field, "compute_dtype");
+  EXPECT_EQ(ParseComputeDType("f32").value(), ComputeDType::kF32);
+}
+
+TEST_F(LoadModelTest, ThePoolIsSizedInBytes) {
+  // One block: K and V of 16 tokens, 2 heads of 4, in f32.
+  const ModelOptions options{.compute_dtype = ComputeDType::kF32, .kv_bytes = 10 * 1024 + 5};
+  EXPECT_EQ(Load(options)->model->block_count(), 10U);
+}
+
+TEST_F(LoadModelTest, AnOptionLowersTheContext) {
+  EXPECT_EQ(Load({.block_count = 8, .max_context_tokens = 40})->max_context_tokens, 40U);
+  EXPECT_EQ(Load({.block_count = 8, .max_context_tokens = 4000})->max_context_tokens, 64U);
+}
+
+TEST(SyntheticModelTest, TinyLoadsAndDependsOnItsSeed) {
+  const auto load = [](std::uint64_t seed) {
+    return LoadModel({"synthetic:tiny"}, {.block_count = 4, .synthetic_seed = seed}).value();
+  };
+  const LoadedModel a = load(1);
+  const LoadedModel b = load(2);
+  EXPECT_EQ(a.name, "tiny");
+  EXPECT_EQ(a.fingerprint, load(1).fingerprint);
+  EXPECT_NE(a.fingerprint, b.fingerprint);
+  EXPECT_THAT(a.stop_tokens, ElementsAre(kSyntheticTurnEnd, kSyntheticEndOfText));
+  const std::vector<BlockId> blocks{BlockId(0)};
+  Batch batch;
+  batch.tokens = {1, 2, 3};
+  batch.slices.push_back({blocks, 0, 3, true});
+  const auto of_a = a.model->Forward(batch);
+  const auto of_b = b.model->Forward(batch);
+  EXPECT_FALSE(std::equal(of_a.begin(), of_a.end(), of_b.begin()));
+  for (const float value : of_a) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST(SyntheticModelTest, EveryPresetHasAShapeAndOthersAreRefused) {
+  for (const char* preset : {"llama-3.1-8b", "qwen3-0.6b", "qwen3-8b", "tiny"}) {
+    EXPECT_TRUE(SyntheticConfig(preset)) << preset;
+    EXPECT_THAT(std::string(kSyntheticPresets), HasSubstr(preset));
+  }
+  EXPECT_THAT(LoadModel({"synthetic:gpt-9"}, {}).error().ToString(), HasSubstr("no synthetic model 'gpt-9'"));
+}
+
+TEST(SyntheticModelTest, TheTokenizerHasEveryByteOnce) {
+  simdjson::dom::parser parser;
+  const std::string json = SyntheticTokenizerJson();
+  simdjson::dom::element root = parser.parse(json).value();
+  std::vector<bool> seen(256);
+  const simdjson::dom::object vocab = root["model"]["vocab"].get_object().value();
+  for (const simdjson::dom::key_value_pair entry : vocab) {
+    const std::uint64_t id = entry.value.get_uint64().value();
+    ASSERT_LT(id, 256U);
+    EXPECT_FALSE(seen[id]);
+    seen[id] = true;
+  }
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 256);
+  EXPECT_EQ(root["added_tokens"].get_array().value().size(), 3U);
+}
+
+}  // namespace
+}  // namespace roost::worker

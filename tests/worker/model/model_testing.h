@@ -1,0 +1,133 @@
+// What the tests of the model share: building one from random weights, running sequences through it, comparing bits.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "worker/model/synthetic.h"
+#include "worker/model/transformer.h"
+
+namespace roost::worker {
+
+struct TestModelOptions {
+  std::string preset = "tiny";
+  kernels::DType dtype = kernels::DType::kF32;
+  std::uint32_t thread_count = 1;
+  std::uint32_t block_tokens = 16;
+  std::uint32_t block_count = 200;
+  const kernels::OpTable* ops = &kernels::CpuOps();
+};
+
+inline constexpr std::uint64_t kTestSeed = 7;
+
+inline Result<std::unique_ptr<Transformer>> MakeModel(const HfConfig& config, const WeightSource& weights,
+                                                      const TestModelOptions& options) {
+  ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count}));
+  return Transformer::Create(std::move(backend), config, weights,
+                             {.thread_count = options.thread_count,
+                              .block_tokens = options.block_tokens,
+                              .block_count = options.block_count,
+                              .max_context_tokens = config.max_positions,
+                              .compute_dtype = options.dtype});
+}
+
+inline std::unique_ptr<Transformer> MakeTestModel(const TestModelOptions& options) {
+  return MakeModel(*SyntheticConfig(options.preset), RandomWeights(kTestSeed), options).value();
+}
+
+// bf16 too, where the CPU computes in it.
+inline std::vector<kernels::DType> ComputeDTypes() {
+  auto backend = kernels::Backend::Open(kernels::CpuOps(), {}).value();
+  if (backend.ops().supports_dtype(backend.device(), kernels::DType::kBF16)) {
+    return {kernels::DType::kF32, kernels::DType::kBF16};
+  }
+  return {kernels::DType::kF32};
+}
+
+inline std::vector<TokenId> RandomTokens(std::uint64_t seed, std::size_t count, std::uint32_t vocab_size) {
+  Rng rng(seed);
+  std::vector<TokenId> tokens(count);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(rng.Below(vocab_size));
+  return tokens;
+}
+
+// One sequence in a model: its tokens, its blocks, how far it is computed.
+class TestSequence {
+ public:
+  // Takes blocks first_block, first_block + 2, …, so that they do not lie side by side.
+  TestSequence(const Model& model, std::vector<TokenId> tokens, std::uint32_t first_block = 0)
+      : tokens_(std::move(tokens)) {
+    const std::size_t count = (tokens_.size() + model.block_tokens() - 1) / model.block_tokens();
+    for (std::uint32_t i = 0; i < count; ++i) blocks_.emplace_back(first_block + 2 * i);
+  }
+
+  [[nodiscard]] bool done() const { return computed_ == tokens_.size(); }
+  [[nodiscard]] std::uint32_t remaining() const { return static_cast<std::uint32_t>(tokens_.size()) - computed_; }
+
+  // Adds the next `count` tokens to the batch.
+  void AddTo(Batch& batch, std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) batch.tokens.push_back(tokens_[computed_ + i]);
+    batch.slices.push_back({blocks_, computed_, count, true});
+    computed_ += count;
+  }
+
+ private:
+  std::vector<TokenId> tokens_;
+  std::vector<BlockId> blocks_;
+  std::uint32_t computed_ = 0;
+};
+
+// The logits of the last token of `tokens`, computed alone in chunks of `chunk` tokens.
+inline std::vector<float> LastLogits(Model& model, const std::vector<TokenId>& tokens, std::uint32_t chunk) {
+  TestSequence sequence(model, tokens);
+  std::vector<float> logits;
+  while (!sequence.done()) {
+    Batch batch;
+    sequence.AddTo(batch, std::min(chunk, sequence.remaining()));
+    const auto result = model.Forward(batch);
+    logits.assign(result.begin(), result.end());
+  }
+  return logits;
+}
+
+// The logits of every token: [tokens][vocab_size].
+inline std::vector<float> AllLogits(Model& model, const std::vector<TokenId>& tokens) {
+  TestSequence sequence(model, tokens);
+  std::vector<float> logits;
+  while (!sequence.done()) {
+    Batch batch;
+    sequence.AddTo(batch, 1);
+    const auto result = model.Forward(batch);
+    logits.insert(logits.end(), result.begin(), result.end());
+  }
+  return logits;
+}
+
+inline bool BitEqual(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+// Largest |a - b| over the largest |b|, and the same in the Euclidean norm, whichever is greater.
+inline double RelativeError(std::span<const float> a, std::span<const float> b) {
+  double worst = 0;
+  double largest = 0;
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    const double distance = double{a[i]} - b[i];
+    worst = std::max(worst, std::abs(distance));
+    largest = std::max(largest, std::abs(double{b[i]}));
+    difference += distance * distance;
+    norm += double{b[i]} * b[i];
+  }
+  return std::max(worst / largest, std::sqrt(difference / norm));
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,256 @@
+#include "worker/worker.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <numeric>
+#include <string>
+
+#include "common/wire/endpoint.h"
+#include "tests/support/fake_model.h"
+#include "tests/support/test_router.h"
+
+namespace roost::worker {
+namespace {
+
+using testing_support::FakeModel;
+using testing_support::TestRouter;
+
+constexpr std::uint32_t kBlockTokens = 4;
+const BlockHash kRoot{1, 2};
+
+class WorkerTest : public ::testing::Test {
+ protected:
+  static std::unique_ptr<Worker> Start(
+      const std::string& id, std::vector<std::string> routers,
+      const std::function<void(WorkerSetup&)>& change = [](WorkerSetup&) {}) {
+    WorkerSetup setup;
+    setup.model = std::make_unique<FakeModel>(FakeModel::Options{.block_tokens = kBlockTokens, .block_count = 256});
+    setup.hello.worker_id = id;
+    setup.hello.model = "fake";
+    setup.hello.kv_dtype = "f32";
+    setup.tokenizer.tokenizer_json = "{}";
+    setup.routers = std::move(routers);
+    change(setup);
+    Result<std::unique_ptr<Worker>> worker = Worker::Start(std::move(setup));
+    EXPECT_TRUE(worker.ok());
+    return std::move(worker).value();
+  }
+
+  static wire::Generate Request(std::uint64_t id, std::uint32_t prompt_tokens, std::uint32_t output_tokens) {
+    wire::Generate generate;
+    generate.request_id = RequestId(id);
+    generate.prompt.resize(prompt_tokens);
+    std::iota(generate.prompt.begin(), generate.prompt.end(), 1U);
+    generate.root = kRoot;
+    generate.block_hashes = HashBlocks(kRoot, generate.prompt, kBlockTokens);
+    generate.sampling.temperature = 0;
+    generate.max_output_tokens = output_tokens;
+    generate.ignore_eos = true;
+    return generate;
+  }
+};
+
+TEST_F(WorkerTest, GreetsServesAndReportsItsCache) {
+  TestRouter router(1);
+  const auto worker = Start("worker-1", {router.endpoint()});
+  const wire::Hello hello = router.BringUp("worker-1");
+  EXPECT_EQ(hello.model, "fake");
+  EXPECT_EQ(hello.block_tokens, kBlockTokens);
+  EXPECT_EQ(hello.block_count, 256U);
+  EXPECT_TRUE(router.snapshot.runs.empty());
+
+  const wire::Generate request = Request(1, 40, 8);
+  router.Send("worker-1", request);
+  const TestRouter::Answer cold = router.Finish("worker-1", RequestId(1));
+  EXPECT_EQ(cold.finish, wire::FinishReason::kLength);
+  EXPECT_EQ(cold.tokens.size(), 8U);
+  EXPECT_EQ(cold.cached_token_count, 0U);
+
+  // The steps told exactly what the digest says is there, the prompt's blocks first.
+  BlockHash digest;
+  std::vector<BlockHash> stored;
+  for (const wire::Step& step : router.steps) {
+    for (const wire::CacheEvent& event : step.events) {
+      ASSERT_EQ(event.kind, wire::CacheEvent::Kind::kStored);
+      for (const BlockHash hash : event.stored.hashes) {
+        stored.push_back(hash);
+        digest = digest ^ hash;
+      }
+    }
+    EXPECT_EQ(step.load.digest, digest);
+  }
+  ASSERT_GE(stored.size(), request.block_hashes.size());
+  stored.resize(request.block_hashes.size());
+  EXPECT_EQ(stored, request.block_hashes);
+
+  wire::Generate again = request;
+  again.request_id = RequestId(2);
+  router.Send("worker-1", again);
+  const TestRouter::Answer warm = router.Finish("worker-1", RequestId(2));
+  EXPECT_EQ(warm.tokens, cold.tokens);
+  EXPECT_GT(warm.cached_token_count.value_or(0), 30U);
+}
+
+TEST_F(WorkerTest, WorkersAgreeAndAWorkerServesSeveralRouters) {
+  TestRouter first(1);
+  TestRouter second(2);
+  const auto worker_a = Start("worker-a", {first.endpoint(), second.endpoint()});
+  const auto worker_b = Start("worker-b", {first.endpoint()});
+  first.BringUp("worker-a");
+  second.BringUp("worker-a");
+  first.Send("worker-a", Request(1, 20, 6));
+  const auto from_a = first.Finish("worker-a", RequestId(1));
+  // The other router hears of the blocks too, and of nobody's tokens.
+  const wire::Step told =
+      second.NextWhere<wire::Step>("worker-a", [](const auto& step) { return !step.events.empty(); });
+  EXPECT_TRUE(told.tokens.empty());
+  first.BringUp("worker-b");
+  first.Send("worker-b", Request(1, 20, 6));
+  EXPECT_EQ(first.Finish("worker-b", RequestId(1)).tokens, from_a.tokens);
+}
+
+TEST_F(WorkerTest, ComesBackToARestartedRouterWithItsBlocks) {
+  auto router = std::make_unique<TestRouter>(1);
+  const std::string endpoint = router->endpoint();
+  const auto worker = Start("worker-1", {endpoint});
+  const wire::Hello before = router->BringUp("worker-1");
+  router->Send("worker-1", Request(1, 40, 2));
+  (void)router->Finish("worker-1", RequestId(1));
+  router.reset();
+  router = std::make_unique<TestRouter>(2, endpoint);
+  // The worker notices by itself, or is told by a router that does not know it.
+  const wire::Hello after = router->BringUp("worker-1");
+  EXPECT_NE(after.epoch, before.epoch);
+  ASSERT_EQ(router->snapshot.runs.size(), 1U);
+  std::vector<BlockHash> held = router->snapshot.runs[0].hashes;
+  ASSERT_GE(held.size(), 10U);
+  held.resize(10);
+  EXPECT_EQ(held, Request(1, 40, 2).block_hashes);
+}
+
+TEST_F(WorkerTest, CancelEndsARequest) {
+  TestRouter router(1);
+  const auto worker = Start("worker-1", {router.endpoint()});
+  router.BringUp("worker-1");
+  router.Send("worker-1", Request(1, 8, 4000));
+  router.Send("worker-1", wire::Cancel{RequestId(1)});
+  EXPECT_EQ(router.Finish("worker-1", RequestId(1)).finish, wire::FinishReason::kCancelled);
+}
+
+TEST_F(WorkerTest, RequestThatCanNeverRunIsAnError) {
+  TestRouter router(1);
+  const auto worker = Start("worker-1", {router.endpoint()});
+  router.BringUp("worker-1");
+  router.Send("worker-1", Request(1, 5000, 1));
+  const TestRouter::Answer answer = router.Finish("worker-1", RequestId(1));
+  EXPECT_EQ(answer.finish, wire::FinishReason::kError);
+  ASSERT_TRUE(answer.error.has_value());
+}
+
+TEST_F(WorkerTest, BeginsAnewAfterAMalformedMessage) {
+  TestRouter router(1);
+  const auto worker = Start("worker-1", {router.endpoint()});
+  const wire::Hello before = router.BringUp("worker-1");
+  router.SendFrame("worker-1", wire::Bytes(24, std::byte{0xff}));
+  EXPECT_NE(router.BringUp("worker-1").epoch, before.epoch);
+  router.Send("worker-1", Request(1, 8, 3));
+  EXPECT_EQ(router.Finish("worker-1", RequestId(1)).tokens.size(), 3U);
+  EXPECT_NE(worker->metrics().Text().find("roost_worker_malformed_messages_total{model=\"fake\"} 1"),
+            std::string::npos);
+}
+
+TEST_F(WorkerTest, SendsItsTokenizer) {
+  TestRouter router(1);
+  const auto worker = Start("worker-1", {router.endpoint()},
+                            [](WorkerSetup& setup) { setup.tokenizer.tokenizer_json.assign(20'000'000, 'x'); });
+  const wire::Hello hello = router.BringUp("worker-1");
+  router.Send("worker-1", wire::WantTokenizer{});
+  const auto bundle = router.Next<wire::Tokenizer>("worker-1");
+  EXPECT_EQ(bundle.tokenizer_json.size(), 20'000'000U);
+  EXPECT_EQ(bundle.digest, hello.tokenizer_digest);
+  EXPECT_EQ(TokenizerDigest(bundle), hello.tokenizer_digest);
+}
+
+TEST_F(WorkerTest, DrainsThenSaysGoodbye) {
+  TestRouter router(1);
+  const auto worker = Start("worker-1", {router.endpoint()});
+  router.BringUp("worker-1");
+  router.Send("worker-1", Request(1, 8, 400));
+  // Its first tokens have come: the worker has it.
+  (void)router.NextWhere<wire::Step>("worker-1", [&router](const wire::Step& step) {
+    router.next_sequence = step.sequence + 1;
+    return !step.tokens.empty();
+  });
+  worker->BeginDrain();
+  EXPECT_EQ(router.Finish("worker-1", RequestId(1)).finish, wire::FinishReason::kLength);
+  EXPECT_TRUE(worker->WaitForDrained(TestRouter::kPatience));
+  worker->Stop();
+  (void)router.Next<wire::Bye>("worker-1");
+}
+
+// ---- metrics over HTTP ----
+
+std::string Get(const std::string& url) {
+  const std::size_t path = url.find('/', std::string("http://").size());
+  const auto endpoint = wire::ParseEndpoint("tcp" + url.substr(4, path - 4));
+  EXPECT_TRUE(endpoint.ok()) << url;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(endpoint->port);
+  EXPECT_EQ(inet_pton(AF_INET, endpoint->host.c_str(), &address.sin_addr), 1);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  const std::string request = "GET " + url.substr(path) + " HTTP/1.0\r\n\r\n";
+  EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;) answer.append(buffer, static_cast<std::size_t>(n));
+  close(fd);
+  return answer;
+}
+
+TEST_F(WorkerTest, ServesItsMetrics) {
+  TestRouter router(1);
+  const auto worker =
+      Start("worker-1", {router.endpoint()}, [](WorkerSetup& setup) { setup.metrics_address = "127.0.0.1:0"; });
+  router.BringUp("worker-1");
+  router.Send("worker-1", Request(1, 40, 5));
+  (void)router.Finish("worker-1", RequestId(1));
+  router.Send("worker-1", Request(2, 40, 5));
+  (void)router.Finish("worker-1", RequestId(2));
+  const std::string text = Get(worker->metrics_url());
+  EXPECT_EQ(text.find("HTTP/1.1 200"), 0U) << text.substr(0, 100);
+  for (const char* line :
+       {"roost_worker_prompt_tokens_total{model=\"fake\"} 80", "roost_worker_output_tokens_total{model=\"fake\"} 10",
+        "roost_worker_links{model=\"fake\",state=\"up\"} 1", "roost_worker_ttft_seconds_count{model=\"fake\"} 2",
+        "roost_worker_inter_token_seconds_count{model=\"fake\"} 8"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+  }
+}
+
+TEST_F(WorkerTest, BadSetupsAreErrorsThatNameTheField) {
+  const auto expect_error = [](const char* field, const std::function<void(WorkerSetup&)>& spoil) {
+    WorkerSetup setup;
+    setup.model = std::make_unique<FakeModel>(FakeModel::Options{});
+    setup.hello.worker_id = "w";
+    setup.hello.model = "m";
+    setup.routers = {"tcp://127.0.0.1:1"};
+    spoil(setup);
+    const auto worker = Worker::Start(std::move(setup));
+    ASSERT_FALSE(worker.ok()) << field;
+    EXPECT_EQ(worker.error().field, field);
+  };
+  expect_error("worker-id", [](WorkerSetup& setup) { setup.hello.worker_id = std::string(300, 'w'); });
+  expect_error("served-model-name", [](WorkerSetup& setup) { setup.hello.model = ""; });
+  expect_error("router", [](WorkerSetup& setup) { setup.routers = {"localhost"}; });
+  expect_error("router", [](WorkerSetup& setup) { setup.routers.clear(); });
+  expect_error("metrics-address", [](WorkerSetup& setup) { setup.metrics_address = "here"; });
+  expect_error("metrics-address", [](WorkerSetup& setup) { setup.metrics_address = "0.0.0.0:0"; });
+}
+
+}  // namespace
+}  // namespace roost::worker

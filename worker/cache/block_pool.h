@@ -1,0 +1,67 @@
+// Physical KV blocks as numbers: who is free, who is referenced, how often. The pool owns no memory; which bytes belong
+// to block b is the model's business, and what a block holds is the prefix cache's.
+//
+//              Allocate                DropReference to 0            AddReference
+//     free ───────────────▶ referenced ───────────────────▶ idle ───────────────────▶ referenced
+//       ▲                                                     │
+//       └─────────────────────────────────────────────────────┘ Free (the generation goes up)
+//
+// Not thread-safe. Every operation is O(1). Breaking a precondition is a bug and stops the process.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/base/ids.h"
+
+namespace roost::worker {
+
+// A block as it was at one time. It is stale once the block has been freed since, and using a stale one is a bug that
+// is caught.
+struct BlockRef {
+  BlockId block;
+  std::uint32_t generation = 0;
+};
+
+class BlockPool {
+ public:
+  explicit BlockPool(std::uint32_t block_count);
+
+  // A free block, now with one reference; nothing when none is free. Low numbers come first from a fresh pool.
+  [[nodiscard]] std::optional<BlockId> Allocate();
+
+  // One more reference to a block that is not free.
+  void AddReference(BlockId block);
+
+  // One reference less; returns how many are left. At zero the block is idle until it is freed or referenced again.
+  std::uint32_t DropReference(BlockId block);
+
+  // Gives an idle block back.
+  void Free(BlockId block);
+
+  [[nodiscard]] bool IsFree(BlockId block) const { return entries_[Checked(block)].free; }
+  [[nodiscard]] std::uint32_t references(BlockId block) const { return entries_[Checked(block)].references; }
+  [[nodiscard]] std::uint32_t generation(BlockId block) const { return entries_[Checked(block)].generation; }
+  [[nodiscard]] BlockRef RefTo(BlockId block) const { return {block, generation(block)}; }
+
+  [[nodiscard]] std::uint32_t block_count() const { return static_cast<std::uint32_t>(entries_.size()); }
+  [[nodiscard]] std::uint32_t free_count() const { return static_cast<std::uint32_t>(free_.size()); }
+  [[nodiscard]] std::uint32_t referenced_count() const { return referenced_count_; }
+  [[nodiscard]] std::uint32_t idle_count() const { return block_count() - free_count() - referenced_count_; }
+
+ private:
+  struct Entry {
+    std::uint32_t references = 0;
+    std::uint32_t generation = 0;
+    bool free = true;
+  };
+
+  [[nodiscard]] std::uint32_t Checked(BlockId block) const;
+
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> free_;  // a stack: the block freed last is the warmest in the processor's caches
+  std::uint32_t referenced_count_ = 0;
+};
+
+}  // namespace roost::worker

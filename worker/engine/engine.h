@@ -1,0 +1,106 @@
+// The engine: one thread's loop from requests to tokens. Step() drains nothing and sends nothing itself: the caller
+// feeds it commands and takes its report, so that the whole engine runs in a test without threads or sockets.
+//
+//   schedule → build batch → forward → commit → sample → report
+//
+// Every request that Submit took in ends exactly once: with a finish reason in a report, or silently by CancelLink.
+// A stop token ends a request and is not among its tokens. A request whose logits are broken ends with kError; the
+// others of its batch go on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "worker/model/model.h"
+
+namespace roost::worker {
+
+// A router's link to this worker; request ids are unique within one.
+using LinkId = StrongId<struct LinkTag, std::uint32_t>;
+
+struct RequestKey {
+  LinkId link;
+  RequestId request;
+  auto operator<=>(const RequestKey&) const = default;
+};
+
+struct EngineOptions {
+  std::uint32_t max_batch_tokens = 512;       // token budget of one step
+  std::uint32_t max_running_requests = 64;    // sequences in one batch
+  std::uint32_t max_waiting_requests = 1024;  // over it Submit answers kOverloaded
+  std::vector<TokenId> stop_tokens = {};      // the model's own
+};
+
+// Tokens of one request in one step, addressed.
+struct RequestEvent {
+  LinkId link;
+  wire::TokenEvent event;
+};
+
+// Counts of one step, for metrics. All are increments.
+struct StepCounts {
+  std::uint64_t prompt_tokens = 0;         // of requests whose prompt was finished
+  std::uint64_t cached_prompt_tokens = 0;  // of those, served from the cache
+  std::uint64_t output_tokens = 0;
+  std::uint64_t evicted_blocks = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t verification_misses = 0;  // hash equal, tokens not
+  std::vector<double> ttft_seconds;
+  std::vector<double> queue_wait_seconds;
+  std::vector<double> inter_token_seconds;
+};
+
+struct StepReport {
+  std::vector<RequestEvent> tokens;
+  std::vector<wire::CacheEvent> events;
+  wire::Load load;
+  StepCounts counts;
+  // Blocks by state; their sum is the pool.
+  std::uint32_t free_blocks = 0;
+  std::uint32_t referenced_blocks = 0;
+  std::uint32_t idle_blocks = 0;
+};
+
+// Not thread-safe: all calls come from the engine thread. `model` and `clock` outlive it.
+class Engine {
+ public:
+  Engine(Model& model, const Clock& clock, EngineOptions options);
+  ~Engine();
+
+  // Takes a request in. kOverloaded when the queue is full, kContextTooLong and kInvalidArgument when it can never run.
+  // Output ends with kLength at max_output_tokens or at the context's end, whatever comes first.
+  [[nodiscard]] Result<void> Submit(LinkId link, wire::Generate request);
+
+  // Ends a request; its event with kCancelled is in the next report. Unknown ids are ignored (it may just have ended).
+  void Cancel(RequestKey key);
+
+  // Ends all requests of a link without events: nobody listens any more.
+  void CancelLink(LinkId link);
+
+  // Is there anything to compute or to report?
+  [[nodiscard]] bool HasWork() const;
+
+  // One round. Also valid without work: then the report has the load alone.
+  [[nodiscard]] StepReport Step();
+
+  // All ready blocks, parents before children.
+  [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
+
+  // Prompt and output of one request together: the model's context, or what the block pool holds if that is less.
+  [[nodiscard]] std::uint32_t max_context_tokens() const;
+
+  // The invariants of scheduler and cache. O(blocks); for tests and for debugging a daemon.
+  [[nodiscard]] Result<void> CheckInvariants() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace roost::worker

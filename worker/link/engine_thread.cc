@@ -1,0 +1,97 @@
+#include "worker/link/engine_thread.h"
+
+#include <omp.h>
+
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace roost::worker {
+namespace {
+
+// A command ends the wait at once; the limit is for nothing but doubt.
+constexpr std::chrono::milliseconds kIdleWait{1000};
+// While the news of lost output waits for room.
+constexpr std::chrono::milliseconds kLostWait{5};
+
+}  // namespace
+
+EngineThread::EngineThread(Engine& engine, const wire::Waker& waker, std::uint32_t compute_thread_count)
+    : waker_(waker), compute_thread_count_(compute_thread_count), engine_(engine) {}
+
+EngineThread::~EngineThread() { Stop(); }
+
+void EngineThread::Start() {
+  ROOST_CHECK(!thread_.joinable());
+  thread_ = std::thread([this] { Run(); });
+}
+
+void EngineThread::Stop() {
+  stopping_.store(true);
+  inbox_.Close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void EngineThread::Run() {
+  // The number of threads is a property of the thread that asks for a team.
+  if (compute_thread_count_ > 0) omp_set_num_threads(static_cast<int>(compute_thread_count_));
+  while (!stopping_.load()) {
+    DrainInbox();
+    if (output_lost_) TellOfLoss();
+    if (engine_.HasWork() || !rejected_.empty() || !wanted_snapshots_.empty()) Round();
+  }
+}
+
+void EngineThread::DrainInbox() {
+  if (!engine_.HasWork()) {
+    std::optional<EngineCommand> first = inbox_.PopFor(output_lost_ ? kLostWait : kIdleWait);
+    if (!first) return;
+    ApplyAny(*std::move(first));
+  }
+  // A sender that never pauses does not keep the engine from its step.
+  for (std::size_t taken = 0; taken < kInboxCapacity; ++taken) {
+    std::optional<EngineCommand> next = inbox_.TryPop();
+    if (!next) return;
+    ApplyAny(*std::move(next));
+  }
+}
+
+void EngineThread::ApplyAny(EngineCommand command) {
+  std::visit([this](auto& value) { Apply(std::move(value)); }, command);
+}
+
+void EngineThread::Apply(SubmitCommand command) {
+  RequestEvent answer;
+  answer.link = command.link;
+  answer.event.request_id = command.request.request_id;
+  Result<void> taken = engine_.Submit(command.link, std::move(command.request));
+  if (taken.ok()) return;
+  answer.event.finish = wire::FinishReason::kError;
+  answer.event.error = std::move(taken).error();
+  rejected_.push_back(std::move(answer));
+}
+
+// Snapshots follow the report of a step without anything in between: what they hold is what the reports so far tell.
+void EngineThread::Round() {
+  StepReport report = engine_.Step();
+  report.tokens.insert(report.tokens.end(), std::make_move_iterator(rejected_.begin()),
+                       std::make_move_iterator(rejected_.end()));
+  rejected_.clear();
+  Publish(std::move(report));
+  for (const LinkId link : std::exchange(wanted_snapshots_, {})) Publish(LinkSnapshot{link, engine_.Snapshot()});
+}
+
+void EngineThread::Publish(EngineOutput output) {
+  if (output_lost_) TellOfLoss();
+  if (output_lost_ || !outbox_.TryPush(std::move(output))) output_lost_ = true;
+  waker_.Wake();
+}
+
+void EngineThread::TellOfLoss() {
+  output_lost_ = !outbox_.TryPush(OutputLost{});
+  waker_.Wake();
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,320 @@
+#include "worker/link/link_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+
+namespace roost::worker {
+namespace {
+
+// Half a megabyte of hashes: large enough to be few, small enough that nothing waits long behind one.
+constexpr std::size_t kHashesPerChunk = std::size_t{1} << 15U;
+constexpr std::size_t kRunsPerChunk = std::size_t{1} << 13U;
+static_assert(kHashesPerChunk <= wire::WireLimits::kMaxHashesPerRun);
+static_assert(kRunsPerChunk <= wire::WireLimits::kMaxListItems);
+
+// The numbers of a step belong to the one report that brings them.
+wire::Load WithoutStep(wire::Load load) {
+  load.step_prefill_tokens = 0;
+  load.step_decode_tokens = 0;
+  load.step_seconds = 0;
+  return load;
+}
+
+std::size_t IndexOf(wire::FinishReason reason) { return static_cast<std::size_t>(reason); }
+std::size_t IndexOf(ResyncReason reason) { return static_cast<std::size_t>(reason); }
+
+}  // namespace
+
+LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)
+    : setup_(std::move(setup)), clock_(clock), effects_(effects), next_epoch_(setup_.first_epoch) {
+  ROOST_CHECK(setup_.first_epoch > 0);
+  load_.free_block_count = setup_.hello.block_count;
+}
+
+// ---- peers and lives ----
+
+void LinkCore::AddPeer(PeerId peer, std::string name) {
+  ROOST_CHECK(FindPeer(peer) == nullptr);
+  links_.emplace_back().peer = peer;
+  links_.back().name = std::move(name);
+  BeginLife(links_.back());
+}
+
+void LinkCore::RemovePeer(PeerId peer) {
+  Link* link = FindPeer(peer);
+  if (link == nullptr) return;
+  EndLife(*link);
+  links_.erase(links_.begin() + (link - links_.data()));
+}
+
+void LinkCore::BeginLife(Link& link) {
+  link.state = State::kGreeting;
+  link.id = LinkId(next_link_id_++);
+  link.epoch = next_epoch_++;
+  link.next_sequence = 1;
+  link.in_sync = false;
+  link.snapshot_asked = false;
+  link.next_hello = clock_.Now();
+}
+
+// Whoever sent the requests in flight has lost them.
+void LinkCore::EndLife(Link& link) {
+  if (!link.in_flight.empty()) effects_.Command(CancelLinkCommand{link.id});
+  link.in_flight.clear();
+}
+
+void LinkCore::Restart(Link& link, ResyncReason reason) {
+  if (link.state == State::kUp) {
+    link.resync_reason = reason;
+    LogWarning("router link starts again",
+               {{"router", link.name}, {"reason", std::string(kResyncReasonNames[IndexOf(reason)])}});
+  }
+  EndLife(link);
+  BeginLife(link);
+}
+
+LinkCore::Link* LinkCore::FindPeer(PeerId peer) {
+  const auto found = std::find_if(links_.begin(), links_.end(), [peer](const Link& link) { return link.peer == peer; });
+  return found == links_.end() ? nullptr : &*found;
+}
+
+// ---- what routers say ----
+
+void LinkCore::OnMessage(PeerId peer, wire::RouterMessage message) {
+  Link* link = FindPeer(peer);
+  if (link == nullptr) return;
+  link->last_heard = clock_.Now();
+  std::visit([this, link](auto& value) { Handle(*link, std::move(value)); }, message);
+}
+
+void LinkCore::OnMalformed(PeerId peer) {
+  ++counts_.malformed_messages;
+  // What it said is unknown, so nothing that it believes about this worker can be relied on.
+  if (Link* link = FindPeer(peer); link != nullptr && link->state == State::kUp) Restart(*link, ResyncReason::kAsked);
+}
+
+void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
+  if (welcome.epoch != link.epoch) return;
+  const bool other_process = link.router_instance && *link.router_instance != welcome.router_instance;
+  if (link.state == State::kUp) {
+    // A second welcome of the same process answers a repeated hello. Another process has no part in this life.
+    if (other_process) Restart(link, ResyncReason::kRouterRestart);
+    return;
+  }
+  if (other_process) link.resync_reason = ResyncReason::kRouterRestart;
+  if (link.resync_reason) ++counts_.resyncs[IndexOf(*link.resync_reason)];
+  link.resync_reason.reset();
+  link.router_instance = welcome.router_instance;
+  link.state = State::kUp;
+  link.last_step = clock_.Now();
+  LogInfo("router link up", {{"router", link.name}, {"epoch", std::to_string(link.epoch)}});
+  AskForSnapshot(link);
+}
+
+void LinkCore::Handle(Link& link, wire::Generate generate) {
+  // Before the welcome, it belongs to a life that is over: its router has lost it and knows.
+  if (link.state != State::kUp) return;
+  const RequestId id = generate.request_id;
+  if (link.in_flight.contains(id)) {
+    ++counts_.malformed_messages;
+    return;
+  }
+  if (load_.draining) {
+    return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
+  }
+  if (!effects_.Submit(SubmitCommand{link.id, std::move(generate)})) {
+    return Refuse(link, id, Error{ErrorCode::kOverloaded, "the worker's inbox is full", ""});
+  }
+  link.in_flight.insert(id);
+}
+
+void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {
+  if (!link.in_flight.contains(cancel.request_id)) return;
+  effects_.Command(CancelCommand{{link.id, cancel.request_id}});
+}
+
+void LinkCore::Handle(Link& link, const wire::WantHello&) {
+  // In greeting, a hello is on its way or due already.
+  if (link.state == State::kUp) Restart(link, ResyncReason::kAsked);
+}
+
+void LinkCore::Handle(Link& link, const wire::WantSnapshot&) {
+  if (link.state != State::kUp || link.snapshot_asked) return;
+  ++counts_.resyncs[IndexOf(ResyncReason::kAsked)];
+  AskForSnapshot(link);
+}
+
+void LinkCore::Handle(Link& link, const wire::WantTokenizer&) {
+  if (effects_.Send(link.peer, setup_.tokenizer) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kOverflow);
+}
+
+void LinkCore::Refuse(Link& link, RequestId request, Error error) {
+  ++counts_.finished_requests[IndexOf(wire::FinishReason::kError)];
+  wire::TokenEvent event;
+  event.request_id = request;
+  event.finish = wire::FinishReason::kError;
+  event.error = std::move(error);
+  SendStep(link, {std::move(event)}, {}, load_);
+}
+
+void LinkCore::AskForSnapshot(Link& link) {
+  link.snapshot_asked = true;
+  effects_.Command(SnapshotCommand{link.id});
+}
+
+// ---- what the engine says ----
+
+void LinkCore::OnOutput(EngineOutput output) {
+  std::visit([this](auto& value) { Take(std::move(value)); }, output);
+}
+
+void LinkCore::Take(StepReport report) {
+  report.load.draining = load_.draining;
+  load_ = WithoutStep(report.load);
+  std::unordered_map<LinkId, std::vector<wire::TokenEvent>> tokens;
+  for (RequestEvent& event : report.tokens) {
+    if (event.event.finish) ++counts_.finished_requests[IndexOf(*event.event.finish)];
+    tokens[event.link].push_back(std::move(event.event));
+  }
+  for (Link& link : links_) {
+    if (link.state != State::kUp) continue;
+    std::vector<wire::TokenEvent>& own = tokens[link.id];
+    for (const wire::TokenEvent& event : own) {
+      if (event.finish) link.in_flight.erase(event.request_id);
+    }
+    SendStep(link, std::move(own), link.in_sync ? report.events : std::vector<wire::CacheEvent>(), report.load);
+  }
+}
+
+void LinkCore::Take(LinkSnapshot snapshot) {
+  const auto found =
+      std::find_if(links_.begin(), links_.end(), [&](const Link& link) { return link.id == snapshot.link; });
+  if (found == links_.end()) return;
+  found->snapshot_asked = false;
+  SendSnapshot(*found, std::move(snapshot.runs));
+}
+
+void LinkCore::Take(OutputLost) {
+  for (Link& link : links_) {
+    if (link.state == State::kUp) Restart(link, ResyncReason::kOverflow);
+  }
+}
+
+// ---- what is sent ----
+
+void LinkCore::SendHello(Link& link) {
+  wire::Hello hello = setup_.hello;
+  hello.epoch = link.epoch;
+  const bool sent = effects_.Send(link.peer, hello) == wire::SendOutcome::kSent;
+  link.next_hello = clock_.Now() + (sent ? setup_.times.hello_interval : setup_.times.unsent_hello_interval);
+}
+
+void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
+                        const wire::Load& load) {
+  wire::Step step;
+  step.epoch = link.epoch;
+  step.sequence = link.next_sequence++;
+  step.tokens = std::move(tokens);
+  step.events = events;
+  step.load = load;
+  link.last_step = clock_.Now();
+  if (effects_.Send(link.peer, step) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kOverflow);
+}
+
+void LinkCore::SendSnapshot(Link& link, std::vector<wire::StoredRun> runs) {
+  std::vector<std::vector<wire::StoredRun>> chunks = CutSnapshot(std::move(runs), kHashesPerChunk, kRunsPerChunk);
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    wire::Snapshot snapshot;
+    snapshot.epoch = link.epoch;
+    snapshot.sequence = link.next_sequence++;
+    snapshot.chunk_index = static_cast<std::uint32_t>(i);
+    snapshot.last = i + 1 == chunks.size();
+    snapshot.runs = std::move(chunks[i]);
+    if (effects_.Send(link.peer, snapshot) != wire::SendOutcome::kSent) return Restart(link, ResyncReason::kOverflow);
+  }
+  link.in_sync = true;
+}
+
+std::vector<std::vector<wire::StoredRun>> CutSnapshot(std::vector<wire::StoredRun> runs, std::size_t max_hashes,
+                                                      std::size_t max_runs) {
+  ROOST_CHECK(max_hashes > 0 && max_runs > 0);
+  std::vector<std::vector<wire::StoredRun>> chunks(1);
+  std::size_t hash_count = 0;  // of the last chunk
+  for (wire::StoredRun& run : runs) {
+    std::size_t taken = 0;
+    while (taken < run.hashes.size()) {
+      if (hash_count == max_hashes || chunks.back().size() == max_runs) {
+        chunks.emplace_back();
+        hash_count = 0;
+      }
+      const std::size_t count = std::min(run.hashes.size() - taken, max_hashes - hash_count);
+      const auto begin = run.hashes.begin() + static_cast<std::ptrdiff_t>(taken);
+      chunks.back().push_back({run.first_position + static_cast<std::uint32_t>(taken),
+                               {begin, begin + static_cast<std::ptrdiff_t>(count)}});
+      taken += count;
+      hash_count += count;
+    }
+  }
+  return chunks;
+}
+
+// ---- time ----
+
+void LinkCore::Tick() {
+  const Instant now = clock_.Now();
+  for (Link& link : links_) {
+    if (link.state == State::kUp && now >= link.last_heard + setup_.times.router_timeout) {
+      Restart(link, ResyncReason::kSilent);
+    }
+    if (now < NextDue(link)) continue;
+    if (link.state == State::kGreeting) {
+      SendHello(link);
+    } else {
+      SendStep(link, {}, {}, load_);
+    }
+  }
+}
+
+Instant LinkCore::NextDue(const Link& link) const {
+  if (link.state == State::kGreeting) return link.next_hello;
+  return std::min(link.last_step + setup_.times.heartbeat_interval, link.last_heard + setup_.times.router_timeout);
+}
+
+Duration LinkCore::TimeToNextTick() const {
+  const Instant now = clock_.Now();
+  Duration time = setup_.times.heartbeat_interval;
+  for (const Link& link : links_) time = std::min(time, std::max(NextDue(link) - now, Duration(0)));
+  return time;
+}
+
+// ---- the end ----
+
+void LinkCore::BeginDrain() {
+  load_.draining = true;
+  for (Link& link : links_) {
+    if (link.state == State::kUp) SendStep(link, {}, {}, load_);
+  }
+}
+
+void LinkCore::SayBye() {
+  for (Link& link : links_) {
+    // Best effort: a router that misses it hears nothing more, and that tells it too.
+    if (link.state == State::kUp) (void)effects_.Send(link.peer, wire::Bye{link.epoch});
+  }
+}
+
+std::size_t LinkCore::in_flight_request_count() const {
+  std::size_t count = 0;
+  for (const Link& link : links_) count += link.in_flight.size();
+  return count;
+}
+
+std::size_t LinkCore::up_count() const {
+  return static_cast<std::size_t>(
+      std::count_if(links_.begin(), links_.end(), [](const Link& link) { return link.state == State::kUp; }));
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,164 @@
+// The worker's side of its links to routers, as a pure state machine: no socket, no thread. The caller feeds it what
+// arrives and what time does; it acts through LinkEffects.
+//
+//                              Welcome(epoch)
+//   greeting: Hello each second ────────────────► up: Snapshot, Steps, heartbeats
+//      ▲                                             │
+//      └── new life: new epoch, new LinkId ◄─────────┘   and CancelLink for the old one
+//          on silence, WantHello, a Welcome from another router process, a message that could not be sent, a malformed
+//          one, reports lost between engine and link
+//
+// A link's life has its own LinkId, so that whatever the engine still says about an earlier one falls on the floor.
+//
+// Threads: one (the link thread). Every call is bounded by the links times what one message or report holds.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/wire/codec.h"
+#include "common/wire/messages.h"
+#include "common/wire/socket.h"
+#include "worker/link/exchange.h"
+
+namespace roost::worker {
+
+// A router address that the worker talks to. Outlives the lives of its link.
+using PeerId = StrongId<struct PeerTag, std::uint32_t>;
+
+// What a core can do to the world. The references given to it last for the call.
+class LinkEffects {
+ public:
+  virtual ~LinkEffects() = default;
+  virtual wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) = 0;
+  // False when the engine's inbox is full.
+  [[nodiscard]] virtual bool Submit(SubmitCommand command) = 0;
+  // Cancels and snapshots: few, bounded by the requests in flight and the links, and never refused.
+  virtual void Command(EngineCommand command) = 0;
+};
+
+struct LinkTimes {
+  Duration hello_interval = std::chrono::seconds(1);
+  Duration unsent_hello_interval = std::chrono::milliseconds(50);  // while no connection stands
+  Duration heartbeat_interval = std::chrono::milliseconds(250);
+  Duration router_timeout = std::chrono::seconds(3);
+};
+
+// Why a link that was up began a new life, or a snapshot was sent again.
+enum class ResyncReason : std::uint8_t { kAsked, kOverflow, kRouterRestart, kSilent };
+inline constexpr std::array<std::string_view, 4> kResyncReasonNames{"asked", "overflow", "router_restart", "silent"};
+
+// Since the start. For metrics.
+struct LinkCounts {
+  std::array<std::uint64_t, kResyncReasonNames.size()> resyncs{};  // by ResyncReason
+  std::array<std::uint64_t, 4> finished_requests{};                // by wire::FinishReason
+  std::uint64_t malformed_messages = 0;
+  std::uint64_t unknown_messages = 0;  // of a kind that this version does not know
+};
+
+class LinkCore {
+ public:
+  struct Setup {
+    wire::Hello hello;          // its epoch is filled in
+    wire::Tokenizer tokenizer;  // sent to who asks
+    std::uint64_t first_epoch = 1;
+    LinkTimes times;
+  };
+
+  // `clock` and `effects` outlive it.
+  LinkCore(Setup setup, const Clock& clock, LinkEffects& effects);
+
+  // ---- what happens ----
+  // `name` is for logs.
+  void AddPeer(PeerId peer, std::string name);
+  void RemovePeer(PeerId peer);
+  void OnMessage(PeerId peer, wire::RouterMessage message);
+  void OnMalformed(PeerId peer);
+  void OnUnknown() { ++counts_.unknown_messages; }
+  void OnOutput(EngineOutput output);
+  // Sends what is due. Call it often; nothing is due before TimeToNextTick().
+  void Tick();
+
+  // From here on generates are refused, and routers are told.
+  void BeginDrain();
+  // The last message on every link that is up.
+  void SayBye();
+
+  [[nodiscard]] Duration TimeToNextTick() const;
+  [[nodiscard]] std::size_t in_flight_request_count() const;
+  [[nodiscard]] std::size_t up_count() const;
+  [[nodiscard]] std::size_t link_count() const { return links_.size(); }
+  [[nodiscard]] const LinkCounts& counts() const { return counts_; }
+
+ private:
+  enum class State : std::uint8_t { kGreeting, kUp };
+
+  struct Link {
+    PeerId peer;
+    std::string name;
+    State state = State::kGreeting;
+    LinkId id;
+    std::uint64_t epoch = 0;
+    std::uint64_t next_sequence = 1;
+    bool in_sync = false;  // the first snapshot of this life is out: cache events follow
+    bool snapshot_asked = false;
+    Instant next_hello;
+    Instant last_heard;
+    Instant last_step;
+    std::unordered_set<RequestId> in_flight;
+    // Of the last life that was up.
+    std::optional<std::uint64_t> router_instance;
+    std::optional<ResyncReason> resync_reason;  // why it ended
+  };
+
+  void BeginLife(Link& link);
+  void EndLife(Link& link);
+  void Restart(Link& link, ResyncReason reason);
+  void SendHello(Link& link);
+  void SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
+                const wire::Load& load);
+  void SendSnapshot(Link& link, std::vector<wire::StoredRun> runs);
+  void Refuse(Link& link, RequestId request, Error error);
+  void AskForSnapshot(Link& link);
+
+  void Handle(Link& link, const wire::Welcome& welcome);
+  void Handle(Link& link, wire::Generate generate);
+  void Handle(Link& link, const wire::Cancel& cancel);
+  void Handle(Link& link, const wire::WantHello&);
+  void Handle(Link& link, const wire::WantSnapshot&);
+  void Handle(Link& link, const wire::WantTokenizer&);
+  void Handle(Link&, const wire::Ping&) {}
+
+  void Take(StepReport report);
+  void Take(LinkSnapshot snapshot);
+  void Take(OutputLost);
+
+  [[nodiscard]] Link* FindPeer(PeerId peer);
+  [[nodiscard]] Instant NextDue(const Link& link) const;
+
+  const Setup setup_;
+  const Clock& clock_;
+  LinkEffects& effects_;
+
+  std::vector<Link> links_;
+  std::uint32_t next_link_id_ = 1;
+  std::uint64_t next_epoch_;
+  wire::Load load_;  // the last known, without a step's numbers
+  LinkCounts counts_;
+};
+
+// Cuts a snapshot into messages that keep to the wire's limits: long runs are split, and each chunk holds at most
+// `max_hashes` hashes and `max_runs` runs. At least one chunk.
+[[nodiscard]] std::vector<std::vector<wire::StoredRun>> CutSnapshot(std::vector<wire::StoredRun> runs,
+                                                                    std::size_t max_hashes, std::size_t max_runs);
+
+}  // namespace roost::worker

@@ -1,0 +1,173 @@
+#include "worker/link/link_thread.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/wire/codec.h"
+
+namespace roost::worker {
+namespace {
+
+// Per round and router, so that one that never pauses does not keep the others waiting.
+constexpr int kFramesPerRound = 256;
+
+}  // namespace
+
+LinkThread::LinkThread(LinkCore::Setup setup, Resolver::Options routers, const Clock& clock, const wire::Waker& waker,
+                       EngineThread& engine, LinkObserver& observer)
+    : identity_(setup.hello.worker_id),
+      waker_(waker),
+      engine_(engine),
+      observer_(observer),
+      resolver_(std::move(routers), waker),
+      core_(std::move(setup), clock, *this) {}
+
+LinkThread::~LinkThread() { Stop(); }
+
+void LinkThread::Start() {
+  ROOST_CHECK(!thread_.joinable());
+  resolver_.Start();
+  thread_ = std::thread([this] { Run(); });
+}
+
+void LinkThread::BeginDrain() {
+  draining_.store(true);
+  waker_.Wake();
+}
+
+bool LinkThread::WaitForDrained(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(drained_mutex_);
+  return drained_changed_.wait_for(lock, timeout, [this] { return drained_; });
+}
+
+void LinkThread::Stop() {
+  stopping_.store(true);
+  waker_.Wake();
+  if (thread_.joinable()) thread_.join();
+  resolver_.Stop();
+}
+
+void LinkThread::Run() {
+  while (!stopping_.load()) {
+    Round();
+    Wait();
+  }
+  ReceiveOutputs();
+  core_.SayBye();
+  peers_.clear();
+}
+
+void LinkThread::Round() {
+  ApplyAddresses();
+  FlushBacklog();
+  for (auto& [endpoint, peer] : peers_) ReceiveFrom(peer);
+  ReceiveOutputs();
+  core_.Tick();
+  ApplyDrain();
+  observer_.OnRound(core_.counts(), {core_.up_count(), core_.link_count() - core_.up_count()});
+}
+
+// ---- addresses ----
+
+void LinkThread::ApplyAddresses() {
+  const std::optional<EndpointSet> wanted = resolver_.TakeChange();
+  if (!wanted) return;
+  for (auto next = peers_.begin(); next != peers_.end();) {
+    if (wanted->contains(next->first)) {
+      ++next;
+      continue;
+    }
+    LogInfo("router address is gone", {{"router", next->first}});
+    core_.RemovePeer(next->second.id);
+    next = peers_.erase(next);
+  }
+  for (const std::string& endpoint : *wanted) {
+    if (!peers_.contains(endpoint)) Connect(endpoint);
+  }
+}
+
+void LinkThread::Connect(const std::string& endpoint) {
+  Result<wire::DealerSocket> socket = wire::DealerSocket::Connect(context_, endpoint, identity_);
+  if (!socket.ok()) {
+    LogError("router can not be connected", {{"router", endpoint}, {"error", socket.error().ToString()}});
+    return;
+  }
+  const PeerId id(next_peer_id_++);
+  peers_.emplace(endpoint, Peer{id, std::move(socket).value()});
+  core_.AddPeer(id, endpoint);
+}
+
+// ---- in ----
+
+void LinkThread::ReceiveFrom(Peer& peer) {
+  for (int i = 0; i < kFramesPerRound; ++i) {
+    const std::optional<wire::Bytes> frame = peer.socket.TryReceive();
+    if (!frame) return;
+    Result<std::optional<wire::RouterMessage>> message = wire::DecodeRouterMessage(*frame);
+    if (!message.ok()) {
+      LogWarning("malformed message from a router", {{"error", message.error().ToString()}});
+      core_.OnMalformed(peer.id);
+    } else if (message.value().has_value()) {
+      core_.OnMessage(peer.id, *std::move(message).value());
+    } else {
+      core_.OnUnknown();
+    }
+  }
+}
+
+void LinkThread::ReceiveOutputs() {
+  while (std::optional<EngineOutput> output = engine_.TryTake()) {
+    if (const auto* report = std::get_if<StepReport>(&*output)) observer_.OnStep(*report);
+    core_.OnOutput(*std::move(output));
+  }
+}
+
+void LinkThread::Wait() {
+  std::vector<const wire::Socket*> sockets;
+  sockets.reserve(peers_.size());
+  for (const auto& [endpoint, peer] : peers_) sockets.push_back(&peer.socket);
+  // Rounded up: a wait that ends just before its time would spin.
+  const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(core_.TimeToNextTick());
+  wire::WaitForMessages(sockets, waker_, backlog_.empty() ? timeout : std::chrono::milliseconds(1));
+}
+
+// ---- out ----
+
+wire::SendOutcome LinkThread::Send(PeerId peer, const wire::WorkerMessage& message) {
+  const auto found =
+      std::find_if(peers_.begin(), peers_.end(), [peer](auto& entry) { return entry.second.id == peer; });
+  ROOST_CHECK(found != peers_.end());
+  return found->second.socket.Send(wire::Encode(message));
+}
+
+bool LinkThread::Submit(SubmitCommand command) {
+  // A request does not overtake the commands that wait.
+  if (!backlog_.empty() || !engine_.HasRoomForRequest()) return false;
+  return engine_.TryPost(std::move(command));
+}
+
+void LinkThread::Command(EngineCommand command) {
+  if (backlog_.empty() && engine_.TryPost(std::move(command))) return;
+  backlog_.push_back(std::move(command));  // NOLINT(bugprone-use-after-move): a refused command is untouched
+}
+
+void LinkThread::FlushBacklog() {
+  while (!backlog_.empty() && engine_.TryPost(std::move(backlog_.front()))) backlog_.pop_front();
+}
+
+// ---- the end ----
+
+void LinkThread::ApplyDrain() {
+  if (!draining_.load()) return;
+  if (!std::exchange(drain_begun_, true)) core_.BeginDrain();
+  if (core_.in_flight_request_count() > 0) return;
+  {
+    const std::lock_guard lock(drained_mutex_);
+    drained_ = true;
+  }
+  drained_changed_.notify_all();
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,99 @@
+// The worker's link thread: a LinkCore with sockets, an engine's queues and the time. One dealer per router address.
+//
+//   names ─ Resolver ─► addresses ─► dealers ◄──► LinkCore ◄──► EngineThread
+//
+// Threads: all public functions may be called from any thread; the rest happens on the link thread. The constructor's
+// references outlive it. It starts and stops the resolver; the engine thread is its caller's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/wire/socket.h"
+#include "worker/link/engine_thread.h"
+#include "worker/link/link_core.h"
+#include "worker/link/resolver.h"
+
+namespace roost::worker {
+
+// Hears what is worth counting, on the link thread.
+class LinkObserver {
+ public:
+  virtual ~LinkObserver() = default;
+  virtual void OnStep(const StepReport& report) = 0;
+  struct Links {
+    std::size_t up = 0;
+    std::size_t down = 0;
+  };
+  // After each round.
+  virtual void OnRound(const LinkCounts& counts, Links links) = 0;
+};
+
+class LinkThread final : private LinkEffects {
+ public:
+  LinkThread(LinkCore::Setup setup, Resolver::Options routers, const Clock& clock, const wire::Waker& waker,
+             EngineThread& engine, LinkObserver& observer);
+  ~LinkThread() override;
+  LinkThread(const LinkThread&) = delete;
+  LinkThread& operator=(const LinkThread&) = delete;
+
+  void Start();
+  // Takes no new requests from here on.
+  void BeginDrain();
+  // True when draining has begun and no request is left, at the latest after `timeout`.
+  [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout);
+  // Says goodbye and ends. Idempotent.
+  void Stop();
+
+ private:
+  struct Peer {
+    PeerId id;
+    wire::DealerSocket socket;
+  };
+
+  wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) override;
+  [[nodiscard]] bool Submit(SubmitCommand command) override;
+  void Command(EngineCommand command) override;
+
+  void Run();
+  void Round();
+  void ApplyAddresses();
+  void ApplyDrain();
+  void Connect(const std::string& endpoint);
+  void FlushBacklog();
+  void ReceiveFrom(Peer& peer);
+  void ReceiveOutputs();
+  void Wait();
+
+  const std::string identity_;
+  const wire::Waker& waker_;
+  EngineThread& engine_;
+  LinkObserver& observer_;
+  Resolver resolver_;
+  std::thread thread_;
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> stopping_{false};
+
+  std::mutex drained_mutex_;
+  std::condition_variable drained_changed_;
+  bool drained_ = false;  // guarded by drained_mutex_
+
+  // The link thread's own. The context is declared before the sockets, so that they go first.
+  wire::Context context_;
+  std::map<std::string, Peer> peers_;  // by endpoint
+  std::uint32_t next_peer_id_ = 1;
+  std::deque<EngineCommand> backlog_;  // commands that the inbox had no room for; requests are never among them
+  bool drain_begun_ = false;
+  LinkCore core_;
+};
+
+}  // namespace roost::worker

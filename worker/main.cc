@@ -1,0 +1,88 @@
+// roost-worker: serves one model to the routers that it is told of. Exit codes: 0 after --help or a drain, 1 when
+// requests were cut off at the end, 64 wrong flags, others see ExitCodeOf.
+#include <sysexits.h>
+
+#include <chrono>
+#include <string>
+
+#include "common/base/log.h"
+#include "common/base/termination.h"
+#include "common/config/config.h"
+#include "worker/options.h"
+#include "worker/prepare.h"
+#include "worker/worker.h"
+
+namespace roost::worker {
+namespace {
+
+constexpr const char* kDescription =
+    "Serves one model: holds its weights and the KV cache of its requests, and takes its work from every router that "
+    "it "
+    "is told of.";
+
+int CanNotStart(const Error& error, int exit_code) {
+  LogError("the worker can not start", {{"reason", error.ToString()}});
+  return exit_code;
+}
+
+void LogReady(const Worker& worker, const WorkerOptions& options) {
+  const wire::Hello& hello = worker.hello();
+  LogInfo("worker ready", {{"worker", hello.worker_id},
+                           {"model", hello.model},
+                           {"fingerprint", hello.fingerprint.substr(0, 12)},
+                           {"dtype", hello.kv_dtype},
+                           {"blocks", std::to_string(hello.block_count)},
+                           {"block_tokens", std::to_string(hello.block_tokens)},
+                           {"context_tokens", std::to_string(hello.max_context_tokens)},
+                           {"threads", std::to_string(options.threads)},
+                           {"metrics", worker.metrics_url()}});
+}
+
+// Until no request is left, the time is over, or a second signal comes. True for the first.
+bool Drain(Worker& worker, const WorkerOptions& options, Termination& termination) {
+  constexpr std::chrono::milliseconds kLook{50};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.drain_timeout_seconds);
+  worker.BeginDrain();
+  while (!worker.WaitForDrained(kLook)) {
+    const bool second_signal = termination.Wait(std::chrono::milliseconds(0), 2);
+    if (!second_signal && std::chrono::steady_clock::now() < deadline) continue;
+    LogWarning("running requests are cut off", {{"why", second_signal ? "a second signal" : "the drain timeout"}});
+    return false;
+  }
+  return true;
+}
+
+int Serve(const WorkerOptions& options, Termination& termination) {
+  Result<WorkerSetup> setup = PrepareWorker(options);
+  if (!setup.ok()) return CanNotStart(setup.error(), ExitCodeOf(setup.error()));
+  Result<std::unique_ptr<Worker>> started = Worker::Start(std::move(setup).value());
+  if (!started.ok()) return CanNotStart(started.error(), ExitCodeOf(started.error()));
+  const std::unique_ptr<Worker> worker = std::move(started).value();
+  LogReady(*worker, options);
+  termination.BeginServing();
+  termination.Wait(std::nullopt, 1);
+  LogInfo("worker drains");
+  const bool drained = Drain(*worker, options, termination);
+  worker->Stop();
+  LogInfo("worker ends");
+  return drained ? 0 : 1;
+}
+
+int Main(int argc, const char* const* argv) {
+  WorkerOptions options;
+  ConfigParser parser("roost-worker", kDescription);
+  Declare(options, parser);
+  const Result<ParseOutcome> outcome = parser.Parse(argc, argv);
+  if (!outcome.ok()) return CanNotStart(outcome.error(), EX_USAGE);
+  if (outcome.value() == ParseOutcome::kExit) return 0;
+  // Choices were checked by the parser.
+  SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
+  if (const Result<void> complete = Complete(options); !complete.ok()) return CanNotStart(complete.error(), EX_USAGE);
+  Termination termination;
+  return Serve(options, termination);
+}
+
+}  // namespace
+}  // namespace roost::worker
+
+int main(int argc, char** argv) { return roost::worker::Main(argc, argv); }

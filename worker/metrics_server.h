@@ -1,0 +1,33 @@
+// Serves a registry over HTTP, at /metrics, for Prometheus: prometheus-cpp's exposer on threads of its own.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/metrics/registry.h"
+#include "common/wire/socket.h"
+
+namespace roost::worker {
+
+class MetricsServer {
+ public:
+  // `address` is ADDRESS:PORT; port 0 takes a free one. `registry` outlives the server. kInvalidArgument: not an
+  // address, or not loopback and not allowed. kUnavailable: can not be bound.
+  [[nodiscard]] static Result<std::unique_ptr<MetricsServer>> Start(const std::string& address,
+                                                                    wire::InsecureBind insecure,
+                                                                    const metrics::Registry& registry);
+  ~MetricsServer();
+
+  // http://ADDRESS:PORT/metrics, with the real port.
+  [[nodiscard]] const std::string& url() const { return url_; }
+
+ private:
+  struct State;
+  MetricsServer(std::unique_ptr<State> state, std::string url);
+
+  std::unique_ptr<State> state_;
+  std::string url_;
+};
+
+}  // namespace roost::worker

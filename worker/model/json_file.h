@@ -1,0 +1,72 @@
+// Small JSON files of a model directory, read with complaints that name the file and the key:
+// "…/config.json: rope_scaling.factor: must be a number". Null and absent are the same, as in the files of this family.
+#pragma once
+
+#include <simdjson.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace roost::worker {
+
+// The bytes of a regular file of at most `max_bytes`. Errors name the path.
+[[nodiscard]] Result<std::string> ReadSmallFile(const std::filesystem::path& path, std::size_t max_bytes);
+
+// A view of an object inside a JsonFile, which outlives it.
+class JsonObject {
+ public:
+  JsonObject(simdjson::dom::object object, const std::string& file, std::string path)
+      : object_(object), file_(&file), path_(std::move(path)) {}
+
+  // Nothing when absent or null; an Error when of another type (for counts: no integer of 0 … 2^32-1).
+  [[nodiscard]] Result<std::optional<std::uint32_t>> Count(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<double>> Number(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<bool>> Bool(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<std::string>> String(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<JsonObject>> Object(std::string_view key) const;
+  [[nodiscard]] Result<std::vector<simdjson::dom::element>> Array(std::string_view key) const;  // empty when absent
+
+  // The same, where absence is an Error, or has a default.
+  [[nodiscard]] Result<std::uint32_t> RequiredCount(std::string_view key) const;
+  [[nodiscard]] Result<double> NumberOr(std::string_view key, double fallback) const;
+  [[nodiscard]] Result<bool> BoolOr(std::string_view key, bool fallback) const;
+
+  [[nodiscard]] std::optional<simdjson::dom::element> Find(std::string_view key) const;
+  [[nodiscard]] Error Complain(std::string_view key, std::string_view message) const;
+
+ private:
+  simdjson::dom::object object_;
+  const std::string* file_;
+  std::string path_;  // "rope_scaling." inside that object
+};
+
+// Owns the parsed document. The whole file is validated.
+class JsonFile {
+ public:
+  static constexpr std::size_t kMaxDepth = 64;
+
+  [[nodiscard]] static Result<JsonFile> Load(const std::filesystem::path& path, std::size_t max_bytes);
+  // `name` stands for the file in errors.
+  [[nodiscard]] static Result<JsonFile> Parse(std::string text, std::string name);
+
+  [[nodiscard]] const std::string& text() const { return *text_; }
+  [[nodiscard]] JsonObject root() const { return {root_, *name_, ""}; }
+
+ private:
+  JsonFile() = default;
+
+  // Behind pointers, so that views survive a move of the file.
+  std::unique_ptr<std::string> name_;
+  std::unique_ptr<std::string> text_;
+  std::unique_ptr<simdjson::dom::parser> parser_;
+  simdjson::dom::object root_;
+};
+
+}  // namespace roost::worker

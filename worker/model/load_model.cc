@@ -1,0 +1,164 @@
+#include "worker/model/load_model.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <limits>
+
+#include "common/prefix/block_hash.h"
+#include "worker/model/generation_config.h"
+#include "worker/model/hf_config.h"
+#include "worker/model/safetensors.h"
+#include "worker/model/synthetic.h"
+#include "worker/model/transformer.h"
+#include "worker/model/weights.h"
+
+namespace roost::worker {
+namespace {
+
+constexpr std::string_view kSyntheticPrefix = "synthetic:";
+
+// SHA-256 over parts, each after its length, so that no two lists of parts are alike.
+class Fingerprint {
+ public:
+  Fingerprint() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    ROOST_CHECK(context_ != nullptr && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
+  }
+
+  Fingerprint& Add(std::string_view part) {
+    std::array<unsigned char, 8> length{};
+    for (std::size_t i = 0; i < length.size(); ++i) length[i] = static_cast<unsigned char>(part.size() >> (8 * i));
+    ROOST_CHECK(EVP_DigestUpdate(context_.get(), length.data(), length.size()) == 1);
+    ROOST_CHECK(EVP_DigestUpdate(context_.get(), part.data(), part.size()) == 1);
+    return *this;
+  }
+
+  // Once, at the end.
+  [[nodiscard]] std::string Hex() {
+    std::array<unsigned char, 32> digest{};
+    ROOST_CHECK(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr) == 1);
+    std::string hex;
+    for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
+    return hex;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
+};
+
+kernels::DType ResolveDType(const kernels::Backend& backend, ComputeDType wanted) {
+  switch (wanted) {
+    case ComputeDType::kBF16: return kernels::DType::kBF16;
+    case ComputeDType::kF32: return kernels::DType::kF32;
+    case ComputeDType::kAuto: break;
+  }
+  return backend.ops().preferred_dtype(backend.device());
+}
+
+Result<std::uint32_t> ResolveBlockCount(const HfConfig& config, const ModelOptions& options, kernels::DType dtype) {
+  if (options.block_count) return *options.block_count;
+  const std::size_t block_bytes = KvBlockBytes(config, options.block_tokens, dtype);
+  const std::uint64_t most = std::numeric_limits<std::uint32_t>::max() / std::max(options.block_tokens, 1U);
+  const std::uint64_t count = block_bytes == 0 ? 0 : std::min(options.kv_bytes / block_bytes, most);
+  if (count == 0) {
+    return InvalidArgument("kv_bytes", "{} bytes hold no KV block of this model: one has {} bytes", options.kv_bytes,
+                           block_bytes);
+  }
+  return static_cast<std::uint32_t>(count);
+}
+
+Result<void> CheckOptions(const ModelOptions& options) {
+  if (!IsValidBlockTokens(options.block_tokens)) {
+    return InvalidArgument("block_tokens", "must be a power of two from {} to {}, is {}", kMinBlockTokens,
+                           kMaxBlockTokens, options.block_tokens);
+  }
+  if (options.max_context_tokens == 0U) return InvalidArgument("max_context_tokens", "must not be 0");
+  return {};
+}
+
+// Fills in what follows from the network: model, KV dtype, context.
+Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, const ModelOptions& options,
+                        LoadedModel& loaded) {
+  ROOST_RETURN_IF_ERROR(CheckOptions(options));
+  ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count}));
+  const kernels::DType dtype = ResolveDType(backend, options.compute_dtype);
+  ROOST_ASSIGN_OR_RETURN(const std::uint32_t block_count, ResolveBlockCount(config, options, dtype));
+  loaded.kv_dtype = NameOf(dtype);
+  loaded.max_context_tokens = std::min(config.max_positions, options.max_context_tokens.value_or(config.max_positions));
+  ROOST_ASSIGN_OR_RETURN(loaded.model, Transformer::Create(std::move(backend), config, weights,
+                                                           {.thread_count = options.thread_count,
+                                                            .block_tokens = options.block_tokens,
+                                                            .block_count = block_count,
+                                                            .max_context_tokens = loaded.max_context_tokens,
+                                                            .compute_dtype = dtype}));
+  return {};
+}
+
+Result<LoadedModel> LoadSynthetic(std::string_view preset, const ModelOptions& options) {
+  const auto config = SyntheticConfig(preset);
+  if (!config) return InvalidArgument("model", "no synthetic model '{}': there are {}", preset, kSyntheticPresets);
+  LoadedModel loaded;
+  loaded.name = preset;
+  ROOST_RETURN_IF_ERROR(BuildModel(*config, RandomWeights(options.synthetic_seed), options, loaded));
+  loaded.fingerprint =
+      Fingerprint().Add("synthetic").Add(preset).Add(fmt::format("{}", options.synthetic_seed)).Add("bf16").Hex();
+  loaded.stop_tokens = {kSyntheticTurnEnd, kSyntheticEndOfText};
+  loaded.tokenizer_json = SyntheticTokenizerJson();
+  loaded.chat_template = SyntheticChatTemplate();
+  loaded.eos_token = "<|im_end|>";
+  return loaded;
+}
+
+std::string DirectoryName(const std::filesystem::path& directory) {
+  std::error_code error;
+  const auto absolute = std::filesystem::weakly_canonical(directory, error);
+  return (error ? directory : absolute).filename().string();
+}
+
+Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const ModelOptions& options) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(directory, error)) {
+    return Error{ErrorCode::kNotFound, fmt::format("'{}' is no model directory", directory.string()), "model"};
+  }
+  ROOST_ASSIGN_OR_RETURN(const JsonFile config_file, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
+  ROOST_ASSIGN_OR_RETURN(const HfConfig config, ParseHfConfig(config_file.root()));
+  LoadedModel loaded;
+  loaded.name = DirectoryName(directory);
+  // The small files first: what is wrong with them shows before the weights are read.
+  ROOST_ASSIGN_OR_RETURN(const JsonFile tokenizer, JsonFile::Load(directory / "tokenizer.json", kMaxTokenizerBytes));
+  loaded.tokenizer_json = tokenizer.text();
+  ROOST_ASSIGN_OR_RETURN(GenerationConfig generation,
+                         LoadGenerationConfig(directory, config_file.root(), config.vocab_size));
+  loaded.stop_tokens = std::move(generation.stop_tokens);
+  loaded.sampling = generation.sampling;
+  ROOST_ASSIGN_OR_RETURN(ChatFormat chat, LoadChatFormat(directory));
+  loaded.chat_template = std::move(chat.chat_template);
+  loaded.bos_token = std::move(chat.bos_token);
+  loaded.eos_token = std::move(chat.eos_token);
+  ROOST_ASSIGN_OR_RETURN(SafetensorsDirectory weights, SafetensorsDirectory::Open(directory));
+  Fingerprint fingerprint;
+  fingerprint.Add(config_file.text()).Add(tokenizer.text());
+  for (const auto& file : weights.files()) fingerprint.Add(file->header());
+  loaded.fingerprint = fingerprint.Hex();
+  ROOST_RETURN_IF_ERROR(BuildModel(config, SafetensorsWeights(std::move(weights)), options, loaded));
+  return loaded;
+}
+
+}  // namespace
+
+Result<ComputeDType> ParseComputeDType(std::string_view name) {
+  if (name == "auto") return ComputeDType::kAuto;
+  if (name == "bf16") return ComputeDType::kBF16;
+  if (name == "f32") return ComputeDType::kF32;
+  return InvalidArgument("compute_dtype", "must be auto, bf16 or f32, is '{}'", name);
+}
+
+Result<LoadedModel> LoadModel(const ModelSource& source, const ModelOptions& options) {
+  const std::string_view location = source.location;
+  if (location.starts_with(kSyntheticPrefix)) return LoadSynthetic(location.substr(kSyntheticPrefix.size()), options);
+  return LoadDirectory(source.location, options);
+}
+
+}  // namespace roost::worker

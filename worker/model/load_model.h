@@ -1,0 +1,61 @@
+// From a name to a model that is ready to serve, and everything that belongs to it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "kernels/ops.h"
+#include "worker/model/model.h"
+
+namespace roost::worker {
+
+// A Hugging Face model directory, or "synthetic:<preset>"; see synthetic.h.
+struct ModelSource {
+  std::string location;
+};
+
+// kAuto: bf16 where the CPU multiplies it natively, else f32.
+enum class ComputeDType : std::uint8_t { kAuto, kBF16, kF32 };
+[[nodiscard]] Result<ComputeDType> ParseComputeDType(std::string_view name);
+
+struct ModelOptions {
+  std::uint32_t thread_count = 1;
+  ComputeDType compute_dtype = ComputeDType::kAuto;
+  std::uint32_t block_tokens = 16;
+  // The KV pool: so many blocks, or as many as fit into so many bytes.
+  std::optional<std::uint32_t> block_count = std::nullopt;
+  std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
+  // Lowers what the model itself allows.
+  std::optional<std::uint32_t> max_context_tokens = std::nullopt;
+  std::uint64_t synthetic_seed = 0;
+  const kernels::OpTable* ops = &kernels::CpuOps();
+};
+
+struct LoadedModel {
+  std::unique_ptr<Model> model;
+  std::string name;         // the directory's, or the preset
+  std::string fingerprint;  // SHA-256 in hexadecimal, see PrefixScope
+  std::string kv_dtype;     // "bf16", "f32"
+  std::vector<TokenId> stop_tokens;
+  wire::SamplingDefaults sampling;
+  std::string tokenizer_json;
+  std::string chat_template;  // empty when the model has none
+  std::string bos_token;      // text; may be empty
+  std::string eos_token;
+  std::uint32_t max_context_tokens = 0;
+};
+
+inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{256} << 20U;
+
+// Missing, truncated, inconsistent and unsupported files are one Error that names the file and what in it is wrong.
+// tokenizer.json is checked to be JSON; what it says is for the tokenizer to judge.
+[[nodiscard]] Result<LoadedModel> LoadModel(const ModelSource& source, const ModelOptions& options);
+
+}  // namespace roost::worker

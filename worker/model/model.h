@@ -1,0 +1,60 @@
+// The language model as the engine sees it: a batch of token slices in, logits out. It owns the weights and the bytes
+// of the KV blocks; which block holds what is the cache's business.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+
+namespace roost::worker {
+
+struct ModelShape {
+  std::uint32_t vocab_size = 0;
+  std::uint32_t layer_count = 0;
+  std::uint32_t hidden_size = 0;
+  std::uint32_t intermediate_size = 0;
+  std::uint32_t query_head_count = 0;
+  std::uint32_t kv_head_count = 0;
+  std::uint32_t head_dim = 0;
+  std::uint32_t max_context_tokens = 0;
+};
+
+// Consecutive tokens of one sequence: positions first_position … first_position + token_count - 1. They attend to all
+// earlier positions of the sequence, whose K and V lie in `blocks`, and causally to each other.
+struct BatchSlice {
+  std::span<const BlockId> blocks;  // of positions 0 … first_position + token_count - 1; block_tokens positions each
+  std::uint32_t first_position = 0;
+  std::uint32_t token_count = 0;  // at least 1
+  bool wants_logits = false;      // of the slice's last token
+};
+
+// `tokens` holds the slices' tokens one after another. K and V of every token are written to the slice's blocks.
+struct Batch {
+  std::vector<TokenId> tokens;
+  std::vector<BatchSlice> slices;
+
+  void Clear() {
+    tokens.clear();
+    slices.clear();
+  }
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  [[nodiscard]] virtual const ModelShape& shape() const = 0;
+  [[nodiscard]] virtual std::uint32_t block_tokens() const = 0;
+  [[nodiscard]] virtual std::uint32_t block_count() const = 0;
+
+  // Computes the batch. Returns f32 logits [slices that want them, in order][vocab_size], valid until the next call.
+  // Two slices of one batch never write the same block. A block that one slice writes is read by no other slice of the
+  // batch. Bit for bit, a token's logits do not depend on what else is in the batch or how its prompt was cut.
+  [[nodiscard]] virtual std::span<const float> Forward(const Batch& batch) = 0;
+};
+
+}  // namespace roost::worker

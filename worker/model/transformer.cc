@@ -1,0 +1,268 @@
+#include "worker/model/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/prefix/block_hash.h"
+
+namespace roost::worker {
+namespace {
+
+using kernels::DeviceBuffer;
+using kernels::DType;
+
+kernels::KvLayout LayoutOf(const HfConfig& config, std::uint32_t block_tokens, std::uint32_t block_count, DType dtype) {
+  return {.base = nullptr,
+          .dtype = dtype,
+          .block_count = block_count,
+          .layer_count = config.layer_count,
+          .kv_head_count = config.kv_head_count,
+          .block_tokens = block_tokens,
+          .head_dim = config.head_dim};
+}
+
+}  // namespace
+
+std::size_t KvBlockBytes(const HfConfig& config, std::uint32_t block_tokens, DType dtype) {
+  return LayoutOf(config, block_tokens, 1, dtype).BlockBytes();
+}
+
+Transformer::Workspace::Workspace(const kernels::Backend& backend)
+    : tokens(backend),
+      positions(backend),
+      slots(backend),
+      blocks(backend),
+      attention_rows(backend),
+      items(backend),
+      merges(backend),
+      logits_rows(backend),
+      cos(backend),
+      sin(backend),
+      hidden(backend),
+      delta(backend),
+      normed(backend),
+      qkv(backend),
+      q(backend),
+      attended(backend),
+      gate_up(backend),
+      activated(backend),
+      partials(backend),
+      logits(backend) {}
+
+void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, std::size_t activation_bytes) {
+  const std::size_t q_width = std::size_t{config.query_head_count} * config.head_dim;
+  const std::size_t kv_width = std::size_t{config.kv_head_count} * config.head_dim;
+  const auto reserve = [rows](DeviceBuffer& buffer, std::size_t width, std::size_t element_bytes) {
+    buffer.Reserve(rows * width * element_bytes);
+  };
+  reserve(cos, config.head_dim / 2, sizeof(float));
+  reserve(sin, config.head_dim / 2, sizeof(float));
+  reserve(hidden, config.hidden_size, sizeof(float));
+  reserve(delta, config.hidden_size, sizeof(float));
+  reserve(normed, config.hidden_size, activation_bytes);
+  reserve(qkv, q_width + 2 * kv_width, sizeof(float));
+  reserve(q, q_width, sizeof(float));
+  reserve(attended, q_width, activation_bytes);
+  reserve(gate_up, 2 * std::size_t{config.intermediate_size}, sizeof(float));
+  reserve(activated, config.intermediate_size, activation_bytes);
+}
+
+Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backend, const HfConfig& config,
+                                                         const WeightSource& source,
+                                                         const TransformerOptions& options) {
+  if (!IsValidBlockTokens(options.block_tokens)) {
+    return InvalidArgument("block_tokens", "must be a power of two from {} to {}, is {}", kMinBlockTokens,
+                           kMaxBlockTokens, options.block_tokens);
+  }
+  if (options.block_count == 0 ||
+      options.block_count > std::numeric_limits<std::uint32_t>::max() / options.block_tokens) {
+    return InvalidArgument("block_count", "{} blocks of {} tokens are not supported", options.block_count,
+                           options.block_tokens);
+  }
+  if (!backend.ops().supports_dtype(backend.device(), options.compute_dtype)) {
+    return InvalidArgument("compute_dtype", "{} is not supported by this machine", NameOf(options.compute_dtype));
+  }
+  std::unique_ptr<Transformer> transformer(new Transformer(std::move(backend), config, options));
+  ROOST_RETURN_IF_ERROR(transformer->Load(source));
+  return transformer;
+}
+
+Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options)
+    : backend_(std::move(backend)),
+      config_(config),
+      thread_count_(options.thread_count),
+      dtype_(options.compute_dtype),
+      shape_{.vocab_size = config.vocab_size,
+             .layer_count = config.layer_count,
+             .hidden_size = config.hidden_size,
+             .intermediate_size = config.intermediate_size,
+             .query_head_count = config.query_head_count,
+             .kv_head_count = config.kv_head_count,
+             .head_dim = config.head_dim,
+             .max_context_tokens = options.max_context_tokens},
+      weights_(backend_),
+      inverse_frequencies_(backend_),
+      kv_memory_(backend_),
+      kv_(LayoutOf(config, options.block_tokens, options.block_count, options.compute_dtype)),
+      work_(backend_) {}
+
+Result<void> Transformer::Load(const WeightSource& source) {
+  const std::size_t kv_bytes = kv_.BlockBytes() * kv_.block_count;
+  if (!kv_memory_.TryReserve(kv_bytes)) {
+    return Error{ErrorCode::kInternal, fmt::format("no memory for {} KV blocks, {} bytes", kv_.block_count, kv_bytes),
+                 "block_count"};
+  }
+  kv_.base = kv_memory_.data();
+  const std::vector<float> frequencies = InverseFrequencies(config_.rope, config_.head_dim);
+  inverse_frequencies_.Upload(std::span<const float>(frequencies));
+  ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, config_, source, dtype_));
+  return {};
+}
+
+std::span<const float> Transformer::Forward(const Batch& batch) {
+  if (batch.tokens.empty()) return {};
+  Check(batch);
+  Upload(batch);
+  backend_.ops().gather_embedding(backend_.device(), {.table = weights_.embedding.data(),
+                                                      .table_dtype = weights_.embedding_dtype,
+                                                      .tokens = work_.tokens.as<TokenId>(),
+                                                      .rows = rows_,
+                                                      .width = config_.hidden_size,
+                                                      .out = work_.hidden.as<float>()});
+  for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
+    WriteKv(layer);
+    // The rest of the last layer serves logits alone.
+    if (layer + 1 == config_.layer_count && plan_.logits_rows.empty()) return {};
+    Attend(layer);
+    FeedForward(weights_.layers[layer]);
+  }
+  ComputeLogits();
+  return logits_;
+}
+
+void Transformer::Check(const Batch& batch) const {
+  for (const TokenId token : batch.tokens) {
+    ROOST_CHECK(token < config_.vocab_size, "token {} of {}", token, config_.vocab_size);
+  }
+  for (const BatchSlice& slice : batch.slices) {
+    ROOST_CHECK(slice.first_position + slice.token_count <= config_.max_positions);
+    for (const BlockId block : slice.blocks) {
+      ROOST_CHECK(block.value() < kv_.block_count, "block {} of {}", block.value(), kv_.block_count);
+    }
+  }
+}
+
+void Transformer::Upload(const Batch& batch) {
+  rows_ = static_cast<std::uint32_t>(batch.tokens.size());
+  constexpr std::uint32_t kItemsPerThread = 2;
+  PlanBatch(batch,
+            {.block_tokens = kv_.block_tokens,
+             .query_head_count = config_.query_head_count,
+             .kv_head_count = config_.kv_head_count,
+             .wanted_items = thread_count_ > 1 ? kItemsPerThread * thread_count_ : 0},
+            plan_);
+  const auto upload = [](DeviceBuffer& buffer, const auto& values) {
+    buffer.Upload(std::span(values.data(), values.size()));
+  };
+  upload(work_.tokens, batch.tokens);
+  upload(work_.positions, plan_.positions);
+  upload(work_.slots, plan_.slots);
+  upload(work_.blocks, plan_.blocks);
+  upload(work_.attention_rows, plan_.rows);
+  upload(work_.items, plan_.items);
+  upload(work_.merges, plan_.merges);
+  upload(work_.logits_rows, plan_.logits_rows);
+  work_.Reserve(config_, rows_, SizeOf(dtype_));
+  work_.partials.Reserve(sizeof(float) * plan_.partial_count * kernels::PartialFloats(config_.head_dim));
+  backend_.ops().rope_angles(backend_.device(), {.inverse_frequencies = inverse_frequencies_.as<float>(),
+                                                 .positions = work_.positions.as<std::uint32_t>(),
+                                                 .rows = rows_,
+                                                 .half_dim = config_.head_dim / 2,
+                                                 .cos = work_.cos.as<float>(),
+                                                 .sin = work_.sin.as<float>()});
+}
+
+void Transformer::WriteKv(std::uint32_t layer) {
+  const LayerWeights& weights = weights_.layers[layer];
+  // The first layer has no output of a layer before it to add.
+  Norm(weights.input_norm, layer == 0 ? nullptr : &work_.delta);
+  Multiply(*weights.qkv, work_.normed.data(), work_.qkv.as<float>());
+  backend_.ops().rope_to_cache(backend_.device(), {.qkv = work_.qkv.as<float>(),
+                                                   .cos = work_.cos.as<float>(),
+                                                   .sin = work_.sin.as<float>(),
+                                                   .q_norm = weights.q_norm.as<float>(),
+                                                   .k_norm = weights.k_norm.as<float>(),
+                                                   .epsilon = config_.norm_epsilon,
+                                                   .rows = rows_,
+                                                   .query_head_count = config_.query_head_count,
+                                                   .q = work_.q.as<float>(),
+                                                   .kv = kv_,
+                                                   .layer = layer,
+                                                   .slots = work_.slots.as<std::uint32_t>()});
+}
+
+void Transformer::Attend(std::uint32_t layer) {
+  backend_.ops().attention(backend_.device(), {.q = work_.q.as<float>(),
+                                               .scale = 1 / std::sqrt(static_cast<float>(config_.head_dim)),
+                                               .query_head_count = config_.query_head_count,
+                                               .kv = kv_,
+                                               .layer = layer,
+                                               .blocks = work_.blocks.as<std::uint32_t>(),
+                                               .rows = work_.attention_rows.as<kernels::AttentionRow>(),
+                                               .items = work_.items.as<kernels::AttentionItem>(),
+                                               .item_count = static_cast<std::uint32_t>(plan_.items.size()),
+                                               .merges = work_.merges.as<kernels::AttentionMerge>(),
+                                               .merge_count = static_cast<std::uint32_t>(plan_.merges.size()),
+                                               .partials = work_.partials.as<float>(),
+                                               .out = work_.attended.data(),
+                                               .out_dtype = dtype_});
+  Multiply(*weights_.layers[layer].o, work_.attended.data(), work_.delta.as<float>());
+}
+
+void Transformer::FeedForward(const LayerWeights& layer) {
+  Norm(layer.post_attention_norm, &work_.delta);
+  Multiply(*layer.gate_up, work_.normed.data(), work_.gate_up.as<float>());
+  backend_.ops().silu_mul(backend_.device(), {.gate_up = work_.gate_up.as<float>(),
+                                              .rows = rows_,
+                                              .width = config_.intermediate_size,
+                                              .out = work_.activated.data(),
+                                              .out_dtype = dtype_});
+  Multiply(*layer.down, work_.activated.data(), work_.delta.as<float>());
+}
+
+void Transformer::Norm(const DeviceBuffer& weight, const DeviceBuffer* delta) {
+  backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
+                                              .delta = delta != nullptr ? delta->as<float>() : nullptr,
+                                              .weight = weight.as<float>(),
+                                              .epsilon = config_.norm_epsilon,
+                                              .rows = rows_,
+                                              .width = config_.hidden_size,
+                                              .out = work_.normed.data(),
+                                              .out_dtype = dtype_});
+}
+
+void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x, float* y) const {
+  backend_.ops().matmul(backend_.device(), {&weights, x, rows_, y});
+}
+
+void Transformer::ComputeLogits() {
+  const auto wanted = static_cast<std::uint32_t>(plan_.logits_rows.size());
+  const std::size_t count = std::size_t{wanted} * config_.vocab_size;
+  work_.logits.Reserve(count * sizeof(float));
+  backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
+                                              .delta = work_.delta.as<float>(),
+                                              .weight = weights_.final_norm.as<float>(),
+                                              .row_indices = work_.logits_rows.as<std::uint32_t>(),
+                                              .epsilon = config_.norm_epsilon,
+                                              .rows = wanted,
+                                              .width = config_.hidden_size,
+                                              .out = work_.normed.data(),
+                                              .out_dtype = dtype_});
+  backend_.ops().matmul(backend_.device(),
+                        {weights_.output.get(), work_.normed.data(), wanted, work_.logits.as<float>()});
+  logits_.resize(count);
+  backend_.ops().copy_to_host(backend_.device(), logits_.data(), work_.logits.data(), count * sizeof(float));
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,93 @@
+// The decoder-only transformer behind Model, through the op table of a backend. One layer:
+//
+//   x = norm(h)              q, k, v = x·Wqkv + b      rotate q, k; k, v → cache      a = attention(q, cache)
+//   h += a·Wo                x = norm(h)               g, u = x·Wgate_up              h += (silu(g)·u)·Wdown
+//
+// h and sums are f32; inputs of products and the cache are of the compute dtype. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/result.h"
+#include "kernels/device_memory.h"
+#include "kernels/kv_layout.h"
+#include "worker/model/batch_plan.h"
+#include "worker/model/hf_config.h"
+#include "worker/model/model.h"
+#include "worker/model/transformer_weights.h"
+#include "worker/model/weights.h"
+
+namespace roost::worker {
+
+struct TransformerOptions {
+  std::uint32_t thread_count = 1;
+  std::uint32_t block_tokens = 16;  // see IsValidBlockTokens
+  std::uint32_t block_count = 0;
+  std::uint32_t max_context_tokens = 0;
+  kernels::DType compute_dtype = kernels::DType::kF32;
+};
+
+// Bytes of one KV block of this model.
+[[nodiscard]] std::size_t KvBlockBytes(const HfConfig& config, std::uint32_t block_tokens, kernels::DType dtype);
+
+class Transformer final : public Model {
+ public:
+  // Reads all weights; the source is not needed afterwards.
+  [[nodiscard]] static Result<std::unique_ptr<Transformer>> Create(kernels::Backend backend, const HfConfig& config,
+                                                                   const WeightSource& source,
+                                                                   const TransformerOptions& options);
+
+  [[nodiscard]] const ModelShape& shape() const override { return shape_; }
+  [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
+  [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
+  [[nodiscard]] std::span<const float> Forward(const Batch& batch) override;
+
+ private:
+  // What a step computes with. Grows to the largest batch seen.
+  struct Workspace {
+    explicit Workspace(const kernels::Backend& backend);
+    void Reserve(const HfConfig& config, std::size_t rows, std::size_t activation_bytes);
+
+    kernels::DeviceBuffer tokens, positions, slots, blocks, attention_rows, items, merges, logits_rows;  // the plan
+    kernels::DeviceBuffer cos, sin;       // [rows][head_dim/2]
+    kernels::DeviceBuffer hidden, delta;  // [rows][hidden_size] f32
+    kernels::DeviceBuffer normed;         // [rows][hidden_size]
+    kernels::DeviceBuffer qkv, q;         // f32
+    kernels::DeviceBuffer attended;       // [rows][query heads · head_dim]
+    kernels::DeviceBuffer gate_up;        // [rows][2 · intermediate_size] f32
+    kernels::DeviceBuffer activated;      // [rows][intermediate_size]
+    kernels::DeviceBuffer partials;
+    kernels::DeviceBuffer logits;  // [wanted][vocab_size] f32
+  };
+
+  Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options);
+  [[nodiscard]] Result<void> Load(const WeightSource& source);
+
+  void Check(const Batch& batch) const;
+  void Upload(const Batch& batch);
+  void WriteKv(std::uint32_t layer);  // and q
+  void Attend(std::uint32_t layer);
+  void FeedForward(const LayerWeights& layer);
+  void Norm(const kernels::DeviceBuffer& weight, const kernels::DeviceBuffer* delta);
+  void Multiply(const kernels::MatmulWeights& weights, const void* x, float* y) const;
+  void ComputeLogits();
+
+  const kernels::Backend backend_;  // outlives everything below
+  const HfConfig config_;
+  const std::uint32_t thread_count_;
+  const kernels::DType dtype_;
+  ModelShape shape_;
+  TransformerWeights weights_;
+  kernels::DeviceBuffer inverse_frequencies_;
+  kernels::DeviceBuffer kv_memory_;
+  kernels::KvLayout kv_;
+  Workspace work_;
+  BatchPlan plan_;             // of the step
+  std::uint32_t rows_ = 0;     // tokens of the step
+  std::vector<float> logits_;  // of the last step
+};
+
+}  // namespace roost::worker

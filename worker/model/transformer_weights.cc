@@ -1,0 +1,132 @@
+#include "worker/model/transformer_weights.h"
+
+#include <array>
+#include <initializer_list>
+#include <string>
+
+namespace roost::worker {
+namespace {
+
+using kernels::DeviceBuffer;
+using kernels::DType;
+using kernels::MatmulPart;
+using kernels::MatmulWeights;
+
+struct Projection {
+  std::string name;  // without ".weight" and ".bias"
+  std::uint32_t outputs = 0;
+};
+
+class Loader {
+ public:
+  Loader(const kernels::Backend& backend, const HfConfig& config, const WeightSource& source, DType compute_dtype)
+      : backend_(backend), config_(config), source_(source), compute_dtype_(compute_dtype) {}
+
+  Result<TransformerWeights> Load() {
+    TransformerWeights weights(backend_);
+    ROOST_RETURN_IF_ERROR(LoadEmbedding(weights));
+    for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
+      weights.layers.emplace_back(backend_);
+      ROOST_RETURN_IF_ERROR(LoadLayer(fmt::format("model.layers.{}.", layer), weights.layers.back()));
+    }
+    ROOST_RETURN_IF_ERROR(LoadVector("model.norm.weight", config_.hidden_size, weights.final_norm));
+    const std::string output = config_.tie == EmbeddingTie::kTied ? "model.embed_tokens" : "lm_head";
+    ROOST_ASSIGN_OR_RETURN(weights.output,
+                           LoadProjections({{output, config_.vocab_size}}, config_.hidden_size, QkvBias::kNone));
+    return weights;
+  }
+
+ private:
+  Result<void> LoadEmbedding(TransformerWeights& weights) {
+    const std::array<std::uint64_t, 2> shape{config_.vocab_size, config_.hidden_size};
+    ROOST_ASSIGN_OR_RETURN(const Weight table, source_.Get("model.embed_tokens.weight", shape));
+    weights.embedding_dtype = table.dtype;
+    const std::size_t bytes = table.elements * SizeOf(table.dtype);
+    if (!weights.embedding.TryReserve(bytes)) return NoMemory("model.embed_tokens.weight", bytes);
+    backend_.ops().copy_to_device(backend_.device(), weights.embedding.data(), table.data, bytes);
+    return {};
+  }
+
+  Result<void> LoadLayer(const std::string& prefix, LayerWeights& layer) {
+    const std::uint32_t hidden = config_.hidden_size;
+    const std::uint32_t q_width = config_.query_head_count * config_.head_dim;
+    const std::uint32_t kv_width = config_.kv_head_count * config_.head_dim;
+    const std::string attention = prefix + "self_attn.";
+    const std::string mlp = prefix + "mlp.";
+    ROOST_RETURN_IF_ERROR(LoadVector(prefix + "input_layernorm.weight", hidden, layer.input_norm));
+    ROOST_RETURN_IF_ERROR(LoadVector(prefix + "post_attention_layernorm.weight", hidden, layer.post_attention_norm));
+    if (config_.qk_norm == QkNorm::kNormed) {
+      ROOST_RETURN_IF_ERROR(LoadVector(attention + "q_norm.weight", config_.head_dim, layer.q_norm));
+      ROOST_RETURN_IF_ERROR(LoadVector(attention + "k_norm.weight", config_.head_dim, layer.k_norm));
+    }
+    ROOST_ASSIGN_OR_RETURN(layer.qkv, LoadProjections({{attention + "q_proj", q_width},
+                                                       {attention + "k_proj", kv_width},
+                                                       {attention + "v_proj", kv_width}},
+                                                      hidden, config_.qkv_bias));
+    ROOST_ASSIGN_OR_RETURN(layer.o, LoadProjections({{attention + "o_proj", hidden}}, q_width, QkvBias::kNone));
+    ROOST_ASSIGN_OR_RETURN(layer.gate_up, LoadProjections({{mlp + "gate_proj", config_.intermediate_size},
+                                                           {mlp + "up_proj", config_.intermediate_size}},
+                                                          hidden, QkvBias::kNone));
+    ROOST_ASSIGN_OR_RETURN(layer.down,
+                           LoadProjections({{mlp + "down_proj", hidden}}, config_.intermediate_size, QkvBias::kNone));
+    return {};
+  }
+
+  // A norm's weight, widened to f32.
+  Result<void> LoadVector(const std::string& name, std::uint64_t length, DeviceBuffer& to) {
+    ROOST_ASSIGN_OR_RETURN(const Weight weight, source_.Get(name, {&length, 1}));
+    const std::vector<float> values = Widened(weight);
+    if (!to.TryReserve(values.size() * sizeof(float))) return NoMemory(name, values.size() * sizeof(float));
+    to.Upload(std::span<const float>(values));
+    return {};
+  }
+
+  // Projections of one input, fused into one product.
+  Result<std::unique_ptr<MatmulWeights>> LoadProjections(std::initializer_list<Projection> projections,
+                                                         std::uint32_t inputs, QkvBias biased) {
+    std::vector<MatmulPart> parts;
+    std::vector<Weight> loaded;  // alive until the weights are prepared
+    std::vector<std::shared_ptr<const void>> biases;
+    for (const Projection& projection : projections) {
+      const std::array<std::uint64_t, 2> shape{projection.outputs, inputs};
+      ROOST_ASSIGN_OR_RETURN(Weight weight, source_.Get(projection.name + ".weight", shape));
+      MatmulPart part{weight.data, weight.dtype, nullptr, projection.outputs};
+      if (biased == QkvBias::kBiased) {
+        ROOST_ASSIGN_OR_RETURN(Weight bias, source_.Get(projection.name + ".bias", {shape.data(), 1}));
+        if (bias.dtype != weight.dtype) {
+          return DataLoss(projection.name, "weight is {}, bias {}: they must agree", NameOf(weight.dtype),
+                          NameOf(bias.dtype));
+        }
+        part.bias = bias.data;
+        loaded.push_back(std::move(bias));
+      }
+      loaded.push_back(std::move(weight));
+      parts.push_back(part);
+    }
+    return backend_.ops().prepare_matmul(backend_.device(), {parts, inputs, compute_dtype_});
+  }
+
+  static std::vector<float> Widened(const Weight& weight) {
+    std::vector<float> values(weight.elements);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = kernels::LoadElement(weight.data, weight.dtype, i);
+    return values;
+  }
+
+  static Error NoMemory(std::string_view name, std::size_t bytes) {
+    return Error{ErrorCode::kInternal, fmt::format("no memory for the {} bytes of {}", bytes, name), {}};
+  }
+
+  const kernels::Backend& backend_;
+  const HfConfig& config_;
+  const WeightSource& source_;
+  const DType compute_dtype_;
+};
+
+}  // namespace
+
+Result<TransformerWeights> LoadTransformerWeights(const kernels::Backend& backend, const HfConfig& config,
+                                                  const WeightSource& source, DType compute_dtype) {
+  return Loader(backend, config, source, compute_dtype).Load();
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,38 @@
+// A transformer's weights on its device: what Hugging Face names q_proj, k_proj, … in the form that the ops take.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/base/result.h"
+#include "kernels/device_memory.h"
+#include "worker/model/hf_config.h"
+#include "worker/model/weights.h"
+
+namespace roost::worker {
+
+struct LayerWeights {
+  explicit LayerWeights(const kernels::Backend& backend)
+      : input_norm(backend), q_norm(backend), k_norm(backend), post_attention_norm(backend) {}
+
+  kernels::DeviceBuffer input_norm;           // [hidden_size] f32
+  kernels::DeviceBuffer q_norm, k_norm;       // [head_dim] f32, empty without q/k norm
+  kernels::DeviceBuffer post_attention_norm;  // [hidden_size] f32
+  std::unique_ptr<kernels::MatmulWeights> qkv, o, gate_up, down;
+};
+
+struct TransformerWeights {
+  explicit TransformerWeights(const kernels::Backend& backend) : embedding(backend), final_norm(backend) {}
+
+  kernels::DeviceBuffer embedding;  // [vocab_size][hidden_size] of embedding_dtype
+  kernels::DType embedding_dtype = kernels::DType::kF32;
+  std::vector<LayerWeights> layers;
+  kernels::DeviceBuffer final_norm;  // [hidden_size] f32
+  std::unique_ptr<kernels::MatmulWeights> output;
+};
+
+[[nodiscard]] Result<TransformerWeights> LoadTransformerWeights(const kernels::Backend& backend, const HfConfig& config,
+                                                                const WeightSource& source,
+                                                                kernels::DType compute_dtype);
+
+}  // namespace roost::worker

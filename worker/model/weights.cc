@@ -1,0 +1,79 @@
+#include "worker/model/weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "common/base/rng.h"
+
+namespace roost::worker {
+namespace {
+
+using kernels::DType;
+
+Result<DType> ComputableDType(const SafetensorsDirectory::Found& found, std::string_view name) {
+  switch (found.info->dtype) {
+    case TensorDType::kF32: return DType::kF32;
+    case TensorDType::kF16: return DType::kF16;
+    case TensorDType::kBF16: return DType::kBF16;
+    default: break;
+  }
+  return DataLoss(found.file->path(), "tensor '{}': dtype {} is not supported: F32, F16 and BF16 are", name,
+                  found.info->dtype_name);
+}
+
+std::uint64_t HashOf(std::string_view name) {
+  std::uint64_t hash = 0;
+  for (const char c : name) hash = Mix64(hash ^ static_cast<unsigned char>(c)) + 1;
+  return hash;
+}
+
+// Fills `values` with `centre` ± `reach`, four from each random number.
+void FillUniform(std::uint64_t seed, float centre, float reach, std::vector<std::uint16_t>& values) {
+  Rng rng(seed);
+  const float unit = reach / 32768;
+  for (std::size_t i = 0; i < values.size(); i += 4) {
+    const std::uint64_t bits = rng();
+    for (std::size_t j = i; j < std::min(i + 4, values.size()); ++j) {
+      const auto part = static_cast<std::int16_t>(bits >> (16 * (j - i)));
+      values[j] = kernels::FloatToBF16(centre + static_cast<float>(part) * unit);
+    }
+  }
+}
+
+}  // namespace
+
+Result<Weight> SafetensorsWeights::Get(std::string_view name, std::span<const std::uint64_t> shape) const {
+  ROOST_ASSIGN_OR_RETURN(const auto found, directory_.Find(name));
+  ROOST_ASSIGN_OR_RETURN(const DType dtype, ComputableDType(found, name));
+  if (!std::equal(shape.begin(), shape.end(), found.info->shape.begin(), found.info->shape.end())) {
+    TensorInfo wanted;
+    wanted.shape.assign(shape.begin(), shape.end());
+    return DataLoss(found.file->path(), "tensor '{}': shape is {}, config.json asks for {}", name,
+                    found.info->ShapeText(), wanted.ShapeText());
+  }
+  const auto bytes = found.file->Data(*found.info);
+  Weight weight{bytes.data(), dtype, bytes.size() / SizeOf(dtype), nullptr};
+  // Nothing in the format aligns data, although writers do.
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % SizeOf(dtype) != 0) {
+    auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+    weight.data = copy->data();
+    weight.owner = std::move(copy);
+  }
+  return weight;
+}
+
+Result<Weight> RandomWeights::Get(std::string_view name, std::span<const std::uint64_t> shape) const {
+  std::uint64_t elements = 1;
+  for (const std::uint64_t dim : shape) elements *= dim;
+  auto values = std::make_shared<std::vector<std::uint16_t>>(elements);
+  const bool norm = name.ends_with("norm.weight");
+  const bool bias = name.ends_with(".bias");
+  // A uniform distribution of this reach has variance 1 / inputs, so that a product keeps the size of its input.
+  const float reach = norm || bias ? 0.1F : std::sqrt(3.0F / static_cast<float>(shape.back()));
+  FillUniform(Mix64(seed_) ^ HashOf(name), norm ? 1.0F : 0.0F, reach, *values);
+  return Weight{values->data(), DType::kBF16, elements, values};
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,51 @@
+// Where a transformer's weights come from: files, or a seed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/base/result.h"
+#include "kernels/dtype.h"
+#include "worker/model/safetensors.h"
+
+namespace roost::worker {
+
+struct Weight {
+  const void* data = nullptr;  // aligned to its element, row-major
+  kernels::DType dtype = kernels::DType::kF32;
+  std::uint64_t elements = 0;
+  std::shared_ptr<const void> owner;  // keeps data alive
+};
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // The weight with this name and exactly this shape; else an Error that names it and its file.
+  [[nodiscard]] virtual Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const = 0;
+};
+
+class SafetensorsWeights final : public WeightSource {
+ public:
+  explicit SafetensorsWeights(SafetensorsDirectory directory) : directory_(std::move(directory)) {}
+  [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const override;
+
+ private:
+  SafetensorsDirectory directory_;
+};
+
+// Random weights in bf16 of the size that keeps activations near 1; norms near 1, biases small. A weight depends on the
+// seed, its name and its shape alone.
+class RandomWeights final : public WeightSource {
+ public:
+  explicit RandomWeights(std::uint64_t seed) : seed_(seed) {}
+  [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const override;
+
+ private:
+  std::uint64_t seed_;
+};
+
+}  // namespace roost::worker

@@ -1,0 +1,55 @@
+// The flags of roost-worker, their defaults and their bounds. One declaration serves the command line, the environment
+// and the configuration file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/config/config.h"
+
+namespace roost::worker {
+
+struct WorkerOptions {
+  // Model
+  std::string model;              // a Hugging Face folder, or synthetic:<preset>
+  std::string served_model_name;  // empty: the folder's or preset's name
+  std::string compute_dtype = "auto";
+  std::uint32_t max_context_tokens = 0;  // 0: the model's
+
+  // Links
+  std::vector<std::string> routers{"tcp://127.0.0.1:7001"};
+  std::string worker_id;  // empty: host name and process id
+
+  // Cache
+  std::uint32_t block_tokens = 16;
+  std::uint32_t kv_blocks = 0;  // 0: as many as kv_memory_bytes holds
+  std::uint64_t kv_memory_bytes = std::uint64_t{1} << 30U;
+
+  // Engine
+  std::uint32_t max_batch_tokens = 512;
+  std::uint32_t max_running_requests = 64;
+  std::uint32_t max_waiting_requests = 1024;
+  std::uint32_t threads = 0;  // 0: all cores
+
+  // Operation
+  std::string metrics_address = "127.0.0.1:0";
+  bool insecure_bind = false;
+  double drain_timeout_seconds = 30;
+  std::string log_level = "info";
+  std::string log_format = "text";
+};
+
+// `options` must outlive the parse.
+void Declare(WorkerOptions& options, ConfigParser& parser);
+
+// What flags alone can not tell: a power of two, addresses, the worker's name, the number of cores. Before the model is
+// read, because that may take minutes.
+[[nodiscard]] Result<void> Complete(WorkerOptions& options);
+
+// How the process ends when it can not start, after sysexits.h: 65 a damaged file, 66 a file that is not there, 69 an
+// address that can not be bound, 78 a model or value that is not supported, 70 anything else. (64: wrong flags.)
+[[nodiscard]] int ExitCodeOf(const Error& error);
+
+}  // namespace roost::worker

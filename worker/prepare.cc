@@ -1,0 +1,61 @@
+#include "worker/prepare.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "common/text/chat_template.h"
+#include "common/text/tokenizer.h"
+#include "worker/model/load_model.h"
+
+namespace roost::worker {
+namespace {
+
+Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
+  ModelOptions model;
+  ROOST_ASSIGN_OR_RETURN(model.compute_dtype, ParseComputeDType(options.compute_dtype));
+  model.thread_count = options.threads;
+  model.block_tokens = options.block_tokens;
+  if (options.kv_blocks > 0) model.block_count = options.kv_blocks;
+  model.kv_bytes = options.kv_memory_bytes;
+  if (options.max_context_tokens > 0) model.max_context_tokens = options.max_context_tokens;
+  return model;
+}
+
+// Routers would refuse a worker whose text they can not handle, one after another; here it is one clear line.
+Result<void> CheckText(const LoadedModel& loaded, const std::string& model) {
+  const std::filesystem::path folder(model);
+  ROOST_RETURN_IF_ERROR(Tokenizer::FromJson(loaded.tokenizer_json, (folder / "tokenizer.json").string()));
+  if (loaded.chat_template.empty()) return {};
+  ROOST_RETURN_IF_ERROR(ChatTemplate::Parse(loaded.chat_template, (folder / "chat_template").string()));
+  return {};
+}
+
+}  // namespace
+
+Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
+  ROOST_ASSIGN_OR_RETURN(const ModelOptions model_options, ModelOptionsOf(options));
+  ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
+  ROOST_RETURN_IF_ERROR(CheckText(loaded, options.model));
+  WorkerSetup setup;
+  setup.model = std::move(loaded.model);
+  setup.engine.max_batch_tokens = options.max_batch_tokens;
+  setup.engine.max_running_requests = options.max_running_requests;
+  setup.engine.max_waiting_requests = options.max_waiting_requests;
+  setup.engine.stop_tokens = std::move(loaded.stop_tokens);
+  setup.hello.worker_id = options.worker_id;
+  setup.hello.model = options.served_model_name.empty() ? loaded.name : options.served_model_name;
+  setup.hello.fingerprint = std::move(loaded.fingerprint);
+  setup.hello.kv_dtype = std::move(loaded.kv_dtype);
+  setup.hello.sampling = loaded.sampling;
+  setup.tokenizer.tokenizer_json = std::move(loaded.tokenizer_json);
+  setup.tokenizer.chat_template = std::move(loaded.chat_template);
+  setup.tokenizer.bos_token = std::move(loaded.bos_token);
+  setup.tokenizer.eos_token = std::move(loaded.eos_token);
+  setup.routers = options.routers;
+  setup.compute_thread_count = options.threads;
+  setup.metrics_address = options.metrics_address;
+  setup.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;
+  return setup;
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,82 @@
+// A whole worker: model, engine, links to routers, metrics. main.cc makes one from flags; tests make several in one
+// process.
+//
+//   LinkThread ── commands ──► EngineThread ── Engine ── Model
+//        └◄────── outputs ─────────┘
+//
+// Threads: Start, Drain and Stop from one owner.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "common/metrics/registry.h"
+#include "common/wire/messages.h"
+#include "common/wire/socket.h"
+#include "worker/engine/engine.h"
+#include "worker/link/link_thread.h"
+#include "worker/metrics_server.h"
+#include "worker/model/model.h"
+#include "worker/worker_metrics.h"
+
+namespace roost::worker {
+
+struct WorkerSetup {
+  std::unique_ptr<Model> model;
+  EngineOptions engine;
+  // worker_id, model, fingerprint, kv_dtype and sampling; the rest follows from the model and the engine.
+  wire::Hello hello;
+  wire::Tokenizer tokenizer;         // its digest is filled in
+  std::vector<std::string> routers;  // tcp://HOST:PORT
+  std::uint32_t compute_thread_count = 0;
+  std::string metrics_address;  // empty: none
+  wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
+};
+
+class Worker {
+ public:
+  // Checks the setup and starts all threads. On an error nothing runs.
+  [[nodiscard]] static Result<std::unique_ptr<Worker>> Start(WorkerSetup setup);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // From here on requests are refused and those that run go on.
+  void BeginDrain() { link_thread_->BeginDrain(); }
+  // True when draining has begun and no request is left, at the latest after `timeout`.
+  [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout) { return link_thread_->WaitForDrained(timeout); }
+  // Says goodbye to the routers and ends. What still runs is cut off. Idempotent.
+  void Stop();
+
+  [[nodiscard]] const wire::Hello& hello() const { return hello_; }
+  // Empty without a metrics address.
+  [[nodiscard]] std::string metrics_url() const { return metrics_server_ ? metrics_server_->url() : ""; }
+  [[nodiscard]] const metrics::Registry& metrics() const { return registry_; }
+
+ private:
+  explicit Worker(WorkerSetup setup);
+  Result<void> StartThreads(std::vector<wire::Endpoint> routers);
+
+  // Constant after construction.
+  SteadyClock clock_;
+  wire::Waker waker_;
+  WorkerSetup setup_;
+  wire::Hello hello_;
+
+  metrics::Registry registry_;
+  WorkerMetrics metrics_;
+  Engine engine_;
+  EngineThread engine_thread_;
+  std::unique_ptr<LinkThread> link_thread_;
+  std::unique_ptr<MetricsServer> metrics_server_;
+};
+
+// SHA-256 of the bundle's parts, each with its length in front, in hexadecimal.
+[[nodiscard]] std::string TokenizerDigest(const wire::Tokenizer& tokenizer);
+
+}  // namespace roost::worker
