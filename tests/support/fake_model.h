@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/base/check.h"
@@ -29,12 +31,13 @@ class FakeModel final : public worker::Model {
     std::optional<TokenId> poison_token = std::nullopt;  // logits after it are not numbers
     ManualClock* clock = nullptr;                        // moved on by step_duration in every Forward
     Duration step_duration = std::chrono::milliseconds(10);
+    std::function<void()> before_forward;  // called first in every Forward; may wait
   };
 
   explicit FakeModel(Options options)
-      : options_(options), slots_(std::size_t{options.block_count} * options.block_tokens) {
-    shape_.vocab_size = options.vocab_size;
-    shape_.max_context_tokens = options.max_context_tokens;
+      : options_(std::move(options)), slots_(std::size_t{options_.block_count} * options_.block_tokens) {
+    shape_.vocab_size = options_.vocab_size;
+    shape_.max_context_tokens = options_.max_context_tokens;
   }
 
   [[nodiscard]] const worker::ModelShape& shape() const override { return shape_; }
@@ -42,6 +45,7 @@ class FakeModel final : public worker::Model {
   [[nodiscard]] std::uint32_t block_count() const override { return options_.block_count; }
 
   [[nodiscard]] std::span<const float> Forward(const worker::Batch& batch) override {
+    if (options_.before_forward) options_.before_forward();
     CheckBlocks(batch);
     logits_.clear();
     std::size_t first_token = 0;

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <future>
+#include <memory>
 #include <numeric>
 #include <string>
 
@@ -134,10 +136,20 @@ TEST_F(WorkerTest, ComesBackToARestartedRouterWithItsBlocks) {
 
 TEST_F(WorkerTest, CancelEndsARequest) {
   TestRouter router(1);
-  const auto worker = Start("worker-1", {router.endpoint()});
+  std::promise<void> cancel_sent;
+  const auto worker = Start("worker-1", {router.endpoint()}, [&cancel_sent](WorkerSetup& setup) {
+    setup.model = std::make_unique<FakeModel>(FakeModel::Options{
+        .block_tokens = kBlockTokens, .block_count = 256, .before_forward = [sent = cancel_sent.get_future().share()] {
+          sent.wait();
+        }});
+  });
   router.BringUp("worker-1");
-  router.Send("worker-1", Request(1, 8, 4000));
+  router.Send("worker-1", Request(1, 8, 900));
   router.Send("worker-1", wire::Cancel{RequestId(1)});
+  // The worker reads its messages in order: when it answers this one, the engine has been told to cancel.
+  router.Send("worker-1", wire::WantTokenizer{});
+  (void)router.Next<wire::Tokenizer>("worker-1");
+  cancel_sent.set_value();
   EXPECT_EQ(router.Finish("worker-1", RequestId(1)).finish, wire::FinishReason::kCancelled);
 }
 
