@@ -53,8 +53,8 @@ struct CacheUser {
     return matched;
   }
 
-  void Release(worker::PrefixCache& cache) {
-    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) cache.Release(*block);
+  void Release(worker::PrefixCache& cache, const worker::RequestUse& use = {}) {
+    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) cache.Release(*block, use);
     blocks.clear();
   }
 };

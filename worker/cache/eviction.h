@@ -1,56 +1,83 @@
 // Which idle block goes when room is needed. The prefix cache tells the policy which blocks are idle (ready, without
-// references) and asks for the next victim; the policy knows neither hashes nor tokens.
+// references, neither pinned nor held) and how they were used, and asks for the next victim.
 //
-// Only leaves may go, or a later block would outlive an earlier one. A holder of a block holds all blocks before it
-// and releases back to front, so the cache promises: **of a chain, later blocks are inserted before earlier ones**,
-// and a block is idle only if all blocks after it are. A policy that orders by insertion gets leaves for free.
+// Only leaves may go, or a later block would outlive an earlier one. The cache says of each block whether it is a leaf
+// and when it becomes one; LeafLists keeps order under that rule. A block that is idle never gains a child, and of one
+// request's blocks later ones are inserted before earlier ones.
 //
-// Not thread-safe. All operations are O(1).
+// Idle blocks are apart in groups (tenants with a share of the pool); a victim is asked for by group. Learning goes
+// over all groups.
+//
+// Not thread-safe. All operations are O(1), whatever the number of blocks; Victim amortised over the inserts.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <vector>
+#include <string_view>
 
 #include "common/base/ids.h"
+#include "common/base/result.h"
+#include "worker/cache/leaf_lists.h"
 
 namespace roost::worker {
+
+// A group of idle blocks: 0 … group_count - 1.
+using EvictionGroup = StrongId<struct EvictionGroupTag, std::uint32_t>;
+
+enum class BlockOrigin : std::uint8_t { kPrompt, kDecode };
+
+// A request as seen from the blocks that it lets go.
+struct RequestUse {
+  std::uint64_t number = 0;  // requests that let go of blocks before this one: the policies' clock
+  std::uint32_t prompt_token_count = 0;
+  std::uint32_t cached_token_count = 0;  // of the prompt
+  std::uint32_t output_token_count = 0;
+};
+
+// How a block was used last.
+struct BlockUse {
+  std::uint64_t key = 0;        // half of its hash: names its content, also after an eviction
+  std::uint32_t position = 0;   // in blocks from the root
+  std::uint32_t hit_count = 0;  // requests that found it in the cache since it was stored
+  BlockOrigin origin = BlockOrigin::kPrompt;
+  EvictionGroup group;
+  RequestUse request;
+};
 
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
 
   // `block` became idle.
-  virtual void Insert(BlockId block) = 0;
+  virtual void Insert(BlockId block, const BlockUse& use, TreePlace place) = 0;
 
-  // `block` was idle and is no longer: it is used again, or was evicted.
+  // The last child of `block`, which is idle, has gone.
+  virtual void BecomeLeaf(BlockId block) = 0;
+
+  // `block` was idle and is no longer: a request uses it again, or it is held.
   virtual void Erase(BlockId block) = 0;
 
-  // The idle leaf to evict next; nothing when no block is idle. Does not change anything.
-  [[nodiscard]] virtual std::optional<BlockId> Victim() const = 0;
+  // The idle leaf of the group to go next; nothing when the group has none. It stays until it is evicted or erased.
+  [[nodiscard]] virtual std::optional<BlockId> Victim(EvictionGroup group) = 0;
+
+  // `block`, which was idle and a leaf, goes.
+  virtual void Evict(BlockId block) = 0;
 };
 
-// Least recently used: a list in the order in which blocks became idle, oldest first. Its head is always a leaf,
-// because a child stands before its parent; and it is the leaf that was used least recently, whatever the tree.
+// Least recently used: the order in which blocks became idle, oldest first.
 class LruEviction final : public EvictionPolicy {
  public:
-  explicit LruEviction(std::uint32_t block_count);
+  explicit LruEviction(std::uint32_t block_count, std::uint32_t group_count = 1);
 
-  void Insert(BlockId block) override;
+  void Insert(BlockId block, const BlockUse& use, TreePlace place) override;
+  void BecomeLeaf(BlockId block) override;
   void Erase(BlockId block) override;
-  [[nodiscard]] std::optional<BlockId> Victim() const override;
+  [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group) override;
+  void Evict(BlockId block) override;
 
  private:
-  // A ring through all idle blocks and one more entry, number block_count, that is both ends. A block outside the list
-  // points to itself.
-  struct Links {
-    std::uint32_t previous = 0;
-    std::uint32_t next = 0;
-  };
-
-  [[nodiscard]] std::uint32_t ends() const { return static_cast<std::uint32_t>(links_.size() - 1); }
-
-  std::vector<Links> links_;
+  LeafLists lists_;  // one per group
 };
 
 }  // namespace roost::worker

@@ -50,15 +50,31 @@ void PrefixCache::Acquire(BlockRef ref) {
               "block {} was freed since it was matched", ref.block.value());
   if (pool_.references(ref.block) == 0) eviction_->Erase(ref.block);
   pool_.AddReference(ref.block);
+  ++nodes_[ref.block.value()].hit_count;
 }
 
-void PrefixCache::Release(BlockId block) {
+void PrefixCache::Release(BlockId block, const RequestUse& use) {
   if (pool_.DropReference(block) > 0) return;
   if (nodes_[block.value()].ready) {
-    eviction_->Insert(block);
+    eviction_->Insert(block, UseOf(block.value(), use), PlaceOf(block.value()));
   } else {
     pool_.Free(block);
   }
+}
+
+BlockUse PrefixCache::UseOf(std::uint32_t block, const RequestUse& use) const {
+  const Node& node = nodes_[block];
+  const bool within_prompt = (std::uint64_t{node.position} + 1) * block_tokens_ <= use.prompt_token_count;
+  return {.key = node.hash.low,
+          .position = node.position,
+          .hit_count = node.hit_count,
+          .origin = within_prompt ? BlockOrigin::kPrompt : BlockOrigin::kDecode,
+          .group = EvictionGroup(0),
+          .request = use};
+}
+
+TreePlace PrefixCache::PlaceOf(std::uint32_t block) const {
+  return nodes_[block].first_child == kNoBlock ? TreePlace::kLeaf : TreePlace::kInner;
 }
 
 std::optional<BlockId> PrefixCache::Allocate() {
@@ -83,7 +99,7 @@ CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, s
     return {CommitResult::Kind::kCollided, own};
   }
   Acquire(pool_.RefTo(*holder));
-  Release(own);
+  Release(own, {});
   return {CommitResult::Kind::kMerged, *holder};
 }
 
@@ -162,11 +178,14 @@ void PrefixCache::Remove(std::uint32_t block) {
 }
 
 bool PrefixCache::EvictOne() {
-  const std::optional<BlockId> victim = eviction_->Victim();
+  const std::optional<BlockId> victim = eviction_->Victim(EvictionGroup(0));
   if (!victim) return false;
-  eviction_->Erase(*victim);
+  eviction_->Evict(*victim);
+  const std::uint32_t parent = nodes_[victim->value()].parent;
   Remove(victim->value());
   pool_.Free(*victim);
+  const bool parent_idle = parent != kNoBlock && pool_.references(BlockId(parent)) == 0;
+  if (parent_idle && PlaceOf(parent) == TreePlace::kLeaf) eviction_->BecomeLeaf(BlockId(parent));
   ++counters_.evicted_blocks;
   return true;
 }

@@ -71,8 +71,9 @@ class PrefixCache {
   // One more holder of a matched block. Front to back. A ref that has gone stale is a bug.
   void Acquire(BlockRef ref);
 
-  // One holder less; back to front. A ready block without holders is idle, another one is free.
-  void Release(BlockId block);
+  // One holder less; back to front. A ready block without holders is idle, another one is free. `use` says what the
+  // request was that lets go.
+  void Release(BlockId block, const RequestUse& use);
 
   // An empty block with one holder: a free one, or the victim of an eviction. Nothing when all are referenced.
   [[nodiscard]] std::optional<BlockId> Allocate();
@@ -107,7 +108,8 @@ class PrefixCache {
     std::uint32_t first_child = kNoBlock;
     std::uint32_t previous_sibling = kNoBlock;
     std::uint32_t next_sibling = kNoBlock;
-    std::uint32_t position = 0;  // in blocks from the root
+    std::uint32_t position = 0;   // in blocks from the root
+    std::uint32_t hit_count = 0;  // requests that found it here
     bool ready = false;
   };
 
@@ -123,6 +125,8 @@ class PrefixCache {
   void Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent);
   void Remove(std::uint32_t block);
   [[nodiscard]] bool EvictOne();
+  [[nodiscard]] BlockUse UseOf(std::uint32_t block, const RequestUse& use) const;
+  [[nodiscard]] TreePlace PlaceOf(std::uint32_t block) const;
   void ReportStored(const Node& node);
   void ReportRemoved(const Node& node);
 

@@ -57,7 +57,7 @@ Result<void> PrefixCache::CheckInvariants(std::span<const std::uint32_t> expecte
   }
   if (ready_count != index_.size()) return Broken("{} ready blocks, {} in the index", ready_count, index_.size());
   if (digest != digest_) return Broken("digest is {}, should be {}", digest_.ToHex(), digest.ToHex());
-  const std::optional<BlockId> victim = eviction_->Victim();
+  const std::optional<BlockId> victim = eviction_->Victim(EvictionGroup(0));
   if (victim.has_value() != (pool_.idle_count() > 0)) return Broken("{} idle blocks", pool_.idle_count());
   if (victim && nodes_[victim->value()].first_child != kNoBlock) return Broken("victim {} is no leaf", victim->value());
   return {};

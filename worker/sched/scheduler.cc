@@ -145,7 +145,11 @@ void Scheduler::PreemptLast() {
 
 // Back to front, as the cache asks for.
 void Scheduler::ReleaseBlocks(Sequence& sequence) {
-  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) cache_.Release(*block);
+  const RequestUse use{.number = release_count_++,
+                       .prompt_token_count = sequence.prompt_token_count,
+                       .cached_token_count = sequence.cached_token_count,
+                       .output_token_count = sequence.token_count() - sequence.prompt_token_count};
+  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) cache_.Release(*block, use);
   sequence.blocks.clear();
   sequence.computed_token_count = 0;
   sequence.committed_block_count = 0;
@@ -161,7 +165,7 @@ void Scheduler::MatchAgain(Sequence& sequence) {
     const std::optional<BlockRef> ref = cache_.Find(sequence.chain(), index, sequence.blocks);
     if (!ref) return;
     if (sequence.blocks.size() > index) {
-      cache_.Release(sequence.blocks.back());
+      cache_.Release(sequence.blocks.back(), {});
       sequence.blocks.pop_back();
     }
     TakeMatched(sequence, *ref);

@@ -138,6 +138,7 @@ class Scheduler {
   std::uint64_t next_id_ = 0;
   std::uint64_t waiting_uncached_count_ = 0;
   std::uint64_t preemption_count_ = 0;
+  std::uint64_t release_count_ = 0;  // times that a sequence let go of its blocks
 
   std::vector<ScheduledSlice> slices_;
   std::vector<BlockRef> matched_;  // of the sequence that is being looked at

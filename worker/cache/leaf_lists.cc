@@ -1,0 +1,69 @@
+#include "worker/cache/leaf_lists.h"
+
+#include <limits>
+
+#include "common/base/check.h"
+
+namespace roost::worker {
+
+LeafLists::LeafLists(std::uint32_t block_count, std::uint32_t list_count)
+    : block_count_(block_count), entries_(std::size_t{block_count} + list_count) {
+  ROOST_CHECK(list_count <= std::numeric_limits<std::uint16_t>::max(), "{} lists", list_count);
+  for (std::uint32_t id = block_count; id < entries_.size(); ++id) entries_[id].previous = entries_[id].next = id;
+}
+
+void LeafLists::PushBack(std::uint32_t list, BlockId block, TreePlace place) {
+  Entry& entry = entries_[block.value()];
+  ROOST_CHECK(entry.state == State::kOutside, "block {} is in a list", block.value());
+  entry.list = static_cast<std::uint16_t>(list);
+  entry.state = place == TreePlace::kLeaf ? State::kLeaf : State::kInner;
+  Link(entries_[RingOf(list)].previous, block.value());
+}
+
+void LeafLists::PushFront(std::uint32_t list, BlockId block, TreePlace place) {
+  Entry& entry = entries_[block.value()];
+  ROOST_CHECK(entry.state == State::kOutside, "block {} is in a list", block.value());
+  entry.list = static_cast<std::uint16_t>(list);
+  entry.state = place == TreePlace::kLeaf ? State::kLeaf : State::kInner;
+  Link(RingOf(list), block.value());
+}
+
+void LeafLists::BecomeLeaf(BlockId block) {
+  Entry& entry = entries_[block.value()];
+  ROOST_CHECK(entry.state == State::kInner || entry.state == State::kSetAside, "block {} is no inner block",
+              block.value());
+  if (entry.state == State::kSetAside) Link(RingOf(entry.list), block.value());
+  entry.state = State::kLeaf;
+}
+
+void LeafLists::Erase(BlockId block) {
+  Entry& entry = entries_[block.value()];
+  ROOST_CHECK(entry.state != State::kOutside, "block {} is in no list", block.value());
+  if (entry.state != State::kSetAside) Unlink(block.value());
+  entry.state = State::kOutside;
+}
+
+std::optional<BlockId> LeafLists::FrontLeaf(std::uint32_t list) {
+  const std::uint32_t ring = RingOf(list);
+  for (std::uint32_t id = entries_[ring].next; id != ring; id = entries_[ring].next) {
+    if (entries_[id].state == State::kLeaf) return BlockId(id);
+    Unlink(id);
+    entries_[id].state = State::kSetAside;
+  }
+  return std::nullopt;
+}
+
+void LeafLists::Link(std::uint32_t after, std::uint32_t id) {
+  const std::uint32_t before = entries_[after].next;
+  entries_[id].previous = after;
+  entries_[id].next = before;
+  entries_[after].next = id;
+  entries_[before].previous = id;
+}
+
+void LeafLists::Unlink(std::uint32_t id) {
+  entries_[entries_[id].previous].next = entries_[id].next;
+  entries_[entries_[id].next].previous = entries_[id].previous;
+}
+
+}  // namespace roost::worker
