@@ -1,0 +1,40 @@
+// The ghosts: which blocks went last. A prompt block whose key is here was in the cache not long ago, so a larger pool
+// would have had it; one whose key is not here is new, or long gone.
+//
+// It remembers the keys of the last N evictions, less those that were stored again since. A key is half of a block's
+// hash, BlockHash::low; two blocks of one key are taken for one, which costs a wrong count.
+//
+//   ring of keys   [k5][k6][k2][k3][k4]     Remember writes over the oldest
+//                          └ next
+//
+// Not thread-safe. Every operation is O(1) expected. 19 bytes per entry; nothing is allocated after construction.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/cache/keyed_slots.h"
+
+namespace roost::worker {
+
+class GhostList {
+ public:
+  // The number of blocks of the pool is a good capacity: then the ghosts are what a pool of twice the size would have.
+  explicit GhostList(std::uint32_t capacity);
+
+  // A block with this key was evicted.
+  void Remember(std::uint64_t key);
+
+  // A block with this key was stored: it is no ghost any more, if it was one.
+  void Forget(std::uint64_t key);
+
+  [[nodiscard]] bool Contains(std::uint64_t key) const { return ring_.Find(key).has_value(); }
+
+  [[nodiscard]] std::uint32_t size() const { return ring_.size(); }
+
+ private:
+  const std::uint32_t capacity_;
+  std::uint32_t next_ = 0;
+  KeyedSlots<std::uint64_t> ring_;
+};
+
+}  // namespace roost::worker

@@ -1,0 +1,106 @@
+#include "worker/cache/timer_wheel.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "common/base/check.h"
+
+namespace roost::worker {
+namespace {
+
+std::uint64_t WholeTicks(Instant instant) {
+  return static_cast<std::uint64_t>(std::max<Duration::rep>(instant.time_since_epoch() / TimerWheel::kTick, 0));
+}
+
+std::uint64_t TicksUntil(Instant deadline) {
+  const bool within_tick = deadline.time_since_epoch() % TimerWheel::kTick > Duration::zero();
+  return WholeTicks(deadline) + (within_tick ? 1 : 0);
+}
+
+}  // namespace
+
+TimerWheel::TimerWheel(std::uint32_t block_count, Instant now)
+    : block_count_(block_count), now_(WholeTicks(now)), entries_(std::size_t{block_count} + kLevels * kSlots) {
+  static_assert(Duration::max() / kTick < std::int64_t{1} << (kLevels * kDigitBits - 1));
+  for (std::uint32_t id = 0; id < entries_.size(); ++id) entries_[id].previous = entries_[id].next = id;
+}
+
+void TimerWheel::Set(BlockId block, Instant deadline) {
+  Clear(block);
+  entries_[block.value()].tick = std::max(TicksUntil(deadline), now_);
+  Link(block.value());
+  ++size_;
+}
+
+void TimerWheel::Clear(BlockId block) {
+  ROOST_CHECK(block.value() < block_count_, "block {} of {}", block.value(), block_count_);
+  if (!IsSet(block)) return;
+  Unlink(block.value());
+  --size_;
+}
+
+void TimerWheel::Expire(Instant now, std::vector<BlockId>& expired) {
+  const std::uint64_t end = WholeTicks(now);
+  ROOST_CHECK(end >= now_, "tick {} comes after tick {}", end, now_);
+  for (std::uint32_t level = FirstLevel(); level < kLevels; level = FirstLevel()) {
+    const std::uint64_t start = StartOfFirstSlot(level);
+    if (start > end) break;
+    now_ = start;
+    EmptyFirstSlot(level, expired);
+  }
+  // No slot in use starts at or before `end`, so no digit in which a deadline differs first becomes another one.
+  now_ = end;
+}
+
+// Slots of a lower level start before those of a higher one: their deadlines agree with `now_` in more digits.
+std::uint32_t TimerWheel::FirstLevel() const {
+  return static_cast<std::uint32_t>(
+      std::find_if(used_.begin(), used_.end(), [](std::uint64_t slots) { return slots != 0; }) - used_.begin());
+}
+
+std::uint64_t TimerWheel::StartOfFirstSlot(std::uint32_t level) const {
+  const std::uint32_t shift = level * kDigitBits;
+  const auto digit = static_cast<std::uint64_t>(std::countr_zero(used_[level]));
+  return (now_ >> (shift + kDigitBits) << (shift + kDigitBits)) | digit << shift;
+}
+
+// `now_` is the slot's start.
+void TimerWheel::EmptyFirstSlot(std::uint32_t level, std::vector<BlockId>& expired) {
+  const auto slot = static_cast<std::uint32_t>(std::countr_zero(used_[level]));
+  used_[level] &= used_[level] - 1;
+  const std::uint32_t ring = block_count_ + level * kSlots + slot;
+  while (entries_[ring].next != ring) {
+    const std::uint32_t block = entries_[ring].next;
+    Unlink(block);
+    if (entries_[block].tick > now_) {
+      Link(block);
+    } else {
+      --size_;
+      expired.emplace_back(block);
+    }
+  }
+}
+
+void TimerWheel::Link(std::uint32_t block) {
+  const std::uint64_t tick = entries_[block].tick;
+  const auto differing_bits = static_cast<std::uint32_t>(std::bit_width(tick ^ now_));
+  const std::uint32_t level = differing_bits == 0 ? 0 : (differing_bits - 1) / kDigitBits;
+  const auto slot = static_cast<std::uint32_t>(tick >> (level * kDigitBits)) % kSlots;
+  used_[level] |= std::uint64_t{1} << slot;
+
+  const std::uint32_t ring = block_count_ + level * kSlots + slot;
+  const std::uint32_t last = entries_[ring].previous;
+  entries_[block].previous = last;
+  entries_[block].next = ring;
+  entries_[last].next = block;
+  entries_[ring].previous = block;
+}
+
+void TimerWheel::Unlink(std::uint32_t block) {
+  Entry& entry = entries_[block];
+  entries_[entry.previous].next = entry.next;
+  entries_[entry.next].previous = entry.previous;
+  entry.previous = entry.next = block;
+}
+
+}  // namespace roost::worker
