@@ -11,7 +11,7 @@
 #     │ ─────────────────────────────────────────────────────────────────► │
 #     │                                  snapshot 1, 2, …, n (last)         all ready blocks at one instant
 #     │ ◄───────────────────────────────────────────────────────────────── │
-#     │   generate, cancel, ping         step n+1, n+2, …                   one per engine step, and every 250 ms
+#     │   generate, cancel, pin, ping    step n+1, n+2, …                   one per engine step, and every 250 ms
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #
 # Epoch: one life of the link. It begins with a hello; what either side held of an earlier one is void then: the router
@@ -80,10 +80,36 @@ enum FinishReason {
   # maxOutputTokens, or the end of the context.
 
   cancelled @2;
-  # The router asked.
+  # The router asked. Ends the request with all its choices.
 
   error @3;
-  # See TokenEvent.error.
+  # See TokenEvent.error. Ends the request with all its choices.
+}
+
+enum CacheMode {
+  # What a request has to do with the worker's prefix cache.
+
+  on @0;
+  off @1;
+  # It neither uses blocks that are there nor leaves any: its whole prompt is computed, and its blocks are freed at its
+  # end. What it shares among its own choices it still shares.
+}
+
+struct Retention {
+  # A hint of how dear a request's blocks are and how long they are wanted, beside what the worker's eviction policy
+  # makes of their use. The worker may bound it, and gives way when the pool needs the blocks; a pin is the stronger
+  # promise. A block that several requests use keeps the strongest of their hints, and one that others build on counts
+  # as at least as dear as those.
+
+  promptPriority @0 :UInt8 = 35;
+  # Of the prompt's blocks: 0 goes first, 100 last. 35: as if nothing had been said.
+
+  promptDurationMs @1 :UInt64 = 0;
+  # How long the priority holds, from when the request ends. 0: no hint for the prompt's blocks. At most 366 days.
+
+  decodePriority @2 :UInt8 = 35;
+  decodeDurationMs @3 :UInt64 = 0;
+  # The same for the blocks that the output fills.
 }
 
 # ---- worker → router ----
@@ -143,17 +169,20 @@ struct Hello {
   defaultTopP @12 :Float32 = 1;
   defaultTopK @13 :UInt32 = 0;
   # The model's own sampling defaults, for requests that do not say. topK 0: no limit.
+
+  maxBatchTokens @14 :UInt32 = 0;
+  # Token budget of one engine step: how large the pieces are that a prefill is cut into. 0: not told.
 }
 
 struct TokenEvent {
-  # What one request got in one step.
+  # What one choice of a request got in one step. A request has `sampleCount` choices.
 
   requestId @0 :UInt64;
   tokens @1 :List(UInt32);
-  # In order of generation. May be empty in an event that only ends the request.
+  # In order of generation. May be empty in an event that only ends something.
 
   cachedTokenCount :union {
-    # Prompt tokens whose KV came from the cache. Set once, in the first event with tokens.
+    # Prompt tokens whose KV came from the cache. Set once, in the request's first event with tokens.
     absent @2 :Void;
     count @3 :UInt32;
   }
@@ -167,11 +196,16 @@ struct TokenEvent {
   state :union {
     running @6 :Void;
     finished @7 :FinishReason;
-    # The request's last event. Nothing follows under this id.
+    # The choice's last event; nothing follows for it. `stop` and `length` end this choice alone, and the request ends
+    # with its last one. `cancelled` and `error` end the request: they are sent once, for whichever choice, and nothing
+    # follows under this id.
   }
 
   error @8 :Error;
   # With finished = error only. Absent otherwise.
+
+  choice @9 :UInt32 = 0;
+  # Which output of the request: 0 to sampleCount - 1.
 }
 
 struct StoredRun {
@@ -222,6 +256,9 @@ struct Load {
 
   draining @10 :Bool = false;
   # The worker ends what it has and takes nothing new: a generate that arrives now is answered with `unavailable`.
+
+  pinnedBlockCount @11 :UInt32 = 0;
+  # Ready blocks that pins keep. The worker bounds them to a share of its pool.
 }
 
 struct Step {
@@ -297,6 +334,9 @@ struct RouterMessage {
 
     ping @7 :Void;
     # The router lives. Each second.
+
+    pin @8 :Pin;
+    unpin @9 :Unpin;
   }
 }
 
@@ -334,7 +374,8 @@ struct Generate {
   # 0: no limit.
 
   seed @7 :UInt64;
-  # Token t of the output draws random number (seed, t), whatever happened in between.
+  # Token t of the output draws random number (seed, t), whatever happened in between. Choice i has the seed `seed` + i,
+  # modulo 2^64.
 
   maxOutputTokens @8 :UInt32;
   firstOutputIndex @9 :UInt32 = 0;
@@ -352,9 +393,56 @@ struct Generate {
 
   deadlineMs @13 :UInt64 = 0;
   # Milliseconds from receipt after which the answer is of no use. 0: none.
+
+  tenant @14 :Text;
+  # Whom the request belongs to, for shares of the pool: at most 200 bytes. Empty: nobody in particular. Who may use
+  # whose blocks is in `root`, not here.
+
+  cacheMode @15 :CacheMode = on;
+  priority @16 :UInt8 = 50;
+  # 0 to 100. Of the requests that wait, those with the higher number are taken first.
+
+  retention @17 :Retention;
+  # Absent: no hint.
+
+  sessionHash @18 :UInt64 = 0;
+  # Names the conversation that this request is a turn of, for nothing but comparison. 0: none.
+
+  expectReturnMs @19 :UInt64 = 0;
+  # The conversation comes back about so long after this request's end, so its blocks are of use until then. The worker
+  # bounds it. 0: not known. At most 366 days.
+
+  sampleCount @20 :UInt32 = 1;
+  # Outputs to sample from the one prompt, whose blocks they share: 1 to 64. Each is bounded by maxOutputTokens and
+  # starts at firstOutputIndex.
 }
 
 struct Cancel {
   requestId @0 :UInt64;
   # Unknown ids are ignored: the request may just have ended.
+}
+
+struct Pin {
+  # Keep a prefix: its blocks are not evicted while the pin holds. A block that is not there yet is pinned when it becomes
+  # ready. Pins are the worker's, not the link's: they outlive the router that asked, and a second pin of a block by
+  # whichever router sets its end anew. Over the worker's limit for pinned blocks the tail of the prefix stays unpinned.
+  # There is no answer: Load.pinnedBlockCount shows what is held.
+
+  root @0 :BlockHash;
+  # Hash of the scope that the blocks live in.
+
+  hashes @1 :List(BlockHash);
+  # The prefix's full blocks, front to back. At least one.
+
+  durationMs @2 :UInt64 = 0;
+  # From receipt. 0: until unpinned. At most 366 days.
+}
+
+struct Unpin {
+  # Takes back the pins of these blocks. They stay in the cache until something needs their place. Blocks that are not
+  # pinned are ignored.
+
+  root @0 :BlockHash;
+  hashes @1 :List(BlockHash);
+  # At least one.
 }

@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <thread>
+#include <utility>
 
+#include "common/base/utf8.h"
 #include "common/prefix/block_hash.h"
+#include "common/wire/codec.h"
 #include "common/wire/endpoint.h"
 
 namespace roost::worker {
@@ -18,6 +22,20 @@ constexpr double kMaxBatchTokens = 65536;
 constexpr double kMaxRequests = 65536;
 constexpr double kMaxThreads = 1024;
 constexpr double kMaxBlocks = 1U << 24U;
+constexpr double kMaxHoldMs = 24.0 * 3600 * 1000;
+
+constexpr std::array kSchedulePolicies{
+    std::pair<std::string_view, SchedulePolicy>{"fcfs", SchedulePolicy::kFcfs},
+    std::pair<std::string_view, SchedulePolicy>{"longest-prefix", SchedulePolicy::kLongestPrefix},
+    std::pair<std::string_view, SchedulePolicy>{"shortest-uncached", SchedulePolicy::kShortestUncached},
+};
+
+template <typename Table>
+std::vector<std::string> Names(const Table& table) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : table) names.emplace_back(name);
+  return names;
+}
 
 std::string HostAndProcess() {
   std::array<char, 256> host{};
@@ -26,7 +44,50 @@ std::string HostAndProcess() {
   return fmt::format("{}-{}", host.data(), getpid());
 }
 
+Result<TenantShare> ParseTenantShare(const std::string& value) {
+  // The last one: a name may hold an equals sign, a fraction can not.
+  const std::size_t equals = value.rfind('=');
+  if (equals == std::string::npos) return InvalidArgument("tenant-share", "'{}' is not NAME=FRACTION", value);
+  TenantShare share{value.substr(0, equals), 0};
+  if (share.name.empty() || share.name.size() > wire::WireLimits::kMaxTenantBytes || !IsValidUtf8(share.name)) {
+    return InvalidArgument("tenant-share", "the name in '{}' is not 1 to {} bytes of UTF-8", value,
+                           wire::WireLimits::kMaxTenantBytes);
+  }
+  const std::string_view fraction = std::string_view(value).substr(equals + 1);
+  const char* const end = fraction.data() + fraction.size();
+  const auto [parsed_to, error] = std::from_chars(fraction.data(), end, share.share);
+  if (error != std::errc() || parsed_to != end || !(share.share > 0 && share.share <= 1)) {
+    return InvalidArgument("tenant-share", "the fraction in '{}' is not above 0 and at most 1", value);
+  }
+  return share;
+}
+
 }  // namespace
+
+Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values) {
+  // Decimal fractions that add up to 1 may come out a little above it.
+  constexpr double kRounding = 1e-9;
+  std::vector<TenantShare> shares;
+  double sum = 0;
+  for (const std::string& value : values) {
+    ROOST_ASSIGN_OR_RETURN(TenantShare share, ParseTenantShare(value));
+    const auto is_same = [&share](const TenantShare& other) { return other.name == share.name; };
+    if (std::any_of(shares.begin(), shares.end(), is_same)) {
+      return InvalidArgument("tenant-share", "'{}' is given twice", share.name);
+    }
+    sum += share.share;
+    shares.push_back(std::move(share));
+  }
+  if (sum > 1 + kRounding) return InvalidArgument("tenant-share", "the shares add up to {}, at most 1 is there", sum);
+  return shares;
+}
+
+Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name) {
+  for (const auto& [known, policy] : kSchedulePolicies) {
+    if (known == name) return policy;
+  }
+  return InvalidArgument("schedule", "'{}' is not known", name);
+}
 
 void Declare(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Model")
@@ -45,12 +106,28 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .Add("block-tokens", options.block_tokens, "Tokens per KV block, a power of two; one value per model fleet",
            {kMinBlockTokens, kMaxBlockTokens})
       .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory-bytes holds", {0, kMaxBlocks})
-      .Add("kv-memory-bytes", options.kv_memory_bytes, "Memory for KV blocks when kv-blocks is 0", {1 << 20, 1e15});
+      .Add("kv-memory-bytes", options.kv_memory_bytes, "Memory for KV blocks when kv-blocks is 0", {1 << 20, 1e15})
+      .Add("eviction", options.eviction, "Policy that says which idle blocks go first")
+      .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
+      .Add("min-hold-ms", options.min_hold_ms, "How long a new block stays whatever the policy says", {0, kMaxHoldMs})
+      .AddList("tenant-share", options.tenant_share,
+               "NAME=FRACTION: part of the blocks that is a tenant's own; what it leaves unused others may borrow")
+      .Add("verify-hits", options.verify_hits,
+           "Part of the requests with cached tokens whose cached blocks are computed anew and compared", {0, 1})
+      .AddSwitch("check-invariants", options.check_invariants,
+                 "Check the cache's books after every step; slow, for debugging");
   parser.Section("Engine")
       .Add("max-batch-tokens", options.max_batch_tokens, "Token budget of one step", {1, kMaxBatchTokens})
       .Add("max-running-requests", options.max_running_requests, "Requests in one batch", {1, kMaxRequests})
       .Add("max-waiting-requests", options.max_waiting_requests, "Requests in the queue; more are refused",
            {1, kMaxRequests})
+      .AddChoice("schedule", options.schedule, Names(kSchedulePolicies),
+                 "Order in which waiting requests of equal priority are taken")
+      .Add("max-partial-prefills", options.max_partial_prefills,
+           "Prompts that may be half computed at the same time; 0 for no limit", {0, kMaxRequests})
+      .Add("max-queue-wait-ms", options.max_queue_wait_ms,
+           "Requests that have waited longer are refused, and the router looks elsewhere; 0 for no limit",
+           {0, kMaxHoldMs})
       .Add("threads", options.threads, "Compute threads; 0 takes all cores", {0, kMaxThreads});
   parser.Section("Operation")
       .Add("metrics-address", options.metrics_address, "ADDRESS:PORT of the metrics endpoint; empty for none")
@@ -70,6 +147,8 @@ Result<void> Complete(WorkerOptions& options) {
     const Result<wire::Endpoint> endpoint = wire::ParseEndpoint(router);
     if (!endpoint.ok()) return InvalidArgument("router", "{}", endpoint.error().ToString());
   }
+  if (options.eviction.empty()) return InvalidArgument("eviction", "must name a policy");
+  ROOST_RETURN_IF_ERROR(ParseTenantShares(options.tenant_share));
   if (options.worker_id.empty()) options.worker_id = HostAndProcess();
   if (options.threads == 0) options.threads = std::max(1U, std::thread::hardware_concurrency());
   return {};

@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/result.h"
 #include "common/config/config.h"
+#include "worker/engine/engine.h"
 
 namespace roost::worker {
 
@@ -26,12 +29,21 @@ struct WorkerOptions {
   std::uint32_t block_tokens = 16;
   std::uint32_t kv_blocks = 0;  // 0: as many as kv_memory_bytes holds
   std::uint64_t kv_memory_bytes = std::uint64_t{1} << 30U;
+  std::string eviction = "lru";
+  double pin_limit = 0.5;  // of the pool
+  std::uint32_t min_hold_ms = 0;
+  std::vector<std::string> tenant_share;  // NAME=FRACTION; see ParseTenantShares
+  double verify_hits = 0;                 // of the requests with hits
+  bool check_invariants = false;
 
   // Engine
   std::uint32_t max_batch_tokens = 512;
   std::uint32_t max_running_requests = 64;
   std::uint32_t max_waiting_requests = 1024;
-  std::uint32_t threads = 0;  // 0: all cores
+  std::string schedule = "fcfs";
+  std::uint32_t max_partial_prefills = 4;  // 0: no limit
+  std::uint32_t max_queue_wait_ms = 0;     // 0: no limit
+  std::uint32_t threads = 0;               // 0: all cores
 
   // Operation
   std::string metrics_address = "127.0.0.1:0";
@@ -47,6 +59,12 @@ void Declare(WorkerOptions& options, ConfigParser& parser);
 // What flags alone can not tell: a power of two, addresses, the worker's name, the number of cores. Before the model is
 // read, because that may take minutes.
 [[nodiscard]] Result<void> Complete(WorkerOptions& options);
+
+// The shares that NAME=FRACTION values give: names of 1 to 200 bytes, each once; fractions above 0, together at most 1.
+[[nodiscard]] Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values);
+
+// One of "fcfs", "longest-prefix", "shortest-uncached".
+[[nodiscard]] Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 
 // How the process ends when it can not start, after sysexits.h: 65 a damaged file, 66 a file that is not there, 69 an
 // address that can not be bound, 78 a model or value that is not supported, 70 anything else. (64: wrong flags.)

@@ -1,5 +1,6 @@
 #include "worker/prepare.h"
 
+#include <chrono>
 #include <filesystem>
 #include <utility>
 
@@ -30,6 +31,23 @@ Result<void> CheckText(const LoadedModel& loaded, const std::string& model) {
   return {};
 }
 
+Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options) {
+  EngineOptions engine;
+  engine.max_batch_tokens = options.max_batch_tokens;
+  engine.max_running_requests = options.max_running_requests;
+  engine.max_waiting_requests = options.max_waiting_requests;
+  engine.eviction = options.eviction;
+  engine.pinned_share_limit = options.pin_limit;
+  engine.min_hold = std::chrono::milliseconds(options.min_hold_ms);
+  ROOST_ASSIGN_OR_RETURN(engine.tenant_shares, ParseTenantShares(options.tenant_share));
+  engine.verify_hits_share = options.verify_hits;
+  engine.check_invariants = options.check_invariants;
+  ROOST_ASSIGN_OR_RETURN(engine.schedule_policy, ParseSchedulePolicy(options.schedule));
+  engine.max_partial_prefills = options.max_partial_prefills;
+  if (options.max_queue_wait_ms > 0) engine.max_queue_wait = std::chrono::milliseconds(options.max_queue_wait_ms);
+  return engine;
+}
+
 }  // namespace
 
 Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
@@ -38,9 +56,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   ROOST_RETURN_IF_ERROR(CheckText(loaded, options.model));
   WorkerSetup setup;
   setup.model = std::move(loaded.model);
-  setup.engine.max_batch_tokens = options.max_batch_tokens;
-  setup.engine.max_running_requests = options.max_running_requests;
-  setup.engine.max_waiting_requests = options.max_waiting_requests;
+  ROOST_ASSIGN_OR_RETURN(setup.engine, EngineOptionsOf(options));
   setup.engine.stop_tokens = std::move(loaded.stop_tokens);
   setup.hello.worker_id = options.worker_id;
   setup.hello.model = options.served_model_name.empty() ? loaded.name : options.served_model_name;

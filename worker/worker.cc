@@ -59,6 +59,7 @@ wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
   hello.block_count = setup.model->block_count();
   hello.max_context_tokens = engine.max_context_tokens();
   hello.max_running_requests = setup.engine.max_running_requests;
+  hello.max_batch_tokens = setup.engine.max_batch_tokens;
   hello.tokenizer_digest = setup.tokenizer.digest;
   return hello;
 }

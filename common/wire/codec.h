@@ -27,7 +27,9 @@ struct WireLimits {
   static constexpr std::size_t kMaxTokenizerBytes = kMaxFrameBytes - (std::size_t{64} << 10U);  // all its texts
   static constexpr std::size_t kMaxTextBytes = 4096;     // names, digests, error messages
   static constexpr std::size_t kMaxWorkerIdBytes = 200;  // ZeroMQ allows 255
+  static constexpr std::size_t kMaxTenantBytes = 200;
   static constexpr std::size_t kMaxPromptTokens = std::size_t{1} << 20U;
+  static constexpr std::size_t kMaxPromptHashes = kMaxPromptTokens / kMinBlockTokens;
   static constexpr std::size_t kMaxStopTokens = 1024;
   static constexpr std::size_t kMaxTokensPerEvent = std::size_t{1} << 16U;
   static constexpr std::size_t kMaxHashesPerRun = std::size_t{1} << 16U;

@@ -74,6 +74,16 @@ Result<std::uint64_t> ReadNonZero(std::uint64_t value, const char* field) {
   return value;
 }
 
+Result<std::uint32_t> ReadPriority(std::uint32_t priority, const char* field) {
+  if (priority > kMaxPriority) return DataLoss(field, "{}, limit {}", priority, kMaxPriority);
+  return priority;
+}
+
+Result<std::uint64_t> ReadKeepMs(std::uint64_t milliseconds, const char* field) {
+  if (milliseconds > kMaxKeepMs) return DataLoss(field, "{} ms, limit {}", milliseconds, kMaxKeepMs);
+  return milliseconds;
+}
+
 Result<void> ReadError(schema::Error::Reader in, Error& error) {
   const auto code = in.getCode();
   if (code <= schema::ErrorCode::MODEL_NOT_FOUND) error.code = static_cast<ErrorCode>(code);
@@ -92,6 +102,8 @@ Result<StoredRun> ReadRun(schema::StoredRun::Reader in) {
 Result<TokenEvent> ReadTokenEvent(schema::TokenEvent::Reader in) {
   TokenEvent event;
   event.request_id = RequestId(in.getRequestId());
+  event.choice = in.getChoice();
+  if (event.choice >= kMaxSampleCount) return DataLoss("choice", "{}, limit {}", event.choice, kMaxSampleCount);
   ROOST_ASSIGN_OR_RETURN(event.tokens, ReadTokens(in.getTokens(), "tokens", WireLimits::kMaxTokensPerEvent));
   if (const auto cached = in.getCachedTokenCount(); cached.isCount()) event.cached_token_count = cached.getCount();
   if (const auto wait = in.getQueueWaitSeconds(); wait.isSeconds()) {
@@ -139,6 +151,7 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   load.step_decode_tokens = in.getStepDecodeTokens();
   ROOST_ASSIGN_OR_RETURN(load.step_seconds, ReadSeconds(in.getStepSeconds(), "stepSeconds"));
   load.draining = in.getDraining();
+  load.pinned_block_count = in.getPinnedBlockCount();
   return load;
 }
 
@@ -164,6 +177,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   ROOST_ASSIGN_OR_RETURN(hello.sampling.temperature, ReadTemperature(in.getDefaultTemperature()));
   ROOST_ASSIGN_OR_RETURN(hello.sampling.top_p, ReadTopP(in.getDefaultTopP()));
   hello.sampling.top_k = in.getDefaultTopK();
+  hello.max_batch_tokens = in.getMaxBatchTokens();
   return hello;
 }
 
@@ -229,6 +243,53 @@ Result<Welcome> ReadWelcome(schema::Welcome::Reader in) {
   return welcome;
 }
 
+Result<Retention> ReadRetention(schema::Retention::Reader in) {
+  Retention retention;
+  ROOST_ASSIGN_OR_RETURN(retention.prompt_priority, ReadPriority(in.getPromptPriority(), "retention.promptPriority"));
+  ROOST_ASSIGN_OR_RETURN(retention.prompt_duration_ms,
+                         ReadKeepMs(in.getPromptDurationMs(), "retention.promptDurationMs"));
+  ROOST_ASSIGN_OR_RETURN(retention.decode_priority, ReadPriority(in.getDecodePriority(), "retention.decodePriority"));
+  ROOST_ASSIGN_OR_RETURN(retention.decode_duration_ms,
+                         ReadKeepMs(in.getDecodeDurationMs(), "retention.decodeDurationMs"));
+  return retention;
+}
+
+// What the request asks of the cache and the queue.
+Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
+  ROOST_ASSIGN_OR_RETURN(generate.tenant, ReadText(in.getTenant(), "tenant", WireLimits::kMaxTenantBytes));
+  const auto mode = in.getCacheMode();
+  if (mode > schema::CacheMode::OFF) return DataLoss("cacheMode", "mode {}", static_cast<int>(mode));
+  generate.cache_mode = static_cast<CacheMode>(mode);
+  ROOST_ASSIGN_OR_RETURN(generate.priority, ReadPriority(in.getPriority(), "priority"));
+  if (in.hasRetention()) {
+    ROOST_ASSIGN_OR_RETURN(generate.retention, ReadRetention(in.getRetention()));
+  }
+  generate.session_hash = in.getSessionHash();
+  ROOST_ASSIGN_OR_RETURN(generate.expect_return_ms, ReadKeepMs(in.getExpectReturnMs(), "expectReturnMs"));
+  return {};
+}
+
+// Of a pin or its end: a prefix of at least one block.
+Result<std::vector<BlockHash>> ReadPrefix(capnp::List<schema::BlockHash>::Reader list) {
+  if (list.size() == 0) return DataLoss("hashes", "empty");
+  return ReadHashes(list, "hashes", WireLimits::kMaxPromptHashes);
+}
+
+Result<Pin> ReadPin(schema::Pin::Reader in) {
+  Pin pin;
+  pin.root = ReadHash(in.getRoot());
+  ROOST_ASSIGN_OR_RETURN(pin.hashes, ReadPrefix(in.getHashes()));
+  ROOST_ASSIGN_OR_RETURN(pin.duration_ms, ReadKeepMs(in.getDurationMs(), "durationMs"));
+  return pin;
+}
+
+Result<Unpin> ReadUnpin(schema::Unpin::Reader in) {
+  Unpin unpin;
+  unpin.root = ReadHash(in.getRoot());
+  ROOST_ASSIGN_OR_RETURN(unpin.hashes, ReadPrefix(in.getHashes()));
+  return unpin;
+}
+
 Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   Generate generate;
   generate.request_id = RequestId(in.getRequestId());
@@ -248,6 +309,11 @@ Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   generate.ignore_eos = in.getIgnoreEos();
   generate.expected_cached_tokens = in.getExpectedCachedTokens();
   generate.deadline_ms = in.getDeadlineMs();
+  generate.sample_count = in.getSampleCount();
+  if (generate.sample_count == 0 || generate.sample_count > kMaxSampleCount) {
+    return DataLoss("sampleCount", "{} is not from 1 to {}", generate.sample_count, kMaxSampleCount);
+  }
+  ROOST_RETURN_IF_ERROR(ReadWishes(in, generate));
   return generate;
 }
 
@@ -281,6 +347,8 @@ Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader i
     case schema::RouterMessage::WANT_SNAPSHOT: return std::optional<RouterMessage>(WantSnapshot{});
     case schema::RouterMessage::WANT_TOKENIZER: return std::optional<RouterMessage>(WantTokenizer{});
     case schema::RouterMessage::PING: return std::optional<RouterMessage>(Ping{});
+    case schema::RouterMessage::PIN: return Known<RouterMessage>(ReadPin(in.getPin()));
+    case schema::RouterMessage::UNPIN: return Known<RouterMessage>(ReadUnpin(in.getUnpin()));
   }
   return std::optional<RouterMessage>();
 }

@@ -61,6 +61,7 @@ void FillRun(const StoredRun& run, schema::StoredRun::Builder out) {
 void FillTokenEvent(const TokenEvent& event, schema::TokenEvent::Builder out) {
   static_assert(static_cast<int>(FinishReason::kError) == static_cast<int>(schema::FinishReason::ERROR));
   out.setRequestId(event.request_id.value());
+  out.setChoice(event.choice);
   FillTokens(event.tokens,
              out.initTokens(Count(event.tokens.size(), WireLimits::kMaxTokensPerEvent, "tokens in an event")));
   if (event.cached_token_count) out.initCachedTokenCount().setCount(*event.cached_token_count);
@@ -91,6 +92,15 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setStepDecodeTokens(load.step_decode_tokens);
   out.setStepSeconds(load.step_seconds);
   out.setDraining(load.draining);
+  out.setPinnedBlockCount(load.pinned_block_count);
+}
+
+void FillRetention(const Retention& retention, schema::Retention::Builder out) {
+  ROOST_CHECK(retention.prompt_priority <= kMaxPriority && retention.decode_priority <= kMaxPriority);
+  out.setPromptPriority(static_cast<std::uint8_t>(retention.prompt_priority));
+  out.setPromptDurationMs(retention.prompt_duration_ms);
+  out.setDecodePriority(static_cast<std::uint8_t>(retention.decode_priority));
+  out.setDecodeDurationMs(retention.decode_duration_ms);
 }
 
 // ---- one overload of Fill per message ----
@@ -111,6 +121,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setDefaultTemperature(hello.sampling.temperature);
   out.setDefaultTopP(hello.sampling.top_p);
   out.setDefaultTopK(hello.sampling.top_k);
+  out.setMaxBatchTokens(hello.max_batch_tokens);
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {
@@ -151,15 +162,26 @@ void Fill(const Welcome& welcome, schema::RouterMessage::Builder message) {
   out.setEpoch(welcome.epoch);
 }
 
+// What the request asks of the cache and the queue.
+void FillWishes(const Generate& generate, schema::Generate::Builder out) {
+  static_assert(static_cast<int>(CacheMode::kOff) == static_cast<int>(schema::CacheMode::OFF));
+  ROOST_CHECK(generate.tenant.size() <= WireLimits::kMaxTenantBytes && generate.priority <= kMaxPriority);
+  if (!generate.tenant.empty()) out.setTenant(Text(generate.tenant));
+  out.setCacheMode(static_cast<schema::CacheMode>(generate.cache_mode));
+  out.setPriority(static_cast<std::uint8_t>(generate.priority));
+  if (generate.retention) FillRetention(*generate.retention, out.initRetention());
+  out.setSessionHash(generate.session_hash);
+  out.setExpectReturnMs(generate.expect_return_ms);
+}
+
 void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
   auto out = message.initGenerate();
   out.setRequestId(generate.request_id.value());
   FillTokens(generate.prompt,
              out.initPrompt(Count(generate.prompt.size(), WireLimits::kMaxPromptTokens, "prompt tokens")));
   FillHash(generate.root, out.initRoot());
-  const std::size_t most_hashes = WireLimits::kMaxPromptTokens / kMinBlockTokens;
   FillHashes(generate.block_hashes,
-             out.initBlockHashes(Count(generate.block_hashes.size(), most_hashes, "block hashes")));
+             out.initBlockHashes(Count(generate.block_hashes.size(), WireLimits::kMaxPromptHashes, "block hashes")));
   out.setTemperature(generate.sampling.temperature);
   out.setTopP(generate.sampling.top_p);
   out.setTopK(generate.sampling.top_k);
@@ -171,11 +193,27 @@ void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
   out.setIgnoreEos(generate.ignore_eos);
   out.setExpectedCachedTokens(generate.expected_cached_tokens);
   out.setDeadlineMs(generate.deadline_ms);
+  out.setSampleCount(generate.sample_count);
+  FillWishes(generate, out);
 }
 
 void Fill(const Cancel& cancel, schema::RouterMessage::Builder message) {
   message.initCancel().setRequestId(cancel.request_id.value());
 }
+
+void Fill(const Pin& pin, schema::RouterMessage::Builder message) {
+  auto out = message.initPin();
+  FillHash(pin.root, out.initRoot());
+  FillHashes(pin.hashes, out.initHashes(Count(pin.hashes.size(), WireLimits::kMaxPromptHashes, "pinned hashes")));
+  out.setDurationMs(pin.duration_ms);
+}
+
+void Fill(const Unpin& unpin, schema::RouterMessage::Builder message) {
+  auto out = message.initUnpin();
+  FillHash(unpin.root, out.initRoot());
+  FillHashes(unpin.hashes, out.initHashes(Count(unpin.hashes.size(), WireLimits::kMaxPromptHashes, "unpinned hashes")));
+}
+
 void Fill(const WantHello&, schema::RouterMessage::Builder message) { message.setWantHello(); }
 void Fill(const WantSnapshot&, schema::RouterMessage::Builder message) { message.setWantSnapshot(); }
 void Fill(const WantTokenizer&, schema::RouterMessage::Builder message) { message.setWantTokenizer(); }

@@ -3,7 +3,7 @@
 // WireLimits).
 //
 //   worker → router   Hello, Step, Snapshot, Tokenizer, Bye
-//   router → worker   Welcome, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping
+//   router → worker   Welcome, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer, Ping
 //
 // A worker's life on a link: Hello until Welcome arrives, then a Snapshot and Steps. `epoch` names one life of the
 // link: whoever sees a new one forgets all that came before, blocks and requests. Snapshots and Steps share one
@@ -55,11 +55,13 @@ struct Hello {
   std::uint32_t max_running_requests = 0;  // batch slots
   std::string tokenizer_digest;            // SHA-256 of the tokenizer bundle, in hexadecimal
   SamplingDefaults sampling;
+  std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
 
   bool operator==(const Hello&) const = default;
 };
 
-// Tokens that one request got in one step, and its end if it ended.
+// kStop and kLength end one choice of a request, and the request with its last one. kCancelled and kError end the
+// request with all its choices, in one event.
 enum class FinishReason : std::uint8_t {
   kStop,       // a stop token, which is not among the tokens
   kLength,     // max_output_tokens or the context's end
@@ -67,8 +69,15 @@ enum class FinishReason : std::uint8_t {
   kError,      // see TokenEvent::error
 };
 
+// Does this reason end the request whatever choices are still running?
+[[nodiscard]] constexpr bool EndsAllChoices(FinishReason reason) {
+  return reason == FinishReason::kCancelled || reason == FinishReason::kError;
+}
+
+// Tokens that one choice of a request got in one step, and its end if it ended.
 struct TokenEvent {
   RequestId request_id;
+  std::uint32_t choice = 0;  // below the request's sample_count
   std::vector<TokenId> tokens;
   // Set in the request's first event that has tokens: prompt tokens whose KV came from the cache, and what was spent.
   std::optional<std::uint32_t> cached_token_count;
@@ -111,7 +120,8 @@ struct Load {
   std::uint32_t step_prefill_tokens = 0;
   std::uint32_t step_decode_tokens = 0;
   double step_seconds = 0;
-  bool draining = false;  // ends what it has; a Generate now is answered with kUnavailable
+  bool draining = false;                 // ends what it has; a Generate now is answered with kUnavailable
+  std::uint32_t pinned_block_count = 0;  // ready blocks that pins keep
 
   bool operator==(const Load&) const = default;
 };
@@ -174,6 +184,28 @@ struct Sampling {
   bool operator==(const Sampling&) const = default;
 };
 
+// What a request has to do with the prefix cache.
+enum class CacheMode : std::uint8_t {
+  kOn,
+  kOff,  // neither uses blocks that are there nor leaves any
+};
+
+inline constexpr std::uint32_t kMaxPriority = 100;  // of requests and of blocks
+inline constexpr std::uint32_t kMaxSampleCount = 64;
+// Bounds Retention's durations, Generate::expect_return_ms and Pin::duration_ms, so that adding one to any clock's time
+// does not wrap around.
+inline constexpr std::uint64_t kMaxKeepMs = std::uint64_t{366} * 24 * 3600 * 1000;
+
+// A hint of how dear a request's blocks are (0 goes first, kMaxPriority last) and how long after its end that holds.
+struct Retention {
+  std::uint32_t prompt_priority = 35;    // 35: as if nothing had been said
+  std::uint64_t prompt_duration_ms = 0;  // 0: no hint for the prompt's blocks
+  std::uint32_t decode_priority = 35;
+  std::uint64_t decode_duration_ms = 0;  // 0: no hint for the blocks that the output fills
+
+  bool operator==(const Retention&) const = default;
+};
+
 struct Generate {
   RequestId request_id;
   std::vector<TokenId> prompt;
@@ -187,6 +219,14 @@ struct Generate {
   bool ignore_eos = false;           // the model's own stop tokens do not stop it
   std::uint32_t expected_cached_tokens = 0;
   std::uint64_t deadline_ms = 0;  // from receipt; 0: none
+  std::string tenant;             // for shares of the pool; empty: nobody in particular
+  CacheMode cache_mode = CacheMode::kOn;
+  std::uint32_t priority = 50;  // 0 to kMaxPriority; those who wait with the higher number are taken first
+  std::optional<Retention> retention;
+  std::uint64_t session_hash = 0;      // names the conversation, for comparison; 0: none
+  std::uint64_t expect_return_ms = 0;  // the conversation comes back about so long after the end; 0: not known
+  // Outputs sampled from the one prompt, 1 to kMaxSampleCount. Choice i draws with sampling.seed + i, modulo 2^64.
+  std::uint32_t sample_count = 1;
 
   bool operator==(const Generate&) const = default;
 };
@@ -195,6 +235,24 @@ struct Cancel {
   RequestId request_id;
 
   bool operator==(const Cancel&) const = default;
+};
+
+// Keeps a prefix: what is ready of it at once, the rest as it becomes ready. Belongs to the worker, not to the link; a
+// second pin of a block sets its end anew.
+struct Pin {
+  BlockHash root;                 // hash of the blocks' scope
+  std::vector<BlockHash> hashes;  // of the prefix's full blocks, front to back; at least one
+  std::uint64_t duration_ms = 0;  // from receipt; 0: until unpinned
+
+  bool operator==(const Pin&) const = default;
+};
+
+// Takes back the pins of these blocks; those that are not pinned are ignored.
+struct Unpin {
+  BlockHash root;
+  std::vector<BlockHash> hashes;  // at least one
+
+  bool operator==(const Unpin&) const = default;
 };
 
 // The router does not know the sender, or saw a gap.
@@ -215,6 +273,6 @@ struct Ping {
 };
 
 using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye>;
-using RouterMessage = std::variant<Welcome, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping>;
+using RouterMessage = std::variant<Welcome, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping, Pin, Unpin>;
 
 }  // namespace roost::wire

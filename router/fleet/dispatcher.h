@@ -50,6 +50,13 @@ struct GenerateSpec {
   std::uint32_t max_output_tokens = 0;
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
+  // What the worker's queue and cache are told; see wire::Generate.
+  std::string tenant;
+  wire::CacheMode cache_mode = wire::CacheMode::kOn;
+  std::uint32_t priority = 50;
+  std::optional<wire::Retention> retention;
+  std::uint64_t session_hash = 0;
+  std::uint64_t expect_return_ms = 0;
 };
 
 struct Dispatched {

@@ -39,6 +39,7 @@ WorkerView ViewOf(const Worker& worker, std::uint32_t matched_block_count) {
           .waiting_requests = load.waiting_requests + ledger.uncovered_requests(),
           .in_flight_requests = ledger.request_count(),
           .max_running_requests = worker.hello.max_running_requests,
+          .max_batch_tokens = worker.hello.max_batch_tokens,
           .free_block_count = load.free_block_count,
           .prefill_tokens_per_second = worker.rates.prefill_tokens_per_second(),
           .decode_step_seconds = worker.rates.decode_step_seconds(std::max(load.running_requests, 1U))};
@@ -141,7 +142,14 @@ wire::Generate RequestBook::MakeAttempt(const Request& request) const {
           .stop_tokens = spec.stop_tokens,
           .ignore_eos = spec.ignore_eos,
           .expected_cached_tokens = request.predicted_cached_tokens,
-          .deadline_ms = 0};
+          .deadline_ms = 0,
+          .tenant = spec.tenant,
+          .cache_mode = spec.cache_mode,
+          .priority = spec.priority,
+          .retention = spec.retention,
+          .session_hash = spec.session_hash,
+          .expect_return_ms = spec.expect_return_ms,
+          .sample_count = 1};
 }
 
 RequestBook::Request* RequestBook::FindAttempt(const std::string& worker_id, RequestId attempt_id) {

@@ -7,8 +7,9 @@ namespace roost::router {
 
 namespace {
 
-// The token budget of one engine step, as usual. Only the number of steps that a prefill is cut into hangs on it.
-constexpr double kStepTokens = 512;
+// The token budget of one engine step of a worker that does not tell its own. Only the number of steps that a prefill
+// is cut into hangs on it.
+constexpr double kUsualStepTokens = 512;
 // A running request is taken to draw this many tokens more before it gives its slot back.
 constexpr double kAssumedRemainingTokens = 128;
 // Gives the order before any rate is known a scale of seconds.
@@ -57,7 +58,8 @@ Candidate PredictSeconds(const WorkerView& worker, Candidate candidate, double u
   candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
   candidate.wait_seconds = queued / rates.prefill_tokens_per_second;
   if (worker.running_requests > 0) {
-    candidate.wait_seconds += rates.decode_step_seconds * std::ceil((queued + uncached) / kStepTokens);
+    const double step_tokens = worker.max_batch_tokens > 0 ? worker.max_batch_tokens : kUsualStepTokens;
+    candidate.wait_seconds += rates.decode_step_seconds * std::ceil((queued + uncached) / step_tokens);
   }
   const double slots = std::max(1.0, static_cast<double>(worker.max_running_requests));
   candidate.wait_seconds +=

@@ -25,6 +25,7 @@ struct WorkerView {
   std::uint32_t waiting_requests = 0;
   std::uint32_t in_flight_requests = 0;  // of this router
   std::uint32_t max_running_requests = 1;
+  std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
   std::uint32_t free_block_count = 0;
   // Fitted online from the steps that the worker reports; zero until known.
   double prefill_tokens_per_second = 0;

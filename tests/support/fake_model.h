@@ -31,7 +31,7 @@ class FakeModel final : public worker::Model {
     std::optional<TokenId> poison_token = std::nullopt;  // logits after it are not numbers
     ManualClock* clock = nullptr;                        // moved on by step_duration in every Forward
     Duration step_duration = std::chrono::milliseconds(10);
-    std::function<void()> before_forward = nullptr;  // called first in every Forward; may wait
+    std::function<void()> before_forward = {};  // called first in every Forward; may wait
   };
 
   explicit FakeModel(Options options)

@@ -40,6 +40,60 @@ TEST(WorkerOptionsTest, WrongValuesAreErrors) {
   EXPECT_EQ(Parse({"--model", "m", "--router", "localhost:7001"}).error().field, "router");
 }
 
+TEST(WorkerOptionsTest, TenantSharesAreNamesAndFractions) {
+  const auto shares = ParseTenantShares({"roosters=0.5", "a=b=0.25", "é=0.25"});
+  ASSERT_TRUE(shares.ok()) << shares.error().ToString();
+  EXPECT_EQ(*shares, (std::vector<TenantShare>{{"roosters", 0.5}, {"a=b", 0.25}, {"é", 0.25}}));
+  EXPECT_TRUE(ParseTenantShares({"a=0.1", "b=0.2", "c=0.3", "d=0.4"}).ok());
+}
+
+TEST(WorkerOptionsTest, WrongTenantSharesAreErrors) {
+  const std::vector<std::vector<std::string>> wrong{{"roosters"},       {"=0.5"},
+                                                    {"roosters="},      {"roosters=half"},
+                                                    {"roosters=0.5x"},  {"roosters=0"},
+                                                    {"a=-0.1"},         {"a=1.1"},
+                                                    {"a=nan"},          {"a=0.1", "a=0.1"},
+                                                    {"a=0.6", "b=0.5"}, {"\xff=0.5"},
+                                                    {"a= 0.5"},         {std::string(201, 'a') + "=0.5"}};
+  for (const std::vector<std::string>& values : wrong) {
+    const auto shares = ParseTenantShares(values);
+    ASSERT_FALSE(shares.ok()) << values.front();
+    EXPECT_EQ(shares.error().field, "tenant-share");
+  }
+  EXPECT_EQ(Parse({"--model", "m", "--tenant-share", "a=2"}).error().field, "tenant-share");
+}
+
+TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
+  const auto options =
+      Parse({"--model", "m", "--eviction", "lru", "--pin-limit", "0.25", "--min-hold-ms", "1500", "--tenant-share",
+             "a=0.5,b=0.25", "--schedule", "longest-prefix", "--max-partial-prefills", "0", "--max-queue-wait-ms",
+             "2000", "--verify-hits", "0.01", "--check-invariants"});
+  ASSERT_TRUE(options.ok()) << options.error().ToString();
+  EXPECT_EQ(options->eviction, "lru");
+  EXPECT_EQ(options->pin_limit, 0.25);
+  EXPECT_EQ(options->min_hold_ms, 1500U);
+  EXPECT_EQ(options->tenant_share, (std::vector<std::string>{"a=0.5", "b=0.25"}));
+  EXPECT_EQ(ParseSchedulePolicy(options->schedule).value(), SchedulePolicy::kLongestPrefix);
+  EXPECT_EQ(options->max_partial_prefills, 0U);
+  EXPECT_EQ(options->max_queue_wait_ms, 2000U);
+  EXPECT_EQ(options->verify_hits, 0.01);
+  EXPECT_TRUE(options->check_invariants);
+}
+
+TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
+  for (const std::vector<const char*>& wrong : std::vector<std::vector<const char*>>{{"--pin-limit", "1.5"},
+                                                                                     {"--min-hold-ms", "-1"},
+                                                                                     {"--eviction", ""},
+                                                                                     {"--schedule", "lifo"},
+                                                                                     {"--max-partial-prefills", "x"},
+                                                                                     {"--verify-hits", "2"}}) {
+    std::vector<const char*> arguments{"--model", "m"};
+    arguments.insert(arguments.end(), wrong.begin(), wrong.end());
+    EXPECT_FALSE(Parse(arguments).ok()) << wrong.front();
+  }
+  EXPECT_FALSE(ParseSchedulePolicy("lifo").ok());
+}
+
 TEST(WorkerOptionsTest, ExitCodesTellFilesFromAddresses) {
   EXPECT_EQ(ExitCodeOf({ErrorCode::kDataLoss, "", ""}), 65);
   EXPECT_EQ(ExitCodeOf({ErrorCode::kNotFound, "", ""}), 66);

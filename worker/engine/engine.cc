@@ -323,6 +323,9 @@ Result<void> Engine::Submit(LinkId link, wire::Generate request) {
 }
 void Engine::Cancel(RequestKey key) { state_->Cancel(key); }
 void Engine::CancelLink(LinkId link) { state_->CancelLink(link); }
+// Stands in until the cache can pin: the wire and the link are there already.
+void Engine::Pin(const wire::Pin& /*pin*/) {}
+void Engine::Unpin(const wire::Unpin& /*unpin*/) {}
 bool Engine::HasWork() const { return !state_->requests.empty() || !state_->pending_events.empty(); }
 StepReport Engine::Step() { return state_->Step(); }
 std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }

@@ -10,7 +10,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -30,11 +32,39 @@ struct RequestKey {
   auto operator<=>(const RequestKey&) const = default;
 };
 
+// In which order waiting requests of equal priority are taken.
+enum class SchedulePolicy : std::uint8_t {
+  kFcfs,              // as they came
+  kLongestPrefix,     // the most cached tokens first
+  kShortestUncached,  // the fewest tokens to compute first
+};
+
+// A part of the pool that is a tenant's own when others want blocks too.
+struct TenantShare {
+  std::string name;
+  double share = 0;  // of the pool's blocks, above 0
+
+  bool operator==(const TenantShare&) const = default;
+};
+
 struct EngineOptions {
   std::uint32_t max_batch_tokens = 512;       // token budget of one step
   std::uint32_t max_running_requests = 64;    // sequences in one batch
   std::uint32_t max_waiting_requests = 1024;  // over it Submit answers kOverloaded
   std::vector<TokenId> stop_tokens = {};      // the model's own
+
+  // The cache.
+  std::string eviction = "lru";                 // name of the policy
+  double pinned_share_limit = 0.5;              // of the pool's blocks; pins over it are not taken
+  Duration min_hold = Duration(0);              // a block is not evicted before it is so old
+  std::vector<TenantShare> tenant_shares = {};  // of the pool; unused parts may be borrowed. Their sum is at most 1
+  double verify_hits_share = 0;                 // of the requests with hits: computed anew and compared
+  bool check_invariants = false;                // after every step; for debugging
+
+  // The queue.
+  SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;
+  std::uint32_t max_partial_prefills = 4;                 // prefills under way at once; 0: no limit
+  std::optional<Duration> max_queue_wait = std::nullopt;  // who has waited longer is refused with kOverloaded
 };
 
 // Tokens of one request in one step, addressed.
@@ -82,6 +112,11 @@ class Engine {
 
   // Ends all requests of a link without events: nobody listens any more.
   void CancelLink(LinkId link);
+
+  // Keeps the blocks of a prefix, those that are ready at once and the others as they become ready; see wire::Pin.
+  void Pin(const wire::Pin& pin);
+  // Takes back the pins of these blocks.
+  void Unpin(const wire::Unpin& unpin);
 
   // Is there anything to compute or to report?
   [[nodiscard]] bool HasWork() const;

@@ -40,7 +40,7 @@ void EngineThread::Run() {
   while (!stopping_.load()) {
     DrainInbox();
     if (output_lost_) TellOfLoss();
-    if (engine_.HasWork() || !rejected_.empty() || !wanted_snapshots_.empty()) Round();
+    if (engine_.HasWork() || report_due_ || !rejected_.empty() || !wanted_snapshots_.empty()) Round();
   }
 }
 
@@ -73,8 +73,19 @@ void EngineThread::Apply(SubmitCommand command) {
   rejected_.push_back(std::move(answer));
 }
 
+void EngineThread::Apply(const PinCommand& command) {
+  engine_.Pin(command.pin);
+  report_due_ = true;
+}
+
+void EngineThread::Apply(const UnpinCommand& command) {
+  engine_.Unpin(command.unpin);
+  report_due_ = true;
+}
+
 // Snapshots follow the report of a step without anything in between: what they hold is what the reports so far tell.
 void EngineThread::Round() {
+  report_due_ = false;
   StepReport report = engine_.Step();
   report.tokens.insert(report.tokens.end(), std::make_move_iterator(rejected_.begin()),
                        std::make_move_iterator(rejected_.end()));

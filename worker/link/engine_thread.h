@@ -53,6 +53,8 @@ class EngineThread {
   void Apply(const CancelCommand& command) { engine_.Cancel(command.key); }
   void Apply(const CancelLinkCommand& command) { engine_.CancelLink(command.link); }
   void Apply(const SnapshotCommand& command) { wanted_snapshots_.push_back(command.link); }
+  void Apply(const PinCommand& command);
+  void Apply(const UnpinCommand& command);
 
   const wire::Waker& waker_;
   const std::uint32_t compute_thread_count_;
@@ -65,6 +67,7 @@ class EngineThread {
   Engine& engine_;
   std::vector<RequestEvent> rejected_;    // answers to requests that the engine did not take
   std::vector<LinkId> wanted_snapshots_;  // taken after the next step
+  bool report_due_ = false;               // pins have changed: the load is told even if there is nothing to compute
   bool output_lost_ = false;
 };
 

@@ -27,7 +27,16 @@ struct SnapshotCommand {
   LinkId link;
 };
 
-using EngineCommand = std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand>;
+// Pins are the worker's: which link asked is of no account.
+struct PinCommand {
+  wire::Pin pin;
+};
+struct UnpinCommand {
+  wire::Unpin unpin;
+};
+
+using EngineCommand =
+    std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, PinCommand, UnpinCommand>;
 
 // The ready blocks after the step reported before it.
 struct LinkSnapshot {

@@ -125,10 +125,22 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   if (load_.draining) {
     return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
   }
+  const std::uint32_t choice_count = generate.sample_count;
   if (!effects_.Submit(SubmitCommand{link.id, std::move(generate)})) {
     return Refuse(link, id, Error{ErrorCode::kOverloaded, "the worker's inbox is full", ""});
   }
-  link.in_flight.insert(id);
+  link.in_flight.emplace(id, choice_count);
+}
+
+// A pin has no answer: one that finds no room is seen to be missing from the load, and can be sent again.
+void LinkCore::Handle(Link& link, wire::Pin pin) {
+  if (link.state != State::kUp || effects_.Submit(PinCommand{std::move(pin)})) return;
+  LogWarning("a pin is dropped: the inbox is full", {{"router", link.name}});
+}
+
+void LinkCore::Handle(Link& link, wire::Unpin unpin) {
+  if (link.state != State::kUp || effects_.Submit(UnpinCommand{std::move(unpin)})) return;
+  LogWarning("an unpin is dropped: the inbox is full", {{"router", link.name}});
 }
 
 void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {
@@ -171,20 +183,28 @@ void LinkCore::OnOutput(EngineOutput output) {
   std::visit([this](auto& value) { Take(std::move(value)); }, output);
 }
 
+// A request counts under the reason that ended its last choice.
+void LinkCore::NoteFinish(Link& link, const wire::TokenEvent& event) {
+  if (!event.finish) return;
+  const auto found = link.in_flight.find(event.request_id);
+  const bool is_last = found == link.in_flight.end() || found->second == 1 || wire::EndsAllChoices(*event.finish);
+  if (!is_last) {
+    --found->second;
+    return;
+  }
+  ++counts_.finished_requests[IndexOf(*event.finish)];
+  if (found != link.in_flight.end()) link.in_flight.erase(found);
+}
+
 void LinkCore::Take(StepReport report) {
   report.load.draining = load_.draining;
   load_ = WithoutStep(report.load);
   std::unordered_map<LinkId, std::vector<wire::TokenEvent>> tokens;
-  for (RequestEvent& event : report.tokens) {
-    if (event.event.finish) ++counts_.finished_requests[IndexOf(*event.event.finish)];
-    tokens[event.link].push_back(std::move(event.event));
-  }
+  for (RequestEvent& event : report.tokens) tokens[event.link].push_back(std::move(event.event));
   for (Link& link : links_) {
     if (link.state != State::kUp) continue;
     std::vector<wire::TokenEvent>& own = tokens[link.id];
-    for (const wire::TokenEvent& event : own) {
-      if (event.finish) link.in_flight.erase(event.request_id);
-    }
+    for (const wire::TokenEvent& event : own) NoteFinish(link, event);
     SendStep(link, std::move(own), link.in_sync ? report.events : std::vector<wire::CacheEvent>(), report.load);
   }
 }

@@ -20,7 +20,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -40,8 +39,8 @@ class LinkEffects {
  public:
   virtual ~LinkEffects() = default;
   virtual wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) = 0;
-  // False when the engine's inbox is full.
-  [[nodiscard]] virtual bool Submit(SubmitCommand command) = 0;
+  // Requests and pins, of which routers may send any number: false when the engine's inbox is full.
+  [[nodiscard]] virtual bool Submit(EngineCommand command) = 0;
   // Cancels and snapshots: few, bounded by the requests in flight and the links, and never refused.
   virtual void Command(EngineCommand command) = 0;
 };
@@ -114,7 +113,7 @@ class LinkCore {
     Instant next_hello;
     Instant last_heard;
     Instant last_step;
-    std::unordered_set<RequestId> in_flight;
+    std::unordered_map<RequestId, std::uint32_t> in_flight;  // → choices that have not ended
     // Of the last life that was up.
     std::optional<std::uint64_t> router_instance;
     std::optional<ResyncReason> resync_reason;  // why it ended
@@ -137,7 +136,10 @@ class LinkCore {
   void Handle(Link& link, const wire::WantSnapshot&);
   void Handle(Link& link, const wire::WantTokenizer&);
   void Handle(Link&, const wire::Ping&) {}
+  void Handle(Link& link, wire::Pin pin);
+  void Handle(Link& link, wire::Unpin unpin);
 
+  void NoteFinish(Link& link, const wire::TokenEvent& event);
   void Take(StepReport report);
   void Take(LinkSnapshot snapshot);
   void Take(OutputLost);

@@ -142,7 +142,7 @@ wire::SendOutcome LinkThread::Send(PeerId peer, const wire::WorkerMessage& messa
   return found->second.socket.Send(wire::Encode(message));
 }
 
-bool LinkThread::Submit(SubmitCommand command) {
+bool LinkThread::Submit(EngineCommand command) {
   // A request does not overtake the commands that wait.
   if (!backlog_.empty() || !engine_.HasRoomForRequest()) return false;
   return engine_.TryPost(std::move(command));

@@ -61,7 +61,7 @@ class LinkThread final : private LinkEffects {
   };
 
   wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) override;
-  [[nodiscard]] bool Submit(SubmitCommand command) override;
+  [[nodiscard]] bool Submit(EngineCommand command) override;
   void Command(EngineCommand command) override;
 
   void Run();

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tests/common/wire/random_messages.h"
@@ -17,6 +19,14 @@ std::string ToHex(const Bytes& bytes) {
   std::string hex;
   for (const std::byte byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned>(byte));
   return hex;
+}
+
+Bytes FromHex(std::string_view hex) {
+  Bytes bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
+  }
+  return bytes;
 }
 
 Result<std::optional<WorkerMessage>> Decode(const WorkerMessage&, std::span<const std::byte> frame) {
@@ -98,7 +108,8 @@ TEST(CodecTest, ReadsFramesAtAnyAlignment) {
   }
 }
 
-// A change of these bytes is a change of the protocol: peers of the version before no longer understand it.
+// A change of these bytes is a change of the protocol. Fields that are added at a message's end lengthen it, and peers
+// of the version before still understand it; any other change they do not.
 TEST(CodecTest, BytesOfACancelDoNotChange) {
   EXPECT_EQ(ToHex(Encode(RouterMessage(Cancel{RequestId(0x1122334455667788)}))),
             "0000000004000000"  // one segment of four words
@@ -108,7 +119,7 @@ TEST(CodecTest, BytesOfACancelDoNotChange) {
             "8877665544332211");
 }
 
-TEST(CodecTest, BytesOfAGenerateDoNotChange) {
+Generate GenerateWithoutWishes() {
   Generate generate;
   generate.request_id = RequestId(7);
   generate.prompt = {1, 2, 3, 4};
@@ -121,13 +132,49 @@ TEST(CodecTest, BytesOfAGenerateDoNotChange) {
   generate.ignore_eos = true;
   generate.expected_cached_tokens = 32;
   generate.deadline_ms = 1000;
+  return generate;
+}
+
+TEST(CodecTest, BytesOfAGenerateDoNotChange) {
+  Generate generate = GenerateWithoutWishes();
+  generate.tenant = "roosters";
+  generate.cache_mode = CacheMode::kOff;
+  generate.priority = 70;
+  generate.retention = Retention{80, 60'000, 20, 5'000};
+  generate.session_hash = 0x1122334455667788;
+  generate.expect_return_ms = 30'000;
+  generate.sample_count = 4;
   EXPECT_EQ(ToHex(Encode(RouterMessage(generate))),
-            "0000000016000000000000000100010002000000000000000000000007000400"
+            "000000001f000000000000000100010002000000000000000000000009000600"
             "07000000000000000000003f0000c00028000000100000006300000000000000"
-            "02000000010000002000000000000000e8030000000000000d00000024000000"
-            "100000000200000015000000170000001d0000000c0000000100000002000000"
+            "02000000017401002000000005000000e8030000000000008877665544332211"
+            "3075000000000000150000002400000018000000020000001d00000017000000"
+            "250000000c000000250000004a00000028000000030000000100000002000000"
             "03000000040000000807060504030201100f0e0d0c0b0a090400000002000000"
-            "a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b10500000000000000");
+            "a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b10500000000000000726f6f7374657273"
+            "0000000000000000733700000000000060ea0000000000008813000000000000");
+}
+
+TEST(CodecTest, BytesOfAPinDoNotChange) {
+  const Pin pin{{1, 2}, {{0xa1a2a3a4a5a6a7a8, 0xb1b2b3b4b5b6b7b8}}, 600'000};
+  EXPECT_EQ(ToHex(Encode(RouterMessage(pin))),
+            "000000000b000000000000000100010008000000000000000000000001000200"
+            "c027090000000000040000000200000009000000170000000100000000000000"
+            "02000000000000000400000002000000a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b1");
+}
+
+// As a peer sends it that does not know of tenants, retention, sessions and choices.
+TEST(CodecTest, AShorterGenerateMeansTheDefaults) {
+  const Bytes frame = FromHex(
+      "0000000016000000000000000100010002000000000000000000000007000400"
+      "07000000000000000000003f0000c00028000000100000006300000000000000"
+      "02000000010000002000000000000000e8030000000000000d00000024000000"
+      "100000000200000015000000170000001d0000000c0000000100000002000000"
+      "03000000040000000807060504030201100f0e0d0c0b0a090400000002000000"
+      "a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b10500000000000000");
+  const auto decoded = DecodeRouterMessage(frame);
+  ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
+  EXPECT_TRUE(*decoded.value() == RouterMessage(GenerateWithoutWishes()));
 }
 
 // The empty message of a hand-made frame: [segment count - 1, segment size], a root of one data word, the union's tag.
@@ -180,13 +227,65 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
   generate = random.MakeGenerate();
   generate.block_hashes.resize(generate.prompt.size() / kMinBlockTokens + 1);
   expect_refused(RouterMessage(generate), "blockHashes");
+  Pin pin = random.MakePin();
+  pin.hashes.clear();
+  expect_refused(RouterMessage(pin), "hashes");
+  expect_refused(RouterMessage(Unpin{pin.root, {}}), "hashes");
+  pin = random.MakePin();
+  pin.duration_ms = kMaxKeepMs + 1;
+  expect_refused(RouterMessage(pin), "durationMs");
   Step step = random.MakeStep();
+  step.tokens.assign(1, TokenEvent());
+  step.tokens[0].choice = kMaxSampleCount;
+  expect_refused(WorkerMessage(step), "choice");
+  step = random.MakeStep();
   step.tokens.assign(1, TokenEvent());
   step.tokens[0].finish = FinishReason::kError;
   expect_refused(WorkerMessage(step), "error");
   step = random.MakeStep();
   step.load.step_seconds = -1;
   expect_refused(WorkerMessage(step), "stepSeconds");
+}
+
+TEST(CodecTest, RefusesWishesThatMakeNoSense) {
+  RandomMessages random(12);
+  const auto expect_refused = [&random](auto damage, const char* field) {
+    Generate generate = random.MakeGenerate();
+    generate.retention = Retention();
+    damage(generate);
+    const auto decoded = DecodeRouterMessage(Encode(RouterMessage(generate)));
+    ASSERT_FALSE(decoded.ok()) << field;
+    EXPECT_EQ(decoded.error().field, field);
+  };
+  expect_refused([](Generate& generate) { generate.tenant = "\xff"; }, "tenant");
+  expect_refused([](Generate& generate) { generate.cache_mode = static_cast<CacheMode>(9); }, "cacheMode");
+  expect_refused([](Generate& generate) { generate.expect_return_ms = kMaxKeepMs + 1; }, "expectReturnMs");
+  expect_refused([](Generate& generate) { generate.retention->prompt_duration_ms = kMaxKeepMs + 1; },
+                 "retention.promptDurationMs");
+  expect_refused([](Generate& generate) { generate.retention->decode_duration_ms = kMaxKeepMs + 1; },
+                 "retention.decodeDurationMs");
+  expect_refused([](Generate& generate) { generate.sample_count = 0; }, "sampleCount");
+  expect_refused([](Generate& generate) { generate.sample_count = kMaxSampleCount + 1; }, "sampleCount");
+}
+
+// A priority over its limit can not be sent by our own encoder: its byte is changed in the frame.
+TEST(CodecTest, RefusesPrioritiesOverTheirLimit) {
+  Generate generate = GenerateWithoutWishes();
+  generate.priority = 91;
+  generate.retention = Retention{92, 1, 93, 1};
+  const Bytes whole = Encode(RouterMessage(generate));
+  const std::pair<int, const char*> cases[] = {
+      {91, "priority"}, {92, "retention.promptPriority"}, {93, "retention.decodePriority"}};
+  for (const auto& [value, field] : cases) {
+    Bytes damaged = whole;
+    const auto found =
+        std::find(damaged.begin(), damaged.end(), static_cast<std::byte>(value ^ (value == 91 ? 50 : 35)));
+    ASSERT_NE(found, damaged.end()) << field;
+    *found = std::byte{0xff};
+    const auto decoded = DecodeRouterMessage(damaged);
+    ASSERT_FALSE(decoded.ok()) << field;
+    EXPECT_EQ(decoded.error().field, field);
+  }
 }
 
 TEST(CodecTest, LongErrorMessagesAreCutToValidText) {
@@ -206,6 +305,7 @@ TEST(CodecTest, LargestPromptAndATokenizerOfTwentyMegabytesFit) {
   generate.prompt.assign(WireLimits::kMaxPromptTokens, 3);
   generate.block_hashes.assign(generate.prompt.size() / kMinBlockTokens, BlockHash{1, 2});
   ExpectRoundTrip(RouterMessage(generate));
+  ExpectRoundTrip(RouterMessage(Pin{generate.root, generate.block_hashes, 0}));
   ExpectRoundTrip(WorkerMessage(Tokenizer{"digest", std::string(20'000'000, 'x'), "template", "<s>", "</s>"}));
 }
 

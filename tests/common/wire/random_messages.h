@@ -26,13 +26,15 @@ class RandomMessages {
   }
 
   [[nodiscard]] RouterMessage Router() {
-    switch (rng_.Below(7)) {
+    switch (rng_.Below(9)) {
       case 0: return Welcome{rng_(), NonZero()};
       case 1: return MakeGenerate();
       case 2: return Cancel{RequestId(rng_())};
       case 3: return WantHello{};
       case 4: return WantSnapshot{};
       case 5: return WantTokenizer{};
+      case 6: return MakePin();
+      case 7: return Unpin{Hash(), Hashes(1 + rng_.Below(6))};
       default: return Ping{};
     }
   }
@@ -51,6 +53,7 @@ class RandomMessages {
     hello.max_running_requests = Small();
     hello.tokenizer_digest = Text();
     hello.sampling = {static_cast<float>(rng_.Uniform()), 0.25F + static_cast<float>(rng_.Uniform()) / 2, Small()};
+    hello.max_batch_tokens = Small();
     return hello;
   }
 
@@ -87,13 +90,23 @@ class RandomMessages {
     generate.ignore_eos = rng_.Below(2) == 0;
     generate.expected_cached_tokens = Small();
     generate.deadline_ms = rng_();
+    generate.tenant = Text();
+    generate.cache_mode = rng_.Below(2) == 0 ? CacheMode::kOn : CacheMode::kOff;
+    generate.priority = Priority();
+    if (rng_.Below(2) == 0) generate.retention = Retention{Priority(), KeepMs(), Priority(), KeepMs()};
+    generate.session_hash = rng_();
+    generate.expect_return_ms = KeepMs();
+    generate.sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return generate;
   }
+
+  [[nodiscard]] Pin MakePin() { return {Hash(), Hashes(1 + rng_.Below(6)), KeepMs()}; }
 
  private:
   TokenEvent MakeTokenEvent() {
     TokenEvent event;
     event.request_id = RequestId(rng_());
+    event.choice = static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     event.tokens = Tokens(rng_.Below(5));
     if (rng_.Below(2) == 0) event.cached_token_count = Small();
     if (rng_.Below(2) == 0) event.queue_wait_seconds = rng_.Uniform();
@@ -130,11 +143,14 @@ class RandomMessages {
     load.step_decode_tokens = Small();
     load.step_seconds = rng_.Uniform();
     load.draining = rng_.Below(2) == 0;
+    load.pinned_block_count = Small();
     return load;
   }
 
   std::uint32_t Small() { return static_cast<std::uint32_t>(rng_()); }
   std::uint64_t NonZero() { return rng_() | 1U; }
+  std::uint32_t Priority() { return static_cast<std::uint32_t>(rng_.Below(kMaxPriority + 1)); }
+  std::uint64_t KeepMs() { return rng_.Below(kMaxKeepMs + 1); }
   BlockHash Hash() { return {rng_(), rng_()}; }
 
   std::vector<BlockHash> Hashes(std::uint64_t count) {

@@ -48,6 +48,14 @@ TEST(PredictCostsTest, QueuedTokensAndRunningDecodesAreWaitedFor) {
   EXPECT_DOUBLE_EQ(CostOf(worker, 400).wait_seconds, 0.5 + 2 * 0.05);  // 900 tokens are two steps
 }
 
+TEST(PredictCostsTest, StepsAreAsLongAsTheWorkerSays) {
+  WorkerView worker = Idle(0);
+  worker.queued_prefill_tokens = 500;
+  worker.running_requests = 1;
+  worker.max_batch_tokens = 100;
+  EXPECT_DOUBLE_EQ(CostOf(worker, 400).wait_seconds, 0.5 + 9 * 0.05);
+}
+
 TEST(PredictCostsTest, FullBatchAndMissingBlocksAreOutwaited) {
   WorkerView full = Idle(0);
   full.running_requests = 8;

@@ -99,6 +99,14 @@ TEST_F(EngineThreadTest, SnapshotFollowsTheReportThatItFits) {
   EXPECT_EQ(std::get<LinkSnapshot>(snapshot).link, LinkId(4));
 }
 
+TEST_F(EngineThreadTest, PinsAreReportedByAnIdleEngineToo) {
+  thread_.Start();
+  ASSERT_TRUE(thread_.TryPost(PinCommand{{{1, 2}, {{3, 4}}, 0}}));
+  EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
+  ASSERT_TRUE(thread_.TryPost(UnpinCommand{{{1, 2}, {{3, 4}}}}));
+  EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
+}
+
 TEST_F(EngineThreadTest, NeverWaitsForAReaderAndSaysWhatWasLost) {
   thread_.Start();
   // The engine has no more to say when the reader comes back.

@@ -24,7 +24,7 @@ class RecordedEffects final : public LinkEffects {
     if (outcome == wire::SendOutcome::kSent) sent.emplace_back(peer, message);
     return outcome;
   }
-  bool Submit(SubmitCommand command) override {
+  bool Submit(EngineCommand command) override {
     if (inbox_is_full) return false;
     commands.emplace_back(std::move(command));
     return true;
@@ -265,6 +265,57 @@ TEST_F(LinkCoreTest, PassesRequestsAndCancelsToTheEngine) {
   core_.OnOutput(std::move(report));
   EXPECT_EQ(core_.in_flight_request_count(), 0U);
   EXPECT_EQ(core_.counts().finished_requests[static_cast<std::size_t>(wire::FinishReason::kCancelled)], 1U);
+}
+
+TEST_F(LinkCoreTest, ARequestIsInFlightUntilItsLastChoiceEnds) {
+  const LinkId link = BringUp(kPeer);
+  wire::Generate generate = GenerateNumber(7);
+  generate.sample_count = 3;
+  core_.OnMessage(kPeer, generate);
+  const auto end_choice = [&](std::uint32_t choice, wire::FinishReason reason) {
+    StepReport report;
+    report.tokens = {TokensOf(link, 7, reason)};
+    report.tokens[0].event.choice = choice;
+    core_.OnOutput(std::move(report));
+  };
+  end_choice(2, wire::FinishReason::kStop);
+  end_choice(0, wire::FinishReason::kLength);
+  EXPECT_EQ(core_.in_flight_request_count(), 1U);
+  end_choice(1, wire::FinishReason::kStop);
+  EXPECT_EQ(core_.in_flight_request_count(), 0U);
+  EXPECT_EQ(core_.counts().finished_requests[static_cast<std::size_t>(wire::FinishReason::kStop)], 1U);
+  EXPECT_EQ(core_.counts().finished_requests[static_cast<std::size_t>(wire::FinishReason::kLength)], 0U);
+}
+
+TEST_F(LinkCoreTest, AnErrorEndsARequestWithAllItsChoices) {
+  const LinkId link = BringUp(kPeer);
+  wire::Generate generate = GenerateNumber(7);
+  generate.sample_count = 3;
+  core_.OnMessage(kPeer, generate);
+  StepReport report;
+  report.tokens = {TokensOf(link, 7, wire::FinishReason::kError)};
+  core_.OnOutput(std::move(report));
+  EXPECT_EQ(core_.in_flight_request_count(), 0U);
+}
+
+TEST_F(LinkCoreTest, PassesPinsToTheEngine) {
+  BringUp(kPeer);
+  const wire::Pin pin{{1, 2}, {{3, 4}, {5, 6}}, 1000};
+  const wire::Unpin unpin{{1, 2}, {{3, 4}}};
+  core_.OnMessage(kPeer, pin);
+  core_.OnMessage(kPeer, unpin);
+  ASSERT_EQ(effects_.commands.size(), 2U);
+  EXPECT_EQ(std::get<PinCommand>(effects_.commands[0]).pin, pin);
+  EXPECT_EQ(std::get<UnpinCommand>(effects_.commands[1]).unpin, unpin);
+}
+
+TEST_F(LinkCoreTest, PinsBeforeTheWelcomeOrWithoutRoomAreDropped) {
+  (void)Greet(kPeer);
+  core_.OnMessage(kPeer, wire::Pin{{1, 2}, {{3, 4}}, 0});
+  BringUp(kOther);
+  effects_.inbox_is_full = true;
+  core_.OnMessage(kOther, wire::Pin{{1, 2}, {{3, 4}}, 0});
+  EXPECT_TRUE(effects_.TakeCommands<PinCommand>().empty());
 }
 
 TEST_F(LinkCoreTest, FullInboxIsAnsweredAtOnce) {
