@@ -38,5 +38,6 @@ void BenchCache(Effort effort);
 void BenchModel(Effort effort);
 void BenchScheduler(Effort effort);
 void BenchSeedPrefill(Effort effort);
+void BenchSnapshot(Effort effort);
 
 }  // namespace roost::bench

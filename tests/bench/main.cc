@@ -15,8 +15,12 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {"block_hash", &BenchBlockHash},     {"cache", &BenchCache}, {"model", &BenchModel}, {"sched", &BenchScheduler},
+    {"block_hash", &BenchBlockHash},
+    {"cache", &BenchCache},
+    {"model", &BenchModel},
+    {"sched", &BenchScheduler},
     {"seed_prefill", &BenchSeedPrefill},
+    {"snapshot", &BenchSnapshot},
 };
 
 }  // namespace

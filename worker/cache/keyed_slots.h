@@ -45,6 +45,9 @@ class KeyedSlots {
   // The same for all slots.
   [[nodiscard]] const std::vector<Key>& keys() const { return keys_; }
 
+  // Starts the memory read of a Move or Erase to come.
+  void Prefetch(std::uint32_t slot) const { __builtin_prefetch(&buckets_[Home(Tag(keys_[slot]))]); }
+
   // `key` is in no slot, and `slot` holds no key.
   void Put(std::uint32_t slot, Key key) {
     ROOST_CHECK(size_ < capacity_, "{} keys", size_);

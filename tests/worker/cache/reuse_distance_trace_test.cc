@@ -86,7 +86,7 @@ double GreatestError(const std::filesystem::path& path, const Setting& setting) 
   std::vector<CacheUser> users = MakeUsers(LoadPrompts(path), setting.parts);
   const std::uint32_t pool = kPool * setting.parts;
   std::vector<ReuseDistance> samples;
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     // The replays forget nothing.
     ReuseDistance& sample = samples.emplace_back(ReuseDistanceOptions{
         .largest_pool = 4 * pool, .max_samples = setting.max_samples, .half_life = 1'000'000, .seed = seed});
