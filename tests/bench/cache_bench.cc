@@ -29,7 +29,7 @@ CacheUser Prompt(std::uint64_t number) {
 // A pool whose blocks are all ready and idle.
 struct FullCache {
   explicit FullCache(std::uint32_t block_count)
-      : pool(block_count), cache(pool, kBlockTokens, std::make_unique<LruEviction>(block_count)) {
+      : pool(block_count), cache(pool, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(block_count)) {
     for (; pool.free_count() > 0; ++prompt_count) {
       CacheUser user = Prompt(prompt_count);
       user.Use(cache);

@@ -32,7 +32,7 @@ void Step(Scheduler& scheduler, PrefixCache& cache) {
 // As many sequences decode as may run, and as many again wait.
 void Decode(Effort effort, std::uint32_t running) {
   BlockPool pool(kBlockCount);
-  PrefixCache cache(pool, kBlockTokens, std::make_unique<LruEviction>(kBlockCount));
+  PrefixCache cache(pool, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(kBlockCount));
   Scheduler scheduler(cache, SchedulerOptions{.max_batch_tokens = running * kPromptTokens,
                                               .max_running = running,
                                               .max_waiting = running * 2,

@@ -1,6 +1,8 @@
 #include "worker/cache/prefix_cache.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
@@ -11,16 +13,52 @@ namespace {
 // How far ahead of the walk the index is read. A walk's only slow part is memory, and the hashes to come are known.
 constexpr std::uint32_t kPrefetchDistance = 8;
 
+std::vector<std::uint32_t> SharesInBlocks(std::span<const double> shares, std::uint32_t block_count) {
+  std::vector<std::uint32_t> blocks(1, block_count);
+  for (const double share : shares) {
+    ROOST_CHECK(share > 0 && share <= 1, "share {}", share);
+    blocks.push_back(std::min(blocks[0], static_cast<std::uint32_t>(share * block_count)));
+    blocks[0] -= blocks.back();
+  }
+  return blocks;
+}
+
 }  // namespace
 
-PrefixCache::PrefixCache(BlockPool& pool, std::uint32_t block_tokens, std::unique_ptr<EvictionPolicy> eviction)
+PrefixCache::PrefixCache(BlockPool& pool, CacheOptions options, std::unique_ptr<EvictionPolicy> eviction)
     : pool_(pool),
-      block_tokens_(block_tokens),
-      eviction_(std::move(eviction)),
+      block_tokens_(options.block_tokens),
+      pin_limit_(static_cast<std::uint32_t>(options.pinned_share_limit * pool.block_count())),
+      min_hold_(options.min_hold),
+      idle_(pool.block_count(), static_cast<std::uint32_t>(options.group_shares.size()) + 1, std::move(eviction)),
       index_(pool.block_count()),
       nodes_(pool.block_count()),
-      tokens_(std::size_t{pool.block_count()} * block_tokens) {
-  ROOST_CHECK(IsValidBlockTokens(block_tokens), "block_tokens {}", block_tokens);
+      siblings_(pool.block_count()),
+      tokens_(std::size_t{pool.block_count()} * options.block_tokens),
+      retention_timers_(pool.block_count(), Instant()),
+      ghosts_(pool.block_count()),
+      residency_(pool.block_count()) {
+  ROOST_CHECK(IsValidBlockTokens(block_tokens_), "block_tokens {}", block_tokens_);
+  ROOST_CHECK(options.group_shares.size() < std::numeric_limits<std::uint8_t>::max());
+  for (const std::uint32_t share : SharesInBlocks(options.group_shares, pool.block_count())) {
+    groups_.push_back({.share = share});
+  }
+}
+
+void PrefixCache::AdvanceTo(Instant now) {
+  ROOST_CHECK(now >= now_, "time goes back");
+  now_ = now;
+  expired_timers_.clear();
+  retention_timers_.Expire(now, expired_timers_);
+  for (const BlockId block : expired_timers_) {
+    const bool idle = IsIdle(block.value());
+    if (idle) Unshelve(block.value());
+    nodes_[block.value()].priority = kDefaultRetentionPriority;
+    if (idle) Reshelve(block.value());
+  }
+  expired_pins_.clear();
+  pins_.TakeExpired(now, expired_pins_);
+  for (const BlockHash hash : expired_pins_) EndPin(hash);
 }
 
 void PrefixCache::Match(const BlockChain& chain, std::uint32_t limit, std::vector<BlockRef>& matched) {
@@ -46,43 +84,39 @@ std::optional<BlockRef> PrefixCache::Find(const BlockChain& chain, std::uint32_t
 }
 
 void PrefixCache::Acquire(BlockRef ref) {
-  ROOST_CHECK(ref.generation == pool_.generation(ref.block) && nodes_[ref.block.value()].ready,
-              "block {} was freed since it was matched", ref.block.value());
-  if (pool_.references(ref.block) == 0) eviction_->Erase(ref.block);
+  const std::uint32_t block = ref.block.value();
+  ROOST_CHECK(ref.generation == pool_.generation(ref.block) && nodes_[block].ready,
+              "block {} was freed since it was matched", block);
+  if (pool_.references(ref.block) == 0) Unshelve(block);
   pool_.AddReference(ref.block);
-  ++nodes_[ref.block.value()].hit_count;
+  ++nodes_[block].hit_count;
+  residency_.OnFound(ref.block, now_);
 }
 
-void PrefixCache::Release(BlockId block, const RequestUse& use) {
-  if (pool_.DropReference(block) > 0) return;
-  if (nodes_[block.value()].ready) {
-    eviction_->Insert(block, UseOf(block.value(), use), PlaceOf(block.value()));
-  } else {
-    pool_.Free(block);
+void PrefixCache::Release(BlockId block, const RequestUse& use, const RequestRetention& retention) {
+  latest_request_ = std::max(latest_request_, use.number);
+  Node& node = nodes_[block.value()];
+  if (node.ready) {
+    const bool within_prompt = (std::uint64_t{node.position} + 1) * block_tokens_ <= use.prompt_token_count;
+    node.origin = within_prompt ? BlockOrigin::kPrompt : BlockOrigin::kDecode;
+    residency_.OnLetGo(block, now_);
   }
+  const std::uint32_t holders = pool_.DropReference(block);
+  if (!node.ready) {
+    if (holders == 0) pool_.Free(block);
+    return;
+  }
+  Retain(block.value(), node.origin == BlockOrigin::kPrompt ? retention.prompt : retention.decode);
+  if (holders == 0) Shelve(block.value(), use);
 }
 
-BlockUse PrefixCache::UseOf(std::uint32_t block, const RequestUse& use) const {
-  const Node& node = nodes_[block];
-  const bool within_prompt = (std::uint64_t{node.position} + 1) * block_tokens_ <= use.prompt_token_count;
-  return {.key = node.hash.low,
-          .position = node.position,
-          .hit_count = node.hit_count,
-          .origin = within_prompt ? BlockOrigin::kPrompt : BlockOrigin::kDecode,
-          .group = EvictionGroup(0),
-          .request = use};
-}
-
-TreePlace PrefixCache::PlaceOf(std::uint32_t block) const {
-  return nodes_[block].first_child == kNoBlock ? TreePlace::kLeaf : TreePlace::kInner;
-}
-
-std::optional<BlockId> PrefixCache::Allocate() {
-  if (pool_.free_count() == 0 && !EvictOne()) return std::nullopt;
+std::optional<BlockId> PrefixCache::Allocate(EvictionGroup group) {
+  if (pool_.free_count() == 0 && !EvictOne(group)) return std::nullopt;
   return pool_.Allocate();
 }
 
-CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks) {
+CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks,
+                                 EvictionGroup group) {
   ROOST_CHECK(index < chain.hashes.size() && index < blocks.size());
   const BlockId own = blocks[index];
   const std::uint32_t parent = index == 0 ? kNoBlock : blocks[index - 1].value();
@@ -91,7 +125,7 @@ CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, s
 
   const std::optional<BlockId> holder = index_.Find(chain.hashes[index]);
   if (!holder) {
-    Store(chain, index, own.value(), parent);
+    Store(chain, index, own.value(), parent, group);
     return {CommitResult::Kind::kStored, own};
   }
   if (!Holds(holder->value(), chain, index, parent)) {
@@ -101,6 +135,11 @@ CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, s
   Acquire(pool_.RefTo(*holder));
   Release(own, {});
   return {CommitResult::Kind::kMerged, *holder};
+}
+
+void PrefixCache::TakeEvents(std::vector<wire::CacheEvent>& events) {
+  events.insert(events.end(), std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
+  events_.clear();
 }
 
 std::vector<wire::CacheEvent> PrefixCache::TakeEvents() { return std::exchange(events_, {}); }
@@ -137,57 +176,93 @@ std::span<const TokenId> PrefixCache::StoredTokens(std::uint32_t block) const {
   return std::span(tokens_).subspan(std::size_t{block} * block_tokens_, block_tokens_);
 }
 
-std::uint32_t& PrefixCache::FirstChildOf(std::uint32_t parent) {
-  return parent == kNoBlock ? first_of_roots_ : nodes_[parent].first_child;
+std::uint32_t& PrefixCache::ChildrenOf(std::uint32_t parent) {
+  return parent == kNoBlock ? first_blocks_ : nodes_[parent].children;
 }
 
-void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent) {
-  std::uint32_t& first_child = FirstChildOf(parent);
+std::uint32_t PrefixCache::ChildrenOf(std::uint32_t parent) const {
+  return parent == kNoBlock ? first_blocks_ : nodes_[parent].children;
+}
+
+// Siblings stand in the order of their scopes, then of their tokens, then of their numbers.
+class PrefixCache::TokenOrder final : public SiblingTree::Order {
+ public:
+  // The place of `tokens`, a prefix of a block or all of it, in scope `root`: before all blocks that begin like it.
+  TokenOrder(const PrefixCache& cache, BlockHash root, std::span<const TokenId> tokens)
+      : cache_(cache), root_(root), tokens_(tokens) {}
+  // The place of a block.
+  TokenOrder(const PrefixCache& cache, std::uint32_t block)
+      : cache_(cache), root_(cache.nodes_[block].root), tokens_(cache.StoredTokens(block)), block_(block) {}
+
+  [[nodiscard]] bool IsBefore(std::uint32_t other) const override {
+    const BlockHash other_root = cache_.nodes_[other].root;
+    if (root_ != other_root) return root_ < other_root;
+    const auto stored = cache_.StoredTokens(other);
+    const auto [mine, theirs] = std::mismatch(tokens_.begin(), tokens_.end(), stored.begin());
+    if (mine != tokens_.end()) return *mine < *theirs;
+    return !block_ || *block_ < other;
+  }
+
+ private:
+  const PrefixCache& cache_;
+  const BlockHash root_;
+  const std::span<const TokenId> tokens_;
+  const std::optional<std::uint32_t> block_ = std::nullopt;
+};
+
+std::optional<TailMatch> PrefixCache::FindTail(const BlockChain& chain, std::span<const BlockId> blocks,
+                                               std::uint32_t limit) const {
+  const std::size_t begin = blocks.size() * block_tokens_;
+  if (begin >= chain.tokens.size()) return std::nullopt;
+  const auto rest = chain.tokens.subspan(begin, std::min<std::size_t>(chain.tokens.size() - begin, block_tokens_));
+  const std::uint32_t parent = blocks.empty() ? kNoBlock : blocks.back().value();
+  const auto [before, after] = siblings_.Neighbours(ChildrenOf(parent), TokenOrder(*this, chain.root, rest));
+  TailMatch best;
+  for (const std::uint32_t block : {before, after}) {
+    if (block == kNoBlock || nodes_[block].root != chain.root) continue;
+    const auto common = std::mismatch(rest.begin(), rest.end(), StoredTokens(block).begin()).first - rest.begin();
+    const std::uint32_t count = std::min(limit, static_cast<std::uint32_t>(common));
+    if (count > best.token_count) best = {pool_.RefTo(BlockId(block)), count};
+  }
+  if (best.token_count == 0) return std::nullopt;
+  return best;
+}
+
+void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent,
+                        EvictionGroup group) {
   Node& node = nodes_[block];
   node = {.hash = chain.hashes[index],
           .root = chain.root,
           .parent = parent,
-          .next_sibling = first_child,
           .position = index,
+          .group = static_cast<std::uint8_t>(group.value()),
           .ready = true};
-  if (first_child != kNoBlock) nodes_[first_child].previous_sibling = block;
-  first_child = block;
-
   const auto tokens = TokensOf(chain, index);
   std::copy(tokens.begin(), tokens.end(), StoredTokens(block).begin());
+  siblings_.Insert(ChildrenOf(parent), block, TokenOrder(*this, block));
   index_.Insert(node.hash, BlockId(block));
   digest_ = digest_ ^ node.hash;
+  ++groups_[group.value()].ready_count;
+  ghosts_.Forget(node.hash.low);
+  residency_.OnStored(BlockId(block), now_);
+  if (min_hold_ > Duration::zero()) Retain(block, {kMaxRetentionPriority, now_ + min_hold_});
+  if (pins_.Contains(node.hash)) PinReady(block);
   ReportStored(node);
 }
 
 // Takes an idle leaf out of the tree. Its node keeps nothing.
 void PrefixCache::Remove(std::uint32_t block) {
   Node& node = nodes_[block];
-  ROOST_CHECK(node.ready && node.first_child == kNoBlock, "block {} is not a leaf", block);
-  if (node.previous_sibling == kNoBlock) {
-    FirstChildOf(node.parent) = node.next_sibling;
-  } else {
-    nodes_[node.previous_sibling].next_sibling = node.next_sibling;
-  }
-  if (node.next_sibling != kNoBlock) nodes_[node.next_sibling].previous_sibling = node.previous_sibling;
-
+  ROOST_CHECK(node.ready && node.children == kNoBlock && !node.pinned, "block {} is not a leaf to evict", block);
+  siblings_.Erase(ChildrenOf(node.parent), block, TokenOrder(*this, block));
   index_.Erase(node.hash);
   digest_ = digest_ ^ node.hash;
+  --groups_[node.group].ready_count;
+  retention_timers_.Clear(BlockId(block));
+  ghosts_.Remember(node.hash.low);
+  residency_.OnEvicted(BlockId(block), now_);
   ReportRemoved(node);
   node = Node{};
-}
-
-bool PrefixCache::EvictOne() {
-  const std::optional<BlockId> victim = eviction_->Victim(EvictionGroup(0));
-  if (!victim) return false;
-  eviction_->Evict(*victim);
-  const std::uint32_t parent = nodes_[victim->value()].parent;
-  Remove(victim->value());
-  pool_.Free(*victim);
-  const bool parent_idle = parent != kNoBlock && pool_.references(BlockId(parent)) == 0;
-  if (parent_idle && PlaceOf(parent) == TreePlace::kLeaf) eviction_->BecomeLeaf(BlockId(parent));
-  ++counters_.evicted_blocks;
-  return true;
 }
 
 // A block that continues the run reported last extends it.

@@ -11,7 +11,11 @@
 //   - whoever holds a block holds all blocks before it, and releases back to front (see EvictionPolicy).
 //   - a match is proven, not believed: the parent found is the parent matched, the stored tokens are the prompt's, and
 //     at the front the scope is the same. So equal hashes of unequal prefixes cost a miss, never a wrong token.
-//   - no operation scans or sorts: each is O(1) per block, whatever the size of the pool.
+//   - no operation scans or sorts: each is O(1) per block, whatever the size of the pool; finding a tail, storing and
+//     evicting are O(log siblings).
+//
+// Who is evicted, of the idle blocks without children: see IdleBlocks. Pinned blocks never are. A group (a tenant with
+// a share of the pool) that has more than its share loses its own blocks first; what a group does not use, others may.
 //
 // Not thread-safe. It owns no KV memory, and counts references in the BlockPool it was given, which outlives it.
 #pragma once
@@ -22,13 +26,20 @@
 #include <span>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "worker/cache/block_pool.h"
 #include "worker/cache/eviction.h"
+#include "worker/cache/ghost_list.h"
 #include "worker/cache/hash_index.h"
+#include "worker/cache/idle_blocks.h"
+#include "worker/cache/pin_table.h"
+#include "worker/cache/residency.h"
+#include "worker/cache/sibling_tree.h"
+#include "worker/cache/timer_wheel.h"
 
 namespace roost::worker {
 
@@ -50,15 +61,44 @@ struct CommitResult {
   BlockId block;
 };
 
+// The block that continues a matched prefix for the most tokens, though not for all of its own.
+struct TailMatch {
+  BlockRef block;
+  std::uint32_t token_count = 0;  // of the block's first tokens; at least 1
+};
+
+// How dear a request's blocks are when it lets them go, and until when.
+struct BlockRetention {
+  std::uint32_t priority = kDefaultRetentionPriority;
+  std::optional<Instant> end;  // without one there is no retention
+};
+struct RequestRetention {
+  BlockRetention prompt;
+  BlockRetention decode;
+};
+
 // Totals since construction.
 struct CacheCounters {
   std::uint64_t evicted_blocks = 0;
   std::uint64_t verification_misses = 0;  // a hash was found, and the block behind it was not the prompt's
+  std::uint64_t refused_pins = 0;         // blocks that were not pinned, because the pins' share of the pool was full
+};
+
+struct CacheOptions {
+  std::uint32_t block_tokens = 16;
+  double pinned_share_limit = 0.5;        // of the pool
+  Duration min_hold = Duration(0);        // a block so young goes only when there is nothing else
+  std::vector<double> group_shares = {};  // of the pool: of groups 1, 2, …; the rest is group 0's, everybody else's
 };
 
 class PrefixCache {
  public:
-  PrefixCache(BlockPool& pool, std::uint32_t block_tokens, std::unique_ptr<EvictionPolicy> eviction);
+  PrefixCache(BlockPool& pool, CacheOptions options, std::unique_ptr<EvictionPolicy> eviction);
+
+  // Time goes on; never back. Ends what retention and pins have run out.
+  void AdvanceTo(Instant now);
+
+  // ---- what a request does, in this order ----
 
   // Appends the longest ready prefix of `chain`, at most `limit` blocks, to `matched`. Changes no block's state.
   void Match(const BlockChain& chain, std::uint32_t limit, std::vector<BlockRef>& matched);
@@ -68,28 +108,66 @@ class PrefixCache {
   [[nodiscard]] std::optional<BlockRef> Find(const BlockChain& chain, std::uint32_t index,
                                              std::span<const BlockId> blocks);
 
+  // After a match of `blocks`, which are the chain's first ones and ready: the block that shares the most further
+  // tokens with the chain, at most `limit` of them. Its KV rows may be copied while the caller holds it. Nothing if no
+  // block shares any.
+  [[nodiscard]] std::optional<TailMatch> FindTail(const BlockChain& chain, std::span<const BlockId> blocks,
+                                                  std::uint32_t limit) const;
+
   // One more holder of a matched block. Front to back. A ref that has gone stale is a bug.
   void Acquire(BlockRef ref);
 
-  // One holder less; back to front. A ready block without holders is idle, another one is free. `use` says what the
-  // request was that lets go.
-  void Release(BlockId block, const RequestUse& use);
+  // One more holder of a block that the caller's sibling holds, ready or not.
+  void Share(BlockId block) { pool_.AddReference(block); }
 
-  // An empty block with one holder: a free one, or the victim of an eviction. Nothing when all are referenced.
-  [[nodiscard]] std::optional<BlockId> Allocate();
+  // One holder less; back to front. A ready block without holders is idle, another one is free. `use` says what the
+  // request was that lets go, `retention` what it wants for its blocks.
+  void Release(BlockId block, const RequestUse& use, const RequestRetention& retention = {});
+
+  // An empty block with one holder: a free one, or the victim of an eviction. Nothing when all are referenced or
+  // pinned. `group` wants it.
+  [[nodiscard]] std::optional<BlockId> Allocate(EvictionGroup group = EvictionGroup(0));
 
   // Block `index` of `chain`, lying in blocks[index], is whole; blocks[0 … index) are ready and the caller's.
-  [[nodiscard]] CommitResult Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks);
+  [[nodiscard]] CommitResult Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks,
+                                    EvictionGroup group = EvictionGroup(0));
 
-  // The events since the last call, in order.
+  // ---- what is kept ----
+
+  // A waiting request will hit this block: it goes after all others. Counted; each call is taken back by one Unwant.
+  void Want(BlockRef ref);
+  // The block may have been evicted since.
+  void Unwant(BlockRef ref);
+
+  // Keeps these blocks of one chain, front to back, until `end`: those that are ready now, the others once they are.
+  // Over the limit the later ones are not pinned, and counted. A pin of a block that is pinned sets its end anew.
+  void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end);
+  // Ends the pins of these blocks, front to back. A block stays pinned while one behind it is.
+  void Unpin(std::span<const BlockHash> hashes);
+
+  // ---- what it tells ----
+
+  // Was a block with this hash evicted, not long ago?
+  [[nodiscard]] bool WasEvicted(BlockHash hash) const { return ghosts_.Contains(hash.low); }
+
+  // Moves the events since the last call to the end of `events`, in order.
+  void TakeEvents(std::vector<wire::CacheEvent>& events);
   [[nodiscard]] std::vector<wire::CacheEvent> TakeEvents();
+  [[nodiscard]] ResidencyCounts TakeResidency() { return residency_.Take(); }
 
   // All ready blocks as runs, parents before children. O(ready blocks).
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
 
   [[nodiscard]] BlockHash digest() const { return digest_; }  // xor of the hashes of all ready blocks
   [[nodiscard]] std::uint32_t ready_count() const { return index_.size(); }
+  [[nodiscard]] std::uint32_t pinned_count() const { return pinned_count_; }
+  // Blocks that Allocate can have at once.
+  [[nodiscard]] std::uint32_t available_count() const { return pool_.free_count() + pool_.idle_count() - idle_pinned_; }
+  // Of these, one less if `ref`, which is ready, is taken.
+  [[nodiscard]] bool IsAvailable(BlockRef ref) const;
   [[nodiscard]] std::uint32_t block_tokens() const { return block_tokens_; }
+  [[nodiscard]] std::uint32_t group_count() const { return static_cast<std::uint32_t>(groups_.size()); }
+  [[nodiscard]] std::uint32_t ready_count_of(EvictionGroup group) const { return groups_[group.value()].ready_count; }
   [[nodiscard]] const CacheCounters& counters() const { return counters_; }
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
 
@@ -98,20 +176,31 @@ class PrefixCache {
   [[nodiscard]] Result<void> CheckInvariants(std::span<const std::uint32_t> expected_references) const;
 
  private:
-  static constexpr std::uint32_t kNoBlock = 0xFFFFFFFFU;
+  static constexpr std::uint32_t kNoBlock = SiblingTree::kNone;
 
-  // Node b describes block b. Children of one parent form a doubly linked list; so do the first blocks of all scopes.
+  // Node b describes block b.
   struct Node {
     BlockHash hash;
     BlockHash root;
     std::uint32_t parent = kNoBlock;
-    std::uint32_t first_child = kNoBlock;
-    std::uint32_t previous_sibling = kNoBlock;
-    std::uint32_t next_sibling = kNoBlock;
-    std::uint32_t position = 0;   // in blocks from the root
-    std::uint32_t hit_count = 0;  // requests that found it here
+    std::uint32_t children = kNoBlock;  // the root of their tree
+    std::uint32_t position = 0;         // in blocks from the root
+    std::uint32_t hit_count = 0;        // requests that found it here
+    std::uint32_t pinned_children = 0;
+    std::uint16_t wanted_count = 0;
+    std::uint8_t group = 0;
+    std::uint8_t priority = kDefaultRetentionPriority;
+    BlockOrigin origin = BlockOrigin::kPrompt;  // as of its last release
     bool ready = false;
+    bool pinned = false;
   };
+
+  struct Group {
+    std::uint32_t share = 0;  // in blocks
+    std::uint32_t ready_count = 0;
+  };
+
+  class TokenOrder;
 
   [[nodiscard]] std::optional<std::uint32_t> FindVerified(const BlockChain& chain, std::uint32_t index,
                                                           std::uint32_t parent);
@@ -120,29 +209,61 @@ class PrefixCache {
   [[nodiscard]] std::span<const TokenId> TokensOf(const BlockChain& chain, std::uint32_t index) const;
   [[nodiscard]] std::span<TokenId> StoredTokens(std::uint32_t block);
   [[nodiscard]] std::span<const TokenId> StoredTokens(std::uint32_t block) const;
-  [[nodiscard]] std::uint32_t& FirstChildOf(std::uint32_t parent);
+  [[nodiscard]] std::uint32_t& ChildrenOf(std::uint32_t parent);
+  [[nodiscard]] std::uint32_t ChildrenOf(std::uint32_t parent) const;
 
-  void Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent);
+  void Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent,
+             EvictionGroup group);
   void Remove(std::uint32_t block);
-  [[nodiscard]] bool EvictOne();
-  [[nodiscard]] BlockUse UseOf(std::uint32_t block, const RequestUse& use) const;
-  [[nodiscard]] TreePlace PlaceOf(std::uint32_t block) const;
   void ReportStored(const Node& node);
   void ReportRemoved(const Node& node);
 
+  [[nodiscard]] bool EvictOne(EvictionGroup group);
+  [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, IdleBlocks::Reach reach);
+  [[nodiscard]] EvictionGroup FirstToGive(EvictionGroup group) const;
+  void Evict(BlockId victim);
+  void Shelve(std::uint32_t block, const RequestUse& use);
+  void Unshelve(std::uint32_t block);
+  void Reshelve(std::uint32_t block);
+  [[nodiscard]] bool IsIdle(std::uint32_t block) const;
+  [[nodiscard]] BlockUse UseOf(std::uint32_t block, const RequestUse& use) const;
+  [[nodiscard]] TreePlace PlaceOf(std::uint32_t block) const;
+  void Retain(std::uint32_t block, const BlockRetention& retention);
+  void PinReady(std::uint32_t block);
+  void UnpinReady(std::uint32_t block);
+  void EndPin(BlockHash hash);
+
   [[nodiscard]] Result<void> CheckNode(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckChildren(std::uint32_t block) const;
+  [[nodiscard]] Result<void> CheckTotals() const;
 
   BlockPool& pool_;
   const std::uint32_t block_tokens_;
-  std::unique_ptr<EvictionPolicy> eviction_;
+  const std::uint32_t pin_limit_;  // in blocks
+  const Duration min_hold_;
+  std::vector<Group> groups_;
+
+  IdleBlocks idle_;
   HashIndex index_;  // the ready blocks
   std::vector<Node> nodes_;
-  std::vector<TokenId> tokens_;  // B per block
-  std::uint32_t first_of_roots_ = kNoBlock;
+  SiblingTree siblings_;
+  std::vector<TokenId> tokens_;            // B per block
+  std::uint32_t first_blocks_ = kNoBlock;  // the first blocks of all scopes: the root of their tree
   BlockHash digest_;
+
+  Instant now_;
+  std::uint64_t latest_request_ = 0;
+  TimerWheel retention_timers_;
+  PinTable pins_;
+  std::uint32_t pinned_count_ = 0;  // ready ones
+  std::uint32_t idle_pinned_ = 0;
+
+  GhostList ghosts_;
+  Residency residency_;
   CacheCounters counters_;
   std::vector<wire::CacheEvent> events_;
+  std::vector<BlockId> expired_timers_;
+  std::vector<BlockHash> expired_pins_;
 };
 
 }  // namespace roost::worker

@@ -13,21 +13,26 @@ Error Broken(fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace
 
-// Preorder without a stack: down to the first child while there is one, which makes one run; then up to the nearest
-// ancestor with another sibling, which begins the next.
+// Preorder. A run goes down from child to first child, to a leaf; the other children begin runs of their own.
 std::vector<wire::StoredRun> PrefixCache::Snapshot() const {
   std::vector<wire::StoredRun> runs;
-  std::uint32_t block = first_of_roots_;
-  while (block != kNoBlock) {
+  std::vector<std::uint32_t> beginnings;
+  siblings_.Append(first_blocks_, beginnings);
+  while (!beginnings.empty()) {
+    std::uint32_t block = beginnings.back();
+    beginnings.pop_back();
     wire::StoredRun& run = runs.emplace_back();
     run.first_position = nodes_[block].position;
-    std::uint32_t last = block;
-    for (; block != kNoBlock; block = nodes_[block].first_child) {
+    while (block != kNoBlock) {
       run.hashes.push_back(nodes_[block].hash);
-      last = block;
+      const std::size_t first_child = beginnings.size();
+      siblings_.Append(nodes_[block].children, beginnings);
+      block = kNoBlock;
+      if (beginnings.size() > first_child) {
+        block = beginnings.back();
+        beginnings.pop_back();
+      }
     }
-    while (last != kNoBlock && nodes_[last].next_sibling == kNoBlock) last = nodes_[last].parent;
-    if (last != kNoBlock) block = nodes_[last].next_sibling;
   }
   return runs;
 }
@@ -57,9 +62,26 @@ Result<void> PrefixCache::CheckInvariants(std::span<const std::uint32_t> expecte
   }
   if (ready_count != index_.size()) return Broken("{} ready blocks, {} in the index", ready_count, index_.size());
   if (digest != digest_) return Broken("digest is {}, should be {}", digest_.ToHex(), digest.ToHex());
-  const std::optional<BlockId> victim = eviction_->Victim(EvictionGroup(0));
-  if (victim.has_value() != (pool_.idle_count() > 0)) return Broken("{} idle blocks", pool_.idle_count());
-  if (victim && nodes_[victim->value()].first_child != kNoBlock) return Broken("victim {} is no leaf", victim->value());
+  return CheckTotals();
+}
+
+Result<void> PrefixCache::CheckTotals() const {
+  std::vector<std::uint32_t> ready(groups_.size());
+  std::uint32_t pinned = 0;
+  std::uint32_t idle_pinned = 0;
+  for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
+    const Node& node = nodes_[block];
+    if (!node.ready) continue;
+    ++ready[node.group];
+    pinned += node.pinned ? 1 : 0;
+    idle_pinned += node.pinned && IsIdle(block) ? 1 : 0;
+  }
+  for (std::uint32_t group = 0; group < groups_.size(); ++group) {
+    if (ready[group] != groups_[group].ready_count) return Broken("group {} has {} ready blocks", group, ready[group]);
+  }
+  if (pinned != pinned_count_ || idle_pinned != idle_pinned_) {
+    return Broken("{} blocks are pinned, {} of them idle", pinned, idle_pinned);
+  }
   return {};
 }
 
@@ -84,20 +106,23 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
   return CheckChildren(block);
 }
 
-// The children's list is whole, and whoever holds a child holds the parent.
+// The children's tree is whole, and whoever holds a child holds the parent.
 Result<void> PrefixCache::CheckChildren(std::uint32_t block) const {
-  std::uint32_t previous = kNoBlock;
+  std::vector<std::uint32_t> children;
+  siblings_.Append(nodes_[block].children, children);
   std::uint64_t references = 0;
-  for (std::uint32_t child = nodes_[block].first_child; child != kNoBlock; child = nodes_[child].next_sibling) {
+  std::uint32_t pinned = 0;
+  for (const std::uint32_t child : children) {
     const Node& node = nodes_[child];
-    if (!node.ready || node.parent != block || node.previous_sibling != previous) {
-      return Broken("child {} of block {} is linked wrongly", child, block);
-    }
+    if (!node.ready || node.parent != block) return Broken("child {} of block {} is linked wrongly", child, block);
     references += pool_.references(BlockId(child));
-    previous = child;
+    pinned += node.pinned ? 1 : 0;
   }
   if (references > pool_.references(BlockId(block))) {
     return Broken("block {} has {} holders, its children {}", block, pool_.references(BlockId(block)), references);
+  }
+  if (pinned != nodes_[block].pinned_children || (pinned > 0 && !nodes_[block].pinned)) {
+    return Broken("block {} has {} pinned children", block, pinned);
   }
   return {};
 }

@@ -41,6 +41,8 @@ class TimerWheel {
   void Expire(Instant now, std::vector<BlockId>& expired);
 
   [[nodiscard]] bool IsSet(BlockId block) const { return entries_[block.value()].next != block.value(); }
+  // The deadline of a timer that is set, rounded up.
+  [[nodiscard]] Instant DeadlineOf(BlockId block) const { return Instant(entries_[block.value()].tick * kTick); }
   // Blocks that have a timer.
   [[nodiscard]] std::uint32_t size() const { return size_; }
 

@@ -64,7 +64,7 @@ struct Engine::State {
         options(std::move(options_in)),
         max_context_tokens(ServableContext(model)),
         pool(model.block_count()),
-        cache(pool, model.block_tokens(), std::make_unique<LruEviction>(model.block_count())),
+        cache(pool, {.block_tokens = model.block_tokens()}, std::make_unique<LruEviction>(model.block_count())),
         scheduler(cache, SchedulerOptionsOf(options, max_context_tokens)) {}
 
   Result<void> Validate(RequestKey key, const wire::Generate& request) const;

@@ -8,6 +8,7 @@
 // others of its batch go on.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,8 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
+#include "worker/cache/miss_reasons.h"
+#include "worker/cache/residency.h"
 #include "worker/model/model.h"
 
 namespace roost::worker {
@@ -81,10 +84,21 @@ struct StepCounts {
   std::uint64_t evicted_blocks = 0;
   std::uint64_t preemptions = 0;
   std::uint64_t verification_misses = 0;  // hash equal, tokens not
+  MissCounts computed_prompt_tokens{};    // prompt tokens that were computed, by the reason why
+  std::uint64_t tail_cached_tokens = 0;   // of the cached ones, those copied from a block that is equal only in part
+  std::uint64_t uncached_requests = 0;    // that wanted nothing to do with the cache
+  std::uint64_t refused_pins = 0;         // blocks not pinned, because the pins' share of the pool was full
+  std::uint64_t verified_hits = 0;        // requests with hits that were computed anew and agreed
+  std::uint64_t wrong_hits = 0;           // … and did not
+  ResidencyCounts residency;
   std::vector<double> ttft_seconds;
   std::vector<double> queue_wait_seconds;
   std::vector<double> inter_token_seconds;
 };
+
+// Estimated share of prompt blocks that would be hits with half the pool, this pool, twice and four times it.
+inline constexpr std::array<double, 4> kPoolMultiples{0.5, 1.0, 2.0, 4.0};
+using HitRateCurve = std::array<double, kPoolMultiples.size()>;
 
 struct StepReport {
   std::vector<RequestEvent> tokens;
@@ -95,6 +109,8 @@ struct StepReport {
   std::uint32_t free_blocks = 0;
   std::uint32_t referenced_blocks = 0;
   std::uint32_t idle_blocks = 0;
+  std::uint32_t pinned_blocks = 0;        // of the referenced and idle ones
+  std::optional<HitRateCurve> hit_rates;  // once a second, when prompts have come
 };
 
 // Not thread-safe: all calls come from the engine thread. `model` and `clock` outlive it.

@@ -30,7 +30,7 @@ class Driver {
         honesty_(honesty),
         block_count_(static_cast<std::uint32_t>(1 + rng_.Below(40))),
         pool_(block_count_),
-        cache_(pool_, kBlockTokens, std::make_unique<LruEviction>(block_count_)),
+        cache_(pool_, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(block_count_)),
         naive_(block_count_, kBlockTokens) {}
 
   void Step() {

@@ -19,7 +19,7 @@ constexpr std::uint32_t kBlockTokens = 4;
 class PrefixCacheTest : public testing::Test {
  protected:
   explicit PrefixCacheTest(std::uint32_t block_count = 8)
-      : pool_(block_count), cache_(pool_, kBlockTokens, std::make_unique<LruEviction>(block_count)) {}
+      : pool_(block_count), cache_(pool_, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(block_count)) {}
 
   // `letters` names blocks: equal letters are equal tokens.
   static std::vector<TokenId> Tokens(std::string_view letters) {

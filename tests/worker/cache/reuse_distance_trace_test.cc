@@ -62,7 +62,7 @@ std::vector<CacheUser> MakeUsers(const std::vector<std::vector<TokenId>>& prompt
 // The share of prompt blocks that a real cache had. `in_flight` requests hold their blocks at a time.
 double Replay(std::vector<CacheUser>& users, std::uint32_t pool_blocks, std::size_t in_flight) {
   BlockPool pool(pool_blocks);
-  PrefixCache cache(pool, kBlockTokens, std::make_unique<LruEviction>(pool_blocks));
+  PrefixCache cache(pool, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(pool_blocks));
   std::uint64_t hits = 0;
   std::uint64_t accesses = 0;
   for (std::size_t i = 0; i < users.size() + in_flight; ++i) {

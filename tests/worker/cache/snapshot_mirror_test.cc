@@ -106,7 +106,7 @@ class Churn {
       : rng_(seed),
         block_count_(static_cast<std::uint32_t>(1 + rng_.Below(60))),
         pool_(block_count_),
-        cache_(pool_, kBlockTokens, std::make_unique<LruEviction>(block_count_)),
+        cache_(pool_, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(block_count_)),
         mirror_(block_count_) {}
 
   void Step() {

@@ -33,7 +33,8 @@ class SchedulerTest : public testing::Test {
   void Make(Setup setup) {
     scheduler_.reset();
     pool_ = std::make_unique<BlockPool>(setup.block_count);
-    cache_ = std::make_unique<PrefixCache>(*pool_, kBlockTokens, std::make_unique<LruEviction>(setup.block_count));
+    cache_ = std::make_unique<PrefixCache>(*pool_, CacheOptions{.block_tokens = kBlockTokens},
+                                           std::make_unique<LruEviction>(setup.block_count));
     scheduler_ =
         std::make_unique<Scheduler>(*cache_, SchedulerOptions{.max_batch_tokens = setup.max_batch_tokens,
                                                               .max_running = setup.max_running,

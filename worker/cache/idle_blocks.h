@@ -1,0 +1,65 @@
+// All idle blocks that may be evicted, and the order in which they go:
+//
+//   1  blocks with a retention priority below the default, the lowest first, of equals the one idle for longest
+//   2  blocks without one, as the eviction policy says
+//   3  blocks with a priority above the default, the lowest first
+//   4  blocks that a waiting request will hit
+//
+// A leaf goes before its parent all the same, so a parent is never held for less than its child, whatever priorities
+// the two have (see LeafLists).
+//
+// Groups (tenants) have this order each; the caller says whose turn it is. Blocks that are pinned are not here.
+//
+// Not thread-safe. Every operation is O(1), Victim amortised over the inserts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "worker/cache/eviction.h"
+#include "worker/cache/leaf_lists.h"
+
+namespace roost::worker {
+
+// Retention priorities are 0 to 100. A block of this one is left to the eviction policy.
+inline constexpr std::uint32_t kMaxRetentionPriority = 100;
+inline constexpr std::uint32_t kDefaultRetentionPriority = 35;
+
+class IdleBlocks {
+ public:
+  IdleBlocks(std::uint32_t block_count, std::uint32_t group_count, std::unique_ptr<EvictionPolicy> policy);
+
+  // `block` is idle, with this retention priority.
+  void Insert(BlockId block, const BlockUse& use, TreePlace place, std::uint32_t priority);
+  // `block` is idle, and a waiting request will hit it.
+  void InsertWanted(BlockId block, EvictionGroup group, TreePlace place);
+
+  void BecomeLeaf(BlockId block);
+  // `block` is used again, or pinned, or about to be inserted under another priority.
+  void Erase(BlockId block);
+
+  // Which blocks may be taken.
+  enum class Reach : std::uint8_t { kUnwanted, kWanted };
+  // The next of the group to go: with kUnwanted none that a waiting request will hit, with kWanted only those.
+  [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, Reach reach);
+  void Evict(BlockId block);
+
+ private:
+  // Lists of one group: one per priority, and one for wanted blocks.
+  static constexpr std::uint32_t kWantedList = kMaxRetentionPriority + 1;
+  static constexpr std::uint32_t kListsPerGroup = kWantedList + 1;
+
+  [[nodiscard]] std::optional<BlockId> FirstRetained(EvictionGroup group, std::uint32_t first, std::uint32_t last);
+  void NoteInUse(std::uint32_t list);
+
+  LeafLists lists_;
+  // Per list: may it hold a leaf? One that turns out not to is passed over until a block comes. Kept as words, so that
+  // the lists in use are found without looking at all.
+  std::vector<std::uint64_t> in_use_;
+  std::unique_ptr<EvictionPolicy> policy_;
+};
+
+}  // namespace roost::worker

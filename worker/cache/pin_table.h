@@ -1,0 +1,40 @@
+// Which blocks are to be kept until further notice, by hash: those that are in the cache and those that will be once
+// they are computed. The cache asks it when a block is stored, and hears from it when a pin ends.
+//
+// Not thread-safe. Contains is O(1); Add, Remove and TakeExpired O(hashes · log pins). Bounded by what the caller adds.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/prefix/block_hash.h"
+
+namespace roost::worker {
+
+class PinTable {
+ public:
+  // Pins `hash` until `end`, or without end. In place of an earlier pin of it.
+  void Add(BlockHash hash, std::optional<Instant> end);
+
+  void Remove(BlockHash hash);
+
+  [[nodiscard]] bool Contains(BlockHash hash) const { return !pins_.empty() && pins_.contains(hash); }
+  [[nodiscard]] std::size_t size() const { return pins_.size(); }
+
+  // Removes the pins that have ended, and appends their hashes: of one Add call to the next, the later first, so that a
+  // prefix that was added front to back comes back to front.
+  void TakeExpired(Instant now, std::vector<BlockHash>& expired);
+
+ private:
+  using Ends = std::multimap<Instant, BlockHash>;
+
+  std::unordered_map<BlockHash, std::optional<Ends::iterator>, BlockHashHasher> pins_;
+  Ends ends_;
+};
+
+}  // namespace roost::worker
