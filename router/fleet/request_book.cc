@@ -125,7 +125,10 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
 bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches, Instant now) {
   Request& request = *attempt.request;
   std::vector<Worker*> workers = roster_.Serving(*request.spec.model);
-  std::erase_if(workers, [&](const Worker* worker) { return request.refused_by.contains(worker->hello.worker_id); });
+  std::erase_if(workers, [&](const Worker* worker) {
+    return request.refused_by.contains(worker->hello.worker_id) ||
+           worker->hello.max_sample_count < attempt.choices.count;
+  });
   if (workers.empty()) return false;
 
   // What a worker holds is of no use to a request that leaves the cache alone.

@@ -162,6 +162,23 @@ TEST_F(FleetCoreChoicesTest, CancelReachesEveryAttempt) {
   ExpectNothingCharged(sim_);
 }
 
+TEST(FleetCoreTest, ChoicesGoToWorkersThatKnowOfThem) {
+  FleetSim sim;
+  FakeWorker& old = sim.AddWorker("old");
+  old.hello().max_sample_count = 1;
+  old.SayHello();
+  sim.DeliverAll();
+  GenerateSpec wishes;
+  wishes.sample_count = 2;
+  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->code, ErrorCode::kUnavailable);
+  sim.JoinWorker("new");
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).id.has_value(), true);
+  }
+  sim.DeliverAll();
+  EXPECT_TRUE(old.received().empty());
+}
+
 TEST(FleetCoreTest, TooManyChoicesAreRefused) {
   FleetSim sim;
   sim.JoinWorker("a");
