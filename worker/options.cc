@@ -33,6 +33,7 @@ constexpr std::array kSchedulePolicies{
 template <typename Table>
 std::vector<std::string> Names(const Table& table) {
   std::vector<std::string> names;
+  names.reserve(table.size());
   for (const auto& [name, value] : table) names.emplace_back(name);
   return names;
 }
