@@ -172,6 +172,9 @@ struct Hello {
 
   maxBatchTokens @14 :UInt32 = 0;
   # Token budget of one engine step: how large the pieces are that a prefill is cut into. 0: not told.
+
+  maxSampleCount @15 :UInt32 = 1;
+  # The largest Generate.sampleCount that the worker knows how to serve. A router sends it no larger one. Not 0.
 }
 
 struct TokenEvent {

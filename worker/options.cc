@@ -33,6 +33,7 @@ constexpr std::array kSchedulePolicies{
 template <typename Table>
 std::vector<std::string> Names(const Table& table) {
   std::vector<std::string> names;
+  names.reserve(table.size());
   for (const auto& [name, value] : table) names.emplace_back(name);
   return names;
 }
@@ -60,6 +61,39 @@ Result<TenantShare> ParseTenantShare(const std::string& value) {
     return InvalidArgument("tenant-share", "the fraction in '{}' is not above 0 and at most 1", value);
   }
   return share;
+}
+
+void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
+  parser.Section("Cache")
+      .Add("block-tokens", options.block_tokens, "Tokens per KV block, a power of two; one value per model fleet",
+           {kMinBlockTokens, kMaxBlockTokens})
+      .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory-bytes holds", {0, kMaxBlocks})
+      .Add("kv-memory-bytes", options.kv_memory_bytes, "Memory for KV blocks when kv-blocks is 0", {1 << 20, 1e15})
+      .Add("eviction", options.eviction, "Policy that says which idle blocks go first")
+      .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
+      .Add("min-hold-ms", options.min_hold_ms, "How long a new block stays whatever the policy says", {0, kMaxHoldMs})
+      .AddList("tenant-share", options.tenant_share,
+               "NAME=FRACTION: part of the blocks that is a tenant's own; what it leaves unused others may borrow")
+      .Add("verify-hits", options.verify_hits,
+           "Part of the requests with cached tokens whose cached blocks are computed anew and compared", {0, 1})
+      .AddSwitch("check-invariants", options.check_invariants,
+                 "Check the cache's books after every step; slow, for debugging");
+}
+
+void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
+  parser.Section("Engine")
+      .Add("max-batch-tokens", options.max_batch_tokens, "Token budget of one step", {1, kMaxBatchTokens})
+      .Add("max-running-requests", options.max_running_requests, "Requests in one batch", {1, kMaxRequests})
+      .Add("max-waiting-requests", options.max_waiting_requests, "Requests in the queue; more are refused",
+           {1, kMaxRequests})
+      .AddChoice("schedule", options.schedule, Names(kSchedulePolicies),
+                 "Order in which waiting requests of equal priority are taken")
+      .Add("max-partial-prefills", options.max_partial_prefills,
+           "Prompts that may be half computed at the same time; 0 for no limit", {0, kMaxRequests})
+      .Add("max-queue-wait-ms", options.max_queue_wait_ms,
+           "Requests that have waited longer are refused, and the router looks elsewhere; 0 for no limit",
+           {0, kMaxHoldMs})
+      .Add("threads", options.threads, "Compute threads; 0 takes all cores", {0, kMaxThreads});
 }
 
 }  // namespace
@@ -102,33 +136,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
                "Router addresses tcp://HOST:PORT; names are resolved again every few seconds, and every address gets a "
                "link")
       .Add("worker-id", options.worker_id, "Name of this worker, different in each; by default host name and process");
-  parser.Section("Cache")
-      .Add("block-tokens", options.block_tokens, "Tokens per KV block, a power of two; one value per model fleet",
-           {kMinBlockTokens, kMaxBlockTokens})
-      .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory-bytes holds", {0, kMaxBlocks})
-      .Add("kv-memory-bytes", options.kv_memory_bytes, "Memory for KV blocks when kv-blocks is 0", {1 << 20, 1e15})
-      .Add("eviction", options.eviction, "Policy that says which idle blocks go first")
-      .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
-      .Add("min-hold-ms", options.min_hold_ms, "How long a new block stays whatever the policy says", {0, kMaxHoldMs})
-      .AddList("tenant-share", options.tenant_share,
-               "NAME=FRACTION: part of the blocks that is a tenant's own; what it leaves unused others may borrow")
-      .Add("verify-hits", options.verify_hits,
-           "Part of the requests with cached tokens whose cached blocks are computed anew and compared", {0, 1})
-      .AddSwitch("check-invariants", options.check_invariants,
-                 "Check the cache's books after every step; slow, for debugging");
-  parser.Section("Engine")
-      .Add("max-batch-tokens", options.max_batch_tokens, "Token budget of one step", {1, kMaxBatchTokens})
-      .Add("max-running-requests", options.max_running_requests, "Requests in one batch", {1, kMaxRequests})
-      .Add("max-waiting-requests", options.max_waiting_requests, "Requests in the queue; more are refused",
-           {1, kMaxRequests})
-      .AddChoice("schedule", options.schedule, Names(kSchedulePolicies),
-                 "Order in which waiting requests of equal priority are taken")
-      .Add("max-partial-prefills", options.max_partial_prefills,
-           "Prompts that may be half computed at the same time; 0 for no limit", {0, kMaxRequests})
-      .Add("max-queue-wait-ms", options.max_queue_wait_ms,
-           "Requests that have waited longer are refused, and the router looks elsewhere; 0 for no limit",
-           {0, kMaxHoldMs})
-      .Add("threads", options.threads, "Compute threads; 0 takes all cores", {0, kMaxThreads});
+  DeclareCache(options, parser);
+  DeclareEngine(options, parser);
   parser.Section("Operation")
       .Add("metrics-address", options.metrics_address, "ADDRESS:PORT of the metrics endpoint; empty for none")
       .AddSwitch("insecure-bind", options.insecure_bind, "Allow metrics on an address that is not loopback")

@@ -42,6 +42,8 @@ inline constexpr Metric kRouterPredictedCachedTokens{Kind::kCounter, "roost_rout
     "Of the prompt tokens, those that the router expected the chosen worker to have."};
 inline constexpr Metric kRouterPredictionErrorTokens{Kind::kCounter, "roost_router_prediction_error_tokens_total", "model",
     "Sum of the differences, without sign, between predicted and actual cached tokens."};
+inline constexpr Metric kRouterCacheOff{Kind::kCounter, "roost_router_cache_off_requests_total", "model",
+    "Generations that asked to leave the cache alone."};
 inline constexpr Metric kRouterOutputTokens{Kind::kCounter, "roost_router_output_tokens_total", "model",
     "Tokens generated."};
 inline constexpr Metric kRouterTtft{Kind::kHistogram, "roost_router_ttft_seconds", "model",

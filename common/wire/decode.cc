@@ -178,6 +178,8 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   ROOST_ASSIGN_OR_RETURN(hello.sampling.top_p, ReadTopP(in.getDefaultTopP()));
   hello.sampling.top_k = in.getDefaultTopK();
   hello.max_batch_tokens = in.getMaxBatchTokens();
+  hello.max_sample_count = in.getMaxSampleCount();
+  ROOST_RETURN_IF_ERROR(ReadNonZero(hello.max_sample_count, "maxSampleCount"));
   return hello;
 }
 

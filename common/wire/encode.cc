@@ -122,6 +122,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setDefaultTopP(hello.sampling.top_p);
   out.setDefaultTopK(hello.sampling.top_k);
   out.setMaxBatchTokens(hello.max_batch_tokens);
+  out.setMaxSampleCount(hello.max_sample_count);
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {

@@ -56,6 +56,7 @@ struct Hello {
   std::string tokenizer_digest;            // SHA-256 of the tokenizer bundle, in hexadecimal
   SamplingDefaults sampling;
   std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
+  std::uint32_t max_sample_count = 1;  // the largest Generate::sample_count that it serves
 
   bool operator==(const Hello&) const = default;
 };

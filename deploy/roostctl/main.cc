@@ -11,6 +11,7 @@
 
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
+#include "deploy/roostctl/pin.h"
 #include "deploy/roostctl/status.h"
 #include "deploy/roostctl/template_command.h"
 #include "deploy/roostctl/tokenize.h"
@@ -36,6 +37,16 @@ std::optional<int> Ended(ConfigParser& parser, std::span<const char* const> argu
   }
   if (*outcome == ParseOutcome::kExit) return 0;
   return std::nullopt;
+}
+
+void DeclarePrompt(PinOptions& options, ConfigParser& parser) {
+  parser.Add("router", options.router, "URL of the router")
+      .Add("model", options.model, "Model that the prompt is for")
+      .Require("model")
+      .Add("prompt", options.prompt, "Text, as of /v1/completions")
+      .Add("messages", options.messages_file,
+           "File with the messages of a chat: a JSON array, or an object with messages and tools")
+      .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that are to profit");
 }
 
 int Status(std::span<const char* const> arguments) {
@@ -66,6 +77,27 @@ int Bench(std::span<const char* const> arguments) {
   return RunBench(options);
 }
 
+int Pin(std::span<const char* const> arguments) {
+  PinOptions options;
+  ConfigParser parser("roostctl pin",
+                      "Keeps the blocks of a prompt in the workers' caches: those that are there at once, the others "
+                      "when a request has brought them.");
+  DeclarePrompt(options, parser);
+  parser.Add("duration", options.duration, "How long, like 30s, 10m or 2h; until unpinned when empty")
+      .AddChoice("workers", options.workers, {"all", "best"},
+                 "All workers of the model, or the one that a request with this prompt would go to");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunPin(PinVerb::kPin, options, std::cout, std::cerr);
+}
+
+int Unpin(std::span<const char* const> arguments) {
+  PinOptions options;
+  ConfigParser parser("roostctl unpin", "Takes back the pin of a prompt on all workers of the model.");
+  DeclarePrompt(options, parser);
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunPin(PinVerb::kUnpin, options, std::cout, std::cerr);
+}
+
 int Tokenize(std::span<const char* const> arguments) {
   std::string tokenizer;
   ConfigParser parser("roostctl tokenize",
@@ -91,6 +123,8 @@ int Template(std::span<const char* const> arguments) {
 
 constexpr Command kCommands[] = {
     {"status", "the workers that a router knows", &Status},
+    {"pin", "keep a prompt in the workers' caches", &Pin},
+    {"unpin", "take back a pin", &Unpin},
     {"bench", "send a load of conversations and measure", &Bench},
     {"tokenize", "turn text into token ids and back", &Tokenize},
     {"template", "render a chat template", &Template},

@@ -36,15 +36,16 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
       body["workers"].get(workers) != simdjson::SUCCESS) {
     return DataLoss("/admin/v1/workers", "the answer holds no list of workers");
   }
-  std::string table = fmt::format("{:<24} {:<20} {:<9} {:<8} {:>8} {:>8} {:>9} {:>15} {:>9}\n", "worker", "model",
-                                  "state", "index", "running", "waiting", "in flight", "cached/blocks", "requests");
+  std::string table =
+      fmt::format("{:<24} {:<20} {:<9} {:<8} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}\n", "worker", "model", "state",
+                  "index", "running", "waiting", "in flight", "cached/blocks", "pinned", "requests");
   for (const simdjson::dom::element worker : workers) {
     const std::string blocks = fmt::format("{}/{}", Count(worker, "cached_blocks"), Count(worker, "blocks"));
-    table += fmt::format("{:<24} {:<20} {:<9} {:<8} {:>8} {:>8} {:>9} {:>15} {:>9}\n", Text(worker, "id"),
+    table += fmt::format("{:<24} {:<20} {:<9} {:<8} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}\n", Text(worker, "id"),
                          Text(worker, "model"), Flag(worker, "ready") ? "ready" : "starting",
                          Flag(worker, "index_in_sync") ? "exact" : "syncing", Count(worker, "running_requests"),
                          Count(worker, "waiting_requests"), Count(worker, "in_flight_requests"), blocks,
-                         Count(worker, "requests_total"));
+                         Count(worker, "pinned_blocks"), Count(worker, "requests_total"));
   }
   if (workers.size() == 0) table += "(no workers)\n";
   return table;

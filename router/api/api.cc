@@ -87,6 +87,8 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/metrics", Match::kExact, "metrics", &Api::Metrics},
       Route{"GET", "/version", Match::kExact, "version", &Api::Version},
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", &Api::Workers},
+      Route{"POST", "/admin/v1/pin", Match::kExact, "pin", &Api::Pin},
+      Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", &Api::Unpin},
   };
   return kRoutes;
 }
@@ -233,6 +235,34 @@ void Api::Version(Call& call) {
 }
 
 void Api::Workers(Call& call) { Answer(call, Json(WorkersBody(services_.dispatcher.Workers()))); }
+
+void Api::Pin(Call& call) { ApplyPin(call, PinAction::kPin); }
+void Api::Unpin(Call& call) { ApplyPin(call, PinAction::kUnpin); }
+
+void Api::ApplyPin(Call& call, PinAction action) {
+  Result<std::string> body = PinBody(std::move(call.body), action);
+  body.ok() ? Answer(call, Json(std::move(*body))) : AnswerError(call, body.error());
+}
+
+Result<std::string> Api::PinBody(std::string body, PinAction action) const {
+  JsonBody json(std::move(body));
+  ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
+  ROOST_ASSIGN_OR_RETURN(const PinRequest request, ParsePinRequest(object));
+  ROOST_ASSIGN_OR_RETURN(std::shared_ptr<const ServedModel> model, FindModel(request.fields().model));
+  const std::string name = model->name;
+  ROOST_ASSIGN_OR_RETURN(PinPlan plan, MakePinPlan(std::move(model), request, action, options_.unix_seconds_now()));
+  ROOST_ASSIGN_OR_RETURN(const std::vector<std::string> workers, services_.dispatcher.Pin(std::move(plan.order)));
+  JsonWriter answer;
+  answer.BeginObject().Key("model").String(name);
+  answer.Key("blocks")
+      .Number(std::uint64_t{plan.block_count})
+      .Key("tokens")
+      .Number(std::uint64_t{plan.prompt_token_count});
+  answer.Key("workers").BeginArray();
+  for (const std::string& worker : workers) answer.String(worker);
+  answer.EndArray().EndObject();
+  return answer.Take();
+}
 
 void Api::Answer(const Call& call, HttpResponse response) {
   services_.observer.OnAnswer(call.route, response.status);

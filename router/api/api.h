@@ -2,7 +2,8 @@
 // responders come from router/http, or from a test.
 //
 //   POST /v1/chat/completions   POST /v1/completions   GET /v1/models   GET /v1/models/{id}
-//   GET /health   GET /ready   GET /metrics   GET /version   GET /admin/v1/workers
+//   GET /health   GET /ready   GET /metrics   GET /version
+//   GET /admin/v1/workers   POST /admin/v1/pin   POST /admin/v1/unpin
 //
 // Every answer is JSON (but for /metrics and streams), also 404 and 405. HEAD is answered as GET, OPTIONS with Allow.
 //
@@ -20,6 +21,7 @@
 #include "common/base/clock.h"
 #include "router/api/api_observer.h"
 #include "router/api/generation.h"
+#include "router/api/pin_request.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
 #include "router/http/responder.h"
@@ -65,7 +67,11 @@ class Api {
   void Metrics(Call& call);
   void Version(Call& call);
   void Workers(Call& call);
+  void Pin(Call& call);
+  void Unpin(Call& call);
 
+  void ApplyPin(Call& call, PinAction action);
+  [[nodiscard]] Result<std::string> PinBody(std::string body, PinAction action) const;
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   void Generate(const Call& call, AnswerKind kind, Result<GenerateSpec> spec, const SamplingFields& fields);
   void Answer(const Call& call, HttpResponse response);

@@ -18,7 +18,6 @@ using Prompt = std::variant<std::string, std::vector<TokenId>>;
 constexpr std::array kNeutral{
     NeutralField{"logprobs", Accepts::kNothing},
     NeutralField{"echo", Accepts::kFalse},
-    NeutralField{"best_of", Accepts::kOne},
     NeutralField{"suffix", Accepts::kEmpty},
 };
 
@@ -35,6 +34,13 @@ Result<Prompt> ParseIds(const simdjson::dom::array& ids, std::string_view path) 
 Result<Prompt> ParseText(JsonElement element, std::string_view path) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
   return Prompt(std::string(text));
+}
+
+// The best n of n are all of them.
+Result<void> CheckBestOf(const JsonObject& body, std::uint32_t choice_count) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> best_of, body.Integer("best_of", 1, kMaxChoices));
+  if (!best_of || *best_of == choice_count) return {};
+  return InvalidArgument("best_of", "must be equal to n: this server sends every choice that it samples");
 }
 
 // "text", ["text"], [1, 2, 3] or [[1, 2, 3]].
@@ -60,6 +66,7 @@ Result<CompletionRequest> ParseCompletionRequest(const JsonObject& body) {
   CompletionRequest request;
   ROOST_ASSIGN_OR_RETURN(request.sampling, ParseSamplingFields(body));
   ROOST_RETURN_IF_ERROR(CheckNeutralFields(body, kNeutral));
+  ROOST_RETURN_IF_ERROR(CheckBestOf(body, request.sampling.choice_count));
   ROOST_ASSIGN_OR_RETURN(request.prompt, ParsePrompt(body));
   return request;
 }

@@ -24,10 +24,12 @@ class Generation::Relay final : public GenerationObserver {
   void OnDispatched(const Dispatched& dispatched) override {
     generation_->responder_->Post([generation = generation_, dispatched] { generation->OnDispatched(dispatched); });
   }
-  void OnTokens(std::vector<TokenId> tokens, std::optional<std::uint32_t> cached_token_count) override {
-    generation_->responder_->Post([generation = generation_, tokens = std::move(tokens), cached_token_count] {
-      generation->OnTokens(tokens, cached_token_count);
-    });
+  void OnTokens(ChoiceTokens tokens) override {
+    generation_->responder_->Post(
+        [generation = generation_, tokens = std::move(tokens)] { generation->OnTokens(tokens); });
+  }
+  void OnChoiceEnd(ChoiceEnd end) override {
+    generation_->responder_->Post([generation = generation_, end] { generation->OnChoiceEnd(end); });
   }
   void OnEnd(GenerationEnd end) override {
     generation_->responder_->Post([generation = generation_, end = std::move(end)] { generation->OnEnd(end); });
@@ -46,10 +48,11 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
       options_(std::move(options)),
       model_(spec.model),
       prompt_token_count_(static_cast<std::uint32_t>(spec.prompt.size())),
-      stop_tokens_(spec.stop_tokens),
-      // The text goes on after the prompt, so a space in front of its first word is its own.
-      stream_(spec.model->tokenizer, SpecialTokenOutput::kSkip, StreamStart::kContinuation),
-      stop_filter_(options_.stop) {}
+      stop_tokens_(spec.stop_tokens) {
+  for (std::uint32_t i = 0; i < spec.sample_count; ++i) {
+    choices_.push_back({ChoiceText(model_->tokenizer, options_.stop), {}, {}, {}});
+  }
+}
 
 void Generation::Start(const GenerationServices& services, std::shared_ptr<Responder> responder, GenerateSpec spec,
                        GenerationOptions options) {
@@ -74,32 +77,37 @@ void Generation::OnDispatched(const Dispatched& dispatched) {
   if (options_.delivery == Delivery::kStream) responder_->PrepareStream(RoutingHeaders(predicted_cached_tokens_));
 }
 
-void Generation::OnTokens(const std::vector<TokenId>& tokens, std::optional<std::uint32_t> cached_token_count) {
+void Generation::OnTokens(const ChoiceTokens& tokens) {
   if (ended_) return;
-  if (cached_token_count) cached_tokens_ = cached_token_count;
-  if (tokens.empty()) return;
-  if (completion_token_count_ == 0 && options_.delivery == Delivery::kStream &&
+  if (tokens.cached_token_count) cached_tokens_ = tokens.cached_token_count;
+  Choice& choice = choices_.at(tokens.choice);
+  if (choice.outcome || tokens.tokens.empty()) return;
+  if (choice.stream.token_count() == 0 && options_.delivery == Delivery::kStream &&
       options_.identity.kind == AnswerKind::kChat) {
-    responder_->Send(Frame(RoleChunk(options_.identity, ChunkUsage())));
+    responder_->Send(Frame(RoleChunk(options_.identity, tokens.choice, ChunkUsage())));
   }
-  TellTimes(static_cast<std::uint32_t>(tokens.size()));
-  SendText(Decode(tokens));
-  if (!stop_filter_.stopped()) return;
-  services_.dispatcher.Cancel(*request_);
-  Finish(Outcome::kStop);
+  TellTimes(choice, static_cast<std::uint32_t>(tokens.tokens.size()));
+  // Before the chunk is written, which may tell the number of tokens.
+  const std::string text = choice.stream.Push(tokens.tokens, stop_tokens_);
+  SendText(tokens.choice, text);
+  if (!choice.stream.stopped()) return;
+  EndChoice(tokens.choice, Outcome::kStop);
+  FinishIfDone();
+}
+
+void Generation::OnChoiceEnd(ChoiceEnd end) {
+  if (ended_) return;
+  CompleteChoice(end);
+  FinishIfDone();
 }
 
 void Generation::OnEnd(const GenerationEnd& end) {
   if (ended_) return;
   switch (end.reason) {
     case wire::FinishReason::kStop:
-    case wire::FinishReason::kLength: {
-      std::string rest = stop_filter_.Push(stream_.Finish());
-      rest += stop_filter_.Flush();
-      SendText(rest);
-      const bool stopped = end.reason == wire::FinishReason::kStop || stop_filter_.stopped();
-      return Finish(stopped ? Outcome::kStop : Outcome::kLength);
-    }
+    case wire::FinishReason::kLength:
+      for (std::uint32_t i = 0; i < choices_.size(); ++i) CompleteChoice({i, end.reason});
+      return Finish();
     case wire::FinishReason::kCancelled:
       // Nobody here asked for it, so the answer is cut for a reason of the cluster's.
       return Fail({ErrorCode::kUnavailable, "the generation was cancelled by the server", ""});
@@ -116,65 +124,74 @@ void Generation::OnClientGone() {
 
 // ---- tokens to text ----
 
-void Generation::TellTimes(std::uint32_t token_count) {
+void Generation::TellTimes(Choice& choice, std::uint32_t token_count) {
   const Instant now = services_.clock.Now();
-  if (last_tokens_at_) {
-    services_.observer.OnLaterTokens(model_->name, token_count, ToSeconds(now - *last_tokens_at_));
-  } else {
+  if (choice.last_tokens_at) {
+    services_.observer.OnLaterTokens(model_->name, token_count, ToSeconds(now - *choice.last_tokens_at));
+  } else if (!std::exchange(first_token_told_, true)) {
     services_.observer.OnFirstToken(model_->name, ToSeconds(now - options_.started_at));
   }
-  last_tokens_at_ = now;
+  choice.last_tokens_at = now;
 }
 
-bool Generation::IsStopToken(TokenId id) const {
-  return std::find(stop_tokens_.begin(), stop_tokens_.end(), id) != stop_tokens_.end();
-}
-
-std::string Generation::Decode(const std::vector<TokenId>& tokens) {
-  std::string text;
-  for (const TokenId id : tokens) {
-    if (stop_filter_.stopped()) break;
-    ++completion_token_count_;
-    // A stop token ends the text and is no part of it.
-    if (!IsStopToken(id)) text += stop_filter_.Push(stream_.Push(id));
-  }
-  return text;
-}
-
-void Generation::SendText(std::string_view text) {
+void Generation::SendText(std::uint32_t index, std::string_view text) {
   if (options_.delivery == Delivery::kWhole) {
-    text_ += text;
+    choices_[index].text += text;
   } else if (!text.empty()) {
-    responder_->Send(Frame(TextChunk(options_.identity, text, ChunkUsage())));
+    responder_->Send(Frame(TextChunk(options_.identity, index, text, ChunkUsage())));
   }
 }
 
 // ---- the end ----
 
-void Generation::Finish(Outcome outcome) {
-  const std::string_view finish_reason = NameOf(outcome);
-  options_.delivery == Delivery::kStream ? FinishStream(finish_reason) : FinishWhole(finish_reason);
-  Conclude(outcome, kStatusOk);
+void Generation::CompleteChoice(ChoiceEnd end) {
+  Choice& choice = choices_.at(end.choice);
+  if (choice.outcome) return;
+  SendText(end.choice, choice.stream.Flush());
+  const bool stopped = end.reason == wire::FinishReason::kStop || choice.stream.stopped();
+  EndChoice(end.choice, stopped ? Outcome::kStop : Outcome::kLength);
 }
 
-void Generation::FinishStream(std::string_view finish_reason) {
-  std::string frames = Frame(FinishChunk(options_.identity, finish_reason, ChunkUsage()));
+void Generation::EndChoice(std::uint32_t index, Outcome outcome) {
+  choices_[index].outcome = outcome;
+  last_outcome_ = outcome;
+  if (options_.delivery == Delivery::kStream) {
+    responder_->Send(Frame(FinishChunk(options_.identity, index, NameOf(outcome), ChunkUsage())));
+  }
+}
+
+void Generation::FinishIfDone() {
+  const auto is_open = [](const Choice& choice) { return !choice.outcome; };
+  if (std::any_of(choices_.begin(), choices_.end(), is_open)) return;
+  services_.dispatcher.Cancel(*request_);
+  Finish();
+}
+
+void Generation::Finish() {
+  options_.delivery == Delivery::kStream ? FinishStream() : FinishWhole();
+  Conclude(last_outcome_, kStatusOk);
+}
+
+void Generation::FinishStream() {
+  std::string frames;
   if (options_.usage_report != UsageReport::kNever) frames += Frame(UsageChunk(options_.identity, CurrentUsage()));
   frames += kDoneFrame;
   responder_->Send(std::move(frames));
   responder_->End();
 }
 
-void Generation::FinishWhole(std::string_view finish_reason) {
+void Generation::FinishWhole() {
+  std::vector<WholeChoice> choices;
+  for (const Choice& choice : choices_) choices.push_back({choice.text, NameOf(*choice.outcome)});
   HttpResponse response;
   response.headers = RoutingHeaders(cached_tokens_.value_or(0));
-  response.body = WholeAnswer(options_.identity, text_, finish_reason, CurrentUsage());
+  response.body = WholeAnswer(options_.identity, choices, CurrentUsage());
   responder_->Respond(std::move(response));
 }
 
 void Generation::Fail(const Error& error) {
   responder_->Fail(ErrorResponse(error), Frame(ErrorBody(error)) + std::string(kDoneFrame));
-  const bool is_streaming = options_.delivery == Delivery::kStream && completion_token_count_ > 0;
+  const bool is_streaming = options_.delivery == Delivery::kStream && completion_token_count() > 0;
   Conclude(Outcome::kError, is_streaming ? kStatusOk : TraitsOf(error.code).http_status);
 }
 
@@ -186,7 +203,7 @@ void Generation::Conclude(Outcome outcome, int status) {
                                       .worker_id = worker_id_,
                                       .outcome = outcome,
                                       .prompt_tokens = prompt_token_count_,
-                                      .completion_tokens = completion_token_count_,
+                                      .completion_tokens = completion_token_count(),
                                       .predicted_cached_tokens = predicted_cached_tokens_,
                                       .cached_tokens = cached_tokens_,
                                       .seconds = seconds});
@@ -198,12 +215,18 @@ void Generation::Conclude(Outcome outcome, int status) {
                                {"status", fmt::to_string(status)},
                                {"prompt_tokens", fmt::to_string(prompt_token_count_)},
                                {"cached_tokens", fmt::to_string(cached_tokens_.value_or(0))},
-                               {"completion_tokens", fmt::to_string(completion_token_count_)},
+                               {"completion_tokens", fmt::to_string(completion_token_count())},
                                {"seconds", fmt::format("{:.6f}", seconds)}});
 }
 
+std::uint32_t Generation::completion_token_count() const {
+  std::uint32_t count = 0;
+  for (const Choice& choice : choices_) count += choice.stream.token_count();
+  return count;
+}
+
 Usage Generation::CurrentUsage() const {
-  return {prompt_token_count_, completion_token_count_, cached_tokens_.value_or(0)};
+  return {prompt_token_count_, completion_token_count(), cached_tokens_.value_or(0)};
 }
 
 std::optional<Usage> Generation::ChunkUsage() const {

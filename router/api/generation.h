@@ -1,11 +1,13 @@
-// One generation on its way to its client: dispatches it, turns tokens into text, cuts at stop strings, writes the
-// stream or the whole answer, tells the observer, and cancels what nobody waits for.
+// One generation on its way to its client: dispatches it, turns the tokens of each choice into text, cuts at stop
+// strings, writes the stream or the whole answer, tells the observer, and cancels what nobody waits for.
 //
 //   Start ── Submit ── error ─────────────────────────────────────► proper status
 //               └─ dispatched ─ tokens* ─ end ────────────────────► chunks … [DONE], or the whole answer
-//                       │          ├ stop string ► Cancel ────────► the same, finish_reason "stop"
+//                       │          ├ stop string in the last open choice ► Cancel ► the same, finish_reason "stop"
 //                       │          └ error ───────────────────────► status before the first token, error event after
 //                       └ client gone, any time ► Cancel
+//
+// A choice that a stop string ends while others go on runs to its end at the worker; what it gets there is dropped.
 //
 // Threads: the dispatcher's calls are posted to the connection's thread; everything here runs there. Nothing is locked.
 #pragma once
@@ -18,11 +20,10 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/text/tokenizer.h"
 #include "router/api/api_observer.h"
+#include "router/api/choice_text.h"
 #include "router/api/openai_json.h"
 #include "router/api/sampling_fields.h"
-#include "router/api/stop_filter.h"
 #include "router/fleet/dispatcher.h"
 #include "router/http/responder.h"
 
@@ -60,22 +61,34 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Generation(const GenerationServices& services, std::shared_ptr<Responder> responder, const GenerateSpec& spec,
              GenerationOptions options);
 
+  struct Choice {
+    ChoiceText stream;
+    std::string text;                                   // of a whole answer, so far
+    std::optional<GenerationSummary::Outcome> outcome;  // once ended
+    std::optional<Instant> last_tokens_at;
+  };
+
   void Submit(GenerateSpec spec);
   void OnDispatched(const Dispatched& dispatched);
-  void OnTokens(const std::vector<TokenId>& tokens, std::optional<std::uint32_t> cached_token_count);
+  void OnTokens(const ChoiceTokens& tokens);
+  void OnChoiceEnd(ChoiceEnd end);
   void OnEnd(const GenerationEnd& end);
   void OnClientGone();
 
-  void TellTimes(std::uint32_t token_count);
-  [[nodiscard]] std::string Decode(const std::vector<TokenId>& tokens);
-  [[nodiscard]] bool IsStopToken(TokenId id) const;
-  void SendText(std::string_view text);
-  void Finish(GenerationSummary::Outcome outcome);
-  void FinishStream(std::string_view finish_reason);
-  void FinishWhole(std::string_view finish_reason);
+  void TellTimes(Choice& choice, std::uint32_t token_count);
+  void SendText(std::uint32_t index, std::string_view text);
+  // The worker has no more tokens for this choice.
+  void CompleteChoice(ChoiceEnd end);
+  void EndChoice(std::uint32_t index, GenerationSummary::Outcome outcome);
+  // Ends the answer, and the request, if no choice is open.
+  void FinishIfDone();
+  void Finish();
+  void FinishStream();
+  void FinishWhole();
   void Fail(const Error& error);
   void Conclude(GenerationSummary::Outcome outcome, int status);
 
+  [[nodiscard]] std::uint32_t completion_token_count() const;
   [[nodiscard]] Usage CurrentUsage() const;
   [[nodiscard]] std::optional<Usage> ChunkUsage() const;
   [[nodiscard]] std::vector<HttpHeader> RoutingHeaders(std::uint32_t cached_tokens) const;
@@ -87,16 +100,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::uint32_t prompt_token_count_;
   const std::vector<TokenId> stop_tokens_;
 
-  TokenStream stream_;
-  StopFilter stop_filter_;
+  std::vector<Choice> choices_;
   std::optional<RequestId> request_;  // once submitted
   bool ended_ = false;
   std::string worker_id_;
   std::uint32_t predicted_cached_tokens_ = 0;
   std::optional<std::uint32_t> cached_tokens_;
-  std::uint32_t completion_token_count_ = 0;
-  std::optional<Instant> last_tokens_at_;
-  std::string text_;  // of a whole answer, so far
+  bool first_token_told_ = false;
+  GenerationSummary::Outcome last_outcome_ = GenerationSummary::Outcome::kStop;  // of the choice that ended last
 };
 
 }  // namespace roost::router

@@ -44,6 +44,7 @@ void WriteFinishReason(std::optional<std::string_view> reason, JsonWriter& json)
 
 // What a chunk's only choice says.
 struct Delta {
+  std::uint32_t choice = 0;
   std::optional<std::string_view> role;
   std::optional<std::string_view> text;
   std::optional<std::string_view> finish_reason;
@@ -52,7 +53,7 @@ struct Delta {
 std::string Chunk(const AnswerIdentity& identity, const Delta& delta, const std::optional<Usage>& usage) {
   JsonWriter json;
   BeginAnswer(identity, Form::kChunk, json);
-  json.BeginObject().Key("index").Number(0);
+  json.BeginObject().Key("index").Number(delta.choice);
   if (identity.kind == AnswerKind::kChat) {
     json.Key("delta").BeginObject();
     if (delta.role) json.Key("role").String(*delta.role);
@@ -78,6 +79,7 @@ void WriteLoad(const wire::Load& load, JsonWriter& json) {
   json.Key("queued_prefill_tokens").Number(load.queued_prefill_tokens);
   json.Key("free_blocks").Number(load.free_block_count);
   json.Key("cached_blocks").Number(load.cached_block_count);
+  json.Key("pinned_blocks").Number(load.pinned_block_count);
 }
 
 void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
@@ -92,33 +94,35 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
 
 }  // namespace
 
-std::string WholeAnswer(const AnswerIdentity& identity, std::string_view text, std::string_view finish_reason,
-                        const Usage& usage) {
+std::string WholeAnswer(const AnswerIdentity& identity, std::span<const WholeChoice> choices, const Usage& usage) {
   JsonWriter json;
   BeginAnswer(identity, Form::kWhole, json);
-  json.BeginObject().Key("index").Number(0);
-  if (identity.kind == AnswerKind::kChat) {
-    json.Key("message").BeginObject().Key("role").String("assistant");
-    json.Key("content").String(text).Key("refusal").Null().EndObject();
-  } else {
-    json.Key("text").String(text);
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    json.BeginObject().Key("index").Number(static_cast<std::uint64_t>(i));
+    if (identity.kind == AnswerKind::kChat) {
+      json.Key("message").BeginObject().Key("role").String("assistant");
+      json.Key("content").String(choices[i].text).Key("refusal").Null().EndObject();
+    } else {
+      json.Key("text").String(choices[i].text);
+    }
+    WriteFinishReason(choices[i].finish_reason, json);
+    json.EndObject();
   }
-  WriteFinishReason(finish_reason, json);
-  json.EndObject();
   return EndAnswer(usage, json);
 }
 
-std::string RoleChunk(const AnswerIdentity& identity, const std::optional<Usage>& usage) {
-  return Chunk(identity, {"assistant", "", std::nullopt}, usage);
+std::string RoleChunk(const AnswerIdentity& identity, std::uint32_t choice, const std::optional<Usage>& usage) {
+  return Chunk(identity, {choice, "assistant", "", std::nullopt}, usage);
 }
 
-std::string TextChunk(const AnswerIdentity& identity, std::string_view text, const std::optional<Usage>& usage) {
-  return Chunk(identity, {std::nullopt, text, std::nullopt}, usage);
+std::string TextChunk(const AnswerIdentity& identity, std::uint32_t choice, std::string_view text,
+                      const std::optional<Usage>& usage) {
+  return Chunk(identity, {choice, std::nullopt, text, std::nullopt}, usage);
 }
 
-std::string FinishChunk(const AnswerIdentity& identity, std::string_view finish_reason,
+std::string FinishChunk(const AnswerIdentity& identity, std::uint32_t choice, std::string_view finish_reason,
                         const std::optional<Usage>& usage) {
-  return Chunk(identity, {std::nullopt, std::nullopt, finish_reason}, usage);
+  return Chunk(identity, {choice, std::nullopt, std::nullopt, finish_reason}, usage);
 }
 
 std::string UsageChunk(const AnswerIdentity& identity, const Usage& usage) {

@@ -28,17 +28,23 @@ struct Usage {
   std::uint32_t cached_tokens = 0;  // of the prompt, whose KV the worker had
 };
 
-[[nodiscard]] std::string WholeAnswer(const AnswerIdentity& identity, std::string_view text,
-                                      std::string_view finish_reason, const Usage& usage);
+struct WholeChoice {
+  std::string_view text;
+  std::string_view finish_reason;
+};
+// `choices` in the order of their indices.
+[[nodiscard]] std::string WholeAnswer(const AnswerIdentity& identity, std::span<const WholeChoice> choices,
+                                      const Usage& usage);
 
-// ---- chunks of a stream; `usage` is set when the client wants it in every chunk ----
+// ---- chunks of a stream: each is about one choice; `usage` is set when the client wants it in every chunk ----
 
-// The first chunk of a chat: who speaks.
-[[nodiscard]] std::string RoleChunk(const AnswerIdentity& identity, const std::optional<Usage>& usage);
-[[nodiscard]] std::string TextChunk(const AnswerIdentity& identity, std::string_view text,
+// The first chunk of a chat's choice: who speaks.
+[[nodiscard]] std::string RoleChunk(const AnswerIdentity& identity, std::uint32_t choice,
                                     const std::optional<Usage>& usage);
-[[nodiscard]] std::string FinishChunk(const AnswerIdentity& identity, std::string_view finish_reason,
-                                      const std::optional<Usage>& usage);
+[[nodiscard]] std::string TextChunk(const AnswerIdentity& identity, std::uint32_t choice, std::string_view text,
+                                    const std::optional<Usage>& usage);
+[[nodiscard]] std::string FinishChunk(const AnswerIdentity& identity, std::uint32_t choice,
+                                      std::string_view finish_reason, const std::optional<Usage>& usage);
 // After the finish, without choices.
 [[nodiscard]] std::string UsageChunk(const AnswerIdentity& identity, const Usage& usage);
 

@@ -88,7 +88,32 @@ wire::Sampling MakeSampling(const wire::SamplingDefaults& defaults, const Sampli
   return sampling;
 }
 
+// Names a session within the scope of its blocks. 0 would mean none.
+std::uint64_t SessionHash(BlockHash root, const std::string& session_id) {
+  if (session_id.empty()) return 0;
+  std::vector<TokenId> bytes;
+  for (const char c : session_id) bytes.push_back(static_cast<unsigned char>(c));
+  return std::max<std::uint64_t>(1, ChainHash(root, bytes).low);
+}
+
+void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
+  spec.cache_mode = fields.mode;
+  spec.priority = fields.priority;
+  spec.retention = fields.retention;
+  spec.session_hash = SessionHash(spec.root, fields.session_id);
+  spec.expect_return_ms = fields.expect_return_ms;
+}
+
 }  // namespace
+
+BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
+  return RootHash({.fingerprint = model.fingerprint,
+                   .adapter = "",
+                   .tenant = "",
+                   .salt = salt,
+                   .block_tokens = model.block_tokens,
+                   .kv_dtype = model.kv_dtype});
+}
 
 Result<std::vector<TokenId>> TokenizeChat(const ServedModel& model, const ChatRequest& request,
                                           std::int64_t unix_seconds) {
@@ -113,12 +138,9 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.sampling = MakeSampling(model->sampling, fields, source.default_seed);
   spec.stop_tokens = fields.stop_tokens;
   spec.ignore_eos = fields.ignore_eos;
-  spec.root = RootHash({.fingerprint = model->fingerprint,
-                        .adapter = "",
-                        .tenant = "",
-                        .salt = fields.cache_salt,
-                        .block_tokens = model->block_tokens,
-                        .kv_dtype = model->kv_dtype});
+  spec.sample_count = fields.choice_count;
+  spec.root = ScopeRoot(*model, fields.cache.salt);
+  ApplyCacheFields(fields.cache, spec);
   spec.block_hashes = HashBlocks(spec.root, prompt, model->block_tokens);
   spec.prompt = std::move(prompt);
   spec.model = std::move(model);

@@ -14,6 +14,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/prefix/block_hash.h"
 #include "router/api/chat_request.h"
 #include "router/api/completion_request.h"
 #include "router/fleet/dispatcher.h"
@@ -27,6 +28,9 @@ namespace roost::router {
 // Errors name `prompt`, or the id in it that the model does not have.
 [[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model,
                                                               const CompletionRequest& request);
+
+// The scope of a model's blocks under a salt; empty for none.
+[[nodiscard]] BlockHash ScopeRoot(const ServedModel& model, const std::string& salt);
 
 struct PromptSource {
   std::string_view field;          // that the prompt came from, for errors

@@ -16,7 +16,6 @@ constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
 
 constexpr std::array kNeutral{
-    NeutralField{"n", Accepts::kOne},
     NeutralField{"frequency_penalty", Accepts::kZero},
     NeutralField{"presence_penalty", Accepts::kZero},
     NeutralField{"repetition_penalty", Accepts::kOne},
@@ -116,6 +115,8 @@ Result<void> ParseSampling(const JsonObject& body, SamplingFields& fields) {
       const std::optional<std::int64_t> seed,
       body.Integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()));
   if (seed) fields.seed = static_cast<std::uint64_t>(*seed);
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> n, body.Integer("n", 1, kMaxChoices));
+  fields.choice_count = static_cast<std::uint32_t>(n.value_or(1));
   return {};
 }
 
@@ -185,11 +186,7 @@ Result<void> ParseNames(const JsonObject& body, SamplingFields& fields) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> model, body.String("model"));
   if (!model || model->empty()) return InvalidArgument("model", "must name the model to ask");
   fields.model = *model;
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> salt, body.String("cache_salt"));
-  if (salt && (salt->empty() || salt->size() > kMaxCacheSaltBytes)) {
-    return InvalidArgument("cache_salt", "must be 1 to {} bytes long, not {}", kMaxCacheSaltBytes, salt->size());
-  }
-  fields.cache_salt = salt.value_or("");
+  ROOST_ASSIGN_OR_RETURN(fields.cache, ParseCacheFields(body));
   return {};
 }
 

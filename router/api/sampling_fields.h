@@ -11,6 +11,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "router/api/cache_fields.h"
 #include "router/api/json_object.h"
 
 namespace roost::router {
@@ -18,7 +19,7 @@ namespace roost::router {
 inline constexpr std::size_t kMaxStopStrings = 16;
 inline constexpr std::size_t kMaxStopStringBytes = 256;
 inline constexpr std::size_t kMaxStopTokens = 64;
-inline constexpr std::size_t kMaxCacheSaltBytes = 256;
+inline constexpr std::uint32_t kMaxChoices = 16;
 
 enum class Delivery { kWhole, kStream };
 
@@ -39,7 +40,8 @@ struct SamplingFields {
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
-  std::string cache_salt;
+  std::uint32_t choice_count = 1;  // n
+  CacheFields cache;
 };
 
 // Validates every shared field, also those that are accepted with their neutral value only. The error names the field.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "common/base/error.h"
@@ -50,6 +51,7 @@ struct GenerateSpec {
   std::uint32_t max_output_tokens = 0;
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
+  std::uint32_t sample_count = 1;  // outputs, 1 to wire::kMaxSampleCount; choice i draws with sampling.seed + i
   // What the worker's queue and cache are told; see wire::Generate.
   std::string tenant;
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
@@ -64,20 +66,49 @@ struct Dispatched {
   Decision decision;
 };
 
+// Tokens that one choice got at once; at least one.
+struct ChoiceTokens {
+  std::vector<TokenId> tokens;
+  // Set in a request's first ones: prompt tokens that the worker had.
+  std::optional<std::uint32_t> cached_token_count = std::nullopt;
+  std::uint32_t choice = 0;  // below the request's sample_count
+};
+
+// The end of one choice while others go on: kStop or kLength.
+struct ChoiceEnd {
+  std::uint32_t choice = 0;
+  wire::FinishReason reason = wire::FinishReason::kStop;
+};
+
+// The end of a request. With kStop or kLength, of its last choice; with the others, of all that have not ended.
 struct GenerationEnd {
   wire::FinishReason reason = wire::FinishReason::kStop;
   std::optional<Error> error;  // with kError
 };
 
 // The life of a request as its client must see it: OnDispatched (again after a retry, also between tokens: the stream
-// goes on where it stood), OnTokens any number of times, OnEnd exactly once, and nothing after it.
+// goes on where it stood), OnTokens any number of times, OnChoiceEnd for each choice but the last, OnEnd exactly once.
+// Nothing comes for a choice after its end, and nothing at all after OnEnd.
 class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
   virtual void OnDispatched(const Dispatched& dispatched) = 0;
-  // `cached_token_count` is set in the first call: prompt tokens that the worker had.
-  virtual void OnTokens(std::vector<TokenId> tokens, std::optional<std::uint32_t> cached_token_count) = 0;
+  virtual void OnTokens(ChoiceTokens tokens) = 0;
+  virtual void OnChoiceEnd(ChoiceEnd end) = 0;
   virtual void OnEnd(GenerationEnd end) = 0;
+};
+
+// Which of a model's workers a pin is for.
+enum class PinTarget : std::uint8_t {
+  kAllWorkers,
+  kBestWorker,  // the one that a request with this prompt would go to
+};
+
+// A pin, or the end of one. At least one hash, and of the model's scope.
+struct PinOrder {
+  std::shared_ptr<const ServedModel> model;
+  std::variant<wire::Pin, wire::Unpin> message;
+  PinTarget target = PinTarget::kAllWorkers;
 };
 
 struct WorkerStatus {
@@ -107,6 +138,10 @@ class Dispatcher {
   // (kUnavailable, kOverloaded, kInvalidArgument for what the wire can not carry) it sees nothing. The observer is kept
   // until its end.
   [[nodiscard]] virtual Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) = 0;
+
+  // Sends the order to workers that serve the model now, and tells their names; those that come later know nothing of
+  // it. kUnavailable when there is none, kOverloaded when the link does not keep up.
+  [[nodiscard]] virtual Result<std::vector<std::string>> Pin(PinOrder order) = 0;
 
   // The client is gone: the worker is told, the observer sees its end with kCancelled. Unknown ids are ignored.
   virtual void Cancel(RequestId id) = 0;

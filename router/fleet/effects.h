@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -32,15 +31,18 @@ struct NotifyDispatched {
 };
 struct NotifyTokens {
   std::shared_ptr<GenerationObserver> observer;
-  std::vector<TokenId> tokens;
-  std::optional<std::uint32_t> cached_token_count;
+  ChoiceTokens tokens;
+};
+struct NotifyChoiceEnd {
+  std::shared_ptr<GenerationObserver> observer;
+  ChoiceEnd end;
 };
 struct NotifyEnd {
   std::shared_ptr<GenerationObserver> observer;
   GenerationEnd end;
 };
 
-using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyTokens, NotifyEnd>;
+using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyTokens, NotifyChoiceEnd, NotifyEnd>;
 
 // Not thread-safe.
 class EffectQueue {

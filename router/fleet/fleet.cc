@@ -126,7 +126,9 @@ bool Fleet::CarryOut(Effect& effect) {
   } else if (auto* const dispatched = std::get_if<NotifyDispatched>(&effect)) {
     dispatched->observer->OnDispatched(dispatched->dispatched);
   } else if (auto* const tokens = std::get_if<NotifyTokens>(&effect)) {
-    tokens->observer->OnTokens(std::move(tokens->tokens), tokens->cached_token_count);
+    tokens->observer->OnTokens(std::move(tokens->tokens));
+  } else if (auto* const choice = std::get_if<NotifyChoiceEnd>(&effect)) {
+    choice->observer->OnChoiceEnd(choice->end);
   } else if (auto* const end = std::get_if<NotifyEnd>(&effect)) {
     end->observer->OnEnd(std::move(end->end));
   }
@@ -160,6 +162,15 @@ Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObs
   waker_.Wake();
   metrics_.OnDecisionSeconds(ToSeconds(clock_.Now() - start));
   return id;
+}
+
+Result<std::vector<std::string>> Fleet::Pin(PinOrder order) {
+  const std::vector<WorkerMatch> matches = index_.Match(HashesOf(order));
+  std::unique_lock lock(mutex_);
+  Result<std::vector<std::string>> workers = core_.Pin(std::move(order), matches);
+  lock.unlock();
+  waker_.Wake();
+  return workers;
 }
 
 void Fleet::Cancel(RequestId id) {

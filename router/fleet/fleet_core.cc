@@ -212,13 +212,23 @@ void FleetCore::PublishGauges() {
   metrics_.SetIndexBlocks(index_.block_count());
 }
 
-Result<RequestId> FleetCore::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
-                                    std::span<const WorkerMatch> matches, Instant now) {
+Result<void> FleetCore::CheckOpen() const {
   if (shut_down_) return Error{ErrorCode::kUnavailable, "the router is stopping", ""};
   if (effects_.size() >= options_.max_pending_effects) {
     return Error{ErrorCode::kOverloaded, "the router's link to the workers is full", ""};
   }
+  return {};
+}
+
+Result<RequestId> FleetCore::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
+                                    std::span<const WorkerMatch> matches, Instant now) {
+  ROOST_RETURN_IF_ERROR(CheckOpen());
   return requests_.Submit(std::move(spec), std::move(observer), matches, now);
+}
+
+Result<std::vector<std::string>> FleetCore::Pin(PinOrder order, std::span<const WorkerMatch> matches) {
+  ROOST_RETURN_IF_ERROR(CheckOpen());
+  return requests_.Pin(std::move(order), matches);
 }
 
 std::vector<WorkerStatus> FleetCore::Workers(Instant now) {

@@ -67,6 +67,7 @@ class FleetCore {
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
   void Cancel(RequestId id) { requests_.Cancel(id); }
+  [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order, std::span<const WorkerMatch> matches);
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const {
     return roster_.FindModel(name);
   }
@@ -81,6 +82,8 @@ class FleetCore {
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
 
  private:
+  // May clients have something sent?
+  [[nodiscard]] Result<void> CheckOpen() const;
   void OnHello(const std::string& identity, const wire::Hello& hello, Instant now);
   void OnStep(Worker& worker, wire::Step step, Instant now);
   void OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now);

@@ -44,6 +44,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterPredictionErrorTokens, {model})
         .Increment(predicted > actual ? predicted - actual : actual - predicted);
   }
+  void OnCacheOff(const std::string& model) override { Counter(metrics::kRouterCacheOff, {model}).Increment(); }
   void OnRetry(RetryReason reason) override {
     Counter(metrics::kRouterRetries, {std::string(NameOf(reason))}).Increment();
   }

@@ -48,6 +48,7 @@ class FleetMetrics {
   virtual void OnDecisionSeconds(double /*seconds*/) {}
   virtual void OnSent(const std::string& /*model*/, const std::string& /*worker_id*/) {}
   virtual void OnFirstToken(const std::string& /*model*/, const CacheOutcome& /*outcome*/) {}
+  virtual void OnCacheOff(const std::string& /*model*/) {}
   virtual void OnRetry(RetryReason /*reason*/) {}
   virtual void OnWorkerLost(LostReason /*reason*/) {}
   virtual void OnResync(ResyncReason /*reason*/) {}

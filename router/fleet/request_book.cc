@@ -22,6 +22,9 @@ Result<void> CheckBounds(const GenerateSpec& spec) {
     return InvalidArgument("stop", "{} stop tokens are more than {}", spec.stop_tokens.size(),
                            wire::WireLimits::kMaxStopTokens);
   }
+  if (spec.sample_count == 0 || spec.sample_count > wire::kMaxSampleCount) {
+    return InvalidArgument("n", "{} is not from 1 to {}", spec.sample_count, wire::kMaxSampleCount);
+  }
   ROOST_CHECK(spec.block_hashes.size() == spec.prompt.size() / spec.model->block_tokens);
   return {};
 }
@@ -71,7 +74,18 @@ std::vector<BlockHash> HashesSoFar(const GenerateSpec& spec, const std::vector<T
   return HashBlocks(spec.root, PromptSoFar(spec, output), spec.model->block_tokens);
 }
 
+Worker& WorkerAt(WorkerSlot slot, const std::vector<Worker*>& workers, const Policy& policy) {
+  const auto found =
+      std::find_if(workers.begin(), workers.end(), [slot](const Worker* worker) { return worker->slot == slot; });
+  ROOST_CHECK(found != workers.end(), "policy {} chose slot {}", policy.name(), slot.value());
+  return **found;
+}
+
 }  // namespace
+
+const std::vector<BlockHash>& HashesOf(const PinOrder& order) {
+  return std::visit([](const auto& message) -> const std::vector<BlockHash>& { return message.hashes; }, order.message);
+}
 
 RequestBook::RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, const PrefixIndex& index,
                          Policy& policy, EffectQueue& effects, FleetMetrics& metrics)
@@ -96,52 +110,66 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.id = NextId();
   request.spec = std::move(spec);
   request.observer = std::move(observer);
-  if (!Dispatch(request, matches, now)) {
+  request.choices.resize(request.spec.sample_count);
+  Attempt attempt;
+  attempt.request = &request;
+  attempt.choices = {0, request.spec.sample_count};
+  if (!Dispatch(std::move(attempt), matches, now)) {
     return Error{ErrorCode::kUnavailable, fmt::format("no worker serves {} now", request.spec.model->name), ""};
   }
+  if (request.spec.cache_mode == wire::CacheMode::kOff) metrics_.OnCacheOff(request.spec.model->name);
   requests_.emplace(request.id, std::move(owned));
   return request.id;
 }
 
-bool RequestBook::Dispatch(Request& request, std::span<const WorkerMatch> matches, Instant now) {
+bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches, Instant now) {
+  Request& request = *attempt.request;
   std::vector<Worker*> workers = roster_.Serving(*request.spec.model);
-  std::erase_if(workers, [&](const Worker* worker) { return request.refused_by.contains(worker->hello.worker_id); });
+  std::erase_if(workers, [&](const Worker* worker) {
+    return request.refused_by.contains(worker->hello.worker_id) ||
+           worker->hello.max_sample_count < attempt.choices.count;
+  });
   if (workers.empty()) return false;
 
-  const auto prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size() + request.output.size());
+  // What a worker holds is of no use to a request that leaves the cache alone.
+  if (request.spec.cache_mode == wire::CacheMode::kOff) matches = {};
+  const std::size_t output_tokens = request.choices[attempt.choices.first].output.size();
+  const auto prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size() + output_tokens);
   Decision decision = policy_.Choose({.prompt_token_count = prompt_tokens}, ViewsOf(workers, matches));
-  const auto chosen =
-      std::find_if(workers.begin(), workers.end(), [&](const Worker* worker) { return worker->slot == decision.slot; });
-  ROOST_CHECK(chosen != workers.end(), "policy {} chose slot {}", policy_.name(), decision.slot.value());
-  Worker& worker = **chosen;
+  Worker& worker = WorkerAt(decision.slot, workers, policy_);
   metrics_.OnDecision(policy_.name(), decision.reason);
   metrics_.OnSent(worker.hello.model, worker.hello.worker_id);
 
   // The first attempt has the request's own id.
-  request.attempt_id = request.retry_count == 0 ? request.id : NextId();
-  request.worker_id = worker.hello.worker_id;
-  request.predicted_cached_tokens = decision.matched_tokens;
-  request.charge = InFlightLedger::Add(worker.ledger, prompt_tokens - decision.matched_tokens, now);
-  attempts_.emplace(request.attempt_id, &request);
+  attempt.id = attempt.retry_count == 0 ? request.id : NextId();
+  attempt.worker_id = worker.hello.worker_id;
+  attempt.predicted_cached_tokens = decision.matched_tokens;
+  attempt.charge = InFlightLedger::Add(worker.ledger, prompt_tokens - decision.matched_tokens, now);
   ++worker.requests_total;
-  effects_.Send(request.worker_id, MakeAttempt(request));
-  effects_.Push(NotifyDispatched{request.observer, {.worker_id = request.worker_id, .decision = std::move(decision)}});
+  effects_.Send(attempt.worker_id, MessageOf(attempt));
+  effects_.Push(NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(decision)}});
+  const RequestId id = attempt.id;
+  request.attempts.push_back(id);
+  attempts_.emplace(id, std::move(attempt));
   return true;
 }
 
-wire::Generate RequestBook::MakeAttempt(const Request& request) const {
-  const GenerateSpec& spec = request.spec;
-  const auto output_count = static_cast<std::uint32_t>(request.output.size());
-  return {.request_id = request.attempt_id,
-          .prompt = PromptSoFar(spec, request.output),
+wire::Generate RequestBook::MessageOf(const Attempt& attempt) {
+  const GenerateSpec& spec = attempt.request->spec;
+  const std::vector<TokenId>& output = attempt.request->choices[attempt.choices.first].output;
+  const auto output_count = static_cast<std::uint32_t>(output.size());
+  wire::Sampling sampling = spec.sampling;
+  sampling.seed += attempt.choices.first;
+  return {.request_id = attempt.id,
+          .prompt = PromptSoFar(spec, output),
           .root = spec.root,
-          .block_hashes = HashesSoFar(spec, request.output),
-          .sampling = spec.sampling,
+          .block_hashes = HashesSoFar(spec, output),
+          .sampling = sampling,
           .max_output_tokens = spec.max_output_tokens - output_count,
           .first_output_index = output_count,
           .stop_tokens = spec.stop_tokens,
           .ignore_eos = spec.ignore_eos,
-          .expected_cached_tokens = request.predicted_cached_tokens,
+          .expected_cached_tokens = attempt.predicted_cached_tokens,
           .deadline_ms = 0,
           .tenant = spec.tenant,
           .cache_mode = spec.cache_mode,
@@ -149,108 +177,185 @@ wire::Generate RequestBook::MakeAttempt(const Request& request) const {
           .retention = spec.retention,
           .session_hash = spec.session_hash,
           .expect_return_ms = spec.expect_return_ms,
-          .sample_count = 1};
+          .sample_count = attempt.choices.count};
 }
 
-RequestBook::Request* RequestBook::FindAttempt(const std::string& worker_id, RequestId attempt_id) {
+RequestBook::Attempt* RequestBook::FindAttempt(const std::string& worker_id, RequestId attempt_id) {
   const auto found = attempts_.find(attempt_id);
-  if (found == attempts_.end() || found->second->worker_id != worker_id) return nullptr;
-  return found->second;
+  if (found == attempts_.end() || found->second.worker_id != worker_id) return nullptr;
+  return &found->second;
 }
+
+bool RequestBook::HasOpenChoice(const Request& request, ChoiceRange range) {
+  const auto first = request.choices.begin() + range.first;
+  return std::any_of(first, first + range.count, [](const Choice& choice) { return !choice.ended; });
+}
+
+// ---- what workers say ----
 
 void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now) {
-  Request* const request = FindAttempt(worker_id, event.request_id);
-  if (request == nullptr) return;
-  if (!event.tokens.empty()) OnTokens(*request, event);
-  if (event.finish.has_value()) {
-    OnFinish(*request, event, now);
-  } else if (request->output.size() >= request->spec.max_output_tokens) {
+  Attempt* const attempt = FindAttempt(worker_id, event.request_id);
+  if (attempt == nullptr || event.choice >= attempt->choices.count) return;
+  const std::uint32_t index = attempt->choices.first + event.choice;
+  const Choice& choice = attempt->request->choices[index];
+  if (!choice.ended && !event.tokens.empty()) OnTokens(*attempt, event);
+  if (event.finish.has_value() && wire::EndsAllChoices(*event.finish)) {
+    OnFailure(*attempt, event, now);
+  } else if (!choice.ended && event.finish.has_value()) {
+    OnChoiceEnd(*attempt, {index, *event.finish});
+  } else if (!choice.ended && choice.output.size() >= attempt->request->spec.max_output_tokens) {
     // A worker that goes on past the limit is told to stop; the answer is complete.
-    effects_.Send(worker_id, wire::Cancel{event.request_id});
-    End(*request, {.reason = wire::FinishReason::kLength, .error = std::nullopt});
+    attempt->cut_short = true;
+    OnChoiceEnd(*attempt, {index, wire::FinishReason::kLength});
   }
 }
 
-void RequestBook::OnTokens(Request& request, wire::TokenEvent& event) {
-  const std::size_t room = request.spec.max_output_tokens - request.output.size();
+void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event) {
+  Request& request = *attempt.request;
+  const std::uint32_t index = attempt.choices.first + event.choice;
+  std::vector<TokenId>& output = request.choices[index].output;
+  const std::size_t room = request.spec.max_output_tokens - output.size();
   if (event.tokens.size() > room) event.tokens.resize(room);
   if (event.tokens.empty()) return;
-  request.output.insert(request.output.end(), event.tokens.begin(), event.tokens.end());
+  output.insert(output.end(), event.tokens.begin(), event.tokens.end());
   std::optional<std::uint32_t> cached_tokens;
   if (!request.cache_outcome_told && event.cached_token_count.has_value()) {
     request.cache_outcome_told = true;
     cached_tokens = event.cached_token_count;
     metrics_.OnFirstToken(request.spec.model->name,
                           {.prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size()),
-                           .predicted_cached_tokens = request.predicted_cached_tokens,
+                           .predicted_cached_tokens = attempt.predicted_cached_tokens,
                            .actual_cached_tokens = *cached_tokens});
   }
-  effects_.Push(NotifyTokens{request.observer, std::move(event.tokens), cached_tokens});
+  effects_.Push(NotifyTokens{request.observer, {std::move(event.tokens), cached_tokens, index}});
 }
 
-void RequestBook::OnFinish(Request& request, const wire::TokenEvent& event, Instant now) {
-  switch (*event.finish) {
-    case wire::FinishReason::kStop:
-    case wire::FinishReason::kLength: End(request, {.reason = *event.finish, .error = std::nullopt}); return;
-    // Nobody asked for it, or the request would be gone: the worker gave it up.
-    case wire::FinishReason::kCancelled:
-      request.refused_by.insert(request.worker_id);
-      Retry(request, RetryReason::kUnavailable, WorkerLost(), now);
-      return;
-    case wire::FinishReason::kError: break;
+void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end) {
+  Request& request = *attempt.request;
+  request.choices[end.choice].ended = true;
+  if (!HasOpenChoice(request, attempt.choices)) {
+    if (attempt.cut_short) effects_.Send(attempt.worker_id, wire::Cancel{attempt.id});
+    Forget(attempt);
   }
-  const Error error = event.error.value_or(Error{ErrorCode::kInternal, "the worker failed without a word", ""});
+  if (HasOpenChoice(request, {0, request.spec.sample_count})) {
+    effects_.Push(NotifyChoiceEnd{request.observer, end});
+  } else {
+    End(request, {.reason = end.reason, .error = std::nullopt});
+  }
+}
+
+void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
+  Request& request = *attempt.request;
+  // Nobody asked for a cancellation, or the request would be gone: the worker gave it up.
+  const bool given_up = event.finish == wire::FinishReason::kCancelled;
+  const Error error = given_up
+                          ? WorkerLost()
+                          : event.error.value_or(Error{ErrorCode::kInternal, "the worker failed without a word", ""});
   const bool full = error.code == ErrorCode::kOverloaded;
   if (full || error.code == ErrorCode::kUnavailable) {
-    request.refused_by.insert(request.worker_id);
-    Retry(request, full ? RetryReason::kOverloaded : RetryReason::kUnavailable, error, now);
+    request.refused_by.insert(attempt.worker_id);
+    Retry(attempt, full ? RetryReason::kOverloaded : RetryReason::kUnavailable, error, now);
   } else {
+    Forget(attempt);
     End(request, {.reason = wire::FinishReason::kError, .error = error});
   }
 }
 
-void RequestBook::Retry(Request& request, RetryReason reason, const Error& error, Instant now) {
-  attempts_.erase(request.attempt_id);
-  request.charge = {};
-  if (request.retry_count < options_.max_retries) {
-    ++request.retry_count;
-    if (Dispatch(request, index_.Match(HashesSoFar(request.spec, request.output)), now)) {
-      metrics_.OnRetry(reason);
-      return;
-    }
+// ---- what becomes of an attempt ----
+
+// All of it together while nothing was generated, else every open choice alone.
+std::vector<RequestBook::ChoiceRange> RequestBook::PartsLeft(const Attempt& attempt) {
+  const std::vector<Choice>& choices = attempt.request->choices;
+  const ChoiceRange all = attempt.choices;
+  const auto first = choices.begin() + all.first;
+  const auto is_untouched = [](const Choice& choice) { return !choice.ended && choice.output.empty(); };
+  if (std::all_of(first, first + all.count, is_untouched)) return {all};
+  std::vector<ChoiceRange> parts;
+  for (std::uint32_t i = all.first; i < all.first + all.count; ++i) {
+    if (!choices[i].ended) parts.push_back({i, 1});
   }
-  End(request, {.reason = wire::FinishReason::kError, .error = error});
+  return parts;
+}
+
+void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now) {
+  Request& request = *attempt.request;
+  const std::vector<ChoiceRange> parts = PartsLeft(attempt);
+  const std::uint32_t retry_count = attempt.retry_count + 1;
+  Forget(attempt);
+  bool placed = retry_count <= options_.max_retries;
+  for (std::size_t i = 0; placed && i < parts.size(); ++i) {
+    Attempt next;
+    next.request = &request;
+    next.choices = parts[i];
+    next.retry_count = retry_count;
+    const std::vector<TokenId>& output = request.choices[parts[i].first].output;
+    placed = Dispatch(std::move(next), index_.Match(HashesSoFar(request.spec, output)), now);
+  }
+  if (!placed) return End(request, {.reason = wire::FinishReason::kError, .error = error});
+  metrics_.OnRetry(reason);
 }
 
 void RequestBook::OnWorkerLost(const std::string& worker_id, Instant now) {
   std::vector<RequestId> lost;  // ascending, so that a run can be repeated
-  for (const auto& [id, request] : requests_) {
-    if (request->worker_id == worker_id) lost.push_back(id);
+  for (const auto& [id, attempt] : attempts_) {
+    if (attempt.worker_id == worker_id) lost.push_back(id);
   }
   std::sort(lost.begin(), lost.end());
-  for (const RequestId id : lost) Retry(*requests_.at(id), RetryReason::kWorkerLost, WorkerLost(), now);
+  for (const RequestId id : lost) {
+    // The end of a request takes its other attempts with it.
+    const auto found = attempts_.find(id);
+    if (found != attempts_.end()) Retry(found->second, RetryReason::kWorkerLost, WorkerLost(), now);
+  }
 }
 
 void RequestBook::Cancel(RequestId id) {
   const auto found = requests_.find(id);
-  if (found == requests_.end()) return;
-  Request& request = *found->second;
-  effects_.Send(request.worker_id, wire::Cancel{request.attempt_id});
-  End(request, {.reason = wire::FinishReason::kCancelled, .error = std::nullopt});
+  if (found != requests_.end()) {
+    End(*found->second, {.reason = wire::FinishReason::kCancelled, .error = std::nullopt});
+  }
 }
 
 void RequestBook::EndAll(const Error& error) {
   while (!requests_.empty()) {
-    Request& request = *requests_.begin()->second;
-    effects_.Send(request.worker_id, wire::Cancel{request.attempt_id});
-    End(request, {.reason = wire::FinishReason::kError, .error = error});
+    End(*requests_.begin()->second, {.reason = wire::FinishReason::kError, .error = error});
   }
 }
 
+void RequestBook::Forget(const Attempt& attempt) {
+  std::erase(attempt.request->attempts, attempt.id);
+  attempts_.erase(attempt.id);
+}
+
 void RequestBook::End(Request& request, GenerationEnd end) {
-  attempts_.erase(request.attempt_id);
+  while (!request.attempts.empty()) {
+    const Attempt& attempt = attempts_.at(request.attempts.back());
+    effects_.Send(attempt.worker_id, wire::Cancel{attempt.id});
+    Forget(attempt);
+  }
   effects_.Push(NotifyEnd{std::move(request.observer), std::move(end)});
   requests_.erase(request.id);
+}
+
+// ---- pins ----
+
+Result<std::vector<std::string>> RequestBook::Pin(PinOrder order, std::span<const WorkerMatch> matches) {
+  std::vector<Worker*> workers = roster_.Serving(*order.model);
+  if (workers.empty()) {
+    return Error{ErrorCode::kUnavailable, fmt::format("no worker serves {} now", order.model->name), ""};
+  }
+  const std::vector<BlockHash>& hashes = HashesOf(order);
+  if (order.target == PinTarget::kBestWorker) {
+    // One token more than the blocks hold: the last token of a prompt is always computed.
+    const auto prompt_tokens = static_cast<std::uint32_t>(hashes.size() * order.model->block_tokens + 1);
+    const Decision decision = policy_.Choose({.prompt_token_count = prompt_tokens}, ViewsOf(workers, matches));
+    workers = {&WorkerAt(decision.slot, workers, policy_)};
+  }
+  std::vector<std::string> names;
+  for (const Worker* worker : workers) {
+    names.push_back(worker->hello.worker_id);
+    std::visit([&](const auto& message) { effects_.Send(names.back(), message); }, order.message);
+  }
+  return names;
 }
 
 }  // namespace roost::router

@@ -1,9 +1,13 @@
-// The requests on their way: each is at exactly one worker at a time, as an attempt with an id of its own on the wire,
-// so that what a lost attempt still sends can not be mistaken for the next one's.
+// The requests on their way: each choice of one is at exactly one worker at a time, as part of an attempt that has an
+// id of its own on the wire, so that what a lost attempt still sends can not be mistaken for the next one's.
 //
 //   Submit ──► attempt 1 ──► tokens ──► end                            what the client sees
 //                 │ worker lost, or full, or leaving
 //                 └──► attempt 2: prompt + tokens so far ──► tokens ──► end
+//
+// A request with several choices begins as one attempt, so that they share their prompt's prefill. Once one of them has
+// tokens, their continuations have no common prompt any more: each that has not ended goes on as an attempt of its own.
+// Where one of them finds no worker, the request ends.
 //
 // Every accepted request ends exactly once: it leaves the book in the same call that queues its NotifyEnd, and nothing
 // is queued for a request that is not in the book.
@@ -37,6 +41,9 @@ struct RequestBookOptions {
   std::uint32_t max_retries = 2;       // further attempts of one request
 };
 
+// The blocks that an order is about, front to back.
+[[nodiscard]] const std::vector<BlockHash>& HashesOf(const PinOrder& order);
+
 class RequestBook {
  public:
   // `first_id` is random, so that ids of an earlier router process mean nothing.
@@ -51,6 +58,9 @@ class RequestBook {
                                          std::span<const WorkerMatch> matches, Instant now);
   void Cancel(RequestId id);
 
+  // See Dispatcher::Pin; `matches` are the index's answer for the order's blocks.
+  [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order, std::span<const WorkerMatch> matches);
+
   // What a worker says about one of its attempts. Events of attempts that are not (any more) at this worker are
   // ignored.
   void OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now);
@@ -63,36 +73,57 @@ class RequestBook {
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
 
  private:
+  struct Choice {
+    std::vector<TokenId> output;
+    bool ended = false;
+  };
   struct Request {
     RequestId id;
     GenerateSpec spec;
     std::shared_ptr<GenerationObserver> observer;
-    std::vector<TokenId> output;
+    std::vector<Choice> choices;
     bool cache_outcome_told = false;
-    std::uint32_t retry_count = 0;
     std::set<std::string> refused_by;  // workers that were full or leaving
-
-    // The attempt.
-    RequestId attempt_id;
+    std::vector<RequestId> attempts;   // at workers now
+  };
+  // Choices [first, first + count) of a request; on the wire they are 0 to count - 1.
+  struct ChoiceRange {
+    std::uint32_t first = 0;
+    std::uint32_t count = 1;
+  };
+  struct Attempt {
+    RequestId id;
+    Request* request = nullptr;
+    ChoiceRange choices;            // none has tokens, or it is a single one
+    std::uint32_t retry_count = 0;  // attempts of these choices that came to nothing before
     std::string worker_id;
     std::uint32_t predicted_cached_tokens = 0;
     InFlightLedger::Charge charge;
+    bool cut_short = false;  // a choice ended here that its worker goes on with
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
 
   [[nodiscard]] RequestId NextId() { return RequestId(next_id_++); }
-  [[nodiscard]] Request* FindAttempt(const std::string& worker_id, RequestId attempt_id);
+  [[nodiscard]] Attempt* FindAttempt(const std::string& worker_id, RequestId attempt_id);
+  [[nodiscard]] static bool HasOpenChoice(const Request& request, ChoiceRange range);
 
-  // Chooses a worker, sends, charges. False when no worker may take it.
-  [[nodiscard]] bool Dispatch(Request& request, std::span<const WorkerMatch> matches, Instant now);
-  [[nodiscard]] wire::Generate MakeAttempt(const Request& request) const;
-  // After an attempt came to nothing: another one, or the end with `error`.
-  void Retry(Request& request, RetryReason reason, const Error& error, Instant now);
-  // Forgets the request; `request` dangles afterwards.
+  // Chooses a worker, sends, charges. False when no worker may take it. `attempt` says which choices of which request,
+  // and how often they were tried.
+  [[nodiscard]] bool Dispatch(Attempt attempt, std::span<const WorkerMatch> matches, Instant now);
+  [[nodiscard]] static wire::Generate MessageOf(const Attempt& attempt);
+  // After an attempt came to nothing: further ones for what it leaves, or the end of the request with `error`.
+  void Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now);
+  [[nodiscard]] static std::vector<ChoiceRange> PartsLeft(const Attempt& attempt);
+  // The attempt is over; `attempt` dangles afterwards.
+  void Forget(const Attempt& attempt);
+  // Forgets the request and cancels what is still at workers; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
 
-  void OnTokens(Request& request, wire::TokenEvent& event);
-  void OnFinish(Request& request, const wire::TokenEvent& event, Instant now);
+  void OnTokens(Attempt& attempt, wire::TokenEvent& event);
+  // One choice is complete; `attempt` may dangle afterwards.
+  void OnChoiceEnd(Attempt& attempt, ChoiceEnd end);
+  // The worker gave up all of the attempt; `attempt` dangles afterwards.
+  void OnFailure(Attempt& attempt, const wire::TokenEvent& event, Instant now);
 
   const RequestBookOptions options_;
   Roster& roster_;
@@ -103,7 +134,7 @@ class RequestBook {
 
   std::uint64_t next_id_;
   Requests requests_;
-  std::unordered_map<RequestId, Request*> attempts_;  // one per request
+  std::unordered_map<RequestId, Attempt> attempts_;
 };
 
 }  // namespace roost::router

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "router/api/chat_request.h"
 #include "router/api/completion_request.h"
+#include "router/api/pin_request.h"
 
 namespace roost::router {
 namespace {
@@ -17,6 +18,11 @@ void CheckSampling(const SamplingFields& fields) {
   ROOST_CHECK(fields.temperature.value_or(0) >= 0 && fields.temperature.value_or(0) <= 2);
   ROOST_CHECK(fields.top_p.value_or(1) > 0 && fields.top_p.value_or(1) <= 1);
   ROOST_CHECK(fields.stop.size() <= kMaxStopStrings && fields.stop_tokens.size() <= kMaxStopTokens);
+  ROOST_CHECK(fields.choice_count >= 1 && fields.choice_count <= kMaxChoices);
+  ROOST_CHECK(fields.cache.priority <= wire::kMaxPriority && fields.cache.expect_return_ms <= wire::kMaxKeepMs);
+  const wire::Retention retention = fields.cache.retention.value_or(wire::Retention());
+  ROOST_CHECK(retention.prompt_priority <= wire::kMaxPriority && retention.decode_priority <= wire::kMaxPriority);
+  ROOST_CHECK(retention.prompt_duration_ms <= wire::kMaxKeepMs && retention.decode_duration_ms <= wire::kMaxKeepMs);
   for (const std::string& stop : fields.stop) ROOST_CHECK(!stop.empty() && stop.size() <= kMaxStopStringBytes);
 }
 
@@ -37,6 +43,8 @@ void FuzzOne(const std::string& bytes) {
   }
   const Result<CompletionRequest> completion = ParseCompletionRequest(*body);
   if (completion.ok()) CheckSampling(completion->sampling);
+  const Result<PinRequest> pin = ParsePinRequest(*body);
+  if (pin.ok()) ROOST_CHECK(pin->duration_ms <= wire::kMaxKeepMs && (chat.ok() || completion.ok()));
 }
 
 }  // namespace

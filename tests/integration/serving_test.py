@@ -1,10 +1,11 @@
 """One router and two workers with the demo model, as a client sees them."""
 
 import statistics
+import subprocess
 import time
 import unittest
 
-from cluster import ROOT, Cluster
+from cluster import BIN, ROOT, Cluster
 
 SYSTEM = (ROOT / "deploy/demo-prompts/system-1-prompter.txt").read_text()
 BLOCK_TOKENS = 16
@@ -65,6 +66,21 @@ class ServingTest(unittest.TestCase):
         self.chat(system, cache_salt="one")
         self.assertEqual(self.chat(system, cache_salt="two").cached_tokens(), 0)
         self.assertGreater(self.chat(system, cache_salt="one").cached_tokens(), 0)
+
+    def test_pins_name_the_blocks_that_requests_ask_for(self):
+        system = "Pinned. " + SYSTEM
+        body = {"model": "demo-model", "messages": messages(system)[:1], "duration_ms": 60000}
+        answer = self.router.request("POST", "/admin/v1/pin", body)
+        self.assertEqual(answer.status, 200, answer.body)
+        pinned = answer.json()
+        self.assertEqual(pinned["blocks"], pinned["tokens"] // BLOCK_TOKENS)
+        self.assertGreaterEqual(len(pinned["workers"]), 1)
+        self.assertEqual(self.router.request("POST", "/admin/v1/unpin", body).json(), pinned)
+        missing = self.router.request("POST", "/admin/v1/pin", {**body, "model": "none"})
+        self.assertEqual((missing.status, missing.json()["error"]["param"]), (404, "model"))
+        command = [BIN / "roostctl", "pin", "--router", self.router.url, "--model", "demo-model", "--prompt", system]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        self.assertIn(pinned["workers"][0], told)
 
     def test_completions_take_text_and_token_ids(self):
         answer = self.router.completion("Now is the winter", temperature=0, max_tokens=8)

@@ -216,6 +216,9 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
   hello.worker_id = std::string(WireLimits::kMaxWorkerIdBytes + 1, 'w');
   expect_refused(WorkerMessage(hello), "workerId");
   hello = random.MakeHello();
+  hello.max_sample_count = 0;
+  expect_refused(WorkerMessage(hello), "maxSampleCount");
+  hello = random.MakeHello();
   hello.model = "\xff";
   expect_refused(WorkerMessage(hello), "model");
   Generate generate = random.MakeGenerate();

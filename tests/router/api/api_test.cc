@@ -85,6 +85,7 @@ TEST_F(ApiTest, ShowsWorkers) {
   worker.load.queued_prefill_tokens = 30;
   worker.load.free_block_count = 4;
   worker.load.cached_block_count = 5;
+  worker.load.pinned_block_count = 3;
   worker.block_count = 9;
   worker.block_tokens = 16;
   worker.in_flight_requests = 3;
@@ -92,11 +93,12 @@ TEST_F(ApiTest, ShowsWorkers) {
   worker.index_in_sync = true;
   worker.requests_total = 77;
   dispatcher_.workers = {worker};
-  EXPECT_EQ(Ask("GET", "/admin/v1/workers")->response->body,
-            R"({"workers":[{"id":"w1","model":"bytes","ready":true,"seconds_since_heard":0.25,"waiting_requests":1,)"
-            R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"blocks":9,)"
-            R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,)"
-            R"("requests_total":77}]})");
+  EXPECT_EQ(
+      Ask("GET", "/admin/v1/workers")->response->body,
+      R"({"workers":[{"id":"w1","model":"bytes","ready":true,"seconds_since_heard":0.25,"waiting_requests":1,)"
+      R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"pinned_blocks":3,"blocks":9,)"
+      R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,)"
+      R"("requests_total":77}]})");
 }
 
 // ---- whole answers ----

@@ -122,6 +122,11 @@ class FakeDispatcher final : public Dispatcher {
     return RequestId(specs.size());
   }
   void Cancel(RequestId id) override { cancelled.push_back(id); }
+  Result<std::vector<std::string>> Pin(PinOrder order) override {
+    if (refusal) return *refusal;
+    orders.push_back(std::move(order));
+    return std::vector<std::string>{"w1", "w2"};
+  }
 
   // The request's worker takes it, holding `cached` tokens of its prompt.
   void Dispatch(std::uint32_t cached, std::string worker_id = "w1") {
@@ -130,7 +135,13 @@ class FakeDispatcher final : public Dispatcher {
     observers.back()->OnDispatched({std::move(worker_id), std::move(decision)});
   }
   void Produce(std::vector<TokenId> tokens, std::optional<std::uint32_t> cached = std::nullopt) {
-    observers.back()->OnTokens(std::move(tokens), cached);
+    observers.back()->OnTokens({std::move(tokens), cached});
+  }
+  void ProduceFor(std::uint32_t choice, std::vector<TokenId> tokens, std::optional<std::uint32_t> cached = {}) {
+    observers.back()->OnTokens({std::move(tokens), cached, choice});
+  }
+  void FinishChoice(std::uint32_t choice, wire::FinishReason reason) {
+    observers.back()->OnChoiceEnd({choice, reason});
   }
   void Finish(wire::FinishReason reason, std::optional<Error> error = std::nullopt) {
     observers.back()->OnEnd({reason, std::move(error)});
@@ -142,6 +153,7 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<GenerateSpec> specs;
   std::vector<std::shared_ptr<GenerationObserver>> observers;
   std::vector<RequestId> cancelled;
+  std::vector<PinOrder> orders;
 };
 
 // ---- the responder ----

@@ -124,14 +124,39 @@ TEST_F(BadRequestTest, SharedFields) {
       {R"("stop_token_ids":[-1])", "stop_token_ids[0]"},
       {R"("stop_token_ids":[1,"2"])", "stop_token_ids[1]"},
       {R"("stop_token_ids":[4294967296])", "stop_token_ids[0]"},
-      {R"("n":2)", "n"},
+      {R"("n":17)", "n"},
+      {R"("n":1.5)", "n"},
       {R"("n":0)", "n"},
       {R"("n":-1)", "n"},
-      {R"("n":"1")", "n"},
+      {R"("n":"two")", "n"},
       {R"("ignore_eos":1)", "ignore_eos"},
       {R"("cache_salt":"")", "cache_salt"},
       {R"("cache_salt":5)", "cache_salt"},
       {R"("cache_salt":")" + std::string(kMaxCacheSaltBytes + 1, 's') + "\"", "cache_salt"},
+      {R"("cache":"maybe")", "cache"},
+      {R"("cache":true)", "cache"},
+      {R"("cache":{"mode":"none"})", "cache.mode"},
+      {R"("cache":{"mode":false})", "cache.mode"},
+      {R"("cache":{"salt":""})", "cache.salt"},
+      {R"("cache":{"salt":"a"},"cache_salt":"b")", "cache.salt"},
+      {R"("cache":{"ttl":5})", "cache.ttl"},
+      {R"("cache":{"retention":5})", "cache.retention"},
+      {R"("cache":{"retention":{"priority":101,"duration_ms":1}})", "cache.retention.priority"},
+      {R"("cache":{"retention":{"priority":-1,"duration_ms":1}})", "cache.retention.priority"},
+      {R"("cache":{"retention":{"priority":50}})", "cache.retention.duration_ms"},
+      {R"("cache":{"retention":{"duration_ms":0}})", "cache.retention.duration_ms"},
+      {R"("cache":{"retention":{"duration_ms":1e15}})", "cache.retention.duration_ms"},
+      {R"("cache":{"retention":{"decode_priority":5}})", "cache.retention.decode_duration_ms"},
+      {R"("cache":{"retention":{"decode_priority":"5","decode_duration_ms":1}})", "cache.retention.decode_priority"},
+      {R"("cache":{"retention":{"duration":5}})", "cache.retention.duration"},
+      {R"("session_id":"")", "session_id"},
+      {R"("session_id":7)", "session_id"},
+      {R"("session_id":")" + std::string(kMaxSessionIdBytes + 1, 's') + "\"", "session_id"},
+      {R"("expect_return_ms":-1)", "expect_return_ms"},
+      {R"("expect_return_ms":"soon")", "expect_return_ms"},
+      {R"("priority":101)", "priority"},
+      {R"("priority":-1)", "priority"},
+      {R"("priority":"high")", "priority"},
       {R"("frequency_penalty":0.5)", "frequency_penalty"},
       {R"("presence_penalty":-0.5)", "presence_penalty"},
       {R"("presence_penalty":"0")", "presence_penalty"},
@@ -234,6 +259,7 @@ TEST_F(BadRequestTest, CompletionFields) {
       {R"({"model":"bytes","prompt":[4294967296]})", "prompt[0]"},
       {CompletionWith(R"("echo":true)"), "echo"},
       {CompletionWith(R"("best_of":2)"), "best_of"},
+      {CompletionWith(R"("n":2,"best_of":1)"), "best_of"},
       {CompletionWith(R"("logprobs":0)"), "logprobs"},
       {CompletionWith(R"("logprobs":5)"), "logprobs"},
       {CompletionWith(R"("suffix":"x")"), "suffix"},
@@ -339,6 +365,47 @@ TEST_F(ApiTest, TakesTheRequestsOwnSettings) {
   EXPECT_EQ(spec.sampling.seed, 42U);
   EXPECT_EQ(spec.stop_tokens, (std::vector<TokenId>{10, 13}));
   EXPECT_TRUE(spec.ignore_eos);
+}
+
+TEST_F(ApiTest, CacheAndQueueAreToldNothingByDefault) {
+  Complete(CompletionWith(R"("cache":null,"session_id":null,"expect_return_ms":null,"priority":null)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  const GenerateSpec& spec = dispatcher_.specs[0];
+  EXPECT_EQ(spec.cache_mode, wire::CacheMode::kOn);
+  EXPECT_EQ(spec.priority, 50U);
+  EXPECT_FALSE(spec.retention.has_value());
+  EXPECT_EQ(spec.session_hash, 0U);
+  EXPECT_EQ(spec.expect_return_ms, 0U);
+  EXPECT_EQ(spec.sample_count, 1U);
+}
+
+TEST_F(ApiTest, CacheAndQueueAreToldWhatTheRequestSays) {
+  Chat(ChatWith(R"("cache":{"mode":"off","salt":"s","retention":{"priority":80,"duration_ms":60000,)"
+                R"("decode_priority":20,"decode_duration_ms":5000}},"session_id":"c-17","expect_return_ms":30000,)"
+                R"("priority":70,"n":4)"));
+  Complete(CompletionWith(R"("cache":"off","cache_salt":"s","session_id":"c-17")"));
+  Complete(
+      CompletionWith(R"("cache":{"salt":"s","retention":{"duration_ms":7}},"cache_salt":"s","session_id":"c-18")"));
+  ASSERT_EQ(dispatcher_.specs.size(), 3U);
+  const GenerateSpec& spec = dispatcher_.specs[0];
+  EXPECT_EQ(spec.cache_mode, wire::CacheMode::kOff);
+  EXPECT_EQ(spec.priority, 70U);
+  EXPECT_EQ(spec.retention, (wire::Retention{80, 60'000, 20, 5'000}));
+  EXPECT_EQ(spec.expect_return_ms, 30'000U);
+  EXPECT_EQ(spec.sample_count, 4U);
+  EXPECT_EQ(dispatcher_.specs[1].cache_mode, wire::CacheMode::kOff);
+  EXPECT_EQ(dispatcher_.specs[1].root, spec.root);
+  EXPECT_EQ(dispatcher_.specs[2].retention, (wire::Retention{35, 7, 35, 0}));
+  EXPECT_EQ(dispatcher_.specs[2].root, spec.root);
+  EXPECT_NE(spec.session_hash, 0U);
+  EXPECT_EQ(dispatcher_.specs[1].session_hash, spec.session_hash);
+  EXPECT_NE(dispatcher_.specs[2].session_hash, spec.session_hash);
+}
+
+TEST_F(ApiTest, BestOfMayBeN) {
+  Complete(CompletionWith(R"("n":3,"best_of":3)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(dispatcher_.specs[0].sample_count, 3U);
 }
 
 TEST_F(ApiTest, EveryFormOfOnePromptIsTheSame) {

@@ -40,6 +40,7 @@ class QueueDispatcher final : public Dispatcher {
     changed_.notify_all();
     return id;
   }
+  Result<std::vector<std::string>> Pin(PinOrder) override { return std::vector<std::string>(); }
   void Cancel(RequestId id) override {
     const std::lock_guard lock(mutex_);
     cancelled_.insert(id);
@@ -104,7 +105,7 @@ TEST_F(ServingTest, StreamsOverASocket) {
   client.Write(Prompt("hi", R"("stream":true)"));
   const QueueDispatcher::Job job = dispatcher_.Take();
   Dispatch(job);
-  job.observer->OnTokens(Bytes("ab"), 1);
+  job.observer->OnTokens({Bytes("ab"), 1});
   job.observer->OnEnd({wire::FinishReason::kStop, std::nullopt});
   const RawResponse response = client.ReadResponse();
   EXPECT_EQ(response.status, 200);
@@ -133,13 +134,13 @@ TEST_F(ServingTest, LeavingCancelsAtEveryPhase) {
       client->Write(Prompt("hi", streams ? R"("stream":true)" : R"("stream":false)"));
       const QueueDispatcher::Job job = dispatcher_.Take();
       if (phase >= 1) Dispatch(job);
-      if (phase >= 2) job.observer->OnTokens(Bytes("a"), 0);
+      if (phase >= 2) job.observer->OnTokens({Bytes("a"), 0});
       if (phase >= 2 && streams) {
         ASSERT_TRUE(client->ReadUntil("\"text\":\"a\"").has_value());
       }
       client.reset();
       EXPECT_TRUE(dispatcher_.WaitForCancel(job.id)) << "phase " << phase;
-      job.observer->OnTokens(Bytes("late"), std::nullopt);
+      job.observer->OnTokens({Bytes("late"), std::nullopt});
       job.observer->OnEnd({wire::FinishReason::kCancelled, std::nullopt});
     }
   }
@@ -168,7 +169,7 @@ TEST_F(ServingTest, TwoHundredStreamsGetTheirOwnTokensInOrder) {
   // Each stream is given its own prompt's digits again and again.
   for (int token = 0; token < kTokens; ++token) {
     for (const QueueDispatcher::Job& job : jobs) {
-      job.observer->OnTokens({job.prompt[1 + static_cast<std::size_t>(token % 3)]}, std::nullopt);
+      job.observer->OnTokens({{job.prompt[1 + static_cast<std::size_t>(token % 3)]}});
     }
   }
   for (const QueueDispatcher::Job& job : jobs) job.observer->OnEnd({wire::FinishReason::kLength, std::nullopt});
@@ -194,7 +195,7 @@ TEST_F(ServingTest, GenerationsThatOutliveTheServerAreHarmless) {
   const QueueDispatcher::Job job = dispatcher_.Take();
   Dispatch(job);
   server_.reset();
-  job.observer->OnTokens(Bytes("a"), 0);
+  job.observer->OnTokens({Bytes("a"), 0});
   job.observer->OnEnd({wire::FinishReason::kStop, std::nullopt});
   EXPECT_TRUE(dispatcher_.WaitForCancel(job.id));
 }

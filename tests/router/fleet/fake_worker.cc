@@ -15,16 +15,16 @@ constexpr double kStepSeconds = 0.01;
 
 }  // namespace
 
-TokenId NextToken(const std::vector<TokenId>& tokens) {
-  std::uint64_t state = 1;
+TokenId NextToken(const std::vector<TokenId>& tokens, std::uint64_t seed) {
+  std::uint64_t state = 1 + seed;
   for (const TokenId token : tokens) state = Mix64(state + token);
   return state % 30 == 0 ? kStopToken : static_cast<TokenId>(1 + state % kVocabulary);
 }
 
-std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t max_output_tokens) {
+std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t max_output_tokens, std::uint64_t seed) {
   std::vector<TokenId> output;
   while (output.size() < max_output_tokens) {
-    const TokenId token = NextToken(prompt);
+    const TokenId token = NextToken(prompt, seed);
     if (token == kStopToken) break;
     prompt.push_back(token);
     output.push_back(token);
@@ -42,6 +42,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed) {
   hello_.block_count = kBlockCount;
   hello_.max_context_tokens = 4096;
   hello_.max_running_requests = 8;
+  hello_.max_sample_count = wire::kMaxSampleCount;
   hello_.tokenizer_digest = "digest";
 }
 
@@ -75,7 +76,12 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
   } else if (const auto* const request = std::get_if<wire::Generate>(&message)) {
     received_.push_back(*request);
     Admit(*request);
+  } else if (const auto* const pin = std::get_if<wire::Pin>(&message)) {
+    pins_.push_back(*pin);
+  } else if (const auto* const unpin = std::get_if<wire::Unpin>(&message)) {
+    unpins_.push_back(*unpin);
   } else if (const auto* const cancel = std::get_if<wire::Cancel>(&message)) {
+    cancelled_.push_back(cancel->request_id);
     if (running_.erase(cancel->request_id) == 0) return;
     wire::TokenEvent event;
     event.request_id = cancel->request_id;
@@ -101,7 +107,9 @@ void FakeWorker::Admit(const wire::Generate& request) {
   } else if (full_) {
     refusal.error = Error{ErrorCode::kOverloaded, "queue is full", ""};
   } else {
-    running_.emplace(request.request_id, Running{request, request.prompt, 0});
+    Running running{request, {}, {}};
+    running.choices.assign(request.sample_count, Choice{request.prompt, 0, false});
+    running_.emplace(request.request_id, std::move(running));
     return;
   }
   answers_.push_back(std::move(refusal));
@@ -113,8 +121,8 @@ void FakeWorker::Step() {
   load_.step_decode_tokens = static_cast<std::uint32_t>(running_.size());
   load_.step_seconds = running_.empty() ? 0 : kStepSeconds;
   for (auto entry = running_.begin(); entry != running_.end();) {
-    tokens.push_back(Advance(entry->second));
-    entry = tokens.back().finish.has_value() ? running_.erase(entry) : std::next(entry);
+    const bool ended = Advance(entry->second, tokens);
+    entry = ended ? running_.erase(entry) : std::next(entry);
   }
   SendStep(std::move(tokens));
   load_.step_decode_tokens = 0;
@@ -139,25 +147,38 @@ void FakeWorker::SendStep(std::vector<wire::TokenEvent> tokens) {
   outbox_.emplace_back(std::move(step));
 }
 
-wire::TokenEvent FakeWorker::Advance(Running& running) {
+bool FakeWorker::Advance(Running& running, std::vector<wire::TokenEvent>& events) {
   const wire::Generate& request = running.request;
-  wire::TokenEvent event;
-  event.request_id = request.request_id;
-  if (running.output_count == 0) {
-    event.cached_token_count = Held(request.block_hashes) * kBlockTokens;
+  if (running.choices.front().output_count == 0 && !running.choices.front().ended) {
+    running.cached_tokens = Held(request.block_hashes) * kBlockTokens;
     Store(request.root, request.block_hashes);
   }
+  bool ended = true;
+  for (std::uint32_t i = 0; i < running.choices.size(); ++i) {
+    if (!running.choices[i].ended) events.push_back(AdvanceChoice(running, i));
+    ended = ended && running.choices[i].ended;
+  }
+  return ended;
+}
+
+wire::TokenEvent FakeWorker::AdvanceChoice(Running& running, std::uint32_t index) {
+  const wire::Generate& request = running.request;
+  Choice& choice = running.choices[index];
+  wire::TokenEvent event;
+  event.request_id = request.request_id;
+  event.choice = index;
   for (std::uint64_t left = 1 + rng_.Below(3); left > 0 && !event.finish.has_value(); --left) {
-    const TokenId token = NextToken(running.tokens);
+    const TokenId token = NextToken(choice.tokens, request.sampling.seed + index);
     if (token == kStopToken) {
       event.finish = wire::FinishReason::kStop;
       break;
     }
-    running.tokens.push_back(token);
+    choice.tokens.push_back(token);
     event.tokens.push_back(token);
-    if (++running.output_count == request.max_output_tokens) event.finish = wire::FinishReason::kLength;
+    if (++choice.output_count == request.max_output_tokens) event.finish = wire::FinishReason::kLength;
   }
-  if (event.tokens.empty()) event.cached_token_count.reset();
+  choice.ended = event.finish.has_value();
+  if (!event.tokens.empty()) event.cached_token_count = std::exchange(running.cached_tokens, std::nullopt);
   return event;
 }
 

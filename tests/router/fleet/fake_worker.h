@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,12 @@
 
 namespace roost::router {
 
-// The token after `tokens`, by a model that every worker agrees on.
-[[nodiscard]] TokenId NextToken(const std::vector<TokenId>& tokens);
+// The token after `tokens`, by a model that every worker agrees on. Another seed gives another text.
+[[nodiscard]] TokenId NextToken(const std::vector<TokenId>& tokens, std::uint64_t seed);
 
-// All that a request with this prompt generates.
-[[nodiscard]] std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t max_output_tokens);
+// All that a choice with this prompt and seed generates.
+[[nodiscard]] std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t max_output_tokens,
+                                                  std::uint64_t seed = 0);
 
 class FakeWorker {
  public:
@@ -56,6 +58,9 @@ class FakeWorker {
   [[nodiscard]] bool welcomed() const { return welcomed_; }
   [[nodiscard]] std::size_t running_count() const { return running_.size(); }
   [[nodiscard]] const std::vector<wire::Generate>& received() const { return received_; }
+  [[nodiscard]] const std::vector<wire::Pin>& pins() const { return pins_; }
+  [[nodiscard]] const std::vector<wire::Unpin>& unpins() const { return unpins_; }
+  [[nodiscard]] const std::vector<RequestId>& cancelled() const { return cancelled_; }
   [[nodiscard]] std::uint64_t block_count() const { return parents_.size(); }
   [[nodiscard]] BlockHash digest() const;
   // Leading blocks of `chain` that it holds.
@@ -63,17 +68,24 @@ class FakeWorker {
   [[nodiscard]] int tokenizer_requests() const { return tokenizer_requests_; }
 
  private:
-  struct Running {
-    wire::Generate request;
+  struct Choice {
     std::vector<TokenId> tokens;  // prompt and output so far
     std::uint32_t output_count = 0;
+    bool ended = false;
+  };
+  struct Running {
+    wire::Generate request;
+    std::vector<Choice> choices;
+    std::optional<std::uint32_t> cached_tokens;  // known and not yet told
   };
 
   void NewEpoch();
   void Admit(const wire::Generate& request);
   void SendSnapshot();
   void SendStep(std::vector<wire::TokenEvent> tokens);
-  [[nodiscard]] wire::TokenEvent Advance(Running& running);
+  // A step of every open choice. True when the last one has ended.
+  bool Advance(Running& running, std::vector<wire::TokenEvent>& events);
+  [[nodiscard]] wire::TokenEvent AdvanceChoice(Running& running, std::uint32_t index);
   void Store(BlockHash root, const std::vector<BlockHash>& chain);
 
   Rng rng_;
@@ -87,6 +99,9 @@ class FakeWorker {
   std::vector<wire::TokenEvent> answers_;  // for the next step
   std::vector<wire::CacheEvent> events_;   // for the next step
   std::vector<wire::Generate> received_;
+  std::vector<wire::Pin> pins_;
+  std::vector<wire::Unpin> unpins_;
+  std::vector<RequestId> cancelled_;
   std::deque<wire::WorkerMessage> outbox_;
   int tokenizer_requests_ = 0;
 };

@@ -68,7 +68,9 @@ class FleetFuzz {
   void Submit(FakeWorker&) {
     // Few families of prompts, so that prefixes are shared.
     const auto prompt = MakePrompt(static_cast<TokenId>(rng_.Below(4)), 1 + rng_.Below(40));
-    requests_.push_back(sim_.Submit(prompt, static_cast<std::uint32_t>(1 + rng_.Below(30))));
+    GenerateSpec wishes;
+    wishes.sample_count = rng_.Below(3) == 0 ? static_cast<std::uint32_t>(2 + rng_.Below(3)) : 1;
+    requests_.push_back(sim_.Submit(prompt, static_cast<std::uint32_t>(1 + rng_.Below(30)), wishes));
   }
 
   void Cancel(FakeWorker&) {
@@ -119,14 +121,23 @@ class FleetFuzz {
         ASSERT_TRUE(seen.workers.empty());
         continue;
       }
-      const auto expected = ExpectedOutput(request.prompt, request.max_output_tokens);
-      ASSERT_LE(seen.tokens.size(), expected.size());
-      ASSERT_TRUE(std::equal(seen.tokens.begin(), seen.tokens.end(), expected.begin()));
-      const bool whole =
-          seen.end->reason == wire::FinishReason::kStop || seen.end->reason == wire::FinishReason::kLength;
-      ASSERT_TRUE(!whole || seen.tokens.size() == expected.size());
-      ASSERT_LE(seen.workers.size(), 3U);
+      for (std::uint32_t choice = 0; choice < request.sample_count; ++choice) CheckChoice(request, choice);
+      ASSERT_LE(seen.choice_ends.size(), request.sample_count - 1);
+      if (request.sample_count == 1) {
+        ASSERT_LE(seen.workers.size(), 3U);
+      }
     }
+  }
+
+  static void CheckChoice(const FleetSim::Request& request, std::uint32_t choice) {
+    const RecordingObserver& seen = *request.observer;
+    const auto found = seen.choices.find(choice);
+    const std::vector<TokenId> tokens = found == seen.choices.end() ? std::vector<TokenId>() : found->second;
+    const auto expected = ExpectedOutput(request.prompt, request.max_output_tokens, choice);
+    ASSERT_LE(tokens.size(), expected.size());
+    ASSERT_TRUE(std::equal(tokens.begin(), tokens.end(), expected.begin()));
+    const bool whole = seen.choice_ends.contains(choice) || !wire::EndsAllChoices(seen.end->reason);
+    ASSERT_TRUE(!whole || tokens.size() == expected.size());
   }
 
   void CheckViews() {

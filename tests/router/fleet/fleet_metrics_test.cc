@@ -18,6 +18,7 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->OnSent("demo", "a");
   fleet->OnFirstToken("demo", {.prompt_tokens = 100, .predicted_cached_tokens = 48, .actual_cached_tokens = 64});
   fleet->OnFirstToken("demo", {.prompt_tokens = 100, .predicted_cached_tokens = 48, .actual_cached_tokens = 40});
+  fleet->OnCacheOff("demo");
   fleet->OnRetry(RetryReason::kWorkerLost);
   fleet->OnWorkerLost(LostReason::kSilent);
   fleet->OnResync(ResyncReason::kDigest);
@@ -36,6 +37,7 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
         R"(roost_router_cached_tokens_total{model="demo"} 104)",
         R"(roost_router_predicted_cached_tokens_total{model="demo"} 96)",
         R"(roost_router_prediction_error_tokens_total{model="demo"} 24)",
+        R"(roost_router_cache_off_requests_total{model="demo"} 1)",
         R"(roost_router_retries_total{reason="worker_lost"} 1)",
         R"(roost_router_workers_lost_total{reason="silent"} 1)",
         R"(roost_router_index_resyncs_total{reason="digest"} 1)", R"(roost_router_index_events_total{kind="stored"} 7)",

@@ -20,14 +20,22 @@ void RecordingObserver::OnDispatched(const Dispatched& dispatched) {
   decisions.push_back(dispatched.decision);
 }
 
-void RecordingObserver::OnTokens(std::vector<TokenId> new_tokens, std::optional<std::uint32_t> cached) {
+void RecordingObserver::OnTokens(ChoiceTokens new_tokens) {
   EXPECT_FALSE(end.has_value());
-  EXPECT_FALSE(new_tokens.empty());
-  if (cached.has_value()) {
-    EXPECT_TRUE(tokens.empty());
-    cached_token_count = cached;
+  EXPECT_FALSE(choice_ends.contains(new_tokens.choice));
+  EXPECT_FALSE(new_tokens.tokens.empty());
+  if (new_tokens.cached_token_count.has_value()) {
+    for (const auto& [choice, earlier] : choices) EXPECT_TRUE(earlier.empty());
+    cached_token_count = new_tokens.cached_token_count;
   }
-  tokens.insert(tokens.end(), new_tokens.begin(), new_tokens.end());
+  std::vector<TokenId>& output = choices[new_tokens.choice];
+  output.insert(output.end(), new_tokens.tokens.begin(), new_tokens.tokens.end());
+}
+
+void RecordingObserver::OnChoiceEnd(ChoiceEnd choice_end) {
+  EXPECT_FALSE(end.has_value());
+  EXPECT_FALSE(wire::EndsAllChoices(choice_end.reason));
+  EXPECT_TRUE(choice_ends.emplace(choice_end.choice, choice_end.reason).second) << "a second end";
 }
 
 void RecordingObserver::OnEnd(GenerationEnd its_end) {
@@ -56,8 +64,16 @@ FakeWorker& FleetSim::JoinWorker(const std::string& id) {
 }
 
 FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens) {
-  Request request{.prompt = std::move(prompt), .max_output_tokens = max_output_tokens, .id = {}, .refusal = {}};
-  GenerateSpec spec;
+  return Submit(std::move(prompt), max_output_tokens, GenerateSpec());
+}
+
+FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens, GenerateSpec wishes) {
+  Request request{.prompt = std::move(prompt),
+                  .max_output_tokens = max_output_tokens,
+                  .sample_count = wishes.sample_count,
+                  .id = {},
+                  .refusal = {}};
+  GenerateSpec spec = std::move(wishes);
   spec.model = core.FindModel("demo");
   if (spec.model == nullptr) {
     request.refusal = Error{ErrorCode::kNotFound, "no such model", "model"};
@@ -114,7 +130,9 @@ void FleetSim::CarryOut(Effect& effect) {
   } else if (auto* const dispatched = std::get_if<NotifyDispatched>(&effect)) {
     dispatched->observer->OnDispatched(dispatched->dispatched);
   } else if (auto* const tokens = std::get_if<NotifyTokens>(&effect)) {
-    tokens->observer->OnTokens(std::move(tokens->tokens), tokens->cached_token_count);
+    tokens->observer->OnTokens(std::move(tokens->tokens));
+  } else if (auto* const choice = std::get_if<NotifyChoiceEnd>(&effect)) {
+    choice->observer->OnChoiceEnd(choice->end);
   } else if (auto* const end = std::get_if<NotifyEnd>(&effect)) {
     end->observer->OnEnd(std::move(end->end));
   }

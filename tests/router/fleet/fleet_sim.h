@@ -20,12 +20,15 @@ namespace roost::router {
 class RecordingObserver final : public GenerationObserver {
  public:
   void OnDispatched(const Dispatched& dispatched) override;
-  void OnTokens(std::vector<TokenId> tokens, std::optional<std::uint32_t> cached_token_count) override;
+  void OnTokens(ChoiceTokens new_tokens) override;
+  void OnChoiceEnd(ChoiceEnd choice_end) override;
   void OnEnd(GenerationEnd end) override;
 
   std::vector<std::string> workers;  // in order of dispatch
   std::vector<Decision> decisions;
-  std::vector<TokenId> tokens;
+  std::map<std::uint32_t, std::vector<TokenId>> choices;
+  std::vector<TokenId>& tokens = choices[0];
+  std::map<std::uint32_t, wire::FinishReason> choice_ends;  // of all but the last
   std::optional<std::uint32_t> cached_token_count;
   std::optional<GenerationEnd> end;
 };
@@ -37,7 +40,10 @@ struct CountingMetrics final : FleetMetrics {
   void OnWorkerLost(LostReason reason) override { ++lost[std::string(NameOf(reason))]; }
   void OnResync(ResyncReason reason) override { ++resyncs[std::string(NameOf(reason))]; }
 
+  void OnCacheOff(const std::string&) override { ++cache_off; }
+
   int decisions = 0;
+  int cache_off = 0;
   std::vector<CacheOutcome> outcomes;
   std::map<std::string, int> retries;
   std::map<std::string, int> lost;
@@ -56,11 +62,14 @@ class FleetSim {
   struct Request {
     std::vector<TokenId> prompt;
     std::uint32_t max_output_tokens = 0;
+    std::uint32_t sample_count = 1;
     std::shared_ptr<RecordingObserver> observer = std::make_shared<RecordingObserver>();
     std::optional<RequestId> id;  // when it was accepted
     std::optional<Error> refusal;
   };
   Request Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens);
+  // The same with everything that is not 0 or empty in `wishes`.
+  Request Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens, GenerateSpec wishes);
 
   // One message from the worker's outbox to the core.
   void DeliverOne(FakeWorker& worker);

@@ -206,7 +206,8 @@ class ChainingObserver final : public GenerationObserver {
  public:
   explicit ChainingObserver(std::function<void()> next) : next_(std::move(next)) {}
   void OnDispatched(const Dispatched&) override {}
-  void OnTokens(std::vector<TokenId>, std::optional<std::uint32_t>) override {}
+  void OnTokens(ChoiceTokens) override {}
+  void OnChoiceEnd(ChoiceEnd) override {}
   void OnEnd(GenerationEnd) override { next_(); }
 
  private:

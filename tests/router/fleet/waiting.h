@@ -37,12 +37,14 @@ class WaitingObserver final : public GenerationObserver {
     workers_.push_back(dispatched.worker_id);
     if (!predicted_token_count_) predicted_token_count_ = dispatched.decision.matched_tokens;
   }
-  void OnTokens(std::vector<TokenId> tokens, std::optional<std::uint32_t> cached_token_count) override {
+  // Of all choices, as they come.
+  void OnTokens(ChoiceTokens tokens) override {
     const std::lock_guard lock(mutex_);
-    if (cached_token_count) cached_token_count_ = cached_token_count;
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    if (tokens.cached_token_count) cached_token_count_ = tokens.cached_token_count;
+    tokens_.insert(tokens_.end(), tokens.tokens.begin(), tokens.tokens.end());
     changed_.notify_all();
   }
+  void OnChoiceEnd(ChoiceEnd) override {}
   void OnEnd(GenerationEnd end) override {
     const std::lock_guard lock(mutex_);
     EXPECT_FALSE(end_.has_value());

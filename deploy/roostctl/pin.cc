@@ -1,0 +1,147 @@
+#include "deploy/roostctl/pin.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <charconv>
+#include <cstddef>
+#include <fstream>
+#include <ostream>
+#include <sstream>
+#include <utility>
+
+#include "common/base/json_writer.h"
+#include "deploy/roostctl/http_client.h"
+
+namespace roost::roostctl {
+namespace {
+
+constexpr std::uint64_t kSecondMs = 1000;
+constexpr std::uint64_t kDayMs = 24 * 3600 * kSecondMs;
+// What the router takes.
+constexpr std::uint64_t kMaxDurationMs = 366 * kDayMs;
+
+constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
+    {"ms", 1}, {"s", kSecondMs}, {"m", 60 * kSecondMs}, {"h", 3600 * kSecondMs}, {"d", kDayMs}};
+
+std::string_view NameOf(PinVerb verb) { return verb == PinVerb::kPin ? "pin" : "unpin"; }
+
+Result<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{ErrorCode::kNotFound, "can not be read", path};
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+// Members "messages" and "tools" from a file that holds an array of messages, or an object with these members.
+Result<void> AddMessages(std::string_view file, JsonWriter& body) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (parser.parse(simdjson::padded_string(file)).get(root) != simdjson::SUCCESS) {
+    return InvalidArgument("messages", "the file holds no JSON");
+  }
+  if (root.is_array()) {
+    body.Key("messages").Raw(simdjson::minify(root));
+    return {};
+  }
+  simdjson::dom::element messages;
+  if (root["messages"].get(messages) != simdjson::SUCCESS) {
+    return InvalidArgument("messages", "the file holds neither an array nor an object with messages");
+  }
+  body.Key("messages").Raw(simdjson::minify(messages));
+  simdjson::dom::element tools;
+  if (root["tools"].get(tools) == simdjson::SUCCESS) body.Key("tools").Raw(simdjson::minify(tools));
+  return {};
+}
+
+// What the router says was wrong.
+Error RefusalOf(const HttpResponse& response) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element body;
+  std::string_view message;
+  std::string_view field;  // null when it is about none
+  const bool is_json = parser.parse(simdjson::padded_string(response.body)).get(body) == simdjson::SUCCESS;
+  if (!is_json || body["error"]["message"].get(message) != simdjson::SUCCESS) message = "(without a reason)";
+  if (!is_json || body["error"]["param"].get(field) != simdjson::SUCCESS) field = "";
+  const std::string_view colon = field.empty() ? "" : ": ";
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("the router answers {}: {}{}{}", response.status, field, colon, message), ""};
+}
+
+Result<std::string> Ask(PinVerb verb, const PinOptions& options) {
+  std::string messages;
+  if (!options.messages_file.empty()) {
+    ROOST_ASSIGN_OR_RETURN(messages, ReadFile(options.messages_file));
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::string body, PinBody(options, messages));
+  HttpClient client(options.router, 60);
+  ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.PostJson(fmt::format("/admin/v1/{}", NameOf(verb)), body));
+  if (response.status != 200) return RefusalOf(response);
+  return FormatPinAnswer(verb, response.body);
+}
+
+}  // namespace
+
+Result<std::uint64_t> ParseDuration(std::string_view text) {
+  std::uint64_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [unit_begin, error] = std::from_chars(text.data(), end, count);
+  const std::string_view unit(unit_begin, static_cast<std::size_t>(end - unit_begin));
+  for (const auto& [name, unit_ms] : kUnits) {
+    if (error != std::errc() || unit != name) continue;
+    if (count > 0 && count <= kMaxDurationMs / unit_ms) return count * unit_ms;
+  }
+  return InvalidArgument("duration", "'{}' is not a time like 30s, 10m or 2h, at most 366d", text);
+}
+
+Result<std::string> PinBody(const PinOptions& options, std::string_view messages_json) {
+  if (options.prompt.empty() == options.messages_file.empty()) {
+    return InvalidArgument("prompt", "give a prompt or a file with messages, one of them");
+  }
+  JsonWriter body;
+  body.BeginObject().Key("model").String(options.model).Key("workers").String(options.workers);
+  if (!options.cache_salt.empty()) body.Key("cache_salt").String(options.cache_salt);
+  if (!options.duration.empty()) {
+    ROOST_ASSIGN_OR_RETURN(const std::uint64_t duration_ms, ParseDuration(options.duration));
+    body.Key("duration_ms").Number(duration_ms);
+  }
+  if (options.prompt.empty()) {
+    ROOST_RETURN_IF_ERROR(AddMessages(messages_json, body));
+  } else {
+    body.Key("prompt").String(options.prompt);
+  }
+  body.EndObject();
+  return body.Take();
+}
+
+Result<std::string> FormatPinAnswer(PinVerb verb, std::string_view answer_json) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element answer;
+  std::uint64_t blocks = 0;
+  std::uint64_t tokens = 0;
+  simdjson::dom::array workers;
+  if (parser.parse(simdjson::padded_string(answer_json)).get(answer) != simdjson::SUCCESS ||
+      answer["blocks"].get(blocks) != simdjson::SUCCESS || answer["tokens"].get(tokens) != simdjson::SUCCESS ||
+      answer["workers"].get(workers) != simdjson::SUCCESS) {
+    return DataLoss("answer", "it does not tell blocks, tokens and workers");
+  }
+  std::string line = fmt::format("{} of {} blocks ({} tokens) sent to", NameOf(verb), blocks, tokens);
+  for (const simdjson::dom::element worker : workers) {
+    std::string_view name;
+    if (worker.get(name) == simdjson::SUCCESS) line += fmt::format(" {}", name);
+  }
+  return line + '\n';
+}
+
+int RunPin(PinVerb verb, const PinOptions& options, std::ostream& out, std::ostream& err) {
+  const Result<std::string> line = Ask(verb, options);
+  if (!line.ok()) {
+    err << "roostctl " << NameOf(verb) << ": " << line.error().ToString() << '\n';
+    return 1;
+  }
+  out << *line;
+  return 0;
+}
+
+}  // namespace roost::roostctl

@@ -1,0 +1,39 @@
+// The request fields that are about the cache and the queue. All are optional, and Roost's own: other servers ignore
+// them.
+//
+//   "cache": "off"                                          or, with more to say:
+//   "cache": {"mode": "on", "salt": "s", "retention": {"priority": 80, "duration_ms": 600000,
+//                                                      "decode_priority": 20, "decode_duration_ms": 60000}}
+//   "session_id": "c-17", "expect_return_ms": 30000, "priority": 70
+//
+// `cache_salt` beside the object means the same as `cache.salt`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "router/api/json_object.h"
+
+namespace roost::router {
+
+inline constexpr std::size_t kMaxCacheSaltBytes = 256;
+inline constexpr std::size_t kMaxSessionIdBytes = 256;
+
+struct CacheFields {
+  wire::CacheMode mode = wire::CacheMode::kOn;
+  std::string salt;  // empty: none
+  std::optional<wire::Retention> retention;
+  std::string session_id;              // empty: none
+  std::uint64_t expect_return_ms = 0;  // 0: not said
+  std::uint32_t priority = 50;
+};
+
+// The error names the field. A member of `cache` that is not known is one: a hint that is misspelt would be silently
+// without effect.
+[[nodiscard]] Result<CacheFields> ParseCacheFields(const JsonObject& body);
+
+}  // namespace roost::router

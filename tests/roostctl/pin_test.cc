@@ -1,0 +1,79 @@
+#include "deploy/roostctl/pin.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace roost::roostctl {
+namespace {
+
+TEST(ParseDurationTest, TakesWholeNumbersWithAUnit) {
+  EXPECT_EQ(ParseDuration("250ms").value(), 250U);
+  EXPECT_EQ(ParseDuration("30s").value(), 30'000U);
+  EXPECT_EQ(ParseDuration("10m").value(), 600'000U);
+  EXPECT_EQ(ParseDuration("2h").value(), 7'200'000U);
+  EXPECT_EQ(ParseDuration("366d").value(), 31'622'400'000U);
+}
+
+TEST(ParseDurationTest, RefusesAnythingElse) {
+  for (const char* text : {"", "10", "m", "0s", "-5m", "1.5h", "10 m", "10min", "367d", "99999999999999999999s"}) {
+    const auto duration = ParseDuration(text);
+    ASSERT_FALSE(duration.ok()) << text;
+    EXPECT_EQ(duration.error().field, "duration");
+  }
+}
+
+PinOptions OptionsFor(const std::string& prompt, const std::string& messages_file) {
+  PinOptions options;
+  options.model = "demo";
+  options.prompt = prompt;
+  options.messages_file = messages_file;
+  return options;
+}
+
+TEST(PinBodyTest, HoldsWhatTheFlagsSay) {
+  PinOptions options = OptionsFor("a \"text\"", "");
+  EXPECT_EQ(PinBody(options, "").value(), R"({"model":"demo","workers":"all","prompt":"a \"text\""})");
+  options.workers = "best";
+  options.cache_salt = "s";
+  options.duration = "10m";
+  EXPECT_EQ(PinBody(options, "").value(),
+            R"({"model":"demo","workers":"best","cache_salt":"s","duration_ms":600000,"prompt":"a \"text\""})");
+}
+
+TEST(PinBodyTest, TakesMessagesAloneOrWithTools) {
+  const PinOptions options = OptionsFor("", "chat.json");
+  const std::string message = R"({"role":"system","content":"x"})";
+  EXPECT_EQ(PinBody(options, "[ " + message + " ]\n").value(),
+            R"({"model":"demo","workers":"all","messages":[)" + message + "]}");
+  EXPECT_EQ(PinBody(options, R"({"messages": [)" + message + R"(], "tools": [{}], "temperature": 1})").value(),
+            R"({"model":"demo","workers":"all","messages":[)" + message + R"(],"tools":[{}]})");
+  EXPECT_EQ(PinBody(options, "no JSON").error().field, "messages");
+  EXPECT_EQ(PinBody(options, "{}").error().field, "messages");
+}
+
+TEST(PinBodyTest, WantsOnePromptAndAGoodDuration) {
+  EXPECT_EQ(PinBody(OptionsFor("", ""), "").error().field, "prompt");
+  EXPECT_EQ(PinBody(OptionsFor("a", "chat.json"), "[]").error().field, "prompt");
+  PinOptions options = OptionsFor("a", "");
+  options.duration = "soon";
+  EXPECT_EQ(PinBody(options, "").error().field, "duration");
+}
+
+TEST(FormatPinAnswerTest, TellsBlocksAndWorkers) {
+  EXPECT_EQ(FormatPinAnswer(PinVerb::kPin, R"({"model":"demo","blocks":3,"tokens":50,"workers":["a","b"]})").value(),
+            "pin of 3 blocks (50 tokens) sent to a b\n");
+  EXPECT_FALSE(FormatPinAnswer(PinVerb::kUnpin, R"({"error":{}})").ok());
+}
+
+TEST(RunPinTest, SaysWhyItFails) {
+  std::ostringstream out;
+  std::ostringstream err;
+  EXPECT_EQ(RunPin(PinVerb::kUnpin, OptionsFor("", "/nonexistent.json"), out, err), 1);
+  EXPECT_NE(err.str().find("roostctl unpin: "), std::string::npos);
+  EXPECT_NE(err.str().find("/nonexistent.json"), std::string::npos);
+  EXPECT_EQ(out.str(), "");
+}
+
+}  // namespace
+}  // namespace roost::roostctl

@@ -1,0 +1,76 @@
+// POST /admin/v1/pin and /admin/v1/unpin.
+#include <gtest/gtest.h>
+
+#include "tests/router/api/api_fixture.h"
+
+namespace roost::router {
+namespace {
+
+class PinTest : public ApiTest {
+ protected:
+  std::shared_ptr<FakeResponder> Pin(std::string body) { return Ask("POST", "/admin/v1/pin", std::move(body)); }
+  const wire::Pin& LastPin() { return std::get<wire::Pin>(dispatcher_.orders.back().message); }
+};
+
+TEST_F(PinTest, PinsTheBlocksThatACompletionAsksFor) {
+  const auto responder = Pin(R"({"model":"bytes","prompt":"some long text","cache_salt":"s","duration_ms":600000})");
+  ASSERT_TRUE(responder->response.has_value());
+  EXPECT_EQ(responder->response->status, 200);
+  EXPECT_EQ(responder->response->body, R"({"model":"bytes","blocks":3,"tokens":15,"workers":["w1","w2"]})");
+  Complete(R"({"model":"bytes","prompt":"some long text","cache_salt":"s"})");
+  EXPECT_EQ(LastPin(), (wire::Pin{dispatcher_.specs[0].root, dispatcher_.specs[0].block_hashes, 600'000}));
+  EXPECT_EQ(dispatcher_.orders[0].target, PinTarget::kAllWorkers);
+  EXPECT_EQ(observer_.answers.front(), "pin 200");
+}
+
+TEST_F(PinTest, PinsTheFrontOfAChat) {
+  const std::string system = R"({"role":"system","content":"You are a hen."})";
+  Pin(R"({"model":"bytes","messages":[)" + system + R"(],"workers":"best"})");
+  Chat(R"({"model":"bytes","messages":[)" + system + R"(,{"role":"user","content":"hi"}]})");
+  ASSERT_EQ(dispatcher_.orders.size(), 1U);
+  EXPECT_EQ(dispatcher_.orders[0].target, PinTarget::kBestWorker);
+  EXPECT_EQ(LastPin().duration_ms, 0U);
+  const std::vector<BlockHash>& asked = dispatcher_.specs[0].block_hashes;
+  ASSERT_EQ(LastPin().hashes.size(), 6U);  // 24 tokens: <|im_start|>, "system\nYou are a hen.", <|im_end|>, "\n"
+  EXPECT_EQ(LastPin().hashes, std::vector<BlockHash>(asked.begin(), asked.begin() + 6));
+}
+
+TEST_F(PinTest, UnpinNamesTheSameBlocks) {
+  Pin(R"({"model":"bytes","prompt":"some long text"})");
+  const wire::Pin pin = LastPin();
+  const auto responder = Ask("POST", "/admin/v1/unpin", R"({"model":"bytes","prompt":"some long text"})");
+  EXPECT_EQ(responder->response->status, 200);
+  EXPECT_EQ(std::get<wire::Unpin>(dispatcher_.orders.back().message), (wire::Unpin{pin.root, pin.hashes}));
+}
+
+TEST_F(PinTest, BadRequestsNameTheField) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"prompt":"text"})", "model"},
+      {R"({"model":"bytes"})", "prompt"},
+      {R"({"model":"bytes","prompt":"text","messages":[{"role":"user","content":"hi"}]})", "prompt"},
+      {R"({"model":"bytes","messages":[]})", "messages"},
+      {R"({"model":"bytes","prompt":"hi"})", "prompt"},  // fills no block
+      {R"({"model":"bytes","prompt":")" + std::string(300, 'x') + "\"}", "prompt"},
+      {R"({"model":"bytes","prompt":"text","duration_ms":0})", "duration_ms"},
+      {R"({"model":"bytes","prompt":"text","duration_ms":"10m"})", "duration_ms"},
+      {R"({"model":"bytes","prompt":"text","workers":"some"})", "workers"},
+      {R"({"model":"bytes","prompt":"text","workers":["w1"]})", "workers"},
+  };
+  for (const auto& [body, param] : cases) {
+    const auto responder = Pin(body);
+    ASSERT_TRUE(responder->response.has_value()) << body;
+    EXPECT_EQ(responder->response->status, 400) << body;
+    EXPECT_EQ(At(responder->response->body, "/error/param"), '"' + param + '"') << body;
+  }
+  EXPECT_TRUE(dispatcher_.orders.empty());
+}
+
+TEST_F(PinTest, UnknownModelIsNotFoundAndNoWorkerIsUnavailable) {
+  EXPECT_EQ(Pin(R"({"model":"other","prompt":"some text"})")->response->status, 404);
+  dispatcher_.refusal = Error{ErrorCode::kUnavailable, "no worker serves bytes now", ""};
+  EXPECT_EQ(Pin(R"({"model":"bytes","prompt":"some text"})")->response->status, 503);
+  EXPECT_EQ(Ask("GET", "/admin/v1/pin")->response->status, 405);
+}
+
+}  // namespace
+}  // namespace roost::router

@@ -1,0 +1,191 @@
+// What requests ask for beside tokens: hints to the cache and the queue, several choices.
+#include <gtest/gtest.h>
+
+#include "tests/router/fleet/fleet_sim.h"
+
+namespace roost::router {
+namespace {
+
+using namespace std::chrono_literals;
+using Request = FleetSim::Request;
+
+constexpr std::uint32_t kOutput = 40;
+
+void ExpectNothingCharged(FleetSim& sim) {
+  for (const WorkerStatus& status : sim.core.Workers(sim.clock.Now())) EXPECT_EQ(status.in_flight_requests, 0U);
+}
+
+FakeWorker& Other(FakeWorker& one, FakeWorker& a, FakeWorker& b) { return &one == &a ? b : a; }
+
+// ---- what the cache and the queue are told ----
+
+TEST(FleetCoreTest, WishesReachTheWorker) {
+  FleetSim sim;
+  const FakeWorker& worker = sim.JoinWorker("a");
+  GenerateSpec wishes;
+  wishes.tenant = "roosters";
+  wishes.priority = 70;
+  wishes.retention = wire::Retention{80, 1000, 20, 2000};
+  wishes.session_hash = 7;
+  wishes.expect_return_ms = 3000;
+  wishes.sample_count = 2;
+  sim.Submit(MakePrompt(1, 20), 4, wishes);
+  sim.DeliverAll();
+  ASSERT_EQ(worker.received().size(), 1U);
+  const wire::Generate& sent = worker.received().front();
+  EXPECT_EQ(sent.tenant, "roosters");
+  EXPECT_EQ(sent.cache_mode, wire::CacheMode::kOn);
+  EXPECT_EQ(sent.priority, 70U);
+  EXPECT_EQ(sent.retention, wishes.retention);
+  EXPECT_EQ(sent.session_hash, 7U);
+  EXPECT_EQ(sent.expect_return_ms, 3000U);
+  EXPECT_EQ(sent.sample_count, 2U);
+}
+
+TEST(FleetCoreTest, NothingIsExpectedOfTheCacheWhenItIsOff) {
+  FleetSim sim;
+  const FakeWorker& worker = sim.JoinWorker("a");
+  sim.Submit(MakePrompt(1, 40), 4);
+  sim.Run();
+  GenerateSpec off;
+  off.cache_mode = wire::CacheMode::kOff;
+  const Request request = sim.Submit(MakePrompt(1, 40), 4, off);
+  sim.DeliverAll();
+  EXPECT_EQ(worker.received().back().cache_mode, wire::CacheMode::kOff);
+  EXPECT_EQ(worker.received().back().expected_cached_tokens, 0U);
+  EXPECT_EQ(request.observer->decisions.front().matched_tokens, 0U);
+  EXPECT_EQ(sim.metrics.cache_off, 1);
+}
+
+// ---- several choices ----
+
+class FleetCoreChoicesTest : public ::testing::Test {
+ protected:
+  // Two choices with long answers, of the kind that a death in between leaves unfinished.
+  Request SubmitTwo() {
+    std::vector<TokenId> prompt = MakePrompt(1, 30);
+    for (TokenId seed = 1000;
+         ExpectedOutput(prompt, kOutput, 0).size() < kOutput || ExpectedOutput(prompt, kOutput, 1).size() < kOutput;) {
+      prompt = MakePrompt(++seed, 30);
+    }
+    GenerateSpec wishes;
+    wishes.sample_count = 2;
+    Request request = sim_.Submit(prompt, kOutput, wishes);
+    sim_.DeliverAll();
+    return request;
+  }
+  FakeWorker& HolderOf(const Request& request) { return *sim_.workers.at(request.observer->workers.front()); }
+  static void ExpectBothWhole(const Request& request) {
+    ASSERT_TRUE(request.observer->end.has_value());
+    EXPECT_EQ(request.observer->end->reason, wire::FinishReason::kLength);
+    EXPECT_EQ(request.observer->choice_ends.size(), 1U);
+    for (const std::uint32_t choice : {0U, 1U}) {
+      EXPECT_EQ(request.observer->choices[choice], ExpectedOutput(request.prompt, kOutput, choice)) << choice;
+    }
+  }
+
+  FleetSim sim_;
+  FakeWorker& a_ = sim_.JoinWorker("a");
+  FakeWorker& b_ = sim_.JoinWorker("b");
+};
+
+TEST_F(FleetCoreChoicesTest, ChoicesAreOneAttemptAndEndOnce) {
+  const Request request = SubmitTwo();
+  sim_.Run();
+  ExpectBothWhole(request);
+  EXPECT_EQ(a_.received().size() + b_.received().size(), 1U);
+  EXPECT_EQ(request.observer->cached_token_count, 0U);
+  EXPECT_EQ(sim_.metrics.outcomes.size(), 1U);
+  EXPECT_TRUE(HolderOf(request).cancelled().empty());
+  ExpectNothingCharged(sim_);
+}
+
+TEST_F(FleetCoreChoicesTest, AreSentAgainTogetherBeforeTheFirstToken) {
+  const Request request = SubmitTwo();
+  FakeWorker& holder = HolderOf(request);
+  sim_.Kill(holder);
+  sim_.Advance(3s);
+  const FakeWorker& other = Other(holder, a_, b_);
+  ASSERT_EQ(other.received().size(), 1U);
+  EXPECT_EQ(other.received().front().sample_count, 2U);
+  sim_.Run();
+  ExpectBothWhole(request);
+}
+
+TEST_F(FleetCoreChoicesTest, AreContinuedEachAloneAfterTheFirstToken) {
+  const Request request = SubmitTwo();
+  FakeWorker& holder = HolderOf(request);
+  holder.Step();
+  sim_.DeliverAll();
+  sim_.Kill(holder);
+  sim_.Advance(3s);
+  const FakeWorker& other = Other(holder, a_, b_);
+  ASSERT_EQ(other.received().size(), 2U);
+  for (const std::uint32_t choice : {0U, 1U}) {
+    const wire::Generate& sent = other.received()[choice];
+    EXPECT_EQ(sent.sample_count, 1U);
+    EXPECT_EQ(sent.sampling.seed, choice);
+    EXPECT_EQ(sent.first_output_index, request.observer->choices[choice].size());
+    EXPECT_EQ(sent.prompt.size(), request.prompt.size() + sent.first_output_index);
+  }
+  sim_.Run();
+  ExpectBothWhole(request);
+  ExpectNothingCharged(sim_);
+}
+
+TEST_F(FleetCoreChoicesTest, EndTogetherWhenOneCanNotGoOn) {
+  const Request request = SubmitTwo();
+  FakeWorker& holder = HolderOf(request);
+  holder.Step();
+  sim_.DeliverAll();
+  sim_.Kill(holder);
+  FakeWorker& other = Other(holder, a_, b_);
+  sim_.Kill(other);
+  sim_.Advance(3s);
+  ASSERT_TRUE(request.observer->end.has_value() && request.observer->end->error.has_value());
+  EXPECT_EQ(request.observer->end->error->code, ErrorCode::kUnavailable);
+  EXPECT_EQ(sim_.core.request_count(), 0U);
+}
+
+TEST_F(FleetCoreChoicesTest, CancelReachesEveryAttempt) {
+  const Request request = SubmitTwo();
+  FakeWorker& holder = HolderOf(request);
+  holder.Step();
+  sim_.DeliverAll();
+  sim_.Kill(holder);
+  sim_.Advance(3s);
+  FakeWorker& other = Other(holder, a_, b_);
+  sim_.core.Cancel(*request.id);
+  sim_.DeliverAll();
+  EXPECT_EQ(other.cancelled().size(), 2U);
+  EXPECT_EQ(request.observer->end->reason, wire::FinishReason::kCancelled);
+  ExpectNothingCharged(sim_);
+}
+
+TEST(FleetCoreTest, ChoicesGoToWorkersThatKnowOfThem) {
+  FleetSim sim;
+  FakeWorker& old = sim.AddWorker("old");
+  old.hello().max_sample_count = 1;
+  old.SayHello();
+  sim.DeliverAll();
+  GenerateSpec wishes;
+  wishes.sample_count = 2;
+  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->code, ErrorCode::kUnavailable);
+  sim.JoinWorker("new");
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).id.has_value(), true);
+  }
+  sim.DeliverAll();
+  EXPECT_TRUE(old.received().empty());
+}
+
+TEST(FleetCoreTest, TooManyChoicesAreRefused) {
+  FleetSim sim;
+  sim.JoinWorker("a");
+  GenerateSpec wishes;
+  wishes.sample_count = wire::kMaxSampleCount + 1;
+  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->field, "n");
+}
+
+}  // namespace
+}  // namespace roost::router
