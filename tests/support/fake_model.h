@@ -47,6 +47,7 @@ class FakeModel final : public worker::Model {
   [[nodiscard]] std::span<const float> Forward(const worker::Batch& batch) override {
     if (options_.before_forward) options_.before_forward();
     CheckBlocks(batch);
+    for (const worker::BlockCopy& copy : batch.copies) CopyRows(copy);
     logits_.clear();
     std::size_t first_token = 0;
     for (const worker::BatchSlice& slice : batch.slices) {
@@ -109,6 +110,16 @@ class FakeModel final : public worker::Model {
         const auto found = writer.find(block);
         ROOST_CHECK(found == writer.end() || found->second == i, "block {} is read and written", block.value());
       }
+    }
+  }
+
+  void CopyRows(const worker::BlockCopy& copy) {
+    ROOST_CHECK(copy.row_count > 0 && copy.row_count <= options_.block_tokens);
+    for (std::uint32_t row = 0; row < copy.row_count; ++row) {
+      const Slot& from = slots_[std::size_t{copy.from.value()} * options_.block_tokens + row];
+      ROOST_CHECK(from.position.has_value(), "row {} of block {} is copied before it is written", row,
+                  copy.from.value());
+      slots_[std::size_t{copy.to.value()} * options_.block_tokens + row] = from;
     }
   }
 

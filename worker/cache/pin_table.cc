@@ -28,4 +28,10 @@ void PinTable::TakeExpired(Instant now, std::vector<BlockHash>& expired) {
   std::reverse(expired.begin() + first, expired.end());
 }
 
+void PinTable::TakeAll(std::vector<BlockHash>& hashes) {
+  for (const auto& [hash, end] : pins_) hashes.push_back(hash);
+  pins_.clear();
+  ends_.clear();
+}
+
 }  // namespace roost::worker

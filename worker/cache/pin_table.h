@@ -30,6 +30,9 @@ class PinTable {
   // prefix that was added front to back comes back to front.
   void TakeExpired(Instant now, std::vector<BlockHash>& expired);
 
+  // Removes all pins, and appends their hashes in no particular order.
+  void TakeAll(std::vector<BlockHash>& hashes);
+
  private:
   using Ends = std::multimap<Instant, BlockHash>;
 

@@ -168,12 +168,8 @@ std::span<const TokenId> PrefixCache::TokensOf(const BlockChain& chain, std::uin
   return chain.tokens.subspan(std::size_t{index} * block_tokens_, block_tokens_);
 }
 
-std::span<TokenId> PrefixCache::StoredTokens(std::uint32_t block) {
-  return std::span(tokens_).subspan(std::size_t{block} * block_tokens_, block_tokens_);
-}
-
 std::span<const TokenId> PrefixCache::StoredTokens(std::uint32_t block) const {
-  return std::span(tokens_).subspan(std::size_t{block} * block_tokens_, block_tokens_);
+  return std::span(tokens_).subspan(std::size_t{block} * block_tokens_, nodes_[block].token_count);
 }
 
 std::uint32_t& PrefixCache::ChildrenOf(std::uint32_t parent) {
@@ -184,7 +180,8 @@ std::uint32_t PrefixCache::ChildrenOf(std::uint32_t parent) const {
   return parent == kNoBlock ? first_blocks_ : nodes_[parent].children;
 }
 
-// Siblings stand in the order of their scopes, then of their tokens, then of their numbers.
+// Siblings stand in the order of their scopes, then of their tokens (a prefix before what it begins), then of their
+// numbers.
 class PrefixCache::TokenOrder final : public SiblingTree::Order {
  public:
   // The place of `tokens`, a prefix of a block or all of it, in scope `root`: before all blocks that begin like it.
@@ -198,9 +195,9 @@ class PrefixCache::TokenOrder final : public SiblingTree::Order {
     const BlockHash other_root = cache_.nodes_[other].root;
     if (root_ != other_root) return root_ < other_root;
     const auto stored = cache_.StoredTokens(other);
-    const auto [mine, theirs] = std::mismatch(tokens_.begin(), tokens_.end(), stored.begin());
-    if (mine != tokens_.end()) return *mine < *theirs;
-    return !block_ || *block_ < other;
+    const auto [mine, theirs] = std::mismatch(tokens_.begin(), tokens_.end(), stored.begin(), stored.end());
+    if (theirs == stored.end()) return mine == tokens_.end() && (!block_ || *block_ < other);
+    return mine == tokens_.end() || *mine < *theirs;
   }
 
  private:
@@ -220,7 +217,8 @@ std::optional<TailMatch> PrefixCache::FindTail(const BlockChain& chain, std::spa
   TailMatch best;
   for (const std::uint32_t block : {before, after}) {
     if (block == kNoBlock || nodes_[block].root != chain.root) continue;
-    const auto common = std::mismatch(rest.begin(), rest.end(), StoredTokens(block).begin()).first - rest.begin();
+    const auto stored = StoredTokens(block);
+    const auto common = std::mismatch(rest.begin(), rest.end(), stored.begin(), stored.end()).first - rest.begin();
     const std::uint32_t count = std::min(limit, static_cast<std::uint32_t>(common));
     if (count > best.token_count) best = {pool_.RefTo(BlockId(block)), count};
   }
@@ -230,24 +228,63 @@ std::optional<TailMatch> PrefixCache::FindTail(const BlockChain& chain, std::spa
 
 void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent,
                         EvictionGroup group) {
-  Node& node = nodes_[block];
-  node = {.hash = chain.hashes[index],
-          .root = chain.root,
-          .parent = parent,
-          .position = index,
-          .group = static_cast<std::uint8_t>(group.value()),
-          .ready = true};
-  const auto tokens = TokensOf(chain, index);
-  std::copy(tokens.begin(), tokens.end(), StoredTokens(block).begin());
-  siblings_.Insert(ChildrenOf(parent), block, TokenOrder(*this, block));
+  ROOST_CHECK((std::size_t{index} + 1) * block_tokens_ <= chain.tokens.size(), "block {} has no tokens", index);
+  Link(chain, block,
+       {.hash = chain.hashes[index],
+        .root = chain.root,
+        .parent = parent,
+        .position = index,
+        .token_count = static_cast<std::uint16_t>(block_tokens_),
+        .group = static_cast<std::uint8_t>(group.value())});
+  const Node& node = nodes_[block];
   index_.Insert(node.hash, BlockId(block));
   digest_ = digest_ ^ node.hash;
-  ++groups_[group.value()].ready_count;
   ghosts_.Forget(node.hash.low);
-  residency_.OnStored(BlockId(block), now_);
-  if (min_hold_ > Duration::zero()) Retain(block, {kMaxRetentionPriority, now_ + min_hold_});
   if (pins_.Contains(node.hash)) PinReady(block);
   ReportStored(node);
+}
+
+void PrefixCache::StorePartial(const BlockChain& chain, std::span<const BlockId> blocks, std::uint32_t token_count,
+                               EvictionGroup group) {
+  ROOST_CHECK(!blocks.empty() && token_count > 0 && token_count < block_tokens_, "{} tokens", token_count);
+  const BlockId own = blocks.back();
+  ROOST_CHECK(!nodes_[own.value()].ready && pool_.references(own) == 1, "block {} is not the caller's", own.value());
+  const auto before = blocks.first(blocks.size() - 1);
+  const std::optional<TailMatch> known = FindTail(chain, before, token_count);
+  if (known && known->token_count == token_count) return;
+  const std::uint32_t parent = before.empty() ? kNoBlock : before.back().value();
+  // No hash names it; its key only tells it from most others.
+  const std::uint64_t key = Mix64((parent == kNoBlock ? chain.root.low : nodes_[parent].hash.low) + token_count);
+  Link(chain, own.value(),
+       {.hash = {0, key},
+        .root = chain.root,
+        .parent = parent,
+        .position = static_cast<std::uint32_t>(before.size()),
+        .token_count = static_cast<std::uint16_t>(token_count),
+        .group = static_cast<std::uint8_t>(group.value())});
+}
+
+// `block` enters the tree, as `node` says.
+void PrefixCache::Link(const BlockChain& chain, std::uint32_t block, const Node& node) {
+  nodes_[block] = node;
+  nodes_[block].ready = true;
+  const auto tokens = chain.tokens.subspan(std::size_t{node.position} * block_tokens_, node.token_count);
+  std::copy(tokens.begin(), tokens.end(), tokens_.begin() + std::ptrdiff_t{block} * block_tokens_);
+  DropPrefixOf(block);
+  siblings_.Insert(ChildrenOf(node.parent), block, TokenOrder(*this, block));
+  ++groups_[node.group].ready_count;
+  residency_.OnStored(BlockId(block), now_);
+  if (min_hold_ > Duration::zero()) Retain(block, {kMaxRetentionPriority, now_ + min_hold_});
+}
+
+// A partial block that holds nothing but the first tokens of `block` is of no use any more.
+void PrefixCache::DropPrefixOf(std::uint32_t block) {
+  const std::uint32_t before = siblings_.Neighbours(ChildrenOf(nodes_[block].parent), TokenOrder(*this, block)).before;
+  if (before == kNoBlock || !IsPartial(before) || !IsIdle(before) || nodes_[before].root != nodes_[block].root) return;
+  const auto prefix = StoredTokens(before);
+  const auto tokens = StoredTokens(block);
+  if (prefix.size() <= tokens.size() && std::equal(prefix.begin(), prefix.end(), tokens.begin()))
+    Evict(BlockId(before));
 }
 
 // Takes an idle leaf out of the tree. Its node keeps nothing.
@@ -255,13 +292,15 @@ void PrefixCache::Remove(std::uint32_t block) {
   Node& node = nodes_[block];
   ROOST_CHECK(node.ready && node.children == kNoBlock && !node.pinned, "block {} is not a leaf to evict", block);
   siblings_.Erase(ChildrenOf(node.parent), block, TokenOrder(*this, block));
-  index_.Erase(node.hash);
-  digest_ = digest_ ^ node.hash;
   --groups_[node.group].ready_count;
   retention_timers_.Clear(BlockId(block));
-  ghosts_.Remember(node.hash.low);
   residency_.OnEvicted(BlockId(block), now_);
-  ReportRemoved(node);
+  if (!IsPartial(block)) {
+    index_.Erase(node.hash);
+    digest_ = digest_ ^ node.hash;
+    ghosts_.Remember(node.hash.low);
+    ReportRemoved(node);
+  }
   node = Node{};
 }
 

@@ -5,6 +5,9 @@
 //    │       └── b4   A block that a request still fills is referenced and not in the tree.
 //    └─ b1
 //
+// A sequence that ends in the middle of a block leaves that block as a partial one: a leaf without a hash, which nobody
+// hears of and no match finds, but whose rows FindTail offers. So tokens are shared, not only whole blocks.
+//
 // What holds at every instant:
 //   - prefix closure: a ready block's parent is ready. Blocks enter front to back and leave back to front, and the
 //     events say so in that order.
@@ -132,6 +135,11 @@ class PrefixCache {
   [[nodiscard]] CommitResult Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks,
                                     EvictionGroup group = EvictionGroup(0));
 
+  // blocks.back() holds the first `token_count` tokens, fewer than B, of the chain's block at that place, and is the
+  // caller's alone; those before it are ready. Makes it a partial block, unless what it holds is in the tree already.
+  void StorePartial(const BlockChain& chain, std::span<const BlockId> blocks, std::uint32_t token_count,
+                    EvictionGroup group);
+
   // ---- what is kept ----
 
   // A waiting request will hit this block: it goes after all others. Counted; each call is taken back by one Unwant.
@@ -144,6 +152,8 @@ class PrefixCache {
   void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end);
   // Ends the pins of these blocks, front to back. A block stays pinned while one behind it is.
   void Unpin(std::span<const BlockHash> hashes);
+  // Ends all pins. O(pins).
+  void UnpinAll();
 
   // ---- what it tells ----
 
@@ -188,6 +198,7 @@ class PrefixCache {
     std::uint32_t hit_count = 0;        // requests that found it here
     std::uint32_t pinned_children = 0;
     std::uint16_t wanted_count = 0;
+    std::uint16_t token_count = 0;  // B but for a partial block
     std::uint8_t group = 0;
     std::uint8_t priority = kDefaultRetentionPriority;
     BlockOrigin origin = BlockOrigin::kPrompt;  // as of its last release
@@ -207,13 +218,15 @@ class PrefixCache {
   [[nodiscard]] bool Holds(std::uint32_t block, const BlockChain& chain, std::uint32_t index,
                            std::uint32_t parent) const;
   [[nodiscard]] std::span<const TokenId> TokensOf(const BlockChain& chain, std::uint32_t index) const;
-  [[nodiscard]] std::span<TokenId> StoredTokens(std::uint32_t block);
   [[nodiscard]] std::span<const TokenId> StoredTokens(std::uint32_t block) const;
   [[nodiscard]] std::uint32_t& ChildrenOf(std::uint32_t parent);
   [[nodiscard]] std::uint32_t ChildrenOf(std::uint32_t parent) const;
 
   void Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent,
              EvictionGroup group);
+  void Link(const BlockChain& chain, std::uint32_t block, const Node& node);
+  void DropPrefixOf(std::uint32_t block);
+  [[nodiscard]] bool IsPartial(std::uint32_t block) const { return nodes_[block].token_count < block_tokens_; }
   void Remove(std::uint32_t block);
   void ReportStored(const Node& node);
   void ReportRemoved(const Node& node);

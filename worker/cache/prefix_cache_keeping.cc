@@ -151,6 +151,13 @@ void PrefixCache::Unpin(std::span<const BlockHash> hashes) {
   }
 }
 
+void PrefixCache::UnpinAll() {
+  std::vector<BlockHash> hashes;
+  pins_.TakeAll(hashes);
+  // In any order: a block that is left pinned for a child's sake goes with the child.
+  for (const BlockHash hash : hashes) EndPin(hash);
+}
+
 void PrefixCache::PinReady(std::uint32_t block) {
   Node& node = nodes_[block];
   if (node.pinned || (node.parent != kNoBlock && !nodes_[node.parent].pinned)) return;

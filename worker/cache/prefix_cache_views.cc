@@ -21,6 +21,7 @@ std::vector<wire::StoredRun> PrefixCache::Snapshot() const {
   while (!beginnings.empty()) {
     std::uint32_t block = beginnings.back();
     beginnings.pop_back();
+    if (IsPartial(block)) continue;
     wire::StoredRun& run = runs.emplace_back();
     run.first_position = nodes_[block].position;
     while (block != kNoBlock) {
@@ -28,6 +29,7 @@ std::vector<wire::StoredRun> PrefixCache::Snapshot() const {
       const std::size_t first_child = beginnings.size();
       siblings_.Append(nodes_[block].children, beginnings);
       block = kNoBlock;
+      while (beginnings.size() > first_child && IsPartial(beginnings.back())) beginnings.pop_back();
       if (beginnings.size() > first_child) {
         block = beginnings.back();
         beginnings.pop_back();
@@ -50,7 +52,7 @@ Result<void> PrefixCache::CheckInvariants(std::span<const std::uint32_t> expecte
     }
     free_count += pool_.IsFree(id) ? 1 : 0;
     referenced_count += pool_.references(id) > 0 ? 1 : 0;
-    if (nodes_[block].ready) {
+    if (nodes_[block].ready && !IsPartial(block)) {
       ++ready_count;
       digest = digest ^ nodes_[block].hash;
     }
@@ -93,7 +95,11 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
     return {};
   }
   if (pool_.IsFree(id)) return Broken("block {} is ready and free", block);
-  if (index_.Find(node.hash) != id) return Broken("block {} is not in the index under its hash", block);
+  if (IsPartial(block)) {
+    if (node.children != kNoBlock || node.pinned) return Broken("partial block {} has children or a pin", block);
+  } else if (index_.Find(node.hash) != id) {
+    return Broken("block {} is not in the index under its hash", block);
+  }
   if (node.parent == kNoBlock) {
     if (node.position != 0) return Broken("block {} at position {} has no parent", block, node.position);
   } else {

@@ -1,39 +1,30 @@
 #include "worker/engine/engine.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "common/base/check.h"
 #include "worker/cache/block_pool.h"
 #include "worker/cache/eviction.h"
 #include "worker/cache/prefix_cache.h"
+#include "worker/engine/cache_watch.h"
+#include "worker/engine/hit_verifier.h"
+#include "worker/engine/request_table.h"
 #include "worker/sample/sampler.h"
 #include "worker/sched/scheduler.h"
 
 namespace roost::worker {
 namespace {
 
-// What the engine knows of a request beside its tokens, which are the scheduler's.
-struct Request {
-  RequestKey key;
-  wire::Sampling sampling;
-  std::uint64_t first_output_index = 0;
-  std::uint32_t output_limit = 0;
-  std::vector<TokenId> stop_tokens;
-  Instant submitted;
-
-  std::uint32_t output_count = 0;
-  std::optional<Instant> first_scheduled;
-  std::optional<Instant> last_token;
-  bool prompt_counted = false;
-  bool announced = false;  // an event has told the cached tokens and the wait
-};
+// A conversation that is expected back has its blocks held like this, and for so much longer than it says.
+constexpr std::uint32_t kReturnPriority = 60;
+constexpr double kReturnMargin = 1.25;
+constexpr std::chrono::minutes kLongestReturn{10};
 
 // The context that a model can serve from the blocks it has.
 std::uint32_t ServableContext(const Model& model) {
@@ -41,18 +32,44 @@ std::uint32_t ServableContext(const Model& model) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(model.shape().max_context_tokens, pool_tokens));
 }
 
+CacheOptions CacheOptionsOf(const EngineOptions& options, const Model& model) {
+  CacheOptions cache{.block_tokens = model.block_tokens(),
+                     .pinned_share_limit = options.pinned_share_limit,
+                     .min_hold = options.min_hold};
+  for (const TenantShare& tenant : options.tenant_shares) cache.group_shares.push_back(tenant.share);
+  return cache;
+}
+
 SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, std::uint32_t max_context_tokens) {
   return {.max_batch_tokens = options.max_batch_tokens,
           .max_running = options.max_running_requests,
           .max_waiting = options.max_waiting_requests,
-          .max_context_tokens = max_context_tokens};
+          .max_context_tokens = max_context_tokens,
+          .max_partial_prefills = options.max_partial_prefills,
+          .policy = options.schedule_policy};
 }
 
-std::optional<Instant> DeadlineOf(const wire::Generate& request, Instant now) {
-  // A deadline beyond any clock is none, and must not wrap around.
-  constexpr std::uint64_t kLongestMs = std::uint64_t{365} * 24 * 3600 * 1000;
-  if (request.deadline_ms == 0 || request.deadline_ms > kLongestMs) return std::nullopt;
-  return now + std::chrono::milliseconds(request.deadline_ms);
+std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::uint32_t block_count) {
+  const auto group_count = static_cast<std::uint32_t>(options.tenant_shares.size()) + 1;
+  return std::make_unique<LruEviction>(block_count, group_count);
+}
+
+std::optional<Instant> After(std::uint64_t ms, Instant now) {
+  // A time beyond any clock is none, and must not wrap around.
+  if (ms == 0 || ms > wire::kMaxKeepMs) return std::nullopt;
+  return now + std::chrono::milliseconds(ms);
+}
+
+RetentionHint HintOf(std::uint32_t priority, std::uint64_t duration_ms, const wire::Generate& request) {
+  RetentionHint hint{.priority = priority, .duration = std::chrono::milliseconds(duration_ms)};
+  if (duration_ms == 0) hint.priority = kDefaultRetentionPriority;
+  if (request.expect_return_ms == 0) return hint;
+  const auto expected = std::chrono::milliseconds(request.expect_return_ms);
+  const Duration back =
+      std::min<Duration>(kLongestReturn, std::chrono::duration_cast<Duration>(expected * kReturnMargin));
+  hint.priority = std::max(hint.priority, kReturnPriority);
+  hint.duration = std::max(hint.duration, back);
+  return hint;
 }
 
 }  // namespace
@@ -64,25 +81,35 @@ struct Engine::State {
         options(std::move(options_in)),
         max_context_tokens(ServableContext(model)),
         pool(model.block_count()),
-        cache(pool, {.block_tokens = model.block_tokens()}, std::make_unique<LruEviction>(model.block_count())),
-        scheduler(cache, SchedulerOptionsOf(options, max_context_tokens)) {}
+        cache(pool, CacheOptionsOf(options, model), MakePolicy(options, model.block_count())),
+        scheduler(cache, SchedulerOptionsOf(options, max_context_tokens)),
+        verifier(scheduler, options.verify_hits_share),
+        watch(cache, scheduler) {}
 
   Result<void> Validate(RequestKey key, const wire::Generate& request) const;
-  Result<void> Submit(RequestKey key, wire::Generate request);
+  Result<void> Submit(RequestKey key, wire::Generate generate);
+  SequenceSpec SpecOf(wire::Generate& generate, Instant now) const;
+  EvictionGroup GroupOf(const std::string& tenant) const;
   void Cancel(RequestKey key);
   void CancelLink(LinkId link);
-  StepReport Step();
+  void Pin(const wire::Pin& pin);
 
+  StepReport Step();
   void EndExpired(Instant now, StepReport& report);
-  void NoteFirstScheduled(Request& request, Instant now, StepCounts& counts);
   void BuildBatch(const std::vector<ScheduledSlice>& slices, Instant now, StepCounts& counts);
+  void NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts);
   void SampleAll(const std::vector<ScheduledSlice>& slices, std::span<const float> logits, Instant now,
                  StepReport& report);
+  void Verify(std::span<const float> logits, StepCounts& counts);
+  void ForkAll(SequenceId id);
+  RequestEvent Sample(SequenceId id, std::span<const float> logits, Instant now, StepCounts& counts);
   RequestEvent TakeSample(SequenceId id, const Result<TokenId>& sample, Instant now, StepCounts& counts);
-  void NoteToken(Request& request, Instant now, StepCounts& counts);
+  void NoteToken(Choice& choice, Instant now, StepCounts& counts);
   void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);
+  RequestEvent EventOf(SequenceId id);
   RequestEvent End(SequenceId id, wire::FinishReason reason, std::optional<Error> error);
   void Forget(SequenceId id);
+  void ForgetRequest(RequestKey key);
   void FillReport(const std::vector<ScheduledSlice>& slices, double step_seconds, StepReport& report);
 
   Model& model;
@@ -92,22 +119,24 @@ struct Engine::State {
   BlockPool pool;
   PrefixCache cache;
   Scheduler scheduler;
+  HitVerifier verifier;
+  CacheWatch watch;
 
-  std::unordered_map<SequenceId, Request> requests;
-  std::map<RequestKey, SequenceId> by_key;  // ordered: the requests of one link lie together
+  RequestTable requests;
   std::vector<RequestEvent> pending_events;
-  CacheCounters reported_cache_counters;
-  std::uint64_t reported_preemptions = 0;
+  std::uint64_t uncached_requests = 0;  // since the last report
 
   Batch batch;
+  std::vector<SequenceId> choices;  // of the request that is being sampled
   SamplerScratch scratch;
 };
 
 // ---- requests in and out ----
 
 Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& request) const {
-  if (by_key.contains(key)) return InvalidArgument("request_id", "{} is in use", key.request.value());
+  if (requests.Contains(key)) return InvalidArgument("request_id", "{} is in use", key.request.value());
   if (request.max_output_tokens == 0) return InvalidArgument("max_output_tokens", "must be at least 1");
+  if (request.sample_count == 0) return InvalidArgument("sample_count", "must be at least 1");
   ROOST_RETURN_IF_ERROR(ValidateSampling(request.sampling));
   const std::uint32_t vocab_size = model.shape().vocab_size;
   for (const TokenId token : request.prompt) {
@@ -121,60 +150,105 @@ Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& reque
 Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate) {
   ROOST_RETURN_IF_ERROR(Validate(key, generate));
   const Instant now = clock.Now();
+  scheduler.AdvanceTo(now);
+  const auto prompt_token_count = static_cast<std::uint32_t>(generate.prompt.size());
+  ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit(SpecOf(generate, now)));
   Request request;
   request.key = key;
   request.sampling = generate.sampling;
   request.first_output_index = generate.first_output_index;
+  request.output_limit = std::min(generate.max_output_tokens, max_context_tokens - prompt_token_count);
+  request.sample_count = generate.sample_count;
   request.stop_tokens = std::move(generate.stop_tokens);
   if (!generate.ignore_eos) {
     request.stop_tokens.insert(request.stop_tokens.end(), options.stop_tokens.begin(), options.stop_tokens.end());
   }
+  request.root = generate.root;
   request.submitted = now;
-  const std::size_t prompt_token_count = generate.prompt.size();
-  ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit({.root = generate.root,
-                                                                .prompt = std::move(generate.prompt),
-                                                                .block_hashes = std::move(generate.block_hashes),
-                                                                .deadline = DeadlineOf(generate, now)}));
-  request.output_limit =
-      std::min(generate.max_output_tokens, max_context_tokens - static_cast<std::uint32_t>(prompt_token_count));
-  requests.emplace(id, std::move(request));
-  by_key.emplace(key, id);
+  watch.OnSubmitted(request, scheduler.Get(id));
+  if (generate.cache_mode == wire::CacheMode::kOff) ++uncached_requests;
+  requests.Add(std::move(request), id);
   return {};
 }
 
+// Takes the prompt and its hashes out of `generate`.
+SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant now) const {
+  std::optional<Instant> deadline = After(generate.deadline_ms, now);
+  if (options.max_queue_wait) deadline = std::min(deadline.value_or(Instant::max()), now + *options.max_queue_wait);
+  const wire::Retention retention = generate.retention.value_or(wire::Retention{});
+  return {.root = generate.root,
+          .prompt = std::move(generate.prompt),
+          .block_hashes = std::move(generate.block_hashes),
+          .deadline = deadline,
+          .priority = generate.priority,
+          .cache_mode = generate.cache_mode,
+          .group = GroupOf(generate.tenant),
+          .prompt_retention = HintOf(retention.prompt_priority, retention.prompt_duration_ms, generate),
+          .decode_retention = HintOf(retention.decode_priority, retention.decode_duration_ms, generate),
+          .fork_count = generate.sample_count - 1,
+          .max_output_tokens = generate.max_output_tokens};
+}
+
+// Tenants without a share are everybody else.
+EvictionGroup Engine::State::GroupOf(const std::string& tenant) const {
+  const auto& shares = options.tenant_shares;
+  const auto found =
+      std::find_if(shares.begin(), shares.end(), [&tenant](const TenantShare& share) { return share.name == tenant; });
+  return EvictionGroup(found == shares.end() ? 0 : static_cast<std::uint32_t>(found - shares.begin()) + 1);
+}
+
 void Engine::State::Cancel(RequestKey key) {
-  const auto found = by_key.find(key);
-  if (found == by_key.end()) return;
-  pending_events.push_back(End(found->second, wire::FinishReason::kCancelled, std::nullopt));
+  const Request* request = requests.Find(key);
+  if (request == nullptr) return;
+  pending_events.push_back(End(request->sequences.front(), wire::FinishReason::kCancelled, std::nullopt));
 }
 
 void Engine::State::CancelLink(LinkId link) {
-  auto next = by_key.lower_bound({link, RequestId(0)});
-  while (next != by_key.end() && next->first.link == link) {
-    const SequenceId id = next->second;
-    ++next;
-    Forget(id);
-  }
+  for (const RequestKey key : requests.KeysOf(link)) ForgetRequest(key);
   std::erase_if(pending_events, [link](const RequestEvent& event) { return event.link == link; });
 }
 
-// The last event of a request, which is gone with it.
+void Engine::State::Pin(const wire::Pin& pin) {
+  const Instant now = clock.Now();
+  scheduler.AdvanceTo(now);
+  cache.Pin(pin.hashes, After(pin.duration_ms, now));
+}
+
+RequestEvent Engine::State::EventOf(SequenceId id) {
+  const Choice& choice = *requests.FindChoice(id);
+  RequestEvent event{choice.request->key.link, {}};
+  event.event.request_id = choice.request->key.request;
+  event.event.choice = choice.index;
+  return event;
+}
+
+// The last event of a choice, which is gone with it; of some reasons also the last one of its request.
 RequestEvent Engine::State::End(SequenceId id, wire::FinishReason reason, std::optional<Error> error) {
-  Request& request = requests.at(id);
-  RequestEvent event{request.key.link, {}};
-  event.event.request_id = request.key.request;
+  RequestEvent event = EventOf(id);
   event.event.finish = reason;
   event.event.error = std::move(error);
+  Request& request = *requests.FindChoice(id)->request;
   Announce(request, scheduler.Get(id), event.event);
-  Forget(id);
+  if (wire::EndsAllChoices(reason)) {
+    ForgetRequest(request.key);
+  } else {
+    Forget(id);
+  }
   return event;
 }
 
 void Engine::State::Forget(SequenceId id) {
-  const auto found = requests.find(id);
-  by_key.erase(found->second.key);
-  requests.erase(found);
+  watch.OnEnd(scheduler.Get(id));
   scheduler.Remove(id);
+  requests.ForgetChoice(id);
+}
+
+void Engine::State::ForgetRequest(RequestKey key) {
+  for (const SequenceId id : requests.Find(key)->sequences) {
+    watch.OnEnd(scheduler.Get(id));
+    scheduler.Remove(id);
+  }
+  requests.Forget(key);
 }
 
 // ---- one step ----
@@ -183,6 +257,7 @@ StepReport Engine::State::Step() {
   StepReport report;
   report.tokens = std::exchange(pending_events, {});
   const Instant begin = clock.Now();
+  scheduler.AdvanceTo(begin);
   EndExpired(begin, report);
   const std::vector<ScheduledSlice>& slices = scheduler.Schedule();
   double step_seconds = 0;
@@ -195,20 +270,31 @@ StepReport Engine::State::Step() {
     SampleAll(slices, logits, end, report);
   }
   FillReport(slices, step_seconds, report);
+  if (options.check_invariants) {
+    const Result<void> sound = scheduler.CheckInvariants();
+    ROOST_CHECK(sound.ok(), "{}", sound.error().ToString());
+  }
   return report;
 }
 
 void Engine::State::EndExpired(Instant now, StepReport& report) {
   for (const SequenceId id : scheduler.Expired(now)) {
-    report.tokens.push_back(End(id, wire::FinishReason::kError,
-                                Error{ErrorCode::kDeadlineExceeded, "the deadline passed in the worker's queue", ""}));
+    const Choice* choice = requests.FindChoice(id);
+    if (choice == nullptr) continue;
+    const bool overdue = options.max_queue_wait && now >= choice->request->submitted + *options.max_queue_wait;
+    const Error error = overdue ? Error{ErrorCode::kOverloaded, "waited too long in the worker's queue", ""}
+                                : Error{ErrorCode::kDeadlineExceeded, "the deadline passed in the worker's queue", ""};
+    report.tokens.push_back(End(id, wire::FinishReason::kError, error));
   }
 }
 
 void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instant now, StepCounts& counts) {
   batch.Clear();
+  for (const ScheduledCopy& copy : scheduler.copies()) {
+    batch.copies.push_back({.from = copy.from, .to = copy.to, .row_count = copy.row_count});
+  }
   for (const ScheduledSlice& slice : slices) {
-    NoteFirstScheduled(requests.at(slice.sequence->id), now, counts);
+    NoteFirstScheduled(*slice.sequence, now, counts);
     const auto begin = slice.sequence->tokens.begin() + slice.first_position;
     batch.tokens.insert(batch.tokens.end(), begin, begin + slice.token_count);
     batch.slices.push_back({.blocks = slice.sequence->blocks,
@@ -218,10 +304,13 @@ void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instan
   }
 }
 
-void Engine::State::NoteFirstScheduled(Request& request, Instant now, StepCounts& counts) {
-  if (request.first_scheduled) return;
+void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts) {
+  const Choice* choice = requests.FindChoice(sequence.id);
+  if (choice == nullptr || choice->request->first_scheduled) return;
+  Request& request = *choice->request;
   request.first_scheduled = now;
   counts.queue_wait_seconds.push_back(ToSeconds(now - request.submitted));
+  watch.OnStarted(request, sequence);
 }
 
 void Engine::State::SampleAll(const std::vector<ScheduledSlice>& slices, std::span<const float> logits, Instant now,
@@ -231,17 +320,55 @@ void Engine::State::SampleAll(const std::vector<ScheduledSlice>& slices, std::sp
   for (const ScheduledSlice& slice : slices) {
     if (!slice.wants_logits) continue;
     const SequenceId id = slice.sequence->id;
-    const Request& request = requests.at(id);
     ROOST_CHECK((row + 1) * vocab_size <= logits.size(), "{} logits for row {}", logits.size(), row);
-    const Result<TokenId> sample = SampleToken(logits.subspan(row++ * vocab_size, vocab_size), request.sampling,
-                                               request.first_output_index + request.output_count, scratch);
-    report.tokens.push_back(TakeSample(id, sample, now, report.counts));
+    const auto mine = logits.subspan(row++ * vocab_size, vocab_size);
+    if (verifier.Owns(id)) {
+      Verify(mine, report.counts);
+      continue;
+    }
+    choices.assign(1, id);
+    ForkAll(id);
+    for (const SequenceId choice : choices) {
+      // A choice with broken logits has ended them all.
+      if (requests.FindChoice(choice) == nullptr) break;
+      report.tokens.push_back(Sample(choice, mine, now, report.counts));
+    }
   }
+}
+
+void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
+  if (verifier.Judge(logits) == HitVerifier::Verdict::kRight) {
+    ++counts.verified_hits;
+    return;
+  }
+  ++counts.wrong_hits;
+  spdlog::error("a prompt computed with cached blocks and without them has different logits");
+}
+
+// The prompt has just been computed: the other choices begin.
+void Engine::State::ForkAll(SequenceId id) {
+  Request& request = *requests.FindChoice(id)->request;
+  while (scheduler.Get(id).fork_count > 0) {
+    const auto index = static_cast<std::uint32_t>(choices.size());
+    choices.push_back(scheduler.Fork(id));
+    requests.AddChoice(request, choices.back(), index);
+  }
+}
+
+RequestEvent Engine::State::Sample(SequenceId id, std::span<const float> logits, Instant now, StepCounts& counts) {
+  const Choice& choice = *requests.FindChoice(id);
+  const Request& request = *choice.request;
+  if (!request.prompt_counted) verifier.OnPromptComputed(scheduler.Get(id), logits);
+  wire::Sampling sampling = request.sampling;
+  sampling.seed += choice.index;
+  return TakeSample(id, SampleToken(logits, sampling, request.first_output_index + choice.output_count, scratch), now,
+                    counts);
 }
 
 // What a sampled token means for its request: one more token, or its end, or both.
 RequestEvent Engine::State::TakeSample(SequenceId id, const Result<TokenId>& sample, Instant now, StepCounts& counts) {
-  Request& request = requests.at(id);
+  Choice& choice = *requests.FindChoice(id);
+  Request& request = *choice.request;
   const Sequence& sequence = scheduler.Get(id);
   if (!std::exchange(request.prompt_counted, true)) {
     counts.prompt_tokens += sequence.prompt_token_count;
@@ -252,28 +379,28 @@ RequestEvent Engine::State::TakeSample(SequenceId id, const Result<TokenId>& sam
   if (std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end()) {
     return End(id, wire::FinishReason::kStop, std::nullopt);
   }
-  NoteToken(request, now, counts);
-  if (request.output_count == request.output_limit) {
+  NoteToken(choice, now, counts);
+  if (choice.output_count == request.output_limit) {
     RequestEvent event = End(id, wire::FinishReason::kLength, std::nullopt);
     event.event.tokens.push_back(token);
     return event;
   }
   scheduler.Append(id, token);
-  RequestEvent event{request.key.link, {}};
-  event.event.request_id = request.key.request;
+  RequestEvent event = EventOf(id);
   event.event.tokens.push_back(token);
   Announce(request, sequence, event.event);
   return event;
 }
 
-void Engine::State::NoteToken(Request& request, Instant now, StepCounts& counts) {
-  if (request.last_token) {
-    counts.inter_token_seconds.push_back(ToSeconds(now - *request.last_token));
-  } else {
-    counts.ttft_seconds.push_back(ToSeconds(now - request.submitted));
+// The time to the first token is the request's; its choices have theirs at one time.
+void Engine::State::NoteToken(Choice& choice, Instant now, StepCounts& counts) {
+  if (choice.last_token) {
+    counts.inter_token_seconds.push_back(ToSeconds(now - *choice.last_token));
+  } else if (choice.index == 0) {
+    counts.ttft_seconds.push_back(ToSeconds(now - choice.request->submitted));
   }
-  request.last_token = now;
-  ++request.output_count;
+  choice.last_token = now;
+  ++choice.output_count;
   ++counts.output_tokens;
 }
 
@@ -286,13 +413,9 @@ void Engine::State::Announce(Request& request, const Sequence& sequence, wire::T
 
 // Slices' sequences may have ended by now: only the slices' own numbers are read.
 void Engine::State::FillReport(const std::vector<ScheduledSlice>& slices, double step_seconds, StepReport& report) {
-  report.events = cache.TakeEvents();
-  report.counts.evicted_blocks = cache.counters().evicted_blocks - reported_cache_counters.evicted_blocks;
-  report.counts.verification_misses =
-      cache.counters().verification_misses - reported_cache_counters.verification_misses;
-  reported_cache_counters = cache.counters();
-  report.counts.preemptions = scheduler.preemption_count() - reported_preemptions;
-  reported_preemptions = scheduler.preemption_count();
+  cache.TakeEvents(report.events);
+  watch.Fill(clock.Now(), report);
+  report.counts.uncached_requests = std::exchange(uncached_requests, 0);
   report.free_blocks = pool.free_count();
   report.referenced_blocks = pool.referenced_count();
   report.idle_blocks = pool.idle_count();
@@ -302,8 +425,9 @@ void Engine::State::FillReport(const std::vector<ScheduledSlice>& slices, double
   load.running_requests = scheduler.running_count();
   load.queued_prefill_tokens = scheduler.queued_prefill_tokens();
   load.running_context_tokens = scheduler.running_context_tokens();
-  load.free_block_count = pool.free_count() + pool.idle_count();
+  load.free_block_count = cache.available_count();
   load.cached_block_count = cache.ready_count();
+  load.pinned_block_count = cache.pinned_count();
   load.digest = cache.digest();
   load.step_seconds = step_seconds;
   for (const ScheduledSlice& slice : slices) {
@@ -323,10 +447,11 @@ Result<void> Engine::Submit(LinkId link, wire::Generate request) {
 }
 void Engine::Cancel(RequestKey key) { state_->Cancel(key); }
 void Engine::CancelLink(LinkId link) { state_->CancelLink(link); }
-// Stands in until the cache can pin: the wire and the link are there already.
-void Engine::Pin(const wire::Pin& /*pin*/) {}
-void Engine::Unpin(const wire::Unpin& /*unpin*/) {}
-bool Engine::HasWork() const { return !state_->requests.empty() || !state_->pending_events.empty(); }
+void Engine::Pin(const wire::Pin& pin) { state_->Pin(pin); }
+void Engine::Unpin(const wire::Unpin& unpin) { state_->cache.Unpin(unpin.hashes); }
+bool Engine::HasWork() const {
+  return !state_->requests.empty() || !state_->pending_events.empty() || state_->verifier.busy();
+}
 StepReport Engine::Step() { return state_->Step(); }
 std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }
 std::uint32_t Engine::max_context_tokens() const { return state_->max_context_tokens; }

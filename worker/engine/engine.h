@@ -23,6 +23,7 @@
 #include "worker/cache/miss_reasons.h"
 #include "worker/cache/residency.h"
 #include "worker/model/model.h"
+#include "worker/sched/waiting_queue.h"
 
 namespace roost::worker {
 
@@ -33,13 +34,6 @@ struct RequestKey {
   LinkId link;
   RequestId request;
   auto operator<=>(const RequestKey&) const = default;
-};
-
-// In which order waiting requests of equal priority are taken.
-enum class SchedulePolicy : std::uint8_t {
-  kFcfs,              // as they came
-  kLongestPrefix,     // the most cached tokens first
-  kShortestUncached,  // the fewest tokens to compute first
 };
 
 // A part of the pool that is a tenant's own when others want blocks too.
@@ -88,6 +82,7 @@ struct StepCounts {
   std::uint64_t tail_cached_tokens = 0;   // of the cached ones, those copied from a block that is equal only in part
   std::uint64_t uncached_requests = 0;    // that wanted nothing to do with the cache
   std::uint64_t refused_pins = 0;         // blocks not pinned, because the pins' share of the pool was full
+  std::uint64_t dropped_pins = 0;         // times that all pins ended, because a request needed their blocks
   std::uint64_t verified_hits = 0;        // requests with hits that were computed anew and agreed
   std::uint64_t wrong_hits = 0;           // … and did not
   ResidencyCounts residency;

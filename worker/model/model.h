@@ -32,12 +32,22 @@ struct BatchSlice {
   bool wants_logits = false;      // of the slice's last token
 };
 
-// `tokens` holds the slices' tokens one after another. K and V of every token are written to the slice's blocks.
+// The K and V of a block's first rows, into another block.
+struct BlockCopy {
+  BlockId from;
+  BlockId to;
+  std::uint32_t row_count = 0;  // 1 to block_tokens
+};
+
+// `tokens` holds the slices' tokens one after another. K and V of every token are written to the slice's blocks. The
+// copies are made before, in order.
 struct Batch {
+  std::vector<BlockCopy> copies;
   std::vector<TokenId> tokens;
   std::vector<BatchSlice> slices;
 
   void Clear() {
+    copies.clear();
     tokens.clear();
     slices.clear();
   }

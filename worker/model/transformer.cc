@@ -123,6 +123,7 @@ Result<void> Transformer::Load(const WeightSource& source) {
 std::span<const float> Transformer::Forward(const Batch& batch) {
   if (batch.tokens.empty()) return {};
   Check(batch);
+  CopyRows(batch);
   Upload(batch);
   backend_.ops().gather_embedding(backend_.device(), {.table = weights_.embedding.data(),
                                                       .table_dtype = weights_.embedding_dtype,
@@ -151,6 +152,19 @@ void Transformer::Check(const Batch& batch) const {
       ROOST_CHECK(block.value() < kv_.block_count, "block {} of {}", block.value(), kv_.block_count);
     }
   }
+}
+
+void Transformer::CopyRows(const Batch& batch) {
+  if (batch.copies.empty()) return;
+  copies_.clear();
+  for (const BlockCopy& copy : batch.copies) {
+    ROOST_CHECK(copy.from.value() < kv_.block_count && copy.to.value() < kv_.block_count && copy.from != copy.to &&
+                copy.row_count <= kv_.block_tokens);
+    copies_.push_back({copy.from.value(), copy.to.value(), copy.row_count});
+  }
+  backend_.ops().copy_block_rows(
+      backend_.device(),
+      {.kv = kv_, .copies = copies_.data(), .copy_count = static_cast<std::uint32_t>(copies_.size())});
 }
 
 void Transformer::Upload(const Batch& batch) {

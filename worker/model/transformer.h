@@ -67,6 +67,7 @@ class Transformer final : public Model {
   [[nodiscard]] Result<void> Load(const WeightSource& source);
 
   void Check(const Batch& batch) const;
+  void CopyRows(const Batch& batch);
   void Upload(const Batch& batch);
   void WriteKv(std::uint32_t layer);  // and q
   void Attend(std::uint32_t layer);
@@ -85,8 +86,9 @@ class Transformer final : public Model {
   kernels::DeviceBuffer kv_memory_;
   kernels::KvLayout kv_;
   Workspace work_;
-  BatchPlan plan_;             // of the step
-  std::uint32_t rows_ = 0;     // tokens of the step
+  BatchPlan plan_;          // of the step
+  std::uint32_t rows_ = 0;  // tokens of the step
+  std::vector<kernels::BlockRowsCopy> copies_;
   std::vector<float> logits_;  // of the last step
 };
 

@@ -9,10 +9,19 @@
 namespace roost::worker {
 
 Scheduler::Scheduler(PrefixCache& cache, SchedulerOptions options)
-    : cache_(cache), options_(options), block_tokens_(cache.block_tokens()) {
+    : cache_(cache),
+      options_(options),
+      block_tokens_(cache.block_tokens()),
+      waiting_(options.policy),
+      prefill_budget_(options.max_batch_tokens) {
   ROOST_CHECK(options.max_batch_tokens > 0 && options.max_running > 0 && options.max_waiting > 0);
   ROOST_CHECK(BlocksFor(options.max_context_tokens) <= cache.pool().block_count(),
               "{} tokens of context do not fit {} blocks", options.max_context_tokens, cache.pool().block_count());
+}
+
+void Scheduler::AdvanceTo(Instant now) {
+  now_ = now;
+  cache_.AdvanceTo(now);
 }
 
 Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
@@ -23,9 +32,22 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
                              spec.prompt.size(), options_.max_context_tokens),
                  "prompt"};
   }
+  if (spec.fork_count >= std::min(options_.max_running, options_.max_batch_tokens)) {
+    return InvalidArgument("sample_count", "{} outputs at once are more than run together here", spec.fork_count + 1);
+  }
   if (waiting_.size() >= options_.max_waiting) {
     return Error{ErrorCode::kOverloaded, fmt::format("{} requests are waiting", waiting_.size()), ""};
   }
+  std::unique_ptr<Sequence> sequence = MakeSequence(std::move(spec));
+  waiting_.Push(*sequence, WaitingRank::Class::kNew);
+  LookUp(*sequence);
+  WantMatched(*sequence);
+  const SequenceId id = sequence->id;
+  sequences_.emplace(id, std::move(sequence));
+  return id;
+}
+
+std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   auto sequence = std::make_unique<Sequence>();
   sequence->id = SequenceId(next_id_++);
   sequence->root = spec.root;
@@ -35,14 +57,21 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
   if (sequence->hashes.size() != sequence->tokens.size() / block_tokens_) {
     sequence->hashes = HashBlocks(spec.root, sequence->tokens, block_tokens_);
   }
+  const std::uint32_t context = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(options_.max_context_tokens, sequence->tokens.size() + spec.max_output_tokens));
+  sequence->tokens.reserve(context);
+  sequence->hashes.reserve(context / block_tokens_);
+  sequence->blocks.reserve(BlocksFor(context));
   sequence->deadline = spec.deadline;
-  matched_.clear();
-  cache_.Match(sequence->chain(), MatchableBlocks(*sequence), matched_);
-  Enqueue(*sequence, QueueEnd::kBack);
-  ExpectUncached(*sequence, static_cast<std::uint32_t>(matched_.size()));
-  const SequenceId id = sequence->id;
-  sequences_.emplace(id, std::move(sequence));
-  return id;
+  sequence->priority = spec.priority;
+  sequence->cache_mode = spec.cache_mode;
+  sequence->can_commit = sequence->uses_cache();
+  sequence->group = spec.group;
+  sequence->prompt_retention = spec.prompt_retention;
+  sequence->decode_retention = spec.decode_retention;
+  sequence->fork_count = spec.fork_count;
+  sequence->arrival = now_;
+  return sequence;
 }
 
 void Scheduler::Remove(SequenceId id) {
@@ -50,33 +79,28 @@ void Scheduler::Remove(SequenceId id) {
   ROOST_CHECK(found != sequences_.end(), "sequence {} is gone", id.value());
   Sequence& sequence = *found->second;
   if (sequence.state == Sequence::State::kWaiting) {
-    Dequeue(sequence);
+    UnwantAll(sequence);
+    waiting_.Erase(sequence);
   } else {
     running_.erase(std::find(running_.begin(), running_.end(), &sequence));
+    coming_forks_ -= sequence.fork_count;
     ReleaseBlocks(sequence);
   }
   sequences_.erase(found);
 }
 
-std::vector<SequenceId> Scheduler::Expired(Instant now) const {
-  std::vector<SequenceId> expired;
-  for (const auto& [deadline, id] : deadlines_) {
-    if (deadline > now) break;
-    expired.push_back(id);
-  }
-  return expired;
-}
-
 const std::vector<ScheduledSlice>& Scheduler::Schedule() {
+  ++step_;
   slices_.clear();
-  const std::uint32_t budget = ScheduleRunning();
-  Admit(budget);
+  copies_.clear();
+  Admit(ScheduleRunning());
   return slices_;
 }
 
 void Scheduler::Commit() {
   for (const ScheduledSlice& slice : slices_) {
     Sequence& sequence = *sequences_.at(slice.sequence->id);
+    CountComputed(sequence, slice);
     sequence.computed_token_count += slice.token_count;
     sequence.counted_token_count =
         std::max(sequence.counted_token_count, std::min(sequence.computed_token_count, sequence.prompt_token_count));
@@ -90,6 +114,25 @@ void Scheduler::Append(SequenceId id, TokenId token) {
   sequence.tokens.push_back(token);
 }
 
+SequenceId Scheduler::Fork(SequenceId id) {
+  Sequence& origin = *sequences_.at(id);
+  ROOST_CHECK(origin.state == Sequence::State::kRunning && origin.remaining_count() == 0 && origin.fork_count > 0,
+              "sequence {} can not be forked", id.value());
+  --origin.fork_count;
+  --coming_forks_;
+  auto fork = std::make_unique<Sequence>(origin);
+  fork->tokens.reserve(origin.tokens.capacity());
+  fork->hashes.reserve(origin.hashes.capacity());
+  fork->blocks.reserve(origin.blocks.capacity());
+  fork->id = SequenceId(next_id_++);
+  fork->fork_count = 0;
+  for (const BlockId block : fork->blocks) cache_.Share(block);
+  running_.push_back(fork.get());
+  const SequenceId fork_id = fork->id;
+  sequences_.emplace(fork_id, std::move(fork));
+  return fork_id;
+}
+
 // ---- the running sequences ----
 
 // Sequences are served in order of admission and only later ones are preempted, so a slice once planned stays.
@@ -97,6 +140,7 @@ std::uint32_t Scheduler::ScheduleRunning() {
   const auto decode_count = static_cast<std::uint32_t>(
       std::count_if(running_.begin(), running_.end(), [](const Sequence* sequence) { return sequence->decoding(); }));
   std::uint32_t budget = options_.max_batch_tokens - decode_count;
+  prefill_budget_ = std::max(1U, budget);
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.decoding()) {
@@ -121,39 +165,96 @@ void Scheduler::PlanSlice(const Sequence& sequence, std::uint32_t token_count) {
 }
 
 bool Scheduler::SecureBlocks(Sequence& sequence, std::uint32_t token_count) {
+  if (!OwnLastBlock(sequence)) return false;
   const std::uint32_t needed = BlocksFor(sequence.computed_token_count + token_count);
   while (sequence.blocks.size() < needed) {
-    if (const std::optional<BlockId> block = cache_.Allocate()) {
+    if (!SecureBlock(sequence)) return false;
+  }
+  return true;
+}
+
+// One more block for the sequence. False: it had to be preempted itself.
+bool Scheduler::SecureBlock(Sequence& sequence) {
+  while (true) {
+    if (const std::optional<BlockId> block = cache_.Allocate(sequence.group)) {
       sequence.blocks.push_back(*block);
+      return true;
+    }
+    if (running_.size() == 1 && cache_.pinned_count() > 0) {
+      cache_.UnpinAll();
+      ++counters_.dropped_pins;
       continue;
     }
     const bool is_last = running_.back() == &sequence;
     PreemptLast();
     if (is_last) return false;
   }
+}
+
+// The block that the next token goes to, if it is partly filled and forks share it, is replaced by a copy. What is left
+// to the others stays as it is until the copy is made, because copies are made before anything is computed.
+bool Scheduler::OwnLastBlock(Sequence& sequence) {
+  const std::uint32_t rows = sequence.computed_token_count % block_tokens_;
+  if (rows == 0 || sequence.blocks.empty()) return true;
+  const BlockId shared = sequence.blocks.back();
+  if (cache_.pool().references(shared) == 1) return true;
+  if (!SecureBlock(sequence)) return false;
+  const BlockId own = sequence.blocks.back();
+  sequence.blocks.pop_back();
+  sequence.blocks.back() = own;
+  copies_.push_back({shared, own, rows});
+  cache_.Release(shared, UseOf(sequence));
   return true;
 }
 
 void Scheduler::PreemptLast() {
   Sequence& sequence = *running_.back();
   running_.pop_back();
+  coming_forks_ -= sequence.fork_count;
   ReleaseBlocks(sequence);
-  Enqueue(sequence, QueueEnd::kFront);
-  ExpectUncached(sequence, 0);
-  ++preemption_count_;
+  waiting_.Push(sequence, WaitingRank::Class::kPreempted);
+  ++counters_.preemptions;
+}
+
+RequestUse Scheduler::UseOf(const Sequence& sequence) const {
+  return {.number = release_count_,
+          .prompt_token_count = sequence.prompt_token_count,
+          .cached_token_count = sequence.cached_token_count,
+          .output_token_count = sequence.token_count() - sequence.prompt_token_count};
+}
+
+RequestRetention Scheduler::RetentionOf(const Sequence& sequence) const {
+  const auto from_now = [this](const RetentionHint& hint) {
+    BlockRetention retention{.priority = hint.priority, .end = std::nullopt};
+    if (hint.duration > Duration::zero()) retention.end = now_ + hint.duration;
+    return retention;
+  };
+  return {from_now(sequence.prompt_retention), from_now(sequence.decode_retention)};
+}
+
+// What the sequence has computed of its last block stays for others, if nobody else holds the block.
+void Scheduler::StorePartialBlock(const Sequence& sequence) {
+  const std::uint32_t rows = sequence.computed_token_count % block_tokens_;
+  if (!sequence.can_commit || rows == 0) return;
+  if (sequence.blocks.size() != sequence.committed_block_count + 1) return;
+  if (cache_.pool().references(sequence.blocks.back()) > 1) return;
+  cache_.StorePartial(sequence.chain(), sequence.blocks, rows, sequence.group);
 }
 
 // Back to front, as the cache asks for.
 void Scheduler::ReleaseBlocks(Sequence& sequence) {
-  const RequestUse use{.number = release_count_++,
-                       .prompt_token_count = sequence.prompt_token_count,
-                       .cached_token_count = sequence.cached_token_count,
-                       .output_token_count = sequence.token_count() - sequence.prompt_token_count};
-  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) cache_.Release(*block, use);
+  const RequestUse use = UseOf(sequence);
+  ++release_count_;
+  StorePartialBlock(sequence);
+  const RequestRetention retention = RetentionOf(sequence);
+  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) {
+    cache_.Release(*block, use, retention);
+  }
   sequence.blocks.clear();
   sequence.computed_token_count = 0;
   sequence.committed_block_count = 0;
-  sequence.can_commit = true;
+  sequence.can_commit = sequence.uses_cache();
+  sequence.given_up_block_count = 0;
 }
 
 // Blocks that became ready since the last chunk replace what was still to be computed, a part-filled own block
@@ -177,11 +278,56 @@ void Scheduler::TakeMatched(Sequence& sequence, BlockRef ref) {
   sequence.blocks.push_back(ref.block);
   ++sequence.committed_block_count;
   sequence.computed_token_count = sequence.committed_block_count * block_tokens_;
+  CountCached(sequence);
+}
+
+void Scheduler::CountCached(Sequence& sequence) {
   const std::uint32_t covered = std::min(sequence.computed_token_count, sequence.prompt_token_count);
-  if (covered > sequence.counted_token_count) {
-    sequence.cached_token_count += covered - sequence.counted_token_count;
-    sequence.counted_token_count = covered;
+  if (covered <= sequence.counted_token_count) return;
+  sequence.cached_token_count += covered - sequence.counted_token_count;
+  sequence.counted_token_count = covered;
+}
+
+// Copies the rows of the block that goes on with the most equal tokens. Holding it for the moment must not take the
+// room that the sequence was promised.
+void Scheduler::TakeTail(Sequence& sequence) {
+  if (!sequence.uses_cache() || sequence.blocks.size() != sequence.committed_block_count) return;
+  const std::optional<TailMatch> tail =
+      cache_.FindTail(sequence.chain(), sequence.blocks, sequence.remaining_count() - 1);
+  if (!tail) return;
+  const std::uint32_t held = cache_.IsAvailable(tail->block) ? 1 : 0;
+  const std::size_t needed = BlocksFor(sequence.token_count()) - sequence.blocks.size();
+  if (cache_.available_count() < needed + held) return;
+  cache_.Acquire(tail->block);
+  const std::optional<BlockId> own = cache_.Allocate(sequence.group);
+  ROOST_CHECK(own.has_value(), "{} blocks were available", cache_.available_count());
+  sequence.blocks.push_back(*own);
+  copies_.push_back({tail->block.block, *own, tail->token_count});
+  cache_.Release(tail->block.block, UseOf(sequence));
+  const std::uint32_t counted = sequence.cached_token_count;
+  sequence.computed_token_count += tail->token_count;
+  CountCached(sequence);
+  counters_.tail_cached_tokens += sequence.cached_token_count - counted;
+}
+
+// The slice's prompt tokens, by the reason why they were not cached.
+void Scheduler::CountComputed(const Sequence& sequence, const ScheduledSlice& slice) {
+  const std::uint32_t end = std::min(slice.first_position + slice.token_count, sequence.prompt_token_count);
+  for (std::uint32_t position = slice.first_position; position < end;) {
+    const std::uint32_t block = position / block_tokens_;
+    const std::uint32_t block_end = std::min(end, (block + 1) * block_tokens_);
+    const bool alone = position + 1 == sequence.prompt_token_count && slice.token_count == 1;
+    const MissReason reason = alone && sequence.uses_cache() ? MissReason::kTail : ReasonOf(sequence, block);
+    counters_.computed_prompt_tokens[IndexOf(reason)] += block_end - position;
+    position = block_end;
   }
+}
+
+MissReason Scheduler::ReasonOf(const Sequence& sequence, std::uint32_t block) const {
+  if (!sequence.uses_cache()) return MissReason::kDisabled;
+  if (block >= sequence.prompt_token_count / block_tokens_) return MissReason::kTail;
+  if (block < sequence.given_up_block_count) return MissReason::kInFlight;
+  return cache_.WasEvicted(sequence.hashes[block]) ? MissReason::kEvicted : MissReason::kCold;
 }
 
 void Scheduler::CommitFullBlocks(Sequence& sequence) {
@@ -192,7 +338,7 @@ void Scheduler::CommitFullBlocks(Sequence& sequence) {
       const std::span<const TokenId> tokens(sequence.tokens);
       sequence.hashes.push_back(ChainHash(parent, tokens.subspan(std::size_t{index} * block_tokens_, block_tokens_)));
     }
-    const CommitResult result = cache_.Commit(sequence.chain(), index, sequence.blocks);
+    const CommitResult result = cache_.Commit(sequence.chain(), index, sequence.blocks, sequence.group);
     if (result.kind == CommitResult::Kind::kCollided) {
       sequence.can_commit = false;
     } else {
@@ -202,111 +348,10 @@ void Scheduler::CommitFullBlocks(Sequence& sequence) {
   }
 }
 
-// ---- the waiting sequences ----
-
-void Scheduler::Admit(std::uint32_t budget) {
-  const std::uint32_t max_running = std::min(options_.max_running, options_.max_batch_tokens);
-  std::uint32_t passed_over = 0;
-  auto place = waiting_.begin();
-  while (place != waiting_.end() && budget > 0 && running_.size() < max_running && passed_over < kMaxPassedOver) {
-    Sequence& sequence = **place;
-    if (!IsAwaitingPrefix(sequence)) {
-      matched_.clear();
-      cache_.Match(sequence.chain(), MatchableBlocks(sequence), matched_);
-      ExpectUncached(sequence, static_cast<std::uint32_t>(matched_.size()));
-      AwaitIfBeingComputed(sequence, static_cast<std::uint32_t>(matched_.size()));
-    }
-    if (sequence.awaited) {
-      ++passed_over;
-      ++place;
-      continue;
-    }
-    if (!HasRoomFor(sequence)) return;
-    place = Dequeue(sequence);
-    Start(sequence);
-    const std::uint32_t chunk = std::min(budget, sequence.remaining_count());
-    ROOST_CHECK(SecureBlocks(sequence, chunk), "sequence {} was admitted without room", sequence.id.value());
-    PlanSlice(sequence, chunk);
-    budget -= chunk;
-  }
-}
-
-bool Scheduler::IsAwaitingPrefix(const Sequence& sequence) const {
-  if (!sequence.awaited) return false;
-  const auto found = sequences_.find(sequence.awaited->sequence);
-  if (found == sequences_.end()) return false;
-  const Sequence& other = *found->second;
-  return other.state == Sequence::State::kRunning && other.can_commit &&
-         other.committed_block_count < sequence.awaited->block_count;
-}
-
-// Does a running sequence compute the block after the match? Then it is awaited, with all that the two have in common
-// behind it. The one awaited runs and awaits nobody, so nobody waits in a circle.
-void Scheduler::AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_count) {
-  sequence.awaited.reset();
-  const auto wanted =
-      static_cast<std::uint32_t>(std::min<std::size_t>(MatchableBlocks(sequence), sequence.hashes.size()));
-  if (matched_count >= wanted) return;
-  for (const Sequence* other : running_) {
-    const std::uint32_t computing = other->committed_block_count;
-    const auto fills = static_cast<std::uint32_t>(
-        std::min<std::size_t>({other->token_count() / block_tokens_, other->hashes.size(), wanted}));
-    if (!other->can_commit || computing != matched_count || computing >= fills) continue;
-    std::uint32_t common = matched_count;
-    while (common < fills && other->hashes[common] == sequence.hashes[common]) ++common;
-    if (common == matched_count) continue;
-    sequence.awaited = {other->id, common};
-    ExpectUncached(sequence, common);
-    return;
-  }
-}
-
-// Room for all known tokens and the first one sampled. `matched_` is its match; of these blocks the idle ones stop
-// being evictable. Prompts admitted before need no more room: the budget reaches a new sequence only when they have
-// been planned to their end. A sequence that runs alone always has room (see Submit).
-bool Scheduler::HasRoomFor(const Sequence& sequence) const {
-  if (running_.empty()) return true;
-  const BlockPool& pool = cache_.pool();
-  const auto idle_matched = std::count_if(matched_.begin(), matched_.end(),
-                                          [&pool](BlockRef ref) { return pool.references(ref.block) == 0; });
-  const std::size_t needed = BlocksFor(sequence.token_count() + 1) - matched_.size();
-  const std::size_t available = pool.free_count() + pool.idle_count() - static_cast<std::size_t>(idle_matched);
-  return needed <= available;
-}
-
-// With its match, which is in `matched_`.
-void Scheduler::Start(Sequence& sequence) {
-  sequence.state = Sequence::State::kRunning;
-  running_.push_back(&sequence);
-  for (const BlockRef ref : matched_) TakeMatched(sequence, ref);
-}
-
-void Scheduler::Enqueue(Sequence& sequence, QueueEnd end) {
-  sequence.state = Sequence::State::kWaiting;
-  sequence.place = waiting_.insert(end == QueueEnd::kFront ? waiting_.begin() : waiting_.end(), &sequence);
-  sequence.expected_uncached_count = 0;
-  sequence.awaited.reset();
-  const bool has_output = sequence.token_count() > sequence.prompt_token_count;
-  if (sequence.deadline && !has_output) deadlines_.emplace(*sequence.deadline, sequence.id);
-}
-
-std::list<Sequence*>::iterator Scheduler::Dequeue(Sequence& sequence) {
-  waiting_uncached_count_ -= sequence.expected_uncached_count;
-  if (sequence.deadline) deadlines_.erase({*sequence.deadline, sequence.id});
-  return waiting_.erase(sequence.place);
-}
-
-void Scheduler::ExpectUncached(Sequence& sequence, std::uint32_t matched_count) {
-  const std::uint32_t uncached = sequence.token_count() - matched_count * block_tokens_;
-  waiting_uncached_count_ += uncached;
-  waiting_uncached_count_ -= sequence.expected_uncached_count;
-  sequence.expected_uncached_count = uncached;
-}
-
 // ---- sums and checks ----
 
 std::uint64_t Scheduler::queued_prefill_tokens() const {
-  std::uint64_t count = waiting_uncached_count_;
+  std::uint64_t count = waiting_.uncached_count();
   for (const Sequence* sequence : running_) {
     if (!sequence->decoding()) count += sequence->remaining_count();
   }
@@ -322,10 +367,12 @@ std::uint64_t Scheduler::running_context_tokens() const {
 Result<void> Scheduler::CheckInvariants() const {
   std::vector<std::uint32_t> references(cache_.pool().block_count());
   std::uint64_t waiting_uncached = 0;
+  std::uint32_t coming_forks = 0;
   for (const auto& [id, sequence] : sequences_) {
     for (const BlockId block : sequence->blocks) ++references[block.value()];
     const bool waiting = sequence->state == Sequence::State::kWaiting;
     waiting_uncached += waiting ? sequence->expected_uncached_count : 0;
+    coming_forks += waiting ? 0 : sequence->fork_count;
     const bool has_table = sequence->blocks.size() == BlocksFor(sequence->computed_token_count);
     if (!has_table || (waiting && !sequence->blocks.empty()) ||
         sequence->computed_token_count > sequence->token_count()) {
@@ -335,7 +382,8 @@ Result<void> Scheduler::CheckInvariants() const {
                    "scheduler"};
     }
   }
-  if (waiting_.size() + running_.size() != sequences_.size() || waiting_uncached != waiting_uncached_count_) {
+  if (waiting_.size() + running_.size() != sequences_.size() || waiting_uncached != waiting_.uncached_count() ||
+      coming_forks != coming_forks_) {
     return Error{ErrorCode::kInternal, "the queues and the sequences disagree", "scheduler"};
   }
   return cache_.CheckInvariants(references);

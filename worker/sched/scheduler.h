@@ -1,39 +1,45 @@
 // The scheduler: which tokens of which sequences are computed in the next step, and which blocks they lie in.
 //
-//   Submit ──▶ waiting ──admit──▶ running ──Remove──▶ gone
+//   Submit ──▶ waiting ──admit──▶ running ──Remove──▶ gone        Fork: one more running sequence, with the same blocks
 //                 ▲                  │
 //                 └────preempt───────┘   (to the front; its committed blocks stay cached)
 //
-// One step: Schedule() → the model computes the slices → Commit() → Append() a sampled token or Remove() each sequence
-// whose slice wants logits.
+// One step: Schedule() → the model makes the copies and computes the slices → Commit() → Append() a sampled token or
+// Remove() each sequence whose slice wants logits.
 //
 // - One token budget per step. Every decoding sequence gets its one token; the rest goes to prefill chunks in order of
-//   admission, then to sequences newly admitted, first come, first served.
+//   admission, then to sequences newly admitted, in the order of the WaitingQueue.
 // - A sequence is admitted when its prompt fits the blocks that are free or evictable. When blocks run out all the
 //   same (outputs grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always
-//   goes on, and every sequence ends.
+//   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
+//   their blocks.
 // - Nothing is computed twice: a sequence whose next block is being computed by a running one waits until it is there
-//   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. The match
-//   with the cache is repeated at every chunk, for what became ready since.
+//   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. It waits at
+//   most for as many steps as computing these blocks itself would take. The match with the cache is repeated at every
+//   chunk, for what became ready since.
+// - Tokens, not blocks, are shared: where the match ends, the rows of the block that goes on with the most equal tokens
+//   are copied into the sequence's own (see PrefixCache::FindTail). Forks share the partial block too, until one writes
+//   there: then it gets a copy.
 // - At least one token is left to compute, however much is cached: there would be no logits otherwise.
+// - The blocks that waiting sequences will hit are evicted after all others.
 //
 // Pure: no thread, no clock, no device. Not thread-safe. The cache outlives it. A step costs O(running sequences +
-// kMaxPassedOver + blocks matched); a waiting sequence behind these costs nothing.
+// kMaxPassedOver + blocks matched), and no heap allocation unless sequences come; a waiting sequence behind these costs
+// nothing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <memory>
-#include <set>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "worker/cache/miss_reasons.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/sequence.h"
+#include "worker/sched/waiting_queue.h"
 
 namespace roost::worker {
 
@@ -47,6 +53,25 @@ struct SchedulerOptions {
   std::uint32_t max_running = 64;
   std::uint32_t max_waiting = 1024;
   std::uint32_t max_context_tokens = 0;  // prompt and output; the caller never appends beyond it
+  // Sequences whose prompt is computed in part, at one time. A budget that is filled in order of admission leaves one
+  // such sequence at most, and more only when sequences wait for each other; this is the bound for these.
+  std::uint32_t max_partial_prefills = 4;  // 0: none
+  SchedulePolicy policy = SchedulePolicy::kFcfs;
+};
+
+// Rows to copy before the slices are computed, in order.
+struct ScheduledCopy {
+  BlockId from;
+  BlockId to;
+  std::uint32_t row_count = 0;
+};
+
+// Totals since construction.
+struct SchedulerCounters {
+  std::uint64_t preemptions = 0;
+  MissCounts computed_prompt_tokens{};  // by reason
+  std::uint64_t tail_cached_tokens = 0;
+  std::uint64_t dropped_pins = 0;  // times that all pins ended, because a sequence needed their blocks
 };
 
 // Tokens first_position … first_position + token_count - 1 of `sequence`, to be computed in this step.
@@ -63,6 +88,9 @@ class Scheduler {
   // The context must fit the pool: max_context_tokens <= block count · B.
   Scheduler(PrefixCache& cache, SchedulerOptions options);
 
+  // Time goes on; never back.
+  void AdvanceTo(Instant now);
+
   // kOverloaded when the queue is full, kContextTooLong when the sequence could never run, kInvalidArgument for an
   // empty prompt.
   [[nodiscard]] Result<SequenceId> Submit(SequenceSpec spec);
@@ -71,11 +99,13 @@ class Scheduler {
   void Remove(SequenceId id);
 
   // The sequences without output that wait beyond their deadline. They wait on until they are removed.
-  [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const;
+  [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const { return waiting_.Expired(now); }
 
   // Chooses the slices of the next step and gives them their blocks. Valid until the next call; a slice's sequence as
   // long as it is not removed.
   [[nodiscard]] const std::vector<ScheduledSlice>& Schedule();
+  // What must be copied before these slices are computed. Valid as long.
+  [[nodiscard]] const std::vector<ScheduledCopy>& copies() const { return copies_; }
 
   // The slices have been computed: their full blocks enter the cache.
   void Commit();
@@ -83,12 +113,16 @@ class Scheduler {
   // A token that was sampled after a running sequence's last.
   void Append(SequenceId id, TokenId token);
 
+  // One more sequence with the same tokens and blocks. After Commit, for a running sequence whose prompt has been
+  // computed and that was submitted with a fork_count; at most that often. It goes on like any other.
+  [[nodiscard]] SequenceId Fork(SequenceId id);
+
   // Valid until it is removed.
   [[nodiscard]] const Sequence& Get(SequenceId id) const { return *sequences_.at(id); }
 
-  [[nodiscard]] std::uint32_t waiting_count() const { return static_cast<std::uint32_t>(waiting_.size()); }
+  [[nodiscard]] std::uint32_t waiting_count() const { return waiting_.size(); }
   [[nodiscard]] std::uint32_t running_count() const { return static_cast<std::uint32_t>(running_.size()); }
-  [[nodiscard]] std::uint64_t preemption_count() const { return preemption_count_; }
+  [[nodiscard]] const SchedulerCounters& counters() const { return counters_; }
 
   // Tokens of waiting sequences that were not cached when they were last looked at, and those that running sequences
   // still have to prefill.
@@ -102,45 +136,61 @@ class Scheduler {
  private:
   [[nodiscard]] std::uint32_t BlocksFor(std::uint32_t token_count) const;
   [[nodiscard]] std::uint32_t MatchableBlocks(const Sequence& sequence) const;
+  [[nodiscard]] std::unique_ptr<Sequence> MakeSequence(SequenceSpec spec);
 
   // Returns the budget left for new sequences.
   [[nodiscard]] std::uint32_t ScheduleRunning();
-  void Admit(std::uint32_t budget);
   void PlanSlice(const Sequence& sequence, std::uint32_t token_count);
 
   // Blocks for `token_count` more tokens, at the price of preempting from the back. False: it had to go itself.
   [[nodiscard]] bool SecureBlocks(Sequence& sequence, std::uint32_t token_count);
+  [[nodiscard]] bool SecureBlock(Sequence& sequence);
+  [[nodiscard]] bool OwnLastBlock(Sequence& sequence);
   void PreemptLast();
+  void StorePartialBlock(const Sequence& sequence);
   void ReleaseBlocks(Sequence& sequence);
+  [[nodiscard]] RequestRetention RetentionOf(const Sequence& sequence) const;
+  [[nodiscard]] RequestUse UseOf(const Sequence& sequence) const;
 
   void MatchAgain(Sequence& sequence);
   void TakeMatched(Sequence& sequence, BlockRef ref);
+  void TakeTail(Sequence& sequence);
+  void CountCached(Sequence& sequence);
+  void CountComputed(const Sequence& sequence, const ScheduledSlice& slice);
+  [[nodiscard]] MissReason ReasonOf(const Sequence& sequence, std::uint32_t block) const;
   void CommitFullBlocks(Sequence& sequence);
 
+  // ---- admission (scheduler_admission.cc) ----
+  void Admit(std::uint32_t budget);
+  [[nodiscard]] bool MayStartPrefill(const Sequence& sequence, std::uint32_t budget) const;
+  void LookUp(Sequence& sequence);
+  void WantMatched(Sequence& sequence);
+  void UnwantAll(Sequence& sequence);
   [[nodiscard]] bool IsAwaitingPrefix(const Sequence& sequence) const;
   void AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_count);
+  [[nodiscard]] std::uint64_t LastStepWorthWaiting(std::uint32_t block_count) const;
   [[nodiscard]] bool HasRoomFor(const Sequence& sequence) const;
   void Start(Sequence& sequence);
-
-  enum class QueueEnd { kFront, kBack };
-  void Enqueue(Sequence& sequence, QueueEnd end);
-  std::list<Sequence*>::iterator Dequeue(Sequence& sequence);
-  void ExpectUncached(Sequence& sequence, std::uint32_t matched_count);
+  void Expect(Sequence& sequence, std::uint32_t matched_count);
 
   PrefixCache& cache_;
   const SchedulerOptions options_;
   const std::uint32_t block_tokens_;
 
+  Instant now_;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
-  std::list<Sequence*> waiting_;
-  std::vector<Sequence*> running_;                      // in order of admission
-  std::set<std::pair<Instant, SequenceId>> deadlines_;  // of waiting sequences without output
+  WaitingQueue waiting_;
+  std::vector<Sequence*> running_;  // in order of admission
+  std::uint32_t coming_forks_ = 0;  // of running sequences
+  std::uint32_t wanted_count_ = 0;  // blocks that waiting sequences want, counted for each
   std::uint64_t next_id_ = 0;
-  std::uint64_t waiting_uncached_count_ = 0;
-  std::uint64_t preemption_count_ = 0;
+  std::uint64_t step_ = 0;
+  std::uint32_t prefill_budget_;     // of the latest step, after its decodes
   std::uint64_t release_count_ = 0;  // times that a sequence let go of its blocks
+  SchedulerCounters counters_;
 
   std::vector<ScheduledSlice> slices_;
+  std::vector<ScheduledCopy> copies_;
   std::vector<BlockRef> matched_;  // of the sequence that is being looked at
 };
 

@@ -4,19 +4,20 @@
 //               [prompt_token_count, tokens.size())      output so far
 //   KV          [0, computed_token_count)                lies in `blocks`; the rest is still to be computed
 //   blocks      [0, committed_block_count)               full, ready in the cache, shared
-//               [committed_block_count, blocks.size())   the sequence's own
+//               [committed_block_count, blocks.size())   the sequence's own, or shared with its forks until one of them
+//                                                        writes there
 //
 // The scheduler alone changes it.
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <optional>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
+#include "common/wire/messages.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::worker {
@@ -24,12 +25,36 @@ namespace roost::worker {
 // Unique within a scheduler, never reused, growing in order of arrival.
 using SequenceId = StrongId<struct SequenceTag, std::uint64_t>;
 
+// How long a sequence's blocks are held after its end, and how dear they are meanwhile.
+struct RetentionHint {
+  std::uint32_t priority = kDefaultRetentionPriority;
+  Duration duration = Duration(0);  // 0: no hint
+};
+
 // What a new sequence brings along.
 struct SequenceSpec {
   BlockHash root;
   std::vector<TokenId> prompt;
-  std::vector<BlockHash> block_hashes;  // of the prompt's full blocks; if their number is wrong they are computed here
-  std::optional<Instant> deadline;      // for waiting; see Scheduler::Expired
+  std::vector<BlockHash> block_hashes =
+      {};                                // of the prompt's full blocks; if their number is wrong they are computed here
+  std::optional<Instant> deadline = {};  // for waiting; see Scheduler::Expired
+  std::uint32_t priority = 50;           // those with the higher one are taken first
+  wire::CacheMode cache_mode = wire::CacheMode::kOn;
+  EvictionGroup group = EvictionGroup(0);
+  RetentionHint prompt_retention = {};
+  RetentionHint decode_retention = {};
+  std::uint32_t fork_count = 0;         // times that Fork will be called when the prompt has been computed
+  std::uint32_t max_output_tokens = 0;  // for memory alone: so much output costs no allocation
+};
+
+// The place of a waiting sequence: the least one is taken first.
+struct WaitingRank {
+  enum class Class : std::uint8_t { kPreempted, kNew };
+  Class standing = Class::kNew;
+  std::int64_t lateness = 0;  // of its priority: the higher the priority, the less
+  std::int64_t key = 0;       // as the policy has it
+  std::int64_t order = 0;     // of arrival; of preempted sequences, the latest first
+  auto operator<=>(const WaitingRank&) const = default;
 };
 
 struct Sequence {
@@ -39,6 +64,7 @@ struct Sequence {
   struct AwaitedPrefix {
     SequenceId sequence;
     std::uint32_t block_count = 0;
+    std::uint64_t last_step = 0;  // the last one in which it is worth waiting
   };
 
   SequenceId id;
@@ -47,6 +73,12 @@ struct Sequence {
   std::uint32_t prompt_token_count = 0;
   std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
   std::optional<Instant> deadline;
+  std::uint32_t priority = 50;
+  wire::CacheMode cache_mode = wire::CacheMode::kOn;
+  EvictionGroup group;
+  RetentionHint prompt_retention;
+  RetentionHint decode_retention;
+  std::uint32_t fork_count = 0;  // forks still to come
 
   State state = State::kWaiting;
   std::vector<BlockId> blocks;
@@ -58,16 +90,21 @@ struct Sequence {
   // after a preemption changes neither.
   std::uint32_t cached_token_count = 0;
   std::uint32_t counted_token_count = 0;
+  // Blocks before this one are computed although another sequence was computing them: waiting took too long. 0: none.
+  std::uint32_t given_up_block_count = 0;
 
   // While waiting.
-  std::list<Sequence*>::iterator place;
+  Instant arrival;
+  WaitingRank rank;
   std::uint32_t expected_uncached_count = 0;
   std::optional<AwaitedPrefix> awaited;
+  std::vector<BlockRef> wanted;  // blocks of its match, which the cache was asked to keep
 
   [[nodiscard]] std::uint32_t token_count() const { return static_cast<std::uint32_t>(tokens.size()); }
   [[nodiscard]] std::uint32_t remaining_count() const { return token_count() - computed_token_count; }
   // Only the newest token is left to compute, and it is output.
   [[nodiscard]] bool decoding() const { return remaining_count() == 1 && computed_token_count >= prompt_token_count; }
+  [[nodiscard]] bool uses_cache() const { return cache_mode == wire::CacheMode::kOn; }
   [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens}; }
 };
 

@@ -73,18 +73,18 @@ TEST_F(EngineTest, IdenticalPromptsTheSecondComputesOnlyTheTail) {
   EXPECT_EQ(first.cached_token_count, 0U);
   const std::uint64_t before = model_->computed_token_count();
   const auto second = harness_->Serve(GreedyRequest(2, prompt, 4));
-  EXPECT_EQ(second.cached_token_count, 1488U);  // 93 full blocks of 16
-  EXPECT_EQ(model_->computed_token_count() - before, 12U + 3U);
+  EXPECT_EQ(second.cached_token_count, 1499U);  // 93 full blocks of 16, and the rows of a part of one
+  EXPECT_EQ(model_->computed_token_count() - before, 1U + 3U);
   EXPECT_EQ(second.tokens, first.tokens);
   EXPECT_EQ(second.tokens, Reference(prompt, 4));
 }
 
-TEST_F(EngineTest, APromptOfFullBlocksComputesItsLastBlockAgainAndMergesIt) {
+TEST_F(EngineTest, APromptOfFullBlocksComputesItsLastTokenAgainAndMergesItsBlock) {
   const auto prompt = Text(64, 1);
   const auto first = harness_->Serve(GreedyRequest(1, prompt, 1));
   const std::size_t resident = harness_->resident().size();
   const auto second = harness_->Serve(GreedyRequest(2, prompt, 1));
-  EXPECT_EQ(second.cached_token_count, 48U);
+  EXPECT_EQ(second.cached_token_count, 63U);
   EXPECT_EQ(second.tokens, first.tokens);
   EXPECT_EQ(harness_->resident().size(), resident);
   EXPECT_EQ(harness_->Step().idle_blocks, 4U);
@@ -122,21 +122,21 @@ TEST_F(EngineTest, EvictionUnderPressureTakesTheLeastRecentlyUsedLeaf) {
   const auto b = Text(65, 2);
   (void)harness_->Serve(GreedyRequest(1, a, 1));
   (void)harness_->Serve(GreedyRequest(2, b, 1));
-  (void)harness_->Serve(GreedyRequest(3, a, 1));  // a is used again: b's tail goes first
+  (void)harness_->Serve(GreedyRequest(3, a, 1));  // a is used again: b goes first, from its end
   (void)harness_->Serve(GreedyRequest(4, Text(81, 3), 1));
-  EXPECT_EQ(harness_->totals().evicted_blocks, 2U);
+  EXPECT_EQ(harness_->totals().evicted_blocks, 4U);
   EXPECT_EQ(harness_->Serve(GreedyRequest(5, a, 1)).cached_token_count, 64U);
-  EXPECT_EQ(harness_->Serve(GreedyRequest(6, b, 1)).cached_token_count, 32U);
+  EXPECT_EQ(harness_->Serve(GreedyRequest(6, b, 1)).cached_token_count, 16U);
 }
 
 TEST_F(EngineTest, AThousandRequestsWithOneSystemPromptComputeItOnce) {
   const auto system = Text(512, 1);
   std::uint64_t computed[2] = {0, 0};
   for (const bool shared : {false, true}) {
-    Make({.block_count = 4096}, {});
+    Make({.block_count = 4096, .vocab_size = 1200}, {});
     for (std::uint64_t i = 0; i < 1000; ++i) {
       const BlockHash root = shared ? kRoot : BlockHash{1, i};  // without sharing: each in its own scope
-      Submit(GreedyRequest(i, Join(system, {static_cast<TokenId>(i % 90), static_cast<TokenId>(i / 90)}), 1, root));
+      Submit(GreedyRequest(i, Join(system, {static_cast<TokenId>(100 + i), 5}), 1, root));
     }
     harness_->Run();
     for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_EQ(harness_->outcome(i).finish, FinishReason::kLength);
@@ -180,7 +180,7 @@ TEST_F(EngineTest, TheNextTurnOfAChatFindsTheAnswerCached) {
   const auto answer = harness_->Serve(GreedyRequest(1, prompt, 30)).tokens;
   const auto next = Join(Join(prompt, answer), Text(20, 2));
   const auto outcome = harness_->Serve(GreedyRequest(2, next, 4));
-  EXPECT_EQ(outcome.cached_token_count, 64U);  // the KV of 69 tokens was there
+  EXPECT_EQ(outcome.cached_token_count, 69U);  // all but the answer's last token, whose KV was never computed
   EXPECT_EQ(outcome.tokens, Reference(next, 4));
 }
 
@@ -382,7 +382,7 @@ TEST_F(EngineTest, AWrongNumberOfHashesIsRepaired) {
   (void)harness_->Serve(GreedyRequest(1, prompt, 1));
   auto request = GreedyRequest(2, prompt, 1);
   request.block_hashes = {BlockHash{1, 1}};
-  EXPECT_EQ(harness_->Serve(request).cached_token_count, 64U);
+  EXPECT_EQ(harness_->Serve(request).cached_token_count, 69U);
 }
 
 TEST_F(EngineTest, HashesOfAnotherPromptAreMissesAndNeverWrongTokens) {
@@ -392,7 +392,7 @@ TEST_F(EngineTest, HashesOfAnotherPromptAreMissesAndNeverWrongTokens) {
   auto liar = GreedyRequest(2, other, 20);
   liar.block_hashes = HashBlocks(kRoot, honest, 16);
   const auto outcome = harness_->Serve(liar);
-  EXPECT_EQ(outcome.cached_token_count, 0U);
+  EXPECT_LT(outcome.cached_token_count, 16U);  // no block; the first tokens may happen to be equal
   EXPECT_EQ(outcome.tokens, Reference(other, 20));
   EXPECT_GT(harness_->totals().verification_misses, 0U);
   EXPECT_EQ(harness_->Serve(GreedyRequest(3, honest, 20)).tokens, Reference(honest, 20));

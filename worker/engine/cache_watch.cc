@@ -1,0 +1,79 @@
+#include "worker/engine/cache_watch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <span>
+
+namespace roost::worker {
+namespace {
+
+constexpr Duration kCurveInterval = std::chrono::seconds(1);
+
+std::uint32_t TimesPool(double multiple, std::uint32_t block_count) {
+  constexpr double kLargest = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(std::clamp(multiple * block_count, 1.0, kLargest));
+}
+
+}  // namespace
+
+CacheWatch::CacheWatch(PrefixCache& cache, const Scheduler& scheduler)
+    : cache_(cache),
+      scheduler_(scheduler),
+      reuse_({.largest_pool = TimesPool(kPoolMultiples.back(), cache.pool().block_count())}) {}
+
+void CacheWatch::OnSubmitted(Request& request, const Sequence& sequence) {
+  if (!sequence.uses_cache() || sequence.prompt_token_count < cache_.block_tokens()) return;
+  const auto first_block = std::span(sequence.tokens).first(cache_.block_tokens());
+  request.other_root = salts_.Observe(request.root, first_block) == SaltFinding::kOtherRoot;
+}
+
+void CacheWatch::OnStarted(const Request& request, const Sequence& sequence) {
+  if (!sequence.uses_cache()) return;
+  const std::size_t prompt_blocks = sequence.prompt_token_count / cache_.block_tokens();
+  reuse_.Access(std::span(sequence.hashes).first(prompt_blocks));
+  prompts_came_ = true;
+  if (request.other_root && sequence.cached_token_count == 0) salts_.CountFound(cache_.block_tokens());
+}
+
+void CacheWatch::OnEnd(const Sequence& sequence) {
+  if (sequence.uses_cache() && sequence.cached_token_count + sequence.computed_token_count > 0) {
+    reuse_.Use(sequence.hashes);
+  }
+}
+
+void CacheWatch::Fill(Instant now, StepReport& report) {
+  StepCounts& counts = report.counts;
+  const CacheCounters& cache = cache_.counters();
+  counts.evicted_blocks = cache.evicted_blocks - reported_cache_.evicted_blocks;
+  counts.verification_misses = cache.verification_misses - reported_cache_.verification_misses;
+  counts.refused_pins = cache.refused_pins - reported_cache_.refused_pins;
+  reported_cache_ = cache;
+  FillReasons(counts);
+  counts.residency = cache_.TakeResidency();
+  report.pinned_blocks = cache_.pinned_count();
+  if (!prompts_came_ || now < next_curve_) return;
+  next_curve_ = now + kCurveInterval;
+  HitRateCurve& curve = report.hit_rates.emplace();
+  for (std::size_t i = 0; i < curve.size(); ++i) {
+    curve[i] = reuse_.HitRateAt(TimesPool(kPoolMultiples[i], cache_.pool().block_count())).value_or(0);
+  }
+}
+
+void CacheWatch::FillReasons(StepCounts& counts) {
+  const SchedulerCounters& scheduler = scheduler_.counters();
+  for (std::size_t reason = 0; reason < counts.computed_prompt_tokens.size(); ++reason) {
+    counts.computed_prompt_tokens[reason] =
+        scheduler.computed_prompt_tokens[reason] - reported_scheduler_.computed_prompt_tokens[reason];
+  }
+  std::uint64_t& cold = counts.computed_prompt_tokens[IndexOf(MissReason::kCold)];
+  const std::uint64_t other_salt = salts_.TakeShare(cold);
+  cold -= other_salt;
+  counts.computed_prompt_tokens[IndexOf(MissReason::kOtherSalt)] += other_salt;
+  counts.tail_cached_tokens = scheduler.tail_cached_tokens - reported_scheduler_.tail_cached_tokens;
+  counts.preemptions = scheduler.preemptions - reported_scheduler_.preemptions;
+  counts.dropped_pins = scheduler.dropped_pins - reported_scheduler_.dropped_pins;
+  reported_scheduler_ = scheduler;
+}
+
+}  // namespace roost::worker

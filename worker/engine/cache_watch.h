@@ -1,0 +1,47 @@
+// What the engine tells of the cache beside its events: why prompt tokens were computed, what another pool would have
+// saved, how long blocks stay. Feeds the estimators and takes increments out of totals.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "common/base/clock.h"
+#include "worker/cache/prefix_cache.h"
+#include "worker/cache/reuse_distance.h"
+#include "worker/cache/salt_watch.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/request_table.h"
+#include "worker/sched/scheduler.h"
+
+namespace roost::worker {
+
+class CacheWatch {
+ public:
+  // Both outlive it.
+  CacheWatch(PrefixCache& cache, const Scheduler& scheduler);
+
+  void OnSubmitted(Request& request, const Sequence& sequence);
+  // The request's first tokens are about to be computed.
+  void OnStarted(const Request& request, const Sequence& sequence);
+  // The sequence ends.
+  void OnEnd(const Sequence& sequence);
+
+  // Adds what has happened since the last call.
+  void Fill(Instant now, StepReport& report);
+
+ private:
+  void FillReasons(StepCounts& counts);
+
+  PrefixCache& cache_;
+  const Scheduler& scheduler_;
+  ReuseDistance reuse_;
+  SaltWatch salts_;
+  CacheCounters reported_cache_;
+  SchedulerCounters reported_scheduler_;
+  bool prompts_came_ = false;
+  Instant next_curve_;
+};
+
+}  // namespace roost::worker

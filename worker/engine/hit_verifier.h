@@ -1,0 +1,50 @@
+// Proves cache hits right by sample: of some requests with hits the prompt is computed again without the cache, and the
+// logits of its last token are compared. Off by default; each check costs a whole prefill.
+//
+// Both are computed by the same model from the same tokens, so they are equal bit for bit where the model computes each
+// token independently of its batch (the CPU), and to rounding elsewhere: up to kTolerance of the largest logit.
+//
+// One check at a time: while one waits, no other begins. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "worker/sched/scheduler.h"
+
+namespace roost::worker {
+
+class HitVerifier {
+ public:
+  static constexpr float kTolerance = 1e-2F;
+
+  // Checks this share of the requests with hits. `scheduler` outlives it.
+  HitVerifier(Scheduler& scheduler, double share);
+
+  // `sequence` has been computed up to its prompt's end, with these logits. May begin a check.
+  void OnPromptComputed(const Sequence& sequence, std::span<const float> logits);
+
+  // Is this the check's sequence?
+  [[nodiscard]] bool Owns(SequenceId sequence) const { return check_ && check_->sequence == sequence; }
+  [[nodiscard]] bool busy() const { return check_.has_value(); }
+
+  enum class Verdict : std::uint8_t { kRight, kWrong };
+  // The logits of the check's sequence, which is removed.
+  [[nodiscard]] Verdict Judge(std::span<const float> logits);
+
+ private:
+  struct Check {
+    SequenceId sequence;
+    std::vector<float> expected;
+  };
+
+  Scheduler& scheduler_;
+  const double share_;
+  Rng rng_{1};
+  std::optional<Check> check_;
+};
+
+}  // namespace roost::worker

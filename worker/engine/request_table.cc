@@ -1,0 +1,53 @@
+#include "worker/engine/request_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace roost::worker {
+
+Request* RequestTable::Find(RequestKey key) {
+  const auto found = requests_.find(key);
+  return found == requests_.end() ? nullptr : &found->second;
+}
+
+void RequestTable::Add(Request request, SequenceId first_choice) {
+  const auto [added, is_new] = requests_.emplace(request.key, std::move(request));
+  ROOST_CHECK(is_new, "request {} is in the table", added->first.request.value());
+  AddChoice(added->second, first_choice, 0);
+}
+
+void RequestTable::AddChoice(Request& request, SequenceId sequence, std::uint32_t index) {
+  request.sequences.push_back(sequence);
+  choices_.emplace(sequence, Choice{.request = &request, .index = index});
+}
+
+Choice* RequestTable::FindChoice(SequenceId sequence) {
+  const auto found = choices_.find(sequence);
+  return found == choices_.end() ? nullptr : &found->second;
+}
+
+void RequestTable::ForgetChoice(SequenceId sequence) {
+  Request& request = *choices_.at(sequence).request;
+  std::erase(request.sequences, sequence);
+  choices_.erase(sequence);
+  if (request.sequences.empty()) requests_.erase(RequestKey(request.key));
+}
+
+void RequestTable::Forget(RequestKey key) {
+  const auto found = requests_.find(key);
+  for (const SequenceId sequence : found->second.sequences) choices_.erase(sequence);
+  requests_.erase(found);
+}
+
+std::vector<RequestKey> RequestTable::KeysOf(LinkId link) const {
+  std::vector<RequestKey> keys;
+  for (auto next = requests_.lower_bound({link, RequestId(0)}); next != requests_.end() && next->first.link == link;
+       ++next) {
+    keys.push_back(next->first);
+  }
+  return keys;
+}
+
+}  // namespace roost::worker

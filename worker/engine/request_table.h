@@ -1,0 +1,73 @@
+// The requests that the engine has taken in, and the choices (outputs) of each. A choice is a sequence of the
+// scheduler; all but the first begin when the prompt has been computed.
+//
+// Not thread-safe. Find, Add and Forget are O(1) or O(log requests). References stay valid until what they refer to is
+// forgotten.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/wire/messages.h"
+#include "worker/engine/engine.h"
+#include "worker/sched/sequence.h"
+
+namespace roost::worker {
+
+// What the engine knows of a request beside its tokens, which are the scheduler's.
+struct Request {
+  RequestKey key;
+  wire::Sampling sampling;
+  std::uint64_t first_output_index = 0;
+  std::uint32_t output_limit = 0;  // tokens of each choice
+  std::uint32_t sample_count = 1;
+  std::vector<TokenId> stop_tokens;
+  BlockHash root;
+  Instant submitted;
+  bool other_root = false;  // its prompt begins like one of another scope
+
+  std::vector<SequenceId> sequences;  // of the choices that run
+  std::optional<Instant> first_scheduled;
+  bool prompt_counted = false;
+  bool announced = false;  // an event has told the cached tokens and the wait
+};
+
+struct Choice {
+  Request* request = nullptr;
+  std::uint32_t index = 0;
+  std::uint32_t output_count = 0;
+  std::optional<Instant> last_token = std::nullopt;
+};
+
+class RequestTable {
+ public:
+  [[nodiscard]] bool Contains(RequestKey key) const { return requests_.contains(key); }
+  [[nodiscard]] Request* Find(RequestKey key);
+  [[nodiscard]] bool empty() const { return requests_.empty(); }
+
+  // A request that is not in the table, with its first choice.
+  void Add(Request request, SequenceId first_choice);
+  // One more choice of a request.
+  void AddChoice(Request& request, SequenceId sequence, std::uint32_t index);
+
+  // Nothing for a sequence that is no request's.
+  [[nodiscard]] Choice* FindChoice(SequenceId sequence);
+
+  // Forgets a choice, and its request if that was the last one.
+  void ForgetChoice(SequenceId sequence);
+  // Forgets a request with all its choices.
+  void Forget(RequestKey key);
+
+  [[nodiscard]] std::vector<RequestKey> KeysOf(LinkId link) const;
+
+ private:
+  std::map<RequestKey, Request> requests_;  // ordered: the requests of one link lie together
+  std::unordered_map<SequenceId, Choice> choices_;
+};
+
+}  // namespace roost::worker

@@ -1,0 +1,67 @@
+#include "worker/sched/waiting_queue.h"
+
+#include "common/base/check.h"
+
+namespace roost::worker {
+
+void WaitingQueue::Push(Sequence& sequence, WaitingRank::Class standing) {
+  sequence.state = Sequence::State::kWaiting;
+  sequence.expected_uncached_count = sequence.token_count();
+  uncached_count_ += sequence.expected_uncached_count;
+  const bool preempted = standing == WaitingRank::Class::kPreempted;
+  sequence.rank = {.standing = standing,
+                   .lateness = preempted ? 0 : -std::int64_t{sequence.priority},
+                   .key = preempted ? 0 : KeyOf(sequence),
+                   .order = preempted ? --preempted_order_ : static_cast<std::int64_t>(sequence.id.value())};
+  sequences_.emplace(sequence.rank, &sequence);
+  const bool has_output = sequence.token_count() > sequence.prompt_token_count;
+  if (sequence.deadline && !has_output) deadlines_.emplace(*sequence.deadline, sequence.id);
+}
+
+void WaitingQueue::Erase(Sequence& sequence) {
+  ROOST_CHECK(sequences_.erase(sequence.rank) == 1, "sequence {} does not wait", sequence.id.value());
+  uncached_count_ -= sequence.expected_uncached_count;
+  if (sequence.deadline) deadlines_.erase({*sequence.deadline, sequence.id});
+}
+
+void WaitingQueue::ExpectUncached(Sequence& sequence, std::uint32_t token_count) {
+  uncached_count_ += token_count;
+  uncached_count_ -= sequence.expected_uncached_count;
+  sequence.expected_uncached_count = token_count;
+  if (sequence.rank.standing == WaitingRank::Class::kPreempted) return;
+  const std::int64_t key = KeyOf(sequence);
+  if (key == sequence.rank.key) return;
+  auto node = sequences_.extract(sequence.rank);
+  sequence.rank.key = key;
+  node.key() = sequence.rank;
+  sequences_.insert(std::move(node));
+}
+
+Sequence* WaitingQueue::After(const WaitingRank& rank) const {
+  const auto next = sequences_.upper_bound(rank);
+  return next == sequences_.end() ? nullptr : next->second;
+}
+
+std::vector<SequenceId> WaitingQueue::Expired(Instant now) const {
+  std::vector<SequenceId> expired;
+  for (const auto& [deadline, id] : deadlines_) {
+    if (deadline > now) break;
+    expired.push_back(id);
+  }
+  return expired;
+}
+
+std::int64_t WaitingQueue::KeyOf(const Sequence& sequence) const {
+  const std::int64_t came =
+      std::chrono::duration_cast<std::chrono::milliseconds>(sequence.arrival.time_since_epoch()).count() *
+      kAgeingTokens / 1000;
+  switch (policy_) {
+    case SchedulePolicy::kFcfs: return 0;
+    case SchedulePolicy::kLongestPrefix:
+      return came - std::int64_t{sequence.token_count() - sequence.expected_uncached_count};
+    case SchedulePolicy::kShortestUncached: return came + sequence.expected_uncached_count;
+  }
+  return 0;
+}
+
+}  // namespace roost::worker

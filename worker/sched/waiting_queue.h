@@ -1,0 +1,69 @@
+// The sequences that wait to be computed, in the order in which they are to be taken:
+//
+//   1  preempted ones, the one that was preempted last first: it was the first of them to be admitted
+//   2  of the others those with the higher priority
+//   3  of equals, as the policy says:
+//        kFcfs              the one that came first
+//        kLongestPrefix     the one with the most cached tokens
+//        kShortestUncached  the one with the fewest tokens to compute
+//      The last two age: kAgeingTokens of advantage are worth one second of waiting, so nobody waits for ever. As all
+//      grow older at one pace, that does not change the order of two sequences, and no place has to be looked at again.
+//
+// Not thread-safe. Every operation is O(log waiting).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "worker/sched/sequence.h"
+
+namespace roost::worker {
+
+// In which order waiting requests of equal priority are taken.
+enum class SchedulePolicy : std::uint8_t {
+  kFcfs,              // as they came
+  kLongestPrefix,     // the most cached tokens first
+  kShortestUncached,  // the fewest tokens to compute first
+};
+
+inline constexpr std::int64_t kAgeingTokens = 100;  // per second
+
+class WaitingQueue {
+ public:
+  explicit WaitingQueue(SchedulePolicy policy) : policy_(policy) {}
+
+  // `sequence` waits from now on, with nothing known of what is cached for it.
+  void Push(Sequence& sequence, WaitingRank::Class standing);
+  // It does so no longer.
+  void Erase(Sequence& sequence);
+
+  // So much of the sequence's tokens will have to be computed. May change its place.
+  void ExpectUncached(Sequence& sequence, std::uint32_t token_count);
+
+  // In order. Valid until the queue changes.
+  [[nodiscard]] Sequence* First() const { return sequences_.empty() ? nullptr : sequences_.begin()->second; }
+  // The one after a rank, which need not be in the queue any more.
+  [[nodiscard]] Sequence* After(const WaitingRank& rank) const;
+
+  // Sequences without output that wait beyond their deadline.
+  [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const;
+
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(sequences_.size()); }
+  // Sum of what the sequences expect to be computed.
+  [[nodiscard]] std::uint64_t uncached_count() const { return uncached_count_; }
+
+ private:
+  [[nodiscard]] std::int64_t KeyOf(const Sequence& sequence) const;
+
+  const SchedulePolicy policy_;
+  std::map<WaitingRank, Sequence*> sequences_;          // ranks differ: by their order at least
+  std::set<std::pair<Instant, SequenceId>> deadlines_;  // of sequences without output
+  std::uint64_t uncached_count_ = 0;
+  std::int64_t preempted_order_ = 0;
+};
+
+}  // namespace roost::worker
