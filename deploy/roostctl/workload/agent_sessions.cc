@@ -96,8 +96,7 @@ class Composer {
                          .blocks = {}};
     if (recorded.parent) {
       const std::vector<ContentId>& before = trace_.requests[first + *recorded.parent].blocks;
-      const std::size_t shared =
-          std::size_t{recorded.shared_block_count} * session.block_tokens / trace_.block_tokens;
+      const std::size_t shared = std::size_t{recorded.shared_block_count} * session.block_tokens / trace_.block_tokens;
       request.blocks.assign(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(shared));
     } else if (trace_.requests.size() == first) {
       const std::uint32_t tool_tokens = std::min(session.tool_token_count, recorded.input_token_count);

@@ -1,8 +1,8 @@
 // Recorded sessions of coding agents in the form of kv-cache-tester's Weka traces, and traces composed of them.
 //
-// The file has a header line per session (`session`, `block`, `tool_tokens`, `system_tokens`), then per request an array
-// [t_s, input_tokens, output_tokens, api_time_s, think_time_s, p, k, n]: it shares its first k blocks with request p of
-// the session (-1: with none) and has n new blocks after them.
+// The file has a header line per session (`session`, `block`, `tool_tokens`, `system_tokens`), then per request an
+// array [t_s, input_tokens, output_tokens, api_time_s, think_time_s, p, k, n]: it shares its first k blocks with
+// request p of the session (-1: with none) and has n new blocks after them.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +38,10 @@ struct AgentSession {
 [[nodiscard]] Result<std::vector<AgentSession>> LoadAgentSessions(const std::filesystem::path& path);
 
 struct AgentTraceOptions {
-  std::uint32_t session_count = 48;    // the first so many, at most as many as there are
-  std::uint32_t block_tokens = 512;    // of the trace; a multiple of the sessions' own
-  double start_span_seconds = 3600;    // sessions start at random times within it
-  double longest_gap_seconds = 300;    // between requests of one session; longer ones are cut to it
+  std::uint32_t session_count = 48;  // the first so many, at most as many as there are
+  std::uint32_t block_tokens = 512;  // of the trace; a multiple of the sessions' own
+  double start_span_seconds = 3600;  // sessions start at random times within it
+  double longest_gap_seconds = 300;  // between requests of one session; longer ones are cut to it
   std::uint64_t seed = 1;
 };
 

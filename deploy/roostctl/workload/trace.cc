@@ -27,9 +27,8 @@ TraceSummary Summarise(const Trace& trace) {
 }
 
 void SortByArrival(Trace& trace) {
-  std::stable_sort(
-      trace.requests.begin(), trace.requests.end(),
-      [](const TraceRequest& a, const TraceRequest& b) { return a.arrival_seconds < b.arrival_seconds; });
+  std::stable_sort(trace.requests.begin(), trace.requests.end(),
+                   [](const TraceRequest& a, const TraceRequest& b) { return a.arrival_seconds < b.arrival_seconds; });
 }
 
 }  // namespace roost::workload
