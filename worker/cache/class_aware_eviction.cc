@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "common/base/rng.h"
 
@@ -11,8 +12,8 @@ namespace roost::worker {
 namespace {
 
 constexpr std::uint32_t kShadowEntries = 4096;  // at most; a pool that is smaller is shadowed whole
-constexpr float kGuardFadingRequests = 500;
-constexpr float kNeededLead = 0.002F;  // of the shadows' uses
+constexpr float kGuardFadingRequests = 200;
+constexpr float kAllowedLag = 0.005F;  // hits that ranking by density may be behind, of the shadows' uses: their noise
 constexpr std::uint64_t kShadowSalt = 0x2545f4914f6cdd1dULL;
 
 // The parts of a class.
@@ -110,16 +111,17 @@ std::uint32_t ClassAwareEviction::LearnFrom(const BlockUse& use) {
 
 void ClassAwareEviction::Compare(const BlockUse& use, std::uint32_t reuse_class) {
   if (Mix64(use.key ^ kShadowSalt) > shadow_bound_) return;
-  uses_ += 1;
-  if (by_density_.Use(use.key, reuse_class, now_, model_) == ShadowCache::Access::kHit) lead_ += 1;
-  if (by_recency_.Use(use.key, reuse_class, now_, model_) == ShadowCache::Access::kHit) lead_ -= 1;
+  ++uses_;
+  const ShadowUse shadow_use{.key = use.key, .position = use.position, .reuse_class = reuse_class, .time = now_};
+  by_density_.Use(shadow_use, model_);
+  by_recency_.Use(shadow_use, model_);
 }
 
 void ClassAwareEviction::ChooseRanking() {
-  ranking_ = lead_ > kNeededLead * uses_ ? Ranking::kHitDensity : Ranking::kLastUse;
   const float factor = std::exp(-1 / kGuardFadingRequests);
-  lead_ *= factor;
-  uses_ *= factor;
+  lead_ = lead_ * factor + static_cast<float>(by_density_.EndRequest()) - static_cast<float>(by_recency_.EndRequest());
+  faded_uses_ = faded_uses_ * factor + static_cast<float>(std::exchange(uses_, 0));
+  ranking_ = lead_ >= -kAllowedLag * faded_uses_ ? Ranking::kHitDensity : Ranking::kLastUse;
 }
 
 }  // namespace roost::worker

@@ -10,9 +10,9 @@
 // the request's prompt was not cached, how long the answer was, and whether decoding made the block. Every class is
 // learned; none is good or bad by decree.
 //
-// The guard: the shadows see a sample of the same releases. While the ranking by density has fewer hits there than the
-// one by recency, the real cache goes by recency, which is LRU exactly. To change over costs nothing, for no list
-// changes.
+// The guard: the shadows see a sample of the same releases. Where the ranking by density has clearly had fewer
+// hits there of late than the one by recency, the real cache goes by recency, which is LRU exactly. To change over
+// costs nothing, for no list changes.
 //
 // 36 bytes per block, and less than 1 MiB besides. See EvictionPolicy for what calls are allowed when.
 #pragma once
@@ -57,12 +57,13 @@ class ClassAwareEviction final : public EvictionPolicy {
   std::uint32_t visits_ = 0;  // of its block that came last: those to come are before it in the prefix, used as often
 
   // The guard.
-  std::uint64_t shadow_bound_;  // keys whose hash is below it are of the shadows' sample
+  std::uint64_t shadow_bound_;  // keys whose hash is not above it are of the shadows' sample
   ShadowCache by_recency_;
   ShadowCache by_density_;
-  float lead_ = 0;  // hits that ranking by density had more, fading
-  float uses_ = 0;  // of the shadows, fading as the lead does
-  Ranking ranking_ = Ranking::kLastUse;
+  std::uint32_t uses_ = 0;  // blocks of this request that the shadows were told of
+  float lead_ = 0;          // hits that ranking by density had more, fading
+  float faded_uses_ = 0;
+  Ranking ranking_ = Ranking::kHitDensity;
 };
 
 }  // namespace roost::worker

@@ -7,10 +7,10 @@
 namespace roost::worker {
 namespace {
 
-constexpr float kFadingRequests = 2000;          // counts fall to 1/e in so many requests
+constexpr float kFadingRequests = 1000;          // counts fall to 1/e in so many requests
 constexpr std::uint32_t kRenewedPerRequest = 4;  // classes
 constexpr float kRateEvidence = 3;    // requests' worth of reuses with which the common rate counts in a class
-constexpr float kShapeEvidence = 10;  // requests' worth of releases with which the common shape does
+constexpr float kShapeEvidence = 20;  // requests' worth of releases with which the common shape does
 constexpr float kHighestHazard = 0.95F;
 
 // sqrt(2)^k - 1 for k = 0 … 32.
@@ -28,7 +28,7 @@ const std::array<float, 33>& FirstAges() {
 ReuseModel::ReuseModel() { RenewAll(); }
 
 std::uint32_t ReuseModel::BucketOf(std::uint64_t age) {
-  const std::uint64_t x = std::min<std::uint64_t>(age + 1, 0xFFFF);
+  const std::uint64_t x = std::min<std::uint64_t>(age, 0xFFFE) + 1;
   const auto octave = static_cast<std::uint32_t>(std::bit_width(x)) - 1;
   const std::uint32_t upper_half = (x * x) >> (2 * octave + 1U) > 0 ? 1 : 0;  // x is at least sqrt(2) * 2^octave
   return std::min(2 * octave + upper_half, kAgeBuckets - 1);
