@@ -69,7 +69,8 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
            {kMinBlockTokens, kMaxBlockTokens})
       .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory-bytes holds", {0, kMaxBlocks})
       .Add("kv-memory-bytes", options.kv_memory_bytes, "Memory for KV blocks when kv-blocks is 0", {1 << 20, 1e15})
-      .Add("eviction", options.eviction, "Policy that says which idle blocks go first")
+      .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
+                 "Policy that says which idle blocks go first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
       .Add("min-hold-ms", options.min_hold_ms, "How long a new block stays whatever the policy says", {0, kMaxHoldMs})
       .AddList("tenant-share", options.tenant_share,
@@ -101,6 +102,7 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
 Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values) {
   // Decimal fractions that add up to 1 may come out a little above it.
   constexpr double kRounding = 1e-9;
+  constexpr std::size_t kMostTenants = 64;
   std::vector<TenantShare> shares;
   double sum = 0;
   for (const std::string& value : values) {
@@ -111,6 +113,9 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
     }
     sum += share.share;
     shares.push_back(std::move(share));
+  }
+  if (shares.size() > kMostTenants) {
+    return InvalidArgument("tenant-share", "{} tenants are more than {}", shares.size(), kMostTenants);
   }
   if (sum > 1 + kRounding) return InvalidArgument("tenant-share", "the shares add up to {}, at most 1 is there", sum);
   return shares;
@@ -156,7 +161,6 @@ Result<void> Complete(WorkerOptions& options) {
     const Result<wire::Endpoint> endpoint = wire::ParseEndpoint(router);
     if (!endpoint.ok()) return InvalidArgument("router", "{}", endpoint.error().ToString());
   }
-  if (options.eviction.empty()) return InvalidArgument("eviction", "must name a policy");
   ROOST_RETURN_IF_ERROR(ParseTenantShares(options.tenant_share));
   if (options.worker_id.empty()) options.worker_id = HostAndProcess();
   if (options.threads == 0) options.threads = std::max(1U, std::thread::hardware_concurrency());

@@ -29,7 +29,7 @@ struct WorkerOptions {
   std::uint32_t block_tokens = 16;
   std::uint32_t kv_blocks = 0;  // 0: as many as kv_memory_bytes holds
   std::uint64_t kv_memory_bytes = std::uint64_t{1} << 30U;
-  std::string eviction = "lru";
+  std::string eviction = std::string(kDefaultEvictionPolicy);
   double pin_limit = 0.5;  // of the pool
   std::uint32_t min_hold_ms = 0;
   std::vector<std::string> tenant_share;  // NAME=FRACTION; see ParseTenantShares
@@ -60,7 +60,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser);
 // read, because that may take minutes.
 [[nodiscard]] Result<void> Complete(WorkerOptions& options);
 
-// The shares that NAME=FRACTION values give: names of 1 to 200 bytes, each once; fractions above 0, together at most 1.
+// The shares that NAME=FRACTION values give: names of 1 to 200 bytes, each once; fractions above 0, together at most 1;
+// at most 64 tenants.
 [[nodiscard]] Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values);
 
 // One of "fcfs", "longest-prefix", "shortest-uncached".

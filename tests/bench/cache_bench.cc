@@ -5,6 +5,7 @@
 #include "common/base/rng.h"
 #include "tests/bench/bench.h"
 #include "tests/support/cache_user.h"
+#include "worker/cache/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::bench {
@@ -13,7 +14,6 @@ namespace {
 using testing_support::CacheUser;
 using worker::BlockPool;
 using worker::BlockRef;
-using worker::LruEviction;
 using worker::PrefixCache;
 
 constexpr std::uint32_t kBlockTokens = 16;
@@ -28,12 +28,15 @@ CacheUser Prompt(std::uint64_t number) {
 
 // A pool whose blocks are all ready and idle.
 struct FullCache {
-  explicit FullCache(std::uint32_t block_count)
-      : pool(block_count), cache(pool, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(block_count)) {
+  explicit FullCache(std::uint32_t block_count, std::string_view policy = worker::kDefaultEvictionPolicy)
+      : pool(block_count),
+        cache(pool, {.block_tokens = kBlockTokens}, worker::MakeEvictionPolicy(policy, block_count, 1).value()) {
     for (; pool.free_count() > 0; ++prompt_count) {
       CacheUser user = Prompt(prompt_count);
-      user.Use(cache);
-      user.Release(cache);
+      const std::uint32_t matched = user.Use(cache);
+      user.Release(cache, {.number = prompt_count,
+                           .prompt_token_count = kPromptBlocks * kBlockTokens,
+                           .cached_token_count = matched * kBlockTokens});
     }
     (void)cache.TakeEvents();
   }

@@ -15,11 +15,8 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {"block_hash", &BenchBlockHash},
-    {"cache", &BenchCache},
-    {"model", &BenchModel},
-    {"sched", &BenchScheduler},
-    {"seed_prefill", &BenchSeedPrefill},
+    {"block_hash", &BenchBlockHash}, {"cache", &BenchCache},     {"eviction", &BenchEviction},
+    {"model", &BenchModel},          {"sched", &BenchScheduler}, {"seed_prefill", &BenchSeedPrefill},
     {"snapshot", &BenchSnapshot},
 };
 

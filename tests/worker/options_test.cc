@@ -83,7 +83,7 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
 TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
   for (const std::vector<const char*>& wrong : std::vector<std::vector<const char*>>{{"--pin-limit", "1.5"},
                                                                                      {"--min-hold-ms", "-1"},
-                                                                                     {"--eviction", ""},
+                                                                                     {"--eviction", "random"},
                                                                                      {"--schedule", "lifo"},
                                                                                      {"--max-partial-prefills", "x"},
                                                                                      {"--verify-hits", "2"}}) {

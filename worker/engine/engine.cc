@@ -10,7 +10,7 @@
 
 #include "common/base/check.h"
 #include "worker/cache/block_pool.h"
-#include "worker/cache/eviction.h"
+#include "worker/cache/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/engine/cache_watch.h"
 #include "worker/engine/hit_verifier.h"
@@ -51,7 +51,9 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, std::uint32_t 
 
 std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::uint32_t block_count) {
   const auto group_count = static_cast<std::uint32_t>(options.tenant_shares.size()) + 1;
-  return std::make_unique<LruEviction>(block_count, group_count);
+  Result<std::unique_ptr<EvictionPolicy>> policy = MakeEvictionPolicy(options.eviction, block_count, group_count);
+  ROOST_CHECK(policy.ok(), "{}", policy.error().ToString());
+  return std::move(policy).value();
 }
 
 std::optional<Instant> After(std::uint64_t ms, Instant now) {

@@ -20,6 +20,7 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
+#include "worker/cache/eviction_factory.h"
 #include "worker/cache/miss_reasons.h"
 #include "worker/cache/residency.h"
 #include "worker/model/model.h"
@@ -51,9 +52,9 @@ struct EngineOptions {
   std::vector<TokenId> stop_tokens = {};      // the model's own
 
   // The cache.
-  std::string eviction = "lru";                 // name of the policy
-  double pinned_share_limit = 0.5;              // of the pool's blocks; pins over it are not taken
-  Duration min_hold = Duration(0);              // a block is not evicted before it is so old
+  std::string eviction = std::string(kDefaultEvictionPolicy);  // one of kEvictionPolicyNames
+  double pinned_share_limit = 0.5;                             // of the pool's blocks; pins over it are not taken
+  Duration min_hold = Duration(0);                             // a block is not evicted before it is so old
   std::vector<TenantShare> tenant_shares = {};  // of the pool; unused parts may be borrowed. Their sum is at most 1
   double verify_hits_share = 0;                 // of the requests with hits: computed anew and compared
   bool check_invariants = false;                // after every step; for debugging

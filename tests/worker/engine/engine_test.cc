@@ -117,7 +117,7 @@ TEST_F(EngineTest, NoSharedPrefixGivesNoFalseHitEvenWithEqualBlocksAtOtherPositi
 }
 
 TEST_F(EngineTest, EvictionUnderPressureTakesTheLeastRecentlyUsedLeaf) {
-  Make({.block_count = 12}, {});
+  Make({.block_count = 12}, {.eviction = "lru"});
   const auto a = Text(65, 1);  // four full blocks and a partial one each
   const auto b = Text(65, 2);
   (void)harness_->Serve(GreedyRequest(1, a, 1));

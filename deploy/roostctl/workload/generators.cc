@@ -1,0 +1,128 @@
+#include "deploy/roostctl/workload/generators.h"
+
+#include <cmath>
+
+#include "common/base/rng.h"
+
+namespace roost::workload {
+namespace {
+
+// Some kinds of stretches of text, so that their ids differ.
+enum class Text : std::uint64_t { kSystem, kChat, kPrompt };
+
+// Block `place` of a chain that belongs to text `number` of its kind.
+ContentId IdOf(Text text, std::uint64_t number, std::uint64_t place) {
+  return static_cast<std::uint64_t>(text) << 60U | number << 24U | place;
+}
+
+double Exponential(Rng& rng, double mean) { return -mean * std::log(1.0 - rng.Uniform()); }
+
+// Even over [mean / 2, mean * 3 / 2].
+std::uint32_t Around(Rng& rng, std::uint32_t mean) {
+  return mean / 2 + static_cast<std::uint32_t>(rng.Below(std::uint64_t{mean} + 1));
+}
+
+// A prompt and its answer, of which the first `system_token_count` tokens are system prompt `system`; the rest is
+// `text` number `number`.
+struct Chain {
+  std::uint64_t system = 0;
+  std::uint32_t system_token_count = 0;
+  Text text = Text::kPrompt;
+  std::uint64_t number = 0;
+};
+
+std::vector<ContentId> BlocksOf(const Chain& chain, std::uint64_t token_count, std::uint32_t block_tokens) {
+  std::vector<ContentId> blocks;
+  const std::uint64_t shared = chain.system_token_count / block_tokens;
+  for (std::uint64_t i = 0; i < token_count / block_tokens; ++i) {
+    blocks.push_back(i < shared ? IdOf(Text::kSystem, chain.system, i) : IdOf(chain.text, chain.number, i));
+  }
+  return blocks;
+}
+
+void AddChat(const MultiTurnChatOptions& options, std::uint64_t session, Rng& rng, Trace& trace) {
+  const Chain chain{rng.Below(options.system_prompt_count), options.system_token_count, Text::kChat, session};
+  double arrival = rng.Uniform() * options.start_span_seconds;
+  std::uint32_t token_count = options.system_token_count;
+  do {
+    const std::uint32_t input = token_count + Around(rng, options.mean_user_token_count);
+    const std::uint32_t output = Around(rng, options.mean_answer_token_count);
+    token_count = input + output;
+    trace.requests.push_back({.arrival_seconds = arrival,
+                              .input_token_count = input,
+                              .output_token_count = output,
+                              .blocks = BlocksOf(chain, token_count, options.block_tokens)});
+    arrival += Exponential(rng, options.mean_think_seconds);
+  } while (rng.Uniform() >= 1.0 / options.mean_turn_count);
+}
+
+}  // namespace
+
+Trace MultiTurnChat(const MultiTurnChatOptions& options) {
+  Trace trace{.block_tokens = options.block_tokens, .requests = {}};
+  Rng rng(options.seed);
+  for (std::uint64_t session = 0; session < options.session_count; ++session) AddChat(options, session, rng, trace);
+  SortByArrival(trace);
+  return trace;
+}
+
+Trace SharedPrefix(const SharedPrefixOptions& options) {
+  Trace trace{.block_tokens = options.block_tokens, .requests = {}};
+  Rng rng(options.seed);
+  std::vector<std::uint64_t> order(std::size_t{options.group_count} * options.prompts_per_group);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.Below(i)]);
+  double arrival = 0;
+  for (const std::uint64_t prompt : order) {
+    const Chain chain{prompt / options.prompts_per_group, options.system_token_count, Text::kPrompt, prompt};
+    const std::uint32_t input = options.system_token_count + options.question_token_count;
+    trace.requests.push_back(
+        {.arrival_seconds = arrival,
+         .input_token_count = input,
+         .output_token_count = options.output_token_count,
+         .blocks = BlocksOf(chain, std::uint64_t{input} + options.output_token_count, options.block_tokens)});
+    arrival += Exponential(rng, 1 / options.requests_per_second);
+  }
+  return trace;
+}
+
+Trace TenantUsers(const TenantUsersOptions& options) {
+  Trace trace{.block_tokens = options.block_tokens, .requests = {}};
+  Rng rng(options.seed);
+  const std::uint32_t input = options.system_token_count + options.question_token_count;
+  // An answer is another one each time: its blocks are named after the request, behind those of the prompt.
+  const std::uint64_t user_count = std::uint64_t{options.group_count} * options.users_per_group;
+  double arrival = 0;
+  for (std::uint64_t i = 0; i < options.request_count; ++i) {
+    const std::uint64_t user = rng.Below(user_count);
+    const Chain prompt{user / options.users_per_group, options.system_token_count, Text::kPrompt, user};
+    std::vector<ContentId> blocks = BlocksOf(prompt, input, options.block_tokens);
+    const std::uint64_t token_count = std::uint64_t{input} + options.output_token_count;
+    while (blocks.size() < token_count / options.block_tokens) blocks.push_back(IdOf(Text::kChat, i, blocks.size()));
+    trace.requests.push_back({.arrival_seconds = arrival,
+                              .input_token_count = input,
+                              .output_token_count = options.output_token_count,
+                              .blocks = std::move(blocks)});
+    arrival += Exponential(rng, 1 / options.requests_per_second);
+  }
+  return trace;
+}
+
+Trace NoReuse(const NoReuseOptions& options) {
+  Trace trace{.block_tokens = options.block_tokens, .requests = {}};
+  Rng rng(options.seed);
+  double arrival = 0;
+  for (std::uint64_t i = 0; i < options.request_count; ++i) {
+    const std::uint32_t input = Around(rng, options.mean_input_token_count);
+    const std::uint32_t output = Around(rng, options.mean_output_token_count);
+    const Chain chain{0, 0, Text::kPrompt, i};
+    trace.requests.push_back({.arrival_seconds = arrival,
+                              .input_token_count = input,
+                              .output_token_count = output,
+                              .blocks = BlocksOf(chain, std::uint64_t{input} + output, options.block_tokens)});
+    arrival += Exponential(rng, 1 / options.requests_per_second);
+  }
+  return trace;
+}
+
+}  // namespace roost::workload

@@ -1,0 +1,57 @@
+// The default policy on every trace and pool size of the comparison: never clearly worse than LRU, much better on the
+// traffic it was made for.
+#include <gtest/gtest.h>
+
+#include "deploy/roostctl/workload/replay.h"
+#include "tests/support/eviction_cells.h"
+#include "tests/support/shared_data.h"
+#include "worker/cache/eviction_factory.h"
+
+namespace roost::workload {
+namespace {
+
+using testing_support::EvictionCase;
+
+constexpr double kAllowedLoss = 0.005;
+constexpr double kConversationGain = 1.4;  // at 2M tokens
+
+double HitRatio(const EvictionCase& eviction_case, std::uint32_t kilotokens, std::string_view policy) {
+  const std::uint32_t block_count = eviction_case.BlockCount(kilotokens);
+  return Replay(eviction_case.trace, block_count, worker::MakeEvictionPolicy(policy, block_count, 1).value())
+      .hit_ratio();
+}
+
+void ExpectNoLoss(const std::vector<EvictionCase>& cases) {
+  for (const EvictionCase& eviction_case : cases) {
+    for (const std::uint32_t kilotokens : eviction_case.pool_kilotokens) {
+      SCOPED_TRACE(testing::Message() << eviction_case.name << " with " << kilotokens << "k tokens");
+      EXPECT_GE(HitRatio(eviction_case, kilotokens, worker::kDefaultEvictionPolicy),
+                HitRatio(eviction_case, kilotokens, "lru") - kAllowedLoss);
+    }
+  }
+}
+
+TEST(EvictionTraceTest, TheDefaultIsNeverClearlyWorseThanLruOnMadeLoad) {
+  ExpectNoLoss(testing_support::GeneratedEvictionCases());
+}
+
+TEST(EvictionTraceTest, TheDefaultIsNeverClearlyWorseThanLruOnRecordedTraces) {
+  const auto folder = testing_support::SharedDir() / "traces";
+  ROOST_SKIP_WITHOUT(folder);
+  const auto cases = testing_support::RecordedEvictionCases(folder);
+  ASSERT_TRUE(cases.ok()) << cases.error().ToString();
+  ExpectNoLoss(*cases);
+}
+
+TEST(EvictionTraceTest, TheDefaultHitsMuchMoreThanLruOnTheConversationTrace) {
+  const auto path = testing_support::SharedDir() / "traces/mooncake_conv_first20min.jsonl";
+  ROOST_SKIP_WITHOUT(path);
+  auto trace = LoadMooncakeTrace(path);
+  ASSERT_TRUE(trace.ok()) << trace.error().ToString();
+  const EvictionCase conversation{"conversation", std::move(trace).value(), {}};
+  EXPECT_GE(HitRatio(conversation, 2000, worker::kDefaultEvictionPolicy),
+            kConversationGain * HitRatio(conversation, 2000, "lru"));
+}
+
+}  // namespace
+}  // namespace roost::workload

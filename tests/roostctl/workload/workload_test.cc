@@ -1,0 +1,173 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "deploy/roostctl/workload/agent_sessions.h"
+#include "deploy/roostctl/workload/generators.h"
+#include "deploy/roostctl/workload/mooncake.h"
+#include "deploy/roostctl/workload/replay.h"
+#include "tests/support/shared_data.h"
+
+namespace roost::workload {
+namespace {
+
+using testing_support::SharedDir;
+
+std::filesystem::path WriteFile(std::string_view name, std::string_view text) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+// The reference numbers are those of the traces' own README.
+TEST(MooncakeTest, TheConversationTraceIsAsItsReadmeSays) {
+  const auto path = SharedDir() / "traces/mooncake_conv_first20min.jsonl";
+  ROOST_SKIP_WITHOUT(path);
+  const auto trace = LoadMooncakeTrace(path);
+  ASSERT_TRUE(trace.ok()) << trace.error().ToString();
+  const TraceSummary summary = Summarise(*trace);
+  EXPECT_EQ(summary.request_count, 3658U);
+  EXPECT_EQ(summary.unique_prompt_block_count, 62'874U);
+  EXPECT_NEAR(summary.ideal_hit_ratio, 0.3234, 0.00005);
+}
+
+TEST(MooncakeTest, TheSyntheticTraceIsAsItsReadmeSays) {
+  const auto path = SharedDir() / "traces/mooncake_synth_family_q0.jsonl";
+  ROOST_SKIP_WITHOUT(path);
+  const auto trace = LoadMooncakeTrace(path);
+  ASSERT_TRUE(trace.ok()) << trace.error().ToString();
+  const TraceSummary summary = Summarise(*trace);
+  EXPECT_EQ(summary.request_count, 1017U);
+  EXPECT_EQ(summary.unique_prompt_block_count, 11'279U);
+  EXPECT_NEAR(summary.ideal_hit_ratio, 0.6598, 0.00005);
+}
+
+TEST(MooncakeTest, AnswersFillBlocksOfTheirOwn) {
+  const auto path = WriteFile("mooncake_two.jsonl",
+                              R"({"timestamp": 3000, "input_length": 1000, "output_length": 600, "hash_ids": [7, 9]}
+{"timestamp": 0, "input_length": 1024, "output_length": 0, "hash_ids": [7, 8]}
+)");
+  const auto trace = LoadMooncakeTrace(path);
+  ASSERT_TRUE(trace.ok()) << trace.error().ToString();
+  ASSERT_EQ(trace->requests.size(), 2U);
+  EXPECT_EQ(trace->requests[0].blocks, (std::vector<ContentId>{7, 8}));
+  ASSERT_EQ(trace->requests[1].blocks.size(), 3U);
+  EXPECT_EQ(trace->requests[1].blocks[0], 7U);
+  EXPECT_EQ(trace->requests[1].arrival_seconds, 3);
+  EXPECT_EQ(PromptBlockCount(*trace, trace->requests[1]), 1U);
+}
+
+TEST(MooncakeTest, ABadLineIsNamed) {
+  const auto path =
+      WriteFile("mooncake_bad.jsonl", R"({"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1]}
+{"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [1]}
+)");
+  const auto trace = LoadMooncakeTrace(path);
+  ASSERT_FALSE(trace.ok());
+  EXPECT_EQ(trace.error().field, path.string() + ":2");
+  EXPECT_FALSE(LoadMooncakeTrace("/nowhere").ok());
+}
+
+TEST(AgentSessionsTest, TheSessionsAreAsTheirReadmeSays) {
+  const auto path = SharedDir() / "traces/weka_sessions_q0.jsonl";
+  ROOST_SKIP_WITHOUT(path);
+  const auto sessions = LoadAgentSessions(path);
+  ASSERT_TRUE(sessions.ok()) << sessions.error().ToString();
+  EXPECT_EQ(sessions->size(), 168U);
+  std::uint64_t requests = 0;
+  double shared = 0;
+  double all = 0;
+  for (const AgentSession& session : *sessions) {
+    for (const AgentRequest& request : session.requests) {
+      ++requests;
+      shared += request.shared_block_count;
+      all += request.shared_block_count + request.new_block_count;
+    }
+  }
+  EXPECT_EQ(requests, 10'916U);
+  EXPECT_NEAR(shared / all, 0.9632, 0.00005);
+}
+
+TEST(AgentSessionsTest, ARequestSharesBlocksWithItsParentAndToolsWithOtherSessions) {
+  const auto path = WriteFile("sessions.jsonl",
+                              R"({"session": "a", "block": 64, "tool_tokens": 130, "system_tokens": 0}
+[0, 256, 64, 1, 0, -1, 0, 4]
+[900, 320, 64, 1, 0, 0, 3, 2]
+{"session": "b", "block": 64, "tool_tokens": 130, "system_tokens": 0}
+[0, 256, 64, null, 0, -1, 0, 4]
+)");
+  const auto sessions = LoadAgentSessions(path);
+  ASSERT_TRUE(sessions.ok()) << sessions.error().ToString();
+  const Trace trace = ComposeAgentTrace(*sessions, {.block_tokens = 64, .start_span_seconds = 0});
+  ASSERT_EQ(trace.requests.size(), 3U);
+  const auto& first = trace.requests[0].blocks;
+  const auto& other = trace.requests[1].blocks;
+  const auto& second = trace.requests[2].blocks;
+  EXPECT_EQ(first.size(), 5U);
+  EXPECT_TRUE(std::equal(first.begin(), first.begin() + 3, second.begin()));
+  EXPECT_NE(first[3], second[3]);
+  EXPECT_TRUE(std::equal(first.begin(), first.begin() + 2, other.begin()));
+  EXPECT_NE(first[2], other[2]);
+  EXPECT_EQ(trace.requests[2].arrival_seconds, 300);  // the gap is cut
+}
+
+TEST(AgentSessionsTest, BlocksThatCanNotBeAreRefused) {
+  const std::string header = R"({"session": "a", "block": 64, "tool_tokens": 0, "system_tokens": 0})";
+  for (const std::string_view request :
+       {"[0, 256, 64, 1, 0, 0, 0, 4]", "[0, 256, 64, 1, 0, -1, 1, 3]", "[0, 256, 64, 1, 0, -1, 0, 9]", "[0, 256]"}) {
+    EXPECT_FALSE(LoadAgentSessions(WriteFile("bad_sessions.jsonl", header + "\n" + std::string(request) + "\n")).ok())
+        << request;
+  }
+}
+
+TEST(GeneratorsTest, ReachThePublishedIdealHits) {
+  EXPECT_NEAR(Summarise(SharedPrefix({})).ideal_hit_ratio, 0.882, 0.0005);
+  TenantUsersOptions users;
+  users.request_count = 17'064;
+  users.block_tokens = 80;
+  EXPECT_NEAR(Summarise(TenantUsers(users)).ideal_hit_ratio, 0.985, 0.001);
+  EXPECT_EQ(Summarise(NoReuse({})).ideal_hit_ratio, 0);
+  EXPECT_GT(Summarise(MultiTurnChat({})).ideal_hit_ratio, 0.8);
+}
+
+TEST(GeneratorsTest, TheSeedIsTheTrace) {
+  const Trace a = MultiTurnChat({});
+  const Trace b = MultiTurnChat({});
+  MultiTurnChatOptions other;
+  other.seed = 2;
+  const Trace c = MultiTurnChat(other);
+  ASSERT_EQ(a.requests.size(), b.requests.size());
+  for (std::size_t i = 0; i < a.requests.size(); ++i) ASSERT_EQ(a.requests[i].blocks, b.requests[i].blocks);
+  EXPECT_NE(a.requests.size(), c.requests.size());
+}
+
+TEST(ReplayTest, APoolThatHoldsAllReachesTheIdeal) {
+  const Trace trace = MultiTurnChat({});
+  const ReplayResult result = Replay(trace, 100'000, std::make_unique<worker::LruEviction>(100'000));
+  EXPECT_DOUBLE_EQ(result.hit_ratio(), Summarise(trace).ideal_hit_ratio);
+  EXPECT_EQ(result.evicted_block_count, 0U);
+}
+
+TEST(ReplayTest, ARequestLargerThanThePoolKeepsWhatFits) {
+  const Trace trace{
+      .block_tokens = 16,
+      .requests = {{.input_token_count = 64, .output_token_count = 0, .blocks = {1, 2, 3, 4}},
+                   {.arrival_seconds = 1, .input_token_count = 64, .output_token_count = 0, .blocks = {1, 2, 3, 4}}}};
+  const ReplayResult result = Replay(trace, 3, std::make_unique<worker::LruEviction>(3));
+  EXPECT_EQ(result.hit_token_count, 48U);
+}
+
+TEST(ReplayTest, ForesightBeatsLruInALoop) {
+  Trace trace{.block_tokens = 16, .requests = {}};
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    trace.requests.push_back({.arrival_seconds = static_cast<double>(i),
+                              .input_token_count = 16,
+                              .output_token_count = 0,
+                              .blocks = {i % 5}});
+  }
+  EXPECT_EQ(Replay(trace, 4, std::make_unique<worker::LruEviction>(4)).hit_token_count, 0U);
+  EXPECT_GT(ReplayWithForesight(trace, 4).hit_ratio(), 0.7);
+}
+
+}  // namespace
+}  // namespace roost::workload

@@ -1,0 +1,55 @@
+// The traces and pool sizes on which eviction policies are compared, in tests and in the benchmark alike.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "deploy/roostctl/workload/agent_sessions.h"
+#include "deploy/roostctl/workload/generators.h"
+#include "deploy/roostctl/workload/mooncake.h"
+#include "deploy/roostctl/workload/trace.h"
+
+namespace roost::testing_support {
+
+// One trace, to be replayed with pools of so many thousand tokens.
+struct EvictionCase {
+  std::string name;
+  workload::Trace trace;
+  std::vector<std::uint32_t> pool_kilotokens;
+
+  [[nodiscard]] std::uint32_t BlockCount(std::uint32_t kilotokens) const {
+    return static_cast<std::uint32_t>(std::uint64_t{kilotokens} * 1000 / trace.block_tokens);
+  }
+};
+
+// Made load: small enough for every run.
+inline std::vector<EvictionCase> GeneratedEvictionCases() {
+  std::vector<EvictionCase> cases;
+  cases.push_back({"chat", workload::MultiTurnChat({}), {100, 200, 400}});
+  cases.push_back({"shared_prefix", workload::SharedPrefix({}), {50, 100, 200}});
+  cases.push_back({"tenant_users", workload::TenantUsers({}), {250, 500, 1000}});
+  cases.push_back({"no_reuse", workload::NoReuse({}), {100}});
+  return cases;
+}
+
+// The recorded traces of `folder`, which must be there.
+inline Result<std::vector<EvictionCase>> RecordedEvictionCases(const std::filesystem::path& folder) {
+  std::vector<EvictionCase> cases;
+  ROOST_ASSIGN_OR_RETURN(workload::Trace conversation,
+                         workload::LoadMooncakeTrace(folder / "mooncake_conv_first20min.jsonl"));
+  cases.push_back({"conversation", std::move(conversation), {1000, 2000, 4000, 8000}});
+  ROOST_ASSIGN_OR_RETURN(workload::Trace synthetic,
+                         workload::LoadMooncakeTrace(folder / "mooncake_synth_family_q0.jsonl"));
+  cases.push_back({"synthetic", std::move(synthetic), {500, 1000, 2000, 4000}});
+  ROOST_ASSIGN_OR_RETURN(const auto sessions, workload::LoadAgentSessions(folder / "weka_sessions_q0.jsonl"));
+  cases.push_back({"agents_48", workload::ComposeAgentTrace(sessions, {}), {500, 1000, 2000, 4000}});
+  workload::AgentTraceOptions all;
+  all.session_count = static_cast<std::uint32_t>(sessions.size());
+  cases.push_back({"agents_168", workload::ComposeAgentTrace(sessions, all), {2000, 4000, 8000}});
+  return cases;
+}
+
+}  // namespace roost::testing_support

@@ -1,0 +1,212 @@
+#include "worker/cache/class_aware_eviction.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "common/base/rng.h"
+
+namespace roost::worker {
+namespace {
+
+TEST(BlockHistoryTest, RemembersTheSampleOnly) {
+  BlockHistory history(1000);
+  std::uint64_t found = 0;
+  for (std::uint64_t key = 0; key < 400; ++key) {
+    if (!BlockHistory::Samples(key)) continue;
+    history.Store(key, {.time = static_cast<std::uint32_t>(key), .reuse_class = 5, .visits = 2});
+    const auto entry = history.Find(key);
+    ASSERT_TRUE(entry.has_value());
+    EXPECT_EQ(entry->time, key);
+    EXPECT_EQ(entry->reuse_class, 5);
+    EXPECT_EQ(entry->visits, 2);
+    EXPECT_FALSE(history.Find(key + 100'000).has_value());
+    ++found;
+  }
+  EXPECT_NEAR(static_cast<double>(found), 400.0 / BlockHistory::kSampleRate, 40);
+}
+
+TEST(BlockHistoryTest, ForgetsTheOldest) {
+  BlockHistory history(8);
+  std::deque<std::uint64_t> keys;
+  for (std::uint64_t key = 0; key < 4000; ++key) {
+    if (BlockHistory::Samples(key)) keys.push_back(key);
+  }
+  for (std::uint32_t i = 0; i < keys.size(); ++i) history.Store(keys[i], {.time = i, .reuse_class = 0, .visits = 1});
+  EXPECT_TRUE(history.Find(keys.back()).has_value());
+  EXPECT_FALSE(history.Find(keys.front()).has_value());
+}
+
+// Class 0 comes back after 10 requests nine times of ten, class 1 one time of ten.
+TEST(ReuseModelTest, LearnsWhichClassComesBack) {
+  ReuseModel model;
+  Rng rng(1);
+  for (int request = 0; request < 1000; ++request) {
+    for (const std::uint32_t reuse_class : {0U, 1U}) {
+      model.CountRelease(reuse_class);
+      if (request > 10 && rng.Below(10) < (reuse_class == 0 ? 9U : 1U)) model.CountReuse(reuse_class, 10);
+    }
+    model.EndRequest();
+  }
+  EXPECT_GT(model.DensityAt(0, 0), 3 * model.DensityAt(1, 0));
+  // What has not come back by then hardly will.
+  EXPECT_LT(model.DensityAt(0, 300), model.DensityAt(1, 0));
+  // The nearer the time, the denser.
+  EXPECT_GT(model.DensityAt(0, 8), model.DensityAt(0, 0));
+}
+
+TEST(ReuseModelTest, WithoutCountsAllClassesAreAlike) {
+  const ReuseModel model;
+  for (std::uint32_t reuse_class = 0; reuse_class < ReuseModel::kClassCount; ++reuse_class) {
+    EXPECT_EQ(model.DensityAt(reuse_class, 5), model.DensityAt(0, 5));
+  }
+}
+
+TEST(ShadowCacheTest, CountsTheHitsOfLruOnSingleBlocks) {
+  constexpr std::size_t kEntries = 20;
+  ShadowCache shadow(kEntries, Ranking::kLastUse);
+  const ReuseModel model;
+  Rng rng(3);
+  std::deque<std::uint64_t> lru;
+  for (std::uint64_t request = 0; request < 3000; ++request) {
+    const std::uint64_t key = rng.Below(40);
+    const auto held = std::find(lru.begin(), lru.end(), key);
+    const std::uint32_t hits = held != lru.end() ? 1 : 0;
+    if (held != lru.end()) lru.erase(held);
+    lru.push_back(key);
+    if (lru.size() > kEntries) lru.pop_front();
+    shadow.Use({.key = key, .position = 0, .reuse_class = 0, .time = {.request = request}}, model);
+    ASSERT_EQ(shadow.EndRequest(), hits) << request;
+  }
+}
+
+TEST(ShadowCacheTest, ABlockBehindAMissingOneIsNoHit) {
+  ShadowCache shadow(4, Ranking::kLastUse);
+  const ReuseModel model;
+  const auto use = [&](std::uint64_t key, std::uint32_t position, std::uint64_t request) {
+    shadow.Use({.key = key, .position = position, .reuse_class = 0, .time = {.request = request}}, model);
+  };
+  use(2, 1, 0);  // the block before it was still in use then
+  EXPECT_EQ(shadow.EndRequest(), 0U);
+  use(2, 1, 1);
+  use(1, 0, 1);  // missing
+  EXPECT_EQ(shadow.EndRequest(), 0U);
+  use(2, 1, 2);
+  use(1, 0, 2);
+  EXPECT_EQ(shadow.EndRequest(), 2U);
+}
+
+// Requests of one block each, against a cache that is the policy and a list of what is held.
+class OneBlockRequests {
+ public:
+  OneBlockRequests(std::unique_ptr<EvictionPolicy> policy, std::uint32_t block_count) : policy_(std::move(policy)) {
+    for (std::uint32_t block = 0; block < block_count; ++block) free_.push_back(block);
+    held_keys_.resize(block_count);
+  }
+
+  // Was it a hit?
+  bool Request(std::uint64_t key, std::uint32_t prompt_token_count) {
+    const auto held = held_.find(key);
+    const bool hit = held != held_.end();
+    std::uint32_t block = 0;
+    if (hit) {
+      block = held->second.block;
+      policy_->Erase(BlockId(block));
+    } else {
+      block = TakeBlock();
+      held_keys_[block] = key;
+    }
+    Held& now_held = held_[key];
+    now_held = {block, hit ? now_held.hit_count + 1 : 0};
+    policy_->Insert(BlockId(block),
+                    {.key = Mix64(key + 1),
+                     .hit_count = now_held.hit_count,
+                     .group = EvictionGroup(0),
+                     .request = {.number = number_++, .prompt_token_count = prompt_token_count}},
+                    TreePlace::kLeaf);
+    return hit;
+  }
+
+ private:
+  struct Held {
+    std::uint32_t block = 0;
+    std::uint32_t hit_count = 0;
+  };
+
+  std::uint32_t TakeBlock() {
+    if (!free_.empty()) {
+      const std::uint32_t block = free_.front();
+      free_.pop_front();
+      return block;
+    }
+    const BlockId victim = policy_->Victim(EvictionGroup(0)).value();
+    policy_->Evict(victim);
+    held_.erase(held_keys_[victim.value()]);
+    return victim.value();
+  }
+
+  std::unique_ptr<EvictionPolicy> policy_;
+  std::deque<std::uint32_t> free_;
+  std::map<std::uint64_t, Held> held_;
+  std::vector<std::uint64_t> held_keys_;
+  std::uint64_t number_ = 0;
+};
+
+// Short prompts come back after a while, long ones never: LRU keeps the one as long as the other.
+template <typename Policy>
+double HitsOfTwoClasses(std::uint32_t block_count) {
+  OneBlockRequests requests(std::make_unique<Policy>(block_count), block_count);
+  std::uint64_t hits = 0;
+  std::uint64_t short_prompts = 0;
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    if (i % 2 == 0) {
+      requests.Request((std::uint64_t{1} << 40U) + i, 60'000);
+      continue;
+    }
+    hits += requests.Request(short_prompts % 150, 500) ? 1 : 0;
+    ++short_prompts;
+  }
+  return static_cast<double>(hits) / static_cast<double>(short_prompts);
+}
+
+TEST(ClassAwareEvictionTest, KeepsTheClassThatComesBack) {
+  EXPECT_LT(HitsOfTwoClasses<LruEviction>(200), 0.01);
+  EXPECT_GT(HitsOfTwoClasses<ClassAwareEviction>(200), 0.9);
+}
+
+// What came back often in the past never does again, and what never did now does: the learned densities are wrong until
+// they have faded, and the guard must see it first.
+template <typename Policy>
+double HitsAfterATurn(std::uint32_t block_count, Ranking* ranking_after) {
+  auto policy = std::make_unique<Policy>(block_count);
+  const Policy* seen = policy.get();
+  OneBlockRequests requests(std::move(policy), block_count);
+  Rng rng(5);
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    requests.Request(i % 2 == 0 ? (std::uint64_t{1} << 40U) + i : rng.Below(150), i % 2 == 0 ? 60'000 : 500);
+  }
+  std::uint64_t hits = 0;
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    const bool recurring = i % 2 == 0;
+    hits += requests.Request(recurring ? 1000 + rng.Below(60) : (std::uint64_t{1} << 41U) + i, recurring ? 60'000 : 500)
+                ? 1
+                : 0;
+  }
+  if constexpr (std::is_same_v<Policy, ClassAwareEviction>) *ranking_after = seen->ranking();
+  return static_cast<double>(hits) / 300;
+}
+
+TEST(ClassAwareEvictionTest, FallsBackToRecencyWhereWhatWasLearnedIsWrong) {
+  Ranking ranking = Ranking::kHitDensity;
+  const double lru = HitsAfterATurn<LruEviction>(200, &ranking);
+  const double class_aware = HitsAfterATurn<ClassAwareEviction>(200, &ranking);
+  EXPECT_GT(class_aware, lru - 0.15);
+}
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,247 @@
+// Eviction policies against definitions too simple to be wrong, on blocks that are all leaves; and the recency ranking
+// against LRU in the cache itself.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <set>
+
+#include "common/base/rng.h"
+#include "tests/support/cache_user.h"
+#include "worker/cache/cost_aware_eviction.h"
+#include "worker/cache/prefix_cache.h"
+#include "worker/cache/ranked_lists.h"
+#include "worker/cache/s3fifo_eviction.h"
+
+namespace roost::worker {
+namespace {
+
+using testing_support::CacheUser;
+
+constexpr EvictionGroup kGroup(0);
+
+class NaivePolicy {
+ public:
+  virtual ~NaivePolicy() = default;
+  virtual void Insert(BlockId block, const BlockUse& use) = 0;
+  virtual void Erase(BlockId block) = 0;
+  virtual BlockId Victim() = 0;
+  virtual void Evict(BlockId block) = 0;
+};
+
+// Least clock + worth; among equals the least worth, then the oldest.
+class NaiveCostAware final : public NaivePolicy {
+ public:
+  void Insert(BlockId block, const BlockUse& use) override {
+    const auto rounded = [](std::uint32_t x, double most) { return std::min(std::floor(std::log2(x)), most); };
+    const double uses = rounded(use.hit_count + 1, 5);
+    const double depth = rounded(use.position + 1, 7);
+    const double worth = std::exp2(uses) * (1 + 0.25 * depth);
+    idle_.push_back({clock_ + worth, uses * 8 + depth, block});
+  }
+  void Erase(BlockId block) override {
+    std::erase_if(idle_, [&](const Idle& idle) { return idle.block == block; });
+  }
+  BlockId Victim() override { return Least()->block; }
+  void Evict(BlockId block) override {
+    clock_ = std::max(clock_, Least()->priority);
+    Erase(block);
+  }
+
+ private:
+  struct Idle {
+    double priority;
+    double level;
+    BlockId block;
+  };
+  std::vector<Idle>::iterator Least() {
+    return std::min_element(idle_.begin(), idle_.end(), [](const Idle& a, const Idle& b) {
+      return a.priority != b.priority ? a.priority < b.priority : a.level < b.level;
+    });
+  }
+
+  std::vector<Idle> idle_;  // oldest first
+  double clock_ = 0;
+};
+
+// Two queues and what left the small one. The ghosts of the real one may be pushed out early by others, so keys here
+// are few against its table.
+class NaiveS3Fifo final : public NaivePolicy {
+ public:
+  void Insert(BlockId block, const BlockUse& use) override {
+    const bool known = use.hit_count > 0 || ghosts_.contains(use.key);
+    (known ? main_ : small_).push_back({block, use.key, std::min(use.hit_count, 3U)});
+  }
+  void Erase(BlockId block) override {
+    for (auto* queue : {&small_, &main_}) {
+      std::erase_if(*queue, [&](const Idle& idle) { return idle.block == block; });
+    }
+  }
+  BlockId Victim() override {
+    if (main_.empty() || small_.size() * 10 > small_.size() + main_.size()) {
+      if (!small_.empty()) return small_.front().block;
+    }
+    while (main_.front().chances > 0) {
+      Idle again = main_.front();
+      --again.chances;
+      main_.pop_front();
+      main_.push_back(again);
+    }
+    return main_.front().block;
+  }
+  void Evict(BlockId block) override {
+    if (!small_.empty() && small_.front().block == block) ghosts_.insert(small_.front().key);
+    Erase(block);
+  }
+
+ private:
+  struct Idle {
+    BlockId block;
+    std::uint64_t key;
+    std::uint32_t chances;
+  };
+  std::deque<Idle> small_;
+  std::deque<Idle> main_;
+  std::set<std::uint64_t> ghosts_;
+};
+
+BlockUse NewUse(Rng& rng) {
+  BlockUse use;
+  use.key = rng.Below(200);
+  use.position = static_cast<std::uint32_t>(rng.Below(300));
+  return use;
+}
+
+// The same random life of blocks for both; every victim is compared.
+void Compare(EvictionPolicy& policy, NaivePolicy& naive, std::uint64_t seed, std::uint32_t block_count) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  Rng rng(seed);
+  std::vector<BlockUse> uses(block_count);
+  std::set<std::uint32_t> idle;
+  for (std::uint32_t step = 0; step < 4000; ++step) {
+    const auto block = static_cast<std::uint32_t>(rng.Below(block_count));
+    if (!idle.contains(block)) {
+      BlockUse& use = uses[block];
+      if (rng.Below(2) == 0) use = NewUse(rng);
+      use.request.number = step;
+      policy.Insert(BlockId(block), use, TreePlace::kLeaf);
+      naive.Insert(BlockId(block), use);
+      idle.insert(block);
+    } else if (rng.Below(2) == 0) {
+      policy.Erase(BlockId(block));
+      naive.Erase(BlockId(block));
+      idle.erase(block);
+      ++uses[block].hit_count;
+    } else {
+      const std::optional<BlockId> victim = policy.Victim(kGroup);
+      ASSERT_TRUE(victim.has_value());
+      ASSERT_EQ(*victim, naive.Victim());
+      policy.Evict(*victim);
+      naive.Evict(*victim);
+      idle.erase(victim->value());
+      uses[victim->value()] = NewUse(rng);
+    }
+  }
+}
+
+TEST(EvictionModelTest, CostAwareAgreesWithItsDefinition) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    CostAwareEviction policy(40);
+    NaiveCostAware naive;
+    Compare(policy, naive, seed, 40);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(EvictionModelTest, S3FifoAgreesWithItsDefinition) {
+  // Blocks beyond those that live only make the ghosts' table so big that no two of the keys meet in it.
+  constexpr std::uint32_t kTableSlots = 1U << 22U;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    S3FifoEviction policy(kTableSlots);
+    NaiveS3Fifo naive;
+    Compare(policy, naive, seed, 40);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// Ranked lists that go by the last use, with classes at random.
+class RankedByLastUse final : public EvictionPolicy {
+ public:
+  explicit RankedByLastUse(std::uint32_t block_count) : lists_(block_count, 1) {}
+
+  void Insert(BlockId block, const BlockUse& use, TreePlace place) override {
+    const auto reuse_class = static_cast<std::uint32_t>(rng_.Below(ReuseModel::kClassCount));
+    lists_.PushBack(0, reuse_class, block, {.request = use.request.number, .place = place_++}, place);
+  }
+  void BecomeLeaf(BlockId block) override { lists_.BecomeLeaf(block); }
+  void Erase(BlockId block) override { lists_.Erase(block); }
+  [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup /*group*/) override {
+    return lists_.FirstToGo(0, Ranking::kLastUse, model_, 0);
+  }
+  void Evict(BlockId block) override { lists_.Erase(block); }
+
+ private:
+  RankedLists lists_;
+  ReuseModel model_;
+  Rng rng_{7};
+  std::uint32_t place_ = 0;
+};
+
+// One cache and its users. Two that are driven by the same seed do the same while their policies do.
+class SeededCache {
+ public:
+  SeededCache(std::uint64_t seed, std::unique_ptr<EvictionPolicy> policy)
+      : rng_(seed), pool_(kBlockCount), cache_(pool_, {.block_tokens = 4}, std::move(policy)) {}
+
+  static constexpr std::uint32_t kBlockCount = 40;
+
+  void Step() {
+    if (users_.size() < 5 && rng_.Below(3) == 0) {
+      std::vector<TokenId> tokens;
+      for (std::uint64_t i = 1 + rng_.Below(10); i > 0; --i) {
+        tokens.insert(tokens.end(), 4, static_cast<TokenId>(rng_.Below(2)));
+      }
+      users_.emplace_back(BlockHash{1, 1}, std::move(tokens), 4);
+      users_.back().Match(cache_);
+    } else if (!users_.empty() && rng_.Below(3) == 0) {
+      const auto user = users_.begin() + static_cast<std::ptrdiff_t>(rng_.Below(users_.size()));
+      user->Release(cache_, {.number = released_++});
+      users_.erase(user);
+    } else if (!users_.empty()) {
+      CacheUser& user = users_[rng_.Below(users_.size())];
+      if (user.blocks.size() < user.hashes.size()) (void)user.FillNext(cache_);
+    }
+  }
+
+  std::vector<BlockHash> TakeEvicted() {
+    std::vector<BlockHash> evicted;
+    for (const wire::CacheEvent& event : cache_.TakeEvents()) {
+      evicted.insert(evicted.end(), event.removed.begin(), event.removed.end());
+    }
+    return evicted;
+  }
+
+ private:
+  Rng rng_;
+  BlockPool pool_;
+  PrefixCache cache_;
+  std::vector<CacheUser> users_;
+  std::uint64_t released_ = 0;
+};
+
+TEST(EvictionModelTest, RankingByLastUseIsLruWhateverTheClasses) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SeededCache lru(seed, std::make_unique<LruEviction>(SeededCache::kBlockCount));
+    SeededCache ranked(seed, std::make_unique<RankedByLastUse>(SeededCache::kBlockCount));
+    for (int step = 0; step < 1000; ++step) {
+      lru.Step();
+      ranked.Step();
+      ASSERT_EQ(ranked.TakeEvicted(), lru.TakeEvicted());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace roost::worker

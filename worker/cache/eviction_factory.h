@@ -1,0 +1,24 @@
+// Eviction policies by name, for configuration, replays and benchmarks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "worker/cache/eviction.h"
+
+namespace roost::worker {
+
+inline constexpr std::array<std::string_view, 4> kEvictionPolicyNames = {"class-aware", "cost-aware", "lru", "s3fifo"};
+inline constexpr std::string_view kDefaultEvictionPolicy = "class-aware";
+
+// A policy for blocks 0 … block_count-1 and groups 0 … group_count-1 (at most kMostEvictionGroups). The error for
+// another name lists the names.
+inline constexpr std::uint32_t kMostEvictionGroups = 1000;
+[[nodiscard]] Result<std::unique_ptr<EvictionPolicy>> MakeEvictionPolicy(std::string_view name,
+                                                                         std::uint32_t block_count,
+                                                                         std::uint32_t group_count);
+
+}  // namespace roost::worker
