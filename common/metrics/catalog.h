@@ -41,7 +41,7 @@ inline constexpr Metric kRouterCachedTokens{Kind::kCounter, "roost_router_cached
 inline constexpr Metric kRouterPredictedCachedTokens{Kind::kCounter, "roost_router_predicted_cached_tokens_total", "model",
     "Of the prompt tokens, those that the router expected the chosen worker to have."};
 inline constexpr Metric kRouterPredictionErrorTokens{Kind::kCounter, "roost_router_prediction_error_tokens_total", "model",
-    "Sum of the differences, without sign, between predicted and actual cached tokens."};
+    "Sum of the differences, without sign, between predicted and actual cached tokens, in whole blocks."};
 inline constexpr Metric kRouterCacheOff{Kind::kCounter, "roost_router_cache_off_requests_total", "model",
     "Generations that asked to leave the cache alone."};
 inline constexpr Metric kRouterOutputTokens{Kind::kCounter, "roost_router_output_tokens_total", "model",

@@ -16,6 +16,14 @@ namespace {
 
 using metrics::Metric;
 
+// Tokens of a block that is equal only in part are more than any report tells of: they are no error.
+std::uint32_t PredictionError(const CacheOutcome& outcome) {
+  const std::uint32_t predicted = outcome.predicted_cached_tokens;
+  const std::uint32_t actual = outcome.actual_cached_tokens;
+  if (actual < predicted) return predicted - actual;
+  return actual - predicted < outcome.block_tokens ? 0 : actual - predicted;
+}
+
 class RegistryFleetMetrics final : public FleetMetrics {
  public:
   explicit RegistryFleetMetrics(metrics::Registry& registry)
@@ -41,8 +49,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterPromptTokens, {model}).Increment(outcome.prompt_tokens);
     Counter(metrics::kRouterCachedTokens, {model}).Increment(actual);
     Counter(metrics::kRouterPredictedCachedTokens, {model}).Increment(predicted);
-    Counter(metrics::kRouterPredictionErrorTokens, {model})
-        .Increment(predicted > actual ? predicted - actual : actual - predicted);
+    Counter(metrics::kRouterPredictionErrorTokens, {model}).Increment(PredictionError(outcome));
   }
   void OnCacheOff(const std::string& model) override { Counter(metrics::kRouterCacheOff, {model}).Increment(); }
   void OnRetry(RetryReason reason) override {

@@ -37,6 +37,7 @@ struct CacheOutcome {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t predicted_cached_tokens = 0;
   std::uint32_t actual_cached_tokens = 0;
+  std::uint32_t block_tokens = 1;  // a worker may find up to one token less than these beyond the blocks it reports
 };
 
 // All do nothing here; override what is of interest. Callers serialise calls, except of OnDecisionSeconds and

@@ -225,7 +225,8 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event) {
     metrics_.OnFirstToken(request.spec.model->name,
                           {.prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size()),
                            .predicted_cached_tokens = attempt.predicted_cached_tokens,
-                           .actual_cached_tokens = *cached_tokens});
+                           .actual_cached_tokens = *cached_tokens,
+                           .block_tokens = request.spec.model->block_tokens});
   }
   effects_.Push(NotifyTokens{request.observer, {std::move(event.tokens), cached_tokens, index}});
 }

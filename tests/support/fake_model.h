@@ -70,6 +70,11 @@ class FakeModel final : public worker::Model {
     return logits;
   }
 
+  // As a broken device would: what is stored of all positions is different from now on.
+  void CorruptKv() {
+    for (Slot& slot : slots_) slot.value += 1;
+  }
+
   [[nodiscard]] std::uint64_t computed_token_count() const { return computed_token_count_; }
   [[nodiscard]] std::size_t largest_batch() const { return largest_batch_; }
 

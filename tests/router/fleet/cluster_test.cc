@@ -83,7 +83,9 @@ TEST_F(ClusterTest, PredictionEqualsWhatTheWorkerFindsAndNothingDrifts) {
     prompt.back() = 90;
     const auto observer = Submit(prompt, 8);
     ASSERT_EQ(observer->WaitForEnd().reason, wire::FinishReason::kLength);
-    ASSERT_EQ(observer->cached_token_count(), observer->predicted_token_count()) << "request " << i;
+    // A part of one block more may be there: the router hears of whole blocks alone.
+    ASSERT_GE(observer->cached_token_count(), observer->predicted_token_count()) << "request " << i;
+    ASSERT_LT(observer->cached_token_count(), observer->predicted_token_count() + kBlockTokens) << "request " << i;
     cached_tokens += observer->predicted_token_count();
   }
   EXPECT_GT(cached_tokens, 2000U);

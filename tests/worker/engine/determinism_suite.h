@@ -13,6 +13,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -148,6 +149,41 @@ TEST_P(DeterminismTest, OutputIsTheSameWarm) {
       EXPECT_EQ(harness.outcome(i + round).tokens, reference_[i]) << "request " << i;
       if (round == 0) continue;
       EXPECT_EQ(harness.outcome(i + round).cached_token_count, requests_[i].prompt.size() - 1);
+    }
+  }
+}
+
+TEST_P(DeterminismTest, OutputIsTheSameUnderAnyEvictionAndSchedule) {
+  for (const std::string_view eviction : worker::kEvictionPolicyNames) {
+    for (const auto policy : {worker::SchedulePolicy::kLongestPrefix, worker::SchedulePolicy::kShortestUncached}) {
+      worker::EngineOptions options = Wide();
+      options.max_batch_tokens = 128;
+      options.eviction = std::string(eviction);
+      options.schedule_policy = policy;
+      ExpectSame(options, {16, 4 * FewestBlocks(16)});
+    }
+  }
+}
+
+TEST_P(DeterminismTest, EachChoiceIsWhatARequestOfItsOwnWouldGet) {
+  const ManualClock clock;
+  const std::unique_ptr<worker::Model> model = GetParam().make({16, AmpleBlocks(16)});
+  EngineHarness harness(*model, clock, Wide());
+  constexpr std::uint32_t kChoices = 3;
+  const std::size_t count = std::min<std::size_t>(requests_.size(), 30);
+  for (std::size_t i = 0; i < count; ++i) {
+    wire::Generate together = requests_[i];
+    together.request_id = RequestId(1000 * (i + 1));
+    together.sample_count = kChoices;
+    ASSERT_TRUE(harness.Submit(together).ok());
+  }
+  harness.Run();
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::uint32_t choice = 0; choice < kChoices; ++choice) {
+      wire::Generate alone = requests_[i];
+      alone.request_id = RequestId(1000 * (i + 1) + 100 + choice);
+      alone.sampling.seed += choice;
+      EXPECT_EQ(harness.choice(1000 * (i + 1), choice).tokens, harness.Serve(alone).tokens) << i << ", " << choice;
     }
   }
 }
