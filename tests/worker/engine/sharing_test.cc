@@ -116,7 +116,7 @@ TEST_F(SharingTest, PromptsThatArriveTogetherShareTheirPrefixToTheBlock) {
   for (std::uint64_t i = 0; i < 4; ++i) {
     auto prompt = shared;
     prompt.insert(prompt.end(), 10, static_cast<TokenId>(90 + i));
-    ASSERT_TRUE(harness_->Submit(GreedyRequest(i, prompt, 2)).ok());
+    ASSERT_TRUE(harness_->Submit(GreedyRequest(next_id_++, prompt, 2)).ok());
   }
   harness_->Run();
   EXPECT_EQ(harness_->totals().cached_prompt_tokens, 3U * 4096);
