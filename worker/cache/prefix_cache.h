@@ -114,8 +114,8 @@ class PrefixCache {
                                              std::span<const BlockId> blocks);
 
   // After a match of `blocks`, which are the chain's first ones and ready: the block that shares the most further
-  // tokens with the chain, at most `limit` of them. Its KV rows may be copied while the caller holds it. Nothing if no
-  // block shares any.
+  // tokens with the chain, at most `limit` of them. Nothing if no block shares any. Its KV rows may be copied while the
+  // caller holds it, which is at most until it commits or acquires a block in that place.
   [[nodiscard]] std::optional<TailMatch> FindTail(const BlockChain& chain, std::span<const BlockId> blocks,
                                                   std::uint32_t limit) const;
 
