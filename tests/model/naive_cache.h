@@ -1,11 +1,20 @@
-// What the prefix cache must do, too simple to be wrong: a list that is searched from end to end, whole prefixes
-// instead of a tree, and a time stamp instead of an order. It trusts the real cache only for the numbers of free
-// blocks.
+// What the prefix cache with LRU must do, too simple to be wrong: lists that are searched from end to end, whole
+// prefixes instead of a tree, and a time stamp instead of an order. What follows from something else is computed anew
+// each time it is asked for. It trusts the real cache only for the numbers of free blocks.
+//
+// Who goes next, of the idle blocks of a group that have no child and are not pinned: those with the least priority,
+// wanted ones after all others; of these the one that became idle first. A block's place in that order is taken anew
+// when its retention, hold, pin or last want ends, and that changes its priority or whether it is pinned or wanted.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "common/prefix/block_hash.h"
@@ -15,26 +24,52 @@ namespace roost::testing_support {
 
 class NaiveCache {
  public:
-  NaiveCache(std::uint32_t block_count, std::uint32_t block_tokens)
-      : block_count_(block_count), block_tokens_(block_tokens) {}
+  NaiveCache(std::uint32_t block_count, worker::CacheOptions options)
+      : block_count_(block_count), options_(std::move(options)), shares_(1, block_count) {
+    for (const double share : options_.group_shares) {
+      shares_.push_back(std::min(shares_[0], static_cast<std::uint32_t>(share * block_count)));
+      shares_[0] -= shares_.back();
+    }
+  }
 
+  // The end of a retention or a hold, in whole ticks of the real cache's timers: never early, at most a tick late.
+  struct Timer {
+    std::int64_t end_tick = 0;
+    std::uint64_t number = 0;  // timers that were set before
+  };
+  // A ready block.
   struct Entry {
     BlockId block;
     BlockHash hash;
     BlockHash root;
     std::optional<BlockId> parent;
     std::vector<TokenId> prefix;  // all tokens from the root to the end of this block
-    std::uint32_t references = 0;
+    std::uint32_t group = 0;
+    std::uint32_t references = 1;
+    std::uint32_t wants = 0;
+    bool has_pin = false;
+    std::optional<Timer> hold;
+    std::optional<Timer> retention;
+    std::uint32_t retention_priority = 0;
     std::uint64_t idle_since = 0;
   };
+  // What a listener hears, one block at a time.
+  struct Event {
+    enum class Kind : std::uint8_t { kStored, kRemoved } kind;
+    BlockHash hash;
+    std::size_t position = 0;  // of a stored block
+
+    bool operator==(const Event&) const = default;
+  };
+
+  // ---- requests ----
 
   // The ready block `index` of the chain after `parent`.
   std::optional<BlockId> Find(const worker::BlockChain& chain, std::uint32_t index, std::optional<BlockId> parent) {
-    for (const Entry& entry : entries_) {
-      if (entry.hash != chain.hashes[index]) continue;
-      if (IsBlockOf(entry, chain, index, parent)) return entry.block;
-      ++verification_misses;
-    }
+    const Entry* entry = WithHash(chain.hashes[index]);
+    if (entry == nullptr) return std::nullopt;
+    if (IsBlockOf(*entry, chain, index, parent)) return entry->block;
+    ++counters.verification_misses;
     return std::nullopt;
   }
 
@@ -49,91 +84,362 @@ class NaiveCache {
     return matched;
   }
 
-  void Acquire(BlockId block) { ++Get(block)->references; }
+  // How many tokens after the blocks up to `parent`, at most `limit`, the ready block `entry` shares with the chain.
+  [[nodiscard]] std::uint32_t SharedTokens(const Entry& entry, const worker::BlockChain& chain,
+                                           std::span<const BlockId> blocks, std::uint32_t limit) const {
+    const std::optional<BlockId> parent = blocks.empty() ? std::nullopt : std::optional(blocks.back());
+    if (entry.parent != parent || entry.root != chain.root) return 0;
+    std::uint32_t shared = 0;
+    for (std::size_t i = blocks.size() * options_.block_tokens; i < chain.tokens.size() && shared < limit; ++i) {
+      if (i >= entry.prefix.size() || entry.prefix[i] != chain.tokens[i]) break;
+      ++shared;
+    }
+    return shared;
+  }
+  // Of the best tail.
+  [[nodiscard]] std::uint32_t TailTokens(const worker::BlockChain& chain, std::span<const BlockId> blocks,
+                                         std::uint32_t limit) const {
+    std::uint32_t best = 0;
+    for (const Entry& entry : entries_) best = std::max(best, SharedTokens(entry, chain, blocks, limit));
+    return best;
+  }
 
-  void Release(BlockId block) {
+  // One more holder of a block, ready or not.
+  void Acquire(BlockId block) {
+    if (Entry* entry = Get(block)) {
+      ++entry->references;
+    } else {
+      ++GetOwn(block)->references;
+    }
+  }
+
+  void Release(BlockId block, const worker::RequestUse& use, const worker::RequestRetention& retention) {
     Entry* entry = Get(block);
     if (entry == nullptr) {
-      --own_blocks_;
-    } else if (--entry->references == 0) {
-      entry->idle_since = ++time_;
+      const auto own = GetOwn(block);
+      if (--own->references == 0) own_.erase(own);
+      return;
     }
+    --entry->references;
+    Retain(*entry, entry->prefix.size() <= use.prompt_token_count ? retention.prompt : retention.decode);
+    entry->idle_since = ++time_;
   }
 
-  // Is a block to be had? And what goes for it: the idle leaf that became idle first.
-  struct Allocation {
-    bool possible = false;
-    std::optional<BlockHash> victim;
-  };
-  Allocation Allocate() {
-    Allocation allocation;
-    if (free_count() == 0) {
-      auto victim = entries_.end();
-      for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-        if (entry->references > 0 || HasChild(entry->block)) continue;
-        if (victim == entries_.end() || entry->idle_since < victim->idle_since) victim = entry;
-      }
-      if (victim == entries_.end()) return allocation;
-      allocation.victim = victim->hash;
-      entries_.erase(victim);
-    }
-    allocation.possible = true;
-    ++own_blocks_;
-    return allocation;
+  [[nodiscard]] std::uint32_t ReferencesOf(BlockId block) {
+    const Entry* entry = Get(block);
+    return entry != nullptr ? entry->references : GetOwn(block)->references;
   }
+
+  // Is a block to be had? The victim, if there must be one, goes. Whoever got a block says which (Own).
+  bool Allocate(std::uint32_t group) {
+    if (free_count() > 0) return true;
+    const std::optional<BlockId> victim = Victim(group);
+    if (!victim) return false;
+    const auto entry = std::find_if(entries_.begin(), entries_.end(),
+                                    [victim](const Entry& candidate) { return candidate.block == *victim; });
+    events.push_back({Event::Kind::kRemoved, entry->hash});
+    Forget(entry->hash);
+    ghosts_.emplace_back(entry->hash.low);
+    if (ghosts_.size() > block_count_) ghosts_.pop_front();
+    ++counters.evicted_blocks;
+    entries_.erase(entry);
+    return true;
+  }
+  void Own(BlockId block) { own_.push_back({block, 1}); }
 
   // The caller's own block `block` is block `index` of the chain, after `parent`.
   worker::CommitResult Commit(const worker::BlockChain& chain, std::uint32_t index, std::optional<BlockId> parent,
-                              BlockId block) {
+                              BlockId block, std::uint32_t group) {
     using Kind = worker::CommitResult::Kind;
-    for (Entry& entry : entries_) {
-      if (entry.hash != chain.hashes[index]) continue;
-      if (!IsBlockOf(entry, chain, index, parent)) {
-        ++verification_misses;
-        return {Kind::kCollided, block};
-      }
-      ++entry.references;
-      --own_blocks_;
-      return {Kind::kMerged, entry.block};
+    Entry* equal = WithHash(chain.hashes[index]);
+    if (equal != nullptr && !IsBlockOf(*equal, chain, index, parent)) {
+      ++counters.verification_misses;
+      return {Kind::kCollided, block};
     }
-    const auto end = chain.tokens.begin() + static_cast<std::ptrdiff_t>((std::size_t{index} + 1) * block_tokens_);
-    entries_.push_back({block, chain.hashes[index], chain.root, parent, {chain.tokens.begin(), end}, 1, 0});
-    --own_blocks_;
+    own_.erase(GetOwn(block));
+    if (equal != nullptr) {
+      ++equal->references;
+      return {Kind::kMerged, equal->block};
+    }
+    const auto end = chain.tokens.begin() + static_cast<std::ptrdiff_t>(Length(index));
+    Entry entry{.block = block,
+                .hash = chain.hashes[index],
+                .root = chain.root,
+                .parent = parent,
+                .prefix = {chain.tokens.begin(), end},
+                .group = group,
+                .hold = std::nullopt,
+                .retention = std::nullopt};
+    if (options_.min_hold > Duration::zero()) entry.hold = TimerUntil(now_ + options_.min_hold);
+    entries_.push_back(std::move(entry));
+    events.push_back({Event::Kind::kStored, chain.hashes[index], index});
+    Forget(chain.hashes[index]);
+    if (IsInPinTable(chain.hashes[index])) GivePin(entries_.back());
     return {Kind::kStored, block};
   }
 
+  // ---- what is kept ----
+
+  void AdvanceTo(Instant now) {
+    now_ = now;
+    EndTimers();
+    std::vector<TablePin> ended;
+    for (const TablePin& pin : pins_) {
+      if (pin.end && *pin.end <= now) ended.push_back(pin);
+    }
+    // The latest end first, of equal ones the pin that was added last.
+    std::sort(ended.begin(), ended.end(), [](const TablePin& a, const TablePin& b) {
+      return std::tie(a.end, a.number) > std::tie(b.end, b.number);
+    });
+    for (const TablePin& pin : ended) RemoveFromPinTable(pin.hash);
+    for (const TablePin& pin : ended) TakePin(pin.hash);
+  }
+
+  void Want(BlockId block) {
+    Entry* entry = Get(block);
+    if (entry->wants++ == 0) entry->idle_since = ++time_;
+  }
+  void Unwant(BlockId block) {
+    Entry* entry = Get(block);
+    if (--entry->wants == 0) entry->idle_since = ++time_;
+  }
+
+  void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end) {
+    for (const BlockHash hash : hashes) {
+      Entry* entry = WithHash(hash);
+      const bool counts_already = IsInPinTable(hash) || (entry != nullptr && IsPinned(*entry));
+      if (!counts_already && PinCount() >= pin_limit()) {
+        ++counters.refused_pins;
+        continue;
+      }
+      RemoveFromPinTable(hash);
+      pins_.push_back({hash, end, ++time_});
+      if (entry != nullptr) GivePin(*entry);
+    }
+  }
+  void Unpin(std::span<const BlockHash> hashes) {
+    for (auto hash = hashes.rbegin(); hash != hashes.rend(); ++hash) {
+      RemoveFromPinTable(*hash);
+      TakePin(*hash);
+    }
+  }
+
+  // ---- what it tells ----
+
+  [[nodiscard]] bool WasEvicted(BlockHash hash) const {
+    return std::find(ghosts_.begin(), ghosts_.end(), std::optional(hash.low)) != ghosts_.end();
+  }
   [[nodiscard]] BlockHash Digest() const {
     BlockHash digest;
     for (const Entry& entry : entries_) digest = digest ^ entry.hash;
     return digest;
   }
-  [[nodiscard]] std::size_t free_count() const { return block_count_ - entries_.size() - own_blocks_; }
+  [[nodiscard]] const Entry* WithHash(BlockHash hash) const {
+    const auto found =
+        std::find_if(entries_.begin(), entries_.end(), [hash](const Entry& entry) { return entry.hash == hash; });
+    return found == entries_.end() ? nullptr : &*found;
+  }
+  [[nodiscard]] const Entry* Get(BlockId block) const {
+    const auto found =
+        std::find_if(entries_.begin(), entries_.end(), [block](const Entry& entry) { return entry.block == block; });
+    return found == entries_.end() ? nullptr : &*found;
+  }
+  // Through the blocks behind it.
+  [[nodiscard]] bool IsPinned(const Entry& entry) const {
+    return entry.has_pin || std::any_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
+             return other.parent == entry.block && IsPinned(other);
+           });
+  }
+  [[nodiscard]] std::uint32_t pinned_count() const {
+    return Count([this](const Entry& entry) { return IsPinned(entry); });
+  }
+  [[nodiscard]] std::uint32_t available_count() const {
+    return static_cast<std::uint32_t>(free_count()) +
+           Count([this](const Entry& entry) { return entry.references == 0 && !IsPinned(entry); });
+  }
+  [[nodiscard]] std::uint32_t ready_count_of(std::uint32_t group) const {
+    return Count([group](const Entry& entry) { return entry.group == group; });
+  }
+  [[nodiscard]] std::size_t free_count() const { return block_count_ - entries_.size() - own_.size(); }
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  [[nodiscard]] const std::deque<std::optional<std::uint64_t>>& ghosts() const { return ghosts_; }
 
-  std::uint64_t verification_misses = 0;
+  worker::CacheCounters counters;
+  std::vector<Event> events;  // the listener clears them
 
  private:
+  struct OwnBlock {
+    BlockId block;
+    std::uint32_t references;
+  };
+  struct TablePin {
+    BlockHash hash;
+    std::optional<Instant> end;
+    std::uint64_t number;  // of the call
+  };
+
+  template <typename Predicate>
+  [[nodiscard]] std::uint32_t Count(const Predicate& predicate) const {
+    return static_cast<std::uint32_t>(std::count_if(entries_.begin(), entries_.end(), predicate));
+  }
+  [[nodiscard]] std::size_t Length(std::uint32_t index) const {
+    return (std::size_t{index} + 1) * options_.block_tokens;
+  }
   // Through the parents and, independently, through all tokens; a difference between the two is a wrong cache.
   [[nodiscard]] bool IsBlockOf(const Entry& entry, const worker::BlockChain& chain, std::uint32_t index,
                                std::optional<BlockId> parent) const {
-    const std::size_t length = (std::size_t{index} + 1) * block_tokens_;
-    return entry.parent == parent && entry.root == chain.root && entry.prefix.size() == length &&
+    return entry.parent == parent && entry.root == chain.root && entry.prefix.size() == Length(index) &&
            std::equal(entry.prefix.begin(), entry.prefix.end(), chain.tokens.begin());
   }
   [[nodiscard]] bool HasChild(BlockId block) const {
     return std::any_of(entries_.begin(), entries_.end(), [block](const Entry& entry) { return entry.parent == block; });
   }
-  [[nodiscard]] Entry* Get(BlockId block) {
-    const auto found =
-        std::find_if(entries_.begin(), entries_.end(), [block](const Entry& entry) { return entry.block == block; });
-    return found == entries_.end() ? nullptr : &*found;
+  [[nodiscard]] Entry* Get(BlockId block) { return const_cast<Entry*>(std::as_const(*this).Get(block)); }
+  [[nodiscard]] Entry* WithHash(BlockHash hash) { return const_cast<Entry*>(std::as_const(*this).WithHash(hash)); }
+  [[nodiscard]] std::vector<OwnBlock>::iterator GetOwn(BlockId block) {
+    return std::find_if(own_.begin(), own_.end(), [block](const OwnBlock& own) { return own.block == block; });
   }
 
+  // ---- who goes ----
+
+  enum class Wanted : std::uint8_t { kNo, kYes };
+
+  [[nodiscard]] std::optional<BlockId> Victim(std::uint32_t group) const {
+    std::vector<std::uint32_t> givers;
+    for (std::uint32_t giver = 0; giver < shares_.size(); ++giver) givers.push_back(giver);
+    const auto excess = [this](std::uint32_t giver) {
+      return std::int64_t{ready_count_of(giver)} - std::int64_t{shares_[giver]};
+    };
+    // First a group over its share for itself, then the others over theirs, then it within its share, then the rest.
+    const auto rank = [&](std::uint32_t giver) {
+      if (excess(giver) > 0) return giver == group ? 0 : 1;
+      return giver == group ? 2 : 3;
+    };
+    std::stable_sort(givers.begin(), givers.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return std::pair(rank(a), -excess(a)) < std::pair(rank(b), -excess(b));
+    });
+    for (const Wanted wanted : {Wanted::kNo, Wanted::kYes}) {
+      for (const std::uint32_t giver : givers) {
+        if (const std::optional<BlockId> block = VictimOf(giver, wanted)) return block;
+      }
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::optional<BlockId> VictimOf(std::uint32_t group, Wanted wanted) const {
+    const Entry* victim = nullptr;
+    const auto order = [](const Entry& entry) {
+      return std::pair(entry.wants > 0 ? 0 : PriorityOf(entry), entry.idle_since);
+    };
+    for (const Entry& entry : entries_) {
+      if (entry.references > 0 || entry.group != group || (entry.wants > 0) != (wanted == Wanted::kYes)) continue;
+      if (HasChild(entry.block) || IsPinned(entry)) continue;
+      if (victim == nullptr || order(entry) < order(*victim)) victim = &entry;
+    }
+    return victim != nullptr ? std::optional(victim->block) : std::nullopt;
+  }
+
+  // Stored again, or evicted again.
+  void Forget(BlockHash hash) {
+    for (std::optional<std::uint64_t>& ghost : ghosts_) {
+      if (ghost == hash.low) ghost.reset();
+    }
+  }
+
+  // ---- timers ----
+
+  [[nodiscard]] static std::uint32_t PriorityOf(const Entry& entry) {
+    if (entry.hold) return worker::kMaxRetentionPriority;
+    return entry.retention ? entry.retention_priority : worker::kDefaultRetentionPriority;
+  }
+  [[nodiscard]] Timer TimerUntil(Instant end) {
+    const Duration since = end.time_since_epoch() + worker::TimerWheel::kTick - Duration(1);
+    return {since / worker::TimerWheel::kTick, ++time_};
+  }
+
+  void Retain(Entry& entry, const worker::BlockRetention& retention) {
+    if (!retention.end || *retention.end <= now_) return;
+    entry.retention_priority =
+        entry.retention ? std::max(entry.retention_priority, retention.priority) : retention.priority;
+    const Timer timer = TimerUntil(*retention.end);
+    if (!entry.retention || entry.retention->end_tick < timer.end_tick) entry.retention = timer;
+  }
+
+  // All that ended, ends; then those whose priority changed take their new places, in the order of the ends.
+  void EndTimers() {
+    const std::int64_t tick = now_.time_since_epoch() / worker::TimerWheel::kTick;
+    using Ended = std::tuple<int, std::int64_t, std::uint64_t, Entry*, std::uint32_t>;
+    std::vector<Ended> ended;
+    for (Entry& entry : entries_) {
+      const std::uint32_t priority = PriorityOf(entry);
+      for (std::optional<Timer>* timer : {&entry.hold, &entry.retention}) {
+        if (!*timer || (*timer)->end_tick > tick) continue;
+        ended.emplace_back(timer == &entry.hold ? 0 : 1, (*timer)->end_tick, (*timer)->number, &entry, priority);
+        timer->reset();
+      }
+    }
+    std::sort(ended.begin(), ended.end());
+    std::vector<const Entry*> moved;
+    for (const auto& [kind, end, number, entry, priority] : ended) {
+      if (priority == PriorityOf(*entry) || IsPinned(*entry) || entry->wants > 0) continue;
+      if (std::find(moved.begin(), moved.end(), entry) != moved.end()) continue;
+      moved.push_back(entry);
+      entry->idle_since = ++time_;
+    }
+  }
+
+  // ---- pins ----
+
+  [[nodiscard]] std::uint32_t pin_limit() const {
+    return static_cast<std::uint32_t>(options_.pinned_share_limit * block_count_);
+  }
+  // Blocks that are or will be pinned.
+  [[nodiscard]] std::size_t PinCount() const {
+    return pins_.size() + Count([this](const Entry& entry) { return IsPinned(entry) && !entry.has_pin; });
+  }
+  [[nodiscard]] bool IsInPinTable(BlockHash hash) const {
+    return std::any_of(pins_.begin(), pins_.end(), [hash](const TablePin& pin) { return pin.hash == hash; });
+  }
+  void RemoveFromPinTable(BlockHash hash) {
+    pins_.erase(std::remove_if(pins_.begin(), pins_.end(), [hash](const TablePin& pin) { return pin.hash == hash; }),
+                pins_.end());
+  }
+
+  // `entry` is in the pin table. All before it has to be pinned, too; it is refused if that is too much, or if one of
+  // these was refused.
+  void GivePin(Entry& entry) {
+    std::size_t more = 0;
+    bool refused = false;
+    if (!IsPinned(entry)) {
+      for (const Entry* parent = ParentOf(entry); parent != nullptr && !IsPinned(*parent); parent = ParentOf(*parent)) {
+        ++more;
+        refused = refused || IsInPinTable(parent->hash);
+      }
+    }
+    if (refused || (more > 0 && PinCount() + more > pin_limit())) {
+      ++counters.refused_pins;
+    } else {
+      entry.has_pin = true;
+    }
+  }
+  // Whoever is not pinned any more because of it takes a new place, back to front.
+  void TakePin(BlockHash hash) {
+    Entry* entry = WithHash(hash);
+    if (entry == nullptr || !entry->has_pin) return;
+    entry->has_pin = false;
+    for (; entry != nullptr && !IsPinned(*entry); entry = ParentOf(*entry)) entry->idle_since = ++time_;
+  }
+  [[nodiscard]] Entry* ParentOf(const Entry& entry) { return entry.parent ? Get(*entry.parent) : nullptr; }
+
   std::uint32_t block_count_;
-  std::uint32_t block_tokens_;
+  worker::CacheOptions options_;
+  std::vector<std::uint32_t> shares_;  // in blocks, by group
   std::vector<Entry> entries_;
-  std::size_t own_blocks_ = 0;  // held by a user, not ready
-  std::uint64_t time_ = 0;
+  std::vector<OwnBlock> own_;  // held by users, not ready
+  std::vector<TablePin> pins_;
+  std::deque<std::optional<std::uint64_t>> ghosts_;  // the last evictions, less those stored again
+  Instant now_;
+  std::uint64_t time_ = 0;  // of what happens, counted
 };
 
 }  // namespace roost::testing_support

@@ -18,6 +18,7 @@ struct CacheUser {
   std::vector<TokenId> tokens;
   std::vector<BlockHash> hashes;
   std::vector<BlockId> blocks;
+  worker::EvictionGroup group{0};
 
   CacheUser(BlockHash root_in, std::vector<TokenId> tokens_in, std::uint32_t block_tokens)
       : root(root_in), tokens(std::move(tokens_in)), hashes(HashBlocks(root, tokens, block_tokens)) {}
@@ -37,10 +38,11 @@ struct CacheUser {
 
   // Allocates and commits the next block; nothing when there is no room.
   std::optional<worker::CommitResult> FillNext(worker::PrefixCache& cache) {
-    const std::optional<BlockId> block = cache.Allocate();
+    const std::optional<BlockId> block = cache.Allocate(group);
     if (!block) return std::nullopt;
     blocks.push_back(*block);
-    const worker::CommitResult result = cache.Commit(chain(), static_cast<std::uint32_t>(blocks.size()) - 1, blocks);
+    const auto index = static_cast<std::uint32_t>(blocks.size()) - 1;
+    const worker::CommitResult result = cache.Commit(chain(), index, blocks, group);
     blocks.back() = result.block;
     return result;
   }
@@ -53,8 +55,9 @@ struct CacheUser {
     return matched;
   }
 
-  void Release(worker::PrefixCache& cache, const worker::RequestUse& use = {}) {
-    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) cache.Release(*block, use);
+  void Release(worker::PrefixCache& cache, const worker::RequestUse& use = {},
+               const worker::RequestRetention& retention = {}) {
+    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) cache.Release(*block, use, retention);
     blocks.clear();
   }
 };

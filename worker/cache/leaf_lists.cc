@@ -13,40 +13,73 @@ LeafLists::LeafLists(std::uint32_t block_count, std::uint32_t list_count)
 }
 
 void LeafLists::PushBack(std::uint32_t list, BlockId block, TreePlace place) {
-  Entry& entry = entries_[block.value()];
-  ROOST_CHECK(entry.state == State::kOutside, "block {} is in a list", block.value());
-  entry.list = static_cast<std::uint16_t>(list);
-  entry.state = place == TreePlace::kLeaf ? State::kLeaf : State::kInner;
+  Enter(list, block, place).number = ++last_number_;
   Link(entries_[RingOf(list)].previous, block.value());
 }
 
 void LeafLists::PushFront(std::uint32_t list, BlockId block, TreePlace place) {
+  Enter(list, block, place).number = --first_number_;
+  Link(RingOf(list), block.value());
+}
+
+LeafLists::Entry& LeafLists::Enter(std::uint32_t list, BlockId block, TreePlace place) {
   Entry& entry = entries_[block.value()];
   ROOST_CHECK(entry.state == State::kOutside, "block {} is in a list", block.value());
   entry.list = static_cast<std::uint16_t>(list);
   entry.state = place == TreePlace::kLeaf ? State::kLeaf : State::kInner;
-  Link(RingOf(list), block.value());
+  return entry;
 }
 
 void LeafLists::BecomeLeaf(BlockId block) {
   Entry& entry = entries_[block.value()];
   ROOST_CHECK(entry.state == State::kInner || entry.state == State::kSetAside, "block {} is no inner block",
               block.value());
-  if (entry.state == State::kSetAside) Link(RingOf(entry.list), block.value());
-  entry.state = State::kLeaf;
+  if (entry.state == State::kSetAside) {
+    Return(block.value());
+  } else {
+    entry.state = State::kLeaf;
+  }
+}
+
+void LeafLists::Return(std::uint32_t id) {
+  Entry& entry = entries_[id];
+  const std::uint32_t ring = RingOf(entry.list);
+  const std::uint32_t front = entries_[ring].next;
+  if (front == ring || entry.number < entries_[front].number) {
+    entry.state = State::kLeaf;
+    Link(ring, id);
+  } else {
+    entry.state = State::kReturned;
+    returned_.emplace(std::pair(std::uint32_t{entry.list}, entry.number), id);
+  }
 }
 
 void LeafLists::Erase(BlockId block) {
   Entry& entry = entries_[block.value()];
   ROOST_CHECK(entry.state != State::kOutside, "block {} is in no list", block.value());
-  if (entry.state != State::kSetAside) Unlink(block.value());
+  if (entry.state == State::kReturned) {
+    returned_.erase({entry.list, entry.number});
+  } else if (entry.state != State::kSetAside) {
+    Unlink(block.value());
+  }
   entry.state = State::kOutside;
 }
 
 std::optional<BlockId> LeafLists::FrontLeaf(std::uint32_t list) {
+  const std::optional<std::uint32_t> front = FrontOfRing(list);
+  if (!returned_.empty()) {
+    const auto returned = returned_.lower_bound({list, first_number_});
+    const bool has_one = returned != returned_.end() && returned->first.first == list;
+    if (has_one && (!front || returned->first.second < entries_[*front].number)) return BlockId(returned->second);
+  }
+  if (!front) return std::nullopt;
+  return BlockId(*front);
+}
+
+std::optional<std::uint32_t> LeafLists::FrontOfRing(std::uint32_t list) {
   const std::uint32_t ring = RingOf(list);
   for (std::uint32_t id = entries_[ring].next; id != ring; id = entries_[ring].next) {
-    if (entries_[id].state == State::kLeaf) return BlockId(id);
+    if (entries_[id].state == State::kLeaf) return id;
     Unlink(id);
     entries_[id].state = State::kSetAside;
   }

@@ -1,18 +1,25 @@
 // Lists of idle blocks in the order in which they are to go, of which only leaves of the block tree are handed out.
 //
-// A block is in one list at most. FrontLeaf(l) hands out the first leaf of list l; inner blocks that stand before it
-// are set aside, each to come back to the front of its list when its last child has gone. So a block never goes before
-// its children, whichever lists they are in, and nothing is searched twice: a block is set aside at most once for each
-// time it was pushed.
+// A block is in one list at most. FrontLeaf(l) is the first leaf of list l in the order of the pushes, whatever became
+// a leaf when. So a block never goes before its children, whichever lists they are in. Inner blocks that stand before
+// it are set aside, each to come back when its last child has gone; nothing is searched twice, because a block is set
+// aside at most once for each time it was pushed.
 //
 //     list:   [a inner] [b inner] [c leaf] [d leaf]        FrontLeaf → c;  a and b are set aside
 //     c goes, and it was b's last child:  BecomeLeaf(b)    list: [b leaf] [d leaf]
+//     a's last child goes from another list                list: [a leaf] [b leaf] [d leaf]
 //
-// Not thread-safe. Every operation is O(1), FrontLeaf amortised over the pushes. 12 bytes per block, 8 per list.
+// Who comes back is older than all that were not set aside, so its place is the front, but for those that came back
+// before it, are older, and have not gone yet. It waits for these apart, in `returned_`.
+//
+// Not thread-safe. Every operation is O(1), FrontLeaf amortised over the pushes; for blocks that wait apart it is
+// O(log n) in their number, which with a single list is none. 24 bytes per block, 8 per list.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -43,8 +50,10 @@ class LeafLists {
   [[nodiscard]] std::uint32_t ListOf(BlockId block) const { return entries_[block.value()].list; }
 
  private:
-  enum class State : std::uint8_t { kOutside, kLeaf, kInner, kSetAside };
+  // kLeaf and kInner are in a ring, kReturned in returned_, the others in neither.
+  enum class State : std::uint8_t { kOutside, kLeaf, kInner, kSetAside, kReturned };
   struct Entry {
+    std::int64_t number = 0;  // of the push: the ring of a list ascends
     std::uint32_t previous = 0;
     std::uint32_t next = 0;
     std::uint16_t list = 0;
@@ -53,11 +62,17 @@ class LeafLists {
 
   // A list is a ring through its blocks and an entry of its own, behind those of the blocks.
   [[nodiscard]] std::uint32_t RingOf(std::uint32_t list) const { return block_count_ + list; }
+  Entry& Enter(std::uint32_t list, BlockId block, TreePlace place);
   void Link(std::uint32_t after, std::uint32_t id);
   void Unlink(std::uint32_t id);
+  void Return(std::uint32_t id);
+  [[nodiscard]] std::optional<std::uint32_t> FrontOfRing(std::uint32_t list);
 
   std::uint32_t block_count_;
   std::vector<Entry> entries_;
+  std::map<std::pair<std::uint32_t, std::int64_t>, std::uint32_t> returned_;  // (list, number) → block
+  std::int64_t first_number_ = 0;
+  std::int64_t last_number_ = 0;
 };
 
 }  // namespace roost::worker

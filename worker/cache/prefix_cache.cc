@@ -35,6 +35,7 @@ PrefixCache::PrefixCache(BlockPool& pool, CacheOptions options, std::unique_ptr<
       nodes_(pool.block_count()),
       siblings_(pool.block_count()),
       tokens_(std::size_t{pool.block_count()} * options.block_tokens),
+      hold_timers_(pool.block_count(), Instant()),
       retention_timers_(pool.block_count(), Instant()),
       ghosts_(pool.block_count()),
       residency_(pool.block_count()) {
@@ -49,13 +50,9 @@ void PrefixCache::AdvanceTo(Instant now) {
   ROOST_CHECK(now >= now_, "time goes back");
   now_ = now;
   expired_timers_.clear();
+  hold_timers_.Expire(now, expired_timers_);
   retention_timers_.Expire(now, expired_timers_);
-  for (const BlockId block : expired_timers_) {
-    const bool idle = IsIdle(block.value());
-    if (idle) Unshelve(block.value());
-    nodes_[block.value()].priority = kDefaultRetentionPriority;
-    if (idle) Reshelve(block.value());
-  }
+  for (const BlockId block : expired_timers_) EndRetention(block.value());
   expired_pins_.clear();
   pins_.TakeExpired(now, expired_pins_);
   for (const BlockHash hash : expired_pins_) EndPin(hash);
@@ -240,7 +237,7 @@ void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint3
   index_.Insert(node.hash, BlockId(block));
   digest_ = digest_ ^ node.hash;
   ghosts_.Forget(node.hash.low);
-  if (pins_.Contains(node.hash)) PinReady(block);
+  if (pins_.Contains(node.hash)) PinByHash(block);
   ReportStored(node);
 }
 
@@ -274,7 +271,7 @@ void PrefixCache::Link(const BlockChain& chain, std::uint32_t block, const Node&
   siblings_.Insert(ChildrenOf(node.parent), block, TokenOrder(*this, block));
   ++groups_[node.group].ready_count;
   residency_.OnStored(BlockId(block), now_);
-  if (min_hold_ > Duration::zero()) Retain(block, {kMaxRetentionPriority, now_ + min_hold_});
+  if (min_hold_ > Duration::zero()) hold_timers_.Set(BlockId(block), now_ + min_hold_);
 }
 
 // A partial block that holds nothing but the first tokens of `block` is of no use any more.
@@ -293,6 +290,7 @@ void PrefixCache::Remove(std::uint32_t block) {
   ROOST_CHECK(node.ready && node.children == kNoBlock && !node.pinned, "block {} is not a leaf to evict", block);
   siblings_.Erase(ChildrenOf(node.parent), block, TokenOrder(*this, block));
   --groups_[node.group].ready_count;
+  hold_timers_.Clear(BlockId(block));
   retention_timers_.Clear(BlockId(block));
   residency_.OnEvicted(BlockId(block), now_);
   if (!IsPartial(block)) {

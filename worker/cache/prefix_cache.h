@@ -17,8 +17,13 @@
 //   - no operation scans or sorts: each is O(1) per block, whatever the size of the pool; finding a tail, storing and
 //     evicting are O(log siblings).
 //
-// Who is evicted, of the idle blocks without children: see IdleBlocks. Pinned blocks never are. A group (a tenant with
-// a share of the pool) that has more than its share loses its own blocks first; what a group does not use, others may.
+// Who is evicted, of the idle blocks without children: see IdleBlocks. Pinned blocks never are. An idle block whose
+// pin, retention, hold or last want ends counts as used then.
+//
+// What a group (a tenant with a share of the pool) does not use, others may; it comes back as they give. To make room
+// for a group, blocks go in this order: its own, if it has more than its share; those of the group that is the furthest
+// over its share; its own; those of the group that is the closest to its share. Wanted blocks of any group go after the
+// unwanted ones of all.
 //
 // Not thread-safe. It owns no KV memory, and counts references in the BlockPool it was given, which outlives it.
 #pragma once
@@ -112,8 +117,8 @@ class PrefixCache {
                                              std::span<const BlockId> blocks);
 
   // After a match of `blocks`, which are the chain's first ones and ready: the block that shares the most further
-  // tokens with the chain, at most `limit` of them. Its KV rows may be copied while the caller holds it. Nothing if no
-  // block shares any.
+  // tokens with the chain, at most `limit` of them. Nothing if no block shares any. Its KV rows may be copied while the
+  // caller holds it, which is at most until it commits or acquires a block in that place.
   [[nodiscard]] std::optional<TailMatch> FindTail(const BlockChain& chain, std::span<const BlockId> blocks,
                                                   std::uint32_t limit) const;
 
@@ -150,7 +155,8 @@ class PrefixCache {
   // Keeps these blocks of one chain, front to back, until `end`: those that are ready now, the others once they are.
   // Over the limit the later ones are not pinned, and counted. A pin of a block that is pinned sets its end anew.
   void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end);
-  // Ends the pins of these blocks, front to back. A block stays pinned while one behind it is.
+  // Ends the pins of these blocks, front to back. A block is pinned while one behind it is, with a pin of its own or
+  // without, and counts towards the limit either way.
   void Unpin(std::span<const BlockHash> hashes);
   // Ends all pins. O(pins).
   void UnpinAll();
@@ -200,10 +206,12 @@ class PrefixCache {
     std::uint16_t wanted_count = 0;
     std::uint16_t token_count = 0;  // B but for a partial block
     std::uint8_t group = 0;
-    std::uint8_t priority = kDefaultRetentionPriority;
-    BlockOrigin origin = BlockOrigin::kPrompt;  // as of its last release
+    std::uint8_t retention_priority = kDefaultRetentionPriority;  // while its retention timer is set
+    std::uint8_t shelf_priority = kDefaultRetentionPriority;      // under which idle_ has it
+    BlockOrigin origin = BlockOrigin::kPrompt;                    // as of its last release
     bool ready = false;
     bool pinned = false;
+    bool has_pin = false;  // one of its own; a pinned block without one is pinned for its children
   };
 
   struct Group {
@@ -233,7 +241,7 @@ class PrefixCache {
 
   [[nodiscard]] bool EvictOne(EvictionGroup group);
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, IdleBlocks::Reach reach);
-  [[nodiscard]] EvictionGroup FirstToGive(EvictionGroup group) const;
+  [[nodiscard]] std::int64_t TurnToGive(EvictionGroup giver, EvictionGroup group) const;
   void Evict(BlockId victim);
   void Shelve(std::uint32_t block, const RequestUse& use);
   void Unshelve(std::uint32_t block);
@@ -241,13 +249,20 @@ class PrefixCache {
   [[nodiscard]] bool IsIdle(std::uint32_t block) const;
   [[nodiscard]] BlockUse UseOf(std::uint32_t block, const RequestUse& use) const;
   [[nodiscard]] TreePlace PlaceOf(std::uint32_t block) const;
+  [[nodiscard]] std::uint32_t PriorityOf(std::uint32_t block) const;
   void Retain(std::uint32_t block, const BlockRetention& retention);
+  void EndRetention(std::uint32_t block);
+  [[nodiscard]] std::size_t PinCount() const { return pins_.size() + pinned_for_children_; }
+  [[nodiscard]] bool HasRoomToPin(BlockHash hash) const;
+  void PinByHash(std::uint32_t block);
+  [[nodiscard]] bool PinParentsOf(std::uint32_t block);
   void PinReady(std::uint32_t block);
   void UnpinReady(std::uint32_t block);
   void EndPin(BlockHash hash);
 
   [[nodiscard]] Result<void> CheckNode(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckChildren(std::uint32_t block) const;
+  [[nodiscard]] Result<void> CheckTree() const;
   [[nodiscard]] Result<void> CheckTotals() const;
 
   BlockPool& pool_;
@@ -266,9 +281,11 @@ class PrefixCache {
 
   Instant now_;
   std::uint64_t latest_request_ = 0;
+  TimerWheel hold_timers_;  // set while a block is held for its youth
   TimerWheel retention_timers_;
   PinTable pins_;
   std::uint32_t pinned_count_ = 0;  // ready ones
+  std::uint32_t pinned_for_children_ = 0;
   std::uint32_t idle_pinned_ = 0;
 
   GhostList ghosts_;

@@ -1,5 +1,6 @@
 // The parts of the prefix cache that say which idle block stays and which goes: shelves, retention, pins, eviction.
 #include <algorithm>
+#include <limits>
 
 #include "common/base/check.h"
 #include "worker/cache/prefix_cache.h"
@@ -31,13 +32,14 @@ TreePlace PrefixCache::PlaceOf(std::uint32_t block) const {
 }
 
 void PrefixCache::Shelve(std::uint32_t block, const RequestUse& use) {
-  const Node& node = nodes_[block];
+  Node& node = nodes_[block];
   if (node.pinned) {
     ++idle_pinned_;
   } else if (node.wanted_count > 0) {
     idle_.InsertWanted(BlockId(block), EvictionGroup(node.group), PlaceOf(block));
   } else {
-    idle_.Insert(BlockId(block), UseOf(block, use), PlaceOf(block), node.priority);
+    node.shelf_priority = static_cast<std::uint8_t>(PriorityOf(block));
+    idle_.Insert(BlockId(block), UseOf(block, use), PlaceOf(block), node.shelf_priority);
   }
 }
 
@@ -67,26 +69,26 @@ bool PrefixCache::EvictOne(EvictionGroup group) {
 }
 
 std::optional<BlockId> PrefixCache::Victim(EvictionGroup group, IdleBlocks::Reach reach) {
-  const EvictionGroup first = FirstToGive(group);
-  if (const auto block = idle_.Victim(first, reach)) return block;
-  if (const auto block = idle_.Victim(group, reach)) return block;
-  for (std::uint32_t other = 0; other < group_count(); ++other) {
-    if (const auto block = idle_.Victim(EvictionGroup(other), reach)) return block;
+  std::optional<BlockId> victim;
+  std::int64_t turn = std::numeric_limits<std::int64_t>::min();
+  for (std::uint32_t id = 0; id < group_count(); ++id) {
+    const EvictionGroup giver(id);
+    if (TurnToGive(giver, group) <= turn) continue;
+    const std::optional<BlockId> block = idle_.Victim(giver, reach);
+    if (!block) continue;
+    victim = block;
+    turn = TurnToGive(giver, group);
   }
-  return std::nullopt;
+  return victim;
 }
 
-// A group over its share gives its own; else the one that is the furthest over its share; else, again, its own.
-EvictionGroup PrefixCache::FirstToGive(EvictionGroup group) const {
-  const auto excess = [this](std::uint32_t g) {
-    return std::int64_t{groups_[g].ready_count} - std::int64_t{groups_[g].share};
-  };
-  if (excess(group.value()) > 0) return group;
-  std::uint32_t furthest = group.value();
-  for (std::uint32_t other = 0; other < group_count(); ++other) {
-    if (excess(other) > std::max<std::int64_t>(0, excess(furthest))) furthest = other;
-  }
-  return EvictionGroup(furthest);
+// The highest gives first to make room for `group`. Its own turn is the first when it is over its share, else the one
+// after all that are over theirs.
+std::int64_t PrefixCache::TurnToGive(EvictionGroup giver, EvictionGroup group) const {
+  const Group& state = groups_[giver.value()];
+  const std::int64_t excess = std::int64_t{state.ready_count} - std::int64_t{state.share};
+  if (giver != group) return excess > 0 ? excess : excess - 1;
+  return excess > 0 ? std::numeric_limits<std::int64_t>::max() : 0;
 }
 
 void PrefixCache::Evict(BlockId victim) {
@@ -101,15 +103,32 @@ void PrefixCache::Evict(BlockId victim) {
 
 // ---- retention ----
 
-// Of two retentions the higher priority and the later end hold.
+// A block that is held for its youth counts as one of the highest priority until it is old enough.
+std::uint32_t PrefixCache::PriorityOf(std::uint32_t block) const {
+  if (hold_timers_.IsSet(BlockId(block))) return kMaxRetentionPriority;
+  if (retention_timers_.IsSet(BlockId(block))) return nodes_[block].retention_priority;
+  return kDefaultRetentionPriority;
+}
+
+// Of two retentions the higher priority and the later end hold. `block` is on no shelf.
 void PrefixCache::Retain(std::uint32_t block, const BlockRetention& retention) {
+  ROOST_CHECK(retention.priority <= kMaxRetentionPriority, "priority {}", retention.priority);
   if (!retention.end || *retention.end <= now_) return;
   Node& node = nodes_[block];
   const BlockId id(block);
   const bool retained = retention_timers_.IsSet(id);
-  node.priority = static_cast<std::uint8_t>(retained ? std::max<std::uint32_t>(node.priority, retention.priority)
-                                                     : retention.priority);
+  node.retention_priority = static_cast<std::uint8_t>(
+      retained ? std::max<std::uint32_t>(node.retention_priority, retention.priority) : retention.priority);
   if (!retained || retention_timers_.DeadlineOf(id) < *retention.end) retention_timers_.Set(id, *retention.end);
+}
+
+// One of the block's timers has expired. Unless that leaves it where it is, it goes on as if it had been used now.
+void PrefixCache::EndRetention(std::uint32_t block) {
+  const Node& node = nodes_[block];
+  const bool shelved_by_priority = IsIdle(block) && !node.pinned && node.wanted_count == 0;
+  if (!shelved_by_priority || node.shelf_priority == PriorityOf(block)) return;
+  Unshelve(block);
+  Reshelve(block);
 }
 
 void PrefixCache::Want(BlockRef ref) {
@@ -131,17 +150,23 @@ void PrefixCache::Unwant(BlockRef ref) {
   if (moves) Reshelve(block);
 }
 
-// ---- pins: whoever is pinned has a pinned parent ----
+// ---- pins: whoever is pinned has a pinned parent, and whoever has a pin was refused or is pinned ----
 
 void PrefixCache::Pin(std::span<const BlockHash> hashes, std::optional<Instant> end) {
   for (const BlockHash hash : hashes) {
-    if (pins_.size() >= pin_limit_ && !pins_.Contains(hash)) {
+    if (!HasRoomToPin(hash)) {
       ++counters_.refused_pins;
       continue;
     }
     pins_.Add(hash, end);
-    if (const std::optional<BlockId> block = index_.Find(hash)) PinReady(block->value());
+    if (const std::optional<BlockId> block = index_.Find(hash)) PinByHash(block->value());
   }
+}
+
+bool PrefixCache::HasRoomToPin(BlockHash hash) const {
+  if (PinCount() < pin_limit_ || pins_.Contains(hash)) return true;
+  const std::optional<BlockId> block = index_.Find(hash);
+  return block && nodes_[block->value()].pinned;
 }
 
 void PrefixCache::Unpin(std::span<const BlockHash> hashes) {
@@ -158,9 +183,39 @@ void PrefixCache::UnpinAll() {
   for (const BlockHash hash : hashes) EndPin(hash);
 }
 
+// `block` is ready, and its hash is in the pin table.
+void PrefixCache::PinByHash(std::uint32_t block) {
+  Node& node = nodes_[block];
+  if (node.has_pin) return;
+  if (node.pinned) {
+    --pinned_for_children_;
+  } else if (PinParentsOf(block)) {
+    PinReady(block);
+  } else {
+    ++counters_.refused_pins;
+    return;
+  }
+  node.has_pin = true;
+}
+
+// Pins what is in front of `block`, for its sake, if there is room for all of it. Usually that is nothing; it is more
+// when the pins in front ended before the blocks were ready.
+bool PrefixCache::PinParentsOf(std::uint32_t block) {
+  std::size_t count = 0;
+  for (std::uint32_t parent = nodes_[block].parent; parent != kNoBlock && !nodes_[parent].pinned;
+       parent = nodes_[parent].parent) {
+    // A pin in front that was refused: this one goes the same way, without a look at the whole prefix for each block.
+    if (pins_.Contains(nodes_[parent].hash) || PinCount() + ++count > pin_limit_) return false;
+  }
+  for (std::uint32_t parent = nodes_[block].parent; count > 0; --count, parent = nodes_[parent].parent) {
+    PinReady(parent);
+    ++pinned_for_children_;
+  }
+  return true;
+}
+
 void PrefixCache::PinReady(std::uint32_t block) {
   Node& node = nodes_[block];
-  if (node.pinned || (node.parent != kNoBlock && !nodes_[node.parent].pinned)) return;
   const bool idle = IsIdle(block);
   if (idle) Unshelve(block);
   node.pinned = true;
@@ -172,12 +227,13 @@ void PrefixCache::PinReady(std::uint32_t block) {
 // `hash` is not in the pin table any more. A parent that was pinned for this block alone goes with it.
 void PrefixCache::EndPin(BlockHash hash) {
   const std::optional<BlockId> found = index_.Find(hash);
-  if (!found) return;
-  for (std::uint32_t block = found->value(); block != kNoBlock;) {
-    const Node& node = nodes_[block];
-    if (!node.pinned || node.pinned_children > 0 || pins_.Contains(node.hash)) return;
+  if (!found || !nodes_[found->value()].has_pin) return;
+  nodes_[found->value()].has_pin = false;
+  ++pinned_for_children_;
+  for (std::uint32_t block = found->value(); block != kNoBlock; block = nodes_[block].parent) {
+    if (nodes_[block].has_pin || nodes_[block].pinned_children > 0) return;
     UnpinReady(block);
-    block = node.parent;
+    --pinned_for_children_;
   }
 }
 

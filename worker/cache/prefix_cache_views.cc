@@ -64,26 +64,50 @@ Result<void> PrefixCache::CheckInvariants(std::span<const std::uint32_t> expecte
   }
   if (ready_count != index_.size()) return Broken("{} ready blocks, {} in the index", ready_count, index_.size());
   if (digest != digest_) return Broken("digest is {}, should be {}", digest_.ToHex(), digest.ToHex());
+  ROOST_RETURN_IF_ERROR(CheckTree());
   return CheckTotals();
 }
 
 Result<void> PrefixCache::CheckTotals() const {
   std::vector<std::uint32_t> ready(groups_.size());
   std::uint32_t pinned = 0;
+  std::uint32_t pinned_for_children = 0;
   std::uint32_t idle_pinned = 0;
   for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
     const Node& node = nodes_[block];
     if (!node.ready) continue;
     ++ready[node.group];
     pinned += node.pinned ? 1 : 0;
+    pinned_for_children += node.pinned && !node.has_pin ? 1 : 0;
     idle_pinned += node.pinned && IsIdle(block) ? 1 : 0;
   }
   for (std::uint32_t group = 0; group < groups_.size(); ++group) {
     if (ready[group] != groups_[group].ready_count) return Broken("group {} has {} ready blocks", group, ready[group]);
   }
-  if (pinned != pinned_count_ || idle_pinned != idle_pinned_) {
-    return Broken("{} blocks are pinned, {} of them idle", pinned, idle_pinned);
+  if (pinned != pinned_count_ || idle_pinned != idle_pinned_ || pinned_for_children != pinned_for_children_) {
+    return Broken("{} blocks are pinned, {} of them idle, {} for their children", pinned, idle_pinned,
+                  pinned_for_children);
   }
+  if (PinCount() > pin_limit_) return Broken("{} blocks are or will be pinned, of at most {}", PinCount(), pin_limit_);
+  return {};
+}
+
+// Every ready block is found from the front, once. (A ring would never end: no more blocks are looked at than there
+// are.)
+Result<void> PrefixCache::CheckTree() const {
+  std::vector<std::uint32_t> blocks;
+  siblings_.Append(first_blocks_, blocks);
+  for (const std::uint32_t block : blocks) {
+    if (!nodes_[block].ready || nodes_[block].parent != kNoBlock) return Broken("block {} is no first block", block);
+  }
+  std::uint32_t full = 0;
+  for (std::size_t seen = 0; !blocks.empty() && seen <= nodes_.size(); ++seen) {
+    const std::uint32_t block = blocks.back();
+    blocks.pop_back();
+    full += IsPartial(block) ? 0 : 1;
+    siblings_.Append(nodes_[block].children, blocks);
+  }
+  if (!blocks.empty() || full != index_.size()) return Broken("{} ready blocks, {} in the tree", index_.size(), full);
   return {};
 }
 
@@ -126,6 +150,9 @@ Result<void> PrefixCache::CheckChildren(std::uint32_t block) const {
   }
   if (references > pool_.references(BlockId(block))) {
     return Broken("block {} has {} holders, its children {}", block, pool_.references(BlockId(block)), references);
+  }
+  if (nodes_[block].has_pin != (nodes_[block].pinned && pins_.Contains(nodes_[block].hash))) {
+    return Broken("block {} is pinned by its hash, or not, other than the pin table says", block);
   }
   if (pinned != nodes_[block].pinned_children || (pinned > 0 && !nodes_[block].pinned)) {
     return Broken("block {} has {} pinned children", block, pinned);

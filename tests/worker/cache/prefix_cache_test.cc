@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string_view>
-
-#include "tests/support/cache_user.h"
+#include "tests/worker/cache/prefix_cache_fixture.h"
 
 namespace roost::worker {
 namespace {
@@ -14,53 +12,7 @@ using testing::ElementsAre;
 using testing_support::CacheUser;
 using Kind = CommitResult::Kind;
 
-constexpr std::uint32_t kBlockTokens = 4;
-
-class PrefixCacheTest : public testing::Test {
- protected:
-  explicit PrefixCacheTest(std::uint32_t block_count = 8)
-      : pool_(block_count), cache_(pool_, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(block_count)) {}
-
-  // `letters` names blocks: equal letters are equal tokens.
-  static std::vector<TokenId> Tokens(std::string_view letters) {
-    std::vector<TokenId> tokens;
-    for (const char letter : letters) {
-      for (std::uint32_t i = 0; i < kBlockTokens; ++i) tokens.push_back(static_cast<TokenId>(letter) * 10 + i);
-    }
-    return tokens;
-  }
-  static CacheUser User(std::string_view letters, BlockHash root = {1, 1}) {
-    return {root, Tokens(letters), kBlockTokens};
-  }
-
-  // A request that comes and goes. Returns how many blocks it found cached.
-  std::uint32_t Visit(std::string_view letters, BlockHash root = {1, 1}) {
-    CacheUser user = User(letters, root);
-    const std::uint32_t matched = user.Use(cache_);
-    user.Release(cache_);
-    return matched;
-  }
-
-  // Which of the prompts' blocks are cached, without touching any.
-  std::uint32_t Cached(std::string_view letters, BlockHash root = {1, 1}) {
-    const CacheUser user = User(letters, root);
-    std::vector<BlockRef> matched;
-    cache_.Match(user.chain(), static_cast<std::uint32_t>(user.hashes.size()), matched);
-    return static_cast<std::uint32_t>(matched.size());
-  }
-
-  void ExpectSound(std::initializer_list<const CacheUser*> users = {}) {
-    std::vector<std::uint32_t> references(pool_.block_count());
-    for (const CacheUser* user : users) {
-      for (const BlockId block : user->blocks) ++references[block.value()];
-    }
-    const Result<void> sound = cache_.CheckInvariants(references);
-    EXPECT_TRUE(sound.ok()) << sound.error().ToString();
-  }
-
-  BlockPool pool_;
-  PrefixCache cache_;
-};
+class PrefixCacheTest : public testing_support::PrefixCacheFixture {};
 
 TEST_F(PrefixCacheTest, AnIdenticalPromptMatchesAllFullBlocks) {
   EXPECT_EQ(Visit("abc"), 0U);
@@ -72,7 +24,7 @@ TEST_F(PrefixCacheTest, DifferentSuffixesShareTheirPrefix) {
   EXPECT_EQ(Visit("abx"), 0U);
   EXPECT_EQ(Visit("aby"), 2U);
   EXPECT_EQ(Visit("abyz"), 3U);
-  EXPECT_EQ(cache_.ready_count(), 5U);
+  EXPECT_EQ(cache().ready_count(), 5U);
   ExpectSound();
 }
 
@@ -80,7 +32,7 @@ TEST_F(PrefixCacheTest, EqualBlocksAtOtherPositionsAreNoHit) {
   EXPECT_EQ(Visit("ab"), 0U);
   EXPECT_EQ(Visit("ba"), 0U);
   EXPECT_EQ(Visit("cab"), 0U);
-  EXPECT_EQ(cache_.counters().verification_misses, 0U);
+  EXPECT_EQ(cache().counters().verification_misses, 0U);
 }
 
 TEST_F(PrefixCacheTest, AnotherScopeSharesNothing) {
@@ -93,7 +45,7 @@ TEST_F(PrefixCacheTest, TheLimitCutsTheMatch) {
   Visit("abc");
   const CacheUser user = User("abc");
   std::vector<BlockRef> matched;
-  cache_.Match(user.chain(), 2, matched);
+  cache().Match(user.chain(), 2, matched);
   EXPECT_EQ(matched.size(), 2U);
 }
 
@@ -103,12 +55,12 @@ TEST_F(PrefixCacheTest, EvictsTheLeastRecentlyUsedLeaf) {
   Visit("ef");
   Visit("ab");  // now cd is the oldest
   CacheUser user = User("xyz");
-  user.Use(cache_);  // two were free: one victim
+  user.Use(cache());  // two were free: one victim
   EXPECT_EQ(Cached("cd"), 1U);
   EXPECT_EQ(Cached("ab"), 2U);
   EXPECT_EQ(Cached("ef"), 2U);
   ExpectSound({&user});
-  user.Release(cache_);
+  user.Release(cache());
 }
 
 TEST_F(PrefixCacheTest, EvictsParentsOnlyAfterTheirChildren) {
@@ -116,11 +68,11 @@ TEST_F(PrefixCacheTest, EvictsParentsOnlyAfterTheirChildren) {
   std::uint32_t left = 8;
   CacheUser user = User("stuvwxyz");
   while (left > 0) {
-    ASSERT_TRUE(user.FillNext(cache_).has_value());
+    ASSERT_TRUE(user.FillNext(cache()).has_value());
     EXPECT_EQ(Cached("abcdefgh"), --left);
     ExpectSound({&user});
   }
-  user.Release(cache_);
+  user.Release(cache());
 }
 
 TEST_F(PrefixCacheTest, AParentUsedLaterOutlivesOlderLeaves) {
@@ -128,67 +80,67 @@ TEST_F(PrefixCacheTest, AParentUsedLaterOutlivesOlderLeaves) {
   Visit("cd");
   Visit("a");
   CacheUser user = User("stuvwxy");  // four were free: three victims, b, d, c
-  user.Use(cache_);
+  user.Use(cache());
   EXPECT_EQ(Cached("ab"), 1U);
   EXPECT_EQ(Cached("cd"), 0U);
-  user.Release(cache_);
+  user.Release(cache());
 }
 
 TEST_F(PrefixCacheTest, AllocatesNothingWhenAllBlocksAreReferenced) {
   CacheUser user = User("abcdefgh");
-  user.Use(cache_);
-  EXPECT_FALSE(cache_.Allocate().has_value());
-  EXPECT_EQ(cache_.counters().evicted_blocks, 0U);
-  user.Release(cache_);
+  user.Use(cache());
+  EXPECT_FALSE(cache().Allocate().has_value());
+  EXPECT_EQ(cache().counters().evicted_blocks, 0U);
+  user.Release(cache());
   ExpectSound();
 }
 
 TEST_F(PrefixCacheTest, ABlockComputedTwiceIsMerged) {
   CacheUser first = User("ab");
   CacheUser second = User("ab");
-  first.blocks.push_back(cache_.Allocate().value());
-  second.blocks.push_back(cache_.Allocate().value());
-  EXPECT_EQ(cache_.Commit(first.chain(), 0, first.blocks).kind, Kind::kStored);
-  const CommitResult merged = cache_.Commit(second.chain(), 0, second.blocks);
+  first.blocks.push_back(cache().Allocate().value());
+  second.blocks.push_back(cache().Allocate().value());
+  EXPECT_EQ(cache().Commit(first.chain(), 0, first.blocks).kind, Kind::kStored);
+  const CommitResult merged = cache().Commit(second.chain(), 0, second.blocks);
   EXPECT_EQ(merged.kind, Kind::kMerged);
   EXPECT_EQ(merged.block, first.blocks[0]);
   second.blocks[0] = merged.block;
-  EXPECT_EQ(pool_.free_count(), 7U);
-  EXPECT_EQ(pool_.references(first.blocks[0]), 2U);
+  EXPECT_EQ(pool().free_count(), 7U);
+  EXPECT_EQ(pool().references(first.blocks[0]), 2U);
   ExpectSound({&first, &second});
-  first.Release(cache_);
-  second.Release(cache_);
+  first.Release(cache());
+  second.Release(cache());
 }
 
 TEST_F(PrefixCacheTest, ALyingHashIsAMissAndACount) {
   Visit("ab");
   CacheUser liar = User("xy");
   liar.hashes = User("ab").hashes;
-  EXPECT_EQ(liar.Match(cache_), 0U);
-  EXPECT_EQ(cache_.counters().verification_misses, 1U);
-  EXPECT_EQ(liar.FillNext(cache_)->kind, Kind::kCollided);
+  EXPECT_EQ(liar.Match(cache()), 0U);
+  EXPECT_EQ(cache().counters().verification_misses, 1U);
+  EXPECT_EQ(liar.FillNext(cache())->kind, Kind::kCollided);
   EXPECT_EQ(Cached("ab"), 2U);
   ExpectSound({&liar});
-  liar.Release(cache_);
-  EXPECT_EQ(pool_.free_count(), 6U);  // the liar's block was its own
+  liar.Release(cache());
+  EXPECT_EQ(pool().free_count(), 6U);  // the liar's block was its own
 }
 
 TEST_F(PrefixCacheTest, AHashOfTheRightTokensBehindAnotherParentIsAMiss) {
   Visit("ab");
   CacheUser liar = User("xb");
   liar.hashes[1] = User("ab").hashes[1];
-  EXPECT_EQ(liar.FillNext(cache_)->kind, Kind::kStored);
-  EXPECT_FALSE(cache_.Find(liar.chain(), 1, liar.blocks).has_value());
-  EXPECT_EQ(cache_.counters().verification_misses, 1U);
-  liar.Release(cache_);
+  EXPECT_EQ(liar.FillNext(cache())->kind, Kind::kStored);
+  EXPECT_FALSE(cache().Find(liar.chain(), 1, liar.blocks).has_value());
+  EXPECT_EQ(cache().counters().verification_misses, 1U);
+  liar.Release(cache());
 }
 
 TEST_F(PrefixCacheTest, AHashFromAnotherScopeIsAMiss) {
   Visit("ab", {1, 1});
   CacheUser liar = User("ab", {2, 2});
   liar.hashes = User("ab", {1, 1}).hashes;
-  EXPECT_EQ(liar.Match(cache_), 0U);
-  EXPECT_EQ(cache_.counters().verification_misses, 1U);
+  EXPECT_EQ(liar.Match(cache()), 0U);
+  EXPECT_EQ(cache().counters().verification_misses, 1U);
 }
 
 TEST_F(PrefixCacheTest, EventsTellRunsAndRemovalsInOrder) {
@@ -196,7 +148,7 @@ TEST_F(PrefixCacheTest, EventsTellRunsAndRemovalsInOrder) {
   const std::vector<BlockHash> fresh = User("xy").hashes;
   Visit("abcdefgh");
   Visit("xy");
-  const std::vector<wire::CacheEvent> events = cache_.TakeEvents();
+  const std::vector<wire::CacheEvent> events = cache().TakeEvents();
   ASSERT_EQ(events.size(), 5U);
   EXPECT_EQ(events[0].kind, wire::CacheEvent::Kind::kStored);
   EXPECT_EQ(events[0].stored.first_position, 0U);
@@ -207,7 +159,7 @@ TEST_F(PrefixCacheTest, EventsTellRunsAndRemovalsInOrder) {
   EXPECT_THAT(events[3].removed, ElementsAre(old[6]));
   EXPECT_EQ(events[4].stored.first_position, 1U);
   EXPECT_THAT(events[4].stored.hashes, ElementsAre(fresh[1]));
-  EXPECT_TRUE(cache_.TakeEvents().empty());
+  EXPECT_TRUE(cache().TakeEvents().empty());
 }
 
 TEST_F(PrefixCacheTest, TheSnapshotListsParentsBeforeChildren) {
@@ -218,7 +170,7 @@ TEST_F(PrefixCacheTest, TheSnapshotListsParentsBeforeChildren) {
   const auto abd = User("abd").hashes;
   const auto e = User("e").hashes;
   std::vector<BlockHash> all;
-  for (const wire::StoredRun& run : cache_.Snapshot()) {
+  for (const wire::StoredRun& run : cache().Snapshot()) {
     for (std::size_t i = 0; i < run.hashes.size(); ++i) {
       if (run.hashes[i] == abc[2] || run.hashes[i] == abd[2]) {
         EXPECT_EQ(run.first_position + i, 2U);
@@ -230,12 +182,12 @@ TEST_F(PrefixCacheTest, TheSnapshotListsParentsBeforeChildren) {
   EXPECT_THAT(all, testing::UnorderedElementsAre(abc[0], abc[1], abc[2], abd[2], e[0]));
   BlockHash digest;
   for (const BlockHash hash : all) digest = digest ^ hash;
-  EXPECT_EQ(digest, cache_.digest());
+  EXPECT_EQ(digest, cache().digest());
 }
 
 TEST_F(PrefixCacheTest, TheDigestOfAnEmptyCacheIsZero) {
-  EXPECT_EQ(cache_.digest(), BlockHash{});
-  EXPECT_TRUE(cache_.Snapshot().empty());
+  EXPECT_EQ(cache().digest(), BlockHash{});
+  EXPECT_TRUE(cache().Snapshot().empty());
 }
 
 using PrefixCacheDeathTest = PrefixCacheTest;
@@ -244,17 +196,17 @@ TEST_F(PrefixCacheDeathTest, StopsWhenAMatchedBlockWasEvictedSince) {
   Visit("a");
   const CacheUser user = User("a");
   std::vector<BlockRef> matched;
-  cache_.Match(user.chain(), 1, matched);
+  cache().Match(user.chain(), 1, matched);
   CacheUser other = User("stuvwxyz");
-  other.Use(cache_);
-  EXPECT_DEATH(cache_.Acquire(matched[0]), "was freed since it was matched");
+  other.Use(cache());
+  EXPECT_DEATH(cache().Acquire(matched[0]), "was freed since it was matched");
 }
 
 TEST_F(PrefixCacheDeathTest, InvariantsNameALostReference) {
   CacheUser user = User("a");
-  user.Use(cache_);
+  user.Use(cache());
   const std::vector<std::uint32_t> none(8);
-  EXPECT_EQ(cache_.CheckInvariants(none).error().message, "block 0 has 1 references, 0 tables hold it");
+  EXPECT_EQ(cache().CheckInvariants(none).error().message, "block 0 has 1 references, 0 tables hold it");
 }
 
 }  // namespace

@@ -1,0 +1,496 @@
+// Does the same random operations on a prefix cache and on a naive one, and compares every answer, every event and,
+// after each operation, all that the cache tells of its state, with its invariants. The operations are those of
+// requests (match, allocate, commit, fork, preempt, let go), of operators (pin) and of time.
+//
+// A driver is all of one run: the pool, the caches, and users that hold blocks. Equal choices give equal runs.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.h"
+#include "tests/model/choices.h"
+#include "tests/model/naive_cache.h"
+#include "tests/support/cache_user.h"
+#include "worker/cache/prefix_cache.h"
+
+namespace roost::testing_support {
+
+// Liars say wrong hashes now and then, as a router with a bug might.
+enum class Honesty : std::uint8_t { kHonest, kLying };
+
+class CacheDriver {
+ public:
+  static constexpr std::uint32_t kBlockTokens = 4;
+  static constexpr std::uint32_t kMaxBlocks = 64;
+
+  // `choices` outlives it.
+  CacheDriver(Choices& choices, Honesty honesty)
+      : choices_(choices),
+        honesty_(honesty),
+        block_count_(1 + Below(kMaxBlocks)),
+        options_(ChooseOptions()),
+        group_count_(static_cast<std::uint32_t>(options_.group_shares.size()) + 1),
+        pool_(block_count_),
+        cache_(pool_, options_, std::make_unique<worker::LruEviction>(block_count_, group_count_)),
+        naive_(block_count_, options_) {}
+
+  // One operation. The error says what differs.
+  Result<void> Step() {
+    ROOST_RETURN_IF_ERROR(Operate());
+    return Compare();
+  }
+
+  // Everybody lets go, and all blocks are taken, one after the other: the whole order of eviction.
+  Result<void> Finish() {
+    while (!users_.empty()) ROOST_RETURN_IF_ERROR(End(users_.size() - 1));
+    ROOST_RETURN_IF_ERROR(Compare());
+    ROOST_RETURN_IF_ERROR(
+        Expect(pool_.referenced_count() == 0, "nobody holds a block, and {} are referenced", pool_.referenced_count()));
+    ROOST_RETURN_IF_ERROR(Squeeze(block_count_));
+    return Compare();
+  }
+
+ private:
+  // blocks[0 … ready_count) are ready, the others the user's own, or its own and a fork's.
+  struct User {
+    explicit User(CacheUser prompt) : held(std::move(prompt)) {}
+
+    CacheUser held;
+    std::size_t ready_count = 0;
+    std::optional<BlockId> tail;  // held beside, to copy rows from
+    bool collided = false;        // it can store nothing more
+  };
+  using Kind = worker::CommitResult::Kind;
+  using Event = NaiveCache::Event;
+
+  // ---- choices ----
+
+  [[nodiscard]] std::uint32_t Below(std::uint64_t bound) { return static_cast<std::uint32_t>(choices_.Below(bound)); }
+  [[nodiscard]] bool OneIn(std::uint32_t count) { return Below(count) == 0; }
+
+  [[nodiscard]] worker::CacheOptions ChooseOptions() {
+    constexpr double kPinShares[] = {0, 0.25, 0.5, 1};
+    worker::CacheOptions options{.block_tokens = kBlockTokens, .pinned_share_limit = kPinShares[Below(4)]};
+    if (OneIn(2)) options.min_hold = HalfTicks(1 + Below(20));
+    for (std::uint32_t groups = Below(4); groups > 0; --groups) {
+      options.group_shares.push_back(static_cast<double>(1 + Below(8)) / 16);
+    }
+    return options;
+  }
+
+  [[nodiscard]] static Duration HalfTicks(std::uint64_t count) {
+    return worker::TimerWheel::kTick / 2 * static_cast<Duration::rep>(count);
+  }
+  // Mostly so short that many of them pass, now and then so long that none does.
+  [[nodiscard]] Duration ChooseDuration() { return OneIn(8) ? std::chrono::hours(1 + Below(4)) : HalfTicks(Below(60)); }
+
+  [[nodiscard]] worker::BlockRetention ChooseRetention() {
+    constexpr std::uint32_t kPriorities[] = {0, 10, 34, 35, 36, 64, 90, 100};
+    if (OneIn(2)) return {};
+    return {.priority = kPriorities[Below(8)], .end = now_ + ChooseDuration()};
+  }
+
+  // Few different blocks, so that prompts share prefixes, part within a block, and have equal blocks at other places.
+  void AppendTokens(std::vector<TokenId>& tokens, std::uint32_t block_count) {
+    for (; block_count > 0; --block_count) {
+      const TokenId letter = Below(1 + Below(3));
+      const std::uint32_t odd_one = OneIn(3) ? Below(kBlockTokens) : kBlockTokens;
+      for (std::uint32_t i = 0; i < kBlockTokens; ++i) tokens.push_back(i == odd_one ? 3 + Below(2) : letter);
+    }
+  }
+  [[nodiscard]] CacheUser ChoosePrompt() {
+    const BlockHash root{1, Below(2)};
+    std::vector<TokenId> tokens;
+    AppendTokens(tokens, Below(10));
+    for (std::uint32_t rest = Below(kBlockTokens); rest > 0; --rest) tokens.push_back(Below(2));
+    CacheUser prompt(root, std::move(tokens), kBlockTokens);
+    prompt.group = worker::EvictionGroup(Below(group_count_));
+    Lie(prompt, 0);
+    return prompt;
+  }
+  // Says wrong hashes for some blocks from `first` on.
+  void Lie(CacheUser& prompt, std::size_t first) {
+    if (honesty_ == Honesty::kHonest || !OneIn(3)) return;
+    for (std::size_t i = first; i < prompt.hashes.size(); ++i) {
+      if (OneIn(2)) prompt.hashes[i] = {7, Below(6)};
+    }
+  }
+
+  // ---- operations ----
+
+  Result<void> Operate() {
+    const std::uint32_t choice = Below(32);
+    if (choice == 0) return AdvanceTime();
+    if (choice == 1) return Pin();
+    if (choice == 2) return Unpin();
+    if (choice == 3) return Want();
+    if (choice == 4) return Unwant();
+    if (choice == 5) return OneIn(4) ? Squeeze(1 + Below(block_count_)) : Squeeze(1);
+    if (users_.empty() || (choice < 10 && users_.size() < 8)) return Begin();
+    const std::size_t which = Below(users_.size());
+    User& user = users_[which];
+    if (choice < 12) return End(which);
+    if (choice == 12) return Preempt(user);
+    if (choice == 13) return MatchAll(user);
+    if (choice == 14) return Fork(which);
+    if (choice < 17) return CopyLast(user);
+    if (choice < 19) return TakeTail(user);
+    if (choice < 21) return MatchNext(user);
+    if (choice < 24) return AllocateNext(user);
+    return FillNext(user);
+  }
+
+  Result<void> Begin() {
+    users_.emplace_back(ChoosePrompt());
+    return MatchAll(users_.back());
+  }
+
+  Result<void> MatchAll(User& user) {
+    if (!user.held.blocks.empty()) return {};
+    const std::uint32_t limit = Below(12);
+    const std::vector<BlockId> expected = naive_.Match(user.held.chain(), limit);
+    std::vector<worker::BlockRef> matched;
+    cache_.Match(user.held.chain(), limit, matched);
+    const bool equal = std::equal(matched.begin(), matched.end(), expected.begin(), expected.end(),
+                                  [](worker::BlockRef ref, BlockId block) { return ref.block == block; });
+    ROOST_RETURN_IF_ERROR(Expect(equal, "{} blocks matched, should be {}", matched.size(), expected.size()));
+    for (const worker::BlockRef ref : matched) ROOST_RETURN_IF_ERROR(Take(user, ref));
+    return {};
+  }
+
+  // A matched block, behind the user's others.
+  Result<void> Take(User& user, worker::BlockRef ref) {
+    ROOST_RETURN_IF_ERROR(CheckAvailable(ref));
+    cache_.Acquire(ref);
+    naive_.Acquire(ref.block);
+    user.held.blocks.push_back(ref.block);
+    ++user.ready_count;
+    return {};
+  }
+  Result<void> CheckAvailable(worker::BlockRef ref) {
+    const NaiveCache::Entry* entry = std::as_const(naive_).Get(ref.block);
+    ROOST_RETURN_IF_ERROR(Expect(entry != nullptr, "block {} is not ready", ref.block.value()));
+    const bool expected = entry->references == 0 && !naive_.IsPinned(*entry);
+    return Expect(cache_.IsAvailable(ref) == expected, "block {} is available, or is not", ref.block.value());
+  }
+
+  [[nodiscard]] static bool IsPending(const User& user) { return user.held.blocks.size() > user.ready_count; }
+  [[nodiscard]] static std::optional<BlockId> ParentOf(const User& user, std::size_t index) {
+    return index == 0 ? std::nullopt : std::optional(user.held.blocks[index - 1]);
+  }
+
+  Result<void> MatchNext(User& user) {
+    const auto index = static_cast<std::uint32_t>(user.held.blocks.size());
+    if (user.collided || IsPending(user) || index >= user.held.hashes.size()) return {};
+    const std::optional<BlockId> expected = naive_.Find(user.held.chain(), index, ParentOf(user, index));
+    const std::optional<worker::BlockRef> found = cache_.Find(user.held.chain(), index, user.held.blocks);
+    ROOST_RETURN_IF_ERROR(Expect(found.has_value() == expected.has_value(), "block {} is found, or is not", index));
+    if (!found) return {};
+    ROOST_RETURN_IF_ERROR(Expect(found->block == *expected, "block {} is another one", index));
+    ROOST_RETURN_IF_ERROR(LetTailGo(user));
+    return Take(user, *found);
+  }
+
+  // Looks for the tail, and holds it in place of an earlier one.
+  Result<void> TakeTail(User& user) {
+    if (IsPending(user)) return {};
+    const std::uint32_t limit = Below(kBlockTokens + 2);
+    const worker::BlockChain chain = user.held.chain();
+    const std::uint32_t expected = naive_.TailTokens(chain, user.held.blocks, limit);
+    const std::optional<worker::TailMatch> tail = cache_.FindTail(chain, user.held.blocks, limit);
+    const std::uint32_t token_count = tail ? tail->token_count : 0;
+    ROOST_RETURN_IF_ERROR(Expect(token_count == expected, "a tail of {} tokens, should be {}", token_count, expected));
+    if (!tail) return {};
+    const NaiveCache::Entry* entry = std::as_const(naive_).Get(tail->block.block);
+    ROOST_RETURN_IF_ERROR(Expect(entry != nullptr, "the tail is not ready"));
+    const std::uint32_t shared = naive_.SharedTokens(*entry, chain, user.held.blocks, limit);
+    ROOST_RETURN_IF_ERROR(Expect(shared == expected, "the tail shares {} tokens, not {}", shared, expected));
+    ROOST_RETURN_IF_ERROR(LetTailGo(user));
+    ROOST_RETURN_IF_ERROR(CheckAvailable(tail->block));
+    cache_.Acquire(tail->block);
+    naive_.Acquire(tail->block.block);
+    user.tail = tail->block.block;
+    return {};
+  }
+  Result<void> LetTailGo(User& user) {
+    if (user.tail) Release(*user.tail, {}, {});
+    user.tail.reset();
+    return {};
+  }
+
+  // Nothing when there is no room.
+  Result<std::optional<BlockId>> Allocate(worker::EvictionGroup group) {
+    const bool possible = naive_.Allocate(group.value());
+    const std::optional<BlockId> block = cache_.Allocate(group);
+    ROOST_RETURN_IF_ERROR(Expect(block.has_value() == possible, "there is room, or there is not"));
+    if (block) naive_.Own(*block);
+    return block;
+  }
+
+  // One block more, up to a partial one at the end.
+  Result<void> AllocateNext(User& user) {
+    if (user.held.blocks.size() * kBlockTokens >= user.held.tokens.size()) return {};
+    ROOST_ASSIGN_OR_RETURN(const std::optional<BlockId> block, Allocate(user.held.group));
+    if (block) user.held.blocks.push_back(*block);
+    return {};
+  }
+
+  Result<void> FillNext(User& user) {
+    if (user.ready_count >= user.held.hashes.size() || user.collided) return {};
+    if (!IsPending(user)) ROOST_RETURN_IF_ERROR(AllocateNext(user));
+    if (!IsPending(user)) return {};
+    const auto index = static_cast<std::uint32_t>(user.ready_count);
+    BlockId& block = user.held.blocks[index];
+    if (naive_.ReferencesOf(block) > 1) return {};  // a fork shares it
+    ROOST_RETURN_IF_ERROR(LetTailGo(user));
+    const worker::CommitResult expected =
+        naive_.Commit(user.held.chain(), index, ParentOf(user, index), block, user.held.group.value());
+    const worker::CommitResult result = cache_.Commit(user.held.chain(), index, user.held.blocks, user.held.group);
+    ROOST_RETURN_IF_ERROR(Expect(result.kind == expected.kind && result.block == expected.block,
+                                 "block {} is committed in another way", index));
+    block = result.block;
+    user.collided = result.kind == Kind::kCollided;
+    if (!user.collided) ++user.ready_count;
+    return {};
+  }
+
+  // A second user of all blocks, ready or not, whose text goes on in its own way after the ready ones.
+  Result<void> Fork(std::size_t which) {
+    if (users_.size() >= 8) return {};
+    const User& user = users_[which];
+    const std::vector<TokenId>& tokens = user.held.tokens;
+    const auto shared = static_cast<std::ptrdiff_t>(user.ready_count * kBlockTokens);
+    std::vector<TokenId> own(tokens.begin(), tokens.begin() + shared);
+    AppendTokens(own, static_cast<std::uint32_t>(user.held.blocks.size() - user.ready_count) + Below(4));
+    User fork(CacheUser(user.held.root, std::move(own), kBlockTokens));
+    fork.ready_count = user.ready_count;
+    fork.collided = user.collided;
+    std::copy_n(user.held.hashes.begin(), user.ready_count, fork.held.hashes.begin());
+    Lie(fork.held, user.ready_count);
+    fork.held.group = user.held.group;
+    fork.held.blocks = user.held.blocks;
+    for (const BlockId block : fork.held.blocks) {
+      cache_.Share(block);
+      naive_.Acquire(block);
+    }
+    users_.push_back(std::move(fork));
+    return {};
+  }
+
+  // Copy on write: a block of its own in place of the last one, which a fork holds, too.
+  Result<void> CopyLast(User& user) {
+    if (!IsPending(user) || naive_.ReferencesOf(user.held.blocks.back()) == 1) return {};
+    ROOST_ASSIGN_OR_RETURN(const std::optional<BlockId> block, Allocate(user.held.group));
+    if (!block) return {};
+    Release(user.held.blocks.back(), {}, {});
+    user.held.blocks.back() = *block;
+    return {};
+  }
+
+  void Release(BlockId block, const worker::RequestUse& use, const worker::RequestRetention& retention) {
+    naive_.Release(block, use, retention);
+    cache_.Release(block, use, retention);
+  }
+  // It may match again later.
+  Result<void> Preempt(User& user) {
+    ROOST_RETURN_IF_ERROR(LetTailGo(user));
+    const worker::RequestUse use{.number = ++released_, .prompt_token_count = Below(40)};
+    const worker::RequestRetention retention{.prompt = ChooseRetention(), .decode = ChooseRetention()};
+    std::vector<BlockId>& blocks = user.held.blocks;
+    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) Release(*block, use, retention);
+    blocks.clear();
+    user.ready_count = 0;
+    user.collided = false;
+    return {};
+  }
+  Result<void> End(std::size_t which) {
+    ROOST_RETURN_IF_ERROR(Preempt(users_[which]));
+    users_.erase(users_.begin() + static_cast<std::ptrdiff_t>(which));
+    return {};
+  }
+
+  // Pressure: somebody takes so many blocks, and gives them back.
+  Result<void> Squeeze(std::uint32_t count) {
+    std::vector<BlockId> taken;
+    const worker::EvictionGroup group(Below(group_count_));
+    const std::uint32_t expected = std::min(count, naive_.available_count());
+    for (; count > 0; --count) {
+      ROOST_ASSIGN_OR_RETURN(const std::optional<BlockId> block, Allocate(group));
+      if (!block) break;
+      taken.push_back(*block);
+    }
+    for (const BlockId block : taken) Release(block, {}, {});
+    return Expect(taken.size() == expected, "{} blocks to be had, {} were promised", taken.size(), expected);
+  }
+
+  // ---- what is kept, and time ----
+
+  Result<void> AdvanceTime() {
+    now_ += ChooseDuration();
+    naive_.AdvanceTo(now_);
+    cache_.AdvanceTo(now_);
+    return {};
+  }
+
+  // Some prefix: of what a user has, or of any prompt.
+  [[nodiscard]] std::vector<BlockHash> ChoosePrefix() {
+    std::vector<BlockHash> hashes =
+        users_.empty() || OneIn(3) ? ChoosePrompt().hashes : users_[Below(users_.size())].held.hashes;
+    hashes.resize(Below(hashes.size() + 1));
+    return hashes;
+  }
+  Result<void> Pin() {
+    const std::vector<BlockHash> hashes = ChoosePrefix();
+    const std::optional<Instant> end = OneIn(2) ? std::nullopt : std::optional(now_ + ChooseDuration());
+    naive_.Pin(hashes, end);
+    cache_.Pin(hashes, end);
+    return {};
+  }
+  // Also from the middle of a prefix on.
+  Result<void> Unpin() {
+    const std::vector<BlockHash> hashes = ChoosePrefix();
+    const auto rest = std::span(hashes).subspan(OneIn(2) ? 0 : Below(hashes.size() + 1));
+    naive_.Unpin(rest);
+    cache_.Unpin(rest);
+    return {};
+  }
+
+  Result<void> Want() {
+    if (naive_.entries().empty() || wants_.size() >= 16) return {};
+    const BlockId block = naive_.entries()[Below(naive_.entries().size())].block;
+    wants_.push_back(pool_.RefTo(block));
+    naive_.Want(block);
+    cache_.Want(wants_.back());
+    return {};
+  }
+  Result<void> Unwant() {
+    if (wants_.empty()) return {};
+    const std::size_t which = Below(wants_.size());
+    const worker::BlockRef ref = wants_[which];
+    if (pool_.generation(ref.block) == ref.generation) naive_.Unwant(ref.block);
+    cache_.Unwant(ref);
+    wants_.erase(wants_.begin() + static_cast<std::ptrdiff_t>(which));
+    return {};
+  }
+
+  // ---- comparisons ----
+
+  template <typename... Args>
+  Result<void> Expect(bool holds, fmt::format_string<Args...> format, Args&&... args) const {
+    if (holds) return {};
+    return Error{ErrorCode::kInternal, fmt::format(format, std::forward<Args>(args)...), "cache_driver"};
+  }
+
+  Result<void> Compare() {
+    ROOST_RETURN_IF_ERROR(CompareEvents());
+    ROOST_RETURN_IF_ERROR(CompareCounts());
+    ROOST_RETURN_IF_ERROR(CompareGhosts());
+    ROOST_RETURN_IF_ERROR(cache_.CheckInvariants(References()));
+    if (++compared_ % 16 == 0) return CompareSnapshot();
+    return {};
+  }
+
+  // By the block tables.
+  [[nodiscard]] std::vector<std::uint32_t> References() const {
+    std::vector<std::uint32_t> references(block_count_);
+    for (const User& user : users_) {
+      for (const BlockId block : user.held.blocks) ++references[block.value()];
+      if (user.tail) ++references[user.tail->value()];
+    }
+    return references;
+  }
+
+  Result<void> CompareCounts() const {
+    const auto compare = [this](std::string_view what, std::uint64_t real, std::uint64_t expected) {
+      return Expect(real == expected, "{} is {}, should be {}", what, real, expected);
+    };
+    ROOST_RETURN_IF_ERROR(Expect(cache_.digest() == naive_.Digest(), "the digest is wrong"));
+    ROOST_RETURN_IF_ERROR(compare("ready", cache_.ready_count(), naive_.entries().size()));
+    ROOST_RETURN_IF_ERROR(compare("free", pool_.free_count(), naive_.free_count()));
+    ROOST_RETURN_IF_ERROR(compare("pinned", cache_.pinned_count(), naive_.pinned_count()));
+    ROOST_RETURN_IF_ERROR(compare("available", cache_.available_count(), naive_.available_count()));
+    for (std::uint32_t group = 0; group < group_count_; ++group) {
+      const std::uint32_t ready = cache_.ready_count_of(worker::EvictionGroup(group));
+      ROOST_RETURN_IF_ERROR(compare("ready of a group", ready, naive_.ready_count_of(group)));
+    }
+    const worker::CacheCounters& real = cache_.counters();
+    const worker::CacheCounters& expected = naive_.counters;
+    ROOST_RETURN_IF_ERROR(compare("evicted", real.evicted_blocks, expected.evicted_blocks));
+    ROOST_RETURN_IF_ERROR(compare("misses", real.verification_misses, expected.verification_misses));
+    return compare("refused pins", real.refused_pins, expected.refused_pins);
+  }
+
+  // A listener's view: the same blocks come and go, in the same order.
+  Result<void> CompareEvents() {
+    std::vector<Event> heard;
+    for (const wire::CacheEvent& event : cache_.TakeEvents()) {
+      for (const BlockHash hash : event.removed) heard.push_back({Event::Kind::kRemoved, hash});
+      std::size_t position = event.stored.first_position;
+      for (const BlockHash hash : event.stored.hashes) heard.push_back({Event::Kind::kStored, hash, position++});
+    }
+    const bool equal = heard == naive_.events;
+    naive_.events.clear();
+    return Expect(equal, "{} events, others than they should be", heard.size());
+  }
+
+  Result<void> CompareGhosts() {
+    for (const std::optional<std::uint64_t>& ghost : naive_.ghosts()) {
+      if (ghost) ROOST_RETURN_IF_ERROR(Expect(cache_.WasEvicted({0, *ghost}), "an evicted block is forgotten"));
+    }
+    for (const NaiveCache::Entry& entry : naive_.entries()) {
+      ROOST_RETURN_IF_ERROR(Expect(cache_.WasEvicted(entry.hash) == naive_.WasEvicted(entry.hash), "a ready ghost"));
+    }
+    for (const User& user : users_) {
+      for (const BlockHash hash : user.held.hashes) {
+        ROOST_RETURN_IF_ERROR(Expect(cache_.WasEvicted(hash) == naive_.WasEvicted(hash), "a block is a ghost, or not"));
+      }
+    }
+    return {};
+  }
+
+  // All blocks, each once, at its position, after its parent.
+  Result<void> CompareSnapshot() const {
+    std::vector<BlockHash> seen;
+    const auto is_seen = [&seen](BlockHash hash) { return std::find(seen.begin(), seen.end(), hash) != seen.end(); };
+    for (const wire::StoredRun& run : cache_.Snapshot()) {
+      for (std::size_t i = 0; i < run.hashes.size(); ++i) {
+        const NaiveCache::Entry* entry = naive_.WithHash(run.hashes[i]);
+        ROOST_RETURN_IF_ERROR(Expect(entry != nullptr && !is_seen(entry->hash), "the snapshot has a wrong block"));
+        const std::size_t position = run.first_position + i;
+        ROOST_RETURN_IF_ERROR(Expect(entry->prefix.size() == (position + 1) * kBlockTokens, "a block is out of place"));
+        if (entry->parent) {
+          const BlockHash parent = naive_.Get(*entry->parent)->hash;
+          ROOST_RETURN_IF_ERROR(Expect(is_seen(parent), "a block comes before its parent"));
+          ROOST_RETURN_IF_ERROR(Expect(i == 0 || parent == run.hashes[i - 1], "a run joins two prefixes"));
+        }
+        seen.push_back(entry->hash);
+      }
+    }
+    return Expect(seen.size() == naive_.entries().size(), "the snapshot has {} blocks", seen.size());
+  }
+
+  Choices& choices_;
+  const Honesty honesty_;
+  const std::uint32_t block_count_;
+  const worker::CacheOptions options_;
+  const std::uint32_t group_count_;
+  worker::BlockPool pool_;
+  worker::PrefixCache cache_;
+  NaiveCache naive_;
+  std::vector<User> users_;
+  std::vector<worker::BlockRef> wants_;
+  Instant now_;
+  std::uint64_t released_ = 0;  // requests
+  std::uint64_t compared_ = 0;
+};
+
+}  // namespace roost::testing_support
