@@ -21,7 +21,7 @@ constexpr std::uint32_t kUsageLevels = 7;
 constexpr std::uint32_t kDecodedLevel = 6;
 constexpr std::uint32_t kUncachedLevels = 4;
 constexpr std::uint32_t kAnswerLevels = 2;
-constexpr std::uint32_t kLongAnswerTokens = 400;
+constexpr std::uint32_t kLongAnswerTokens = 150;
 static_assert(kUsageLevels * kUncachedLevels * kAnswerLevels <= ReuseModel::kClassCount);
 
 // Never, 1, 2-3, 4-7, 8-15, 16 and more times before.

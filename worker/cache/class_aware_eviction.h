@@ -14,7 +14,7 @@
 // hits there of late than the one by recency, the real cache goes by recency, which is LRU exactly. To change over
 // costs nothing, for no list changes.
 //
-// 36 bytes per block, and less than 1 MiB besides. See EvictionPolicy for what calls are allowed when.
+// 40 bytes per block, and less than 1 MiB besides. See EvictionPolicy for what calls are allowed when.
 #pragma once
 
 #include <cstdint>

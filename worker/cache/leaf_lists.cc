@@ -86,6 +86,18 @@ std::optional<std::uint32_t> LeafLists::FrontOfRing(std::uint32_t list) {
   return std::nullopt;
 }
 
+std::optional<BlockId> LeafLists::After(BlockId block) const {
+  const Entry& entry = entries_[block.value()];
+  if (entry.state == State::kSetAside || entry.next >= block_count_) return std::nullopt;
+  return BlockId(entry.next);
+}
+
+std::optional<BlockId> LeafLists::Back(std::uint32_t list) const {
+  const std::uint32_t id = entries_[RingOf(list)].previous;
+  if (id >= block_count_) return std::nullopt;
+  return BlockId(id);
+}
+
 void LeafLists::Link(std::uint32_t after, std::uint32_t id) {
   const std::uint32_t before = entries_[after].next;
   entries_[id].previous = after;

@@ -45,6 +45,13 @@ class LeafLists {
 
   [[nodiscard]] std::optional<BlockId> FrontLeaf(std::uint32_t list);
 
+  // The last block of a list, a leaf or not.
+  [[nodiscard]] std::optional<BlockId> Back(std::uint32_t list) const;
+  // Is a block that is contained a leaf?
+  [[nodiscard]] bool IsLeaf(BlockId block) const { return entries_[block.value()].state == State::kLeaf; }
+  // The block behind one that is contained; nothing for the last of a list and for one that is set aside.
+  [[nodiscard]] std::optional<BlockId> After(BlockId block) const;
+
   [[nodiscard]] bool Contains(BlockId block) const { return entries_[block.value()].state != State::kOutside; }
   // The list of a block that is contained.
   [[nodiscard]] std::uint32_t ListOf(BlockId block) const { return entries_[block.value()].list; }

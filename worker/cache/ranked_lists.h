@@ -1,14 +1,19 @@
 // Idle blocks in lists by (group, class of reuse), each in the order in which blocks became idle, of which the least
 // valuable leaf is handed out. The value is either the time of the last use (which gives LRU over all classes, exactly)
-// or what a ReuseModel says of the class and the age. Because a list holds one class only, its oldest leaf stands for
-// it, and values may change at any time without any block moving.
+// or what a ReuseModel says of the class and the age. Because a list holds one class only, two leaves stand for it, and
+// values may change at any time without any block moving.
 //
-//     group 0, class 0:  [b7 t=3][b2 t=9] …    ┐
-//     group 0, class 1:  [b4 t=1][b9 t=5] …    ├─ the first leaf of each: the one of least value goes
-//     group 0, class 2:  (empty)               ┘
+//     group 0, class 0:  [b7 t=3][b2 t=9] …  [b8 t=40][b5 t=40]    ┐
+//     group 0, class 1:  [b4 t=1][b9 t=5] …  [b3 t=41]             ├─ of oldest and newest leaves, the least value goes
+//     group 0, class 2:  (empty)                                   ┘
 //
-// Not thread-safe. Every operation is O(1), FirstToGo in the number of classes and amortised over the pushes. 20 bytes
-// per block.
+// The newest, because values need not fall with age: what was just used is often not wanted for a while, and what has
+// waited so long already is worth more. Where there is not room for both, what waited stays. The newest leaf is looked
+// for among the blocks that the latest request pushed (a run, deepest first), and when they have gone, in the run
+// before.
+//
+// Not thread-safe. Every operation is O(1), FirstToGo in the number of classes and amortised over the pushes. 24 bytes
+// per block and 24 per list.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +43,7 @@ class RankedLists {
 
   // As of LeafLists.
   void BecomeLeaf(BlockId block);
-  void Erase(BlockId block) { lists_.Erase(block); }
+  void Erase(BlockId block);
 
   // The leaf of least value in the group. `request` is the present time.
   [[nodiscard]] std::optional<BlockId> FirstToGo(std::uint32_t group, Ranking ranking, const ReuseModel& model,
@@ -48,11 +53,21 @@ class RankedLists {
   // A release time in one word, ordered: requests above, places below. Places beyond the last are as the last.
   static constexpr std::uint32_t kPlaceBits = 24;
 
+  // The newest run in a list begins at `first`, while there is any.
+  struct Newest {
+    std::uint64_t request = 0;
+    std::optional<BlockId> first;
+  };
+
+  // The newest run is used up: the one before it is the newest.
+  void StepBack(std::uint32_t list, BlockId back);
   void MarkFilled(std::uint32_t list);
 
   LeafLists lists_;
   std::vector<std::uint64_t> released_at_;  // by block
   std::vector<std::uint64_t> filled_;       // by group: bit c is set if class c's list may have a leaf
+  std::vector<Newest> newest_;              // by list
+  std::vector<std::uint32_t> run_first_;    // by block; for the last of a run, the run's first
 };
 
 }  // namespace roost::worker
