@@ -348,19 +348,23 @@ class CacheDriver {
     hashes.resize(Below(hashes.size() + 1));
     return hashes;
   }
+  // Now and then only what is behind some block.
+  [[nodiscard]] std::span<const BlockHash> ChooseRest(std::span<const BlockHash> hashes) {
+    return hashes.subspan(OneIn(2) ? Below(hashes.size() + 1) : 0);
+  }
   Result<void> Pin() {
-    const std::vector<BlockHash> hashes = ChoosePrefix();
+    const std::vector<BlockHash> prefix = ChoosePrefix();
+    const std::span<const BlockHash> hashes = ChooseRest(prefix);
     const std::optional<Instant> end = OneIn(2) ? std::nullopt : std::optional(now_ + ChooseDuration());
     naive_.Pin(hashes, end);
     cache_.Pin(hashes, end);
     return {};
   }
-  // Also from the middle of a prefix on.
   Result<void> Unpin() {
-    const std::vector<BlockHash> hashes = ChoosePrefix();
-    const auto rest = std::span(hashes).subspan(OneIn(2) ? 0 : Below(hashes.size() + 1));
-    naive_.Unpin(rest);
-    cache_.Unpin(rest);
+    const std::vector<BlockHash> prefix = ChoosePrefix();
+    const std::span<const BlockHash> hashes = ChooseRest(prefix);
+    naive_.Unpin(hashes);
+    cache_.Unpin(hashes);
     return {};
   }
 

@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "common/base/rng.h"
 #include "tests/worker/cache/prefix_cache_fixture.h"
 
 namespace roost::worker {
@@ -188,6 +194,283 @@ TEST_F(PrefixCacheTest, TheSnapshotListsParentsBeforeChildren) {
 TEST_F(PrefixCacheTest, TheDigestOfAnEmptyCacheIsZero) {
   EXPECT_EQ(cache().digest(), BlockHash{});
   EXPECT_TRUE(cache().Snapshot().empty());
+}
+
+// ---- tails: the block that goes on like the prompt, but not to its end ----
+
+class PrefixCacheTailTest : public PrefixCacheTest {
+ protected:
+  // How many tokens of a tail the cache finds behind the user's blocks, all of which it holds.
+  std::uint32_t TailOf(const CacheUser& user, std::uint32_t limit = testing_support::kLetterTokens) {
+    const std::optional<TailMatch> tail = cache().FindTail(user.chain(), user.blocks, limit);
+    return tail ? tail->token_count : 0;
+  }
+  // "ab" whose second block is another one from token `differing` on.
+  CacheUser AlmostAb(std::size_t differing, BlockHash root = {1, 1}) {
+    std::vector<TokenId> tokens = Tokens("ab");
+    for (std::size_t i = testing_support::kLetterTokens + differing; i < tokens.size(); ++i) tokens[i] += 5000;
+    return {root, std::move(tokens), testing_support::kLetterTokens};
+  }
+};
+
+TEST_F(PrefixCacheTailTest, AfterAMatchTheCommonTokensOfTheNextBlockAreFound) {
+  Visit("ab");
+  for (std::uint32_t common = 0; common < testing_support::kLetterTokens; ++common) {
+    CacheUser user = AlmostAb(common);
+    EXPECT_EQ(user.Match(cache()), 1U);
+    EXPECT_EQ(TailOf(user), common);
+    user.Release(cache());
+  }
+}
+
+TEST_F(PrefixCacheTailTest, TheTailIsABlockThatCanBeHeld) {
+  Visit("ab");
+  CacheUser user = AlmostAb(3);
+  user.Match(cache());
+  const TailMatch tail = cache().FindTail(user.chain(), user.blocks, 4).value();
+  EXPECT_EQ(tail.block.block, Refs("ab")[1].block);
+  cache().Acquire(tail.block);
+  EXPECT_EQ(Take(8), "");
+  cache().Release(tail.block.block, {});
+  EXPECT_EQ(Take(1), "b");
+  user.Release(cache());
+}
+
+TEST_F(PrefixCacheTailTest, TheLimitCutsTheTail) {
+  Visit("ab");
+  CacheUser user = AlmostAb(3);
+  user.Match(cache());
+  EXPECT_EQ(TailOf(user, 2), 2U);
+  EXPECT_EQ(TailOf(user, 0), 0U);
+  user.Release(cache());
+}
+
+TEST_F(PrefixCacheTailTest, APromptThatEndsWithinABlockFindsItsTail) {
+  Visit("ab");
+  CacheUser user = User("ab");
+  user.tokens.resize(6);
+  user.hashes.resize(1);
+  user.Match(cache());
+  EXPECT_EQ(TailOf(user), 2U);
+  user.Release(cache());
+}
+
+TEST_F(PrefixCacheTailTest, APromptThatEndsWithABlockHasNoTail) {
+  Visit("ab");
+  CacheUser user = User("a");
+  user.Match(cache());
+  EXPECT_EQ(TailOf(user), 0U);
+  user.Release(cache());
+}
+
+TEST_F(PrefixCacheTailTest, FirstBlocksHaveTailsTooInTheirScopeOnly) {
+  Visit("a", {1, 1});
+  CacheUser user = User("a", {1, 1});
+  user.tokens.resize(3);
+  user.hashes.clear();
+  EXPECT_EQ(TailOf(user), 3U);
+  for (const BlockHash other : {BlockHash{0, 0}, BlockHash{1, 0}, BlockHash{1, 2}, BlockHash{2, 1}}) {
+    user.root = other;
+    EXPECT_EQ(TailOf(user), 0U);
+  }
+}
+
+TEST_F(PrefixCacheTailTest, AnEvictedBlockIsNoTail) {
+  Visit("ab");
+  CacheUser user = AlmostAb(3);
+  user.Match(cache());
+  EXPECT_EQ(Take(7), "b");
+  EXPECT_EQ(TailOf(user), 0U);
+  user.Release(cache());
+}
+
+// Children of one block, and as many first blocks: the best of them is found wherever it stands.
+TEST_F(PrefixCacheTailTest, OfAThousandBlocksTheOneWithTheLongestCommonPrefixIsFound) {
+  constexpr std::uint32_t kBlocks = 1000;
+  for (const std::string_view front : {"", "a"}) {
+    SCOPED_TRACE(front);
+    Make(2 * kBlocks);
+    Rng rng(1);
+    const auto random_prompt = [&] {
+      std::vector<TokenId> tokens = Tokens(front);
+      for (std::uint32_t i = 0; i < testing_support::kLetterTokens; ++i) {
+        tokens.push_back(static_cast<TokenId>(rng.Below(12)));
+      }
+      return CacheUser({1, 1}, std::move(tokens), testing_support::kLetterTokens);
+    };
+    std::vector<std::vector<TokenId>> stored;
+    for (std::uint32_t i = 0; i < kBlocks; ++i) {
+      CacheUser user = random_prompt();
+      user.Use(cache());
+      user.Release(cache());
+      stored.push_back(user.tokens);
+    }
+    for (int i = 0; i < 1000; ++i) {
+      CacheUser user = random_prompt();
+      user.hashes.resize(front.size());
+      user.Match(cache());
+      std::ptrdiff_t longest = 0;
+      for (const std::vector<TokenId>& tokens : stored) {
+        const auto end = std::mismatch(tokens.begin(), tokens.end(), user.tokens.begin()).first;
+        longest = std::max(longest, end - tokens.begin());
+      }
+      ASSERT_EQ(TailOf(user) + front.size() * testing_support::kLetterTokens, static_cast<std::size_t>(longest));
+      user.Release(cache());
+    }
+  }
+}
+
+// ---- ghosts ----
+
+TEST_F(PrefixCacheTest, AnEvictedBlockIsRememberedUntilItIsStoredAgain) {
+  const BlockHash hash = Hashes("a")[0];
+  EXPECT_FALSE(cache().WasEvicted(hash));
+  Visit("a");
+  EXPECT_FALSE(cache().WasEvicted(hash));
+  Visit("stuvwxyz");
+  EXPECT_TRUE(cache().WasEvicted(hash));
+  Visit("a");
+  EXPECT_FALSE(cache().WasEvicted(hash));
+}
+
+TEST_F(PrefixCacheTest, AsManyEvictionsAreRememberedAsThePoolHasBlocks) {
+  Make(2);
+  Visit("a");
+  Visit("b");
+  Visit("c");
+  Visit("d");
+  EXPECT_TRUE(cache().WasEvicted(Hashes("a")[0]));
+  Visit("e");
+  EXPECT_FALSE(cache().WasEvicted(Hashes("a")[0]));
+  EXPECT_TRUE(cache().WasEvicted(Hashes("b")[0]));
+  EXPECT_TRUE(cache().WasEvicted(Hashes("c")[0]));
+}
+
+// ---- forks ----
+
+TEST_F(PrefixCacheTest, AForkSharesReadyAndPendingBlocksUntilItWritesItsOwn) {
+  CacheUser first = User("ab");
+  first.FillNext(cache());
+  first.blocks.push_back(cache().Allocate().value());  // b is pending
+  CacheUser fork = User("ac");
+  fork.blocks = first.blocks;
+  for (const BlockId block : fork.blocks) cache().Share(block);
+  ExpectSound({&first, &fork});
+  EXPECT_EQ(pool().free_count(), 6U);
+
+  const BlockId own = cache().Allocate().value();
+  cache().Release(fork.blocks[1], {});
+  fork.blocks[1] = own;
+  EXPECT_EQ(cache().Commit(first.chain(), 1, first.blocks).kind, Kind::kStored);
+  EXPECT_EQ(cache().Commit(fork.chain(), 1, fork.blocks).kind, Kind::kStored);
+  ExpectSound({&first, &fork});
+  EXPECT_EQ(Cached("ab"), 2U);
+  EXPECT_EQ(Cached("ac"), 2U);
+  first.Release(cache());
+  fork.Release(cache());
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheTest, APendingBlockThatTwoHoldIsFreeWhenBothLetGo) {
+  const BlockId block = cache().Allocate().value();
+  cache().Share(block);
+  cache().Release(block, {});
+  EXPECT_EQ(pool().free_count(), 7U);
+  cache().Release(block, {});
+  EXPECT_EQ(pool().free_count(), 8U);
+}
+
+// ---- the seed cases of prefix caching: what every such cache must do (match, parents, scopes: see above) ----
+
+TEST_F(PrefixCacheTest, PromptsThatPartWithinABlockSplitAtTheBlockBeforeAndShareItsTokensAsATail) {
+  Visit("abc");
+  CacheUser user = User("abd");
+  user.tokens[8] = Tokens("c")[0];  // of block d, the first token alone is c's
+  user.hashes = HashBlocks(user.root, user.tokens, testing_support::kLetterTokens);
+  EXPECT_EQ(user.Match(cache()), 2U);
+  EXPECT_EQ(cache().FindTail(user.chain(), user.blocks, 4).value().token_count, 1U);
+  EXPECT_EQ(user.FillNext(cache())->kind, Kind::kStored);
+  EXPECT_EQ(cache().ready_count(), 4U);  // a and b once, c and d below
+  ExpectSound({&user});
+  user.Release(cache());
+}
+
+TEST_F(PrefixCacheTest, BlocksInUseAreNeverEvicted) {
+  CacheUser user = User("abc");
+  user.Use(cache());
+  Visit("xyz");
+  EXPECT_EQ(Take(8), "zyx");
+  EXPECT_EQ(Cached("abc"), 3U);
+  ExpectSound({&user});
+  user.Release(cache());
+  EXPECT_EQ(Take(1), "c");
+}
+
+// Full blocks of the shared tokens are matched, and what is left of them is found as a tail.
+TEST_F(PrefixCacheTest, SharedTokensAreFoundToTheLastOneAlignedOrNot) {
+  constexpr std::uint32_t kBlockTokens = 16;
+  for (const std::uint32_t shared : {4096U, 4097U}) {
+    BlockPool large(1024);
+    PrefixCache aligned(large, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(1024));
+    const auto prompt = [shared](TokenId rest) {
+      std::vector<TokenId> tokens(shared);
+      for (std::uint32_t i = 0; i < shared; ++i) tokens[i] = i % 100;
+      tokens.insert(tokens.end(), 64, 1000 + rest);
+      return CacheUser({1, 1}, std::move(tokens), kBlockTokens);
+    };
+    CacheUser first = prompt(1);
+    first.Use(aligned);
+    first.Release(aligned);
+    CacheUser second = prompt(2);
+    EXPECT_EQ(second.Match(aligned), 256U);
+    const std::optional<TailMatch> tail = aligned.FindTail(second.chain(), second.blocks, kBlockTokens);
+    EXPECT_EQ(tail ? tail->token_count : 0, shared - 4096);
+    second.Release(aligned);
+  }
+}
+
+// The classic worst case of LRU: one prompt more than fit, in turn.
+TEST_F(PrefixCacheTest, PromptsInTurnThatDoNotFitTogetherThrash) {
+  Make(4);
+  for (int round = 0; round < 5; ++round) {
+    for (const std::string_view letter : {"a", "b", "c", "d", "e"}) EXPECT_EQ(Visit(letter), 0U);
+  }
+  EXPECT_EQ(cache().counters().evicted_blocks, 21U);
+  ExpectSound();
+}
+
+TEST_F(PrefixCacheTest, PromptsInTurnThatFitTogetherAllHit) {
+  Make(5);
+  for (int round = 0; round < 5; ++round) {
+    for (const std::string_view letter : {"a", "b", "c", "d", "e"}) EXPECT_EQ(Visit(letter), round == 0 ? 0U : 1U);
+  }
+  EXPECT_EQ(cache().counters().evicted_blocks, 0U);
+}
+
+TEST_F(PrefixCacheTest, AColdCacheWarmsUpBlockByBlock) {
+  EXPECT_EQ(Cached("abcd"), 0U);
+  EXPECT_EQ(Visit("ab"), 0U);
+  EXPECT_EQ(Visit("abc"), 2U);
+  EXPECT_EQ(Visit("abcd"), 3U);
+  EXPECT_EQ(Visit("abcd"), 4U);
+  EXPECT_EQ(cache().ready_count(), 4U);
+}
+
+// Equal prompts under the roots of two tenants share nothing: neither blocks, nor tails, nor what one evicts.
+TEST_F(PrefixCacheTest, TenantsAreApart) {
+  constexpr BlockHash kOne{1, 1};
+  constexpr BlockHash kOther{2, 2};
+  EXPECT_EQ(Visit("abc", kOne), 0U);
+  CacheUser other = User("abc", kOther);
+  EXPECT_EQ(other.Match(cache()), 0U);
+  EXPECT_FALSE(cache().FindTail(other.chain(), {}, 4).has_value());
+  EXPECT_EQ(Visit("abc", kOther), 0U);
+  EXPECT_EQ(cache().ready_count(), 6U);
+  Make(3);
+  EXPECT_EQ(Visit("abc", kOne), 0U);
+  EXPECT_EQ(Visit("abc", kOther), 0U);
+  EXPECT_TRUE(cache().WasEvicted(User("abc", kOne).hashes[0]));
+  EXPECT_FALSE(cache().WasEvicted(User("abc", kOther).hashes[0]));
 }
 
 using PrefixCacheDeathTest = PrefixCacheTest;
