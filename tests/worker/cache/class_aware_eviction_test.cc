@@ -67,6 +67,25 @@ TEST(ReuseModelTest, WithoutCountsAllClassesAreAlike) {
   }
 }
 
+TEST(RankedListsTest, WhatWasJustUsedGoesBeforeWhatIsDueSoon) {
+  ReuseModel model;
+  for (int request = 0; request < 500; ++request) {
+    model.CountRelease(0);
+    if (request >= 10) model.CountReuse(0, 10);
+    model.EndRequest();
+  }
+  RankedLists lists(4, 1);
+  lists.PushBack(0, 0, BlockId(0), {.request = 0, .place = 0}, TreePlace::kLeaf);
+  lists.PushBack(0, 0, BlockId(1), {.request = 8, .place = 0}, TreePlace::kLeaf);
+  lists.PushBack(0, 0, BlockId(2), {.request = 8, .place = 1}, TreePlace::kInner);
+  EXPECT_EQ(lists.FirstToGo(0, Ranking::kLastUse, model, 9), BlockId(0));
+  EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(1));
+  lists.Erase(BlockId(1));
+  EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(0));  // the newest is no leaf
+  lists.BecomeLeaf(BlockId(2));
+  EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(2));
+}
+
 TEST(ShadowCacheTest, CountsTheHitsOfLruOnSingleBlocks) {
   constexpr std::size_t kEntries = 20;
   ShadowCache shadow(kEntries, Ranking::kLastUse);
