@@ -14,7 +14,7 @@ namespace {
 using testing_support::SharedDir;
 
 std::filesystem::path WriteFile(std::string_view name, std::string_view text) {
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / name;
+  std::filesystem::path path = std::filesystem::path(testing::TempDir()) / name;
   std::ofstream(path) << text;
   return path;
 }
