@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <memory>
 #include <vector>
 
@@ -73,6 +75,19 @@ void Match(Effort effort) {
   Figure("cache_match_ns_per_block", seconds * 1e9 / static_cast<double>(prompts * kPromptBlocks), "ns");
 }
 
+// What a full cache of so many blocks has allocated, but for the tokens that it keeps.
+void Bytes(Effort effort) {
+  const std::uint32_t block_count = effort == Effort::kQuick ? 10'000 : 1'000'000;
+  const auto allocated = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  const std::size_t before = allocated();
+  const FullCache full(block_count);
+  const std::size_t tokens = std::size_t{block_count} * kBlockTokens * sizeof(TokenId);
+  Figure("cache_bytes_per_block", static_cast<double>(allocated() - before - tokens) / block_count, "bytes");
+}
+
 // Allocations that each evict, because those before stay referenced.
 void Evict(Effort effort, std::uint32_t block_count, std::string_view figure) {
   constexpr std::uint32_t kAllocations = 1000;
@@ -91,6 +106,7 @@ void Evict(Effort effort, std::uint32_t block_count, std::string_view figure) {
 // What the cache's bookkeeping costs with a full pool.
 void BenchCache(Effort effort) {
   Match(effort);
+  Bytes(effort);
   Evict(effort, 10'000, "cache_evict_ns_10k");
   Evict(effort, effort == Effort::kQuick ? 20'000 : 1'000'000, "cache_evict_ns_1m");
 }

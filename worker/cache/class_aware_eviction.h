@@ -37,6 +37,7 @@ class ClassAwareEviction final : public EvictionPolicy {
   void Erase(BlockId block) override;
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group) override;
   void Evict(BlockId block) override;
+  void Prefetch(BlockId block) const override { lists_.Prefetch(block); }
 
   // What the guard has chosen for now.
   [[nodiscard]] Ranking ranking() const { return ranking_; }

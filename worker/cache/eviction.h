@@ -61,6 +61,9 @@ class EvictionPolicy {
   // The idle leaf of the group to go next; nothing when the group has none. It stays until it is evicted or erased.
   [[nodiscard]] virtual std::optional<BlockId> Victim(EvictionGroup group) = 0;
 
+  // Starts the memory reads of an Erase to come.
+  virtual void Prefetch(BlockId /*block*/) const {}
+
   // `block`, which was idle and a leaf, goes.
   virtual void Evict(BlockId block) = 0;
 };
@@ -74,6 +77,7 @@ class LruEviction final : public EvictionPolicy {
   void BecomeLeaf(BlockId block) override;
   void Erase(BlockId block) override;
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group) override;
+  void Prefetch(BlockId block) const override { lists_.Prefetch(block); }
   void Evict(BlockId block) override;
 
  private:

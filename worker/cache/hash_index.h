@@ -1,9 +1,13 @@
 // Block hash → block, for a number of entries that is fixed at the start: it never grows, so no operation is ever slow.
 // Open addressing with linear probing; erasing shifts later entries back, so there are no tombstones and a table that
 // has churned for a year probes as little as a fresh one (Knuth, The Art of Computer Programming 3, 6.4, algorithm R).
-// The bucket mixes in the process's seed (see BlockHashHasher).
 //
-// Not thread-safe. Find, Insert and Erase are O(1) expected; at most three quarters of the slots are in use.
+// A slot holds 32 bits of the mixed hash, its tag, and the block; eight slots are a cache line. Whether a block with
+// the right tag is the one that is looked for, its owner knows and says. The tag mixes in the process's seed (see
+// BlockHashHasher), and its low bits are the home slot.
+//
+// Not thread-safe. Find, Insert and Erase are O(1) expected; at most three quarters of the slots are in use: 11 to 21
+// bytes per entry of the capacity.
 #pragma once
 
 #include <cstddef>
@@ -18,31 +22,46 @@ namespace roost::worker {
 
 class HashIndex {
  public:
+  // At most 2^31 entries.
   explicit HashIndex(std::uint32_t capacity);
 
-  [[nodiscard]] std::optional<BlockId> Find(BlockHash hash) const;
+  // The block under `hash` of which `is_it(block)` is true.
+  template <typename IsIt>
+  [[nodiscard]] std::optional<BlockId> Find(BlockHash hash, IsIt&& is_it) const {
+    const std::uint32_t tag = TagOf(hash);
+    for (std::size_t place = tag & mask_; slots_[place].block != kEmpty; place = (place + 1) & mask_) {
+      if (slots_[place].tag == tag && is_it(BlockId(slots_[place].block))) return BlockId(slots_[place].block);
+    }
+    return std::nullopt;
+  }
 
-  // `hash` is not in the table, and the table is not at its capacity.
+  // The block is not in the table, and the table is not at its capacity.
   void Insert(BlockHash hash, BlockId block);
 
-  // `hash` is in the table.
-  void Erase(BlockHash hash);
+  // The block is in the table under `hash`.
+  void Erase(BlockHash hash, BlockId block);
 
   // Starts the memory read of a Find to come.
-  void Prefetch(BlockHash hash) const { __builtin_prefetch(&slots_[Home(hash)]); }
+  void Prefetch(BlockHash hash) const { __builtin_prefetch(&slots_[TagOf(hash) & mask_]); }
+
+  // A block that a Find of `hash` would ask about first, if there is one: for reading ahead.
+  [[nodiscard]] std::optional<BlockId> Likely(BlockHash hash) const {
+    const std::uint32_t tag = TagOf(hash);
+    const Slot& slot = slots_[tag & mask_];
+    if (slot.block == kEmpty || slot.tag != tag) return std::nullopt;
+    return BlockId(slot.block);
+  }
 
   [[nodiscard]] std::uint32_t size() const { return size_; }
 
  private:
   struct Slot {
-    BlockHash hash;
+    std::uint32_t tag = 0;
     std::uint32_t block = kEmpty;
   };
   static constexpr std::uint32_t kEmpty = 0xFFFFFFFFU;
 
-  [[nodiscard]] std::size_t Home(BlockHash hash) const { return hasher_(hash) & mask_; }
-  // Where `hash` is, or the empty slot at which the search for it ends.
-  [[nodiscard]] std::size_t Probe(BlockHash hash) const;
+  [[nodiscard]] std::uint32_t TagOf(BlockHash hash) const { return static_cast<std::uint32_t>(hasher_(hash)); }
 
   BlockHashHasher hasher_;
   std::uint32_t capacity_;

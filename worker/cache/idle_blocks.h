@@ -47,6 +47,12 @@ class IdleBlocks {
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, Reach reach);
   void Evict(BlockId block);
 
+  // Starts the memory reads of an Erase to come.
+  void Prefetch(BlockId block) const {
+    lists_.Prefetch(block);
+    policy_->Prefetch(block);
+  }
+
  private:
   // Lists of one group: one per priority, and one for wanted blocks.
   static constexpr std::uint32_t kWantedList = kMaxRetentionPriority + 1;

@@ -13,12 +13,12 @@ LeafLists::LeafLists(std::uint32_t block_count, std::uint32_t list_count)
 }
 
 void LeafLists::PushBack(std::uint32_t list, BlockId block, TreePlace place) {
-  Enter(list, block, place).number = ++last_number_;
+  Enter(list, block, place).SetNumber(++last_number_);
   Link(entries_[RingOf(list)].previous, block.value());
 }
 
 void LeafLists::PushFront(std::uint32_t list, BlockId block, TreePlace place) {
-  Enter(list, block, place).number = --first_number_;
+  Enter(list, block, place).SetNumber(--first_number_);
   Link(RingOf(list), block.value());
 }
 
@@ -45,12 +45,12 @@ void LeafLists::Return(std::uint32_t id) {
   Entry& entry = entries_[id];
   const std::uint32_t ring = RingOf(entry.list);
   const std::uint32_t front = entries_[ring].next;
-  if (front == ring || entry.number < entries_[front].number) {
+  if (front == ring || entry.number() < entries_[front].number()) {
     entry.state = State::kLeaf;
     Link(ring, id);
   } else {
     entry.state = State::kReturned;
-    returned_.emplace(std::pair(std::uint32_t{entry.list}, entry.number), id);
+    returned_.emplace(std::pair(std::uint32_t{entry.list}, entry.number()), id);
   }
 }
 
@@ -58,7 +58,7 @@ void LeafLists::Erase(BlockId block) {
   Entry& entry = entries_[block.value()];
   ROOST_CHECK(entry.state != State::kOutside, "block {} is in no list", block.value());
   if (entry.state == State::kReturned) {
-    returned_.erase({entry.list, entry.number});
+    returned_.erase({entry.list, entry.number()});
   } else if (entry.state != State::kSetAside) {
     Unlink(block.value());
   }
@@ -68,9 +68,9 @@ void LeafLists::Erase(BlockId block) {
 std::optional<BlockId> LeafLists::FrontLeaf(std::uint32_t list) {
   const std::optional<std::uint32_t> front = FrontOfRing(list);
   if (!returned_.empty()) {
-    const auto returned = returned_.lower_bound({list, first_number_});
+    const auto returned = returned_.lower_bound({list, 0});
     const bool has_one = returned != returned_.end() && returned->first.first == list;
-    if (has_one && (!front || returned->first.second < entries_[*front].number)) return BlockId(returned->second);
+    if (has_one && (!front || returned->first.second < entries_[*front].number())) return BlockId(returned->second);
   }
   if (!front) return std::nullopt;
   return BlockId(*front);

@@ -10,8 +10,10 @@
 namespace roost::worker {
 namespace {
 
-// How far ahead of the walk the index is read. A walk's only slow part is memory, and the hashes to come are known.
-constexpr std::uint32_t kPrefetchDistance = 8;
+// How far ahead of the walk the index and then the blocks are read. A walk's only slow part is memory, and the hashes
+// to come are known.
+constexpr std::uint32_t kIndexAhead = 16;
+constexpr std::uint32_t kBlockAhead = 8;
 
 std::vector<std::uint32_t> SharesInBlocks(std::span<const double> shares, std::uint32_t block_count) {
   std::vector<std::uint32_t> blocks(1, block_count);
@@ -60,15 +62,28 @@ void PrefixCache::AdvanceTo(Instant now) {
 
 void PrefixCache::Match(const BlockChain& chain, std::uint32_t limit, std::vector<BlockRef>& matched) {
   const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(limit, chain.hashes.size()));
-  for (std::uint32_t i = 0; i < std::min(count, kPrefetchDistance); ++i) index_.Prefetch(chain.hashes[i]);
+  for (std::uint32_t i = 0; i < std::min(count, kIndexAhead); ++i) index_.Prefetch(chain.hashes[i]);
   std::uint32_t parent = kNoBlock;
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (i + kPrefetchDistance < count) index_.Prefetch(chain.hashes[i + kPrefetchDistance]);
+    if (i + kIndexAhead < count) index_.Prefetch(chain.hashes[i + kIndexAhead]);
+    if (i + kBlockAhead < count) {
+      if (const auto likely = index_.Likely(chain.hashes[i + kBlockAhead])) PrefetchBlock(*likely);
+    }
     const std::optional<std::uint32_t> block = FindVerified(chain, i, parent);
     if (!block) return;
     matched.push_back(pool_.RefTo(BlockId(*block)));
     parent = *block;
   }
+}
+
+// All that a match and the request behind it read of a block.
+void PrefixCache::PrefetchBlock(BlockId block) const {
+  const std::size_t id = block.value();
+  __builtin_prefetch(&nodes_[id]);
+  __builtin_prefetch(&tokens_[id * block_tokens_]);
+  pool_.Prefetch(block);
+  idle_.Prefetch(block);
+  residency_.Prefetch(block);
 }
 
 std::optional<BlockRef> PrefixCache::Find(const BlockChain& chain, std::uint32_t index,
@@ -120,7 +135,7 @@ CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, s
   ROOST_CHECK(!nodes_[own.value()].ready && pool_.references(own) == 1, "block {} is not the caller's", own.value());
   ROOST_CHECK(parent == kNoBlock || nodes_[parent].ready, "block {} has no ready parent", own.value());
 
-  const std::optional<BlockId> holder = index_.Find(chain.hashes[index]);
+  const std::optional<BlockId> holder = FindByHash(chain.hashes[index]);
   if (!holder) {
     Store(chain, index, own.value(), parent, group);
     return {CommitResult::Kind::kStored, own};
@@ -143,7 +158,7 @@ std::vector<wire::CacheEvent> PrefixCache::TakeEvents() { return std::exchange(e
 
 std::optional<std::uint32_t> PrefixCache::FindVerified(const BlockChain& chain, std::uint32_t index,
                                                        std::uint32_t parent) {
-  const std::optional<BlockId> holder = index_.Find(chain.hashes[index]);
+  const std::optional<BlockId> holder = FindByHash(chain.hashes[index]);
   if (!holder) return std::nullopt;
   if (!Holds(holder->value(), chain, index, parent)) {
     ++counters_.verification_misses;
@@ -294,7 +309,7 @@ void PrefixCache::Remove(std::uint32_t block) {
   retention_timers_.Clear(BlockId(block));
   residency_.OnEvicted(BlockId(block), now_);
   if (!IsPartial(block)) {
-    index_.Erase(node.hash);
+    index_.Erase(node.hash, BlockId(block));
     digest_ = digest_ ^ node.hash;
     ghosts_.Remember(node.hash.low);
     ReportRemoved(node);

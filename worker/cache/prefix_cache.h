@@ -221,6 +221,10 @@ class PrefixCache {
 
   class TokenOrder;
 
+  [[nodiscard]] std::optional<BlockId> FindByHash(BlockHash hash) const {
+    return index_.Find(hash, [&](BlockId block) { return nodes_[block.value()].hash == hash; });
+  }
+  void PrefetchBlock(BlockId block) const;
   [[nodiscard]] std::optional<std::uint32_t> FindVerified(const BlockChain& chain, std::uint32_t index,
                                                           std::uint32_t parent);
   [[nodiscard]] bool Holds(std::uint32_t block, const BlockChain& chain, std::uint32_t index,

@@ -159,13 +159,13 @@ void PrefixCache::Pin(std::span<const BlockHash> hashes, std::optional<Instant> 
       continue;
     }
     pins_.Add(hash, end);
-    if (const std::optional<BlockId> block = index_.Find(hash)) PinByHash(block->value());
+    if (const std::optional<BlockId> block = FindByHash(hash)) PinByHash(block->value());
   }
 }
 
 bool PrefixCache::HasRoomToPin(BlockHash hash) const {
   if (PinCount() < pin_limit_ || pins_.Contains(hash)) return true;
-  const std::optional<BlockId> block = index_.Find(hash);
+  const std::optional<BlockId> block = FindByHash(hash);
   return block && nodes_[block->value()].pinned;
 }
 
@@ -226,7 +226,7 @@ void PrefixCache::PinReady(std::uint32_t block) {
 
 // `hash` is not in the pin table any more. A parent that was pinned for this block alone goes with it.
 void PrefixCache::EndPin(BlockHash hash) {
-  const std::optional<BlockId> found = index_.Find(hash);
+  const std::optional<BlockId> found = FindByHash(hash);
   if (!found || !nodes_[found->value()].has_pin) return;
   nodes_[found->value()].has_pin = false;
   ++pinned_for_children_;

@@ -121,7 +121,7 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
   if (pool_.IsFree(id)) return Broken("block {} is ready and free", block);
   if (IsPartial(block)) {
     if (node.children != kNoBlock || node.pinned) return Broken("partial block {} has children or a pin", block);
-  } else if (index_.Find(node.hash) != id) {
+  } else if (FindByHash(node.hash) != id) {
     return Broken("block {} is not in the index under its hash", block);
   }
   if (node.parent == kNoBlock) {

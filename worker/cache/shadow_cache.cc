@@ -18,7 +18,8 @@ ShadowCache::ShadowCache(std::uint32_t entry_count, Ranking ranking)
 }
 
 void ShadowCache::Use(const ShadowUse& use, const ReuseModel& model) {
-  const std::optional<BlockId> held = index_.Find(HashOf(use.key));
+  const std::optional<BlockId> held =
+      index_.Find(HashOf(use.key), [&](BlockId entry) { return entries_[entry.value()].key == use.key; });
   hits_ = held ? hits_ + 1 : 0;
   const BlockId entry = held ? *held : TakeEntry(model, use.time.request);
   if (held) {
@@ -58,7 +59,7 @@ BlockId ShadowCache::TakeEntry(const ReuseModel& model, std::uint64_t request) {
 void ShadowCache::Evict(BlockId entry) {
   if (latest_ == entry) latest_.reset();
   lists_.Erase(entry);
-  index_.Erase(HashOf(entries_[entry.value()].key));
+  index_.Erase(HashOf(entries_[entry.value()].key), entry);
   const std::optional<BlockId> parent = entries_[entry.value()].parent;
   if (parent && --entries_[parent->value()].child_count == 0) lists_.BecomeLeaf(*parent);
 }

@@ -19,13 +19,17 @@ std::uint64_t TicksUntil(Instant deadline) {
 
 }  // namespace
 
-TimerWheel::TimerWheel(std::uint32_t block_count, Instant now)
-    : block_count_(block_count), now_(WholeTicks(now)), entries_(std::size_t{block_count} + kLevels * kSlots) {
+TimerWheel::TimerWheel(std::uint32_t block_count, Instant now) : block_count_(block_count), now_(WholeTicks(now)) {
   static_assert(Duration::max() / kTick < std::int64_t{1} << (kLevels * kDigitBits - 1));
+}
+
+void TimerWheel::TakeMemory() {
+  entries_.resize(std::size_t{block_count_} + kLevels * kSlots);
   for (std::uint32_t id = 0; id < entries_.size(); ++id) entries_[id].previous = entries_[id].next = id;
 }
 
 void TimerWheel::Set(BlockId block, Instant deadline) {
+  if (entries_.empty()) TakeMemory();
   Clear(block);
   entries_[block.value()].tick = std::max(TicksUntil(deadline), now_);
   Link(block.value());

@@ -11,7 +11,7 @@
 // which slots are in use, so `now` jumps from one such slot to the next, however far they are apart.
 //
 // Not thread-safe. Set and Clear are O(1). Expire is O(1) amortised over Set: a timer moves down at most 7 times.
-// 16 bytes per block and 8 KiB; nothing is allocated after construction.
+// 16 bytes per block and 8 KiB, from the first Set on; nothing is allocated after it.
 #pragma once
 
 #include <array>
@@ -40,7 +40,9 @@ class TimerWheel {
   // more. `now` never goes back.
   void Expire(Instant now, std::vector<BlockId>& expired);
 
-  [[nodiscard]] bool IsSet(BlockId block) const { return entries_[block.value()].next != block.value(); }
+  [[nodiscard]] bool IsSet(BlockId block) const {
+    return !entries_.empty() && entries_[block.value()].next != block.value();
+  }
   // The deadline of a timer that is set, rounded up.
   [[nodiscard]] Instant DeadlineOf(BlockId block) const { return Instant(entries_[block.value()].tick * kTick); }
   // Blocks that have a timer.
@@ -59,6 +61,7 @@ class TimerWheel {
     std::uint32_t next = 0;
   };
 
+  void TakeMemory();
   void Link(std::uint32_t block);
   void Unlink(std::uint32_t block);
   // The level whose first slot in use is the first of all; kLevels when no slot is.
