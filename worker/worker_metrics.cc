@@ -1,17 +1,38 @@
 #include "worker/worker_metrics.h"
 
+#include <fmt/format.h>
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 
+#include <cstddef>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace roost::worker {
 namespace {
 
+static_assert(metrics::kBlockSeconds == kResidencySeconds);
+
+template <std::size_t kCount, std::size_t... kIndex>
+auto CountersOf(metrics::Registry& registry, const metrics::Metric& metric,
+                const std::array<std::string_view, kCount>& names, std::index_sequence<kIndex...>) {
+  return std::array{std::ref(registry.Counter(metric, {std::string(names[kIndex])}))...};
+}
+
+// One counter for each value of the metric's label.
+template <std::size_t kCount>
+auto CountersOf(metrics::Registry& registry, const metrics::Metric& metric,
+                const std::array<std::string_view, kCount>& names) {
+  return CountersOf(registry, metric, names, std::make_index_sequence<kCount>());
+}
+
+// "0.5x", "1x" …
 template <std::size_t... kIndex>
-auto ResyncCounters(metrics::Registry& registry, std::index_sequence<kIndex...>) {
-  return std::array{std::ref(registry.Counter(metrics::kWorkerResyncs, {std::string(kResyncReasonNames[kIndex])}))...};
+auto HitRatioGauges(metrics::Registry& registry, std::index_sequence<kIndex...>) {
+  return std::array{
+      std::ref(registry.Gauge(metrics::kWorkerEstimatedHitRatio, {fmt::format("{:g}x", kPoolMultiples[kIndex])}))...};
 }
 
 void Add(prometheus::Counter& counter, std::uint64_t count) {
@@ -20,6 +41,25 @@ void Add(prometheus::Counter& counter, std::uint64_t count) {
 
 void ObserveAll(prometheus::Histogram& histogram, const std::vector<double>& values) {
   for (const double value : values) histogram.Observe(value);
+}
+
+void ObserveAll(prometheus::Histogram& histogram, const DurationCounts& counts) {
+  if (counts == DurationCounts{}) return;
+  histogram.ObserveMultiple({counts.buckets.begin(), counts.buckets.end()}, counts.sum_seconds);
+}
+
+template <typename Counters, std::size_t kCount>
+void AddAll(const Counters& counters, const std::array<std::uint64_t, kCount>& counts) {
+  static_assert(std::tuple_size_v<Counters> == kCount);
+  for (std::size_t i = 0; i < kCount; ++i) Add(counters[i], counts[i]);
+}
+
+// What `counters` have not counted yet.
+template <typename Counters, std::size_t kCount>
+void AddNew(const Counters& counters, std::array<std::uint64_t, kCount> counts,
+            const std::array<std::uint64_t, kCount>& counted) {
+  for (std::size_t i = 0; i < kCount; ++i) counts[i] -= counted[i];
+  AddAll(counters, counts);
 }
 
 }  // namespace
@@ -33,34 +73,40 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       waiting_(registry.Gauge(metrics::kWorkerWaiting)),
       prompt_tokens_(registry.Counter(metrics::kWorkerPromptTokens)),
       cached_tokens_(registry.Counter(metrics::kWorkerCachedTokens)),
+      tail_cached_tokens_(registry.Counter(metrics::kWorkerTailCachedTokens)),
+      computed_prompt_tokens_(CountersOf(registry, metrics::kWorkerComputedPromptTokens, kMissReasonNames)),
+      uncached_requests_(registry.Counter(metrics::kWorkerUncachedRequests)),
       output_tokens_(registry.Counter(metrics::kWorkerOutputTokens)),
       free_blocks_(registry.Gauge(metrics::kWorkerBlocks, {"free"})),
       referenced_blocks_(registry.Gauge(metrics::kWorkerBlocks, {"referenced"})),
       idle_blocks_(registry.Gauge(metrics::kWorkerBlocks, {"idle"})),
+      pinned_blocks_(registry.Gauge(metrics::kWorkerPinnedBlocks)),
+      refused_pins_(registry.Counter(metrics::kWorkerRefusedPins)),
       evicted_blocks_(registry.Counter(metrics::kWorkerEvictedBlocks)),
+      block_age_(registry.Histogram(metrics::kWorkerBlockAge)),
+      block_idle_(registry.Histogram(metrics::kWorkerBlockIdle)),
+      block_reuse_gap_(registry.Histogram(metrics::kWorkerBlockReuseGap)),
+      estimated_hit_ratios_(HitRatioGauges(registry, std::make_index_sequence<kPoolMultiples.size()>())),
       preemptions_(registry.Counter(metrics::kWorkerPreemptions)),
       verification_misses_(registry.Counter(metrics::kWorkerVerificationMisses)),
+      verified_hits_(registry.Counter(metrics::kWorkerVerifiedHits)),
+      wrong_hits_(registry.Counter(metrics::kWorkerWrongHits)),
       ttft_(registry.Histogram(metrics::kWorkerTtft)),
       inter_token_(registry.Histogram(metrics::kWorkerInterToken)),
       queue_wait_(registry.Histogram(metrics::kWorkerQueueWait)),
       step_seconds_(registry.Histogram(metrics::kWorkerStepSeconds)),
       links_up_(registry.Gauge(metrics::kWorkerLinks, {"up"})),
       links_down_(registry.Gauge(metrics::kWorkerLinks, {"down"})),
-      resyncs_(ResyncCounters(registry, std::make_index_sequence<kResyncReasonNames.size()>())),
+      resyncs_(CountersOf(registry, metrics::kWorkerResyncs, kResyncReasonNames)),
+      mirror_losses_(CountersOf(registry, metrics::kWorkerMirrorLosses, kMirrorLossNames)),
       malformed_messages_(registry.Counter(metrics::kWorkerMalformedMessages)) {}
 
 void WorkerMetrics::OnStep(const StepReport& report) {
   running_.Set(report.load.running_requests);
   waiting_.Set(report.load.waiting_requests);
-  Add(prompt_tokens_, report.counts.prompt_tokens);
-  Add(cached_tokens_, report.counts.cached_prompt_tokens);
-  Add(output_tokens_, report.counts.output_tokens);
-  free_blocks_.Set(report.free_blocks);
-  referenced_blocks_.Set(report.referenced_blocks);
-  idle_blocks_.Set(report.idle_blocks);
-  Add(evicted_blocks_, report.counts.evicted_blocks);
+  CountTokens(report.counts);
+  CountCache(report);
   Add(preemptions_, report.counts.preemptions);
-  Add(verification_misses_, report.counts.verification_misses);
   ObserveAll(ttft_, report.counts.ttft_seconds);
   ObserveAll(inter_token_, report.counts.inter_token_seconds);
   ObserveAll(queue_wait_, report.counts.queue_wait_seconds);
@@ -68,13 +114,39 @@ void WorkerMetrics::OnStep(const StepReport& report) {
   if (report.load.step_seconds > 0) step_seconds_.Observe(report.load.step_seconds);
 }
 
+void WorkerMetrics::CountTokens(const StepCounts& counts) {
+  Add(prompt_tokens_, counts.prompt_tokens);
+  Add(cached_tokens_, counts.cached_prompt_tokens);
+  Add(tail_cached_tokens_, counts.tail_cached_tokens);
+  AddAll(computed_prompt_tokens_, counts.computed_prompt_tokens);
+  Add(output_tokens_, counts.output_tokens);
+}
+
+void WorkerMetrics::CountCache(const StepReport& report) {
+  free_blocks_.Set(report.free_blocks);
+  referenced_blocks_.Set(report.referenced_blocks);
+  idle_blocks_.Set(report.idle_blocks);
+  pinned_blocks_.Set(report.pinned_blocks);
+  const StepCounts& counts = report.counts;
+  Add(uncached_requests_, counts.uncached_requests);
+  Add(refused_pins_, counts.refused_pins);
+  Add(evicted_blocks_, counts.evicted_blocks);
+  Add(verification_misses_, counts.verification_misses);
+  Add(verified_hits_, counts.verified_hits);
+  Add(wrong_hits_, counts.wrong_hits);
+  ObserveAll(block_age_, counts.residency.age_at_eviction);
+  ObserveAll(block_idle_, counts.residency.idle_before_eviction);
+  ObserveAll(block_reuse_gap_, counts.residency.reuse_gap);
+  if (!report.hit_rates) return;
+  for (std::size_t i = 0; i < kPoolMultiples.size(); ++i) estimated_hit_ratios_[i].get().Set((*report.hit_rates)[i]);
+}
+
 void WorkerMetrics::OnRound(const LinkCounts& counts, Links links) {
   links_up_.Set(static_cast<double>(links.up));
   links_down_.Set(static_cast<double>(links.down));
-  for (std::size_t i = 0; i < finished_requests_.size(); ++i) {
-    Add(finished_requests_[i], counts.finished_requests[i] - counted_.finished_requests[i]);
-  }
-  for (std::size_t i = 0; i < resyncs_.size(); ++i) Add(resyncs_[i], counts.resyncs[i] - counted_.resyncs[i]);
+  AddNew(finished_requests_, counts.finished_requests, counted_.finished_requests);
+  AddNew(resyncs_, counts.resyncs, counted_.resyncs);
+  AddNew(mirror_losses_, counts.mirror_losses, counted_.mirror_losses);
   Add(malformed_messages_, counts.malformed_messages - counted_.malformed_messages);
   counted_ = counts;
 }

@@ -21,19 +21,34 @@ class WorkerMetrics final : public LinkObserver {
 
  private:
   using CounterRef = std::reference_wrapper<prometheus::Counter>;
+  using GaugeRef = std::reference_wrapper<prometheus::Gauge>;
+
+  void CountTokens(const StepCounts& counts);
+  void CountCache(const StepReport& report);
 
   std::array<CounterRef, 4> finished_requests_;  // by wire::FinishReason
   prometheus::Gauge& running_;
   prometheus::Gauge& waiting_;
   prometheus::Counter& prompt_tokens_;
   prometheus::Counter& cached_tokens_;
+  prometheus::Counter& tail_cached_tokens_;
+  std::array<CounterRef, kMissReasonNames.size()> computed_prompt_tokens_;
+  prometheus::Counter& uncached_requests_;
   prometheus::Counter& output_tokens_;
   prometheus::Gauge& free_blocks_;
   prometheus::Gauge& referenced_blocks_;
   prometheus::Gauge& idle_blocks_;
+  prometheus::Gauge& pinned_blocks_;
+  prometheus::Counter& refused_pins_;
   prometheus::Counter& evicted_blocks_;
+  prometheus::Histogram& block_age_;
+  prometheus::Histogram& block_idle_;
+  prometheus::Histogram& block_reuse_gap_;
+  std::array<GaugeRef, kPoolMultiples.size()> estimated_hit_ratios_;
   prometheus::Counter& preemptions_;
   prometheus::Counter& verification_misses_;
+  prometheus::Counter& verified_hits_;
+  prometheus::Counter& wrong_hits_;
   prometheus::Histogram& ttft_;
   prometheus::Histogram& inter_token_;
   prometheus::Histogram& queue_wait_;
@@ -41,6 +56,7 @@ class WorkerMetrics final : public LinkObserver {
   prometheus::Gauge& links_up_;
   prometheus::Gauge& links_down_;
   std::array<CounterRef, kResyncReasonNames.size()> resyncs_;
+  std::array<CounterRef, kMirrorLossNames.size()> mirror_losses_;
   prometheus::Counter& malformed_messages_;
 
   LinkCounts counted_;  // what the counters have of the link's counts

@@ -26,6 +26,9 @@ inline constexpr std::array kLatencySeconds{0.0005, 0.001, 0.0025, 0.005, 0.01, 
 inline constexpr std::array kShortSeconds{0.000001, 0.0000025, 0.000005, 0.00001, 0.000025, 0.00005, 0.0001,
                                           0.00025,  0.0005,    0.001,    0.0025,  0.005,    0.01,    0.025,
                                           0.05,     0.1,       0.25,     0.5,     1.0};
+// How long cache blocks stay: the residency counts of worker/cache/residency.h have these bounds.
+inline constexpr std::array kBlockSeconds{0.001, 0.002, 0.005, 0.01, 0.02, 0.05,  0.1,   0.2,   0.5,    1.0,   2.0,
+                                          5.0,   10.0,  20.0,  30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0};
 
 // clang-format off
 
@@ -86,16 +89,38 @@ inline constexpr Metric kWorkerPromptTokens{Kind::kCounter, "roost_worker_prompt
     "Prompt tokens of requests whose prefill ended."};
 inline constexpr Metric kWorkerCachedTokens{Kind::kCounter, "roost_worker_cached_tokens_total", "",
     "Of the prompt tokens, those whose KV came from the cache."};
+inline constexpr Metric kWorkerTailCachedTokens{Kind::kCounter, "roost_worker_tail_cached_tokens_total", "",
+    "Of the cached tokens, those copied from a block that equals the prompt's only at its beginning."};
+inline constexpr Metric kWorkerComputedPromptTokens{Kind::kCounter, "roost_worker_computed_prompt_tokens_total", "reason",
+    "Prompt tokens computed, by why they were not cached: cold, evicted, tail, in_flight, other_salt or disabled."};
+inline constexpr Metric kWorkerUncachedRequests{Kind::kCounter, "roost_worker_uncached_requests_total", "",
+    "Requests that wanted nothing to do with the cache."};
 inline constexpr Metric kWorkerOutputTokens{Kind::kCounter, "roost_worker_output_tokens_total", "",
     "Tokens generated."};
 inline constexpr Metric kWorkerBlocks{Kind::kGauge, "roost_worker_blocks", "state",
     "KV blocks by state: free, referenced (in use) or idle (cached and evictable)."};
+inline constexpr Metric kWorkerPinnedBlocks{Kind::kGauge, "roost_worker_pinned_blocks", "",
+    "Of the referenced and idle blocks, those that pins keep."};
+inline constexpr Metric kWorkerRefusedPins{Kind::kCounter, "roost_worker_refused_pins_total", "",
+    "Blocks not pinned because the pins' share of the pool was full."};
 inline constexpr Metric kWorkerEvictedBlocks{Kind::kCounter, "roost_worker_evicted_blocks_total", "",
     "Cached blocks given up for new ones."};
+inline constexpr Metric kWorkerBlockAge{Kind::kHistogram, "roost_worker_block_age_at_eviction_seconds", "",
+    "Time from a block's storing to its eviction.", kBlockSeconds};
+inline constexpr Metric kWorkerBlockIdle{Kind::kHistogram, "roost_worker_block_idle_before_eviction_seconds", "",
+    "Time from a block's last use to its eviction.", kBlockSeconds};
+inline constexpr Metric kWorkerBlockReuseGap{Kind::kHistogram, "roost_worker_block_reuse_gap_seconds", "",
+    "Time from a block's last use to the request that found it.", kBlockSeconds};
+inline constexpr Metric kWorkerEstimatedHitRatio{Kind::kGauge, "roost_worker_estimated_hit_ratio", "pool",
+    "Estimated share of prompt blocks that would be cached with 0.5x, 1x, 2x and 4x the pool. 0 until known."};
 inline constexpr Metric kWorkerPreemptions{Kind::kCounter, "roost_worker_preemptions_total", "",
     "Requests put back into the queue because blocks ran out."};
 inline constexpr Metric kWorkerVerificationMisses{Kind::kCounter, "roost_worker_verification_misses_total", "",
     "Cache hits refused because the block's tokens or parent differed from the prompt's."};
+inline constexpr Metric kWorkerVerifiedHits{Kind::kCounter, "roost_worker_verified_hits_total", "",
+    "Requests with cache hits that were computed anew, to compare, and agreed."};
+inline constexpr Metric kWorkerWrongHits{Kind::kCounter, "roost_worker_wrong_hits_total", "",
+    "Requests with cache hits that were computed anew, to compare, and did not agree."};
 inline constexpr Metric kWorkerTtft{Kind::kHistogram, "roost_worker_ttft_seconds", "",
     "Time from a request's receipt to its first token.", kLatencySeconds};
 inline constexpr Metric kWorkerInterToken{Kind::kHistogram, "roost_worker_inter_token_seconds", "",
@@ -107,7 +132,9 @@ inline constexpr Metric kWorkerStepSeconds{Kind::kHistogram, "roost_worker_step_
 inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",
     "Links to routers, by state: up or down."};
 inline constexpr Metric kWorkerResyncs{Kind::kCounter, "roost_worker_resyncs_total", "reason",
-    "Links that started again with a snapshot, by reason: asked, overflow, router_restart or silent."};
+    "Links that were sent a snapshot again, by reason: asked, digest, overflow, router_restart, silent or unsent."};
+inline constexpr Metric kWorkerMirrorLosses{Kind::kCounter, "roost_worker_mirror_losses_total", "reason",
+    "Times that the set of blocks kept for snapshots had to be asked of the engine, by reason: digest or overflow."};
 inline constexpr Metric kWorkerMalformedMessages{Kind::kCounter, "roost_worker_malformed_messages_total", "",
     "Messages from routers that could not be read."};
 

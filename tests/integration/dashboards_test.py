@@ -90,6 +90,8 @@ class Prometheus:
 
 
 class DashboardDataTest(unittest.TestCase):
+    other_count = 0
+
     def test_every_panel_returns_data(self):
         with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
             router = cluster.start_router()
@@ -107,18 +109,20 @@ class DashboardDataTest(unittest.TestCase):
                 prometheus.stop()
 
     def wait_for_data(self, router, prometheus, expression, what):
+        """Asks meanwhile: what hits the cache, and enough of others that blocks are evicted from the small pools."""
         expression = expression.replace("$__rate_interval", "5s").replace('"$instance"', '".+"')
         expression = expression.replace('"$job"', '".+"').replace('"$model"', '".+"')
 
         def has_data():
-            self.ask(router)
+            self.ask(router, "The same words again and again, my lord? " * 8)
+            self.other_count += 1
+            self.ask(router, f"Of {self.other_count} others, this is the one that nobody has heard. " * 8)
             return [s for s in prometheus.query(expression) if s["value"][1] != "NaN"]
 
         wait_until(has_data, f"data for {what}: {expression}")
 
-    def ask(self, router):
-        """A request that hits the cache, and enough of others that blocks are evicted from the small pools."""
-        answer = router.chat([{"role": "user", "content": "The same words again and again, my lord? " * 8}], max_tokens=4)
+    def ask(self, router, words):
+        answer = router.chat([{"role": "user", "content": words}], max_tokens=4)
         self.assertEqual(answer.status, 200, answer.body)
 
 

@@ -13,8 +13,8 @@ namespace {
 
 // A command ends the wait at once; the limit is for nothing but doubt.
 constexpr std::chrono::milliseconds kIdleWait{1000};
-// While the news of lost output waits for room.
-constexpr std::chrono::milliseconds kLostWait{5};
+// While the news of lost output or a snapshot waits for room.
+constexpr std::chrono::milliseconds kRoomWait{5};
 
 }  // namespace
 
@@ -40,13 +40,13 @@ void EngineThread::Run() {
   while (!stopping_.load()) {
     DrainInbox();
     if (output_lost_) TellOfLoss();
-    if (engine_.HasWork() || report_due_ || !rejected_.empty() || !wanted_snapshots_.empty()) Round();
+    if (engine_.HasWork() || report_due_ || !rejected_.empty() || (snapshot_wanted_ && CanPublish())) Round();
   }
 }
 
 void EngineThread::DrainInbox() {
   if (!engine_.HasWork()) {
-    std::optional<EngineCommand> first = inbox_.PopFor(output_lost_ ? kLostWait : kIdleWait);
+    std::optional<EngineCommand> first = inbox_.PopFor(output_lost_ || snapshot_wanted_ ? kRoomWait : kIdleWait);
     if (!first) return;
     ApplyAny(*std::move(first));
   }
@@ -73,6 +73,11 @@ void EngineThread::Apply(SubmitCommand command) {
   rejected_.push_back(std::move(answer));
 }
 
+void EngineThread::Apply(const CancelLinkCommand& command) {
+  engine_.CancelLink(command.link);
+  report_due_ = true;
+}
+
 void EngineThread::Apply(const PinCommand& command) {
   engine_.Pin(command.pin);
   report_due_ = true;
@@ -83,7 +88,7 @@ void EngineThread::Apply(const UnpinCommand& command) {
   report_due_ = true;
 }
 
-// Snapshots follow the report of a step without anything in between: what they hold is what the reports so far tell.
+// A snapshot follows the report of a step without anything in between: what it holds is what the reports so far tell.
 void EngineThread::Round() {
   report_due_ = false;
   StepReport report = engine_.Step();
@@ -91,7 +96,9 @@ void EngineThread::Round() {
                        std::make_move_iterator(rejected_.end()));
   rejected_.clear();
   Publish(std::move(report));
-  for (const LinkId link : std::exchange(wanted_snapshots_, {})) Publish(LinkSnapshot{link, engine_.Snapshot()});
+  if (!snapshot_wanted_ || !CanPublish()) return;
+  Publish(EngineSnapshot{engine_.Snapshot()});
+  snapshot_wanted_ = false;
 }
 
 void EngineThread::Publish(EngineOutput output) {

@@ -1,5 +1,6 @@
 // The engine's thread: drain the inbox → Step → publish. It waits for commands when there is nothing to compute, and
-// for nothing else: an output queue that is full loses reports, and says so with OutputLost as soon as there is room.
+// for nothing else: an output queue that is full loses reports, and says so with OutputLost as soon as there is room. A
+// snapshot is not taken before there is room for it.
 //
 // Threads: Start and Stop from the owner; Post, HasRoom and TryTake from the link thread alone. Everything about the
 // engine itself happens on the engine thread.
@@ -47,12 +48,13 @@ class EngineThread {
   void Round();
   void Publish(EngineOutput output);
   void TellOfLoss();
+  [[nodiscard]] bool CanPublish() const { return !output_lost_ && outbox_.size() < outbox_.capacity(); }
 
   void ApplyAny(EngineCommand command);
   void Apply(SubmitCommand command);
   void Apply(const CancelCommand& command) { engine_.Cancel(command.key); }
-  void Apply(const CancelLinkCommand& command) { engine_.CancelLink(command.link); }
-  void Apply(const SnapshotCommand& command) { wanted_snapshots_.push_back(command.link); }
+  void Apply(const CancelLinkCommand& command);
+  void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
   void Apply(const PinCommand& command);
   void Apply(const UnpinCommand& command);
 
@@ -65,9 +67,9 @@ class EngineThread {
 
   // The engine thread's own.
   Engine& engine_;
-  std::vector<RequestEvent> rejected_;    // answers to requests that the engine did not take
-  std::vector<LinkId> wanted_snapshots_;  // taken after the next step
-  bool report_due_ = false;               // pins have changed: the load is told even if there is nothing to compute
+  std::vector<RequestEvent> rejected_;  // answers to requests that the engine did not take
+  bool snapshot_wanted_ = false;        // taken after the next step whose report and the snapshot have room
+  bool report_due_ = false;  // a command has changed the load: it is told even if there is nothing to compute
   bool output_lost_ = false;
 };
 

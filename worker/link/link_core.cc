@@ -25,11 +25,16 @@ wire::Load WithoutStep(wire::Load load) {
 
 std::size_t IndexOf(wire::FinishReason reason) { return static_cast<std::size_t>(reason); }
 std::size_t IndexOf(ResyncReason reason) { return static_cast<std::size_t>(reason); }
+std::size_t IndexOf(MirrorLoss reason) { return static_cast<std::size_t>(reason); }
 
 }  // namespace
 
 LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)
-    : setup_(std::move(setup)), clock_(clock), effects_(effects), next_epoch_(setup_.first_epoch) {
+    : setup_(std::move(setup)),
+      clock_(clock),
+      effects_(effects),
+      next_epoch_(setup_.first_epoch),
+      mirror_(setup_.hello.block_count) {
   ROOST_CHECK(setup_.first_epoch > 0);
   load_.free_block_count = setup_.hello.block_count;
 }
@@ -55,8 +60,7 @@ void LinkCore::BeginLife(Link& link) {
   link.id = LinkId(next_link_id_++);
   link.epoch = next_epoch_++;
   link.next_sequence = 1;
-  link.in_sync = false;
-  link.snapshot_asked = false;
+  link.snapshot_due = true;
   link.next_hello = clock_.Now();
 }
 
@@ -105,13 +109,15 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
     return;
   }
   if (other_process) link.resync_reason = ResyncReason::kRouterRestart;
+  const std::string_view reason = link.resync_reason ? kResyncReasonNames[IndexOf(*link.resync_reason)] : "first";
   if (link.resync_reason) ++counts_.resyncs[IndexOf(*link.resync_reason)];
   link.resync_reason.reset();
   link.router_instance = welcome.router_instance;
   link.state = State::kUp;
-  link.last_step = clock_.Now();
-  LogInfo("router link up", {{"router", link.name}, {"epoch", std::to_string(link.epoch)}});
-  AskForSnapshot(link);
+  LogInfo("router link up",
+          {{"router", link.name}, {"epoch", std::to_string(link.epoch)}, {"reason", std::string(reason)}});
+  // Routers decide by the load, and an idle engine reports none.
+  SendStep(link, {}, {}, load_);
 }
 
 void LinkCore::Handle(Link& link, wire::Generate generate) {
@@ -154,13 +160,13 @@ void LinkCore::Handle(Link& link, const wire::WantHello&) {
 }
 
 void LinkCore::Handle(Link& link, const wire::WantSnapshot&) {
-  if (link.state != State::kUp || link.snapshot_asked) return;
+  if (link.state != State::kUp || link.snapshot_due) return;
   ++counts_.resyncs[IndexOf(ResyncReason::kAsked)];
-  AskForSnapshot(link);
+  link.snapshot_due = true;
 }
 
 void LinkCore::Handle(Link& link, const wire::WantTokenizer&) {
-  if (effects_.Send(link.peer, setup_.tokenizer) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kOverflow);
+  if (effects_.Send(link.peer, setup_.tokenizer) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
 }
 
 void LinkCore::Refuse(Link& link, RequestId request, Error error) {
@@ -170,11 +176,6 @@ void LinkCore::Refuse(Link& link, RequestId request, Error error) {
   event.finish = wire::FinishReason::kError;
   event.error = std::move(error);
   SendStep(link, {std::move(event)}, {}, load_);
-}
-
-void LinkCore::AskForSnapshot(Link& link) {
-  link.snapshot_asked = true;
-  effects_.Command(SnapshotCommand{link.id});
 }
 
 // ---- what the engine says ----
@@ -197,6 +198,7 @@ void LinkCore::NoteFinish(Link& link, const wire::TokenEvent& event) {
 }
 
 void LinkCore::Take(StepReport report) {
+  Follow(report);
   report.load.draining = load_.draining;
   load_ = WithoutStep(report.load);
   std::unordered_map<LinkId, std::vector<wire::TokenEvent>> tokens;
@@ -205,22 +207,50 @@ void LinkCore::Take(StepReport report) {
     if (link.state != State::kUp) continue;
     std::vector<wire::TokenEvent>& own = tokens[link.id];
     for (const wire::TokenEvent& event : own) NoteFinish(link, event);
-    SendStep(link, std::move(own), link.in_sync ? report.events : std::vector<wire::CacheEvent>(), report.load);
+    SendStep(link, std::move(own), link.snapshot_due ? std::vector<wire::CacheEvent>() : report.events, report.load);
   }
 }
 
-void LinkCore::Take(LinkSnapshot snapshot) {
-  const auto found =
-      std::find_if(links_.begin(), links_.end(), [&](const Link& link) { return link.id == snapshot.link; });
-  if (found == links_.end()) return;
-  found->snapshot_asked = false;
-  SendSnapshot(*found, std::move(snapshot.runs));
+void LinkCore::Take(const EngineSnapshot& snapshot) {
+  mirror_.Assign(snapshot.runs);
+  mirror_state_ = MirrorState::kCurrent;
 }
 
 void LinkCore::Take(OutputLost) {
+  LoseMirror(MirrorLoss::kOverflow);
   for (Link& link : links_) {
     if (link.state == State::kUp) Restart(link, ResyncReason::kOverflow);
   }
+}
+
+// ---- the mirror ----
+
+void LinkCore::Follow(const StepReport& report) {
+  if (mirror_state_ != MirrorState::kCurrent) return;
+  mirror_.Apply(report.events);
+  if (mirror_.digest() == report.load.digest && mirror_.ready_count() == report.load.cached_block_count) return;
+  LoseMirror(MirrorLoss::kDigest);
+  for (Link& link : links_) {
+    if (link.state != State::kUp || std::exchange(link.snapshot_due, true)) continue;
+    ++counts_.resyncs[IndexOf(ResyncReason::kDigest)];
+  }
+}
+
+void LinkCore::LoseMirror(MirrorLoss reason) {
+  ++counts_.mirror_losses[IndexOf(reason)];
+  LogWarning("the copy of the cache's blocks is lost; asking the engine for them",
+             {{"reason", std::string(kMirrorLossNames[IndexOf(reason)])}});
+  // The engine loses no snapshot: one that is awaited still comes, after this loss.
+  if (mirror_state_ == MirrorState::kCurrent) mirror_state_ = MirrorState::kStale;
+  AskForEngineSnapshot();
+}
+
+void LinkCore::AskForEngineSnapshot() {
+  const Instant now = clock_.Now();
+  if (mirror_state_ != MirrorState::kStale || now < next_engine_snapshot_) return;
+  next_engine_snapshot_ = now + setup_.times.engine_snapshot_interval;
+  mirror_state_ = MirrorState::kAwaited;
+  effects_.Command(SnapshotCommand{});
 }
 
 // ---- what is sent ----
@@ -241,21 +271,38 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   step.events = events;
   step.load = load;
   link.last_step = clock_.Now();
-  if (effects_.Send(link.peer, step) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kOverflow);
+  if (effects_.Send(link.peer, std::move(step)) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
 }
 
-void LinkCore::SendSnapshot(Link& link, std::vector<wire::StoredRun> runs) {
-  std::vector<std::vector<wire::StoredRun>> chunks = CutSnapshot(std::move(runs), kHashesPerChunk, kRunsPerChunk);
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    wire::Snapshot snapshot;
-    snapshot.epoch = link.epoch;
-    snapshot.sequence = link.next_sequence++;
-    snapshot.chunk_index = static_cast<std::uint32_t>(i);
-    snapshot.last = i + 1 == chunks.size();
-    snapshot.runs = std::move(chunks[i]);
-    if (effects_.Send(link.peer, snapshot) != wire::SendOutcome::kSent) return Restart(link, ResyncReason::kOverflow);
+bool LinkCore::HasDueSnapshot() const {
+  return mirror_state_ == MirrorState::kCurrent && std::any_of(links_.begin(), links_.end(), [](const Link& link) {
+           return link.state == State::kUp && link.snapshot_due;
+         });
+}
+
+void LinkCore::SendDueSnapshots() {
+  if (!HasDueSnapshot()) return;
+  std::vector<wire::WorkerMessage> chunks;
+  for (std::vector<wire::StoredRun>& runs : CutSnapshot(mirror_.Snapshot(), kHashesPerChunk, kRunsPerChunk)) {
+    wire::Snapshot chunk;
+    chunk.chunk_index = static_cast<std::uint32_t>(chunks.size());
+    chunk.runs = std::move(runs);
+    chunks.emplace_back(std::move(chunk));
   }
-  link.in_sync = true;
+  std::get<wire::Snapshot>(chunks.back()).last = true;
+  for (Link& link : links_) {
+    if (link.state == State::kUp && link.snapshot_due) SendSnapshot(link, chunks);
+  }
+}
+
+void LinkCore::SendSnapshot(Link& link, std::vector<wire::WorkerMessage>& chunks) {
+  for (wire::WorkerMessage& message : chunks) {
+    auto& chunk = std::get<wire::Snapshot>(message);
+    chunk.epoch = link.epoch;
+    chunk.sequence = link.next_sequence++;
+    if (effects_.Send(link.peer, message) != wire::SendOutcome::kSent) return Restart(link, ResyncReason::kUnsent);
+  }
+  link.snapshot_due = false;
 }
 
 std::vector<std::vector<wire::StoredRun>> CutSnapshot(std::vector<wire::StoredRun> runs, std::size_t max_hashes,
@@ -271,11 +318,15 @@ std::vector<std::vector<wire::StoredRun>> CutSnapshot(std::vector<wire::StoredRu
         hash_count = 0;
       }
       const std::size_t count = std::min(run.hashes.size() - taken, max_hashes - hash_count);
-      const auto begin = run.hashes.begin() + static_cast<std::ptrdiff_t>(taken);
-      chunks.back().push_back({run.first_position + static_cast<std::uint32_t>(taken),
-                               {begin, begin + static_cast<std::ptrdiff_t>(count)}});
       taken += count;
       hash_count += count;
+      if (count == run.hashes.size()) {
+        chunks.back().push_back(std::move(run));
+        break;
+      }
+      const auto end = run.hashes.begin() + static_cast<std::ptrdiff_t>(taken);
+      chunks.back().push_back({run.first_position + static_cast<std::uint32_t>(taken - count),
+                               {end - static_cast<std::ptrdiff_t>(count), end}});
     }
   }
   return chunks;
@@ -284,6 +335,8 @@ std::vector<std::vector<wire::StoredRun>> CutSnapshot(std::vector<wire::StoredRu
 // ---- time ----
 
 void LinkCore::Tick() {
+  AskForEngineSnapshot();
+  SendDueSnapshots();
   const Instant now = clock_.Now();
   for (Link& link : links_) {
     if (link.state == State::kUp && now >= link.last_heard + setup_.times.router_timeout) {
@@ -304,8 +357,10 @@ Instant LinkCore::NextDue(const Link& link) const {
 }
 
 Duration LinkCore::TimeToNextTick() const {
+  if (HasDueSnapshot()) return Duration(0);
   const Instant now = clock_.Now();
   Duration time = setup_.times.heartbeat_interval;
+  if (mirror_state_ == MirrorState::kStale) time = std::min(time, std::max(next_engine_snapshot_ - now, Duration(0)));
   for (const Link& link : links_) time = std::min(time, std::max(NextDue(link) - now, Duration(0)));
   return time;
 }

@@ -10,7 +10,22 @@
 //
 // A link's life has its own LinkId, so that whatever the engine still says about an earlier one falls on the floor.
 //
-// Threads: one (the link thread). Every call is bounded by the links times what one message or report holds.
+// Snapshots come from a mirror of the ready blocks, which follows the events of all reports, whether a router hears
+// them or not: the engine's thread has no part in them. A link is sent a snapshot of the mirror as the reports so far
+// have left it, and the events of the reports after that; before it, steps without events. So what a router holds is
+// what the worker held after the step that it heard of last.
+//
+//                reports lost, or their sums differ            at most once per interval: SnapshotCommand
+//   mirror: current ──────────────────────────────► stale ─────────────────────────────────────────► awaited
+//              ▲                                                                                        │
+//              └── EngineSnapshot: assigned at its place in the order of outputs ◄──────────────────────┘
+//
+// While it is not current, events are skipped (the engine's snapshot will hold them) and no link is sent a snapshot.
+// Lost reports have taken tokens with them: the links begin new lives. Sums that differ have not: links stay up, keep
+// their requests, and are sent a snapshot as soon as the mirror is current.
+//
+// Threads: one (the link thread). An EngineSnapshot takes O(blocks), and so does a Tick for each link that is sent a
+// snapshot; every other call is bounded by the links times what one message or report holds.
 #pragma once
 
 #include <array>
@@ -27,6 +42,7 @@
 #include "common/wire/codec.h"
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
+#include "worker/cache/snapshot_mirror.h"
 #include "worker/link/exchange.h"
 
 namespace roost::worker {
@@ -41,7 +57,7 @@ class LinkEffects {
   virtual wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) = 0;
   // Requests and pins, of which routers may send any number: false when the engine's inbox is full.
   [[nodiscard]] virtual bool Submit(EngineCommand command) = 0;
-  // Cancels and snapshots: few, bounded by the requests in flight and the links, and never refused.
+  // Cancels and a snapshot: few, bounded by the requests in flight and the links, and never refused.
   virtual void Command(EngineCommand command) = 0;
 };
 
@@ -50,16 +66,30 @@ struct LinkTimes {
   Duration unsent_hello_interval = std::chrono::milliseconds(50);  // while no connection stands
   Duration heartbeat_interval = std::chrono::milliseconds(250);
   Duration router_timeout = std::chrono::seconds(3);
+  Duration engine_snapshot_interval = std::chrono::seconds(1);  // between two of a mirror that is lost again and again
 };
 
 // Why a link that was up began a new life, or a snapshot was sent again.
-enum class ResyncReason : std::uint8_t { kAsked, kOverflow, kRouterRestart, kSilent };
-inline constexpr std::array<std::string_view, 4> kResyncReasonNames{"asked", "overflow", "router_restart", "silent"};
+enum class ResyncReason : std::uint8_t {
+  kAsked,          // by the router
+  kDigest,         // the mirror that the link's snapshot came from was wrong
+  kOverflow,       // the link thread fell behind the engine, and reports were lost
+  kRouterRestart,  // another router process answers
+  kSilent,         // nothing heard for router_timeout
+  kUnsent,         // a message could not be sent: no connection stands, or too many messages wait on it
+};
+inline constexpr std::array<std::string_view, 6> kResyncReasonNames{"asked",          "digest", "overflow",
+                                                                    "router_restart", "silent", "unsent"};
+
+// Why the mirror was no longer what the engine has.
+enum class MirrorLoss : std::uint8_t { kDigest, kOverflow };
+inline constexpr std::array<std::string_view, 2> kMirrorLossNames{"digest", "overflow"};
 
 // Since the start. For metrics.
 struct LinkCounts {
-  std::array<std::uint64_t, kResyncReasonNames.size()> resyncs{};  // by ResyncReason
-  std::array<std::uint64_t, 4> finished_requests{};                // by wire::FinishReason
+  std::array<std::uint64_t, kResyncReasonNames.size()> resyncs{};      // by ResyncReason
+  std::array<std::uint64_t, kMirrorLossNames.size()> mirror_losses{};  // by MirrorLoss
+  std::array<std::uint64_t, 4> finished_requests{};                    // by wire::FinishReason
   std::uint64_t malformed_messages = 0;
   std::uint64_t unknown_messages = 0;  // of a kind that this version does not know
 };
@@ -108,8 +138,7 @@ class LinkCore {
     LinkId id;
     std::uint64_t epoch = 0;
     std::uint64_t next_sequence = 1;
-    bool in_sync = false;  // the first snapshot of this life is out: cache events follow
-    bool snapshot_asked = false;
+    bool snapshot_due = true;  // it will hold the events so far: none are sent before it
     Instant next_hello;
     Instant last_heard;
     Instant last_step;
@@ -125,9 +154,11 @@ class LinkCore {
   void SendHello(Link& link);
   void SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                 const wire::Load& load);
-  void SendSnapshot(Link& link, std::vector<wire::StoredRun> runs);
   void Refuse(Link& link, RequestId request, Error error);
-  void AskForSnapshot(Link& link);
+
+  [[nodiscard]] bool HasDueSnapshot() const;
+  void SendDueSnapshots();
+  void SendSnapshot(Link& link, std::vector<wire::WorkerMessage>& chunks);
 
   void Handle(Link& link, const wire::Welcome& welcome);
   void Handle(Link& link, wire::Generate generate);
@@ -141,8 +172,11 @@ class LinkCore {
 
   void NoteFinish(Link& link, const wire::TokenEvent& event);
   void Take(StepReport report);
-  void Take(LinkSnapshot snapshot);
+  void Take(const EngineSnapshot& snapshot);
   void Take(OutputLost);
+  void Follow(const StepReport& report);
+  void LoseMirror(MirrorLoss reason);
+  void AskForEngineSnapshot();
 
   [[nodiscard]] Link* FindPeer(PeerId peer);
   [[nodiscard]] Instant NextDue(const Link& link) const;
@@ -156,6 +190,11 @@ class LinkCore {
   std::uint64_t next_epoch_;
   wire::Load load_;  // the last known, without a step's numbers
   LinkCounts counts_;
+
+  enum class MirrorState : std::uint8_t { kCurrent, kStale, kAwaited };
+  SnapshotMirror mirror_;
+  MirrorState mirror_state_ = MirrorState::kCurrent;  // both are empty at first
+  Instant next_engine_snapshot_;                      // asked for at the earliest
 };
 
 // Cuts a snapshot into messages that keep to the wire's limits: long runs are split, and each chunk holds at most

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
+#include <utility>
 
 #include "common/base/clock.h"
 #include "tests/support/fake_model.h"
@@ -13,20 +15,27 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{20};
 
-// Counts steps, for a test to wait on.
+// Counts steps, for a test to wait on, and waits for a test in one of them.
 class CountingModel final : public Model {
  public:
   [[nodiscard]] const ModelShape& shape() const override { return model_.shape(); }
   [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
   [[nodiscard]] std::span<const float> Forward(const Batch& batch) override {
-    ++forward_count;
+    if (++forward_count == waiting_forward_) gate_.wait();
     return model_.Forward(batch);
+  }
+  // Before the thread starts: the `forward`th waits for `gate`.
+  void WaitIn(std::size_t forward, std::shared_future<void> gate) {
+    waiting_forward_ = forward;
+    gate_ = std::move(gate);
   }
 
   std::atomic<std::size_t> forward_count{0};
 
  private:
+  std::size_t waiting_forward_ = 0;
+  std::shared_future<void> gate_;
   testing_support::FakeModel model_{testing_support::FakeModel::Options{}};
 };
 
@@ -92,11 +101,45 @@ TEST_F(EngineThreadTest, AnswersARequestThatTheEngineRefuses) {
 
 TEST_F(EngineThreadTest, SnapshotFollowsTheReportThatItFits) {
   thread_.Start();
-  ASSERT_TRUE(thread_.TryPost(SnapshotCommand{LinkId(4)}));
+  ASSERT_TRUE(thread_.TryPost(SnapshotCommand{}));
   EXPECT_TRUE(std::holds_alternative<StepReport>(NextOutput()));
-  const EngineOutput snapshot = NextOutput();
-  ASSERT_TRUE(std::holds_alternative<LinkSnapshot>(snapshot));
-  EXPECT_EQ(std::get<LinkSnapshot>(snapshot).link, LinkId(4));
+  EXPECT_TRUE(std::holds_alternative<EngineSnapshot>(NextOutput()));
+}
+
+// It is not lost with the reports around it, and no report comes between it and the one that it fits.
+TEST_F(EngineThreadTest, SnapshotWaitsForRoom) {
+  constexpr std::size_t kSteps = kOutboxCapacity - 1;
+  std::promise<void> gate;
+  model_.WaitIn(kSteps, gate.get_future().share());
+  thread_.Start();
+  ASSERT_TRUE(thread_.TryPost(Request(1, kSteps)));
+  ASSERT_TRUE(WaitUntil([this] { return model_.forward_count == kSteps; }));
+  // Both are there before the next step, whose report takes the last room.
+  ASSERT_TRUE(thread_.TryPost(SnapshotCommand{}));
+  ASSERT_TRUE(thread_.TryPost(Request(2, 2)));
+  gate.set_value();
+  ASSERT_TRUE(WaitUntil([this] { return model_.forward_count == kSteps + 2; }));
+  BlockHash told;
+  EngineOutput output = NextOutput();
+  for (; !std::holds_alternative<EngineSnapshot>(output) && !HasFailure(); output = NextOutput()) {
+    if (const auto* const report = std::get_if<StepReport>(&output)) told = report->load.digest;
+  }
+  ASSERT_FALSE(HasFailure());
+  BlockHash held;
+  for (const wire::StoredRun& run : std::get<EngineSnapshot>(output).runs) {
+    for (const BlockHash hash : run.hashes) held = held ^ hash;
+  }
+  EXPECT_EQ(held, told);
+  EXPECT_NE(held, BlockHash());
+}
+
+TEST_F(EngineThreadTest, AnEndedLinkIsSeenInTheLoadOfAnIdleEngineToo) {
+  thread_.Start();
+  ASSERT_TRUE(thread_.TryPost(Request(1, 1000)));
+  EXPECT_EQ(std::get<StepReport>(NextOutput()).load.running_requests, 1U);
+  ASSERT_TRUE(thread_.TryPost(CancelLinkCommand{LinkId(1)}));
+  while (std::get<StepReport>(NextOutput()).load.running_requests > 0 && !HasFailure()) {
+  }
 }
 
 TEST_F(EngineThreadTest, PinsAreReportedByAnIdleEngineToo) {

@@ -7,129 +7,13 @@
 #include <utility>
 
 #include "common/base/rng.h"
+#include "tests/worker/link/link_core_fixture.h"
 
 namespace roost::worker {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr PeerId kPeer{1};
-constexpr PeerId kOther{2};
-
-// Keeps what the core does, in order.
-class RecordedEffects final : public LinkEffects {
- public:
-  wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) override {
-    if (outcome == wire::SendOutcome::kSent) sent.emplace_back(peer, message);
-    return outcome;
-  }
-  bool Submit(EngineCommand command) override {
-    if (inbox_is_full) return false;
-    commands.emplace_back(std::move(command));
-    return true;
-  }
-  void Command(EngineCommand command) override { commands.push_back(std::move(command)); }
-
-  // The messages of type T sent since the last call, to any peer; forgets all others.
-  template <typename T>
-  std::vector<T> Take() {
-    std::vector<T> taken;
-    for (auto& [peer, message] : std::exchange(sent, {})) {
-      if (auto* value = std::get_if<T>(&message)) taken.push_back(std::move(*value));
-    }
-    return taken;
-  }
-  template <typename T>
-  std::vector<T> TakeCommands() {
-    std::vector<T> taken;
-    for (EngineCommand& command : std::exchange(commands, {})) {
-      if (auto* value = std::get_if<T>(&command)) taken.push_back(std::move(*value));
-    }
-    return taken;
-  }
-
-  wire::SendOutcome outcome = wire::SendOutcome::kSent;
-  bool inbox_is_full = false;
-  std::vector<std::pair<PeerId, wire::WorkerMessage>> sent;
-  std::vector<EngineCommand> commands;
-};
-
-wire::CacheEvent Stored(std::uint64_t name) {
-  wire::CacheEvent event;
-  event.stored.hashes = {BlockHash{0, name}};
-  return event;
-}
-
-StepReport ReportWith(std::vector<wire::CacheEvent> events) {
-  StepReport report;
-  report.events = std::move(events);
-  report.load.cached_block_count = 5;
-  report.load.step_decode_tokens = 3;
-  report.load.step_seconds = 0.5;
-  return report;
-}
-
-RequestEvent TokensOf(LinkId link, std::uint64_t request, std::optional<wire::FinishReason> finish = std::nullopt) {
-  RequestEvent event;
-  event.link = link;
-  event.event.request_id = RequestId(request);
-  event.event.tokens = {42};
-  event.event.finish = finish;
-  return event;
-}
-
-wire::Generate GenerateNumber(std::uint64_t id) {
-  wire::Generate generate;
-  generate.request_id = RequestId(id);
-  generate.prompt = {1, 2, 3};
-  return generate;
-}
-
-class LinkCoreTest : public ::testing::Test {
- protected:
-  LinkCoreTest() : core_(MakeSetup(), clock_, effects_) {}
-
-  static LinkCore::Setup MakeSetup() {
-    LinkCore::Setup setup;
-    setup.hello.worker_id = "worker-1";
-    setup.hello.block_count = 100;
-    setup.tokenizer.digest = "digest";
-    setup.first_epoch = 100;
-    return setup;
-  }
-
-  // Adds the peer and lets it greet; returns the epoch of its hello.
-  std::uint64_t Greet(PeerId peer) {
-    core_.AddPeer(peer, "router");
-    core_.Tick();
-    return effects_.Take<wire::Hello>().at(0).epoch;
-  }
-  void Welcome(PeerId peer, std::uint64_t epoch, std::uint64_t instance = 1) {
-    core_.OnMessage(peer, wire::Welcome{instance, epoch});
-  }
-  // The peer is up and has its snapshot. Returns the id of the link's life.
-  LinkId BringUp(PeerId peer) {
-    Welcome(peer, Greet(peer));
-    return AnswerSnapshot();
-  }
-  // Answers the snapshot that the core asked the engine for.
-  LinkId AnswerSnapshot() {
-    const LinkId link = effects_.TakeCommands<SnapshotCommand>().at(0).link;
-    core_.OnOutput(LinkSnapshot{link, {}});
-    (void)effects_.Take<wire::Snapshot>();
-    return link;
-  }
-  void Pass(Duration time) {
-    clock_.Advance(time);
-    core_.Tick();
-  }
-  std::uint64_t ResyncCount(ResyncReason reason) { return core_.counts().resyncs[static_cast<std::size_t>(reason)]; }
-
-  ManualClock clock_;
-  RecordedEffects effects_;
-  LinkCore core_;
-};
 
 // ---- greeting ----
 
@@ -167,77 +51,55 @@ TEST_F(LinkCoreTest, IgnoresAWelcomeToAnotherEpoch) {
   EXPECT_EQ(core_.up_count(), 1U);
 }
 
-// ---- snapshot, sequence, events ----
-
-TEST_F(LinkCoreTest, SendsEventsOnlyAfterTheSnapshot) {
-  Welcome(kPeer, Greet(kPeer));
-  core_.OnOutput(ReportWith({Stored(1)}));  // is part of the snapshot that the engine takes after it
-  const auto before = effects_.Take<wire::Step>();
-  ASSERT_EQ(before.size(), 1U);
-  EXPECT_TRUE(before[0].events.empty());
-  const LinkId link = effects_.TakeCommands<SnapshotCommand>().at(0).link;
-  core_.OnOutput(LinkSnapshot{link, {wire::StoredRun{0, {BlockHash{0, 1}}}}});
-  core_.OnOutput(ReportWith({Stored(2)}));
-  ASSERT_EQ(effects_.sent.size(), 2U);
-  const auto& snapshot = std::get<wire::Snapshot>(effects_.sent[0].second);
-  EXPECT_TRUE(snapshot.last);
-  EXPECT_EQ(snapshot.chunk_index, 0U);
-  EXPECT_EQ(snapshot.runs, std::vector<wire::StoredRun>({{0, {BlockHash{0, 1}}}}));
-  const auto& step = std::get<wire::Step>(effects_.sent[1].second);
-  EXPECT_EQ(step.events, std::vector<wire::CacheEvent>({Stored(2)}));
-}
+// ---- sequence, load, tokens ----
 
 TEST_F(LinkCoreTest, NumbersSnapshotsAndStepsWithoutGaps) {
-  Welcome(kPeer, Greet(kPeer));
-  core_.OnOutput(ReportWith({}));
-  AnswerSnapshot();  // took number 2
-  core_.OnOutput(ReportWith({}));
+  Welcome(kPeer, Greet(kPeer));  // the load: number 1
+  Report({});
+  core_.Tick();  // the snapshot: number 3
+  Report({});
   Pass(milliseconds(250));
   const auto steps = effects_.Take<wire::Step>();
-  ASSERT_EQ(steps.size(), 2U);
-  EXPECT_EQ(steps[0].sequence, 3U);
-  EXPECT_EQ(steps[1].sequence, 4U);
+  ASSERT_EQ(steps.size(), 4U);
+  EXPECT_EQ(steps[1].sequence, 2U);
+  EXPECT_EQ(steps[2].sequence, 4U);
+  EXPECT_EQ(steps[3].sequence, 5U);
   EXPECT_EQ(steps[0].epoch, 100U);
 }
 
-TEST_F(LinkCoreTest, WantSnapshotIsAnsweredInTheSameEpochAndKeepsRequests) {
-  const LinkId link = BringUp(kPeer);
-  core_.OnMessage(kPeer, GenerateNumber(7));
-  core_.OnMessage(kPeer, wire::WantSnapshot{});
-  core_.OnMessage(kPeer, wire::WantSnapshot{});  // one is on its way already
-  EXPECT_TRUE(effects_.Take<wire::Hello>().empty());
-  const auto asked = effects_.TakeCommands<SnapshotCommand>();
-  ASSERT_EQ(asked.size(), 1U);
-  core_.OnOutput(LinkSnapshot{link, {}});
-  const auto snapshot = effects_.Take<wire::Snapshot>();
-  ASSERT_EQ(snapshot.size(), 1U);
-  EXPECT_EQ(snapshot[0].epoch, 100U);
-  EXPECT_EQ(snapshot[0].sequence, 2U);
-  EXPECT_EQ(core_.in_flight_request_count(), 1U);
-  EXPECT_EQ(ResyncCount(ResyncReason::kAsked), 1U);
+TEST_F(LinkCoreTest, ARouterIsToldTheLoadAtOnce) {
+  StepReport report = cache_.Report({Stored(1)});
+  report.load.free_block_count = 99;
+  core_.OnOutput(std::move(report));
+  Welcome(kPeer, Greet(kPeer));
+  const auto steps = effects_.Take<wire::Step>();
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps[0].sequence, 1U);
+  EXPECT_EQ(steps[0].load.free_block_count, 99U);
+  EXPECT_EQ(steps[0].load.step_seconds, 0.0);
 }
 
 TEST_F(LinkCoreTest, LoadIsRepeatedAsHeartbeatWithoutTheStep) {
   BringUp(kPeer);
-  core_.OnOutput(ReportWith({Stored(1)}));
-  (void)effects_.Take<wire::Step>();
+  Report({Stored(1)});
+  EXPECT_EQ(effects_.Take<wire::Step>().at(0).load.step_seconds, 0.5);
   Pass(milliseconds(249));
   EXPECT_TRUE(effects_.sent.empty());
   Pass(milliseconds(1));
   const auto steps = effects_.Take<wire::Step>();
   ASSERT_EQ(steps.size(), 1U);
-  EXPECT_EQ(steps[0].load.cached_block_count, 5U);
+  EXPECT_EQ(steps[0].load.cached_block_count, 1U);
   EXPECT_EQ(steps[0].load.step_decode_tokens, 0U);
   EXPECT_EQ(steps[0].load.step_seconds, 0.0);
   EXPECT_TRUE(steps[0].events.empty());
 }
 
 TEST_F(LinkCoreTest, TokensGoToTheirOwnRouterAlone) {
-  const LinkId first = BringUp(kPeer);
-  const LinkId second = BringUp(kOther);
-  StepReport report = ReportWith({Stored(9)});
-  report.tokens = {TokensOf(first, 1), TokensOf(second, 2)};
-  core_.OnOutput(std::move(report));
+  BringUp(kPeer);
+  BringUp(kOther);
+  const LinkId first = Submit(kPeer, 1);
+  const LinkId second = Submit(kOther, 2);
+  Report({Stored(9)}, {TokensOf(first, 1), TokensOf(second, 2)});
   ASSERT_EQ(effects_.sent.size(), 2U);
   std::map<PeerId, std::uint64_t> requests;
   for (const auto& [peer, message] : effects_.sent) {
@@ -252,31 +114,29 @@ TEST_F(LinkCoreTest, TokensGoToTheirOwnRouterAlone) {
 // ---- requests ----
 
 TEST_F(LinkCoreTest, PassesRequestsAndCancelsToTheEngine) {
-  const LinkId link = BringUp(kPeer);
+  BringUp(kPeer);
   core_.OnMessage(kPeer, GenerateNumber(7));
   core_.OnMessage(kPeer, wire::Cancel{RequestId(7)});
   core_.OnMessage(kPeer, wire::Cancel{RequestId(8)});  // unknown
   ASSERT_EQ(effects_.commands.size(), 2U);
-  EXPECT_EQ(std::get<SubmitCommand>(effects_.commands[0]).link, link);
+  const LinkId link = std::get<SubmitCommand>(effects_.commands[0]).link;
   EXPECT_EQ(std::get<CancelCommand>(effects_.commands[1]).key, (RequestKey{link, RequestId(7)}));
   EXPECT_EQ(core_.in_flight_request_count(), 1U);
-  StepReport report;
-  report.tokens = {TokensOf(link, 7, wire::FinishReason::kCancelled)};
-  core_.OnOutput(std::move(report));
+  Report({}, {TokensOf(link, 7, wire::FinishReason::kCancelled)});
   EXPECT_EQ(core_.in_flight_request_count(), 0U);
   EXPECT_EQ(core_.counts().finished_requests[static_cast<std::size_t>(wire::FinishReason::kCancelled)], 1U);
 }
 
 TEST_F(LinkCoreTest, ARequestIsInFlightUntilItsLastChoiceEnds) {
-  const LinkId link = BringUp(kPeer);
+  BringUp(kPeer);
   wire::Generate generate = GenerateNumber(7);
   generate.sample_count = 3;
   core_.OnMessage(kPeer, generate);
+  const LinkId link = effects_.TakeCommands<SubmitCommand>().at(0).link;
   const auto end_choice = [&](std::uint32_t choice, wire::FinishReason reason) {
-    StepReport report;
-    report.tokens = {TokensOf(link, 7, reason)};
-    report.tokens[0].event.choice = choice;
-    core_.OnOutput(std::move(report));
+    RequestEvent event = TokensOf(link, 7, reason);
+    event.event.choice = choice;
+    Report({}, {event});
   };
   end_choice(2, wire::FinishReason::kStop);
   end_choice(0, wire::FinishReason::kLength);
@@ -288,13 +148,12 @@ TEST_F(LinkCoreTest, ARequestIsInFlightUntilItsLastChoiceEnds) {
 }
 
 TEST_F(LinkCoreTest, AnErrorEndsARequestWithAllItsChoices) {
-  const LinkId link = BringUp(kPeer);
+  BringUp(kPeer);
   wire::Generate generate = GenerateNumber(7);
   generate.sample_count = 3;
   core_.OnMessage(kPeer, generate);
-  StepReport report;
-  report.tokens = {TokensOf(link, 7, wire::FinishReason::kError)};
-  core_.OnOutput(std::move(report));
+  const LinkId link = effects_.TakeCommands<SubmitCommand>().at(0).link;
+  Report({}, {TokensOf(link, 7, wire::FinishReason::kError)});
   EXPECT_EQ(core_.in_flight_request_count(), 0U);
 }
 
@@ -359,9 +218,8 @@ TEST_F(LinkCoreTest, TokenizerIsSentToWhoAsks) {
 class NewLifeTest : public LinkCoreTest {
  protected:
   void ExpectNewLifeAfter(const std::function<void()>& happening) {
-    const LinkId old = BringUp(kPeer);
-    core_.OnMessage(kPeer, GenerateNumber(7));
-    (void)effects_.TakeCommands<SubmitCommand>();
+    BringUp(kPeer);
+    const LinkId old = Submit(kPeer, 7);
     happening();
     effects_.outcome = wire::SendOutcome::kSent;
     const auto cancelled = effects_.TakeCommands<CancelLinkCommand>();
@@ -370,10 +228,7 @@ class NewLifeTest : public LinkCoreTest {
     EXPECT_EQ(core_.in_flight_request_count(), 0U);
     EXPECT_EQ(core_.up_count(), 0U);
     effects_.sent.clear();
-    StepReport late;
-    late.tokens = {TokensOf(old, 7)};
-    core_.OnOutput(std::move(late));
-    core_.OnOutput(LinkSnapshot{old, {}});
+    Report({}, {TokensOf(old, 7)});
     EXPECT_TRUE(effects_.sent.empty());
     Pass(seconds(1));
     const auto hellos = effects_.Take<wire::Hello>();
@@ -381,9 +236,8 @@ class NewLifeTest : public LinkCoreTest {
     EXPECT_GT(hellos[0].epoch, 100U);
     Welcome(kPeer, hellos[0].epoch, instance_);
     EXPECT_EQ(core_.up_count(), 1U);
-    EXPECT_NE(effects_.TakeCommands<SnapshotCommand>().at(0).link, old);
-    core_.OnOutput(ReportWith({}));
     EXPECT_EQ(effects_.Take<wire::Step>().at(0).sequence, 1U);
+    EXPECT_NE(Submit(kPeer, 7), old);
   }
 
   std::uint64_t instance_ = 1;  // of the router that welcomes the new life
@@ -421,9 +275,22 @@ TEST_F(NewLifeTest, AnotherRouterProcessWelcomesTheRunningEpoch) {
 TEST_F(NewLifeTest, RouterDoesNotTakeItsMessages) {
   ExpectNewLifeAfter([this] {
     effects_.outcome = wire::SendOutcome::kFull;
-    core_.OnOutput(ReportWith({Stored(1)}));
+    Report({Stored(1)});
   });
-  EXPECT_EQ(ResyncCount(ResyncReason::kOverflow), 1U);
+  EXPECT_EQ(ResyncCount(ResyncReason::kUnsent), 1U);
+  EXPECT_EQ(ResyncCount(ResyncReason::kOverflow), 0U);
+}
+
+// A connection that broke is found by the message that can not be sent, and only the welcome tells why.
+TEST_F(NewLifeTest, RouterRestartedAndTheConnectionBroke) {
+  instance_ = 2;
+  ExpectNewLifeAfter([this] {
+    effects_.outcome = wire::SendOutcome::kFull;
+    Pass(milliseconds(250));
+  });
+  EXPECT_EQ(ResyncCount(ResyncReason::kRouterRestart), 1U);
+  EXPECT_EQ(ResyncCount(ResyncReason::kUnsent), 0U);
+  EXPECT_EQ(ResyncCount(ResyncReason::kOverflow), 0U);
 }
 
 TEST_F(NewLifeTest, RouterSendsAMalformedMessage) {
@@ -433,6 +300,7 @@ TEST_F(NewLifeTest, RouterSendsAMalformedMessage) {
 
 TEST_F(NewLifeTest, ReportsAreLostBetweenEngineAndLink) {
   ExpectNewLifeAfter([this] { core_.OnOutput(OutputLost{}); });
+  EXPECT_EQ(ResyncCount(ResyncReason::kOverflow), 1U);
 }
 
 TEST_F(LinkCoreTest, PingsKeepALinkUp) {
@@ -453,14 +321,13 @@ TEST_F(LinkCoreTest, SecondWelcomeOfTheSameProcessChangesNothing) {
 }
 
 TEST_F(LinkCoreTest, VanishedAddressEndsItsRequests) {
-  const LinkId link = BringUp(kPeer);
-  core_.OnMessage(kPeer, GenerateNumber(7));
-  (void)effects_.TakeCommands<SubmitCommand>();
+  BringUp(kPeer);
+  const LinkId link = Submit(kPeer, 7);
   core_.RemovePeer(kPeer);
   EXPECT_EQ(effects_.TakeCommands<CancelLinkCommand>().at(0).link, link);
   EXPECT_EQ(core_.link_count(), 0U);
   core_.OnMessage(kPeer, wire::Ping{});
-  core_.OnOutput(ReportWith({}));
+  Report({});
   EXPECT_TRUE(effects_.sent.empty());
 }
 
@@ -469,7 +336,7 @@ TEST_F(LinkCoreTest, OneBrokenLinkLeavesTheOtherAlone) {
   BringUp(kOther);
   core_.OnMessage(kPeer, wire::WantHello{});
   EXPECT_EQ(core_.up_count(), 1U);
-  core_.OnOutput(ReportWith({Stored(1)}));
+  Report({Stored(1)});
   ASSERT_EQ(effects_.sent.size(), 1U);
   EXPECT_EQ(effects_.sent[0].first, kOther);
 }
@@ -477,17 +344,15 @@ TEST_F(LinkCoreTest, OneBrokenLinkLeavesTheOtherAlone) {
 // ---- draining ----
 
 TEST_F(LinkCoreTest, DrainRefusesNewRequestsAndEndsOldOnes) {
-  const LinkId link = BringUp(kPeer);
-  core_.OnMessage(kPeer, GenerateNumber(7));
+  BringUp(kPeer);
+  const LinkId link = Submit(kPeer, 7);
   core_.BeginDrain();
   const auto told = effects_.Take<wire::Step>();
   ASSERT_EQ(told.size(), 1U);
   EXPECT_TRUE(told[0].load.draining);
   core_.OnMessage(kPeer, GenerateNumber(8));
   EXPECT_EQ(effects_.Take<wire::Step>().at(0).tokens.at(0).error->code, ErrorCode::kUnavailable);
-  StepReport report;
-  report.tokens = {TokensOf(link, 7, wire::FinishReason::kStop)};
-  core_.OnOutput(std::move(report));
+  Report({}, {TokensOf(link, 7, wire::FinishReason::kStop)});
   EXPECT_TRUE(effects_.Take<wire::Step>().at(0).load.draining);
   EXPECT_EQ(core_.in_flight_request_count(), 0U);
   core_.SayBye();
@@ -497,6 +362,16 @@ TEST_F(LinkCoreTest, DrainRefusesNewRequestsAndEndsOldOnes) {
 // ---- cutting snapshots ----
 
 TEST(CutSnapshotTest, EmptyCacheIsOneEmptyChunk) { EXPECT_EQ(CutSnapshot({}, 10, 10).size(), 1U); }
+
+TEST(CutSnapshotTest, RunsThatAreNotSplitAreNotCopied) {
+  std::vector<wire::StoredRun> runs{{0, {BlockHash{0, 1}, BlockHash{0, 2}}}, {2, {BlockHash{0, 3}}}};
+  const BlockHash* const first = runs[0].hashes.data();
+  const BlockHash* const second = runs[1].hashes.data();
+  const auto chunks = CutSnapshot(std::move(runs), 3, 2);
+  ASSERT_EQ(chunks.size(), 1U);
+  EXPECT_EQ(chunks[0].at(0).hashes.data(), first);
+  EXPECT_EQ(chunks[0].at(1).hashes.data(), second);
+}
 
 TEST(CutSnapshotTest, ChunksKeepToTheLimitsAndLoseNothing) {
   Rng rng(3);

@@ -1,0 +1,96 @@
+#include "worker/worker_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace roost::worker {
+namespace {
+
+using testing::HasSubstr;
+
+class WorkerMetricsTest : public ::testing::Test {
+ protected:
+  metrics::Registry registry_;
+  WorkerMetrics metrics_{registry_};
+};
+
+// Dashboards and rates need a zero before the first event.
+TEST_F(WorkerMetricsTest, AllSeriesAreThereFromTheStart) {
+  const std::string text = registry_.Text();
+  for (const std::string_view reason : kMissReasonNames) {
+    EXPECT_THAT(text, HasSubstr("roost_worker_computed_prompt_tokens_total{reason=\"" + std::string(reason) + "\"} 0"));
+  }
+  for (const char* pool : {"0.5x", "1x", "2x", "4x"}) {
+    EXPECT_THAT(text, HasSubstr("roost_worker_estimated_hit_ratio{pool=\"" + std::string(pool) + "\"} 0"));
+  }
+  for (const char* name :
+       {"tail_cached_tokens_total", "uncached_requests_total", "refused_pins_total", "verified_hits_total",
+        "wrong_hits_total", "pinned_blocks", "block_age_at_eviction_seconds_count",
+        "block_idle_before_eviction_seconds_count", "block_reuse_gap_seconds_count",
+        "mirror_losses_total{reason=\"digest\"}", "resyncs_total{reason=\"unsent\"}"}) {
+    EXPECT_THAT(text, HasSubstr("\nroost_worker_" + std::string(name) + " 0\n"));
+  }
+}
+
+TEST_F(WorkerMetricsTest, CountsOfStepsAddUp) {
+  StepReport report;
+  report.counts.computed_prompt_tokens[IndexOf(MissReason::kEvicted)] = 5;
+  report.counts.tail_cached_tokens = 3;
+  report.counts.uncached_requests = 2;
+  report.counts.refused_pins = 4;
+  report.counts.verified_hits = 6;
+  report.counts.wrong_hits = 1;
+  report.pinned_blocks = 9;
+  metrics_.OnStep(report);
+  metrics_.OnStep(report);
+  const std::string text = registry_.Text();
+  for (const char* line :
+       {"computed_prompt_tokens_total{reason=\"evicted\"} 10", "computed_prompt_tokens_total{reason=\"cold\"} 0",
+        "tail_cached_tokens_total 6", "uncached_requests_total 4", "refused_pins_total 8", "verified_hits_total 12",
+        "wrong_hits_total 2", "pinned_blocks 9"}) {
+    EXPECT_THAT(text, HasSubstr("\nroost_worker_" + std::string(line) + "\n"));
+  }
+}
+
+TEST_F(WorkerMetricsTest, ResidencyKeepsItsBuckets) {
+  StepReport report;
+  report.counts.residency.age_at_eviction.Add(std::chrono::milliseconds(5));  // a bound is inclusive
+  report.counts.residency.age_at_eviction.Add(std::chrono::seconds(4));
+  report.counts.residency.age_at_eviction.Add(std::chrono::hours(1));
+  report.counts.residency.reuse_gap.Add(std::chrono::seconds(15));
+  metrics_.OnStep(report);
+  const std::string text = registry_.Text();
+  for (const char* line :
+       {"age_at_eviction_seconds_bucket{le=\"0.002\"} 0", "age_at_eviction_seconds_bucket{le=\"0.005\"} 1",
+        "age_at_eviction_seconds_bucket{le=\"5\"} 2", "age_at_eviction_seconds_bucket{le=\"1800\"} 2",
+        "age_at_eviction_seconds_bucket{le=\"+Inf\"} 3", "age_at_eviction_seconds_sum 3604.005",
+        "idle_before_eviction_seconds_count 0", "reuse_gap_seconds_count 1"}) {
+    EXPECT_THAT(text, HasSubstr("\nroost_worker_block_" + std::string(line) + "\n"));
+  }
+}
+
+TEST_F(WorkerMetricsTest, HitRatiosStayUntilTheNextEstimate) {
+  StepReport report;
+  report.hit_rates = HitRateCurve{0.25, 0.5, 0.625, 0.75};
+  metrics_.OnStep(report);
+  metrics_.OnStep(StepReport());
+  const std::string text = registry_.Text();
+  EXPECT_THAT(text, HasSubstr("roost_worker_estimated_hit_ratio{pool=\"0.5x\"} 0.25\n"));
+  EXPECT_THAT(text, HasSubstr("roost_worker_estimated_hit_ratio{pool=\"4x\"} 0.75\n"));
+}
+
+TEST_F(WorkerMetricsTest, CountsOfTheLinksAreNotCountedTwice) {
+  LinkCounts counts;
+  counts.resyncs[static_cast<std::size_t>(ResyncReason::kUnsent)] = 2;
+  counts.mirror_losses[static_cast<std::size_t>(MirrorLoss::kOverflow)] = 1;
+  metrics_.OnRound(counts, {.up = 1, .down = 0});
+  metrics_.OnRound(counts, {.up = 1, .down = 0});
+  const std::string text = registry_.Text();
+  EXPECT_THAT(text, HasSubstr("roost_worker_resyncs_total{reason=\"unsent\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("roost_worker_mirror_losses_total{reason=\"overflow\"} 1\n"));
+}
+
+}  // namespace
+}  // namespace roost::worker
