@@ -57,7 +57,7 @@ struct CacheUser {
 
   void Release(worker::PrefixCache& cache, const worker::RequestUse& use = {},
                const worker::RequestRetention& retention = {}) {
-    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) cache.Release(*block, use, retention);
+    cache.ReleaseAll(blocks, use, retention);
     blocks.clear();
   }
 };

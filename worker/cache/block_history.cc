@@ -25,6 +25,8 @@ std::size_t BlockHistory::BucketOf(std::uint64_t mixed) const {
   return static_cast<std::size_t>((static_cast<unsigned __int128>(mixed) * bucket_count_) >> 64U) * kBucketSlots;
 }
 
+void BlockHistory::Prefetch(std::uint64_t key) const { __builtin_prefetch(&slots_[BucketOf(Mixed(key))]); }
+
 std::optional<BlockHistory::Entry> BlockHistory::Find(std::uint64_t key) const {
   const std::uint64_t mixed = Mixed(key);
   const std::size_t bucket = BucketOf(mixed);

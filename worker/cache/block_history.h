@@ -32,6 +32,9 @@ class BlockHistory {
   // Is this key of the sample? Keys that are not are never found.
   [[nodiscard]] static bool Samples(std::uint64_t key);
 
+  // Starts the memory read of a Find or Store to come.
+  void Prefetch(std::uint64_t key) const;
+
   [[nodiscard]] std::optional<Entry> Find(std::uint64_t key) const;
 
   // Sets what is known of a key of the sample.

@@ -38,6 +38,9 @@ class ClassAwareEviction final : public EvictionPolicy {
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group) override;
   void Evict(BlockId block) override;
   void Prefetch(BlockId block) const override { lists_.Prefetch(block); }
+  void PrefetchInsert(std::uint64_t key) const override {
+    if (BlockHistory::Samples(key)) history_.Prefetch(key);
+  }
 
   // What the guard has chosen for now.
   [[nodiscard]] Ranking ranking() const { return ranking_; }

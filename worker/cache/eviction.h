@@ -63,6 +63,8 @@ class EvictionPolicy {
 
   // Starts the memory reads of an Erase to come.
   virtual void Prefetch(BlockId /*block*/) const {}
+  // And of an Insert to come of a block with this key.
+  virtual void PrefetchInsert(std::uint64_t /*key*/) const {}
 
   // `block`, which was idle and a leaf, goes.
   virtual void Evict(BlockId block) = 0;

@@ -53,6 +53,9 @@ class IdleBlocks {
     policy_->Prefetch(block);
   }
 
+  // And of an Insert to come of a block with this key.
+  void PrefetchInsert(std::uint64_t key) const { policy_->PrefetchInsert(key); }
+
  private:
   // Lists of one group: one per priority, and one for wanted blocks.
   static constexpr std::uint32_t kWantedList = kMaxRetentionPriority + 1;

@@ -122,6 +122,15 @@ void PrefixCache::Release(BlockId block, const RequestUse& use, const RequestRet
   if (holders == 0) Shelve(block.value(), use);
 }
 
+void PrefixCache::ReleaseAll(std::span<const BlockId> blocks, const RequestUse& use,
+                             const RequestRetention& retention) {
+  for (std::size_t i = blocks.size(); i-- > 0;) {
+    if (i >= 2 * kBlockAhead) PrefetchBlock(blocks[i - 2 * kBlockAhead]);
+    if (i >= kBlockAhead) idle_.PrefetchInsert(nodes_[blocks[i - kBlockAhead].value()].hash.low);
+    Release(blocks[i], use, retention);
+  }
+}
+
 std::optional<BlockId> PrefixCache::Allocate(EvictionGroup group) {
   if (pool_.free_count() == 0 && !EvictOne(group)) return std::nullopt;
   return pool_.Allocate();

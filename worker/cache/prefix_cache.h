@@ -131,6 +131,8 @@ class PrefixCache {
   // One holder less; back to front. A ready block without holders is idle, another one is free. `use` says what the
   // request was that lets go, `retention` what it wants for its blocks.
   void Release(BlockId block, const RequestUse& use, const RequestRetention& retention = {});
+  // One holder less of each of a request's blocks, back to front.
+  void ReleaseAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention = {});
 
   // An empty block with one holder: a free one, or the victim of an eviction. Nothing when all are referenced or
   // pinned. `group` wants it.

@@ -6,12 +6,28 @@
 #include <utility>
 
 namespace roost::worker {
+namespace {
+
+std::size_t BucketOf(double seconds) {
+  const auto bucket = std::lower_bound(kResidencySeconds.begin(), kResidencySeconds.end(), seconds);
+  return static_cast<std::size_t>(bucket - kResidencySeconds.begin());
+}
+
+}  // namespace
 
 void DurationCounts::Add(Duration duration) {
-  const double seconds = ToSeconds(duration);
-  const auto bucket = std::lower_bound(kResidencySeconds.begin(), kResidencySeconds.end(), seconds);
-  ++buckets[static_cast<std::size_t>(bucket - kResidencySeconds.begin())];
-  sum_seconds += seconds;
+  ++buckets[BucketOf(ToSeconds(duration))];
+  sum_seconds += ToSeconds(duration);
+}
+
+void Residency::Recorder::Add(DurationCounts& counts, Millis millis) {
+  const double seconds = millis * 1e-3;
+  if (millis != millis_) {
+    millis_ = millis;
+    bucket_ = BucketOf(seconds);
+  }
+  ++counts.buckets[bucket_];
+  counts.sum_seconds += seconds;
 }
 
 Residency::Residency(std::uint32_t block_count) : times_(block_count) {}
@@ -25,7 +41,7 @@ void Residency::OnStored(BlockId block, Instant now) { times_[block.value()] = {
 
 void Residency::OnFound(BlockId block, Instant now) {
   Times& times = times_[block.value()];
-  counts_.reuse_gap.Add(std::chrono::milliseconds(MillisOf(now) - times.used));
+  gaps_.Add(counts_.reuse_gap, MillisOf(now) - times.used);
   times.used = MillisOf(now);
 }
 
@@ -33,8 +49,8 @@ void Residency::OnLetGo(BlockId block, Instant now) { times_[block.value()].used
 
 void Residency::OnEvicted(BlockId block, Instant now) {
   const Times& times = times_[block.value()];
-  counts_.age_at_eviction.Add(std::chrono::milliseconds(MillisOf(now) - times.stored));
-  counts_.idle_before_eviction.Add(std::chrono::milliseconds(MillisOf(now) - times.used));
+  ages_.Add(counts_.age_at_eviction, MillisOf(now) - times.stored);
+  idle_times_.Add(counts_.idle_before_eviction, MillisOf(now) - times.used);
 }
 
 ResidencyCounts Residency::Take() { return std::exchange(counts_, {}); }

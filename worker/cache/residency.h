@@ -68,10 +68,23 @@ class Residency {
     Millis used = 0;
   };
 
+  // A request's blocks have mostly one time in common: the bucket is looked for once.
+  class Recorder {
+   public:
+    void Add(DurationCounts& counts, Millis millis);
+
+   private:
+    Millis millis_ = 0;
+    std::size_t bucket_ = 0;
+  };
+
   [[nodiscard]] static Millis MillisOf(Instant instant);
 
   std::vector<Times> times_;  // by block
   ResidencyCounts counts_;
+  Recorder ages_;
+  Recorder idle_times_;
+  Recorder gaps_;
 };
 
 }  // namespace roost::worker

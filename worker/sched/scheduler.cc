@@ -246,10 +246,7 @@ void Scheduler::ReleaseBlocks(Sequence& sequence) {
   const RequestUse use = UseOf(sequence);
   ++release_count_;
   StorePartialBlock(sequence);
-  const RequestRetention retention = RetentionOf(sequence);
-  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) {
-    cache_.Release(*block, use, retention);
-  }
+  cache_.ReleaseAll(sequence.blocks, use, RetentionOf(sequence));
   sequence.blocks.clear();
   sequence.computed_token_count = 0;
   sequence.committed_block_count = 0;
