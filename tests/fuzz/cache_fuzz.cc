@@ -7,15 +7,15 @@
 #include "tests/model/choices.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace roost;
-  testing_support::ByteChoices choices({data, size});
-  const auto honesty = choices.Below(2) == 0 ? testing_support::Honesty::kHonest : testing_support::Honesty::kLying;
-  testing_support::CacheDriver driver(choices, honesty);
+  using roost::testing_support::Honesty;
+  roost::testing_support::ByteChoices choices({data, size});
+  const auto honesty = choices.Below(2) == 0 ? Honesty::kHonest : Honesty::kLying;
+  roost::testing_support::CacheDriver driver(choices, honesty);
   while (!choices.is_used_up()) {
-    const Result<void> step = driver.Step();
+    const roost::Result<void> step = driver.Step();
     ROOST_CHECK(step.ok(), "{}", step.error().ToString());
   }
-  const Result<void> end = driver.Finish();
+  const roost::Result<void> end = driver.Finish();
   ROOST_CHECK(end.ok(), "{}", end.error().ToString());
   return 0;
 }

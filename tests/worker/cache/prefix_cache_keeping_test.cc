@@ -362,6 +362,22 @@ TEST_F(CacheKeepingTest, APinIsRefusedWhenThereIsNoRoomForTheBlocksBeforeIt) {
   ExpectSound();
 }
 
+// Also when there would be room by now: so a refusal in front is known at a glance.
+TEST_F(CacheKeepingTest, APinBehindOneThatWasRefusedIsRefused) {
+  Make(16);
+  cache().Pin(Hashes("stuvwx"), std::nullopt);
+  const std::vector<BlockHash> hashes = Hashes("abcd");
+  cache().Pin({&hashes[2], 2}, std::nullopt);
+  Visit("abc");  // c needs a and b, and 8 of 8 are taken
+  cache().Unpin(Hashes("stuvwx"));
+  Visit("abcd");
+  EXPECT_EQ(cache().pinned_count(), 0U);
+  EXPECT_EQ(cache().counters().refused_pins, 2U);
+  cache().Pin(hashes, std::nullopt);
+  EXPECT_EQ(cache().pinned_count(), 4U);
+  ExpectSound();
+}
+
 // ---- shares ----
 
 TEST_F(CacheKeepingTest, AGroupOverItsShareLosesItsOwnBlocksFirst) {

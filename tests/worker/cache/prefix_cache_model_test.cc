@@ -1,5 +1,6 @@
 // A million random operations on the prefix cache and on a naive one; every answer, event, count and invariant is
-// compared after each operation, the snapshot after every sixteenth. A failure prints its seed.
+// compared after each operation, the snapshot after every sixteenth. Under sanitizers it is a tenth of them. A failure
+// prints its seed.
 #include <gtest/gtest.h>
 
 #include <csignal>

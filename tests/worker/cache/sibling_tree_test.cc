@@ -126,8 +126,8 @@ TEST_F(SiblingTreeTest, AgreesWithASortedVector) {
         Erase(block);
         sorted.erase(found);
       }
-      std::vector<std::uint32_t> blocks;
-      for (const auto& entry : sorted) blocks.push_back(entry.second);
+      std::vector<std::uint32_t> blocks(sorted.size());
+      std::transform(sorted.begin(), sorted.end(), blocks.begin(), [](const auto& entry) { return entry.second; });
       ASSERT_EQ(All(), blocks);
       const auto key = static_cast<std::uint32_t>(rng.Below(22));
       const SiblingTree::Pair pair = tree_.Neighbours(root_, KeyOrder(keys_, key));
