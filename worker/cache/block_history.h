@@ -13,6 +13,8 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/big_vector.h"
+
 namespace roost::worker {
 
 class BlockHistory {
@@ -52,7 +54,7 @@ class BlockHistory {
   [[nodiscard]] std::size_t SlotToReplace(std::size_t bucket, std::uint32_t name, std::uint32_t time) const;
 
   std::size_t bucket_count_;
-  std::vector<Slot> slots_;
+  BigVector<Slot> slots_;
 };
 
 }  // namespace roost::worker

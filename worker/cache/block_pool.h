@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/big_vector.h"
 #include "common/base/ids.h"
 
 namespace roost::worker {
@@ -61,7 +62,7 @@ class BlockPool {
 
   [[nodiscard]] std::uint32_t Checked(BlockId block) const;
 
-  std::vector<Entry> entries_;
+  BigVector<Entry> entries_;
   std::vector<std::uint32_t> free_;  // a stack: the block freed last is the warmest in the processor's caches
   std::uint32_t referenced_count_ = 0;
 };

@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/big_vector.h"
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
 
@@ -44,12 +45,16 @@ class HashIndex {
   // Starts the memory read of a Find to come.
   void Prefetch(BlockHash hash) const { __builtin_prefetch(&slots_[TagOf(hash) & mask_]); }
 
-  // A block that a Find of `hash` would ask about first, if there is one: for reading ahead.
+  // A block that a Find of `hash` would ask about first, if there is one near its home: for reading ahead.
   [[nodiscard]] std::optional<BlockId> Likely(BlockHash hash) const {
+    constexpr std::size_t kNear = 4;
     const std::uint32_t tag = TagOf(hash);
-    const Slot& slot = slots_[tag & mask_];
-    if (slot.block == kEmpty || slot.tag != tag) return std::nullopt;
-    return BlockId(slot.block);
+    for (std::size_t i = 0; i < kNear; ++i) {
+      const Slot& slot = slots_[(tag + i) & mask_];
+      if (slot.block == kEmpty) break;
+      if (slot.tag == tag) return BlockId(slot.block);
+    }
+    return std::nullopt;
   }
 
   [[nodiscard]] std::uint32_t size() const { return size_; }
@@ -67,7 +72,7 @@ class HashIndex {
   std::uint32_t capacity_;
   std::uint32_t size_ = 0;
   std::size_t mask_;
-  std::vector<Slot> slots_;
+  BigVector<Slot> slots_;
 };
 
 }  // namespace roost::worker

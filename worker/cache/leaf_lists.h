@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/big_vector.h"
 #include "common/base/ids.h"
 
 namespace roost::worker {
@@ -87,7 +88,7 @@ class LeafLists {
   [[nodiscard]] std::optional<std::uint32_t> FrontOfRing(std::uint32_t list);
 
   std::uint32_t block_count_;
-  std::vector<Entry> entries_;
+  BigVector<Entry> entries_;
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> returned_;  // (list, number) → block
   std::uint64_t first_number_ = std::uint64_t{1} << 39U;                       // of 40 bits
   std::uint64_t last_number_ = std::uint64_t{1} << 39U;

@@ -12,8 +12,8 @@ namespace {
 
 // How far ahead of the walk the index and then the blocks are read. A walk's only slow part is memory, and the hashes
 // to come are known.
-constexpr std::uint32_t kIndexAhead = 16;
-constexpr std::uint32_t kBlockAhead = 8;
+constexpr std::uint32_t kIndexAhead = 64;
+constexpr std::uint32_t kBlockAhead = 16;
 
 std::vector<std::uint32_t> SharesInBlocks(std::span<const double> shares, std::uint32_t block_count) {
   std::vector<std::uint32_t> blocks(1, block_count);

@@ -34,6 +34,7 @@
 #include <span>
 #include <vector>
 
+#include "common/base/big_vector.h"
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/base/result.h"
@@ -279,9 +280,9 @@ class PrefixCache {
 
   IdleBlocks idle_;
   HashIndex index_;  // the ready blocks
-  std::vector<Node> nodes_;
+  BigVector<Node> nodes_;
   SiblingTree siblings_;
-  std::vector<TokenId> tokens_;            // B per block
+  BigVector<TokenId> tokens_;              // B per block
   std::uint32_t first_blocks_ = kNoBlock;  // the first blocks of all scopes: the root of their tree
   BlockHash digest_;
 

@@ -20,6 +20,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/big_vector.h"
 #include "common/base/ids.h"
 #include "worker/cache/leaf_lists.h"
 #include "worker/cache/reuse_model.h"
@@ -69,10 +70,10 @@ class RankedLists {
   void MarkFilled(std::uint32_t list);
 
   LeafLists lists_;
-  std::vector<std::uint64_t> released_at_;  // by block
-  std::vector<std::uint64_t> filled_;       // by group: bit c is set if class c's list may have a leaf
-  std::vector<Newest> newest_;              // by list
-  std::vector<std::uint32_t> run_first_;    // by block; for the last of a run, the run's first
+  BigVector<std::uint64_t> released_at_;  // by block
+  std::vector<std::uint64_t> filled_;     // by group: bit c is set if class c's list may have a leaf
+  std::vector<Newest> newest_;            // by list
+  std::vector<std::uint32_t> run_first_;  // by block; for the last of a run, the run's first
 };
 
 }  // namespace roost::worker

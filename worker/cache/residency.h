@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/base/big_vector.h"
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 
@@ -80,7 +81,7 @@ class Residency {
 
   [[nodiscard]] static Millis MillisOf(Instant instant);
 
-  std::vector<Times> times_;  // by block
+  BigVector<Times> times_;  // by block
   ResidencyCounts counts_;
   Recorder ages_;
   Recorder idle_times_;

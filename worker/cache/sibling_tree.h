@@ -13,6 +13,8 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/big_vector.h"
+
 namespace roost::worker {
 
 class SiblingTree {
@@ -56,7 +58,7 @@ class SiblingTree {
   void Split(std::uint32_t root, const Order& order, std::uint32_t& before, std::uint32_t& after);
   [[nodiscard]] std::uint32_t Join(std::uint32_t before, std::uint32_t after);
 
-  std::vector<Links> links_;
+  BigVector<Links> links_;
 };
 
 }  // namespace roost::worker
