@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <vector>
 
@@ -22,21 +23,21 @@ class HugePageAllocator {
 
   [[nodiscard]] T* allocate(std::size_t count) {
     const std::size_t bytes = count * sizeof(T);
-    void* memory = ::operator new (bytes, std::align_val_t{AlignmentOf(bytes)});
-    // A wish: without huge pages the table is slower, and as good.
-    if (bytes >= kHugePageBytes) (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    void* memory = ::operator new(bytes, std::align_val_t{alignof(T)});
+    AskForHugePages(reinterpret_cast<std::uintptr_t>(memory), bytes);
     return static_cast<T*>(memory);
   }
 
-  void deallocate(T* memory, std::size_t count) {
-    ::operator delete (memory, std::align_val_t{AlignmentOf(count * sizeof(T))});
-  }
+  void deallocate(T* memory, std::size_t /*count*/) { ::operator delete(memory, std::align_val_t{alignof(T)}); }
 
   bool operator==(const HugePageAllocator&) const = default;
 
  private:
-  static constexpr std::size_t AlignmentOf(std::size_t bytes) {
-    return bytes >= kHugePageBytes ? kHugePageBytes : alignof(T);
+  // For the whole huge pages within. A wish: without them the table is slower, and as good.
+  static void AskForHugePages(std::uintptr_t memory, std::size_t bytes) {
+    const std::uintptr_t first = (memory + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+    const std::uintptr_t end = (memory + bytes) / kHugePageBytes * kHugePageBytes;
+    if (first < end) (void)madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
   }
 };
 
