@@ -13,7 +13,6 @@ std::optional<BlockId> BlockPool::Allocate() {
   if (free_.empty()) return std::nullopt;
   const std::uint32_t id = free_.back();
   free_.pop_back();
-  entries_[id].free = false;
   entries_[id].references = 1;
   ++referenced_count_;
   return BlockId(id);
@@ -21,21 +20,21 @@ std::optional<BlockId> BlockPool::Allocate() {
 
 void BlockPool::AddReference(BlockId block) {
   Entry& entry = entries_[Checked(block)];
-  ROOST_CHECK(!entry.free, "block {} is free", block.value());
+  ROOST_CHECK(!entry.free(), "block {} is free", block.value());
   if (entry.references++ == 0) ++referenced_count_;
 }
 
 std::uint32_t BlockPool::DropReference(BlockId block) {
   Entry& entry = entries_[Checked(block)];
-  ROOST_CHECK(entry.references > 0, "block {} has no reference", block.value());
+  ROOST_CHECK(!entry.free() && entry.references > 0, "block {} has no reference", block.value());
   if (--entry.references == 0) --referenced_count_;
   return entry.references;
 }
 
 void BlockPool::Free(BlockId block) {
   Entry& entry = entries_[Checked(block)];
-  ROOST_CHECK(!entry.free && entry.references == 0, "block {} has {} references", block.value(), entry.references);
-  entry.free = true;
+  ROOST_CHECK(entry.references == 0, "block {} has {} references", block.value(), entry.references);
+  entry.references = kFree;
   ++entry.generation;
   free_.push_back(block.value());
 }

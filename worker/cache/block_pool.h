@@ -41,8 +41,11 @@ class BlockPool {
   // Gives an idle block back.
   void Free(BlockId block);
 
-  [[nodiscard]] bool IsFree(BlockId block) const { return entries_[Checked(block)].free; }
-  [[nodiscard]] std::uint32_t references(BlockId block) const { return entries_[Checked(block)].references; }
+  [[nodiscard]] bool IsFree(BlockId block) const { return entries_[Checked(block)].free(); }
+  [[nodiscard]] std::uint32_t references(BlockId block) const {
+    const Entry& entry = entries_[Checked(block)];
+    return entry.free() ? 0 : entry.references;
+  }
   [[nodiscard]] std::uint32_t generation(BlockId block) const { return entries_[Checked(block)].generation; }
   [[nodiscard]] BlockRef RefTo(BlockId block) const { return {block, generation(block)}; }
 
@@ -54,10 +57,13 @@ class BlockPool {
   [[nodiscard]] std::uint32_t idle_count() const { return block_count() - free_count() - referenced_count_; }
 
  private:
+  static constexpr std::uint32_t kFree = 0xFFFFFFFFU;
+
   struct Entry {
-    std::uint32_t references = 0;
+    std::uint32_t references = kFree;
     std::uint32_t generation = 0;
-    bool free = true;
+
+    [[nodiscard]] bool free() const { return references == kFree; }
   };
 
   [[nodiscard]] std::uint32_t Checked(BlockId block) const;

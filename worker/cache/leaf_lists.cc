@@ -6,8 +6,22 @@
 
 namespace roost::worker {
 
+// Numbers differ: each push has its own.
+class LeafLists::PushOrder final : public SiblingTree::Order {
+ public:
+  PushOrder(const LeafLists& lists, std::uint64_t number) : lists_(lists), number_(number) {}
+  [[nodiscard]] bool IsBefore(std::uint32_t block) const override { return number_ < lists_.entries_[block].number(); }
+
+ private:
+  const LeafLists& lists_;
+  const std::uint64_t number_;
+};
+
 LeafLists::LeafLists(std::uint32_t block_count, std::uint32_t list_count)
-    : block_count_(block_count), entries_(std::size_t{block_count} + list_count) {
+    : block_count_(block_count),
+      entries_(std::size_t{block_count} + list_count),
+      returned_(block_count),
+      returned_to_(list_count, SiblingTree::kNone) {
   ROOST_CHECK(list_count <= std::numeric_limits<std::uint16_t>::max(), "{} lists", list_count);
   for (std::uint32_t id = block_count; id < entries_.size(); ++id) entries_[id].previous = entries_[id].next = id;
 }
@@ -50,7 +64,7 @@ void LeafLists::Return(std::uint32_t id) {
     Link(ring, id);
   } else {
     entry.state = State::kReturned;
-    returned_.emplace(std::pair(std::uint32_t{entry.list}, entry.number()), id);
+    returned_.Insert(returned_to_[entry.list], id, PushOrder(*this, entry.number()));
   }
 }
 
@@ -58,7 +72,7 @@ void LeafLists::Erase(BlockId block) {
   Entry& entry = entries_[block.value()];
   ROOST_CHECK(entry.state != State::kOutside, "block {} is in no list", block.value());
   if (entry.state == State::kReturned) {
-    returned_.erase({entry.list, entry.number()});
+    returned_.Erase(returned_to_[entry.list], block.value(), PushOrder(*this, entry.number()));
   } else if (entry.state != State::kSetAside) {
     Unlink(block.value());
   }
@@ -67,13 +81,16 @@ void LeafLists::Erase(BlockId block) {
 
 std::optional<BlockId> LeafLists::FrontLeaf(std::uint32_t list) {
   const std::optional<std::uint32_t> front = FrontOfRing(list);
-  if (!returned_.empty()) {
-    const auto returned = returned_.lower_bound({list, 0});
-    const bool has_one = returned != returned_.end() && returned->first.first == list;
-    if (has_one && (!front || returned->first.second < entries_[*front].number())) return BlockId(returned->second);
-  }
+  const std::optional<std::uint32_t> returned = FirstReturned(list);
+  if (returned && (!front || entries_[*returned].number() < entries_[*front].number())) return BlockId(*returned);
   if (!front) return std::nullopt;
   return BlockId(*front);
+}
+
+std::optional<std::uint32_t> LeafLists::FirstReturned(std::uint32_t list) const {
+  const std::uint32_t root = returned_to_[list];
+  if (root == SiblingTree::kNone) return std::nullopt;
+  return returned_.Neighbours(root, PushOrder(*this, 0)).after;
 }
 
 std::optional<std::uint32_t> LeafLists::FrontOfRing(std::uint32_t list) {

@@ -1,7 +1,6 @@
 #include "worker/cache/prefix_cache.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -158,12 +157,11 @@ CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, s
   return {CommitResult::Kind::kMerged, *holder};
 }
 
-void PrefixCache::TakeEvents(std::vector<wire::CacheEvent>& events) {
-  events.insert(events.end(), std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
-  events_.clear();
+std::vector<wire::CacheEvent> PrefixCache::TakeEvents() {
+  std::vector<wire::CacheEvent> events;
+  events_.TakeTo(events);
+  return events;
 }
-
-std::vector<wire::CacheEvent> PrefixCache::TakeEvents() { return std::exchange(events_, {}); }
 
 std::optional<std::uint32_t> PrefixCache::FindVerified(const BlockChain& chain, std::uint32_t index,
                                                        std::uint32_t parent) {
@@ -321,30 +319,15 @@ void PrefixCache::Remove(std::uint32_t block) {
     index_.Erase(node.hash, BlockId(block));
     digest_ = digest_ ^ node.hash;
     ghosts_.Remember(node.hash.low);
-    ReportRemoved(node);
+    events_.AddRemoved(node.hash);
   }
   node = Node{};
 }
 
-// A block that continues the run reported last extends it.
 void PrefixCache::ReportStored(const Node& node) {
-  if (!events_.empty() && node.parent != kNoBlock && events_.back().kind == wire::CacheEvent::Kind::kStored) {
-    std::vector<BlockHash>& run = events_.back().stored.hashes;
-    if (run.back() == nodes_[node.parent].hash) {
-      run.push_back(node.hash);
-      return;
-    }
-  }
-  events_.push_back({.kind = wire::CacheEvent::Kind::kStored,
-                     .stored = {.first_position = node.position, .hashes = {node.hash}},
-                     .removed = {}});
-}
-
-void PrefixCache::ReportRemoved(const Node& node) {
-  if (events_.empty() || events_.back().kind != wire::CacheEvent::Kind::kRemoved) {
-    events_.push_back({.kind = wire::CacheEvent::Kind::kRemoved, .stored = {}, .removed = {}});
-  }
-  events_.back().removed.push_back(node.hash);
+  const bool is_first = node.parent == kNoBlock;
+  events_.AddStored(node.hash, node.position,
+                    is_first ? std::nullopt : std::optional<BlockHash>(nodes_[node.parent].hash));
 }
 
 }  // namespace roost::worker

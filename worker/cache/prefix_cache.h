@@ -41,6 +41,7 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "worker/cache/block_pool.h"
+#include "worker/cache/event_log.h"
 #include "worker/cache/eviction.h"
 #include "worker/cache/ghost_list.h"
 #include "worker/cache/hash_index.h"
@@ -170,7 +171,7 @@ class PrefixCache {
   [[nodiscard]] bool WasEvicted(BlockHash hash) const { return ghosts_.Contains(hash.low); }
 
   // Moves the events since the last call to the end of `events`, in order.
-  void TakeEvents(std::vector<wire::CacheEvent>& events);
+  void TakeEvents(std::vector<wire::CacheEvent>& events) { events_.TakeTo(events); }
   [[nodiscard]] std::vector<wire::CacheEvent> TakeEvents();
   [[nodiscard]] ResidencyCounts TakeResidency() { return residency_.Take(); }
 
@@ -244,7 +245,6 @@ class PrefixCache {
   [[nodiscard]] bool IsPartial(std::uint32_t block) const { return nodes_[block].token_count < block_tokens_; }
   void Remove(std::uint32_t block);
   void ReportStored(const Node& node);
-  void ReportRemoved(const Node& node);
 
   [[nodiscard]] bool EvictOne(EvictionGroup group);
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, IdleBlocks::Reach reach);
@@ -298,7 +298,7 @@ class PrefixCache {
   GhostList ghosts_;
   Residency residency_;
   CacheCounters counters_;
-  std::vector<wire::CacheEvent> events_;
+  EventLog events_;
   std::vector<BlockId> expired_timers_;
   std::vector<BlockHash> expired_pins_;
 };

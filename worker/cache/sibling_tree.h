@@ -6,7 +6,8 @@
 //
 // The tree holds the links alone. Tokens are compared by who uses it (see SiblingOrder).
 //
-// Not thread-safe. Insert, Erase and Neighbours are O(log children) expected. 8 bytes per block.
+// Not thread-safe. Insert, Erase and Neighbours are O(log children) expected. 8 bytes per block, from the first
+// Insert on; nothing is allocated after it.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ class SiblingTree {
     [[nodiscard]] virtual bool IsBefore(std::uint32_t block) const = 0;
   };
 
-  explicit SiblingTree(std::uint32_t block_count) : links_(block_count) {}
+  explicit SiblingTree(std::uint32_t block_count) : block_count_(block_count) {}
 
   // Puts `block`, which is in no tree, at its place `order` in the tree `root`. Equal ones may stand in any order.
   void Insert(std::uint32_t& root, std::uint32_t block, const Order& order);
@@ -58,6 +59,7 @@ class SiblingTree {
   void Split(std::uint32_t root, const Order& order, std::uint32_t& before, std::uint32_t& after);
   [[nodiscard]] std::uint32_t Join(std::uint32_t before, std::uint32_t after);
 
+  const std::uint32_t block_count_;
   BigVector<Links> links_;
 };
 

@@ -1,0 +1,132 @@
+// A step in steady state costs no heap allocation, in the scheduler and in the cache. This program counts what goes
+// through the global operator new, so it has no place under sanitizers, which bring their own.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "common/base/check.h"
+#include "worker/cache/eviction_factory.h"
+#include "worker/cache/prefix_cache.h"
+#include "worker/sched/scheduler.h"
+
+namespace {
+
+std::uint64_t allocation_count = 0;  // the program has one thread
+
+void* Allocate(std::size_t size, std::size_t alignment) {
+  ++allocation_count;
+  void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  ROOST_CHECK(memory != nullptr);
+  return memory;
+}
+
+}  // namespace
+
+// The other forms call these.
+void* operator new(std::size_t size) { return Allocate(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return Allocate(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*size*/, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
+
+namespace roost::worker {
+namespace {
+
+constexpr std::uint32_t kBlockTokens = 4;
+constexpr std::uint32_t kBlockCount = 16'384;
+constexpr std::uint32_t kSequenceCount = 64;
+constexpr std::uint32_t kPromptTokens = 80;
+constexpr std::uint32_t kWarmUpSteps = 200;
+constexpr std::uint32_t kMeasuredSteps = 400;
+
+class AllocationTest : public testing::TestWithParam<std::string_view> {
+ protected:
+  AllocationTest()
+      : cache_(pool_, {.block_tokens = kBlockTokens}, MakeEvictionPolicy(GetParam(), kBlockCount, 1).value()),
+        scheduler_(cache_,
+                   {.max_batch_tokens = 512, .max_running = kSequenceCount, .max_context_tokens = 4 * kBlockCount}) {}
+
+  // A prompt that goes on from the first tokens of another one, of ever another text behind them.
+  SequenceId Submit(std::uint32_t max_output_tokens) {
+    const auto number = static_cast<TokenId>(next_prompt_++);
+    std::vector<TokenId> prompt;
+    for (TokenId i = 0; i < kPromptTokens; ++i) {
+      const TokenId text = i < kPromptTokens / 2 ? number % 50 : i < kPromptTokens / 4 * 3 ? number % 700 : number;
+      prompt.push_back(text * 1000 + i);
+    }
+    return scheduler_.Submit({.root = {1, 1}, .prompt = std::move(prompt), .max_output_tokens = max_output_tokens})
+        .value();
+  }
+
+  void Step() {
+    scheduler_.AdvanceTo(now_ += std::chrono::milliseconds(20));
+    const std::vector<ScheduledSlice>& slices = scheduler_.Schedule();
+    scheduler_.Commit();
+    for (const ScheduledSlice& slice : slices) {
+      if (slice.wants_logits) scheduler_.Append(slice.sequence->id, ++sampled_);
+    }
+  }
+
+  // Requests come and go until the pool is full of what they left.
+  void FillPool() {
+    while (cache_.pool().free_count() > 0) {
+      std::vector<SequenceId> sequences;
+      for (std::uint32_t i = 0; i < kSequenceCount; ++i) sequences.push_back(Submit(2 * kBlockTokens));
+      for (std::uint32_t i = 0; i < 20; ++i) Step();
+      for (const SequenceId sequence : sequences) scheduler_.Remove(sequence);
+    }
+  }
+
+  // They are built for whoever takes them, and cost what they hold. Returns the blocks stored.
+  std::uint64_t TakeEvents() {
+    std::uint64_t stored = 0;
+    for (const wire::CacheEvent& event : cache_.TakeEvents()) stored += event.stored.hashes.size();
+    return stored;
+  }
+
+  Instant now_;
+  BlockPool pool_{kBlockCount};
+  PrefixCache cache_;
+  Scheduler scheduler_;
+  std::uint32_t next_prompt_ = 0;
+  TokenId sampled_ = 0;
+};
+
+TEST_P(AllocationTest, DecodingAllocatesNothingWhileBlocksFillAndOthersAreEvicted) {
+  FillPool();
+  for (std::uint32_t i = 0; i < kSequenceCount; ++i) (void)Submit(kWarmUpSteps + kMeasuredSteps);
+  for (std::uint32_t i = 0; i < kWarmUpSteps; ++i) Step();
+  ASSERT_EQ(scheduler_.running_count(), kSequenceCount);
+  (void)TakeEvents();
+  const std::uint64_t evicted = cache_.counters().evicted_blocks;
+  std::uint64_t stored = 0;
+  std::uint64_t allocated = 0;
+  for (std::uint32_t i = 0; i < kMeasuredSteps; ++i) {
+    const std::uint64_t before = allocation_count;
+    Step();
+    allocated += allocation_count - before;
+    stored += TakeEvents();
+  }
+  EXPECT_EQ(allocated, 0U);
+  EXPECT_EQ(scheduler_.counters().preemptions, 0U);
+  constexpr std::uint64_t kFilled = kSequenceCount * kMeasuredSteps / kBlockTokens;
+  EXPECT_EQ(stored, kFilled);
+  EXPECT_EQ(cache_.counters().evicted_blocks - evicted, kFilled);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, AllocationTest, testing::ValuesIn(kEvictionPolicyNames), [](const auto& policy) {
+  std::string name(policy.param);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,44 @@
+// What became ready and what was evicted since somebody asked last. Kept flat, in memory that is used again, so that a
+// step that stores and evicts blocks costs no heap allocation; the events with their lists are made when they are
+// taken.
+//
+//   entry:  stored 17 │ stored 18 │ removed 9 │ removed 8 │ stored 19 │ stored 40
+//   joins:            │ yes       │           │ yes       │           │
+//   event:  stored 17, 18         │ removed 9, 8          │ stored 19 │ stored 40
+//
+// Not thread-safe. Every operation is O(1), TakeTo O(entries).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/prefix/block_hash.h"
+#include "common/wire/messages.h"
+
+namespace roost::worker {
+
+class EventLog {
+ public:
+  // The block at `position` (in blocks from the root) is ready. If the entry before tells of its parent, it joins it.
+  void AddStored(BlockHash hash, std::uint32_t position, std::optional<BlockHash> parent);
+  // A block was evicted. It joins the removals before it.
+  void AddRemoved(BlockHash hash);
+
+  // Moves all entries to the end of `events`, in order.
+  void TakeTo(std::vector<wire::CacheEvent>& events);
+
+ private:
+  using Kind = wire::CacheEvent::Kind;
+
+  struct Entry {
+    BlockHash hash;
+    std::uint32_t position = 0;  // of a stored block
+    Kind kind = Kind::kStored;
+    bool joins = false;  // it is part of the event of the entry before
+  };
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace roost::worker
