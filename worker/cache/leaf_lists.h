@@ -34,6 +34,9 @@ class LeafLists {
  public:
   LeafLists(std::uint32_t block_count, std::uint32_t list_count);
 
+  // Takes the memory for blocks that wait apart now, and not when the first one does.
+  void Reserve() { returned_.Reserve(); }
+
   // `block` is in no list.
   void PushBack(std::uint32_t list, BlockId block, TreePlace place);
   void PushFront(std::uint32_t list, BlockId block, TreePlace place);

@@ -32,6 +32,11 @@ class SiblingTree {
 
   explicit SiblingTree(std::uint32_t block_count) : block_count_(block_count) {}
 
+  // Takes the memory that the first Insert would take.
+  void Reserve() {
+    if (links_.empty()) links_.resize(block_count_);
+  }
+
   // Puts `block`, which is in no tree, at its place `order` in the tree `root`. Equal ones may stand in any order.
   void Insert(std::uint32_t& root, std::uint32_t block, const Order& order);
 
