@@ -180,30 +180,38 @@ bool Scheduler::SecureBlock(Sequence& sequence) {
       sequence.blocks.push_back(*block);
       return true;
     }
-    if (running_.size() == 1 && cache_.pinned_count() > 0) {
-      cache_.UnpinAll();
-      ++counters_.dropped_pins;
-      continue;
-    }
-    const bool is_last = running_.back() == &sequence;
-    PreemptLast();
-    if (is_last) return false;
+    if (!MakeRoom(sequence)) return false;
   }
 }
 
+// Ends the pins, or preempts the sequence admitted last. False: that was this one.
+bool Scheduler::MakeRoom(const Sequence& sequence) {
+  if (running_.size() == 1 && cache_.pinned_count() > 0) {
+    cache_.UnpinAll();
+    ++counters_.dropped_pins;
+    return true;
+  }
+  const bool is_last = running_.back() == &sequence;
+  PreemptLast();
+  return !is_last;
+}
+
 // The block that the next token goes to, if it is partly filled and forks share it, is replaced by a copy. What is left
-// to the others stays as it is until the copy is made, because copies are made before anything is computed.
+// to the others stays as it is until the copy is made, because copies are made before anything is computed. When room
+// can only be made by preempting the others that share it, there may be nobody left to copy it for.
 bool Scheduler::OwnLastBlock(Sequence& sequence) {
   const std::uint32_t rows = sequence.computed_token_count % block_tokens_;
   if (rows == 0 || sequence.blocks.empty()) return true;
   const BlockId shared = sequence.blocks.back();
-  if (cache_.pool().references(shared) == 1) return true;
-  if (!SecureBlock(sequence)) return false;
-  const BlockId own = sequence.blocks.back();
-  sequence.blocks.pop_back();
-  sequence.blocks.back() = own;
-  copies_.push_back({shared, own, rows});
-  cache_.Release(shared, UseOf(sequence));
+  while (cache_.pool().references(shared) > 1) {
+    if (const std::optional<BlockId> own = cache_.Allocate(sequence.group)) {
+      sequence.blocks.back() = *own;
+      copies_.push_back({shared, *own, rows});
+      cache_.Release(shared, UseOf(sequence));
+      return true;
+    }
+    if (!MakeRoom(sequence)) return false;
+  }
   return true;
 }
 

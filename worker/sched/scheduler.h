@@ -14,9 +14,9 @@
 //   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
 //   their blocks.
 // - Nothing is computed twice: a sequence whose next block is being computed by a running one waits until it is there
-//   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. It waits at
-//   most for as many steps as computing these blocks itself would take. The match with the cache is repeated at every
-//   chunk, for what became ready since.
+//   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. After the
+//   step in which it sees that, it waits at most for as many as computing these blocks itself would take. The match
+//   with the cache is repeated at every chunk, for what became ready since.
 // - Tokens, not blocks, are shared: where the match ends, the rows of the block that goes on with the most equal tokens
 //   are copied into the sequence's own (see PrefixCache::FindTail). Forks share the partial block too, until one writes
 //   there: then it gets a copy.
@@ -145,6 +145,7 @@ class Scheduler {
   // Blocks for `token_count` more tokens, at the price of preempting from the back. False: it had to go itself.
   [[nodiscard]] bool SecureBlocks(Sequence& sequence, std::uint32_t token_count);
   [[nodiscard]] bool SecureBlock(Sequence& sequence);
+  [[nodiscard]] bool MakeRoom(const Sequence& sequence);
   [[nodiscard]] bool OwnLastBlock(Sequence& sequence);
   void PreemptLast();
   void StorePartialBlock(const Sequence& sequence);
@@ -167,6 +168,7 @@ class Scheduler {
   void WantMatched(Sequence& sequence);
   void UnwantAll(Sequence& sequence);
   [[nodiscard]] bool IsAwaitingPrefix(const Sequence& sequence) const;
+  [[nodiscard]] bool IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const;
   void AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_count);
   [[nodiscard]] std::uint64_t LastStepWorthWaiting(std::uint32_t block_count) const;
   [[nodiscard]] bool HasRoomFor(const Sequence& sequence) const;

@@ -16,7 +16,8 @@ void Scheduler::Admit(std::uint32_t budget) {
     if (running_.size() + coming_forks_ + sequence.fork_count >= max_running) return;
     const WaitingRank rank = sequence.rank;
     if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
-    if (sequence.awaited) {
+    // Who turns out to have more to compute than was expected may have moved back, and is met again there.
+    if (sequence.awaited || rank < sequence.rank) {
       ++passed_over;
       next = waiting_.After(rank);
       continue;
@@ -66,12 +67,15 @@ void Scheduler::UnwantAll(Sequence& sequence) {
 }
 
 bool Scheduler::IsAwaitingPrefix(const Sequence& sequence) const {
-  if (!sequence.awaited || step_ > sequence.awaited->last_step) return false;
-  const auto found = sequences_.find(sequence.awaited->sequence);
+  return sequence.awaited && step_ <= sequence.awaited->last_step && IsBeingComputed(*sequence.awaited);
+}
+
+bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {
+  const auto found = sequences_.find(prefix.sequence);
   if (found == sequences_.end()) return false;
   const Sequence& other = *found->second;
   return other.state == Sequence::State::kRunning && other.can_commit &&
-         other.committed_block_count < sequence.awaited->block_count;
+         other.committed_block_count < prefix.block_count;
 }
 
 // Does a running sequence compute the block after the match? Then it is awaited, with all that the two have in common
@@ -79,7 +83,9 @@ bool Scheduler::IsAwaitingPrefix(const Sequence& sequence) const {
 // again.
 void Scheduler::AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_count) {
   const auto before = std::exchange(sequence.awaited, std::nullopt);
-  if (before && step_ > before->last_step) sequence.given_up_block_count = before->block_count;
+  if (before && step_ > before->last_step && IsBeingComputed(*before)) {
+    sequence.given_up_block_count = before->block_count;
+  }
   const auto wanted =
       static_cast<std::uint32_t>(std::min<std::size_t>(MatchableBlocks(sequence), sequence.hashes.size()));
   if (!sequence.uses_cache() || sequence.given_up_block_count > 0 || matched_count >= wanted) return;

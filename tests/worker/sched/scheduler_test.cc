@@ -3,11 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <memory>
-#include <optional>
-
-#include "tests/support/cache_user.h"
+#include "tests/worker/sched/scheduler_fixture.h"
 
 namespace roost::worker {
 namespace {
@@ -15,71 +11,6 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
-
-constexpr std::uint32_t kBlockTokens = 4;
-constexpr BlockHash kRoot{1, 1};
-
-class SchedulerTest : public testing::Test {
- protected:
-  struct Setup {
-    std::uint32_t block_count = 64;
-    std::uint32_t max_batch_tokens = 512;
-    std::uint32_t max_running = 64;
-    std::uint32_t max_waiting = 1024;
-  };
-
-  void SetUp() override { Make({}); }
-
-  void Make(Setup setup) {
-    scheduler_.reset();
-    pool_ = std::make_unique<BlockPool>(setup.block_count);
-    cache_ = std::make_unique<PrefixCache>(*pool_, CacheOptions{.block_tokens = kBlockTokens},
-                                           std::make_unique<LruEviction>(setup.block_count));
-    scheduler_ =
-        std::make_unique<Scheduler>(*cache_, SchedulerOptions{.max_batch_tokens = setup.max_batch_tokens,
-                                                              .max_running = setup.max_running,
-                                                              .max_waiting = setup.max_waiting,
-                                                              .max_context_tokens = setup.block_count * kBlockTokens});
-  }
-
-  // `count` tokens that only prompts of the same `stream` begin with.
-  static std::vector<TokenId> Text(std::uint32_t count, TokenId stream) {
-    std::vector<TokenId> tokens;
-    for (std::uint32_t i = 0; i < count; ++i) tokens.push_back(stream * 1000 + i);
-    return tokens;
-  }
-
-  SequenceId Submit(std::vector<TokenId> prompt, std::optional<Instant> deadline = std::nullopt) {
-    return scheduler_->Submit({.root = kRoot, .prompt = std::move(prompt), .block_hashes = {}, .deadline = deadline})
-        .value();
-  }
-
-  // Plans a step, takes it as computed and gives each sequence that wants logits its next token. Returns the tokens
-  // computed by sequence.
-  std::map<SequenceId, std::uint32_t> Step(TokenId sampled = 7) {
-    std::map<SequenceId, std::uint32_t> computed;
-    const std::vector<ScheduledSlice> slices = scheduler_->Schedule();
-    scheduler_->Commit();
-    for (const ScheduledSlice& slice : slices) {
-      computed[slice.sequence->id] = slice.token_count;
-      if (slice.wants_logits) scheduler_->Append(slice.sequence->id, sampled);
-    }
-    const Result<void> sound = scheduler_->CheckInvariants();
-    EXPECT_TRUE(sound.ok()) << sound.error().ToString();
-    return computed;
-  }
-
-  // Another user of the same cache computes `tokens` and leaves.
-  void CommitElsewhere(const std::vector<TokenId>& tokens) {
-    testing_support::CacheUser user(kRoot, tokens, kBlockTokens);
-    user.Use(*cache_);
-    user.Release(*cache_);
-  }
-
-  std::unique_ptr<BlockPool> pool_;
-  std::unique_ptr<PrefixCache> cache_;
-  std::unique_ptr<Scheduler> scheduler_;
-};
 
 TEST_F(SchedulerTest, DecodesComeFirstAndPrefillTakesTheRestOfTheBudget) {
   Make({.max_batch_tokens = 10});

@@ -1,0 +1,301 @@
+// What waiting sequences get: a place in the order, the blocks that others compute, the rows of a block in part.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker/sched/scheduler_fixture.h"
+
+namespace roost::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pair;
+
+class AdmissionTest : public SchedulerTest {
+ protected:
+  SequenceId SubmitUncached(std::vector<TokenId> prompt) {
+    return Submit(SequenceSpec{.root = kRoot, .prompt = std::move(prompt), .cache_mode = wire::CacheMode::kOff});
+  }
+
+  [[nodiscard]] bool Waits(SequenceId id) const { return scheduler_->Get(id).state == Sequence::State::kWaiting; }
+
+  // Two sequences of 17 tokens of one text: the second waits for the first. The budget of ten tokens shrinks to three
+  // after the first step, because of sequences that come to decode. Returns these.
+  std::vector<SequenceId> SlowDownTheFirst(SequenceId& first, SequenceId& second) {
+    Make({.max_batch_tokens = 10});
+    std::vector<SequenceId> decoding{Submit(SequenceSpec{.root = kRoot, .prompt = Text(3, 9), .fork_count = 6})};
+    first = Submit(Text(17, 1));
+    EXPECT_THAT(Compute(), ElementsAre(Pair(decoding[0], 3), Pair(first, 7)));
+    while (decoding.size() < 7) decoding.push_back(scheduler_->Fork(decoding[0]));
+    for (const SequenceId id : decoding) scheduler_->Append(id, 7);
+    second = Submit(Text(17, 1));
+    return decoding;
+  }
+};
+
+// ---- the order ----
+
+TEST_F(AdmissionTest, TheFewestTokensToComputeComeFirst) {
+  Make({.max_batch_tokens = 10, .policy = SchedulePolicy::kShortestUncached});
+  CommitElsewhere(Text(40, 1));
+  const SequenceId long_one = Submit(Text(30, 2));
+  const SequenceId short_one = Submit(Text(6, 3));
+  const SequenceId cached = Submit(Text(42, 1));
+  EXPECT_THAT(Step(), ElementsAre(Pair(long_one, 2), Pair(short_one, 6), Pair(cached, 2)));
+}
+
+TEST_F(AdmissionTest, TheLongestCachedPrefixComesFirst) {
+  Make({.max_batch_tokens = 20, .policy = SchedulePolicy::kLongestPrefix});
+  CommitElsewhere(Text(20, 1));
+  CommitElsewhere(Text(40, 2));
+  const SequenceId none = Submit(Text(6, 3));
+  const SequenceId some = Submit(Text(22, 1));
+  const SequenceId most = Submit(Text(57, 2));
+  EXPECT_THAT(Step(), ElementsAre(Pair(none, 1), Pair(some, 2), Pair(most, 17)));
+}
+
+TEST_F(AdmissionTest, WhoseAwaitedPrefixIsGivenUpIsNotTakenAsShort) {
+  Make({.max_batch_tokens = 8, .policy = SchedulePolicy::kShortestUncached});
+  const SequenceId first = Submit(Text(40, 1));
+  Step();
+  const SequenceId second = Submit(Text(33, 1));  // one token is left to it when the first has gone on
+  const SequenceId other = Submit(Text(6, 5));
+  scheduler_->Remove(first);
+  EXPECT_THAT(Step(), ElementsAre(Pair(second, 2), Pair(other, 6)));
+}
+
+// ---- what others compute ----
+
+TEST_F(AdmissionTest, WhoHasWaitedAsLongAsComputingTakesComputesItself) {
+  SequenceId first;
+  SequenceId second;
+  const auto decoding = SlowDownTheFirst(first, second);
+  Steps(2);  // twelve tokens, in two steps of ten
+  EXPECT_TRUE(Waits(second));
+  for (std::size_t i = 2; i < decoding.size(); ++i) scheduler_->Remove(decoding[i]);
+  EXPECT_EQ(Step().at(second), 4U);
+  EXPECT_EQ(scheduler_->Get(second).cached_token_count, 12U);
+  EXPECT_EQ(Computed(MissReason::kInFlight), 4U);
+}
+
+TEST_F(AdmissionTest, WhatTwoComputeAtOnceIsMerged) {
+  SequenceId first;
+  SequenceId second;
+  const auto decoding = SlowDownTheFirst(first, second);
+  Steps(2);
+  for (std::size_t i = 2; i < decoding.size(); ++i) scheduler_->Remove(decoding[i]);
+  Step();
+  EXPECT_EQ(BlocksOf(second), std::vector<BlockId>(BlocksOf(first).begin(), BlocksOf(first).begin() + 4));
+  EXPECT_EQ(pool_->references(BlocksOf(first)[3]), 2U);
+}
+
+TEST_F(AdmissionTest, WhoseTimeHasNotComeWaitsAlthoughThereIsBudget) {
+  SequenceId first;
+  SequenceId second;
+  const auto decoding = SlowDownTheFirst(first, second);
+  Step();
+  for (std::size_t i = 2; i < decoding.size(); ++i) scheduler_->Remove(decoding[i]);
+  EXPECT_EQ(Step().at(first), 7U);  // of the eight that are left
+  EXPECT_TRUE(Waits(second));
+  EXPECT_EQ(Step().at(second), 1U);
+  EXPECT_EQ(Computed(MissReason::kInFlight), 0U);
+}
+
+// The second one has no place to run for long after the first has computed what they share. That is not giving up: it
+// waits again, for what a third one computes of the rest.
+TEST_F(AdmissionTest, WhoHadNoPlaceToRunHasNotGivenUp) {
+  Make({.max_batch_tokens = 8, .max_running = 2});
+  const SequenceId occupant = Submit(Text(2, 9));
+  Step();
+  const SequenceId first = Submit(Join(Text(16, 1), Text(4, 2)));
+  Step();
+  const auto longer = Join(Text(16, 1), Text(17, 3));
+  const SequenceId second = Submit(longer);
+  Steps(10);
+  scheduler_->Remove(first);
+  const SequenceId third = Submit(SequenceSpec{.root = kRoot, .prompt = longer, .priority = 90});
+  EXPECT_THAT(Step(), ElementsAre(Pair(occupant, 1), Pair(third, 7)));
+  EXPECT_THAT(Step(), ElementsAre(Pair(occupant, 1), Pair(third, 7)));
+  scheduler_->Remove(occupant);
+  EXPECT_THAT(Step(), ElementsAre(Pair(third, 3)));
+  EXPECT_THAT(Step(), ElementsAre(Pair(second, 1), Pair(third, 1)));
+}
+
+TEST_F(AdmissionTest, WhenTheComputingOneIsPreemptedItGoesFirstAndTheOtherHits) {
+  Make({.block_count = 12, .max_batch_tokens = 5});
+  const SequenceId growing = Submit(Text(3, 9));
+  Step();
+  const SequenceId first = Submit(Text(39, 1));
+  Step();
+  const SequenceId second = Submit(Text(39, 1));
+  while (scheduler_->counters().preemptions == 0) Step();
+  EXPECT_TRUE(Waits(first));
+  scheduler_->Remove(growing);
+  Step();
+  EXPECT_FALSE(Waits(first));
+  EXPECT_TRUE(Waits(second));
+  while (scheduler_->Get(first).computed_token_count < 36) Step();
+  scheduler_->Remove(first);
+  Step();
+  EXPECT_GE(scheduler_->Get(second).cached_token_count, 36U);
+}
+
+TEST_F(AdmissionTest, WhoWaitsForOneThatIsRemovedWhileItWaitsItselfComputesItself) {
+  Make({.block_count = 12, .max_batch_tokens = 5});
+  const SequenceId growing = Submit(Text(3, 9));
+  Step();
+  const SequenceId first = Submit(Text(39, 1));
+  Step();
+  const SequenceId second = Submit(Text(39, 1));
+  while (scheduler_->counters().preemptions == 0) Step();
+  scheduler_->Remove(first);
+  scheduler_->Remove(growing);
+  EXPECT_THAT(Step(), ElementsAre(Pair(second, 5)));
+}
+
+// ---- preemption ----
+
+TEST_F(AdmissionTest, AResumedSequenceComputesWhatWasEvictedAndOneToken) {
+  Make({.block_count = 9});
+  CommitElsewhere(Text(4, 8));
+  const SequenceId first = Submit(Text(11, 1));
+  const SequenceId second = Submit(Text(11, 2));
+  while (scheduler_->counters().preemptions == 0) Step();
+  ASSERT_TRUE(Waits(second));
+  const Sequence& resumed = scheduler_->Get(second);
+  scheduler_->Remove(first);
+  const std::uint32_t cached_blocks = 4;  // of five; the first one took the last
+  EXPECT_EQ(resumed.token_count(), cached_blocks * kBlockTokens + 1);
+  EXPECT_THAT(Step(), ElementsAre(Pair(second, 1)));
+  EXPECT_EQ(resumed.cached_token_count, 0U);
+}
+
+// ---- what is kept for those that wait ----
+
+class WantedTest : public AdmissionTest {
+ protected:
+  // Two cached texts, the wanted one idle for longer, and a running sequence that takes all other blocks.
+  void SetUp() override {
+    Make({.block_count = 12, .max_running = 1});
+    CommitElsewhere(wanted_text_);
+    CommitElsewhere(other_text_);
+    running_ = Submit(Text(15, 9));
+    Step();
+  }
+
+  const std::vector<TokenId> wanted_text_ = Text(16, 1);
+  const std::vector<TokenId> other_text_ = Text(16, 2);
+  SequenceId running_;
+};
+
+TEST_F(WantedTest, TheBlocksThatAWaitingSequenceWillHitAreEvictedLast) {
+  (void)Submit(Text(18, 1));
+  Steps(16);
+  EXPECT_TRUE(IsCached(wanted_text_));
+  EXPECT_FALSE(IsCached(Text(4, 2)));
+}
+
+TEST_F(WantedTest, TheyAreEvictedWhenThereIsNothingElse) {
+  (void)Submit(Text(18, 1));
+  Steps(20);
+  EXPECT_FALSE(IsCached(wanted_text_));
+  EXPECT_EQ(scheduler_->counters().preemptions, 0U);
+}
+
+TEST_F(WantedTest, WhenTheWaitingOneIsCancelledTheyAreAsRecentAsThen) {
+  const SequenceId waiting = Submit(Text(18, 1));
+  scheduler_->Remove(waiting);
+  CommitElsewhere(other_text_);
+  Steps(16);
+  EXPECT_FALSE(IsCached(Text(4, 1)));
+  EXPECT_TRUE(IsCached(other_text_));
+}
+
+TEST_F(WantedTest, WhenItIsAdmittedNothingIsWantedAnyMore) {
+  const SequenceId waiting = Submit(Text(18, 1));
+  scheduler_->Remove(running_);
+  Step();
+  scheduler_->Remove(waiting);
+  CommitElsewhere(other_text_);
+  CommitElsewhere(Text(32, 7));
+  EXPECT_FALSE(IsCached(Text(4, 1)));
+}
+
+// ---- tokens of a block in part ----
+
+TEST_F(AdmissionTest, TheEqualRowsOfABlockAreCopied) {
+  const BlockId cached = CommitElsewhere(Text(12, 1))[1];
+  const SequenceId id = Submit(Join(Text(6, 1), Text(5, 2)));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(id, 5)));
+  ASSERT_EQ(scheduler_->copies().size(), 1U);
+  EXPECT_EQ(scheduler_->copies()[0].from, cached);
+  EXPECT_EQ(scheduler_->copies()[0].to, BlocksOf(id)[1]);
+  EXPECT_EQ(scheduler_->copies()[0].row_count, 2U);
+  EXPECT_EQ(scheduler_->counters().tail_cached_tokens, 2U);
+}
+
+TEST_F(AdmissionTest, OfAFullyCachedPromptAllRowsButTheLastAreCopied) {
+  CommitElsewhere(Text(12, 1));
+  const SequenceId id = Submit(Text(12, 1));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(id, 1)));
+  ASSERT_EQ(scheduler_->copies().size(), 1U);
+  EXPECT_EQ(scheduler_->copies()[0].row_count, 3U);
+  EXPECT_EQ(scheduler_->Get(id).cached_token_count, 11U);
+}
+
+TEST_F(AdmissionTest, WhatASequenceLeftOfItsLastBlockIsCopied) {
+  const SequenceId before = Submit(Text(10, 1));
+  Step();
+  const BlockId partial = BlocksOf(before)[2];
+  scheduler_->Remove(before);
+  const SequenceId id = Submit(Text(14, 1));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(id, 4)));
+  ASSERT_EQ(scheduler_->copies().size(), 1U);
+  EXPECT_EQ(scheduler_->copies()[0].from, partial);
+  EXPECT_EQ(scheduler_->copies()[0].row_count, 2U);
+}
+
+TEST_F(AdmissionTest, NothingIsCopiedWhenThePoolHasNoRoomForBothBlocks) {
+  Make({.block_count = 4});
+  CommitElsewhere(Text(16, 1));
+  const SequenceId id = Submit(Join(Text(14, 1), Text(1, 2)));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(id, 3)));
+  EXPECT_THAT(scheduler_->copies(), IsEmpty());
+}
+
+TEST_F(AdmissionTest, WithOneMoreBlockTheRowsAreCopied) {
+  Make({.block_count = 5});
+  CommitElsewhere(Text(16, 1));
+  const SequenceId id = Submit(Join(Text(14, 1), Text(1, 2)));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(id, 1)));
+  EXPECT_EQ(scheduler_->copies().size(), 1U);
+}
+
+// ---- without the cache ----
+
+TEST_F(AdmissionTest, AnUncachedSequenceTakesNothingFromTheCache) {
+  CommitElsewhere(Text(12, 1));
+  const SequenceId id = SubmitUncached(Text(12, 1));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(id, 12)));
+  EXPECT_THAT(scheduler_->copies(), IsEmpty());
+  EXPECT_EQ(Computed(MissReason::kDisabled), 12U);
+}
+
+TEST_F(AdmissionTest, AnUncachedSequenceLeavesNothing) {
+  const SequenceId id = SubmitUncached(Text(12, 1));
+  Steps(7);
+  scheduler_->Remove(id);
+  CheckInvariants();
+  EXPECT_EQ(cache_->ready_count(), 0U);
+  EXPECT_EQ(pool_->free_count(), 64U);
+}
+
+TEST_F(AdmissionTest, NobodyWaitsForAnUncachedSequence) {
+  Make({.max_batch_tokens = 20});
+  const SequenceId uncached = SubmitUncached(Text(12, 1));
+  const SequenceId cached = Submit(Text(12, 1));
+  EXPECT_THAT(Step(), ElementsAre(Pair(uncached, 12), Pair(cached, 8)));
+}
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,118 @@
+// A scheduler over a small cache with blocks of four tokens, and small verbs for tests of it. After every step all
+// invariants are checked.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tests/support/cache_user.h"
+#include "worker/cache/prefix_cache.h"
+#include "worker/sched/scheduler.h"
+
+namespace roost::worker {
+
+class SchedulerTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kBlockTokens = 4;
+  static constexpr BlockHash kRoot{1, 1};
+
+  struct Setup {
+    std::uint32_t block_count = 64;
+    std::uint32_t max_batch_tokens = 512;
+    std::uint32_t max_running = 64;
+    std::uint32_t max_waiting = 1024;
+    SchedulePolicy policy = SchedulePolicy::kFcfs;
+  };
+
+  void SetUp() override { Make({}); }
+
+  void Make(Setup setup) {
+    scheduler_.reset();
+    pool_ = std::make_unique<BlockPool>(setup.block_count);
+    cache_ = std::make_unique<PrefixCache>(*pool_, CacheOptions{.block_tokens = kBlockTokens},
+                                           std::make_unique<LruEviction>(setup.block_count));
+    scheduler_ =
+        std::make_unique<Scheduler>(*cache_, SchedulerOptions{.max_batch_tokens = setup.max_batch_tokens,
+                                                              .max_running = setup.max_running,
+                                                              .max_waiting = setup.max_waiting,
+                                                              .max_context_tokens = setup.block_count * kBlockTokens,
+                                                              .policy = setup.policy});
+  }
+
+  // `count` tokens that only prompts of the same `stream` begin with.
+  static std::vector<TokenId> Text(std::uint32_t count, TokenId stream) {
+    std::vector<TokenId> tokens;
+    for (std::uint32_t i = 0; i < count; ++i) tokens.push_back(stream * 1000 + i);
+    return tokens;
+  }
+  static std::vector<TokenId> Join(std::vector<TokenId> front, const std::vector<TokenId>& back) {
+    front.insert(front.end(), back.begin(), back.end());
+    return front;
+  }
+
+  SequenceId Submit(SequenceSpec spec) { return scheduler_->Submit(std::move(spec)).value(); }
+  SequenceId Submit(std::vector<TokenId> prompt, std::optional<Instant> deadline = std::nullopt) {
+    return Submit(SequenceSpec{.root = kRoot, .prompt = std::move(prompt), .deadline = deadline});
+  }
+
+  // Plans a step and takes it as computed. Returns the tokens computed by sequence.
+  std::map<SequenceId, std::uint32_t> Compute() {
+    std::map<SequenceId, std::uint32_t> computed;
+    for (const ScheduledSlice& slice : scheduler_->Schedule()) {
+      computed[slice.sequence->id] = slice.token_count;
+    }
+    scheduler_->Commit();
+    CheckInvariants();
+    return computed;
+  }
+
+  // Compute, and each sequence that wants logits gets its next token.
+  std::map<SequenceId, std::uint32_t> Step(TokenId sampled = 7) {
+    std::map<SequenceId, std::uint32_t> computed = Compute();
+    for (const auto& [id, token_count] : computed) {
+      if (scheduler_->Get(id).remaining_count() == 0) scheduler_->Append(id, sampled);
+    }
+    return computed;
+  }
+  void Steps(int count) {
+    for (int i = 0; i < count; ++i) Step();
+  }
+
+  void CheckInvariants() {
+    const Result<void> sound = scheduler_->CheckInvariants();
+    EXPECT_TRUE(sound.ok()) << sound.error().ToString();
+  }
+
+  // Another user of the same cache computes `tokens` and leaves. Returns the blocks that it left.
+  std::vector<BlockId> CommitElsewhere(const std::vector<TokenId>& tokens) {
+    testing_support::CacheUser user(kRoot, tokens, kBlockTokens);
+    user.Use(*cache_);
+    std::vector<BlockId> blocks = user.blocks;
+    user.Release(*cache_);
+    return blocks;
+  }
+
+  [[nodiscard]] bool IsCached(const std::vector<TokenId>& tokens) {
+    testing_support::CacheUser user(kRoot, tokens, kBlockTokens);
+    std::vector<BlockRef> matched;
+    cache_->Match(user.chain(), static_cast<std::uint32_t>(user.hashes.size()), matched);
+    return matched.size() == user.hashes.size();
+  }
+
+  [[nodiscard]] const std::vector<BlockId>& BlocksOf(SequenceId id) const { return scheduler_->Get(id).blocks; }
+  [[nodiscard]] std::uint64_t Computed(MissReason reason) const {
+    return scheduler_->counters().computed_prompt_tokens[IndexOf(reason)];
+  }
+
+  std::unique_ptr<BlockPool> pool_;
+  std::unique_ptr<PrefixCache> cache_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+}  // namespace roost::worker

@@ -1,0 +1,257 @@
+// Random lives of a scheduler: sequences come with equal beginnings, fork at any token, are cancelled, pinned, run out
+// of blocks and of time. Every row of every block is followed: what a sequence reads is what its tokens say, and nobody
+// writes what another one reads. A failure prints its seed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "common/base/rng.h"
+#include "worker/cache/eviction_factory.h"
+#include "worker/sched/scheduler.h"
+
+namespace roost::worker {
+namespace {
+
+constexpr std::uint32_t kBlockTokens = 4;
+
+// The rows of all blocks: each names the tokens up to its own.
+class RowsOfBlocks {
+ public:
+  explicit RowsOfBlocks(std::uint32_t block_count) : rows_(std::size_t{block_count} * kBlockTokens) {}
+
+  void Copy(const ScheduledCopy& copy) {
+    for (std::uint32_t row = 0; row < copy.row_count; ++row) At(copy.to, row) = At(copy.from, row);
+  }
+
+  // What stands before the slice must be the sequence's own tokens; then the slice is written.
+  void Compute(const ScheduledSlice& slice) {
+    const Sequence& sequence = *slice.sequence;
+    std::uint64_t name = sequence.root.low;
+    for (std::uint32_t position = 0; position < slice.first_position + slice.token_count; ++position) {
+      name = Mix64(name + sequence.tokens[position]);
+      std::uint64_t& row = At(sequence.blocks[position / kBlockTokens], position % kBlockTokens);
+      if (position >= slice.first_position) row = name;
+      ASSERT_EQ(row, name) << "sequence " << sequence.id.value() << " position " << position;
+    }
+  }
+
+ private:
+  std::uint64_t& At(BlockId block, std::uint32_t row) { return rows_[std::size_t{block.value()} * kBlockTokens + row]; }
+
+  std::vector<std::uint64_t> rows_;
+};
+
+class RandomLife {
+ public:
+  explicit RandomLife(std::uint64_t seed)
+      : rng_(seed),
+        options_(RandomOptions()),
+        pool_(Between(4, 40)),
+        cache_(pool_,
+               {.block_tokens = kBlockTokens,
+                .pinned_share_limit = 0.7,
+                .min_hold = std::chrono::milliseconds(Between(0, 1) * 50),
+                .group_shares = {0.3, 0.2}},
+               MakeEvictionPolicy(kEvictionPolicyNames[rng_.Below(4)], pool_.block_count(), 3).value()),
+        rows_(pool_.block_count()) {
+    options_.max_context_tokens = Between(kBlockTokens, pool_.block_count() * kBlockTokens);
+    scheduler_ = std::make_unique<Scheduler>(cache_, options_);
+  }
+
+  void Act() {
+    switch (rng_.Below(10)) {
+      case 0:
+      case 1: Submit(); break;
+      case 2: RemoveOne(); break;
+      case 3: PinOne(); break;
+      default: Step();
+    }
+    const Result<void> sound = scheduler_->CheckInvariants();
+    ASSERT_TRUE(sound.ok()) << sound.error().ToString();
+  }
+
+  // Nobody comes any more, and all that are there come to their end.
+  void Finish() {
+    constexpr int kMaxSteps = 20'000;
+    for (int step = 0; step < kMaxSteps && !limits_.empty(); ++step) {
+      Step();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    ASSERT_TRUE(limits_.empty()) << limits_.size() << " sequences do not end";
+    EXPECT_EQ(pool_.referenced_count(), 0U);
+    EXPECT_EQ(scheduler_->waiting_count() + scheduler_->running_count(), 0U);
+  }
+
+  struct Seen {
+    std::uint64_t forks = 0;
+    std::uint64_t copies = 0;
+    SchedulerCounters counters;
+    CacheCounters cache;
+  };
+  [[nodiscard]] Seen seen() const {
+    Seen seen = seen_;
+    seen.counters = scheduler_->counters();
+    seen.cache = cache_.counters();
+    return seen;
+  }
+
+ private:
+  std::uint32_t Between(std::uint64_t low, std::uint64_t high) {
+    return static_cast<std::uint32_t>(low + rng_.Below(high - low + 1));
+  }
+
+  SchedulerOptions RandomOptions() {
+    return {.max_batch_tokens = Between(1, 40),
+            .max_running = Between(1, 8),
+            .max_waiting = Between(1, 12),
+            .max_partial_prefills = Between(0, 3),
+            .policy = static_cast<SchedulePolicy>(rng_.Below(3))};
+  }
+
+  RetentionHint RandomHint() {
+    return {.priority = Between(0, kMaxRetentionPriority),
+            .duration = std::chrono::milliseconds(Between(0, 1) * Between(1, 2000))};
+  }
+
+  void Submit() {
+    std::vector<TokenId> prompt;
+    if (!prompts_.empty() && rng_.Below(4) > 0) {
+      prompt = prompts_[rng_.Below(prompts_.size())];
+      if (rng_.Below(3) > 0) prompt.resize(1 + rng_.Below(prompt.size()));
+    }
+    for (std::uint32_t more = Between(0, 20); more > 0; --more) prompt.push_back(Between(0, 2));
+    if (prompt.empty() || prompt.size() >= options_.max_context_tokens) return;
+    prompts_.push_back(prompt);
+    const auto limit = static_cast<std::uint32_t>(prompt.size()) + Between(1, 30);
+    SequenceSpec spec{.root = {1, rng_.Below(2)}, .prompt = std::move(prompt)};
+    spec.priority = Between(0, 1) * 50;
+    spec.cache_mode = rng_.Below(6) == 0 ? wire::CacheMode::kOff : wire::CacheMode::kOn;
+    spec.group = EvictionGroup(Between(0, 2));
+    spec.prompt_retention = RandomHint();
+    spec.decode_retention = RandomHint();
+    spec.fork_count = rng_.Below(3) == 0 ? Between(0, 3) : 0;
+    const Result<SequenceId> id = scheduler_->Submit(std::move(spec));
+    if (id.ok()) limits_[*id] = std::min(limit, options_.max_context_tokens);
+  }
+
+  void RemoveOne() {
+    if (limits_.empty()) return;
+    auto chosen = limits_.begin();
+    std::advance(chosen, static_cast<std::ptrdiff_t>(rng_.Below(limits_.size())));
+    Remove(chosen->first);
+  }
+
+  void Remove(SequenceId id) {
+    scheduler_->Remove(id);
+    limits_.erase(id);
+  }
+
+  void PinOne() {
+    if (limits_.empty()) return;
+    const Sequence& sequence = scheduler_->Get(limits_.begin()->first);
+    if (rng_.Below(3) == 0) {
+      cache_.Unpin(sequence.hashes);
+    } else {
+      cache_.Pin(sequence.hashes, now_ + std::chrono::milliseconds(Between(1, 5000)));
+    }
+  }
+
+  void Step() {
+    scheduler_->AdvanceTo(now_ += std::chrono::milliseconds(Between(0, 100)));
+    const std::vector<ScheduledSlice>& slices = scheduler_->Schedule();
+    ASSERT_TRUE(limits_.empty() || !slices.empty()) << "somebody waits, and nobody is served";
+    CheckLimits(slices);
+    for (const ScheduledCopy& copy : scheduler_->copies()) rows_.Copy(copy);
+    for (const ScheduledSlice& slice : slices) rows_.Compute(slice);
+    CheckWriters(slices);
+    seen_.copies += scheduler_->copies().size();
+    scheduler_->Commit();
+    for (const ScheduledSlice& slice : slices) {
+      if (slice.wants_logits) GoOn(slice.sequence->id);
+    }
+    (void)cache_.TakeEvents();
+  }
+
+  void CheckLimits(const std::vector<ScheduledSlice>& slices) {
+    std::uint32_t tokens = 0;
+    std::uint32_t partial = 0;
+    for (const ScheduledSlice& slice : slices) {
+      tokens += slice.token_count;
+      partial += slice.wants_logits ? 0 : 1;
+    }
+    ASSERT_LE(tokens, options_.max_batch_tokens);
+    ASSERT_LE(scheduler_->running_count(), options_.max_running);
+    ASSERT_TRUE(options_.max_partial_prefills == 0 || partial <= options_.max_partial_prefills) << partial;
+  }
+
+  // A block that is written in a step is in no other sequence's table.
+  void CheckWriters(const std::vector<ScheduledSlice>& slices) {
+    for (const ScheduledSlice& slice : slices) {
+      for (std::size_t b = slice.first_position / kBlockTokens; b < slice.sequence->blocks.size(); ++b) {
+        ASSERT_EQ(pool_.references(slice.sequence->blocks[b]), 1U);
+      }
+    }
+  }
+
+  // A token for the sequence, or its end; before that perhaps a fork.
+  void GoOn(SequenceId id) {
+    const Sequence& sequence = scheduler_->Get(id);
+    std::vector<SequenceId> all{id};
+    while (sequence.fork_count > 0 && rng_.Below(2) == 0) {
+      all.push_back(scheduler_->Fork(id));
+      limits_[all.back()] = limits_[id];
+      ++seen_.forks;
+    }
+    for (const SequenceId each : all) {
+      if (scheduler_->Get(each).token_count() >= limits_[each]) {
+        Remove(each);
+      } else {
+        scheduler_->Append(each, Between(0, 2));
+      }
+    }
+  }
+
+  Rng rng_;
+  SchedulerOptions options_;
+  BlockPool pool_;
+  PrefixCache cache_;
+  RowsOfBlocks rows_;
+  std::unique_ptr<Scheduler> scheduler_;
+  Instant now_;
+  std::vector<std::vector<TokenId>> prompts_;
+  std::map<SequenceId, std::uint32_t> limits_;  // of those that have not ended: so many tokens, and they do
+  Seen seen_;
+};
+
+TEST(SchedulerRandomTest, EverySequenceReadsItsOwnTokensAndEnds) {
+  constexpr std::uint64_t kSeeds = 1000;
+  RandomLife::Seen seen;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomLife life(seed);
+    for (int action = 0; action < 300; ++action) {
+      life.Act();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    life.Finish();
+    if (testing::Test::HasFailure()) return;
+    seen.forks += life.seen().forks;
+    seen.copies += life.seen().copies;
+    seen.counters.preemptions += life.seen().counters.preemptions;
+    seen.counters.tail_cached_tokens += life.seen().counters.tail_cached_tokens;
+    seen.counters.dropped_pins += life.seen().counters.dropped_pins;
+    seen.cache.evicted_blocks += life.seen().cache.evicted_blocks;
+  }
+  // A life in which nothing happens proves nothing.
+  EXPECT_GT(seen.forks, 1000U);
+  EXPECT_GT(seen.copies, 1000U);
+  EXPECT_GT(seen.counters.preemptions, 1000U);
+  EXPECT_GT(seen.counters.tail_cached_tokens, 1000U);
+  EXPECT_GT(seen.counters.dropped_pins, 10U);
+  EXPECT_GT(seen.cache.evicted_blocks, 10'000U);
+}
+
+}  // namespace
+}  // namespace roost::worker
