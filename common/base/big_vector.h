@@ -23,12 +23,12 @@ class HugePageAllocator {
 
   [[nodiscard]] T* allocate(std::size_t count) {
     const std::size_t bytes = count * sizeof(T);
-    void* memory = ::operator new(bytes, std::align_val_t{alignof(T)});
+    void* memory = ::operator new (bytes, std::align_val_t{alignof(T)});
     AskForHugePages(reinterpret_cast<std::uintptr_t>(memory), bytes);
     return static_cast<T*>(memory);
   }
 
-  void deallocate(T* memory, std::size_t /*count*/) { ::operator delete(memory, std::align_val_t{alignof(T)}); }
+  void deallocate(T* memory, std::size_t /*count*/) { ::operator delete (memory, std::align_val_t{alignof(T)}); }
 
   bool operator==(const HugePageAllocator&) const = default;
 

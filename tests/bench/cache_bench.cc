@@ -1,5 +1,6 @@
 #include <malloc.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -28,19 +29,30 @@ CacheUser Prompt(std::uint64_t number) {
   return {BlockHash{1, 1}, std::move(tokens), kBlockTokens};
 }
 
+// How a prompt's blocks lie: one after the other, or each somewhere else, because other prompts were computed at the
+// same time.
+enum class Layout { kTogether, kScattered };
+
 // A pool whose blocks are all ready and idle.
 struct FullCache {
-  explicit FullCache(std::uint32_t block_count, std::string_view policy = worker::kDefaultEvictionPolicy)
+  explicit FullCache(std::uint32_t block_count, Layout layout = Layout::kTogether)
       : pool(block_count),
-        cache(pool, {.block_tokens = kBlockTokens}, worker::MakeEvictionPolicy(policy, block_count, 1).value()) {
-    for (; pool.free_count() > 0; ++prompt_count) {
-      CacheUser user = Prompt(prompt_count);
-      const std::uint32_t matched = user.Use(cache);
-      user.Release(cache, {.number = prompt_count,
-                           .prompt_token_count = kPromptBlocks * kBlockTokens,
-                           .cached_token_count = matched * kBlockTokens});
-      (void)cache.TakeEvents();
+        cache(pool, {.block_tokens = kBlockTokens},
+              worker::MakeEvictionPolicy(worker::kDefaultEvictionPolicy, block_count, 1).value()) {
+    const std::uint32_t at_once = layout == Layout::kTogether ? 1 : std::min(61U, block_count / kPromptBlocks);
+    while (pool.free_count() > 0) Fill(at_once);
+  }
+
+  void Fill(std::uint32_t at_once) {
+    std::vector<CacheUser> users;
+    for (std::uint32_t i = 0; i < at_once; ++i) users.push_back(Prompt(prompt_count + i));
+    for (std::uint32_t block = 0; block < kPromptBlocks; ++block) {
+      for (CacheUser& user : users) ROOST_CHECK(user.FillNext(cache).has_value());
     }
+    for (CacheUser& user : users) {
+      user.Release(cache, {.number = prompt_count++, .prompt_token_count = kPromptBlocks * kBlockTokens});
+    }
+    (void)cache.TakeEvents();
   }
 
   BlockPool pool;
@@ -50,13 +62,14 @@ struct FullCache {
 
 // Match, acquire and release cached prompts of 512 blocks: so many of them that a prompt's blocks have left the
 // processor's near caches when its turn comes again.
-void Match(Effort effort) {
-  FullCache full(effort == Effort::kQuick ? 10'000 : 1'000'000);
+void Match(Effort effort, Layout layout, std::string_view figure) {
+  FullCache full(effort == Effort::kQuick ? 10'000 : 1'000'000, layout);
   const std::uint64_t prompts = effort == Effort::kQuick ? 16 : 256;
   std::vector<CacheUser> users;
   for (std::uint64_t i = 0; i < prompts; ++i) {
-    // The first one has lost blocks to the last one.
-    users.push_back(Prompt(1 + i * (full.prompt_count - 2) / prompts));
+    // The first ones have lost blocks to the last ones.
+    const std::uint64_t lost = full.prompt_count - full.pool.block_count() / kPromptBlocks;
+    users.push_back(Prompt(lost + i * (full.prompt_count - lost) / prompts));
     users.back().blocks.reserve(kPromptBlocks);
   }
   std::vector<BlockRef> matched;
@@ -72,7 +85,7 @@ void Match(Effort effort) {
       user.Release(full.cache);
     }
   });
-  Figure("cache_match_ns_per_block", seconds * 1e9 / static_cast<double>(prompts * kPromptBlocks), "ns");
+  Figure(figure, seconds * 1e9 / static_cast<double>(prompts * kPromptBlocks), "ns");
 }
 
 // What a full cache of so many blocks has allocated, but for the tokens that it keeps.
@@ -106,7 +119,8 @@ void Evict(Effort effort, std::uint32_t block_count, std::string_view figure) {
 
 // What the cache's bookkeeping costs with a full pool.
 void BenchCache(Effort effort) {
-  Match(effort);
+  Match(effort, Layout::kTogether, "cache_match_ns_per_block");
+  Match(effort, Layout::kScattered, "cache_match_scattered_ns_per_block");
   Bytes(effort);
   Evict(effort, 10'000, "cache_evict_ns_10k");
   Evict(effort, effort == Effort::kQuick ? 20'000 : 1'000'000, "cache_evict_ns_1m");

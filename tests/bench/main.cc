@@ -15,9 +15,10 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {"block_hash", &BenchBlockHash}, {"cache", &BenchCache},     {"eviction", &BenchEviction},
-    {"model", &BenchModel},          {"sched", &BenchScheduler}, {"seed_prefill", &BenchSeedPrefill},
-    {"snapshot", &BenchSnapshot},
+    {"block_hash", &BenchBlockHash},    {"cache", &BenchCache},
+    {"eviction", &BenchEviction},       {"model", &BenchModel},
+    {"cache_sched", &BenchScheduler},   {"seed_prefill", &BenchSeedPrefill},
+    {"cache_snapshot", &BenchSnapshot},
 };
 
 }  // namespace

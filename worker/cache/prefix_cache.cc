@@ -59,20 +59,32 @@ void PrefixCache::AdvanceTo(Instant now) {
   for (const BlockHash hash : expired_pins_) EndPin(hash);
 }
 
+// Most of a match is waiting for memory, so what comes next is asked for in time. A prefix that was stored in one go
+// lies in blocks that follow each other, up or down, and the child of a block with one child is the next one: then
+// neither the index nor a guess is needed. Else the hashes to come say where to look.
 void PrefixCache::Match(const BlockChain& chain, std::uint32_t limit, std::vector<BlockRef>& matched) {
   const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(limit, chain.hashes.size()));
-  for (std::uint32_t i = 0; i < std::min(count, kIndexAhead); ++i) index_.Prefetch(chain.hashes[i]);
   std::uint32_t parent = kNoBlock;
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (i + kIndexAhead < count) index_.Prefetch(chain.hashes[i + kIndexAhead]);
-    if (i + kBlockAhead < count) {
-      if (const auto likely = index_.Likely(chain.hashes[i + kBlockAhead])) PrefetchBlock(*likely);
-    }
     const std::optional<std::uint32_t> block = FindVerified(chain, i, parent);
     if (!block) return;
     matched.push_back(pool_.RefTo(BlockId(*block)));
+    const std::uint32_t stride = *block - parent;
+    if (parent != kNoBlock && (stride == 1 || stride == ~0U)) {
+      const std::uint32_t guess = *block + stride * kBlockAhead;
+      if (guess < nodes_.size()) PrefetchBlock(BlockId(guess));
+    } else {
+      PrefetchByHash(chain.hashes.first(count).subspan(i));
+    }
     parent = *block;
   }
+}
+
+// The blocks that some way ahead of hashes[0] are likely to be matched.
+void PrefixCache::PrefetchByHash(std::span<const BlockHash> hashes) const {
+  if (kIndexAhead < hashes.size()) index_.Prefetch(hashes[kIndexAhead]);
+  if (kBlockAhead >= hashes.size()) return;
+  if (const auto likely = index_.Likely(hashes[kBlockAhead])) PrefetchBlock(*likely);
 }
 
 // All that a match and the request behind it read of a block.
@@ -165,7 +177,9 @@ std::vector<wire::CacheEvent> PrefixCache::TakeEvents() {
 
 std::optional<std::uint32_t> PrefixCache::FindVerified(const BlockChain& chain, std::uint32_t index,
                                                        std::uint32_t parent) {
-  const std::optional<BlockId> holder = FindByHash(chain.hashes[index]);
+  const std::uint32_t child = ChildrenOf(parent);
+  const bool is_it = parent != kNoBlock && child != kNoBlock && nodes_[child].hash == chain.hashes[index];
+  const std::optional<BlockId> holder = is_it ? BlockId(child) : FindByHash(chain.hashes[index]);
   if (!holder) return std::nullopt;
   if (!Holds(holder->value(), chain, index, parent)) {
     ++counters_.verification_misses;

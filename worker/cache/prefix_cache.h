@@ -228,6 +228,7 @@ class PrefixCache {
   [[nodiscard]] std::optional<BlockId> FindByHash(BlockHash hash) const {
     return index_.Find(hash, [&](BlockId block) { return nodes_[block.value()].hash == hash; });
   }
+  void PrefetchByHash(std::span<const BlockHash> hashes) const;
   void PrefetchBlock(BlockId block) const;
   [[nodiscard]] std::optional<std::uint32_t> FindVerified(const BlockChain& chain, std::uint32_t index,
                                                           std::uint32_t parent);
