@@ -107,8 +107,11 @@ class EngineHarness {
   [[nodiscard]] const Outcome& outcome(worker::RequestKey key) { return outcomes_[key]; }
   [[nodiscard]] const Outcome& outcome(std::uint64_t id) { return outcomes_[{kLink, RequestId(id)}]; }
   // Of a request with several choices; choice 0 is the outcome above.
+  [[nodiscard]] const Outcome& choice(worker::RequestKey key, std::uint32_t index) {
+    return index == 0 ? outcome(key) : other_choices_[{key, index}];
+  }
   [[nodiscard]] const Outcome& choice(std::uint64_t id, std::uint32_t index) {
-    return index == 0 ? outcome(id) : other_choices_[{{kLink, RequestId(id)}, index}];
+    return choice({kLink, RequestId(id)}, index);
   }
   [[nodiscard]] const std::map<worker::RequestKey, Outcome>& outcomes() const { return outcomes_; }
   [[nodiscard]] worker::Engine& engine() { return engine_; }

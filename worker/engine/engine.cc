@@ -129,6 +129,7 @@ struct Engine::State {
   std::uint64_t uncached_requests = 0;  // since the last report
 
   Batch batch;
+  std::vector<SequenceId> wanting;  // sequences that want logits in this step, in the order of the rows
   std::vector<SequenceId> choices;  // of the request that is being sampled
   SamplerScratch scratch;
 };
@@ -318,16 +319,20 @@ void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, St
 void Engine::State::SampleAll(const std::vector<ScheduledSlice>& slices, std::span<const float> logits, Instant now,
                               StepReport& report) {
   const std::size_t vocab_size = model.shape().vocab_size;
-  std::size_t row = 0;
+  // Taken down first: the end of one may be the end of others of its request, and their slices then point to nothing.
+  wanting.clear();
   for (const ScheduledSlice& slice : slices) {
-    if (!slice.wants_logits) continue;
-    const SequenceId id = slice.sequence->id;
-    ROOST_CHECK((row + 1) * vocab_size <= logits.size(), "{} logits for row {}", logits.size(), row);
-    const auto mine = logits.subspan(row++ * vocab_size, vocab_size);
+    if (slice.wants_logits) wanting.push_back(slice.sequence->id);
+  }
+  ROOST_CHECK(wanting.size() * vocab_size <= logits.size(), "{} logits for {} rows", logits.size(), wanting.size());
+  for (std::size_t row = 0; row < wanting.size(); ++row) {
+    const SequenceId id = wanting[row];
+    const auto mine = logits.subspan(row * vocab_size, vocab_size);
     if (verifier.Owns(id)) {
       Verify(mine, report.counts);
       continue;
     }
+    if (requests.FindChoice(id) == nullptr) continue;
     choices.assign(1, id);
     ForkAll(id);
     for (const SequenceId choice : choices) {

@@ -1,13 +1,18 @@
-// Random lives of an engine: requests come, are cancelled, lie about their hashes, run out of blocks. Whatever happens,
-// each ends once with the right tokens, and all blocks come back. A failure prints its seed.
+// Random lives of an engine: requests of several choices, tenants and priorities come, are cancelled, lie about their
+// hashes, want their blocks kept or nothing to do with the cache; prefixes are pinned, time passes, blocks run out.
+// Whatever happens, each request ends once with the right tokens, and all blocks come back. A failure prints its seed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "common/base/rng.h"
 #include "tests/support/engine_harness.h"
 #include "tests/support/fake_model.h"
+#include "worker/sample/sampler.h"
 
 namespace roost::testing_support {
 namespace {
@@ -26,31 +31,32 @@ class EngineFuzz {
     options.clock = &clock_;
     if (rng_.Below(2) == 0) options.poison_token = 39;
     model_ = std::make_unique<FakeModel>(options);
-    harness_ = std::make_unique<EngineHarness>(
-        *model_, clock_,
-        worker::EngineOptions{.max_batch_tokens = static_cast<std::uint32_t>(1 + rng_.Below(80)),
-                              .max_running_requests = static_cast<std::uint32_t>(1 + rng_.Below(10)),
-                              .max_waiting_requests = static_cast<std::uint32_t>(1 + rng_.Below(20)),
-                              .stop_tokens = {0, 1}});
+    harness_ = std::make_unique<EngineHarness>(*model_, clock_, RandomOptions());
   }
 
   void Act() {
-    switch (rng_.Below(8)) {
+    switch (rng_.Below(16)) {
       case 0:
-      case 1: Submit(); break;
-      case 2: CancelOne(); break;
+      case 1:
+      case 2:
+      case 3: Submit(); break;
+      case 4:
+      case 5: CancelOne(); break;
+      case 6: PinOne(); break;
+      case 7: clock_.Advance(std::chrono::milliseconds(Between(0, 1000))); break;
       default: harness_->Step();
     }
-    if (rng_.Below(200) == 0) CancelLink(LinkId(static_cast<std::uint32_t>(rng_.Below(3))));
+    if (rng_.Below(200) == 0) CancelLink(LinkId(Between(0, 2)));
   }
 
   void Finish() {
     harness_->Run();
     for (const auto& [key, request] : accepted_) {
       SCOPED_TRACE(testing::Message() << "link " << key.link.value() << " request " << key.request.value());
-      const EngineHarness::Outcome& outcome = harness_->outcome(key);
-      ASSERT_TRUE(outcome.finish.has_value());
-      CheckTokens(request, outcome);
+      ASSERT_TRUE(HasEnded(key, request));
+      for (std::uint32_t choice = 0; choice < request.sample_count; ++choice) {
+        CheckTokens(request, choice, harness_->choice(key, choice));
+      }
       if (testing::Test::HasFatalFailure()) return;
     }
   }
@@ -58,23 +64,75 @@ class EngineFuzz {
   [[nodiscard]] const worker::StepCounts& totals() const { return harness_->totals(); }
 
  private:
-  void Submit() {
+  std::uint32_t Between(std::uint64_t low, std::uint64_t high) {
+    return static_cast<std::uint32_t>(low + rng_.Below(high - low + 1));
+  }
+
+  worker::EngineOptions RandomOptions() {
+    worker::EngineOptions options{.max_batch_tokens = Between(1, 80),
+                                  .max_running_requests = Between(1, 10),
+                                  .max_waiting_requests = Between(1, 20),
+                                  .stop_tokens = {0, 1}};
+    options.eviction = worker::kEvictionPolicyNames[rng_.Below(worker::kEvictionPolicyNames.size())];
+    options.pinned_share_limit = 0.3 * Between(1, 3);
+    options.min_hold = std::chrono::milliseconds(Between(0, 1) * 50);
+    options.schedule_policy = static_cast<worker::SchedulePolicy>(rng_.Below(3));
+    options.max_partial_prefills = Between(0, 3);
+    if (rng_.Below(2) == 0) options.tenant_shares = {{"a", 0.3}, {"b", 0.2}};
+    if (rng_.Below(4) == 0) options.max_queue_wait = std::chrono::milliseconds(Between(50, 2000));
+    if (rng_.Below(4) == 0) options.verify_hits_share = 1.0;
+    return options;
+  }
+
+  std::vector<TokenId> RandomPrompt() {
     std::vector<TokenId> prompt;
     if (!prompts_.empty() && rng_.Below(3) > 0) {
       prompt = prompts_[rng_.Below(prompts_.size())];
       if (rng_.Below(3) > 0) prompt.resize(1 + rng_.Below(prompt.size()));
     }
-    for (std::uint64_t more = rng_.Below(60) + 1; more > 0; --more) {
-      prompt.push_back(static_cast<TokenId>(rng_.Below(40)));
-    }
+    for (std::uint32_t more = Between(1, 60); more > 0; --more) prompt.push_back(Between(0, 39));
     prompts_.push_back(prompt);
-    wire::Generate request = GreedyRequest(next_id_++, std::move(prompt),
-                                           static_cast<std::uint32_t>(1 + rng_.Below(40)), BlockHash{1, rng_.Below(2)});
+    return prompt;
+  }
+
+  void Submit() {
+    wire::Generate request = GreedyRequest(next_id_++, RandomPrompt(), Between(1, 40), BlockHash{1, rng_.Below(2)});
     request.ignore_eos = rng_.Below(2) == 0;
     if (rng_.Below(4) == 0) request.deadline_ms = 1 + rng_.Below(500);
+    Ask(request);
     if (rng_.Below(6) == 0) Lie(request);
-    const RequestKey key{LinkId(static_cast<std::uint32_t>(rng_.Below(3))), request.request_id};
+    const RequestKey key{LinkId(Between(0, 2)), request.request_id};
     if (harness_->Submit(request, key.link).ok()) accepted_.emplace(key, std::move(request));
+  }
+
+  // What a request may want beside its tokens.
+  void Ask(wire::Generate& request) {
+    if (rng_.Below(2) == 0) request.sampling = {.temperature = 1.5F, .seed = rng_.Below(1000)};
+    if (rng_.Below(3) == 0) request.sample_count = Between(1, 4);
+    if (rng_.Below(6) == 0) request.cache_mode = wire::CacheMode::kOff;
+    if (rng_.Below(3) == 0) request.priority = Between(0, 100);
+    request.tenant = std::vector<std::string>{"", "a", "b"}[rng_.Below(3)];
+    if (rng_.Below(3) == 0) {
+      request.retention = wire::Retention{.prompt_priority = Between(0, 100),
+                                          .prompt_duration_ms = rng_.Below(5000),
+                                          .decode_priority = Between(0, 100),
+                                          .decode_duration_ms = rng_.Below(5000)};
+    }
+    if (rng_.Below(6) == 0) request.expect_return_ms = rng_.Below(5000);
+  }
+
+  // A part of a prompt that was seen.
+  void PinOne() {
+    if (prompts_.empty()) return;
+    const BlockHash root{1, rng_.Below(2)};
+    std::vector<BlockHash> hashes = HashBlocks(root, prompts_[rng_.Below(prompts_.size())], model_->block_tokens());
+    if (hashes.empty()) return;
+    hashes.resize(1 + rng_.Below(hashes.size()));
+    if (rng_.Below(3) == 0) {
+      harness_->engine().Unpin({.root = root, .hashes = std::move(hashes)});
+    } else {
+      harness_->engine().Pin({.root = root, .hashes = std::move(hashes), .duration_ms = rng_.Below(5000)});
+    }
   }
 
   // Hashes of another prompt, of another scope, or all one.
@@ -94,22 +152,32 @@ class EngineFuzz {
 
   void CancelLink(LinkId link) {
     harness_->engine().CancelLink(link);
-    std::erase_if(accepted_, [&](const auto& entry) {
-      return entry.first.link == link && !harness_->outcome(entry.first).finish.has_value();
-    });
+    std::erase_if(accepted_,
+                  [&](const auto& entry) { return entry.first.link == link && !HasEnded(entry.first, entry.second); });
+  }
+
+  // Each choice has ended, or one of them has ended them all.
+  bool HasEnded(RequestKey key, const wire::Generate& request) {
+    std::uint32_t ended = 0;
+    for (std::uint32_t choice = 0; choice < request.sample_count; ++choice) {
+      const auto finish = harness_->choice(key, choice).finish;
+      if (finish && wire::EndsAllChoices(*finish)) return true;
+      ended += finish ? 1 : 0;
+    }
+    return ended == request.sample_count;
   }
 
   // The tokens are those of the definition, as far as they go, and the end is one that the request allows.
-  void CheckTokens(const wire::Generate& request, const EngineHarness::Outcome& outcome) {
+  void CheckTokens(const wire::Generate& request, std::uint32_t choice, const EngineHarness::Outcome& outcome) {
     std::vector<TokenId> tokens = request.prompt;
     const auto is_stop = [&](TokenId token) { return !request.ignore_eos && token <= 1; };
     for (const TokenId token : outcome.tokens) {
-      ASSERT_EQ(token, Next(tokens));
+      ASSERT_EQ(token, Next(request, choice, tokens));
       ASSERT_FALSE(is_stop(token));
       tokens.push_back(token);
     }
     if (outcome.finish == wire::FinishReason::kStop) {
-      ASSERT_TRUE(is_stop(Next(tokens)));
+      ASSERT_TRUE(is_stop(Next(request, choice, tokens)));
     } else if (outcome.finish == wire::FinishReason::kLength) {
       const std::uint32_t context = harness_->engine().max_context_tokens();
       ASSERT_TRUE(outcome.tokens.size() == request.max_output_tokens || tokens.size() == context);
@@ -118,9 +186,12 @@ class EngineFuzz {
     }
   }
 
-  TokenId Next(const std::vector<TokenId>& tokens) const {
-    const std::vector<float> logits = model_->ReferenceLogits(tokens);
-    return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  TokenId Next(const wire::Generate& request, std::uint32_t choice, const std::vector<TokenId>& tokens) {
+    wire::Sampling sampling = request.sampling;
+    sampling.seed += choice;
+    return worker::SampleToken(model_->ReferenceLogits(tokens), sampling, tokens.size() - request.prompt.size(),
+                               scratch_)
+        .value();
   }
 
   Rng rng_;
@@ -130,10 +201,11 @@ class EngineFuzz {
   std::uint64_t next_id_ = 0;
   std::vector<std::vector<TokenId>> prompts_;
   std::map<RequestKey, wire::Generate> accepted_;
+  worker::SamplerScratch scratch_;
 };
 
 TEST(EngineFuzzTest, EveryRequestEndsOnceWithTheRightTokensAndAllBlocksComeBack) {
-  constexpr std::uint64_t kSeeds = 300;
+  constexpr std::uint64_t kSeeds = 1000;
   worker::StepCounts seen;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -148,12 +220,22 @@ TEST(EngineFuzzTest, EveryRequestEndsOnceWithTheRightTokensAndAllBlocksComeBack)
     seen.evicted_blocks += fuzz.totals().evicted_blocks;
     seen.preemptions += fuzz.totals().preemptions;
     seen.verification_misses += fuzz.totals().verification_misses;
+    seen.tail_cached_tokens += fuzz.totals().tail_cached_tokens;
+    seen.uncached_requests += fuzz.totals().uncached_requests;
+    seen.dropped_pins += fuzz.totals().dropped_pins;
+    seen.verified_hits += fuzz.totals().verified_hits;
+    seen.wrong_hits += fuzz.totals().wrong_hits;
   }
   // A fuzzer that never gets anywhere proves nothing.
   EXPECT_GT(seen.cached_prompt_tokens, 10'000U);
   EXPECT_GT(seen.evicted_blocks, 10'000U);
   EXPECT_GT(seen.preemptions, 500U);
   EXPECT_GT(seen.verification_misses, 500U);
+  EXPECT_GT(seen.tail_cached_tokens, 1000U);
+  EXPECT_GT(seen.uncached_requests, 1000U);
+  EXPECT_GT(seen.dropped_pins, 5U);
+  EXPECT_GT(seen.verified_hits, 100U);
+  EXPECT_EQ(seen.wrong_hits, 0U);
 }
 
 }  // namespace

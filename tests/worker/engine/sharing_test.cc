@@ -159,6 +159,22 @@ TEST_F(SharingTest, CancellingARequestEndsAllItsChoices) {
   EXPECT_EQ(harness_->choice(1, 0).finish, wire::FinishReason::kCancelled);
 }
 
+// Two choices in one step, and the logits of the first of them are broken.
+TEST_F(SharingTest, AChoiceWithBrokenLogitsEndsTheOthersThatWereComputedWithIt) {
+  wire::Generate request = GreedyRequest(1, Text(10, 1), 50);
+  request.sampling = {.temperature = 1.5F, .seed = 1};
+  request.sample_count = 2;
+  ASSERT_TRUE(harness_->Submit(request).ok());
+  harness_->Step();
+  const TokenId first = harness_->choice(1, 0).tokens.at(0);
+  ASSERT_NE(harness_->choice(1, 1).tokens.at(0), first);
+  Make({.poison_token = first}, {});
+  ASSERT_TRUE(harness_->Submit(request).ok());
+  harness_->Run();
+  EXPECT_EQ(harness_->choice(1, 0).finish, wire::FinishReason::kError);
+  EXPECT_EQ(harness_->choice(1, 1).tokens.size(), 1U);
+}
+
 TEST_F(SharingTest, MoreChoicesThanRunTogetherAreRefused) {
   Make({}, {.max_running_requests = 4});
   wire::Generate request = GreedyRequest(1, Text(70, 1), 50);
