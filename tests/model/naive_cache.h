@@ -5,6 +5,9 @@
 // Who goes next, of the idle blocks of a group that have no child and are not pinned: those with the least priority,
 // wanted ones after all others; of these the one that became idle first. A block's place in that order is taken anew
 // when its retention, hold, pin or last want ends, and that changes its priority or whether it is pinned or wanted.
+//
+// A partial block has a prefix that ends within it. No hash finds it and no listener hears of it; in all else it is a
+// block like the others.
 #pragma once
 
 #include <algorithm>
@@ -37,10 +40,10 @@ class NaiveCache {
     std::int64_t end_tick = 0;
     std::uint64_t number = 0;  // timers that were set before
   };
-  // A ready block.
+  // A ready block, or a partial one.
   struct Entry {
     BlockId block;
-    BlockHash hash;
+    BlockHash hash;  // of a full block
     BlockHash root;
     std::optional<BlockId> parent;
     std::vector<TokenId> prefix;  // all tokens from the root to the end of this block
@@ -84,7 +87,7 @@ class NaiveCache {
     return matched;
   }
 
-  // How many tokens after the blocks up to `parent`, at most `limit`, the ready block `entry` shares with the chain.
+  // How many tokens after `blocks`, at most `limit`, the block `entry` behind them shares with the chain.
   [[nodiscard]] std::uint32_t SharedTokens(const Entry& entry, const worker::BlockChain& chain,
                                            std::span<const BlockId> blocks, std::uint32_t limit) const {
     const std::optional<BlockId> parent = blocks.empty() ? std::nullopt : std::optional(blocks.back());
@@ -135,14 +138,7 @@ class NaiveCache {
     if (free_count() > 0) return true;
     const std::optional<BlockId> victim = Victim(group);
     if (!victim) return false;
-    const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                    [victim](const Entry& candidate) { return candidate.block == *victim; });
-    events.push_back({Event::Kind::kRemoved, entry->hash});
-    Forget(entry->hash);
-    ghosts_.emplace_back(entry->hash.low);
-    if (ghosts_.size() > block_count_) ghosts_.pop_front();
-    ++counters.evicted_blocks;
-    entries_.erase(entry);
+    Evict(*victim);
     return true;
   }
   void Own(BlockId block) { own_.push_back({block, 1}); }
@@ -161,21 +157,22 @@ class NaiveCache {
       ++equal->references;
       return {Kind::kMerged, equal->block};
     }
-    const auto end = chain.tokens.begin() + static_cast<std::ptrdiff_t>(Length(index));
-    Entry entry{.block = block,
-                .hash = chain.hashes[index],
-                .root = chain.root,
-                .parent = parent,
-                .prefix = {chain.tokens.begin(), end},
-                .group = group,
-                .hold = std::nullopt,
-                .retention = std::nullopt};
-    if (options_.min_hold > Duration::zero()) entry.hold = TimerUntil(now_ + options_.min_hold);
-    entries_.push_back(std::move(entry));
+    Add(chain, block, parent, Length(index), group);
+    entries_.back().hash = chain.hashes[index];
     events.push_back({Event::Kind::kStored, chain.hashes[index], index});
     Forget(chain.hashes[index]);
     if (IsInPinTable(chain.hashes[index])) GivePin(entries_.back());
     return {Kind::kStored, block};
+  }
+
+  // The caller's own block `block` holds `token_count` tokens after `blocks`, which are ready. Unless a block behind
+  // these holds them, too, it is a partial one now.
+  void StorePartial(const worker::BlockChain& chain, std::span<const BlockId> blocks, BlockId block,
+                    std::uint32_t token_count, std::uint32_t group) {
+    if (TailTokens(chain, blocks, token_count) == token_count) return;
+    own_.erase(GetOwn(block));
+    const std::optional<BlockId> parent = blocks.empty() ? std::nullopt : std::optional(blocks.back());
+    Add(chain, block, parent, blocks.size() * options_.block_tokens + token_count, group);
   }
 
   // ---- what is kept ----
@@ -231,12 +228,14 @@ class NaiveCache {
   }
   [[nodiscard]] BlockHash Digest() const {
     BlockHash digest;
-    for (const Entry& entry : entries_) digest = digest ^ entry.hash;
+    for (const Entry& entry : entries_) {
+      if (!IsPartial(entry)) digest = digest ^ entry.hash;
+    }
     return digest;
   }
   [[nodiscard]] const Entry* WithHash(BlockHash hash) const {
-    const auto found =
-        std::find_if(entries_.begin(), entries_.end(), [hash](const Entry& entry) { return entry.hash == hash; });
+    const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                    [&](const Entry& entry) { return entry.hash == hash && !IsPartial(entry); });
     return found == entries_.end() ? nullptr : &*found;
   }
   [[nodiscard]] const Entry* Get(BlockId block) const {
@@ -244,11 +243,15 @@ class NaiveCache {
         std::find_if(entries_.begin(), entries_.end(), [block](const Entry& entry) { return entry.block == block; });
     return found == entries_.end() ? nullptr : &*found;
   }
+  [[nodiscard]] bool IsPartial(const Entry& entry) const { return entry.prefix.size() % options_.block_tokens != 0; }
   // Through the blocks behind it.
   [[nodiscard]] bool IsPinned(const Entry& entry) const {
     return entry.has_pin || std::any_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
              return other.parent == entry.block && IsPinned(other);
            });
+  }
+  [[nodiscard]] std::uint32_t ready_count() const {  // without the partial ones
+    return Count([this](const Entry& entry) { return !IsPartial(entry); });
   }
   [[nodiscard]] std::uint32_t pinned_count() const {
     return Count([this](const Entry& entry) { return IsPinned(entry); });
@@ -300,6 +303,33 @@ class NaiveCache {
     return std::find_if(own_.begin(), own_.end(), [block](const OwnBlock& own) { return own.block == block; });
   }
 
+  // The first `length` tokens of the chain end with `block`, which its user holds.
+  void Add(const worker::BlockChain& chain, BlockId block, std::optional<BlockId> parent, std::size_t length,
+           std::uint32_t group) {
+    Entry entry{.block = block,
+                .hash = {},
+                .root = chain.root,
+                .parent = parent,
+                .prefix = {chain.tokens.begin(), chain.tokens.begin() + static_cast<std::ptrdiff_t>(length)},
+                .group = group,
+                .hold = std::nullopt,
+                .retention = std::nullopt};
+    if (options_.min_hold > Duration::zero()) entry.hold = TimerUntil(now_ + options_.min_hold);
+    DropPrefixOf(entry);
+    entries_.push_back(std::move(entry));
+  }
+  // Of its siblings the one right before `entry`, by their tokens, goes if it is an idle beginning of `entry`.
+  void DropPrefixOf(const Entry& entry) {
+    const auto order = [](const Entry& sibling) { return std::tie(sibling.prefix, sibling.block); };
+    const Entry* before = nullptr;
+    for (const Entry& sibling : entries_) {
+      if (sibling.parent != entry.parent || sibling.root != entry.root || order(sibling) > order(entry)) continue;
+      if (before == nullptr || order(*before) < order(sibling)) before = &sibling;
+    }
+    if (before == nullptr || !IsPartial(*before) || before->references > 0) return;
+    if (std::equal(before->prefix.begin(), before->prefix.end(), entry.prefix.begin())) Evict(before->block);
+  }
+
   // ---- who goes ----
 
   enum class Wanted : std::uint8_t { kNo, kYes };
@@ -337,6 +367,19 @@ class NaiveCache {
       if (victim == nullptr || order(entry) < order(*victim)) victim = &entry;
     }
     return victim != nullptr ? std::optional(victim->block) : std::nullopt;
+  }
+
+  void Evict(BlockId block) {
+    const auto entry = std::find_if(entries_.begin(), entries_.end(),
+                                    [block](const Entry& candidate) { return candidate.block == block; });
+    if (!IsPartial(*entry)) {
+      events.push_back({Event::Kind::kRemoved, entry->hash});
+      Forget(entry->hash);
+      ghosts_.emplace_back(entry->hash.low);
+      if (ghosts_.size() > block_count_) ghosts_.pop_front();
+    }
+    ++counters.evicted_blocks;
+    entries_.erase(entry);
   }
 
   // Stored again, or evicted again.

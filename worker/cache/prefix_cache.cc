@@ -120,7 +120,8 @@ void PrefixCache::Release(BlockId block, const RequestUse& use, const RequestRet
   latest_request_ = std::max(latest_request_, use.number);
   Node& node = nodes_[block.value()];
   if (node.ready) {
-    const bool within_prompt = (std::uint64_t{node.position} + 1) * block_tokens_ <= use.prompt_token_count;
+    const std::uint64_t end = std::uint64_t{node.position} * block_tokens_ + node.token_count;
+    const bool within_prompt = end <= use.prompt_token_count;
     node.origin = within_prompt ? BlockOrigin::kPrompt : BlockOrigin::kDecode;
     residency_.OnLetGo(block, now_);
   }

@@ -71,7 +71,7 @@ struct CommitResult {
   BlockId block;
 };
 
-// The block that continues a matched prefix for the most tokens, though not for all of its own.
+// The block that continues a matched prefix for the most tokens, if seldom for all of its own.
 struct TailMatch {
   BlockRef block;
   std::uint32_t token_count = 0;  // of the block's first tokens; at least 1
