@@ -82,6 +82,7 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       idle_blocks_(registry.Gauge(metrics::kWorkerBlocks, {"idle"})),
       pinned_blocks_(registry.Gauge(metrics::kWorkerPinnedBlocks)),
       refused_pins_(registry.Counter(metrics::kWorkerRefusedPins)),
+      dropped_pins_(registry.Counter(metrics::kWorkerDroppedPins)),
       evicted_blocks_(registry.Counter(metrics::kWorkerEvictedBlocks)),
       block_age_(registry.Histogram(metrics::kWorkerBlockAge)),
       block_idle_(registry.Histogram(metrics::kWorkerBlockIdle)),
@@ -130,6 +131,7 @@ void WorkerMetrics::CountCache(const StepReport& report) {
   const StepCounts& counts = report.counts;
   Add(uncached_requests_, counts.uncached_requests);
   Add(refused_pins_, counts.refused_pins);
+  Add(dropped_pins_, counts.dropped_pins);
   Add(evicted_blocks_, counts.evicted_blocks);
   Add(verification_misses_, counts.verification_misses);
   Add(verified_hits_, counts.verified_hits);

@@ -103,6 +103,8 @@ inline constexpr Metric kWorkerPinnedBlocks{Kind::kGauge, "roost_worker_pinned_b
     "Of the referenced and idle blocks, those that pins keep."};
 inline constexpr Metric kWorkerRefusedPins{Kind::kCounter, "roost_worker_refused_pins_total", "",
     "Blocks not pinned because the pins' share of the pool was full."};
+inline constexpr Metric kWorkerDroppedPins{Kind::kCounter, "roost_worker_dropped_pins_total", "",
+    "Times that all pins ended, because a request that ran alone needed their blocks."};
 inline constexpr Metric kWorkerEvictedBlocks{Kind::kCounter, "roost_worker_evicted_blocks_total", "",
     "Cached blocks given up for new ones."};
 inline constexpr Metric kWorkerBlockAge{Kind::kHistogram, "roost_worker_block_age_at_eviction_seconds", "",
