@@ -39,15 +39,15 @@ class ServingTest(unittest.TestCase):
             self.assertEqual(stream.usage()[key], whole.usage()[key])
         self.assertIn(whole.json()["choices"][0]["finish_reason"], ("stop", "length"))
 
-    def test_a_prompt_sent_again_is_cached_to_its_last_full_block(self):
+    def test_a_prompt_sent_again_is_cached_but_for_its_last_token(self):
         system = "Once more. " + SYSTEM
         first = self.chat(system)
         again = self.chat(system)
         prompt_tokens = first.usage()["prompt_tokens"]
         self.assertGreater(prompt_tokens, 1200)
         self.assertLess(first.cached_tokens(), BLOCK_TOKENS * 2)
-        # At least one token is always computed, so a prompt of whole blocks gives up its last one.
-        self.assertEqual(again.cached_tokens(), (prompt_tokens - 1) // BLOCK_TOKENS * BLOCK_TOKENS)
+        # One token is always computed: there would be no answer otherwise.
+        self.assertEqual(again.cached_tokens(), prompt_tokens - 1)
         self.assertEqual(again.headers["x-roost-cached-tokens"], str(again.cached_tokens()))
         self.assertEqual(again.headers["x-roost-worker"], first.headers["x-roost-worker"])
         self.assertEqual(again.text(), first.text())
@@ -103,6 +103,31 @@ class ServingTest(unittest.TestCase):
         for i in range(20):
             self.chat(f"Predict {i % 4}. {SYSTEM}")
         self.assertEqual(self.router.metric("roost_router_prediction_error_tokens_total"), before)
+
+    def test_choices_come_from_one_prefill(self):
+        def draw(**fields):
+            answer = self.router.chat(messages("Three of them."), max_tokens=8, ignore_eos=True, **fields)
+            self.assertEqual(answer.status, 200, answer.body)
+            return [choice["message"]["content"] for choice in answer.json()["choices"]], answer.usage()
+
+        greedy, usage = draw(n=3, temperature=0)
+        self.assertEqual(len(greedy), 3)
+        self.assertEqual(len(set(greedy)), 1)
+        self.assertEqual(usage["completion_tokens"], 24)
+        drawn, _ = draw(n=3, temperature=1.0, seed=5)
+        alone = [draw(temperature=1.0, seed=5 + i)[0][0] for i in range(3)]
+        self.assertEqual(drawn, alone)
+
+    def test_a_request_may_leave_the_cache_alone(self):
+        system = "Nothing of this stays. " + SYSTEM
+        for _ in range(2):
+            self.assertEqual(self.chat(system, cache="off").cached_tokens(), 0)
+        self.assertLess(self.chat(system).cached_tokens(), BLOCK_TOKENS * 2)
+
+    def test_hints_are_taken(self):
+        answer = self.chat("Keep this.", priority=70, session_id="s", expect_return_ms=5000,
+                           cache={"retention": {"priority": 80, "duration_ms": 60000}})
+        self.assertNotEqual(answer.text(), "")
 
     def test_small_routes_answer(self):
         self.assertEqual(self.router.request("GET", "/health").status, 200)
