@@ -31,7 +31,8 @@ class EngineFuzz {
         worker::EngineOptions{.max_batch_tokens = static_cast<std::uint32_t>(1 + rng_.Below(80)),
                               .max_running_requests = static_cast<std::uint32_t>(1 + rng_.Below(10)),
                               .max_waiting_requests = static_cast<std::uint32_t>(1 + rng_.Below(20)),
-                              .stop_tokens = {0, 1}});
+                              .stop_tokens = {0, 1},
+                              .check_invariants = true});
   }
 
   void Act() {
