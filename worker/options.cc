@@ -78,7 +78,7 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
       .Add("verify-hits", options.verify_hits,
            "Part of the requests with cached tokens whose cached blocks are computed anew and compared", {0, 1})
       .AddSwitch("check-invariants", options.check_invariants,
-                 "Check the cache's books after every step; slow, for debugging");
+                 "Check the cache's books after every step and give blocks out filled with NaN; slow, for debugging");
 }
 
 void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {

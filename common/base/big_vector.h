@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -24,7 +24,7 @@ class HugePageAllocator {
   [[nodiscard]] T* allocate(std::size_t count) {
     const std::size_t bytes = count * sizeof(T);
     void* memory = ::operator new (bytes, std::align_val_t{alignof(T)});
-    AskForHugePages(reinterpret_cast<std::uintptr_t>(memory), bytes);
+    AskForHugePages(memory, bytes);
     return static_cast<T*>(memory);
   }
 
@@ -34,10 +34,9 @@ class HugePageAllocator {
 
  private:
   // For the whole huge pages within. A wish: without them the table is slower, and as good.
-  static void AskForHugePages(std::uintptr_t memory, std::size_t bytes) {
-    const std::uintptr_t first = (memory + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
-    const std::uintptr_t end = (memory + bytes) / kHugePageBytes * kHugePageBytes;
-    if (first < end) (void)madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+  static void AskForHugePages(void* memory, std::size_t bytes) {
+    if (std::align(kHugePageBytes, kHugePageBytes, memory, bytes) == nullptr) return;
+    (void)madvise(memory, bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);
   }
 };
 

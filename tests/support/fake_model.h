@@ -47,6 +47,7 @@ class FakeModel final : public worker::Model {
   [[nodiscard]] std::span<const float> Forward(const worker::Batch& batch) override {
     if (options_.before_forward) options_.before_forward();
     CheckBlocks(batch);
+    for (const BlockId block : batch.poisoned) Poison(block);
     for (const worker::BlockCopy& copy : batch.copies) CopyRows(copy);
     logits_.clear();
     std::size_t first_token = 0;
@@ -115,6 +116,13 @@ class FakeModel final : public worker::Model {
         const auto found = writer.find(block);
         ROOST_CHECK(found == writer.end() || found->second == i, "block {} is read and written", block.value());
       }
+    }
+  }
+
+  void Poison(BlockId block) {
+    ROOST_CHECK(block.value() < options_.block_count);
+    for (std::uint32_t row = 0; row < options_.block_tokens; ++row) {
+      slots_[std::size_t{block.value()} * options_.block_tokens + row].position.reset();
     }
   }
 

@@ -8,8 +8,8 @@ namespace roost::worker {
 
 // A total order that nobody outside the process can foresee.
 bool SiblingTree::IsAbove(std::uint32_t block, std::uint32_t other) {
-  static const std::uint64_t kSeed = BlockHashHasher::ProcessSeed();
-  return Mix64(block ^ kSeed) > Mix64(other ^ kSeed);
+  static const std::uint64_t seed = BlockHashHasher::ProcessSeed();
+  return Mix64(block ^ seed) > Mix64(other ^ seed);
 }
 
 void SiblingTree::Insert(std::uint32_t& root, std::uint32_t block, const Order& order) {

@@ -46,7 +46,8 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, std::uint32_t 
           .max_waiting = options.max_waiting_requests,
           .max_context_tokens = max_context_tokens,
           .max_partial_prefills = options.max_partial_prefills,
-          .policy = options.schedule_policy};
+          .policy = options.schedule_policy,
+          .notes_handed_out = options.check_invariants};
 }
 
 std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::uint32_t block_count) {
@@ -99,6 +100,7 @@ struct Engine::State {
   StepReport Step();
   void EndExpired(Instant now, StepReport& report);
   void BuildBatch(const std::vector<ScheduledSlice>& slices, Instant now, StepCounts& counts);
+  void PoisonHandedOut();
   void NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts);
   void SampleAll(const std::vector<ScheduledSlice>& slices, std::span<const float> logits, Instant now,
                  StepReport& report);
@@ -296,6 +298,7 @@ void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instan
   for (const ScheduledCopy& copy : scheduler.copies()) {
     batch.copies.push_back({.from = copy.from, .to = copy.to, .row_count = copy.row_count});
   }
+  PoisonHandedOut();
   for (const ScheduledSlice& slice : slices) {
     NoteFirstScheduled(*slice.sequence, now, counts);
     const auto begin = slice.sequence->tokens.begin() + slice.first_position;
@@ -304,6 +307,15 @@ void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instan
                             .first_position = slice.first_position,
                             .token_count = slice.token_count,
                             .wants_logits = slice.wants_logits});
+  }
+}
+
+// Blocks come empty. Only what is copied in this step from one that was evicted after is still to be read.
+void Engine::State::PoisonHandedOut() {
+  for (const BlockId block : scheduler.handed_out()) {
+    const bool is_source = std::any_of(batch.copies.begin(), batch.copies.end(),
+                                       [block](const BlockCopy& copy) { return copy.from == block; });
+    if (!is_source) batch.poisoned.push_back(block);
   }
 }
 

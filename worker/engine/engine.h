@@ -57,7 +57,7 @@ struct EngineOptions {
   Duration min_hold = Duration(0);                             // a block is not evicted before it is so old
   std::vector<TenantShare> tenant_shares = {};  // of the pool; unused parts may be borrowed. Their sum is at most 1
   double verify_hits_share = 0;                 // of the requests with hits: computed anew and compared
-  bool check_invariants = false;                // after every step; for debugging
+  bool check_invariants = false;                // after every step, and blocks come with NaN in them; for debugging
 
   // The queue.
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;

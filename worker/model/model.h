@@ -40,13 +40,16 @@ struct BlockCopy {
 };
 
 // `tokens` holds the slices' tokens one after another. K and V of every token are written to the slice's blocks. The
-// copies are made before, in order.
+// copies are made before, in order. Before these, what `poisoned` blocks hold becomes NaN: nobody may read of them what
+// is not written later on. That is for debugging; otherwise there are none.
 struct Batch {
+  std::vector<BlockId> poisoned;
   std::vector<BlockCopy> copies;
   std::vector<TokenId> tokens;
   std::vector<BatchSlice> slices;
 
   void Clear() {
+    poisoned.clear();
     copies.clear();
     tokens.clear();
     slices.clear();

@@ -123,6 +123,7 @@ Result<void> Transformer::Load(const WeightSource& source) {
 std::span<const float> Transformer::Forward(const Batch& batch) {
   if (batch.tokens.empty()) return {};
   Check(batch);
+  Poison(batch);
   CopyRows(batch);
   Upload(batch);
   backend_.ops().gather_embedding(backend_.device(), {.table = weights_.embedding.data(),
@@ -151,6 +152,17 @@ void Transformer::Check(const Batch& batch) const {
     for (const BlockId block : slice.blocks) {
       ROOST_CHECK(block.value() < kv_.block_count, "block {} of {}", block.value(), kv_.block_count);
     }
+  }
+}
+
+// Bytes that are all ones are NaN in every dtype of the cache.
+void Transformer::Poison(const Batch& batch) {
+  if (batch.poisoned.empty()) return;
+  poison_.assign(kv_.BlockBytes(), 0xFF);
+  for (const BlockId block : batch.poisoned) {
+    ROOST_CHECK(block.value() < kv_.block_count, "block {} of {}", block.value(), kv_.block_count);
+    void* bytes = static_cast<std::uint8_t*>(kv_.base) + block.value() * kv_.BlockBytes();
+    backend_.ops().copy_to_device(backend_.device(), bytes, poison_.data(), poison_.size());
   }
 }
 

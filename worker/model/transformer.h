@@ -67,6 +67,7 @@ class Transformer final : public Model {
   [[nodiscard]] Result<void> Load(const WeightSource& source);
 
   void Check(const Batch& batch) const;
+  void Poison(const Batch& batch);
   void CopyRows(const Batch& batch);
   void Upload(const Batch& batch);
   void WriteKv(std::uint32_t layer);  // and q
@@ -89,7 +90,8 @@ class Transformer final : public Model {
   BatchPlan plan_;          // of the step
   std::uint32_t rows_ = 0;  // tokens of the step
   std::vector<kernels::BlockRowsCopy> copies_;
-  std::vector<float> logits_;  // of the last step
+  std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
+  std::vector<float> logits_;         // of the last step
 };
 
 }  // namespace roost::worker

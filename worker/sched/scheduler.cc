@@ -93,6 +93,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   ++step_;
   slices_.clear();
   copies_.clear();
+  handed_out_.clear();
   Admit(ScheduleRunning());
   return slices_;
 }
@@ -164,6 +165,12 @@ void Scheduler::PlanSlice(const Sequence& sequence, std::uint32_t token_count) {
                      .is_decode = sequence.decoding()});
 }
 
+std::optional<BlockId> Scheduler::Allocate(EvictionGroup group) {
+  const std::optional<BlockId> block = cache_.Allocate(group);
+  if (block && options_.notes_handed_out) handed_out_.push_back(*block);
+  return block;
+}
+
 bool Scheduler::SecureBlocks(Sequence& sequence, std::uint32_t token_count) {
   if (!OwnLastBlock(sequence)) return false;
   const std::uint32_t needed = BlocksFor(sequence.computed_token_count + token_count);
@@ -176,7 +183,7 @@ bool Scheduler::SecureBlocks(Sequence& sequence, std::uint32_t token_count) {
 // One more block for the sequence. False: it had to be preempted itself.
 bool Scheduler::SecureBlock(Sequence& sequence) {
   while (true) {
-    if (const std::optional<BlockId> block = cache_.Allocate(sequence.group)) {
+    if (const std::optional<BlockId> block = Allocate(sequence.group)) {
       sequence.blocks.push_back(*block);
       return true;
     }
@@ -204,7 +211,7 @@ bool Scheduler::OwnLastBlock(Sequence& sequence) {
   if (rows == 0 || sequence.blocks.empty()) return true;
   const BlockId shared = sequence.blocks.back();
   while (cache_.pool().references(shared) > 1) {
-    if (const std::optional<BlockId> own = cache_.Allocate(sequence.group)) {
+    if (const std::optional<BlockId> own = Allocate(sequence.group)) {
       sequence.blocks.back() = *own;
       copies_.push_back({shared, *own, rows});
       cache_.Release(shared, UseOf(sequence));
@@ -304,7 +311,7 @@ void Scheduler::TakeTail(Sequence& sequence) {
   const std::size_t needed = BlocksFor(sequence.token_count()) - sequence.blocks.size();
   if (cache_.available_count() < needed + held) return;
   cache_.Acquire(tail->block);
-  const std::optional<BlockId> own = cache_.Allocate(sequence.group);
+  const std::optional<BlockId> own = Allocate(sequence.group);
   ROOST_CHECK(own.has_value(), "{} blocks were available", cache_.available_count());
   sequence.blocks.push_back(*own);
   copies_.push_back({tail->block.block, *own, tail->token_count});

@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -57,6 +58,7 @@ struct SchedulerOptions {
   // such sequence at most, and more only when sequences wait for each other; this is the bound for these.
   std::uint32_t max_partial_prefills = 4;  // 0: none
   SchedulePolicy policy = SchedulePolicy::kFcfs;
+  bool notes_handed_out = false;  // for handed_out(), for debugging
 };
 
 // Rows to copy before the slices are computed, in order.
@@ -107,6 +109,10 @@ class Scheduler {
   // What must be copied before these slices are computed. Valid as long.
   [[nodiscard]] const std::vector<ScheduledCopy>& copies() const { return copies_; }
 
+  // If that is noted, the blocks that were handed out for this step, empty; one that came back meanwhile may be there
+  // more than once. Valid as long.
+  [[nodiscard]] const std::vector<BlockId>& handed_out() const { return handed_out_; }
+
   // The slices have been computed: their full blocks enter the cache.
   void Commit();
 
@@ -142,6 +148,7 @@ class Scheduler {
   [[nodiscard]] std::uint32_t ScheduleRunning();
   void PlanSlice(const Sequence& sequence, std::uint32_t token_count);
 
+  [[nodiscard]] std::optional<BlockId> Allocate(EvictionGroup group);
   // Blocks for `token_count` more tokens, at the price of preempting from the back. False: it had to go itself.
   [[nodiscard]] bool SecureBlocks(Sequence& sequence, std::uint32_t token_count);
   [[nodiscard]] bool SecureBlock(Sequence& sequence);
@@ -193,6 +200,7 @@ class Scheduler {
 
   std::vector<ScheduledSlice> slices_;
   std::vector<ScheduledCopy> copies_;
+  std::vector<BlockId> handed_out_;
   std::vector<BlockRef> matched_;  // of the sequence that is being looked at
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
 #include "worker/cache/prefix_cache.h"
@@ -159,8 +160,8 @@ TEST_F(PrefixCachePartialTest, NobodyHearsOfItStoredOrEvicted) {
   Visit("a");
   (void)cache().TakeEvents();
   const BlockHash digest = cache().digest();
-  VisitPart("ab", 3);
   VisitPart("x", 2);
+  VisitPart("ab", 3);
   EXPECT_TRUE(cache().TakeEvents().empty());
   EXPECT_EQ(cache().digest(), digest);
   EXPECT_EQ(cache().ready_count(), 1U);

@@ -25,11 +25,17 @@ DeterminismSubject Subject(std::string name, worker::ComputeDType dtype, std::ui
           .max_output_tokens = 12};
 }
 
+DeterminismSubject Poisoned(DeterminismSubject subject) {
+  subject.check_invariants = true;
+  return subject;
+}
+
 // kAuto is bf16 where the processor has it.
 INSTANTIATE_TEST_SUITE_P(CpuModel, DeterminismTest,
                          testing::Values(Subject("F32", worker::ComputeDType::kF32, 1),
                                          Subject("F32TwoThreads", worker::ComputeDType::kF32, 2),
-                                         Subject("Auto", worker::ComputeDType::kAuto, 1)),
+                                         Subject("Auto", worker::ComputeDType::kAuto, 1),
+                                         Poisoned(Subject("AutoPoisoned", worker::ComputeDType::kAuto, 1))),
                          SubjectName());
 
 }  // namespace

@@ -35,6 +35,7 @@ struct DeterminismSubject {
   std::size_t request_count = 200;  // fewer for a model that takes its time
   std::uint32_t max_prompt_tokens = 200;
   std::uint32_t max_output_tokens = 24;
+  bool check_invariants = false;  // and poison blocks
 };
 
 inline void PrintTo(const DeterminismSubject& subject, std::ostream* out) { *out << subject.name; }
@@ -59,7 +60,10 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
   }
 
   static worker::EngineOptions Wide() {
-    return {.max_batch_tokens = 4096, .max_running_requests = 64, .max_waiting_requests = 4096};
+    return {.max_batch_tokens = 4096,
+            .max_running_requests = 64,
+            .max_waiting_requests = 4096,
+            .check_invariants = GetParam().check_invariants};
   }
 
   [[nodiscard]] std::uint32_t max_tokens() const { return GetParam().max_prompt_tokens + GetParam().max_output_tokens; }

@@ -11,10 +11,12 @@ std::unique_ptr<worker::Model> MakeFakeModel(BlockShape shape) {
   return std::make_unique<FakeModel>(options);
 }
 
-INSTANTIATE_TEST_SUITE_P(FakeModel, DeterminismTest,
-                         testing::Values(DeterminismSubject{
-                             .name = "Hashing", .make = MakeFakeModel, .vocab_size = 97}),
-                         SubjectName());
+INSTANTIATE_TEST_SUITE_P(
+    FakeModel, DeterminismTest,
+    testing::Values(DeterminismSubject{.name = "Hashing", .make = MakeFakeModel, .vocab_size = 97},
+                    DeterminismSubject{
+                        .name = "HashingPoisoned", .make = MakeFakeModel, .vocab_size = 97, .check_invariants = true}),
+    SubjectName());
 
 }  // namespace
 }  // namespace roost::testing_support

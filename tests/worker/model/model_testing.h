@@ -71,6 +71,12 @@ class TestSequence {
   [[nodiscard]] bool done() const { return computed_ == tokens_.size(); }
   [[nodiscard]] std::uint32_t remaining() const { return static_cast<std::uint32_t>(tokens_.size()) - computed_; }
 
+  // The blocks that the next `count` tokens are the first to go to.
+  [[nodiscard]] std::span<const BlockId> Begun(std::uint32_t count, std::uint32_t block_tokens) const {
+    const auto blocks_of = [block_tokens](std::uint32_t tokens) { return (tokens + block_tokens - 1) / block_tokens; };
+    return std::span(blocks_).subspan(blocks_of(computed_), blocks_of(computed_ + count) - blocks_of(computed_));
+  }
+
   // Adds the next `count` tokens to the batch.
   void AddTo(Batch& batch, std::uint32_t count) {
     for (std::uint32_t i = 0; i < count; ++i) batch.tokens.push_back(tokens_[computed_ + i]);

@@ -134,6 +134,41 @@ TEST_P(DeterminismOfModelTest, ASequenceGoesOnFromBlocksThatAnotherFilled) {
   EXPECT_TRUE(BitEqual(model->Forward(batch), wanted_));
 }
 
+TEST_P(DeterminismOfModelTest, BlocksPoisonedBeforeTheyAreWrittenChangeNoBit) {
+  for (const std::uint32_t chunk : {1U, 7U, 16U, 1000U}) {
+    const auto model = MakeTestModel({.dtype = GetParam()});
+    TestSequence sequence(*model, tokens_);
+    std::vector<float> last;
+    while (!sequence.done()) {
+      Batch batch;
+      const std::uint32_t count = std::min(chunk, sequence.remaining());
+      const auto begun = sequence.Begun(count, model->block_tokens());
+      batch.poisoned.assign(begun.begin(), begun.end());
+      sequence.AddTo(batch, count);
+      const auto logits = model->Forward(batch);
+      last.assign(logits.begin(), logits.end());
+    }
+    EXPECT_TRUE(BitEqual(last, wanted_)) << "chunks of " << chunk;
+  }
+}
+
+TEST_P(DeterminismOfModelTest, RowsCopiedToAPoisonedBlockArriveAndTheOthersStayPoisoned) {
+  const auto model = MakeTestModel({.dtype = GetParam()});
+  const std::vector<TokenId> tokens(tokens_.begin(), tokens_.begin() + 12);
+  const std::vector<float> wanted = LastLogits(*model, tokens, 100);  // in block 0
+  for (const std::uint32_t row_count : {10U, 11U}) {
+    Batch batch;
+    const std::vector<BlockId> blocks = {BlockId(5)};
+    batch.poisoned = blocks;
+    batch.copies.push_back({BlockId(0), BlockId(5), row_count});
+    batch.tokens = {tokens.back()};
+    batch.slices.push_back({blocks, 11, 1, true});
+    const std::span<const float> logits = model->Forward(batch);
+    EXPECT_EQ(BitEqual(logits, wanted), row_count == 11);
+    EXPECT_EQ(std::isnan(logits[0]), row_count == 10);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(DTypes, DeterminismOfModelTest, testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& param) { return std::string(NameOf(param.param)); });
 
