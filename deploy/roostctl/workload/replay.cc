@@ -51,10 +51,12 @@ class TraceScale final : public EvictionPolicy {
 
 class Player {
  public:
-  Player(const Trace& trace, std::uint32_t block_count, std::unique_ptr<EvictionPolicy> policy)
+  Player(const Trace& trace, std::uint32_t block_count, std::unique_ptr<EvictionPolicy> policy,
+         std::span<const double> tenant_shares)
       : trace_(trace),
         pool_(block_count),
-        cache_(pool_, {.block_tokens = kCacheBlockTokens}, std::make_unique<TraceScale>(std::move(policy), use_)) {}
+        cache_(pool_, {.block_tokens = kCacheBlockTokens, .group_shares = {tenant_shares.begin(), tenant_shares.end()}},
+               std::make_unique<TraceScale>(std::move(policy), use_)) {}
 
   ReplayResult Play() {
     for (const TraceRequest& request : trace_.requests) {
@@ -79,7 +81,7 @@ class Player {
       blocks_.push_back(ref.block);
     }
     Account(request);
-    Fill(chain);
+    Fill(chain, GroupOf(request));
     const RequestUse in_cache_blocks{.number = use_.number,
                                      .prompt_token_count = prompt_block_count * kCacheBlockTokens};
     for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) cache_.Release(*block, in_cache_blocks);
@@ -102,16 +104,23 @@ class Player {
     use_.prompt_token_count = request.input_token_count;
     use_.output_token_count = request.output_token_count;
     use_.cached_token_count = static_cast<std::uint32_t>(matched_.size()) * trace_.block_tokens;
-    result_.prompt_token_count += request.input_token_count;
-    result_.hit_token_count += use_.cached_token_count;
+    if (result_.tenants.size() <= request.tenant) result_.tenants.resize(request.tenant + 1);
+    for (HitCount* count : {static_cast<HitCount*>(&result_), &result_.tenants[request.tenant]}) {
+      count->prompt_token_count += request.input_token_count;
+      count->hit_token_count += use_.cached_token_count;
+    }
   }
 
-  void Fill(const BlockChain& chain) {
+  [[nodiscard]] EvictionGroup GroupOf(const TraceRequest& request) const {
+    return EvictionGroup(request.tenant < cache_.group_count() ? request.tenant : 0);
+  }
+
+  void Fill(const BlockChain& chain, EvictionGroup group) {
     while (blocks_.size() < hashes_.size()) {
-      const std::optional<BlockId> block = cache_.Allocate();
+      const std::optional<BlockId> block = cache_.Allocate(group);
       if (!block) return;
       blocks_.push_back(*block);
-      blocks_.back() = cache_.Commit(chain, static_cast<std::uint32_t>(blocks_.size()) - 1, blocks_).block;
+      blocks_.back() = cache_.Commit(chain, static_cast<std::uint32_t>(blocks_.size()) - 1, blocks_, group).block;
     }
   }
 
@@ -180,8 +189,9 @@ class Foresight final : public EvictionPolicy {
 
 }  // namespace
 
-ReplayResult Replay(const Trace& trace, std::uint32_t block_count, std::unique_ptr<EvictionPolicy> eviction) {
-  return Player(trace, block_count, std::move(eviction)).Play();
+ReplayResult Replay(const Trace& trace, std::uint32_t block_count, std::unique_ptr<EvictionPolicy> eviction,
+                    std::span<const double> tenant_shares) {
+  return Player(trace, block_count, std::move(eviction), tenant_shares).Play();
 }
 
 ReplayResult ReplayWithForesight(const Trace& trace, std::uint32_t block_count) {

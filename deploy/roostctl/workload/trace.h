@@ -21,6 +21,7 @@ struct TraceRequest {
   std::uint32_t output_token_count = 0;
   // (input_token_count + output_token_count) / block_tokens ids, front to back.
   std::vector<ContentId> blocks;
+  std::uint32_t tenant = 0;  // who sends it; 0: nobody in particular
 };
 
 struct Trace {

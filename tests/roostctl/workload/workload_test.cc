@@ -157,6 +157,26 @@ TEST(ReplayTest, ARequestLargerThanThePoolKeepsWhatFits) {
   EXPECT_EQ(result.hit_token_count, 48U);
 }
 
+// One comes back after another has filled the pool with something new, for which it borrows what nobody uses.
+TEST(ReplayTest, ATenantKeepsItsShareAndIsCountedAlone) {
+  Trace trace{.block_tokens = 16, .requests = {}};
+  const auto ask = [&trace](std::uint32_t tenant, std::vector<ContentId> blocks) {
+    trace.requests.push_back({.input_token_count = static_cast<std::uint32_t>(blocks.size()) * 16,
+                              .output_token_count = 0,
+                              .blocks = std::move(blocks),
+                              .tenant = tenant});
+  };
+  ask(1, {1, 2});
+  for (ContentId id = 10; id < 20; ++id) ask(2, {id});
+  ask(1, {1, 2});
+  const ReplayResult alone =
+      Replay(trace, 4, std::make_unique<worker::LruEviction>(4, 3), std::vector<double>{0.5, 0.5});
+  EXPECT_DOUBLE_EQ(alone.tenants[1].hit_ratio(), 0.5);
+  EXPECT_EQ(alone.tenants[2].hit_token_count, 0U);
+  EXPECT_EQ(alone.hit_token_count, 32U);
+  EXPECT_EQ(Replay(trace, 4, std::make_unique<worker::LruEviction>(4)).hit_token_count, 0U);
+}
+
 TEST(ReplayTest, ForesightBeatsLruInALoop) {
   Trace trace{.block_tokens = 16, .requests = {}};
   for (std::uint32_t i = 0; i < 100; ++i) {
