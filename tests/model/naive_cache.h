@@ -327,6 +327,7 @@ class NaiveCache {
       if (before == nullptr || order(*before) < order(sibling)) before = &sibling;
     }
     if (before == nullptr || !IsPartial(*before) || before->references > 0) return;
+    if (before->prefix.size() > entry.prefix.size()) return;
     if (std::equal(before->prefix.begin(), before->prefix.end(), entry.prefix.begin())) Evict(before->block);
   }
 
