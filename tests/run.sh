@@ -16,4 +16,4 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 # The quickstart may have configured the release build without tests.
 cmake --preset "$preset" -DROOST_BUILD_TESTS=ON
 cmake --build --preset "$preset"
-exec ctest --preset "$preset" --no-tests=error --timeout 600 "$@"
+exec ctest --preset "$preset" --no-tests=error --timeout 600 --parallel "$(nproc)" "$@"
