@@ -26,7 +26,6 @@ class Sequence {
     storage_.resize(block_count * kv_.BlockBytes());
     kv_.base = storage_.data();
     // Blocks lie backwards in the pool; what no position owns is poison.
-    Rng poison(1);
     for (std::uint32_t b = 0; b < block_count; ++b) blocks_.push_back(block_count - 1 - b);
     std::memset(storage_.data(), 0xff, storage_.size());
     for (std::uint32_t j = 0; j < c.context; ++j) {
