@@ -42,7 +42,7 @@ class ClassAwareEviction final : public EvictionPolicy {
     if (BlockHistory::Samples(key)) history_.Prefetch(key);
   }
 
-  // What the guard has chosen for now.
+  // The ranking that the guard has chosen.
   [[nodiscard]] Ranking ranking() const { return ranking_; }
 
  private:

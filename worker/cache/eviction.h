@@ -3,12 +3,14 @@
 //
 // Only leaves may go, or a later block would outlive an earlier one. The cache says of each block whether it is a leaf
 // and when it becomes one; LeafLists keeps order under that rule. A block that is idle never gains a child, and of one
-// request's blocks later ones are inserted before earlier ones.
+// request's blocks later ones are inserted before earlier ones, under one request number and without others between.
 //
 // Idle blocks are apart in groups (tenants with a share of the pool); a victim is asked for by group. Learning goes
 // over all groups.
 //
-// Not thread-safe. All operations are O(1), whatever the number of blocks; Victim amortised over the inserts.
+// Not thread-safe. All operations are O(1), whatever the number of blocks; Victim amortised over the inserts. With
+// several lists, a block that comes back to one is O(log n) expected in the number of those that came back (see
+// LeafLists).
 #pragma once
 
 #include <cstdint>

@@ -31,11 +31,6 @@ void LeafLists::PushBack(std::uint32_t list, BlockId block, TreePlace place) {
   Link(entries_[RingOf(list)].previous, block.value());
 }
 
-void LeafLists::PushFront(std::uint32_t list, BlockId block, TreePlace place) {
-  Enter(list, block, place).SetNumber(--first_number_);
-  Link(RingOf(list), block.value());
-}
-
 LeafLists::Entry& LeafLists::Enter(std::uint32_t list, BlockId block, TreePlace place) {
   Entry& entry = entries_[block.value()];
   ROOST_CHECK(entry.state == State::kOutside, "block {} is in a list", block.value());

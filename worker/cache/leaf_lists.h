@@ -39,7 +39,6 @@ class LeafLists {
 
   // `block` is in no list.
   void PushBack(std::uint32_t list, BlockId block, TreePlace place);
-  void PushFront(std::uint32_t list, BlockId block, TreePlace place);
 
   // The last child of `block`, which is in a list or set aside, has gone.
   void BecomeLeaf(BlockId block);
@@ -95,10 +94,9 @@ class LeafLists {
 
   std::uint32_t block_count_;
   BigVector<Entry> entries_;
-  SiblingTree returned_;                                  // by number
-  std::vector<std::uint32_t> returned_to_;                // by list: the root of its tree
-  std::uint64_t first_number_ = std::uint64_t{1} << 39U;  // of 40 bits
-  std::uint64_t last_number_ = std::uint64_t{1} << 39U;
+  SiblingTree returned_;                    // by number
+  std::vector<std::uint32_t> returned_to_;  // by list: the root of its tree
+  std::uint64_t last_number_ = 0;           // of 40 bits
 };
 
 }  // namespace roost::worker

@@ -9,8 +9,7 @@
 namespace roost::worker {
 namespace {
 
-// How far ahead of the walk the index and then the blocks are read. A walk's only slow part is memory, and the hashes
-// to come are known.
+// How far ahead of a match the index and the blocks are asked for.
 constexpr std::uint32_t kIndexAhead = 64;
 constexpr std::uint32_t kBlockAhead = 16;
 

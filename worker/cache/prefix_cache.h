@@ -15,7 +15,7 @@
 //   - a match is proven, not believed: the parent found is the parent matched, the stored tokens are the prompt's, and
 //     at the front the scope is the same. So equal hashes of unequal prefixes cost a miss, never a wrong token.
 //   - no operation scans or sorts: each is O(1) per block, whatever the size of the pool; finding a tail, storing and
-//     evicting are O(log siblings).
+//     evicting are O(log siblings), see EvictionPolicy for the rest of an eviction.
 //
 // Who is evicted, of the idle blocks without children: see IdleBlocks. Pinned blocks never are. An idle block whose
 // pin, retention, hold or last want ends counts as used then.

@@ -4,14 +4,14 @@
 // without looking at all of them, however many there are: thousands of prompts that begin differently are no worse than
 // ten.
 //
-// The tree holds the links alone. Tokens are compared by who uses it (see SiblingOrder).
+// The tree holds the links alone. What they are ordered by, who uses it knows (see Order): LeafLists orders
+// blocks by their age.
 //
 // Not thread-safe. Insert, Erase and Neighbours are O(log children) expected. 8 bytes per block, from the first
 // Insert on; nothing is allocated after it.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "common/base/big_vector.h"
