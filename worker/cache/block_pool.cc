@@ -15,6 +15,7 @@ std::optional<BlockId> BlockPool::Allocate() {
   free_.pop_back();
   entries_[id].references = 1;
   ++referenced_count_;
+  if (notes_emptied_) emptied_.emplace_back(id);
   return BlockId(id);
 }
 
@@ -37,6 +38,7 @@ void BlockPool::Free(BlockId block) {
   entry.references = kFree;
   ++entry.generation;
   free_.push_back(block.value());
+  if (notes_emptied_) emptied_.push_back(block);
 }
 
 std::uint32_t BlockPool::Checked(BlockId block) const {

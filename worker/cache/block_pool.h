@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/base/big_vector.h"
@@ -40,6 +41,11 @@ class BlockPool {
 
   // Gives an idle block back.
   void Free(BlockId block);
+
+  // For debugging: from now on, notes the blocks whose contents nobody may read any more.
+  void NoteEmptied() { notes_emptied_ = true; }
+  // The blocks that were freed or handed out since the last call. One may be there more than once.
+  [[nodiscard]] std::vector<BlockId> TakeEmptied() { return std::exchange(emptied_, {}); }
 
   [[nodiscard]] bool IsFree(BlockId block) const { return entries_[Checked(block)].free(); }
   [[nodiscard]] std::uint32_t references(BlockId block) const {
@@ -71,6 +77,8 @@ class BlockPool {
   BigVector<Entry> entries_;
   std::vector<std::uint32_t> free_;  // a stack: the block freed last is the warmest in the processor's caches
   std::uint32_t referenced_count_ = 0;
+  bool notes_emptied_ = false;
+  std::vector<BlockId> emptied_;
 };
 
 }  // namespace roost::worker

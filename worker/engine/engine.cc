@@ -46,8 +46,7 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, std::uint32_t 
           .max_waiting = options.max_waiting_requests,
           .max_context_tokens = max_context_tokens,
           .max_partial_prefills = options.max_partial_prefills,
-          .policy = options.schedule_policy,
-          .notes_handed_out = options.check_invariants};
+          .policy = options.schedule_policy};
 }
 
 std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::uint32_t block_count) {
@@ -87,7 +86,9 @@ struct Engine::State {
         cache(pool, CacheOptionsOf(options, model), MakePolicy(options, model.block_count())),
         scheduler(cache, SchedulerOptionsOf(options, max_context_tokens)),
         verifier(scheduler, options.verify_hits_share),
-        watch(cache, scheduler) {}
+        watch(cache, scheduler) {
+    if (options.check_invariants) pool.NoteEmptied();
+  }
 
   Result<void> Validate(RequestKey key, const wire::Generate& request) const;
   Result<void> Submit(RequestKey key, wire::Generate generate);
@@ -100,7 +101,7 @@ struct Engine::State {
   StepReport Step();
   void EndExpired(Instant now, StepReport& report);
   void BuildBatch(const std::vector<ScheduledSlice>& slices, Instant now, StepCounts& counts);
-  void PoisonHandedOut();
+  void PoisonEmptied();
   void NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts);
   void SampleAll(const std::vector<ScheduledSlice>& slices, std::span<const float> logits, Instant now,
                  StepReport& report);
@@ -271,7 +272,7 @@ StepReport Engine::State::Step() {
     const std::span<const float> logits = model.Forward(batch);
     const Instant end = clock.Now();
     step_seconds = ToSeconds(end - begin);
-    scheduler.Commit();
+    scheduler.Commit(end - begin);
     SampleAll(slices, logits, end, report);
   }
   FillReport(slices, step_seconds, report);
@@ -298,7 +299,7 @@ void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instan
   for (const ScheduledCopy& copy : scheduler.copies()) {
     batch.copies.push_back({.from = copy.from, .to = copy.to, .row_count = copy.row_count});
   }
-  PoisonHandedOut();
+  PoisonEmptied();
   for (const ScheduledSlice& slice : slices) {
     NoteFirstScheduled(*slice.sequence, now, counts);
     const auto begin = slice.sequence->tokens.begin() + slice.first_position;
@@ -310,9 +311,9 @@ void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instan
   }
 }
 
-// Blocks come empty. Only what is copied in this step from one that was evicted after is still to be read.
-void Engine::State::PoisonHandedOut() {
-  for (const BlockId block : scheduler.handed_out()) {
+// Only what is copied in this step from a block that was evicted after is still to be read.
+void Engine::State::PoisonEmptied() {
+  for (const BlockId block : pool.TakeEmptied()) {
     const bool is_source = std::any_of(batch.copies.begin(), batch.copies.end(),
                                        [block](const BlockCopy& copy) { return copy.from == block; });
     if (!is_source) batch.poisoned.push_back(block);

@@ -93,12 +93,17 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   ++step_;
   slices_.clear();
   copies_.clear();
-  handed_out_.clear();
-  Admit(ScheduleRunning());
+  const auto decode_count = static_cast<std::uint32_t>(
+      std::count_if(running_.begin(), running_.end(), [](const Sequence* sequence) { return sequence->decoding(); }));
+  const std::uint32_t budget = options_.max_batch_tokens - decode_count;
+  prefill_budget_ = std::max(1U, budget);
+  DealOut(budget);
+  PlanSlices();
   return slices_;
 }
 
-void Scheduler::Commit() {
+void Scheduler::Commit(Duration step_time) {
+  NotePace(step_time);
   for (const ScheduledSlice& slice : slices_) {
     Sequence& sequence = *sequences_.at(slice.sequence->id);
     CountComputed(sequence, slice);
@@ -117,10 +122,12 @@ void Scheduler::Append(SequenceId id, TokenId token) {
 
 SequenceId Scheduler::Fork(SequenceId id) {
   Sequence& origin = *sequences_.at(id);
-  ROOST_CHECK(origin.state == Sequence::State::kRunning && origin.remaining_count() == 0 && origin.fork_count > 0,
+  ROOST_CHECK(origin.state == Sequence::State::kRunning && origin.remaining_count() == 0 && CanFork(id),
               "sequence {} can not be forked", id.value());
-  --origin.fork_count;
-  --coming_forks_;
+  if (origin.fork_count > 0) {
+    --origin.fork_count;
+    --coming_forks_;
+  }
   auto fork = std::make_unique<Sequence>(origin);
   fork->tokens.reserve(origin.tokens.capacity());
   fork->hashes.reserve(origin.hashes.capacity());
@@ -134,27 +141,23 @@ SequenceId Scheduler::Fork(SequenceId id) {
   return fork_id;
 }
 
+bool Scheduler::CanFork(SequenceId id) const { return sequences_.at(id)->fork_count > 0 || HasPlaceFor(1); }
+
+// Each running sequence has a token in every step.
+bool Scheduler::HasPlaceFor(std::uint32_t sequence_count) const {
+  const std::uint32_t most = std::min(options_.max_running, options_.max_batch_tokens);
+  return running_.size() + coming_forks_ + sequence_count <= most;
+}
+
 // ---- the running sequences ----
 
 // Sequences are served in order of admission and only later ones are preempted, so a slice once planned stays.
-std::uint32_t Scheduler::ScheduleRunning() {
-  const auto decode_count = static_cast<std::uint32_t>(
-      std::count_if(running_.begin(), running_.end(), [](const Sequence* sequence) { return sequence->decoding(); }));
-  std::uint32_t budget = options_.max_batch_tokens - decode_count;
-  prefill_budget_ = std::max(1U, budget);
+void Scheduler::PlanSlices() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
-    if (sequence.decoding()) {
-      if (SecureBlocks(sequence, 1)) PlanSlice(sequence, 1);
-      continue;
-    }
-    MatchAgain(sequence);
-    const std::uint32_t chunk = std::min(budget, sequence.remaining_count());
-    if (chunk == 0 || !SecureBlocks(sequence, chunk)) continue;
-    PlanSlice(sequence, chunk);
-    budget -= chunk;
+    const std::uint32_t token_count = sequence.decoding() ? 1 : std::exchange(sequence.dealt_token_count, 0);
+    if (token_count > 0 && SecureBlocks(sequence, token_count)) PlanSlice(sequence, token_count);
   }
-  return budget;
 }
 
 void Scheduler::PlanSlice(const Sequence& sequence, std::uint32_t token_count) {
@@ -163,12 +166,6 @@ void Scheduler::PlanSlice(const Sequence& sequence, std::uint32_t token_count) {
                      .token_count = token_count,
                      .wants_logits = token_count == sequence.remaining_count(),
                      .is_decode = sequence.decoding()});
-}
-
-std::optional<BlockId> Scheduler::Allocate(EvictionGroup group) {
-  const std::optional<BlockId> block = cache_.Allocate(group);
-  if (block && options_.notes_handed_out) handed_out_.push_back(*block);
-  return block;
 }
 
 bool Scheduler::SecureBlocks(Sequence& sequence, std::uint32_t token_count) {
@@ -183,7 +180,7 @@ bool Scheduler::SecureBlocks(Sequence& sequence, std::uint32_t token_count) {
 // One more block for the sequence. False: it had to be preempted itself.
 bool Scheduler::SecureBlock(Sequence& sequence) {
   while (true) {
-    if (const std::optional<BlockId> block = Allocate(sequence.group)) {
+    if (const std::optional<BlockId> block = cache_.Allocate(sequence.group)) {
       sequence.blocks.push_back(*block);
       return true;
     }
@@ -211,7 +208,7 @@ bool Scheduler::OwnLastBlock(Sequence& sequence) {
   if (rows == 0 || sequence.blocks.empty()) return true;
   const BlockId shared = sequence.blocks.back();
   while (cache_.pool().references(shared) > 1) {
-    if (const std::optional<BlockId> own = Allocate(sequence.group)) {
+    if (const std::optional<BlockId> own = cache_.Allocate(sequence.group)) {
       sequence.blocks.back() = *own;
       copies_.push_back({shared, *own, rows});
       cache_.Release(shared, UseOf(sequence));
@@ -263,6 +260,7 @@ void Scheduler::ReleaseBlocks(Sequence& sequence) {
   StorePartialBlock(sequence);
   cache_.ReleaseAll(sequence.blocks, use, RetentionOf(sequence));
   sequence.blocks.clear();
+  sequence.dealt_token_count = 0;
   sequence.computed_token_count = 0;
   sequence.committed_block_count = 0;
   sequence.can_commit = sequence.uses_cache();
@@ -311,7 +309,7 @@ void Scheduler::TakeTail(Sequence& sequence) {
   const std::size_t needed = BlocksFor(sequence.token_count()) - sequence.blocks.size();
   if (cache_.available_count() < needed + held) return;
   cache_.Acquire(tail->block);
-  const std::optional<BlockId> own = Allocate(sequence.group);
+  const std::optional<BlockId> own = cache_.Allocate(sequence.group);
   ROOST_CHECK(own.has_value(), "{} blocks were available", cache_.available_count());
   sequence.blocks.push_back(*own);
   copies_.push_back({tail->block.block, *own, tail->token_count});
@@ -320,6 +318,17 @@ void Scheduler::TakeTail(Sequence& sequence) {
   sequence.computed_token_count += tail->token_count;
   CountCached(sequence);
   counters_.tail_cached_tokens += sequence.cached_token_count - counted;
+}
+
+// How long prefill takes, per token, in the steps of late.
+void Scheduler::NotePace(Duration step_time) {
+  constexpr double kForgetting = 0.9;
+  const auto prefills = std::any_of(slices_.begin(), slices_.end(), [](const auto& slice) { return !slice.is_decode; });
+  if (!prefills || step_time <= Duration::zero()) return;
+  double token_count = 0;
+  for (const ScheduledSlice& slice : slices_) token_count += slice.token_count;
+  paced_seconds_ = paced_seconds_ * kForgetting + ToSeconds(step_time);
+  paced_tokens_ = paced_tokens_ * kForgetting + token_count;
 }
 
 // The slice's prompt tokens, by the reason why they were not cached.

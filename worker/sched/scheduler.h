@@ -7,16 +7,17 @@
 // One step: Schedule() → the model makes the copies and computes the slices → Commit() → Append() a sampled token or
 // Remove() each sequence whose slice wants logits.
 //
-// - One token budget per step. Every decoding sequence gets its one token; the rest goes to prefill chunks in order of
-//   admission, then to sequences newly admitted, in the order of the WaitingQueue.
+// - One token budget per step. Every decoding sequence gets its one token; the rest goes to prefill chunks: of running
+//   sequences and of newly admitted ones, in the order of the WaitingQueue. So a prompt that is computed in part may
+//   pause, with its blocks, for one that goes before it. Of such prompts there are at most max_partial_prefills.
 // - A sequence is admitted when its prompt fits the blocks that are free or evictable. When blocks run out all the
 //   same (outputs grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always
 //   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
 //   their blocks.
 // - Nothing is computed twice: a sequence whose next block is being computed by a running one waits until it is there
-//   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. After the
-//   step in which it sees that, it waits at most for as many as computing these blocks itself would take. The match
-//   with the cache is repeated at every chunk, for what became ready since.
+//   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. It waits at
+//   most for as long as computing these blocks itself is predicted to take, from the pace of the steps of late. The
+//   match with the cache is repeated at every chunk, for what became ready since.
 // - Tokens, not blocks, are shared: where the match ends, the rows of the block that goes on with the most equal tokens
 //   are copied into the sequence's own (see PrefixCache::FindTail). Forks share the partial block too, until one writes
 //   there: then it gets a copy.
@@ -54,11 +55,9 @@ struct SchedulerOptions {
   std::uint32_t max_running = 64;
   std::uint32_t max_waiting = 1024;
   std::uint32_t max_context_tokens = 0;  // prompt and output; the caller never appends beyond it
-  // Sequences whose prompt is computed in part, at one time. A budget that is filled in order of admission leaves one
-  // such sequence at most, and more only when sequences wait for each other; this is the bound for these.
-  std::uint32_t max_partial_prefills = 4;  // 0: none
+  // Sequences whose prompt is computed in part, after a step. Each holds the blocks of its part. 0: no bound.
+  std::uint32_t max_partial_prefills = 4;
   SchedulePolicy policy = SchedulePolicy::kFcfs;
-  bool notes_handed_out = false;  // for handed_out(), for debugging
 };
 
 // Rows to copy before the slices are computed, in order.
@@ -109,19 +108,18 @@ class Scheduler {
   // What must be copied before these slices are computed. Valid as long.
   [[nodiscard]] const std::vector<ScheduledCopy>& copies() const { return copies_; }
 
-  // If that is noted, the blocks that were handed out for this step, empty; one that came back meanwhile may be there
-  // more than once. Valid as long.
-  [[nodiscard]] const std::vector<BlockId>& handed_out() const { return handed_out_; }
-
-  // The slices have been computed: their full blocks enter the cache.
-  void Commit();
+  // The slices have been computed, in so much time (0: not measured): their full blocks enter the cache.
+  void Commit(Duration step_time = Duration(0));
 
   // A token that was sampled after a running sequence's last.
   void Append(SequenceId id, TokenId token);
 
-  // One more sequence with the same tokens and blocks. After Commit, for a running sequence whose prompt has been
-  // computed and that was submitted with a fork_count; at most that often. It goes on like any other.
+  // One more sequence with the same tokens and blocks, which goes on like any other; so are samples and beams made.
+  // After Commit, for a running sequence that has all its tokens computed. It has a place for sure as often as its
+  // fork_count said when it was submitted, and beyond that while CanFork.
   [[nodiscard]] SequenceId Fork(SequenceId id);
+  // Is there a place for a fork of this running sequence?
+  [[nodiscard]] bool CanFork(SequenceId id) const;
 
   // Valid until it is removed.
   [[nodiscard]] const Sequence& Get(SequenceId id) const { return *sequences_.at(id); }
@@ -140,15 +138,14 @@ class Scheduler {
   [[nodiscard]] Result<void> CheckInvariants() const;
 
  private:
+  [[nodiscard]] bool HasPlaceFor(std::uint32_t sequence_count) const;
   [[nodiscard]] std::uint32_t BlocksFor(std::uint32_t token_count) const;
   [[nodiscard]] std::uint32_t MatchableBlocks(const Sequence& sequence) const;
   [[nodiscard]] std::unique_ptr<Sequence> MakeSequence(SequenceSpec spec);
 
-  // Returns the budget left for new sequences.
-  [[nodiscard]] std::uint32_t ScheduleRunning();
+  void PlanSlices();
   void PlanSlice(const Sequence& sequence, std::uint32_t token_count);
 
-  [[nodiscard]] std::optional<BlockId> Allocate(EvictionGroup group);
   // Blocks for `token_count` more tokens, at the price of preempting from the back. False: it had to go itself.
   [[nodiscard]] bool SecureBlocks(Sequence& sequence, std::uint32_t token_count);
   [[nodiscard]] bool SecureBlock(Sequence& sequence);
@@ -164,20 +161,40 @@ class Scheduler {
   void TakeMatched(Sequence& sequence, BlockRef ref);
   void TakeTail(Sequence& sequence);
   void CountCached(Sequence& sequence);
+  void NotePace(Duration step_time);
   void CountComputed(const Sequence& sequence, const ScheduledSlice& slice);
   [[nodiscard]] MissReason ReasonOf(const Sequence& sequence, std::uint32_t block) const;
   void CommitFullBlocks(Sequence& sequence);
 
   // ---- admission (scheduler_admission.cc) ----
-  void Admit(std::uint32_t budget);
-  [[nodiscard]] bool MayStartPrefill(const Sequence& sequence, std::uint32_t budget) const;
+  // A running sequence whose prompt is computed in part.
+  struct Partial {
+    WaitingRank rank;
+    Sequence* sequence;
+  };
+  enum class Admission : std::uint8_t {
+    kStarted,
+    kPassedOver,  // it can not start now, but one after it may
+    kRefused,     // nor can one after it
+  };
+
+  void DealOut(std::uint32_t budget);
+  static void Deal(Sequence& sequence, std::uint32_t& budget);
+  void CollectPartial();
+  [[nodiscard]] static bool GoesBefore(const Sequence& waiting, const WaitingRank& running);
+  [[nodiscard]] Admission TryAdmit(Sequence& sequence, std::uint32_t budget, std::size_t paused_count);
+  [[nodiscard]] bool MayStartPrefill(const Sequence& sequence, std::uint32_t budget, std::size_t paused_count) const;
+  [[nodiscard]] std::size_t CountPromisedBlocks() const;
+  [[nodiscard]] bool WritesToSharedBlock(const Sequence& sequence) const;
   void LookUp(Sequence& sequence);
   void WantMatched(Sequence& sequence);
   void UnwantAll(Sequence& sequence);
   [[nodiscard]] bool IsAwaitingPrefix(const Sequence& sequence) const;
   [[nodiscard]] bool IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const;
   void AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_count);
-  [[nodiscard]] std::uint64_t LastStepWorthWaiting(std::uint32_t block_count) const;
+  [[nodiscard]] bool IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const;
+  [[nodiscard]] Sequence::AwaitedPrefix Await(const Sequence& other, std::uint32_t block_count,
+                                              std::uint32_t missing_count) const;
   [[nodiscard]] bool HasRoomFor(const Sequence& sequence) const;
   void Start(Sequence& sequence);
   void Expect(Sequence& sequence, std::uint32_t matched_count);
@@ -195,13 +212,16 @@ class Scheduler {
   std::uint64_t next_id_ = 0;
   std::uint64_t step_ = 0;
   std::uint32_t prefill_budget_;     // of the latest step, after its decodes
+  double paced_seconds_ = 0;         // of steps with prefill, the older the less
+  double paced_tokens_ = 0;          // in them
   std::uint64_t release_count_ = 0;  // times that a sequence let go of its blocks
   SchedulerCounters counters_;
 
   std::vector<ScheduledSlice> slices_;
   std::vector<ScheduledCopy> copies_;
-  std::vector<BlockId> handed_out_;
-  std::vector<BlockRef> matched_;  // of the sequence that is being looked at
+  std::vector<Partial> partial_;          // by rank
+  std::size_t promised_block_count_ = 0;  // to running sequences, in the step that is being planned
+  std::vector<BlockRef> matched_;         // of the sequence that is being looked at
 };
 
 }  // namespace roost::worker

@@ -7,40 +7,86 @@
 
 namespace roost::worker {
 
-void Scheduler::Admit(std::uint32_t budget) {
-  const std::uint32_t max_running = std::min(options_.max_running, options_.max_batch_tokens);
+// Who has the lowest rank is served first: of the running sequences whose prompts are computed in part and of those
+// that wait. So a long prompt does not stand in the way of a short one under a policy that prefers short ones.
+void Scheduler::DealOut(std::uint32_t budget) {
+  CollectPartial();
+  promised_block_count_ = CountPromisedBlocks();
   std::uint32_t passed_over = 0;
-  Sequence* next = waiting_.First();
-  while (next != nullptr && budget > 0 && passed_over < kMaxPassedOver) {
-    Sequence& sequence = *next;
-    if (running_.size() + coming_forks_ + sequence.fork_count >= max_running) return;
-    const WaitingRank rank = sequence.rank;
-    if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
-    // Who turns out to have more to compute than was expected may have moved back, and is met again there.
-    if (sequence.awaited || rank < sequence.rank) {
-      ++passed_over;
-      next = waiting_.After(rank);
-      continue;
+  Sequence* waiting = waiting_.First();
+  std::size_t served = 0;
+  while (budget > 0) {
+    Sequence* const partial = served < partial_.size() ? partial_[served].sequence : nullptr;
+    if (waiting != nullptr && (partial == nullptr || GoesBefore(*waiting, partial_[served].rank))) {
+      const WaitingRank rank = waiting->rank;
+      switch (TryAdmit(*waiting, budget, partial_.size() - served)) {
+        case Admission::kStarted: Deal(*waiting, budget); break;
+        case Admission::kPassedOver: ++passed_over; break;
+        case Admission::kRefused: passed_over = kMaxPassedOver; break;
+      }
+      waiting = passed_over < kMaxPassedOver ? waiting_.After(rank) : nullptr;
+    } else if (partial != nullptr) {
+      Deal(*partial, budget);
+      ++served;
+    } else {
+      return;
     }
-    if (!HasRoomFor(sequence) || !MayStartPrefill(sequence, budget)) return;
-    Start(sequence);
-    const std::uint32_t chunk = std::min(budget, sequence.remaining_count());
-    ROOST_CHECK(SecureBlocks(sequence, chunk), "sequence {} was admitted without room", sequence.id.value());
-    PlanSlice(sequence, chunk);
-    budget -= chunk;
-    next = waiting_.After(rank);
   }
 }
 
+void Scheduler::Deal(Sequence& sequence, std::uint32_t& budget) {
+  sequence.dealt_token_count = std::min(budget, sequence.remaining_count());
+  budget -= sequence.dealt_token_count;
+}
+
+void Scheduler::CollectPartial() {
+  partial_.clear();
+  for (Sequence* sequence : running_) {
+    if (sequence->decoding() || sequence->remaining_count() == 0) continue;
+    MatchAgain(*sequence);
+    partial_.push_back({waiting_.RankOf(*sequence, sequence->remaining_count()), sequence});
+  }
+  std::sort(partial_.begin(), partial_.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+}
+
+// Who was preempted had been admitted after all that still run.
+bool Scheduler::GoesBefore(const Sequence& waiting, const WaitingRank& running) {
+  return waiting.rank.standing == WaitingRank::Class::kNew && waiting.rank < running;
+}
+
+// `paused_count` sequences whose prompts are computed in part would come after this one.
+Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence, std::uint32_t budget, std::size_t paused_count) {
+  if (!HasPlaceFor(1 + sequence.fork_count)) return Admission::kRefused;
+  const WaitingRank rank = sequence.rank;
+  if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
+  // Who turns out to have more to compute than was expected may have moved back, and is met again there.
+  if (sequence.awaited || rank < sequence.rank) return Admission::kPassedOver;
+  if (!HasRoomFor(sequence) || !MayStartPrefill(sequence, budget, paused_count)) return Admission::kRefused;
+  Start(sequence);
+  return Admission::kStarted;
+}
+
 // A prefill that does not end in this step is one more that is under way.
-bool Scheduler::MayStartPrefill(const Sequence& sequence, std::uint32_t budget) const {
+bool Scheduler::MayStartPrefill(const Sequence& sequence, std::uint32_t budget, std::size_t paused_count) const {
   if (options_.max_partial_prefills == 0) return true;
   const auto uncached = sequence.token_count() - static_cast<std::uint32_t>(matched_.size()) * block_tokens_;
-  if (uncached <= budget) return true;
-  const auto partial = std::count_if(slices_.begin(), slices_.end(), [](const ScheduledSlice& slice) {
-    return !slice.is_decode && !slice.wants_logits;
-  });
-  return partial < std::int64_t{options_.max_partial_prefills};
+  return uncached <= budget || paused_count < options_.max_partial_prefills;
+}
+
+// Blocks that the running sequences need for the tokens that they have, or get in this step.
+std::size_t Scheduler::CountPromisedBlocks() const {
+  std::size_t count = 0;
+  for (const Sequence* sequence : running_) {
+    if (sequence->remaining_count() == 0) continue;
+    count += BlocksFor(sequence->token_count()) - sequence->blocks.size();
+    if (WritesToSharedBlock(*sequence)) ++count;
+  }
+  return count;
+}
+
+bool Scheduler::WritesToSharedBlock(const Sequence& sequence) const {
+  const bool fills_last = sequence.computed_token_count % block_tokens_ != 0;
+  return fills_last && !sequence.blocks.empty() && cache_.pool().references(sequence.blocks.back()) > 1;
 }
 
 // Sets `matched_`, and what the sequence awaits.
@@ -67,7 +113,11 @@ void Scheduler::UnwantAll(Sequence& sequence) {
 }
 
 bool Scheduler::IsAwaitingPrefix(const Sequence& sequence) const {
-  return sequence.awaited && step_ <= sequence.awaited->last_step && IsBeingComputed(*sequence.awaited);
+  return sequence.awaited && IsWorthWaiting(*sequence.awaited) && IsBeingComputed(*sequence.awaited);
+}
+
+bool Scheduler::IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const {
+  return step_ <= prefix.last_step || now_ < prefix.until;
 }
 
 bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {
@@ -83,7 +133,7 @@ bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {
 // again.
 void Scheduler::AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_count) {
   const auto before = std::exchange(sequence.awaited, std::nullopt);
-  if (before && step_ > before->last_step && IsBeingComputed(*before)) {
+  if (before && !IsWorthWaiting(*before) && IsBeingComputed(*before)) {
     sequence.given_up_block_count = before->block_count;
   }
   const auto wanted =
@@ -97,27 +147,33 @@ void Scheduler::AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_c
     std::uint32_t common = matched_count;
     while (common < fills && other->hashes[common] == sequence.hashes[common]) ++common;
     if (common == matched_count) continue;
-    sequence.awaited = {other->id, common, LastStepWorthWaiting(common - matched_count)};
+    sequence.awaited = Await(*other, common, common - matched_count);
     Expect(sequence, common);
     return;
   }
 }
 
-// To compute these blocks itself the sequence would need as many steps, at the latest step's budget.
-std::uint64_t Scheduler::LastStepWorthWaiting(std::uint32_t block_count) const {
-  const std::uint64_t tokens = std::uint64_t{block_count} * block_tokens_;
-  return step_ + (tokens + prefill_budget_ - 1) / prefill_budget_;
+// To compute `missing_count` blocks itself the sequence would need as many steps, at the latest step's budget, and as
+// much time, at the pace of late. A step that lasts long for once exhausts the time, but not the steps.
+Sequence::AwaitedPrefix Scheduler::Await(const Sequence& other, std::uint32_t block_count,
+                                         std::uint32_t missing_count) const {
+  const std::uint64_t tokens = std::uint64_t{missing_count} * block_tokens_;
+  const double seconds = paced_tokens_ > 0 ? static_cast<double>(tokens) * paced_seconds_ / paced_tokens_ : 0;
+  return {.sequence = other.id,
+          .block_count = block_count,
+          .last_step = step_ + (tokens + prefill_budget_ - 1) / prefill_budget_,
+          .until = now_ + FromSeconds(seconds)};
 }
 
-// Room for all known tokens and the first one sampled by the sequence and each fork. `matched_` is its match; of these
-// blocks the idle ones stop being evictable. Prompts admitted before need no more room: the budget reaches a new
-// sequence only when they have been planned to their end. A sequence that runs alone always has room (see Submit).
+// Room for all known tokens and the first one sampled by the sequence and each fork, beside what others were promised.
+// `matched_` is its match; of these blocks the idle ones stop being evictable. A sequence that runs alone always has
+// room (see Submit).
 bool Scheduler::HasRoomFor(const Sequence& sequence) const {
   if (running_.empty()) return true;
   const auto available_matched =
       std::count_if(matched_.begin(), matched_.end(), [this](BlockRef ref) { return cache_.IsAvailable(ref); });
   const std::size_t needed = BlocksFor(sequence.token_count() + 1) - matched_.size() + sequence.fork_count;
-  return needed + static_cast<std::size_t>(available_matched) <= cache_.available_count();
+  return needed + promised_block_count_ + static_cast<std::size_t>(available_matched) <= cache_.available_count();
 }
 
 // With its match, which is in `matched_`.
@@ -129,6 +185,7 @@ void Scheduler::Start(Sequence& sequence) {
   for (const BlockRef ref : matched_) TakeMatched(sequence, ref);
   UnwantAll(sequence);
   TakeTail(sequence);
+  promised_block_count_ += BlocksFor(sequence.token_count()) - sequence.blocks.size();
 }
 
 void Scheduler::Expect(Sequence& sequence, std::uint32_t matched_count) {

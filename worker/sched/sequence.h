@@ -64,7 +64,9 @@ struct Sequence {
   struct AwaitedPrefix {
     SequenceId sequence;
     std::uint32_t block_count = 0;
-    std::uint64_t last_step = 0;  // the last one in which it is worth waiting
+    // It is worth waiting until both are over.
+    std::uint64_t last_step = 0;
+    Instant until;
   };
 
   SequenceId id;
@@ -82,6 +84,7 @@ struct Sequence {
 
   State state = State::kWaiting;
   std::vector<BlockId> blocks;
+  std::uint32_t dealt_token_count = 0;  // of this step's prefill budget, until it is planned
   std::uint32_t computed_token_count = 0;
   std::uint32_t committed_block_count = 0;
   bool can_commit = true;  // false after a hash collision: what follows an uncommitted block can not be committed

@@ -8,11 +8,9 @@ void WaitingQueue::Push(Sequence& sequence, WaitingRank::Class standing) {
   sequence.state = Sequence::State::kWaiting;
   sequence.expected_uncached_count = sequence.token_count();
   uncached_count_ += sequence.expected_uncached_count;
-  const bool preempted = standing == WaitingRank::Class::kPreempted;
-  sequence.rank = {.standing = standing,
-                   .lateness = preempted ? 0 : -std::int64_t{sequence.priority},
-                   .key = preempted ? 0 : KeyOf(sequence),
-                   .order = preempted ? --preempted_order_ : static_cast<std::int64_t>(sequence.id.value())};
+  sequence.rank = standing == WaitingRank::Class::kPreempted
+                      ? WaitingRank{.standing = standing, .order = --preempted_order_}
+                      : RankOf(sequence, sequence.expected_uncached_count);
   sequences_.emplace(sequence.rank, &sequence);
   const bool has_output = sequence.token_count() > sequence.prompt_token_count;
   if (sequence.deadline && !has_output) deadlines_.emplace(*sequence.deadline, sequence.id);
@@ -29,12 +27,19 @@ void WaitingQueue::ExpectUncached(Sequence& sequence, std::uint32_t token_count)
   uncached_count_ -= sequence.expected_uncached_count;
   sequence.expected_uncached_count = token_count;
   if (sequence.rank.standing == WaitingRank::Class::kPreempted) return;
-  const std::int64_t key = KeyOf(sequence);
+  const std::int64_t key = KeyOf(sequence, token_count);
   if (key == sequence.rank.key) return;
   auto node = sequences_.extract(sequence.rank);
   sequence.rank.key = key;
   node.key() = sequence.rank;
   sequences_.insert(std::move(node));
+}
+
+WaitingRank WaitingQueue::RankOf(const Sequence& sequence, std::uint32_t uncached_count) const {
+  return {.standing = WaitingRank::Class::kNew,
+          .lateness = -std::int64_t{sequence.priority},
+          .key = KeyOf(sequence, uncached_count),
+          .order = static_cast<std::int64_t>(sequence.id.value())};
 }
 
 Sequence* WaitingQueue::After(const WaitingRank& rank) const {
@@ -51,15 +56,14 @@ std::vector<SequenceId> WaitingQueue::Expired(Instant now) const {
   return expired;
 }
 
-std::int64_t WaitingQueue::KeyOf(const Sequence& sequence) const {
+std::int64_t WaitingQueue::KeyOf(const Sequence& sequence, std::uint32_t uncached_count) const {
   const std::int64_t came =
       std::chrono::duration_cast<std::chrono::milliseconds>(sequence.arrival.time_since_epoch()).count() *
       kAgeingTokens / 1000;
   switch (policy_) {
     case SchedulePolicy::kFcfs: return 0;
-    case SchedulePolicy::kLongestPrefix:
-      return came - std::int64_t{sequence.token_count() - sequence.expected_uncached_count};
-    case SchedulePolicy::kShortestUncached: return came + sequence.expected_uncached_count;
+    case SchedulePolicy::kLongestPrefix: return came - std::int64_t{sequence.token_count() - uncached_count};
+    case SchedulePolicy::kShortestUncached: return came + uncached_count;
   }
   return 0;
 }

@@ -44,6 +44,9 @@ class WaitingQueue {
   // So much of the sequence's tokens will have to be computed. May change its place.
   void ExpectUncached(Sequence& sequence, std::uint32_t token_count);
 
+  // The rank of a sequence, that runs or waits, if it waited with so many tokens to compute.
+  [[nodiscard]] WaitingRank RankOf(const Sequence& sequence, std::uint32_t uncached_count) const;
+
   // In order. Valid until the queue changes.
   [[nodiscard]] Sequence* First() const { return sequences_.empty() ? nullptr : sequences_.begin()->second; }
   // The one after a rank, which need not be in the queue any more.
@@ -57,7 +60,7 @@ class WaitingQueue {
   [[nodiscard]] std::uint64_t uncached_count() const { return uncached_count_; }
 
  private:
-  [[nodiscard]] std::int64_t KeyOf(const Sequence& sequence) const;
+  [[nodiscard]] std::int64_t KeyOf(const Sequence& sequence, std::uint32_t uncached_count) const;
 
   const SchedulePolicy policy_;
   std::map<WaitingRank, Sequence*> sequences_;          // ranks differ: by their order at least

@@ -17,6 +17,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::IsEmpty;
+using testing::IsSupersetOf;
 using testing::Not;
 using testing::SizeIs;
 
@@ -77,6 +78,23 @@ TEST(PoisoningTest, ABlockIsPoisonedInTheStepThatItIsHandedOutIn) {
   EXPECT_THAT(model.last().poisoned, ElementsAre(model.blocks()[2]));
 }
 
+TEST(PoisoningTest, ABlockIsPoisonedInTheStepAfterItWasFreed) {
+  const ManualClock clock;
+  WatchedModel model(8);
+  EngineHarness harness(model, clock, {.check_invariants = true});
+  wire::Generate passing = GreedyRequest(1, Text(0, 31), 1);
+  passing.cache_mode = wire::CacheMode::kOff;
+  (void)harness.Serve(std::move(passing));  // ends, and leaves nothing
+  const std::vector<BlockId> freed = model.blocks();
+  ASSERT_THAT(freed, SizeIs(2));
+  ASSERT_TRUE(harness.Submit(GreedyRequest(2, Text(50, 3), 2)).ok());
+  harness.Step();
+  ASSERT_THAT(model.blocks(), SizeIs(1));
+  EXPECT_THAT(model.last().poisoned, IsSupersetOf(freed));
+  harness.Step();
+  EXPECT_THAT(model.last().poisoned, IsEmpty());
+}
+
 TEST(PoisoningTest, ABlockThatIsCopiedFromAndHandedOutInOneStepIsNotPoisoned) {
   const ManualClock clock;
   WatchedModel model(4);
@@ -88,7 +106,7 @@ TEST(PoisoningTest, ABlockThatIsCopiedFromAndHandedOutInOneStepIsNotPoisoned) {
   ASSERT_THAT(model.last().copies, SizeIs(1));
   const BlockId source = model.last().copies[0].from;
   ASSERT_THAT(model.blocks(), Contains(source));
-  EXPECT_THAT(model.last().poisoned, SizeIs(3));
+  EXPECT_THAT(model.last().poisoned, Not(IsEmpty()));
   EXPECT_THAT(model.last().poisoned, Not(Contains(source)));
 }
 

@@ -64,6 +64,60 @@ TEST_F(AdmissionTest, WhoseAwaitedPrefixIsGivenUpIsNotTakenAsShort) {
   EXPECT_THAT(Step(), ElementsAre(Pair(second, 2), Pair(other, 6)));
 }
 
+// ---- prompts that are computed in part ----
+
+TEST_F(AdmissionTest, AShortPromptGoesBeforeTheRestOfALongOne) {
+  Make({.max_batch_tokens = 10, .policy = SchedulePolicy::kShortestUncached});
+  const SequenceId long_one = Submit(Text(40, 1));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(long_one, 10)));
+  const SequenceId short_one = Submit(Text(10, 2));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(short_one, 10)));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(long_one, 10)));
+}
+
+TEST_F(AdmissionTest, TheRestOfAPromptCountsNotItsWhole) {
+  Make({.max_batch_tokens = 10, .policy = SchedulePolicy::kShortestUncached});
+  const SequenceId begun = Submit(Text(25, 1));
+  Compute();
+  const SequenceId other = Submit(Text(20, 2));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(begun, 10)));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(begun, 5), Pair(other, 5)));
+}
+
+TEST_F(AdmissionTest, AHigherPriorityPausesALowerOne) {
+  Make({.max_batch_tokens = 10});
+  const SequenceId low = Submit(Text(40, 1));
+  Compute();
+  const SequenceId equal = Submit(Text(10, 2));
+  const SequenceId high = Submit(SequenceSpec{.root = kRoot, .prompt = Text(14, 3), .priority = 90});
+  EXPECT_THAT(Compute(), ElementsAre(Pair(high, 10)));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(low, 6), Pair(high, 4)));
+  EXPECT_TRUE(Waits(equal));
+}
+
+TEST_F(AdmissionTest, NoMorePromptsAreBegunThanMayBeComputedInPart) {
+  Make({.max_batch_tokens = 10, .max_partial_prefills = 1, .policy = SchedulePolicy::kShortestUncached});
+  const SequenceId begun = Submit(Text(40, 1));
+  Compute();
+  const SequenceId two_steps = Submit(Text(12, 2));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(begun, 10)));
+  EXPECT_TRUE(Waits(two_steps));
+  const SequenceId one_step = Submit(Text(9, 3));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(begun, 1), Pair(one_step, 9)));
+}
+
+TEST_F(AdmissionTest, APausedPromptKeepsTheRoomForItsRest) {
+  Make({.block_count = 12, .max_batch_tokens = 8, .policy = SchedulePolicy::kShortestUncached});
+  const SequenceId paused = Submit(Text(36, 1));  // nine blocks
+  Compute();
+  const SequenceId fits = Submit(Text(8, 2));  // three, with the next token's
+  EXPECT_THAT(Compute(), ElementsAre(Pair(fits, 8)));
+  const SequenceId does_not = Submit(Text(4, 3));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(paused, 8)));
+  EXPECT_TRUE(Waits(does_not));
+  EXPECT_EQ(scheduler_->counters().preemptions, 0U);
+}
+
 // ---- what others compute ----
 
 TEST_F(AdmissionTest, WhoHasWaitedAsLongAsComputingTakesComputesItself) {
@@ -76,6 +130,26 @@ TEST_F(AdmissionTest, WhoHasWaitedAsLongAsComputingTakesComputesItself) {
   EXPECT_EQ(Step().at(second), 4U);
   EXPECT_EQ(scheduler_->Get(second).cached_token_count, 12U);
   EXPECT_EQ(Computed(MissReason::kInFlight), 4U);
+}
+
+// Other prompts pause the first one. The steps that the second would take are over soon, but not the time.
+TEST_F(AdmissionTest, WhoWaitsDoesSoForAsLongAsComputingIsPredictedToTake) {
+  Make({.max_batch_tokens = 10, .policy = SchedulePolicy::kShortestUncached});
+  Submit(Text(41, 1));
+  Compute(std::chrono::seconds(1));  // a tenth of a second per token
+  // Eight blocks are missing: 3.2 seconds.
+  const SequenceId second = Submit(SequenceSpec{.root = kRoot, .prompt = Text(41, 1), .priority = 60});
+  Instant now;
+  for (TokenId stream = 2; stream < 8; ++stream) {
+    Submit(SequenceSpec{.root = kRoot, .prompt = Text(10, stream), .priority = 90});
+    Compute();
+    scheduler_->AdvanceTo(now += std::chrono::milliseconds(500));
+  }
+  Compute();
+  EXPECT_TRUE(Waits(second));
+  scheduler_->AdvanceTo(now += std::chrono::milliseconds(300));
+  Compute();
+  EXPECT_FALSE(Waits(second));
 }
 
 TEST_F(AdmissionTest, WhatTwoComputeAtOnceIsMerged) {

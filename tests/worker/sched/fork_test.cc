@@ -195,5 +195,41 @@ TEST_F(ForkTest, ForksOfUncachedSequencesShareBlocksAndCommitNone) {
   EXPECT_EQ(cache_->ready_count(), 0U);
 }
 
+// Beam search: of all continuations the best ones go on, whoever they came from.
+TEST_F(ForkTest, BeamsShareAllBlocksUpToWhereTheyPart) {
+  constexpr std::size_t kWidth = 4;
+  std::vector<SequenceId> beams{Submit(Text(10, 1))};
+  Compute();
+  for (TokenId step = 0; step < 12; ++step) {
+    // The best one goes on in as many ways as there are beams; all others have come to nothing.
+    const SequenceId best = beams[step % beams.size()];
+    while (beams.size() <= 2 * kWidth && scheduler_->CanFork(best)) beams.push_back(scheduler_->Fork(best));
+    std::vector<SequenceId> chosen{best};
+    for (const SequenceId id : beams) {
+      const bool of_best = scheduler_->Get(id).tokens == scheduler_->Get(best).tokens;
+      if (id != best && of_best && chosen.size() < kWidth) {
+        chosen.push_back(id);
+      } else if (id != best) {
+        scheduler_->Remove(id);
+      }
+    }
+    beams = chosen;
+    ASSERT_EQ(beams.size(), kWidth);
+    EXPECT_EQ(pool_->referenced_count(), (10U + step + 3) / 4);
+    for (std::size_t i = 0; i < beams.size(); ++i) scheduler_->Append(beams[i], 100 + static_cast<TokenId>(i));
+    EXPECT_EQ(Compute().size(), kWidth);
+  }
+}
+
+TEST_F(ForkTest, NobodyForksWithoutAPlaceToRun) {
+  Make({.max_running = 2});
+  const SequenceId first = Submit(Text(10, 1));
+  const SequenceId second = Submit(Text(10, 2));
+  Compute();
+  EXPECT_FALSE(scheduler_->CanFork(first));
+  scheduler_->Remove(second);
+  EXPECT_TRUE(scheduler_->CanFork(first));
+}
+
 }  // namespace
 }  // namespace roost::worker

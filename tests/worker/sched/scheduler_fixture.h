@@ -27,6 +27,7 @@ class SchedulerTest : public testing::Test {
     std::uint32_t max_batch_tokens = 512;
     std::uint32_t max_running = 64;
     std::uint32_t max_waiting = 1024;
+    std::uint32_t max_partial_prefills = 4;
     SchedulePolicy policy = SchedulePolicy::kFcfs;
   };
 
@@ -42,6 +43,7 @@ class SchedulerTest : public testing::Test {
                                                               .max_running = setup.max_running,
                                                               .max_waiting = setup.max_waiting,
                                                               .max_context_tokens = setup.block_count * kBlockTokens,
+                                                              .max_partial_prefills = setup.max_partial_prefills,
                                                               .policy = setup.policy});
   }
 
@@ -62,12 +64,12 @@ class SchedulerTest : public testing::Test {
   }
 
   // Plans a step and takes it as computed. Returns the tokens computed by sequence.
-  std::map<SequenceId, std::uint32_t> Compute() {
+  std::map<SequenceId, std::uint32_t> Compute(Duration step_time = Duration(0)) {
     std::map<SequenceId, std::uint32_t> computed;
     for (const ScheduledSlice& slice : scheduler_->Schedule()) {
       computed[slice.sequence->id] = slice.token_count;
     }
-    scheduler_->Commit();
+    scheduler_->Commit(step_time);
     CheckInvariants();
     return computed;
   }

@@ -87,6 +87,7 @@ class RandomLife {
   struct Seen {
     std::uint64_t forks = 0;
     std::uint64_t copies = 0;
+    std::uint64_t pauses = 0;  // steps that a prompt computed in part was left out of
     SchedulerCounters counters;
     CacheCounters cache;
   };
@@ -163,11 +164,14 @@ class RandomLife {
     const std::vector<ScheduledSlice>& slices = scheduler_->Schedule();
     ASSERT_TRUE(limits_.empty() || !slices.empty()) << "somebody waits, and nobody is served";
     CheckLimits(slices);
+    served_.clear();
+    for (const ScheduledSlice& slice : slices) served_.push_back(slice.sequence->id);
     for (const ScheduledCopy& copy : scheduler_->copies()) rows_.Copy(copy);
     for (const ScheduledSlice& slice : slices) rows_.Compute(slice);
     CheckWriters(slices);
     seen_.copies += scheduler_->copies().size();
-    scheduler_->Commit();
+    scheduler_->Commit(std::chrono::milliseconds(Between(0, 20)));
+    CheckPartialPrefills();
     for (const ScheduledSlice& slice : slices) {
       if (slice.wants_logits) GoOn(slice.sequence->id);
     }
@@ -176,13 +180,22 @@ class RandomLife {
 
   void CheckLimits(const std::vector<ScheduledSlice>& slices) {
     std::uint32_t tokens = 0;
-    std::uint32_t partial = 0;
-    for (const ScheduledSlice& slice : slices) {
-      tokens += slice.token_count;
-      partial += slice.wants_logits ? 0 : 1;
-    }
+    for (const ScheduledSlice& slice : slices) tokens += slice.token_count;
     ASSERT_LE(tokens, options_.max_batch_tokens);
     ASSERT_LE(scheduler_->running_count(), options_.max_running);
+  }
+
+  // Who was computed to its last token has nothing left before it gets the next one.
+  void CheckPartialPrefills() {
+    std::uint32_t partial = 0;
+    std::uint32_t paused = 0;
+    for (const auto& [id, limit] : limits_) {
+      const Sequence& sequence = scheduler_->Get(id);
+      if (sequence.state != Sequence::State::kRunning || sequence.remaining_count() == 0) continue;
+      ++partial;
+      if (std::find(served_.begin(), served_.end(), id) == served_.end()) ++paused;
+    }
+    seen_.pauses += paused;
     ASSERT_TRUE(options_.max_partial_prefills == 0 || partial <= options_.max_partial_prefills) << partial;
   }
 
@@ -199,7 +212,7 @@ class RandomLife {
   void GoOn(SequenceId id) {
     const Sequence& sequence = scheduler_->Get(id);
     std::vector<SequenceId> all{id};
-    while (sequence.fork_count > 0 && rng_.Below(2) == 0) {
+    while (rng_.Below(2) == 0 && scheduler_->CanFork(id) && (sequence.fork_count > 0 || rng_.Below(8) == 0)) {
       all.push_back(scheduler_->Fork(id));
       limits_[all.back()] = limits_[id];
       ++seen_.forks;
@@ -222,12 +235,14 @@ class RandomLife {
   Instant now_;
   std::vector<std::vector<TokenId>> prompts_;
   std::map<SequenceId, std::uint32_t> limits_;  // of those that have not ended: so many tokens, and they do
+  std::vector<SequenceId> served_;              // in the latest step
   Seen seen_;
 };
 
 TEST(SchedulerRandomTest, EverySequenceReadsItsOwnTokensAndEnds) {
   constexpr std::uint64_t kSeeds = 1000;
   RandomLife::Seen seen;
+  std::uint64_t given_up = 0;  // tokens computed although another was computing them
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     RandomLife life(seed);
@@ -239,6 +254,8 @@ TEST(SchedulerRandomTest, EverySequenceReadsItsOwnTokensAndEnds) {
     if (testing::Test::HasFailure()) return;
     seen.forks += life.seen().forks;
     seen.copies += life.seen().copies;
+    seen.pauses += life.seen().pauses;
+    given_up += life.seen().counters.computed_prompt_tokens[IndexOf(MissReason::kInFlight)];
     seen.counters.preemptions += life.seen().counters.preemptions;
     seen.counters.tail_cached_tokens += life.seen().counters.tail_cached_tokens;
     seen.counters.dropped_pins += life.seen().counters.dropped_pins;
@@ -247,6 +264,8 @@ TEST(SchedulerRandomTest, EverySequenceReadsItsOwnTokensAndEnds) {
   // A life in which nothing happens proves nothing.
   EXPECT_GT(seen.forks, 1000U);
   EXPECT_GT(seen.copies, 1000U);
+  EXPECT_GT(seen.pauses, 300U);
+  EXPECT_GT(given_up, 0U);
   EXPECT_GT(seen.counters.preemptions, 1000U);
   EXPECT_GT(seen.counters.tail_cached_tokens, 1000U);
   EXPECT_GT(seen.counters.dropped_pins, 10U);
