@@ -409,7 +409,8 @@ struct Generate {
   # Absent: no hint.
 
   sessionHash @18 :UInt64 = 0;
-  # Names the conversation that this request is a turn of, for nothing but comparison. 0: none.
+  # Names the conversation that this request is a turn of, for nothing but comparison. What the worker retains for a
+  # turn's return ends when the conversation's next request comes. 0: none.
 
   expectReturnMs @19 :UInt64 = 0;
   # The conversation comes back about so long after this request's end, so its blocks are of use until then. The worker

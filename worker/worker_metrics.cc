@@ -83,6 +83,7 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       pinned_blocks_(registry.Gauge(metrics::kWorkerPinnedBlocks)),
       refused_pins_(registry.Counter(metrics::kWorkerRefusedPins)),
       dropped_pins_(registry.Counter(metrics::kWorkerDroppedPins)),
+      returned_sessions_(registry.Counter(metrics::kWorkerReturnedSessions)),
       evicted_blocks_(registry.Counter(metrics::kWorkerEvictedBlocks)),
       block_age_(registry.Histogram(metrics::kWorkerBlockAge)),
       block_idle_(registry.Histogram(metrics::kWorkerBlockIdle)),
@@ -132,6 +133,7 @@ void WorkerMetrics::CountCache(const StepReport& report) {
   Add(uncached_requests_, counts.uncached_requests);
   Add(refused_pins_, counts.refused_pins);
   Add(dropped_pins_, counts.dropped_pins);
+  Add(returned_sessions_, counts.returned_sessions);
   Add(evicted_blocks_, counts.evicted_blocks);
   Add(verification_misses_, counts.verification_misses);
   Add(verified_hits_, counts.verified_hits);

@@ -41,6 +41,7 @@ class WorkerMetrics final : public LinkObserver {
   prometheus::Gauge& pinned_blocks_;
   prometheus::Counter& refused_pins_;
   prometheus::Counter& dropped_pins_;
+  prometheus::Counter& returned_sessions_;
   prometheus::Counter& evicted_blocks_;
   prometheus::Histogram& block_age_;
   prometheus::Histogram& block_idle_;

@@ -105,6 +105,8 @@ inline constexpr Metric kWorkerRefusedPins{Kind::kCounter, "roost_worker_refused
     "Blocks not pinned because the pins' share of the pool was full."};
 inline constexpr Metric kWorkerDroppedPins{Kind::kCounter, "roost_worker_dropped_pins_total", "",
     "Times that all pins ended, because a request that ran alone needed their blocks."};
+inline constexpr Metric kWorkerReturnedSessions{Kind::kCounter, "roost_worker_returned_sessions_total", "",
+    "Requests of sessions that came back while their blocks were retained for that."};
 inline constexpr Metric kWorkerEvictedBlocks{Kind::kCounter, "roost_worker_evicted_blocks_total", "",
     "Cached blocks given up for new ones."};
 inline constexpr Metric kWorkerBlockAge{Kind::kHistogram, "roost_worker_block_age_at_eviction_seconds", "",

@@ -135,6 +135,7 @@ class CacheDriver {
     if (choice == 2) return Unpin();
     if (choice == 3) return Want();
     if (choice == 4) return Unwant();
+    if (choice == 5 && OneIn(2)) return EndRetention();
     if (choice == 5) return OneIn(4) ? Squeeze(1 + Below(block_count_)) : Squeeze(1);
     if (users_.empty() || (choice < 10 && users_.size() < 8)) return Begin();
     const std::size_t which = Below(users_.size());
@@ -320,6 +321,8 @@ class CacheDriver {
     const worker::RequestUse use{.number = ++released_, .prompt_token_count = Below(40)};
     const worker::RequestRetention retention{.prompt = ChooseRetention(), .decode = ChooseRetention()};
     std::vector<BlockId>& blocks = user.held.blocks;
+    if (user.ready_count > 0) retained_.push_back({pool_.RefTo(blocks[user.ready_count - 1]), retention});
+    if (retained_.size() > 4) retained_.erase(retained_.begin());
     for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) Release(*block, use, retention);
     blocks.clear();
     user.ready_count = 0;
@@ -352,6 +355,16 @@ class CacheDriver {
     now_ += ChooseDuration();
     naive_.AdvanceTo(now_);
     cache_.AdvanceTo(now_);
+    return {};
+  }
+
+  // What somebody who left asked for, or something near.
+  Result<void> EndRetention() {
+    if (retained_.empty()) return {};
+    auto [last, retention] = retained_[Below(retained_.size())];
+    if (OneIn(4)) std::swap(retention.prompt, retention.decode);
+    if (pool_.generation(last.block) == last.generation) naive_.EndRetention(last.block, retention);
+    cache_.EndRetention(last, retention);
     return {};
   }
 
@@ -507,6 +520,7 @@ class CacheDriver {
   NaiveCache naive_;
   std::vector<User> users_;
   std::vector<worker::BlockRef> wants_;
+  std::vector<std::pair<worker::BlockRef, worker::RequestRetention>> retained_;  // of the last users that left
   Instant now_;
   std::uint64_t released_ = 0;  // requests
   std::uint64_t compared_ = 0;

@@ -54,6 +54,7 @@ class NaiveCache {
     std::optional<Timer> hold;
     std::optional<Timer> retention;
     std::uint32_t retention_priority = 0;
+    bool in_prompt = true;  // of the request that let go of it last
     std::uint64_t idle_since = 0;
   };
   // What a listener hears, one block at a time.
@@ -124,8 +125,21 @@ class NaiveCache {
       return;
     }
     --entry->references;
-    Retain(*entry, entry->prefix.size() <= use.prompt_token_count ? retention.prompt : retention.decode);
+    entry->in_prompt = entry->prefix.size() <= use.prompt_token_count;
+    Retain(*entry, entry->in_prompt ? retention.prompt : retention.decode);
     entry->idle_since = ++time_;
+  }
+
+  // Ends the retention of a block and of all before it, where it is just this one, back to front.
+  void EndRetention(BlockId last, const worker::RequestRetention& retention) {
+    for (Entry* entry = Get(last); entry != nullptr; entry = entry->parent ? Get(*entry->parent) : nullptr) {
+      const worker::BlockRetention& own = entry->in_prompt ? retention.prompt : retention.decode;
+      if (!own.end || !entry->retention || entry->retention_priority != own.priority) continue;
+      if (entry->retention->end_tick != TimerUntil(*own.end).end_tick) continue;
+      const std::uint32_t priority = PriorityOf(*entry);
+      entry->retention.reset();
+      if (priority != PriorityOf(*entry) && !IsPinned(*entry) && entry->wants == 0) entry->idle_since = ++time_;
+    }
   }
 
   [[nodiscard]] std::uint32_t ReferencesOf(BlockId block) {

@@ -52,7 +52,7 @@ void PrefixCache::AdvanceTo(Instant now) {
   expired_timers_.clear();
   hold_timers_.Expire(now, expired_timers_);
   retention_timers_.Expire(now, expired_timers_);
-  for (const BlockId block : expired_timers_) EndRetention(block.value());
+  for (const BlockId block : expired_timers_) ReshelveByPriority(block.value());
   expired_pins_.clear();
   pins_.TakeExpired(now, expired_pins_);
   for (const BlockHash hash : expired_pins_) EndPin(hash);

@@ -151,6 +151,10 @@ class PrefixCache {
 
   // ---- what is kept ----
 
+  // Takes back the retention that a request asked for when it let go of `last` and all before it. Blocks that somebody
+  // asked more for keep that. Nothing happens if `last` has been evicted since. O(blocks before it).
+  void EndRetention(BlockRef last, const RequestRetention& retention);
+
   // A waiting request will hit this block: it goes after all others. Counted; each call is taken back by one Unwant.
   void Want(BlockRef ref);
   // The block may have been evicted since.
@@ -259,7 +263,8 @@ class PrefixCache {
   [[nodiscard]] TreePlace PlaceOf(std::uint32_t block) const;
   [[nodiscard]] std::uint32_t PriorityOf(std::uint32_t block) const;
   void Retain(std::uint32_t block, const BlockRetention& retention);
-  void EndRetention(std::uint32_t block);
+  void EndRetentionIf(std::uint32_t block, const BlockRetention& retention);
+  void ReshelveByPriority(std::uint32_t block);
   [[nodiscard]] std::size_t PinCount() const { return pins_.size() + pinned_for_children_; }
   [[nodiscard]] bool HasRoomToPin(BlockHash hash) const;
   void PinByHash(std::uint32_t block);

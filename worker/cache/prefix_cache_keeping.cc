@@ -122,8 +122,27 @@ void PrefixCache::Retain(std::uint32_t block, const BlockRetention& retention) {
   if (!retained || retention_timers_.DeadlineOf(id) < *retention.end) retention_timers_.Set(id, *retention.end);
 }
 
-// One of the block's timers has expired. Unless that leaves it where it is, it goes on as if it had been used now.
-void PrefixCache::EndRetention(std::uint32_t block) {
+void PrefixCache::EndRetention(BlockRef last, const RequestRetention& retention) {
+  if (last.generation != pool_.generation(last.block) || !nodes_[last.block.value()].ready) return;
+  for (std::uint32_t block = last.block.value(); block != kNoBlock; block = nodes_[block].parent) {
+    // Whose retention it was is not known, but what it was tells it well enough.
+    EndRetentionIf(block, nodes_[block].origin == BlockOrigin::kPrompt ? retention.prompt : retention.decode);
+  }
+}
+
+// Ends the block's retention if it is just this one.
+void PrefixCache::EndRetentionIf(std::uint32_t block, const BlockRetention& retention) {
+  const BlockId id(block);
+  if (!retention.end || !retention_timers_.IsSet(id)) return;
+  const Duration rounded = retention_timers_.DeadlineOf(id) - *retention.end;
+  if (rounded < Duration::zero() || rounded >= TimerWheel::kTick) return;
+  if (nodes_[block].retention_priority != retention.priority) return;
+  retention_timers_.Clear(id);
+  ReshelveByPriority(block);
+}
+
+// One of the block's timers is gone. Unless that leaves it where it is, it goes on as if it had been used now.
+void PrefixCache::ReshelveByPriority(std::uint32_t block) {
   const Node& node = nodes_[block];
   const bool shelved_by_priority = IsIdle(block) && !node.pinned && node.wanted_count == 0;
   if (!shelved_by_priority || node.shelf_priority == PriorityOf(block)) return;

@@ -73,6 +73,7 @@ void CacheWatch::FillReasons(StepCounts& counts) {
   counts.tail_cached_tokens = scheduler.tail_cached_tokens - reported_scheduler_.tail_cached_tokens;
   counts.preemptions = scheduler.preemptions - reported_scheduler_.preemptions;
   counts.dropped_pins = scheduler.dropped_pins - reported_scheduler_.dropped_pins;
+  counts.returned_sessions = scheduler.returned_sessions - reported_scheduler_.returned_sessions;
   reported_scheduler_ = scheduler;
 }
 

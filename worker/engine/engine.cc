@@ -191,6 +191,7 @@ SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant now) const 
           .group = GroupOf(generate.tenant),
           .prompt_retention = HintOf(retention.prompt_priority, retention.prompt_duration_ms, generate),
           .decode_retention = HintOf(retention.decode_priority, retention.decode_duration_ms, generate),
+          .session = generate.session_hash,
           .fork_count = generate.sample_count - 1,
           .max_output_tokens = generate.max_output_tokens};
 }

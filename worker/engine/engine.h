@@ -84,6 +84,7 @@ struct StepCounts {
   std::uint64_t uncached_requests = 0;    // that wanted nothing to do with the cache
   std::uint64_t refused_pins = 0;         // blocks not pinned, because the pins' share of the pool was full
   std::uint64_t dropped_pins = 0;         // times that all pins ended, because a request needed their blocks
+  std::uint64_t returned_sessions = 0;    // that came back while their blocks were retained for that
   std::uint64_t verified_hits = 0;        // requests with hits that were computed anew and agreed
   std::uint64_t wrong_hits = 0;           // … and did not
   ResidencyCounts residency;

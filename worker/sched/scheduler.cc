@@ -22,6 +22,7 @@ Scheduler::Scheduler(PrefixCache& cache, SchedulerOptions options)
 void Scheduler::AdvanceTo(Instant now) {
   now_ = now;
   cache_.AdvanceTo(now);
+  sessions_.AdvanceTo(now);
 }
 
 Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
@@ -42,6 +43,7 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
   waiting_.Push(*sequence, WaitingRank::Class::kNew);
   LookUp(*sequence);
   WantMatched(*sequence);
+  WelcomeBack(sequence->session);
   const SequenceId id = sequence->id;
   sequences_.emplace(id, std::move(sequence));
   return id;
@@ -69,6 +71,7 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   sequence->group = spec.group;
   sequence->prompt_retention = spec.prompt_retention;
   sequence->decode_retention = spec.decode_retention;
+  sequence->session = spec.session;
   sequence->fork_count = spec.fork_count;
   sequence->arrival = now_;
   return sequence;
@@ -258,13 +261,29 @@ void Scheduler::ReleaseBlocks(Sequence& sequence) {
   const RequestUse use = UseOf(sequence);
   ++release_count_;
   StorePartialBlock(sequence);
-  cache_.ReleaseAll(sequence.blocks, use, RetentionOf(sequence));
+  const RequestRetention retention = RetentionOf(sequence);
+  ExpectBack(sequence, retention);
+  cache_.ReleaseAll(sequence.blocks, use, retention);
   sequence.blocks.clear();
   sequence.dealt_token_count = 0;
   sequence.computed_token_count = 0;
   sequence.committed_block_count = 0;
   sequence.can_commit = sequence.uses_cache();
   sequence.given_up_block_count = 0;
+}
+
+void Scheduler::ExpectBack(const Sequence& sequence, const RequestRetention& retention) {
+  if (sequence.session == 0 || sequence.committed_block_count == 0) return;
+  const BlockId last = sequence.blocks[sequence.committed_block_count - 1];
+  sessions_.Expect(sequence.session, {cache_.pool().RefTo(last), retention});
+}
+
+void Scheduler::WelcomeBack(std::uint64_t session) {
+  if (session == 0) return;
+  const std::optional<SessionTable::Turn> turn = sessions_.TakeBack(session);
+  if (!turn) return;
+  cache_.EndRetention(turn->last, turn->retention);
+  ++counters_.returned_sessions;
 }
 
 // Blocks that became ready since the last chunk replace what was still to be computed, a part-filled own block

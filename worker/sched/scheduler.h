@@ -23,6 +23,7 @@
 //   there: then it gets a copy.
 // - At least one token is left to compute, however much is cached: there would be no logits otherwise.
 // - The blocks that waiting sequences will hit are evicted after all others.
+// - What a session's last turn had retained is retained until its next turn comes (see SessionTable).
 //
 // Pure: no thread, no clock, no device. Not thread-safe. The cache outlives it. A step costs O(running sequences +
 // kMaxPassedOver + blocks matched), and no heap allocation unless sequences come; a waiting sequence behind these costs
@@ -41,6 +42,7 @@
 #include "worker/cache/miss_reasons.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/sequence.h"
+#include "worker/sched/session_table.h"
 #include "worker/sched/waiting_queue.h"
 
 namespace roost::worker {
@@ -72,7 +74,8 @@ struct SchedulerCounters {
   std::uint64_t preemptions = 0;
   MissCounts computed_prompt_tokens{};  // by reason
   std::uint64_t tail_cached_tokens = 0;
-  std::uint64_t dropped_pins = 0;  // times that all pins ended, because a sequence needed their blocks
+  std::uint64_t returned_sessions = 0;  // whose blocks were retained for that, and no longer
+  std::uint64_t dropped_pins = 0;       // times that all pins ended, because a sequence needed their blocks
 };
 
 // Tokens first_position … first_position + token_count - 1 of `sequence`, to be computed in this step.
@@ -154,6 +157,8 @@ class Scheduler {
   void PreemptLast();
   void StorePartialBlock(const Sequence& sequence);
   void ReleaseBlocks(Sequence& sequence);
+  void ExpectBack(const Sequence& sequence, const RequestRetention& retention);
+  void WelcomeBack(std::uint64_t session);
   [[nodiscard]] RequestRetention RetentionOf(const Sequence& sequence) const;
   [[nodiscard]] RequestUse UseOf(const Sequence& sequence) const;
 
@@ -206,6 +211,7 @@ class Scheduler {
   Instant now_;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
   WaitingQueue waiting_;
+  SessionTable sessions_;
   std::vector<Sequence*> running_;  // in order of admission
   std::uint32_t coming_forks_ = 0;  // of running sequences
   std::uint32_t wanted_count_ = 0;  // blocks that waiting sequences want, counted for each

@@ -43,6 +43,7 @@ struct SequenceSpec {
   EvictionGroup group = EvictionGroup(0);
   RetentionHint prompt_retention = {};
   RetentionHint decode_retention = {};
+  std::uint64_t session = 0;            // see SessionTable; 0: none
   std::uint32_t fork_count = 0;         // times that Fork will be called when the prompt has been computed
   std::uint32_t max_output_tokens = 0;  // for memory alone: so much output costs no allocation
 };
@@ -80,6 +81,7 @@ struct Sequence {
   EvictionGroup group;
   RetentionHint prompt_retention;
   RetentionHint decode_retention;
+  std::uint64_t session = 0;
   std::uint32_t fork_count = 0;  // forks still to come
 
   State state = State::kWaiting;

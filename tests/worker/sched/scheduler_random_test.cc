@@ -132,6 +132,7 @@ class RandomLife {
     spec.group = EvictionGroup(Between(0, 2));
     spec.prompt_retention = RandomHint();
     spec.decode_retention = RandomHint();
+    spec.session = Between(0, 6);
     spec.fork_count = rng_.Below(3) == 0 ? Between(0, 3) : 0;
     const Result<SequenceId> id = scheduler_->Submit(std::move(spec));
     if (id.ok()) limits_[*id] = std::min(limit, options_.max_context_tokens);
@@ -258,6 +259,7 @@ TEST(SchedulerRandomTest, EverySequenceReadsItsOwnTokensAndEnds) {
     given_up += life.seen().counters.computed_prompt_tokens[IndexOf(MissReason::kInFlight)];
     seen.counters.preemptions += life.seen().counters.preemptions;
     seen.counters.tail_cached_tokens += life.seen().counters.tail_cached_tokens;
+    seen.counters.returned_sessions += life.seen().counters.returned_sessions;
     seen.counters.dropped_pins += life.seen().counters.dropped_pins;
     seen.cache.evicted_blocks += life.seen().cache.evicted_blocks;
   }
@@ -265,6 +267,7 @@ TEST(SchedulerRandomTest, EverySequenceReadsItsOwnTokensAndEnds) {
   EXPECT_GT(seen.forks, 1000U);
   EXPECT_GT(seen.copies, 1000U);
   EXPECT_GT(seen.pauses, 300U);
+  EXPECT_GT(seen.counters.returned_sessions, 1000U);
   EXPECT_GT(given_up, 0U);
   EXPECT_GT(seen.counters.preemptions, 1000U);
   EXPECT_GT(seen.counters.tail_cached_tokens, 1000U);

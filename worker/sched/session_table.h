@@ -1,0 +1,53 @@
+// The conversations whose next turn is expected: what the cache retains for each until it comes. A turn takes the place
+// of the one before it, so that what was retained for a session ends when the session comes back, and not when its time
+// is over: parts of the conversation that the new prompt does not have stand in nobody's way.
+//
+// Bounded: with kMaxSessions expected, further ones are retained all the same, and to the end of their time.
+//
+// Not thread-safe. Every operation is O(log sessions).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "common/base/clock.h"
+#include "worker/cache/prefix_cache.h"
+
+namespace roost::worker {
+
+class SessionTable {
+ public:
+  static constexpr std::size_t kMaxSessions = 65'536;
+
+  // What a turn left behind.
+  struct Turn {
+    BlockRef last;  // of its blocks
+    RequestRetention retention;
+  };
+
+  // A turn of the session has ended. One without retention is not noted.
+  void Expect(std::uint64_t session, const Turn& turn);
+
+  // The session is back: what its last turn left, if that is expected still.
+  [[nodiscard]] std::optional<Turn> TakeBack(std::uint64_t session);
+
+  // Forgets the sessions whose retention has ended; `now` never goes back.
+  void AdvanceTo(Instant now);
+
+  [[nodiscard]] std::size_t size() const { return turns_.size(); }
+
+ private:
+  struct Expected {
+    Turn turn;
+    std::multimap<Instant, std::uint64_t>::iterator end;
+  };
+  void Forget(std::unordered_map<std::uint64_t, Expected>::iterator session);
+
+  std::unordered_map<std::uint64_t, Expected> turns_;
+  std::multimap<Instant, std::uint64_t> ends_;  // of the retention, with the session
+};
+
+}  // namespace roost::worker
