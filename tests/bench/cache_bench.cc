@@ -38,7 +38,7 @@ struct FullCache {
   explicit FullCache(std::uint32_t block_count, Layout layout = Layout::kTogether)
       : pool(block_count),
         cache(pool, {.block_tokens = kBlockTokens},
-              worker::MakeEvictionPolicy(worker::kDefaultEvictionPolicy, block_count, 1).value()) {
+              worker::MakeEvictionPolicy(worker::kDefaultEvictionPolicy, block_count).value()) {
     const std::uint32_t at_once = layout == Layout::kTogether ? 1 : std::min(61U, block_count / kPromptBlocks);
     while (pool.free_count() > 0) Fill(at_once);
   }

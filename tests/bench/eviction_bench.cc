@@ -22,7 +22,7 @@ void Hits(const EvictionCase& eviction_case, std::uint32_t kilotokens, std::stri
 void Compare(const EvictionCase& eviction_case, std::uint32_t kilotokens) {
   const std::uint32_t block_count = eviction_case.BlockCount(kilotokens);
   for (const std::string_view name : worker::kEvictionPolicyNames) {
-    auto policy = worker::MakeEvictionPolicy(name, block_count, 1);
+    auto policy = worker::MakeEvictionPolicy(name, block_count);
     ROOST_CHECK(policy.ok());
     Hits(eviction_case, kilotokens, name, Replay(eviction_case.trace, block_count, std::move(policy).value()));
   }

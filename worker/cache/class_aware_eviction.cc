@@ -1,71 +1,24 @@
 #include "worker/cache/class_aware_eviction.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <utility>
-
-#include "common/base/rng.h"
 
 namespace roost::worker {
-namespace {
 
-constexpr std::uint32_t kShadowEntries = 4096;  // at most; a pool that is smaller is shadowed whole
-constexpr float kGuardFadingRequests = 200;
-constexpr float kAllowedLag = 0.005F;  // hits that ranking by density may be behind, of the shadows' uses: their noise
-constexpr std::uint64_t kShadowSalt = 0x2545f4914f6cdd1dULL;
-
-// The parts of a class.
-constexpr std::uint32_t kUsageLevels = 7;
-constexpr std::uint32_t kDecodedLevel = 6;
-constexpr std::uint32_t kUncachedLevels = 4;
-constexpr std::uint32_t kAnswerLevels = 2;
-constexpr std::uint32_t kLongAnswerTokens = 150;
-static_assert(kUsageLevels * kUncachedLevels * kAnswerLevels <= ReuseModel::kClassCount);
-
-// Never, 1, 2-3, 4-7, 8-15, 16 and more times before.
-std::uint32_t UsageLevel(const BlockUse& use, std::uint32_t visits) {
-  if (use.origin == BlockOrigin::kDecode) return kDecodedLevel;
-  return std::min<std::uint32_t>(static_cast<std::uint32_t>(std::bit_width(visits)), kDecodedLevel - 1);
+ClassAwareEviction::ClassAwareEviction(std::uint32_t block_count, std::span<const double> group_shares)
+    : lists_(block_count, static_cast<std::uint32_t>(group_shares.size()) + 1) {
+  const auto learn_share = [&](double share) {
+    learners_.emplace_back(std::max(1U, static_cast<std::uint32_t>(share * block_count)));
+  };
+  double rest = 1;
+  for (const double share : group_shares) rest -= share;
+  learn_share(std::max(0.0, rest));
+  for (const double share : group_shares) learn_share(share);
 }
-
-// Below 2k, 8k, 32k tokens, and above.
-std::uint32_t UncachedLevel(const RequestUse& request) {
-  const std::uint32_t uncached =
-      request.prompt_token_count - std::min(request.prompt_token_count, request.cached_token_count);
-  const auto doublings = static_cast<std::uint32_t>(std::bit_width(uncached >> 11U));
-  return std::min((doublings + 1) / 2, kUncachedLevels - 1);
-}
-
-std::uint32_t ClassOf(const BlockUse& use, std::uint32_t visits) {
-  const std::uint32_t answer_level = use.request.output_token_count < kLongAnswerTokens ? 0 : 1;
-  return (UsageLevel(use, visits) * kUncachedLevels + UncachedLevel(use.request)) * kAnswerLevels + answer_level;
-}
-
-std::uint32_t ShadowEntriesFor(std::uint32_t block_count) { return std::clamp(block_count, 1U, kShadowEntries); }
-
-std::uint64_t ShadowBoundFor(std::uint32_t block_count) {
-  const double share = static_cast<double>(ShadowEntriesFor(block_count)) / std::max(1U, block_count);
-  if (share >= 1) return std::numeric_limits<std::uint64_t>::max();
-  return static_cast<std::uint64_t>(share * 0x1.0p64);
-}
-
-}  // namespace
-
-ClassAwareEviction::ClassAwareEviction(std::uint32_t block_count, std::uint32_t group_count)
-    : lists_(block_count, group_count),
-      history_(block_count),
-      shadow_bound_(ShadowBoundFor(block_count)),
-      by_recency_(ShadowEntriesFor(block_count), Ranking::kLastUse),
-      by_density_(ShadowEntriesFor(block_count), Ranking::kHitDensity) {}
 
 void ClassAwareEviction::Insert(BlockId block, const BlockUse& use, TreePlace place) {
-  if (!began_ || use.request.number != now_.request) BeginRequest(use.request);
-  const std::uint32_t reuse_class = LearnFrom(use);
-  Compare(use, reuse_class);
-  lists_.PushBack(use.group.value(), reuse_class, block, now_, place);
-  ++now_.place;
+  const std::uint32_t group = use.group.value();
+  const ClassLearner::Release release = learners_[group].OnRelease(use);
+  lists_.PushBack(group, release.reuse_class, block, release.time, place);
 }
 
 void ClassAwareEviction::BecomeLeaf(BlockId block) { lists_.BecomeLeaf(block); }
@@ -73,55 +26,10 @@ void ClassAwareEviction::BecomeLeaf(BlockId block) { lists_.BecomeLeaf(block); }
 void ClassAwareEviction::Erase(BlockId block) { lists_.Erase(block); }
 
 std::optional<BlockId> ClassAwareEviction::Victim(EvictionGroup group) {
-  return lists_.FirstToGo(group.value(), ranking_, model_, now_.request);
+  const ClassLearner& learner = learners_[group.value()];
+  return lists_.FirstToGo(group.value(), learner.ranking(), learner.model(), learner.now());
 }
 
 void ClassAwareEviction::Evict(BlockId block) { lists_.Erase(block); }
-
-void ClassAwareEviction::BeginRequest(const RequestUse& request) {
-  if (began_) {
-    model_.EndRequest();
-    ChooseRanking();
-  }
-  began_ = true;
-  now_ = {.request = request.number, .place = 0};
-  visits_ = 0;
-}
-
-// The block's class; its history is brought up to date.
-std::uint32_t ClassAwareEviction::LearnFrom(const BlockUse& use) {
-  constexpr std::uint32_t kTimeMask = (1U << BlockHistory::kTimeBits) - 1;
-  const auto time = static_cast<std::uint32_t>(now_.request) & kTimeMask;
-  const bool sampled = BlockHistory::Samples(use.key);
-  const std::optional<BlockHistory::Entry> before = sampled ? history_.Find(use.key) : std::nullopt;
-  if (before) {
-    visits_ = std::max<std::uint32_t>(visits_, before->visits);
-    model_.CountReuse(before->reuse_class, (time - before->time) & kTimeMask);
-  }
-  const std::uint32_t reuse_class = ClassOf(use, std::max(visits_, use.hit_count));
-  if (sampled) {
-    const std::uint32_t visits = std::min(BlockHistory::kMostVisits, (before ? before->visits : 0U) + 1);
-    history_.Store(use.key, {.time = time,
-                             .reuse_class = static_cast<std::uint8_t>(reuse_class),
-                             .visits = static_cast<std::uint8_t>(visits)});
-    model_.CountRelease(reuse_class);
-  }
-  return reuse_class;
-}
-
-void ClassAwareEviction::Compare(const BlockUse& use, std::uint32_t reuse_class) {
-  if (Mix64(use.key ^ kShadowSalt) > shadow_bound_) return;
-  ++uses_;
-  const ShadowUse shadow_use{.key = use.key, .position = use.position, .reuse_class = reuse_class, .time = now_};
-  by_density_.Use(shadow_use, model_);
-  by_recency_.Use(shadow_use, model_);
-}
-
-void ClassAwareEviction::ChooseRanking() {
-  const float factor = std::exp(-1 / kGuardFadingRequests);
-  lead_ = lead_ * factor + static_cast<float>(by_density_.EndRequest()) - static_cast<float>(by_recency_.EndRequest());
-  faded_uses_ = faded_uses_ * factor + static_cast<float>(std::exchange(uses_, 0));
-  ranking_ = lead_ >= -kAllowedLag * faded_uses_ ? Ranking::kHitDensity : Ranking::kLastUse;
-}
 
 }  // namespace roost::worker

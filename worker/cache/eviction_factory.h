@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "common/base/result.h"
@@ -14,11 +15,11 @@ namespace roost::worker {
 inline constexpr std::array<std::string_view, 4> kEvictionPolicyNames = {"class-aware", "cost-aware", "lru", "s3fifo"};
 inline constexpr std::string_view kDefaultEvictionPolicy = "class-aware";
 
-// A policy for blocks 0 … block_count-1 and groups 0 … group_count-1 (at most kMostEvictionGroups). The error for
-// another name lists the names.
+// A policy for blocks 0 … block_count-1, of which groups 1, 2, … have these shares, and group 0 the rest; at most
+// kMostEvictionGroups in all. The error for another name lists the names.
 inline constexpr std::uint32_t kMostEvictionGroups = 1000;
 [[nodiscard]] Result<std::unique_ptr<EvictionPolicy>> MakeEvictionPolicy(std::string_view name,
                                                                          std::uint32_t block_count,
-                                                                         std::uint32_t group_count);
+                                                                         std::span<const double> group_shares = {});
 
 }  // namespace roost::worker

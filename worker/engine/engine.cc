@@ -50,8 +50,9 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, std::uint32_t 
 }
 
 std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::uint32_t block_count) {
-  const auto group_count = static_cast<std::uint32_t>(options.tenant_shares.size()) + 1;
-  Result<std::unique_ptr<EvictionPolicy>> policy = MakeEvictionPolicy(options.eviction, block_count, group_count);
+  std::vector<double> shares;
+  for (const TenantShare& tenant : options.tenant_shares) shares.push_back(tenant.share);
+  Result<std::unique_ptr<EvictionPolicy>> policy = MakeEvictionPolicy(options.eviction, block_count, shares);
   ROOST_CHECK(policy.ok(), "{}", policy.error().ToString());
   return std::move(policy).value();
 }

@@ -17,8 +17,7 @@ constexpr double kConversationGain = 1.4;  // at 2M tokens
 
 double HitRatio(const EvictionCase& eviction_case, std::uint32_t kilotokens, std::string_view policy) {
   const std::uint32_t block_count = eviction_case.BlockCount(kilotokens);
-  return Replay(eviction_case.trace, block_count, worker::MakeEvictionPolicy(policy, block_count, 1).value())
-      .hit_ratio();
+  return Replay(eviction_case.trace, block_count, worker::MakeEvictionPolicy(policy, block_count).value()).hit_ratio();
 }
 
 void ExpectNoLoss(const std::vector<EvictionCase>& cases) {

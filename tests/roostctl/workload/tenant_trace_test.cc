@@ -62,9 +62,8 @@ Trace WithGreedy(Trace others, std::uint32_t factor) {
 double WorstFall(const Trace& others, std::uint32_t block_count, std::string_view policy,
                  const std::vector<double>& shares) {
   const auto replay = [&](std::uint32_t factor) {
-    const auto group_count = static_cast<std::uint32_t>(shares.size()) + 1;
     return Replay(WithGreedy(others, factor), block_count,
-                  worker::MakeEvictionPolicy(policy, block_count, group_count).value(), shares);
+                  worker::MakeEvictionPolicy(policy, block_count, shares).value(), shares);
   };
   const ReplayResult before = replay(1);
   const ReplayResult after = replay(kGreedyFactor);
@@ -75,11 +74,11 @@ double WorstFall(const Trace& others, std::uint32_t block_count, std::string_vie
   return worst;
 }
 
-Trace ChatTenants() {
+Trace ChatTenants(std::uint32_t sessions_each) {
   Trace all;
   for (std::uint32_t tenant = 1; tenant < kGreedy; ++tenant) {
     MultiTurnChatOptions options;
-    options.session_count = 40;
+    options.session_count = sessions_each;
     options.seed = tenant;
     AddTenant(tenant, MultiTurnChat(options), all);
   }
@@ -108,7 +107,8 @@ void ExpectSharesToProtect(const Trace& others, std::uint32_t kilotokens, std::s
 }
 
 TEST(TenantTraceTest, SharesKeepChatsCachedBesideAGreedyTenant) {
-  ExpectSharesToProtect(ChatTenants(), 120, worker::kDefaultEvictionPolicy);
+  ExpectSharesToProtect(ChatTenants(40), 120, worker::kDefaultEvictionPolicy);
+  ExpectSharesToProtect(ChatTenants(150), 100, worker::kDefaultEvictionPolicy);  // far from what they would need
 }
 
 TEST(TenantTraceTest, SharesKeepRecordedAgentsCachedBesideAGreedyTenant) {

@@ -19,7 +19,8 @@ using testing_support::CacheUser;
 constexpr std::uint32_t kBlockTokens = 4;
 
 std::unique_ptr<EvictionPolicy> Make(std::string_view name, std::uint32_t block_count, std::uint32_t group_count) {
-  return MakeEvictionPolicy(name, block_count, group_count).value();
+  const std::vector<double> shares(group_count - 1, 1.0 / group_count);
+  return MakeEvictionPolicy(name, block_count, shares).value();
 }
 
 // A test's name takes no dash.
@@ -170,7 +171,7 @@ TEST_P(EvictionPolicyTest, TakesRequestsWithoutNumbers) {
 }
 
 TEST(EvictionFactoryTest, NamesTheNamesWhenThereIsNone) {
-  const auto policy = MakeEvictionPolicy("fifo", 1, 1);
+  const auto policy = MakeEvictionPolicy("fifo", 1);
   ASSERT_FALSE(policy.ok());
   for (const std::string_view name : kEvictionPolicyNames) EXPECT_THAT(policy.error().message, HasSubstr(name));
   EXPECT_THAT(kEvictionPolicyNames, testing::Contains(kDefaultEvictionPolicy));

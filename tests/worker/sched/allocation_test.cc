@@ -50,7 +50,7 @@ constexpr std::uint32_t kMeasuredSteps = 400;
 class AllocationTest : public testing::TestWithParam<std::string_view> {
  protected:
   AllocationTest()
-      : cache_(pool_, {.block_tokens = kBlockTokens}, MakeEvictionPolicy(GetParam(), kBlockCount, 1).value()),
+      : cache_(pool_, {.block_tokens = kBlockTokens}, MakeEvictionPolicy(GetParam(), kBlockCount).value()),
         scheduler_(cache_,
                    {.max_batch_tokens = 512, .max_running = kSequenceCount, .max_context_tokens = 4 * kBlockCount}) {}
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 
@@ -15,6 +16,7 @@ namespace roost::worker {
 namespace {
 
 constexpr std::uint32_t kBlockTokens = 4;
+constexpr std::array<double, 2> kShares{0.3, 0.2};
 
 // The rows of all blocks: each names the tokens up to its own.
 class RowsOfBlocks {
@@ -53,8 +55,8 @@ class RandomLife {
                {.block_tokens = kBlockTokens,
                 .pinned_share_limit = 0.7,
                 .min_hold = std::chrono::milliseconds(Between(0, 1) * 50),
-                .group_shares = {0.3, 0.2}},
-               MakeEvictionPolicy(kEvictionPolicyNames[rng_.Below(4)], pool_.block_count(), 3).value()),
+                .group_shares = {kShares.begin(), kShares.end()}},
+               MakeEvictionPolicy(kEvictionPolicyNames[rng_.Below(4)], pool_.block_count(), kShares).value()),
         rows_(pool_.block_count()) {
     options_.max_context_tokens = Between(kBlockTokens, pool_.block_count() * kBlockTokens);
     scheduler_ = std::make_unique<Scheduler>(cache_, options_);

@@ -1,0 +1,77 @@
+// What the class-aware policy learns from one group's traffic, and nothing of any other's: the class of each block, how
+// soon blocks of each class come back, and whether ranking by that has paid.
+//
+//   release of a block ─▶ its class                  says how often the content was used before (also before it was
+//        │ sampled                                   evicted), how much of the request's prompt was not cached, how
+//        long │                                           the answer was, and whether decoding made the block ├──▶
+//        BlockHistory: seen before, in which class, how long ago ─▶ ReuseModel: density(class, age) └──▶ two
+//        ShadowCaches, by recency and by density ─▶ whose hits are more? ─▶ the ranking in use
+//
+// Time is counted in the group's own requests, so that others' traffic does not stretch it.
+//
+// The guard: the shadows see a sample of the same releases, as if the group had its share of the pool and no more.
+// Where the ranking by density has clearly had fewer hits there of late than the one by recency, the group's ranking is
+// by recency, which is LRU exactly.
+//
+// Not thread-safe. Every operation is O(1). 16 bytes per block of the share, and less than 1 MiB besides.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/cache/block_history.h"
+#include "worker/cache/eviction.h"
+#include "worker/cache/ranked_lists.h"
+#include "worker/cache/reuse_model.h"
+#include "worker/cache/shadow_cache.h"
+
+namespace roost::worker {
+
+class ClassLearner {
+ public:
+  // Of a group that has `block_count` blocks as its share; at least one.
+  explicit ClassLearner(std::uint32_t block_count);
+
+  // A block's place among the group's releases.
+  struct Release {
+    std::uint32_t reuse_class = 0;
+    ReleaseTime time;
+  };
+  // A request lets go of a block; its later blocks before its earlier ones.
+  [[nodiscard]] Release OnRelease(const BlockUse& use);
+
+  void Prefetch(std::uint64_t key) const {
+    if (BlockHistory::Samples(key)) history_.Prefetch(key);
+  }
+
+  // The ranking that the guard has chosen, and by what.
+  [[nodiscard]] Ranking ranking() const { return ranking_; }
+  [[nodiscard]] const ReuseModel& model() const { return model_; }
+  // The group's present time.
+  [[nodiscard]] std::uint64_t now() const { return now_.request; }
+
+ private:
+  void BeginRequest(std::uint64_t number);
+  [[nodiscard]] std::uint32_t LearnFrom(const BlockUse& use);
+  void Compare(const BlockUse& use, std::uint32_t reuse_class);
+  void ChooseRanking();
+
+  BlockHistory history_;
+  ReuseModel model_;
+
+  // The request that lets go of blocks now.
+  bool began_ = false;
+  std::uint64_t number_ = 0;  // its own
+  ReleaseTime now_;
+  std::uint32_t visits_ = 0;  // of its block that came last: those to come are before it in the prefix, used as often
+
+  // The guard.
+  std::uint64_t shadow_bound_;  // keys whose hash is not above it are of the shadows' sample
+  ShadowCache by_recency_;
+  ShadowCache by_density_;
+  std::uint32_t uses_ = 0;  // blocks of this request that the shadows were told of
+  float lead_ = 0;          // hits that ranking by density had more, fading
+  float faded_uses_ = 0;
+  Ranking ranking_ = Ranking::kHitDensity;
+};
+
+}  // namespace roost::worker
