@@ -60,6 +60,10 @@ struct SchedulerOptions {
   // Sequences whose prompt is computed in part, after a step. Each holds the blocks of its part. 0: no bound.
   std::uint32_t max_partial_prefills = 4;
   SchedulePolicy policy = SchedulePolicy::kFcfs;
+  // Who waits for the first token for longer is overdue: the one that came first has a part of the prefill budget of
+  // its own, whatever its rank.
+  std::optional<Duration> overdue_after = {};
+  double overdue_share = 0.5;
 };
 
 // Rows to copy before the slices are computed, in order.
@@ -184,8 +188,16 @@ class Scheduler {
   };
 
   void DealOut(std::uint32_t budget);
-  static void Deal(Sequence& sequence, std::uint32_t& budget);
+  struct Overdue {
+    std::uint32_t dealt_token_count = 0;
+    bool lacks_room = false;
+  };
+  [[nodiscard]] Sequence* FirstOverdue() const;
+  [[nodiscard]] Overdue DealToOverdue(Sequence& sequence, std::uint32_t budget);
+  // So many of `limit` tokens as it has left. Returns how many.
+  static std::uint32_t Deal(Sequence& sequence, std::uint32_t limit);
   void CollectPartial();
+  void InsertPartial(Sequence& sequence);
   [[nodiscard]] static bool GoesBefore(const Sequence& waiting, const WaitingRank& running);
   [[nodiscard]] Admission TryAdmit(Sequence& sequence, std::uint32_t budget, std::size_t paused_count);
   [[nodiscard]] bool MayStartPrefill(const Sequence& sequence, std::uint32_t budget, std::size_t paused_count) const;

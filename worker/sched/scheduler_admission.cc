@@ -1,5 +1,6 @@
 // The part of the scheduler that deals with waiting sequences: what is cached for them, who computes it, who is next.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/base/check.h"
@@ -12,21 +13,24 @@ namespace roost::worker {
 void Scheduler::DealOut(std::uint32_t budget) {
   CollectPartial();
   promised_block_count_ = CountPromisedBlocks();
+  Overdue overdue;
+  if (Sequence* const first = FirstOverdue()) overdue = DealToOverdue(*first, budget);
+  budget -= overdue.dealt_token_count;
   std::uint32_t passed_over = 0;
-  Sequence* waiting = waiting_.First();
+  Sequence* waiting = overdue.lacks_room ? nullptr : waiting_.First();
   std::size_t served = 0;
   while (budget > 0) {
     Sequence* const partial = served < partial_.size() ? partial_[served].sequence : nullptr;
     if (waiting != nullptr && (partial == nullptr || GoesBefore(*waiting, partial_[served].rank))) {
       const WaitingRank rank = waiting->rank;
       switch (TryAdmit(*waiting, budget, partial_.size() - served)) {
-        case Admission::kStarted: Deal(*waiting, budget); break;
+        case Admission::kStarted: budget -= Deal(*waiting, budget); break;
         case Admission::kPassedOver: ++passed_over; break;
         case Admission::kRefused: passed_over = kMaxPassedOver; break;
       }
       waiting = passed_over < kMaxPassedOver ? waiting_.After(rank) : nullptr;
     } else if (partial != nullptr) {
-      Deal(*partial, budget);
+      budget -= Deal(*partial, budget);
       ++served;
     } else {
       return;
@@ -34,9 +38,39 @@ void Scheduler::DealOut(std::uint32_t budget) {
   }
 }
 
-void Scheduler::Deal(Sequence& sequence, std::uint32_t& budget) {
-  sequence.dealt_token_count = std::min(budget, sequence.remaining_count());
-  budget -= sequence.dealt_token_count;
+std::uint32_t Scheduler::Deal(Sequence& sequence, std::uint32_t limit) {
+  const std::uint32_t token_count = std::min(limit, sequence.remaining_count() - sequence.dealt_token_count);
+  sequence.dealt_token_count += token_count;
+  return token_count;
+}
+
+// Under a policy that prefers short prompts a long one could wait as long as short ones come. Its own part of the
+// budget bounds that, and what is left bounds what the short ones lose by it. While there is no room for it nobody else
+// may take what becomes free.
+Scheduler::Overdue Scheduler::DealToOverdue(Sequence& sequence, std::uint32_t budget) {
+  const auto limit = static_cast<std::uint32_t>(std::ceil(budget * options_.overdue_share));
+  if (sequence.state == Sequence::State::kRunning) return {.dealt_token_count = Deal(sequence, limit)};
+  switch (TryAdmit(sequence, limit, 0)) {
+    case Admission::kPassedOver: return {};
+    case Admission::kRefused: return {.lacks_room = true};
+    case Admission::kStarted: break;
+  }
+  const std::uint32_t dealt = Deal(sequence, limit);
+  InsertPartial(sequence);
+  return {.dealt_token_count = dealt};
+}
+
+Sequence* Scheduler::FirstOverdue() const {
+  if (!options_.overdue_after) return nullptr;
+  Sequence* first = nullptr;
+  const auto consider = [&](Sequence* sequence) {
+    const bool overdue =
+        sequence->token_count() == sequence->prompt_token_count && now_ - sequence->arrival > *options_.overdue_after;
+    if (overdue && (first == nullptr || sequence->age() < first->age())) first = sequence;
+  };
+  for (const Partial& partial : partial_) consider(partial.sequence);
+  if (waiting_.size() > 0) consider(waiting_.Oldest());
+  return first;
 }
 
 void Scheduler::CollectPartial() {
@@ -44,9 +78,15 @@ void Scheduler::CollectPartial() {
   for (Sequence* sequence : running_) {
     if (sequence->decoding() || sequence->remaining_count() == 0) continue;
     MatchAgain(*sequence);
-    partial_.push_back({waiting_.RankOf(*sequence, sequence->remaining_count()), sequence});
+    InsertPartial(*sequence);
   }
-  std::sort(partial_.begin(), partial_.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+}
+
+void Scheduler::InsertPartial(Sequence& sequence) {
+  const WaitingRank rank = waiting_.RankOf(sequence, sequence.remaining_count());
+  const auto after =
+      std::find_if(partial_.begin(), partial_.end(), [&](const auto& other) { return rank < other.rank; });
+  partial_.insert(after, {rank, &sequence});
 }
 
 // Who was preempted had been admitted after all that still run.

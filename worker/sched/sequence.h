@@ -58,6 +58,13 @@ struct WaitingRank {
   auto operator<=>(const WaitingRank&) const = default;
 };
 
+// Orders sequences by priority, the higher first, and then by arrival.
+struct SequenceAge {
+  std::int64_t lateness = 0;
+  SequenceId id;
+  auto operator<=>(const SequenceAge&) const = default;
+};
+
 struct Sequence {
   enum class State { kWaiting, kRunning };
 
@@ -110,6 +117,7 @@ struct Sequence {
   // Only the newest token is left to compute, and it is output.
   [[nodiscard]] bool decoding() const { return remaining_count() == 1 && computed_token_count >= prompt_token_count; }
   [[nodiscard]] bool uses_cache() const { return cache_mode == wire::CacheMode::kOn; }
+  [[nodiscard]] SequenceAge age() const { return {-std::int64_t{priority}, id}; }
   [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens}; }
 };
 

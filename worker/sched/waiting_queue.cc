@@ -12,12 +12,14 @@ void WaitingQueue::Push(Sequence& sequence, WaitingRank::Class standing) {
                       ? WaitingRank{.standing = standing, .order = --preempted_order_}
                       : RankOf(sequence, sequence.expected_uncached_count);
   sequences_.emplace(sequence.rank, &sequence);
+  by_age_.emplace(sequence.age(), &sequence);
   const bool has_output = sequence.token_count() > sequence.prompt_token_count;
   if (sequence.deadline && !has_output) deadlines_.emplace(*sequence.deadline, sequence.id);
 }
 
 void WaitingQueue::Erase(Sequence& sequence) {
   ROOST_CHECK(sequences_.erase(sequence.rank) == 1, "sequence {} does not wait", sequence.id.value());
+  by_age_.erase(sequence.age());
   uncached_count_ -= sequence.expected_uncached_count;
   if (sequence.deadline) deadlines_.erase({*sequence.deadline, sequence.id});
 }

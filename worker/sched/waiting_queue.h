@@ -52,6 +52,9 @@ class WaitingQueue {
   // The one after a rank, which need not be in the queue any more.
   [[nodiscard]] Sequence* After(const WaitingRank& rank) const;
 
+  // Of those with the highest priority the one that came first, whatever the policy; preempted ones count as others.
+  [[nodiscard]] Sequence* Oldest() const { return by_age_.empty() ? nullptr : by_age_.begin()->second; }
+
   // Sequences without output that wait beyond their deadline.
   [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const;
 
@@ -63,7 +66,8 @@ class WaitingQueue {
   [[nodiscard]] std::int64_t KeyOf(const Sequence& sequence, std::uint32_t uncached_count) const;
 
   const SchedulePolicy policy_;
-  std::map<WaitingRank, Sequence*> sequences_;          // ranks differ: by their order at least
+  std::map<WaitingRank, Sequence*> sequences_;  // ranks differ: by their order at least
+  std::map<SequenceAge, Sequence*> by_age_;
   std::set<std::pair<Instant, SequenceId>> deadlines_;  // of sequences without output
   std::uint64_t uncached_count_ = 0;
   std::int64_t preempted_order_ = 0;
