@@ -60,10 +60,10 @@ struct SchedulerOptions {
   // Sequences whose prompt is computed in part, after a step. Each holds the blocks of its part. 0: no bound.
   std::uint32_t max_partial_prefills = 4;
   SchedulePolicy policy = SchedulePolicy::kFcfs;
-  // Who waits for the first token for longer is overdue: the one that came first has a part of the prefill budget of
-  // its own, whatever its rank.
-  std::optional<Duration> overdue_after = {};
-  double overdue_share = 0.5;
+  // How long a first token should take at most, whatever the policy prefers. Sequences that would come too late have a
+  // part of the prefill budget of their own, the ones that came first before the others. Not a promise: they leave
+  // something to the others.
+  std::optional<Duration> first_token_target = {};
 };
 
 // Rows to copy before the slices are computed, in order.
@@ -188,12 +188,14 @@ class Scheduler {
   };
 
   void DealOut(std::uint32_t budget);
-  struct Overdue {
+  // What sequences that are pressed for time were dealt, and whether one found no room.
+  struct Pressing {
     std::uint32_t dealt_token_count = 0;
     bool lacks_room = false;
   };
-  [[nodiscard]] Sequence* FirstOverdue() const;
-  [[nodiscard]] Overdue DealToOverdue(Sequence& sequence, std::uint32_t budget);
+  [[nodiscard]] Pressing DealToPressing(std::uint32_t budget);
+  [[nodiscard]] double CollectPressing();
+  void CollectWithoutToken();
   // So many of `limit` tokens as it has left. Returns how many.
   static std::uint32_t Deal(Sequence& sequence, std::uint32_t limit);
   void CollectPartial();
@@ -237,6 +239,7 @@ class Scheduler {
 
   std::vector<ScheduledSlice> slices_;
   std::vector<ScheduledCopy> copies_;
+  std::vector<Sequence*> pressing_;       // those that came first, by age
   std::vector<Partial> partial_;          // by rank
   std::size_t promised_block_count_ = 0;  // to running sequences, in the step that is being planned
   std::vector<BlockRef> matched_;         // of the sequence that is being looked at

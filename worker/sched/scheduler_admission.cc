@@ -1,23 +1,30 @@
 // The part of the scheduler that deals with waiting sequences: what is cached for them, who computes it, who is next.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
 #include "worker/sched/scheduler.h"
 
 namespace roost::worker {
+namespace {
+
+// Of the prefill budget: the part that must be needed before time presses, and the most that it gets.
+constexpr double kPressingShare = 0.5;
+constexpr double kMostPressingShare = 0.8;
+
+}  // namespace
 
 // Who has the lowest rank is served first: of the running sequences whose prompts are computed in part and of those
 // that wait. So a long prompt does not stand in the way of a short one under a policy that prefers short ones.
 void Scheduler::DealOut(std::uint32_t budget) {
   CollectPartial();
   promised_block_count_ = CountPromisedBlocks();
-  Overdue overdue;
-  if (Sequence* const first = FirstOverdue()) overdue = DealToOverdue(*first, budget);
-  budget -= overdue.dealt_token_count;
+  const Pressing pressing = DealToPressing(budget);
+  budget -= pressing.dealt_token_count;
   std::uint32_t passed_over = 0;
-  Sequence* waiting = overdue.lacks_room ? nullptr : waiting_.First();
+  Sequence* waiting = pressing.lacks_room ? nullptr : waiting_.First();
   std::size_t served = 0;
   while (budget > 0) {
     Sequence* const partial = served < partial_.size() ? partial_[served].sequence : nullptr;
@@ -44,33 +51,63 @@ std::uint32_t Scheduler::Deal(Sequence& sequence, std::uint32_t limit) {
   return token_count;
 }
 
-// Under a policy that prefers short prompts a long one could wait as long as short ones come. Its own part of the
-// budget bounds that, and what is left bounds what the short ones lose by it. While there is no room for it nobody else
-// may take what becomes free.
-Scheduler::Overdue Scheduler::DealToOverdue(Sequence& sequence, std::uint32_t budget) {
-  const auto limit = static_cast<std::uint32_t>(std::ceil(budget * options_.overdue_share));
-  if (sequence.state == Sequence::State::kRunning) return {.dealt_token_count = Deal(sequence, limit)};
-  switch (TryAdmit(sequence, limit, 0)) {
-    case Admission::kPassedOver: return {};
-    case Admission::kRefused: return {.lacks_room = true};
-    case Admission::kStarted: break;
+// Under a policy that prefers short prompts a long one could wait as long as short ones come. It gets its first token
+// in time from a part of the budget that is its own; what is left bounds what the short ones lose by it. While there is
+// no room for it nobody else may take what becomes free.
+Scheduler::Pressing Scheduler::DealToPressing(std::uint32_t budget) {
+  const double needed_share = CollectPressing();
+  if (needed_share < kPressingShare) return {};
+  const auto limit = static_cast<std::uint32_t>(std::ceil(budget * std::min(needed_share, kMostPressingShare)));
+  Pressing result;
+  for (Sequence* sequence : pressing_) {
+    const std::uint32_t left = limit - result.dealt_token_count;
+    if (left == 0) break;
+    if (sequence->state == Sequence::State::kWaiting) {
+      const Admission admission = TryAdmit(*sequence, left, 0);
+      if (admission == Admission::kRefused) result.lacks_room = true;
+      if (admission == Admission::kRefused) break;
+      if (admission == Admission::kPassedOver) continue;
+      InsertPartial(*sequence);
+    }
+    result.dealt_token_count += Deal(*sequence, left);
   }
-  const std::uint32_t dealt = Deal(sequence, limit);
-  InsertPartial(sequence);
-  return {.dealt_token_count = dealt};
+  return result;
 }
 
-Sequence* Scheduler::FirstOverdue() const {
-  if (!options_.overdue_after) return nullptr;
-  Sequence* first = nullptr;
-  const auto consider = [&](Sequence* sequence) {
-    const bool overdue =
-        sequence->token_count() == sequence->prompt_token_count && now_ - sequence->arrival > *options_.overdue_after;
-    if (overdue && (first == nullptr || sequence->age() < first->age())) first = sequence;
-  };
-  for (const Partial& partial : partial_) consider(partial.sequence);
-  if (waiting_.size() > 0) consider(waiting_.Oldest());
-  return first;
+// Leaves in pressing_ those that come first and need the most of the budget, all together, to have their first tokens
+// in time. Returns which part of it that is: the processor demand under earliest deadline first (Baruah, Rosier,
+// Howell, Algorithms and complexity concerning the preemptive scheduling of periodic, real-time tasks, 1990).
+double Scheduler::CollectPressing() {
+  pressing_.clear();
+  if (!options_.first_token_target || paced_seconds_ <= 0) return 0;
+  CollectWithoutToken();
+  double seconds = 0;
+  double needed_share = 0;
+  std::size_t needed_count = 0;
+  for (std::size_t i = 0; i < pressing_.size(); ++i) {
+    const Sequence& sequence = *pressing_[i];
+    const bool waits = sequence.state == Sequence::State::kWaiting;
+    seconds += paced_seconds_ / paced_tokens_ * (waits ? sequence.expected_uncached_count : sequence.remaining_count());
+    const double left = ToSeconds(sequence.arrival + *options_.first_token_target - now_);
+    const double share = left > 0 ? seconds / left : std::numeric_limits<double>::infinity();
+    if (share <= needed_share) continue;
+    needed_share = share;
+    needed_count = i + 1;
+  }
+  pressing_.resize(needed_count);
+  return needed_share;
+}
+
+void Scheduler::CollectWithoutToken() {
+  for (const Partial& partial : partial_) pressing_.push_back(partial.sequence);
+  std::uint32_t looked_at = 0;
+  for (Sequence* oldest = waiting_.Oldest(); oldest != nullptr && looked_at < kMaxPassedOver; ++looked_at) {
+    pressing_.push_back(oldest);
+    oldest = waiting_.YoungerThan(*oldest);
+  }
+  std::erase_if(pressing_, [](const Sequence* each) { return each->token_count() > each->prompt_token_count; });
+  std::sort(pressing_.begin(), pressing_.end(),
+            [](const Sequence* a, const Sequence* b) { return a->age() < b->age(); });
 }
 
 void Scheduler::CollectPartial() {

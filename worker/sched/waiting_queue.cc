@@ -49,6 +49,11 @@ Sequence* WaitingQueue::After(const WaitingRank& rank) const {
   return next == sequences_.end() ? nullptr : next->second;
 }
 
+Sequence* WaitingQueue::YoungerThan(const Sequence& sequence) const {
+  const auto next = by_age_.upper_bound(sequence.age());
+  return next == by_age_.end() ? nullptr : next->second;
+}
+
 std::vector<SequenceId> WaitingQueue::Expired(Instant now) const {
   std::vector<SequenceId> expired;
   for (const auto& [deadline, id] : deadlines_) {

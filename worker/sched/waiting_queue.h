@@ -54,6 +54,8 @@ class WaitingQueue {
 
   // Of those with the highest priority the one that came first, whatever the policy; preempted ones count as others.
   [[nodiscard]] Sequence* Oldest() const { return by_age_.empty() ? nullptr : by_age_.begin()->second; }
+  // The next in that order.
+  [[nodiscard]] Sequence* YoungerThan(const Sequence& sequence) const;
 
   // Sequences without output that wait beyond their deadline.
   [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const;

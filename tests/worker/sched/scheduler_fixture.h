@@ -29,6 +29,7 @@ class SchedulerTest : public testing::Test {
     std::uint32_t max_waiting = 1024;
     std::uint32_t max_partial_prefills = 4;
     SchedulePolicy policy = SchedulePolicy::kFcfs;
+    std::optional<Duration> first_token_target = std::nullopt;
   };
 
   void SetUp() override { Make({}); }
@@ -44,7 +45,8 @@ class SchedulerTest : public testing::Test {
                                                               .max_waiting = setup.max_waiting,
                                                               .max_context_tokens = setup.block_count * kBlockTokens,
                                                               .max_partial_prefills = setup.max_partial_prefills,
-                                                              .policy = setup.policy});
+                                                              .policy = setup.policy,
+                                                              .first_token_target = setup.first_token_target});
   }
 
   // `count` tokens that only prompts of the same `stream` begin with.
