@@ -159,7 +159,9 @@ TEST_F(PressedTest, WithoutATargetALongPromptWaits) {
 TEST_F(PressedTest, WhoWouldComeTooLateGetsThePartOfTheBudgetThatItNeeds) {
   MakeWithTarget(14 * kStep);
   EXPECT_THAT(ComputeFor(6), testing::Each(0U));
-  EXPECT_THAT(ComputeFor(8), testing::Each(500U));
+  EXPECT_THAT(ComputeFor(6), testing::Each(500U));  // what is left then is as short as the others
+  ComputeFor(2);
+  EXPECT_EQ(scheduler_->Get(long_one_).computed_token_count, 4000U);
 }
 
 TEST_F(PressedTest, SomethingIsLeftToTheOthers) {
