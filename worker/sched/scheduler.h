@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -116,8 +117,10 @@ class Scheduler {
   // The slices have been computed: their full blocks enter the cache.
   void Commit();
 
-  // A token that was sampled after a running sequence's last.
-  void Append(SequenceId id, TokenId token);
+  // Tokens that were sampled after a running sequence's last, which has been computed. Several at once are computed
+  // together, as a prefill is.
+  void Append(SequenceId id, std::span<const TokenId> tokens);
+  void Append(SequenceId id, TokenId token) { Append(id, std::span(&token, 1)); }
 
   // One more sequence with the same tokens and blocks. After Commit, for a running sequence whose prompt has been
   // computed and that was submitted with a fork_count; at most that often. It goes on like any other.
