@@ -53,12 +53,13 @@ std::uint64_t ShadowBoundFor(std::uint32_t block_count) {
 
 }  // namespace
 
-ClassAwareEviction::ClassAwareEviction(std::uint32_t block_count, std::uint32_t group_count)
+ClassAwareEviction::ClassAwareEviction(std::uint32_t block_count, std::uint32_t group_count,
+                                       std::optional<std::uint32_t> kept_count)
     : lists_(block_count, group_count),
       history_(block_count),
-      shadow_bound_(ShadowBoundFor(block_count)),
-      by_recency_(ShadowEntriesFor(block_count), Ranking::kLastUse),
-      by_density_(ShadowEntriesFor(block_count), Ranking::kHitDensity) {}
+      shadow_bound_(ShadowBoundFor(kept_count.value_or(block_count))),
+      by_recency_(ShadowEntriesFor(kept_count.value_or(block_count)), Ranking::kLastUse),
+      by_density_(ShadowEntriesFor(kept_count.value_or(block_count)), Ranking::kHitDensity) {}
 
 void ClassAwareEviction::Insert(BlockId block, const BlockUse& use, TreePlace place) {
   if (!began_ || use.request.number != now_.request) BeginRequest(use.request);

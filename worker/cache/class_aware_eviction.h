@@ -30,7 +30,9 @@ namespace roost::worker {
 
 class ClassAwareEviction final : public EvictionPolicy {
  public:
-  explicit ClassAwareEviction(std::uint32_t block_count, std::uint32_t group_count = 1);
+  // `kept_count` of the blocks is what the guard takes for the size of the cache; all of them if it is not given.
+  explicit ClassAwareEviction(std::uint32_t block_count, std::uint32_t group_count = 1,
+                              std::optional<std::uint32_t> kept_count = std::nullopt);
 
   void Insert(BlockId block, const BlockUse& use, TreePlace place) override;
   void BecomeLeaf(BlockId block) override;

@@ -13,9 +13,10 @@ using Policy = std::unique_ptr<EvictionPolicy>;
 
 }  // namespace
 
-Result<Policy> MakeEvictionPolicy(std::string_view name, std::uint32_t block_count, std::uint32_t group_count) {
+Result<Policy> MakeEvictionPolicy(std::string_view name, std::uint32_t block_count, std::uint32_t group_count,
+                                  std::optional<std::uint32_t> kept_count) {
   ROOST_CHECK(group_count >= 1 && group_count <= kMostEvictionGroups, "{} groups", group_count);
-  if (name == "class-aware") return Policy(std::make_unique<ClassAwareEviction>(block_count, group_count));
+  if (name == "class-aware") return Policy(std::make_unique<ClassAwareEviction>(block_count, group_count, kept_count));
   if (name == "cost-aware") return Policy(std::make_unique<CostAwareEviction>(block_count, group_count));
   if (name == "lru") return Policy(std::make_unique<LruEviction>(block_count, group_count));
   if (name == "s3fifo") return Policy(std::make_unique<S3FifoEviction>(block_count, group_count));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "common/base/result.h"
@@ -14,11 +15,12 @@ namespace roost::worker {
 inline constexpr std::array<std::string_view, 4> kEvictionPolicyNames = {"class-aware", "cost-aware", "lru", "s3fifo"};
 inline constexpr std::string_view kDefaultEvictionPolicy = "class-aware";
 
-// A policy for blocks 0 … block_count-1 and groups 0 … group_count-1 (at most kMostEvictionGroups). The error for
-// another name lists the names.
+// A policy for blocks 0 … block_count-1 and groups 0 … group_count-1 (at most kMostEvictionGroups). If no more than
+// `kept_count` blocks are ever idle at one time, it is told so. The error for another name lists the names.
 inline constexpr std::uint32_t kMostEvictionGroups = 1000;
 [[nodiscard]] Result<std::unique_ptr<EvictionPolicy>> MakeEvictionPolicy(std::string_view name,
                                                                          std::uint32_t block_count,
-                                                                         std::uint32_t group_count);
+                                                                         std::uint32_t group_count,
+                                                                         std::optional<std::uint32_t> kept_count = {});
 
 }  // namespace roost::worker

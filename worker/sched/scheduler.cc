@@ -111,8 +111,7 @@ void Scheduler::Commit() {
 
 void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) {
   Sequence& sequence = *sequences_.at(id);
-  ROOST_CHECK(sequence.remaining_count() == 0 &&
-              sequence.token_count() + tokens.size() <= options_.max_context_tokens);
+  ROOST_CHECK(sequence.remaining_count() == 0 && sequence.token_count() + tokens.size() <= options_.max_context_tokens);
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
 }
 
