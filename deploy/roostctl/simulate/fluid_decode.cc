@@ -7,7 +7,7 @@
 namespace roost::simulate {
 namespace {
 
-// Of a token: far more than what rounding to nanoseconds leaves undrawn.
+// Of a token: what the rounding of sums may leave undrawn.
 constexpr double kDrawn = 1e-5;
 
 }  // namespace
@@ -63,7 +63,8 @@ std::vector<std::uint64_t> FluidDecode::TakeEnded(Instant now) {
 std::optional<Instant> FluidDecode::NextEnd() const {
   if (marks_.empty()) return std::nullopt;
   const double left = std::max(0.0, marks_.begin()->first - drawn_);
-  return now_ + FromSeconds(left * StepSeconds());
+  if (left <= kDrawn) return now_;
+  return now_ + FromSeconds(left * StepSeconds()) + Duration(1);  // never a nanosecond too early
 }
 
 }  // namespace roost::simulate

@@ -17,8 +17,7 @@ double Quantile(std::span<const double> sorted, double share) {
   return sorted[std::max<std::size_t>(rank, 1) - 1];
 }
 
-double Imbalance(std::span<const std::uint64_t> computed) {
-  const std::uint64_t sum = std::accumulate(computed.begin(), computed.end(), std::uint64_t{0});
+double Imbalance(std::span<const std::uint64_t> computed, std::uint64_t sum) {
   if (sum == 0) return 1;
   const auto most = static_cast<double>(*std::max_element(computed.begin(), computed.end()));
   return most * static_cast<double>(computed.size()) / static_cast<double>(sum);
@@ -27,19 +26,19 @@ double Imbalance(std::span<const std::uint64_t> computed) {
 }  // namespace
 
 void Outcome::Fill(std::span<const RequestRecord> records, std::span<const std::uint64_t> computed_tokens_by_worker) {
-  std::uint64_t prompt_tokens = 0;
-  std::uint64_t cached_tokens = 0;
   for (const RequestRecord& record : records) {
     refused_count += record.refused ? 1 : 0;
     if (!record.first_token) continue;
-    prompt_tokens += record.prompt_token_count;
-    cached_tokens += record.cached_token_count;
+    prompt_token_count += record.prompt_token_count;
+    cached_token_count += record.cached_token_count;
     ttft_seconds.push_back(ToSeconds(*record.first_token - record.arrival));
   }
-  imbalance = Imbalance(computed_tokens_by_worker);
+  const std::span<const std::uint64_t> computed = computed_tokens_by_worker;
+  computed_token_count = std::accumulate(computed.begin(), computed.end(), std::uint64_t{0});
+  imbalance = Imbalance(computed, computed_token_count);
   if (ttft_seconds.empty()) return;
   std::sort(ttft_seconds.begin(), ttft_seconds.end());
-  hit_ratio = static_cast<double>(cached_tokens) / static_cast<double>(prompt_tokens);
+  hit_ratio = static_cast<double>(cached_token_count) / static_cast<double>(prompt_token_count);
   ttft_mean_seconds =
       std::accumulate(ttft_seconds.begin(), ttft_seconds.end(), 0.0) / static_cast<double>(ttft_seconds.size());
   ttft_p50_seconds = Quantile(ttft_seconds, 0.5);

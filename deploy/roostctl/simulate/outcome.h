@@ -21,9 +21,13 @@ struct Outcome {
   double ttft_max_seconds = 0;
   double imbalance = 0;  // most prompt tokens computed by one worker / their mean over the workers
   std::uint64_t refused_count = 0;
-  std::vector<double> ttft_seconds;  // ascending
 
-  // The fields that reports and JSON hold are filled from the records; the others are the caller's.
+  std::uint64_t prompt_token_count = 0;    // of requests that were not refused
+  std::uint64_t cached_token_count = 0;    // of those
+  std::uint64_t computed_token_count = 0;  // on all workers; what was computed twice counts twice
+  std::vector<double> ttft_seconds;        // ascending
+
+  // All but the first three fields.
   void Fill(std::span<const RequestRecord> records, std::span<const std::uint64_t> computed_tokens_by_worker);
 };
 

@@ -199,9 +199,11 @@ double SimWorker::StepSeconds(const std::vector<ScheduledSlice>& slices) {
   wanting_.clear();
   for (const ScheduledSlice& slice : slices) {
     if (slice.wants_logits) wanting_.push_back(slice.sequence->id);
-    if (requests_.at(slice.sequence->id).phase == Phase::kDrawn) continue;
-    seconds += options_.service.ChunkSeconds(slice.first_position, slice.token_count);
-    step_prefill_tokens_ += slice.token_count;
+    const std::uint32_t prompt_end = slice.sequence->prompt_token_count;
+    if (slice.first_position >= prompt_end) continue;
+    const std::uint32_t count = std::min(slice.token_count, prompt_end - slice.first_position);
+    seconds += options_.service.ChunkSeconds(slice.first_position, count);
+    step_prefill_tokens_ += count;
   }
   if (step_prefill_tokens_ > 0) seconds += options_.service.step_base_seconds;
   return seconds / spec_.speed;
