@@ -1,6 +1,7 @@
 // roost-router: takes OpenAI-style requests, sends each to the worker that is predicted to answer it first, and streams
 // the answer back.
 
+#include <prometheus/counter.h>
 #include <sysexits.h>
 
 #include <atomic>
@@ -24,6 +25,8 @@
 #include "router/fleet/text_bundle.h"
 #include "router/http/server.h"
 #include "router/options.h"
+#include "router/record/recorder.h"
+#include "router/record/recording_dispatcher.h"
 
 namespace roost::router {
 namespace {
@@ -70,6 +73,16 @@ FleetOptions FleetOptionsOf(const RouterOptions& options) {
   return fleet;
 }
 
+// Null when nothing is to be recorded.
+Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, metrics::Registry& registry) {
+  if (options.record.empty()) return std::unique_ptr<Recorder>();
+  prometheus::Counter& written = registry.Counter(metrics::kRouterRecordedRequests, {"written"});
+  prometheus::Counter& dropped = registry.Counter(metrics::kRouterRecordedRequests, {"dropped"});
+  return Recorder::Open({.path = options.record, .on_outcome = [&written, &dropped](RecordOutcome outcome) {
+                           (outcome == RecordOutcome::kWritten ? written : dropped).Increment();
+                         }});
+}
+
 // Lets open requests end, until the time is over. A second signal ends the process at once.
 void Drain(HttpServer& server, std::chrono::milliseconds timeout, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
@@ -93,9 +106,13 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   ApiMetrics api_metrics(registry);
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
   ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics));
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
                          Fleet::Start(FleetOptionsOf(options), &ReadTextBundle, *fleet_metrics));
-  Api api(*fleet, api_metrics, clock,
+  std::optional<RecordingDispatcher> recording;
+  if (recorder != nullptr) recording.emplace(*fleet, *recorder, clock);
+  Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
+  Api api(dispatcher, api_metrics, clock,
           {.version = std::string(Version()),
            .seed = RandomSeed(),
            .metrics_text = [&registry] { return registry.Text(); },

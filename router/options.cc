@@ -23,6 +23,8 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Routing").AddChoice(
       "policy", options.policy, {"cache-aware", "round-robin", "random", "least-loaded"}, "How a worker is chosen");
   parser.Section("Operation")
+      .Add("record", options.record,
+           "File that takes down lengths and block hashes of all requests, no text, for roostctl simulate")
       .AddSwitch("insecure-bind", options.insecure_bind,
                  "Allow addresses beyond loopback, where anyone who reaches them may send requests or pose as a worker")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds, "Time that open requests have after SIGTERM",

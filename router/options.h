@@ -27,6 +27,7 @@ struct RouterOptions {
   std::string policy = "cache-aware";
 
   // Operation
+  std::string record;  // file; empty: nothing is recorded
   bool insecure_bind = false;
   double drain_timeout_seconds = 30;
   std::string log_level = "info";

@@ -24,12 +24,6 @@ constexpr double kMaxThreads = 1024;
 constexpr double kMaxBlocks = 1U << 24U;
 constexpr double kMaxHoldMs = 24.0 * 3600 * 1000;
 
-constexpr std::array kSchedulePolicies{
-    std::pair<std::string_view, SchedulePolicy>{"fcfs", SchedulePolicy::kFcfs},
-    std::pair<std::string_view, SchedulePolicy>{"longest-prefix", SchedulePolicy::kLongestPrefix},
-    std::pair<std::string_view, SchedulePolicy>{"shortest-uncached", SchedulePolicy::kShortestUncached},
-};
-
 template <typename Table>
 std::vector<std::string> Names(const Table& table) {
   std::vector<std::string> names;
@@ -119,13 +113,6 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
   }
   if (sum > 1 + kRounding) return InvalidArgument("tenant-share", "the shares add up to {}, at most 1 is there", sum);
   return shares;
-}
-
-Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name) {
-  for (const auto& [known, policy] : kSchedulePolicies) {
-    if (known == name) return policy;
-  }
-  return InvalidArgument("schedule", "'{}' is not known", name);
 }
 
 void Declare(WorkerOptions& options, ConfigParser& parser) {

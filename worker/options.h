@@ -64,9 +64,6 @@ void Declare(WorkerOptions& options, ConfigParser& parser);
 // at most 64 tenants.
 [[nodiscard]] Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values);
 
-// One of "fcfs", "longest-prefix", "shortest-uncached".
-[[nodiscard]] Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
-
 // How the process ends when it can not start, after sysexits.h: 65 a damaged file, 66 a file that is not there, 69 an
 // address that can not be bound, 78 a model or value that is not supported, 70 anything else. (64: wrong flags.)
 [[nodiscard]] int ExitCodeOf(const Error& error);

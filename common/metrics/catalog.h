@@ -77,6 +77,8 @@ inline constexpr Metric kRouterIndexResyncs{Kind::kCounter, "roost_router_index_
     "Snapshots asked for, by reason: hello, gap or digest."};
 inline constexpr Metric kRouterMalformedMessages{Kind::kCounter, "roost_router_malformed_messages_total", "",
     "Messages from workers that could not be read."};
+inline constexpr Metric kRouterRecordedRequests{Kind::kCounter, "roost_router_recorded_requests_total", "outcome",
+    "Requests that --record wrote to its file or dropped."};
 
 // ---- worker ----
 inline constexpr Metric kWorkerRequests{Kind::kCounter, "roost_worker_requests_total", "outcome",

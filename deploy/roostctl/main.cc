@@ -1,6 +1,7 @@
 // roostctl, the operator's command line: one command per screen of its manual.
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <iostream>
@@ -8,13 +9,17 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "common/base/log.h"
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
 #include "deploy/roostctl/pin.h"
+#include "deploy/roostctl/simulate/simulate.h"
 #include "deploy/roostctl/status.h"
 #include "deploy/roostctl/template_command.h"
 #include "deploy/roostctl/tokenize.h"
+#include "worker/cache/eviction_factory.h"
 
 namespace roost::roostctl {
 namespace {
@@ -121,11 +126,73 @@ int Template(std::span<const char* const> arguments) {
   return RunTemplate(options, std::cin, std::cout, std::cerr);
 }
 
+template <typename Names>
+std::vector<std::string> ChoicesOf(const Names& names) {
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> SchedulePolicyNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, policy] : worker::kSchedulePolicies) names.emplace_back(name);
+  return names;
+}
+
+void DeclareSimulatedLoad(SimulateOptions& options, ConfigParser& parser) {
+  parser.Section("Load")
+      .Add("trace", options.trace, "File with recorded requests")
+      .AddChoice("format", options.format, ChoicesOf(workload::kTraceFormats), "The file's form")
+      .AddChoice("generate", options.generator, ChoicesOf(workload::kGenerators), "Made load instead of a trace")
+      .Add("sessions", options.session_count, "Sessions of weka and chat; 0: all", {.low = 0, .high = 1e6})
+      .Add("utilisation", options.utilisation,
+           "Times are scaled so that the fleet would be busy computing prompts for this share of the trace, if its "
+           "workers shared a cache that forgets nothing; 0: the recorded times",
+           {.low = 0, .high = 100})
+      .Add("seed", options.seed, "Seed of all that is random");
+}
+
+void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
+  parser.Section("Routing")
+      .AddList("policy", options.policies, fmt::format("all, or some of {}", fmt::join(SimulatedPolicies(), ", ")))
+      .Add("routers", options.router_count, "Routers, which share nothing", {.low = 1, .high = 64})
+      .Add("event-delay-ms", options.event_delay_ms, "From a worker to a router", {.low = 0, .high = 60'000});
+  parser.Section("Workers")
+      .Add("workers", options.worker_count, "Workers", {.low = 1, .high = 1024})
+      .AddList("worker-speeds", options.worker_speeds, "Speeds of the workers, over and over, where not all are 1")
+      .Add("cache-tokens", options.cache_tokens, "Tokens that each worker keeps beside those of running requests",
+           {.low = 1024, .high = 1e9})
+      .AddChoice("eviction", options.eviction, ChoicesOf(worker::kEvictionPolicyNames), "As of roost-worker")
+      .AddChoice("worker-schedule", options.schedule, SchedulePolicyNames(), "--schedule of roost-worker")
+      .Add("max-batch-tokens", options.max_batch_tokens, "Prompt tokens of one step", {.low = 64, .high = 1e6})
+      .Add("max-running-requests", options.max_running_requests, "As of roost-worker", {.low = 1, .high = 4096})
+      .Add("max-waiting-requests", options.max_waiting_requests, "As of roost-worker", {.low = 1, .high = 1e6})
+      .Add("load-interval-ms", options.load_interval_ms, "Between load reports when no step ends",
+           {.low = 1, .high = 60'000})
+      .Add("prefill-rate", options.prefill_rate, "Prompt tokens that a worker computes in a second",
+           {.low = 1, .high = 1e9});
+}
+
+int Simulate(std::span<const char* const> arguments) {
+  SimulateOptions options;
+  options.show_progress = isatty(STDERR_FILENO) == 1;
+  ConfigParser parser("roostctl simulate",
+                      "Plays a trace against simulated workers behind real routers, on virtual time, and tells what "
+                      "came of it under each policy.");
+  DeclareSimulatedLoad(options, parser);
+  DeclareSimulatedFleet(options, parser);
+  parser.Section("Output")
+      .AddSwitch("json", options.json, "One JSON object per policy instead of a table")
+      .Add("plot", options.plot, "File for a picture of the times to the first token, as SVG");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  SetUpLogging(LogLevel::kError, LogFormat::kText);
+  return RunSimulate(options, std::cout, std::cerr);
+}
+
 constexpr Command kCommands[] = {
     {"status", "the workers that a router knows", &Status},
     {"pin", "keep a prompt in the workers' caches", &Pin},
     {"unpin", "take back a pin", &Unpin},
     {"bench", "send a load of conversations and measure", &Bench},
+    {"simulate", "play a trace against a simulated cluster", &Simulate},
     {"tokenize", "turn text into token ids and back", &Tokenize},
     {"template", "render a chat template", &Template},
 };

@@ -4,10 +4,11 @@
 
 namespace roost::worker {
 
-ClassAwareEviction::ClassAwareEviction(std::uint32_t block_count, std::span<const double> group_shares)
+ClassAwareEviction::ClassAwareEviction(std::uint32_t block_count, std::span<const double> group_shares,
+                                       std::optional<std::uint32_t> kept_count)
     : lists_(block_count, static_cast<std::uint32_t>(group_shares.size()) + 1) {
   const auto learn_share = [&](double share) {
-    learners_.emplace_back(std::max(1U, static_cast<std::uint32_t>(share * block_count)));
+    learners_.emplace_back(std::max(1U, static_cast<std::uint32_t>(share * kept_count.value_or(block_count))));
   };
   double rest = 1;
   for (const double share : group_shares) rest -= share;

@@ -24,8 +24,10 @@ namespace roost::worker {
 
 class ClassAwareEviction final : public EvictionPolicy {
  public:
-  // Groups 1, 2, … have these shares of the pool, group 0 the rest.
-  explicit ClassAwareEviction(std::uint32_t block_count, std::span<const double> group_shares = {});
+  // Groups 1, 2, … have these shares of the pool, group 0 the rest. `kept_count` of the blocks is what the guards take
+  // for the size of the cache; all of them if it is not given.
+  explicit ClassAwareEviction(std::uint32_t block_count, std::span<const double> group_shares = {},
+                              std::optional<std::uint32_t> kept_count = std::nullopt);
 
   void Insert(BlockId block, const BlockUse& use, TreePlace place) override;
   void BecomeLeaf(BlockId block) override;

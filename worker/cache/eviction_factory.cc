@@ -14,10 +14,10 @@ using Policy = std::unique_ptr<EvictionPolicy>;
 }  // namespace
 
 Result<Policy> MakeEvictionPolicy(std::string_view name, std::uint32_t block_count,
-                                  std::span<const double> group_shares) {
+                                  std::span<const double> group_shares, std::optional<std::uint32_t> kept_count) {
   const auto group_count = static_cast<std::uint32_t>(group_shares.size()) + 1;
   ROOST_CHECK(group_count <= kMostEvictionGroups, "{} groups", group_count);
-  if (name == "class-aware") return Policy(std::make_unique<ClassAwareEviction>(block_count, group_shares));
+  if (name == "class-aware") return Policy(std::make_unique<ClassAwareEviction>(block_count, group_shares, kept_count));
   if (name == "cost-aware") return Policy(std::make_unique<CostAwareEviction>(block_count, group_count));
   if (name == "lru") return Policy(std::make_unique<LruEviction>(block_count, group_count));
   if (name == "s3fifo") return Policy(std::make_unique<S3FifoEviction>(block_count, group_count));

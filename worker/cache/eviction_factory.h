@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -16,10 +17,12 @@ inline constexpr std::array<std::string_view, 4> kEvictionPolicyNames = {"class-
 inline constexpr std::string_view kDefaultEvictionPolicy = "class-aware";
 
 // A policy for blocks 0 … block_count-1, of which groups 1, 2, … have these shares, and group 0 the rest; at most
-// kMostEvictionGroups in all. The error for another name lists the names.
+// kMostEvictionGroups in all. If no more than `kept_count` blocks are ever idle at one time, it is told so. The error
+// for another name lists the names.
 inline constexpr std::uint32_t kMostEvictionGroups = 1000;
 [[nodiscard]] Result<std::unique_ptr<EvictionPolicy>> MakeEvictionPolicy(std::string_view name,
                                                                          std::uint32_t block_count,
-                                                                         std::span<const double> group_shares = {});
+                                                                         std::span<const double> group_shares = {},
+                                                                         std::optional<std::uint32_t> kept_count = {});
 
 }  // namespace roost::worker

@@ -117,10 +117,10 @@ void Scheduler::Commit(Duration step_time) {
   }
 }
 
-void Scheduler::Append(SequenceId id, TokenId token) {
+void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) {
   Sequence& sequence = *sequences_.at(id);
-  ROOST_CHECK(sequence.remaining_count() == 0 && sequence.token_count() < options_.max_context_tokens);
-  sequence.tokens.push_back(token);
+  ROOST_CHECK(sequence.remaining_count() == 0 && sequence.token_count() + tokens.size() <= options_.max_context_tokens);
+  sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
 }
 
 SequenceId Scheduler::Fork(SequenceId id) {

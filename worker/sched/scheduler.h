@@ -34,6 +34,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -118,8 +119,10 @@ class Scheduler {
   // The slices have been computed, in so much time (0: not measured): their full blocks enter the cache.
   void Commit(Duration step_time = Duration(0));
 
-  // A token that was sampled after a running sequence's last.
-  void Append(SequenceId id, TokenId token);
+  // Tokens that were sampled after a running sequence's last, which has been computed. Several at once are computed
+  // together, as a prefill is.
+  void Append(SequenceId id, std::span<const TokenId> tokens);
+  void Append(SequenceId id, TokenId token) { Append(id, std::span(&token, 1)); }
 
   // One more sequence with the same tokens and blocks, which goes on like any other; so are samples and beams made.
   // After Commit, for a running sequence that has all its tokens computed. It has a place for sure as often as its

@@ -4,6 +4,13 @@
 
 namespace roost::worker {
 
+Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name) {
+  for (const auto& [known, policy] : kSchedulePolicies) {
+    if (known == name) return policy;
+  }
+  return InvalidArgument("schedule", "'{}' is not known", name);
+}
+
 void WaitingQueue::Push(Sequence& sequence, WaitingRank::Class standing) {
   sequence.state = Sequence::State::kWaiting;
   sequence.expected_uncached_count = sequence.token_count();

@@ -12,13 +12,16 @@
 // Not thread-safe. Every operation is O(log waiting).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/result.h"
 #include "worker/sched/sequence.h"
 
 namespace roost::worker {
@@ -29,6 +32,14 @@ enum class SchedulePolicy : std::uint8_t {
   kLongestPrefix,     // the most cached tokens first
   kShortestUncached,  // the fewest tokens to compute first
 };
+
+// By their names in configurations.
+inline constexpr std::array kSchedulePolicies{
+    std::pair<std::string_view, SchedulePolicy>{"fcfs", SchedulePolicy::kFcfs},
+    std::pair<std::string_view, SchedulePolicy>{"longest-prefix", SchedulePolicy::kLongestPrefix},
+    std::pair<std::string_view, SchedulePolicy>{"shortest-uncached", SchedulePolicy::kShortestUncached},
+};
+[[nodiscard]] Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 
 inline constexpr std::int64_t kAgeingTokens = 100;  // per second
 

@@ -76,11 +76,14 @@ class Composer {
     const std::size_t first = trace_.requests.size();
     double arrival = start_seconds;
     double previous_start = 0;
+    ++session_count_;
     for (const AgentRequest& recorded : session.requests) {
       arrival += std::clamp(recorded.start_seconds - previous_start, 0.0, options_.longest_gap_seconds);
       previous_start = recorded.start_seconds;
+      if (options_.end_seconds && arrival > *options_.end_seconds) return;
       TraceRequest request = Compose(session, recorded, first);
       request.arrival_seconds = arrival;
+      request.session = session_count_;
       trace_.requests.push_back(std::move(request));
     }
   }
@@ -112,6 +115,7 @@ class Composer {
   Trace& trace_;
   const AgentTraceOptions& options_;
   ContentId next_id_ = 0;
+  std::uint64_t session_count_ = 0;
 };
 
 }  // namespace
@@ -134,7 +138,7 @@ Result<std::vector<AgentSession>> LoadAgentSessions(const std::filesystem::path&
 }
 
 Trace ComposeAgentTrace(const std::vector<AgentSession>& sessions, const AgentTraceOptions& options) {
-  Trace trace{.block_tokens = options.block_tokens, .requests = {}};
+  Trace trace{.block_tokens = options.block_tokens, .requests = {}, .pacing = Pacing::kTurnByTurn};
   Composer composer(trace, options);
   Rng rng(options.seed);
   const std::size_t count = std::min<std::size_t>(options.session_count, sessions.size());

@@ -38,15 +38,16 @@ struct AgentSession {
 [[nodiscard]] Result<std::vector<AgentSession>> LoadAgentSessions(const std::filesystem::path& path);
 
 struct AgentTraceOptions {
-  std::uint32_t session_count = 48;  // the first so many, at most as many as there are
-  std::uint32_t block_tokens = 512;  // of the trace; a multiple of the sessions' own
-  double start_span_seconds = 3600;  // sessions start at random times within it
-  double longest_gap_seconds = 300;  // between requests of one session; longer ones are cut to it
+  std::uint32_t session_count = 48;        // the first so many, at most as many as there are
+  std::uint32_t block_tokens = 512;        // of the trace; a multiple of the sessions' own
+  double start_span_seconds = 3600;        // sessions start at random times within it
+  double longest_gap_seconds = 300;        // between requests of one session; longer ones are cut to it
+  std::optional<double> end_seconds = {};  // what would come later is left out
   std::uint64_t seed = 1;
 };
 
-// The sessions side by side in time. Blocks are shared as recorded, and the tools' part between sessions; what answers
-// fill never comes back, for the record does not say which part of a prompt an answer became.
+// The sessions side by side in time, turn by turn. Blocks are shared as recorded, and the tools' part between sessions;
+// what answers fill never comes back, for the record does not say which part of a prompt an answer became.
 [[nodiscard]] Trace ComposeAgentTrace(const std::vector<AgentSession>& sessions, const AgentTraceOptions& options);
 
 }  // namespace roost::workload

@@ -51,7 +51,8 @@ void AddChat(const MultiTurnChatOptions& options, std::uint64_t session, Rng& rn
     trace.requests.push_back({.arrival_seconds = arrival,
                               .input_token_count = input,
                               .output_token_count = output,
-                              .blocks = BlocksOf(chain, token_count, options.block_tokens)});
+                              .blocks = BlocksOf(chain, token_count, options.block_tokens),
+                              .session = session + 1});
     arrival += Exponential(rng, options.mean_think_seconds);
   } while (rng.Uniform() >= 1.0 / options.mean_turn_count);
 }
@@ -59,7 +60,7 @@ void AddChat(const MultiTurnChatOptions& options, std::uint64_t session, Rng& rn
 }  // namespace
 
 Trace MultiTurnChat(const MultiTurnChatOptions& options) {
-  Trace trace{.block_tokens = options.block_tokens, .requests = {}};
+  Trace trace{.block_tokens = options.block_tokens, .requests = {}, .pacing = Pacing::kTurnByTurn};
   Rng rng(options.seed);
   for (std::uint64_t session = 0; session < options.session_count; ++session) AddChat(options, session, rng, trace);
   SortByArrival(trace);
@@ -80,7 +81,8 @@ Trace SharedPrefix(const SharedPrefixOptions& options) {
         {.arrival_seconds = arrival,
          .input_token_count = input,
          .output_token_count = options.output_token_count,
-         .blocks = BlocksOf(chain, std::uint64_t{input} + options.output_token_count, options.block_tokens)});
+         .blocks = BlocksOf(chain, std::uint64_t{input} + options.output_token_count, options.block_tokens),
+         .session = prompt + 1});
     arrival += Exponential(rng, 1 / options.requests_per_second);
   }
   return trace;
@@ -102,7 +104,8 @@ Trace TenantUsers(const TenantUsersOptions& options) {
     trace.requests.push_back({.arrival_seconds = arrival,
                               .input_token_count = input,
                               .output_token_count = options.output_token_count,
-                              .blocks = std::move(blocks)});
+                              .blocks = std::move(blocks),
+                              .session = user + 1});
     arrival += Exponential(rng, 1 / options.requests_per_second);
   }
   return trace;
@@ -119,7 +122,8 @@ Trace NoReuse(const NoReuseOptions& options) {
     trace.requests.push_back({.arrival_seconds = arrival,
                               .input_token_count = input,
                               .output_token_count = output,
-                              .blocks = BlocksOf(chain, std::uint64_t{input} + output, options.block_tokens)});
+                              .blocks = BlocksOf(chain, std::uint64_t{input} + output, options.block_tokens),
+                              .session = i + 1});
     arrival += Exponential(rng, 1 / options.requests_per_second);
   }
   return trace;

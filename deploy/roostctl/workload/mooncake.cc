@@ -60,6 +60,7 @@ Result<Trace> LoadMooncakeTrace(const std::filesystem::path& path) {
     return {};
   }));
   SortByArrival(trace);
+  GuessSessions(trace);
   return trace;
 }
 

@@ -9,8 +9,8 @@
 
 namespace roost::workload {
 
-// Partial blocks are left out. The trace does not say what the answers were, so the blocks that they fill are the
-// request's own and never come back. Errors name the file and the line.
+// Partial blocks are left out, and sessions are guessed. The trace does not say what the answers were, so the blocks
+// that they fill are the request's own and never come back. Errors name the file and the line.
 [[nodiscard]] Result<Trace> LoadMooncakeTrace(const std::filesystem::path& path);
 
 }  // namespace roost::workload

@@ -1,6 +1,7 @@
 #include "deploy/roostctl/workload/trace.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace roost::workload {
@@ -29,6 +30,19 @@ TraceSummary Summarise(const Trace& trace) {
 void SortByArrival(Trace& trace) {
   std::stable_sort(trace.requests.begin(), trace.requests.end(),
                    [](const TraceRequest& a, const TraceRequest& b) { return a.arrival_seconds < b.arrival_seconds; });
+}
+
+void GuessSessions(Trace& trace) {
+  std::unordered_map<ContentId, std::uint64_t> sessions;  // of the latest request with that block, not counting firsts
+  std::uint64_t session_count = 0;
+  for (TraceRequest& request : trace.requests) {
+    for (std::size_t i = request.blocks.size(); i > 1 && request.session == 0; --i) {
+      const auto known = sessions.find(request.blocks[i - 1]);
+      if (known != sessions.end()) request.session = known->second;
+    }
+    if (request.session == 0) request.session = ++session_count;
+    for (std::size_t i = 1; i < request.blocks.size(); ++i) sessions[request.blocks[i]] = request.session;
+  }
 }
 
 }  // namespace roost::workload

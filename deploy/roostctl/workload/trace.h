@@ -21,12 +21,20 @@ struct TraceRequest {
   std::uint32_t output_token_count = 0;
   // (input_token_count + output_token_count) / block_tokens ids, front to back.
   std::vector<ContentId> blocks;
-  std::uint32_t tenant = 0;  // who sends it; 0: nobody in particular
+  std::uint32_t tenant = 0;   // who sends it; 0: nobody in particular
+  std::uint64_t session = 0;  // the conversation that it is a turn of; 0: none
+};
+
+// What makes a request come.
+enum class Pacing : std::uint8_t {
+  kRecorded,    // its arrival time, whatever became of others
+  kTurnByTurn,  // its arrival time as well, but a turn of a session waits for the answer to the turn before it
 };
 
 struct Trace {
   std::uint32_t block_tokens = 0;
-  std::vector<TraceRequest> requests;  // by arrival
+  std::vector<TraceRequest> requests;  // by arrival; the turns of a session in their order
+  Pacing pacing = Pacing::kRecorded;
 };
 
 [[nodiscard]] inline std::uint32_t PromptBlockCount(const Trace& trace, const TraceRequest& request) {
@@ -44,5 +52,9 @@ struct TraceSummary {
 
 // Sorts by arrival; requests that arrive together keep their order.
 void SortByArrival(Trace& trace);
+
+// For a trace that names no sessions: a request belongs to the session of the request before it that it shares the most
+// blocks with, and to a new one if they share no block but the first, which may be everybody's.
+void GuessSessions(Trace& trace);
 
 }  // namespace roost::workload

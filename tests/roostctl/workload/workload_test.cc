@@ -1,11 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 #include "deploy/roostctl/workload/agent_sessions.h"
 #include "deploy/roostctl/workload/generators.h"
 #include "deploy/roostctl/workload/mooncake.h"
+#include "deploy/roostctl/workload/recording.h"
 #include "deploy/roostctl/workload/replay.h"
+#include "deploy/roostctl/workload/source.h"
+#include "deploy/roostctl/workload/text_sessions.h"
 #include "tests/support/shared_data.h"
 
 namespace roost::workload {
@@ -118,6 +122,125 @@ TEST(AgentSessionsTest, BlocksThatCanNotBeAreRefused) {
     EXPECT_FALSE(LoadAgentSessions(WriteFile("bad_sessions.jsonl", header + "\n" + std::string(request) + "\n")).ok())
         << request;
   }
+}
+
+std::size_t SessionCount(const Trace& trace) {
+  std::set<std::uint64_t> sessions;
+  for (const TraceRequest& request : trace.requests) sessions.insert(request.session);
+  return sessions.size();
+}
+
+// Published for all tasks, of which the file has every second one: 93.7 % of 3,100 tokens on average.
+TEST(TextSessionsTest, TheTauBenchTrajectoriesAreAsTheirReadmeSays) {
+  const auto path = SharedDir() / "traces/taubench_airline_even_tasks.jsonl";
+  ROOST_SKIP_WITHOUT(path);
+  const auto trace = LoadTauBench(path, {});
+  ASSERT_TRUE(trace.ok()) << trace.error().ToString();
+  EXPECT_EQ(SessionCount(*trace), 100U);
+  EXPECT_EQ(trace->requests.size(), 1163U);  // assistant messages
+  const TraceSummary summary = Summarise(*trace);
+  EXPECT_NEAR(static_cast<double>(summary.input_token_count) / 1163, 3100, 400);
+  EXPECT_NEAR(summary.ideal_hit_ratio, 0.937, 0.03);
+}
+
+TEST(TextSessionsTest, TheMiniSweSessionsAreAsTheirReadmeSays) {
+  const auto path = SharedDir() / "traces/miniswe_8_sessions.jsonl";
+  ROOST_SKIP_WITHOUT(path);
+  const auto trace = LoadMiniSwe(path, {});
+  ASSERT_TRUE(trace.ok()) << trace.error().ToString();
+  EXPECT_EQ(SessionCount(*trace), 8U);
+  EXPECT_EQ(trace->requests.size(), 99U);
+  EXPECT_NEAR(Summarise(*trace).ideal_hit_ratio, 0.936, 0.03);
+}
+
+TEST(TextSessionsTest, ANextPromptSharesWhatItSharesAsText) {
+  const std::string system(200, 's');
+  const std::string question(100, 'q');
+  const auto path =
+      WriteFile("chat.jsonl",
+                R"({"messages": [{"role": "system", "content": ")" + system + R"("}, {"role": "user", "content": ")" +
+                    question + R"("}, {"role": "assistant", "content": "An answer of some length, so that it fills )" +
+                    R"(a block"}, {"role": "user", "content": "And?"}, {"role": "assistant", "content": )" +
+                    R"(null, "tool_calls": [{"function": "f"}]}]})" + "\n");
+  const auto trace = LoadTauBench(path, {.turn_seconds = 7});
+  ASSERT_TRUE(trace.ok()) << trace.error().ToString();
+  ASSERT_EQ(trace->requests.size(), 2U);
+  EXPECT_EQ(trace->pacing, Pacing::kTurnByTurn);
+  const TraceRequest& first = trace->requests[0];
+  const TraceRequest& second = trace->requests[1];
+  EXPECT_EQ(second.arrival_seconds - first.arrival_seconds, 7);
+  ASSERT_GT(first.blocks.size(), PromptBlockCount(*trace, first));
+  EXPECT_TRUE(std::equal(first.blocks.begin(), first.blocks.end(), second.blocks.begin()));
+  // 200, 100 and a few characters of roles: four characters are a token.
+  EXPECT_NEAR(first.input_token_count, 320 / 4, 5);
+}
+
+TEST(TextSessionsTest, TurnsAreInTheOrderOfTheirTimes) {
+  const auto path = WriteFile("turns.jsonl",
+                              R"({"timestamp": 5000000, "session_id": "a", "input": "xxxxxxxx", "output": "y"}
+{"timestamp": 2000000, "session_id": "a", "input": "xxxx", "output": "y"}
+)");
+  const auto trace = LoadMiniSwe(path, {});
+  ASSERT_TRUE(trace.ok()) << trace.error().ToString();
+  ASSERT_EQ(trace->requests.size(), 2U);
+  EXPECT_EQ(trace->requests[0].input_token_count, 1U);
+  EXPECT_DOUBLE_EQ(trace->requests[1].arrival_seconds - trace->requests[0].arrival_seconds, 3);
+}
+
+TEST(RecordingTest, ABadLineIsNamed) {
+  const std::string good =
+      R"({"arrival": 1, "model": "m", "block_tokens": 16, "input": 20, "output": 1, "tenant": "0", "session": "0", )"
+      R"("blocks": ["ff"]})";
+  const auto line = [&good](std::string_view from, std::string_view to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  ASSERT_TRUE(LoadRecording(WriteFile("good.jsonl", good)).ok());
+  for (const std::string& bad : {line("\"ff\"", "\"xy\""), line("\"ff\"", ""), line("16", "17"),
+                                 line("\"m\"", "\"other\""), line("20", "-1"), line("\"0\"", "0")}) {
+    const auto path = WriteFile("bad.jsonl", good + "\n" + bad + "\n");
+    const auto trace = LoadRecording(path);
+    ASSERT_FALSE(trace.ok()) << bad;
+    EXPECT_EQ(trace.error().field, path.string() + ":2");
+  }
+}
+
+TEST(TraceTest, SessionsAreGuessedFromMoreThanTheFirstBlock) {
+  Trace trace{.block_tokens = 16, .requests = {}};
+  for (const std::vector<ContentId>& blocks :
+       {std::vector<ContentId>{1, 2, 3}, {1, 4}, {1, 2, 3, 5}, {1}, {1, 4, 6}, {}}) {
+    trace.requests.push_back({.output_token_count = 0, .blocks = blocks});
+  }
+  GuessSessions(trace);
+  std::vector<std::uint64_t> sessions;
+  for (const TraceRequest& request : trace.requests) sessions.push_back(request.session);
+  EXPECT_EQ(sessions, (std::vector<std::uint64_t>{1, 2, 1, 3, 2, 4}));
+}
+
+TEST(TraceSourceTest, EveryGeneratorMakesATrace) {
+  for (const std::string_view name : kGenerators) {
+    const auto trace = LoadTrace({.path = "", .format = "", .generator = std::string(name)});
+    ASSERT_TRUE(trace.ok()) << name;
+    EXPECT_FALSE(trace->requests.empty()) << name;
+  }
+}
+
+TEST(TraceSourceTest, WhatIsNotThereIsNamed) {
+  EXPECT_EQ(LoadTrace({.path = "", .format = "weka", .generator = ""}).error().field, "trace");
+  EXPECT_EQ(LoadTrace({.path = "x", .format = "weka", .generator = "chat"}).error().field, "trace");
+  EXPECT_EQ(LoadTrace({.path = "x", .format = "vllm", .generator = ""}).error().field, "format");
+  EXPECT_EQ(LoadTrace({.path = "", .format = "", .generator = "burst"}).error().field, "generate");
+}
+
+TEST(TraceSourceTest, AgentSessionsEndAfterNinetyMinutes) {
+  const auto path = SharedDir() / "traces/weka_sessions_q0.jsonl";
+  ROOST_SKIP_WITHOUT(path);
+  const auto trace = LoadTrace({.path = path, .format = "weka", .generator = ""});
+  ASSERT_TRUE(trace.ok()) << trace.error().ToString();
+  EXPECT_LE(trace->requests.back().arrival_seconds, 5400);
+  EXPECT_GT(trace->requests.size(), 7000U);
+  EXPECT_NEAR(Summarise(*trace).ideal_hit_ratio, 0.955, 0.01);
 }
 
 TEST(GeneratorsTest, ReachThePublishedIdealHits) {

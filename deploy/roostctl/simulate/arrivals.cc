@@ -1,0 +1,63 @@
+#include "deploy/roostctl/simulate/arrivals.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace roost::simulate {
+
+using workload::Trace;
+using workload::TraceRequest;
+
+void ScaleToUtilisation(Trace& trace, double utilisation, double tokens_per_second) {
+  ROOST_CHECK(utilisation > 0 && tokens_per_second > 0);
+  if (trace.requests.empty()) return;
+  const workload::TraceSummary summary = workload::Summarise(trace);
+  const double uncached = static_cast<double>(summary.input_token_count) * (1 - summary.ideal_hit_ratio);
+  const double span = trace.requests.back().arrival_seconds;
+  if (span <= 0) return;
+  const double factor = uncached / (utilisation * tokens_per_second) / span;
+  for (TraceRequest& request : trace.requests) request.arrival_seconds *= factor;
+}
+
+Arrivals::Arrivals(const Trace& trace, Timeline& timeline, std::function<void(std::uint32_t number)> arrive)
+    : trace_(trace),
+      timeline_(timeline),
+      arrive_(std::move(arrive)),
+      next_turns_(trace.requests.size()),
+      waits_(trace.requests.size()),
+      arrivals_(trace.requests.size()) {
+  if (trace.pacing != workload::Pacing::kTurnByTurn) return;
+  std::unordered_map<std::uint64_t, std::uint32_t> latest;  // turn of each session
+  for (std::uint32_t number = 0; number < trace.requests.size(); ++number) {
+    const std::uint64_t session = trace.requests[number].session;
+    if (session == 0) continue;
+    const auto [before, is_first] = latest.try_emplace(session, number);
+    if (is_first) continue;
+    next_turns_[before->second] = number;
+    waits_[number] = true;
+    before->second = number;
+  }
+}
+
+void Arrivals::Begin(Instant start) {
+  for (std::uint32_t number = 0; number < trace_.requests.size(); ++number) {
+    if (!waits_[number]) Plan(number, start + FromSeconds(trace_.requests[number].arrival_seconds));
+  }
+}
+
+void Arrivals::Plan(std::uint32_t number, Instant when) {
+  arrivals_[number] = when;
+  timeline_.At(when, [this, number] { arrive_(number); });
+}
+
+void Arrivals::OnEnd(std::uint32_t number) {
+  const std::optional<std::uint32_t> next = next_turns_[number];
+  if (!next) return;
+  const double gap = trace_.requests[*next].arrival_seconds - trace_.requests[number].arrival_seconds;
+  Plan(*next, std::max(timeline_.Now(), arrivals_[number] + FromSeconds(gap)));
+}
+
+}  // namespace roost::simulate

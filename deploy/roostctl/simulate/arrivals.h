@@ -1,0 +1,45 @@
+// When requests come: a trace's times, stretched to a load, and in a trace that is paced turn by turn a session's next
+// turn not before the answer to the last one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "deploy/roostctl/simulate/timeline.h"
+#include "deploy/roostctl/workload/trace.h"
+
+namespace roost::simulate {
+
+// Scales all arrival times, so that a fleet which computes `tokens_per_second` would be busy computing for the share
+// `utilisation` of the trace's span, if all of it shared one cache that forgets nothing:
+//
+//   utilisation = prompt tokens that are not in such a cache / (tokens_per_second · span)
+//
+// Turns that wait for answers can make the span longer and the load lower than that.
+void ScaleToUtilisation(workload::Trace& trace, double utilisation, double tokens_per_second);
+
+class Arrivals {
+ public:
+  // `arrive` is called for each request of the trace when its time comes. All outlive the run.
+  Arrivals(const workload::Trace& trace, Timeline& timeline, std::function<void(std::uint32_t number)> arrive);
+
+  // The trace's time 0 is `start`.
+  void Begin(Instant start);
+  // The request's answer is complete, or will never be.
+  void OnEnd(std::uint32_t number);
+
+ private:
+  void Plan(std::uint32_t number, Instant when);
+
+  const workload::Trace& trace_;
+  Timeline& timeline_;
+  std::function<void(std::uint32_t number)> arrive_;
+  std::vector<std::optional<std::uint32_t>> next_turns_;  // by request
+  std::vector<bool> waits_;                               // for the answer to the turn before
+  std::vector<Instant> arrivals_;
+};
+
+}  // namespace roost::simulate

@@ -1,0 +1,47 @@
+#include "deploy/roostctl/simulate/kept_cache.h"
+
+#include "common/base/check.h"
+#include "worker/cache/eviction_factory.h"
+
+namespace roost::simulate {
+namespace {
+
+std::uint32_t BlocksFor(std::uint64_t token_count, std::uint32_t block_tokens) {
+  return static_cast<std::uint32_t>((token_count + block_tokens - 1) / block_tokens);
+}
+
+std::unique_ptr<worker::EvictionPolicy> MakePolicy(const KeptCacheOptions& options, std::uint32_t block_count) {
+  auto policy = worker::MakeEvictionPolicy(options.eviction, block_count, {},
+                                           BlocksFor(options.kept_tokens, options.block_tokens));
+  ROOST_CHECK(policy.ok(), "{}", policy.error().ToString());
+  return std::move(policy).value();
+}
+
+}  // namespace
+
+KeptCache::KeptCache(const KeptCacheOptions& options)
+    : reserve_blocks_(BlocksFor(options.reserve_tokens, options.block_tokens)),
+      pool_(reserve_blocks_ + BlocksFor(options.kept_tokens, options.block_tokens)),
+      cache_(pool_, {.block_tokens = options.block_tokens}, MakePolicy(options, pool_.block_count())) {
+  Settle();
+}
+
+void KeptCache::MakeRoom(std::uint32_t block_count) {
+  for (; block_count > 0 && !ballast_.empty(); --block_count) DropBallast();
+}
+
+void KeptCache::Settle() {
+  while (pool_.referenced_count() > reserve_blocks_ && !ballast_.empty()) DropBallast();
+  while (pool_.referenced_count() < reserve_blocks_) {
+    const std::optional<BlockId> block = cache_.Allocate();
+    ROOST_CHECK(block.has_value(), "{} blocks are held of {}", pool_.referenced_count(), pool_.block_count());
+    ballast_.push_back(*block);
+  }
+}
+
+void KeptCache::DropBallast() {
+  cache_.Release(ballast_.back(), {});
+  ballast_.pop_back();
+}
+
+}  // namespace roost::simulate

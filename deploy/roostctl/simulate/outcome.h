@@ -1,0 +1,46 @@
+// What a run came to, in the figures that are compared.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "deploy/roostctl/simulate/request_log.h"
+
+namespace roost::simulate {
+
+struct Outcome {
+  std::string policy;
+  std::uint32_t worker_count = 0;
+  std::uint64_t cache_tokens = 0;  // per worker; 0: unbounded
+  double hit_ratio = 0;            // prompt tokens that were cached / prompt tokens, of requests that were not refused
+  double ttft_mean_seconds = 0;    // from arrival at the router; of requests that were not refused
+  double ttft_p50_seconds = 0;
+  double ttft_p99_seconds = 0;
+  double ttft_max_seconds = 0;
+  double imbalance = 0;  // most prompt tokens computed by one worker / their mean over the workers
+  std::uint64_t refused_count = 0;
+
+  std::uint64_t prompt_token_count = 0;    // of requests that were not refused
+  std::uint64_t cached_token_count = 0;    // of those
+  std::uint64_t computed_token_count = 0;  // on all workers; what was computed twice counts twice
+  std::vector<double> ttft_seconds;        // ascending
+
+  // All but the first three fields.
+  void Fill(std::span<const RequestRecord> records, std::span<const std::uint64_t> computed_tokens_by_worker);
+};
+
+// {"policy": …, "workers": …, "cache_tokens": …, "hit_ratio": …, "ttft_mean_s": …, "ttft_p50_s": …, "ttft_p99_s": …,
+// "ttft_max_s": …, "imbalance": …, "refused": …}; cache_tokens is null when unbounded.
+[[nodiscard]] std::string ToJson(const Outcome& outcome);
+
+// A table's head, and its row for an outcome; both end with a line feed.
+[[nodiscard]] std::string TableHead();
+[[nodiscard]] std::string TableRow(const Outcome& outcome);
+
+// A picture, as SVG text: for each outcome the share of requests (upwards) whose first token came within a time (to the
+// right, logarithmic).
+[[nodiscard]] std::string PlotTtft(std::span<const Outcome> outcomes);
+
+}  // namespace roost::simulate

@@ -1,0 +1,46 @@
+// What became of each request of a run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "common/base/clock.h"
+
+namespace roost::simulate {
+
+struct RequestRecord {
+  Instant arrival{};
+  std::optional<Instant> first_token = std::nullopt;
+  std::optional<Instant> end = std::nullopt;  // of its answer, or when it was refused
+  std::uint32_t prompt_token_count = 0;
+  std::uint32_t cached_token_count = 0;
+  bool refused = false;
+};
+
+// Every request arrives once, has at most one first token after that, and ends or is refused once: checked.
+class RequestLog {
+ public:
+  // `on_end` hears of every end and refusal.
+  RequestLog(std::size_t request_count, std::function<void(std::uint32_t number)> on_end)
+      : records_(request_count), on_end_(std::move(on_end)) {}
+
+  void OnArrival(std::uint32_t number, std::uint32_t prompt_token_count, Instant now);
+  void OnFirstToken(std::uint32_t number, std::uint32_t cached_token_count, Instant now);
+  void OnEnd(std::uint32_t number, Instant now);
+  void OnRefused(std::uint32_t number, Instant now);
+
+  [[nodiscard]] const std::vector<RequestRecord>& records() const { return records_; }
+  [[nodiscard]] std::size_t ended_count() const { return ended_count_; }
+  [[nodiscard]] bool all_ended() const { return ended_count_ == records_.size(); }
+
+ private:
+  void End(std::uint32_t number, Instant now);
+
+  std::vector<RequestRecord> records_;
+  std::function<void(std::uint32_t number)> on_end_;
+  std::size_t ended_count_ = 0;
+};
+
+}  // namespace roost::simulate

@@ -1,0 +1,102 @@
+#include "deploy/roostctl/simulate/sim_router.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "common/base/rng.h"
+
+namespace roost::simulate {
+namespace {
+
+// The client: all that it must know is whether it was let down.
+class Client final : public router::GenerationObserver {
+ public:
+  Client(std::uint32_t number, Timeline& timeline, RequestLog& log) : number_(number), timeline_(timeline), log_(log) {}
+
+  void OnDispatched(const router::Dispatched& /*dispatched*/) override {}
+  void OnTokens(router::ChoiceTokens /*tokens*/) override {}
+  void OnChoiceEnd(router::ChoiceEnd /*end*/) override {}
+  void OnEnd(router::GenerationEnd end) override {
+    if (end.error.has_value()) log_.OnRefused(number_, timeline_.Now());
+  }
+
+ private:
+  const std::uint32_t number_;
+  Timeline& timeline_;
+  RequestLog& log_;
+};
+
+}  // namespace
+
+SimRouter::SimRouter(std::unique_ptr<router::Policy> policy, const router::FleetCoreOptions& options,
+                     std::uint64_t seed, const TraceText& text, Timeline& timeline, RequestLog& log, Send send)
+    : text_(text),
+      timeline_(timeline),
+      log_(log),
+      send_(std::move(send)),
+      policy_(std::move(policy)),
+      core_(options, index_, *policy_, metrics_, seed) {}
+
+void SimRouter::Submit(std::uint32_t number) {
+  const Instant now = timeline_.Now();
+  log_.OnArrival(number, text_.PromptTokenCount(number), now);
+  const auto models = core_.Models();
+  if (models.empty()) return log_.OnRefused(number, now);
+  router::GenerateSpec spec = SpecOf(number, models.front());
+  const std::vector<router::WorkerMatch> matches = index_.Match(spec.block_hashes);
+  const Result<RequestId> id =
+      core_.Submit(std::move(spec), std::make_shared<Client>(number, timeline_, log_), matches, now);
+  if (!id.ok()) log_.OnRefused(number, now);
+  CarryOutAll();
+}
+
+// One token more than will come, so that the worker says when it ends.
+router::GenerateSpec SimRouter::SpecOf(std::uint32_t number, std::shared_ptr<const router::ServedModel> model) const {
+  const workload::TraceRequest& request = text_.trace().requests[number];
+  router::GenerateSpec spec;
+  spec.model = std::move(model);
+  spec.prompt = text_.Prompt(number);
+  spec.root = TraceText::root();
+  spec.block_hashes = text_.PromptHashes(number);
+  spec.sampling.seed = number;
+  spec.max_output_tokens = std::max(1U, request.output_token_count) + 1;
+  spec.session_hash = request.session == 0 ? 0 : Mix64(request.session);
+  if (request.tenant != 0) spec.tenant = std::to_string(request.tenant);
+  return spec;
+}
+
+void SimRouter::OnMessage(const std::string& worker_id, wire::WorkerMessage message) {
+  core_.OnMessage(worker_id, std::move(message), timeline_.Now());
+  CarryOutAll();
+}
+
+void SimRouter::Tick() {
+  core_.Tick(timeline_.Now());
+  CarryOutAll();
+}
+
+void SimRouter::CarryOutAll() {
+  for (router::Effect& effect : core_.TakeEffects()) {
+    if (auto* const send = std::get_if<router::SendToWorker>(&effect)) {
+      send_(send->worker_id, std::move(send->message));
+    } else if (auto* const read = std::get_if<router::ReadBundle>(&effect)) {
+      core_.OnTextBundle(read->bundle.digest, router::TextBundle{});
+    } else if (auto* const end = std::get_if<router::NotifyEnd>(&effect)) {
+      end->observer->OnEnd(std::move(end->end));
+    }
+  }
+}
+
+std::uint64_t SimRouter::charge_count() {
+  std::uint64_t count = 0;
+  for (const router::WorkerStatus& worker : core_.Workers(timeline_.Now())) count += worker.in_flight_requests;
+  return count;
+}
+
+const std::vector<std::string>& RouterPolicyNames() {
+  static const std::vector<std::string> kNames = {"cache-aware", "round-robin", "random", "least-loaded"};
+  return kNames;
+}
+
+}  // namespace roost::simulate

@@ -1,0 +1,58 @@
+// A router on virtual time: the daemon's FleetCore with its index, policy and ledger, without the socket, the HTTP side
+// and the threads around it. What it wants sent is sent at once.
+//
+// What is given to the constructor outlives it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/wire/messages.h"
+#include "deploy/roostctl/simulate/request_log.h"
+#include "deploy/roostctl/simulate/timeline.h"
+#include "deploy/roostctl/simulate/trace_text.h"
+#include "router/fleet/fleet_core.h"
+
+namespace roost::simulate {
+
+class SimRouter {
+ public:
+  using Send = std::function<void(const std::string& worker_id, wire::RouterMessage message)>;
+
+  SimRouter(std::unique_ptr<router::Policy> policy, const router::FleetCoreOptions& options, std::uint64_t seed,
+            const TraceText& text, Timeline& timeline, RequestLog& log, Send send);
+
+  // A client sends request `number` of the trace. That it is refused, now or later, is in the log.
+  void Submit(std::uint32_t number);
+  void OnMessage(const std::string& worker_id, wire::WorkerMessage message);
+  // Several times a second.
+  void Tick();
+
+  [[nodiscard]] std::size_t request_count() const { return core_.request_count(); }
+  // Charges that are not taken back.
+  [[nodiscard]] std::uint64_t charge_count();
+
+  static constexpr Duration kTickInterval = std::chrono::milliseconds(100);
+
+ private:
+  [[nodiscard]] router::GenerateSpec SpecOf(std::uint32_t number,
+                                            std::shared_ptr<const router::ServedModel> model) const;
+  void CarryOutAll();
+
+  const TraceText& text_;
+  Timeline& timeline_;
+  RequestLog& log_;
+  Send send_;
+  const std::unique_ptr<router::Policy> policy_;
+  router::FleetMetrics metrics_;
+  router::PrefixIndex index_;
+  router::FleetCore core_;
+};
+
+// The names that MakePolicy knows.
+[[nodiscard]] const std::vector<std::string>& RouterPolicyNames();
+
+}  // namespace roost::simulate

@@ -1,0 +1,350 @@
+#include "deploy/roostctl/simulate/sim_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace roost::simulate {
+
+using worker::ScheduledSlice;
+using worker::Sequence;
+using worker::SequenceId;
+
+namespace {
+
+constexpr std::uint64_t kMostReserveTokens = std::uint64_t{4} << 20U;
+
+std::uint64_t LongestRequest(const workload::Trace& trace) {
+  std::uint64_t longest = 1;
+  for (const workload::TraceRequest& request : trace.requests) {
+    longest = std::max(longest, std::uint64_t{request.input_token_count} + request.output_token_count);
+  }
+  return longest;
+}
+
+KeptCacheOptions CacheOptionsOf(const TraceText& text, const WorkerOptions& options) {
+  return {.block_tokens = text.block_tokens(),
+          .kept_tokens = options.cache_tokens,
+          .reserve_tokens = ReserveTokens(text.trace(), options, 1),
+          .eviction = options.eviction};
+}
+
+worker::SchedulerOptions SchedulerOptionsOf(const WorkerOptions& options, std::uint32_t max_context_tokens) {
+  return {.max_batch_tokens = options.max_batch_tokens,
+          .max_running = options.max_running_requests,
+          .max_waiting = options.max_waiting_requests,
+          .max_context_tokens = max_context_tokens,
+          .max_partial_prefills = options.max_partial_prefills,
+          .policy = options.schedule_policy};
+}
+
+wire::Hello HelloOf(std::string id, const KeptCache& kept, const TraceText& text, const WorkerOptions& options) {
+  wire::Hello hello;
+  hello.worker_id = std::move(id);
+  hello.epoch = 1;
+  hello.model = "simulated";
+  hello.fingerprint = "simulated";
+  hello.kv_dtype = "f32";
+  hello.block_tokens = text.block_tokens();
+  hello.block_count = kept.pool().block_count();
+  hello.max_context_tokens = hello.block_count * hello.block_tokens;
+  hello.max_running_requests = options.max_running_requests;
+  hello.tokenizer_digest = "simulated";
+  hello.max_batch_tokens = options.max_batch_tokens;
+  return hello;
+}
+
+}  // namespace
+
+std::uint64_t ReserveTokens(const workload::Trace& trace, const WorkerOptions& options, std::uint32_t worker_count) {
+  const std::uint64_t longest = LongestRequest(trace) + trace.block_tokens;
+  return worker_count * std::min(kMostReserveTokens, longest * options.max_running_requests);
+}
+
+SimWorker::SimWorker(std::string id, std::uint32_t router_count, const TraceText& text, const WorkerOptions& options,
+                     const WorkerSpec& spec, Timeline& timeline, RequestLog& log, Send send)
+    : text_(text),
+      options_(options),
+      spec_(spec),
+      timeline_(timeline),
+      log_(log),
+      send_(std::move(send)),
+      kept_(CacheOptionsOf(text, options)),
+      scheduler_(kept_.cache(), SchedulerOptionsOf(options, kept_.pool().block_count() * kept_.cache().block_tokens())),
+      decode_(options_.service, spec.speed),
+      links_(router_count) {
+  hello_ = HelloOf(std::move(id), kept_, text, options);
+}
+
+// ---- the link ----
+
+void SimWorker::Join() {
+  for (std::uint32_t router = 0; router < links_.size(); ++router) send_(router, hello_);
+  PlanLoadReport();
+}
+
+void SimWorker::OnMessage(std::uint32_t router, wire::RouterMessage message) {
+  if (std::holds_alternative<wire::Generate>(message) || std::holds_alternative<wire::Cancel>(message)) {
+    inbox_.push_back({router, std::move(message)});
+    StartStep();
+  } else if (std::holds_alternative<wire::Welcome>(message)) {
+    OnWelcome(links_[router]);
+  } else if (std::holds_alternative<wire::WantSnapshot>(message)) {
+    links_[router].snapshot_due = true;
+  } else if (std::holds_alternative<wire::WantTokenizer>(message)) {
+    wire::Tokenizer bundle;
+    bundle.digest = hello_.tokenizer_digest;
+    send_(router, std::move(bundle));
+  }
+}
+
+void SimWorker::OnWelcome(Link& link) {
+  link.up = true;
+  link.snapshot_due = true;
+  Report(LoadNow());
+}
+
+// ---- a step ----
+
+void SimWorker::StartStep() {
+  if (stepping_) return;
+  scheduler_.AdvanceTo(timeline_.Now());
+  AppendAnswers();
+  DrainInbox();
+  kept_.MakeRoom(options_.max_batch_tokens / text_.block_tokens() + options_.max_running_requests);
+  const std::vector<ScheduledSlice>& slices = scheduler_.Schedule();
+  kept_.Settle();
+  PausePreempted();
+  const bool has_news =
+      std::any_of(links_.begin(), links_.end(), [](const Link& link) { return !link.tokens.empty(); });
+  if (slices.empty() && !has_news) return;
+  const double step_seconds = StepSeconds(slices);
+  stepping_ = true;
+  timeline_.After(FromSeconds(step_seconds), [this, step_seconds] { EndStep(step_seconds); });
+}
+
+void SimWorker::DrainInbox() {
+  for (Incoming& incoming : std::exchange(inbox_, {})) {
+    if (auto* const generate = std::get_if<wire::Generate>(&incoming.message)) {
+      Submit(incoming.router, std::move(*generate));
+    } else {
+      Cancel(incoming.router, std::get<wire::Cancel>(incoming.message).request_id);
+    }
+  }
+}
+
+void SimWorker::Submit(std::uint32_t router, wire::Generate generate) {
+  const auto number = static_cast<std::uint32_t>(generate.sampling.seed);
+  Request request{.number = number,
+                  .router = router,
+                  .id = generate.request_id,
+                  .arrival = timeline_.Now(),
+                  .tokens_to_draw = static_cast<double>(text_.trace().requests[number].output_token_count)};
+  const Result<SequenceId> id = scheduler_.Submit({.root = generate.root,
+                                                   .prompt = std::move(generate.prompt),
+                                                   .block_hashes = std::move(generate.block_hashes),
+                                                   .priority = generate.priority});
+  if (id.ok()) {
+    requests_.emplace(*id, request);
+    return;
+  }
+  wire::TokenEvent& event = EventFor(request);
+  event.finish = wire::FinishReason::kError;
+  event.error = id.error();
+}
+
+void SimWorker::Cancel(std::uint32_t router, RequestId request_id) {
+  const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const auto& entry) {
+    return entry.second.router == router && entry.second.id == request_id;
+  });
+  if (found == requests_.end()) return;
+  const SequenceId id = found->first;
+  const Request& request = found->second;
+  if (request.phase == Phase::kDrawn) return;  // it ends of itself in this step
+  if (request.phase == Phase::kDecode) {
+    (void)decode_.Stop(id.value(), timeline_.Now());
+    PlanDecodeEnd();
+  }
+  Forget(id, wire::FinishReason::kCancelled);
+}
+
+// Those whose answers have been drawn since the last step.
+void SimWorker::AppendAnswers() {
+  for (const SequenceId id : std::exchange(drawn_, {})) {
+    const std::vector<TokenId> answer = text_.Answer(requests_.at(id).number);
+    if (answer.empty()) {
+      Forget(id, wire::FinishReason::kLength);
+    } else {
+      scheduler_.Append(id, answer);
+    }
+  }
+}
+
+// A preempted request keeps what it has drawn, and draws on when its context is computed again.
+void SimWorker::PausePreempted() {
+  if (std::exchange(preemptions_, scheduler_.counters().preemptions) == preemptions_) return;
+  for (auto& [id, request] : requests_) {
+    if (request.phase != Phase::kDecode || scheduler_.Get(id).state == Sequence::State::kRunning) continue;
+    request.phase = Phase::kPrefill;
+    request.tokens_to_draw = decode_.Stop(id.value(), timeline_.Now());
+  }
+  PlanDecodeEnd();
+}
+
+// Answers take no time: their tokens have been paid for while they were drawn.
+double SimWorker::StepSeconds(const std::vector<ScheduledSlice>& slices) {
+  double seconds = 0;
+  step_prefill_tokens_ = 0;
+  wanting_.clear();
+  for (const ScheduledSlice& slice : slices) {
+    if (slice.wants_logits) wanting_.push_back(slice.sequence->id);
+    const std::uint32_t prompt_end = slice.sequence->prompt_token_count;
+    if (slice.first_position >= prompt_end) continue;
+    const std::uint32_t count = std::min(slice.token_count, prompt_end - slice.first_position);
+    seconds += options_.service.ChunkSeconds(slice.first_position, count);
+    step_prefill_tokens_ += count;
+  }
+  if (step_prefill_tokens_ > 0) seconds += options_.service.step_base_seconds;
+  return seconds / spec_.speed;
+}
+
+void SimWorker::EndStep(double step_seconds) {
+  stepping_ = false;
+  scheduler_.AdvanceTo(timeline_.Now());
+  scheduler_.Commit(FromSeconds(step_seconds));
+  prefill_token_count_ += step_prefill_tokens_;
+  for (const SequenceId id : wanting_) OnComputed(id);
+  PlanDecodeEnd();
+  kept_.Settle();
+  wire::Load load = LoadNow();
+  load.step_prefill_tokens = step_prefill_tokens_;
+  load.step_seconds = step_prefill_tokens_ > 0 ? step_seconds : 0;
+  Report(load);
+  StartStep();
+}
+
+// All known tokens of the sequence are computed: its prompt, or its answer too.
+void SimWorker::OnComputed(SequenceId id) {
+  Request& request = requests_.at(id);
+  if (request.phase == Phase::kDrawn) return Forget(id, wire::FinishReason::kLength);
+  const Sequence& sequence = scheduler_.Get(id);
+  if (!request.has_first_token) {
+    request.has_first_token = true;
+    log_.OnFirstToken(request.number, sequence.cached_token_count, timeline_.Now());
+    wire::TokenEvent& event = EventFor(request);
+    event.tokens = {0};
+    event.cached_token_count = sequence.cached_token_count;
+    event.queue_wait_seconds = ToSeconds(timeline_.Now() - request.arrival);
+  }
+  request.phase = Phase::kDecode;
+  decode_.Start({.id = id.value(),
+                 .token_count = request.tokens_to_draw,
+                 .context_token_count = static_cast<double>(sequence.token_count())},
+                timeline_.Now());
+}
+
+void SimWorker::Forget(SequenceId id, wire::FinishReason reason) {
+  EventFor(requests_.at(id)).finish = reason;
+  scheduler_.Remove(id);
+  requests_.erase(id);
+}
+
+wire::TokenEvent& SimWorker::EventFor(const Request& request) {
+  wire::TokenEvent& event = links_[request.router].tokens.emplace_back();
+  event.request_id = request.id;
+  return event;
+}
+
+// ---- decoding ----
+
+void SimWorker::PlanDecodeEnd() {
+  ++decode_plan_;
+  const std::optional<Instant> end = decode_.NextEnd();
+  if (!end) return;
+  timeline_.At(std::max(*end, timeline_.Now()), [this, plan = decode_plan_] {
+    if (plan == decode_plan_) OnDecodeEnd();
+  });
+}
+
+void SimWorker::OnDecodeEnd() {
+  for (const std::uint64_t value : decode_.TakeEnded(timeline_.Now())) {
+    const SequenceId id(value);
+    Request& request = requests_.at(id);
+    request.phase = Phase::kDrawn;
+    drawn_.push_back(id);
+    log_.OnEnd(request.number, timeline_.Now());
+  }
+  PlanDecodeEnd();
+  StartStep();
+}
+
+// ---- what is told ----
+
+wire::Load SimWorker::LoadNow() {
+  const worker::PrefixCache& cache = kept_.cache();
+  wire::Load load;
+  load.waiting_requests = scheduler_.waiting_count();
+  load.running_requests = scheduler_.running_count();
+  load.queued_prefill_tokens = scheduler_.queued_prefill_tokens();
+  load.running_context_tokens = scheduler_.running_context_tokens();
+  load.free_block_count = cache.available_count();
+  load.cached_block_count = cache.ready_count();
+  load.digest = cache.digest();
+  return load;
+}
+
+void SimWorker::Report(const wire::Load& load) {
+  last_report_ = timeline_.Now();
+  load_ = load;
+  load_.step_prefill_tokens = 0;
+  load_.step_decode_tokens = 0;
+  load_.step_seconds = 0;
+  const std::vector<wire::CacheEvent> events = kept_.cache().TakeEvents();
+  for (std::uint32_t router = 0; router < links_.size(); ++router) {
+    Link& link = links_[router];
+    if (!link.up) continue;
+    wire::Step step;
+    step.load = load;
+    if (!link.snapshot_due) step.events = events;
+    SendTo(router, link, std::move(step));
+  }
+}
+
+// A due snapshot holds what the events of this step say.
+void SimWorker::SendTo(std::uint32_t router, Link& link, wire::Step step) {
+  if (std::exchange(link.snapshot_due, false)) {
+    wire::Snapshot snapshot;
+    snapshot.epoch = hello_.epoch;
+    snapshot.sequence = ++link.sequence;
+    snapshot.last = true;
+    snapshot.runs = kept_.cache().Snapshot();
+    send_(router, std::move(snapshot));
+  }
+  step.epoch = hello_.epoch;
+  step.sequence = ++link.sequence;
+  step.tokens = std::exchange(link.tokens, {});
+  send_(router, std::move(step));
+}
+
+void SimWorker::PlanLoadReport() {
+  timeline_.At(std::max(timeline_.Now(), last_report_) + options_.load_interval, [this] { ReportLoad(); });
+}
+
+void SimWorker::ReportLoad() {
+  const Instant due = last_report_ + options_.load_interval;
+  if (timeline_.Now() < due) {
+    timeline_.At(due, [this] { ReportLoad(); });
+    return;
+  }
+  wire::Load load = load_;
+  if (!stepping_) {
+    load = LoadNow();
+    load.step_decode_tokens = decode_.request_count();
+    load.step_seconds = decode_.request_count() > 0 ? decode_.StepSeconds() : 0;
+  }
+  Report(load);
+  PlanLoadReport();
+}
+
+}  // namespace roost::simulate

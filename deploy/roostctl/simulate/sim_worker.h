@@ -1,0 +1,149 @@
+// A worker on virtual time: the daemon's scheduler and prefix cache, with a service model in place of the forward pass
+// and of sampling, and the daemon's messages in place of its link.
+//
+//   Generate ─▶ inbox ─▶ scheduler ─▶ step: Schedule … (ServiceModel) … Commit ─▶ first token ─▶ decodes as a fluid
+//                                       │                                                          │ drawn
+//                                       ▼                                                          ▼
+//                     Step to every router: tokens, cache events, load          its answer's blocks are committed; end
+//
+// A request whose prompt is computed stays in the scheduler with nothing left to compute: it holds its blocks and its
+// place in the batch, and takes no budget. When its answer has been drawn, the answer's tokens are appended at once and
+// pass through the next step, which takes no time for them, so that their blocks enter the cache.
+//
+// The inbox is drained between steps. Load goes out with every step, and every load interval when no step ends for so
+// long: then, if requests decode, as the report of one of their steps.
+//
+// Lives on one Timeline. What is given to the constructor outlives it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/wire/messages.h"
+#include "deploy/roostctl/simulate/fluid_decode.h"
+#include "deploy/roostctl/simulate/kept_cache.h"
+#include "deploy/roostctl/simulate/request_log.h"
+#include "deploy/roostctl/simulate/service_model.h"
+#include "deploy/roostctl/simulate/timeline.h"
+#include "deploy/roostctl/simulate/trace_text.h"
+#include "worker/sched/scheduler.h"
+
+namespace roost::simulate {
+
+struct WorkerOptions {
+  std::uint64_t cache_tokens = 1'000'000;  // kept beside what running requests hold
+  std::string eviction;                    // one of worker::kEvictionPolicyNames
+  worker::SchedulePolicy schedule_policy = worker::SchedulePolicy::kFcfs;
+  std::uint32_t max_batch_tokens = 1024;
+  std::uint32_t max_running_requests = 64;
+  std::uint32_t max_waiting_requests = 1024;
+  std::uint32_t max_partial_prefills = 4;
+  Duration load_interval = std::chrono::milliseconds(250);
+  ServiceModel service;
+};
+
+// What sets one worker apart from the others.
+struct WorkerSpec {
+  double speed = 1;                    // of prefill and decoding
+  Duration joins_after = Duration(0);  // since the start of the run
+};
+
+// Tokens of blocks that running requests of the trace can be expected to hold at one time on `worker_count` workers.
+[[nodiscard]] std::uint64_t ReserveTokens(const workload::Trace& trace, const WorkerOptions& options,
+                                          std::uint32_t worker_count);
+
+class SimWorker {
+ public:
+  // Messages to router 0 … router_count - 1.
+  using Send = std::function<void(std::uint32_t router, wire::WorkerMessage message)>;
+
+  SimWorker(std::string id, std::uint32_t router_count, const TraceText& text, const WorkerOptions& options,
+            const WorkerSpec& spec, Timeline& timeline, RequestLog& log, Send send);
+
+  // Says hello to all routers.
+  void Join();
+  // A request's sampling seed is its number in the trace.
+  void OnMessage(std::uint32_t router, wire::RouterMessage message);
+
+  [[nodiscard]] const std::string& id() const { return hello_.worker_id; }
+  [[nodiscard]] std::uint64_t prefill_token_count() const { return prefill_token_count_; }
+  [[nodiscard]] const worker::Scheduler& scheduler() const { return scheduler_; }
+
+ private:
+  struct Link {
+    bool up = false;
+    bool snapshot_due = false;
+    std::uint64_t sequence = 0;
+    std::vector<wire::TokenEvent> tokens;  // for its next Step
+  };
+  enum class Phase { kPrefill, kDecode, kDrawn };
+  struct Request {
+    std::uint32_t number = 0;  // in the trace
+    std::uint32_t router = 0;
+    RequestId id;
+    Instant arrival{};
+    Phase phase = Phase::kPrefill;
+    bool has_first_token = false;  // also while it is computed again after a preemption
+    double tokens_to_draw = 0;     // while it does not decode
+  };
+  struct Incoming {
+    std::uint32_t router = 0;
+    wire::RouterMessage message;  // Generate or Cancel
+  };
+
+  void OnWelcome(Link& link);
+
+  // ---- a step ----
+  void StartStep();
+  void DrainInbox();
+  void Submit(std::uint32_t router, wire::Generate generate);
+  void Cancel(std::uint32_t router, RequestId request_id);
+  void AppendAnswers();
+  void PausePreempted();
+  [[nodiscard]] double StepSeconds(const std::vector<worker::ScheduledSlice>& slices);
+  void EndStep(double step_seconds);
+  void OnComputed(worker::SequenceId id);
+  void Forget(worker::SequenceId id, wire::FinishReason reason);
+  wire::TokenEvent& EventFor(const Request& request);
+
+  // ---- decoding ----
+  void PlanDecodeEnd();
+  void OnDecodeEnd();
+
+  // ---- what is told ----
+  void Report(const wire::Load& load);
+  [[nodiscard]] wire::Load LoadNow();
+  void PlanLoadReport();
+  void ReportLoad();
+  void SendTo(std::uint32_t router, Link& link, wire::Step step);
+
+  const TraceText& text_;
+  const WorkerOptions options_;
+  const WorkerSpec spec_;
+  Timeline& timeline_;
+  RequestLog& log_;
+  Send send_;
+  wire::Hello hello_;
+
+  KeptCache kept_;
+  worker::Scheduler scheduler_;
+  FluidDecode decode_;
+
+  std::vector<Link> links_;
+  std::vector<Incoming> inbox_;
+  std::unordered_map<worker::SequenceId, Request> requests_;
+  std::vector<worker::SequenceId> drawn_;    // answers whose blocks are still to be committed
+  std::vector<worker::SequenceId> wanting_;  // sequences of the step that runs which want a token
+  bool stepping_ = false;
+  std::uint32_t step_prefill_tokens_ = 0;
+  std::uint64_t preemptions_ = 0;
+  std::uint64_t prefill_token_count_ = 0;
+  std::uint64_t decode_plan_ = 0;  // the latest; earlier ones are void
+  Instant last_report_{};
+  wire::Load load_;  // as last told, without a step
+};
+
+}  // namespace roost::simulate

@@ -1,0 +1,176 @@
+#include "deploy/roostctl/simulate/simulate.h"
+
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+#include <sysexits.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <utility>
+
+#include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/pool.h"
+#include "deploy/roostctl/simulate/sim_router.h"
+
+namespace roost::roostctl {
+
+using simulate::Outcome;
+using simulate::SimulationOptions;
+using simulate::WorkerSpec;
+
+namespace {
+
+constexpr std::string_view kPooled = "pooled";
+constexpr std::string_view kInfinite = "infinite";
+constexpr std::string_view kAll = "all";
+constexpr double kMillisecond = 1e-3;
+
+int Fail(const Error& error, std::ostream& err) {
+  fmt::print(err, "roostctl simulate: {}\n", error.ToString());
+  switch (error.code) {
+    case ErrorCode::kNotFound: return EX_NOINPUT;
+    case ErrorCode::kDataLoss: return EX_DATAERR;
+    default: return EX_USAGE;
+  }
+}
+
+Result<std::vector<std::string>> PoliciesOf(const SimulateOptions& options) {
+  const std::vector<std::string>& known = SimulatedPolicies();
+  std::vector<std::string> policies;
+  for (const std::string& name : options.policies) {
+    if (name == kAll) return known;
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return InvalidArgument("policy", "no policy '{}'; there are {}", name, fmt::join(known, ", "));
+    }
+    policies.push_back(name);
+  }
+  if (policies.empty()) return InvalidArgument("policy", "at least one is needed");
+  return policies;
+}
+
+Result<std::vector<WorkerSpec>> WorkersOf(const SimulateOptions& options) {
+  std::vector<double> speeds;
+  for (const std::string& text : options.worker_speeds) {
+    double speed = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), speed);
+    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(speed) || speed <= 0) {
+      return InvalidArgument("worker-speeds", "'{}' is no number above 0", text);
+    }
+    speeds.push_back(speed);
+  }
+  std::vector<WorkerSpec> workers(options.worker_count);
+  for (std::size_t i = 0; i < workers.size() && !speeds.empty(); ++i) workers[i].speed = speeds[i % speeds.size()];
+  return workers;
+}
+
+Result<SimulationOptions> SimulationOf(const SimulateOptions& options) {
+  SimulationOptions simulation;
+  ROOST_ASSIGN_OR_RETURN(simulation.workers, WorkersOf(options));
+  ROOST_ASSIGN_OR_RETURN(simulation.worker.schedule_policy, worker::ParseSchedulePolicy(options.schedule));
+  simulation.worker.cache_tokens = options.cache_tokens;
+  simulation.worker.eviction = options.eviction;
+  simulation.worker.max_batch_tokens = options.max_batch_tokens;
+  simulation.worker.max_running_requests = options.max_running_requests;
+  simulation.worker.max_waiting_requests = options.max_waiting_requests;
+  simulation.worker.load_interval = FromSeconds(options.load_interval_ms * kMillisecond);
+  simulation.worker.service.prefill_tokens_per_second = options.prefill_rate;
+  simulation.router_count = options.router_count;
+  simulation.event_delay = FromSeconds(options.event_delay_ms * kMillisecond);
+  simulation.seed = options.seed;
+  return simulation;
+}
+
+Result<workload::Trace> LoadFor(const SimulateOptions& options, const SimulationOptions& simulation) {
+  workload::TraceSource source{
+      .path = options.trace, .format = options.format, .generator = options.generator, .seed = options.seed};
+  if (options.session_count > 0) source.session_count = options.session_count;
+  ROOST_ASSIGN_OR_RETURN(workload::Trace trace, workload::LoadTrace(source));
+  if (options.utilisation > 0) {
+    double tokens_per_second = 0;
+    for (const WorkerSpec& spec : simulation.workers) tokens_per_second += spec.speed * options.prefill_rate;
+    simulate::ScaleToUtilisation(trace, options.utilisation, tokens_per_second);
+  }
+  return trace;
+}
+
+Result<Outcome> RunPolicy(const std::string& policy, const simulate::TraceText& text,
+                          const SimulationOptions& simulation, const simulate::Progress& progress) {
+  if (policy == kPooled) return simulate::SimulatePool(text, simulate::PoolSize::kOfWorkers, simulation, progress);
+  if (policy == kInfinite) return simulate::SimulatePool(text, simulate::PoolSize::kUnbounded, simulation, progress);
+  return simulate::Simulate(text, policy, simulation, progress);
+}
+
+// One line that is written over again and again.
+class ProgressBar {
+ public:
+  ProgressBar(std::ostream& err, std::size_t request_count) : err_(err), request_count_(request_count) {}
+
+  void Show(std::string_view policy, std::size_t ended_count) {
+    constexpr std::size_t kCells = 30;
+    const std::size_t cells = ended_count * kCells / std::max<std::size_t>(1, request_count_);
+    fmt::print(err_, "\r{:<16} [{:<{}}] {:>3} %", policy, std::string(cells, '#'), kCells,
+               ended_count * 100 / std::max<std::size_t>(1, request_count_));
+    err_.flush();
+  }
+  void Clear() {
+    fmt::print(err_, "\r\033[K");
+    err_.flush();
+  }
+
+ private:
+  std::ostream& err_;
+  std::size_t request_count_;
+};
+
+Result<std::vector<Outcome>> RunAll(const std::vector<std::string>& policies, const simulate::TraceText& text,
+                                    const SimulationOptions& simulation, const SimulateOptions& options,
+                                    std::ostream& out, std::ostream& err) {
+  ProgressBar bar(err, text.trace().requests.size());
+  std::vector<Outcome> outcomes;
+  if (!options.json) out << simulate::TableHead();
+  for (const std::string& policy : policies) {
+    simulate::Progress progress;
+    if (options.show_progress) progress = [&](std::size_t ended_count) { bar.Show(policy, ended_count); };
+    Result<Outcome> outcome = RunPolicy(policy, text, simulation, progress);
+    if (options.show_progress) bar.Clear();
+    if (!outcome.ok()) return outcome.error();
+    out << (options.json ? simulate::ToJson(*outcome) + "\n" : simulate::TableRow(*outcome)) << std::flush;
+    outcomes.push_back(std::move(outcome).value());
+  }
+  return outcomes;
+}
+
+}  // namespace
+
+const std::vector<std::string>& SimulatedPolicies() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names = simulate::RouterPolicyNames();
+    names.emplace_back(kPooled);
+    names.emplace_back(kInfinite);
+    return names;
+  }();
+  return kNames;
+}
+
+int RunSimulate(const SimulateOptions& options, std::ostream& out, std::ostream& err) {
+  const Result<std::vector<std::string>> policies = PoliciesOf(options);
+  if (!policies.ok()) return Fail(policies.error(), err);
+  const Result<SimulationOptions> simulation = SimulationOf(options);
+  if (!simulation.ok()) return Fail(simulation.error(), err);
+  const Result<workload::Trace> trace = LoadFor(options, *simulation);
+  if (!trace.ok()) return Fail(trace.error(), err);
+  const simulate::TraceText text(*trace);
+  const Result<std::vector<Outcome>> outcomes = RunAll(*policies, text, *simulation, options, out, err);
+  if (!outcomes.ok()) return Fail(outcomes.error(), err);
+  if (options.plot.empty()) return EX_OK;
+  std::ofstream plot(options.plot);
+  plot << simulate::PlotTtft(*outcomes) << std::flush;
+  if (plot.good()) return EX_OK;
+  fmt::print(err, "roostctl simulate: plot: {} can not be written\n", options.plot);
+  return EX_CANTCREAT;
+}
+
+}  // namespace roost::roostctl

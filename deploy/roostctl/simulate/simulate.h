@@ -1,0 +1,54 @@
+// `roostctl simulate`: a trace against a simulated cluster, under one routing policy after the other.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "deploy/roostctl/simulate/simulation.h"
+#include "deploy/roostctl/workload/source.h"
+
+namespace roost::roostctl {
+
+struct SimulateOptions {
+  // Load
+  std::string trace;
+  std::string format = "mooncake";
+  std::string generator;
+  std::uint32_t session_count = 0;  // 0: all, or the generator's default
+  double utilisation = 0.8;         // 0: as the trace's times have it
+  std::uint64_t seed = 1;
+
+  // Routing
+  std::vector<std::string> policies{"cache-aware"};  // see SimulatedPolicies; "all": all of them
+  std::uint32_t router_count = 1;
+  double event_delay_ms = 1;
+
+  // Workers
+  std::uint32_t worker_count = 8;
+  std::vector<std::string> worker_speeds;  // of worker 0, 1, …, over and over; 1 if there are none
+  std::uint64_t cache_tokens = 1'000'000;
+  std::string eviction = "class-aware";
+  std::string schedule = "fcfs";
+  std::uint32_t max_batch_tokens = 1024;
+  std::uint32_t max_running_requests = 64;
+  std::uint32_t max_waiting_requests = 1024;
+  double load_interval_ms = 250;
+  double prefill_rate = 10'000;
+
+  // Output
+  bool json = false;
+  std::string plot;            // file for a picture; empty: none
+  bool show_progress = false;  // on the second stream
+};
+
+// The routers' policies and the two lines beside them, "pooled" and "infinite".
+[[nodiscard]] const std::vector<std::string>& SimulatedPolicies();
+
+// Writes a table to `out`, or with `json` an object per policy and line, as each is done. Errors go to `err`. Returns
+// the exit code: 0, 64 for a value that can not be, 65 for a damaged trace, 66 for one that is not there, 73 for a plot
+// that can not be written.
+[[nodiscard]] int RunSimulate(const SimulateOptions& options, std::ostream& out, std::ostream& err);
+
+}  // namespace roost::roostctl

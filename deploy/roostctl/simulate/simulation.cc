@@ -1,0 +1,131 @@
+#include "deploy/roostctl/simulate/simulation.h"
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/rng.h"
+#include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/sim_router.h"
+
+namespace roost::simulate {
+namespace {
+
+// Time for the workers that are there from the start to become known, beside what their messages take.
+constexpr Duration kSettlingTime = std::chrono::seconds(1);
+constexpr std::size_t kProgressSteps = 100;
+
+class Cluster {
+ public:
+  Cluster(const TraceText& text, const SimulationOptions& options)
+      : text_(text),
+        options_(options),
+        rng_(options.seed),
+        log_(text.trace().requests.size(), [this](std::uint32_t number) { arrivals_.OnEnd(number); }),
+        arrivals_(text.trace(), timeline_, [this](std::uint32_t number) { Arrive(number); }) {}
+
+  Result<void> Build(std::string_view policy) {
+    for (std::uint32_t i = 0; i < options_.router_count; ++i) ROOST_RETURN_IF_ERROR(AddRouter(policy));
+    for (std::uint32_t i = 0; i < options_.workers.size(); ++i) AddWorker(i);
+    return {};
+  }
+
+  void Run(const Progress& progress) {
+    const std::size_t step = log_.records().size() / kProgressSteps + 1;
+    arrivals_.Begin(timeline_.Now() + kSettlingTime + 4 * options_.event_delay);
+    Tick();
+    std::size_t told = 0;
+    while (!log_.all_ended()) {
+      ROOST_CHECK(timeline_.RunNext());
+      if (progress && log_.ended_count() >= told + step) progress(told = log_.ended_count());
+    }
+    DeliverTheRest();
+  }
+
+  // The last messages are on their way: after them no router may hold anything any more.
+  void DeliverTheRest() {
+    const Instant end = timeline_.Now() + kSettlingTime + 4 * options_.event_delay;
+    while (timeline_.Now() < end) ROOST_CHECK(timeline_.RunNext());
+    for (const auto& router : routers_) {
+      ROOST_CHECK(router->request_count() == 0 && router->charge_count() == 0, "{} requests and {} charges are left",
+                  router->request_count(), router->charge_count());
+    }
+  }
+
+  Outcome Figures() const {
+    std::vector<std::uint64_t> computed;
+    computed.reserve(workers_.size());
+    for (const auto& worker : workers_) computed.push_back(worker->prefill_token_count());
+    Outcome outcome;
+    outcome.Fill(log_.records(), computed);
+    return outcome;
+  }
+
+ private:
+  Result<void> AddRouter(std::string_view policy) {
+    ROOST_ASSIGN_OR_RETURN(std::unique_ptr<router::Policy> made, router::MakePolicy(policy, rng_()));
+    router::FleetCoreOptions fleet;
+    // Silence is none before several reports are due.
+    fleet.worker_timeout = std::max(fleet.worker_timeout, 8 * options_.worker.load_interval + options_.event_delay);
+    routers_.push_back(std::make_unique<SimRouter>(std::move(made), fleet, rng_(), text_, timeline_, log_,
+                                                   [this, router = static_cast<std::uint32_t>(routers_.size())](
+                                                       const std::string& id, wire::RouterMessage message) {
+                                                     workers_by_id_.at(id)->OnMessage(router, std::move(message));
+                                                   }));
+    return {};
+  }
+
+  void AddWorker(std::uint32_t index) {
+    const std::string id = "worker-" + std::to_string(index);
+    auto worker = std::make_unique<SimWorker>(
+        id, options_.router_count, text_, options_.worker, options_.workers[index], timeline_, log_,
+        [this, id](std::uint32_t router, wire::WorkerMessage message) { Send(router, id, std::move(message)); });
+    workers_by_id_.emplace(id, worker.get());
+    timeline_.After(options_.workers[index].joins_after, [joining = worker.get()] { joining->Join(); });
+    workers_.push_back(std::move(worker));
+  }
+
+  // The delay is the same for all, so a link keeps its order.
+  void Send(std::uint32_t router, const std::string& worker_id, wire::WorkerMessage message) {
+    auto carried = std::make_shared<wire::WorkerMessage>(std::move(message));
+    timeline_.After(options_.event_delay, [this, router, worker_id, carried] {
+      routers_[router]->OnMessage(worker_id, std::move(*carried));
+    });
+  }
+
+  void Arrive(std::uint32_t number) { routers_[rng_.Below(routers_.size())]->Submit(number); }
+
+  void Tick() {
+    for (const auto& router : routers_) router->Tick();
+    timeline_.After(SimRouter::kTickInterval, [this] { Tick(); });
+  }
+
+  const TraceText& text_;
+  const SimulationOptions& options_;
+  Rng rng_;
+  Timeline timeline_;
+  RequestLog log_;
+  Arrivals arrivals_;
+  std::vector<std::unique_ptr<SimRouter>> routers_;
+  std::vector<std::unique_ptr<SimWorker>> workers_;
+  std::unordered_map<std::string, SimWorker*> workers_by_id_;
+};
+
+}  // namespace
+
+Result<Outcome> Simulate(const TraceText& text, std::string_view policy, const SimulationOptions& options,
+                         const Progress& progress) {
+  ROOST_CHECK(!options.workers.empty() && options.router_count > 0);
+  Cluster cluster(text, options);
+  ROOST_RETURN_IF_ERROR(cluster.Build(policy));
+  cluster.Run(progress);
+  Outcome outcome = cluster.Figures();
+  outcome.policy = policy;
+  outcome.worker_count = static_cast<std::uint32_t>(options.workers.size());
+  outcome.cache_tokens = options.worker.cache_tokens;
+  return outcome;
+}
+
+}  // namespace roost::simulate

@@ -1,0 +1,110 @@
+#include "deploy/roostctl/workload/recording.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string_view>
+#include <unordered_map>
+
+#include "common/prefix/block_hash.h"
+#include "deploy/roostctl/workload/json_lines.h"
+
+namespace roost::workload {
+namespace {
+
+constexpr int kHexadecimal = 16;
+
+Result<std::uint32_t> Count(simdjson::dom::element object, std::string_view key) {
+  std::uint64_t value = 0;
+  if (object.at_key(key).get(value) != simdjson::SUCCESS || value > std::numeric_limits<std::uint32_t>::max()) {
+    return InvalidArgument(std::string(key), "{} must be an integer of 0 to 4294967295", key);
+  }
+  return static_cast<std::uint32_t>(value);
+}
+
+Result<std::uint64_t> Hash(simdjson::dom::element value, std::string_view key) {
+  std::string_view text;
+  std::uint64_t hash = 0;
+  if (value.get(text) == simdjson::SUCCESS) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hash, kHexadecimal);
+    if (error == std::errc() && end == text.data() + text.size()) return hash;
+  }
+  return InvalidArgument(std::string(key), "{} must be 64 bits in hexadecimal", key);
+}
+
+Result<std::uint64_t> HashAt(simdjson::dom::element object, std::string_view key) {
+  simdjson::dom::element value;
+  if (object.at_key(key).get(value) != simdjson::SUCCESS)
+    return InvalidArgument(std::string(key), "{} is missing", key);
+  return Hash(value, key);
+}
+
+// Makes a trace of lines; tenants are numbered as they come.
+class Reader {
+ public:
+  Result<void> Add(simdjson::dom::element object) {
+    ROOST_RETURN_IF_ERROR(CheckModel(object));
+    TraceRequest request;
+    if (object.at_key("arrival").get(request.arrival_seconds) != simdjson::SUCCESS) {
+      return InvalidArgument("arrival", "arrival must be a number");
+    }
+    ROOST_ASSIGN_OR_RETURN(request.input_token_count, Count(object, "input"));
+    ROOST_ASSIGN_OR_RETURN(request.output_token_count, Count(object, "output"));
+    ROOST_ASSIGN_OR_RETURN(request.session, HashAt(object, "session"));
+    ROOST_ASSIGN_OR_RETURN(const std::uint64_t tenant, HashAt(object, "tenant"));
+    if (tenant != 0) request.tenant = tenants_.emplace(tenant, tenants_.size() + 1).first->second;
+    ROOST_RETURN_IF_ERROR(ReadBlocks(object, request));
+    trace_.requests.push_back(std::move(request));
+    return {};
+  }
+
+  Trace Take() {
+    SortByArrival(trace_);
+    GuessSessions(trace_);
+    return std::move(trace_);
+  }
+
+ private:
+  Result<void> CheckModel(simdjson::dom::element object) {
+    ROOST_ASSIGN_OR_RETURN(const std::uint32_t block_tokens, Count(object, "block_tokens"));
+    std::string_view model;
+    if (object.at_key("model").get(model) != simdjson::SUCCESS) return InvalidArgument("model", "model is missing");
+    if (!IsValidBlockTokens(block_tokens)) return InvalidArgument("block_tokens", "{} tokens", block_tokens);
+    if (trace_.requests.empty()) {
+      model_ = model;
+      trace_.block_tokens = block_tokens;
+    }
+    if (model != model_ || block_tokens != trace_.block_tokens) {
+      return InvalidArgument("model", "a recording is of one model; the first line's is {}", model_);
+    }
+    return {};
+  }
+
+  Result<void> ReadBlocks(simdjson::dom::element object, TraceRequest& request) const {
+    const std::uint64_t token_count = std::uint64_t{request.input_token_count} + request.output_token_count;
+    simdjson::dom::array blocks;
+    if (object.at_key("blocks").get(blocks) != simdjson::SUCCESS ||
+        blocks.size() != token_count / trace_.block_tokens) {
+      return InvalidArgument("blocks", "blocks must name the {} full blocks", token_count / trace_.block_tokens);
+    }
+    for (const simdjson::dom::element block : blocks) {
+      ROOST_ASSIGN_OR_RETURN(const ContentId id, Hash(block, "blocks"));
+      request.blocks.push_back(id);
+    }
+    return {};
+  }
+
+  Trace trace_;
+  std::string model_;
+  std::unordered_map<std::uint64_t, std::uint32_t> tenants_;
+};
+
+}  // namespace
+
+Result<Trace> LoadRecording(const std::filesystem::path& path) {
+  Reader reader;
+  ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](simdjson::dom::element object) { return reader.Add(object); }));
+  return reader.Take();
+}
+
+}  // namespace roost::workload

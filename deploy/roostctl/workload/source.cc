@@ -1,0 +1,71 @@
+#include "deploy/roostctl/workload/source.h"
+
+#include <fmt/ranges.h>
+
+#include <limits>
+
+#include "common/base/rng.h"
+#include "deploy/roostctl/workload/agent_sessions.h"
+#include "deploy/roostctl/workload/generators.h"
+#include "deploy/roostctl/workload/mooncake.h"
+#include "deploy/roostctl/workload/recording.h"
+#include "deploy/roostctl/workload/text_sessions.h"
+
+namespace roost::workload {
+namespace {
+
+constexpr double kMooncakeTickSeconds = 3;
+constexpr double kAgentEndSeconds = 5400;
+
+void SpreadTicks(Trace& trace, std::uint64_t seed) {
+  Rng rng(seed);
+  for (TraceRequest& request : trace.requests) request.arrival_seconds += rng.Uniform() * kMooncakeTickSeconds;
+  SortByArrival(trace);
+}
+
+Result<Trace> LoadAgents(const TraceSource& source) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<AgentSession> sessions, LoadAgentSessions(source.path));
+  return ComposeAgentTrace(sessions,
+                           {.session_count = source.session_count.value_or(std::numeric_limits<std::uint32_t>::max()),
+                            .end_seconds = kAgentEndSeconds,
+                            .seed = source.seed});
+}
+
+Result<Trace> LoadFile(const TraceSource& source) {
+  if (source.format == "mooncake") {
+    ROOST_ASSIGN_OR_RETURN(Trace trace, LoadMooncakeTrace(source.path));
+    SpreadTicks(trace, source.seed);
+    return trace;
+  }
+  if (source.format == "weka") return LoadAgents(source);
+  if (source.format == "roost") return LoadRecording(source.path);
+  if (source.format == "taubench") return LoadTauBench(source.path, {.seed = source.seed});
+  if (source.format == "miniswe") return LoadMiniSwe(source.path, {.seed = source.seed});
+  return InvalidArgument("format", "no form '{}'; there are {}", source.format, fmt::join(kTraceFormats, ", "));
+}
+
+Result<Trace> Generate(const TraceSource& source) {
+  if (source.generator == "llm-d") return TenantUsers({.seed = source.seed});
+  if (source.generator == "sglang-gsp") return SharedPrefix({.seed = source.seed});
+  if (source.generator == "no-reuse") return NoReuse({.seed = source.seed});
+  if (source.generator == "chat") {
+    MultiTurnChatOptions options{.seed = source.seed};
+    options.session_count = source.session_count.value_or(options.session_count);
+    return MultiTurnChat(options);
+  }
+  return InvalidArgument("generate", "no generator '{}'; there are {}", source.generator, fmt::join(kGenerators, ", "));
+}
+
+}  // namespace
+
+Result<Trace> LoadTrace(const TraceSource& source) {
+  if (source.path.empty() == source.generator.empty()) {
+    return InvalidArgument("trace", "either a trace or a generator is needed");
+  }
+  if (!source.generator.empty()) return Generate(source);
+  ROOST_ASSIGN_OR_RETURN(Trace trace, LoadFile(source));
+  if (trace.requests.empty()) return InvalidArgument("trace", "{} has no requests", source.path);
+  return trace;
+}
+
+}  // namespace roost::workload

@@ -1,0 +1,31 @@
+// Traces by name, for commands: a file in one of the known forms, or a generator.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "deploy/roostctl/workload/trace.h"
+
+namespace roost::workload {
+
+inline constexpr std::array<std::string_view, 5> kTraceFormats = {"mooncake", "weka", "roost", "taubench", "miniswe"};
+inline constexpr std::array<std::string_view, 4> kGenerators = {"llm-d", "sglang-gsp", "chat", "no-reuse"};
+
+struct TraceSource {
+  std::string path;
+  std::string format;                               // one of kTraceFormats
+  std::string generator;                            // one of kGenerators; empty: the file
+  std::optional<std::uint32_t> session_count = {};  // of weka and chat: so many; all, or the generator's default
+  std::uint64_t seed = 1;
+};
+
+// kInvalidArgument names the field (trace, format or generate); errors of a file name the line. A file's trace in which
+// nothing arrives is an error too. Mooncake's 3-second ticks are spread evenly; what coding agents' sessions would
+// send 90 minutes after the first could start is left out.
+[[nodiscard]] Result<Trace> LoadTrace(const TraceSource& source);
+
+}  // namespace roost::workload

@@ -1,0 +1,82 @@
+// Writes down what requests were like, so that simulations can play them again: lengths and hashes, never text, tokens
+// or names of clients. One JSON object per line, in the form that deploy/roostctl/workload/recording.h describes.
+//
+//   any thread ── TryRecord ─▶ bounded queue ─▶ writer thread: hashes the answer's blocks, writes a line
+//
+// A full queue drops and counts; nobody ever waits for the disk.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/bounded_queue.h"
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/prefix/block_hash.h"
+
+namespace roost::router {
+
+// A request that has ended.
+struct RequestRecord {
+  double arrival_seconds = 0;  // since the recording began
+  std::string model;
+  std::uint32_t block_tokens = 0;
+  std::uint32_t input_token_count = 0;
+  std::uint32_t output_token_count = 0;
+  std::vector<std::uint64_t> prompt_blocks;  // low halves of the hashes of its full blocks
+  BlockHash last_hash;                       // of the last of them; the root if there is none
+  std::vector<TokenId> open_tokens;          // behind that one: the prompt's last ones, then the answer's
+  std::uint64_t tenant_hash = 0;             // 0: none
+  std::uint64_t session_hash = 0;            // 0: none
+};
+
+// The record's line, without the line feed. Costs a hash per block of the answer.
+[[nodiscard]] std::string LineOf(const RequestRecord& record);
+
+enum class RecordOutcome : std::uint8_t {
+  kWritten,
+  kDropped,  // the queue was full, or the file could not be written
+};
+
+struct RecorderOptions {
+  std::filesystem::path path;
+  std::size_t queue_capacity = 1024;                   // requests
+  std::function<void(RecordOutcome)> on_outcome = {};  // of each request; from any thread
+};
+
+// Thread-safe.
+class Recorder {
+ public:
+  // Creates the file, or empties it. kUnavailable names it when that can not be done.
+  [[nodiscard]] static Result<std::unique_ptr<Recorder>> Open(RecorderOptions options);
+  // Writes what is in the queue and logs the counts.
+  ~Recorder();
+
+  // Never waits.
+  void TryRecord(RequestRecord record);
+
+  [[nodiscard]] std::uint64_t written_count() const { return written_; }
+  [[nodiscard]] std::uint64_t dropped_count() const { return dropped_; }
+
+ private:
+  Recorder(RecorderOptions options, std::ofstream file);
+  void Run();
+  void Count(RecordOutcome outcome);
+
+  const RecorderOptions options_;
+  std::ofstream file_;  // writer thread
+  BoundedQueue<RequestRecord> queue_;
+  std::atomic<std::uint64_t> written_ = 0;
+  std::atomic<std::uint64_t> dropped_ = 0;
+  std::atomic<bool> closing_ = false;
+  std::thread writer_;
+};
+
+}  // namespace roost::router

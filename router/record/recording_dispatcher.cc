@@ -1,0 +1,72 @@
+#include "router/record/recording_dispatcher.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace roost::router {
+namespace {
+
+// FNV-1a: names are told apart, here and in other runs, and can not be read back from a recording without guessing.
+std::uint64_t HashOf(std::string_view name) {
+  if (name.empty()) return 0;
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char character : name) {
+    hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3ULL;
+  }
+  return hash == 0 ? 1 : hash;
+}
+
+RequestRecord RecordOf(const GenerateSpec& spec, double arrival_seconds) {
+  RequestRecord record;
+  record.arrival_seconds = arrival_seconds;
+  record.model = spec.model->name;
+  record.block_tokens = spec.model->block_tokens;
+  record.input_token_count = static_cast<std::uint32_t>(spec.prompt.size());
+  record.prompt_blocks.reserve(spec.block_hashes.size());
+  for (const BlockHash hash : spec.block_hashes) record.prompt_blocks.push_back(hash.low);
+  record.last_hash = spec.block_hashes.empty() ? spec.root : spec.block_hashes.back();
+  const auto begin = static_cast<std::ptrdiff_t>(spec.block_hashes.size() * record.block_tokens);
+  record.open_tokens.assign(spec.prompt.begin() + begin, spec.prompt.end());
+  record.tenant_hash = HashOf(spec.tenant);
+  record.session_hash = spec.session_hash;
+  return record;
+}
+
+// Hands on what it sees, and keeps the first choice's tokens.
+class RecordingObserver final : public GenerationObserver {
+ public:
+  RecordingObserver(std::shared_ptr<GenerationObserver> inner, RequestRecord record, Recorder& recorder)
+      : inner_(std::move(inner)), record_(std::move(record)), recorder_(recorder) {}
+
+  void OnDispatched(const Dispatched& dispatched) override { inner_->OnDispatched(dispatched); }
+  void OnTokens(ChoiceTokens tokens) override {
+    if (tokens.choice == 0) {
+      record_.open_tokens.insert(record_.open_tokens.end(), tokens.tokens.begin(), tokens.tokens.end());
+      record_.output_token_count += static_cast<std::uint32_t>(tokens.tokens.size());
+    }
+    inner_->OnTokens(std::move(tokens));
+  }
+  void OnChoiceEnd(ChoiceEnd end) override { inner_->OnChoiceEnd(end); }
+  void OnEnd(GenerationEnd end) override {
+    recorder_.TryRecord(std::move(record_));
+    inner_->OnEnd(std::move(end));
+  }
+
+ private:
+  const std::shared_ptr<GenerationObserver> inner_;
+  RequestRecord record_;
+  Recorder& recorder_;
+};
+
+}  // namespace
+
+RecordingDispatcher::RecordingDispatcher(Dispatcher& inner, Recorder& recorder, const Clock& clock)
+    : inner_(inner), recorder_(recorder), clock_(clock), start_(clock.Now()) {}
+
+Result<RequestId> RecordingDispatcher::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) {
+  RequestRecord record = RecordOf(spec, ToSeconds(clock_.Now() - start_));
+  return inner_.Submit(std::move(spec),
+                       std::make_shared<RecordingObserver>(std::move(observer), std::move(record), recorder_));
+}
+
+}  // namespace roost::router

@@ -1,0 +1,37 @@
+// A dispatcher that records: it hands everything on to another one, and what becomes of each request to a Recorder. So
+// neither the fleet nor the HTTP side knows of it.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "router/fleet/dispatcher.h"
+#include "router/record/recorder.h"
+
+namespace roost::router {
+
+class RecordingDispatcher final : public Dispatcher {
+ public:
+  // All outlive it, and `recorder` also every request that was submitted here.
+  RecordingDispatcher(Dispatcher& inner, Recorder& recorder, const Clock& clock);
+
+  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override {
+    return inner_.FindModel(name);
+  }
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override { return inner_.Models(); }
+  [[nodiscard]] std::vector<WorkerStatus> Workers() const override { return inner_.Workers(); }
+  // Records what is accepted, when it ends, with the first choice as its answer.
+  [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
+  [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order) override { return inner_.Pin(std::move(order)); }
+  void Cancel(RequestId id) override { inner_.Cancel(id); }
+
+ private:
+  Dispatcher& inner_;
+  Recorder& recorder_;
+  const Clock& clock_;
+  const Instant start_;
+};
+
+}  // namespace roost::router

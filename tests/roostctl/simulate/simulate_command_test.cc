@@ -1,0 +1,130 @@
+#include "deploy/roostctl/simulate/simulate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <simdjson.h>
+#include <sysexits.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace roost::roostctl {
+namespace {
+
+using testing::HasSubstr;
+
+SimulateOptions Small() {
+  SimulateOptions options;
+  options.generator = "sglang-gsp";
+  options.worker_count = 2;
+  options.cache_tokens = 50'000;
+  return options;
+}
+
+struct Answer {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+Answer Simulated(const SimulateOptions& options) {
+  std::ostringstream out;
+  std::ostringstream err;
+  const int code = RunSimulate(options, out, err);
+  return {code, out.str(), err.str()};
+}
+
+TEST(SimulateCommandTest, PrintsAnObjectPerPolicy) {
+  SimulateOptions options = Small();
+  options.policies = {"round-robin", "infinite"};
+  options.json = true;
+  const Answer answer = Simulated(options);
+  ASSERT_EQ(answer.code, EX_OK) << answer.err;
+  std::istringstream lines(answer.out);
+  std::string line;
+  std::vector<std::string> policies;
+  while (std::getline(lines, line)) {
+    simdjson::dom::parser parser;
+    simdjson::dom::object object;
+    ASSERT_EQ(parser.parse(line).get(object), simdjson::SUCCESS) << line;
+    std::vector<std::string> keys;
+    for (const auto field : object) keys.emplace_back(field.key);
+    EXPECT_EQ(keys, (std::vector<std::string>{"policy", "workers", "cache_tokens", "hit_ratio", "ttft_mean_s",
+                                              "ttft_p50_s", "ttft_p99_s", "ttft_max_s", "imbalance", "refused"}));
+    policies.emplace_back(std::string_view(object["policy"]));
+  }
+  EXPECT_EQ(policies, options.policies);
+}
+
+TEST(SimulateCommandTest, AllAreThePoliciesAndTheBounds) {
+  SimulateOptions options = Small();
+  options.policies = {"all"};
+  const Answer answer = Simulated(options);
+  ASSERT_EQ(answer.code, EX_OK) << answer.err;
+  for (const std::string& policy : SimulatedPolicies()) EXPECT_THAT(answer.out, HasSubstr("\n" + policy + " "));
+  EXPECT_THAT(answer.out, HasSubstr("\npooled "));
+  EXPECT_THAT(answer.out, HasSubstr("\ninfinite "));
+}
+
+TEST(SimulateCommandTest, ShowsItsProgressBesideItsAnswer) {
+  SimulateOptions options = Small();
+  options.show_progress = true;
+  const Answer answer = Simulated(options);
+  EXPECT_THAT(answer.err, HasSubstr("50 %"));
+  EXPECT_EQ(answer.out.find('\r'), std::string::npos);
+}
+
+TEST(SimulateCommandTest, WritesAPlot) {
+  SimulateOptions options = Small();
+  options.plot = testing::TempDir() + "/ttft.svg";
+  ASSERT_EQ(Simulated(options).code, EX_OK);
+  std::ifstream file(options.plot);
+  std::string start;
+  std::getline(file, start);
+  EXPECT_THAT(start, HasSubstr("<svg"));
+  options.plot = "/nowhere/ttft.svg";
+  EXPECT_EQ(Simulated(options).code, EX_CANTCREAT);
+}
+
+TEST(SimulateCommandTest, WhatCanNotBeIsNamed) {
+  SimulateOptions policy = Small();
+  policy.policies = {"greedy"};
+  EXPECT_EQ(Simulated(policy).code, EX_USAGE);
+  EXPECT_THAT(Simulated(policy).err,
+              testing::AllOf(HasSubstr("policy"), HasSubstr("greedy"), HasSubstr("round-robin")));
+
+  SimulateOptions speed = Small();
+  speed.worker_speeds = {"1", "0"};
+  EXPECT_EQ(Simulated(speed).code, EX_USAGE);
+  EXPECT_THAT(Simulated(speed).err, HasSubstr("worker-speeds"));
+
+  SimulateOptions nothing = Small();
+  nothing.generator.clear();
+  EXPECT_EQ(Simulated(nothing).code, EX_USAGE);
+  EXPECT_THAT(Simulated(nothing).err, HasSubstr("trace"));
+
+  SimulateOptions missing = nothing;
+  missing.trace = "/nowhere.jsonl";
+  EXPECT_EQ(Simulated(missing).code, EX_NOINPUT);
+  EXPECT_THAT(Simulated(missing).err, HasSubstr("/nowhere.jsonl"));
+
+  SimulateOptions damaged = nothing;
+  damaged.trace = testing::TempDir() + "/damaged.jsonl";
+  std::ofstream(damaged.trace) << "{\"timestamp\": 1}\n";
+  EXPECT_EQ(Simulated(damaged).code, EX_DATAERR);
+  EXPECT_THAT(Simulated(damaged).err, HasSubstr("damaged.jsonl:1"));
+}
+
+TEST(SimulateCommandTest, FastWorkersTakeMore) {
+  SimulateOptions options = Small();
+  options.generator = "no-reuse";
+  options.worker_speeds = {"3", "1"};
+  options.json = true;
+  simdjson::dom::parser parser;
+  const double imbalance = parser.parse(Simulated(options).out)["imbalance"];
+  EXPECT_GT(imbalance, 1.3);
+  EXPECT_LT(imbalance, 1.7);
+}
+
+}  // namespace
+}  // namespace roost::roostctl

@@ -1,0 +1,284 @@
+#include "deploy/roostctl/simulate/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/base/rng.h"
+#include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/pool.h"
+#include "deploy/roostctl/simulate/sim_router.h"
+#include "deploy/roostctl/workload/generators.h"
+#include "deploy/roostctl/workload/replay.h"
+#include "deploy/roostctl/workload/source.h"
+#include "tests/support/shared_data.h"
+#include "worker/cache/eviction_factory.h"
+
+namespace roost::simulate {
+namespace {
+
+using testing_support::SharedDir;
+using workload::Trace;
+
+SimulationOptions Fleet(std::size_t worker_count) {
+  SimulationOptions options;
+  options.workers.resize(worker_count);
+  options.worker.eviction = "lru";
+  return options;
+}
+
+Outcome Play(const Trace& trace, std::string_view policy, const SimulationOptions& options) {
+  const TraceText text(trace);
+  Result<Outcome> outcome = Simulate(text, policy, options, nullptr);
+  EXPECT_TRUE(outcome.ok()) << outcome.error().ToString();
+  return std::move(outcome).value();
+}
+
+Outcome PlayPool(const Trace& trace, PoolSize size, const SimulationOptions& options) {
+  const TraceText text(trace);
+  return SimulatePool(text, size, options, nullptr);
+}
+
+Trace Scaled(Trace trace, double utilisation, const SimulationOptions& options) {
+  ScaleToUtilisation(trace, utilisation,
+                     static_cast<double>(options.workers.size()) * options.worker.service.prefill_tokens_per_second);
+  return trace;
+}
+
+Trace SomeLoad() {
+  workload::MultiTurnChatOptions options;
+  options.session_count = 120;
+  options.start_span_seconds = 300;
+  return workload::MultiTurnChat(options);
+}
+
+// ---- by hand ----
+
+// One worker, 1,000 tokens per second, 100 per step, blocks of 16.
+//
+//   0.00  a (160 tokens) begins: 100 of them
+//   0.05  b arrives: a's 160 tokens and 40 of its own
+//   0.10  60 more of a; b waits for what a computes
+//   0.16  a's first token; 40 of b
+//   0.20  b's first token
+//   1.00  c: a's prompt again: all of it is cached but for the one token that must be computed
+TEST(SimulationTest, IsExactWhereHandsCanFollow) {
+  const std::vector<workload::ContentId> shared{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  std::vector<workload::ContentId> longer = shared;
+  longer.insert(longer.end(), {11, 12});
+  const Trace trace{
+      .block_tokens = 16,
+      .requests = {{.input_token_count = 160, .output_token_count = 10, .blocks = shared},
+                   {.arrival_seconds = 0.05, .input_token_count = 200, .output_token_count = 5, .blocks = longer},
+                   {.arrival_seconds = 1, .input_token_count = 160, .output_token_count = 1, .blocks = shared}}};
+  SimulationOptions options = Fleet(1);
+  options.worker.service.prefill_tokens_per_second = 1000;
+  options.worker.max_batch_tokens = 100;
+  const Outcome outcome = Play(trace, "round-robin", options);
+  ASSERT_EQ(outcome.ttft_seconds.size(), 3U);
+  EXPECT_NEAR(outcome.ttft_seconds[0], 0.001, 1e-6);
+  EXPECT_NEAR(outcome.ttft_seconds[1], 0.150, 1e-6);
+  EXPECT_NEAR(outcome.ttft_seconds[2], 0.160, 1e-6);
+  EXPECT_EQ(outcome.cached_token_count, 160U + 159U);
+  EXPECT_EQ(outcome.computed_token_count, 160U + 40U + 1U);
+}
+
+// A slow worker and a fast one in turn; the step's base and attention are part of the time.
+TEST(SimulationTest, SpeedAndTheModelsTermsCount) {
+  const Trace trace{
+      .block_tokens = 16,
+      .requests = {{.input_token_count = 11, .output_token_count = 0, .blocks = {}},
+                   {.arrival_seconds = 1, .input_token_count = 11, .output_token_count = 0, .blocks = {}}}};
+  SimulationOptions options = Fleet(2);
+  options.workers[1].speed = 4;
+  options.worker.service.prefill_tokens_per_second = 100;
+  options.worker.service.step_base_seconds = 0.5;
+  options.worker.service.attention_seconds = 0.01;
+  const Outcome outcome = Play(trace, "round-robin", options);
+  const double seconds = 0.5 + 0.11 + 0.01 * 55;  // 0 + 1 + … + 10 tokens before each
+  EXPECT_NEAR(outcome.ttft_seconds[0], seconds / 4, 1e-6);
+  EXPECT_NEAR(outcome.ttft_seconds[1], seconds, 1e-6);
+}
+
+// Who has drawn its answer makes room for the next one: two places, 10 tokens at 50 per second.
+TEST(SimulationTest, PlacesInTheBatchAreWaitedFor) {
+  Trace trace{.block_tokens = 16, .requests = {}};
+  for (int i = 0; i < 3; ++i) {
+    trace.requests.push_back({.input_token_count = 10, .output_token_count = 10, .blocks = {}});
+  }
+  SimulationOptions options = Fleet(1);
+  options.worker.max_running_requests = 2;
+  const Outcome outcome = Play(trace, "round-robin", options);
+  // The first goes alone, for the second comes when its step has begun.
+  EXPECT_NEAR(outcome.ttft_seconds[0], 0.001, 1e-6);
+  EXPECT_NEAR(outcome.ttft_seconds[1], 0.002, 1e-6);
+  EXPECT_NEAR(outcome.ttft_seconds[2], 0.001 + 0.2 + 0.001, 1e-6);
+}
+
+// ---- by theory ----
+
+// One worker as a queue with Poisson arrivals and equal service: the mean wait is ρ·S / 2(1 - ρ) (Pollaczek,
+// Khinchine).
+TEST(SimulationTest, WaitsAsQueueingTheoryHasIt) {
+  constexpr double kService = 0.1;
+  constexpr double kUtilisation = 0.7;
+  Trace trace{.block_tokens = 16, .requests = {}};
+  Rng rng(5);
+  double arrival = 0;
+  for (int i = 0; i < 40'000; ++i) {
+    arrival -= std::log(1 - rng.Uniform()) * kService / kUtilisation;
+    trace.requests.push_back(
+        {.arrival_seconds = arrival, .input_token_count = 1000, .output_token_count = 0, .blocks = {}});
+  }
+  SimulationOptions options = Fleet(1);
+  options.worker.cache_tokens = 4096;
+  options.worker.max_batch_tokens = 250;
+  const Outcome outcome = Play(trace, "round-robin", options);
+  const double wait = kUtilisation * kService / (2 * (1 - kUtilisation));
+  EXPECT_NEAR(outcome.ttft_mean_seconds - kService, wait, 0.04 * wait);
+  EXPECT_EQ(outcome.hit_ratio, 0);
+}
+
+// ---- against the cache alone ----
+
+// One request at a time: answers come at once.
+TEST(SimulationTest, OneWorkerHitsWhatAReplayHits) {
+  const Trace trace = workload::TenantUsers({});
+  SimulationOptions options = Fleet(1);
+  options.worker.service.decode_base_seconds = 1e-6;
+  options.worker.cache_tokens = 500'000;
+  const auto replay = workload::Replay(trace, 500'000 / trace.block_tokens,
+                                       worker::MakeEvictionPolicy("lru", 500'000 / trace.block_tokens, 1).value());
+  const Outcome outcome = Play(Scaled(trace, 0.01, options), "round-robin", options);
+  EXPECT_NEAR(outcome.hit_ratio, replay.hit_ratio(), 0.02);
+  EXPECT_GT(replay.hit_ratio(), 0.2);
+}
+
+TEST(SimulationTest, OneWorkerHitsWhatAReplayOfARealTraceHits) {
+  const auto path = SharedDir() / "traces/mooncake_synth_family_q0.jsonl";
+  ROOST_SKIP_WITHOUT(path);
+  const Trace trace = workload::LoadTrace({.path = path, .format = "mooncake", .generator = ""}).value();
+  for (const std::uint32_t blocks : {1000U, 4000U}) {
+    SimulationOptions options = Fleet(1);
+    options.worker.cache_tokens = std::uint64_t{blocks} * trace.block_tokens;
+    const auto replay = workload::Replay(trace, blocks, worker::MakeEvictionPolicy("lru", blocks, 1).value());
+    const Outcome outcome = Play(Scaled(trace, 0.05, options), "round-robin", options);
+    EXPECT_NEAR(outcome.hit_ratio, replay.hit_ratio(), 0.02) << blocks << " blocks";
+  }
+}
+
+// ---- of all runs ----
+
+// That every request ends once and every charge is taken back is checked by the run itself.
+TEST(SimulationTest, EveryTokenIsEitherCachedOrComputed) {
+  for (const std::string& policy : RouterPolicyNames()) {
+    SCOPED_TRACE(policy);
+    SimulationOptions options = Fleet(4);
+    options.worker.cache_tokens = 100'000;
+    options.router_count = 3;
+    const Outcome outcome = Play(Scaled(SomeLoad(), 0.8, options), policy, options);
+    EXPECT_EQ(outcome.refused_count, 0U);
+    EXPECT_EQ(outcome.cached_token_count + outcome.computed_token_count, outcome.prompt_token_count);
+  }
+}
+
+TEST(SimulationTest, TheSeedIsTheOutcome) {
+  SimulationOptions options = Fleet(4);
+  options.router_count = 2;
+  const Trace trace = Scaled(SomeLoad(), 0.8, options);
+  const Outcome first = Play(trace, "random", options);
+  EXPECT_EQ(ToJson(first), ToJson(Play(trace, "random", options)));
+  options.seed = 2;
+  EXPECT_NE(ToJson(first), ToJson(Play(trace, "random", options)));
+}
+
+TEST(SimulationTest, AFullQueueRefuses) {
+  Trace trace{.block_tokens = 16, .requests = {}};
+  for (int i = 0; i < 50; ++i) {
+    trace.requests.push_back({.input_token_count = 1000, .output_token_count = 0, .blocks = {}});
+  }
+  SimulationOptions options = Fleet(1);
+  options.worker.max_waiting_requests = 10;
+  const Outcome outcome = Play(trace, "round-robin", options);
+  EXPECT_GT(outcome.refused_count, 0U);
+  EXPECT_EQ(outcome.ttft_seconds.size() + outcome.refused_count, 50U);
+}
+
+TEST(SimulationTest, AWorkerThatJoinsLateIsUsed) {
+  SimulationOptions options = Fleet(2);
+  options.worker.cache_tokens = 100'000;
+  options.workers[1].joins_after = std::chrono::seconds(20);
+  const Trace trace = Scaled(workload::NoReuse({}), 0.6, options);
+  const Outcome late = Play(trace, "least-loaded", options);
+  EXPECT_EQ(late.refused_count, 0U);
+  EXPECT_GT(late.imbalance, 1.1);
+  EXPECT_LT(late.imbalance, 1.5);
+}
+
+// As many long requests as fit, whose answers, all drawn at the same time, do not: the last ones are preempted and
+// computed again. A prompt takes a step of 1.6 s, in which the ones before it draw 80 tokens.
+TEST(SimulationTest, WhenMemoryRunsOutAllEndAllTheSame) {
+  Trace trace{.block_tokens = 16, .requests = {}};
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    trace.requests.push_back({.input_token_count = 160'000, .output_token_count = 4000 - 80 * i, .blocks = {}});
+  }
+  SimulationOptions options = Fleet(1);
+  options.worker.cache_tokens = 1024;
+  options.worker.max_batch_tokens = 160'000;
+  options.worker.service.prefill_tokens_per_second = 100'000;
+  const Outcome outcome = Play(trace, "round-robin", options);
+  EXPECT_EQ(outcome.ttft_seconds.size(), 40U);
+  EXPECT_GT(outcome.computed_token_count, outcome.prompt_token_count);
+}
+
+TEST(SimulationTest, AnUnknownPolicyIsAnError) {
+  const Trace trace = SomeLoad();
+  const TraceText text(trace);
+  const auto outcome = Simulate(text, "oracle", Fleet(1), nullptr);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().field, "policy");
+}
+
+// ---- the bounds ----
+
+TEST(PoolTest, NoPolicyIsBetterThanThePool) {
+  const auto path = SharedDir() / "traces/mooncake_conv_first20min.jsonl";
+  ROOST_SKIP_WITHOUT(path);
+  const SimulationOptions options = Fleet(8);
+  const Trace trace =
+      Scaled(workload::LoadTrace({.path = path, .format = "mooncake", .generator = ""}).value(), 0.8, options);
+  const Outcome pooled = PlayPool(trace, PoolSize::kOfWorkers, options);
+  const Outcome infinite = PlayPool(trace, PoolSize::kUnbounded, options);
+  EXPECT_LE(infinite.ttft_mean_seconds, pooled.ttft_mean_seconds);
+  EXPECT_GE(infinite.hit_ratio, pooled.hit_ratio);
+  for (const std::string& policy : RouterPolicyNames()) {
+    const Outcome outcome = Play(trace, policy, options);
+    EXPECT_GT(outcome.ttft_mean_seconds, pooled.ttft_mean_seconds) << policy;
+    EXPECT_LT(outcome.hit_ratio, pooled.hit_ratio) << policy;
+  }
+}
+
+TEST(PoolTest, AnUnboundedCacheHitsWhatIsIdeal) {
+  const SimulationOptions options = Fleet(8);
+  const Trace trace = Scaled(workload::TenantUsers({}), 0.001, options);
+  EXPECT_NEAR(PlayPool(trace, PoolSize::kUnbounded, options).hit_ratio, workload::Summarise(trace).ideal_hit_ratio,
+              0.005);
+}
+
+// Two servers; what is left to compute decides, not who came first.
+TEST(PoolTest, TheLeastUncachedGoesFirst) {
+  const Trace trace{
+      .block_tokens = 16,
+      .requests = {{.input_token_count = 1600, .output_token_count = 0, .blocks = {}},
+                   {.arrival_seconds = 0.01, .input_token_count = 800, .output_token_count = 0, .blocks = {}},
+                   {.arrival_seconds = 0.02, .input_token_count = 160, .output_token_count = 0, .blocks = {}}}};
+  SimulationOptions options = Fleet(1);
+  options.worker.service.prefill_tokens_per_second = 1000;
+  const Outcome outcome = PlayPool(trace, PoolSize::kOfWorkers, options);
+  EXPECT_NEAR(outcome.ttft_seconds[0], 1.6, 1e-6);
+  EXPECT_NEAR(outcome.ttft_seconds[1], 1.6 + 0.16 - 0.02, 1e-6);
+  EXPECT_NEAR(outcome.ttft_seconds[2], 1.6 + 0.16 + 0.8 - 0.01, 1e-6);
+}
+
+}  // namespace
+}  // namespace roost::simulate

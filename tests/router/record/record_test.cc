@@ -1,0 +1,186 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+#include <numeric>
+#include <sstream>
+
+#include "deploy/roostctl/workload/recording.h"
+#include "router/record/recording_dispatcher.h"
+
+namespace roost::router {
+namespace {
+
+constexpr BlockHash kRoot{5, 5};
+constexpr std::uint32_t kBlockTokens = 4;
+
+// Takes every request and lets the test be its worker.
+class OneRequestDispatcher final : public Dispatcher {
+ public:
+  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view /*name*/) const override { return {}; }
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override { return {}; }
+  [[nodiscard]] std::vector<WorkerStatus> Workers() const override { return {}; }
+  [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
+    if (spec.prompt.empty()) return InvalidArgument("prompt", "has no tokens");
+    observers.push_back(std::move(observer));
+    return RequestId(observers.size());
+  }
+  [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder /*order*/) override { return std::vector<std::string>(); }
+  void Cancel(RequestId /*id*/) override {}
+
+  std::vector<std::shared_ptr<GenerationObserver>> observers;
+};
+
+class Client final : public GenerationObserver {
+ public:
+  void OnDispatched(const Dispatched& /*dispatched*/) override {}
+  void OnTokens(ChoiceTokens new_tokens) override { token_count += new_tokens.tokens.size(); }
+  void OnChoiceEnd(ChoiceEnd /*end*/) override {}
+  void OnEnd(GenerationEnd /*end*/) override { ended = true; }
+
+  std::size_t token_count = 0;
+  bool ended = false;
+};
+
+class RecordTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = std::filesystem::path(testing::TempDir()) / "recording.jsonl";
+    recorder_ = Recorder::Open({.path = path_}).value();
+    dispatcher_.emplace(inner_, *recorder_, clock_);
+  }
+
+  std::shared_ptr<Client> Submit(const std::vector<TokenId>& prompt, std::string tenant = "") {
+    GenerateSpec spec;
+    auto model = std::make_shared<ServedModel>();
+    model->name = "demo";
+    model->block_tokens = kBlockTokens;
+    spec.model = std::move(model);
+    spec.prompt = prompt;
+    spec.root = kRoot;
+    spec.block_hashes = HashBlocks(kRoot, prompt, kBlockTokens);
+    spec.tenant = std::move(tenant);
+    spec.session_hash = 77;
+    auto client = std::make_shared<Client>();
+    submitted_.push_back(dispatcher_->Submit(std::move(spec), client).ok());
+    return client;
+  }
+
+  void Answer(std::size_t request, std::vector<TokenId> tokens) {
+    inner_.observers[request]->OnTokens({.tokens = std::move(tokens)});
+  }
+  void End(std::size_t request) { inner_.observers[request]->OnEnd({}); }
+
+  std::string Written() {
+    recorder_.reset();
+    std::ostringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return text.str();
+  }
+
+  ManualClock clock_;
+  OneRequestDispatcher inner_;
+  std::filesystem::path path_;
+  std::unique_ptr<Recorder> recorder_;
+  std::optional<RecordingDispatcher> dispatcher_;
+  std::vector<bool> submitted_;
+};
+
+std::vector<TokenId> Numbers(TokenId first, std::size_t count) {
+  std::vector<TokenId> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+TEST_F(RecordTest, ARecordingIsATraceInWhichTheNextTurnSharesPromptAndAnswer) {
+  clock_.Advance(std::chrono::seconds(2));
+  const auto client = Submit(Numbers(1, 10), "acme");
+  Answer(0, Numbers(11, 3));
+  Answer(0, Numbers(14, 4));
+  End(0);
+  EXPECT_EQ(client->token_count, 7U);
+  EXPECT_TRUE(client->ended);
+  clock_.Advance(std::chrono::seconds(3));
+  (void)Submit(Numbers(1, 20));
+  End(1);
+  (void)Written();
+  const auto trace = workload::LoadRecording(path_);
+  ASSERT_TRUE(trace.ok()) << trace.error().ToString();
+  EXPECT_EQ(trace->block_tokens, kBlockTokens);
+  ASSERT_EQ(trace->requests.size(), 2U);
+  const auto& first = trace->requests[0];
+  const auto& second = trace->requests[1];
+  EXPECT_EQ(first.arrival_seconds, 2);
+  EXPECT_EQ(second.arrival_seconds, 5);
+  EXPECT_EQ(first.input_token_count, 10U);
+  EXPECT_EQ(first.output_token_count, 7U);
+  EXPECT_EQ(first.tenant, 1U);
+  EXPECT_EQ(second.tenant, 0U);
+  EXPECT_EQ(first.session, 77U);
+  // 17 tokens: four full blocks, all of them in the next prompt of 20 tokens.
+  ASSERT_EQ(first.blocks.size(), 4U);
+  ASSERT_EQ(second.blocks.size(), 5U);
+  EXPECT_TRUE(std::equal(first.blocks.begin(), first.blocks.end(), second.blocks.begin()));
+  EXPECT_EQ(first.blocks[3], HashBlocks(kRoot, Numbers(1, 16), kBlockTokens)[3].low);
+}
+
+TEST_F(RecordTest, NeitherNamesNorTokensAreWritten) {
+  (void)Submit(Numbers(123'456'001, 8), "acme");
+  Answer(0, Numbers(987'654'001, 8));
+  End(0);
+  const std::string text = Written();
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("acme")));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("123456")));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("987654")));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+}
+
+TEST_F(RecordTest, OnlyTheFirstChoiceIsTheAnswer) {
+  (void)Submit(Numbers(1, 4));
+  Answer(0, {5});
+  inner_.observers[0]->OnTokens({.tokens = {6, 7}, .choice = 1});
+  End(0);
+  EXPECT_THAT(Written(), testing::HasSubstr("\"output\":1,"));
+}
+
+TEST_F(RecordTest, WhatIsRefusedIsNotRecorded) {
+  (void)Submit({});
+  EXPECT_FALSE(submitted_[0]);
+  EXPECT_EQ(Written(), "");
+}
+
+// The writer is held up in its first request's outcome, so that the queue fills behind it.
+TEST(RecorderTest, AFullQueueDropsAndCounts) {
+  std::promise<void> may_go_on;
+  std::shared_future<void> going_on = may_go_on.get_future().share();
+  std::promise<void> first_written;
+  std::atomic<bool> is_first = true;
+  auto recorder = Recorder::Open({.path = std::filesystem::path(testing::TempDir()) / "full.jsonl",
+                                  .queue_capacity = 2,
+                                  .on_outcome =
+                                      [&](RecordOutcome outcome) {
+                                        if (outcome != RecordOutcome::kWritten || !is_first.exchange(false)) return;
+                                        first_written.set_value();
+                                        going_on.wait();
+                                      }})
+                      .value();
+  RequestRecord record;
+  record.block_tokens = kBlockTokens;
+  recorder->TryRecord(record);
+  first_written.get_future().wait();
+  for (int i = 0; i < 5; ++i) recorder->TryRecord(record);
+  EXPECT_EQ(recorder->dropped_count(), 3U);
+  may_go_on.set_value();
+  recorder.reset();
+}
+
+TEST(RecorderTest, AFileThatCanNotBeWrittenIsNamed) {
+  const auto recorder = Recorder::Open({.path = "/nowhere/recording.jsonl"});
+  ASSERT_FALSE(recorder.ok());
+  EXPECT_EQ(recorder.error().field, "record");
+  EXPECT_THAT(recorder.error().ToString(), testing::HasSubstr("/nowhere/recording.jsonl"));
+}
+
+}  // namespace
+}  // namespace roost::router
