@@ -85,6 +85,11 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
                  "Order in which waiting requests of equal priority are taken")
       .Add("max-partial-prefills", options.max_partial_prefills,
            "Prompts that may be half computed at the same time; 0 for no limit", {0, kMaxRequests})
+      .Add(
+          "first-token-target-ms", options.first_token_target_ms,
+          "Requests whose first token would come later than that get a part of each step, whatever the schedule; 0 for "
+          "none",
+          {0, kMaxHoldMs})
       .Add("max-queue-wait-ms", options.max_queue_wait_ms,
            "Requests that have waited longer are refused, and the router looks elsewhere; 0 for no limit",
            {0, kMaxHoldMs})

@@ -40,10 +40,11 @@ struct WorkerOptions {
   std::uint32_t max_batch_tokens = 512;
   std::uint32_t max_running_requests = 64;
   std::uint32_t max_waiting_requests = 1024;
-  std::string schedule = "fcfs";
-  std::uint32_t max_partial_prefills = 4;  // 0: no limit
-  std::uint32_t max_queue_wait_ms = 0;     // 0: no limit
-  std::uint32_t threads = 0;               // 0: all cores
+  std::string schedule{kDefaultSchedulePolicy};
+  std::uint32_t max_partial_prefills = 4;                            // 0: no limit
+  std::uint64_t first_token_target_ms = kDefaultFirstTokenTargetMs;  // 0: none
+  std::uint32_t max_queue_wait_ms = 0;                               // 0: no limit
+  std::uint32_t threads = 0;                                         // 0: all cores
 
   // Operation
   std::string metrics_address = "127.0.0.1:0";

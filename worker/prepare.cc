@@ -44,6 +44,9 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options) {
   engine.check_invariants = options.check_invariants;
   ROOST_ASSIGN_OR_RETURN(engine.schedule_policy, ParseSchedulePolicy(options.schedule));
   engine.max_partial_prefills = options.max_partial_prefills;
+  if (options.first_token_target_ms > 0) {
+    engine.first_token_target = std::chrono::milliseconds(options.first_token_target_ms);
+  }
   if (options.max_queue_wait_ms > 0) engine.max_queue_wait = std::chrono::milliseconds(options.max_queue_wait_ms);
   return engine;
 }

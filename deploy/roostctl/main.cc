@@ -162,6 +162,7 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
            {.low = 1024, .high = 1e9})
       .AddChoice("eviction", options.eviction, ChoicesOf(worker::kEvictionPolicyNames), "As of roost-worker")
       .AddChoice("worker-schedule", options.schedule, SchedulePolicyNames(), "--schedule of roost-worker")
+      .Add("first-token-target-ms", options.first_token_target_ms, "As of roost-worker", {0, 1'000'000'000})
       .Add("max-batch-tokens", options.max_batch_tokens, "Prompt tokens of one step", {.low = 64, .high = 1e6})
       .Add("max-running-requests", options.max_running_requests, "As of roost-worker", {.low = 1, .high = 4096})
       .Add("max-waiting-requests", options.max_waiting_requests, "As of roost-worker", {.low = 1, .high = 1e6})

@@ -46,7 +46,8 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, std::uint32_t 
           .max_waiting = options.max_waiting_requests,
           .max_context_tokens = max_context_tokens,
           .max_partial_prefills = options.max_partial_prefills,
-          .policy = options.schedule_policy};
+          .policy = options.schedule_policy,
+          .first_token_target = options.first_token_target};
 }
 
 std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::uint32_t block_count) {

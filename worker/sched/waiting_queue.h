@@ -39,6 +39,9 @@ inline constexpr std::array kSchedulePolicies{
     std::pair<std::string_view, SchedulePolicy>{"longest-prefix", SchedulePolicy::kLongestPrefix},
     std::pair<std::string_view, SchedulePolicy>{"shortest-uncached", SchedulePolicy::kShortestUncached},
 };
+// What workers do if nothing else is said; the target is SchedulerOptions::first_token_target.
+inline constexpr std::string_view kDefaultSchedulePolicy = "shortest-uncached";
+inline constexpr std::uint64_t kDefaultFirstTokenTargetMs = 60'000;
 [[nodiscard]] Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 
 inline constexpr std::int64_t kAgeingTokens = 100;  // per second

@@ -36,7 +36,8 @@ worker::SchedulerOptions SchedulerOptionsOf(const WorkerOptions& options, std::u
           .max_waiting = options.max_waiting_requests,
           .max_context_tokens = max_context_tokens,
           .max_partial_prefills = options.max_partial_prefills,
-          .policy = options.schedule_policy};
+          .policy = options.schedule_policy,
+          .first_token_target = options.first_token_target};
 }
 
 wire::Hello HelloOf(std::string id, const KeptCache& kept, const TraceText& text, const WorkerOptions& options) {

@@ -37,6 +37,7 @@ struct WorkerOptions {
   std::uint64_t cache_tokens = 1'000'000;  // kept beside what running requests hold
   std::string eviction;                    // one of worker::kEvictionPolicyNames
   worker::SchedulePolicy schedule_policy = worker::SchedulePolicy::kFcfs;
+  std::optional<Duration> first_token_target = {};
   std::uint32_t max_batch_tokens = 1024;
   std::uint32_t max_running_requests = 64;
   std::uint32_t max_waiting_requests = 1024;

@@ -70,6 +70,9 @@ Result<SimulationOptions> SimulationOf(const SimulateOptions& options) {
   SimulationOptions simulation;
   ROOST_ASSIGN_OR_RETURN(simulation.workers, WorkersOf(options));
   ROOST_ASSIGN_OR_RETURN(simulation.worker.schedule_policy, worker::ParseSchedulePolicy(options.schedule));
+  if (options.first_token_target_ms > 0) {
+    simulation.worker.first_token_target = std::chrono::milliseconds(options.first_token_target_ms);
+  }
   simulation.worker.cache_tokens = options.cache_tokens;
   simulation.worker.eviction = options.eviction;
   simulation.worker.max_batch_tokens = options.max_batch_tokens;

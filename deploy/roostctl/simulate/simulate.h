@@ -30,7 +30,8 @@ struct SimulateOptions {
   std::vector<std::string> worker_speeds;  // of worker 0, 1, …, over and over; 1 if there are none
   std::uint64_t cache_tokens = 1'000'000;
   std::string eviction = "class-aware";
-  std::string schedule = "fcfs";
+  std::string schedule{worker::kDefaultSchedulePolicy};
+  std::uint64_t first_token_target_ms = worker::kDefaultFirstTokenTargetMs;  // 0: none
   std::uint32_t max_batch_tokens = 1024;
   std::uint32_t max_running_requests = 64;
   std::uint32_t max_waiting_requests = 1024;
