@@ -133,6 +133,7 @@ std::vector<std::string> ChoicesOf(const Names& names) {
 
 std::vector<std::string> SchedulePolicyNames() {
   std::vector<std::string> names;
+  names.reserve(worker::kSchedulePolicies.size());
   for (const auto& [name, policy] : worker::kSchedulePolicies) names.emplace_back(name);
   return names;
 }

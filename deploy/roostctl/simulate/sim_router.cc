@@ -95,8 +95,8 @@ std::uint64_t SimRouter::charge_count() {
 }
 
 const std::vector<std::string>& RouterPolicyNames() {
-  static const std::vector<std::string> kNames = {"cache-aware", "round-robin", "random", "least-loaded"};
-  return kNames;
+  static const std::vector<std::string> all_names = {"cache-aware", "round-robin", "random", "least-loaded"};
+  return all_names;
 }
 
 }  // namespace roost::simulate

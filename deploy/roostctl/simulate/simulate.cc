@@ -149,13 +149,13 @@ Result<std::vector<Outcome>> RunAll(const std::vector<std::string>& policies, co
 }  // namespace
 
 const std::vector<std::string>& SimulatedPolicies() {
-  static const std::vector<std::string> kNames = [] {
+  static const std::vector<std::string> all_names = [] {
     std::vector<std::string> names = simulate::RouterPolicyNames();
     names.emplace_back(kPooled);
     names.emplace_back(kInfinite);
     return names;
   }();
-  return kNames;
+  return all_names;
 }
 
 int RunSimulate(const SimulateOptions& options, std::ostream& out, std::ostream& err) {
