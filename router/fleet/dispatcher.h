@@ -26,6 +26,8 @@ class Tokenizer;
 
 namespace roost::router {
 
+class PrefixIndex;
+
 // A model that at least one worker serves, with what the router needs to speak it. Immutable; a change is a new object.
 struct ServedModel {
   std::string name;
@@ -39,6 +41,8 @@ struct ServedModel {
   std::string bos_token;
   std::string eos_token;
   std::int64_t created_unix_seconds = 0;
+  // Which of its workers hold which blocks; any thread may match in it. Lives while somebody holds it.
+  std::shared_ptr<const PrefixIndex> index;
 };
 
 // One generation, ready to be routed: validated, rendered, tokenized, hashed.

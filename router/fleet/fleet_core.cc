@@ -21,14 +21,12 @@ std::string BlocksText(std::uint32_t count, std::uint32_t tokens) {
 
 }  // namespace
 
-FleetCore::FleetCore(FleetCoreOptions options, PrefixIndex& index, Policy& policy, FleetMetrics& metrics,
-                     std::uint64_t seed)
+FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& metrics, std::uint64_t seed)
     : options_(std::move(options)),
-      index_(index),
       metrics_(metrics),
       router_instance_(Rng(seed)()),
-      roster_(index, options_.unix_seconds),
-      requests_(options_.requests, Rng(~seed)(), roster_, index, policy, effects_, metrics) {}
+      roster_(options_.unix_seconds),
+      requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
   if (const auto* const hello = std::get_if<wire::Hello>(&message)) {
@@ -209,7 +207,7 @@ void FleetCore::PublishGauges() {
     metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, worker.ledger->request_count());
   });
   metrics_.SetWorkers(ready, starting);
-  metrics_.SetIndexBlocks(index_.block_count());
+  metrics_.SetIndexBlocks(roster_.indexed_block_count());
 }
 
 Result<void> FleetCore::CheckOpen() const {

@@ -50,7 +50,7 @@ struct FleetCoreOptions {
 class FleetCore {
  public:
   // `seed` differs in every process: request ids and the router's instance number come from it.
-  FleetCore(FleetCoreOptions options, PrefixIndex& index, Policy& policy, FleetMetrics& metrics, std::uint64_t seed);
+  FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& metrics, std::uint64_t seed);
 
   // ---- from the link; `now` never goes back ----
   void OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now);
@@ -80,6 +80,7 @@ class FleetCore {
   // To be carried out in this order.
   [[nodiscard]] std::vector<Effect> TakeEffects() { return effects_.Take(); }
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
+  [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.indexed_block_count(); }
 
  private:
   // May clients have something sent?
@@ -100,7 +101,6 @@ class FleetCore {
   void PublishGauges();
 
   const FleetCoreOptions options_;
-  PrefixIndex& index_;
   FleetMetrics& metrics_;
   const std::uint64_t router_instance_;
   EffectQueue effects_;

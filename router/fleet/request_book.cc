@@ -87,15 +87,9 @@ const std::vector<BlockHash>& HashesOf(const PinOrder& order) {
   return std::visit([](const auto& message) -> const std::vector<BlockHash>& { return message.hashes; }, order.message);
 }
 
-RequestBook::RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, const PrefixIndex& index,
-                         Policy& policy, EffectQueue& effects, FleetMetrics& metrics)
-    : options_(options),
-      roster_(roster),
-      index_(index),
-      policy_(policy),
-      effects_(effects),
-      metrics_(metrics),
-      next_id_(first_id) {}
+RequestBook::RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, Policy& policy,
+                         EffectQueue& effects, FleetMetrics& metrics)
+    : options_(options), roster_(roster), policy_(policy), effects_(effects), metrics_(metrics), next_id_(first_id) {}
 
 RequestBook::~RequestBook() = default;
 
@@ -178,6 +172,11 @@ wire::Generate RequestBook::MessageOf(const Attempt& attempt) {
           .session_hash = spec.session_hash,
           .expect_return_ms = spec.expect_return_ms,
           .sample_count = attempt.choices.count};
+}
+
+std::vector<WorkerMatch> RequestBook::MatchNow(const std::string& model, std::span<const BlockHash> hashes) const {
+  const std::shared_ptr<const ServedModel> served = roster_.FindModel(model);
+  return served == nullptr ? std::vector<WorkerMatch>() : served->index->Match(hashes);
 }
 
 RequestBook::Attempt* RequestBook::FindAttempt(const std::string& worker_id, RequestId attempt_id) {
@@ -290,7 +289,7 @@ void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error&
     next.choices = parts[i];
     next.retry_count = retry_count;
     const std::vector<TokenId>& output = request.choices[parts[i].first].output;
-    placed = Dispatch(std::move(next), index_.Match(HashesSoFar(request.spec, output)), now);
+    placed = Dispatch(std::move(next), MatchNow(request.spec.model->name, HashesSoFar(request.spec, output)), now);
   }
   if (!placed) return End(request, {.reason = wire::FinishReason::kError, .error = error});
   metrics_.OnRetry(reason);

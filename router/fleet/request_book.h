@@ -47,8 +47,8 @@ struct RequestBookOptions {
 class RequestBook {
  public:
   // `first_id` is random, so that ids of an earlier router process mean nothing.
-  RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, const PrefixIndex& index,
-              Policy& policy, EffectQueue& effects, FleetMetrics& metrics);
+  RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, Policy& policy, EffectQueue& effects,
+              FleetMetrics& metrics);
   ~RequestBook();
 
   // kUnavailable: no ready worker serves the model. kOverloaded: too many requests. kInvalidArgument: more than the
@@ -103,6 +103,8 @@ class RequestBook {
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
 
+  // In the index that the model has now; a request may have come while it had another.
+  [[nodiscard]] std::vector<WorkerMatch> MatchNow(const std::string& model, std::span<const BlockHash> hashes) const;
   [[nodiscard]] RequestId NextId() { return RequestId(next_id_++); }
   [[nodiscard]] Attempt* FindAttempt(const std::string& worker_id, RequestId attempt_id);
   [[nodiscard]] static bool HasOpenChoice(const Request& request, ChoiceRange range);
@@ -127,7 +129,6 @@ class RequestBook {
 
   const RequestBookOptions options_;
   Roster& roster_;
-  const PrefixIndex& index_;
   Policy& policy_;
   EffectQueue& effects_;
   FleetMetrics& metrics_;

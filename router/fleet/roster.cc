@@ -26,10 +26,11 @@ bool ServeTheSame(const wire::Hello& a, const wire::Hello& b) {
 
 }  // namespace
 
-Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, PrefixIndex& index, Instant now)
+Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, Instant now)
     : hello(std::move(its_hello)),
       slot(its_slot),
-      sync(index, slot, {.epoch = hello.epoch, .block_count = hello.block_count}),
+      index(std::move(its_index)),
+      sync(*index, slot, {.epoch = hello.epoch, .block_count = hello.block_count}),
       last_heard(now),
       snapshot_due(now + kSnapshotPatience) {
   load.free_block_count = hello.block_count;
@@ -43,8 +44,7 @@ void Worker::Report(const wire::Load& report, Instant now) {
   ledger->CoverUntil(now - FromSeconds(std::min(report.step_seconds, kLongestStepSeconds)) - kLinkDelay);
 }
 
-Roster::Roster(PrefixIndex& index, std::function<std::int64_t()> unix_seconds)
-    : index_(index), unix_seconds_(std::move(unix_seconds)) {}
+Roster::Roster(std::function<std::int64_t()> unix_seconds) : unix_seconds_(std::move(unix_seconds)) {}
 
 Worker* Roster::Find(std::string_view worker_id) {
   const auto found = workers_.find(worker_id);
@@ -71,7 +71,7 @@ Result<void> Roster::Admit(std::string_view identity, const wire::Hello& hello) 
 
 Result<Worker*> Roster::Add(std::string_view identity, const wire::Hello& hello, Instant now) {
   ROOST_RETURN_IF_ERROR(Admit(identity, hello));
-  auto worker = std::make_unique<Worker>(hello, FreeSlot(), index_, now);
+  auto worker = std::make_unique<Worker>(hello, FreeSlot(), IndexFor(hello.model), now);
   Worker* const added = workers_.insert_or_assign(hello.worker_id, std::move(worker)).first->second.get();
   RefreshModel(hello.model);
   const auto bundle = bundles_.find(hello.tokenizer_digest);
@@ -86,7 +86,26 @@ void Roster::Remove(std::string_view worker_id) {
   if (found == workers_.end()) return;
   const std::string model = found->second->hello.model;
   workers_.erase(found);
+  DropUnusedIndex(model);
   RefreshModel(model);
+}
+
+std::shared_ptr<PrefixIndex> Roster::IndexFor(const std::string& model) {
+  std::shared_ptr<PrefixIndex>& index = indexes_[model];
+  if (index == nullptr) index = std::make_shared<PrefixIndex>();
+  return index;
+}
+
+void Roster::DropUnusedIndex(const std::string& model) {
+  const bool used = std::any_of(workers_.begin(), workers_.end(),
+                                [&](const auto& entry) { return entry.second->hello.model == model; });
+  if (!used) indexes_.erase(model);
+}
+
+std::uint64_t Roster::indexed_block_count() const {
+  std::uint64_t count = 0;
+  for (const auto& [model, index] : indexes_) count += index->block_count();
+  return count;
 }
 
 WorkerSlot Roster::FreeSlot() const {
@@ -166,7 +185,7 @@ void Roster::RefreshModel(const std::string& name) {
   std::shared_ptr<const ServedModel>& served = models_[name];
   const bool unchanged = served != nullptr && served->fingerprint == hello->fingerprint &&
                          served->block_tokens == hello->block_tokens && served->kv_dtype == hello->kv_dtype &&
-                         served->max_context_tokens == max_context_tokens;
+                         served->max_context_tokens == max_context_tokens && served->index == indexes_.at(name);
   if (unchanged) return;
   const TextBundle& text = *bundles_.at(hello->tokenizer_digest).text;
   served = std::make_shared<const ServedModel>(
@@ -180,7 +199,8 @@ void Roster::RefreshModel(const std::string& name) {
                   .chat_template = text.chat_template,
                   .bos_token = text.bos_token,
                   .eos_token = text.eos_token,
-                  .created_unix_seconds = served == nullptr ? unix_seconds_() : served->created_unix_seconds});
+                  .created_unix_seconds = served == nullptr ? unix_seconds_() : served->created_unix_seconds,
+                  .index = indexes_.at(name)});
 }
 
 std::shared_ptr<const ServedModel> Roster::FindModel(std::string_view name) const {
@@ -214,7 +234,7 @@ WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
           .block_count = worker.hello.block_count,
           .block_tokens = worker.hello.block_tokens,
           .in_flight_requests = worker.ledger->request_count(),
-          .indexed_block_count = index_.View(worker.slot).block_count,
+          .indexed_block_count = worker.index->View(worker.slot).block_count,
           .index_in_sync = worker.sync.in_sync(),
           .requests_total = worker.requests_total};
 }

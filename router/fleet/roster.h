@@ -33,13 +33,14 @@ struct TextBundle {
 
 // One life of a worker: from an accepted hello to its end or its next hello.
 struct Worker {
-  Worker(wire::Hello its_hello, WorkerSlot its_slot, PrefixIndex& index, Instant now);
+  Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, Instant now);
 
   // Takes a load report that arrived at `now`: load, rates and charges.
   void Report(const wire::Load& report, Instant now);
 
   const wire::Hello hello;
   const WorkerSlot slot;
+  const std::shared_ptr<PrefixIndex> index;  // its model's
   ViewSync sync;
   RateEstimator rates;
   wire::Load load;
@@ -54,8 +55,8 @@ class Roster {
   // More are refused: the index and the decision are made for so many.
   static constexpr std::size_t kMaxWorkers = 1024;
 
-  // `unix_seconds` tells when a model appeared. `index` outlives the roster.
-  Roster(PrefixIndex& index, std::function<std::int64_t()> unix_seconds);
+  // `unix_seconds` tells when a model appeared.
+  explicit Roster(std::function<std::int64_t()> unix_seconds);
 
   // Null when unknown.
   [[nodiscard]] Worker* Find(std::string_view worker_id);
@@ -78,6 +79,9 @@ class Roster {
 
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const;
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
+
+  // Distinct blocks in the indexes of all models.
+  [[nodiscard]] std::uint64_t indexed_block_count() const;
 
   // Ready workers of exactly this model that take new requests.
   [[nodiscard]] std::vector<Worker*> Serving(const ServedModel& model);
@@ -104,14 +108,17 @@ class Roster {
 
   [[nodiscard]] Result<void> Admit(std::string_view identity, const wire::Hello& hello) const;
   [[nodiscard]] WorkerSlot FreeSlot() const;
+  // The model's index, made for its first worker and dropped with its last.
+  [[nodiscard]] std::shared_ptr<PrefixIndex> IndexFor(const std::string& model);
+  void DropUnusedIndex(const std::string& model);
   // Makes models_ follow the ready workers.
   void RefreshModel(const std::string& name);
   void DropUnusedBundles();
 
-  PrefixIndex& index_;
   const std::function<std::int64_t()> unix_seconds_;
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
-  std::map<std::string, Bundle, std::less<>> bundles_;  // by digest
+  std::map<std::string, Bundle, std::less<>> bundles_;                        // by digest
+  std::map<std::string, std::shared_ptr<PrefixIndex>, std::less<>> indexes_;  // by model
   std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> models_;
 };
 

@@ -90,12 +90,13 @@ class FleetSim {
   void Revive(FakeWorker& worker);
   [[nodiscard]] bool IsCutOff(const FakeWorker& worker) const { return cut_off_.contains(worker.id()); }
 
+  // What the model's index says of a chain; nothing while nobody serves the model.
+  [[nodiscard]] std::vector<WorkerMatch> Match(std::span<const BlockHash> chain) const;
   [[nodiscard]] std::optional<WorkerStatus> StatusOf(const std::string& worker_id);
   // Is the core's view of this worker equal to what it holds?
   [[nodiscard]] bool ViewIsExact(const FakeWorker& worker);
 
   ManualClock clock;
-  PrefixIndex index;
   CountingMetrics metrics;
   std::unique_ptr<Policy> policy;
   FleetCore core;
