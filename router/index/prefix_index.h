@@ -24,6 +24,7 @@ namespace roost::router {
 struct WorkerMatch {
   WorkerSlot worker;
   std::uint32_t block_count = 0;
+  std::uint32_t pending_block_count = 0;  // of these, the last ones are still being computed; see PendingPrefixes
 };
 
 class PrefixIndex {
