@@ -80,6 +80,7 @@ class FleetCore {
   // To be carried out in this order.
   [[nodiscard]] std::vector<Effect> TakeEffects() { return effects_.Take(); }
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
+  [[nodiscard]] std::size_t pending_count() const { return requests_.pending_count(); }
   [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.indexed_block_count(); }
 
  private:

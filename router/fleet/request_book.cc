@@ -31,11 +31,12 @@ Result<void> CheckBounds(const GenerateSpec& spec) {
 
 Error WorkerLost() { return {ErrorCode::kUnavailable, "the worker was lost and no other can go on", ""}; }
 
-WorkerView ViewOf(const Worker& worker, std::uint32_t matched_block_count) {
+WorkerView ViewOf(const Worker& worker, const WorkerMatch& match) {
   const InFlightLedger& ledger = *worker.ledger;
   const wire::Load& load = worker.load;
   return {.slot = worker.slot,
-          .matched_block_count = matched_block_count,
+          .matched_block_count = match.block_count,
+          .pending_block_count = match.pending_block_count,
           .block_tokens = worker.hello.block_tokens,
           .queued_prefill_tokens = load.queued_prefill_tokens + ledger.uncovered_tokens(),
           .running_requests = load.running_requests,
@@ -48,14 +49,22 @@ WorkerView ViewOf(const Worker& worker, std::uint32_t matched_block_count) {
           .decode_step_seconds = worker.rates.decode_step_seconds(std::max(load.running_requests, 1U))};
 }
 
+// Until when a prompt should be computed. What comes later by far, nobody waits for any more.
+Instant PendingUntil(Instant now, const Decision& decision) {
+  constexpr double kSlack = 4;
+  constexpr double kLeastSeconds = 1;
+  constexpr double kMostSeconds = 120;
+  return now + FromSeconds(std::clamp(kSlack * decision.predicted_ttft_seconds, kLeastSeconds, kMostSeconds));
+}
+
 std::vector<WorkerView> ViewsOf(std::span<Worker* const> workers, std::span<const WorkerMatch> matches) {
-  std::unordered_map<WorkerSlot, std::uint32_t> depths;
-  for (const WorkerMatch& match : matches) depths.emplace(match.worker, match.block_count);
+  std::unordered_map<WorkerSlot, WorkerMatch> depths;
+  for (const WorkerMatch& match : matches) depths.emplace(match.worker, match);
   std::vector<WorkerView> views;
   views.reserve(workers.size());
   for (const Worker* worker : workers) {
     const auto depth = depths.find(worker->slot);
-    views.push_back(ViewOf(*worker, depth == depths.end() ? 0 : depth->second));
+    views.push_back(ViewOf(*worker, depth == depths.end() ? WorkerMatch() : depth->second));
   }
   return views;
 }
@@ -125,11 +134,16 @@ bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches
   });
   if (workers.empty()) return false;
 
-  // What a worker holds is of no use to a request that leaves the cache alone.
-  if (request.spec.cache_mode == wire::CacheMode::kOff) matches = {};
+  // What workers hold or will hold is of no use to a request that leaves the cache alone.
+  const bool uses_cache = request.spec.cache_mode == wire::CacheMode::kOn;
+  std::vector<WorkerMatch> depths;
+  if (uses_cache) {
+    depths.assign(matches.begin(), matches.end());
+    pending_.Deepen(request.spec.block_hashes, now, depths);
+  }
   const std::size_t output_tokens = request.choices[attempt.choices.first].output.size();
   const auto prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size() + output_tokens);
-  Decision decision = policy_.Choose({.prompt_token_count = prompt_tokens}, ViewsOf(workers, matches));
+  Decision decision = policy_.Choose({.prompt_token_count = prompt_tokens}, ViewsOf(workers, depths));
   Worker& worker = WorkerAt(decision.slot, workers, policy_);
   metrics_.OnDecision(policy_.name(), decision.reason);
   metrics_.OnSent(worker.hello.model, worker.hello.worker_id);
@@ -139,6 +153,9 @@ bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches
   attempt.worker_id = worker.hello.worker_id;
   attempt.predicted_cached_tokens = decision.matched_tokens;
   attempt.charge = InFlightLedger::Add(worker.ledger, prompt_tokens - decision.matched_tokens, now);
+  if (uses_cache) {
+    attempt.pending = pending_.Add(worker.slot, request.spec.block_hashes, PendingUntil(now, decision));
+  }
   ++worker.requests_total;
   effects_.Send(attempt.worker_id, MessageOf(attempt));
   effects_.Push(NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(decision)}});
@@ -216,6 +233,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event) {
   const std::size_t room = request.spec.max_output_tokens - output.size();
   if (event.tokens.size() > room) event.tokens.resize(room);
   if (event.tokens.empty()) return;
+  attempt.pending = {};  // the prompt is computed, and the events that say so came before
   output.insert(output.end(), event.tokens.begin(), event.tokens.end());
   std::optional<std::uint32_t> cached_tokens;
   if (!request.cache_outcome_told && event.cached_token_count.has_value()) {

@@ -31,6 +31,7 @@
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/roster.h"
+#include "router/index/pending_prefixes.h"
 #include "router/index/prefix_index.h"
 #include "router/route/policy.h"
 
@@ -71,6 +72,8 @@ class RequestBook {
   void EndAll(const Error& error);
 
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
+  // Prompts that are being computed.
+  [[nodiscard]] std::size_t pending_count() const { return pending_.size(); }
 
  private:
   struct Choice {
@@ -99,7 +102,8 @@ class RequestBook {
     std::string worker_id;
     std::uint32_t predicted_cached_tokens = 0;
     InFlightLedger::Charge charge;
-    bool cut_short = false;  // a choice ended here that its worker goes on with
+    PendingPrefixes::Guard pending;  // until its prompt is computed
+    bool cut_short = false;          // a choice ended here that its worker goes on with
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
 
@@ -134,6 +138,7 @@ class RequestBook {
   FleetMetrics& metrics_;
 
   std::uint64_t next_id_;
+  PendingPrefixes pending_;  // of the attempts, which go first
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
 };

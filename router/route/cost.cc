@@ -81,6 +81,8 @@ std::vector<Candidate> PredictCosts(const RouteQuery& query, std::span<const Wor
   candidates.reserve(workers.size());
   for (const WorkerView& worker : workers) {
     Candidate candidate{.slot = worker.slot, .matched_tokens = CachedTokens(query, worker)};
+    const std::uint32_t held_tokens = (worker.matched_block_count - worker.pending_block_count) * worker.block_tokens;
+    candidate.pending_tokens = candidate.matched_tokens - std::min(candidate.matched_tokens, held_tokens);
     const double uncached = static_cast<double>(query.prompt_token_count - candidate.matched_tokens);
     if (mean.prefill_tokens_per_second <= 0) {
       candidates.push_back(OrderWithoutRates(worker, candidate, uncached));

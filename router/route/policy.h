@@ -19,6 +19,7 @@ namespace roost::router {
 struct WorkerView {
   WorkerSlot slot;
   std::uint32_t matched_block_count = 0;  // of this query's leading blocks
+  std::uint32_t pending_block_count = 0;  // of these, the last ones are still being computed there
   std::uint32_t block_tokens = 16;
   std::uint64_t queued_prefill_tokens = 0;  // reported, and charged since
   std::uint32_t running_requests = 0;
@@ -50,6 +51,7 @@ enum class DecisionReason : std::uint8_t {
 struct Candidate {
   WorkerSlot slot;
   std::uint32_t matched_tokens = 0;
+  std::uint32_t pending_tokens = 0;  // of these, still being computed there
   double wait_seconds = 0;
   double prefill_seconds = 0;
   [[nodiscard]] double ttft_seconds() const { return wait_seconds + prefill_seconds; }

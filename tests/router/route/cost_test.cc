@@ -19,6 +19,17 @@ Candidate CostOf(const WorkerView& worker, std::uint32_t prompt_tokens) {
   return PredictCosts({.prompt_token_count = prompt_tokens}, {&worker, 1}).front();
 }
 
+TEST(CostTest, MatchSaysWhichOfItsTokensAreStillBeingComputed) {
+  const std::vector<WorkerView> workers{
+      {.slot = WorkerSlot(0), .matched_block_count = 5, .pending_block_count = 3, .block_tokens = 4},
+      {.slot = WorkerSlot(1), .matched_block_count = 5, .block_tokens = 4}};
+  // The last token is always computed, so the fifth block of twenty tokens counts for none.
+  const std::vector<Candidate> candidates = PredictCosts({.prompt_token_count = 20}, workers);
+  EXPECT_EQ(candidates[0].matched_tokens, 16U);
+  EXPECT_EQ(candidates[0].pending_tokens, 8U);
+  EXPECT_EQ(candidates[1].pending_tokens, 0U);
+}
+
 TEST(CachedTokensTest, CountsFullBlocksAndNeverTheWholePrompt) {
   struct Case {
     std::uint32_t prompt_tokens, matched_blocks, expected;
