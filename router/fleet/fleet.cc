@@ -174,6 +174,16 @@ Result<std::vector<std::string>> Fleet::Pin(PinOrder order) {
   return workers;
 }
 
+std::vector<DecisionRecord> Fleet::LatestDecisions(std::size_t limit) const {
+  const std::lock_guard lock(mutex_);
+  return core_.decisions().Latest(limit);
+}
+
+std::vector<DecisionRecord> Fleet::FindDecisions(std::string_view id) const {
+  const std::lock_guard lock(mutex_);
+  return core_.decisions().Find(id);
+}
+
 void Fleet::Cancel(RequestId id) {
   const std::unique_lock lock(mutex_);
   core_.Cancel(id);

@@ -57,6 +57,8 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
   [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order) override;
+  [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override;
+  [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view id) const override;
   void Cancel(RequestId id) override;
 
  private:

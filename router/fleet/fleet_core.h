@@ -74,6 +74,8 @@ class FleetCore {
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const { return roster_.Models(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
 
+  [[nodiscard]] const DecisionLog& decisions() const { return requests_.decisions(); }
+
   // Ends all requests; from now on Submit answers kUnavailable.
   void Shutdown();
 

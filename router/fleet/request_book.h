@@ -26,6 +26,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "router/fleet/decider.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
@@ -72,6 +73,7 @@ class RequestBook {
   void EndAll(const Error& error);
 
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
+  [[nodiscard]] const DecisionLog& decisions() const { return decider_.log(); }
   // Prompts that are being computed.
   [[nodiscard]] std::size_t pending_count() const { return pending_.size(); }
 
@@ -100,7 +102,7 @@ class RequestBook {
     ChoiceRange choices;            // none has tokens, or it is a single one
     std::uint32_t retry_count = 0;  // attempts of these choices that came to nothing before
     std::string worker_id;
-    std::uint32_t predicted_cached_tokens = 0;
+    Decider::Prediction prediction;
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
     bool cut_short = false;          // a choice ended here that its worker goes on with
@@ -125,7 +127,7 @@ class RequestBook {
   // Forgets the request and cancels what is still at workers; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
 
-  void OnTokens(Attempt& attempt, wire::TokenEvent& event);
+  void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
   // One choice is complete; `attempt` may dangle afterwards.
   void OnChoiceEnd(Attempt& attempt, ChoiceEnd end);
   // The worker gave up all of the attempt; `attempt` dangles afterwards.
@@ -133,11 +135,12 @@ class RequestBook {
 
   const RequestBookOptions options_;
   Roster& roster_;
-  Policy& policy_;
   EffectQueue& effects_;
   FleetMetrics& metrics_;
+  Decider decider_;
 
   std::uint64_t next_id_;
+  std::uint64_t sent_count_ = 0;
   PendingPrefixes pending_;  // of the attempts, which go first
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;

@@ -31,6 +31,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       slot(its_slot),
       index(std::move(its_index)),
       sync(*index, slot, {.epoch = hello.epoch, .block_count = hello.block_count}),
+      busy(now),
       last_heard(now),
       snapshot_due(now + kSnapshotPatience) {
   load.free_block_count = hello.block_count;
@@ -39,8 +40,12 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
 void Worker::Report(const wire::Load& report, Instant now) {
   load = report;
   // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
-  if (!(report.step_seconds > 0)) return;
+  if (!(report.step_seconds > 0)) {
+    busy.Observe(0, now);
+    return;
+  }
   rates.Observe({report.step_prefill_tokens, report.step_decode_tokens, report.step_seconds});
+  busy.Observe(PrefillSeconds(ViewOf(*this), report.step_prefill_tokens), now);
   ledger->CoverUntil(now - FromSeconds(std::min(report.step_seconds, kLongestStepSeconds)) - kLinkDelay);
 }
 
@@ -85,6 +90,7 @@ void Roster::Remove(std::string_view worker_id) {
   const auto found = workers_.find(worker_id);
   if (found == workers_.end()) return;
   const std::string model = found->second->hello.model;
+  fleets_.Remove(*found->second);
   workers_.erase(found);
   DropUnusedIndex(model);
   RefreshModel(model);
@@ -173,7 +179,9 @@ void Roster::RefreshModel(const std::string& name) {
   const wire::Hello* hello = nullptr;
   std::uint32_t max_context_tokens = 0;
   for (const auto& [id, worker] : workers_) {
-    if (worker->hello.model != name || !IsReady(*worker)) continue;
+    if (worker->hello.model != name) continue;
+    Refresh(*worker);
+    if (!IsReady(*worker)) continue;
     const std::uint32_t own = worker->hello.max_context_tokens;
     max_context_tokens = hello == nullptr ? own : std::min(max_context_tokens, own);
     if (hello == nullptr) hello = &worker->hello;
@@ -216,13 +224,24 @@ std::vector<std::shared_ptr<const ServedModel>> Roster::Models() const {
 
 std::vector<Worker*> Roster::Serving(const ServedModel& model) {
   std::vector<Worker*> serving;
+  const FleetView* const fleet = FleetOf(model);
+  if (fleet == nullptr) return serving;
   for (const auto& [id, worker] : workers_) {
-    const wire::Hello& hello = worker->hello;
-    const bool same = hello.model == model.name && hello.fingerprint == model.fingerprint &&
-                      hello.kv_dtype == model.kv_dtype && hello.block_tokens == model.block_tokens;
-    if (same && !worker->load.draining && IsReady(*worker)) serving.push_back(worker.get());
+    if (worker->hello.model == model.name && fleet->Find(worker->slot) != nullptr) serving.push_back(worker.get());
   }
   return serving;
+}
+
+const FleetView* Roster::FleetOf(const ServedModel& model) const {
+  const std::shared_ptr<const ServedModel> served = FindModel(model.name);
+  const bool same = served != nullptr && served->fingerprint == model.fingerprint &&
+                    served->kv_dtype == model.kv_dtype && served->block_tokens == model.block_tokens;
+  return same ? fleets_.Find(model.name) : nullptr;
+}
+
+void Roster::Refresh(Worker& worker) {
+  const bool takes_requests = !worker.load.draining && IsReady(worker);
+  takes_requests ? fleets_.Set(worker) : fleets_.Remove(worker);
 }
 
 WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {

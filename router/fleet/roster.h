@@ -18,7 +18,9 @@
 #include "common/wire/messages.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/in_flight.h"
+#include "router/fleet/model_fleets.h"
 #include "router/fleet/view_sync.h"
+#include "router/route/busy_share.h"
 #include "router/route/rate_estimator.h"
 
 namespace roost::router {
@@ -43,11 +45,13 @@ struct Worker {
   const std::shared_ptr<PrefixIndex> index;  // its model's
   ViewSync sync;
   RateEstimator rates;
+  BusyShare busy;
   wire::Load load;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
   Instant last_heard;
   Instant snapshot_due;  // when to ask (again), while the view awaits one
   std::uint64_t requests_total = 0;
+  std::uint64_t last_sent = 0;  // see WorkerView
 };
 
 class Roster {
@@ -86,6 +90,13 @@ class Roster {
   // Ready workers of exactly this model that take new requests.
   [[nodiscard]] std::vector<Worker*> Serving(const ServedModel& model);
 
+  // The same as decisions look at them; null when the model is not served, or is another one by now under its name.
+  [[nodiscard]] const FleetView* FleetOf(const ServedModel& model) const;
+  // The worker in a slot of a fleet.
+  [[nodiscard]] Worker& At(WorkerSlot slot) const { return fleets_.At(slot); }
+  // To be called whenever a worker's load or charges changed: decisions look at what it was like then.
+  void Refresh(Worker& worker);
+
   template <typename Visit>
   void ForEach(Visit visit) {
     for (auto& [id, worker] : workers_) visit(*worker);
@@ -120,6 +131,7 @@ class Roster {
   std::map<std::string, Bundle, std::less<>> bundles_;                        // by digest
   std::map<std::string, std::shared_ptr<PrefixIndex>, std::less<>> indexes_;  // by model
   std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> models_;
+  ModelFleets fleets_;
 };
 
 }  // namespace roost::router

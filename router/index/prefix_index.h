@@ -17,15 +17,9 @@
 
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
+#include "router/worker_match.h"
 
 namespace roost::router {
-
-// How many leading blocks of a query a worker holds; at least 1 in a match list.
-struct WorkerMatch {
-  WorkerSlot worker;
-  std::uint32_t block_count = 0;
-  std::uint32_t pending_block_count = 0;  // of these, the last ones are still being computed; see PendingPrefixes
-};
 
 class PrefixIndex {
  public:

@@ -42,7 +42,16 @@ struct CountingMetrics final : FleetMetrics {
 
   void OnCacheOff(const std::string&) override { ++cache_off; }
 
+  void OnDecisionAudit(const std::string&, const Decision& decision, const DecisionAudit& audit) override {
+    matched_tokens += decision.matched_tokens;
+    audits.push_back(audit);
+  }
+  void OnTtft(const std::string&, const TtftOutcome& outcome) override { ttfts.push_back(outcome); }
+
   int decisions = 0;
+  std::uint64_t matched_tokens = 0;
+  std::vector<DecisionAudit> audits;
+  std::vector<TtftOutcome> ttfts;
   int cache_off = 0;
   std::vector<CacheOutcome> outcomes;
   std::map<std::string, int> retries;
