@@ -53,11 +53,12 @@ std::string ActualText(element decision) {
 std::string CandidateRow(element candidate, std::string_view chosen) {
   const std::string_view worker = Text(candidate, "/worker");
   const auto cell = [&](const char* pointer) { return Seconds(candidate, pointer).value_or(0) * 1e3; };
-  return fmt::format("{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>9.1f} {:>9.1f}\n",
-                     worker == chosen ? '*' : ' ', worker, Count(candidate, "/matched_tokens"),
-                     Count(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"),
-                     cell("/prefill_seconds"), cell("/decode_seconds"), cell("/ttft_seconds"),
-                     Seconds(candidate, "/congestion").value_or(1), cell("/delay_seconds"), cell("/cost_seconds"));
+  return fmt::format(
+      "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} {:>9.1f}\n",
+      worker == chosen ? '*' : ' ', worker, Count(candidate, "/matched_tokens"), Count(candidate, "/pending_tokens"),
+      cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"), cell("/decode_seconds"),
+      cell("/ttft_seconds"), Seconds(candidate, "/congestion").value_or(1), Seconds(candidate, "/pace").value_or(1),
+      cell("/delay_seconds"), cell("/cost_seconds"));
 }
 
 std::string DecisionText(element decision) {
@@ -83,8 +84,9 @@ std::string DecisionText(element decision) {
   if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";
   }
-  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>9} {:>9}\n", "candidate, in ms",
-                      "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "weight", "delay", "cost");
+  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9}\n",
+                      "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "weight",
+                      "pace", "delay", "cost");
   simdjson::dom::array candidates;
   if (decision["candidates"].get(candidates) != simdjson::SUCCESS) return text;
   for (const element candidate : candidates) text += CandidateRow(candidate, worker);

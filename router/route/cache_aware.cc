@@ -13,12 +13,14 @@ namespace roost::router {
 
 namespace {
 
-// Costs closer than this are equal.
+// Costs are equal that are no further apart than the larger of these.
 constexpr double kTieMargin = 0.05;
+constexpr double kTieSeconds = 0.01;
 
 // Those within the margin of the first, which is the cheapest.
 std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
-  const double bound = candidates.front().cost_seconds() * (1 + kTieMargin);
+  const double best = candidates.front().cost_seconds();
+  const double bound = best + std::max(best * kTieMargin, kTieSeconds);
   const auto end = std::find_if(candidates.begin(), candidates.end(),
                                 [bound](const Candidate& candidate) { return candidate.cost_seconds() > bound; });
   return {candidates.begin(), end};

@@ -1,8 +1,8 @@
 // The default policy: the candidate of least cost, in seconds (cost.h), over the deepest holders and a few of the least
 // loaded (candidates.h).
 //
-// Candidates within a few per cent of the best are equal, since neither fit nor report is better than that: of them the
-// one with the deeper match, then with the shorter wait, then any. Among equally loaded workers those that were sent
+// Candidates within a few per cent of the best, or within milliseconds that nobody notices, are equal: of them the one
+// with the deeper match, then with the shorter wait, then any. Among equally loaded workers those that were sent
 // nothing for the longest time come first, so that idle caches fill evenly.
 //
 // The cost of a decision does not grow with the fleet.

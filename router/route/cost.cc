@@ -15,15 +15,19 @@ constexpr double kAssumedRemainingTokens = 128;
 constexpr double kNominalTokensPerSecond = 1000;
 // Bounds the congestion weight at 10, for a fleet that has more work than it can do.
 constexpr double kMaxBusyShare = 0.9;
+// Measured speeds that differ from the mean by less than this factor are the mean.
+constexpr double kSpeedNoise = 1.15;
 
 struct Rates {
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;
 };
 
+Rates MeanOf(const FleetSpeed& speed) { return {speed.prefill_tokens_per_second, speed.decode_step_seconds}; }
+
 Rates RatesOf(const WorkerView& worker, const FleetSpeed& speed) {
   if (worker.prefill_tokens_per_second > 0) return {worker.prefill_tokens_per_second, worker.decode_step_seconds};
-  return {speed.prefill_tokens_per_second, speed.decode_step_seconds};
+  return MeanOf(speed);
 }
 
 double StepTokens(const WorkerView& worker) {
@@ -38,6 +42,17 @@ double Slots(const WorkerView& worker) { return std::max(1.0, static_cast<double
 
 double SecondsPerToken(const WorkerView& worker, Rates rates) {
   return 1 / rates.prefill_tokens_per_second + rates.decode_step_seconds / StepTokens(worker);
+}
+
+// How many times as long as the mean the worker needs for a token.
+double SlownessOf(const WorkerView& worker, Rates rates, const FleetSpeed& speed) {
+  return speed.is_known() ? SecondsPerToken(worker, rates) / SecondsPerToken(worker, MeanOf(speed)) : 1;
+}
+
+// The same as far as it counts: 1 within the noise, and no jump at its ends.
+double WithoutNoise(double slowness) {
+  if (slowness > 1) return std::max(1.0, slowness / kSpeedNoise);
+  return std::min(1.0, slowness * kSpeedNoise);
 }
 
 // How many running requests must end before there are blocks for `tokens` more.
@@ -87,12 +102,19 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));
   const double running = std::min(1.0, static_cast<double>(worker.running_requests) / Slots(worker));
   candidate.delay_seconds = candidate.prefill_seconds * running;
+  const double slowness = SlownessOf(worker, rates, speed);
+  candidate.pace = WithoutNoise(slowness) / slowness;
   candidate.congestion = 1 / (1 - std::clamp(speed.busy_share, 0.0, kMaxBusyShare));
   return candidate;
 }
 
-double LoadSeconds(const WorkerView& worker, const FleetSpeed& speed) {
-  return PredictCost({.prompt_token_count = kUsualPromptTokens}, worker, speed).ttft_seconds();
+double LoadTokens(const WorkerView& worker, const FleetSpeed& speed) {
+  const Rates rates = RatesOf(worker, speed);
+  if (rates.prefill_tokens_per_second <= 0) {
+    return (static_cast<double>(worker.queued_prefill_tokens) + kUsualPromptTokens) * (Batch(worker) + 1);
+  }
+  const double waiting = PredictCost({}, worker, speed).wait_seconds() / SecondsPerToken(worker, rates);
+  return (waiting + kUsualPromptTokens) * WithoutNoise(SlownessOf(worker, rates, speed));
 }
 
 double PrefillSeconds(const WorkerView& worker, std::uint64_t prompt_tokens) {

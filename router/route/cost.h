@@ -2,7 +2,7 @@
 // decision reports, term by term.
 //
 //   ttft  = max(queue, slots) + prefill + decode
-//   cost  = max(queue, slots) + congestion · (prefill + decode) + delay
+//   cost  = pace · (max(queue, slots) + congestion · (prefill + decode) + delay)
 //
 //   queue       the uncached tokens before it, at the worker's pace
 //   slots       until requests end, where batch slots or blocks are short; runs while the queue does
@@ -12,6 +12,9 @@
 //   congestion  1 / (1 - ρ), ρ the busy share of the fleet: a second of work spent where a longer match would have
 //               saved it delays all who come after, so work weighs more the busier the fleet is. Without it a router
 //               that minimises each request's own wait recomputes prefixes until the fleet is full
+//   pace        makes equals of workers whose measured speeds differ by no more than measurements do, 15 per cent from
+//               the mean. Else whoever seems a little faster would get every new prefix of an idle fleet, and the
+//               others' caches would stay empty
 //
 // Every term is continuous in the load: there is no cliff between affinity and balance.
 //
@@ -49,11 +52,12 @@ struct Candidate {
   double decode_seconds = 0;
   double delay_seconds = 0;
   double congestion = 1;
+  double pace = 1;
 
   [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
   [[nodiscard]] double cost_seconds() const {
-    return wait_seconds() + congestion * (prefill_seconds + decode_seconds) + delay_seconds;
+    return pace * (wait_seconds() + congestion * (prefill_seconds + decode_seconds) + delay_seconds);
   }
 };
 
@@ -70,10 +74,11 @@ struct PromptOnWorker {
 // Constant time.
 [[nodiscard]] Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed);
 
-// The predicted time to first token of a usual prompt of which nothing is cached: by this workers are ordered, so that
-// a slow one counts as loaded.
-inline constexpr std::uint32_t kUsualPromptTokens = 1024;
-[[nodiscard]] double LoadSeconds(const WorkerView& worker, const FleetSpeed& speed);
+// How long a usual prompt of which nothing is cached would take, in tokens that the mean worker computes meanwhile: by
+// this workers are ordered, so that a slow one counts as loaded. Idle workers of about the same speed are equal,
+// exactly.
+inline constexpr double kUsualPromptTokens = 1024;
+[[nodiscard]] double LoadTokens(const WorkerView& worker, const FleetSpeed& speed);
 
 // How long the worker needs for so many prompt tokens, in full steps that carry its decodes along. Zero while its rates
 // are not known.

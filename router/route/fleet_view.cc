@@ -30,7 +30,7 @@ void FleetView::Set(const WorkerView& worker) {
     place_by_slot_[worker.slot.value()] = place;
   }
   AddToSums(worker);
-  loads_[*place] = LoadSeconds(worker, speed());
+  loads_[*place] = LoadTokens(worker, speed());
   const Place ordered{loads_[*place], worker.last_sent, worker.slot};
   if (entry.empty()) {
     order_.insert(ordered);

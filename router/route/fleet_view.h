@@ -5,7 +5,7 @@
 //   place_by_slot_  slot → place in workers_          a holder that the index names
 //   order_          by (load, last_sent, slot)        the least loaded, and of equals the one that waits longest
 //
-// A worker's load (LoadSeconds) is taken when it is set: that of one without rates stays at the fleet's mean of that
+// A worker's load (LoadTokens) is taken when it is set: that of one without rates stays at the fleet's mean of that
 // moment until its next report. Costs are always computed anew from the view.
 //
 // Not thread-safe.
@@ -57,7 +57,7 @@ class FleetView {
 
  private:
   struct Place {
-    double load_seconds = 0;
+    double load_tokens = 0;
     std::uint64_t last_sent = 0;
     WorkerSlot slot;
 

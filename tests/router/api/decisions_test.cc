@@ -56,7 +56,7 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
             R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
             R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
             R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,"congestion":2,)"
-            R"("delay_seconds":0.5,"cost_seconds":1.25}]}]})");
+            R"("pace":1,"delay_seconds":0.5,"cost_seconds":1.25}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");
 }
 

@@ -158,12 +158,43 @@ TEST(PredictCostTest, IsContinuousInTheLoad) {
   }
 }
 
-TEST(LoadSecondsTest, AreThoseOfAUsualPrompt) {
+TEST(PredictCostTest, PaceMakesEqualsOfWorkersThatAreAboutAsFast) {
+  const double mean = CostOf(Idle(0), 1000).cost_seconds();
+  for (const double rate : {1760.0, 2000.0, 2280.0}) {
+    WorkerView worker = Idle(0);
+    worker.prefill_tokens_per_second = rate;
+    worker.decode_step_seconds = 0.02 * 2000 / rate;
+    EXPECT_NEAR(CostOf(worker, 1000).cost_seconds(), mean, 1e-12) << rate;
+    EXPECT_NEAR(CostOf(worker, 1000).ttft_seconds(), mean * 2000 / rate, 1e-12) << rate;  // predicted as measured
+  }
+  WorkerView slow = Idle(0);
+  slow.prefill_tokens_per_second = 1000;
+  slow.decode_step_seconds = 0.04;
+  EXPECT_NEAR(CostOf(slow, 1000).cost_seconds(), mean * 2 / 1.15, 1e-12);
+  WorkerView fast = Idle(0);
+  fast.prefill_tokens_per_second = 4000;
+  fast.decode_step_seconds = 0.01;
+  EXPECT_NEAR(CostOf(fast, 1000).cost_seconds(), mean / 2 * 1.15, 1e-12);
+}
+
+TEST(LoadTokensTest, AreThoseBeforeAUsualPromptAndItsOwn) {
   WorkerView worker = Idle(0);
-  const double own = 0.512 + 2 * 0.02;
-  EXPECT_DOUBLE_EQ(LoadSeconds(worker, kSpeed), own);
+  EXPECT_EQ(LoadTokens(worker, kSpeed), 1024);
   worker.queued_prefill_tokens = 512;
-  EXPECT_DOUBLE_EQ(LoadSeconds(worker, kSpeed), own + 0.256 + 0.02);
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1536);
+  worker.prefill_tokens_per_second = 1900;  // about the mean
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1536);
+  worker.prefill_tokens_per_second = 0;  // taken for the mean
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1536);
+  worker.running_requests = 1;
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, {}), 2 * 1536);
+}
+
+TEST(LoadTokensTest, CountASlowWorkerAsLoaded) {
+  WorkerView slow = Idle(0);
+  slow.prefill_tokens_per_second = 500;
+  slow.decode_step_seconds = 0.08;
+  EXPECT_DOUBLE_EQ(LoadTokens(slow, kSpeed), 1024 * 4 / 1.15);
 }
 
 TEST(PrefillSecondsTest, CountsFullStepsWithTheirDecodes) {

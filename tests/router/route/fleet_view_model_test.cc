@@ -18,7 +18,7 @@ class NaiveFleet {
   void Set(const WorkerView& worker) {
     workers_[worker.slot] = worker;
     // As the view says: the load is that of the moment in which the worker is set.
-    loads_[worker.slot] = LoadSeconds(worker, Speed());
+    loads_[worker.slot] = LoadTokens(worker, Speed());
   }
   void Remove(WorkerSlot slot) {
     workers_.erase(slot);
