@@ -2,6 +2,10 @@
 
 #include <charconv>
 #include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "router/route/policy.h"
 
 namespace roost::router {
 
@@ -20,8 +24,9 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "Silence after which a worker is taken for dead; workers report four times a second", {0.5, 3600})
       .Add("max-in-flight-requests", options.max_in_flight_requests, "Generations under way; one more is answered 429",
            {1, 1e6});
-  parser.Section("Routing").AddChoice(
-      "policy", options.policy, {"cache-aware", "round-robin", "random", "least-loaded"}, "How a worker is chosen");
+  const std::span<const std::string_view> policies = PolicyNames();
+  parser.Section("Routing").AddChoice("policy", options.policy, {policies.begin(), policies.end()},
+                                      "How a worker is chosen");
   parser.Section("Operation")
       .Add("record", options.record,
            "File that takes down lengths and block hashes of all requests, no text, for roostctl simulate")

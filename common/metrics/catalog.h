@@ -59,6 +59,20 @@ inline constexpr Metric kRouterDecisions{Kind::kCounter, "roost_router_decisions
     "Routing decisions, by reason."};
 inline constexpr Metric kRouterDecisionSeconds{Kind::kHistogram, "roost_router_decision_seconds", "",
     "Time to match a prompt and choose a worker.", kShortSeconds};
+inline constexpr Metric kRouterPredictedTtft{Kind::kHistogram, "roost_router_predicted_ttft_seconds", "model",
+    "Time from decision to first token, as the decision predicted it.", kLatencySeconds};
+inline constexpr Metric kRouterDispatchTtft{Kind::kHistogram, "roost_router_dispatch_ttft_seconds", "model",
+    "Time from decision to first token, of the same generations.", kLatencySeconds};
+inline constexpr Metric kRouterTtftError{Kind::kHistogram, "roost_router_ttft_error_seconds", "model",
+    "Difference, without sign, between predicted and actual time from decision to first token.", kLatencySeconds};
+inline constexpr Metric kRouterRoutedMatchedTokens{Kind::kCounter, "roost_router_routed_matched_tokens_total", "model,choice",
+    "Prompt tokens that workers had when decisions were made: the chosen one, and the one whose turn it was by round_robin."};
+inline constexpr Metric kRouterRoutedTtft{Kind::kCounter, "roost_router_routed_ttft_seconds_total", "model,choice",
+    "Sum of the predicted times to first token when decisions were made: chosen, or by round_robin."};
+inline constexpr Metric kRouterRegretTokens{Kind::kCounter, "roost_router_regret_tokens_total", "model",
+    "Prompt tokens that the deepest holder had beyond the chosen worker."};
+inline constexpr Metric kRouterRegretSeconds{Kind::kCounter, "roost_router_regret_seconds_total", "model",
+    "Sum of the predicted times to first token of the chosen workers over those of their best rivals."};
 inline constexpr Metric kRouterWorkerRequests{Kind::kCounter, "roost_router_worker_requests_total", "model,worker",
     "Generations sent to each worker."};
 inline constexpr Metric kRouterWorkerInFlight{Kind::kGauge, "roost_router_worker_in_flight_requests", "model,worker",

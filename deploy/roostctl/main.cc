@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
+#include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/pin.h"
 #include "deploy/roostctl/simulate/simulate.h"
 #include "deploy/roostctl/status.h"
@@ -80,6 +81,22 @@ int Bench(std::span<const char* const> arguments) {
       .AddSwitch("table-header", options.table_header, "Print the table's header first");
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunBench(options);
+}
+
+int Explain(std::span<const char* const> arguments) {
+  ExplainOptions options;
+  ConfigParser parser("roostctl explain",
+                      "Prints why a request went to its worker: explain ID, the id of the answer (chatcmpl-…) or its "
+                      "x-request-id. Without one, the last decisions.");
+  parser.Add("router", options.router, "URL of the router")
+      .Add("last", options.limit, "How many of the last decisions, without an ID", {.low = 1, .high = 1024});
+  std::vector<const char*> flags(arguments.begin(), arguments.end());
+  if (flags.size() > 1 && flags[1][0] != '-') {
+    options.request_id = flags[1];
+    flags.erase(flags.begin() + 1);
+  }
+  if (const auto code = Ended(parser, flags)) return *code;
+  return RunExplain(options, std::cout, std::cerr);
 }
 
 int Pin(std::span<const char* const> arguments) {
@@ -191,6 +208,7 @@ int Simulate(std::span<const char* const> arguments) {
 
 constexpr Command kCommands[] = {
     {"status", "the workers that a router knows", &Status},
+    {"explain", "why a request went to its worker", &Explain},
     {"pin", "keep a prompt in the workers' caches", &Pin},
     {"unpin", "take back a pin", &Unpin},
     {"bench", "send a load of conversations and measure", &Bench},

@@ -12,6 +12,7 @@
 
 #include "common/base/json_writer.h"
 #include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/refusal.h"
 
 namespace roost::roostctl {
 namespace {
@@ -53,20 +54,6 @@ Result<void> AddMessages(std::string_view file, JsonWriter& body) {
   simdjson::dom::element tools;
   if (root["tools"].get(tools) == simdjson::SUCCESS) body.Key("tools").Raw(simdjson::minify(tools));
   return {};
-}
-
-// What the router says was wrong.
-Error RefusalOf(const HttpResponse& response) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  std::string_view message;
-  std::string_view field;  // null when it is about none
-  const bool is_json = parser.parse(simdjson::padded_string(response.body)).get(body) == simdjson::SUCCESS;
-  if (!is_json || body["error"]["message"].get(message) != simdjson::SUCCESS) message = "(without a reason)";
-  if (!is_json || body["error"]["param"].get(field) != simdjson::SUCCESS) field = "";
-  const std::string_view colon = field.empty() ? "" : ": ";
-  return {ErrorCode::kInvalidArgument,
-          fmt::format("the router answers {}: {}{}{}", response.status, field, colon, message), ""};
 }
 
 Result<std::string> Ask(PinVerb verb, const PinOptions& options) {

@@ -12,8 +12,10 @@
 #include "common/base/rng.h"
 #include "router/api/chat_request.h"
 #include "router/api/completion_request.h"
+#include "router/api/decisions.h"
 #include "router/api/openai_json.h"
 #include "router/api/prompt.h"
+#include "router/api/url.h"
 
 namespace roost::router {
 namespace {
@@ -25,29 +27,6 @@ HttpResponse Json(std::string body) {
   HttpResponse response;
   response.body = std::move(body);
   return response;
-}
-
-std::optional<unsigned> HexDigit(char c) {
-  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
-  if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a' + 10);
-  if (c >= 'A' && c <= 'F') return static_cast<unsigned>(c - 'A' + 10);
-  return std::nullopt;
-}
-
-// What is no escape stays as it is.
-std::string PercentDecode(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto high = text[i] == '%' && i + 2 < text.size() ? HexDigit(text[i + 1]) : std::nullopt;
-    const auto low = high ? HexDigit(text[i + 2]) : std::nullopt;
-    if (!low) {
-      out += text[i];
-      continue;
-    }
-    out += static_cast<char>(*high * 16 + *low);
-    i += 2;
-  }
-  return out;
 }
 
 }  // namespace
@@ -87,6 +66,7 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/metrics", Match::kExact, "metrics", &Api::Metrics},
       Route{"GET", "/version", Match::kExact, "version", &Api::Version},
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", &Api::Workers},
+      Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", &Api::Decisions},
       Route{"POST", "/admin/v1/pin", Match::kExact, "pin", &Api::Pin},
       Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", &Api::Unpin},
   };
@@ -185,6 +165,8 @@ void Api::Generate(const Call& call, AnswerKind kind, Result<GenerateSpec> spec,
   options.identity.created_unix_seconds = options_.unix_seconds_now();
   options.identity.model = spec->model->name;
   options.identity.system_fingerprint = "fp_" + spec->model->fingerprint.substr(0, kFingerprintDigits);
+  spec->answer_id = options.identity.id;
+  spec->request_id = options.request_id;
   options.delivery = fields.delivery;
   options.usage_report = fields.usage_report;
   options.stop = fields.stop;
@@ -235,6 +217,21 @@ void Api::Version(Call& call) {
 }
 
 void Api::Workers(Call& call) { Answer(call, Json(WorkersBody(services_.dispatcher.Workers()))); }
+
+void Api::Decisions(Call& call) {
+  const Result<DecisionsQuery> query = ParseDecisionsQuery(call.request.query);
+  if (!query.ok()) return AnswerError(call, query.error());
+  const std::vector<DecisionRecord> records = query->request_id.has_value()
+                                                  ? services_.dispatcher.FindDecisions(*query->request_id)
+                                                  : services_.dispatcher.LatestDecisions(query->limit);
+  if (query->request_id.has_value() && records.empty()) {
+    return AnswerError(
+        call, {ErrorCode::kNotFound,
+               fmt::format("no decision about '{}' among the last {}", *query->request_id, DecisionLog::kCapacity),
+               "request_id"});
+  }
+  Answer(call, Json(DecisionsBody(records, services_.clock.Now())));
+}
 
 void Api::Pin(Call& call) { ApplyPin(call, PinAction::kPin); }
 void Api::Unpin(Call& call) { ApplyPin(call, PinAction::kUnpin); }

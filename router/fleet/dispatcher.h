@@ -17,6 +17,7 @@
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "router/route/decision_log.h"
 #include "router/route/policy.h"
 
 namespace roost {
@@ -25,6 +26,8 @@ class Tokenizer;
 }  // namespace roost
 
 namespace roost::router {
+
+class PrefixIndex;
 
 // A model that at least one worker serves, with what the router needs to speak it. Immutable; a change is a new object.
 struct ServedModel {
@@ -39,6 +42,8 @@ struct ServedModel {
   std::string bos_token;
   std::string eos_token;
   std::int64_t created_unix_seconds = 0;
+  // Which of its workers hold which blocks; any thread may match in it. Lives while somebody holds it.
+  std::shared_ptr<const PrefixIndex> index;
 };
 
 // One generation, ready to be routed: validated, rendered, tokenized, hashed.
@@ -59,6 +64,9 @@ struct GenerateSpec {
   std::optional<wire::Retention> retention;
   std::uint64_t session_hash = 0;
   std::uint64_t expect_return_ms = 0;
+  // By which the client may ask about it later; see DecisionRecord.
+  std::string answer_id;
+  std::string request_id;
 };
 
 struct Dispatched {
@@ -142,6 +150,11 @@ class Dispatcher {
   // Sends the order to workers that serve the model now, and tells their names; those that come later know nothing of
   // it. kUnavailable when there is none, kOverloaded when the link does not keep up.
   [[nodiscard]] virtual Result<std::vector<std::string>> Pin(PinOrder order) = 0;
+
+  // The last decisions, the newest first, at most `limit`.
+  [[nodiscard]] virtual std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const = 0;
+  // Those of a request that are still remembered, by its answer_id or request_id, in the order in which they were made.
+  [[nodiscard]] virtual std::vector<DecisionRecord> FindDecisions(std::string_view id) const = 0;
 
   // The client is gone: the worker is told, the observer sees its end with kCancelled. Unknown ids are ignored.
   virtual void Cancel(RequestId id) = 0;

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "common/wire/codec.h"
+#include "router/index/prefix_index.h"
 
 namespace roost::router {
 
@@ -31,7 +32,7 @@ Result<std::unique_ptr<Fleet>> Fleet::Start(const FleetOptions& options, BundleR
 }
 
 Fleet::Fleet(const FleetOptions& options, std::unique_ptr<Policy> policy, FleetMetrics& metrics)
-    : metrics_(metrics), policy_(std::move(policy)), core_(options.core, index_, *policy_, metrics, RandomSeed()) {}
+    : metrics_(metrics), policy_(std::move(policy)), core_(options.core, *policy_, metrics, RandomSeed()) {}
 
 Fleet::~Fleet() { Stop(); }
 
@@ -154,7 +155,7 @@ std::vector<WorkerStatus> Fleet::Workers() const {
 
 Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) {
   const Instant start = clock_.Now();
-  const std::vector<WorkerMatch> matches = index_.Match(spec.block_hashes);
+  const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
   std::unique_lock lock(mutex_);
   const Instant now = clock_.Now();
   Result<RequestId> id = core_.Submit(std::move(spec), std::move(observer), matches, now);
@@ -165,12 +166,22 @@ Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObs
 }
 
 Result<std::vector<std::string>> Fleet::Pin(PinOrder order) {
-  const std::vector<WorkerMatch> matches = index_.Match(HashesOf(order));
+  const std::vector<WorkerMatch> matches = order.model->index->Match(HashesOf(order));
   std::unique_lock lock(mutex_);
   Result<std::vector<std::string>> workers = core_.Pin(std::move(order), matches);
   lock.unlock();
   waker_.Wake();
   return workers;
+}
+
+std::vector<DecisionRecord> Fleet::LatestDecisions(std::size_t limit) const {
+  const std::lock_guard lock(mutex_);
+  return core_.decisions().Latest(limit);
+}
+
+std::vector<DecisionRecord> Fleet::FindDecisions(std::string_view id) const {
+  const std::lock_guard lock(mutex_);
+  return core_.decisions().Find(id);
 }
 
 void Fleet::Cancel(RequestId id) {

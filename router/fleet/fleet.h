@@ -1,6 +1,6 @@
 // The fleet behind its socket: FleetCore, the link thread that drives it, and the Dispatcher that HTTP threads call.
 //
-//   http threads    match in the index (shared), decide under the mutex, ring the bell
+//   http threads    match in the model's index (shared), decide under the mutex, ring the bell
 //   link thread     receive and decode → core under the mutex → encode and send, call observers (no lock held)
 //   reader thread   reads tokenizer bundles, then tells the core under the mutex
 //
@@ -26,7 +26,6 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/fleet_core.h"
 #include "router/fleet/fleet_metrics.h"
-#include "router/index/prefix_index.h"
 #include "router/route/policy.h"
 
 namespace roost::router {
@@ -58,6 +57,8 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
   [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order) override;
+  [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override;
+  [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view id) const override;
   void Cancel(RequestId id) override;
 
  private:
@@ -80,7 +81,6 @@ class Fleet final : public Dispatcher {
 
   const SteadyClock clock_;
   FleetMetrics& metrics_;
-  PrefixIndex index_;                     // its own locking
   const std::unique_ptr<Policy> policy_;  // used by the core alone
 
   mutable std::mutex mutex_;

@@ -21,14 +21,12 @@ std::string BlocksText(std::uint32_t count, std::uint32_t tokens) {
 
 }  // namespace
 
-FleetCore::FleetCore(FleetCoreOptions options, PrefixIndex& index, Policy& policy, FleetMetrics& metrics,
-                     std::uint64_t seed)
+FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& metrics, std::uint64_t seed)
     : options_(std::move(options)),
-      index_(index),
       metrics_(metrics),
       router_instance_(Rng(seed)()),
-      roster_(index, options_.unix_seconds),
-      requests_(options_.requests, Rng(~seed)(), roster_, index, policy, effects_, metrics) {}
+      roster_(options_.unix_seconds),
+      requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
   if (const auto* const hello = std::get_if<wire::Hello>(&message)) {
@@ -101,6 +99,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
   metrics_.OnIndexEvents(worker.sync.stored_block_count() - stored_before,
                          worker.sync.removed_block_count() - removed_before);
   worker.Report(step.load, now);
+  roster_.Refresh(worker);
   // A retry changes other workers' charges but not the roster, so `worker` stays.
   for (wire::TokenEvent& event : step.tokens) requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
 }
@@ -209,7 +208,7 @@ void FleetCore::PublishGauges() {
     metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, worker.ledger->request_count());
   });
   metrics_.SetWorkers(ready, starting);
-  metrics_.SetIndexBlocks(index_.block_count());
+  metrics_.SetIndexBlocks(roster_.indexed_block_count());
 }
 
 Result<void> FleetCore::CheckOpen() const {

@@ -50,7 +50,7 @@ struct FleetCoreOptions {
 class FleetCore {
  public:
   // `seed` differs in every process: request ids and the router's instance number come from it.
-  FleetCore(FleetCoreOptions options, PrefixIndex& index, Policy& policy, FleetMetrics& metrics, std::uint64_t seed);
+  FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& metrics, std::uint64_t seed);
 
   // ---- from the link; `now` never goes back ----
   void OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now);
@@ -74,12 +74,16 @@ class FleetCore {
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const { return roster_.Models(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
 
+  [[nodiscard]] const DecisionLog& decisions() const { return requests_.decisions(); }
+
   // Ends all requests; from now on Submit answers kUnavailable.
   void Shutdown();
 
   // To be carried out in this order.
   [[nodiscard]] std::vector<Effect> TakeEffects() { return effects_.Take(); }
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
+  [[nodiscard]] std::size_t pending_count() const { return requests_.pending_count(); }
+  [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.indexed_block_count(); }
 
  private:
   // May clients have something sent?
@@ -100,7 +104,6 @@ class FleetCore {
   void PublishGauges();
 
   const FleetCoreOptions options_;
-  PrefixIndex& index_;
   FleetMetrics& metrics_;
   const std::uint64_t router_instance_;
   EffectQueue effects_;

@@ -4,6 +4,7 @@
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 
+#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -38,6 +39,21 @@ class RegistryFleetMetrics final : public FleetMetrics {
 
   void OnDecision(std::string_view policy, DecisionReason reason) override {
     Counter(metrics::kRouterDecisions, {std::string(policy), std::string(NameOf(reason))}).Increment();
+  }
+  void OnDecisionAudit(const std::string& model, const Decision& decision, const DecisionAudit& audit) override {
+    Counter(metrics::kRouterRoutedMatchedTokens, {model, "chosen"}).Increment(decision.matched_tokens);
+    Counter(metrics::kRouterRoutedMatchedTokens, {model, "round_robin"}).Increment(audit.rotation_matched_tokens);
+    Counter(metrics::kRouterRegretTokens, {model}).Increment(audit.regret_tokens);
+    // What is no time can not be summed up as one.
+    const double scale = decision.in_seconds ? 1 : 0;
+    Counter(metrics::kRouterRoutedTtft, {model, "chosen"}).Increment(scale * decision.predicted_ttft_seconds);
+    Counter(metrics::kRouterRoutedTtft, {model, "round_robin"}).Increment(scale * audit.rotation_ttft_seconds);
+    Counter(metrics::kRouterRegretSeconds, {model}).Increment(scale * audit.regret_seconds);
+  }
+  void OnTtft(const std::string& model, const TtftOutcome& outcome) override {
+    Histogram(metrics::kRouterPredictedTtft, model).Observe(outcome.predicted_seconds);
+    Histogram(metrics::kRouterDispatchTtft, model).Observe(outcome.actual_seconds);
+    Histogram(metrics::kRouterTtftError, model).Observe(std::abs(outcome.predicted_seconds - outcome.actual_seconds));
   }
   void OnDecisionSeconds(double seconds) override { decision_seconds_.Observe(seconds); }
   void OnSent(const std::string& model, const std::string& worker_id) override {
@@ -83,6 +99,12 @@ class RegistryFleetMetrics final : public FleetMetrics {
     return *entry->second;
   }
 
+  prometheus::Histogram& Histogram(const Metric& metric, const std::string& model) {
+    auto [entry, is_new] = histograms_.try_emplace({metric.name, model}, nullptr);
+    if (is_new) entry->second = &registry_.Histogram(metric, {model});
+    return *entry->second;
+  }
+
   metrics::Registry& registry_;
   prometheus::Histogram& decision_seconds_;
   prometheus::Counter& malformed_;
@@ -92,6 +114,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
   prometheus::Gauge& starting_;
   prometheus::Gauge& index_blocks_;
   std::map<std::pair<std::string_view, std::vector<std::string>>, prometheus::Counter*> counters_;
+  std::map<std::pair<std::string_view, std::string>, prometheus::Histogram*> histograms_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "router/route/decision_audit.h"
 #include "router/route/policy.h"
 
 namespace roost::metrics {
@@ -40,12 +41,21 @@ struct CacheOutcome {
   std::uint32_t block_tokens = 1;  // a worker may find up to one token less than these beyond the blocks it reports
 };
 
+// From the decision to the first token.
+struct TtftOutcome {
+  double predicted_seconds = 0;
+  double actual_seconds = 0;
+};
+
 // All do nothing here; override what is of interest. Callers serialise calls, except of OnDecisionSeconds and
 // OnMalformedMessage, which come from any thread.
 class FleetMetrics {
  public:
   virtual ~FleetMetrics() = default;
   virtual void OnDecision(std::string_view /*policy*/, DecisionReason /*reason*/) {}
+  virtual void OnDecisionAudit(const std::string& /*model*/, const Decision& /*decision*/,
+                               const DecisionAudit& /*audit*/) {}
+  virtual void OnTtft(const std::string& /*model*/, const TtftOutcome& /*outcome*/) {}
   virtual void OnDecisionSeconds(double /*seconds*/) {}
   virtual void OnSent(const std::string& /*model*/, const std::string& /*worker_id*/) {}
   virtual void OnFirstToken(const std::string& /*model*/, const CacheOutcome& /*outcome*/) {}

@@ -31,33 +31,12 @@ Result<void> CheckBounds(const GenerateSpec& spec) {
 
 Error WorkerLost() { return {ErrorCode::kUnavailable, "the worker was lost and no other can go on", ""}; }
 
-WorkerView ViewOf(const Worker& worker, std::uint32_t matched_block_count) {
-  const InFlightLedger& ledger = *worker.ledger;
-  const wire::Load& load = worker.load;
-  return {.slot = worker.slot,
-          .matched_block_count = matched_block_count,
-          .block_tokens = worker.hello.block_tokens,
-          .queued_prefill_tokens = load.queued_prefill_tokens + ledger.uncovered_tokens(),
-          .running_requests = load.running_requests,
-          .waiting_requests = load.waiting_requests + ledger.uncovered_requests(),
-          .in_flight_requests = ledger.request_count(),
-          .max_running_requests = worker.hello.max_running_requests,
-          .max_batch_tokens = worker.hello.max_batch_tokens,
-          .free_block_count = load.free_block_count,
-          .prefill_tokens_per_second = worker.rates.prefill_tokens_per_second(),
-          .decode_step_seconds = worker.rates.decode_step_seconds(std::max(load.running_requests, 1U))};
-}
-
-std::vector<WorkerView> ViewsOf(std::span<Worker* const> workers, std::span<const WorkerMatch> matches) {
-  std::unordered_map<WorkerSlot, std::uint32_t> depths;
-  for (const WorkerMatch& match : matches) depths.emplace(match.worker, match.block_count);
-  std::vector<WorkerView> views;
-  views.reserve(workers.size());
-  for (const Worker* worker : workers) {
-    const auto depth = depths.find(worker->slot);
-    views.push_back(ViewOf(*worker, depth == depths.end() ? 0 : depth->second));
-  }
-  return views;
+// Until when a prompt should be computed. What comes later by far, nobody waits for any more.
+Instant PendingUntil(Instant now, const Decision& decision) {
+  constexpr double kSlack = 4;
+  constexpr double kLeastSeconds = 1;
+  constexpr double kMostSeconds = 120;
+  return now + FromSeconds(std::clamp(kSlack * decision.predicted_ttft_seconds, kLeastSeconds, kMostSeconds));
 }
 
 // The request's prompt as its next attempt sees it: what was generated so far belongs to it.
@@ -74,27 +53,19 @@ std::vector<BlockHash> HashesSoFar(const GenerateSpec& spec, const std::vector<T
   return HashBlocks(spec.root, PromptSoFar(spec, output), spec.model->block_tokens);
 }
 
-Worker& WorkerAt(WorkerSlot slot, const std::vector<Worker*>& workers, const Policy& policy) {
-  const auto found =
-      std::find_if(workers.begin(), workers.end(), [slot](const Worker* worker) { return worker->slot == slot; });
-  ROOST_CHECK(found != workers.end(), "policy {} chose slot {}", policy.name(), slot.value());
-  return **found;
-}
-
 }  // namespace
 
 const std::vector<BlockHash>& HashesOf(const PinOrder& order) {
   return std::visit([](const auto& message) -> const std::vector<BlockHash>& { return message.hashes; }, order.message);
 }
 
-RequestBook::RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, const PrefixIndex& index,
-                         Policy& policy, EffectQueue& effects, FleetMetrics& metrics)
+RequestBook::RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, Policy& policy,
+                         EffectQueue& effects, FleetMetrics& metrics)
     : options_(options),
       roster_(roster),
-      index_(index),
-      policy_(policy),
       effects_(effects),
       metrics_(metrics),
+      decider_(roster, policy, metrics),
       next_id_(first_id) {}
 
 RequestBook::~RequestBook() = default;
@@ -124,30 +95,36 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
 
 bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches, Instant now) {
   Request& request = *attempt.request;
-  std::vector<Worker*> workers = roster_.Serving(*request.spec.model);
-  std::erase_if(workers, [&](const Worker* worker) {
-    return request.refused_by.contains(worker->hello.worker_id) ||
-           worker->hello.max_sample_count < attempt.choices.count;
-  });
-  if (workers.empty()) return false;
-
-  // What a worker holds is of no use to a request that leaves the cache alone.
-  if (request.spec.cache_mode == wire::CacheMode::kOff) matches = {};
+  const bool uses_cache = request.spec.cache_mode == wire::CacheMode::kOn;
+  std::vector<WorkerMatch> depths(matches.begin(), matches.end());
+  if (uses_cache) pending_.Deepen(request.spec.block_hashes, now, depths);
   const std::size_t output_tokens = request.choices[attempt.choices.first].output.size();
   const auto prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size() + output_tokens);
-  Decision decision = policy_.Choose({.prompt_token_count = prompt_tokens}, ViewsOf(workers, matches));
-  Worker& worker = WorkerAt(decision.slot, workers, policy_);
-  metrics_.OnDecision(policy_.name(), decision.reason);
+  std::optional<Placement> placement = decider_.Decide({.spec = request.spec,
+                                                        .prompt_token_count = prompt_tokens,
+                                                        .sample_count = attempt.choices.count,
+                                                        .retry_count = attempt.retry_count,
+                                                        .refused_by = request.refused_by,
+                                                        .matches = depths},
+                                                       now);
+  if (!placement.has_value()) return false;
+  Worker& worker = placement->worker;
   metrics_.OnSent(worker.hello.model, worker.hello.worker_id);
 
   // The first attempt has the request's own id.
   attempt.id = attempt.retry_count == 0 ? request.id : NextId();
   attempt.worker_id = worker.hello.worker_id;
-  attempt.predicted_cached_tokens = decision.matched_tokens;
-  attempt.charge = InFlightLedger::Add(worker.ledger, prompt_tokens - decision.matched_tokens, now);
+  attempt.prediction = Decider::PredictionOf(*placement);
+  attempt.charge = InFlightLedger::Add(worker.ledger, prompt_tokens - attempt.prediction.cached_tokens, now);
+  if (uses_cache) {
+    attempt.pending = pending_.Add(worker.slot, request.spec.block_hashes, PendingUntil(now, placement->decision));
+  }
   ++worker.requests_total;
+  worker.last_sent = ++sent_count_;
+  roster_.Refresh(worker);
   effects_.Send(attempt.worker_id, MessageOf(attempt));
-  effects_.Push(NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(decision)}});
+  effects_.Push(
+      NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(placement->decision)}});
   const RequestId id = attempt.id;
   request.attempts.push_back(id);
   attempts_.emplace(id, std::move(attempt));
@@ -169,7 +146,7 @@ wire::Generate RequestBook::MessageOf(const Attempt& attempt) {
           .first_output_index = output_count,
           .stop_tokens = spec.stop_tokens,
           .ignore_eos = spec.ignore_eos,
-          .expected_cached_tokens = attempt.predicted_cached_tokens,
+          .expected_cached_tokens = attempt.prediction.cached_tokens,
           .deadline_ms = 0,
           .tenant = spec.tenant,
           .cache_mode = spec.cache_mode,
@@ -178,6 +155,11 @@ wire::Generate RequestBook::MessageOf(const Attempt& attempt) {
           .session_hash = spec.session_hash,
           .expect_return_ms = spec.expect_return_ms,
           .sample_count = attempt.choices.count};
+}
+
+std::vector<WorkerMatch> RequestBook::MatchNow(const std::string& model, std::span<const BlockHash> hashes) const {
+  const std::shared_ptr<const ServedModel> served = roster_.FindModel(model);
+  return served == nullptr ? std::vector<WorkerMatch>() : served->index->Match(hashes);
 }
 
 RequestBook::Attempt* RequestBook::FindAttempt(const std::string& worker_id, RequestId attempt_id) {
@@ -198,7 +180,7 @@ void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, 
   if (attempt == nullptr || event.choice >= attempt->choices.count) return;
   const std::uint32_t index = attempt->choices.first + event.choice;
   const Choice& choice = attempt->request->choices[index];
-  if (!choice.ended && !event.tokens.empty()) OnTokens(*attempt, event);
+  if (!choice.ended && !event.tokens.empty()) OnTokens(*attempt, event, now);
   if (event.finish.has_value() && wire::EndsAllChoices(*event.finish)) {
     OnFailure(*attempt, event, now);
   } else if (!choice.ended && event.finish.has_value()) {
@@ -210,13 +192,14 @@ void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, 
   }
 }
 
-void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event) {
+void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now) {
   Request& request = *attempt.request;
   const std::uint32_t index = attempt.choices.first + event.choice;
   std::vector<TokenId>& output = request.choices[index].output;
   const std::size_t room = request.spec.max_output_tokens - output.size();
   if (event.tokens.size() > room) event.tokens.resize(room);
   if (event.tokens.empty()) return;
+  attempt.pending = {};  // the prompt is computed, and the events that say so came before
   output.insert(output.end(), event.tokens.begin(), event.tokens.end());
   std::optional<std::uint32_t> cached_tokens;
   if (!request.cache_outcome_told && event.cached_token_count.has_value()) {
@@ -224,9 +207,10 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event) {
     cached_tokens = event.cached_token_count;
     metrics_.OnFirstToken(request.spec.model->name,
                           {.prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size()),
-                           .predicted_cached_tokens = attempt.predicted_cached_tokens,
+                           .predicted_cached_tokens = attempt.prediction.cached_tokens,
                            .actual_cached_tokens = *cached_tokens,
                            .block_tokens = request.spec.model->block_tokens});
+    decider_.OnFirstToken(*request.spec.model, attempt.prediction, *cached_tokens, now);
   }
   effects_.Push(NotifyTokens{request.observer, {std::move(event.tokens), cached_tokens, index}});
 }
@@ -290,7 +274,7 @@ void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error&
     next.choices = parts[i];
     next.retry_count = retry_count;
     const std::vector<TokenId>& output = request.choices[parts[i].first].output;
-    placed = Dispatch(std::move(next), index_.Match(HashesSoFar(request.spec, output)), now);
+    placed = Dispatch(std::move(next), MatchNow(request.spec.model->name, HashesSoFar(request.spec, output)), now);
   }
   if (!placed) return End(request, {.reason = wire::FinishReason::kError, .error = error});
   metrics_.OnRetry(reason);
@@ -323,8 +307,10 @@ void RequestBook::EndAll(const Error& error) {
 }
 
 void RequestBook::Forget(const Attempt& attempt) {
+  Worker* const worker = roster_.Find(attempt.worker_id);
   std::erase(attempt.request->attempts, attempt.id);
   attempts_.erase(attempt.id);
+  if (worker != nullptr) roster_.Refresh(*worker);
 }
 
 void RequestBook::End(Request& request, GenerationEnd end) {
@@ -346,10 +332,8 @@ Result<std::vector<std::string>> RequestBook::Pin(PinOrder order, std::span<cons
   }
   const std::vector<BlockHash>& hashes = HashesOf(order);
   if (order.target == PinTarget::kBestWorker) {
-    // One token more than the blocks hold: the last token of a prompt is always computed.
-    const auto prompt_tokens = static_cast<std::uint32_t>(hashes.size() * order.model->block_tokens + 1);
-    const Decision decision = policy_.Choose({.prompt_token_count = prompt_tokens}, ViewsOf(workers, matches));
-    workers = {&WorkerAt(decision.slot, workers, policy_)};
+    Worker* const best = decider_.BestFor(*order.model, hashes, matches);
+    if (best != nullptr) workers = {best};
   }
   std::vector<std::string> names;
   for (const Worker* worker : workers) {

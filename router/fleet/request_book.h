@@ -26,11 +26,13 @@
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "router/fleet/decider.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/roster.h"
+#include "router/index/pending_prefixes.h"
 #include "router/index/prefix_index.h"
 #include "router/route/policy.h"
 
@@ -47,8 +49,8 @@ struct RequestBookOptions {
 class RequestBook {
  public:
   // `first_id` is random, so that ids of an earlier router process mean nothing.
-  RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, const PrefixIndex& index,
-              Policy& policy, EffectQueue& effects, FleetMetrics& metrics);
+  RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, Policy& policy, EffectQueue& effects,
+              FleetMetrics& metrics);
   ~RequestBook();
 
   // kUnavailable: no ready worker serves the model. kOverloaded: too many requests. kInvalidArgument: more than the
@@ -71,6 +73,9 @@ class RequestBook {
   void EndAll(const Error& error);
 
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
+  [[nodiscard]] const DecisionLog& decisions() const { return decider_.log(); }
+  // Prompts that are being computed.
+  [[nodiscard]] std::size_t pending_count() const { return pending_.size(); }
 
  private:
   struct Choice {
@@ -97,12 +102,15 @@ class RequestBook {
     ChoiceRange choices;            // none has tokens, or it is a single one
     std::uint32_t retry_count = 0;  // attempts of these choices that came to nothing before
     std::string worker_id;
-    std::uint32_t predicted_cached_tokens = 0;
+    Decider::Prediction prediction;
     InFlightLedger::Charge charge;
-    bool cut_short = false;  // a choice ended here that its worker goes on with
+    PendingPrefixes::Guard pending;  // until its prompt is computed
+    bool cut_short = false;          // a choice ended here that its worker goes on with
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
 
+  // In the index that the model has now; a request may have come while it had another.
+  [[nodiscard]] std::vector<WorkerMatch> MatchNow(const std::string& model, std::span<const BlockHash> hashes) const;
   [[nodiscard]] RequestId NextId() { return RequestId(next_id_++); }
   [[nodiscard]] Attempt* FindAttempt(const std::string& worker_id, RequestId attempt_id);
   [[nodiscard]] static bool HasOpenChoice(const Request& request, ChoiceRange range);
@@ -119,7 +127,7 @@ class RequestBook {
   // Forgets the request and cancels what is still at workers; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
 
-  void OnTokens(Attempt& attempt, wire::TokenEvent& event);
+  void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
   // One choice is complete; `attempt` may dangle afterwards.
   void OnChoiceEnd(Attempt& attempt, ChoiceEnd end);
   // The worker gave up all of the attempt; `attempt` dangles afterwards.
@@ -127,12 +135,13 @@ class RequestBook {
 
   const RequestBookOptions options_;
   Roster& roster_;
-  const PrefixIndex& index_;
-  Policy& policy_;
   EffectQueue& effects_;
   FleetMetrics& metrics_;
+  Decider decider_;
 
   std::uint64_t next_id_;
+  std::uint64_t sent_count_ = 0;
+  PendingPrefixes pending_;  // of the attempts, which go first
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
 };

@@ -26,10 +26,12 @@ bool ServeTheSame(const wire::Hello& a, const wire::Hello& b) {
 
 }  // namespace
 
-Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, PrefixIndex& index, Instant now)
+Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, Instant now)
     : hello(std::move(its_hello)),
       slot(its_slot),
-      sync(index, slot, {.epoch = hello.epoch, .block_count = hello.block_count}),
+      index(std::move(its_index)),
+      sync(*index, slot, {.epoch = hello.epoch, .block_count = hello.block_count}),
+      busy(now),
       last_heard(now),
       snapshot_due(now + kSnapshotPatience) {
   load.free_block_count = hello.block_count;
@@ -38,13 +40,16 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, PrefixIndex& index, I
 void Worker::Report(const wire::Load& report, Instant now) {
   load = report;
   // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
-  if (!(report.step_seconds > 0)) return;
+  if (!(report.step_seconds > 0)) {
+    busy.Observe(0, now);
+    return;
+  }
   rates.Observe({report.step_prefill_tokens, report.step_decode_tokens, report.step_seconds});
+  busy.Observe(PrefillSeconds(ViewOf(*this), report.step_prefill_tokens), now);
   ledger->CoverUntil(now - FromSeconds(std::min(report.step_seconds, kLongestStepSeconds)) - kLinkDelay);
 }
 
-Roster::Roster(PrefixIndex& index, std::function<std::int64_t()> unix_seconds)
-    : index_(index), unix_seconds_(std::move(unix_seconds)) {}
+Roster::Roster(std::function<std::int64_t()> unix_seconds) : unix_seconds_(std::move(unix_seconds)) {}
 
 Worker* Roster::Find(std::string_view worker_id) {
   const auto found = workers_.find(worker_id);
@@ -71,7 +76,7 @@ Result<void> Roster::Admit(std::string_view identity, const wire::Hello& hello) 
 
 Result<Worker*> Roster::Add(std::string_view identity, const wire::Hello& hello, Instant now) {
   ROOST_RETURN_IF_ERROR(Admit(identity, hello));
-  auto worker = std::make_unique<Worker>(hello, FreeSlot(), index_, now);
+  auto worker = std::make_unique<Worker>(hello, FreeSlot(), IndexFor(hello.model), now);
   Worker* const added = workers_.insert_or_assign(hello.worker_id, std::move(worker)).first->second.get();
   RefreshModel(hello.model);
   const auto bundle = bundles_.find(hello.tokenizer_digest);
@@ -85,8 +90,28 @@ void Roster::Remove(std::string_view worker_id) {
   const auto found = workers_.find(worker_id);
   if (found == workers_.end()) return;
   const std::string model = found->second->hello.model;
+  fleets_.Remove(*found->second);
   workers_.erase(found);
+  DropUnusedIndex(model);
   RefreshModel(model);
+}
+
+std::shared_ptr<PrefixIndex> Roster::IndexFor(const std::string& model) {
+  std::shared_ptr<PrefixIndex>& index = indexes_[model];
+  if (index == nullptr) index = std::make_shared<PrefixIndex>();
+  return index;
+}
+
+void Roster::DropUnusedIndex(const std::string& model) {
+  const bool used = std::any_of(workers_.begin(), workers_.end(),
+                                [&](const auto& entry) { return entry.second->hello.model == model; });
+  if (!used) indexes_.erase(model);
+}
+
+std::uint64_t Roster::indexed_block_count() const {
+  std::uint64_t count = 0;
+  for (const auto& [model, index] : indexes_) count += index->block_count();
+  return count;
 }
 
 WorkerSlot Roster::FreeSlot() const {
@@ -154,7 +179,9 @@ void Roster::RefreshModel(const std::string& name) {
   const wire::Hello* hello = nullptr;
   std::uint32_t max_context_tokens = 0;
   for (const auto& [id, worker] : workers_) {
-    if (worker->hello.model != name || !IsReady(*worker)) continue;
+    if (worker->hello.model != name) continue;
+    Refresh(*worker);
+    if (!IsReady(*worker)) continue;
     const std::uint32_t own = worker->hello.max_context_tokens;
     max_context_tokens = hello == nullptr ? own : std::min(max_context_tokens, own);
     if (hello == nullptr) hello = &worker->hello;
@@ -166,7 +193,7 @@ void Roster::RefreshModel(const std::string& name) {
   std::shared_ptr<const ServedModel>& served = models_[name];
   const bool unchanged = served != nullptr && served->fingerprint == hello->fingerprint &&
                          served->block_tokens == hello->block_tokens && served->kv_dtype == hello->kv_dtype &&
-                         served->max_context_tokens == max_context_tokens;
+                         served->max_context_tokens == max_context_tokens && served->index == indexes_.at(name);
   if (unchanged) return;
   const TextBundle& text = *bundles_.at(hello->tokenizer_digest).text;
   served = std::make_shared<const ServedModel>(
@@ -180,7 +207,8 @@ void Roster::RefreshModel(const std::string& name) {
                   .chat_template = text.chat_template,
                   .bos_token = text.bos_token,
                   .eos_token = text.eos_token,
-                  .created_unix_seconds = served == nullptr ? unix_seconds_() : served->created_unix_seconds});
+                  .created_unix_seconds = served == nullptr ? unix_seconds_() : served->created_unix_seconds,
+                  .index = indexes_.at(name)});
 }
 
 std::shared_ptr<const ServedModel> Roster::FindModel(std::string_view name) const {
@@ -196,13 +224,24 @@ std::vector<std::shared_ptr<const ServedModel>> Roster::Models() const {
 
 std::vector<Worker*> Roster::Serving(const ServedModel& model) {
   std::vector<Worker*> serving;
+  const FleetView* const fleet = FleetOf(model);
+  if (fleet == nullptr) return serving;
   for (const auto& [id, worker] : workers_) {
-    const wire::Hello& hello = worker->hello;
-    const bool same = hello.model == model.name && hello.fingerprint == model.fingerprint &&
-                      hello.kv_dtype == model.kv_dtype && hello.block_tokens == model.block_tokens;
-    if (same && !worker->load.draining && IsReady(*worker)) serving.push_back(worker.get());
+    if (worker->hello.model == model.name && fleet->Find(worker->slot) != nullptr) serving.push_back(worker.get());
   }
   return serving;
+}
+
+const FleetView* Roster::FleetOf(const ServedModel& model) const {
+  const std::shared_ptr<const ServedModel> served = FindModel(model.name);
+  const bool same = served != nullptr && served->fingerprint == model.fingerprint &&
+                    served->kv_dtype == model.kv_dtype && served->block_tokens == model.block_tokens;
+  return same ? fleets_.Find(model.name) : nullptr;
+}
+
+void Roster::Refresh(Worker& worker) {
+  const bool takes_requests = !worker.load.draining && IsReady(worker);
+  takes_requests ? fleets_.Set(worker) : fleets_.Remove(worker);
 }
 
 WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
@@ -214,7 +253,7 @@ WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
           .block_count = worker.hello.block_count,
           .block_tokens = worker.hello.block_tokens,
           .in_flight_requests = worker.ledger->request_count(),
-          .indexed_block_count = index_.View(worker.slot).block_count,
+          .indexed_block_count = worker.index->View(worker.slot).block_count,
           .index_in_sync = worker.sync.in_sync(),
           .requests_total = worker.requests_total};
 }

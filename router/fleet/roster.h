@@ -18,7 +18,9 @@
 #include "common/wire/messages.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/in_flight.h"
+#include "router/fleet/model_fleets.h"
 #include "router/fleet/view_sync.h"
+#include "router/route/busy_share.h"
 #include "router/route/rate_estimator.h"
 
 namespace roost::router {
@@ -33,20 +35,23 @@ struct TextBundle {
 
 // One life of a worker: from an accepted hello to its end or its next hello.
 struct Worker {
-  Worker(wire::Hello its_hello, WorkerSlot its_slot, PrefixIndex& index, Instant now);
+  Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, Instant now);
 
   // Takes a load report that arrived at `now`: load, rates and charges.
   void Report(const wire::Load& report, Instant now);
 
   const wire::Hello hello;
   const WorkerSlot slot;
+  const std::shared_ptr<PrefixIndex> index;  // its model's
   ViewSync sync;
   RateEstimator rates;
+  BusyShare busy;
   wire::Load load;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
   Instant last_heard;
   Instant snapshot_due;  // when to ask (again), while the view awaits one
   std::uint64_t requests_total = 0;
+  std::uint64_t last_sent = 0;  // see WorkerView
 };
 
 class Roster {
@@ -54,8 +59,8 @@ class Roster {
   // More are refused: the index and the decision are made for so many.
   static constexpr std::size_t kMaxWorkers = 1024;
 
-  // `unix_seconds` tells when a model appeared. `index` outlives the roster.
-  Roster(PrefixIndex& index, std::function<std::int64_t()> unix_seconds);
+  // `unix_seconds` tells when a model appeared.
+  explicit Roster(std::function<std::int64_t()> unix_seconds);
 
   // Null when unknown.
   [[nodiscard]] Worker* Find(std::string_view worker_id);
@@ -79,8 +84,18 @@ class Roster {
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const;
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
 
+  // Distinct blocks in the indexes of all models.
+  [[nodiscard]] std::uint64_t indexed_block_count() const;
+
   // Ready workers of exactly this model that take new requests.
   [[nodiscard]] std::vector<Worker*> Serving(const ServedModel& model);
+
+  // The same as decisions look at them; null when the model is not served, or is another one by now under its name.
+  [[nodiscard]] const FleetView* FleetOf(const ServedModel& model) const;
+  // The worker in a slot of a fleet.
+  [[nodiscard]] Worker& At(WorkerSlot slot) const { return fleets_.At(slot); }
+  // To be called whenever a worker's load or charges changed: decisions look at what it was like then.
+  void Refresh(Worker& worker);
 
   template <typename Visit>
   void ForEach(Visit visit) {
@@ -104,15 +119,19 @@ class Roster {
 
   [[nodiscard]] Result<void> Admit(std::string_view identity, const wire::Hello& hello) const;
   [[nodiscard]] WorkerSlot FreeSlot() const;
+  // The model's index, made for its first worker and dropped with its last.
+  [[nodiscard]] std::shared_ptr<PrefixIndex> IndexFor(const std::string& model);
+  void DropUnusedIndex(const std::string& model);
   // Makes models_ follow the ready workers.
   void RefreshModel(const std::string& name);
   void DropUnusedBundles();
 
-  PrefixIndex& index_;
   const std::function<std::int64_t()> unix_seconds_;
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
-  std::map<std::string, Bundle, std::less<>> bundles_;  // by digest
+  std::map<std::string, Bundle, std::less<>> bundles_;                        // by digest
+  std::map<std::string, std::shared_ptr<PrefixIndex>, std::less<>> indexes_;  // by model
   std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> models_;
+  ModelFleets fleets_;
 };
 
 }  // namespace roost::router

@@ -17,14 +17,9 @@
 
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
+#include "router/worker_match.h"
 
 namespace roost::router {
-
-// How many leading blocks of a query a worker holds; at least 1 in a match list.
-struct WorkerMatch {
-  WorkerSlot worker;
-  std::uint32_t block_count = 0;
-};
 
 class PrefixIndex {
  public:

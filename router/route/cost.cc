@@ -1,7 +1,6 @@
 #include "router/route/cost.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace roost::router {
 
@@ -14,83 +13,113 @@ constexpr double kUsualStepTokens = 512;
 constexpr double kAssumedRemainingTokens = 128;
 // Gives the order before any rate is known a scale of seconds.
 constexpr double kNominalTokensPerSecond = 1000;
+// Bounds the congestion weight at 10, for a fleet that has more work than it can do.
+constexpr double kMaxBusyShare = 0.9;
+// Measured speeds that differ from the mean by less than this factor are the mean.
+constexpr double kSpeedNoise = 1.15;
 
 struct Rates {
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;
 };
 
+Rates MeanOf(const FleetSpeed& speed) { return {speed.prefill_tokens_per_second, speed.decode_step_seconds}; }
+
+Rates RatesOf(const WorkerView& worker, const FleetSpeed& speed) {
+  if (worker.prefill_tokens_per_second > 0) return {worker.prefill_tokens_per_second, worker.decode_step_seconds};
+  return MeanOf(speed);
+}
+
+double StepTokens(const WorkerView& worker) {
+  return worker.max_batch_tokens > 0 ? static_cast<double>(worker.max_batch_tokens) : kUsualStepTokens;
+}
+
 double Batch(const WorkerView& worker) {
   return static_cast<double>(worker.running_requests) + static_cast<double>(worker.waiting_requests);
 }
 
-// Of the workers that know theirs; zero when none does.
-Rates MeanRates(std::span<const WorkerView> workers) {
-  Rates sum;
-  double count = 0;
-  for (const WorkerView& worker : workers) {
-    if (worker.prefill_tokens_per_second <= 0) continue;
-    sum.prefill_tokens_per_second += worker.prefill_tokens_per_second;
-    sum.decode_step_seconds += worker.decode_step_seconds;
-    ++count;
-  }
-  if (count == 0) return {};
-  return {sum.prefill_tokens_per_second / count, sum.decode_step_seconds / count};
+double Slots(const WorkerView& worker) { return std::max(1.0, static_cast<double>(worker.max_running_requests)); }
+
+double SecondsPerToken(const WorkerView& worker, Rates rates) {
+  return 1 / rates.prefill_tokens_per_second + rates.decode_step_seconds / StepTokens(worker);
 }
 
-// How many requests must end before the next one gets a batch slot and its blocks.
-double RequestsToOutwait(const WorkerView& worker, double uncached) {
-  const double over = Batch(worker) + 1 - static_cast<double>(worker.max_running_requests);
-  const double needed_blocks = std::ceil(uncached / static_cast<double>(worker.block_tokens));
-  const double short_of_blocks = needed_blocks > static_cast<double>(worker.free_block_count) ? 1 : 0;
-  return std::max({over, short_of_blocks, 0.0});
+// How many times as long as the mean the worker needs for a token.
+double SlownessOf(const WorkerView& worker, Rates rates, const FleetSpeed& speed) {
+  return speed.is_known() ? SecondsPerToken(worker, rates) / SecondsPerToken(worker, MeanOf(speed)) : 1;
+}
+
+// The same as far as it counts: 1 within the noise, and no jump at its ends.
+double WithoutNoise(double slowness) {
+  if (slowness > 1) return std::max(1.0, slowness / kSpeedNoise);
+  return std::min(1.0, slowness * kSpeedNoise);
+}
+
+// How many running requests must end before there are blocks for `tokens` more.
+double RequestsToOutwaitForBlocks(const WorkerView& worker, double tokens) {
+  const double missing = tokens - static_cast<double>(worker.free_block_count) * worker.block_tokens;
+  if (missing <= 0 || worker.running_requests == 0) return 0;
+  const double running = static_cast<double>(worker.running_requests);
+  const double per_request = std::max(1.0, static_cast<double>(worker.running_context_tokens) / running);
+  return std::min(running, missing / per_request);
+}
+
+double SlotSeconds(const WorkerView& worker, Rates rates, double uncached) {
+  const double for_slots = std::max(0.0, Batch(worker) + 1 - static_cast<double>(worker.max_running_requests));
+  const double queued = static_cast<double>(worker.queued_prefill_tokens);
+  const double requests = std::max(for_slots, RequestsToOutwaitForBlocks(worker, queued + uncached));
+  return requests * kAssumedRemainingTokens * rates.decode_step_seconds / Slots(worker);
 }
 
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
   const double weight = (Batch(worker) + 1) / kNominalTokensPerSecond;
-  candidate.wait_seconds = static_cast<double>(worker.queued_prefill_tokens) * weight;
+  candidate.queue_seconds = static_cast<double>(worker.queued_prefill_tokens) * weight;
   candidate.prefill_seconds = uncached * weight;
-  return candidate;
-}
-
-Candidate PredictSeconds(const WorkerView& worker, Candidate candidate, double uncached, Rates rates) {
-  const auto queued = static_cast<double>(worker.queued_prefill_tokens);
-  candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
-  candidate.wait_seconds = queued / rates.prefill_tokens_per_second;
-  if (worker.running_requests > 0) {
-    const double step_tokens = worker.max_batch_tokens > 0 ? worker.max_batch_tokens : kUsualStepTokens;
-    candidate.wait_seconds += rates.decode_step_seconds * std::ceil((queued + uncached) / step_tokens);
-  }
-  const double slots = std::max(1.0, static_cast<double>(worker.max_running_requests));
-  candidate.wait_seconds +=
-      RequestsToOutwait(worker, uncached) * kAssumedRemainingTokens * rates.decode_step_seconds / slots;
   return candidate;
 }
 
 }  // namespace
 
-std::uint32_t CachedTokens(const RouteQuery& query, const WorkerView& worker) {
-  if (query.prompt_token_count == 0) return 0;
-  const std::uint32_t usable_blocks = (query.prompt_token_count - 1) / worker.block_tokens;
-  return std::min(worker.matched_block_count, usable_blocks) * worker.block_tokens;
+std::uint32_t CachedTokens(PromptOnWorker prompt, std::uint32_t block_tokens) {
+  if (prompt.prompt_token_count == 0) return 0;
+  const std::uint32_t usable_blocks = (prompt.prompt_token_count - 1) / block_tokens;
+  return std::min(prompt.matched_block_count, usable_blocks) * block_tokens;
 }
 
-std::vector<Candidate> PredictCosts(const RouteQuery& query, std::span<const WorkerView> workers) {
-  const Rates mean = MeanRates(workers);
-  std::vector<Candidate> candidates;
-  candidates.reserve(workers.size());
-  for (const WorkerView& worker : workers) {
-    Candidate candidate{.slot = worker.slot, .matched_tokens = CachedTokens(query, worker)};
-    const double uncached = static_cast<double>(query.prompt_token_count - candidate.matched_tokens);
-    if (mean.prefill_tokens_per_second <= 0) {
-      candidates.push_back(OrderWithoutRates(worker, candidate, uncached));
-      continue;
-    }
-    const Rates own{worker.prefill_tokens_per_second, worker.decode_step_seconds};
-    const Rates& rates = own.prefill_tokens_per_second > 0 ? own : mean;
-    candidates.push_back(PredictSeconds(worker, candidate, uncached, rates));
+Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed) {
+  Candidate candidate;
+  candidate.slot = worker.slot;
+  candidate.matched_tokens = CachedTokens(prompt, worker.block_tokens);
+  const std::uint32_t held_tokens = (prompt.matched_block_count - prompt.pending_block_count) * worker.block_tokens;
+  candidate.pending_tokens = candidate.matched_tokens - std::min(candidate.matched_tokens, held_tokens);
+  const auto uncached = static_cast<double>(prompt.prompt_token_count - candidate.matched_tokens);
+  const Rates rates = RatesOf(worker, speed);
+  if (rates.prefill_tokens_per_second <= 0) return OrderWithoutRates(worker, candidate, uncached);
+  const auto queued = static_cast<double>(worker.queued_prefill_tokens);
+  candidate.queue_seconds = queued * SecondsPerToken(worker, rates);
+  candidate.slot_seconds = SlotSeconds(worker, rates, uncached);
+  candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
+  candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));
+  const double running = std::min(1.0, static_cast<double>(worker.running_requests) / Slots(worker));
+  candidate.delay_seconds = candidate.prefill_seconds * running;
+  const double slowness = SlownessOf(worker, rates, speed);
+  candidate.pace = WithoutNoise(slowness) / slowness;
+  candidate.congestion = 1 / (1 - std::clamp(speed.busy_share, 0.0, kMaxBusyShare));
+  return candidate;
+}
+
+double LoadTokens(const WorkerView& worker, const FleetSpeed& speed) {
+  const Rates rates = RatesOf(worker, speed);
+  if (rates.prefill_tokens_per_second <= 0) {
+    return (static_cast<double>(worker.queued_prefill_tokens) + kUsualPromptTokens) * (Batch(worker) + 1);
   }
-  return candidates;
+  const double waiting = PredictCost({}, worker, speed).wait_seconds() / SecondsPerToken(worker, rates);
+  return (waiting + kUsualPromptTokens) * WithoutNoise(SlownessOf(worker, rates, speed));
+}
+
+double PrefillSeconds(const WorkerView& worker, std::uint64_t prompt_tokens) {
+  if (worker.prefill_tokens_per_second <= 0) return 0;
+  return static_cast<double>(prompt_tokens) * SecondsPerToken(worker, RatesOf(worker, {}));
 }
 
 }  // namespace roost::router

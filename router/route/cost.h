@@ -1,28 +1,87 @@
-// What a request would wait for on each worker, in seconds: the sum that the cache-aware policy minimises, and that
-// every decision reports.
+// What a request would cost on a worker, in seconds: the sum that the cache-aware policy minimises, and that every
+// decision reports, term by term.
 //
-//   wait     = queued prefill / prefill rate          what stands before it in the worker's queue
-//            + decode step · (steps of prefill)       each prefill step carries the running decodes along
-//            + slot wait                              when batch slots or blocks are short: until requests end
-//   prefill  = uncached tokens / prefill rate
+//   ttft  = max(queue, slots) + prefill + decode
+//   cost  = pace · (max(queue, slots) + congestion · (prefill + decode) + delay)
+//
+//   queue       the uncached tokens before it, at the worker's pace
+//   slots       until requests end, where batch slots or blocks are short; runs while the queue does
+//   prefill     its own uncached tokens ÷ prefill rate
+//   decode      the running decodes that its own prefill steps carry along, at least one step
+//   delay       what its prefill holds up the running decodes: prefill · share of the batch slots that run
+//   congestion  1 / (1 - ρ), ρ the busy share of the fleet: a second of work spent where a longer match would have
+//               saved it delays all who come after, so work weighs more the busier the fleet is. Without it a router
+//               that minimises each request's own wait recomputes prefixes until the fleet is full
+//   pace        makes equals of workers whose measured speeds differ by no more than measurements do, 15 per cent from
+//               the mean. Else whoever seems a little faster would get every new prefix of an idle fleet, and the
+//               others' caches would stay empty
+//
+// Every term is continuous in the load: there is no cliff between affinity and balance.
 //
 // A worker whose rates are not known yet is taken to be as fast as the mean of those that are known. While none is
-// known there are no seconds, only an order: (queued + uncached) · (batch + 1), at a nominal rate; small batches and
-// long matches win, as in LMetric's product of uncached tokens and batch size.
+// known there are no seconds, only an order: (queued + uncached) · (batch + 1) at a nominal rate, after LMetric's
+// product of new prefill tokens and batch size (Zhang et al., arXiv 2603.15202).
+//
+// The congestion weight is derived from the mean wait of a single queue, which goes with 1 / (1 - ρ).
 #pragma once
 
-#include <span>
-#include <vector>
+#include <algorithm>
+#include <cstdint>
 
-#include "router/route/policy.h"
+#include "router/route/worker_view.h"
 
 namespace roost::router {
 
-// Prompt tokens that a worker which holds `matched_block_count` leading blocks need not compute. Full blocks only, and
-// never the whole prompt: its last token is always computed, for its logits.
-[[nodiscard]] std::uint32_t CachedTokens(const RouteQuery& query, const WorkerView& worker);
+// Means over a fleet's workers; rates over those that know theirs, zero when none does.
+struct FleetSpeed {
+  double prefill_tokens_per_second = 0;
+  double decode_step_seconds = 0;
+  double busy_share = 0;
 
-// One candidate per worker, in the order of `workers`.
-[[nodiscard]] std::vector<Candidate> PredictCosts(const RouteQuery& query, std::span<const WorkerView> workers);
+  [[nodiscard]] bool is_known() const { return prefill_tokens_per_second > 0; }
+};
+
+// One worker with its price for a request.
+struct Candidate {
+  WorkerSlot slot;
+  std::uint32_t matched_tokens = 0;  // of the prompt, that it need not compute
+  std::uint32_t pending_tokens = 0;  // of these, still being computed there, and so in its queue
+  double queue_seconds = 0;
+  double slot_seconds = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+  double delay_seconds = 0;
+  double congestion = 1;
+  double pace = 1;
+
+  [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
+  [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
+  [[nodiscard]] double cost_seconds() const {
+    return pace * (wait_seconds() + congestion * (prefill_seconds + decode_seconds) + delay_seconds);
+  }
+};
+
+struct PromptOnWorker {
+  std::uint32_t prompt_token_count = 0;
+  std::uint32_t matched_block_count = 0;  // leading blocks that the worker holds, or will when its queue is done
+  std::uint32_t pending_block_count = 0;  // of these, the last ones are still being computed
+};
+
+// Prompt tokens that a worker need not compute. Full blocks only, and never the whole prompt: its last token is always
+// computed, for its logits.
+[[nodiscard]] std::uint32_t CachedTokens(PromptOnWorker prompt, std::uint32_t block_tokens);
+
+// Constant time.
+[[nodiscard]] Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed);
+
+// How long a usual prompt of which nothing is cached would take, in tokens that the mean worker computes meanwhile: by
+// this workers are ordered, so that a slow one counts as loaded. Idle workers of about the same speed are equal,
+// exactly.
+inline constexpr double kUsualPromptTokens = 1024;
+[[nodiscard]] double LoadTokens(const WorkerView& worker, const FleetSpeed& speed);
+
+// How long the worker needs for so many prompt tokens, in full steps that carry its decodes along. Zero while its rates
+// are not known.
+[[nodiscard]] double PrefillSeconds(const WorkerView& worker, std::uint64_t prompt_tokens);
 
 }  // namespace roost::router

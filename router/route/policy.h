@@ -1,40 +1,44 @@
-// The decision: a pure function of a query and the fleet's views. No thread, socket or clock; randomness is a
-// parameter.
+// The decision: which of a fleet's workers takes a request. A pure function of the query and the fleet's view, but for
+// the turns, histories and random numbers that some policies keep. No thread, socket or clock.
+//
+//   query  ─┐
+//           ├─► Policy::Choose ─► Decision: the worker, why, and what the candidates would have cost
+//   fleet  ─┘
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
-#include "common/base/rng.h"
+#include "common/prefix/block_hash.h"
+#include "router/route/cost.h"
+#include "router/route/fleet_view.h"
+#include "router/worker_match.h"
 
 namespace roost::router {
 
-// One worker that may take the request: what it reported, plus what this router sent since.
-struct WorkerView {
-  WorkerSlot slot;
-  std::uint32_t matched_block_count = 0;  // of this query's leading blocks
-  std::uint32_t block_tokens = 16;
-  std::uint64_t queued_prefill_tokens = 0;  // reported, and charged since
-  std::uint32_t running_requests = 0;
-  std::uint32_t waiting_requests = 0;
-  std::uint32_t in_flight_requests = 0;  // of this router
-  std::uint32_t max_running_requests = 1;
-  std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
-  std::uint32_t free_block_count = 0;
-  // Fitted online from the steps that the worker reports; zero until known.
-  double prefill_tokens_per_second = 0;
-  double decode_step_seconds = 0;
-};
-
+// What a request asks of a decision. The spans last for the call.
 struct RouteQuery {
   std::uint32_t prompt_token_count = 0;
+  std::uint32_t sample_count = 1;
+  std::span<const WorkerMatch> matches = {};     // the index's answer, deepest first; of any workers
+  std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
+  std::uint64_t session_hash = 0;                // names the conversation; 0: none
+  std::span<const WorkerSlot> excluded = {};     // that refused it, or lost it
 };
+
+// May this worker take the request?
+[[nodiscard]] bool MayTake(const RouteQuery& query, const WorkerView& worker);
+
+// The query's prompt, on a worker that holds as much of it as the match says.
+[[nodiscard]] PromptOnWorker PromptOn(const RouteQuery& query, const WorkerMatch& match);
+// The same on the worker in this slot. O(matches).
+[[nodiscard]] PromptOnWorker PromptOn(const RouteQuery& query, WorkerSlot slot);
 
 // Why a worker was chosen; a label of roost_router_decisions_total.
 enum class DecisionReason : std::uint8_t {
@@ -42,36 +46,42 @@ enum class DecisionReason : std::uint8_t {
   kLeastLoad,     // nothing useful matched, or the match was not worth the wait
   kNearTie,       // as good as the best within the tie margin
   kOnlyWorker,
-  kRotation,  // round robin's turn
-  kRandom,
+  kLeastCost,  // the least of a baseline's own score
+  kRotation,   // round robin's turn
+  kRandom,     // drawn
+  kHash,       // where the prompt's hash points
+  kSession,    // where the session's hash points
+  kOverBound,  // where the hash points next, the first being over its bound of load
+  kHistory,    // had the most of this prompt sent to it before
+  kImbalance,  // the least loaded, because loads differed too much for anything else
+  kSticky,     // held enough of the prompt to stay with it
+  kUnsticky,   // held enough of the prompt, but was too far behind
 };
 [[nodiscard]] std::string_view NameOf(DecisionReason reason);
-
-struct Candidate {
-  WorkerSlot slot;
-  std::uint32_t matched_tokens = 0;
-  double wait_seconds = 0;
-  double prefill_seconds = 0;
-  [[nodiscard]] double ttft_seconds() const { return wait_seconds + prefill_seconds; }
-};
 
 struct Decision {
   WorkerSlot slot;
   DecisionReason reason = DecisionReason::kOnlyWorker;
   std::uint32_t matched_tokens = 0;  // predicted cached tokens
   double predicted_ttft_seconds = 0;
-  std::vector<Candidate> candidates;  // those that were compared; may be empty for policies that do not compare
+  // False while no worker's rates are known: then what is said in seconds gives an order and no more.
+  bool in_seconds = false;
+  // What the cache-aware policy compares, and the chosen one; cheapest first. Bounded, see candidates.h.
+  std::vector<Candidate> candidates = {};
 };
 
 class Policy {
  public:
   virtual ~Policy() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  // `workers` is not empty. Callers serialise calls.
-  [[nodiscard]] virtual Decision Choose(const RouteQuery& query, std::span<const WorkerView> workers) = 0;
+  // Nothing when no worker of the fleet may take the request. Callers serialise calls.
+  [[nodiscard]] virtual std::optional<Decision> Choose(const RouteQuery& query, const FleetView& fleet) = 0;
 };
 
-// "cache-aware", "round-robin", "random", "least-loaded". kInvalidArgument names the known ones.
+// The default first.
+[[nodiscard]] std::span<const std::string_view> PolicyNames();
+
+// kInvalidArgument names the known ones.
 [[nodiscard]] Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, std::uint64_t seed);
 
 }  // namespace roost::router

@@ -35,6 +35,7 @@ double MedianSeconds(Effort effort, Work&& work) {
 // The benchmarks; each stands in a file of its own.
 void BenchBlockHash(Effort effort);
 void BenchCache(Effort effort);
+void BenchDecide(Effort effort);
 void BenchEviction(Effort effort);
 void BenchModel(Effort effort);
 void BenchScheduler(Effort effort);

@@ -47,6 +47,16 @@ class ApiTest : public ::testing::Test {
     request.method = std::move(method);
     request.path = std::move(path);
     request.body = std::move(body);
+    return Handle(std::move(request));
+  }
+  std::shared_ptr<FakeResponder> Get(std::string path, std::string query) {
+    HttpRequest request;
+    request.method = "GET";
+    request.path = std::move(path);
+    request.query = std::move(query);
+    return Handle(std::move(request));
+  }
+  std::shared_ptr<FakeResponder> Handle(HttpRequest request) {
     request.request_id = "req-1";
     auto responder = std::make_shared<FakeResponder>();
     responders_.push_back(responder);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -128,6 +130,17 @@ class FakeDispatcher final : public Dispatcher {
     return std::vector<std::string>{"w1", "w2"};
   }
 
+  std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override {
+    return {log.begin(), log.begin() + static_cast<std::ptrdiff_t>(std::min(limit, log.size()))};
+  }
+  std::vector<DecisionRecord> FindDecisions(std::string_view id) const override {
+    std::vector<DecisionRecord> found;
+    for (const DecisionRecord& record : log) {
+      if (record.answer_id == id) found.push_back(record);
+    }
+    return found;
+  }
+
   // The request's worker takes it, holding `cached` tokens of its prompt.
   void Dispatch(std::uint32_t cached, std::string worker_id = "w1") {
     Decision decision;
@@ -154,6 +167,7 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<std::shared_ptr<GenerationObserver>> observers;
   std::vector<RequestId> cancelled;
   std::vector<PinOrder> orders;
+  std::vector<DecisionRecord> log;
 };
 
 // ---- the responder ----

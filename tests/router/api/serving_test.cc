@@ -41,6 +41,8 @@ class QueueDispatcher final : public Dispatcher {
     return id;
   }
   Result<std::vector<std::string>> Pin(PinOrder) override { return std::vector<std::string>(); }
+  std::vector<DecisionRecord> LatestDecisions(std::size_t) const override { return {}; }
+  std::vector<DecisionRecord> FindDecisions(std::string_view) const override { return {}; }
   void Cancel(RequestId id) override {
     const std::lock_guard lock(mutex_);
     cancelled_.insert(id);

@@ -125,6 +125,7 @@ void FakeWorker::Step() {
     entry = ended ? running_.erase(entry) : std::next(entry);
   }
   SendStep(std::move(tokens));
+  load_.step_prefill_tokens = 0;
   load_.step_decode_tokens = 0;
   load_.step_seconds = 0;
 }
@@ -151,6 +152,7 @@ bool FakeWorker::Advance(Running& running, std::vector<wire::TokenEvent>& events
   const wire::Generate& request = running.request;
   if (running.choices.front().output_count == 0 && !running.choices.front().ended) {
     running.cached_tokens = Held(request.block_hashes) * kBlockTokens;
+    load_.step_prefill_tokens += static_cast<std::uint32_t>(request.prompt.size()) - *running.cached_tokens;
     Store(request.root, request.block_hashes);
   }
   bool ended = true;

@@ -149,7 +149,7 @@ class FleetFuzz {
     for (const auto& request : requests_) {
       const auto chain = BlocksOf(request.prompt);
       std::vector<std::uint32_t> found;
-      for (const WorkerMatch& match : sim_.index.Match(chain)) found.push_back(match.block_count);
+      for (const WorkerMatch& match : sim_.Match(chain)) found.push_back(match.block_count);
       std::vector<std::uint32_t> held;
       for (const auto& [id, worker] : sim_.workers) held.push_back(worker->Held(chain));
       std::erase(held, 0U);

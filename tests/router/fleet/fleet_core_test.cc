@@ -110,6 +110,31 @@ TEST(FleetCoreTest, WorkerOfAnotherKindUnderTheSameModelNameIsRefusedWhileTheFir
   EXPECT_EQ(sim.core.FindModel("demo")->fingerprint, "other weights");
 }
 
+TEST(FleetCoreTest, EachModelHasItsOwnIndexWhichGoesWithItsLastWorker) {
+  FleetSim sim;
+  FakeWorker& first = sim.JoinWorker("a");
+  FakeWorker& second = sim.AddWorker("b");
+  second.hello().model = "other";
+  second.SayHello();
+  sim.DeliverAll();
+  const std::shared_ptr<const ServedModel> demo = sim.core.FindModel("demo");
+  ASSERT_NE(sim.core.FindModel("other"), nullptr);
+  EXPECT_NE(demo->index, sim.core.FindModel("other")->index);
+
+  const Request request = sim.Submit(MakePrompt(1, 40), 4);
+  sim.Run();
+  EXPECT_EQ(demo->index->Match(BlocksOf(request.prompt)).size(), 1U);
+  EXPECT_TRUE(sim.core.FindModel("other")->index->Match(BlocksOf(request.prompt)).empty());
+
+  first.SayBye();
+  sim.DeliverAll();
+  EXPECT_EQ(sim.core.indexed_block_count(), 0U);
+  EXPECT_TRUE(demo->index->Match(BlocksOf(request.prompt)).empty());  // who still holds the model may still ask
+  first.SayHello();
+  sim.DeliverAll();
+  EXPECT_NE(sim.core.FindModel("demo")->index, demo->index);
+}
+
 TEST(FleetCoreTest, HelloThatCanNotBelongIsRefused) {
   FleetSim sim;
   const auto refused = [&](const char* id, auto change) {
@@ -301,14 +326,14 @@ using FleetCoreFailureTest = TwoWorkers;
 TEST_F(FleetCoreFailureTest, SilentWorkerIsLostAfterTheTimeoutAndItsBlocksWithIt) {
   Start(2);
   FakeWorker& dead = Serving();
-  EXPECT_GT(sim.index.block_count(), 0U);
+  EXPECT_GT(sim.core.indexed_block_count(), 0U);
   sim.Kill(dead);
   sim.Advance(1900ms);
   EXPECT_TRUE(sim.StatusOf(dead.id()).has_value());
   sim.Advance(300ms);
   EXPECT_FALSE(sim.StatusOf(dead.id()).has_value());
   EXPECT_EQ(sim.metrics.lost["silent"], 1);
-  EXPECT_EQ(sim.index.block_count(), 0U);
+  EXPECT_EQ(sim.core.indexed_block_count(), 0U);
 }
 
 TEST_F(FleetCoreFailureTest, WorkerLostBeforeTheFirstTokenIsNotNoticedByTheClient) {

@@ -15,6 +15,15 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   const auto fleet = MakeFleetMetrics(registry);
   fleet->OnDecision("cache-aware", DecisionReason::kDeepestMatch);
   fleet->OnDecision("cache-aware", DecisionReason::kDeepestMatch);
+  const DecisionAudit audit{
+      .regret_tokens = 16, .regret_seconds = 0.25, .rotation_matched_tokens = 32, .rotation_ttft_seconds = 2};
+  Decision decision;
+  decision.matched_tokens = 48;
+  decision.predicted_ttft_seconds = 0.5;
+  fleet->OnDecisionAudit("demo", decision, audit);  // no rates are known: no seconds
+  decision.in_seconds = true;
+  fleet->OnDecisionAudit("demo", decision, audit);
+  fleet->OnTtft("demo", {.predicted_seconds = 0.5, .actual_seconds = 0.75});
   fleet->OnSent("demo", "a");
   fleet->OnFirstToken("demo", {.prompt_tokens = 100, .predicted_cached_tokens = 48, .actual_cached_tokens = 64});
   fleet->OnFirstToken("demo", {.prompt_tokens = 100, .predicted_cached_tokens = 48, .actual_cached_tokens = 40});
@@ -30,21 +39,33 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->OnDecisionSeconds(0.00001);
 
   const std::string text = registry.Text();
-  for (const char* line :
-       {R"(roost_router_decisions_total{policy="cache-aware",reason="deepest_match"} 2)",
-        R"(roost_router_worker_requests_total{model="demo",worker="a"} 1)",
-        R"(roost_router_prompt_tokens_total{model="demo"} 200)",
-        R"(roost_router_cached_tokens_total{model="demo"} 104)",
-        R"(roost_router_predicted_cached_tokens_total{model="demo"} 96)",
-        R"(roost_router_prediction_error_tokens_total{model="demo"} 24)",
-        R"(roost_router_cache_off_requests_total{model="demo"} 1)",
-        R"(roost_router_retries_total{reason="worker_lost"} 1)",
-        R"(roost_router_workers_lost_total{reason="silent"} 1)",
-        R"(roost_router_index_resyncs_total{reason="digest"} 1)", R"(roost_router_index_events_total{kind="stored"} 7)",
-        R"(roost_router_index_events_total{kind="removed"} 2)", "roost_router_malformed_messages_total 1",
-        R"(roost_router_workers{state="ready"} 2)", R"(roost_router_workers{state="starting"} 1)",
-        "roost_router_index_blocks 12", R"(roost_router_worker_in_flight_requests{model="demo",worker="a"} 3)",
-        "roost_router_decision_seconds_count 1"}) {
+  for (const char* line : {R"(roost_router_decisions_total{policy="cache-aware",reason="deepest_match"} 2)",
+                           R"(roost_router_routed_matched_tokens_total{choice="chosen",model="demo"} 96)",
+                           R"(roost_router_routed_matched_tokens_total{choice="round_robin",model="demo"} 64)",
+                           R"(roost_router_routed_ttft_seconds_total{choice="chosen",model="demo"} 0.5)",
+                           R"(roost_router_routed_ttft_seconds_total{choice="round_robin",model="demo"} 2)",
+                           R"(roost_router_regret_tokens_total{model="demo"} 32)",
+                           R"(roost_router_regret_seconds_total{model="demo"} 0.25)",
+                           R"(roost_router_predicted_ttft_seconds_sum{model="demo"} 0.5)",
+                           R"(roost_router_dispatch_ttft_seconds_sum{model="demo"} 0.75)",
+                           R"(roost_router_ttft_error_seconds_sum{model="demo"} 0.25)",
+                           R"(roost_router_worker_requests_total{model="demo",worker="a"} 1)",
+                           R"(roost_router_prompt_tokens_total{model="demo"} 200)",
+                           R"(roost_router_cached_tokens_total{model="demo"} 104)",
+                           R"(roost_router_predicted_cached_tokens_total{model="demo"} 96)",
+                           R"(roost_router_prediction_error_tokens_total{model="demo"} 24)",
+                           R"(roost_router_cache_off_requests_total{model="demo"} 1)",
+                           R"(roost_router_retries_total{reason="worker_lost"} 1)",
+                           R"(roost_router_workers_lost_total{reason="silent"} 1)",
+                           R"(roost_router_index_resyncs_total{reason="digest"} 1)",
+                           R"(roost_router_index_events_total{kind="stored"} 7)",
+                           R"(roost_router_index_events_total{kind="removed"} 2)",
+                           "roost_router_malformed_messages_total 1",
+                           R"(roost_router_workers{state="ready"} 2)",
+                           R"(roost_router_workers{state="starting"} 1)",
+                           "roost_router_index_blocks 12",
+                           R"(roost_router_worker_in_flight_requests{model="demo",worker="a"} 3)",
+                           "roost_router_decision_seconds_count 1"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

@@ -14,7 +14,7 @@ class FleetCorePinTest : public ::testing::Test {
     return {sim_.core.FindModel("demo"), wire::Pin{RootHash({}), BlocksOf(prompt), 1000}, target};
   }
   Result<std::vector<std::string>> Pin(PinOrder order) {
-    const std::vector<WorkerMatch> matches = sim_.index.Match(HashesOf(order));
+    const std::vector<WorkerMatch> matches = sim_.Match(HashesOf(order));
     auto names = sim_.core.Pin(std::move(order), matches);
     sim_.DeliverAll();
     return names;

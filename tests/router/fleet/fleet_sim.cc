@@ -45,8 +45,7 @@ void RecordingObserver::OnEnd(GenerationEnd its_end) {
 }
 
 FleetSim::FleetSim(std::uint64_t seed, std::string_view policy_name, FleetCoreOptions options)
-    : policy(std::move(MakePolicy(policy_name, seed)).value()),
-      core(std::move(options), index, *policy, metrics, seed) {
+    : policy(std::move(MakePolicy(policy_name, seed)).value()), core(std::move(options), *policy, metrics, seed) {
   Tick();
 }
 
@@ -83,7 +82,7 @@ FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t ma
   spec.root = kRoot;
   spec.block_hashes = BlocksOf(request.prompt);
   spec.max_output_tokens = max_output_tokens;
-  const std::vector<WorkerMatch> matches = index.Match(spec.block_hashes);
+  const std::vector<WorkerMatch> matches = Match(spec.block_hashes);
   auto result = core.Submit(std::move(spec), request.observer, matches, clock.Now());
   if (result.ok()) {
     request.id = *result;
@@ -167,6 +166,11 @@ void FleetSim::Revive(FakeWorker& worker) {
   cut_off_.erase(worker.id());
   worker.Restart();
   worker.SayHello();
+}
+
+std::vector<WorkerMatch> FleetSim::Match(std::span<const BlockHash> chain) const {
+  const std::shared_ptr<const ServedModel> model = core.FindModel("demo");
+  return model == nullptr ? std::vector<WorkerMatch>() : model->index->Match(chain);
 }
 
 std::optional<WorkerStatus> FleetSim::StatusOf(const std::string& worker_id) {

@@ -42,7 +42,16 @@ struct CountingMetrics final : FleetMetrics {
 
   void OnCacheOff(const std::string&) override { ++cache_off; }
 
+  void OnDecisionAudit(const std::string&, const Decision& decision, const DecisionAudit& audit) override {
+    matched_tokens += decision.matched_tokens;
+    audits.push_back(audit);
+  }
+  void OnTtft(const std::string&, const TtftOutcome& outcome) override { ttfts.push_back(outcome); }
+
   int decisions = 0;
+  std::uint64_t matched_tokens = 0;
+  std::vector<DecisionAudit> audits;
+  std::vector<TtftOutcome> ttfts;
   int cache_off = 0;
   std::vector<CacheOutcome> outcomes;
   std::map<std::string, int> retries;
@@ -90,12 +99,13 @@ class FleetSim {
   void Revive(FakeWorker& worker);
   [[nodiscard]] bool IsCutOff(const FakeWorker& worker) const { return cut_off_.contains(worker.id()); }
 
+  // What the model's index says of a chain; nothing while nobody serves the model.
+  [[nodiscard]] std::vector<WorkerMatch> Match(std::span<const BlockHash> chain) const;
   [[nodiscard]] std::optional<WorkerStatus> StatusOf(const std::string& worker_id);
   // Is the core's view of this worker equal to what it holds?
   [[nodiscard]] bool ViewIsExact(const FakeWorker& worker);
 
   ManualClock clock;
-  PrefixIndex index;
   CountingMetrics metrics;
   std::unique_ptr<Policy> policy;
   FleetCore core;

@@ -2,95 +2,206 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/router/route/fleets.h"
+
 namespace roost::router {
 namespace {
 
-WorkerView Idle(std::uint32_t slot) {
-  WorkerView worker;
-  worker.slot = WorkerSlot(slot);
-  worker.max_running_requests = 8;
-  worker.free_block_count = 10000;
-  worker.prefill_tokens_per_second = 1000;
-  worker.decode_step_seconds = 0.05;
-  return worker;
-}
+constexpr FleetSpeed kSpeed{.prefill_tokens_per_second = 2000, .decode_step_seconds = 0.02, .busy_share = 0};
 
-Candidate CostOf(const WorkerView& worker, std::uint32_t prompt_tokens) {
-  return PredictCosts({.prompt_token_count = prompt_tokens}, {&worker, 1}).front();
+Candidate CostOf(const WorkerView& worker, std::uint32_t prompt_tokens, const FleetSpeed& speed = kSpeed) {
+  return PredictCost({.prompt_token_count = prompt_tokens}, worker, speed);
 }
 
 TEST(CachedTokensTest, CountsFullBlocksAndNeverTheWholePrompt) {
   struct Case {
     std::uint32_t prompt_tokens, matched_blocks, expected;
   };
-  for (const Case c : {Case{0, 0, 0}, Case{1, 0, 0}, Case{17, 1, 16}, Case{16, 1, 0}, Case{32, 2, 16}, Case{33, 2, 32},
-                       Case{100, 2, 32}}) {
-    WorkerView worker = Idle(0);
-    worker.matched_block_count = c.matched_blocks;
-    EXPECT_EQ(CachedTokens({.prompt_token_count = c.prompt_tokens}, worker), c.expected) << c.prompt_tokens;
+  for (const Case c : {Case{0, 0, 0}, Case{0, 3, 0}, Case{1, 0, 0}, Case{17, 1, 16}, Case{16, 1, 0}, Case{32, 2, 16},
+                       Case{33, 2, 32}, Case{100, 2, 32}}) {
+    const PromptOnWorker prompt{.prompt_token_count = c.prompt_tokens, .matched_block_count = c.matched_blocks};
+    EXPECT_EQ(CachedTokens(prompt, 16), c.expected) << c.prompt_tokens;
   }
 }
 
-TEST(PredictCostsTest, IdleWorkerCostsItsPrefillAlone) {
+TEST(PredictCostTest, SaysWhichMatchedTokensAreStillBeingComputed) {
   WorkerView worker = Idle(0);
-  worker.matched_block_count = 50;
-  const Candidate cost = CostOf(worker, 1000);
+  worker.block_tokens = 4;
+  // The last token is always computed, so the fifth block of twenty tokens counts for none.
+  PromptOnWorker prompt{.prompt_token_count = 20, .matched_block_count = 5, .pending_block_count = 3};
+  EXPECT_EQ(PredictCost(prompt, worker, kSpeed).matched_tokens, 16U);
+  EXPECT_EQ(PredictCost(prompt, worker, kSpeed).pending_tokens, 8U);
+  prompt.pending_block_count = 0;
+  EXPECT_EQ(PredictCost(prompt, worker, kSpeed).pending_tokens, 0U);
+}
+
+TEST(PredictCostTest, IdleWorkerCostsItsPrefillAndOneStep) {
+  const Candidate cost = PredictCost({.prompt_token_count = 1000, .matched_block_count = 50}, Idle(0), kSpeed);
   EXPECT_EQ(cost.matched_tokens, 800U);
-  EXPECT_DOUBLE_EQ(cost.prefill_seconds, 0.2);
-  EXPECT_DOUBLE_EQ(cost.wait_seconds, 0);
+  EXPECT_DOUBLE_EQ(cost.prefill_seconds, 0.1);
+  EXPECT_DOUBLE_EQ(cost.decode_seconds, 0.02);
+  EXPECT_EQ(cost.wait_seconds(), 0);
+  EXPECT_EQ(cost.delay_seconds, 0);
+  EXPECT_DOUBLE_EQ(cost.ttft_seconds(), 0.12);
+  EXPECT_DOUBLE_EQ(cost.cost_seconds(), 0.12);
 }
 
-TEST(PredictCostsTest, QueuedTokensAndRunningDecodesAreWaitedFor) {
+TEST(PredictCostTest, QueueIsWaitedForAtTheWorkersPace) {
   WorkerView worker = Idle(0);
-  worker.queued_prefill_tokens = 500;
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400).wait_seconds, 0.5);
-  worker.running_requests = 1;
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400).wait_seconds, 0.5 + 2 * 0.05);  // 900 tokens are two steps
+  worker.queued_prefill_tokens = 4000;
+  worker.max_batch_tokens = 1000;
+  // Two seconds of prefill in four steps, each of which carries the decodes along.
+  EXPECT_DOUBLE_EQ(CostOf(worker, 400).queue_seconds, 2 + 4 * 0.02);
+  worker.max_batch_tokens = 0;  // not told: 512
+  EXPECT_DOUBLE_EQ(CostOf(worker, 512).queue_seconds, 2 + 4000.0 / 512 * 0.02);
 }
 
-TEST(PredictCostsTest, StepsAreAsLongAsTheWorkerSays) {
+TEST(PredictCostTest, OwnStepsCarryDecodesAlong) {
   WorkerView worker = Idle(0);
-  worker.queued_prefill_tokens = 500;
-  worker.running_requests = 1;
   worker.max_batch_tokens = 100;
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400).wait_seconds, 0.5 + 9 * 0.05);
+  EXPECT_DOUBLE_EQ(CostOf(worker, 450).decode_seconds, 4.5 * 0.02);
+  EXPECT_DOUBLE_EQ(CostOf(worker, 10).decode_seconds, 0.02);
 }
 
-TEST(PredictCostsTest, FullBatchAndMissingBlocksAreOutwaited) {
-  WorkerView full = Idle(0);
-  full.running_requests = 8;
-  WorkerView nearly_full = full;
-  nearly_full.running_requests = 7;
-  EXPECT_GT(CostOf(full, 100).wait_seconds, CostOf(nearly_full, 100).wait_seconds + 0.5);
-  WorkerView queued = full;
-  queued.waiting_requests = 4;
-  EXPECT_GT(CostOf(queued, 100).wait_seconds, CostOf(full, 100).wait_seconds);
-  WorkerView out_of_blocks = nearly_full;
-  out_of_blocks.free_block_count = 2;
-  EXPECT_GT(CostOf(out_of_blocks, 100).wait_seconds, CostOf(nearly_full, 100).wait_seconds + 0.5);
+TEST(PredictCostTest, PrefillHoldsUpWhatRuns) {
+  WorkerView worker = Idle(0);
+  worker.running_requests = 8;  // of 32
+  EXPECT_DOUBLE_EQ(CostOf(worker, 1000).delay_seconds, 0.5 / 4);
+  // Others wait, not this one.
+  EXPECT_DOUBLE_EQ(CostOf(worker, 1000).ttft_seconds(), CostOf(Idle(0), 1000).ttft_seconds());
+  EXPECT_DOUBLE_EQ(CostOf(worker, 1000).cost_seconds(), CostOf(Idle(0), 1000).cost_seconds() + 0.125);
 }
 
-TEST(PredictCostsTest, WithoutAnyRateUncachedTimesBatchGivesTheOrder) {
+TEST(PredictCostTest, OwnWorkWeighsMoreInABusyFleet) {
+  FleetSpeed speed = kSpeed;
+  speed.busy_share = 0.75;
+  WorkerView worker = Idle(0);
+  worker.queued_prefill_tokens = 5120;
+  const Candidate cost = CostOf(worker, 1000, speed);
+  EXPECT_DOUBLE_EQ(cost.congestion, 4);
+  EXPECT_DOUBLE_EQ(cost.cost_seconds(), cost.queue_seconds + 4 * (0.5 + 0.02 * 1000 / 512));
+  EXPECT_DOUBLE_EQ(cost.ttft_seconds(), CostOf(worker, 1000).ttft_seconds());
+  speed.busy_share = 1;
+  EXPECT_DOUBLE_EQ(CostOf(worker, 1000, speed).congestion, 10);
+}
+
+TEST(PredictCostTest, FullBatchIsOutwaited) {
+  WorkerView worker = Idle(0);
+  worker.running_requests = 31;
+  EXPECT_EQ(CostOf(worker, 100).slot_seconds, 0);
+  worker.running_requests = 32;
+  const double one = CostOf(worker, 100).slot_seconds;
+  EXPECT_DOUBLE_EQ(one, 128 * 0.02 / 32);  // the first of 32 to draw its last of about 128 tokens
+  worker.waiting_requests = 3;
+  EXPECT_DOUBLE_EQ(CostOf(worker, 100).slot_seconds, 4 * one);
+}
+
+TEST(PredictCostTest, MissingBlocksAreOutwaited) {
+  WorkerView worker = Idle(0);
+  worker.running_requests = 4;
+  worker.running_context_tokens = 4000;
+  worker.free_block_count = 10;
+  EXPECT_EQ(CostOf(worker, 160).slot_seconds, 0);
+  const double one = 128 * 0.02 / 32;
+  EXPECT_DOUBLE_EQ(CostOf(worker, 660).slot_seconds, 0.5 * one);  // half of what a request holds is missing
+  EXPECT_DOUBLE_EQ(CostOf(worker, 100'000).slot_seconds, 4 * one);
+  worker.running_requests = 0;
+  EXPECT_EQ(CostOf(worker, 100'000).slot_seconds, 0);
+}
+
+TEST(PredictCostTest, SlotsAndQueueAreWaitedForAtTheSameTime) {
+  WorkerView worker = Idle(0);
+  worker.running_requests = 32;
+  worker.queued_prefill_tokens = 4000;
+  const Candidate cost = CostOf(worker, 100);
+  EXPECT_GT(cost.slot_seconds, 0);
+  EXPECT_DOUBLE_EQ(cost.wait_seconds(), cost.queue_seconds);
+}
+
+TEST(PredictCostTest, WithoutAnyRateUncachedTimesBatchGivesTheOrder) {
   WorkerView one = Idle(0);
   one.prefill_tokens_per_second = 0;
   one.decode_step_seconds = 0;
   one.running_requests = 2;
   WorkerView other = one;
-  other.matched_block_count = 30;  // of 1000 tokens, 480 are cached
   other.running_requests = 4;
-  const std::vector<WorkerView> workers{one, other};
-  const auto costs = PredictCosts({.prompt_token_count = 1000}, workers);
-  EXPECT_DOUBLE_EQ(costs[1].ttft_seconds() / costs[0].ttft_seconds(), (520.0 * 5) / (1000.0 * 3));
+  const double whole = PredictCost({.prompt_token_count = 1000}, one, {}).cost_seconds();
+  const double part = PredictCost({.prompt_token_count = 1000, .matched_block_count = 30}, other, {}).cost_seconds();
+  EXPECT_DOUBLE_EQ(part / whole, (520.0 * 5) / (1000.0 * 3));
 }
 
-TEST(PredictCostsTest, NewcomerIsTakenForTheMeanOfTheOthers) {
+TEST(PredictCostTest, NewcomerIsTakenForTheMeanOfTheOthers) {
+  WorkerView newcomer = Idle(0);
+  newcomer.prefill_tokens_per_second = 0;
+  newcomer.decode_step_seconds = 0;
+  const Candidate cost = CostOf(newcomer, 1000, {.prefill_tokens_per_second = 4000, .decode_step_seconds = 0.1});
+  EXPECT_DOUBLE_EQ(cost.prefill_seconds, 0.25);
+  EXPECT_DOUBLE_EQ(cost.decode_seconds, 0.1 * 1000 / 512);
+}
+
+// A little more load never moves a cost by much: no threshold hides in the terms.
+TEST(PredictCostTest, IsContinuousInTheLoad) {
+  const auto cost_at = [](std::uint64_t queued, std::uint32_t uncached) {
+    WorkerView worker = Idle(0);
+    worker.running_requests = 16;
+    worker.running_context_tokens = 16'000;
+    worker.free_block_count = 100;
+    worker.queued_prefill_tokens = queued;
+    return PredictCost({.prompt_token_count = uncached}, worker,
+                       {.prefill_tokens_per_second = 2000, .decode_step_seconds = 0.02, .busy_share = 0.5})
+        .cost_seconds();
+  };
+  for (std::uint32_t tokens = 1; tokens < 5000; ++tokens) {
+    ASSERT_GE(cost_at(tokens, 700), cost_at(tokens - 1, 700)) << tokens;
+    ASSERT_LT(cost_at(tokens, 700), cost_at(tokens - 1, 700) + 0.002) << tokens;
+    ASSERT_LT(cost_at(700, tokens + 1), cost_at(700, tokens) + 0.004) << tokens;
+  }
+}
+
+TEST(PredictCostTest, PaceMakesEqualsOfWorkersThatAreAboutAsFast) {
+  const double mean = CostOf(Idle(0), 1000).cost_seconds();
+  for (const double rate : {1760.0, 2000.0, 2280.0}) {
+    WorkerView worker = Idle(0);
+    worker.prefill_tokens_per_second = rate;
+    worker.decode_step_seconds = 0.02 * 2000 / rate;
+    EXPECT_NEAR(CostOf(worker, 1000).cost_seconds(), mean, 1e-12) << rate;
+    EXPECT_NEAR(CostOf(worker, 1000).ttft_seconds(), mean * 2000 / rate, 1e-12) << rate;  // predicted as measured
+  }
   WorkerView slow = Idle(0);
-  WorkerView fast = Idle(1);
-  fast.prefill_tokens_per_second = 3000;
-  WorkerView unknown = Idle(2);
-  unknown.prefill_tokens_per_second = 0;
-  const std::vector<WorkerView> workers{slow, fast, unknown};
-  EXPECT_DOUBLE_EQ(PredictCosts({.prompt_token_count = 1000}, workers)[2].prefill_seconds, 0.5);
+  slow.prefill_tokens_per_second = 1000;
+  slow.decode_step_seconds = 0.04;
+  EXPECT_NEAR(CostOf(slow, 1000).cost_seconds(), mean * 2 / 1.15, 1e-12);
+  WorkerView fast = Idle(0);
+  fast.prefill_tokens_per_second = 4000;
+  fast.decode_step_seconds = 0.01;
+  EXPECT_NEAR(CostOf(fast, 1000).cost_seconds(), mean / 2 * 1.15, 1e-12);
+}
+
+TEST(LoadTokensTest, AreThoseBeforeAUsualPromptAndItsOwn) {
+  WorkerView worker = Idle(0);
+  EXPECT_EQ(LoadTokens(worker, kSpeed), 1024);
+  worker.queued_prefill_tokens = 512;
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1536);
+  worker.prefill_tokens_per_second = 1900;  // about the mean
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1536);
+  worker.prefill_tokens_per_second = 0;  // taken for the mean
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1536);
+  worker.running_requests = 1;
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, {}), 2 * 1536);
+}
+
+TEST(LoadTokensTest, CountASlowWorkerAsLoaded) {
+  WorkerView slow = Idle(0);
+  slow.prefill_tokens_per_second = 500;
+  slow.decode_step_seconds = 0.08;
+  EXPECT_DOUBLE_EQ(LoadTokens(slow, kSpeed), 1024 * 4 / 1.15);
+}
+
+TEST(PrefillSecondsTest, CountsFullStepsWithTheirDecodes) {
+  WorkerView worker = Idle(0);
+  EXPECT_DOUBLE_EQ(PrefillSeconds(worker, 1024), 0.512 + 2 * 0.02);
+  worker.prefill_tokens_per_second = 0;
+  EXPECT_EQ(PrefillSeconds(worker, 1024), 0);
 }
 
 }  // namespace

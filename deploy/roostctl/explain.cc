@@ -1,0 +1,139 @@
+#include "deploy/roostctl/explain.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <cctype>
+#include <optional>
+#include <ostream>
+
+#include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/refusal.h"
+
+namespace roost::roostctl {
+namespace {
+
+using simdjson::dom::element;
+
+std::string_view Text(element object, const char* pointer) {
+  std::string_view value;
+  return object.at_pointer(pointer).get(value) == simdjson::SUCCESS ? value : "?";
+}
+
+std::uint64_t Count(element object, const char* pointer) {
+  std::uint64_t value = 0;
+  return object.at_pointer(pointer).get(value) == simdjson::SUCCESS ? value : 0;
+}
+
+// Nothing for null and for what is absent.
+std::optional<double> Seconds(element object, const char* pointer) {
+  double value = 0;
+  if (object.at_pointer(pointer).get(value) != simdjson::SUCCESS) return std::nullopt;
+  return value;
+}
+
+std::string Milliseconds(std::optional<double> seconds) {
+  return seconds.has_value() ? fmt::format("{:.1f} ms", *seconds * 1e3) : "unknown";
+}
+
+std::string_view ReasonText(std::string_view reason) {
+  if (reason == "deepest_match") return "it holds the most of the prompt and was the cheapest";
+  if (reason == "least_load") return "nothing useful was cached, or not worth the wait";
+  if (reason == "near_tie") return "as good as the best, within five per cent";
+  if (reason == "only_worker") return "no other worker could take it";
+  return "the policy's rule";
+}
+
+std::string ActualText(element decision) {
+  if (decision["actual"].is_null()) return "no token yet";
+  return fmt::format("{} cached tokens, first token after {}", Count(decision, "/actual/cached_tokens"),
+                     Milliseconds(Seconds(decision, "/actual/ttft_seconds")));
+}
+
+std::string CandidateRow(element candidate, std::string_view chosen) {
+  const std::string_view worker = Text(candidate, "/worker");
+  const auto cell = [&](const char* pointer) { return Seconds(candidate, pointer).value_or(0) * 1e3; };
+  return fmt::format(
+      "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} {:>9.1f}\n",
+      worker == chosen ? '*' : ' ', worker, Count(candidate, "/matched_tokens"), Count(candidate, "/pending_tokens"),
+      cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"), cell("/decode_seconds"),
+      cell("/ttft_seconds"), Seconds(candidate, "/congestion").value_or(1), Seconds(candidate, "/pace").value_or(1),
+      cell("/delay_seconds"), cell("/cost_seconds"));
+}
+
+std::string DecisionText(element decision) {
+  const std::string_view worker = Text(decision, "/worker");
+  const std::string_view reason = Text(decision, "/reason");
+  std::string text = fmt::format("{} ({}), model {}, {} prompt tokens, {:.1f} s ago\n", Text(decision, "/id"),
+                                 Text(decision, "/request_id"), Text(decision, "/model"),
+                                 Count(decision, "/prompt_tokens"), Seconds(decision, "/seconds_ago").value_or(0));
+  const std::uint64_t retries = Count(decision, "/retries");
+  text += fmt::format("  went to      {}{} by {}: {} ({})\n", worker,
+                      retries > 0 ? fmt::format(", retry {},", retries) : "", Text(decision, "/policy"), reason,
+                      ReasonText(reason));
+  text += fmt::format("  predicted    {} cached tokens, first token after {}\n",
+                      Count(decision, "/predicted/cached_tokens"),
+                      Milliseconds(Seconds(decision, "/predicted/ttft_seconds")));
+  text += fmt::format("  actual       {}\n", ActualText(decision));
+  text += fmt::format("  regret       {} tokens beyond, {} over the best\n", Count(decision, "/regret/cached_tokens"),
+                      Milliseconds(Seconds(decision, "/regret/ttft_seconds")));
+  text += fmt::format("  round robin  {} cached tokens, first token after {}\n",
+                      Count(decision, "/round_robin/cached_tokens"),
+                      Milliseconds(Seconds(decision, "/round_robin/ttft_seconds")));
+  bool rates_known = false;
+  if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
+    text += "  no worker's speed is known yet: the columns below give an order, not times\n";
+  }
+  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9}\n",
+                      "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "weight",
+                      "pace", "delay", "cost");
+  simdjson::dom::array candidates;
+  if (decision["candidates"].get(candidates) != simdjson::SUCCESS) return text;
+  for (const element candidate : candidates) text += CandidateRow(candidate, worker);
+  return text;
+}
+
+Result<std::string> Ask(const ExplainOptions& options) {
+  HttpClient client(options.router, 10);
+  ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get(ExplainPath(options)));
+  if (response.status != 200) return RefusalOf(response);
+  return FormatDecisions(response.body);
+}
+
+}  // namespace
+
+std::string ExplainPath(const ExplainOptions& options) {
+  if (options.request_id.empty()) return fmt::format("/admin/v1/decisions?limit={}", options.limit);
+  std::string path = "/admin/v1/decisions?request_id=";
+  for (const char c : options.request_id) {
+    const auto byte = static_cast<unsigned char>(c);
+    path +=
+        std::isalnum(byte) != 0 || c == '-' || c == '_' || c == '.' ? std::string(1, c) : fmt::format("%{:02X}", byte);
+  }
+  return path;
+}
+
+Result<std::string> FormatDecisions(std::string_view decisions_json) {
+  simdjson::dom::parser parser;
+  element body;
+  simdjson::dom::array decisions;
+  if (parser.parse(simdjson::padded_string(decisions_json)).get(body) != simdjson::SUCCESS ||
+      body["decisions"].get(decisions) != simdjson::SUCCESS) {
+    return DataLoss("/admin/v1/decisions", "the answer holds no list of decisions");
+  }
+  std::string text;
+  for (const element decision : decisions) text += (text.empty() ? "" : "\n") + DecisionText(decision);
+  return text.empty() ? "(no decisions yet)\n" : text;
+}
+
+int RunExplain(const ExplainOptions& options, std::ostream& out, std::ostream& err) {
+  const Result<std::string> text = Ask(options);
+  if (!text.ok()) {
+    err << "roostctl explain: " << text.error().ToString() << '\n';
+    return 1;
+  }
+  out << *text;
+  return 0;
+}
+
+}  // namespace roost::roostctl

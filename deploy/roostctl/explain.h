@@ -1,0 +1,29 @@
+// `roostctl explain`: why a request went to its worker, for people.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+
+namespace roost::roostctl {
+
+struct ExplainOptions {
+  std::string router = "http://127.0.0.1:8000";
+  std::string request_id;   // the answer's id or its x-request-id; empty: the last decisions
+  std::uint32_t limit = 1;  // of the last decisions
+};
+
+// The path and query to ask the router.
+[[nodiscard]] std::string ExplainPath(const ExplainOptions& options);
+
+// What the answer of GET /admin/v1/decisions says, decision by decision with a table of its candidates. kDataLoss when
+// it is not that.
+[[nodiscard]] Result<std::string> FormatDecisions(std::string_view decisions_json);
+
+// Asks the router and prints. Returns the exit code: 0 when it knew the request.
+int RunExplain(const ExplainOptions& options, std::ostream& out, std::ostream& err);
+
+}  // namespace roost::roostctl

@@ -1,0 +1,29 @@
+// GET /admin/v1/decisions: which decisions are asked for, and how they are told.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "router/route/decision_log.h"
+
+namespace roost::router {
+
+struct DecisionsQuery {
+  static constexpr std::size_t kDefaultLimit = 20;
+
+  std::optional<std::string> request_id;  // of a request, or
+  std::size_t limit = kDefaultLimit;      // so many of the last ones
+};
+
+// Of "request_id=ID" or "limit=N", N from 1 to DecisionLog::kCapacity. kInvalidArgument names the parameter.
+[[nodiscard]] Result<DecisionsQuery> ParseDecisionsQuery(std::string_view query);
+
+// {"decisions": [...]}, in the order of `records`.
+[[nodiscard]] std::string DecisionsBody(std::span<const DecisionRecord> records, Instant now);
+
+}  // namespace roost::router

@@ -1,0 +1,87 @@
+#include "router/fleet/decider.h"
+
+#include <utility>
+
+namespace roost::router {
+
+std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant now) {
+  const GenerateSpec& spec = query.spec;
+  const FleetView* const fleet = roster_.FleetOf(*spec.model);
+  if (fleet == nullptr) return std::nullopt;
+  const std::vector<WorkerSlot> excluded = SlotsOf(query.refused_by);
+  RouteQuery route{.prompt_token_count = query.prompt_token_count,
+                   .sample_count = query.sample_count,
+                   .matches = query.matches,
+                   .block_hashes = spec.block_hashes,
+                   .session_hash = spec.session_hash,
+                   .excluded = excluded};
+  // What workers hold is of no use to a request that leaves the cache alone.
+  if (spec.cache_mode == wire::CacheMode::kOff) {
+    route.matches = {};
+    route.block_hashes = {};
+  }
+  std::optional<Decision> decision = policy_.Choose(route, *fleet);
+  if (!decision.has_value()) return std::nullopt;
+  const DecisionAudit audit = auditor_.Audit(route, *fleet, *decision);
+  metrics_.OnDecision(policy_.name(), decision->reason);
+  metrics_.OnDecisionAudit(spec.model->name, *decision, audit);
+  const std::uint64_t number = Log(query, *decision, audit, now);
+  return Placement{roster_.At(decision->slot), *std::move(decision), number, now};
+}
+
+Worker* Decider::BestFor(const ServedModel& model, std::span<const BlockHash> block_hashes,
+                         std::span<const WorkerMatch> matches) {
+  const FleetView* const fleet = roster_.FleetOf(model);
+  if (fleet == nullptr) return nullptr;
+  // One token more than the blocks hold: the last token of a prompt is always computed.
+  const auto prompt_tokens = static_cast<std::uint32_t>(block_hashes.size() * model.block_tokens + 1);
+  const std::optional<Decision> decision =
+      policy_.Choose({.prompt_token_count = prompt_tokens, .matches = matches, .block_hashes = block_hashes}, *fleet);
+  return decision.has_value() ? &roster_.At(decision->slot) : nullptr;
+}
+
+Decider::Prediction Decider::PredictionOf(const Placement& placement) {
+  return {.number = placement.number,
+          .decided_at = placement.decided_at,
+          .ttft_seconds = placement.decision.predicted_ttft_seconds,
+          .in_seconds = placement.decision.in_seconds,
+          .cached_tokens = placement.decision.matched_tokens};
+}
+
+void Decider::OnFirstToken(const ServedModel& model, const Prediction& prediction, std::uint32_t cached_tokens,
+                           Instant now) {
+  const double ttft_seconds = ToSeconds(now - prediction.decided_at);
+  log_.SetOutcome(prediction.number, {.cached_tokens = cached_tokens, .ttft_seconds = ttft_seconds});
+  if (!prediction.in_seconds) return;
+  metrics_.OnTtft(model.name, {.predicted_seconds = prediction.ttft_seconds, .actual_seconds = ttft_seconds});
+}
+
+std::vector<WorkerSlot> Decider::SlotsOf(const std::set<std::string>& worker_ids) {
+  std::vector<WorkerSlot> slots;
+  for (const std::string& id : worker_ids) {
+    if (const Worker* const worker = roster_.Find(id)) slots.push_back(worker->slot);
+  }
+  return slots;
+}
+
+std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,
+                           Instant now) {
+  DecisionRecord record{.answer_id = query.spec.answer_id,
+                        .request_id = query.spec.request_id,
+                        .model = query.spec.model->name,
+                        .prompt_token_count = query.prompt_token_count,
+                        .retry_count = query.retry_count,
+                        .decided_at = now,
+                        .policy = std::string(policy_.name()),
+                        .decision = decision,
+                        .worker_id = roster_.At(decision.slot).hello.worker_id,
+                        .candidate_ids = {},
+                        .audit = audit};
+  record.candidate_ids.reserve(decision.candidates.size());
+  for (const Candidate& candidate : decision.candidates) {
+    record.candidate_ids.push_back(roster_.At(candidate.slot).hello.worker_id);
+  }
+  return log_.Add(std::move(record));
+}
+
+}  // namespace roost::router

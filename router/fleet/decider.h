@@ -1,0 +1,80 @@
+// From a request to the worker that takes it: puts the question to the policy, measures the answer against the best
+// candidate and against round robin, and remembers it, to be explained later.
+//
+//   Decide ──► Placement ──► OnFirstToken: what was predicted against what came
+//     └─ log, counters          └─ log, counters
+//
+// Not thread-safe. What is given to the constructor outlives it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+
+#include "common/base/clock.h"
+#include "router/fleet/dispatcher.h"
+#include "router/fleet/fleet_metrics.h"
+#include "router/fleet/roster.h"
+#include "router/route/decision_audit.h"
+#include "router/route/decision_log.h"
+#include "router/route/policy.h"
+
+namespace roost::router {
+
+// One attempt's wish.
+struct PlacementQuery {
+  const GenerateSpec& spec;
+  std::uint32_t prompt_token_count = 0;  // with what was generated before this attempt
+  std::uint32_t sample_count = 1;
+  std::uint32_t retry_count = 0;
+  const std::set<std::string>& refused_by;    // workers that it does not go to
+  std::span<const WorkerMatch> matches = {};  // deepest first
+};
+
+struct Placement {
+  Worker& worker;
+  Decision decision;
+  std::uint64_t number = 0;  // in the log
+  Instant decided_at{};
+};
+
+class Decider {
+ public:
+  Decider(Roster& roster, Policy& policy, FleetMetrics& metrics)
+      : roster_(roster), policy_(policy), metrics_(metrics) {}
+
+  // Nothing when no worker may take it.
+  [[nodiscard]] std::optional<Placement> Decide(const PlacementQuery& query, Instant now);
+
+  // The worker that a request for this prompt would go to; null when there is none. Counts as no decision.
+  [[nodiscard]] Worker* BestFor(const ServedModel& model, std::span<const BlockHash> block_hashes,
+                                std::span<const WorkerMatch> matches);
+
+  // What is kept of a placement until its first token.
+  struct Prediction {
+    std::uint64_t number = 0;
+    Instant decided_at{};
+    double ttft_seconds = 0;
+    bool in_seconds = false;  // see Decision
+    std::uint32_t cached_tokens = 0;
+  };
+  [[nodiscard]] static Prediction PredictionOf(const Placement& placement);
+  void OnFirstToken(const ServedModel& model, const Prediction& prediction, std::uint32_t cached_tokens, Instant now);
+
+  [[nodiscard]] const DecisionLog& log() const { return log_; }
+
+ private:
+  [[nodiscard]] std::vector<WorkerSlot> SlotsOf(const std::set<std::string>& worker_ids);
+  [[nodiscard]] std::uint64_t Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,
+                                  Instant now);
+
+  Roster& roster_;
+  Policy& policy_;
+  FleetMetrics& metrics_;
+  DecisionAuditor auditor_;
+  DecisionLog log_;
+};
+
+}  // namespace roost::router

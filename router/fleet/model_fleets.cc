@@ -1,0 +1,54 @@
+#include "router/fleet/model_fleets.h"
+
+#include "common/base/check.h"
+#include "router/fleet/roster.h"
+
+namespace roost::router {
+
+WorkerView ViewOf(const Worker& worker) {
+  const InFlightLedger& ledger = *worker.ledger;
+  const wire::Load& load = worker.load;
+  return {.slot = worker.slot,
+          .epoch = worker.hello.epoch,
+          .block_tokens = worker.hello.block_tokens,
+          .max_running_requests = worker.hello.max_running_requests,
+          .max_batch_tokens = worker.hello.max_batch_tokens,
+          .max_sample_count = worker.hello.max_sample_count,
+          .queued_prefill_tokens = load.queued_prefill_tokens + ledger.uncovered_tokens(),
+          .waiting_requests = load.waiting_requests + ledger.uncovered_requests(),
+          .running_requests = load.running_requests,
+          .running_context_tokens = load.running_context_tokens,
+          .free_block_count = load.free_block_count,
+          .in_flight_requests = ledger.request_count(),
+          .last_sent = worker.last_sent,
+          .prefill_tokens_per_second = worker.rates.prefill_tokens_per_second(),
+          .decode_step_seconds = worker.rates.decode_step_seconds(load.running_requests),
+          .busy_share = worker.busy.value()};
+}
+
+void ModelFleets::Set(Worker& worker) {
+  const auto fleet = fleets_.try_emplace(worker.hello.model, static_cast<std::uint32_t>(fleets_.size())).first;
+  fleet->second.Set(ViewOf(worker));
+  const std::size_t slot = worker.slot.value();
+  if (workers_.size() <= slot) workers_.resize(slot + 1);
+  workers_[slot] = &worker;
+}
+
+void ModelFleets::Remove(const Worker& worker) {
+  const std::size_t slot = worker.slot.value();
+  if (slot >= workers_.size() || workers_[slot] != &worker) return;
+  workers_[slot] = nullptr;
+  fleets_.find(worker.hello.model)->second.Remove(worker.slot);
+}
+
+const FleetView* ModelFleets::Find(std::string_view model) const {
+  const auto found = fleets_.find(model);
+  return found == fleets_.end() ? nullptr : &found->second;
+}
+
+Worker& ModelFleets::At(WorkerSlot slot) const {
+  ROOST_CHECK(slot.value() < workers_.size() && workers_[slot.value()] != nullptr, "slot {}", slot.value());
+  return *workers_[slot.value()];
+}
+
+}  // namespace roost::router

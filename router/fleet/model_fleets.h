@@ -1,0 +1,40 @@
+// The workers that may take requests, model by model, as decisions look at them: follows the roster's workers as they
+// come, report, are charged and go.
+//
+// Not thread-safe. Workers are told before they are destroyed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "router/route/fleet_view.h"
+
+namespace roost::router {
+
+struct Worker;
+
+// What the worker reported last, and what this router has sent it since.
+[[nodiscard]] WorkerView ViewOf(const Worker& worker);
+
+class ModelFleets {
+ public:
+  // It may take requests of its model, and this is what it is like now. O(log workers).
+  void Set(Worker& worker);
+  // It may not, or is gone.
+  void Remove(const Worker& worker);
+
+  // Null when no worker ever took requests of this model.
+  [[nodiscard]] const FleetView* Find(std::string_view model) const;
+  // The worker that a fleet has in this slot. There must be one.
+  [[nodiscard]] Worker& At(WorkerSlot slot) const;
+
+ private:
+  std::map<std::string, FleetView, std::less<>> fleets_;  // by model; kept when empty, for its number
+  std::vector<Worker*> workers_;                          // by slot; null: none
+};
+
+}  // namespace roost::router

@@ -1,0 +1,53 @@
+// What a router knows of caches without being told: which blocks it has sent where. Per worker the blocks of the most
+// recent requests, least recently sent ones forgotten first, up to a bound.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/prefix/block_hash.h"
+#include "router/route/worker_view.h"
+
+namespace roost::router {
+
+class ApproximateTree {
+ public:
+  explicit ApproximateTree(std::size_t max_blocks_per_worker) : max_blocks_(max_blocks_per_worker) {}
+
+  struct Match {
+    WorkerSlot slot;
+    std::size_t block_count = 0;
+  };
+  // The deepest block of the chain that was sent anywhere, and to whom it was last. O(blocks).
+  [[nodiscard]] std::optional<Match> Find(std::span<const BlockHash> block_hashes) const;
+
+  // The chain was sent to this worker. Another epoch than before forgets what its slot had. O(blocks).
+  void Add(const WorkerView& worker, std::span<const BlockHash> block_hashes);
+
+  [[nodiscard]] std::size_t block_count(WorkerSlot slot) const;
+
+ private:
+  using Recency = std::list<std::uint64_t>;  // block keys, the last one sent first
+  struct Share {
+    std::uint64_t epoch = 0;
+    Recency recency;
+    std::unordered_map<std::uint64_t, Recency::iterator> place;
+  };
+
+  void Touch(WorkerSlot slot, Share& share, std::uint64_t key);
+  void ForgetOldest(WorkerSlot slot, Share& share);
+
+  const std::size_t max_blocks_;
+  std::unordered_map<WorkerSlot, Share> shares_;
+  std::unordered_map<std::uint64_t, std::vector<WorkerSlot>> holders_;  // the last one sent to at the end
+};
+
+}  // namespace roost::router

@@ -1,0 +1,51 @@
+// Consistent hashing (Karger et al., STOC 1997): every worker slot has kReplicas points on a circle of 64-bit hashes; a
+// key belongs to the first point at or after its hash. Points of slots that have no worker are passed over, so keys of
+// other workers stay where they are when one comes or goes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/prefix/block_hash.h"
+
+namespace roost::router {
+
+class HashRing {
+ public:
+  static constexpr std::uint32_t kReplicas = 256;
+
+  // Makes sure that slots below `slot_count` have their points. O(points · log points) when there are new ones.
+  void Grow(std::uint32_t slot_count);
+
+  // Calls visit(WorkerSlot) for the points from `hash` on, once around, until it returns false. A slot comes once for
+  // each of its points.
+  template <typename Visit>
+  void Walk(std::uint64_t hash, Visit visit) const {
+    const auto first = std::lower_bound(points_.begin(), points_.end(), Point{hash, WorkerSlot()});
+    const auto start = static_cast<std::size_t>(first - points_.begin());
+    for (std::size_t i = 0; i < points_.size(); ++i) {
+      if (!visit(points_[(start + i) % points_.size()].slot)) return;
+    }
+  }
+
+  // The hash of a prompt's first `count` blocks, or of as many as there are. A block's hash covers all before it.
+  // There must be one.
+  [[nodiscard]] static std::uint64_t KeyOf(std::span<const BlockHash> block_hashes, std::size_t count);
+
+ private:
+  struct Point {
+    std::uint64_t hash = 0;
+    WorkerSlot slot;
+
+    auto operator<=>(const Point&) const = default;
+  };
+
+  std::uint32_t slot_count_ = 0;
+  std::vector<Point> points_;  // ascending
+};
+
+}  // namespace roost::router

@@ -1,0 +1,20 @@
+// The default policy: the candidate of least cost, in seconds (cost.h), over the deepest holders and a few of the least
+// loaded (candidates.h).
+//
+// Candidates within a few per cent of the best, or within milliseconds that nobody notices, are equal: of them the one
+// with the deeper match, then with the shorter wait, then any. Among equally loaded workers those that were sent
+// nothing for the longest time come first, so that idle caches fill evenly.
+//
+// The cost of a decision does not grow with the fleet.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "router/route/policy.h"
+
+namespace roost::router {
+
+[[nodiscard]] std::unique_ptr<Policy> MakeCacheAware(std::uint64_t seed);
+
+}  // namespace roost::router

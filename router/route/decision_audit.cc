@@ -1,0 +1,40 @@
+#include "router/route/decision_audit.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace roost::router {
+
+namespace {
+
+// The deepest match of a worker that may take the request.
+std::uint32_t MostCachedTokens(const RouteQuery& query, const FleetView& fleet) {
+  for (const WorkerMatch& match : query.matches) {
+    const WorkerView* const worker = fleet.Find(match.worker);
+    if (worker == nullptr || !MayTake(query, *worker)) continue;
+    return CachedTokens(PromptOn(query, match), worker->block_tokens);
+  }
+  return 0;
+}
+
+double LeastTtft(const Decision& decision) {
+  double least = decision.predicted_ttft_seconds;
+  for (const Candidate& candidate : decision.candidates) least = std::min(least, candidate.ttft_seconds());
+  return least;
+}
+
+}  // namespace
+
+DecisionAudit DecisionAuditor::Audit(const RouteQuery& query, const FleetView& fleet, const Decision& decision) {
+  const WorkerView* const turn = rotation_.Next(query, fleet);
+  ROOST_CHECK(turn != nullptr, "a decision for slot {} of a fleet without workers", decision.slot.value());
+  const Candidate rotated = PredictCost(PromptOn(query, turn->slot), *turn, fleet.speed());
+  const std::uint32_t most = MostCachedTokens(query, fleet);
+  return {.regret_tokens = most - std::min(most, decision.matched_tokens),
+          .regret_seconds = decision.predicted_ttft_seconds - LeastTtft(decision),
+          .rotation_matched_tokens = rotated.matched_tokens,
+          .rotation_ttft_seconds = rotated.ttft_seconds()};
+}
+
+}  // namespace roost::router

@@ -1,0 +1,68 @@
+// The last decisions and what became of them, so that "why this worker?" has an answer.
+//
+//   Add ──► record ──► SetOutcome, when the first token is there
+//             └─ overwritten once kCapacity later ones were added
+//
+// Not thread-safe. Add and SetOutcome take constant time, the others read the whole log.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "router/route/decision_audit.h"
+#include "router/route/policy.h"
+
+namespace roost::router {
+
+struct DecisionRecord {
+  // What the decision was about.
+  std::string answer_id;   // "chatcmpl-…", as in the client's answer
+  std::string request_id;  // as in the answer's x-request-id
+  std::string model;
+  std::uint32_t prompt_token_count = 0;
+  std::uint32_t retry_count = 0;  // attempts that came to nothing before
+  Instant decided_at{};
+
+  // What it was.
+  std::string policy;
+  Decision decision;
+  std::string worker_id;
+  std::vector<std::string> candidate_ids;  // workers of decision.candidates, in that order
+  DecisionAudit audit;
+
+  // What came of it.
+  struct Outcome {
+    std::uint32_t cached_tokens = 0;
+    double ttft_seconds = 0;  // from the decision to the first token's arrival here
+  };
+  std::optional<Outcome> outcome = std::nullopt;
+};
+
+class DecisionLog {
+ public:
+  static constexpr std::size_t kCapacity = 1024;
+
+  // The record's number, for SetOutcome.
+  std::uint64_t Add(DecisionRecord record);
+  // Nothing if the record was overwritten.
+  void SetOutcome(std::uint64_t number, const DecisionRecord::Outcome& outcome);
+
+  // The newest first, at most `limit`.
+  [[nodiscard]] std::vector<DecisionRecord> Latest(std::size_t limit) const;
+  // Those of a request, by either of its ids, in the order in which they were made.
+  [[nodiscard]] std::vector<DecisionRecord> Find(std::string_view id) const;
+
+ private:
+  [[nodiscard]] const DecisionRecord& At(std::uint64_t number) const { return ring_[number % kCapacity]; }
+  [[nodiscard]] std::uint64_t first() const { return next_ - ring_.size(); }
+
+  std::vector<DecisionRecord> ring_;  // record n is at n modulo kCapacity
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,86 @@
+// The workers of one model that may take requests, each as its last report and this router's charges make it: what a
+// decision looks at. Kept up to date worker by worker, so that a decision need not look at all of them.
+//
+//   workers_        dense, in no particular order     all of them, for policies that compare all
+//   place_by_slot_  slot → place in workers_          a holder that the index names
+//   order_          by (load, last_sent, slot)        the least loaded, and of equals the one that waits longest
+//
+// A worker's load (LoadTokens) is taken when it is set: that of one without rates stays at the fleet's mean of that
+// moment until its next report. Costs are always computed anew from the view.
+//
+// Not thread-safe.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "router/route/cost.h"
+#include "router/route/worker_view.h"
+
+namespace roost::router {
+
+class FleetView {
+ public:
+  // `number` tells the fleets of different models apart, for policies that go round in each.
+  explicit FleetView(std::uint32_t number = 0) : number_(number) {}
+
+  // Adds the worker of this slot, or replaces what was known of it. O(log n).
+  void Set(const WorkerView& worker);
+  // O(log n). Nothing if there is none in this slot.
+  void Remove(WorkerSlot slot);
+
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+  [[nodiscard]] std::size_t size() const { return workers_.size(); }
+
+  // Valid until the next change. O(1).
+  [[nodiscard]] std::span<const WorkerView> workers() const { return workers_; }
+  [[nodiscard]] const WorkerView* Find(WorkerSlot slot) const;
+
+  // The worker in the next higher slot; behind the last one, and without a slot, that in the lowest. Null when there is
+  // none at all. O(1) when slots are dense.
+  [[nodiscard]] const WorkerView* NextAfter(std::optional<WorkerSlot> slot) const;
+
+  // Calls visit(const WorkerView&) from the least loaded on, until it returns false. O(1) per call.
+  template <typename Visit>
+  void VisitLeastLoaded(Visit visit) const {
+    for (const Place& place : order_) {
+      if (!visit(*Find(place.slot))) return;
+    }
+  }
+
+  [[nodiscard]] FleetSpeed speed() const;
+
+ private:
+  struct Place {
+    double load_tokens = 0;
+    std::uint64_t last_sent = 0;
+    WorkerSlot slot;
+
+    auto operator<=>(const Place&) const = default;
+  };
+  // Sums of the workers' own speeds.
+  struct Sums {
+    std::size_t known_count = 0;
+    double prefill_tokens_per_second = 0;
+    double decode_step_seconds = 0;
+    double busy_share = 0;
+  };
+
+  [[nodiscard]] std::optional<std::size_t> PlaceOf(WorkerSlot slot) const;
+  void AddToSums(const WorkerView& worker);
+  void TakeFromSums(const WorkerView& worker);
+
+  const std::uint32_t number_;
+  std::vector<WorkerView> workers_;
+  std::vector<double> loads_;  // of workers_, as they stand in order_
+  std::vector<std::optional<std::size_t>> place_by_slot_;
+  std::set<Place> order_;
+  Sums sums_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,37 @@
+// One worker as a decision sees it: what it reported last, and what this router has sent it since. A plain value.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/ids.h"
+
+namespace roost::router {
+
+struct WorkerView {
+  WorkerSlot slot;
+  std::uint64_t epoch = 0;  // of its life: another one means that what was remembered of the slot is void
+
+  // As it said hello.
+  std::uint32_t block_tokens = 16;
+  std::uint32_t max_running_requests = 1;
+  std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
+  std::uint32_t max_sample_count = 1;
+
+  // As it reported. Queue and waiting include what this router has sent since, at its uncached tokens.
+  std::uint64_t queued_prefill_tokens = 0;
+  std::uint32_t waiting_requests = 0;
+  std::uint32_t running_requests = 0;
+  std::uint64_t running_context_tokens = 0;
+  std::uint32_t free_block_count = 0;
+
+  // This router's own.
+  std::uint32_t in_flight_requests = 0;
+  std::uint64_t last_sent = 0;  // number of the last request sent to it, in the order of all; 0: none yet
+
+  // Fitted online from the steps that it reports; zero until known.
+  double prefill_tokens_per_second = 0;
+  double decode_step_seconds = 0;  // of a step with the running requests' decodes and no prefill
+  double busy_share = 0;           // of its time that prefill takes, 0 to 1, smoothed (busy_share.h)
+};
+
+}  // namespace roost::router

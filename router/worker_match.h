@@ -1,0 +1,17 @@
+// What the index answers and the decision asks: who holds how much of a prompt.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/ids.h"
+
+namespace roost::router {
+
+// How many leading blocks of a query a worker holds; at least 1 in a match list.
+struct WorkerMatch {
+  WorkerSlot worker;
+  std::uint32_t block_count = 0;
+  std::uint32_t pending_block_count = 0;  // of these, the last ones are still being computed; see PendingPrefixes
+};
+
+}  // namespace roost::router

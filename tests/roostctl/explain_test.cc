@@ -1,0 +1,92 @@
+#include "deploy/roostctl/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace roost::roostctl {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kDecision =
+    R"({"id":"chatcmpl-1","request_id":"req-9","model":"demo","prompt_tokens":1600,"retries":1,"seconds_ago":2.5,)"
+    R"("policy":"cache-aware","worker":"w2","reason":"deepest_match","rates_known":true,)"
+    R"("predicted":{"cached_tokens":1440,"ttft_seconds":0.1},"actual":{"cached_tokens":1424,"ttft_seconds":0.125},)"
+    R"("regret":{"cached_tokens":0,"ttft_seconds":0.0},"round_robin":{"cached_tokens":16,"ttft_seconds":0.8},)"
+    R"("candidates":[{"worker":"w2","matched_tokens":1440,"pending_tokens":0,"queue_seconds":0.01,"slot_seconds":0,)"
+    R"("prefill_seconds":0.08,"decode_seconds":0.01,"ttft_seconds":0.1,"congestion":2.5,"delay_seconds":0.004,)"
+    R"("cost_seconds":0.239},{"worker":"w1","matched_tokens":16,"pending_tokens":16,"queue_seconds":0,)"
+    R"("slot_seconds":0,"prefill_seconds":0.79,"decode_seconds":0.01,"ttft_seconds":0.8,"congestion":2.5,)"
+    R"("delay_seconds":0,"cost_seconds":2.0}]})";
+
+std::string Formatted(std::string decision) { return FormatDecisions(R"({"decisions":[)" + decision + "]}").value(); }
+
+std::string With(std::string text, std::string_view what, std::string_view instead) {
+  return text.replace(text.find(what), what.size(), instead);
+}
+
+TEST(FormatDecisionsTest, SaysWhereWhyAndWhatCameOfIt) {
+  const std::string text = Formatted(kDecision);
+  EXPECT_THAT(text, HasSubstr("chatcmpl-1 (req-9), model demo, 1600 prompt tokens, 2.5 s ago"));
+  EXPECT_THAT(text, HasSubstr("went to      w2, retry 1, by cache-aware: deepest_match (it holds the most"));
+  EXPECT_THAT(text, HasSubstr("predicted    1440 cached tokens, first token after 100.0 ms"));
+  EXPECT_THAT(text, HasSubstr("actual       1424 cached tokens, first token after 125.0 ms"));
+  EXPECT_THAT(text, HasSubstr("round robin  16 cached tokens, first token after 800.0 ms"));
+  EXPECT_THAT(text, Not(HasSubstr("no worker's speed")));
+}
+
+TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
+  std::istringstream lines(Formatted(kDecision));
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(line);
+  ASSERT_GE(rows.size(), 3U);
+  const std::string& header = rows[rows.size() - 3];
+  const std::string& chosen = rows[rows.size() - 2];
+  const std::string& other = rows[rows.size() - 1];
+  EXPECT_THAT(chosen, testing::StartsWith("* w2"));
+  EXPECT_THAT(other, testing::StartsWith("  w1"));
+  EXPECT_EQ(header.size(), chosen.size());
+  EXPECT_EQ(header.size(), other.size());
+  EXPECT_THAT(chosen, HasSubstr("239.0"));
+  EXPECT_THAT(chosen, HasSubstr("2.50"));
+}
+
+TEST(FormatDecisionsTest, SaysWhatIsNotKnown) {
+  std::string decision = With(kDecision, R"({"cached_tokens":1424,"ttft_seconds":0.125})", "null");
+  decision =
+      With(decision, R"("cached_tokens":1440,"ttft_seconds":0.1)", R"("cached_tokens":1440,"ttft_seconds":null)");
+  decision = With(decision, R"("rates_known":true)", R"("rates_known":false)");
+  const std::string text = Formatted(decision);
+  EXPECT_THAT(text, HasSubstr("actual       no token yet"));
+  EXPECT_THAT(text, HasSubstr("predicted    1440 cached tokens, first token after unknown"));
+  EXPECT_THAT(text, HasSubstr("no worker's speed is known yet"));
+}
+
+TEST(FormatDecisionsTest, AnotherAnswerIsAnErrorAndNoneIsSaid) {
+  EXPECT_FALSE(FormatDecisions("<html>").ok());
+  EXPECT_FALSE(FormatDecisions(R"({"error":{}})").ok());
+  EXPECT_THAT(FormatDecisions(R"({"decisions":[]})").value(), HasSubstr("no decisions"));
+}
+
+TEST(ExplainPathTest, EscapesTheId) {
+  ExplainOptions options;
+  options.request_id = "chatcmpl-0a&limit=3";
+  EXPECT_EQ(ExplainPath(options), "/admin/v1/decisions?request_id=chatcmpl-0a%26limit%3D3");
+  EXPECT_EQ(ExplainPath({}), "/admin/v1/decisions?limit=1");
+}
+
+TEST(RunExplainTest, SaysWhyItFails) {
+  std::ostringstream out;
+  std::ostringstream err;
+  ExplainOptions options;
+  options.router = "http://127.0.0.1:1";
+  EXPECT_EQ(RunExplain(options, out, err), 1);
+  EXPECT_THAT(err.str(), HasSubstr("roostctl explain: "));
+  EXPECT_EQ(out.str(), "");
+}
+
+}  // namespace
+}  // namespace roost::roostctl

@@ -1,0 +1,128 @@
+// GET /admin/v1/decisions.
+#include "router/api/decisions.h"
+
+#include <gtest/gtest.h>
+
+#include "router/api/url.h"
+#include "tests/router/api/api_fixture.h"
+
+namespace roost::router {
+namespace {
+
+class DecisionsTest : public ApiTest {
+ protected:
+  std::shared_ptr<FakeResponder> Ask(std::string query) { return Get("/admin/v1/decisions", std::move(query)); }
+
+  void Log(std::string answer_id) {
+    DecisionRecord record;
+    record.answer_id = std::move(answer_id);
+    record.request_id = "req-9";
+    record.model = "bytes";
+    record.prompt_token_count = 100;
+    record.decided_at = clock_.Now();
+    record.policy = "cache-aware";
+    record.decision = {.slot = WorkerSlot(1),
+                       .reason = DecisionReason::kDeepestMatch,
+                       .matched_tokens = 64,
+                       .predicted_ttft_seconds = 0.5,
+                       .in_seconds = true};
+    Candidate candidate;
+    candidate.slot = WorkerSlot(1);
+    candidate.matched_tokens = 64;
+    candidate.queue_seconds = 0.25;
+    candidate.prefill_seconds = 0.125;
+    candidate.decode_seconds = 0.125;
+    candidate.delay_seconds = 0.5;
+    candidate.congestion = 2;
+    record.decision.candidates = {candidate};
+    record.worker_id = "w1";
+    record.candidate_ids = {"w1"};
+    record.audit = {
+        .regret_tokens = 16, .regret_seconds = 0.25, .rotation_matched_tokens = 32, .rotation_ttft_seconds = 0.75};
+    dispatcher_.log.push_back(std::move(record));
+  }
+};
+
+TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
+  Log("chatcmpl-1");
+  clock_.Advance(std::chrono::seconds(2));
+  const auto responder = Ask("request_id=chatcmpl-1");
+  ASSERT_EQ(responder->response->status, 200);
+  EXPECT_EQ(responder->response->body,
+            R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
+            R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
+            R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5},"actual":null,)"
+            R"("regret":{"cached_tokens":16,"ttft_seconds":0.25},)"
+            R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
+            R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
+            R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,"congestion":2,)"
+            R"("pace":1,"delay_seconds":0.5,"cost_seconds":1.25}]}]})");
+  EXPECT_EQ(observer_.answers.back(), "decisions 200");
+}
+
+TEST_F(DecisionsTest, TellsWhatCameOfItAndNoSecondsBeforeRatesAreKnown) {
+  Log("chatcmpl-1");
+  dispatcher_.log[0].decision.in_seconds = false;
+  dispatcher_.log[0].outcome = DecisionRecord::Outcome{.cached_tokens = 48, .ttft_seconds = 0.625};
+  const auto responder = Ask("request_id=chatcmpl-1");
+  EXPECT_EQ(At(responder->response->body, "/decisions/0/actual"), R"({"cached_tokens":48,"ttft_seconds":0.625})");
+  EXPECT_EQ(At(responder->response->body, "/decisions/0/predicted/ttft_seconds"), "null");
+  EXPECT_EQ(At(responder->response->body, "/decisions/0/round_robin/ttft_seconds"), "null");
+}
+
+TEST_F(DecisionsTest, GivesTheLastOnesUpToTheLimit) {
+  for (int i = 0; i < 30; ++i) Log(fmt::format("cmpl-{}", i));
+  EXPECT_EQ(At(Ask("limit=2")->response->body, "/decisions/1/id"), R"("cmpl-1")");
+  EXPECT_EQ(At(Ask("limit=2")->response->body, "/decisions/2"), "");
+  EXPECT_NE(At(Ask("")->response->body, "/decisions/19"), "");
+  EXPECT_EQ(At(Ask("")->response->body, "/decisions/20"), "");
+}
+
+TEST_F(DecisionsTest, UnknownIdIsNotFound) {
+  const auto responder = Ask("request_id=chatcmpl-2");
+  EXPECT_EQ(responder->response->status, 404);
+  EXPECT_EQ(At(responder->response->body, "/error/param"), R"("request_id")");
+  EXPECT_EQ(At(responder->response->body, "/error/type"), R"("invalid_request_error")");
+}
+
+TEST_F(DecisionsTest, BadParametersAreNamed) {
+  for (const auto& [query, param] : std::vector<std::pair<std::string, std::string>>{
+           {"limit=0", "limit"},
+           {"limit=1025", "limit"},
+           {"limit=ten", "limit"},
+           {"limit=", "limit"},
+           {"request_id=", "request_id"},
+           {"request_id=a&limit=3", "limit"},
+           {"id=chatcmpl-1", "id"},
+       }) {
+    const auto responder = Ask(query);
+    EXPECT_EQ(responder->response->status, 400) << query;
+    EXPECT_EQ(At(responder->response->body, "/error/param"), '"' + param + '"') << query;
+  }
+}
+
+TEST_F(DecisionsTest, RequestsCarryTheIdsThatTheirClientsSee) {
+  const auto responder = Chat(R"({"model":"bytes","messages":[{"role":"user","content":"hi"}]})");
+  dispatcher_.Dispatch(0);
+  dispatcher_.Produce({'a'}, 0);
+  dispatcher_.Finish(wire::FinishReason::kStop);
+  const GenerateSpec& spec = dispatcher_.specs.back();
+  EXPECT_EQ(spec.request_id, "req-1");
+  EXPECT_EQ(spec.answer_id.rfind("chatcmpl-", 0), 0U);
+  EXPECT_EQ(At(responder->response->body, "/id"), '"' + spec.answer_id + '"');
+}
+
+TEST(UrlTest, SplitsAndDecodesAQuery) {
+  const std::vector<QueryParameter> parameters = ParseQuery("a=1&&b=%20x%3D&c&d=e=f&=g");
+  ASSERT_EQ(parameters.size(), 5U);
+  EXPECT_EQ(parameters[0].name + "|" + parameters[0].value, "a|1");
+  EXPECT_EQ(parameters[1].name + "|" + parameters[1].value, "b| x=");
+  EXPECT_EQ(parameters[2].name + "|" + parameters[2].value, "c|");
+  EXPECT_EQ(parameters[3].name + "|" + parameters[3].value, "d|e=f");
+  EXPECT_EQ(parameters[4].name + "|" + parameters[4].value, "|g");
+  EXPECT_TRUE(ParseQuery("").empty());
+  EXPECT_EQ(PercentDecode("%41%zz%4"), "A%zz%4");
+}
+
+}  // namespace
+}  // namespace roost::router

@@ -1,0 +1,115 @@
+// What the fleet remembers and measures of its decisions.
+#include <gtest/gtest.h>
+
+#include "tests/router/fleet/fleet_sim.h"
+
+namespace roost::router {
+namespace {
+
+GenerateSpec Named(std::string answer_id) {
+  GenerateSpec wishes;
+  wishes.answer_id = std::move(answer_id);
+  wishes.request_id = "req-" + wishes.answer_id;
+  return wishes;
+}
+
+TEST(FleetDecisionsTest, RemembersADecisionAndWhatCameOfIt) {
+  FleetSim sim;
+  sim.JoinWorker("a");
+  sim.JoinWorker("b");
+  const auto prompt = MakePrompt(1, 50);
+  sim.Submit(prompt, 3, Named("first"));
+  sim.Run();
+  const std::string home = sim.core.decisions().Find("first").front().worker_id;
+  sim.Submit(prompt, 3, Named("second"));
+  const std::vector<DecisionRecord> pending = sim.core.decisions().Find("second");
+  ASSERT_EQ(pending.size(), 1U);
+  EXPECT_FALSE(pending[0].outcome.has_value());
+  sim.Run();
+  const DecisionRecord record = sim.core.decisions().Find("req-second").front();
+  EXPECT_EQ(record.model, "demo");
+  EXPECT_EQ(record.policy, "cache-aware");
+  EXPECT_EQ(record.prompt_token_count, 50U);
+  EXPECT_EQ(record.retry_count, 0U);
+  EXPECT_EQ(record.worker_id, home);
+  ASSERT_EQ(record.candidate_ids.size(), 2U);
+  ASSERT_EQ(record.decision.candidates.size(), 2U);
+  EXPECT_EQ(record.candidate_ids[0], home);  // the cheapest
+  ASSERT_TRUE(record.outcome.has_value());
+  EXPECT_EQ(record.outcome->cached_tokens, 48U);
+  EXPECT_EQ(record.decision.matched_tokens, 48U);
+  EXPECT_EQ(record.audit.regret_tokens, 0U);
+}
+
+TEST(FleetDecisionsTest, EveryAttemptIsRemembered) {
+  FleetSim sim;
+  FakeWorker& a = sim.JoinWorker("a");
+  FakeWorker& b = sim.JoinWorker("b");
+  const auto request = sim.Submit(MakePrompt(3, 20), 4, Named("moved"));
+  sim.CarryOutEffects();
+  sim.Kill(request.observer->workers.front() == "a" ? a : b);
+  sim.core.OnUnreachable(request.observer->workers.front(), sim.clock.Now());
+  sim.Run();
+  const std::vector<DecisionRecord> records = sim.core.decisions().Find("moved");
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].worker_id, request.observer->workers[0]);
+  EXPECT_FALSE(records[0].outcome.has_value());
+  EXPECT_EQ(records[1].worker_id, request.observer->workers[1]);
+  EXPECT_EQ(records[1].retry_count, 1U);
+  EXPECT_EQ(records[1].decision.reason, DecisionReason::kOnlyWorker);
+  EXPECT_TRUE(records[1].outcome.has_value());
+}
+
+// The candidates of the next decision show what the last ones left behind: charges at once, and none after the end.
+TEST(FleetDecisionsTest, DecisionsSeeChargesComeAndGo) {
+  FleetSim sim;
+  sim.JoinWorker("a");
+  sim.Submit(MakePrompt(1, 400), 2, Named("one"));
+  sim.Submit(MakePrompt(2, 400), 2, Named("two"));
+  const auto queue_of = [&](std::string_view id) {
+    return sim.core.decisions().Find(id).front().decision.candidates.front().queue_seconds;
+  };
+  EXPECT_EQ(queue_of("one"), 0);
+  EXPECT_GT(queue_of("two"), 0);
+  sim.Run();
+  sim.Submit(MakePrompt(3, 400), 2, Named("three"));
+  EXPECT_EQ(queue_of("three"), 0);
+}
+
+TEST(FleetDecisionsTest, MeasuresTheTimeToTheFirstTokenOnceRatesAreKnown) {
+  FleetSim sim;
+  sim.JoinWorker("a");
+  for (TokenId seed = 1; seed <= 10; ++seed) {
+    sim.Submit(MakePrompt(seed, 100 + 10 * seed), 3);
+    sim.Run();
+  }
+  EXPECT_EQ(sim.metrics.audits.size(), 10U);
+  ASSERT_FALSE(sim.metrics.ttfts.empty());
+  EXPECT_LT(sim.metrics.ttfts.size(), 10U);  // the first ones came before any rate
+  for (const TtftOutcome& outcome : sim.metrics.ttfts) {
+    EXPECT_GT(outcome.predicted_seconds, 0);
+    EXPECT_GE(outcome.actual_seconds, 0);
+  }
+}
+
+TEST(FleetDecisionsTest, ShadowOfRoundRobinMissesWhatAffinityFinds) {
+  FleetSim sim;
+  for (const char* id : {"a", "b", "c", "d"}) sim.JoinWorker(id);
+  const auto prompt = MakePrompt(1, 101);
+  for (int i = 0; i < 9; ++i) {
+    sim.Submit(prompt, 1);
+    sim.Run();
+  }
+  EXPECT_EQ(sim.metrics.matched_tokens, 8U * 100);  // all but the first
+  std::uint64_t rotated = 0;
+  std::uint64_t regret = 0;
+  for (const DecisionAudit& audit : sim.metrics.audits) {
+    rotated += audit.rotation_matched_tokens;
+    regret += audit.regret_tokens;
+  }
+  EXPECT_EQ(rotated, 2U * 100);  // each fourth turn
+  EXPECT_EQ(regret, 0U);
+}
+
+}  // namespace
+}  // namespace roost::router

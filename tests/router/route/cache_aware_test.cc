@@ -1,0 +1,293 @@
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "router/route/candidates.h"
+#include "tests/router/route/fleets.h"
+
+namespace roost::router {
+namespace {
+
+constexpr std::uint32_t kPromptTokens = 1600;
+
+using Matches = std::vector<WorkerMatch>;
+
+Decision Choose(const std::vector<WorkerView>& workers, const Matches& matches,
+                std::uint32_t prompt_tokens = kPromptTokens) {
+  return Make("cache-aware")
+      ->Choose({.prompt_token_count = prompt_tokens, .matches = matches}, FleetOf(workers))
+      .value();
+}
+
+WorkerView Queued(WorkerView worker, std::uint64_t tokens) {
+  worker.queued_prefill_tokens = tokens;
+  return worker;
+}
+
+TEST(CacheAwarePolicyTest, DecidesAsTheSituationAsks) {
+  WorkerView full = Idle(1);
+  full.running_requests = 32;
+  full.waiting_requests = 30;
+  WorkerView slow = Idle(1);
+  slow.prefill_tokens_per_second = 200;
+  struct Case {
+    const char* situation;
+    std::vector<WorkerView> workers;
+    Matches matches;
+    std::uint32_t expected_slot;
+    DecisionReason expected_reason;
+  };
+  const std::vector<Case> cases = {
+      {"deepest match wins when all are idle",
+       {Idle(0), Idle(1), Idle(2)},
+       {Holds(1, 90), Holds(0, 10)},
+       1,
+       DecisionReason::kDeepestMatch},
+      {"saturated holder loses to an idle empty worker",
+       {Idle(0), Queued(Idle(1), 20'000)},
+       {Holds(1, 99)},
+       0,
+       DecisionReason::kLeastLoad},
+      {"holder wins while its queue is shorter than the prefill that it saves",
+       {Idle(0), Queued(Idle(1), 400)},
+       {Holds(1, 99)},
+       1,
+       DecisionReason::kDeepestMatch},
+      {"holder without a batch slot loses", {Idle(0), full}, {Holds(1, 99)}, 0, DecisionReason::kLeastLoad},
+      {"slow worker loses", {Idle(0), slow}, {}, 0, DecisionReason::kLeastLoad},
+      {"slow holder of little loses", {Idle(0), slow}, {Holds(1, 20)}, 0, DecisionReason::kLeastLoad},
+      {"busy worker loses among empty ones", {Idle(0), Queued(Idle(1), 5000)}, {}, 0, DecisionReason::kLeastLoad},
+      {"the only worker is taken, however loaded",
+       {Queued(Idle(1), 20'000)},
+       {Holds(1, 99)},
+       1,
+       DecisionReason::kOnlyWorker},
+  };
+  for (const Case& c : cases) {
+    const Decision decision = Choose(c.workers, c.matches);
+    EXPECT_EQ(decision.slot.value(), c.expected_slot) << c.situation;
+    EXPECT_EQ(NameOf(decision.reason), NameOf(c.expected_reason)) << c.situation;
+  }
+}
+
+TEST(CacheAwarePolicyTest, DecisionExplainsItself) {
+  const Decision decision = Choose({Idle(0), Idle(1)}, {Holds(1, 90)});
+  EXPECT_EQ(decision.matched_tokens, 90U * 16);
+  EXPECT_DOUBLE_EQ(decision.predicted_ttft_seconds, (kPromptTokens - 90.0 * 16) / 2000 + 0.02);
+  EXPECT_TRUE(decision.in_seconds);
+  ASSERT_EQ(decision.candidates.size(), 2U);
+  EXPECT_EQ(decision.candidates[0].slot.value(), 1U);  // the cheapest first
+  EXPECT_DOUBLE_EQ(decision.candidates[1].prefill_seconds, 0.8);
+}
+
+TEST(CacheAwarePolicyTest, WithoutRatesAffinityYieldsToTheBatchAndSecondsAreNone) {
+  std::vector<WorkerView> workers{Idle(0), Idle(1)};
+  for (WorkerView& worker : workers) worker.prefill_tokens_per_second = worker.decode_step_seconds = 0;
+  const Matches half{Holds(0, 50)};
+  EXPECT_EQ(Choose(workers, half).slot.value(), 0U);
+  EXPECT_FALSE(Choose(workers, half).in_seconds);
+  workers[0].running_requests = 3;
+  EXPECT_EQ(Choose(workers, half).slot.value(), 1U);
+}
+
+TEST(CacheAwarePolicyTest, TiesSpreadOverEqualWorkers) {
+  const auto policy = Make("cache-aware");
+  const FleetView fleet = FleetOf({Idle(0), Idle(1), Idle(2), Idle(3)});
+  std::map<std::uint32_t, int> counts;
+  for (int i = 0; i < 4000; ++i) {
+    const Decision decision = policy->Choose({.prompt_token_count = kPromptTokens}, fleet).value();
+    ASSERT_EQ(decision.reason, DecisionReason::kNearTie);
+    ++counts[decision.slot.value()];
+  }
+  ASSERT_EQ(counts.size(), 4U);
+  for (const auto& [slot, count] : counts) EXPECT_NEAR(count, 1000, 150) << slot;
+}
+
+TEST(CacheAwarePolicyTest, NearTiePrefersDeeperMatchThenShorterWait) {
+  // 820 tokens wait there and 800 are uncached, against 1584: three per cent dearer.
+  EXPECT_EQ(Choose({Queued(Idle(0), 820), Idle(1)}, {Holds(0, 50), Holds(1, 1)}).slot.value(), 0U);
+  EXPECT_EQ(Choose({Queued(Idle(1), 10), Idle(2)}, {}).slot.value(), 2U);
+}
+
+// Idle workers all look alike; each must get its share of new prefixes, however many there are.
+TEST(CacheAwarePolicyTest, IdleFleetFillsEvenly) {
+  const auto policy = Make("cache-aware");
+  FleetView fleet;
+  for (std::uint32_t slot = 0; slot < 32; ++slot) fleet.Set(Idle(slot));
+  std::map<std::uint32_t, int> counts;
+  for (std::uint64_t i = 1; i <= 3200; ++i) {
+    const Decision decision = policy->Choose({.prompt_token_count = kPromptTokens}, fleet).value();
+    ++counts[decision.slot.value()];
+    WorkerView chosen = *fleet.Find(decision.slot);  // done at once
+    chosen.last_sent = i;
+    fleet.Set(chosen);
+  }
+  ASSERT_EQ(counts.size(), 32U);
+  for (const auto& [slot, count] : counts) EXPECT_NEAR(count, 100, 20) << slot;
+}
+
+// Measured speeds are never quite equal.
+TEST(CacheAwarePolicyTest, IdleFleetFillsEvenlyThoughSpeedsAreMeasured) {
+  const auto policy = Make("cache-aware");
+  Rng rng(3);
+  FleetView fleet;
+  for (std::uint32_t slot = 0; slot < 8; ++slot) fleet.Set(Idle(slot));
+  std::map<std::uint32_t, int> counts;
+  for (std::uint64_t i = 1; i <= 800; ++i) {
+    const Decision decision = policy->Choose({.prompt_token_count = kPromptTokens}, fleet).value();
+    ++counts[decision.slot.value()];
+    WorkerView chosen = *fleet.Find(decision.slot);
+    chosen.last_sent = i;
+    chosen.prefill_tokens_per_second = 2000 * (0.94 + 0.12 * rng.Uniform());
+    fleet.Set(chosen);
+  }
+  ASSERT_EQ(counts.size(), 8U);
+  for (const auto& [slot, count] : counts) EXPECT_NEAR(count, 100, 20) << slot;
+}
+
+TEST(CacheAwarePolicyTest, MillisecondsDecideNothing) {
+  std::vector<WorkerView> workers{Idle(0), Idle(1)};
+  for (WorkerView& worker : workers) worker.decode_step_seconds = 0.001;
+  workers[0].queued_prefill_tokens = 15;  // 7.5 ms
+  EXPECT_EQ(Choose(workers, {Holds(0, 1)}, 20).slot.value(), 0U);
+  EXPECT_EQ(Choose(workers, {}, 20).slot.value(), 1U);  // but for equal matches
+}
+
+// The choice moves once as the holder's queue grows, where waiting costs what the match saves: no cliff before it, and
+// no way back behind it.
+TEST(CacheAwarePolicyTest, GrowingQueueMovesTheChoiceOnceAndAtTheBreakEvenPoint) {
+  int changes = 0;
+  std::uint32_t previous = 1;
+  std::uint64_t moved_at = 0;
+  for (std::uint64_t queued = 0; queued <= 4000; queued += 20) {
+    const std::uint32_t slot = Choose({Idle(0), Queued(Idle(1), queued)}, {Holds(1, 80)}).slot.value();
+    if (slot != previous) {
+      ++changes;
+      moved_at = queued;
+    }
+    previous = slot;
+  }
+  EXPECT_EQ(changes, 1);
+  EXPECT_NEAR(static_cast<double>(moved_at), 80 * 16, 0.1 * kPromptTokens);
+}
+
+TEST(CacheAwarePolicyTest, BusyFleetWaitsLongerForAMatch) {
+  std::vector<WorkerView> workers{Idle(0), Queued(Idle(1), 3000)};
+  EXPECT_EQ(Choose(workers, {Holds(1, 99)}).slot.value(), 0U);
+  for (WorkerView& worker : workers) worker.busy_share = 0.8;
+  EXPECT_EQ(Choose(workers, {Holds(1, 99)}).slot.value(), 1U);
+}
+
+// Requests that share one prefix arrive faster than any worker can serve them; each is charged where it goes.
+TEST(CacheAwarePolicyTest, OneHotPrefixDoesNotPinEverything) {
+  const auto policy = Make("cache-aware");
+  FleetView fleet = FleetOf({Idle(0), Idle(1), Idle(2), Idle(3)});
+  Matches matches{Holds(0, 90)};
+  for (int i = 0; i < 200; ++i) {
+    const Decision decision = policy->Choose({.prompt_token_count = kPromptTokens, .matches = matches}, fleet).value();
+    WorkerView chosen = *fleet.Find(decision.slot);
+    chosen.queued_prefill_tokens += kPromptTokens - decision.matched_tokens;
+    ++chosen.waiting_requests;
+    fleet.Set(chosen);
+    const auto known = std::find_if(matches.begin(), matches.end(),
+                                    [&](const WorkerMatch& match) { return match.worker == decision.slot; });
+    if (known == matches.end()) matches.push_back({decision.slot, 90});
+  }
+  for (const WorkerView& worker : fleet.workers()) EXPECT_GT(worker.waiting_requests, 40U) << worker.slot.value();
+}
+
+// The same burst against what all of it at the best single worker would take: affinity may cost no more than balance.
+TEST(CacheAwarePolicyTest, BurstEndsNoLaterThanWithoutAffinity) {
+  const auto longest_queue = [](std::string_view name) {
+    const auto policy = Make(name);
+    FleetView fleet = FleetOf({Idle(0), Idle(1), Idle(2), Idle(3)});
+    Matches matches;
+    for (int i = 0; i < 100; ++i) {
+      const Decision decision =
+          policy->Choose({.prompt_token_count = kPromptTokens, .matches = matches}, fleet).value();
+      WorkerView chosen = *fleet.Find(decision.slot);
+      chosen.queued_prefill_tokens += kPromptTokens - decision.matched_tokens;
+      ++chosen.in_flight_requests;
+      fleet.Set(chosen);
+      if (decision.matched_tokens == 0) matches.push_back({decision.slot, 90});
+    }
+    std::uint64_t longest = 0;
+    for (const WorkerView& worker : fleet.workers()) longest = std::max(longest, worker.queued_prefill_tokens);
+    return longest;
+  };
+  EXPECT_LE(longest_queue("cache-aware"), longest_queue("least-requests"));
+}
+
+TEST(FindCandidatesTest, AreTheDeepestHoldersAndAFewOfTheLeastLoaded) {
+  FleetView fleet;
+  Matches matches;
+  for (std::uint32_t slot = 0; slot < 200; ++slot) {
+    // Those in higher slots hold more; those in lower ones have less to do.
+    fleet.Set(Queued(Idle(slot), 10 * slot));
+    matches.insert(matches.begin(), Holds(slot, slot / 4 + 1));
+  }
+  const RouteQuery query{.prompt_token_count = kPromptTokens, .matches = matches};
+  const std::vector<Candidate> candidates = FindCandidates(query, fleet);
+  EXPECT_EQ(candidates.size(), kKeptHolders + kLeastLoadedCount);
+  EXPECT_TRUE(std::is_sorted(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.cost_seconds() < b.cost_seconds();
+  }));
+  std::set<std::uint32_t> slots;
+  for (const Candidate& candidate : candidates) slots.insert(candidate.slot.value());
+  EXPECT_EQ(slots.size(), candidates.size());
+  for (const std::uint32_t least_loaded : {0U, 1U, 2U, 3U}) EXPECT_TRUE(slots.contains(least_loaded));
+  EXPECT_EQ(std::count_if(slots.begin(), slots.end(), [](std::uint32_t slot) { return slot >= 200 - kMaxHolders; }),
+            kKeptHolders);
+}
+
+TEST(FindCandidatesTest, SlowIdleWorkersDoNotHideFastOnes) {
+  FleetView fleet;
+  for (std::uint32_t slot = 0; slot < 10; ++slot) {
+    WorkerView slow = Idle(slot);
+    slow.prefill_tokens_per_second = 100;
+    fleet.Set(slow);
+  }
+  fleet.Set(Queued(Idle(10), 500));
+  const RouteQuery query{.prompt_token_count = kPromptTokens};
+  EXPECT_EQ(FindCandidates(query, fleet).front().slot.value(), 10U);
+}
+
+TEST(FindCandidatesTest, NeverHoldWhoMayNotTakeTheRequest) {
+  Rng rng(5);
+  for (int round = 0; round < 3000; ++round) {
+    const Situation situation = RandomSituation(rng);
+    const std::vector<WorkerView> eligible = situation.Eligible();
+    const std::vector<Candidate> candidates = FindCandidates(situation.query(), situation.fleet);
+    ASSERT_EQ(candidates.empty(), eligible.empty());
+    for (const Candidate& candidate : candidates) {
+      ASSERT_TRUE(std::any_of(eligible.begin(), eligible.end(),
+                              [&](const WorkerView& worker) { return worker.slot == candidate.slot; }));
+      ASSERT_EQ(candidate.matched_tokens, situation.CachedOn(candidate.slot));
+    }
+  }
+}
+
+// Where all workers are candidates the policy is an argmin, but for ties.
+TEST(CacheAwarePolicyTest, TakesTheLeastCostOfAll) {
+  Rng rng(6);
+  const auto policy = Make("cache-aware");
+  for (int round = 0; round < 3000; ++round) {
+    const Situation situation = RandomSituation(rng);
+    if (situation.fleet.size() > kLeastLoadedCount) continue;
+    const std::optional<Decision> decision = policy->Choose(situation.query(), situation.fleet);
+    if (!decision.has_value()) continue;
+    double least = 1e300;
+    double chosen = 0;
+    for (const WorkerView& worker : situation.Eligible()) {
+      const PromptOnWorker prompt{.prompt_token_count = situation.prompt_token_count,
+                                  .matched_block_count = situation.BlocksOn(worker.slot)};
+      const double cost = PredictCost(prompt, worker, situation.fleet.speed()).cost_seconds();
+      least = std::min(least, cost);
+      if (worker.slot == decision->slot) chosen = cost;
+    }
+    ASSERT_LE(chosen, least + std::max(0.05 * least, 0.01) + 1e-12) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace roost::router

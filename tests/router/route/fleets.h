@@ -1,0 +1,127 @@
+// Workers and fleets for tests of decisions.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "router/route/policy.h"
+
+namespace roost::router {
+
+// Nothing to do, room for all, 2,000 prompt tokens a second.
+inline WorkerView Idle(std::uint32_t slot) {
+  WorkerView worker;
+  worker.slot = WorkerSlot(slot);
+  worker.max_running_requests = 32;
+  worker.free_block_count = 100'000;
+  worker.prefill_tokens_per_second = 2000;
+  worker.decode_step_seconds = 0.02;
+  return worker;
+}
+
+inline FleetView FleetOf(const std::vector<WorkerView>& workers) {
+  FleetView fleet;
+  for (const WorkerView& worker : workers) fleet.Set(worker);
+  return fleet;
+}
+
+inline WorkerMatch Holds(std::uint32_t slot, std::uint32_t block_count) { return {WorkerSlot(slot), block_count}; }
+
+inline std::unique_ptr<Policy> Make(std::string_view name, std::uint64_t seed = 1) {
+  return std::move(MakePolicy(name, seed)).value();
+}
+
+// Blocks of a chain that differs for each seed.
+inline std::vector<BlockHash> Chain(std::uint64_t seed, std::size_t count) {
+  Rng rng(seed);
+  std::vector<BlockHash> chain;
+  for (std::size_t i = 0; i < count; ++i) chain.push_back({rng(), rng()});
+  return chain;
+}
+
+// A situation as it may come: some workers, some of which hold something, are full, slow, unknown or excluded.
+struct Situation {
+  FleetView fleet;
+  std::vector<WorkerMatch> matches;
+  std::vector<BlockHash> block_hashes;
+  std::vector<WorkerSlot> excluded;
+  std::uint32_t prompt_token_count = 0;
+  std::uint32_t sample_count = 1;
+  std::uint64_t session_hash = 0;
+
+  [[nodiscard]] RouteQuery query() const {
+    return {.prompt_token_count = prompt_token_count,
+            .sample_count = sample_count,
+            .matches = matches,
+            .block_hashes = block_hashes,
+            .session_hash = session_hash,
+            .excluded = excluded};
+  }
+  // In the order of their slots.
+  [[nodiscard]] std::vector<WorkerView> Eligible() const {
+    std::vector<WorkerView> eligible;
+    for (const WorkerView& worker : fleet.workers()) {
+      const bool excluded_one = std::count(excluded.begin(), excluded.end(), worker.slot) > 0;
+      if (!excluded_one && worker.max_sample_count >= sample_count) eligible.push_back(worker);
+    }
+    std::sort(eligible.begin(), eligible.end(),
+              [](const WorkerView& a, const WorkerView& b) { return a.slot < b.slot; });
+    return eligible;
+  }
+  [[nodiscard]] std::uint32_t BlocksOn(WorkerSlot slot) const {
+    for (const WorkerMatch& match : matches) {
+      if (match.worker == slot) return match.block_count;
+    }
+    return 0;
+  }
+  // The last token of a prompt is always computed, and only full blocks are shared.
+  [[nodiscard]] std::uint32_t CachedOn(WorkerSlot slot) const {
+    return std::min(BlocksOn(slot), (prompt_token_count - 1) / 16) * 16;
+  }
+};
+
+inline WorkerView RandomWorker(WorkerSlot slot, Rng& rng) {
+  WorkerView worker = Idle(slot.value());
+  const auto below = [&](std::uint32_t bound) { return static_cast<std::uint32_t>(rng.Below(bound)); };
+  worker.epoch = 1;
+  worker.queued_prefill_tokens = below(2) * rng.Below(100'000);
+  worker.waiting_requests = below(10);
+  worker.running_requests = below(40);
+  worker.running_context_tokens = worker.running_requests * rng.Below(1000);
+  worker.in_flight_requests = below(80);
+  worker.free_block_count = below(1000);
+  worker.max_running_requests = 1 + below(40);
+  worker.max_batch_tokens = below(2) * 1024;
+  worker.max_sample_count = 1 + below(4);
+  worker.last_sent = rng.Below(1000);
+  worker.busy_share = rng.Uniform();
+  worker.prefill_tokens_per_second = below(3) == 0 ? 0 : 1 + 10'000 * rng.Uniform();
+  return worker;
+}
+
+inline Situation RandomSituation(Rng& rng) {
+  Situation situation;
+  for (std::uint64_t left = 1 + rng.Below(12); left > 0; --left) {
+    situation.fleet.Set(RandomWorker(WorkerSlot(static_cast<std::uint32_t>(rng.Below(40))), rng));
+  }
+  situation.prompt_token_count = 1 + static_cast<std::uint32_t>(rng.Below(3000));
+  situation.block_hashes = Chain(rng.Below(8), situation.prompt_token_count / 16);
+  for (std::uint32_t slot = 0; slot < 40; ++slot) {  // also of workers that are gone
+    const auto blocks = static_cast<std::uint32_t>(rng.Below(situation.block_hashes.size() + 1));
+    if (blocks > 0 && rng.Below(2) == 0) situation.matches.push_back(Holds(slot, blocks));
+  }
+  std::stable_sort(situation.matches.begin(), situation.matches.end(),
+                   [](const WorkerMatch& a, const WorkerMatch& b) { return a.block_count > b.block_count; });
+  for (const WorkerView& worker : situation.fleet.workers()) {
+    if (rng.Below(8) == 0) situation.excluded.push_back(worker.slot);
+  }
+  situation.sample_count = rng.Below(4) == 0 ? 2 : 1;
+  situation.session_hash = rng.Below(3);
+  return situation;
+}
+
+}  // namespace roost::router
