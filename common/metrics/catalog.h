@@ -75,6 +75,10 @@ inline constexpr Metric kRouterIndexEvents{Kind::kCounter, "roost_router_index_e
     "Blocks that workers reported as stored or removed."};
 inline constexpr Metric kRouterIndexResyncs{Kind::kCounter, "roost_router_index_resyncs_total", "reason",
     "Snapshots asked for, by reason: hello, gap or digest."};
+inline constexpr Metric kRouterWorkerMode{Kind::kGauge, "roost_router_worker_mode", "model,worker,mode",
+    "1 for what the router's view of a worker's cache rests on: exact (its events), predicted or blind."};
+inline constexpr Metric kRouterWorkerModeChanges{Kind::kCounter, "roost_router_worker_mode_changes_total", "mode,reason",
+    "Views of workers' caches begun anew, by mode and reason: missing_tokens or quiet."};
 inline constexpr Metric kRouterMalformedMessages{Kind::kCounter, "roost_router_malformed_messages_total", "",
     "Messages from workers that could not be read."};
 

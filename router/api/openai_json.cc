@@ -89,6 +89,7 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("blocks").Number(worker.block_count).Key("block_tokens").Number(worker.block_tokens);
   json.Key("in_flight_requests").Number(worker.in_flight_requests);
   json.Key("indexed_blocks").Number(worker.indexed_block_count).Key("index_in_sync").Bool(worker.index_in_sync);
+  json.Key("mode").String(NameOf(worker.mode));
   json.Key("requests_total").Number(worker.requests_total).EndObject();
 }
 

@@ -17,6 +17,7 @@
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "router/fleet/worker_mode.h"
 #include "router/route/policy.h"
 
 namespace roost {
@@ -117,6 +118,7 @@ struct PinOrder {
 
 struct WorkerStatus {
   std::string worker_id;
+  WorkerSlot slot;
   std::string model;
   bool ready = false;
   double seconds_since_heard = 0;
@@ -125,7 +127,8 @@ struct WorkerStatus {
   std::uint32_t block_tokens = 0;
   std::uint32_t in_flight_requests = 0;
   std::uint64_t indexed_block_count = 0;
-  bool index_in_sync = false;
+  WorkerMode mode = WorkerMode::kExact;
+  bool index_in_sync = false;  // in exact mode: no snapshot is awaited
   std::uint64_t requests_total = 0;
 };
 

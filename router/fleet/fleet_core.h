@@ -43,6 +43,7 @@ struct FleetCoreOptions {
   Duration worker_timeout = std::chrono::seconds(2);
   Duration ping_interval = std::chrono::seconds(1);
   RequestBookOptions requests;
+  ModeOptions modes;
   std::size_t max_pending_effects = 8192;  // over it Submit answers kOverloaded: the link thread does not keep up
   std::function<std::int64_t()> unix_seconds = [] { return std::int64_t{0}; };
 };
@@ -99,6 +100,8 @@ class FleetCore {
   void AskForBundle(const Worker& worker);
   void Refuse(const wire::Hello& hello, const std::string& identity, const Error& error);
   void ForgiveOwnPause(Instant now);
+  // Of a worker that goes.
+  void ClearGauges(const Worker& worker);
   void PublishGauges();
 
   const FleetCoreOptions options_;

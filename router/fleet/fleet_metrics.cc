@@ -61,6 +61,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
   void OnResync(ResyncReason reason) override {
     Counter(metrics::kRouterIndexResyncs, {std::string(NameOf(reason))}).Increment();
   }
+  void OnModeChange(WorkerMode to, ModeReason reason) override {
+    Counter(metrics::kRouterWorkerModeChanges, {std::string(NameOf(to)), std::string(NameOf(reason))}).Increment();
+  }
   void OnIndexEvents(std::uint64_t stored_blocks, std::uint64_t removed_blocks) override {
     stored_.Increment(static_cast<double>(stored_blocks));
     removed_.Increment(static_cast<double>(removed_blocks));
@@ -73,6 +76,12 @@ class RegistryFleetMetrics final : public FleetMetrics {
   void SetIndexBlocks(std::uint64_t blocks) override { index_blocks_.Set(static_cast<double>(blocks)); }
   void SetInFlight(const std::string& model, const std::string& worker_id, std::uint32_t requests) override {
     registry_.Gauge(metrics::kRouterWorkerInFlight, {model, worker_id}).Set(requests);
+  }
+  void SetMode(const std::string& model, const std::string& worker_id, std::optional<WorkerMode> mode) override {
+    for (const WorkerMode other : {WorkerMode::kExact, WorkerMode::kPredicted, WorkerMode::kBlind}) {
+      registry_.Gauge(metrics::kRouterWorkerMode, {model, worker_id, std::string(NameOf(other))})
+          .Set(mode == other ? 1 : 0);
+    }
   }
 
  private:

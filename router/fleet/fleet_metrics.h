@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "router/fleet/worker_mode.h"
 #include "router/route/policy.h"
 
 namespace roost::metrics {
@@ -53,12 +55,16 @@ class FleetMetrics {
   virtual void OnRetry(RetryReason /*reason*/) {}
   virtual void OnWorkerLost(LostReason /*reason*/) {}
   virtual void OnResync(ResyncReason /*reason*/) {}
+  virtual void OnModeChange(WorkerMode /*to*/, ModeReason /*reason*/) {}
   virtual void OnIndexEvents(std::uint64_t /*stored_blocks*/, std::uint64_t /*removed_blocks*/) {}
   virtual void OnMalformedMessage() {}
   virtual void SetWorkers(std::uint32_t /*ready*/, std::uint32_t /*starting*/) {}
   virtual void SetIndexBlocks(std::uint64_t /*blocks*/) {}
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {
   }
+  // Nothing when the worker is gone.
+  virtual void SetMode(const std::string& /*model*/, const std::string& /*worker_id*/,
+                       std::optional<WorkerMode> /*mode*/) {}
 };
 
 // Counts under the names of common/metrics/catalog.h. `registry` outlives it.

@@ -151,9 +151,10 @@ bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches
   // The first attempt has the request's own id.
   attempt.id = attempt.retry_count == 0 ? request.id : NextId();
   attempt.worker_id = worker.hello.worker_id;
+  attempt.sent_at = now;
   attempt.predicted_cached_tokens = decision.matched_tokens;
   attempt.charge = InFlightLedger::Add(worker.ledger, prompt_tokens - decision.matched_tokens, now);
-  if (uses_cache) {
+  if (uses_cache && worker.view.mode() != WorkerMode::kBlind) {
     attempt.pending = pending_.Add(worker.slot, request.spec.block_hashes, PendingUntil(now, decision));
   }
   ++worker.requests_total;
@@ -214,26 +215,26 @@ void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, 
   if (attempt == nullptr || event.choice >= attempt->choices.count) return;
   const std::uint32_t index = attempt->choices.first + event.choice;
   const Choice& choice = attempt->request->choices[index];
-  if (!choice.ended && !event.tokens.empty()) OnTokens(*attempt, event);
+  if (!choice.ended && !event.tokens.empty()) OnTokens(*attempt, event, now);
   if (event.finish.has_value() && wire::EndsAllChoices(*event.finish)) {
     OnFailure(*attempt, event, now);
   } else if (!choice.ended && event.finish.has_value()) {
-    OnChoiceEnd(*attempt, {index, *event.finish});
+    OnChoiceEnd(*attempt, {index, *event.finish}, now);
   } else if (!choice.ended && choice.output.size() >= attempt->request->spec.max_output_tokens) {
     // A worker that goes on past the limit is told to stop; the answer is complete.
     attempt->cut_short = true;
-    OnChoiceEnd(*attempt, {index, wire::FinishReason::kLength});
+    OnChoiceEnd(*attempt, {index, wire::FinishReason::kLength}, now);
   }
 }
 
-void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event) {
+void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now) {
   Request& request = *attempt.request;
   const std::uint32_t index = attempt.choices.first + event.choice;
   std::vector<TokenId>& output = request.choices[index].output;
   const std::size_t room = request.spec.max_output_tokens - output.size();
   if (event.tokens.size() > room) event.tokens.resize(room);
   if (event.tokens.empty()) return;
-  attempt.pending = {};  // the prompt is computed, and the events that say so came before
+  OnPromptComputed(attempt, event, now);
   output.insert(output.end(), event.tokens.begin(), event.tokens.end());
   std::optional<std::uint32_t> cached_tokens;
   if (!request.cache_outcome_told && event.cached_token_count.has_value()) {
@@ -248,8 +249,32 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event) {
   effects_.Push(NotifyTokens{request.observer, {std::move(event.tokens), cached_tokens, index}});
 }
 
-void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end) {
+void RequestBook::OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
+  if (std::exchange(attempt.prompt_computed, true)) return;
+  attempt.pending = {};  // the events that tell of the blocks came before
+  const GenerateSpec& spec = attempt.request->spec;
+  Worker* const worker = roster_.Find(attempt.worker_id);
+  if (worker == nullptr || spec.cache_mode == wire::CacheMode::kOff) return;
+  worker->view.OnComputed(spec.block_hashes, now);
+  if (!event.cached_token_count.has_value()) return;
+  const auto change =
+      worker->view.OnOutcome({attempt.sent_at, attempt.predicted_cached_tokens, *event.cached_token_count}, now);
+  if (change.has_value()) TellModeChange(*worker, *change, metrics_);
+}
+
+void RequestBook::NoteOutput(const Attempt& attempt, std::uint32_t choice, Instant now) {
+  const GenerateSpec& spec = attempt.request->spec;
+  Worker* const worker = roster_.Find(attempt.worker_id);
+  if (worker == nullptr || worker->view.mode() != WorkerMode::kPredicted) return;
+  if (spec.cache_mode == wire::CacheMode::kOff) return;
+  std::vector<TokenId> tokens = PromptSoFar(spec, attempt.request->choices[choice].output);
+  tokens.pop_back();  // nothing was drawn after the last one, so its KV was not needed
+  worker->view.OnComputed(HashBlocks(spec.root, tokens, spec.model->block_tokens), now);
+}
+
+void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
   Request& request = *attempt.request;
+  NoteOutput(attempt, end.choice, now);
   request.choices[end.choice].ended = true;
   if (!HasOpenChoice(request, attempt.choices)) {
     if (attempt.cut_short) effects_.Send(attempt.worker_id, wire::Cancel{attempt.id});

@@ -101,9 +101,11 @@ class RequestBook {
     std::uint32_t retry_count = 0;  // attempts of these choices that came to nothing before
     std::string worker_id;
     std::uint32_t predicted_cached_tokens = 0;
+    Instant sent_at;
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
-    bool cut_short = false;          // a choice ended here that its worker goes on with
+    bool prompt_computed = false;
+    bool cut_short = false;  // a choice ended here that its worker goes on with
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
 
@@ -125,9 +127,13 @@ class RequestBook {
   // Forgets the request and cancels what is still at workers; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
 
-  void OnTokens(Attempt& attempt, wire::TokenEvent& event);
+  void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
+  // With the first event of the attempt that has tokens.
+  void OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now);
   // One choice is complete; `attempt` may dangle afterwards.
-  void OnChoiceEnd(Attempt& attempt, ChoiceEnd end);
+  void OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now);
+  // The worker has the KV of prompt and output, for views that rest on no events.
+  void NoteOutput(const Attempt& attempt, std::uint32_t choice, Instant now);
   // The worker gave up all of the attempt; `attempt` dangles afterwards.
   void OnFailure(Attempt& attempt, const wire::TokenEvent& event, Instant now);
 

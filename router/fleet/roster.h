@@ -16,9 +16,10 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
+#include "router/fleet/cache_view.h"
 #include "router/fleet/dispatcher.h"
+#include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
-#include "router/fleet/view_sync.h"
 #include "router/route/rate_estimator.h"
 
 namespace roost::router {
@@ -33,7 +34,8 @@ struct TextBundle {
 
 // One life of a worker: from an accepted hello to its end or its next hello.
 struct Worker {
-  Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, Instant now);
+  Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, ModeOptions modes,
+         Instant now);
 
   // Takes a load report that arrived at `now`: load, rates and charges.
   void Report(const wire::Load& report, Instant now);
@@ -41,14 +43,16 @@ struct Worker {
   const wire::Hello hello;
   const WorkerSlot slot;
   const std::shared_ptr<PrefixIndex> index;  // its model's
-  ViewSync sync;
+  CacheView view;
   RateEstimator rates;
   wire::Load load;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
   Instant last_heard;
-  Instant snapshot_due;  // when to ask (again), while the view awaits one
   std::uint64_t requests_total = 0;
 };
+
+// Counts and logs that the worker's part of the index has another source now.
+void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics);
 
 class Roster {
  public:
@@ -56,7 +60,7 @@ class Roster {
   static constexpr std::size_t kMaxWorkers = 1024;
 
   // `unix_seconds` tells when a model appeared.
-  explicit Roster(std::function<std::int64_t()> unix_seconds);
+  Roster(ModeOptions modes, std::function<std::int64_t()> unix_seconds);
 
   // Null when unknown.
   [[nodiscard]] Worker* Find(std::string_view worker_id);
@@ -115,6 +119,7 @@ class Roster {
   void RefreshModel(const std::string& name);
   void DropUnusedBundles();
 
+  const ModeOptions modes_;
   const std::function<std::int64_t()> unix_seconds_;
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
   std::map<std::string, Bundle, std::less<>> bundles_;                        // by digest

@@ -22,6 +22,9 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->OnRetry(RetryReason::kWorkerLost);
   fleet->OnWorkerLost(LostReason::kSilent);
   fleet->OnResync(ResyncReason::kDigest);
+  fleet->OnModeChange(WorkerMode::kPredicted, ModeReason::kMissingTokens);
+  fleet->SetMode("demo", "a", WorkerMode::kPredicted);
+  fleet->SetMode("demo", "b", std::nullopt);
   fleet->OnIndexEvents(7, 2);
   fleet->OnMalformedMessage();
   fleet->SetWorkers(2, 1);
@@ -30,21 +33,28 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->OnDecisionSeconds(0.00001);
 
   const std::string text = registry.Text();
-  for (const char* line :
-       {R"(roost_router_decisions_total{policy="cache-aware",reason="deepest_match"} 2)",
-        R"(roost_router_worker_requests_total{model="demo",worker="a"} 1)",
-        R"(roost_router_prompt_tokens_total{model="demo"} 200)",
-        R"(roost_router_cached_tokens_total{model="demo"} 104)",
-        R"(roost_router_predicted_cached_tokens_total{model="demo"} 96)",
-        R"(roost_router_prediction_error_tokens_total{model="demo"} 24)",
-        R"(roost_router_cache_off_requests_total{model="demo"} 1)",
-        R"(roost_router_retries_total{reason="worker_lost"} 1)",
-        R"(roost_router_workers_lost_total{reason="silent"} 1)",
-        R"(roost_router_index_resyncs_total{reason="digest"} 1)", R"(roost_router_index_events_total{kind="stored"} 7)",
-        R"(roost_router_index_events_total{kind="removed"} 2)", "roost_router_malformed_messages_total 1",
-        R"(roost_router_workers{state="ready"} 2)", R"(roost_router_workers{state="starting"} 1)",
-        "roost_router_index_blocks 12", R"(roost_router_worker_in_flight_requests{model="demo",worker="a"} 3)",
-        "roost_router_decision_seconds_count 1"}) {
+  for (const char* line : {R"(roost_router_decisions_total{policy="cache-aware",reason="deepest_match"} 2)",
+                           R"(roost_router_worker_requests_total{model="demo",worker="a"} 1)",
+                           R"(roost_router_prompt_tokens_total{model="demo"} 200)",
+                           R"(roost_router_cached_tokens_total{model="demo"} 104)",
+                           R"(roost_router_predicted_cached_tokens_total{model="demo"} 96)",
+                           R"(roost_router_prediction_error_tokens_total{model="demo"} 24)",
+                           R"(roost_router_cache_off_requests_total{model="demo"} 1)",
+                           R"(roost_router_retries_total{reason="worker_lost"} 1)",
+                           R"(roost_router_workers_lost_total{reason="silent"} 1)",
+                           R"(roost_router_index_resyncs_total{reason="digest"} 1)",
+                           R"(roost_router_index_events_total{kind="stored"} 7)",
+                           R"(roost_router_index_events_total{kind="removed"} 2)",
+                           "roost_router_malformed_messages_total 1",
+                           R"(roost_router_workers{state="ready"} 2)",
+                           R"(roost_router_workers{state="starting"} 1)",
+                           "roost_router_index_blocks 12",
+                           R"(roost_router_worker_in_flight_requests{model="demo",worker="a"} 3)",
+                           R"(roost_router_worker_mode_changes_total{mode="predicted",reason="missing_tokens"} 1)",
+                           R"(roost_router_worker_mode{mode="predicted",model="demo",worker="a"} 1)",
+                           R"(roost_router_worker_mode{mode="exact",model="demo",worker="a"} 0)",
+                           R"(roost_router_worker_mode{mode="blind",model="demo",worker="b"} 0)",
+                           "roost_router_decision_seconds_count 1"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

@@ -40,11 +40,15 @@ struct CountingMetrics final : FleetMetrics {
   void OnWorkerLost(LostReason reason) override { ++lost[std::string(NameOf(reason))]; }
   void OnResync(ResyncReason reason) override { ++resyncs[std::string(NameOf(reason))]; }
 
+  void OnModeChange(WorkerMode to, ModeReason reason) override {
+    mode_changes.push_back(std::string(NameOf(to)) + " " + std::string(NameOf(reason)));
+  }
   void OnCacheOff(const std::string&) override { ++cache_off; }
 
   int decisions = 0;
   int cache_off = 0;
   std::vector<CacheOutcome> outcomes;
+  std::vector<std::string> mode_changes;
   std::map<std::string, int> retries;
   std::map<std::string, int> lost;
   std::map<std::string, int> resyncs;
