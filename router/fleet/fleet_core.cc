@@ -73,7 +73,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
     hello_asked_.erase(identity);
     metrics_.OnResync(ResyncReason::kHello);
     effects_.Send(identity, welcome);
-    AskForBundle(**added);
+    AskForBundle(**added, now);
   } else {
     Refuse(hello, identity, added.error());
   }
@@ -87,8 +87,8 @@ void FleetCore::Refuse(const wire::Hello& hello, const std::string& identity, co
   LogWarning("worker refused", {{"worker", identity}, {"error", error.ToString()}});
 }
 
-void FleetCore::AskForBundle(const Worker& worker) {
-  if (roster_.ShouldAskForBundle(worker)) effects_.Send(worker.hello.worker_id, wire::WantTokenizer{});
+void FleetCore::AskForBundle(const Worker& worker, Instant now) {
+  if (roster_.ShouldAskForBundle(worker, now)) effects_.Send(worker.hello.worker_id, wire::WantTokenizer{});
 }
 
 void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
@@ -125,7 +125,7 @@ bool FleetCore::Settle(Worker& worker, ViewSync::Outcome outcome, Instant now) {
 }
 
 void FleetCore::OnTokenizer(const Worker& worker, wire::Tokenizer bundle) {
-  if (!roster_.ExpectsBundle(worker, bundle.digest)) return;
+  if (!roster_.TakeBundleAnswer(worker, bundle.digest)) return;
   effects_.Push(ReadBundle{std::move(bundle)});
 }
 
@@ -180,7 +180,7 @@ void FleetCore::Tick(Instant now) {
       return;
     }
     if (ping) effects_.Send(id, wire::Ping{});
-    if (!roster_.IsReady(worker)) AskForBundle(worker);
+    if (!roster_.IsReady(worker)) AskForBundle(worker, now);
     if (const auto change = worker.view.Tick(now)) TellModeChange(worker, *change, metrics_);
     if (worker.view.TakeSnapshotDue(now)) effects_.Send(id, wire::WantSnapshot{});
   });

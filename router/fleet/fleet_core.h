@@ -97,7 +97,7 @@ class FleetCore {
   [[nodiscard]] bool Settle(Worker& worker, ViewSync::Outcome outcome, Instant now);
   void Lose(const std::string& worker_id, LostReason reason, Instant now);
   void AskForHello(const std::string& identity, Instant now);
-  void AskForBundle(const Worker& worker);
+  void AskForBundle(const Worker& worker, Instant now);
   void Refuse(const wire::Hello& hello, const std::string& identity, const Error& error);
   void ForgiveOwnPause(Instant now);
   // Of a worker that goes.

@@ -14,6 +14,8 @@ namespace {
 // From sending to the step that could take a request in, beside the step's own duration.
 constexpr Duration kLinkDelay = std::chrono::milliseconds(2);
 constexpr double kLongestStepSeconds = 3600;
+// A bundle may be large and the network slow; after this the answer is taken for lost.
+constexpr Duration kBundlePatience = std::chrono::seconds(10);
 // Bundles (tens of megabytes each) that no worker uses are kept up to this many, for a worker that restarts.
 constexpr std::size_t kMaxBundles = 8;
 
@@ -126,20 +128,22 @@ bool Roster::WasAsked(const Bundle& bundle, const Worker& worker) const {
   return bundle.asked_worker_id == worker.hello.worker_id && bundle.asked_epoch == worker.hello.epoch;
 }
 
-bool Roster::ShouldAskForBundle(const Worker& worker) {
+bool Roster::ShouldAskForBundle(const Worker& worker, Instant now) {
   DropUnusedBundles();
   Bundle& bundle = bundles_[worker.hello.tokenizer_digest];
-  if (!bundle.is_open()) return false;
+  if (!bundle.is_open() || bundle.answered) return false;
   const Worker* const asked = Find(bundle.asked_worker_id);
-  if (asked != nullptr && WasAsked(bundle, *asked)) return false;
+  if (asked != nullptr && WasAsked(bundle, *asked) && now < bundle.ask_again) return false;
+  bundle.ask_again = now + kBundlePatience;
   bundle.asked_worker_id = worker.hello.worker_id;
   bundle.asked_epoch = worker.hello.epoch;
   return true;
 }
 
-bool Roster::ExpectsBundle(const Worker& worker, std::string_view digest) const {
+bool Roster::TakeBundleAnswer(const Worker& worker, std::string_view digest) {
   const auto found = bundles_.find(digest);
-  return found != bundles_.end() && found->second.is_open() && WasAsked(found->second, worker);
+  if (found == bundles_.end() || !found->second.is_open() || !WasAsked(found->second, worker)) return false;
+  return !std::exchange(found->second.answered, true);
 }
 
 void Roster::SetBundle(const std::string& digest, Result<TextBundle> bundle) {

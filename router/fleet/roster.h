@@ -73,11 +73,11 @@ class Roster {
   void Remove(std::string_view worker_id);
 
   // The tokenizer bundles. A worker is ready, and its model served, once the bundle of its digest was read.
-  // True if nobody was asked for the bundle of this worker's digest, or the one that was asked is gone; then `worker`
-  // counts as asked.
-  [[nodiscard]] bool ShouldAskForBundle(const Worker& worker);
-  // Is this the answer that was asked of `worker_id`?
-  [[nodiscard]] bool ExpectsBundle(const Worker& worker, std::string_view digest) const;
+  // True if nobody was asked for the bundle of this worker's digest, or the one that was asked is gone or does not
+  // answer; then `worker` counts as asked.
+  [[nodiscard]] bool ShouldAskForBundle(const Worker& worker, Instant now);
+  // Is this the answer that was asked of `worker`? Then it counts as given, and is not asked for again.
+  [[nodiscard]] bool TakeBundleAnswer(const Worker& worker, std::string_view digest);
   void SetBundle(const std::string& digest, Result<TextBundle> bundle);
   [[nodiscard]] bool IsReady(const Worker& worker) const;
 
@@ -101,6 +101,8 @@ class Roster {
   struct Bundle {
     std::string asked_worker_id;
     std::uint64_t asked_epoch = 0;
+    Instant ask_again;      // unless it has come by then
+    bool answered = false;  // and is being read
     std::shared_ptr<const TextBundle> text;
     std::optional<Error> unreadable;
 
