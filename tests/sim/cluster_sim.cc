@@ -14,7 +14,14 @@ constexpr Duration kTickInterval = 100ms;
 constexpr Faults kNoFaults{};
 constexpr Faults kManyFaults{.dropped = 10, .doubled = 10, .overtaking = 10, .longest_delay = 40ms};
 
+constexpr std::uint32_t kForgottenEvents = 10;
+
 std::uint32_t Number(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+
+// As if somebody had not counted them: nothing but the sums can tell.
+void ForgetEvents(wire::WorkerMessage& message) {
+  if (auto* const step = std::get_if<wire::Step>(&message)) step->events.clear();
+}
 
 }  // namespace
 
@@ -39,8 +46,9 @@ void ClusterSim::StartRouter(std::uint32_t router) {
 }
 
 void ClusterSim::StartWorker(std::uint32_t worker) {
-  const auto send = [this, worker](worker::PeerId router, const wire::WorkerMessage& message) {
-    lines_[{router.value(), worker}].to_router.Send(message, clock_.Now(), faults_, rng_);
+  const auto send = [this, worker](worker::PeerId router, wire::WorkerMessage message) {
+    if (rng_.Below(1000) < forgotten_events_) ForgetEvents(message);
+    lines_[{router.value(), worker}].to_router.Send(std::move(message), clock_.Now(), faults_, rng_);
   };
   const SimWorker::Setup setup{.id = std::string(1, static_cast<char>('a' + worker)),
                                .block_count = 24 + Number(rng_.Below(40)),
@@ -56,11 +64,13 @@ std::uint32_t ClusterSim::WorkerNumber(const std::string& id) const { return Num
 void ClusterSim::RunWithFaults(int rounds) {
   for (int i = 0; i < rounds; ++i) {
     faults_ = rng_.Below(2) == 0 ? kManyFaults : kNoFaults;
+    forgotten_events_ = kForgottenEvents;
     if (rng_.Below(20) == 0) Misfortune();
     ClientsAct();
     Round();
   }
   faults_ = kNoFaults;
+  forgotten_events_ = 0;
   for (const auto& worker : workers_) worker->LoseNoReport();
   for (auto& [nodes, lines] : lines_) {
     lines.to_router.Heal();

@@ -22,7 +22,7 @@ class ClusterSim {
   explicit ClusterSim(std::uint64_t seed);
 
   // Time passes in rounds of 5 to 25 ms. In each, something may go wrong: a line is cut for up to four seconds, either
-  // side restarts, a report is lost; and clients come and go.
+  // side restarts, a report is lost, events are forgotten; and clients come and go.
   void RunWithFaults(int rounds);
   // Nothing goes wrong, and requests come: for `time`, and until every router can use every worker.
   void Recover(Duration time);
@@ -58,6 +58,7 @@ class ClusterSim {
   Rng rng_;
   ManualClock clock_;
   Faults faults_;
+  std::uint32_t forgotten_events_ = 0;  // of a thousand steps, those that come without their events
   const std::uint32_t router_count_;
   const std::uint32_t worker_count_;
   std::uint64_t next_epoch_ = 1;

@@ -29,7 +29,7 @@ class SimWorker final : private worker::LinkEffects {
     std::uint64_t first_epoch = 1;
     std::uint32_t router_count = 1;
   };
-  using Carry = std::function<void(worker::PeerId router, const wire::WorkerMessage& message)>;
+  using Carry = std::function<void(worker::PeerId router, wire::WorkerMessage message)>;
 
   // `carry` takes messages to their line; `clock` outlives it.
   SimWorker(const Setup& setup, const Clock& clock, Carry carry);
