@@ -12,8 +12,9 @@
 //
 // Judged is what the first token of each request proves: of the prompt tokens that were promised to be cached, how many
 // were missing? A window is a number of requests with a promise; it is bad when more than a given share of the promised
-// tokens was missing. Tokens found beyond the promise are no fault: other routers' requests store blocks too, and
-// siblings wait for each other. Promises that an earlier view made count for nothing.
+// tokens was missing. A large share: a small pool under load evicts promised blocks before their request comes, and an
+// exact view of it is still the best there is. Tokens found beyond the promise are no fault: other routers' requests
+// store blocks too, and siblings wait for each other. Promises that an earlier view made count for nothing.
 //
 // A worker that sends no events is predicted from the start, and at best.
 //
@@ -32,8 +33,8 @@ enum class WorkerMode : std::uint8_t { kExact, kPredicted, kBlind };
 [[nodiscard]] std::string_view NameOf(WorkerMode mode);
 
 struct ModeOptions {
-  std::uint32_t window_requests = 32;
-  double missing_share = 0.5;  // of the promised tokens; more is bad
+  std::uint32_t window_requests = 64;
+  double missing_share = 0.75;  // of the promised tokens; more is bad
   Duration quiet_time = std::chrono::seconds(60);
 };
 

@@ -15,6 +15,13 @@ namespace {
 
 const BlockHash kRoot = RootHash({});
 
+// The pools are so small that promised blocks are gone when their request comes. Modes have tests of their own.
+router::FleetCoreOptions WithoutDemotion() {
+  router::FleetCoreOptions options;
+  options.modes.missing_share = 1;
+  return options;
+}
+
 }  // namespace
 
 class SimRouter::Client final : public router::GenerationObserver {
@@ -48,7 +55,7 @@ SimRouter::SimRouter(const Clock& clock, Carry carry, Answers& answers, std::uin
       carry_(std::move(carry)),
       answers_(answers),
       policy_(std::move(router::MakePolicy("cache-aware", seed)).value()),
-      core_({}, *policy_, metrics_, seed) {}
+      core_(WithoutDemotion(), *policy_, metrics_, seed) {}
 
 SimRouter::~SimRouter() {
   core_.Shutdown();
