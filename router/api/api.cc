@@ -87,6 +87,7 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/metrics", Match::kExact, "metrics", &Api::Metrics},
       Route{"GET", "/version", Match::kExact, "version", &Api::Version},
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", &Api::Workers},
+      Route{"GET", "/admin/v1/queues", Match::kExact, "queues", &Api::Queues},
       Route{"POST", "/admin/v1/pin", Match::kExact, "pin", &Api::Pin},
       Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", &Api::Unpin},
   };
@@ -235,6 +236,8 @@ void Api::Version(Call& call) {
 }
 
 void Api::Workers(Call& call) { Answer(call, Json(WorkersBody(services_.dispatcher.Workers()))); }
+
+void Api::Queues(Call& call) { Answer(call, Json(QueuesBody(services_.dispatcher.Queues()))); }
 
 void Api::Pin(Call& call) { ApplyPin(call, PinAction::kPin); }
 void Api::Unpin(Call& call) { ApplyPin(call, PinAction::kUnpin); }

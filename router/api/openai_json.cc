@@ -156,4 +156,15 @@ std::string WorkersBody(std::span<const WorkerStatus> workers) {
   return json.Take();
 }
 
+std::string QueuesBody(std::span<const QueueStatus> queues) {
+  JsonWriter json;
+  json.BeginObject().Key("queues").BeginArray();
+  for (const QueueStatus& queue : queues) {
+    json.BeginObject().Key("model").String(queue.model).Key("waiting_requests").Number(queue.waiting_requests);
+    json.Key("oldest_wait_seconds").Number(queue.oldest_wait_seconds).EndObject();
+  }
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
 }  // namespace roost::router

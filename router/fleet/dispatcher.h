@@ -132,6 +132,13 @@ struct WorkerStatus {
   std::uint64_t requests_total = 0;
 };
 
+// Requests of a model that wait at the router for a worker with room; at least one.
+struct QueueStatus {
+  std::string model;
+  std::uint32_t waiting_requests = 0;
+  double oldest_wait_seconds = 0;
+};
+
 class Dispatcher {
  public:
   virtual ~Dispatcher() = default;
@@ -140,6 +147,7 @@ class Dispatcher {
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> FindModel(std::string_view name) const = 0;
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
+  [[nodiscard]] virtual std::vector<QueueStatus> Queues() const = 0;
 
   // Routes and sends. On success the observer will see OnEnd exactly once, perhaps before Submit returns; on an error
   // (kUnavailable, kOverloaded, kInvalidArgument for what the wire can not carry) it sees nothing. The observer is kept

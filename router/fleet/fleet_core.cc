@@ -100,6 +100,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
   worker.Report(step.load, now);
   // A retry changes other workers' charges but not the roster, so `worker` stays.
   for (wire::TokenEvent& event : step.tokens) requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
+  requests_.DispatchWaiting(now);
 }
 
 void FleetCore::OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now) {
@@ -185,6 +186,8 @@ void FleetCore::Tick(Instant now) {
     if (worker.view.TakeSnapshotDue(now)) effects_.Send(id, wire::WantSnapshot{});
   });
   for (const std::string& worker_id : silent) Lose(worker_id, LostReason::kSilent, now);
+  requests_.DispatchWaiting(now);
+  requests_.ExpireWaiting(now);
   PublishGauges();
 }
 
@@ -207,6 +210,7 @@ void FleetCore::PublishGauges() {
     metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, worker.ledger->request_count());
     metrics_.SetMode(worker.hello.model, worker.hello.worker_id, worker.view.mode());
   });
+  requests_.PublishQueues();
   metrics_.SetWorkers(ready, starting);
   metrics_.SetIndexBlocks(roster_.indexed_block_count());
 }

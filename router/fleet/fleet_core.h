@@ -60,8 +60,8 @@ class FleetCore {
   void OnUnreachable(const std::string& identity, Instant now);
   // What came of a ReadBundle.
   void OnTextBundle(const std::string& digest, Result<TextBundle> bundle);
-  // Several times a second: silence, pings, snapshots that do not come, gauges. A pause between ticks of half the
-  // worker timeout or more is taken for a pause of this process, and excuses everybody's silence.
+  // Several times a second: silence, pings, snapshots that do not come, requests that wait, gauges. A pause between
+  // ticks of half the worker timeout or more is taken for a pause of this process, and excuses everybody's silence.
   void Tick(Instant now);
 
   // ---- from clients: see Dispatcher and RequestBook ----
@@ -74,6 +74,7 @@ class FleetCore {
   }
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const { return roster_.Models(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
+  [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return requests_.Queues(now); }
 
   // Ends all requests; from now on Submit answers kUnavailable.
   void Shutdown();
@@ -81,6 +82,7 @@ class FleetCore {
   // To be carried out in this order.
   [[nodiscard]] std::vector<Effect> TakeEffects() { return effects_.Take(); }
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
+  [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting_count(); }
   [[nodiscard]] std::size_t pending_count() const { return requests_.pending_count(); }
   [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.indexed_block_count(); }
 

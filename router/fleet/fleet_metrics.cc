@@ -55,6 +55,15 @@ class RegistryFleetMetrics final : public FleetMetrics {
   void OnRetry(RetryReason reason) override {
     Counter(metrics::kRouterRetries, {std::string(NameOf(reason))}).Increment();
   }
+  void OnQueueWait(const std::string& model, double seconds) override {
+    registry_.Histogram(metrics::kRouterQueueWait, {model}).Observe(seconds);
+  }
+  void OnQueueRefused(QueueRefusal refusal) override {
+    Counter(metrics::kRouterQueueRefused, {std::string(NameOf(refusal))}).Increment();
+  }
+  void SetQueued(const std::string& model, std::uint32_t requests) override {
+    registry_.Gauge(metrics::kRouterQueued, {model}).Set(requests);
+  }
   void OnWorkerLost(LostReason reason) override {
     Counter(metrics::kRouterWorkersLost, {std::string(NameOf(reason))}).Increment();
   }
@@ -121,6 +130,14 @@ std::string_view NameOf(RetryReason reason) {
     case RetryReason::kWorkerLost: return "worker_lost";
     case RetryReason::kOverloaded: return "overloaded";
     case RetryReason::kUnavailable: return "unavailable";
+  }
+  return "unknown";
+}
+
+std::string_view NameOf(QueueRefusal refusal) {
+  switch (refusal) {
+    case QueueRefusal::kFull: return "full";
+    case QueueRefusal::kDeadline: return "deadline";
   }
   return "unknown";
 }

@@ -34,6 +34,10 @@ enum class RetryReason : std::uint8_t { kWorkerLost, kOverloaded, kUnavailable }
 enum class ResyncReason : std::uint8_t { kHello, kGap, kDigest };
 [[nodiscard]] std::string_view NameOf(ResyncReason reason);
 
+// Why a request was refused that should have waited at the router.
+enum class QueueRefusal : std::uint8_t { kFull, kDeadline };
+[[nodiscard]] std::string_view NameOf(QueueRefusal refusal);
+
 // What the first token of a request proves about the decision that sent it.
 struct CacheOutcome {
   std::uint32_t prompt_tokens = 0;
@@ -53,6 +57,9 @@ class FleetMetrics {
   virtual void OnFirstToken(const std::string& /*model*/, const CacheOutcome& /*outcome*/) {}
   virtual void OnCacheOff(const std::string& /*model*/) {}
   virtual void OnRetry(RetryReason /*reason*/) {}
+  virtual void OnQueueWait(const std::string& /*model*/, double /*seconds*/) {}
+  virtual void OnQueueRefused(QueueRefusal /*refusal*/) {}
+  virtual void SetQueued(const std::string& /*model*/, std::uint32_t /*requests*/) {}
   virtual void OnWorkerLost(LostReason /*reason*/) {}
   virtual void OnResync(ResyncReason /*reason*/) {}
   virtual void OnModeChange(WorkerMode /*to*/, ModeReason /*reason*/) {}

@@ -92,6 +92,10 @@ Worker& WorkerAt(WorkerSlot slot, const std::vector<Worker*>& workers, const Pol
 
 }  // namespace
 
+Error NobodyServes(const ServedModel& model) {
+  return {ErrorCode::kUnavailable, fmt::format("no worker serves {} now", model.name), ""};
+}
+
 const std::vector<BlockHash>& HashesOf(const PinOrder& order) {
   return std::visit([](const auto& message) -> const std::vector<BlockHash>& { return message.hashes; }, order.message);
 }
@@ -114,25 +118,37 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.spec = std::move(spec);
   request.observer = std::move(observer);
   request.choices.resize(request.spec.sample_count);
-  Attempt attempt;
-  attempt.request = &request;
-  attempt.choices = {0, request.spec.sample_count};
-  if (!Dispatch(std::move(attempt), matches, now)) {
-    return Error{ErrorCode::kUnavailable, fmt::format("no worker serves {} now", request.spec.model->name), ""};
+  Placement placement = Placement::kNoRoom;  // who comes later does not overtake those that wait
+  if (!HasQueue(*request.spec.model)) {
+    placement = Dispatch(FirstAttempt(request), Admission::kWithRoom, matches, now);
   }
+  if (placement == Placement::kNoWorker) return NobodyServes(*request.spec.model);
+  if (placement == Placement::kNoRoom) ROOST_RETURN_IF_ERROR(Enqueue(request, now));
   if (request.spec.cache_mode == wire::CacheMode::kOff) metrics_.OnCacheOff(request.spec.model->name);
   requests_.emplace(request.id, std::move(owned));
   return request.id;
 }
 
-bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches, Instant now) {
+RequestBook::Attempt RequestBook::FirstAttempt(Request& request) {
+  Attempt attempt;
+  attempt.request = &request;
+  attempt.choices = {0, request.spec.sample_count};
+  return attempt;
+}
+
+RequestBook::Placement RequestBook::Dispatch(Attempt attempt, Admission admission, std::span<const WorkerMatch> matches,
+                                             Instant now) {
   Request& request = *attempt.request;
   std::vector<Worker*> workers = roster_.Serving(*request.spec.model);
   std::erase_if(workers, [&](const Worker* worker) {
     return request.refused_by.contains(worker->hello.worker_id) ||
            worker->hello.max_sample_count < attempt.choices.count;
   });
-  if (workers.empty()) return false;
+  if (workers.empty()) return Placement::kNoWorker;
+  const auto has_room = [this](const Worker* worker) { return HasRoom(*worker); };
+  const auto with_room = std::partition(workers.begin(), workers.end(), has_room);
+  if (with_room == workers.begin() && admission == Admission::kWithRoom) return Placement::kNoRoom;
+  if (with_room != workers.begin()) workers.erase(with_room, workers.end());
 
   // What workers hold or will hold is of no use to a request that leaves the cache alone.
   const bool uses_cache = request.spec.cache_mode == wire::CacheMode::kOn;
@@ -163,7 +179,7 @@ bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches
   const RequestId id = attempt.id;
   request.attempts.push_back(id);
   attempts_.emplace(id, std::move(attempt));
-  return true;
+  return Placement::kSent;
 }
 
 wire::Generate RequestBook::MessageOf(const Attempt& attempt) {
@@ -332,7 +348,8 @@ void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error&
     next.choices = parts[i];
     next.retry_count = retry_count;
     const std::vector<TokenId>& output = request.choices[parts[i].first].output;
-    placed = Dispatch(std::move(next), MatchNow(request.spec.model->name, HashesSoFar(request.spec, output)), now);
+    const std::vector<WorkerMatch> matches = MatchNow(request.spec.model->name, HashesSoFar(request.spec, output));
+    placed = Dispatch(std::move(next), Admission::kAnyway, matches, now) == Placement::kSent;
   }
   if (!placed) return End(request, {.reason = wire::FinishReason::kError, .error = error});
   metrics_.OnRetry(reason);
@@ -375,6 +392,7 @@ void RequestBook::End(Request& request, GenerationEnd end) {
     effects_.Send(attempt.worker_id, wire::Cancel{attempt.id});
     Forget(attempt);
   }
+  if (request.waits) queues_.at(request.spec.model->name).Remove(request.id);
   effects_.Push(NotifyEnd{std::move(request.observer), std::move(end)});
   requests_.erase(request.id);
 }
@@ -383,9 +401,7 @@ void RequestBook::End(Request& request, GenerationEnd end) {
 
 Result<std::vector<std::string>> RequestBook::Pin(PinOrder order, std::span<const WorkerMatch> matches) {
   std::vector<Worker*> workers = roster_.Serving(*order.model);
-  if (workers.empty()) {
-    return Error{ErrorCode::kUnavailable, fmt::format("no worker serves {} now", order.model->name), ""};
-  }
+  if (workers.empty()) return NobodyServes(*order.model);
   const std::vector<BlockHash>& hashes = HashesOf(order);
   if (order.target == PinTarget::kBestWorker) {
     // One token more than the blocks hold: the last token of a prompt is always computed.

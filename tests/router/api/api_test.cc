@@ -101,6 +101,13 @@ TEST_F(ApiTest, ShowsWorkers) {
       R"("requests_total":77}]})");
 }
 
+TEST_F(ApiTest, QueuesTellWhatWaitsAtTheRouter) {
+  EXPECT_EQ(Ask("GET", "/admin/v1/queues")->response->body, R"({"queues":[]})");
+  dispatcher_.queues = {{.model = "bytes", .waiting_requests = 3, .oldest_wait_seconds = 1.5}};
+  EXPECT_EQ(Ask("GET", "/admin/v1/queues")->response->body,
+            R"({"queues":[{"model":"bytes","waiting_requests":3,"oldest_wait_seconds":1.5}]})");
+}
+
 // ---- whole answers ----
 
 TEST_F(ApiTest, AnswersAChatWhole) {

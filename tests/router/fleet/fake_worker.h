@@ -44,6 +44,8 @@ class FakeWorker {
   void Heartbeat();
   // Requests that come from now on are refused.
   void SetFull(bool full) { full_ = full; }
+  // Requests that it says wait there, of other routers.
+  void SetWaiting(std::uint32_t count) { load_.waiting_requests = count; }
   void SetDraining(bool draining) { load_.draining = draining; }
 
   // Evicts up to `count` leaves; reported with the next step.

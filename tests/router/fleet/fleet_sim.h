@@ -48,6 +48,9 @@ struct CountingMetrics final : FleetMetrics {
   int decisions = 0;
   int cache_off = 0;
   std::vector<CacheOutcome> outcomes;
+  void OnQueueRefused(QueueRefusal refusal) override { ++queue_refusals[std::string(NameOf(refusal))]; }
+
+  std::map<std::string, int> queue_refusals;
   std::vector<std::string> mode_changes;
   std::map<std::string, int> retries;
   std::map<std::string, int> lost;
