@@ -24,6 +24,13 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "Silence after which a worker is taken for dead; workers report four times a second", {0.5, 3600})
       .Add("max-in-flight-requests", options.max_in_flight_requests, "Generations under way; one more is answered 429",
            {1, 1e6});
+  parser.Section("Queue")
+      .Add("worker-queue-bound", options.worker_queue_bound,
+           "Requests that may wait at a worker; new ones wait at the router while every worker has so many", {1, 1e6})
+      .Add("max-queue", options.max_queue,
+           "Requests that may wait at the router for one model; one more is answered 429", {0, 1e6})
+      .Add("max-queue-wait-ms", options.max_queue_wait_ms, "Time after which a request that waits is answered 429",
+           {1, 86'400'000});
   const std::span<const std::string_view> policies = PolicyNames();
   parser.Section("Routing").AddChoice("policy", options.policy, {policies.begin(), policies.end()},
                                       "How a worker is chosen");

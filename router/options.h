@@ -23,6 +23,11 @@ struct RouterOptions {
   double worker_timeout_seconds = 2;
   std::uint32_t max_in_flight_requests = 10'000;
 
+  // Queue
+  std::uint32_t worker_queue_bound = 128;
+  std::uint32_t max_queue = 1024;
+  std::uint32_t max_queue_wait_ms = 30'000;
+
   // Routing
   std::string policy = "cache-aware";
 

@@ -175,6 +175,10 @@ struct Hello {
 
   maxSampleCount @15 :UInt32 = 1;
   # The largest Generate.sampleCount that the worker knows how to serve. A router sends it no larger one. Not 0.
+
+  sendsCacheEvents @16 :Bool = true;
+  # False: steps hold no cache events and no snapshot comes, whoever asks. The load tells of the cache all the same. The
+  # router goes by what it sent the worker itself.
 }
 
 struct TokenEvent {

@@ -132,6 +132,9 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .AddList("router", options.routers,
                "Router addresses tcp://HOST:PORT; names are resolved again every few seconds, and every address gets a "
                "link")
+      .AddChoice(
+          "cache-events", options.cache_events, {"on", "off"},
+          "Whether routers are told which blocks come and go; without it they go by what they sent here themselves")
       .Add("worker-id", options.worker_id, "Name of this worker, different in each; by default host name and process");
   DeclareCache(options, parser);
   DeclareEngine(options, parser);

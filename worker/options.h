@@ -23,6 +23,7 @@ struct WorkerOptions {
 
   // Links
   std::vector<std::string> routers{"tcp://127.0.0.1:7001"};
+  std::string cache_events = "on";
   std::string worker_id;  // empty: host name and process id
 
   // Cache

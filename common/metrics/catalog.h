@@ -89,6 +89,16 @@ inline constexpr Metric kRouterIndexEvents{Kind::kCounter, "roost_router_index_e
     "Blocks that workers reported as stored or removed."};
 inline constexpr Metric kRouterIndexResyncs{Kind::kCounter, "roost_router_index_resyncs_total", "reason",
     "Snapshots asked for, by reason: hello, gap or digest."};
+inline constexpr Metric kRouterQueued{Kind::kGauge, "roost_router_queued_requests", "model",
+    "Generations that wait at the router because no worker has room."};
+inline constexpr Metric kRouterQueueWait{Kind::kHistogram, "roost_router_queue_wait_seconds", "model",
+    "Time that generations waited at the router, of those that did.", kLatencySeconds};
+inline constexpr Metric kRouterQueueRefused{Kind::kCounter, "roost_router_queue_refused_total", "reason",
+    "Generations refused by the router's queue, by reason: full or deadline."};
+inline constexpr Metric kRouterWorkerMode{Kind::kGauge, "roost_router_worker_mode", "model,worker,mode",
+    "1 for what the router's view of a worker's cache rests on: exact (its events), predicted or blind."};
+inline constexpr Metric kRouterWorkerModeChanges{Kind::kCounter, "roost_router_worker_mode_changes_total", "mode,reason",
+    "Views of workers' caches begun anew, by mode and reason: missing_tokens or quiet."};
 inline constexpr Metric kRouterMalformedMessages{Kind::kCounter, "roost_router_malformed_messages_total", "",
     "Messages from workers that could not be read."};
 inline constexpr Metric kRouterRecordedRequests{Kind::kCounter, "roost_router_recorded_requests_total", "outcome",

@@ -180,6 +180,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.max_batch_tokens = in.getMaxBatchTokens();
   hello.max_sample_count = in.getMaxSampleCount();
   ROOST_RETURN_IF_ERROR(ReadNonZero(hello.max_sample_count, "maxSampleCount"));
+  hello.sends_cache_events = in.getSendsCacheEvents();
   return hello;
 }
 

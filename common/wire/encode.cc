@@ -123,6 +123,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setDefaultTopK(hello.sampling.top_k);
   out.setMaxBatchTokens(hello.max_batch_tokens);
   out.setMaxSampleCount(hello.max_sample_count);
+  out.setSendsCacheEvents(hello.sends_cache_events);
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {

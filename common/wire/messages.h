@@ -57,6 +57,7 @@ struct Hello {
   SamplingDefaults sampling;
   std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
   std::uint32_t max_sample_count = 1;  // the largest Generate::sample_count that it serves
+  bool sends_cache_events = true;      // steps hold its cache events, and snapshots come
 
   bool operator==(const Hello&) const = default;
 };

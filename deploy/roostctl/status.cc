@@ -26,6 +26,12 @@ bool Flag(simdjson::dom::element object, const char* key) {
   return object[key].get(value) == simdjson::SUCCESS && value;
 }
 
+// What the router's view of the worker's cache rests on, or that its snapshot is on the way.
+std::string_view View(simdjson::dom::element worker) {
+  const std::string_view mode = Text(worker, "mode");
+  return mode == "exact" && !Flag(worker, "index_in_sync") ? "syncing" : mode;
+}
+
 }  // namespace
 
 Result<std::string> FormatStatus(std::string_view workers_json) {
@@ -37,15 +43,15 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
     return DataLoss("/admin/v1/workers", "the answer holds no list of workers");
   }
   std::string table =
-      fmt::format("{:<24} {:<20} {:<9} {:<8} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}\n", "worker", "model", "state",
+      fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}\n", "worker", "model", "state",
                   "index", "running", "waiting", "in flight", "cached/blocks", "pinned", "requests");
   for (const simdjson::dom::element worker : workers) {
     const std::string blocks = fmt::format("{}/{}", Count(worker, "cached_blocks"), Count(worker, "blocks"));
-    table += fmt::format("{:<24} {:<20} {:<9} {:<8} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}\n", Text(worker, "id"),
-                         Text(worker, "model"), Flag(worker, "ready") ? "ready" : "starting",
-                         Flag(worker, "index_in_sync") ? "exact" : "syncing", Count(worker, "running_requests"),
-                         Count(worker, "waiting_requests"), Count(worker, "in_flight_requests"), blocks,
-                         Count(worker, "pinned_blocks"), Count(worker, "requests_total"));
+    table += fmt::format("{:<24} {:<20} {:<9} {:<9} {:>8} {:>8} {:>9} {:>15} {:>7} {:>9}\n", Text(worker, "id"),
+                         Text(worker, "model"), Flag(worker, "ready") ? "ready" : "starting", View(worker),
+                         Count(worker, "running_requests"), Count(worker, "waiting_requests"),
+                         Count(worker, "in_flight_requests"), blocks, Count(worker, "pinned_blocks"),
+                         Count(worker, "requests_total"));
   }
   if (workers.size() == 0) table += "(no workers)\n";
   return table;

@@ -67,6 +67,7 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/version", Match::kExact, "version", &Api::Version},
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", &Api::Workers},
       Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", &Api::Decisions},
+      Route{"GET", "/admin/v1/queues", Match::kExact, "queues", &Api::Queues},
       Route{"POST", "/admin/v1/pin", Match::kExact, "pin", &Api::Pin},
       Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", &Api::Unpin},
   };
@@ -232,6 +233,8 @@ void Api::Decisions(Call& call) {
   }
   Answer(call, Json(DecisionsBody(records, services_.clock.Now())));
 }
+
+void Api::Queues(Call& call) { Answer(call, Json(QueuesBody(services_.dispatcher.Queues()))); }
 
 void Api::Pin(Call& call) { ApplyPin(call, PinAction::kPin); }
 void Api::Unpin(Call& call) { ApplyPin(call, PinAction::kUnpin); }

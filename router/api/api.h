@@ -3,7 +3,8 @@
 //
 //   POST /v1/chat/completions   POST /v1/completions   GET /v1/models   GET /v1/models/{id}
 //   GET /health   GET /ready   GET /metrics   GET /version
-//   GET /admin/v1/workers   GET /admin/v1/decisions   POST /admin/v1/pin   POST /admin/v1/unpin
+//   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues
+//   POST /admin/v1/pin   POST /admin/v1/unpin
 //
 // Every answer is JSON (but for /metrics and streams), also 404 and 405. HEAD is answered as GET, OPTIONS with Allow.
 //
@@ -68,6 +69,7 @@ class Api {
   void Version(Call& call);
   void Workers(Call& call);
   void Decisions(Call& call);
+  void Queues(Call& call);
   void Pin(Call& call);
   void Unpin(Call& call);
 

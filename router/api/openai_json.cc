@@ -89,6 +89,7 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("blocks").Number(worker.block_count).Key("block_tokens").Number(worker.block_tokens);
   json.Key("in_flight_requests").Number(worker.in_flight_requests);
   json.Key("indexed_blocks").Number(worker.indexed_block_count).Key("index_in_sync").Bool(worker.index_in_sync);
+  json.Key("mode").String(NameOf(worker.mode));
   json.Key("requests_total").Number(worker.requests_total).EndObject();
 }
 
@@ -151,6 +152,17 @@ std::string WorkersBody(std::span<const WorkerStatus> workers) {
   JsonWriter json;
   json.BeginObject().Key("workers").BeginArray();
   for (const WorkerStatus& worker : workers) WriteWorker(worker, json);
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+std::string QueuesBody(std::span<const QueueStatus> queues) {
+  JsonWriter json;
+  json.BeginObject().Key("queues").BeginArray();
+  for (const QueueStatus& queue : queues) {
+    json.BeginObject().Key("model").String(queue.model).Key("waiting_requests").Number(queue.waiting_requests);
+    json.Key("oldest_wait_seconds").Number(queue.oldest_wait_seconds).EndObject();
+  }
   json.EndArray().EndObject();
   return json.Take();
 }

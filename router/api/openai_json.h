@@ -59,4 +59,7 @@ inline constexpr std::string_view kDoneFrame = "data: [DONE]\n\n";
 // {"workers":[…]}: what `roostctl status` shows.
 [[nodiscard]] std::string WorkersBody(std::span<const WorkerStatus> workers);
 
+// {"queues":[…]}: what waits at the router.
+[[nodiscard]] std::string QueuesBody(std::span<const QueueStatus> queues);
+
 }  // namespace roost::router

@@ -31,6 +31,7 @@ struct PlacementQuery {
   std::uint32_t retry_count = 0;
   const std::set<std::string>& refused_by;    // workers that it does not go to
   std::span<const WorkerMatch> matches = {};  // deepest first
+  std::uint32_t waiting_bound = kNoBound;     // see RouteQuery
 };
 
 struct Placement {

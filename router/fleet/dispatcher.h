@@ -17,6 +17,7 @@
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "router/fleet/worker_mode.h"
 #include "router/route/decision_log.h"
 #include "router/route/policy.h"
 
@@ -121,6 +122,7 @@ struct PinOrder {
 
 struct WorkerStatus {
   std::string worker_id;
+  WorkerSlot slot;
   std::string model;
   bool ready = false;
   double seconds_since_heard = 0;
@@ -129,8 +131,16 @@ struct WorkerStatus {
   std::uint32_t block_tokens = 0;
   std::uint32_t in_flight_requests = 0;
   std::uint64_t indexed_block_count = 0;
-  bool index_in_sync = false;
+  WorkerMode mode = WorkerMode::kExact;
+  bool index_in_sync = false;  // in exact mode: no snapshot is awaited
   std::uint64_t requests_total = 0;
+};
+
+// Requests of a model that wait at the router for a worker with room; at least one.
+struct QueueStatus {
+  std::string model;
+  std::uint32_t waiting_requests = 0;
+  double oldest_wait_seconds = 0;
 };
 
 class Dispatcher {
@@ -141,6 +151,7 @@ class Dispatcher {
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> FindModel(std::string_view name) const = 0;
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
+  [[nodiscard]] virtual std::vector<QueueStatus> Queues() const = 0;
 
   // Routes and sends. On success the observer will see OnEnd exactly once, perhaps before Submit returns; on an error
   // (kUnavailable, kOverloaded, kInvalidArgument for what the wire can not carry) it sees nothing. The observer is kept

@@ -153,6 +153,11 @@ std::vector<WorkerStatus> Fleet::Workers() const {
   return core_.Workers(clock_.Now());
 }
 
+std::vector<QueueStatus> Fleet::Queues() const {
+  const std::lock_guard lock(mutex_);
+  return core_.Queues(clock_.Now());
+}
+
 Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) {
   const Instant start = clock_.Now();
   const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);

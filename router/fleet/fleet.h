@@ -55,6 +55,7 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override;
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override;
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override;
+  [[nodiscard]] std::vector<QueueStatus> Queues() const override;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
   [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order) override;
   [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override;

@@ -11,7 +11,6 @@ namespace roost::router {
 namespace {
 
 constexpr Duration kHelloPatience = std::chrono::seconds(1);
-constexpr Duration kSnapshotPatience = std::chrono::seconds(1);
 // Senders that are no workers (yet) and are remembered, so that they are neither asked nor logged too often.
 constexpr std::size_t kMaxStrangers = 1024;
 
@@ -25,7 +24,7 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
     : options_(std::move(options)),
       metrics_(metrics),
       router_instance_(Rng(seed)()),
-      roster_(options_.unix_seconds),
+      roster_(options_.modes, options_.unix_seconds),
       requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
@@ -62,7 +61,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   const bool restarted = known != nullptr;
   if (restarted) {
     metrics_.OnWorkerLost(LostReason::kRestarted);
-    metrics_.SetInFlight(known->hello.model, identity, 0);
+    ClearGauges(*known);
     roster_.Remove(identity);
   }
   const Result<Worker*> added = roster_.Add(identity, hello, now);
@@ -74,7 +73,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
     hello_asked_.erase(identity);
     metrics_.OnResync(ResyncReason::kHello);
     effects_.Send(identity, welcome);
-    AskForBundle(**added);
+    AskForBundle(**added, now);
   } else {
     Refuse(hello, identity, added.error());
   }
@@ -88,25 +87,25 @@ void FleetCore::Refuse(const wire::Hello& hello, const std::string& identity, co
   LogWarning("worker refused", {{"worker", identity}, {"error", error.ToString()}});
 }
 
-void FleetCore::AskForBundle(const Worker& worker) {
-  if (roster_.ShouldAskForBundle(worker)) effects_.Send(worker.hello.worker_id, wire::WantTokenizer{});
+void FleetCore::AskForBundle(const Worker& worker, Instant now) {
+  if (roster_.ShouldAskForBundle(worker, now)) effects_.Send(worker.hello.worker_id, wire::WantTokenizer{});
 }
 
 void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
-  const std::uint64_t stored_before = worker.sync.stored_block_count();
-  const std::uint64_t removed_before = worker.sync.removed_block_count();
-  if (!Settle(worker, worker.sync.Apply(step), now)) return;
-  metrics_.OnIndexEvents(worker.sync.stored_block_count() - stored_before,
-                         worker.sync.removed_block_count() - removed_before);
+  const std::uint64_t stored_before = worker.view.sync().stored_block_count();
+  const std::uint64_t removed_before = worker.view.sync().removed_block_count();
+  if (!Settle(worker, worker.view.Apply(step, now), now)) return;
+  metrics_.OnIndexEvents(worker.view.sync().stored_block_count() - stored_before,
+                         worker.view.sync().removed_block_count() - removed_before);
   worker.Report(step.load, now);
   roster_.Refresh(worker);
   // A retry changes other workers' charges but not the roster, so `worker` stays.
   for (wire::TokenEvent& event : step.tokens) requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
+  requests_.DispatchWaiting(now);
 }
 
 void FleetCore::OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now) {
-  if (!Settle(worker, worker.sync.Apply(chunk), now)) return;
-  worker.snapshot_due = now + kSnapshotPatience;
+  static_cast<void>(Settle(worker, worker.view.Apply(chunk, now), now));
 }
 
 bool FleetCore::Settle(Worker& worker, ViewSync::Outcome outcome, Instant now) {
@@ -117,7 +116,6 @@ bool FleetCore::Settle(Worker& worker, ViewSync::Outcome outcome, Instant now) {
       metrics_.OnResync(ResyncReason::kDigest);
       LogWarning("index differs from its worker; asking for a snapshot", {{"worker", worker.hello.worker_id}});
       effects_.Send(worker.hello.worker_id, wire::WantSnapshot{});
-      worker.snapshot_due = now + kSnapshotPatience;
       return true;
     case ViewSync::Outcome::kLinkBroken: break;
   }
@@ -129,7 +127,7 @@ bool FleetCore::Settle(Worker& worker, ViewSync::Outcome outcome, Instant now) {
 }
 
 void FleetCore::OnTokenizer(const Worker& worker, wire::Tokenizer bundle) {
-  if (!roster_.ExpectsBundle(worker, bundle.digest)) return;
+  if (!roster_.TakeBundleAnswer(worker, bundle.digest)) return;
   effects_.Push(ReadBundle{std::move(bundle)});
 }
 
@@ -157,7 +155,7 @@ void FleetCore::OnUnreachable(const std::string& identity, Instant now) {
 void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant now) {
   LogWarning("worker lost", {{"worker", worker_id}, {"reason", std::string(NameOf(reason))}});
   metrics_.OnWorkerLost(reason);
-  metrics_.SetInFlight(roster_.Find(worker_id)->hello.model, worker_id, 0);
+  ClearGauges(*roster_.Find(worker_id));
   roster_.Remove(worker_id);
   requests_.OnWorkerLost(worker_id, now);
 }
@@ -184,13 +182,13 @@ void FleetCore::Tick(Instant now) {
       return;
     }
     if (ping) effects_.Send(id, wire::Ping{});
-    if (!roster_.IsReady(worker)) AskForBundle(worker);
-    if (worker.sync.awaiting() && now >= worker.snapshot_due) {
-      effects_.Send(id, wire::WantSnapshot{});
-      worker.snapshot_due = now + kSnapshotPatience;
-    }
+    if (!roster_.IsReady(worker)) AskForBundle(worker, now);
+    if (const auto change = worker.view.Tick(now)) TellModeChange(worker, *change, metrics_);
+    if (worker.view.TakeSnapshotDue(now)) effects_.Send(id, wire::WantSnapshot{});
   });
   for (const std::string& worker_id : silent) Lose(worker_id, LostReason::kSilent, now);
+  requests_.DispatchWaiting(now);
+  requests_.ExpireWaiting(now);
   PublishGauges();
 }
 
@@ -200,13 +198,20 @@ void FleetCore::ForgiveOwnPause(Instant now) {
   roster_.ForEach([&](Worker& worker) { worker.last_heard = now; });
 }
 
+void FleetCore::ClearGauges(const Worker& worker) {
+  metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, 0);
+  metrics_.SetMode(worker.hello.model, worker.hello.worker_id, std::nullopt);
+}
+
 void FleetCore::PublishGauges() {
   std::uint32_t ready = 0;
   std::uint32_t starting = 0;
   roster_.ForEach([&](const Worker& worker) {
     ++(roster_.IsReady(worker) ? ready : starting);
     metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, worker.ledger->request_count());
+    metrics_.SetMode(worker.hello.model, worker.hello.worker_id, worker.view.mode());
   });
+  requests_.PublishQueues();
   metrics_.SetWorkers(ready, starting);
   metrics_.SetIndexBlocks(roster_.indexed_block_count());
 }

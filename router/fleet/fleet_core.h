@@ -43,6 +43,7 @@ struct FleetCoreOptions {
   Duration worker_timeout = std::chrono::seconds(2);
   Duration ping_interval = std::chrono::seconds(1);
   RequestBookOptions requests;
+  ModeOptions modes;
   std::size_t max_pending_effects = 8192;  // over it Submit answers kOverloaded: the link thread does not keep up
   std::function<std::int64_t()> unix_seconds = [] { return std::int64_t{0}; };
 };
@@ -59,8 +60,8 @@ class FleetCore {
   void OnUnreachable(const std::string& identity, Instant now);
   // What came of a ReadBundle.
   void OnTextBundle(const std::string& digest, Result<TextBundle> bundle);
-  // Several times a second: silence, pings, snapshots that do not come, gauges. A pause between ticks of half the
-  // worker timeout or more is taken for a pause of this process, and excuses everybody's silence.
+  // Several times a second: silence, pings, snapshots that do not come, requests that wait, gauges. A pause between
+  // ticks of half the worker timeout or more is taken for a pause of this process, and excuses everybody's silence.
   void Tick(Instant now);
 
   // ---- from clients: see Dispatcher and RequestBook ----
@@ -73,6 +74,7 @@ class FleetCore {
   }
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const { return roster_.Models(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
+  [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return requests_.Queues(now); }
 
   [[nodiscard]] const DecisionLog& decisions() const { return requests_.decisions(); }
 
@@ -82,6 +84,7 @@ class FleetCore {
   // To be carried out in this order.
   [[nodiscard]] std::vector<Effect> TakeEffects() { return effects_.Take(); }
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
+  [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting_count(); }
   [[nodiscard]] std::size_t pending_count() const { return requests_.pending_count(); }
   [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.indexed_block_count(); }
 
@@ -98,9 +101,11 @@ class FleetCore {
   [[nodiscard]] bool Settle(Worker& worker, ViewSync::Outcome outcome, Instant now);
   void Lose(const std::string& worker_id, LostReason reason, Instant now);
   void AskForHello(const std::string& identity, Instant now);
-  void AskForBundle(const Worker& worker);
+  void AskForBundle(const Worker& worker, Instant now);
   void Refuse(const wire::Hello& hello, const std::string& identity, const Error& error);
   void ForgiveOwnPause(Instant now);
+  // Of a worker that goes.
+  void ClearGauges(const Worker& worker);
   void PublishGauges();
 
   const FleetCoreOptions options_;

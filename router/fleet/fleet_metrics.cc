@@ -71,11 +71,23 @@ class RegistryFleetMetrics final : public FleetMetrics {
   void OnRetry(RetryReason reason) override {
     Counter(metrics::kRouterRetries, {std::string(NameOf(reason))}).Increment();
   }
+  void OnQueueWait(const std::string& model, double seconds) override {
+    registry_.Histogram(metrics::kRouterQueueWait, {model}).Observe(seconds);
+  }
+  void OnQueueRefused(QueueRefusal refusal) override {
+    Counter(metrics::kRouterQueueRefused, {std::string(NameOf(refusal))}).Increment();
+  }
+  void SetQueued(const std::string& model, std::uint32_t requests) override {
+    registry_.Gauge(metrics::kRouterQueued, {model}).Set(requests);
+  }
   void OnWorkerLost(LostReason reason) override {
     Counter(metrics::kRouterWorkersLost, {std::string(NameOf(reason))}).Increment();
   }
   void OnResync(ResyncReason reason) override {
     Counter(metrics::kRouterIndexResyncs, {std::string(NameOf(reason))}).Increment();
+  }
+  void OnModeChange(WorkerMode to, ModeReason reason) override {
+    Counter(metrics::kRouterWorkerModeChanges, {std::string(NameOf(to)), std::string(NameOf(reason))}).Increment();
   }
   void OnIndexEvents(std::uint64_t stored_blocks, std::uint64_t removed_blocks) override {
     stored_.Increment(static_cast<double>(stored_blocks));
@@ -89,6 +101,12 @@ class RegistryFleetMetrics final : public FleetMetrics {
   void SetIndexBlocks(std::uint64_t blocks) override { index_blocks_.Set(static_cast<double>(blocks)); }
   void SetInFlight(const std::string& model, const std::string& worker_id, std::uint32_t requests) override {
     registry_.Gauge(metrics::kRouterWorkerInFlight, {model, worker_id}).Set(requests);
+  }
+  void SetMode(const std::string& model, const std::string& worker_id, std::optional<WorkerMode> mode) override {
+    for (const WorkerMode other : {WorkerMode::kExact, WorkerMode::kPredicted, WorkerMode::kBlind}) {
+      registry_.Gauge(metrics::kRouterWorkerMode, {model, worker_id, std::string(NameOf(other))})
+          .Set(mode == other ? 1 : 0);
+    }
   }
 
  private:
@@ -135,6 +153,14 @@ std::string_view NameOf(RetryReason reason) {
     case RetryReason::kWorkerLost: return "worker_lost";
     case RetryReason::kOverloaded: return "overloaded";
     case RetryReason::kUnavailable: return "unavailable";
+  }
+  return "unknown";
+}
+
+std::string_view NameOf(QueueRefusal refusal) {
+  switch (refusal) {
+    case QueueRefusal::kFull: return "full";
+    case QueueRefusal::kDeadline: return "deadline";
   }
   return "unknown";
 }

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "router/fleet/worker_mode.h"
 #include "router/route/decision_audit.h"
 #include "router/route/policy.h"
 
@@ -32,6 +34,10 @@ enum class RetryReason : std::uint8_t { kWorkerLost, kOverloaded, kUnavailable }
 // Why a worker's part of the index is filled from a snapshot.
 enum class ResyncReason : std::uint8_t { kHello, kGap, kDigest };
 [[nodiscard]] std::string_view NameOf(ResyncReason reason);
+
+// Why a request was refused that should have waited at the router.
+enum class QueueRefusal : std::uint8_t { kFull, kDeadline };
+[[nodiscard]] std::string_view NameOf(QueueRefusal refusal);
 
 // What the first token of a request proves about the decision that sent it.
 struct CacheOutcome {
@@ -61,14 +67,21 @@ class FleetMetrics {
   virtual void OnFirstToken(const std::string& /*model*/, const CacheOutcome& /*outcome*/) {}
   virtual void OnCacheOff(const std::string& /*model*/) {}
   virtual void OnRetry(RetryReason /*reason*/) {}
+  virtual void OnQueueWait(const std::string& /*model*/, double /*seconds*/) {}
+  virtual void OnQueueRefused(QueueRefusal /*refusal*/) {}
+  virtual void SetQueued(const std::string& /*model*/, std::uint32_t /*requests*/) {}
   virtual void OnWorkerLost(LostReason /*reason*/) {}
   virtual void OnResync(ResyncReason /*reason*/) {}
+  virtual void OnModeChange(WorkerMode /*to*/, ModeReason /*reason*/) {}
   virtual void OnIndexEvents(std::uint64_t /*stored_blocks*/, std::uint64_t /*removed_blocks*/) {}
   virtual void OnMalformedMessage() {}
   virtual void SetWorkers(std::uint32_t /*ready*/, std::uint32_t /*starting*/) {}
   virtual void SetIndexBlocks(std::uint64_t /*blocks*/) {}
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {
   }
+  // Nothing when the worker is gone.
+  virtual void SetMode(const std::string& /*model*/, const std::string& /*worker_id*/,
+                       std::optional<WorkerMode> /*mode*/) {}
 };
 
 // Counts under the names of common/metrics/catalog.h. `registry` outlives it.

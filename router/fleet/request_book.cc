@@ -55,6 +55,10 @@ std::vector<BlockHash> HashesSoFar(const GenerateSpec& spec, const std::vector<T
 
 }  // namespace
 
+Error NobodyServes(const ServedModel& model) {
+  return {ErrorCode::kUnavailable, fmt::format("no worker serves {} now", model.name), ""};
+}
+
 const std::vector<BlockHash>& HashesOf(const PinOrder& order) {
   return std::visit([](const auto& message) -> const std::vector<BlockHash>& { return message.hashes; }, order.message);
 }
@@ -82,32 +86,42 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.spec = std::move(spec);
   request.observer = std::move(observer);
   request.choices.resize(request.spec.sample_count);
-  Attempt attempt;
-  attempt.request = &request;
-  attempt.choices = {0, request.spec.sample_count};
-  if (!Dispatch(std::move(attempt), matches, now)) {
-    return Error{ErrorCode::kUnavailable, fmt::format("no worker serves {} now", request.spec.model->name), ""};
+  Sending sending = Sending::kNoRoom;  // who comes later does not overtake those that wait
+  if (!HasQueue(*request.spec.model)) {
+    sending = Dispatch(FirstAttempt(request), Admission::kWithRoom, matches, now);
   }
+  if (sending == Sending::kNoWorker) return NobodyServes(*request.spec.model);
+  if (sending == Sending::kNoRoom) ROOST_RETURN_IF_ERROR(Enqueue(request, now));
   if (request.spec.cache_mode == wire::CacheMode::kOff) metrics_.OnCacheOff(request.spec.model->name);
   requests_.emplace(request.id, std::move(owned));
   return request.id;
 }
 
-bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches, Instant now) {
+RequestBook::Attempt RequestBook::FirstAttempt(Request& request) {
+  Attempt attempt;
+  attempt.request = &request;
+  attempt.choices = {0, request.spec.sample_count};
+  return attempt;
+}
+
+RequestBook::Sending RequestBook::Dispatch(Attempt attempt, Admission admission, std::span<const WorkerMatch> matches,
+                                           Instant now) {
   Request& request = *attempt.request;
   const bool uses_cache = request.spec.cache_mode == wire::CacheMode::kOn;
   std::vector<WorkerMatch> depths(matches.begin(), matches.end());
   if (uses_cache) pending_.Deepen(request.spec.block_hashes, now, depths);
   const std::size_t output_tokens = request.choices[attempt.choices.first].output.size();
   const auto prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size() + output_tokens);
-  std::optional<Placement> placement = decider_.Decide({.spec = request.spec,
-                                                        .prompt_token_count = prompt_tokens,
-                                                        .sample_count = attempt.choices.count,
-                                                        .retry_count = attempt.retry_count,
-                                                        .refused_by = request.refused_by,
-                                                        .matches = depths},
-                                                       now);
-  if (!placement.has_value()) return false;
+  const PlacementQuery query{.spec = request.spec,
+                             .prompt_token_count = prompt_tokens,
+                             .sample_count = attempt.choices.count,
+                             .retry_count = attempt.retry_count,
+                             .refused_by = request.refused_by,
+                             .matches = depths};
+  std::optional<Placement> placement = FindPlace(query, admission, now);
+  if (!placement.has_value()) {
+    return admission == Admission::kWithRoom && MayBeTaken(request) ? Sending::kNoRoom : Sending::kNoWorker;
+  }
   Worker& worker = placement->worker;
   metrics_.OnSent(worker.hello.model, worker.hello.worker_id);
 
@@ -116,7 +130,7 @@ bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches
   attempt.worker_id = worker.hello.worker_id;
   attempt.prediction = Decider::PredictionOf(*placement);
   attempt.charge = InFlightLedger::Add(worker.ledger, prompt_tokens - attempt.prediction.cached_tokens, now);
-  if (uses_cache) {
+  if (uses_cache && worker.view.mode() != WorkerMode::kBlind) {
     attempt.pending = pending_.Add(worker.slot, request.spec.block_hashes, PendingUntil(now, placement->decision));
   }
   ++worker.requests_total;
@@ -128,7 +142,7 @@ bool RequestBook::Dispatch(Attempt attempt, std::span<const WorkerMatch> matches
   const RequestId id = attempt.id;
   request.attempts.push_back(id);
   attempts_.emplace(id, std::move(attempt));
-  return true;
+  return Sending::kSent;
 }
 
 wire::Generate RequestBook::MessageOf(const Attempt& attempt) {
@@ -184,11 +198,11 @@ void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, 
   if (event.finish.has_value() && wire::EndsAllChoices(*event.finish)) {
     OnFailure(*attempt, event, now);
   } else if (!choice.ended && event.finish.has_value()) {
-    OnChoiceEnd(*attempt, {index, *event.finish});
+    OnChoiceEnd(*attempt, {index, *event.finish}, now);
   } else if (!choice.ended && choice.output.size() >= attempt->request->spec.max_output_tokens) {
     // A worker that goes on past the limit is told to stop; the answer is complete.
     attempt->cut_short = true;
-    OnChoiceEnd(*attempt, {index, wire::FinishReason::kLength});
+    OnChoiceEnd(*attempt, {index, wire::FinishReason::kLength}, now);
   }
 }
 
@@ -199,7 +213,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   const std::size_t room = request.spec.max_output_tokens - output.size();
   if (event.tokens.size() > room) event.tokens.resize(room);
   if (event.tokens.empty()) return;
-  attempt.pending = {};  // the prompt is computed, and the events that say so came before
+  OnPromptComputed(attempt, event, now);
   output.insert(output.end(), event.tokens.begin(), event.tokens.end());
   std::optional<std::uint32_t> cached_tokens;
   if (!request.cache_outcome_told && event.cached_token_count.has_value()) {
@@ -215,8 +229,32 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   effects_.Push(NotifyTokens{request.observer, {std::move(event.tokens), cached_tokens, index}});
 }
 
-void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end) {
+void RequestBook::OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
+  if (std::exchange(attempt.prompt_computed, true)) return;
+  attempt.pending = {};  // the events that tell of the blocks came before
+  const GenerateSpec& spec = attempt.request->spec;
+  Worker* const worker = roster_.Find(attempt.worker_id);
+  if (worker == nullptr || spec.cache_mode == wire::CacheMode::kOff) return;
+  worker->view.OnComputed(spec.block_hashes, now);
+  if (!event.cached_token_count.has_value()) return;
+  const auto change = worker->view.OnOutcome(
+      {attempt.prediction.decided_at, attempt.prediction.cached_tokens, *event.cached_token_count}, now);
+  if (change.has_value()) TellModeChange(*worker, *change, metrics_);
+}
+
+void RequestBook::NoteOutput(const Attempt& attempt, std::uint32_t choice, Instant now) {
+  const GenerateSpec& spec = attempt.request->spec;
+  Worker* const worker = roster_.Find(attempt.worker_id);
+  if (worker == nullptr || worker->view.mode() != WorkerMode::kPredicted) return;
+  if (spec.cache_mode == wire::CacheMode::kOff) return;
+  std::vector<TokenId> tokens = PromptSoFar(spec, attempt.request->choices[choice].output);
+  tokens.pop_back();  // nothing was drawn after the last one, so its KV was not needed
+  worker->view.OnComputed(HashBlocks(spec.root, tokens, spec.model->block_tokens), now);
+}
+
+void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
   Request& request = *attempt.request;
+  NoteOutput(attempt, end.choice, now);
   request.choices[end.choice].ended = true;
   if (!HasOpenChoice(request, attempt.choices)) {
     if (attempt.cut_short) effects_.Send(attempt.worker_id, wire::Cancel{attempt.id});
@@ -274,7 +312,8 @@ void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error&
     next.choices = parts[i];
     next.retry_count = retry_count;
     const std::vector<TokenId>& output = request.choices[parts[i].first].output;
-    placed = Dispatch(std::move(next), MatchNow(request.spec.model->name, HashesSoFar(request.spec, output)), now);
+    const std::vector<WorkerMatch> matches = MatchNow(request.spec.model->name, HashesSoFar(request.spec, output));
+    placed = Dispatch(std::move(next), Admission::kAnyway, matches, now) == Sending::kSent;
   }
   if (!placed) return End(request, {.reason = wire::FinishReason::kError, .error = error});
   metrics_.OnRetry(reason);
@@ -319,6 +358,7 @@ void RequestBook::End(Request& request, GenerationEnd end) {
     effects_.Send(attempt.worker_id, wire::Cancel{attempt.id});
     Forget(attempt);
   }
+  if (request.waits) queues_.at(request.spec.model->name).Remove(request.id);
   effects_.Push(NotifyEnd{std::move(request.observer), std::move(end)});
   requests_.erase(request.id);
 }
@@ -327,9 +367,7 @@ void RequestBook::End(Request& request, GenerationEnd end) {
 
 Result<std::vector<std::string>> RequestBook::Pin(PinOrder order, std::span<const WorkerMatch> matches) {
   std::vector<Worker*> workers = roster_.Serving(*order.model);
-  if (workers.empty()) {
-    return Error{ErrorCode::kUnavailable, fmt::format("no worker serves {} now", order.model->name), ""};
-  }
+  if (workers.empty()) return NobodyServes(*order.model);
   const std::vector<BlockHash>& hashes = HashesOf(order);
   if (order.target == PinTarget::kBestWorker) {
     Worker* const best = decider_.BestFor(*order.model, hashes, matches);

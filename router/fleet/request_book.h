@@ -1,9 +1,10 @@
 // The requests on their way: each choice of one is at exactly one worker at a time, as part of an attempt that has an
 // id of its own on the wire, so that what a lost attempt still sends can not be mistaken for the next one's.
 //
-//   Submit ──► attempt 1 ──► tokens ──► end                            what the client sees
-//                 │ worker lost, or full, or leaving
-//                 └──► attempt 2: prompt + tokens so far ──► tokens ──► end
+//   Submit ─┬─────────────► attempt 1 ──► tokens ──► end               what the client sees
+//           └► RequestQueue ┘   │ worker lost, or full, or leaving
+//              while no worker  └──► attempt 2: prompt + tokens so far ──► tokens ──► end
+//              has room
 //
 // A request with several choices begins as one attempt, so that they share their prompt's prefill. Once one of them has
 // tokens, their continuations have no common prompt any more: each that has not ended goes on as an attempt of its own.
@@ -31,6 +32,7 @@
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
+#include "router/fleet/request_queue.h"
 #include "router/fleet/roster.h"
 #include "router/index/pending_prefixes.h"
 #include "router/index/prefix_index.h"
@@ -41,7 +43,14 @@ namespace roost::router {
 struct RequestBookOptions {
   std::uint32_t max_requests = 16384;  // over it Submit answers kOverloaded
   std::uint32_t max_retries = 2;       // further attempts of one request
+  // A worker has room while fewer than so many requests wait there: as it reported, and sent since. A new request waits
+  // at the router only while no worker has room, or behind others that do; one that goes on after a failure never does.
+  std::uint32_t worker_queue_bound = 128;
+  std::uint32_t max_queue = 1024;  // requests that may wait for one model; over it Submit answers kOverloaded
+  Duration max_queue_wait = std::chrono::seconds(30);  // then the request ends with kOverloaded
 };
+
+[[nodiscard]] Error NobodyServes(const ServedModel& model);
 
 // The blocks that an order is about, front to back.
 [[nodiscard]] const std::vector<BlockHash>& HashesOf(const PinOrder& order);
@@ -53,9 +62,9 @@ class RequestBook {
               FleetMetrics& metrics);
   ~RequestBook();
 
-  // kUnavailable: no ready worker serves the model. kOverloaded: too many requests. kInvalidArgument: more than the
-  // wire can carry. Then the observer hears nothing. `matches` are the index's answer for the prompt; a stale one costs
-  // a poorer decision.
+  // kUnavailable: no ready worker serves the model. kOverloaded: too many requests, in all or waiting.
+  // kInvalidArgument: more than the wire can carry. Then the observer hears nothing. `matches` are the index's answer
+  // for the prompt; a stale one costs a poorer decision.
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
   void Cancel(RequestId id);
@@ -69,11 +78,21 @@ class RequestBook {
   // The worker is out of the roster: its requests go elsewhere, or end.
   void OnWorkerLost(const std::string& worker_id, Instant now);
 
+  // Sends those that wait while workers have room: after reports, ends and arrivals of workers.
+  void DispatchWaiting(Instant now);
+  // Ends those that have waited too long. kUnavailable when nobody serves their model any more.
+  void ExpireWaiting(Instant now);
+  void PublishQueues();
+
   // Ends everything with `error`.
   void EndAll(const Error& error);
 
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
   [[nodiscard]] const DecisionLog& decisions() const { return decider_.log(); }
+  // The models for which requests wait.
+  [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const;
+  // Requests in queues.
+  [[nodiscard]] std::size_t waiting_count() const;
   // Prompts that are being computed.
   [[nodiscard]] std::size_t pending_count() const { return pending_.size(); }
 
@@ -87,6 +106,7 @@ class RequestBook {
     GenerateSpec spec;
     std::shared_ptr<GenerationObserver> observer;
     std::vector<Choice> choices;
+    bool waits = false;  // in its model's queue; then it has no attempt
     bool cache_outcome_told = false;
     std::set<std::string> refused_by;  // workers that were full or leaving
     std::vector<RequestId> attempts;   // at workers now
@@ -105,19 +125,33 @@ class RequestBook {
     Decider::Prediction prediction;
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
-    bool cut_short = false;          // a choice ended here that its worker goes on with
+    bool prompt_computed = false;
+    bool cut_short = false;  // a choice ended here that its worker goes on with
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
 
   // In the index that the model has now; a request may have come while it had another.
   [[nodiscard]] std::vector<WorkerMatch> MatchNow(const std::string& model, std::span<const BlockHash> hashes) const;
+  [[nodiscard]] static Attempt FirstAttempt(Request& request);
   [[nodiscard]] RequestId NextId() { return RequestId(next_id_++); }
   [[nodiscard]] Attempt* FindAttempt(const std::string& worker_id, RequestId attempt_id);
   [[nodiscard]] static bool HasOpenChoice(const Request& request, ChoiceRange range);
 
-  // Chooses a worker, sends, charges. False when no worker may take it. `attempt` says which choices of which request,
-  // and how often they were tried.
-  [[nodiscard]] bool Dispatch(Attempt attempt, std::span<const WorkerMatch> matches, Instant now);
+  [[nodiscard]] bool HasRoom(const Worker& worker) const;
+  // Is there a worker, with room or without, that the request can go to?
+  [[nodiscard]] bool MayBeTaken(const Request& request);
+  [[nodiscard]] bool AnyHasRoom(const ServedModel& model);
+  [[nodiscard]] bool HasQueue(const ServedModel& model) const;
+  [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);
+  void DispatchNext(RequestQueue& queue, Instant now);
+
+  enum class Admission : std::uint8_t { kWithRoom, kAnyway };
+  enum class Sending : std::uint8_t { kSent, kNoRoom, kNoWorker };
+  // Chooses a worker, sends, charges. Workers with room are preferred; kNoRoom only when that is asked for. `attempt`
+  // says which choices of which request, and how often they were tried.
+  [[nodiscard]] Sending Dispatch(Attempt attempt, Admission admission, std::span<const WorkerMatch> matches,
+                                 Instant now);
+  [[nodiscard]] std::optional<Placement> FindPlace(PlacementQuery query, Admission admission, Instant now);
   [[nodiscard]] static wire::Generate MessageOf(const Attempt& attempt);
   // After an attempt came to nothing: further ones for what it leaves, or the end of the request with `error`.
   void Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now);
@@ -128,8 +162,12 @@ class RequestBook {
   void End(Request& request, GenerationEnd end);
 
   void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
+  // With the first event of the attempt that has tokens.
+  void OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now);
   // One choice is complete; `attempt` may dangle afterwards.
-  void OnChoiceEnd(Attempt& attempt, ChoiceEnd end);
+  void OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now);
+  // The worker has the KV of prompt and output, for views that rest on no events.
+  void NoteOutput(const Attempt& attempt, std::uint32_t choice, Instant now);
   // The worker gave up all of the attempt; `attempt` dangles afterwards.
   void OnFailure(Attempt& attempt, const wire::TokenEvent& event, Instant now);
 
@@ -144,6 +182,7 @@ class RequestBook {
   PendingPrefixes pending_;  // of the attempts, which go first
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
+  std::map<std::string, RequestQueue> queues_;  // by model
 };
 
 }  // namespace roost::router

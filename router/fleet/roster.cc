@@ -14,8 +14,8 @@ namespace {
 // From sending to the step that could take a request in, beside the step's own duration.
 constexpr Duration kLinkDelay = std::chrono::milliseconds(2);
 constexpr double kLongestStepSeconds = 3600;
-// A worker sends its first snapshot unasked; after this it is asked.
-constexpr Duration kSnapshotPatience = std::chrono::seconds(1);
+// A bundle may be large and the network slow; after this the answer is taken for lost.
+constexpr Duration kBundlePatience = std::chrono::seconds(10);
 // Bundles (tens of megabytes each) that no worker uses are kept up to this many, for a worker that restarts.
 constexpr std::size_t kMaxBundles = 8;
 
@@ -26,14 +26,14 @@ bool ServeTheSame(const wire::Hello& a, const wire::Hello& b) {
 
 }  // namespace
 
-Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, Instant now)
+Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, ModeOptions modes,
+               Instant now)
     : hello(std::move(its_hello)),
       slot(its_slot),
       index(std::move(its_index)),
-      sync(*index, slot, {.epoch = hello.epoch, .block_count = hello.block_count}),
+      view(*index, slot, hello, modes, now),
       busy(now),
-      last_heard(now),
-      snapshot_due(now + kSnapshotPatience) {
+      last_heard(now) {
   load.free_block_count = hello.block_count;
 }
 
@@ -49,7 +49,15 @@ void Worker::Report(const wire::Load& report, Instant now) {
   ledger->CoverUntil(now - FromSeconds(std::min(report.step_seconds, kLongestStepSeconds)) - kLinkDelay);
 }
 
-Roster::Roster(std::function<std::int64_t()> unix_seconds) : unix_seconds_(std::move(unix_seconds)) {}
+void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics) {
+  metrics.OnModeChange(change.to, change.reason);
+  LogWarning("what is known of a worker's cache begins anew", {{"worker", worker.hello.worker_id},
+                                                               {"mode", std::string(NameOf(change.to))},
+                                                               {"reason", std::string(NameOf(change.reason))}});
+}
+
+Roster::Roster(ModeOptions modes, std::function<std::int64_t()> unix_seconds)
+    : modes_(modes), unix_seconds_(std::move(unix_seconds)) {}
 
 Worker* Roster::Find(std::string_view worker_id) {
   const auto found = workers_.find(worker_id);
@@ -76,7 +84,7 @@ Result<void> Roster::Admit(std::string_view identity, const wire::Hello& hello) 
 
 Result<Worker*> Roster::Add(std::string_view identity, const wire::Hello& hello, Instant now) {
   ROOST_RETURN_IF_ERROR(Admit(identity, hello));
-  auto worker = std::make_unique<Worker>(hello, FreeSlot(), IndexFor(hello.model), now);
+  auto worker = std::make_unique<Worker>(hello, FreeSlot(), IndexFor(hello.model), modes_, now);
   Worker* const added = workers_.insert_or_assign(hello.worker_id, std::move(worker)).first->second.get();
   RefreshModel(hello.model);
   const auto bundle = bundles_.find(hello.tokenizer_digest);
@@ -126,20 +134,22 @@ bool Roster::WasAsked(const Bundle& bundle, const Worker& worker) const {
   return bundle.asked_worker_id == worker.hello.worker_id && bundle.asked_epoch == worker.hello.epoch;
 }
 
-bool Roster::ShouldAskForBundle(const Worker& worker) {
+bool Roster::ShouldAskForBundle(const Worker& worker, Instant now) {
   DropUnusedBundles();
   Bundle& bundle = bundles_[worker.hello.tokenizer_digest];
-  if (!bundle.is_open()) return false;
+  if (!bundle.is_open() || bundle.answered) return false;
   const Worker* const asked = Find(bundle.asked_worker_id);
-  if (asked != nullptr && WasAsked(bundle, *asked)) return false;
+  if (asked != nullptr && WasAsked(bundle, *asked) && now < bundle.ask_again) return false;
+  bundle.ask_again = now + kBundlePatience;
   bundle.asked_worker_id = worker.hello.worker_id;
   bundle.asked_epoch = worker.hello.epoch;
   return true;
 }
 
-bool Roster::ExpectsBundle(const Worker& worker, std::string_view digest) const {
+bool Roster::TakeBundleAnswer(const Worker& worker, std::string_view digest) {
   const auto found = bundles_.find(digest);
-  return found != bundles_.end() && found->second.is_open() && WasAsked(found->second, worker);
+  if (found == bundles_.end() || !found->second.is_open() || !WasAsked(found->second, worker)) return false;
+  return !std::exchange(found->second.answered, true);
 }
 
 void Roster::SetBundle(const std::string& digest, Result<TextBundle> bundle) {
@@ -246,6 +256,7 @@ void Roster::Refresh(Worker& worker) {
 
 WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
   return {.worker_id = worker.hello.worker_id,
+          .slot = worker.slot,
           .model = worker.hello.model,
           .ready = IsReady(worker),
           .seconds_since_heard = ToSeconds(now - worker.last_heard),
@@ -254,7 +265,8 @@ WorkerStatus Roster::StatusOf(const Worker& worker, Instant now) const {
           .block_tokens = worker.hello.block_tokens,
           .in_flight_requests = worker.ledger->request_count(),
           .indexed_block_count = worker.index->View(worker.slot).block_count,
-          .index_in_sync = worker.sync.in_sync(),
+          .mode = worker.view.mode(),
+          .index_in_sync = worker.view.in_sync(),
           .requests_total = worker.requests_total};
 }
 

@@ -16,10 +16,11 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
+#include "router/fleet/cache_view.h"
 #include "router/fleet/dispatcher.h"
+#include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/model_fleets.h"
-#include "router/fleet/view_sync.h"
 #include "router/route/busy_share.h"
 #include "router/route/rate_estimator.h"
 
@@ -35,7 +36,8 @@ struct TextBundle {
 
 // One life of a worker: from an accepted hello to its end or its next hello.
 struct Worker {
-  Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, Instant now);
+  Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, ModeOptions modes,
+         Instant now);
 
   // Takes a load report that arrived at `now`: load, rates and charges.
   void Report(const wire::Load& report, Instant now);
@@ -43,16 +45,18 @@ struct Worker {
   const wire::Hello hello;
   const WorkerSlot slot;
   const std::shared_ptr<PrefixIndex> index;  // its model's
-  ViewSync sync;
+  CacheView view;
   RateEstimator rates;
   BusyShare busy;
   wire::Load load;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
   Instant last_heard;
-  Instant snapshot_due;  // when to ask (again), while the view awaits one
   std::uint64_t requests_total = 0;
   std::uint64_t last_sent = 0;  // see WorkerView
 };
+
+// Counts and logs that the worker's part of the index has another source now.
+void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics);
 
 class Roster {
  public:
@@ -60,7 +64,7 @@ class Roster {
   static constexpr std::size_t kMaxWorkers = 1024;
 
   // `unix_seconds` tells when a model appeared.
-  explicit Roster(std::function<std::int64_t()> unix_seconds);
+  Roster(ModeOptions modes, std::function<std::int64_t()> unix_seconds);
 
   // Null when unknown.
   [[nodiscard]] Worker* Find(std::string_view worker_id);
@@ -73,11 +77,11 @@ class Roster {
   void Remove(std::string_view worker_id);
 
   // The tokenizer bundles. A worker is ready, and its model served, once the bundle of its digest was read.
-  // True if nobody was asked for the bundle of this worker's digest, or the one that was asked is gone; then `worker`
-  // counts as asked.
-  [[nodiscard]] bool ShouldAskForBundle(const Worker& worker);
-  // Is this the answer that was asked of `worker_id`?
-  [[nodiscard]] bool ExpectsBundle(const Worker& worker, std::string_view digest) const;
+  // True if nobody was asked for the bundle of this worker's digest, or the one that was asked is gone or does not
+  // answer; then `worker` counts as asked.
+  [[nodiscard]] bool ShouldAskForBundle(const Worker& worker, Instant now);
+  // Is this the answer that was asked of `worker`? Then it counts as given, and is not asked for again.
+  [[nodiscard]] bool TakeBundleAnswer(const Worker& worker, std::string_view digest);
   void SetBundle(const std::string& digest, Result<TextBundle> bundle);
   [[nodiscard]] bool IsReady(const Worker& worker) const;
 
@@ -108,6 +112,8 @@ class Roster {
   struct Bundle {
     std::string asked_worker_id;
     std::uint64_t asked_epoch = 0;
+    Instant ask_again;      // unless it has come by then
+    bool answered = false;  // and is being read
     std::shared_ptr<const TextBundle> text;
     std::optional<Error> unreadable;
 
@@ -126,6 +132,7 @@ class Roster {
   void RefreshModel(const std::string& name);
   void DropUnusedBundles();
 
+  const ModeOptions modes_;
   const std::function<std::int64_t()> unix_seconds_;
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
   std::map<std::string, Bundle, std::less<>> bundles_;                        // by digest

@@ -10,7 +10,7 @@ ViewSync::~ViewSync() { index_.Clear(slot_); }
 
 ViewSync::Outcome ViewSync::Apply(const wire::Step& step) {
   if (const Outcome outcome = TakeSequence(step.epoch, step.sequence); outcome != Outcome::kApplied) return outcome;
-  if (phase_ == Phase::kAwaiting) return Outcome::kApplied;
+  if (phase_ == Phase::kSuspended || phase_ == Phase::kAwaiting) return Outcome::kApplied;
   for (const wire::CacheEvent& event : step.events) Apply(event);
   if (!FitsPool()) return LoseTrack();
   if (phase_ != Phase::kInSync) return Outcome::kApplied;
@@ -21,6 +21,7 @@ ViewSync::Outcome ViewSync::Apply(const wire::Step& step) {
 
 ViewSync::Outcome ViewSync::Apply(const wire::Snapshot& chunk) {
   if (const Outcome outcome = TakeSequence(chunk.epoch, chunk.sequence); outcome != Outcome::kApplied) return outcome;
+  if (phase_ == Phase::kSuspended) return Outcome::kApplied;
   if (chunk.chunk_index == 0) {
     index_.Clear(slot_);
     phase_ = Phase::kReceiving;
@@ -32,6 +33,11 @@ ViewSync::Outcome ViewSync::Apply(const wire::Snapshot& chunk) {
   if (!FitsPool()) return LoseTrack();
   if (chunk.last) phase_ = Phase::kInSync;
   return Outcome::kApplied;
+}
+
+void ViewSync::Begin(Phase phase) {
+  index_.Clear(slot_);
+  phase_ = phase;
 }
 
 ViewSync::Outcome ViewSync::TakeSequence(std::uint64_t epoch, std::uint64_t sequence) {

@@ -7,6 +7,7 @@
 //
 // Snapshots and steps share one sequence. A gap means that tokens are lost too, so it is not healed here: the link must
 // start a new epoch. While awaiting, events are skipped (the snapshot is taken after them) and the old view stays.
+// Suspended, it skips snapshots too and leaves the slot to somebody else, but goes on to check the numbers.
 //
 // Not thread-safe. The index outlives it; the slot's blocks are forgotten when it goes.
 #pragma once
@@ -39,6 +40,10 @@ class ViewSync {
   Outcome Apply(const wire::Step& step);
   Outcome Apply(const wire::Snapshot& chunk);
 
+  // Empties the view: it is somebody else's, until the next call of one of the two, or it awaits a snapshot.
+  void Suspend() { Begin(Phase::kSuspended); }
+  void Await() { Begin(Phase::kAwaiting); }
+
   [[nodiscard]] bool in_sync() const { return phase_ == Phase::kInSync; }
   // A snapshot is due and none of it has come.
   [[nodiscard]] bool awaiting() const { return phase_ == Phase::kAwaiting; }
@@ -47,8 +52,9 @@ class ViewSync {
   [[nodiscard]] std::uint64_t removed_block_count() const { return removed_block_count_; }
 
  private:
-  enum class Phase { kAwaiting, kReceiving, kInSync };
+  enum class Phase { kSuspended, kAwaiting, kReceiving, kInSync };
 
+  void Begin(Phase phase);
   Outcome TakeSequence(std::uint64_t epoch, std::uint64_t sequence);
   void Apply(const wire::CacheEvent& event);
   void Store(const wire::StoredRun& run);

@@ -22,6 +22,13 @@ class RecordingDispatcher final : public Dispatcher {
   }
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override { return inner_.Models(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override { return inner_.Workers(); }
+  [[nodiscard]] std::vector<QueueStatus> Queues() const override { return inner_.Queues(); }
+  [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override {
+    return inner_.LatestDecisions(limit);
+  }
+  [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view id) const override {
+    return inner_.FindDecisions(id);
+  }
   // Records what is accepted, when it ends, with the first choice as its answer.
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
   [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order) override { return inner_.Pin(std::move(order)); }

@@ -43,7 +43,7 @@ constexpr auto kNames = [] {
 }  // namespace
 
 bool MayTake(const RouteQuery& query, const WorkerView& worker) {
-  if (worker.max_sample_count < query.sample_count) return false;
+  if (worker.max_sample_count < query.sample_count || worker.waiting_requests >= query.waiting_bound) return false;
   return std::find(query.excluded.begin(), query.excluded.end(), worker.slot) == query.excluded.end();
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +24,8 @@
 namespace roost::router {
 
 // What a request asks of a decision. The spans last for the call.
+inline constexpr std::uint32_t kNoBound = std::numeric_limits<std::uint32_t>::max();
+
 struct RouteQuery {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t sample_count = 1;
@@ -30,6 +33,7 @@ struct RouteQuery {
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
   std::uint64_t session_hash = 0;                // names the conversation; 0: none
   std::span<const WorkerSlot> excluded = {};     // that refused it, or lost it
+  std::uint32_t waiting_bound = kNoBound;        // where so many requests wait there is no room for it
 };
 
 // May this worker take the request?

@@ -10,13 +10,22 @@ using testing::HasSubstr;
 
 TEST(FormatStatusTest, PrintsOneRowPerWorker) {
   const auto table = FormatStatus(
-      R"({"workers":[{"id":"w1","model":"demo","ready":true,"index_in_sync":true,"running_requests":3,)"
+      R"({"workers":[{"id":"w1","model":"demo","ready":true,"index_in_sync":true,"mode":"exact","running_requests":3,)"
       R"("waiting_requests":1,"in_flight_requests":4,"cached_blocks":20,"blocks":64,"requests_total":9}]})");
   ASSERT_TRUE(table.ok());
   EXPECT_THAT(*table, HasSubstr("w1"));
   EXPECT_THAT(*table, HasSubstr("ready"));
   EXPECT_THAT(*table, HasSubstr("exact"));
   EXPECT_THAT(*table, HasSubstr("20/64"));
+}
+
+TEST(FormatStatusTest, SaysWhatTheViewOfTheCacheRestsOn) {
+  const auto view = [](const char* fields) {
+    return FormatStatus(std::string(R"({"workers":[{"id":"w1",)") + fields + "}]}").value();
+  };
+  EXPECT_THAT(view(R"("mode":"exact","index_in_sync":false)"), HasSubstr("syncing"));
+  EXPECT_THAT(view(R"("mode":"predicted","index_in_sync":false)"), HasSubstr("predicted"));
+  EXPECT_THAT(view(R"("mode":"blind","index_in_sync":false)"), HasSubstr("blind"));
 }
 
 TEST(FormatStatusTest, SaysWhenThereIsNone) {

@@ -64,10 +64,27 @@ TEST(WorkerOptionsTest, WrongTenantSharesAreErrors) {
 }
 
 TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
-  const auto options =
-      Parse({"--model", "m", "--eviction", "lru", "--pin-limit", "0.25", "--min-hold-ms", "1500", "--tenant-share",
-             "a=0.5,b=0.25", "--schedule", "longest-prefix", "--max-partial-prefills", "0", "--max-queue-wait-ms",
-             "2000", "--verify-hits", "0.01", "--check-invariants"});
+  const auto options = Parse({"--model",
+                              "m",
+                              "--eviction",
+                              "lru",
+                              "--pin-limit",
+                              "0.25",
+                              "--min-hold-ms",
+                              "1500",
+                              "--tenant-share",
+                              "a=0.5,b=0.25",
+                              "--schedule",
+                              "longest-prefix",
+                              "--max-partial-prefills",
+                              "0",
+                              "--max-queue-wait-ms",
+                              "2000",
+                              "--verify-hits",
+                              "0.01",
+                              "--check-invariants",
+                              "--cache-events",
+                              "off"});
   ASSERT_TRUE(options.ok()) << options.error().ToString();
   EXPECT_EQ(options->eviction, "lru");
   EXPECT_EQ(options->pin_limit, 0.25);
@@ -78,6 +95,7 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
   EXPECT_EQ(options->max_queue_wait_ms, 2000U);
   EXPECT_EQ(options->verify_hits, 0.01);
   EXPECT_TRUE(options->check_invariants);
+  EXPECT_EQ(options->cache_events, "off");
 }
 
 TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
@@ -85,6 +103,7 @@ TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
                                                                                      {"--min-hold-ms", "-1"},
                                                                                      {"--eviction", "random"},
                                                                                      {"--schedule", "lifo"},
+                                                                                     {"--cache-events", "some"},
                                                                                      {"--max-partial-prefills", "x"},
                                                                                      {"--verify-hits", "2"}}) {
     std::vector<const char*> arguments{"--model", "m"};

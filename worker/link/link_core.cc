@@ -60,7 +60,7 @@ void LinkCore::BeginLife(Link& link) {
   link.id = LinkId(next_link_id_++);
   link.epoch = next_epoch_++;
   link.next_sequence = 1;
-  link.snapshot_due = true;
+  link.snapshot_due = setup_.hello.sends_cache_events;
   link.next_hello = clock_.Now();
 }
 
@@ -160,7 +160,7 @@ void LinkCore::Handle(Link& link, const wire::WantHello&) {
 }
 
 void LinkCore::Handle(Link& link, const wire::WantSnapshot&) {
-  if (link.state != State::kUp || link.snapshot_due) return;
+  if (link.state != State::kUp || link.snapshot_due || !setup_.hello.sends_cache_events) return;
   ++counts_.resyncs[IndexOf(ResyncReason::kAsked)];
   link.snapshot_due = true;
 }
@@ -207,7 +207,8 @@ void LinkCore::Take(StepReport report) {
     if (link.state != State::kUp) continue;
     std::vector<wire::TokenEvent>& own = tokens[link.id];
     for (const wire::TokenEvent& event : own) NoteFinish(link, event);
-    SendStep(link, std::move(own), link.snapshot_due ? std::vector<wire::CacheEvent>() : report.events, report.load);
+    const bool hears_events = setup_.hello.sends_cache_events && !link.snapshot_due;
+    SendStep(link, std::move(own), hears_events ? report.events : std::vector<wire::CacheEvent>(), report.load);
   }
 }
 
@@ -217,7 +218,7 @@ void LinkCore::Take(const EngineSnapshot& snapshot) {
 }
 
 void LinkCore::Take(OutputLost) {
-  LoseMirror(MirrorLoss::kOverflow);
+  if (setup_.hello.sends_cache_events) LoseMirror(MirrorLoss::kOverflow);
   for (Link& link : links_) {
     if (link.state == State::kUp) Restart(link, ResyncReason::kOverflow);
   }
@@ -226,7 +227,7 @@ void LinkCore::Take(OutputLost) {
 // ---- the mirror ----
 
 void LinkCore::Follow(const StepReport& report) {
-  if (mirror_state_ != MirrorState::kCurrent) return;
+  if (!setup_.hello.sends_cache_events || mirror_state_ != MirrorState::kCurrent) return;
   mirror_.Apply(report.events);
   if (mirror_.digest() == report.load.digest && mirror_.ready_count() == report.load.cached_block_count) return;
   LoseMirror(MirrorLoss::kDigest);

@@ -21,6 +21,8 @@
 //              └── EngineSnapshot: assigned at its place in the order of outputs ◄──────────────────────┘
 //
 // While it is not current, events are skipped (the engine's snapshot will hold them) and no link is sent a snapshot.
+// A worker that sends no cache events has no use for the mirror, which stays empty: its steps hold tokens and load.
+//
 // Lost reports have taken tokens with them: the links begin new lives. Sums that differ have not: links stay up, keep
 // their requests, and are sent a snapshot as soon as the mirror is current.
 //

@@ -36,7 +36,7 @@ SimRouter::SimRouter(std::unique_ptr<router::Policy> policy, const router::Fleet
       log_(log),
       send_(std::move(send)),
       policy_(std::move(policy)),
-      core_(options, index_, *policy_, metrics_, seed) {}
+      core_(options, *policy_, metrics_, seed) {}
 
 void SimRouter::Submit(std::uint32_t number) {
   const Instant now = timeline_.Now();
@@ -44,7 +44,7 @@ void SimRouter::Submit(std::uint32_t number) {
   const auto models = core_.Models();
   if (models.empty()) return log_.OnRefused(number, now);
   router::GenerateSpec spec = SpecOf(number, models.front());
-  const std::vector<router::WorkerMatch> matches = index_.Match(spec.block_hashes);
+  const std::vector<router::WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
   const Result<RequestId> id =
       core_.Submit(std::move(spec), std::make_shared<Client>(number, timeline_, log_), matches, now);
   if (!id.ok()) log_.OnRefused(number, now);
@@ -95,7 +95,7 @@ std::uint64_t SimRouter::charge_count() {
 }
 
 const std::vector<std::string>& RouterPolicyNames() {
-  static const std::vector<std::string> all_names = {"cache-aware", "round-robin", "random", "least-loaded"};
+  static const std::vector<std::string> all_names(router::PolicyNames().begin(), router::PolicyNames().end());
   return all_names;
 }
 

@@ -48,7 +48,6 @@ class SimRouter {
   Send send_;
   const std::unique_ptr<router::Policy> policy_;
   router::FleetMetrics metrics_;
-  router::PrefixIndex index_;
   router::FleetCore core_;
 };
 

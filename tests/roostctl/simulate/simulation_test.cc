@@ -148,7 +148,7 @@ TEST(SimulationTest, OneWorkerHitsWhatAReplayHits) {
   options.worker.service.decode_base_seconds = 1e-6;
   options.worker.cache_tokens = 500'000;
   const auto replay = workload::Replay(trace, 500'000 / trace.block_tokens,
-                                       worker::MakeEvictionPolicy("lru", 500'000 / trace.block_tokens, 1).value());
+                                       worker::MakeEvictionPolicy("lru", 500'000 / trace.block_tokens).value());
   const Outcome outcome = Play(Scaled(trace, 0.01, options), "round-robin", options);
   EXPECT_NEAR(outcome.hit_ratio, replay.hit_ratio(), 0.02);
   EXPECT_GT(replay.hit_ratio(), 0.2);
@@ -161,7 +161,7 @@ TEST(SimulationTest, OneWorkerHitsWhatAReplayOfARealTraceHits) {
   for (const std::uint32_t blocks : {1000U, 4000U}) {
     SimulationOptions options = Fleet(1);
     options.worker.cache_tokens = std::uint64_t{blocks} * trace.block_tokens;
-    const auto replay = workload::Replay(trace, blocks, worker::MakeEvictionPolicy("lru", blocks, 1).value());
+    const auto replay = workload::Replay(trace, blocks, worker::MakeEvictionPolicy("lru", blocks).value());
     const Outcome outcome = Play(Scaled(trace, 0.05, options), "round-robin", options);
     EXPECT_NEAR(outcome.hit_ratio, replay.hit_ratio(), 0.02) << blocks << " blocks";
   }

@@ -97,8 +97,15 @@ TEST_F(ApiTest, ShowsWorkers) {
       Ask("GET", "/admin/v1/workers")->response->body,
       R"({"workers":[{"id":"w1","model":"bytes","ready":true,"seconds_since_heard":0.25,"waiting_requests":1,)"
       R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"pinned_blocks":3,"blocks":9,)"
-      R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,)"
+      R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact",)"
       R"("requests_total":77}]})");
+}
+
+TEST_F(ApiTest, QueuesTellWhatWaitsAtTheRouter) {
+  EXPECT_EQ(Ask("GET", "/admin/v1/queues")->response->body, R"({"queues":[]})");
+  dispatcher_.queues = {{.model = "bytes", .waiting_requests = 3, .oldest_wait_seconds = 1.5}};
+  EXPECT_EQ(Ask("GET", "/admin/v1/queues")->response->body,
+            R"({"queues":[{"model":"bytes","waiting_requests":3,"oldest_wait_seconds":1.5}]})");
 }
 
 // ---- whole answers ----

@@ -117,6 +117,7 @@ class FakeDispatcher final : public Dispatcher {
   }
   std::vector<std::shared_ptr<const ServedModel>> Models() const override { return models; }
   std::vector<WorkerStatus> Workers() const override { return workers; }
+  std::vector<QueueStatus> Queues() const override { return queues; }
   Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
     if (refusal) return *refusal;
     specs.push_back(std::move(spec));
@@ -162,6 +163,7 @@ class FakeDispatcher final : public Dispatcher {
 
   std::vector<std::shared_ptr<const ServedModel>> models;
   std::vector<WorkerStatus> workers;
+  std::vector<QueueStatus> queues;
   std::optional<Error> refusal;
   std::vector<GenerateSpec> specs;
   std::vector<std::shared_ptr<GenerationObserver>> observers;

@@ -33,6 +33,7 @@ class QueueDispatcher final : public Dispatcher {
   }
   std::vector<std::shared_ptr<const ServedModel>> Models() const override { return {model_}; }
   std::vector<WorkerStatus> Workers() const override { return {}; }
+  std::vector<QueueStatus> Queues() const override { return {}; }
   Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
     const std::lock_guard lock(mutex_);
     const RequestId id(++last_id_);

@@ -72,7 +72,7 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
   if (const auto* const welcome = std::get_if<wire::Welcome>(&message)) {
     if (welcome->epoch != hello_.epoch || welcomed_) return;
     welcomed_ = true;
-    SendSnapshot();
+    if (hello_.sends_cache_events) SendSnapshot();
   } else if (const auto* const request = std::get_if<wire::Generate>(&message)) {
     received_.push_back(*request);
     Admit(*request);
@@ -91,7 +91,8 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
     NewEpoch();
     SayHello();
   } else if (std::holds_alternative<wire::WantSnapshot>(message)) {
-    if (welcomed_) SendSnapshot();
+    ++snapshot_requests_;
+    if (welcomed_ && hello_.sends_cache_events) SendSnapshot();
   } else if (std::holds_alternative<wire::WantTokenizer>(message)) {
     ++tokenizer_requests_;
     outbox_.emplace_back(wire::Tokenizer{hello_.tokenizer_digest, "{}", "", "", ""});
@@ -138,6 +139,7 @@ void FakeWorker::SendStep(std::vector<wire::TokenEvent> tokens) {
   wire::Step step;
   step.tokens = std::move(tokens);
   step.events = std::exchange(events_, {});
+  if (!hello_.sends_cache_events) step.events.clear();
   step.epoch = hello_.epoch;
   step.sequence = ++sequence_;
   load_.running_requests = static_cast<std::uint32_t>(running_.size());
@@ -151,7 +153,7 @@ void FakeWorker::SendStep(std::vector<wire::TokenEvent> tokens) {
 bool FakeWorker::Advance(Running& running, std::vector<wire::TokenEvent>& events) {
   const wire::Generate& request = running.request;
   if (running.choices.front().output_count == 0 && !running.choices.front().ended) {
-    running.cached_tokens = Held(request.block_hashes) * kBlockTokens;
+    running.cached_tokens = hitless_ ? 0 : Held(request.block_hashes) * kBlockTokens;
     load_.step_prefill_tokens += static_cast<std::uint32_t>(request.prompt.size()) - *running.cached_tokens;
     Store(request.root, request.block_hashes);
   }

@@ -44,12 +44,17 @@ class FakeWorker {
   void Heartbeat();
   // Requests that come from now on are refused.
   void SetFull(bool full) { full_ = full; }
+  // Requests that it says wait there, of other routers.
+  void SetWaiting(std::uint32_t count) { load_.waiting_requests = count; }
   void SetDraining(bool draining) { load_.draining = draining; }
 
   // Evicts up to `count` leaves; reported with the next step.
   void Evict(std::size_t count);
   // The same, but nobody is told: the router's view drifts.
   void EvictSilently(std::size_t count);
+
+  // It reports its blocks as ever and finds none of them when a request comes.
+  void SetHitless(bool hitless) { hitless_ = hitless; }
 
   void Receive(const wire::RouterMessage& message);
   // What it sent and the link has not carried yet, in order.
@@ -65,6 +70,7 @@ class FakeWorker {
   [[nodiscard]] BlockHash digest() const;
   // Leading blocks of `chain` that it holds.
   [[nodiscard]] std::uint32_t Held(const std::vector<BlockHash>& chain) const;
+  [[nodiscard]] int snapshot_requests() const { return snapshot_requests_; }
   [[nodiscard]] int tokenizer_requests() const { return tokenizer_requests_; }
 
  private:
@@ -93,6 +99,7 @@ class FakeWorker {
   std::uint64_t sequence_ = 0;
   bool welcomed_ = false;
   bool full_ = false;
+  bool hitless_ = false;
   wire::Load load_;
   std::map<BlockHash, BlockHash> parents_;  // the blocks it holds, each with its parent
   std::map<RequestId, Running> running_;
@@ -104,6 +111,7 @@ class FakeWorker {
   std::vector<RequestId> cancelled_;
   std::deque<wire::WorkerMessage> outbox_;
   int tokenizer_requests_ = 0;
+  int snapshot_requests_ = 0;
 };
 
 }  // namespace roost::router

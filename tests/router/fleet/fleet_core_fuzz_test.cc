@@ -14,8 +14,20 @@ using namespace std::chrono_literals;
 
 class FleetFuzz {
  public:
+  // So small in some runs that requests wait at the router.
+  static FleetCoreOptions RandomBounds(Rng& rng) {
+    FleetCoreOptions options;
+    if (rng.Below(2) == 0) return options;
+    options.requests.worker_queue_bound = static_cast<std::uint32_t>(1 + rng.Below(4));
+    options.requests.max_queue = static_cast<std::uint32_t>(rng.Below(8));
+    options.requests.max_queue_wait = std::chrono::milliseconds(rng.Below(3000));
+    return options;
+  }
+
   explicit FleetFuzz(std::uint64_t seed)
-      : rng_(seed), sim_(seed, rng_.Below(4) == 0 ? "random" : "cache-aware"), worker_count_(1 + rng_.Below(4)) {
+      : rng_(seed),
+        sim_(seed, rng_.Below(4) == 0 ? "random" : "cache-aware", RandomBounds(rng_)),
+        worker_count_(1 + rng_.Below(4)) {
     for (std::size_t i = 0; i < worker_count_; ++i) sim_.JoinWorker("w" + std::to_string(i));
   }
 
@@ -113,6 +125,8 @@ class FleetFuzz {
 
   void CheckRequests() {
     ASSERT_EQ(sim_.core.request_count(), 0U);
+    ASSERT_EQ(sim_.core.waiting_count(), 0U);
+    ASSERT_EQ(sim_.core.pending_count(), 0U);
     for (const auto& request : requests_) {
       const RecordingObserver& seen = *request.observer;
       ASSERT_EQ(seen.end.has_value(), request.id.has_value());

@@ -72,6 +72,22 @@ TEST(FleetCoreTest, AnotherWorkerIsAskedForTheTokenizerWhenTheFirstIsLost) {
   EXPECT_NE(sim.core.FindModel("demo"), nullptr);
 }
 
+TEST(FleetCoreTest, TokenizerThatDoesNotComeIsAskedForAgain) {
+  FleetSim sim;
+  FakeWorker& worker = sim.AddWorker("a");
+  worker.SayHello();
+  sim.DeliverOne(worker);
+  sim.CarryOutEffects();
+  EXPECT_EQ(worker.tokenizer_requests(), 1);
+  std::erase_if(worker.outbox(), [](const auto& message) { return std::holds_alternative<wire::Tokenizer>(message); });
+  sim.Advance(9s);
+  EXPECT_EQ(worker.tokenizer_requests(), 1);
+  EXPECT_EQ(sim.core.FindModel("demo"), nullptr);
+  sim.Advance(2s);
+  EXPECT_EQ(worker.tokenizer_requests(), 2);
+  EXPECT_NE(sim.core.FindModel("demo"), nullptr);
+}
+
 TEST(FleetCoreTest, WorkerWithAnUnreadableTokenizerIsNotUsed) {
   FleetSim sim;
   sim.bundle_error = DataLoss("tokenizer.json", "truncated");

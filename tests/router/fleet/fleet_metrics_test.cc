@@ -31,6 +31,12 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->OnRetry(RetryReason::kWorkerLost);
   fleet->OnWorkerLost(LostReason::kSilent);
   fleet->OnResync(ResyncReason::kDigest);
+  fleet->OnModeChange(WorkerMode::kPredicted, ModeReason::kMissingTokens);
+  fleet->SetMode("demo", "a", WorkerMode::kPredicted);
+  fleet->SetMode("demo", "b", std::nullopt);
+  fleet->OnQueueRefused(QueueRefusal::kDeadline);
+  fleet->OnQueueWait("demo", 0.25);
+  fleet->SetQueued("demo", 5);
   fleet->OnIndexEvents(7, 2);
   fleet->OnMalformedMessage();
   fleet->SetWorkers(2, 1);
@@ -65,6 +71,13 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_workers{state="starting"} 1)",
                            "roost_router_index_blocks 12",
                            R"(roost_router_worker_in_flight_requests{model="demo",worker="a"} 3)",
+                           R"(roost_router_worker_mode_changes_total{mode="predicted",reason="missing_tokens"} 1)",
+                           R"(roost_router_worker_mode{mode="predicted",model="demo",worker="a"} 1)",
+                           R"(roost_router_worker_mode{mode="exact",model="demo",worker="a"} 0)",
+                           R"(roost_router_worker_mode{mode="blind",model="demo",worker="b"} 0)",
+                           R"(roost_router_queue_refused_total{reason="deadline"} 1)",
+                           R"(roost_router_queue_wait_seconds_count{model="demo"} 1)",
+                           R"(roost_router_queued_requests{model="demo"} 5)",
                            "roost_router_decision_seconds_count 1"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }

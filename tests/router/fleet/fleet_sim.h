@@ -40,6 +40,9 @@ struct CountingMetrics final : FleetMetrics {
   void OnWorkerLost(LostReason reason) override { ++lost[std::string(NameOf(reason))]; }
   void OnResync(ResyncReason reason) override { ++resyncs[std::string(NameOf(reason))]; }
 
+  void OnModeChange(WorkerMode to, ModeReason reason) override {
+    mode_changes.push_back(std::string(NameOf(to)) + " " + std::string(NameOf(reason)));
+  }
   void OnCacheOff(const std::string&) override { ++cache_off; }
 
   void OnDecisionAudit(const std::string&, const Decision& decision, const DecisionAudit& audit) override {
@@ -54,6 +57,10 @@ struct CountingMetrics final : FleetMetrics {
   std::vector<TtftOutcome> ttfts;
   int cache_off = 0;
   std::vector<CacheOutcome> outcomes;
+  void OnQueueRefused(QueueRefusal refusal) override { ++queue_refusals[std::string(NameOf(refusal))]; }
+
+  std::map<std::string, int> queue_refusals;
+  std::vector<std::string> mode_changes;
   std::map<std::string, int> retries;
   std::map<std::string, int> lost;
   std::map<std::string, int> resyncs;

@@ -21,6 +21,9 @@ class OneRequestDispatcher final : public Dispatcher {
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view /*name*/) const override { return {}; }
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override { return {}; }
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override { return {}; }
+  [[nodiscard]] std::vector<QueueStatus> Queues() const override { return {}; }
+  [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t /*limit*/) const override { return {}; }
+  [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view /*id*/) const override { return {}; }
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
     if (spec.prompt.empty()) return InvalidArgument("prompt", "has no tokens");
     observers.push_back(std::move(observer));

@@ -114,7 +114,7 @@ inline wire::Generate GenerateNumber(std::uint64_t id) {
 
 class LinkCoreTest : public ::testing::Test {
  protected:
-  LinkCoreTest() : core_(MakeSetup(), clock_, effects_) {}
+  explicit LinkCoreTest(LinkCore::Setup setup = MakeSetup()) : core_(std::move(setup), clock_, effects_) {}
 
   static LinkCore::Setup MakeSetup() {
     LinkCore::Setup setup;

@@ -281,5 +281,40 @@ TEST_F(LinkMirrorTest, SumsThatStayWrongCostTheEngineLittle) {
   EXPECT_EQ(core_.up_count(), 1U);
 }
 
+// ---- without cache events ----
+
+class LinkWithoutEventsTest : public LinkCoreTest {
+ protected:
+  LinkWithoutEventsTest() : LinkCoreTest(SetupWithoutEvents()) {}
+  static LinkCore::Setup SetupWithoutEvents() {
+    LinkCore::Setup setup = MakeSetup();
+    setup.hello.sends_cache_events = false;
+    return setup;
+  }
+};
+
+TEST_F(LinkWithoutEventsTest, StepsHoldTokensAndLoadAndNoSnapshotComesWhoeverAsks) {
+  Welcome(kPeer, Greet(kPeer));
+  core_.Tick();
+  core_.OnMessage(kPeer, wire::WantSnapshot{});
+  Report({Stored(1), Stored(2), Removed(1)}, {TokensOf(LinkId(1), 5)});
+  Pass(milliseconds(250));
+  for (const auto& [peer, message] : effects_.sent) EXPECT_FALSE(std::holds_alternative<wire::Snapshot>(message));
+  const auto steps = effects_.Take<wire::Step>();
+  ASSERT_EQ(steps.size(), 3U);  // the load at once, the report, a heartbeat
+  EXPECT_TRUE(steps[1].events.empty());
+  EXPECT_EQ(steps[1].tokens.size(), 1U);
+  EXPECT_EQ(steps[1].load.cached_block_count, 1U);
+  EXPECT_EQ(steps[2].sequence, 3U);
+}
+
+TEST_F(LinkWithoutEventsTest, LostReportsBeginANewLifeAndAskTheEngineForNothing) {
+  BringUp(kPeer);
+  core_.OnOutput(OutputLost{});
+  core_.Tick();
+  EXPECT_EQ(effects_.Take<wire::Hello>().size(), 1U);
+  EXPECT_TRUE(effects_.TakeCommands<SnapshotCommand>().empty());
+}
+
 }  // namespace
 }  // namespace roost::worker

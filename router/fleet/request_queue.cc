@@ -1,0 +1,93 @@
+#include "router/fleet/request_queue.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/base/check.h"
+
+namespace roost::router {
+
+bool RequestQueue::Push(QueuedRequest request) {
+  ROOST_CHECK(!places_.contains(request.id), "request {} waits already", request.id.value());
+  if (size() >= max_requests_) return false;
+  const auto round = rounds_.try_emplace(request.priority).first;
+  const auto [named, is_new] = round->second.by_name.try_emplace(request.tenant);
+  Tenants& tenants = round->second.tenants;
+  if (is_new) named->second = tenants.insert(tenants.end(), {.name = request.tenant, .requests = {}});
+  const Tenants::iterator tenant = named->second;
+  deadlines_.emplace(request.deadline, request.id);
+  const RequestId id = request.id;
+  places_.emplace(id, Place{round, tenant, tenant->requests.insert(tenant->requests.end(), std::move(request))});
+  return true;
+}
+
+std::optional<QueuedRequest> RequestQueue::Pop() {
+  if (rounds_.empty()) return std::nullopt;
+  const Rounds::iterator first = rounds_.begin();
+  GoRound(first->second);
+  Tenant& tenant = first->second.tenants.front();
+  tenant.earned -= tenant.requests.front().token_count;
+  return TakeOut(places_.at(tenant.requests.front().id));
+}
+
+void RequestQueue::GoRound(Round& round) {
+  for (std::size_t turns = 0;; ++turns) {
+    if (turns == round.tenants.size()) SkipTurnsOfNoUse(round);
+    Tenant& tenant = round.tenants.front();
+    if (!std::exchange(round.turn_is_paid, true)) tenant.earned += kQuantum;
+    if (tenant.requests.front().token_count <= tenant.earned) return;
+    EndTurn(round);
+  }
+}
+
+void RequestQueue::EndTurn(Round& round) {
+  round.tenants.splice(round.tenants.end(), round.tenants, round.tenants.begin());
+  round.turn_is_paid = false;
+}
+
+// Nobody could send in a whole round: pays all rounds but the last of those that it takes until somebody can.
+void RequestQueue::SkipTurnsOfNoUse(Round& round) {
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (const Tenant& tenant : round.tenants) {
+    const std::uint64_t missing = tenant.requests.front().token_count - tenant.earned;
+    least = std::min(least, (missing + kQuantum - 1) / kQuantum);
+  }
+  for (Tenant& tenant : round.tenants) tenant.earned += (least - 1) * kQuantum;
+}
+
+QueuedRequest RequestQueue::TakeOut(Place place) {
+  const auto [round, tenant, at] = place;
+  QueuedRequest request = std::move(*at);
+  tenant->requests.erase(at);
+  deadlines_.erase({request.deadline, request.id});
+  places_.erase(request.id);
+  if (!tenant->requests.empty()) return request;
+  if (tenant == round->second.tenants.begin()) round->second.turn_is_paid = false;
+  round->second.by_name.erase(tenant->name);
+  round->second.tenants.erase(tenant);
+  if (round->second.tenants.empty()) rounds_.erase(round);
+  return request;
+}
+
+std::vector<QueuedRequest> RequestQueue::TakeExpired(Instant now) {
+  std::vector<QueuedRequest> expired;
+  while (!deadlines_.empty() && deadlines_.begin()->first < now) {
+    expired.push_back(TakeOut(places_.at(deadlines_.begin()->second)));
+  }
+  return expired;
+}
+
+bool RequestQueue::Remove(RequestId id) {
+  const auto found = places_.find(id);
+  if (found == places_.end()) return false;
+  TakeOut(found->second);
+  return true;
+}
+
+std::optional<Instant> RequestQueue::oldest() const {
+  std::optional<Instant> oldest;
+  for (const auto& [id, place] : places_) oldest = std::min(oldest.value_or(Instant::max()), place.request->queued_at);
+  return oldest;
+}
+
+}  // namespace roost::router

@@ -1,0 +1,99 @@
+// Requests of one model that wait at the router because no worker has room: whose turn is next.
+//
+//   priority 90   tenant a: a1 a2 ─┐ turns go round, in tokens
+//                 tenant b: b1    ─┘
+//   priority 50   tenant a: a3
+//
+// A higher priority goes first, always: a lower one can wait until its deadline. Within one priority tenants take turns
+// by deficit round robin (Shreedhar and Varghese, Efficient Fair Queuing using Deficit Round Robin, SIGCOMM 1995): each
+// turn earns a tenant kQuantum tokens, and it sends requests while it has earned their prompts. So tenants that wait
+// get equal shares of the prompt tokens, whatever the number and the length of their requests, to within a quantum and
+// a prompt; nobody waits for ever behind the others of one priority. A tenant's own requests go in order of arrival.
+// What a tenant has earned and not used is forgotten when it has nothing left to send.
+//
+// Not thread-safe, no clock. Push, Remove and expiry are O(log requests); Pop is O(tenants) at worst, whatever the
+// lengths of prompts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+
+namespace roost::router {
+
+struct QueuedRequest {
+  RequestId id;
+  std::string tenant;
+  std::uint32_t priority = 0;
+  std::uint32_t token_count = 0;  // of its prompt
+  Instant queued_at;
+  Instant deadline;
+};
+
+class RequestQueue {
+ public:
+  static constexpr std::uint64_t kQuantum = 4096;
+
+  explicit RequestQueue(std::size_t max_requests) : max_requests_(max_requests) {}
+
+  // False when it is full; then nothing was changed. An id that waits already is a bug.
+  [[nodiscard]] bool Push(QueuedRequest request);
+
+  // Takes out the one whose turn it is; nothing when nobody waits.
+  std::optional<QueuedRequest> Pop();
+
+  // Takes out those whose deadline has passed, the earliest first.
+  std::vector<QueuedRequest> TakeExpired(Instant now);
+
+  // False when it is not here.
+  bool Remove(RequestId id);
+
+  [[nodiscard]] std::size_t size() const { return places_.size(); }
+  // Of those that wait; nothing when nobody does. O(requests).
+  [[nodiscard]] std::optional<Instant> oldest() const;
+
+ private:
+  using Requests = std::list<QueuedRequest>;
+  struct Tenant {
+    std::string name;
+    Requests requests;         // never empty between calls
+    std::uint64_t earned = 0;  // tokens
+  };
+  using Tenants = std::list<Tenant>;
+  // Of one priority.
+  struct Round {
+    Tenants tenants;  // the first has its turn
+    std::unordered_map<std::string, Tenants::iterator> by_name;
+    bool turn_is_paid = false;  // the first one has got this turn's quantum
+  };
+  using Rounds = std::map<std::uint32_t, Round, std::greater<>>;
+  struct Place {
+    Rounds::iterator round;
+    Tenants::iterator tenant;
+    Requests::iterator request;
+  };
+
+  static void EndTurn(Round& round);
+  // The first tenant has its turn and can send its first request afterwards.
+  static void GoRound(Round& round);
+  static void SkipTurnsOfNoUse(Round& round);
+  QueuedRequest TakeOut(Place place);
+
+  const std::size_t max_requests_;
+  Rounds rounds_;
+  std::unordered_map<RequestId, Place> places_;
+  std::set<std::pair<Instant, RequestId>> deadlines_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,58 @@
+// What a worker is thought to hold that does not say: the prompts that this router had it compute, kept in the worker's
+// part of the index as a cache would keep them.
+//
+//   most recent ─► a0 a1 a2 a3 · b1 b2 (a0 was used again, it is further up) · … ◄─ goes first
+//
+// A chain is used back to front, so a block was used no earlier than the blocks behind it: the one that was used least
+// recently is always a leaf, and the part in the index is prefix-closed at every instant. Blocks go when there are more
+// of them than the worker says it has, and when they were not used for `kLife`: then other routers' requests may have
+// taken their place.
+//
+// Not thread-safe. The index outlives it; what it stored there is forgotten when it goes. Use is O(chain), the rest
+// O(1) per block that goes. About 120 bytes per block beside the index.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <span>
+#include <unordered_map>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/prefix/block_hash.h"
+#include "router/index/prefix_index.h"
+
+namespace roost::router {
+
+class RoutingHistory {
+ public:
+  static constexpr Duration kLife = std::chrono::minutes(10);
+
+  // `worker` holds nothing in `index`.
+  RoutingHistory(PrefixIndex& index, WorkerSlot worker) : index_(index), worker_(worker) {}
+  ~RoutingHistory() { index_.Clear(worker_); }
+  RoutingHistory(const RoutingHistory&) = delete;
+  RoutingHistory& operator=(const RoutingHistory&) = delete;
+
+  // The worker has computed, or found in its cache, all of `chain`, front to back. `now` never goes back.
+  void Use(std::span<const BlockHash> chain, Instant now);
+
+  // At most `block_count` blocks stay, and none that is older than kLife.
+  void Trim(std::size_t block_count, Instant now);
+
+  [[nodiscard]] std::size_t block_count() const { return blocks_.size(); }
+
+ private:
+  struct Block {
+    BlockHash hash;
+    Instant used_at;
+  };
+  using Blocks = std::list<Block>;
+
+  PrefixIndex& index_;
+  const WorkerSlot worker_;
+  Blocks blocks_;  // most recently used first
+  std::unordered_map<BlockHash, Blocks::iterator, BlockHashHasher> places_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,195 @@
+// Requests that wait at the router because no worker has room.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/router/fleet/fleet_sim.h"
+
+namespace roost::router {
+namespace {
+
+using namespace std::chrono_literals;
+using Request = FleetSim::Request;
+
+constexpr std::uint32_t kOutput = 3;
+
+FleetCoreOptions SmallQueue() {
+  FleetCoreOptions options;
+  options.requests.worker_queue_bound = 2;
+  options.requests.max_queue = 10;
+  options.requests.max_queue_wait = 5s;
+  return options;
+}
+
+struct FleetQueueTest : ::testing::Test {
+  FleetSim sim{1, "cache-aware", SmallQueue()};
+  FakeWorker& a = sim.JoinWorker("a");
+
+  Request Submit(const std::string& tenant = "", std::uint32_t priority = 50) {
+    GenerateSpec wishes;
+    wishes.tenant = tenant;
+    wishes.priority = priority;
+    const Request request = sim.Submit(MakePrompt(next_seed_++, 40), kOutput, std::move(wishes));
+    sim.CarryOutEffects();
+    return request;
+  }
+  // As many requests at the worker as may wait there.
+  void FillWorkers() {
+    while (sim.core.waiting_count() == 0) requests_.push_back(Submit());
+    sim.core.Cancel(*requests_.back().id);
+    requests_.pop_back();
+  }
+  static bool IsAtWorker(const Request& request) { return !request.observer->workers.empty(); }
+  // The worker says that it has begun with all that it was sent.
+  void MakeRoom() {
+    sim.clock.Advance(50ms);
+    a.Step();
+    sim.DeliverAll();
+  }
+
+ private:
+  TokenId next_seed_ = 1;
+  std::vector<Request> requests_;
+};
+
+TEST_F(FleetQueueTest, RequestWaitsUntilAWorkerReportsRoom) {
+  const Request first = Submit();
+  const Request second = Submit();
+  const Request third = Submit();
+  EXPECT_TRUE(IsAtWorker(first) && IsAtWorker(second));
+  EXPECT_FALSE(IsAtWorker(third));
+  EXPECT_EQ(sim.core.waiting_count(), 1U);
+  sim.clock.Advance(2s);
+  const auto queues = sim.core.Queues(sim.clock.Now());
+  ASSERT_EQ(queues.size(), 1U);
+  EXPECT_EQ(queues.front().model, "demo");
+  EXPECT_EQ(queues.front().waiting_requests, 1U);
+  EXPECT_EQ(queues.front().oldest_wait_seconds, 2);
+  MakeRoom();
+  EXPECT_TRUE(IsAtWorker(third));
+  EXPECT_TRUE(sim.core.Queues(sim.clock.Now()).empty());
+  sim.Run();
+  EXPECT_EQ(third.observer->tokens, ExpectedOutput(third.prompt, kOutput));
+}
+
+TEST_F(FleetQueueTest, NobodyWaitsWhileOneWorkerHasRoomAndFullOnesGetNothing) {
+  FakeWorker& b = sim.JoinWorker("b");
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(IsAtWorker(Submit()));
+  EXPECT_EQ(a.received().size(), 2U);
+  EXPECT_EQ(b.received().size(), 2U);
+  EXPECT_FALSE(IsAtWorker(Submit()));
+}
+
+TEST_F(FleetQueueTest, WaitingRequestsThatAWorkerReportsFillItToo) {
+  a.SetWaiting(2);
+  sim.Advance(100ms);
+  EXPECT_FALSE(IsAtWorker(Submit()));
+}
+
+TEST_F(FleetQueueTest, WorkerThatJoinsTakesThoseThatWait) {
+  FillWorkers();
+  const Request waiting = Submit();
+  sim.JoinWorker("b");
+  sim.Tick();
+  sim.DeliverAll();
+  EXPECT_EQ(waiting.observer->workers, (std::vector<std::string>{"b"}));
+}
+
+TEST_F(FleetQueueTest, WhoComesLaterDoesNotOvertake) {
+  FillWorkers();
+  const Request earlier = Submit();
+  sim.JoinWorker("b");  // has room, which nobody has looked at yet
+  const Request later = Submit();
+  EXPECT_FALSE(IsAtWorker(later));
+  sim.Tick();
+  sim.DeliverAll();
+  EXPECT_TRUE(IsAtWorker(earlier) && IsAtWorker(later));
+}
+
+TEST_F(FleetQueueTest, PriorityFirstThenTenantsInTurn) {
+  FillWorkers();
+  std::vector<Request> flood;
+  for (int i = 0; i < 5; ++i) flood.push_back(Submit("flood"));
+  const Request quiet = Submit("quiet");
+  const Request urgent = Submit("flood", 90);
+  MakeRoom();  // for two
+  EXPECT_TRUE(IsAtWorker(urgent));
+  EXPECT_EQ(std::count_if(flood.begin(), flood.end(), IsAtWorker), 1);
+  sim.Run();
+  EXPECT_TRUE(IsAtWorker(quiet));
+}
+
+TEST_F(FleetQueueTest, OverTheBoundTheAnswerIsAtOnceToComeBack) {
+  FillWorkers();
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(Submit().id.has_value());
+  const Request refused = Submit();
+  ASSERT_TRUE(refused.refusal.has_value());
+  EXPECT_EQ(refused.refusal->code, ErrorCode::kOverloaded);
+  EXPECT_EQ(sim.metrics.queue_refusals["full"], 1);
+  sim.Run();
+  EXPECT_FALSE(refused.observer->end.has_value());
+}
+
+TEST_F(FleetQueueTest, DeadlineEndsTheWait) {
+  FillWorkers();
+  const Request request = Submit();
+  sim.Advance(4900ms);
+  EXPECT_FALSE(request.observer->end.has_value());
+  sim.Advance(300ms);
+  ASSERT_TRUE(request.observer->end.has_value());
+  EXPECT_EQ(request.observer->end->error->code, ErrorCode::kOverloaded);
+  EXPECT_EQ(sim.metrics.queue_refusals["deadline"], 1);
+  EXPECT_EQ(sim.core.waiting_count(), 0U);
+}
+
+TEST_F(FleetQueueTest, DeadlineWithoutAnyWorkerSaysSo) {
+  FillWorkers();
+  const Request request = Submit();
+  sim.Kill(a);
+  sim.Advance(6s);
+  EXPECT_EQ(request.observer->end->error->code, ErrorCode::kUnavailable);
+}
+
+TEST_F(FleetQueueTest, WorkerThatRestartsTakesThoseThatWaitedForIt) {
+  FillWorkers();
+  const Request request = Submit();
+  sim.Kill(a);
+  sim.Advance(3s);
+  sim.Revive(a);
+  sim.DeliverAll();
+  sim.Run();
+  EXPECT_EQ(request.observer->tokens, ExpectedOutput(request.prompt, kOutput));
+}
+
+TEST_F(FleetQueueTest, CancelledRequestLeavesTheQueue) {
+  FillWorkers();
+  const Request request = Submit();
+  sim.core.Cancel(*request.id);
+  sim.CarryOutEffects();
+  EXPECT_EQ(request.observer->end->reason, wire::FinishReason::kCancelled);
+  EXPECT_EQ(sim.core.waiting_count(), 0U);
+  sim.Run();
+  EXPECT_FALSE(IsAtWorker(request));
+}
+
+TEST_F(FleetQueueTest, ShutdownEndsThoseThatWait) {
+  FillWorkers();
+  const Request request = Submit();
+  sim.core.Shutdown();
+  sim.CarryOutEffects();
+  EXPECT_EQ(request.observer->end->error->code, ErrorCode::kUnavailable);
+  EXPECT_EQ(sim.core.waiting_count(), 0U);
+}
+
+TEST_F(FleetQueueTest, RequestThatGoesOnAfterAFailureDoesNotWait) {
+  FakeWorker& b = sim.JoinWorker("b");
+  std::vector<Request> requests;
+  for (int i = 0; i < 4; ++i) requests.push_back(Submit());
+  sim.core.OnUnreachable(a.id(), sim.clock.Now());
+  sim.CarryOutEffects();
+  EXPECT_EQ(b.received().size(), 4U);
+  EXPECT_EQ(sim.core.waiting_count(), 0U);
+}
+
+}  // namespace
+}  // namespace roost::router

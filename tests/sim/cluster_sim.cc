@@ -1,0 +1,190 @@
+#include "tests/sim/cluster_sim.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace roost::sim {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kTickInterval = 100ms;
+constexpr Faults kNoFaults{};
+constexpr Faults kManyFaults{.dropped = 10, .doubled = 10, .overtaking = 10, .longest_delay = 40ms};
+
+constexpr std::uint32_t kForgottenEvents = 10;
+
+std::uint32_t Number(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+
+// As if somebody had not counted them: nothing but the sums can tell.
+void ForgetEvents(wire::WorkerMessage& message) {
+  if (auto* const step = std::get_if<wire::Step>(&message)) step->events.clear();
+}
+
+}  // namespace
+
+ClusterSim::ClusterSim(std::uint64_t seed)
+    : rng_(seed),
+      router_count_(rng_.Below(4) == 0 ? 2 : 1),
+      worker_count_(1 + Number(rng_.Below(kMaxNodes))),
+      routers_(router_count_),
+      workers_(worker_count_) {
+  for (std::uint32_t router = 0; router < router_count_; ++router) StartRouter(router);
+  for (std::uint32_t worker = 0; worker < worker_count_; ++worker) {
+    sends_cache_events_.push_back(rng_.Below(8) != 0);
+    StartWorker(worker);
+  }
+}
+
+void ClusterSim::StartRouter(std::uint32_t router) {
+  const auto send = [this, router](const std::string& worker_id, const wire::RouterMessage& message) {
+    lines_[{router, WorkerNumber(worker_id)}].to_worker.Send(message, clock_.Now(), faults_, rng_);
+  };
+  routers_[router] = std::make_unique<SimRouter>(clock_, send, answers_, rng_());
+}
+
+void ClusterSim::StartWorker(std::uint32_t worker) {
+  const auto send = [this, worker](worker::PeerId router, wire::WorkerMessage message) {
+    if (rng_.Below(1000) < forgotten_events_) ForgetEvents(message);
+    lines_[{router.value(), worker}].to_router.Send(std::move(message), clock_.Now(), faults_, rng_);
+  };
+  const SimWorker::Setup setup{.id = std::string(1, static_cast<char>('a' + worker)),
+                               .block_count = 24 + Number(rng_.Below(40)),
+                               .sends_cache_events = sends_cache_events_[worker],
+                               .first_epoch = next_epoch_,
+                               .router_count = router_count_};
+  next_epoch_ += 1U << 20U;  // more than the lives of one process
+  workers_[worker] = std::make_unique<SimWorker>(setup, clock_, send);
+}
+
+std::uint32_t ClusterSim::WorkerNumber(const std::string& id) const { return Number(id.front() - 'a'); }
+
+void ClusterSim::RunWithFaults(int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    faults_ = rng_.Below(2) == 0 ? kManyFaults : kNoFaults;
+    forgotten_events_ = kForgottenEvents;
+    if (rng_.Below(20) == 0) Misfortune();
+    ClientsAct();
+    Round();
+  }
+  faults_ = kNoFaults;
+  forgotten_events_ = 0;
+  for (const auto& worker : workers_) worker->LoseNoReport();
+  for (auto& [nodes, lines] : lines_) {
+    lines.to_router.Heal();
+    lines.to_worker.Heal();
+  }
+}
+
+void ClusterSim::Misfortune() {
+  const std::uint32_t router = Number(rng_.Below(router_count_));
+  const std::uint32_t worker = Number(rng_.Below(worker_count_));
+  Lines& lines = lines_[{router, worker}];
+  const Instant until = clock_.Now() + std::chrono::milliseconds(rng_.Below(4000));
+  switch (rng_.Below(8)) {
+    case 0: lines.to_router.CutUntil(until); break;
+    case 1: lines.to_worker.CutUntil(until); break;
+    case 2:
+      lines.to_router.CutUntil(until);
+      lines.to_worker.CutUntil(until);
+      break;
+    case 3: StartRouter(router); break;
+    case 4: StartWorker(worker); break;
+    default: workers_[worker]->LoseNextReport(); break;
+  }
+}
+
+void ClusterSim::ClientsAct() {
+  SimRouter& router = *routers_[rng_.Below(router_count_)];
+  if (rng_.Below(3) == 0) static_cast<void>(router.Submit(RandomPrompt(), 1 + Number(rng_.Below(12))));
+  if (rng_.Below(30) == 0) router.CancelOne(rng_());
+}
+
+// Few families, so that prefixes are shared, and blocks are evicted from small pools.
+std::vector<TokenId> ClusterSim::RandomPrompt() {
+  std::vector<TokenId> prompt(SimWorker::kBlockTokens * (1 + rng_.Below(6)), Number(rng_.Below(4)));
+  for (std::uint64_t left = 1 + rng_.Below(8); left > 0; --left) prompt.push_back(Number(rng_.Below(3)));
+  return prompt;
+}
+
+void ClusterSim::Round() {
+  clock_.Advance(std::chrono::milliseconds(5 + rng_.Below(20)));
+  for (const auto& worker : workers_) worker->Run();
+  for (std::uint32_t router = 0; router < router_count_; ++router) {
+    for (std::uint32_t worker = 0; worker < worker_count_; ++worker) Deliver(router, worker);
+  }
+  if (clock_.Now() < next_tick_) return;
+  next_tick_ = clock_.Now() + kTickInterval;
+  for (const auto& router : routers_) router->Tick();
+}
+
+void ClusterSim::Deliver(std::uint32_t router, std::uint32_t worker) {
+  Lines& lines = lines_[{router, worker}];
+  while (auto message = lines.to_router.Receive(clock_.Now())) {
+    routers_[router]->Receive(workers_[worker]->id(), *std::move(message));
+  }
+  while (auto message = lines.to_worker.Receive(clock_.Now())) {
+    workers_[worker]->Receive(worker::PeerId(router), *std::move(message));
+  }
+}
+
+void ClusterSim::Recover(Duration time) {
+  const Instant end = clock_.Now() + time;
+  while (clock_.Now() < end) {
+    ClientsAct();
+    Round();
+  }
+  // A tokenizer that was lost is asked for again after ten seconds.
+  for (const Instant patience = clock_.Now() + 11s; clock_.Now() < patience && !AllAreReady();) Round();
+}
+
+bool ClusterSim::AllAreReady() const {
+  const auto is_ready = [](const router::WorkerStatus& worker) { return worker.ready; };
+  return std::all_of(routers_.begin(), routers_.end(), [&](const auto& router) {
+    const std::vector<router::WorkerStatus> workers = router->Workers();
+    return std::all_of(workers.begin(), workers.end(), is_ready);
+  });
+}
+
+void ClusterSim::Drain() {
+  constexpr int kPatience = 2000;
+  const auto is_busy = [](const auto& worker) { return !worker->is_idle(); };
+  for (int i = 0; i < kPatience && std::any_of(workers_.begin(), workers_.end(), is_busy); ++i) Round();
+}
+
+void ClusterSim::Pass(Duration time) {
+  for (const Instant end = clock_.Now() + time; clock_.Now() < end;) Round();
+}
+
+void ClusterSim::CheckViews() {
+  for (const auto& router : routers_) {
+    const std::vector<router::WorkerStatus> statuses = router->Workers();
+    ASSERT_EQ(statuses.size(), worker_count_);
+    for (const router::WorkerStatus& status : statuses) {
+      const SimWorker& worker = *workers_[WorkerNumber(status.worker_id)];
+      ASSERT_TRUE(worker.is_up()) << status.worker_id;
+      if (!worker.sends_cache_events()) {
+        ASSERT_NE(status.mode, router::WorkerMode::kExact) << status.worker_id;
+        ASSERT_LE(status.indexed_block_count, worker.Held().size()) << status.worker_id;
+        continue;
+      }
+      ASSERT_EQ(status.mode, router::WorkerMode::kExact) << status.worker_id;
+      ASSERT_TRUE(status.index_in_sync) << status.worker_id;
+      ASSERT_TRUE(router->ViewIs(status, worker.Held()))
+          << status.worker_id << " at " << status.indexed_block_count << " blocks";
+    }
+  }
+}
+
+void ClusterSim::CheckNothingIsLeft() {
+  for (const auto& router : routers_) {
+    router->CancelAll();
+    ASSERT_EQ(router->core().request_count(), 0U);
+    ASSERT_EQ(router->core().pending_count(), 0U);
+    for (const router::WorkerStatus& status : router->Workers()) ASSERT_EQ(status.in_flight_requests, 0U);
+  }
+}
+
+}  // namespace roost::sim

@@ -1,0 +1,73 @@
+// A whole cluster on one virtual time line: routers and workers with everything real but sockets, threads and the
+// model, over lines that fail. Same seed, same run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/rng.h"
+#include "tests/sim/faulty_line.h"
+#include "tests/sim/sim_router.h"
+#include "tests/sim/sim_worker.h"
+
+namespace roost::sim {
+
+class ClusterSim {
+ public:
+  explicit ClusterSim(std::uint64_t seed);
+
+  // Time passes in rounds of 5 to 25 ms. In each, something may go wrong: a line is cut for up to four seconds, either
+  // side restarts, a report is lost, events are forgotten; and clients come and go.
+  void RunWithFaults(int rounds);
+  // Nothing goes wrong, and requests come: for `time`, and until every router can use every worker.
+  void Recover(Duration time);
+  // No requests come, until no worker has one.
+  void Drain();
+  // Nothing happens but time.
+  void Pass(Duration time);
+
+  // Every router's part of every worker equals what the worker holds, hash by hash.
+  void CheckViews();
+  // Nothing is charged, pending or in flight.
+  void CheckNothingIsLeft();
+
+ private:
+  static constexpr std::uint32_t kMaxNodes = 3;
+
+  // Both directions between one router and one worker.
+  struct Lines {
+    FaultyLine<wire::RouterMessage> to_worker;
+    FaultyLine<wire::WorkerMessage> to_router;
+  };
+
+  void StartRouter(std::uint32_t router);
+  void StartWorker(std::uint32_t worker);
+  void Misfortune();
+  void ClientsAct();
+  void Round();
+  [[nodiscard]] bool AllAreReady() const;
+  void Deliver(std::uint32_t router, std::uint32_t worker);
+  [[nodiscard]] std::vector<TokenId> RandomPrompt();
+  [[nodiscard]] std::uint32_t WorkerNumber(const std::string& id) const;
+
+  Rng rng_;
+  ManualClock clock_;
+  Faults faults_;
+  std::uint32_t forgotten_events_ = 0;  // of a thousand steps, those that come without their events
+  const std::uint32_t router_count_;
+  const std::uint32_t worker_count_;
+  std::uint64_t next_epoch_ = 1;
+  std::vector<bool> sends_cache_events_;  // by worker
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Lines> lines_;
+  Answers answers_;
+  std::vector<std::unique_ptr<SimRouter>> routers_;
+  std::vector<std::unique_ptr<SimWorker>> workers_;
+  Instant next_tick_;
+};
+
+}  // namespace roost::sim

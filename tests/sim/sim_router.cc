@@ -1,0 +1,134 @@
+#include "tests/sim/sim_router.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "router/index/prefix_index.h"
+#include "router/route/policy.h"
+
+namespace roost::sim {
+
+namespace {
+
+const BlockHash kRoot = RootHash({});
+
+// The pools are so small that promised blocks are gone when their request comes. Modes have tests of their own.
+router::FleetCoreOptions WithoutDemotion() {
+  router::FleetCoreOptions options;
+  options.modes.missing_share = 1;
+  return options;
+}
+
+}  // namespace
+
+class SimRouter::Client final : public router::GenerationObserver {
+ public:
+  Client(Answers& answers, std::vector<TokenId> prompt) : answer_(answers[std::move(prompt)]) {}
+
+  void OnDispatched(const router::Dispatched&) override { EXPECT_FALSE(ended_); }
+  void OnTokens(router::ChoiceTokens tokens) override {
+    EXPECT_FALSE(ended_);
+    for (const TokenId token : tokens.tokens) {
+      if (count_ == answer_.size()) answer_.push_back(token);
+      EXPECT_EQ(answer_[count_], token) << "token " << count_;
+      ++count_;
+    }
+  }
+  void OnChoiceEnd(router::ChoiceEnd) override { ADD_FAILURE() << "there is one choice"; }
+  void OnEnd(router::GenerationEnd) override {
+    EXPECT_FALSE(ended_);
+    ended_ = true;
+  }
+  [[nodiscard]] bool ended() const { return ended_; }
+
+ private:
+  std::vector<TokenId>& answer_;
+  std::size_t count_ = 0;
+  bool ended_ = false;
+};
+
+SimRouter::SimRouter(const Clock& clock, Carry carry, Answers& answers, std::uint64_t seed)
+    : clock_(clock),
+      carry_(std::move(carry)),
+      answers_(answers),
+      policy_(std::move(router::MakePolicy("cache-aware", seed)).value()),
+      core_(WithoutDemotion(), *policy_, metrics_, seed) {}
+
+SimRouter::~SimRouter() {
+  core_.Shutdown();
+  CarryOut();
+  for (const auto& [id, client] : requests_) EXPECT_TRUE(client->ended());
+}
+
+void SimRouter::Receive(const std::string& worker_id, wire::WorkerMessage message) {
+  core_.OnMessage(worker_id, std::move(message), clock_.Now());
+  CarryOut();
+}
+
+void SimRouter::Tick() {
+  core_.Tick(clock_.Now());
+  CarryOut();
+}
+
+bool SimRouter::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens) {
+  router::GenerateSpec spec;
+  spec.model = core_.FindModel("demo");
+  if (spec.model == nullptr) return false;
+  spec.prompt = prompt;
+  spec.root = kRoot;
+  spec.block_hashes = HashBlocks(kRoot, prompt, spec.model->block_tokens);
+  spec.sampling.temperature = 0;
+  spec.max_output_tokens = max_output_tokens;
+  const std::vector<router::WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
+  auto client = std::make_shared<Client>(answers_, std::move(prompt));
+  const Result<RequestId> id = core_.Submit(std::move(spec), client, matches, clock_.Now());
+  if (id.ok()) requests_.emplace_back(*id, std::move(client));
+  CarryOut();
+  return id.ok();
+}
+
+void SimRouter::CancelOne(std::uint64_t choice) {
+  if (requests_.empty()) return;
+  core_.Cancel(requests_[choice % requests_.size()].first);
+  CarryOut();
+}
+
+void SimRouter::CancelAll() {
+  for (const auto& [id, client] : requests_) core_.Cancel(id);
+  CarryOut();
+}
+
+void SimRouter::CarryOut() {
+  for (auto effects = core_.TakeEffects(); !effects.empty(); effects = core_.TakeEffects()) {
+    for (router::Effect& effect : effects) {
+      if (const auto* const send = std::get_if<router::SendToWorker>(&effect)) {
+        carry_(send->worker_id, send->message);
+      } else if (const auto* const read = std::get_if<router::ReadBundle>(&effect)) {
+        core_.OnTextBundle(read->bundle.digest, router::TextBundle{});
+      } else if (auto* const dispatched = std::get_if<router::NotifyDispatched>(&effect)) {
+        dispatched->observer->OnDispatched(dispatched->dispatched);
+      } else if (auto* const tokens = std::get_if<router::NotifyTokens>(&effect)) {
+        tokens->observer->OnTokens(std::move(tokens->tokens));
+      } else if (auto* const choice = std::get_if<router::NotifyChoiceEnd>(&effect)) {
+        choice->observer->OnChoiceEnd(choice->end);
+      } else if (auto* const end = std::get_if<router::NotifyEnd>(&effect)) {
+        end->observer->OnEnd(std::move(end->end));
+      }
+    }
+  }
+}
+
+bool SimRouter::ViewIs(const router::WorkerStatus& worker, const std::set<BlockHash>& held) const {
+  const std::shared_ptr<const router::ServedModel> model = core_.FindModel("demo");
+  if (model == nullptr || worker.indexed_block_count != held.size()) return false;
+  return std::all_of(held.begin(), held.end(), [&](const BlockHash hash) {
+    const std::vector<router::WorkerMatch> holders = model->index->Match({&hash, 1});
+    return std::any_of(holders.begin(), holders.end(),
+                       [&](const router::WorkerMatch& holder) { return holder.worker == worker.slot; });
+  });
+}
+
+}  // namespace roost::sim

@@ -1,0 +1,56 @@
+// A router of the simulation: the real fleet core and its clients, who check what they see: every accepted request ends
+// once, and whatever befell it, its tokens begin as those of any other request with this prompt.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "router/fleet/fleet_core.h"
+
+namespace roost::sim {
+
+// Prompt → the longest output that any request with it got.
+using Answers = std::map<std::vector<TokenId>, std::vector<TokenId>>;
+
+class SimRouter {
+ public:
+  using Carry = std::function<void(const std::string& worker_id, const wire::RouterMessage& message)>;
+
+  // What is given outlives it.
+  SimRouter(const Clock& clock, Carry carry, Answers& answers, std::uint64_t seed);
+  ~SimRouter();
+
+  void Receive(const std::string& worker_id, wire::WorkerMessage message);
+  void Tick();
+
+  // False when it is refused.
+  bool Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens);
+  // Cancels a request that was accepted, ended or not; nothing when none was.
+  void CancelOne(std::uint64_t choice);
+  void CancelAll();
+
+  router::FleetCore& core() { return core_; }
+  [[nodiscard]] std::vector<router::WorkerStatus> Workers() { return core_.Workers(clock_.Now()); }
+  // Does its index hold exactly `held` for this worker?
+  [[nodiscard]] bool ViewIs(const router::WorkerStatus& worker, const std::set<BlockHash>& held) const;
+
+ private:
+  class Client;
+
+  void CarryOut();
+
+  const Clock& clock_;
+  const Carry carry_;
+  Answers& answers_;
+  router::FleetMetrics metrics_;
+  const std::unique_ptr<router::Policy> policy_;
+  router::FleetCore core_;
+  std::vector<std::pair<RequestId, std::shared_ptr<Client>>> requests_;
+};
+
+}  // namespace roost::sim

@@ -1,0 +1,89 @@
+#include "tests/sim/sim_worker.h"
+
+#include <algorithm>
+#include <variant>
+
+namespace roost::sim {
+
+namespace {
+
+// Few tokens, so that answers of different prompts are different and a model's step is quick.
+constexpr std::uint32_t kVocabulary = 16;
+
+}  // namespace
+
+SimWorker::SimWorker(const Setup& setup, const Clock& clock, Carry carry)
+    : setup_(setup),
+      clock_(clock),
+      carry_(std::move(carry)),
+      model_({.block_tokens = kBlockTokens, .block_count = setup.block_count, .vocab_size = kVocabulary}),
+      engine_(model_, clock, worker::EngineOptions{.max_batch_tokens = 32, .eviction = "lru"}),
+      core_(CoreSetup(setup), clock, *this),
+      next_step_(clock.Now()) {
+  for (std::uint32_t i = 0; i < setup.router_count; ++i) core_.AddPeer(worker::PeerId(i), "router");
+}
+
+worker::LinkCore::Setup SimWorker::CoreSetup(const Setup& setup) {
+  worker::LinkCore::Setup core;
+  core.first_epoch = setup.first_epoch;
+  core.hello.worker_id = setup.id;
+  core.hello.model = "demo";
+  core.hello.fingerprint = "f";
+  core.hello.kv_dtype = "f32";
+  core.hello.block_tokens = kBlockTokens;
+  core.hello.block_count = setup.block_count;
+  core.hello.max_context_tokens = setup.block_count * kBlockTokens;
+  core.hello.max_running_requests = 64;
+  core.hello.tokenizer_digest = "digest";
+  core.hello.sends_cache_events = setup.sends_cache_events;
+  core.tokenizer.digest = "digest";
+  return core;
+}
+
+wire::SendOutcome SimWorker::Send(worker::PeerId peer, const wire::WorkerMessage& message) {
+  carry_(peer, message);
+  return wire::SendOutcome::kSent;
+}
+
+bool SimWorker::Submit(worker::EngineCommand command) {
+  std::visit([this](auto& value) { Apply(value); }, command);
+  return true;
+}
+
+void SimWorker::Apply(worker::SubmitCommand& command) {
+  wire::TokenEvent refusal;
+  refusal.request_id = command.request.request_id;
+  refusal.finish = wire::FinishReason::kError;
+  const Result<void> submitted = engine_.Submit(command.link, std::move(command.request));
+  if (submitted.ok()) return;
+  refusal.error = submitted.error();
+  rejected_.push_back({command.link, std::move(refusal)});
+}
+
+void SimWorker::Run() {
+  const bool is_due = engine_.HasWork() || !rejected_.empty() || report_due_ || snapshot_wanted_;
+  if (is_due && clock_.Now() >= next_step_) {
+    next_step_ = clock_.Now() + kStepDuration;
+    RunEngine();
+  }
+  core_.Tick();
+}
+
+// By the rules of the engine's thread: a snapshot follows a report without anything in between.
+void SimWorker::RunEngine() {
+  report_due_ = false;
+  worker::StepReport report = engine_.Step();
+  report.tokens.insert(report.tokens.end(), rejected_.begin(), rejected_.end());
+  rejected_.clear();
+  if (std::exchange(lose_next_report_, false)) return core_.OnOutput(worker::OutputLost{});
+  core_.OnOutput(std::move(report));
+  if (std::exchange(snapshot_wanted_, false)) core_.OnOutput(worker::EngineSnapshot{engine_.Snapshot()});
+}
+
+std::set<BlockHash> SimWorker::Held() const {
+  std::set<BlockHash> held;
+  for (const wire::StoredRun& run : engine_.Snapshot()) held.insert(run.hashes.begin(), run.hashes.end());
+  return held;
+}
+
+}  // namespace roost::sim

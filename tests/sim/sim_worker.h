@@ -1,0 +1,82 @@
+// A worker of the simulation: the real engine with its scheduler and cache, and the real link's core, around a model of
+// a few lines. A process that dies and comes back under its name is another SimWorker.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/wire/messages.h"
+#include "tests/support/fake_model.h"
+#include "worker/engine/engine.h"
+#include "worker/link/link_core.h"
+
+namespace roost::sim {
+
+class SimWorker final : private worker::LinkEffects {
+ public:
+  static constexpr std::uint32_t kBlockTokens = 4;
+  static constexpr Duration kStepDuration = std::chrono::milliseconds(10);
+
+  struct Setup {
+    std::string id;
+    std::uint32_t block_count = 48;
+    bool sends_cache_events = true;
+    std::uint64_t first_epoch = 1;
+    std::uint32_t router_count = 1;
+  };
+  using Carry = std::function<void(worker::PeerId router, wire::WorkerMessage message)>;
+
+  // `carry` takes messages to their line; `clock` outlives it.
+  SimWorker(const Setup& setup, const Clock& clock, Carry carry);
+
+  void Receive(worker::PeerId router, wire::RouterMessage message) { core_.OnMessage(router, std::move(message)); }
+  // What is due now: steps of the engine, snapshots, heartbeats, hellos.
+  void Run();
+  // The next report does not reach the link, as when that falls behind the engine.
+  void LoseNextReport() { lose_next_report_ = true; }
+  void LoseNoReport() { lose_next_report_ = false; }
+
+  [[nodiscard]] const std::string& id() const { return setup_.id; }
+  [[nodiscard]] bool sends_cache_events() const { return setup_.sends_cache_events; }
+  [[nodiscard]] bool is_idle() const { return !engine_.HasWork(); }
+  [[nodiscard]] bool is_up() const { return core_.up_count() == setup_.router_count; }
+  // The hashes of the blocks that its cache has ready.
+  [[nodiscard]] std::set<BlockHash> Held() const;
+
+ private:
+  wire::SendOutcome Send(worker::PeerId peer, const wire::WorkerMessage& message) override;
+  bool Submit(worker::EngineCommand command) override;
+  void Command(worker::EngineCommand command) override { static_cast<void>(Submit(std::move(command))); }
+
+  void RunEngine();
+  void Apply(worker::SubmitCommand& command);
+  void Apply(const worker::CancelCommand& command) { engine_.Cancel(command.key); }
+  void Apply(const worker::CancelLinkCommand& command) {
+    engine_.CancelLink(command.link);
+    report_due_ = true;
+  }
+  void Apply(const worker::SnapshotCommand&) { snapshot_wanted_ = true; }
+  void Apply(const worker::PinCommand& command) { engine_.Pin(command.pin); }
+  void Apply(const worker::UnpinCommand& command) { engine_.Unpin(command.unpin); }
+
+  static worker::LinkCore::Setup CoreSetup(const Setup& setup);
+
+  const Setup setup_;
+  const Clock& clock_;
+  const Carry carry_;
+  testing_support::FakeModel model_;
+  worker::Engine engine_;
+  worker::LinkCore core_;
+  std::vector<worker::RequestEvent> rejected_;  // told with the next report
+  bool snapshot_wanted_ = false;
+  bool report_due_ = false;
+  bool lose_next_report_ = false;
+  Instant next_step_;
+};
+
+}  // namespace roost::sim
