@@ -59,7 +59,9 @@ void ClusterSim::StartWorker(std::uint32_t worker) {
   workers_[worker] = std::make_unique<SimWorker>(setup, clock_, send);
 }
 
-std::uint32_t ClusterSim::WorkerNumber(const std::string& id) const { return Number(id.front() - 'a'); }
+std::uint32_t ClusterSim::WorkerNumber(const std::string& id) const {
+  return static_cast<std::uint32_t>(id.front() - 'a');
+}
 
 void ClusterSim::RunWithFaults(int rounds) {
   for (int i = 0; i < rounds; ++i) {

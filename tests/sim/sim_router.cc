@@ -13,7 +13,7 @@ namespace roost::sim {
 
 namespace {
 
-const BlockHash kRoot = RootHash({});
+BlockHash Root() { return RootHash({}); }
 
 // The pools are so small that promised blocks are gone when their request comes. Modes have tests of their own.
 router::FleetCoreOptions WithoutDemotion() {
@@ -78,8 +78,8 @@ bool SimRouter::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tok
   spec.model = core_.FindModel("demo");
   if (spec.model == nullptr) return false;
   spec.prompt = prompt;
-  spec.root = kRoot;
-  spec.block_hashes = HashBlocks(kRoot, prompt, spec.model->block_tokens);
+  spec.root = Root();
+  spec.block_hashes = HashBlocks(spec.root, prompt, spec.model->block_tokens);
   spec.sampling.temperature = 0;
   spec.max_output_tokens = max_output_tokens;
   const std::vector<router::WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);

@@ -29,7 +29,7 @@ struct FleetQueueTest : ::testing::Test {
     GenerateSpec wishes;
     wishes.tenant = tenant;
     wishes.priority = priority;
-    const Request request = sim.Submit(MakePrompt(next_seed_++, 40), kOutput, std::move(wishes));
+    Request request = sim.Submit(MakePrompt(next_seed_++, 40), kOutput, std::move(wishes));
     sim.CarryOutEffects();
     return request;
   }
@@ -108,8 +108,8 @@ TEST_F(FleetQueueTest, WhoComesLaterDoesNotOvertake) {
 
 TEST_F(FleetQueueTest, PriorityFirstThenTenantsInTurn) {
   FillWorkers();
-  std::vector<Request> flood;
-  for (int i = 0; i < 5; ++i) flood.push_back(Submit("flood"));
+  std::vector<Request> flood(5);
+  for (Request& request : flood) request = Submit("flood");
   const Request quiet = Submit("quiet");
   const Request urgent = Submit("flood", 90);
   MakeRoom();  // for two
@@ -183,8 +183,7 @@ TEST_F(FleetQueueTest, ShutdownEndsThoseThatWait) {
 
 TEST_F(FleetQueueTest, RequestThatGoesOnAfterAFailureDoesNotWait) {
   FakeWorker& b = sim.JoinWorker("b");
-  std::vector<Request> requests;
-  for (int i = 0; i < 4; ++i) requests.push_back(Submit());
+  for (int i = 0; i < 4; ++i) Submit();
   sim.core.OnUnreachable(a.id(), sim.clock.Now());
   sim.CarryOutEffects();
   EXPECT_EQ(b.received().size(), 4U);

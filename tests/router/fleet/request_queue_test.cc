@@ -39,6 +39,7 @@ class RequestQueueTest : public ::testing::Test {
   }
   static std::vector<std::uint64_t> Ids(const std::vector<QueuedRequest>& requests) {
     std::vector<std::uint64_t> ids;
+    ids.reserve(requests.size());
     for (const QueuedRequest& request : requests) ids.push_back(request.id.value());
     return ids;
   }

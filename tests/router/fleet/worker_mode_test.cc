@@ -126,11 +126,17 @@ TEST(ModeTrackerTest, PromisesOfAnEarlierViewCountForNothing) {
 // The drawing as a table: state and input give the next state; what is not in it changes nothing. Capitals await a
 // snapshot: E exact and trusted, T exact on trial.
 using Table = std::map<std::pair<std::string, char>, std::string>;
-const Table kWithEvents{
-    {{"AWAIT_E", 's'}, "E"}, {{"AWAIT_T", 's'}, "T"}, {{"E", 'b'}, "AWAIT_T"}, {{"T", 'b'}, "P"},
-    {{"T", 'g'}, "E"},       {{"P", 'b'}, "B"},       {{"P", 'q'}, "AWAIT_T"}, {{"B", 'q'}, "P"},
-};
-const Table kWithoutEvents{{{"P", 'b'}, "B"}, {{"B", 'q'}, "P"}};
+const Table& WithEvents() {
+  static const Table table{
+      {{"AWAIT_E", 's'}, "E"}, {{"AWAIT_T", 's'}, "T"}, {{"E", 'b'}, "AWAIT_T"}, {{"T", 'b'}, "P"},
+      {{"T", 'g'}, "E"},       {{"P", 'b'}, "B"},       {{"P", 'q'}, "AWAIT_T"}, {{"B", 'q'}, "P"},
+  };
+  return table;
+}
+const Table& WithoutEvents() {
+  static const Table table{{{"P", 'b'}, "B"}, {{"B", 'q'}, "P"}};
+  return table;
+}
 
 WorkerMode ModeOf(const std::string& state) {
   if (state == "P") return WorkerMode::kPredicted;
@@ -171,8 +177,8 @@ TEST(ModeTrackerModelTest, AllSequencesOfEightInputsFollowTheDrawing) {
     for (std::size_t rest = number; inputs.size() < kLength; rest /= kInputs.size()) {
       inputs += kInputs[rest % kInputs.size()];
     }
-    RunSequence(Events::kSent, kWithEvents, inputs);
-    RunSequence(Events::kNone, kWithoutEvents, inputs);
+    RunSequence(Events::kSent, WithEvents(), inputs);
+    RunSequence(Events::kNone, WithoutEvents(), inputs);
     if (::testing::Test::HasFatalFailure()) return;
   }
 }
