@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kDecision =
+constexpr std::string_view kDecision =
     R"({"id":"chatcmpl-1","request_id":"req-9","model":"demo","prompt_tokens":1600,"retries":1,"seconds_ago":2.5,)"
     R"("policy":"cache-aware","worker":"w2","reason":"deepest_match","rates_known":true,)"
     R"("predicted":{"cached_tokens":1440,"ttft_seconds":0.1},"actual":{"cached_tokens":1424,"ttft_seconds":0.125},)"
@@ -22,7 +22,9 @@ const std::string kDecision =
     R"("slot_seconds":0,"prefill_seconds":0.79,"decode_seconds":0.01,"ttft_seconds":0.8,"congestion":2.5,)"
     R"("delay_seconds":0,"cost_seconds":2.0}]})";
 
-std::string Formatted(std::string decision) { return FormatDecisions(R"({"decisions":[)" + decision + "]}").value(); }
+std::string Formatted(std::string_view decision) {
+  return FormatDecisions(R"({"decisions":[)" + std::string(decision) + "]}").value();
+}
 
 std::string With(std::string text, std::string_view what, std::string_view instead) {
   return text.replace(text.find(what), what.size(), instead);
@@ -55,7 +57,7 @@ TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
 }
 
 TEST(FormatDecisionsTest, SaysWhatIsNotKnown) {
-  std::string decision = With(kDecision, R"({"cached_tokens":1424,"ttft_seconds":0.125})", "null");
+  std::string decision = With(std::string(kDecision), R"({"cached_tokens":1424,"ttft_seconds":0.125})", "null");
   decision =
       With(decision, R"("cached_tokens":1440,"ttft_seconds":0.1)", R"("cached_tokens":1440,"ttft_seconds":null)");
   decision = With(decision, R"("rates_known":true)", R"("rates_known":false)");

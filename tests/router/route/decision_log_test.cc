@@ -16,6 +16,7 @@ DecisionRecord RecordOf(std::string answer_id, std::string request_id = "") {
 
 std::vector<std::string> IdsOf(const std::vector<DecisionRecord>& records) {
   std::vector<std::string> ids;
+  ids.reserve(records.size());
   for (const DecisionRecord& record : records) ids.push_back(record.answer_id);
   return ids;
 }
