@@ -69,8 +69,9 @@ class Cluster {
     router::FleetCoreOptions fleet;
     // Silence is none before several reports are due.
     fleet.worker_timeout = std::max(fleet.worker_timeout, 8 * options_.worker.load_interval + options_.event_delay);
-    // Policies are compared by what waits where they sent it.
+    // Policies are compared by what waits where they sent it, so nothing waits here.
     fleet.requests.worker_queue_bound = options_.worker.max_waiting_requests;
+    fleet.requests.max_queue = 0;
     routers_.push_back(std::make_unique<SimRouter>(std::move(made), fleet, rng_(), text_, timeline_, log_,
                                                    [this, router = static_cast<std::uint32_t>(routers_.size())](
                                                        const std::string& id, wire::RouterMessage message) {

@@ -209,7 +209,7 @@ TEST(SimulationTest, AWorkerThatJoinsLateIsUsed) {
   options.worker.cache_tokens = 100'000;
   options.workers[1].joins_after = std::chrono::seconds(20);
   const Trace trace = Scaled(workload::NoReuse({}), 0.6, options);
-  const Outcome late = Play(trace, "least-loaded", options);
+  const Outcome late = Play(trace, "least-requests", options);
   EXPECT_EQ(late.refused_count, 0U);
   EXPECT_GT(late.imbalance, 1.1);
   EXPECT_LT(late.imbalance, 1.5);
