@@ -14,6 +14,8 @@ constexpr Duration kHelloPatience = std::chrono::seconds(1);
 constexpr Duration kSnapshotPatience = std::chrono::seconds(1);
 // Senders that are no workers (yet) and are remembered, so that they are neither asked nor logged too often.
 constexpr std::size_t kMaxStrangers = 1024;
+// Of the index, for what lost workers left in it: some tens of microseconds.
+constexpr std::size_t kIndexBucketsPerTick = 4096;
 
 std::string BlocksText(std::uint32_t count, std::uint32_t tokens) {
   return fmt::format("{} of {} tokens", count, tokens);
@@ -192,6 +194,7 @@ void FleetCore::Tick(Instant now) {
     }
   });
   for (const std::string& worker_id : silent) Lose(worker_id, LostReason::kSilent, now);
+  index_.Sweep(kIndexBucketsPerTick);
   PublishGauges();
 }
 
