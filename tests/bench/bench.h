@@ -36,6 +36,7 @@ double MedianSeconds(Effort effort, Work&& work) {
 void BenchBlockHash(Effort effort);
 void BenchCache(Effort effort);
 void BenchEviction(Effort effort);
+void BenchIndex(Effort effort);
 void BenchModel(Effort effort);
 void BenchScheduler(Effort effort);
 void BenchSeedPrefill(Effort effort);

@@ -15,9 +15,13 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {"block_hash", &BenchBlockHash},    {"cache", &BenchCache},
-    {"eviction", &BenchEviction},       {"model", &BenchModel},
-    {"cache_sched", &BenchScheduler},   {"seed_prefill", &BenchSeedPrefill},
+    {"block_hash", &BenchBlockHash},
+    {"cache", &BenchCache},
+    {"eviction", &BenchEviction},
+    {"index", &BenchIndex},
+    {"model", &BenchModel},
+    {"cache_sched", &BenchScheduler},
+    {"seed_prefill", &BenchSeedPrefill},
     {"cache_snapshot", &BenchSnapshot},
 };
 
