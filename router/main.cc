@@ -69,6 +69,7 @@ FleetOptions FleetOptionsOf(const RouterOptions& options) {
   fleet.policy = options.policy;
   fleet.core.worker_timeout = FromSeconds(options.worker_timeout_seconds);
   fleet.core.requests.max_requests = options.max_in_flight_requests;
+  fleet.core.index_memory_bytes = options.index_memory_bytes;
   fleet.core.requests.worker_queue_bound = options.worker_queue_bound;
   fleet.core.requests.max_queue = options.max_queue;
   fleet.core.requests.max_queue_wait = std::chrono::milliseconds(options.max_queue_wait_ms);

@@ -24,6 +24,9 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "Silence after which a worker is taken for dead; workers report four times a second", {0.5, 3600})
       .Add("max-in-flight-requests", options.max_in_flight_requests, "Generations under way; one more is answered 429",
            {1, 1e6});
+  parser.Section("Index").Add("index-memory-bytes", options.index_memory_bytes,
+                              "Memory for what workers hold, of all models; over it the oldest tails are left out",
+                              {1 << 20, 1e15});
   parser.Section("Queue")
       .Add("worker-queue-bound", options.worker_queue_bound,
            "Requests that may wait at a worker; new ones wait at the router while every worker has so many", {1, 1e6})

@@ -24,6 +24,7 @@ struct RouterOptions {
   std::uint32_t max_in_flight_requests = 10'000;
 
   // Queue
+  std::uint64_t index_memory_bytes = std::uint64_t{1} << 30U;
   std::uint32_t worker_queue_bound = 128;
   std::uint32_t max_queue = 1024;
   std::uint32_t max_queue_wait_ms = 30'000;

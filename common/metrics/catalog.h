@@ -85,6 +85,10 @@ inline constexpr Metric kRouterRetries{Kind::kCounter, "roost_router_retries_tot
     "Generations sent again to another worker, by what befell the first."};
 inline constexpr Metric kRouterIndexBlocks{Kind::kGauge, "roost_router_index_blocks", "",
     "Distinct blocks in the prefix index."};
+inline constexpr Metric kRouterIndexBytes{Kind::kGauge, "roost_router_index_bytes", "",
+    "Memory of the prefix index."};
+inline constexpr Metric kRouterIndexShedBlocks{Kind::kCounter, "roost_router_index_shed_blocks_total", "",
+    "Blocks of workers that the index left out or dropped for want of memory."};
 inline constexpr Metric kRouterIndexEvents{Kind::kCounter, "roost_router_index_events_total", "kind",
     "Blocks that workers reported as stored or removed."};
 inline constexpr Metric kRouterIndexResyncs{Kind::kCounter, "roost_router_index_resyncs_total", "reason",

@@ -24,7 +24,7 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
     : options_(std::move(options)),
       metrics_(metrics),
       router_instance_(Rng(seed)()),
-      roster_(options_.modes, options_.unix_seconds),
+      roster_(options_.modes, options_.index_memory_bytes, options_.unix_seconds),
       requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
@@ -189,6 +189,7 @@ void FleetCore::Tick(Instant now) {
   for (const std::string& worker_id : silent) Lose(worker_id, LostReason::kSilent, now);
   requests_.DispatchWaiting(now);
   requests_.ExpireWaiting(now);
+  roster_.SweepIndexes();
   PublishGauges();
 }
 
@@ -213,7 +214,7 @@ void FleetCore::PublishGauges() {
   });
   requests_.PublishQueues();
   metrics_.SetWorkers(ready, starting);
-  metrics_.SetIndexBlocks(roster_.indexed_block_count());
+  metrics_.SetIndex(roster_.IndexesNow());
 }
 
 Result<void> FleetCore::CheckOpen() const {

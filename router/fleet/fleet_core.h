@@ -44,6 +44,7 @@ struct FleetCoreOptions {
   Duration ping_interval = std::chrono::seconds(1);
   RequestBookOptions requests;
   ModeOptions modes;
+  std::uint64_t index_memory_bytes = std::uint64_t{1} << 30U;  // of all models together
   std::size_t max_pending_effects = 8192;  // over it Submit answers kOverloaded: the link thread does not keep up
   std::function<std::int64_t()> unix_seconds = [] { return std::int64_t{0}; };
 };

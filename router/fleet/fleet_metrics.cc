@@ -35,7 +35,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
         removed_(registry.Counter(metrics::kRouterIndexEvents, {"removed"})),
         ready_(registry.Gauge(metrics::kRouterWorkers, {"ready"})),
         starting_(registry.Gauge(metrics::kRouterWorkers, {"starting"})),
-        index_blocks_(registry.Gauge(metrics::kRouterIndexBlocks)) {}
+        index_blocks_(registry.Gauge(metrics::kRouterIndexBlocks)),
+        index_bytes_(registry.Gauge(metrics::kRouterIndexBytes)),
+        shed_blocks_(registry.Counter(metrics::kRouterIndexShedBlocks)) {}
 
   void OnDecision(std::string_view policy, DecisionReason reason) override {
     Counter(metrics::kRouterDecisions, {std::string(policy), std::string(NameOf(reason))}).Increment();
@@ -98,7 +100,12 @@ class RegistryFleetMetrics final : public FleetMetrics {
     ready_.Set(ready);
     starting_.Set(starting);
   }
-  void SetIndexBlocks(std::uint64_t blocks) override { index_blocks_.Set(static_cast<double>(blocks)); }
+  void SetIndex(const IndexUse& use) override {
+    index_blocks_.Set(static_cast<double>(use.block_count));
+    index_bytes_.Set(static_cast<double>(use.memory_bytes));
+    shed_blocks_.Increment(
+        static_cast<double>(use.shed_blocks_total - std::exchange(shed_told_, use.shed_blocks_total)));
+  }
   void SetInFlight(const std::string& model, const std::string& worker_id, std::uint32_t requests) override {
     registry_.Gauge(metrics::kRouterWorkerInFlight, {model, worker_id}).Set(requests);
   }
@@ -131,6 +138,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
   prometheus::Gauge& ready_;
   prometheus::Gauge& starting_;
   prometheus::Gauge& index_blocks_;
+  prometheus::Gauge& index_bytes_;
+  prometheus::Counter& shed_blocks_;
+  std::uint64_t shed_told_ = 0;
   std::map<std::pair<std::string_view, std::vector<std::string>>, prometheus::Counter*> counters_;
   std::map<std::pair<std::string_view, std::string>, prometheus::Histogram*> histograms_;
 };

@@ -53,6 +53,13 @@ struct TtftOutcome {
   double actual_seconds = 0;
 };
 
+// The indexes of all models.
+struct IndexUse {
+  std::uint64_t block_count = 0;  // distinct
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t shed_blocks_total = 0;  // of workers, left out for want of memory
+};
+
 // All do nothing here; override what is of interest. Callers serialise calls, except of OnDecisionSeconds and
 // OnMalformedMessage, which come from any thread.
 class FleetMetrics {
@@ -76,7 +83,7 @@ class FleetMetrics {
   virtual void OnIndexEvents(std::uint64_t /*stored_blocks*/, std::uint64_t /*removed_blocks*/) {}
   virtual void OnMalformedMessage() {}
   virtual void SetWorkers(std::uint32_t /*ready*/, std::uint32_t /*starting*/) {}
-  virtual void SetIndexBlocks(std::uint64_t /*blocks*/) {}
+  virtual void SetIndex(const IndexUse& /*use*/) {}
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {
   }
   // Nothing when the worker is gone.

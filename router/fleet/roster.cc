@@ -56,8 +56,10 @@ void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetri
                                                                {"reason", std::string(NameOf(change.reason))}});
 }
 
-Roster::Roster(ModeOptions modes, std::function<std::int64_t()> unix_seconds)
-    : modes_(modes), unix_seconds_(std::move(unix_seconds)) {}
+Roster::Roster(ModeOptions modes, std::uint64_t index_memory_bytes, std::function<std::int64_t()> unix_seconds)
+    : modes_(modes),
+      unix_seconds_(std::move(unix_seconds)),
+      index_budget_(std::make_shared<IndexBudget>(index_memory_bytes)) {}
 
 Worker* Roster::Find(std::string_view worker_id) {
   const auto found = workers_.find(worker_id);
@@ -106,14 +108,32 @@ void Roster::Remove(std::string_view worker_id) {
 
 std::shared_ptr<PrefixIndex> Roster::IndexFor(const std::string& model) {
   std::shared_ptr<PrefixIndex>& index = indexes_[model];
-  if (index == nullptr) index = std::make_shared<PrefixIndex>();
+  if (index == nullptr) index = std::make_shared<PrefixIndex>(index_budget_);
   return index;
 }
 
 void Roster::DropUnusedIndex(const std::string& model) {
   const bool used = std::any_of(workers_.begin(), workers_.end(),
                                 [&](const auto& entry) { return entry.second->hello.model == model; });
-  if (!used) indexes_.erase(model);
+  if (used) return;
+  const auto found = indexes_.find(model);
+  if (found == indexes_.end()) return;
+  shed_before_ += found->second->shed_block_total();
+  indexes_.erase(found);
+}
+
+void Roster::SweepIndexes() {
+  // What lost workers left behind: some tens of microseconds for each model.
+  constexpr std::size_t kBuckets = 4096;
+  for (const auto& [model, index] : indexes_) index->Sweep(kBuckets);
+}
+
+IndexUse Roster::IndexesNow() const {
+  IndexUse use{.block_count = indexed_block_count(),
+               .memory_bytes = index_budget_->used_bytes(),
+               .shed_blocks_total = shed_before_};
+  for (const auto& [model, index] : indexes_) use.shed_blocks_total += index->shed_block_total();
+  return use;
 }
 
 std::uint64_t Roster::indexed_block_count() const {

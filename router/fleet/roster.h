@@ -64,7 +64,8 @@ class Roster {
   static constexpr std::size_t kMaxWorkers = 1024;
 
   // `unix_seconds` tells when a model appeared.
-  Roster(ModeOptions modes, std::function<std::int64_t()> unix_seconds);
+  // All indexes together have so much memory.
+  Roster(ModeOptions modes, std::uint64_t index_memory_bytes, std::function<std::int64_t()> unix_seconds);
 
   // Null when unknown.
   [[nodiscard]] Worker* Find(std::string_view worker_id);
@@ -88,6 +89,9 @@ class Roster {
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const;
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
 
+  // Frees some of what lost workers left in the indexes.
+  void SweepIndexes();
+  [[nodiscard]] IndexUse IndexesNow() const;
   // Distinct blocks in the indexes of all models.
   [[nodiscard]] std::uint64_t indexed_block_count() const;
 
@@ -135,7 +139,9 @@ class Roster {
   const ModeOptions modes_;
   const std::function<std::int64_t()> unix_seconds_;
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
-  std::map<std::string, Bundle, std::less<>> bundles_;                        // by digest
+  std::map<std::string, Bundle, std::less<>> bundles_;  // by digest
+  const std::shared_ptr<IndexBudget> index_budget_;
+  std::uint64_t shed_before_ = 0;                                             // blocks, by indexes that are gone
   std::map<std::string, std::shared_ptr<PrefixIndex>, std::less<>> indexes_;  // by model
   std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> models_;
   ModelFleets fleets_;

@@ -7,7 +7,7 @@ namespace roost::router {
 void RoutingHistory::Use(std::span<const BlockHash> chain, Instant now) {
   std::size_t known = 0;
   while (known < chain.size() && places_.contains(chain[known])) ++known;
-  index_.Store(worker_, chain.subspan(known));
+  index_.Store(worker_, static_cast<std::uint32_t>(known), chain.subspan(known));
   for (std::size_t i = chain.size(); i-- > 0;) {
     if (i < known) {
       const Blocks::iterator place = places_.at(chain[i]);

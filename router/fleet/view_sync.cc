@@ -1,5 +1,7 @@
 #include "router/fleet/view_sync.h"
 
+#include <algorithm>
+
 namespace roost::router {
 
 ViewSync::ViewSync(PrefixIndex& index, WorkerSlot slot, Link link) : index_(index), slot_(slot), link_(link) {
@@ -15,7 +17,8 @@ ViewSync::Outcome ViewSync::Apply(const wire::Step& step) {
   if (!FitsPool()) return LoseTrack();
   if (phase_ != Phase::kInSync) return Outcome::kApplied;
   const PrefixIndex::WorkerView view = index_.View(slot_);
-  const bool equal = view.digest == step.load.digest && view.block_count == step.load.cached_block_count;
+  const bool equal = view.digest == step.load.digest && view.block_count == step.load.cached_block_count &&
+                     view.indexed_block_count <= view.block_count;
   return equal ? Outcome::kApplied : LoseTrack();
 }
 
@@ -58,7 +61,7 @@ void ViewSync::Apply(const wire::CacheEvent& event) {
 }
 
 void ViewSync::Store(const wire::StoredRun& run) {
-  index_.Store(slot_, run.hashes);
+  index_.Store(slot_, run.first_position, run.hashes);
   stored_block_count_ += run.hashes.size();
 }
 
@@ -68,6 +71,9 @@ ViewSync::Outcome ViewSync::LoseTrack() {
   return Outcome::kWantSnapshot;
 }
 
-bool ViewSync::FitsPool() const { return index_.View(slot_).block_count <= link_.block_count; }
+bool ViewSync::FitsPool() const {
+  const PrefixIndex::WorkerView view = index_.View(slot_);
+  return std::max(view.block_count, view.indexed_block_count) <= link_.block_count;
+}
 
 }  // namespace roost::router

@@ -1,125 +1,101 @@
 #include "router/index/prefix_index.h"
 
-#include <algorithm>
-#include <mutex>
-#include <shared_mutex>
-#include <unordered_map>
+#include <array>
+#include <utility>
 
-#include "router/index/holder_set.h"
+#include "router/index/index_core.h"
 
 namespace roost::router {
 
-struct PrefixIndex::State {
-  mutable std::shared_mutex mutex;
-  std::unordered_map<BlockHash, HolderSet, BlockHashHasher> holders;  // guarded by mutex; no entry is empty
-  std::vector<WorkerView> views;                                      // guarded by mutex; by slot
-
-  WorkerView& ViewOf(WorkerSlot worker) {
-    if (worker.value() >= views.size()) views.resize(worker.value() + std::size_t{1});
-    return views[worker.value()];
-  }
-
-  // Nobody, when the block is unknown.
-  [[nodiscard]] HolderSet HoldersOf(BlockHash hash) const {
-    const auto found = holders.find(hash);
-    return found == holders.end() ? HolderSet() : found->second;
-  }
-};
-
 namespace {
 
-// Bisects one chain. Positions are indices of blocks; a worker whose last held block is `p` has depth p + 1.
-//
-//   first holders ⊇ … ⊇ last holders
-//   [first ………………… last]   workers in last: at least last + 1 deep
-//                           workers in first, not in last: their end lies in [first, last)
-class Bisection {
+using Sample = ChainSearch<BlockTable::Search>::Sample;
+
+// Turns the samples of a search into matches: from the deepest one to the first, each lane where it is met first.
+class Collector {
  public:
-  template <typename HoldersAt>
-  static std::vector<WorkerMatch> Run(std::size_t length, HoldersAt holders_at) {
-    std::vector<WorkerMatch> matches;
-    const HolderSet first = holders_at(std::size_t{0});
-    if (first.empty()) return matches;
-    HolderSet last = holders_at(length - 1);
-    last.IntersectWith(first);
-    last.ForEach([&](WorkerSlot worker) { matches.push_back({worker, static_cast<std::uint32_t>(length)}); });
-    Narrow(0, first, length - 1, last, holders_at, matches);
-    return matches;
+  // Only lanes that hold the first block count.
+  Collector(const HolderSets& sets, const Lanes& lanes, Holders first) : sets_(sets), lanes_(lanes) {
+    sets_.ForEachLane(first, [this](Lane lane) {
+      WordOf(lane) |= BitOf(lane);
+      ++missing_count_;
+    });
+  }
+
+  void Run(std::span<const Sample> samples, std::vector<WorkerMatch>& matches) {
+    Holders previous;
+    for (auto sample = samples.rbegin(); sample != samples.rend() && missing_count_ > 0; ++sample) {
+      if (sample->holders != previous) Take(*sample, matches);
+      previous = sample->holders;
+    }
   }
 
  private:
-  // Appends the workers that end inside the interval, deepest half first. Recursion is as deep as log2(length).
-  template <typename HoldersAt>
-  static void Narrow(std::size_t first, const HolderSet& at_first, std::size_t last, const HolderSet& at_last,
-                     HoldersAt holders_at, std::vector<WorkerMatch>& matches) {
-    const HolderSet ending = at_first.Minus(at_last);
-    if (ending.empty()) return;
-    if (last - first == 1) {
-      ending.ForEach([&](WorkerSlot worker) { matches.push_back({worker, static_cast<std::uint32_t>(last)}); });
+  void Take(const Sample& sample, std::vector<WorkerMatch>& matches) {
+    const auto found = [&](Lane lane) {
+      WordOf(lane) &= ~BitOf(lane);
+      --missing_count_;
+      const std::optional<WorkerSlot> worker = lanes_.OwnerOf(lane);
+      if (worker) matches.push_back({*worker, sample.position + 1});
+    };
+    if (!sample.holders.is_set()) {
+      sets_.ForEachLane(sample.holders, [&](Lane lane) {
+        if ((WordOf(lane) & BitOf(lane)) != 0) found(lane);
+      });
       return;
     }
-    const std::size_t middle = first + (last - first) / 2;
-    HolderSet at_middle = holders_at(middle);
-    // No change for a closed view; for one that is not, it keeps every worker in exactly one half.
-    at_middle.IntersectWith(at_first);
-    at_middle.UniteWith(at_last);
-    Narrow(middle, at_middle, last, at_last, holders_at, matches);
-    Narrow(first, at_first, middle, at_middle, holders_at, matches);
+    const std::span<const std::uint64_t> words = sets_.Words(sample.holders.set());
+    for (std::size_t word = 0; word < words.size(); ++word) {
+      ForEachLaneOfWord(word, words[word] & missing_[word], found);
+    }
   }
+
+  [[nodiscard]] std::uint64_t& WordOf(Lane lane) { return missing_[lane.value() / kLanesPerWord]; }
+  [[nodiscard]] static std::uint64_t BitOf(Lane lane) { return std::uint64_t{1} << (lane.value() % kLanesPerWord); }
+
+  const HolderSets& sets_;
+  const Lanes& lanes_;
+  std::array<std::uint64_t, kMaxLanes / kLanesPerWord> missing_ = {};  // lanes whose depth is not known yet
+  std::size_t missing_count_ = 0;
 };
 
 }  // namespace
 
-PrefixIndex::PrefixIndex() : state_(std::make_unique<State>()) {}
+PrefixIndex::PrefixIndex() : PrefixIndex(std::make_shared<IndexBudget>()) {}
+PrefixIndex::PrefixIndex(std::shared_ptr<IndexBudget> budget) : core_(std::make_unique<Core>(std::move(budget))) {}
 PrefixIndex::~PrefixIndex() = default;
 
-void PrefixIndex::Store(WorkerSlot worker, std::span<const BlockHash> hashes) {
-  const std::unique_lock lock(state_->mutex);
-  WorkerView& view = state_->ViewOf(worker);
-  for (const BlockHash hash : hashes) {
-    if (!state_->holders[hash].Insert(worker)) continue;
-    ++view.block_count;
-    view.digest = view.digest ^ hash;
-  }
-}
+void PrefixIndex::Match(std::span<const BlockHash> hashes, MatchBuffer& buffer) const {
+  buffer.matches_.clear();
+  if (hashes.empty()) return;
+  struct Probe {
+    const Core& core;
+    std::span<const BlockHash> hashes;
 
-void PrefixIndex::Remove(WorkerSlot worker, std::span<const BlockHash> hashes) {
-  const std::unique_lock lock(state_->mutex);
-  WorkerView& view = state_->ViewOf(worker);
-  for (const BlockHash hash : hashes) {
-    const auto found = state_->holders.find(hash);
-    if (found == state_->holders.end() || !found->second.Erase(worker)) continue;
-    if (found->second.empty()) state_->holders.erase(found);
-    --view.block_count;
-    view.digest = view.digest ^ hash;
-  }
-}
-
-void PrefixIndex::Clear(WorkerSlot worker) {
-  const std::unique_lock lock(state_->mutex);
-  WorkerView& view = state_->ViewOf(worker);
-  if (view.block_count == 0) return;
-  for (auto entry = state_->holders.begin(); entry != state_->holders.end();) {
-    const bool orphaned = entry->second.Erase(worker) && entry->second.empty();
-    entry = orphaned ? state_->holders.erase(entry) : std::next(entry);
-  }
-  view = WorkerView{};
+    [[nodiscard]] BlockTable::Search Begin(std::uint32_t position) const { return core.Begin(hashes[position]); }
+    [[nodiscard]] Holders Finish(const BlockTable::Search& search) const { return core.Finish(search); }
+  };
+  const EpochGate::Pin pin(core_->gate());
+  const auto samples = buffer.search_.Run(static_cast<std::uint32_t>(hashes.size()), Probe{*core_, hashes});
+  Collector(core_->sets(), core_->lanes(), samples.front().holders).Run(samples, buffer.matches_);
 }
 
 std::vector<WorkerMatch> PrefixIndex::Match(std::span<const BlockHash> hashes) const {
-  if (hashes.empty()) return {};
-  const std::shared_lock lock(state_->mutex);
-  return Bisection::Run(hashes.size(), [&](std::size_t position) { return state_->HoldersOf(hashes[position]); });
+  MatchBuffer buffer;
+  Match(hashes, buffer);
+  return std::move(buffer.matches_);
 }
 
-PrefixIndex::WorkerView PrefixIndex::View(WorkerSlot worker) const {
-  const std::shared_lock lock(state_->mutex);
-  return worker.value() < state_->views.size() ? state_->views[worker.value()] : WorkerView{};
+void PrefixIndex::Store(WorkerSlot worker, std::uint32_t first_position, std::span<const BlockHash> hashes) {
+  core_->Store(worker, first_position, hashes);
 }
-
-std::uint64_t PrefixIndex::block_count() const {
-  const std::shared_lock lock(state_->mutex);
-  return state_->holders.size();
-}
+void PrefixIndex::Remove(WorkerSlot worker, std::span<const BlockHash> hashes) { core_->Remove(worker, hashes); }
+void PrefixIndex::Clear(WorkerSlot worker) { core_->Clear(worker); }
+PrefixIndex::WorkerView PrefixIndex::View(WorkerSlot worker) const { return core_->View(worker); }
+void PrefixIndex::Sweep(std::size_t bucket_count) { core_->Sweep(bucket_count); }
+std::uint64_t PrefixIndex::block_count() const { return core_->block_count(); }
+std::uint64_t PrefixIndex::memory_bytes() const { return core_->memory_bytes(); }
+std::uint64_t PrefixIndex::holder_set_count() const { return core_->holder_set_count(); }
+std::uint64_t PrefixIndex::shed_block_total() const { return core_->shed_block_total(); }
 
 }  // namespace roost::router

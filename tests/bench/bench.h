@@ -37,6 +37,7 @@ void BenchBlockHash(Effort effort);
 void BenchCache(Effort effort);
 void BenchDecide(Effort effort);
 void BenchEviction(Effort effort);
+void BenchIndex(Effort effort);
 void BenchModel(Effort effort);
 void BenchScheduler(Effort effort);
 void BenchSeedPrefill(Effort effort);

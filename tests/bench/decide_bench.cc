@@ -69,7 +69,7 @@ class Cluster {
     for (std::size_t i = 0; i < kBlocks; ++i) hashes.push_back({rng_(), rng_()});
     for (std::uint32_t i = 0; i < kHolders; ++i) {
       const WorkerSlot slot(static_cast<std::uint32_t>(rng_.Below(kWorkers)));
-      index.Store(slot, std::span(hashes).first(1 + rng_.Below(kBlocks)));
+      index.Store(slot, 0, std::span(hashes).first(1 + rng_.Below(kBlocks)));
     }
     prompts.push_back(std::move(hashes));
   }

@@ -19,6 +19,7 @@ constexpr Entry kEntries[] = {
     {"cache", &BenchCache},
     {"decide", &BenchDecide},
     {"eviction", &BenchEviction},
+    {"index", &BenchIndex},
     {"model", &BenchModel},
     {"cache_sched", &BenchScheduler},
     {"seed_prefill", &BenchSeedPrefill},

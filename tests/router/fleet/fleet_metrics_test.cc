@@ -40,7 +40,7 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->OnIndexEvents(7, 2);
   fleet->OnMalformedMessage();
   fleet->SetWorkers(2, 1);
-  fleet->SetIndexBlocks(12);
+  fleet->SetIndex({.block_count = 12, .memory_bytes = 4096, .shed_blocks_total = 3});
   fleet->SetInFlight("demo", "a", 3);
   fleet->OnDecisionSeconds(0.00001);
 

@@ -118,9 +118,10 @@ TEST_F(ViewSyncTest, EndOfTheEpochForgetsTheBlocks) {
   {
     ViewSync short_lived(other, kSlot, {.epoch = 7, .block_count = 3});
     ASSERT_EQ(short_lived.Apply(Chunk(0, true, {kA})), Outcome::kApplied);
-    EXPECT_EQ(other.block_count(), 1U);
+    EXPECT_EQ(other.View(kSlot).block_count, 1U);
   }
-  EXPECT_EQ(other.block_count(), 0U);
+  EXPECT_EQ(other.View(kSlot).block_count, 0U);
+  EXPECT_TRUE(other.Match(std::vector{kA}).empty());
 }
 
 }  // namespace

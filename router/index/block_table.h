@@ -1,0 +1,256 @@
+// A flat hash table from 64-bit keys to 32-bit payloads that one writer changes while any thread reads.
+//
+//   bucket, one cache line: 5 keys of 64 bits · 5 payloads of 32 bits · how many entries passed this bucket, 32 bits
+//   a key is: 0 never used · below 2^48 free since that epoch, payload 0 · else a key
+//
+// Open addressing by buckets. A key's home is floor(key · homes / 2^64): order-preserving, so the table grows by moving
+// homes in order into a table somewhat larger, a few at each write, while the rest stays where it is:
+//
+//   old   | moved: given back, by and by | not moved yet          |      homes < moved are looked up in the new table,
+//   new   | filled so far     | empty                                 |  the others in the old one
+//
+// So growth costs memory of one table, not of two, and no write is ever slow. An entry that finds its home full takes
+// the next bucket with room; each bucket counts those that passed it, so a search ends where the count is 0, and
+// erasing leaves no tombstones. Entries never move within a table. A slot that is freed gets another key only when no
+// reader can be looking at it any more (epoch_gate.h), so a key that a reader found belongs to the word that it reads
+// next.
+//
+// Readers: wait-free, a pin of the gate held; a search passes kMaxProbes buckets at most. What they get for a key is
+// what was there at some time during the search. Keys come from KeyOf, which mixes in a seed: nobody can aim at a
+// bucket.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/base/check.h"
+#include "router/index/epoch_gate.h"
+#include "router/index/zeroed_array.h"
+
+namespace roost::router {
+
+class BlockTable {
+ public:
+  using Key = std::uint64_t;
+  using Payload = std::uint32_t;
+
+ private:
+  static constexpr std::size_t kSlots = 5;
+
+  struct alignas(64) Bucket {
+    std::array<std::atomic<Key>, kSlots> keys;
+    std::array<std::atomic<Payload>, kSlots> payloads;
+    std::atomic<std::uint32_t> passed;
+
+    [[nodiscard]] bool IsPassed() const { return passed.load(std::memory_order_acquire) > 0; }
+    // Bit i: slot i has the key. Without branches, which nobody could predict.
+    [[nodiscard]] unsigned SlotsWith(Key key) const {
+      const auto has = [&](std::size_t i) {
+        return static_cast<unsigned>(keys[i].load(std::memory_order_acquire) == key);
+      };
+      return has(0) | has(1) << 1U | has(2) << 2U | has(3) << 3U | has(4) << 4U;
+    }
+  };
+  static_assert(sizeof(Bucket) == 64);
+
+ public:
+  // Outlives it.
+  explicit BlockTable(const EpochGate& gate);
+  ~BlockTable();
+
+  // The key of a block whose hash has these low bits.
+  [[nodiscard]] static Key KeyOf(std::uint64_t hash_low, std::uint64_t seed);
+
+  // ---- readers ----
+
+  // A search that was begun: its first memory read is under way.
+  struct Search {
+    Key key = 0;
+    Bucket* home = nullptr;
+  };
+  [[nodiscard]] Search Begin(Key key) const {
+    Bucket* const home = HomeOf(key);
+    __builtin_prefetch(home);
+    __builtin_prefetch(home + 1);
+    return {key, home};
+  }
+  // The payload, 0 when the key is not there. Under the pin that Begin was under.
+  [[nodiscard]] static Payload Finish(const Search& search) {
+    const Slot slot = SlotOf(search);
+    return slot ? slot.payload() : 0;
+  }
+
+  // ---- writer ----
+
+  class Slot {
+   public:
+    Slot() = default;
+
+    [[nodiscard]] explicit operator bool() const { return bucket_ != nullptr; }
+    [[nodiscard]] Payload payload() const { return cell().load(std::memory_order_acquire); }
+
+   private:
+    friend class BlockTable;
+    Slot(Bucket* bucket, std::size_t index) : bucket_(bucket), index_(index) {}
+
+    [[nodiscard]] std::atomic<Key>& key() const { return bucket_->keys[index_]; }
+    [[nodiscard]] std::atomic<Payload>& cell() const { return bucket_->payloads[index_]; }
+
+    Bucket* bucket_ = nullptr;
+    std::size_t index_ = 0;
+  };
+  // Empty when the key is not there. A slot is good until the next Insert, Work or StartGrowth.
+  [[nodiscard]] Slot Find(Key key) { return SlotOf({key, HomeOf(key)}); }
+  // Not 0.
+  void SetPayload(Slot slot, Payload payload) { slot.cell().store(payload, std::memory_order_release); }
+  void Erase(Slot slot);
+  // The key is not there, and the payload is not 0. False in the rare case that there is no room near the key's home,
+  // because readers that stay hold back too many freed slots.
+  [[nodiscard]] bool Insert(Key key, Payload payload);
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+  // More entries than this should not be inserted; exceeding it makes searches slow.
+  [[nodiscard]] std::size_t capacity() const { return newest().capacity; }
+  [[nodiscard]] bool growing() const { return next_ != nullptr; }
+
+  // While not growing: what the next size takes more than this one, and the start of growth to it.
+  [[nodiscard]] std::uint64_t growth_bytes() const { return BytesOf(NextHomeCount()) - memory_bytes(); }
+  void StartGrowth();
+
+  // Visits the entries of so many buckets, going round the whole table; while growing, it moves them. `update(payload)`
+  // returns the payload that an entry has from now on, 0 to erase it.
+  template <typename Update>
+  void Work(std::size_t bucket_count, Update update) {
+    while (bucket_count > 0) bucket_count -= growing() ? Move(bucket_count, update) : Sweep(bucket_count, update);
+  }
+
+  // Gives back memory that no reader sees any more.
+  void Reclaim();
+
+  [[nodiscard]] std::uint64_t memory_bytes() const { return BytesOf(newest().home_count); }
+
+ private:
+  static constexpr std::size_t kMaxProbes = 512;
+  static constexpr std::size_t kFirstHomes = 64;
+  // Small tables double; large ones grow by 15 %, so that 64 / 5 · 1.15 / 0.65 = 22.6 bytes are taken per entry at
+  // most.
+  static constexpr std::size_t kSmallHomes = 4096;
+  static constexpr double kLargeGrowth = 1.15;
+  static constexpr double kMaxLoad = 0.65;
+  // Moved at once at least: those behind them are looked through twice.
+  static constexpr std::size_t kMovedHomes = 64;
+
+  static constexpr Key kFirstKey = Key{1} << 48U;
+
+  // One size of the table. Behind the homes lie buckets that only those that pass the last home use.
+  struct Generation {
+    explicit Generation(std::size_t homes)
+        : home_count(homes),
+          capacity(static_cast<std::size_t>(static_cast<double>(homes * kSlots) * kMaxLoad)),
+          buckets(homes + kMaxProbes) {}
+
+    [[nodiscard]] std::size_t HomeOf(Key key) const {
+      return static_cast<std::size_t>((static_cast<unsigned __int128>(key) * home_count) >> 64U);
+    }
+
+    const std::size_t home_count;
+    const std::size_t capacity;  // entries
+    ZeroedArray<Bucket> buckets;
+    std::atomic<std::size_t> moved = 0;  // homes whose entries are in `successor`
+    Generation* successor = nullptr;     // set before anything is moved
+  };
+  struct Retired {
+    std::unique_ptr<Generation> generation;
+    Epoch epoch = 0;
+  };
+
+  [[nodiscard]] static std::uint64_t BytesOf(std::size_t homes) { return (homes + kMaxProbes) * sizeof(Bucket); }
+  [[nodiscard]] Generation& newest() const { return next_ != nullptr ? *next_ : *current_; }
+  [[nodiscard]] std::size_t NextHomeCount() const;
+
+  [[nodiscard]] Bucket* HomeOf(Key key) const;
+  [[nodiscard]] static Slot SlotOf(const Search& search);
+  [[nodiscard]] bool IsFree(Key key) const { return key == 0 || (key < kFirstKey && gate_.IsOver(key)); }
+  [[nodiscard]] bool InsertAt(Bucket* home, Key key, Payload payload);
+  // Of an entry at `last` whose home is `first`: it passes, or no longer passes, those between.
+  static void CountPassed(Bucket* first, const Bucket* last, std::uint32_t change);
+
+  template <typename Update>
+  std::size_t Sweep(std::size_t bucket_count, Update& update);
+  template <typename Update>
+  std::size_t Move(std::size_t bucket_count, Update& update);
+  // Of the entries in the bucket, those whose home lies in [begin, end).
+  template <typename Update>
+  void MoveFrom(Bucket& bucket, std::size_t begin, std::size_t end, Update& update);
+  void SetMoved(std::size_t homes);
+
+  const EpochGate& gate_;
+  std::unique_ptr<Generation> current_;
+  std::unique_ptr<Generation> next_;          // while growing
+  std::atomic<const Generation*> published_;  // = current_, for readers
+  std::vector<Retired> retired_;
+  std::size_t size_ = 0;
+  std::size_t swept_ = 0;  // buckets of this round
+  // What of the old table may be given back after the epoch.
+  std::size_t forgettable_ = 0;
+  Epoch forgettable_since_ = 0;
+};
+
+template <typename Update>
+std::size_t BlockTable::Sweep(std::size_t bucket_count, Update& update) {
+  const std::size_t end = std::min(swept_ + bucket_count, current_->buckets.size());
+  const std::size_t begin = swept_;
+  for (; swept_ < end; ++swept_) {
+    Bucket& bucket = current_->buckets[swept_];
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      const Slot slot(&bucket, i);
+      if (slot.key().load(std::memory_order_relaxed) < kFirstKey) continue;
+      const Payload before = slot.payload();
+      const Payload after = update(before);
+      if (after == 0) {
+        Erase(slot);
+      } else if (after != before) {
+        SetPayload(slot, after);
+      }
+    }
+  }
+  if (swept_ == current_->buckets.size()) swept_ = 0;
+  return end - begin;
+}
+
+template <typename Update>
+std::size_t BlockTable::Move(std::size_t bucket_count, Update& update) {
+  const std::size_t begin = current_->moved.load(std::memory_order_relaxed);
+  const std::size_t end = std::min(begin + std::max(bucket_count, kMovedHomes), current_->home_count);
+  std::size_t bucket = begin;
+  for (; bucket < end; ++bucket) MoveFrom(current_->buckets[bucket], begin, end, update);
+  // The last ones may have passed the end.
+  for (; bucket < current_->buckets.size() && current_->buckets[bucket - 1].IsPassed(); ++bucket) {
+    MoveFrom(current_->buckets[bucket], begin, end, update);
+  }
+  SetMoved(end);
+  return std::min(bucket_count, end - begin);
+}
+
+template <typename Update>
+void BlockTable::MoveFrom(Bucket& bucket, std::size_t begin, std::size_t end, Update& update) {
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const Slot slot(&bucket, i);
+    const Key key = slot.key().load(std::memory_order_relaxed);
+    if (key < kFirstKey) continue;
+    const std::size_t home = current_->HomeOf(key);
+    if (home < begin || home >= end) continue;
+    --size_;
+    const Payload payload = update(slot.payload());
+    if (payload == 0) continue;
+    // Far less than full, it has room near every home, unless somebody knows the seed.
+    ROOST_CHECK(InsertAt(&next_->buckets[next_->HomeOf(key)], key, payload), "{} entries", size_);
+  }
+}
+
+}  // namespace roost::router

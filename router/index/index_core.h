@@ -1,0 +1,117 @@
+// The inside of PrefixIndex (prefix_index.h): the table, the sets and the lanes, kept consistent with each other by the
+// writer. Reading is only lookups of single blocks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "common/base/ids.h"
+#include "common/prefix/block_hash.h"
+#include "router/index/block_table.h"
+#include "router/index/depth_limit.h"
+#include "router/index/epoch_gate.h"
+#include "router/index/holder_sets.h"
+#include "router/index/holders.h"
+#include "router/index/lanes.h"
+#include "router/index/prefix_index.h"
+
+namespace roost::router {
+
+class PrefixIndex::Core {
+ public:
+  explicit Core(std::shared_ptr<IndexBudget> budget);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  // ---- readers; all but gate() while pinned ----
+
+  [[nodiscard]] const EpochGate& gate() const { return gate_; }
+  [[nodiscard]] const HolderSets& sets() const { return sets_; }
+  [[nodiscard]] const Lanes& lanes() const { return lanes_; }
+
+  [[nodiscard]] BlockTable::Search Begin(BlockHash hash) const { return table_.Begin(KeyOf(hash)); }
+  [[nodiscard]] Holders Finish(const BlockTable::Search& search) const {
+    const Entry entry(BlockTable::Finish(search));
+    if (entry.depth() >= depth_limit_.limit()) return {};
+    sets_.Prefetch(entry.holders());
+    return entry.holders();
+  }
+
+  // ---- the writer; as in PrefixIndex ----
+
+  void Store(WorkerSlot worker, std::uint32_t first_position, std::span<const BlockHash> hashes);
+  void Remove(WorkerSlot worker, std::span<const BlockHash> hashes);
+  void Clear(WorkerSlot worker);
+  [[nodiscard]] WorkerView View(WorkerSlot worker) const;
+  void Sweep(std::size_t bucket_count);
+
+  [[nodiscard]] std::uint64_t block_count() const { return table_.size(); }
+  [[nodiscard]] std::uint64_t memory_bytes() const {
+    return sizeof(Core) + table_.memory_bytes() + sets_.memory_bytes();
+  }
+  [[nodiscard]] std::uint64_t holder_set_count() const { return sets_.set_count(); }
+  [[nodiscard]] std::uint64_t shed_block_total() const { return shed_block_total_; }
+
+ private:
+  // What the table keeps for a block: bits 0 … 22 holders, 23 … 31 depth class. Never 0: somebody holds it.
+  class Entry {
+   public:
+    explicit Entry(BlockTable::Payload payload) : payload_(payload) {}
+    Entry(Holders holders, DepthClass depth) : payload_(holders.bits() | depth << Holders::kBits) {}
+
+    [[nodiscard]] BlockTable::Payload payload() const { return payload_; }
+    [[nodiscard]] Holders holders() const { return Holders::FromBits(payload_ & ((1U << Holders::kBits) - 1)); }
+    [[nodiscard]] DepthClass depth() const { return payload_ >> Holders::kBits; }
+
+   private:
+    BlockTable::Payload payload_;
+  };
+  static_assert(Holders::kBits + DepthLimit::kClassBits == 8 * sizeof(BlockTable::Payload));
+
+  struct WorkerState {
+    std::uint64_t block_count = 0;
+    BlockHash digest;
+    std::optional<Lane> lane;
+    // Blocks of this class and deeper are not taken up: one of them, or what is before one, may be missing.
+    DepthClass ceiling = DepthLimit::kNone;
+  };
+
+  [[nodiscard]] BlockTable::Key KeyOf(BlockHash hash) const { return BlockTable::KeyOf(hash.low, seed_); }
+  [[nodiscard]] WorkerState& StateOf(WorkerSlot worker);
+
+  // False when it must be left out for want of memory.
+  [[nodiscard]] bool StoreBlock(Lane lane, BlockTable::Key key, DepthClass depth);
+  [[nodiscard]] bool AddBlock(Lane lane, BlockTable::Key key, DepthClass depth);
+  void RemoveBlock(Lane lane, BlockTable::Key key);
+
+  [[nodiscard]] bool MakeRoom(DepthClass depth);
+  void ShedDeepest();
+  // A payload without retired lanes, or 0 if nobody is left or it lies behind the depth limit.
+  [[nodiscard]] BlockTable::Payload Swept(BlockTable::Payload payload);
+  void DropShed(Entry entry);
+
+  [[nodiscard]] bool HasWork() const;
+  void Work(std::size_t bucket_count);
+  // What each stored or removed block pays for.
+  void TakeCare();
+  void Reclaim();
+
+  const std::shared_ptr<IndexBudget> budget_;
+  const std::uint64_t seed_ = BlockHashHasher::ProcessSeed();
+  EpochGate gate_;
+  Lanes lanes_{gate_};
+  HolderSets sets_;
+  BlockTable table_{gate_};
+  DepthLimit depth_limit_;
+  std::array<WorkerState, kMaxWorkers> workers_;  // by slot
+  std::uint64_t shed_block_total_ = 0;
+  std::size_t owed_buckets_ = 0;  // of work
+  std::size_t blocks_until_reclaim_ = 1;
+};
+
+}  // namespace roost::router
