@@ -1,11 +1,12 @@
 // Finds where the holders of a chain change, by bisection: equal holders at both ends of an interval prove the interval
-// uniform (prefix closure), one whose ends differ is cut in four. All the probes of a round are independent, so their
+// uniform (prefix closure), one whose ends differ is cut in six. All the probes of a round are independent, so their
 // memory reads overlap; a round costs little more than one of them.
 //
-//   round 1     0 ·········· 127 ·········· 255 ·········· 383 ·········· 511
-//   round 2     A            A | | | | | | B             B              B        127 … 255 is cut again
+//   round 1     0 ······ 85 ······ 170 ······ 255 ······ 340 ······ 425 ······ 511
+//   holders     A        A         B          B          B          B          B
+//   round 2              |·|·|·|·|·|   85 … 170 is cut again
 //
-// Keeps its memory from search to search. Probes: about 3 · (changes) · log4(length); rounds: log4(length).
+// Keeps its memory from search to search. Probes: about 5 · (changes) · log6(length); rounds: log6(length).
 #pragma once
 
 #include <cstddef>
@@ -47,7 +48,7 @@ class ChainSearch {
   }
 
  private:
-  static constexpr std::uint32_t kParts = 4;
+  static constexpr std::uint32_t kParts = 6;
 
   template <typename Probe>
   void Add(std::uint32_t position, const Probe& probe) {

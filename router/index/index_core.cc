@@ -9,8 +9,8 @@ namespace roost::router {
 
 namespace {
 
-// Memory reads in flight while blocks are applied.
-constexpr std::size_t kPrefetchDistance = 16;
+// Blocks whose memory reads are under way while one is applied; each reads two cache lines.
+constexpr std::size_t kPrefetchDistance = 8;
 // Work on the table that a stored or removed block pays for: growth ends long before the larger table is full, and a
 // cleared worker's blocks are gone after about as many blocks as the table has buckets.
 constexpr std::size_t kGrowthBucketsPerBlock = 4;
@@ -107,7 +107,11 @@ PrefixIndex::WorkerView PrefixIndex::Core::View(WorkerSlot worker) const {
 }
 
 void PrefixIndex::Core::Sweep(std::size_t bucket_count) {
-  if (HasWork()) Work(bucket_count);
+  while (bucket_count > 0 && HasWork()) {
+    const std::size_t portion = std::min(bucket_count, kBucketsAtOnce);
+    Work(portion);
+    bucket_count -= portion;
+  }
   Reclaim();
 }
 

@@ -227,8 +227,6 @@ std::uint64_t Apply(const Fleet& fleet, std::span<const Turn> turns, PrefixIndex
   return blocks;
 }
 
-double MillionsPerSecond(std::uint64_t blocks, double seconds) { return static_cast<double>(blocks) / seconds / 1e6; }
-
 // Lookups of branches that nobody changes, beside a writer at full speed.
 Latencies TimeLookupsBesideWriter(const Fleet& fleet, PrefixIndex& index, std::span<const Turn> turns) {
   std::vector<char> changing(fleet.shape().branches());

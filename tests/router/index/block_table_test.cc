@@ -95,17 +95,27 @@ TEST_F(BlockTableTest, WorkVisitsEveryEntryWhetherItGrowsOrNot) {
 
 TEST_F(BlockTableTest, FreedSlotWaitsUntilItsReadersAreGone) {
   ASSERT_TRUE(table.Insert(KeyOfNumber(1), 1));
-  const BlockTable::Search search = table.Begin(KeyOfNumber(1));
+  // As a reader has it that found the key, and has not read the payload yet.
+  const BlockTable::Slot slot = table.Find(KeyOfNumber(1));
   {
     const EpochGate::Pin pin(gate);
-    table.Erase(table.Find(KeyOfNumber(1)));
-    // Enough of them to take any free slot of that bucket, if they may.
+    table.Erase(slot);
     for (std::uint64_t number = 2; number < table.capacity(); ++number) {
-      ASSERT_TRUE(table.Insert(KeyOfNumber(number), 1));
+      ASSERT_TRUE(table.Insert(KeyOfNumber(number), 2));
       Advance();
+      ASSERT_EQ(slot.payload(), 0U);
+      table.Erase(table.Find(KeyOfNumber(number)));
     }
-    EXPECT_EQ(BlockTable::Finish(search), 0U);
   }
+  Advance();
+  bool taken = false;
+  for (std::uint64_t number = 2; number < 20'000 && !taken; ++number) {
+    ASSERT_TRUE(table.Insert(KeyOfNumber(number), 2));
+    taken = slot.payload() == 2;
+    table.Erase(table.Find(KeyOfNumber(number)));
+    Advance();
+  }
+  EXPECT_TRUE(taken);
 }
 
 TEST_F(BlockTableTest, TakesAtMostTwentyThreeBytesPerEntryOnceItIsLarge) {

@@ -58,8 +58,8 @@ TEST(ChainSearchTest, FindsEveryChangeWithFewProbes) {
       EXPECT_LE(count, 1);
       probes += count;
     }
-    const double rounds = std::ceil(std::log(static_cast<double>(length)) / std::log(4.0)) + 1;
-    EXPECT_LE(probes, 5 + 3 * static_cast<double>(found) * rounds);
+    const double rounds = std::ceil(std::log(static_cast<double>(length)) / std::log(6.0)) + 1;
+    EXPECT_LE(probes, 7 + 5 * static_cast<double>(found) * rounds);
   }
 }
 
