@@ -70,6 +70,8 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_workers{state="ready"} 2)",
                            R"(roost_router_workers{state="starting"} 1)",
                            "roost_router_index_blocks 12",
+                           "roost_router_index_bytes 4096",
+                           "roost_router_index_shed_blocks_total 3",
                            R"(roost_router_worker_in_flight_requests{model="demo",worker="a"} 3)",
                            R"(roost_router_worker_mode_changes_total{mode="predicted",reason="missing_tokens"} 1)",
                            R"(roost_router_worker_mode{mode="predicted",model="demo",worker="a"} 1)",

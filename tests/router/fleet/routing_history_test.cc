@@ -66,7 +66,7 @@ TEST_F(RoutingHistoryTest, WhatIsNotUsedForItsLifeGoes) {
 }
 
 TEST_F(RoutingHistoryTest, ItsEndForgetsItsBlocksAndNoOthers) {
-  index.Store(WorkerSlot(1), ChainOf({1}));
+  index.Store(WorkerSlot(1), 0, ChainOf({1}));
   {
     PrefixIndex& shared = index;
     RoutingHistory other(shared, WorkerSlot(3));
