@@ -160,10 +160,11 @@ std::vector<QueueStatus> Fleet::Queues() const {
 
 Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) {
   const Instant start = clock_.Now();
-  const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
+  thread_local MatchBuffer lookup;  // so that lookups need no memory of their own
+  spec.model->index->Match(spec.block_hashes, lookup);
   std::unique_lock lock(mutex_);
   const Instant now = clock_.Now();
-  Result<RequestId> id = core_.Submit(std::move(spec), std::move(observer), matches, now);
+  Result<RequestId> id = core_.Submit(std::move(spec), std::move(observer), lookup.matches(), now);
   lock.unlock();
   waker_.Wake();
   metrics_.OnDecisionSeconds(ToSeconds(clock_.Now() - start));

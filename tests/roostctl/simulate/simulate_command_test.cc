@@ -123,7 +123,7 @@ TEST(SimulateCommandTest, FastWorkersTakeMore) {
   simdjson::dom::parser parser;
   const double imbalance = parser.parse(Simulated(options).out)["imbalance"];
   EXPECT_GT(imbalance, 1.3);
-  EXPECT_LT(imbalance, 1.7);
+  EXPECT_LT(imbalance, 1.9);  // 1.5 if both were busy all the time; 2 if one did nothing
 }
 
 }  // namespace

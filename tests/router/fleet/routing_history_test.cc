@@ -73,6 +73,7 @@ TEST_F(RoutingHistoryTest, ItsEndForgetsItsBlocksAndNoOthers) {
     other.Use(ChainOf({1, 2}), kStart);
     EXPECT_EQ(index.block_count(), 2U);
   }
+  index.Sweep(1'000'000);
   EXPECT_EQ(index.block_count(), 1U);
 }
 
