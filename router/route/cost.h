@@ -9,9 +9,10 @@
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps carry along, at least one step
 //   delay       what its prefill holds up the running decodes: prefill · share of the batch slots that run
-//   congestion  1 / (1 - ρ), ρ the busy share of the fleet: a second of work spent where a longer match would have
-//               saved it delays all who come after, so work weighs more the busier the fleet is. Without it a router
-//               that minimises each request's own wait recomputes prefixes until the fleet is full
+//   congestion  2 / (1 - ρ), ρ the busy share of the fleet: a second of work spent where a longer match would have
+//               saved it delays all who come after, so work weighs more the busier the fleet is; and twice, because
+//               what it computes evicts as much, which somebody will compute again. Without it a router that minimises
+//               each request's own wait recomputes prefixes until the fleet is full
 //   pace        makes equals of workers whose measured speeds differ by no more than measurements do, 15 per cent from
 //               the mean. Else whoever seems a little faster would get every new prefix of an idle fleet, and the
 //               others' caches would stay empty

@@ -41,7 +41,7 @@ inline constexpr std::array kSchedulePolicies{
 };
 // What workers do if nothing else is said; the target is SchedulerOptions::first_token_target.
 inline constexpr std::string_view kDefaultSchedulePolicy = "shortest-uncached";
-inline constexpr std::uint64_t kDefaultFirstTokenTargetMs = 60'000;
+inline constexpr std::uint64_t kDefaultFirstTokenTargetMs = 110'000;
 [[nodiscard]] Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 
 inline constexpr std::int64_t kAgeingTokens = 100;  // per second

@@ -153,8 +153,8 @@ TEST(CacheAwarePolicyTest, MillisecondsDecideNothing) {
   EXPECT_EQ(Choose(workers, {}, 20).slot.value(), 1U);  // but for equal matches
 }
 
-// The choice moves once as the holder's queue grows, where waiting costs what the match saves: no cliff before it, and
-// no way back behind it.
+// The choice moves once as the holder's queue grows, where waiting costs twice what the match saves (see cost.h): no
+// cliff before it, and no way back behind it.
 TEST(CacheAwarePolicyTest, GrowingQueueMovesTheChoiceOnceAndAtTheBreakEvenPoint) {
   int changes = 0;
   std::uint32_t previous = 1;
@@ -168,11 +168,11 @@ TEST(CacheAwarePolicyTest, GrowingQueueMovesTheChoiceOnceAndAtTheBreakEvenPoint)
     previous = slot;
   }
   EXPECT_EQ(changes, 1);
-  EXPECT_NEAR(static_cast<double>(moved_at), 80 * 16, 0.1 * kPromptTokens);
+  EXPECT_NEAR(static_cast<double>(moved_at), 2 * 80 * 16, 0.1 * kPromptTokens);
 }
 
 TEST(CacheAwarePolicyTest, BusyFleetWaitsLongerForAMatch) {
-  std::vector<WorkerView> workers{Idle(0), Queued(Idle(1), 3000)};
+  std::vector<WorkerView> workers{Idle(0), Queued(Idle(1), 6000)};
   EXPECT_EQ(Choose(workers, {Holds(1, 99)}).slot.value(), 0U);
   for (WorkerView& worker : workers) worker.busy_share = 0.8;
   EXPECT_EQ(Choose(workers, {Holds(1, 99)}).slot.value(), 1U);

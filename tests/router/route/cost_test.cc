@@ -43,7 +43,7 @@ TEST(PredictCostTest, IdleWorkerCostsItsPrefillAndOneStep) {
   EXPECT_EQ(cost.wait_seconds(), 0);
   EXPECT_EQ(cost.delay_seconds, 0);
   EXPECT_DOUBLE_EQ(cost.ttft_seconds(), 0.12);
-  EXPECT_DOUBLE_EQ(cost.cost_seconds(), 0.12);
+  EXPECT_DOUBLE_EQ(cost.cost_seconds(), 2 * 0.12);  // what it computes evicts as much
 }
 
 TEST(PredictCostTest, QueueIsWaitedForAtTheWorkersPace) {
@@ -78,11 +78,11 @@ TEST(PredictCostTest, OwnWorkWeighsMoreInABusyFleet) {
   WorkerView worker = Idle(0);
   worker.queued_prefill_tokens = 5120;
   const Candidate cost = CostOf(worker, 1000, speed);
-  EXPECT_DOUBLE_EQ(cost.congestion, 4);
-  EXPECT_DOUBLE_EQ(cost.cost_seconds(), cost.queue_seconds + 4 * (0.5 + 0.02 * 1000 / 512));
+  EXPECT_DOUBLE_EQ(cost.congestion, 2 * 4);
+  EXPECT_DOUBLE_EQ(cost.cost_seconds(), cost.queue_seconds + 2 * 4 * (0.5 + 0.02 * 1000 / 512));
   EXPECT_DOUBLE_EQ(cost.ttft_seconds(), CostOf(worker, 1000).ttft_seconds());
   speed.busy_share = 1;
-  EXPECT_DOUBLE_EQ(CostOf(worker, 1000, speed).congestion, 10);
+  EXPECT_DOUBLE_EQ(CostOf(worker, 1000, speed).congestion, 2 * 10);
 }
 
 TEST(PredictCostTest, FullBatchIsOutwaited) {
@@ -160,12 +160,13 @@ TEST(PredictCostTest, IsContinuousInTheLoad) {
 
 TEST(PredictCostTest, PaceMakesEqualsOfWorkersThatAreAboutAsFast) {
   const double mean = CostOf(Idle(0), 1000).cost_seconds();
+  const double ttft = CostOf(Idle(0), 1000).ttft_seconds();
   for (const double rate : {1760.0, 2000.0, 2280.0}) {
     WorkerView worker = Idle(0);
     worker.prefill_tokens_per_second = rate;
     worker.decode_step_seconds = 0.02 * 2000 / rate;
     EXPECT_NEAR(CostOf(worker, 1000).cost_seconds(), mean, 1e-12) << rate;
-    EXPECT_NEAR(CostOf(worker, 1000).ttft_seconds(), mean * 2000 / rate, 1e-12) << rate;  // predicted as measured
+    EXPECT_NEAR(CostOf(worker, 1000).ttft_seconds(), ttft * 2000 / rate, 1e-12) << rate;  // predicted as measured
   }
   WorkerView slow = Idle(0);
   slow.prefill_tokens_per_second = 1000;
