@@ -17,7 +17,8 @@
 # Epoch: one life of the link. It begins with a hello; what either side held of an earlier one is void then: the router
 # forgets the worker's blocks and has lost the requests it had sent, the worker ends those requests without a word.
 # Sequence: snapshots and steps of one epoch share the numbers 1, 2, 3, …. A gap means that tokens or events are lost:
-# the router answers wantHello, and the worker begins a new epoch.
+# the router answers wantHello, and the worker begins a new epoch. The other way each ping tells how many generates came
+# before it: a worker that got another number of them begins a new epoch too, so that the router sends them again.
 # Silence: a router that hears nothing for two seconds (by default) takes the worker for dead; a worker that hears
 # nothing (the router pings each second) for three says hello again under a new epoch.
 #
@@ -339,7 +340,7 @@ struct RouterMessage {
     wantTokenizer @6 :Void;
     # The router has no bundle of the hello's digest.
 
-    ping @7 :Void;
+    ping @7 :Ping;
     # The router lives. Each second.
 
     pin @8 :Pin;
@@ -428,6 +429,14 @@ struct Generate {
 struct Cancel {
   requestId @0 :UInt64;
   # Unknown ids are ignored: the request may just have ended.
+}
+
+struct Ping {
+  generateCount :union {
+    # Generates that the router sent before this in the running epoch.
+    absent @0 :Void;
+    count @1 :UInt64;
+  }
 }
 
 struct Pin {

@@ -12,6 +12,9 @@
 //   gap in the sequence: tokens may be lost   → WantHello      a new epoch begins; requests are lost
 //   digest disagrees: events alone are lost   → WantSnapshot   Snapshot in the running epoch; requests go on
 //
+// In the other direction Generates must not be lost: each Ping tells how many came before it, and a worker that got
+// another number of them begins a new epoch.
+//
 // Between Welcome and the last chunk of the first Snapshot, Steps may come that carry tokens and load but no cache
 // events; a receiver compares digests only after that chunk.
 #pragma once
@@ -271,6 +274,8 @@ struct WantTokenizer {
 };
 // The router lives.
 struct Ping {
+  std::optional<std::uint64_t> generate_count;  // Generates sent before this in the running epoch
+
   bool operator==(const Ping&) const = default;
 };
 

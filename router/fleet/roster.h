@@ -51,7 +51,7 @@ struct Worker {
   wire::Load load;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
   Instant last_heard;
-  std::uint64_t requests_total = 0;
+  std::uint64_t requests_total = 0;  // Generates sent
   std::uint64_t last_sent = 0;  // see WorkerView
 };
 

@@ -557,5 +557,28 @@ TEST_F(FleetCoreFailureTest, WorkersArePingedEachSecond) {
   EXPECT_EQ(pings, 2 * 2);
 }
 
+TEST_F(FleetCoreFailureTest, PingsTellHowManyGeneratesTheWorkersLifeWasSent) {
+  const auto counts = [&] {
+    std::map<std::string, std::optional<std::uint64_t>> told;
+    sim.clock.Advance(1s);
+    sim.Tick();
+    for (const Effect& effect : sim.core.TakeEffects()) {
+      const auto* const send = std::get_if<SendToWorker>(&effect);
+      if (send == nullptr) continue;
+      if (const auto* const ping = std::get_if<wire::Ping>(&send->message)) told[send->worker_id] = ping->generate_count;
+    }
+    return told;
+  };
+  using Told = std::map<std::string, std::optional<std::uint64_t>>;
+  EXPECT_EQ(counts(), (Told{{"a", 0}, {"b", 0}}));
+  for (TokenId seed = 1; seed <= 3; ++seed) sim.Submit(MakePrompt(seed, 40), kOutput);
+  sim.CarryOutEffects();
+  EXPECT_EQ(counts(), (Told{{"a", a.received().size()}, {"b", b.received().size()}}));
+  const std::size_t sent_before = a.received().size();
+  sim.Revive(a);  // the requests that it had are sent again, some to its new life
+  sim.DeliverAll();
+  EXPECT_EQ(counts().at("a"), a.received().size() - sent_before);
+}
+
 }  // namespace
 }  // namespace roost::router
