@@ -358,7 +358,7 @@ void RequestBook::End(Request& request, GenerationEnd end) {
     effects_.Send(attempt.worker_id, wire::Cancel{attempt.id});
     Forget(attempt);
   }
-  if (request.waits) queues_.at(request.spec.model->name).Remove(request.id);
+  if (request.waits) waiting_.at(request.spec.model->name).queue.Remove(request.id);
   effects_.Push(NotifyEnd{std::move(request.observer), std::move(end)});
   requests_.erase(request.id);
 }

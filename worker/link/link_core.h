@@ -142,7 +142,7 @@ class LinkCore {
     std::uint64_t epoch = 0;
     std::uint64_t next_sequence = 1;
     std::uint64_t generate_count = 0;  // received
-    bool snapshot_due = true;  // it will hold the events so far: none are sent before it
+    bool snapshot_due = true;          // it will hold the events so far: none are sent before it
     Instant next_hello;
     Instant last_heard;
     Instant last_step;
