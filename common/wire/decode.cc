@@ -341,7 +341,7 @@ Result<std::optional<WorkerMessage>> ReadMessage(schema::WorkerMessage::Reader i
 
 Ping ReadPing(schema::Ping::Reader in) {
   Ping ping;
-  if (in.getGenerateCount().isCount()) ping.generate_count = in.getGenerateCount().getCount();
+  if (in.getGenerateDigest().isDigest()) ping.generate_digest = in.getGenerateDigest().getDigest();
   return ping;
 }
 

@@ -221,7 +221,7 @@ void Fill(const WantSnapshot&, schema::RouterMessage::Builder message) { message
 void Fill(const WantTokenizer&, schema::RouterMessage::Builder message) { message.setWantTokenizer(); }
 void Fill(const Ping& ping, schema::RouterMessage::Builder message) {
   auto out = message.initPing();
-  if (ping.generate_count) out.getGenerateCount().setCount(*ping.generate_count);
+  if (ping.generate_digest) out.getGenerateDigest().setDigest(*ping.generate_digest);
 }
 
 template <typename Schema, typename Message>

@@ -134,6 +134,7 @@ RequestBook::Sending RequestBook::Dispatch(Attempt attempt, Admission admission,
     attempt.pending = pending_.Add(worker.slot, request.spec.block_hashes, PendingUntil(now, placement->decision));
   }
   ++worker.requests_total;
+  worker.generate_digest ^= wire::MixedId(attempt.id);
   worker.last_sent = ++sent_count_;
   roster_.Refresh(worker);
   effects_.Send(attempt.worker_id, MessageOf(attempt));

@@ -60,7 +60,7 @@ void LinkCore::BeginLife(Link& link) {
   link.id = LinkId(next_link_id_++);
   link.epoch = next_epoch_++;
   link.next_sequence = 1;
-  link.generate_count = 0;
+  link.generate_digest = 0;
   link.snapshot_due = setup_.hello.sends_cache_events;
   link.next_hello = clock_.Now();
 }
@@ -130,7 +130,7 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
     ++counts_.malformed_messages;
     return;
   }
-  ++link.generate_count;
+  link.generate_digest ^= wire::MixedId(id);
   if (load_.draining) {
     return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
   }
@@ -174,7 +174,7 @@ void LinkCore::Handle(Link& link, const wire::WantTokenizer&) {
 
 void LinkCore::Handle(Link& link, const wire::Ping& ping) {
   if (link.state != State::kUp) return;
-  if (ping.generate_count.value_or(link.generate_count) != link.generate_count) Restart(link, ResyncReason::kGap);
+  if (ping.generate_digest.value_or(link.generate_digest) != link.generate_digest) Restart(link, ResyncReason::kGap);
 }
 
 void LinkCore::Refuse(Link& link, RequestId request, Error error) {

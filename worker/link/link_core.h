@@ -6,7 +6,7 @@
 //      ▲                                             │
 //      └── new life: new epoch, new LinkId ◄─────────┘   and CancelLink for the old one
 //          on silence, WantHello, a Welcome from another router process, a message that could not be sent, a malformed
-//          one, a Ping that counts other Generates than came, reports lost between engine and link
+//          one, a Ping after other Generates than came, reports lost between engine and link
 //
 // A link's life has its own LinkId, so that whatever the engine still says about an earlier one falls on the floor.
 //
@@ -141,8 +141,8 @@ class LinkCore {
     LinkId id;
     std::uint64_t epoch = 0;
     std::uint64_t next_sequence = 1;
-    std::uint64_t generate_count = 0;  // received
-    bool snapshot_due = true;          // it will hold the events so far: none are sent before it
+    std::uint64_t generate_digest = 0;  // of those received; see wire::Ping
+    bool snapshot_due = true;           // it will hold the events so far: none are sent before it
     Instant next_hello;
     Instant last_heard;
     Instant last_step;
