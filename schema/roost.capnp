@@ -17,7 +17,8 @@
 # Epoch: one life of the link. It begins with a hello; what either side held of an earlier one is void then: the router
 # forgets the worker's blocks and has lost the requests it had sent, the worker ends those requests without a word.
 # Sequence: snapshots and steps of one epoch share the numbers 1, 2, 3, …. A gap means that tokens or events are lost:
-# the router answers wantHello, and the worker begins a new epoch.
+# the router answers wantHello, and the worker begins a new epoch. The other way each ping carries a digest of the
+# generates before it: a worker that got others begins a new epoch too, so that the router sends them again.
 # Silence: a router that hears nothing for two seconds (by default) takes the worker for dead; a worker that hears
 # nothing (the router pings each second) for three says hello again under a new epoch.
 #
@@ -339,7 +340,7 @@ struct RouterMessage {
     wantTokenizer @6 :Void;
     # The router has no bundle of the hello's digest.
 
-    ping @7 :Void;
+    ping @7 :Ping;
     # The router lives. Each second.
 
     pin @8 :Pin;
@@ -428,6 +429,15 @@ struct Generate {
 struct Cancel {
   requestId @0 :UInt64;
   # Unknown ids are ignored: the request may just have ended.
+}
+
+struct Ping {
+  generateDigest :union {
+    # Of the generates that the router sent before this in the running epoch: exclusive or of their ids, each put
+    # through the finaliser of SplitMix64, since ids that follow each other cancel out.
+    absent @0 :Void;
+    digest @1 :UInt64;
+  }
 }
 
 struct Pin {

@@ -166,7 +166,7 @@ inline constexpr Metric kWorkerStepSeconds{Kind::kHistogram, "roost_worker_step_
 inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",
     "Links to routers, by state: up or down."};
 inline constexpr Metric kWorkerResyncs{Kind::kCounter, "roost_worker_resyncs_total", "reason",
-    "Links that were sent a snapshot again, by reason: asked, digest, overflow, router_restart, silent or unsent."};
+    "Links that were sent a snapshot again, by reason: asked, digest, gap, overflow, router_restart, silent or unsent."};
 inline constexpr Metric kWorkerMirrorLosses{Kind::kCounter, "roost_worker_mirror_losses_total", "reason",
     "Times that the set of blocks kept for snapshots had to be asked of the engine, by reason: digest or overflow."};
 inline constexpr Metric kWorkerMalformedMessages{Kind::kCounter, "roost_worker_malformed_messages_total", "",

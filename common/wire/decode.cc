@@ -339,6 +339,12 @@ Result<std::optional<WorkerMessage>> ReadMessage(schema::WorkerMessage::Reader i
   return std::optional<WorkerMessage>();
 }
 
+Ping ReadPing(schema::Ping::Reader in) {
+  Ping ping;
+  if (in.getGenerateDigest().isDigest()) ping.generate_digest = in.getGenerateDigest().getDigest();
+  return ping;
+}
+
 Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader in) {
   switch (in.which()) {
     case schema::RouterMessage::NONE: return DataLoss("message", "empty");
@@ -349,7 +355,7 @@ Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader i
     case schema::RouterMessage::WANT_HELLO: return std::optional<RouterMessage>(WantHello{});
     case schema::RouterMessage::WANT_SNAPSHOT: return std::optional<RouterMessage>(WantSnapshot{});
     case schema::RouterMessage::WANT_TOKENIZER: return std::optional<RouterMessage>(WantTokenizer{});
-    case schema::RouterMessage::PING: return std::optional<RouterMessage>(Ping{});
+    case schema::RouterMessage::PING: return std::optional<RouterMessage>(ReadPing(in.getPing()));
     case schema::RouterMessage::PIN: return Known<RouterMessage>(ReadPin(in.getPin()));
     case schema::RouterMessage::UNPIN: return Known<RouterMessage>(ReadUnpin(in.getUnpin()));
   }

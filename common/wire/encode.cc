@@ -219,7 +219,10 @@ void Fill(const Unpin& unpin, schema::RouterMessage::Builder message) {
 void Fill(const WantHello&, schema::RouterMessage::Builder message) { message.setWantHello(); }
 void Fill(const WantSnapshot&, schema::RouterMessage::Builder message) { message.setWantSnapshot(); }
 void Fill(const WantTokenizer&, schema::RouterMessage::Builder message) { message.setWantTokenizer(); }
-void Fill(const Ping&, schema::RouterMessage::Builder message) { message.setPing(); }
+void Fill(const Ping& ping, schema::RouterMessage::Builder message) {
+  auto out = message.initPing();
+  if (ping.generate_digest) out.getGenerateDigest().setDigest(*ping.generate_digest);
+}
 
 template <typename Schema, typename Message>
 Bytes EncodeAs(const Message& message) {

@@ -12,6 +12,9 @@
 //   gap in the sequence: tokens may be lost   → WantHello      a new epoch begins; requests are lost
 //   digest disagrees: events alone are lost   → WantSnapshot   Snapshot in the running epoch; requests go on
 //
+// In the other direction Generates must not be lost: each Ping carries a digest of those before it, and a worker that
+// got others begins a new epoch.
+//
 // Between Welcome and the last chunk of the first Snapshot, Steps may come that carry tokens and load but no cache
 // events; a receiver compares digests only after that chunk.
 #pragma once
@@ -24,6 +27,7 @@
 
 #include "common/base/error.h"
 #include "common/base/ids.h"
+#include "common/base/rng.h"
 #include "common/prefix/block_hash.h"
 
 namespace roost::wire {
@@ -269,8 +273,14 @@ struct WantSnapshot {
 struct WantTokenizer {
   bool operator==(const WantTokenizer&) const = default;
 };
+// For digests: ids that follow each other cancel out as they are.
+[[nodiscard]] constexpr std::uint64_t MixedId(RequestId id) { return Mix64(id.value()); }
+
 // The router lives.
 struct Ping {
+  // Of the Generates sent before this in the running epoch: the exclusive or of their MixedId.
+  std::optional<std::uint64_t> generate_digest;
+
   bool operator==(const Ping&) const = default;
 };
 

@@ -190,7 +190,8 @@ void Generation::FinishWhole() {
 }
 
 void Generation::Fail(const Error& error) {
-  responder_->Fail(ErrorResponse(error), Frame(ErrorBody(error)) + std::string(kDoneFrame));
+  const Duration retry_after = error.code == ErrorCode::kOverloaded ? RetryAfter() : Duration(0);
+  responder_->Fail(ErrorResponse(error, retry_after), Frame(ErrorBody(error)) + std::string(kDoneFrame));
   const bool is_streaming = options_.delivery == Delivery::kStream && completion_token_count() > 0;
   Conclude(Outcome::kError, is_streaming ? kStatusOk : TraitsOf(error.code).http_status);
 }
@@ -232,6 +233,13 @@ Usage Generation::CurrentUsage() const {
 std::optional<Usage> Generation::ChunkUsage() const {
   if (options_.usage_report != UsageReport::kEveryChunk) return std::nullopt;
   return CurrentUsage();
+}
+
+Duration Generation::RetryAfter() const {
+  for (const QueueStatus& queue : services_.dispatcher.Queues()) {
+    if (queue.model == model_->name) return FromSeconds(queue.drain_seconds);
+  }
+  return Duration(0);
 }
 
 std::vector<HttpHeader> Generation::RoutingHeaders(std::uint32_t cached_tokens) const {

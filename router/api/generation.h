@@ -91,6 +91,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   [[nodiscard]] std::uint32_t completion_token_count() const;
   [[nodiscard]] Usage CurrentUsage() const;
   [[nodiscard]] std::optional<Usage> ChunkUsage() const;
+  // When those of the model that wait at the router will have gone.
+  [[nodiscard]] Duration RetryAfter() const;
   [[nodiscard]] std::vector<HttpHeader> RoutingHeaders(std::uint32_t cached_tokens) const;
 
   const GenerationServices services_;

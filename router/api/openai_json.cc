@@ -161,7 +161,8 @@ std::string QueuesBody(std::span<const QueueStatus> queues) {
   json.BeginObject().Key("queues").BeginArray();
   for (const QueueStatus& queue : queues) {
     json.BeginObject().Key("model").String(queue.model).Key("waiting_requests").Number(queue.waiting_requests);
-    json.Key("oldest_wait_seconds").Number(queue.oldest_wait_seconds).EndObject();
+    json.Key("oldest_wait_seconds").Number(queue.oldest_wait_seconds);
+    json.Key("drain_seconds").Number(queue.drain_seconds).EndObject();
   }
   json.EndArray().EndObject();
   return json.Take();

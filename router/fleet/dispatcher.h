@@ -141,6 +141,7 @@ struct QueueStatus {
   std::string model;
   std::uint32_t waiting_requests = 0;
   double oldest_wait_seconds = 0;
+  double drain_seconds = 0;  // until they will have gone: by how fast others went lately, and at most by their deadline
 };
 
 class Dispatcher {

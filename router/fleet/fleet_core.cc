@@ -181,7 +181,7 @@ void FleetCore::Tick(Instant now) {
       silent.push_back(id);
       return;
     }
-    if (ping) effects_.Send(id, wire::Ping{});
+    if (ping) effects_.Send(id, wire::Ping{.generate_digest = worker.generate_digest});
     if (!roster_.IsReady(worker)) AskForBundle(worker, now);
     if (const auto change = worker.view.Tick(now)) TellModeChange(worker, *change, metrics_);
     if (worker.view.TakeSnapshotDue(now)) effects_.Send(id, wire::WantSnapshot{});

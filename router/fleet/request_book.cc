@@ -134,6 +134,7 @@ RequestBook::Sending RequestBook::Dispatch(Attempt attempt, Admission admission,
     attempt.pending = pending_.Add(worker.slot, request.spec.block_hashes, PendingUntil(now, placement->decision));
   }
   ++worker.requests_total;
+  worker.generate_digest ^= wire::MixedId(attempt.id);
   worker.last_sent = ++sent_count_;
   roster_.Refresh(worker);
   effects_.Send(attempt.worker_id, MessageOf(attempt));
@@ -358,7 +359,7 @@ void RequestBook::End(Request& request, GenerationEnd end) {
     effects_.Send(attempt.worker_id, wire::Cancel{attempt.id});
     Forget(attempt);
   }
-  if (request.waits) queues_.at(request.spec.model->name).Remove(request.id);
+  if (request.waits) waiting_.at(request.spec.model->name).queue.Remove(request.id);
   effects_.Push(NotifyEnd{std::move(request.observer), std::move(end)});
   requests_.erase(request.id);
 }

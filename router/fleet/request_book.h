@@ -29,6 +29,7 @@
 #include "common/base/result.h"
 #include "router/fleet/decider.h"
 #include "router/fleet/dispatcher.h"
+#include "router/fleet/drain_rate.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
@@ -129,6 +130,11 @@ class RequestBook {
     bool cut_short = false;  // a choice ended here that its worker goes on with
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
+  // Of one model, from when somebody waits until a tick finds nobody.
+  struct Waiting {
+    RequestQueue queue;
+    DrainRate drain;
+  };
 
   // In the index that the model has now; a request may have come while it had another.
   [[nodiscard]] std::vector<WorkerMatch> MatchNow(const std::string& model, std::span<const BlockHash> hashes) const;
@@ -143,7 +149,7 @@ class RequestBook {
   [[nodiscard]] bool AnyHasRoom(const ServedModel& model);
   [[nodiscard]] bool HasQueue(const ServedModel& model) const;
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);
-  void DispatchNext(RequestQueue& queue, Instant now);
+  void DispatchNext(Waiting& waiting, Instant now);
 
   enum class Admission : std::uint8_t { kWithRoom, kAnyway };
   enum class Sending : std::uint8_t { kSent, kNoRoom, kNoWorker };
@@ -182,7 +188,7 @@ class RequestBook {
   PendingPrefixes pending_;  // of the attempts, which go first
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
-  std::map<std::string, RequestQueue> queues_;  // by model
+  std::map<std::string, Waiting> waiting_;  // by model
 };
 
 }  // namespace roost::router

@@ -34,12 +34,13 @@ bool RequestBook::AnyHasRoom(const ServedModel& model) {
 }
 
 bool RequestBook::HasQueue(const ServedModel& model) const {
-  const auto queue = queues_.find(model.name);
-  return queue != queues_.end() && queue->second.size() > 0;
+  const auto waiting = waiting_.find(model.name);
+  return waiting != waiting_.end() && waiting->second.queue.size() > 0;
 }
 
 Result<void> RequestBook::Enqueue(Request& request, Instant now) {
-  RequestQueue& queue = queues_.try_emplace(request.spec.model->name, options_.max_queue).first->second;
+  Waiting fresh{RequestQueue(options_.max_queue), DrainRate(now)};
+  RequestQueue& queue = waiting_.try_emplace(request.spec.model->name, std::move(fresh)).first->second.queue;
   request.waits = queue.Push({.id = request.id,
                               .tenant = request.spec.tenant,
                               .priority = request.spec.priority,
@@ -52,17 +53,18 @@ Result<void> RequestBook::Enqueue(Request& request, Instant now) {
 }
 
 void RequestBook::DispatchWaiting(Instant now) {
-  for (auto& [name, queue] : queues_) {
-    while (queue.size() > 0) {
+  for (auto& [name, waiting] : waiting_) {
+    while (waiting.queue.size() > 0) {
       const std::shared_ptr<const ServedModel> model = roster_.FindModel(name);
       if (model == nullptr || !AnyHasRoom(*model)) break;
-      DispatchNext(queue, now);
+      DispatchNext(waiting, now);
     }
   }
 }
 
-void RequestBook::DispatchNext(RequestQueue& queue, Instant now) {
-  const QueuedRequest next = *queue.Pop();
+void RequestBook::DispatchNext(Waiting& waiting, Instant now) {
+  const QueuedRequest next = *waiting.queue.Pop();
+  waiting.drain.OnDeparture(now);
   Request& request = *requests_.at(next.id);
   request.waits = false;
   metrics_.OnQueueWait(request.spec.model->name, ToSeconds(now - next.queued_at));
@@ -72,9 +74,9 @@ void RequestBook::DispatchNext(RequestQueue& queue, Instant now) {
 }
 
 void RequestBook::ExpireWaiting(Instant now) {
-  for (auto& [name, queue] : queues_) {
+  for (auto& [name, waiting] : waiting_) {
     const std::shared_ptr<const ServedModel> model = roster_.FindModel(name);
-    for (const QueuedRequest& expired : queue.TakeExpired(now)) {
+    for (const QueuedRequest& expired : waiting.queue.TakeExpired(now)) {
       Request& request = *requests_.at(expired.id);
       request.waits = false;
       metrics_.OnQueueRefused(QueueRefusal::kDeadline);
@@ -87,24 +89,29 @@ void RequestBook::ExpireWaiting(Instant now) {
 }
 
 void RequestBook::PublishQueues() {
-  for (const auto& [name, queue] : queues_) metrics_.SetQueued(name, static_cast<std::uint32_t>(queue.size()));
-  std::erase_if(queues_, [](const auto& entry) { return entry.second.size() == 0; });
+  for (const auto& [name, waiting] : waiting_) {
+    metrics_.SetQueued(name, static_cast<std::uint32_t>(waiting.queue.size()));
+  }
+  std::erase_if(waiting_, [](const auto& entry) { return entry.second.queue.size() == 0; });
 }
 
 std::vector<QueueStatus> RequestBook::Queues(Instant now) const {
   std::vector<QueueStatus> statuses;
-  for (const auto& [name, queue] : queues_) {
+  for (const auto& [name, waiting] : waiting_) {
+    const RequestQueue& queue = waiting.queue;
     if (queue.size() == 0) continue;
+    const Duration drain = std::min(waiting.drain.TimeFor(queue.size(), now), options_.max_queue_wait);
     statuses.push_back({.model = name,
                         .waiting_requests = static_cast<std::uint32_t>(queue.size()),
-                        .oldest_wait_seconds = ToSeconds(now - queue.oldest().value_or(now))});
+                        .oldest_wait_seconds = ToSeconds(now - queue.oldest().value_or(now)),
+                        .drain_seconds = ToSeconds(drain)});
   }
   return statuses;
 }
 
 std::size_t RequestBook::waiting_count() const {
   std::size_t count = 0;
-  for (const auto& [name, queue] : queues_) count += queue.size();
+  for (const auto& [name, waiting] : waiting_) count += waiting.queue.size();
   return count;
 }
 

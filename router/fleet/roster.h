@@ -52,7 +52,8 @@ struct Worker {
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
   Instant last_heard;
   std::uint64_t requests_total = 0;
-  std::uint64_t last_sent = 0;  // see WorkerView
+  std::uint64_t generate_digest = 0;  // of what it was sent; see wire::Ping
+  std::uint64_t last_sent = 0;        // see WorkerView
 };
 
 // Counts and logs that the worker's part of the index has another source now.

@@ -1,6 +1,9 @@
 #include "router/http/http_message.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 
 #include "common/base/json_writer.h"
@@ -42,13 +45,14 @@ std::string ErrorBody(const Error& error) {
   return json.Take();
 }
 
-HttpResponse ErrorResponse(const Error& error) {
+HttpResponse ErrorResponse(const Error& error, Duration retry_after) {
   HttpResponse response;
   response.status = TraitsOf(error.code).http_status;
   response.body = ErrorBody(error);
   if (error.code == ErrorCode::kOverloaded) {
-    response.headers.push_back({"Retry-After", "1"});
-    response.headers.push_back({"retry-after-ms", "1000"});
+    const auto seconds = std::max(std::chrono::ceil<std::chrono::seconds>(retry_after), std::chrono::seconds(1));
+    response.headers.push_back({"Retry-After", fmt::to_string(seconds.count())});
+    response.headers.push_back({"retry-after-ms", fmt::to_string(std::chrono::milliseconds(seconds).count())});
   }
   return response;
 }

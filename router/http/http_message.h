@@ -1,11 +1,13 @@
 // One HTTP request and one whole answer, as plain values. Nothing of the server's library shows here.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/error.h"
 
 namespace roost::router {
@@ -38,8 +40,9 @@ struct HttpResponse {
 // {"error":{"message","type","param","code"}}: what OpenAI's clients read. `param` is the error's field.
 [[nodiscard]] std::string ErrorBody(const Error& error);
 
-// The error's row of the table in common/base/error.cc as an answer. An overload carries Retry-After.
-[[nodiscard]] HttpResponse ErrorResponse(const Error& error);
+// The error's row of the table in common/base/error.cc as an answer. An overload carries Retry-After: `retry_after` in
+// whole seconds, at least one.
+[[nodiscard]] HttpResponse ErrorResponse(const Error& error, Duration retry_after = std::chrono::seconds(1));
 
 // As names of headers compare: letter case of ASCII aside.
 [[nodiscard]] bool EqualsIgnoringCase(std::string_view a, std::string_view b);

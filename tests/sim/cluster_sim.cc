@@ -152,8 +152,12 @@ bool ClusterSim::AllAreReady() const {
 
 void ClusterSim::Drain() {
   constexpr int kPatience = 2000;
-  const auto is_busy = [](const auto& worker) { return !worker->is_idle(); };
-  for (int i = 0; i < kPatience && std::any_of(workers_.begin(), workers_.end(), is_busy); ++i) Round();
+  for (int i = 0; i < kPatience && !AllHaveEnded(); ++i) Round();
+}
+
+bool ClusterSim::AllHaveEnded() const {
+  return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->is_idle(); }) &&
+         std::all_of(routers_.begin(), routers_.end(), [](const auto& router) { return router->is_idle(); });
 }
 
 void ClusterSim::Pass(Duration time) {
@@ -182,7 +186,6 @@ void ClusterSim::CheckViews() {
 
 void ClusterSim::CheckNothingIsLeft() {
   for (const auto& router : routers_) {
-    router->CancelAll();
     ASSERT_EQ(router->core().request_count(), 0U);
     ASSERT_EQ(router->core().pending_count(), 0U);
     for (const router::WorkerStatus& status : router->Workers()) ASSERT_EQ(status.in_flight_requests, 0U);

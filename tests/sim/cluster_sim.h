@@ -26,7 +26,7 @@ class ClusterSim {
   void RunWithFaults(int rounds);
   // Nothing goes wrong, and requests come: for `time`, and until every router can use every worker.
   void Recover(Duration time);
-  // No requests come, until no worker has one.
+  // No requests come, until all have ended by themselves.
   void Drain();
   // Nothing happens but time.
   void Pass(Duration time);
@@ -51,6 +51,7 @@ class ClusterSim {
   void ClientsAct();
   void Round();
   [[nodiscard]] bool AllAreReady() const;
+  [[nodiscard]] bool AllHaveEnded() const;
   void Deliver(std::uint32_t router, std::uint32_t worker);
   [[nodiscard]] std::vector<TokenId> RandomPrompt();
   [[nodiscard]] std::uint32_t WorkerNumber(const std::string& id) const;

@@ -14,8 +14,9 @@ constexpr std::uint64_t kShardCount = 10;
 // Set by the build: sanitizers take twenty times as long.
 constexpr std::uint64_t kSeedsPerShard = ROOST_SIM_SEED_COUNT / kShardCount;
 
-// Hellos come each second until they are welcomed, a snapshot that does not come is asked for again after one, silence
-// is noticed after two (router) or three (worker): whatever was lost is found out within these four seconds.
+// Hellos come each second until they are welcomed, a snapshot that does not come is asked for again after one, a ping
+// each second tells of lost requests, silence is noticed after two (router) or three (worker): whatever was lost is
+// found out within these four seconds.
 constexpr Duration kRecovery = 4s;
 constexpr Duration kLoadInterval = 250ms;
 constexpr Duration kLongestDelay = 30ms;  // of a line without faults and of a round

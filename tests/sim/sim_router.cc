@@ -96,11 +96,6 @@ void SimRouter::CancelOne(std::uint64_t choice) {
   CarryOut();
 }
 
-void SimRouter::CancelAll() {
-  for (const auto& [id, client] : requests_) core_.Cancel(id);
-  CarryOut();
-}
-
 void SimRouter::CarryOut() {
   for (auto effects = core_.TakeEffects(); !effects.empty(); effects = core_.TakeEffects()) {
     for (router::Effect& effect : effects) {

@@ -32,9 +32,9 @@ class SimRouter {
   bool Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens);
   // Cancels a request that was accepted, ended or not; nothing when none was.
   void CancelOne(std::uint64_t choice);
-  void CancelAll();
 
   router::FleetCore& core() { return core_; }
+  [[nodiscard]] bool is_idle() const { return core_.request_count() == 0; }
   [[nodiscard]] std::vector<router::WorkerStatus> Workers() { return core_.Workers(clock_.Now()); }
   // Does its index hold exactly `held` for this worker?
   [[nodiscard]] bool ViewIs(const router::WorkerStatus& worker, const std::set<BlockHash>& held) const;

@@ -60,6 +60,7 @@ void LinkCore::BeginLife(Link& link) {
   link.id = LinkId(next_link_id_++);
   link.epoch = next_epoch_++;
   link.next_sequence = 1;
+  link.generate_digest = 0;
   link.snapshot_due = setup_.hello.sends_cache_events;
   link.next_hello = clock_.Now();
 }
@@ -121,13 +122,15 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
 }
 
 void LinkCore::Handle(Link& link, wire::Generate generate) {
-  // Before the welcome, it belongs to a life that is over: its router has lost it and knows.
+  // Before the welcome, it belongs to a life that is over, and its router has lost it and knows; or that welcome was
+  // lost, and the first ping tells.
   if (link.state != State::kUp) return;
   const RequestId id = generate.request_id;
   if (link.in_flight.contains(id)) {
     ++counts_.malformed_messages;
     return;
   }
+  link.generate_digest ^= wire::MixedId(id);
   if (load_.draining) {
     return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
   }
@@ -167,6 +170,11 @@ void LinkCore::Handle(Link& link, const wire::WantSnapshot&) {
 
 void LinkCore::Handle(Link& link, const wire::WantTokenizer&) {
   if (effects_.Send(link.peer, setup_.tokenizer) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
+}
+
+void LinkCore::Handle(Link& link, const wire::Ping& ping) {
+  if (link.state != State::kUp) return;
+  if (ping.generate_digest.value_or(link.generate_digest) != link.generate_digest) Restart(link, ResyncReason::kGap);
 }
 
 void LinkCore::Refuse(Link& link, RequestId request, Error error) {

@@ -6,7 +6,7 @@
 //      ▲                                             │
 //      └── new life: new epoch, new LinkId ◄─────────┘   and CancelLink for the old one
 //          on silence, WantHello, a Welcome from another router process, a message that could not be sent, a malformed
-//          one, reports lost between engine and link
+//          one, a Ping after other Generates than came, reports lost between engine and link
 //
 // A link's life has its own LinkId, so that whatever the engine still says about an earlier one falls on the floor.
 //
@@ -75,12 +75,13 @@ struct LinkTimes {
 enum class ResyncReason : std::uint8_t {
   kAsked,          // by the router
   kDigest,         // the mirror that the link's snapshot came from was wrong
+  kGap,            // Generates were lost on their way here
   kOverflow,       // the link thread fell behind the engine, and reports were lost
   kRouterRestart,  // another router process answers
   kSilent,         // nothing heard for router_timeout
   kUnsent,         // a message could not be sent: no connection stands, or too many messages wait on it
 };
-inline constexpr std::array<std::string_view, 6> kResyncReasonNames{"asked",          "digest", "overflow",
+inline constexpr std::array<std::string_view, 7> kResyncReasonNames{"asked",          "digest", "gap",   "overflow",
                                                                     "router_restart", "silent", "unsent"};
 
 // Why the mirror was no longer what the engine has.
@@ -140,7 +141,8 @@ class LinkCore {
     LinkId id;
     std::uint64_t epoch = 0;
     std::uint64_t next_sequence = 1;
-    bool snapshot_due = true;  // it will hold the events so far: none are sent before it
+    std::uint64_t generate_digest = 0;  // of those received; see wire::Ping
+    bool snapshot_due = true;           // it will hold the events so far: none are sent before it
     Instant next_hello;
     Instant last_heard;
     Instant last_step;
@@ -168,7 +170,7 @@ class LinkCore {
   void Handle(Link& link, const wire::WantHello&);
   void Handle(Link& link, const wire::WantSnapshot&);
   void Handle(Link& link, const wire::WantTokenizer&);
-  void Handle(Link&, const wire::Ping&) {}
+  void Handle(Link& link, const wire::Ping& ping);
   void Handle(Link& link, wire::Pin pin);
   void Handle(Link& link, wire::Unpin unpin);
 

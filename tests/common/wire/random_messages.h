@@ -26,7 +26,7 @@ class RandomMessages {
   }
 
   [[nodiscard]] RouterMessage Router() {
-    switch (rng_.Below(9)) {
+    switch (rng_.Below(10)) {
       case 0: return Welcome{rng_(), NonZero()};
       case 1: return MakeGenerate();
       case 2: return Cancel{RequestId(rng_())};
@@ -35,6 +35,7 @@ class RandomMessages {
       case 5: return WantTokenizer{};
       case 6: return MakePin();
       case 7: return Unpin{Hash(), Hashes(1 + rng_.Below(6))};
+      case 8: return Ping{rng_()};
       default: return Ping{};
     }
   }

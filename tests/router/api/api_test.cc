@@ -103,9 +103,9 @@ TEST_F(ApiTest, ShowsWorkers) {
 
 TEST_F(ApiTest, QueuesTellWhatWaitsAtTheRouter) {
   EXPECT_EQ(Ask("GET", "/admin/v1/queues")->response->body, R"({"queues":[]})");
-  dispatcher_.queues = {{.model = "bytes", .waiting_requests = 3, .oldest_wait_seconds = 1.5}};
+  dispatcher_.queues = {{.model = "bytes", .waiting_requests = 3, .oldest_wait_seconds = 1.5, .drain_seconds = 2}};
   EXPECT_EQ(Ask("GET", "/admin/v1/queues")->response->body,
-            R"({"queues":[{"model":"bytes","waiting_requests":3,"oldest_wait_seconds":1.5}]})");
+            R"({"queues":[{"model":"bytes","waiting_requests":3,"oldest_wait_seconds":1.5,"drain_seconds":2}]})");
 }
 
 // ---- whole answers ----
@@ -297,6 +297,19 @@ TEST_F(ApiTest, RefusalsOfTheDispatcherKeepTheirStatus) {
   EXPECT_EQ(Chat(AskPlain())->response->status, 503);
   EXPECT_THAT(observer_.answers, ElementsAre("chat_completions 429", "chat_completions 429", "chat_completions 503"));
   EXPECT_EQ(observer_.active, 0);
+}
+
+TEST_F(ApiTest, OverloadSaysWhenThoseThatWaitWillHaveGone) {
+  dispatcher_.refusal = Error{ErrorCode::kOverloaded, "all queues are full", ""};
+  dispatcher_.queues = {{.model = "another", .drain_seconds = 60}, {.model = "bytes", .drain_seconds = 7.2}};
+  const auto responder = Chat(AskPlain());
+  EXPECT_EQ(HeaderOf(responder->response->headers, "Retry-After"), "8");
+  EXPECT_EQ(HeaderOf(responder->response->headers, "retry-after-ms"), "8000");
+  dispatcher_.refusal.reset();
+  const auto expired = Chat(AskPlain());  // while it waited
+  dispatcher_.queues.back().drain_seconds = 3;
+  dispatcher_.Finish(FinishReason::kError, Error{ErrorCode::kOverloaded, "no worker had room", ""});
+  EXPECT_EQ(HeaderOf(expired->response->headers, "Retry-After"), "3");
 }
 
 TEST_F(ApiTest, FailureBeforeTheFirstTokenHasAStatus) {

@@ -557,5 +557,37 @@ TEST_F(FleetCoreFailureTest, WorkersArePingedEachSecond) {
   EXPECT_EQ(pings, 2 * 2);
 }
 
+TEST_F(FleetCoreFailureTest, PingsTellWhichGeneratesTheWorkersLifeWasSent) {
+  const auto digests = [&] {
+    std::map<std::string, std::optional<std::uint64_t>> told;
+    sim.clock.Advance(1s);
+    sim.Tick();
+    for (const Effect& effect : sim.core.TakeEffects()) {
+      const auto* const send = std::get_if<SendToWorker>(&effect);
+      if (send == nullptr) continue;
+      if (const auto* ping = std::get_if<wire::Ping>(&send->message)) told[send->worker_id] = ping->generate_digest;
+    }
+    return told;
+  };
+  const auto received = [](const FakeWorker& worker, std::size_t from) {
+    std::uint64_t digest = 0;
+    for (std::size_t i = from; i < worker.received().size(); ++i) {
+      digest ^= wire::MixedId(worker.received()[i].request_id);
+    }
+    return digest;
+  };
+  sim.CarryOutEffects();
+  for (TokenId seed = 1; seed <= 3; ++seed) sim.Submit(MakePrompt(seed, 40), kOutput);
+  sim.CarryOutEffects();
+  const auto told = digests();
+  EXPECT_EQ(told.at("a"), received(a, 0));
+  EXPECT_EQ(told.at("b"), received(b, 0));
+  EXPECT_NE(told.at("a"), 0U);
+  const std::size_t sent_before = a.received().size();
+  sim.Revive(a);  // the requests that it had are sent again, some to its new life
+  sim.DeliverAll();
+  EXPECT_EQ(digests().at("a"), received(a, sent_before));
+}
+
 }  // namespace
 }  // namespace roost::router

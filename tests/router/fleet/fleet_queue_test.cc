@@ -130,6 +130,20 @@ TEST_F(FleetQueueTest, OverTheBoundTheAnswerIsAtOnceToComeBack) {
   EXPECT_FALSE(refused.observer->end.has_value());
 }
 
+TEST_F(FleetQueueTest, TellsHowLongTheQueueTakesToDrain) {
+  const auto drain_seconds = [this] { return sim.core.Queues(sim.clock.Now()).at(0).drain_seconds; };
+  FillWorkers();
+  for (int i = 0; i < 10; ++i) Submit();
+  EXPECT_EQ(drain_seconds(), 0);  // nothing is known yet
+  sim.clock.Advance(450ms);
+  EXPECT_DOUBLE_EQ(drain_seconds(), 4.5);  // as if the first one left now
+  MakeRoom();                              // for two
+  EXPECT_EQ(sim.core.waiting_count(), 8U);
+  EXPECT_NEAR(drain_seconds(), 8 * 0.5 / 3, 1e-6);
+  sim.clock.Advance(4s);
+  EXPECT_EQ(drain_seconds(), 5);  // by then all have gone or given up
+}
+
 TEST_F(FleetQueueTest, DeadlineEndsTheWait) {
   FillWorkers();
   const Request request = Submit();

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -110,6 +111,13 @@ inline wire::Generate GenerateNumber(std::uint64_t id) {
   generate.request_id = RequestId(id);
   generate.prompt = {1, 2, 3};
   return generate;
+}
+
+// Of Generates with these ids, for a ping.
+inline std::uint64_t DigestOf(std::initializer_list<std::uint64_t> ids) {
+  std::uint64_t digest = 0;
+  for (const std::uint64_t id : ids) digest ^= wire::MixedId(RequestId(id));
+  return digest;
 }
 
 class LinkCoreTest : public ::testing::Test {

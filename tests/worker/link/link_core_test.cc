@@ -303,6 +303,50 @@ TEST_F(NewLifeTest, ReportsAreLostBetweenEngineAndLink) {
   EXPECT_EQ(ResyncCount(ResyncReason::kOverflow), 1U);
 }
 
+TEST_F(NewLifeTest, GenerateIsLost) {
+  ExpectNewLifeAfter([this] { core_.OnMessage(kPeer, wire::Ping{.generate_digest = DigestOf({7, 8})}); });
+  EXPECT_EQ(ResyncCount(ResyncReason::kGap), 1U);
+}
+
+// As they are, these ids would cancel out.
+TEST_F(NewLifeTest, GeneratesThatFollowEachOtherAreLost) {
+  ExpectNewLifeAfter([this] { core_.OnMessage(kPeer, wire::Ping{.generate_digest = DigestOf({7, 8, 9, 10, 11})}); });
+}
+
+// It was sent after a welcome that never came, and so was not taken.
+TEST_F(LinkCoreTest, GenerateThatCameBeforeItsWelcomeIsLost) {
+  const std::uint64_t epoch = Greet(kPeer);
+  core_.OnMessage(kPeer, GenerateNumber(7));
+  core_.OnMessage(kPeer, wire::Ping{.generate_digest = DigestOf({7})});  // no life is up that could end
+  Welcome(kPeer, epoch);
+  EXPECT_EQ(core_.up_count(), 1U);
+  core_.OnMessage(kPeer, wire::Ping{.generate_digest = DigestOf({7})});
+  EXPECT_EQ(core_.up_count(), 0U);
+  EXPECT_EQ(core_.in_flight_request_count(), 0U);
+}
+
+// Once more after its end: the worker would compute it again.
+TEST_F(LinkCoreTest, GenerateInThePlaceOfALostOneIsNoticed) {
+  BringUp(kPeer);
+  const LinkId link = Submit(kPeer, 7);
+  Report({}, {TokensOf(link, 7, wire::FinishReason::kStop)});
+  Submit(kPeer, 7);
+  core_.OnMessage(kPeer, wire::Ping{.generate_digest = DigestOf({7, 8})});
+  EXPECT_EQ(core_.up_count(), 0U);
+}
+
+TEST_F(LinkCoreTest, PingAfterWhatCameChangesNothing) {
+  BringUp(kPeer);
+  core_.OnMessage(kPeer, wire::Ping{.generate_digest = 0});
+  const LinkId link = Submit(kPeer, 7);
+  effects_.inbox_is_full = true;
+  core_.OnMessage(kPeer, GenerateNumber(8));  // refused, but not lost
+  core_.OnMessage(kPeer, wire::Ping{.generate_digest = DigestOf({7, 8})});
+  core_.OnMessage(kPeer, wire::Ping{});  // of a router that tells nothing
+  effects_.inbox_is_full = false;
+  EXPECT_EQ(Submit(kPeer, 9), link);
+}
+
 TEST_F(LinkCoreTest, PingsKeepALinkUp) {
   BringUp(kPeer);
   for (int i = 0; i < 10; ++i) {
