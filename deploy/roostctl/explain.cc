@@ -41,6 +41,8 @@ std::string_view ReasonText(std::string_view reason) {
   if (reason == "least_load") return "nothing useful was cached, or not worth the wait";
   if (reason == "near_tie") return "as good as the best, within five per cent";
   if (reason == "only_worker") return "no other worker could take it";
+  if (reason == "replicate") return "one more copy of this prefix saves more waiting than it costs";
+  if (reason == "warm_up") return "it is new, and due its share of what no cache helps";
   return "the policy's rule";
 }
 

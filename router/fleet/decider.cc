@@ -15,7 +15,8 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
                    .block_hashes = spec.block_hashes,
                    .session_hash = spec.session_hash,
                    .excluded = excluded,
-                   .waiting_bound = query.waiting_bound};
+                   .waiting_bound = query.waiting_bound,
+                   .now = now};
   // What workers hold is of no use to a request that leaves the cache alone.
   if (spec.cache_mode == wire::CacheMode::kOff) {
     route.matches = {};

@@ -19,6 +19,8 @@ WorkerView ViewOf(const Worker& worker) {
           .running_requests = load.running_requests,
           .running_context_tokens = load.running_context_tokens,
           .free_block_count = load.free_block_count,
+          .cached_block_count = load.cached_block_count,
+          .joined_at = worker.joined_at,
           .in_flight_requests = ledger.request_count(),
           .last_sent = worker.last_sent,
           .prefill_tokens_per_second = worker.rates.prefill_tokens_per_second(),

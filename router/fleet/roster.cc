@@ -33,6 +33,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       index(std::move(its_index)),
       view(*index, slot, hello, modes, now),
       busy(now),
+      joined_at(now),
       last_heard(now) {
   load.free_block_count = hello.block_count;
 }

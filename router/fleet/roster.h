@@ -50,6 +50,7 @@ struct Worker {
   BusyShare busy;
   wire::Load load;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
+  const Instant joined_at;
   Instant last_heard;
   std::uint64_t requests_total = 0;
   std::uint64_t generate_digest = 0;  // of what it was sent; see wire::Ping

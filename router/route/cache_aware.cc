@@ -8,6 +8,8 @@
 
 #include "common/base/rng.h"
 #include "router/route/candidates.h"
+#include "router/route/replication.h"
+#include "router/route/warm_up.h"
 
 namespace roost::router {
 
@@ -56,7 +58,7 @@ DecisionReason ReasonFor(const Candidate& chosen, std::span<const Candidate> tie
 
 class CacheAwarePolicy final : public Policy {
  public:
-  explicit CacheAwarePolicy(std::uint64_t seed) : rng_(seed) {}
+  explicit CacheAwarePolicy(std::uint64_t seed) : rng_(seed), replication_(rng_()) {}
 
   [[nodiscard]] std::string_view name() const override { return "cache-aware"; }
 
@@ -64,9 +66,11 @@ class CacheAwarePolicy final : public Policy {
     std::vector<Candidate> candidates = FindCandidates(query, fleet);
     if (candidates.empty()) return std::nullopt;
     const std::span<const Candidate> tied = NearBest(candidates);
-    const Candidate& chosen = PickTied(tied, rng_);
+    const Candidate& cheapest = PickTied(tied, rng_);
+    const auto [chosen, reason] =
+        LookAhead(query, fleet, candidates, {cheapest, ReasonFor(cheapest, tied, candidates)});
     Decision decision{.slot = chosen.slot,
-                      .reason = ReasonFor(chosen, tied, candidates),
+                      .reason = reason,
                       .matched_tokens = chosen.matched_tokens,
                       .predicted_ttft_seconds = chosen.ttft_seconds(),
                       .in_seconds = fleet.speed().is_known()};
@@ -75,7 +79,24 @@ class CacheAwarePolicy final : public Policy {
   }
 
  private:
+  struct Choice {
+    const Candidate& candidate;
+    DecisionReason reason;
+  };
+
+  // `choice`, or what serves those better who come after.
+  [[nodiscard]] Choice LookAhead(const RouteQuery& query, const FleetView& fleet,
+                                 const std::vector<Candidate>& candidates, Choice choice) {
+    if (!query.now.has_value()) return choice;
+    const Candidate* const warmed = warm_up_.Choose(query, fleet, candidates, choice.candidate);
+    if (warmed != nullptr) return {*warmed, DecisionReason::kWarmUp};
+    const Candidate* const copier = replication_.Choose(query, fleet, candidates, choice.candidate);
+    return copier == nullptr ? choice : Choice{*copier, DecisionReason::kReplicate};
+  }
+
   Rng rng_;
+  Replication replication_;
+  WarmUp warm_up_;
 };
 
 }  // namespace

@@ -5,6 +5,9 @@
 // with the deeper match, then with the shorter wait, then any. Among equally loaded workers those that were sent
 // nothing for the longest time come first, so that idle caches fill evenly.
 //
+// Two exceptions, both bounded: a hot prefix is given one more holder when that saves more than it costs
+// (replication.h), and new workers get their share of what no cache helps (warm_up.h). A mere question changes neither.
+//
 // The cost of a decision does not grow with the fleet.
 #pragma once
 

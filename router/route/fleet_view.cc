@@ -75,7 +75,13 @@ FleetSpeed FleetView::speed() const {
           .busy_share = std::max(0.0, sums_.busy_share / static_cast<double>(workers_.size()))};
 }
 
+double FleetView::mean_cached_block_count() const {
+  const double count = std::max(1.0, static_cast<double>(workers_.size()));
+  return static_cast<double>(sums_.cached_block_count) / count;
+}
+
 void FleetView::AddToSums(const WorkerView& worker) {
+  sums_.cached_block_count += worker.cached_block_count;
   sums_.busy_share += worker.busy_share;
   if (worker.prefill_tokens_per_second <= 0) return;
   ++sums_.known_count;
@@ -84,6 +90,7 @@ void FleetView::AddToSums(const WorkerView& worker) {
 }
 
 void FleetView::TakeFromSums(const WorkerView& worker) {
+  sums_.cached_block_count -= worker.cached_block_count;
   sums_.busy_share -= worker.busy_share;
   if (worker.prefill_tokens_per_second <= 0) return;
   --sums_.known_count;

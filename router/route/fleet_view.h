@@ -54,6 +54,8 @@ class FleetView {
   }
 
   [[nodiscard]] FleetSpeed speed() const;
+  // Of its workers; 0 when there are none.
+  [[nodiscard]] double mean_cached_block_count() const;
 
  private:
   struct Place {
@@ -69,6 +71,7 @@ class FleetView {
     double prefill_tokens_per_second = 0;
     double decode_step_seconds = 0;
     double busy_share = 0;
+    std::uint64_t cached_block_count = 0;
   };
 
   [[nodiscard]] std::optional<std::size_t> PlaceOf(WorkerSlot slot) const;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
@@ -34,6 +35,7 @@ struct RouteQuery {
   std::uint64_t session_hash = 0;                // names the conversation; 0: none
   std::span<const WorkerSlot> excluded = {};     // that refused it, or lost it
   std::uint32_t waiting_bound = kNoBound;        // where so many requests wait there is no room for it
+  std::optional<Instant> now = {};               // nothing for a mere question, that no request follows
 };
 
 // May this worker take the request?
@@ -50,6 +52,8 @@ enum class DecisionReason : std::uint8_t {
   kLeastLoad,     // nothing useful matched, or the match was not worth the wait
   kNearTie,       // as good as the best within the tie margin
   kOnlyWorker,
+  kReplicate,  // held less, but one more copy of this prefix saves more waiting than it costs (replication.h)
+  kWarmUp,     // new, and due its share of what no cache helps (warm_up.h)
   kLeastCost,  // the least of a baseline's own score
   kRotation,   // round robin's turn
   kRandom,     // drawn

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/base/clock.h"
 #include "common/base/ids.h"
 
 namespace roost::router {
@@ -23,8 +24,10 @@ struct WorkerView {
   std::uint32_t running_requests = 0;
   std::uint64_t running_context_tokens = 0;
   std::uint32_t free_block_count = 0;
+  std::uint32_t cached_block_count = 0;
 
   // This router's own.
+  Instant joined_at{};  // when it said hello
   std::uint32_t in_flight_requests = 0;
   std::uint64_t last_sent = 0;  // number of the last request sent to it, in the order of all; 0: none yet
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "common/base/json_writer.h"
 
@@ -25,15 +26,17 @@ double Imbalance(std::span<const std::uint64_t> computed, std::uint64_t sum) {
 
 }  // namespace
 
-void Outcome::Fill(std::span<const RequestRecord> records, std::span<const std::uint64_t> computed_tokens_by_worker) {
-  for (const RequestRecord& record : records) {
+void Outcome::Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t> computed_tokens) {
+  requests = std::move(records);
+  computed_tokens_by_worker = std::move(computed_tokens);
+  for (const RequestRecord& record : requests) {
     refused_count += record.refused ? 1 : 0;
     if (!record.first_token) continue;
     prompt_token_count += record.prompt_token_count;
     cached_token_count += record.cached_token_count;
     ttft_seconds.push_back(ToSeconds(*record.first_token - record.arrival));
   }
-  const std::span<const std::uint64_t> computed = computed_tokens_by_worker;
+  const std::vector<std::uint64_t>& computed = computed_tokens_by_worker;
   computed_token_count = std::accumulate(computed.begin(), computed.end(), std::uint64_t{0});
   imbalance = Imbalance(computed, computed_token_count);
   if (ttft_seconds.empty()) return;

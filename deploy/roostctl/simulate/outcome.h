@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "deploy/roostctl/simulate/request_log.h"
+#include "router/route/policy.h"
 
 namespace roost::simulate {
 
@@ -27,8 +29,12 @@ struct Outcome {
   std::uint64_t computed_token_count = 0;  // on all workers; what was computed twice counts twice
   std::vector<double> ttft_seconds;        // ascending
 
-  // All but the first three fields.
-  void Fill(std::span<const RequestRecord> records, std::span<const std::uint64_t> computed_tokens_by_worker);
+  std::vector<RequestRecord> requests;                        // by their number in the trace
+  std::vector<std::uint64_t> computed_tokens_by_worker;       // prompt tokens; one sum for a pool
+  std::map<router::DecisionReason, std::uint64_t> decisions;  // of all routers
+
+  // All but the first three fields and the decisions.
+  void Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t> computed_tokens);
 };
 
 // {"policy": …, "workers": …, "cache_tokens": …, "hit_ratio": …, "ttft_mean_s": …, "ttft_p50_s": …, "ttft_p99_s": …,

@@ -1,7 +1,6 @@
 #include "deploy/roostctl/simulate/pool.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <list>
 #include <numeric>
@@ -60,7 +59,7 @@ class Pool {
 
   Outcome Figures() const {
     Outcome outcome;
-    outcome.Fill(log_.records(), std::array{computed_tokens_});
+    outcome.Fill(log_.records(), {computed_tokens_});
     return outcome;
   }
 

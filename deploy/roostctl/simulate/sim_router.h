@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
@@ -34,10 +36,17 @@ class SimRouter {
   [[nodiscard]] std::size_t request_count() const { return core_.request_count(); }
   // Charges that are not taken back.
   [[nodiscard]] std::uint64_t charge_count();
+  [[nodiscard]] const std::map<router::DecisionReason, std::uint64_t>& decisions() const { return metrics_.decisions; }
 
   static constexpr Duration kTickInterval = std::chrono::milliseconds(100);
 
  private:
+  struct DecisionCounter final : router::FleetMetrics {
+    void OnDecision(std::string_view /*policy*/, router::DecisionReason reason) override { ++decisions[reason]; }
+
+    std::map<router::DecisionReason, std::uint64_t> decisions;
+  };
+
   [[nodiscard]] router::GenerateSpec SpecOf(std::uint32_t number,
                                             std::shared_ptr<const router::ServedModel> model) const;
   void CarryOutAll();
@@ -47,7 +56,7 @@ class SimRouter {
   RequestLog& log_;
   Send send_;
   const std::unique_ptr<router::Policy> policy_;
-  router::FleetMetrics metrics_;
+  DecisionCounter metrics_;
   router::FleetCore core_;
 };
 

@@ -59,7 +59,10 @@ class Cluster {
     computed.reserve(workers_.size());
     for (const auto& worker : workers_) computed.push_back(worker->prefill_token_count());
     Outcome outcome;
-    outcome.Fill(log_.records(), computed);
+    outcome.Fill(log_.records(), std::move(computed));
+    for (const auto& router : routers_) {
+      for (const auto& [reason, count] : router->decisions()) outcome.decisions[reason] += count;
+    }
     return outcome;
   }
 

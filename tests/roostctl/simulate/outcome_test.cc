@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-
 namespace roost::simulate {
 namespace {
 
@@ -23,7 +21,7 @@ TEST(OutcomeTest, FiguresAreOfTheRequestsThatWereNotRefused) {
   for (int i = 1; i <= 100; ++i) records.push_back(Answered(i, 100, i % 2 == 0 ? 50 : 0));
   records.push_back({.arrival = Instant{}, .end = Instant{}, .prompt_token_count = 1000, .refused = true});
   Outcome outcome;
-  outcome.Fill(records, std::array<std::uint64_t, 4>{3000, 1500, 1500, 0});
+  outcome.Fill(records, {3000, 1500, 1500, 0});
   EXPECT_DOUBLE_EQ(outcome.hit_ratio, 0.25);
   EXPECT_DOUBLE_EQ(outcome.ttft_mean_seconds, 50.5);
   EXPECT_DOUBLE_EQ(outcome.ttft_p50_seconds, 50);
@@ -35,7 +33,7 @@ TEST(OutcomeTest, FiguresAreOfTheRequestsThatWereNotRefused) {
 
 TEST(OutcomeTest, NothingServedIsNoDivisionByZero) {
   Outcome outcome;
-  outcome.Fill({}, std::array<std::uint64_t, 2>{0, 0});
+  outcome.Fill({}, {0, 0});
   EXPECT_EQ(outcome.hit_ratio, 0);
   EXPECT_EQ(outcome.imbalance, 1);
 }

@@ -94,6 +94,7 @@ inline WorkerView RandomWorker(WorkerSlot slot, Rng& rng) {
   worker.running_context_tokens = worker.running_requests * rng.Below(1000);
   worker.in_flight_requests = below(80);
   worker.free_block_count = below(1000);
+  worker.cached_block_count = below(1000);
   worker.max_running_requests = 1 + below(40);
   worker.max_batch_tokens = below(2) * 1024;
   worker.max_sample_count = 1 + below(4);

@@ -1,0 +1,47 @@
+// When to give a hot prefix one more holder, although a holder is the cheaper choice for this request.
+//
+// Whether to pay rent again or to buy: each request for a prefix that goes to a holder waits longer than it would if
+// the best of the other workers held the prefix too. What the requests of about the last minute have waited for want of
+// that copy is what those of the next minute would save. Once it is more than what the copy costs, it is made:
+//
+//   saved    Σ over recent requests: cost at the holder - cost at the other worker, if it held the prefix   (faded sum)
+//   price    cost at the other worker - what it would be if it held the prefix, that is, the prefill of the copy
+//   copy     when saved by those before this request ≥ price; then the sum begins anew, towards the next copy
+//
+// There is nothing to tune, and what is spent on copies is never more than what was waited for want of them; a holder
+// that nobody waits for is never copied. The rule is that of page replication by counters (Black and Sleator,
+// Competitive algorithms for replication and migration problems, CMU-CS-89-201, 1989), with seconds for counts.
+//
+// Which prefix: the deepest match of the prompt. Requests that share a prefix and go on differently all match as far as
+// it goes, so its last block names it. Turns of one conversation match deeper each time, so nothing adds up for them.
+//
+// Copies are bounded: a prefix that kMaxCopies workers hold gets none on purpose.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "router/route/policy.h"
+#include "router/route/wait_sketch.h"
+
+namespace roost::router {
+
+class Replication {
+ public:
+  // A decision looks at no more holders than that.
+  static constexpr std::size_t kMaxCopies = 64;
+
+  explicit Replication(std::uint64_t seed) : waited_(seed) {}
+
+  // The candidate that is to take the request and hold its prefix from now on, or null: then it goes to `chosen`, of
+  // least cost, and what it waits there is remembered. `candidates` come cheapest first. O(candidates + matches).
+  [[nodiscard]] const Candidate* Choose(const RouteQuery& query, const FleetView& fleet,
+                                        const std::vector<Candidate>& candidates, const Candidate& chosen);
+
+ private:
+  WaitSketch waited_;
+};
+
+}  // namespace roost::router

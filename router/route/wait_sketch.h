@@ -1,0 +1,53 @@
+// What requests have waited lately for want of one more copy of their prefix: seconds by prefix, that fade.
+//
+//   set = hash(prefix)   [ prefix, seconds, when ] [ … ] … kWays of them      the least goes when a new one needs room
+//
+// A sketch in the manner of a set-associative cache: it forgets small sums when many prefixes share a set, so what it
+// says is never more than the truth, and the truth for the largest of a set as long as it stays the largest.
+//
+// A plain value of about 80 KB; not thread-safe. Constant time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/prefix/block_hash.h"
+
+namespace roost::router {
+
+class WaitSketch {
+ public:
+  static constexpr Duration kHalfLife = std::chrono::minutes(1);
+  static constexpr std::size_t kSets = 256;
+  static constexpr std::size_t kWays = 8;
+
+  // `seed` keeps clients from grinding hashes that push each other out.
+  explicit WaitSketch(std::uint64_t seed) : seed_(seed), sets_(kSets) {}
+
+  // A prefix goes by the hash of its last block. `now` never goes back.
+  void Add(BlockHash prefix, double seconds, Instant now);
+  void Clear(BlockHash prefix);
+
+  // Σ seconds · 2^(-age / half-life).
+  [[nodiscard]] double Seconds(BlockHash prefix, Instant now) const;
+
+ private:
+  struct Entry {
+    BlockHash prefix;
+    double seconds = 0;  // as of `when`; 0: a free place
+    Instant when{};
+
+    [[nodiscard]] double SecondsAt(Instant now) const;
+  };
+  using Set = std::array<Entry, kWays>;
+
+  [[nodiscard]] std::size_t SetOf(BlockHash prefix) const;
+
+  std::uint64_t seed_;
+  std::vector<Set> sets_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,279 @@
+// Loads and fleets that routers are known to fail on, each with what must come out. Times are virtual; loads are
+// Poisson streams of prompts, seeded.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "common/base/rng.h"
+#include "deploy/roostctl/simulate/arrivals.h"
+#include "deploy/roostctl/simulate/simulation.h"
+#include "deploy/roostctl/workload/generators.h"
+
+namespace roost::simulate {
+namespace {
+
+using router::DecisionReason;
+using workload::Trace;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kSpanSeconds = 160;
+#else
+constexpr double kSpanSeconds = 240;
+#endif
+constexpr std::uint32_t kBlockTokens = 64;
+constexpr double kTokensPerSecond = 10'000;  // of a worker of speed 1
+
+// Prompts with one of some shared fronts and a rest of their own.
+struct Stream {
+  double requests_per_second = 1;
+  double from_seconds = 0;
+  double until_seconds = kSpanSeconds;
+  std::uint32_t first_front = 0;
+  std::uint32_t front_count = 1;
+  std::uint32_t front_tokens = 0;
+  std::uint32_t own_tokens = 512;
+  std::uint32_t output_tokens = 32;
+};
+
+class Load {
+ public:
+  explicit Load(std::uint64_t seed) : rng_(seed) {}
+
+  Load& Add(const Stream& stream) {
+    double at = stream.from_seconds;
+    while ((at -= std::log(1 - rng_.Uniform()) / stream.requests_per_second) < stream.until_seconds) {
+      AddRequest(stream, at);
+    }
+    return *this;
+  }
+
+  [[nodiscard]] Trace Take() {
+    workload::SortByArrival(trace_);
+    return std::move(trace_);
+  }
+
+ private:
+  void AddRequest(const Stream& stream, double at) {
+    const std::uint64_t front = 1 + stream.first_front + rng_.Below(stream.front_count);
+    const std::uint32_t input = stream.front_tokens + stream.own_tokens;
+    std::vector<workload::ContentId> blocks;
+    for (std::uint32_t i = 0; i < (input + stream.output_tokens) / kBlockTokens; ++i) {
+      const bool shared = i < stream.front_tokens / kBlockTokens;
+      blocks.push_back((shared ? front << 48U : (trace_.requests.size() + 1) << 16U) | i);
+    }
+    trace_.requests.push_back({.arrival_seconds = at,
+                               .input_token_count = input,
+                               .output_token_count = stream.output_tokens,
+                               .blocks = std::move(blocks)});
+  }
+
+  Rng rng_;
+  Trace trace_{.block_tokens = kBlockTokens, .requests = {}};
+};
+
+// Requests per second that keep so many workers of speed 1 busy, if each computes so many tokens.
+double RateFor(double workers, double computed_tokens) { return workers * kTokensPerSecond / computed_tokens; }
+
+SimulationOptions Fleet(std::size_t worker_count) {
+  SimulationOptions options;
+  options.workers.resize(worker_count);
+  options.worker.cache_tokens = 400'000;
+  options.worker.eviction = "class-aware";
+  options.worker.schedule_policy = worker::ParseSchedulePolicy(worker::kDefaultSchedulePolicy).value();
+  options.worker.first_token_target = std::chrono::milliseconds(worker::kDefaultFirstTokenTargetMs);
+  return options;
+}
+
+Outcome Play(const Trace& trace, std::string_view policy, const SimulationOptions& options) {
+  const TraceText text(trace);
+  Result<Outcome> outcome = Simulate(text, policy, options, nullptr);
+  EXPECT_TRUE(outcome.ok()) << outcome.error().ToString();
+  EXPECT_EQ(outcome->refused_count, 0U) << policy;
+  return std::move(outcome).value();
+}
+
+// Of requests that pass.
+template <typename Filter>
+std::vector<double> Ttfts(const Trace& trace, const Outcome& outcome, Filter filter) {
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < trace.requests.size(); ++i) {
+    const RequestRecord& record = outcome.requests[i];
+    if (filter(trace.requests[i])) seconds.push_back(ToSeconds(*record.first_token - record.arrival));
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds;
+}
+
+auto Between(double from_seconds, double until_seconds) {
+  return [=](const workload::TraceRequest& request) {
+    return request.arrival_seconds >= from_seconds && request.arrival_seconds < until_seconds;
+  };
+}
+
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double P99(const std::vector<double>& sorted) { return sorted.at((sorted.size() * 99 - 1) / 100); }
+
+std::uint64_t CountOf(const Outcome& outcome, DecisionReason reason) {
+  const auto found = outcome.decisions.find(reason);
+  return found == outcome.decisions.end() ? 0 : found->second;
+}
+
+// ---- one hot prefix is all traffic ----
+
+constexpr std::uint32_t kFrontTokens = 8192;
+constexpr std::uint32_t kOwnTokens = 512;
+
+Trace OneHotPrefix(double busy_workers) {
+  return Load(1)
+      .Add({.requests_per_second = RateFor(busy_workers, kOwnTokens),
+            .front_tokens = kFrontTokens,
+            .own_tokens = kOwnTokens})
+      .Take();
+}
+
+TEST(AdversarialTest, AHotPrefixIsServedByMostWorkersAndWaitsNoLongerThanWithoutAffinity) {
+  for (const double busy_workers : {0.6, 1.5, 2.8}) {
+    SCOPED_TRACE(busy_workers);
+    const Trace trace = OneHotPrefix(busy_workers);
+    const Outcome outcome = Play(trace, "cache-aware", Fleet(4));
+    const auto used =
+        std::count_if(outcome.computed_tokens_by_worker.begin(), outcome.computed_tokens_by_worker.end(),
+                      [&](std::uint64_t computed) { return 10 * computed >= outcome.computed_token_count; });
+    EXPECT_GE(used, 3);
+    EXPECT_LE(outcome.ttft_p99_seconds, 1.5 * Play(trace, "least-requests", Fleet(4)).ttft_p99_seconds);
+    EXPECT_LE(outcome.ttft_p99_seconds, 1.5 * Play(trace, "least-tokens", Fleet(4)).ttft_p99_seconds);
+  }
+}
+
+// One worker could serve it all, and its queue never grows as long as the prefix takes to compute: copies are made on
+// purpose, once each.
+TEST(AdversarialTest, CopiesAreMadeBeforeTheHolderSaturates) {
+  const Outcome outcome = Play(OneHotPrefix(0.6), "cache-aware", Fleet(4));
+  EXPECT_EQ(CountOf(outcome, DecisionReason::kReplicate), 3U);
+  EXPECT_EQ(CountOf(outcome, DecisionReason::kLeastLoad), 0U);
+}
+
+// ---- lengths and speeds ----
+
+TEST(AdversarialTest, ShortPromptsDoNotWaitBehindLongOnes) {
+  constexpr std::uint32_t kLongTokens = 60'000;
+  const Stream shorts{.requests_per_second = RateFor(3.2, kOwnTokens)};
+  const Trace alone = Load(1).Add(shorts).Take();
+  const Trace mixed =
+      Load(1).Add(shorts).Add({.requests_per_second = RateFor(1.6, kLongTokens), .own_tokens = kLongTokens}).Take();
+  const auto is_short = [](const workload::TraceRequest& request) { return request.input_token_count < kLongTokens; };
+  const double p99 = P99(Ttfts(mixed, Play(mixed, "cache-aware", Fleet(8)), is_short));
+  EXPECT_LE(p99, 3 * Play(alone, "cache-aware", Fleet(8)).ttft_p99_seconds);
+  EXPECT_LE(p99, P99(Ttfts(mixed, Play(mixed, "least-requests", Fleet(8)), is_short)));
+}
+
+TEST(AdversarialTest, SharesFollowSpeed) {
+  constexpr double kSlow = 0.25;
+  SimulationOptions options = Fleet(6);
+  for (const std::size_t slow : {3U, 4U, 5U}) options.workers[slow].speed = kSlow;
+  const Trace trace =
+      Load(1).Add({.requests_per_second = RateFor(0.8 * (3 + 3 * kSlow), 2048), .own_tokens = 2048}).Take();
+  const Outcome outcome = Play(trace, "cache-aware", options);
+  const auto& computed = outcome.computed_tokens_by_worker;
+  const auto [slow_least, slow_most] = std::minmax_element(computed.begin() + 3, computed.end());
+  EXPECT_GE(static_cast<double>(*std::min_element(computed.begin(), computed.begin() + 3)),
+            static_cast<double>(*slow_most) / kSlow);
+  EXPECT_GE(100 * *slow_least, outcome.computed_token_count);
+  EXPECT_LE(10 * outcome.ttft_p99_seconds, Play(trace, "round-robin", options).ttft_p99_seconds);
+  EXPECT_LE(outcome.ttft_p99_seconds, Play(trace, "least-requests", options).ttft_p99_seconds);
+}
+
+// ---- a fleet that changes, a view that is old or partial ----
+
+constexpr std::uint32_t kManyFronts = 60;
+
+Stream ManyFronts(double busy_workers) {
+  return {.requests_per_second = RateFor(busy_workers, kOwnTokens),
+          .front_count = kManyFronts,
+          .front_tokens = kFrontTokens / 2,
+          .own_tokens = kOwnTokens};
+}
+
+TEST(AdversarialTest, AWorkerThatJoinsColdIsUsedWithinSecondsAndHarmsNobody) {
+  constexpr int kJoinSeconds = static_cast<int>(kSpanSeconds) / 2;
+  constexpr int kSoonSeconds = 10;
+  SimulationOptions joined = Fleet(5);
+  joined.workers.back().joins_after = std::chrono::seconds(kJoinSeconds);
+  Stream stream = ManyFronts(2.4);
+  const Trace trace = Load(1).Add(stream).Take();
+  const auto later = Between(kJoinSeconds, kSpanSeconds);
+  const double p99 = P99(Ttfts(trace, Play(trace, "cache-aware", joined), later));
+  EXPECT_LE(p99, 1.05 * P99(Ttfts(trace, Play(trace, "cache-aware", Fleet(4)), later)));
+
+  stream.until_seconds = kJoinSeconds + kSoonSeconds;
+  const Outcome soon = Play(Load(1).Add(stream).Take(), "cache-aware", joined);
+  const double fair = kSoonSeconds * stream.requests_per_second * kOwnTokens / 5;
+  EXPECT_GE(static_cast<double>(soon.computed_tokens_by_worker.back()), 0.5 * fair);
+}
+
+// What everybody holds a little of would never reach a worker that holds nothing, while all are idle.
+TEST(AdversarialTest, AColdWorkerGetsItsShareOfMissesInAnIdleFleet) {
+  SimulationOptions options = Fleet(5);
+  options.workers.back().joins_after = std::chrono::seconds(60);
+  const Trace trace = Load(1)
+                          .Add({.requests_per_second = RateFor(0.4, 2048),
+                                .until_seconds = 100,
+                                .front_tokens = 1024,
+                                .own_tokens = 3072})
+                          .Take();
+  const Outcome outcome = Play(trace, "cache-aware", options);
+  EXPECT_GE(CountOf(outcome, DecisionReason::kWarmUp), 1U);
+  EXPECT_GT(outcome.computed_tokens_by_worker.back(), 3072U);
+}
+
+// While caches are cold it takes longer to fill them.
+TEST(AdversarialTest, ReportsThatAreHalfASecondOldDoLittleHarmToAWarmFleet) {
+  SimulationOptions stale = Fleet(4);
+  stale.worker.load_interval = stale.event_delay = std::chrono::milliseconds(500);
+  const Trace trace = Load(1).Add(ManyFronts(2.4)).Take();
+  const auto warm = Between(kSpanSeconds / 2, kSpanSeconds);
+  const Outcome fresh_outcome = Play(trace, "cache-aware", Fleet(4));
+  const Outcome stale_outcome = Play(trace, "cache-aware", stale);
+  EXPECT_LE(Mean(Ttfts(trace, stale_outcome, warm)), 1.25 * Mean(Ttfts(trace, fresh_outcome, warm)));
+  EXPECT_GE(stale_outcome.hit_ratio, 0.95 * fresh_outcome.hit_ratio);
+}
+
+TEST(AdversarialTest, FourRoutersThatShareNothingDecideAboutAsWellAsOne) {
+  workload::MultiTurnChatOptions chat;
+  chat.session_count = 1000;
+  chat.start_span_seconds = 600;
+  Trace trace = workload::MultiTurnChat(chat);
+  SimulationOptions options = Fleet(8);
+  ScaleToUtilisation(trace, 0.7, 8 * kTokensPerSecond);
+  const Outcome one = Play(trace, "cache-aware", options);
+  options.router_count = 4;
+  const Outcome four = Play(trace, "cache-aware", options);
+  EXPECT_LE(four.ttft_mean_seconds, 1.1 * one.ttft_mean_seconds);
+  EXPECT_GE(four.hit_ratio, 0.9 * one.hit_ratio);
+}
+
+TEST(AdversarialTest, AnAbruptChangeOfPopularityIsOverSoon) {
+  constexpr double kChange = kSpanSeconds / 2;
+  constexpr double kRecoverySeconds = 20;
+  Stream before = ManyFronts(2.4);
+  before.front_count = kManyFronts / 3;
+  before.until_seconds = kChange;
+  Stream after = before;
+  after.first_front = before.front_count;
+  after.from_seconds = kChange;
+  after.until_seconds = kSpanSeconds;
+  const Trace trace = Load(1).Add(before).Add(after).Take();
+  const Outcome outcome = Play(trace, "cache-aware", Fleet(4));
+  const double usual = Mean(Ttfts(trace, outcome, Between(kRecoverySeconds, kChange)));
+  EXPECT_LE(Mean(Ttfts(trace, outcome, Between(kChange + kRecoverySeconds, kSpanSeconds))), 1.2 * usual);
+  const auto upheaval = Between(kChange, kChange + kRecoverySeconds);
+  EXPECT_LE(Mean(Ttfts(trace, outcome, upheaval)), Mean(Ttfts(trace, Play(trace, "least-tokens", Fleet(4)), upheaval)));
+}
+
+}  // namespace
+}  // namespace roost::simulate

@@ -1,0 +1,101 @@
+#include "router/route/replication.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/router/route/fleets.h"
+
+namespace roost::router {
+namespace {
+
+constexpr std::uint32_t kPromptTokens = 1600;
+constexpr std::uint32_t kPrefixBlocks = 90;
+constexpr int kManyRequests = 500;
+
+class ReplicationTest : public ::testing::Test {
+ protected:
+  // Another request with this prefix, a second later.
+  Decision Ask(const FleetView& fleet, std::vector<WorkerMatch> matches) {
+    now_ += std::chrono::seconds(1);
+    return policy_
+        ->Choose({.prompt_token_count = kPromptTokens, .matches = matches, .block_hashes = chain_, .now = now_}, fleet)
+        .value();
+  }
+  int CopiesAmongMany(const FleetView& fleet, const std::vector<WorkerMatch>& matches) {
+    int copies = 0;
+    for (int i = 0; i < kManyRequests; ++i) copies += Ask(fleet, matches).reason == DecisionReason::kReplicate ? 1 : 0;
+    return copies;
+  }
+  static WorkerView Queued(std::uint32_t slot, std::uint64_t tokens) {
+    WorkerView worker = Idle(slot);
+    worker.queued_prefill_tokens = tokens;
+    return worker;
+  }
+
+  std::unique_ptr<Policy> policy_ = Make("cache-aware");
+  std::vector<BlockHash> chain_ = Chain(1, kPromptTokens / 16);
+  Instant now_{};
+};
+
+// Each waits 0.2 s behind 400 tokens, and steps of decodes in between; the copy costs 0.72 s of prefill, and steps.
+TEST_F(ReplicationTest, CopiesWhenWhatWasWaitedForPaysForTheCopy) {
+  const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
+  for (int i = 0; i < 4; ++i) {
+    const Decision before = Ask(fleet, {Holds(1, kPrefixBlocks)});
+    EXPECT_EQ(before.slot.value(), 1U) << i;
+    EXPECT_EQ(before.reason, DecisionReason::kDeepestMatch) << i;
+  }
+  const Decision copy = Ask(fleet, {Holds(1, kPrefixBlocks)});
+  EXPECT_EQ(copy.slot.value(), 0U);
+  EXPECT_EQ(copy.reason, DecisionReason::kReplicate);
+  EXPECT_EQ(copy.matched_tokens, 0U);
+  EXPECT_EQ(Ask(fleet, {Holds(1, kPrefixBlocks)}).reason,
+            DecisionReason::kDeepestMatch);  // the next one is earned anew
+}
+
+TEST_F(ReplicationTest, WhereNobodyWaitsNothingIsCopied) {
+  EXPECT_EQ(CopiesAmongMany(FleetOf({Idle(0), Idle(1)}), {Holds(1, kPrefixBlocks)}), 0);
+}
+
+TEST_F(ReplicationTest, WhereTheOthersAreAsBusyNothingIsCopied) {
+  EXPECT_EQ(CopiesAmongMany(FleetOf({Queued(0, 400), Queued(1, 400)}), {Holds(1, kPrefixBlocks)}), 0);
+}
+
+TEST_F(ReplicationTest, SeldomWaitsAreForgotten) {
+  const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
+  for (int i = 0; i < kManyRequests; ++i) {
+    now_ += 2 * WaitSketch::kHalfLife;
+    ASSERT_NE(Ask(fleet, {Holds(1, kPrefixBlocks)}).reason, DecisionReason::kReplicate);
+  }
+}
+
+TEST_F(ReplicationTest, TurnsOfAConversationAddUpToNothing) {
+  const FleetView fleet = FleetOf({Idle(0), Queued(1, 300)});
+  for (std::uint32_t turn = 1; turn < kPrefixBlocks; ++turn) {
+    ASSERT_NE(Ask(fleet, {Holds(1, turn)}).reason, DecisionReason::kReplicate) << turn;
+  }
+}
+
+TEST_F(ReplicationTest, CopiesAreBounded) {
+  std::vector<WorkerView> workers{Idle(0)};
+  std::vector<WorkerMatch> matches;
+  for (std::uint32_t slot = 1; slot <= Replication::kMaxCopies; ++slot) {
+    workers.push_back(Queued(slot, 400));
+    matches.push_back(Holds(slot, kPrefixBlocks));
+  }
+  EXPECT_EQ(CopiesAmongMany(FleetOf(workers), matches), 0);
+  matches.pop_back();
+  EXPECT_GT(CopiesAmongMany(FleetOf(workers), matches), 0);
+}
+
+TEST_F(ReplicationTest, QuestionsLeaveNoTrace) {
+  const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
+  const std::vector<WorkerMatch> matches{Holds(1, kPrefixBlocks)};
+  for (int i = 0; i < kManyRequests; ++i) {
+    const RouteQuery question{.prompt_token_count = kPromptTokens, .matches = matches, .block_hashes = chain_};
+    ASSERT_EQ(policy_->Choose(question, fleet).value().slot.value(), 1U);
+  }
+  EXPECT_EQ(Ask(fleet, matches).slot.value(), 1U);
+}
+
+}  // namespace
+}  // namespace roost::router

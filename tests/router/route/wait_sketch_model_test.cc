@@ -1,0 +1,93 @@
+// WaitSketch against a list of everything that was ever added.
+#include "router/route/wait_sketch.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "tests/router/route/fleets.h"
+
+namespace roost::router {
+namespace {
+
+class NaiveSums {
+ public:
+  void Add(BlockHash prefix, double seconds, Instant now) { added_[prefix].emplace_back(now, seconds); }
+  void Clear(BlockHash prefix) { added_.erase(prefix); }
+  [[nodiscard]] double Seconds(BlockHash prefix, Instant now) const {
+    double sum = 0;
+    const auto found = added_.find(prefix);
+    if (found == added_.end()) return 0;
+    for (const auto& [when, seconds] : found->second) {
+      sum += seconds * std::pow(0.5, ToSeconds(now - when) / ToSeconds(WaitSketch::kHalfLife));
+    }
+    return sum;
+  }
+
+ private:
+  std::map<BlockHash, std::vector<std::pair<Instant, double>>> added_;
+};
+
+class WaitSketchModelTest : public ::testing::TestWithParam<std::uint64_t> {
+ protected:
+  // Some of `prefixes` wait, or begin anew, at random times.
+  void Change(const std::vector<BlockHash>& prefixes) {
+    now_ += FromSeconds(rng_.Uniform());
+    const BlockHash prefix = prefixes[rng_.Below(prefixes.size())];
+    if (rng_.Below(20) == 0) {
+      sketch_.Clear(prefix);
+      naive_.Clear(prefix);
+    } else {
+      const double seconds = rng_.Uniform();
+      sketch_.Add(prefix, seconds, now_);
+      naive_.Add(prefix, seconds, now_);
+    }
+  }
+
+  Rng rng_{GetParam()};
+  Instant now_{};
+  WaitSketch sketch_{GetParam()};
+  NaiveSums naive_;
+};
+
+TEST_P(WaitSketchModelTest, IsExactForFewPrefixes) {
+  const std::vector<BlockHash> prefixes = Chain(GetParam(), WaitSketch::kWays);
+  for (int i = 0; i < 2000; ++i) {
+    Change(prefixes);
+    for (const BlockHash prefix : prefixes) {
+      ASSERT_NEAR(sketch_.Seconds(prefix, now_), naive_.Seconds(prefix, now_), 1e-9) << "seed " << GetParam();
+    }
+  }
+}
+
+TEST_P(WaitSketchModelTest, NeverSaysMoreThanIsTrue) {
+  const std::vector<BlockHash> prefixes = Chain(GetParam(), 4 * WaitSketch::kSets * WaitSketch::kWays);
+  double kept = 0;
+  for (int i = 0; i < 50'000; ++i) Change(prefixes);
+  for (const BlockHash prefix : prefixes) {
+    const double seconds = sketch_.Seconds(prefix, now_);
+    ASSERT_LE(seconds, naive_.Seconds(prefix, now_) + 1e-9) << "seed " << GetParam();
+    kept += seconds;
+  }
+  EXPECT_GT(kept, 0);
+}
+
+// Whoever waits most is remembered, however many others come by.
+TEST_P(WaitSketchModelTest, TheHottestStays) {
+  const BlockHash hot = Chain(GetParam() + 1000, 1).front();
+  const std::vector<BlockHash> others = Chain(GetParam(), 50'000);
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    now_ += std::chrono::milliseconds(1);
+    sketch_.Add(others[i], rng_.Uniform(), now_);
+    if (i % 100 > 0) continue;
+    sketch_.Add(hot, 1.5, now_);
+    naive_.Add(hot, 1.5, now_);
+  }
+  EXPECT_NEAR(sketch_.Seconds(hot, now_), naive_.Seconds(hot, now_), 1e-6) << "seed " << GetParam();
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, WaitSketchModelTest, ::testing::Range<std::uint64_t>(0, 10));
+
+}  // namespace
+}  // namespace roost::router
