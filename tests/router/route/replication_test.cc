@@ -36,10 +36,11 @@ class ReplicationTest : public ::testing::Test {
   Instant now_{};
 };
 
-// Each waits 0.2 s behind 400 tokens, and steps of decodes in between; the copy costs 0.72 s of prefill, and steps.
+// Each waits 0.2 s behind 400 tokens, and steps of decodes in between; the copy costs 0.72 s of prefill, and steps, and
+// twice that, because it evicts as much.
 TEST_F(ReplicationTest, CopiesWhenWhatWasWaitedForPaysForTheCopy) {
   const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 8; ++i) {
     const Decision before = Ask(fleet, {Holds(1, kPrefixBlocks)});
     EXPECT_EQ(before.slot.value(), 1U) << i;
     EXPECT_EQ(before.reason, DecisionReason::kDeepestMatch) << i;
