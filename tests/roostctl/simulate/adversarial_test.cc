@@ -131,6 +131,7 @@ constexpr std::uint32_t kOwnTokens = 512;
 Trace OneHotPrefix(double busy_workers) {
   return Load(1)
       .Add({.requests_per_second = RateFor(busy_workers, kOwnTokens),
+            .until_seconds = 240,  // always: until the copies are made a hundredth of the requests may have waited
             .front_tokens = kFrontTokens,
             .own_tokens = kOwnTokens})
       .Take();
