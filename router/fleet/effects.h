@@ -44,6 +44,9 @@ struct NotifyEnd {
 
 using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyTokens, NotifyChoiceEnd, NotifyEnd>;
 
+// Calls the observer, if that is what the effect wants; else does nothing.
+void NotifyObserver(Effect& effect);
+
 // Not thread-safe.
 class EffectQueue {
  public:

@@ -124,14 +124,8 @@ bool Fleet::CarryOut(Effect& effect) {
     if (bundle_reader_->TryRead(std::move(read->bundle))) return true;
     const std::lock_guard lock(mutex_);
     core_.OnTextBundle(digest, Error{ErrorCode::kOverloaded, "too many tokenizers wait to be read", digest});
-  } else if (auto* const dispatched = std::get_if<NotifyDispatched>(&effect)) {
-    dispatched->observer->OnDispatched(dispatched->dispatched);
-  } else if (auto* const tokens = std::get_if<NotifyTokens>(&effect)) {
-    tokens->observer->OnTokens(std::move(tokens->tokens));
-  } else if (auto* const choice = std::get_if<NotifyChoiceEnd>(&effect)) {
-    choice->observer->OnChoiceEnd(choice->end);
-  } else if (auto* const end = std::get_if<NotifyEnd>(&effect)) {
-    end->observer->OnEnd(std::move(end->end));
+  } else {
+    NotifyObserver(effect);
   }
   return true;
 }

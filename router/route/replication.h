@@ -5,7 +5,8 @@
 // that copy is what those of the next minute would save. Once it is more than what the copy costs, it is made:
 //
 //   saved    Σ over recent requests: cost at the holder - cost at the other worker, if it held the prefix   (faded sum)
-//   price    cost at the other worker - what it would be if it held the prefix, that is, the prefill of the copy
+//   price    cost at the other worker - what it would be if it held the prefix, that is, the prefill of the copy as
+//            the cost has it, with its weight
 //   copy     when saved by those before this request ≥ price; then the sum begins anew, towards the next copy
 //
 // There is nothing to tune, and what is spent on copies is never more than what was waited for want of them; a holder

@@ -24,19 +24,22 @@ constexpr std::uint32_t kPromptTokens = 500;
 
 void Step(Scheduler& scheduler, PrefixCache& cache) {
   const std::vector<ScheduledSlice>& slices = scheduler.Schedule();
-  scheduler.Commit();
+  scheduler.Commit(std::chrono::milliseconds(20));
   for (const ScheduledSlice& slice : slices) scheduler.Append(slice.sequence->id, 7);
   (void)cache.TakeEvents();
 }
 
-// As many sequences decode as may run, and as many again wait.
+// As many sequences decode as may run, and as many again wait, under the workers' default schedule.
 void Decode(Effort effort, std::uint32_t running) {
   BlockPool pool(kBlockCount);
   PrefixCache cache(pool, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(kBlockCount));
-  Scheduler scheduler(cache, SchedulerOptions{.max_batch_tokens = running * kPromptTokens,
-                                              .max_running = running,
-                                              .max_waiting = running * 2,
-                                              .max_context_tokens = 1U << 16U});
+  Scheduler scheduler(
+      cache, SchedulerOptions{.max_batch_tokens = running * kPromptTokens,
+                              .max_running = running,
+                              .max_waiting = running * 2,
+                              .max_context_tokens = 1U << 16U,
+                              .policy = worker::ParseSchedulePolicy(worker::kDefaultSchedulePolicy).value(),
+                              .first_token_target = std::chrono::milliseconds(worker::kDefaultFirstTokenTargetMs)});
   Rng rng(1);
   for (std::uint32_t i = 0; i < running * 2; ++i) {
     std::vector<TokenId> prompt(kPromptTokens);

@@ -26,7 +26,7 @@ class ClusterSimTest : public ::testing::TestWithParam<std::uint64_t> {
   static void SetUpTestSuite() { SetUpLogging(LogLevel::kError, LogFormat::kText); }
 };
 
-TEST_P(ClusterSimTest, IndexEqualsTheWorkersTruthWithinOneLoadIntervalOfQuiet) {
+TEST_P(ClusterSimTest, IndexEqualsTheWorkersTruthOneLoadIntervalAfterRecovery) {
   for (std::uint64_t seed = GetParam() * kSeedsPerShard; seed < (GetParam() + 1) * kSeedsPerShard; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     ClusterSim sim(seed);

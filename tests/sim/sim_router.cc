@@ -103,14 +103,8 @@ void SimRouter::CarryOut() {
         carry_(send->worker_id, send->message);
       } else if (const auto* const read = std::get_if<router::ReadBundle>(&effect)) {
         core_.OnTextBundle(read->bundle.digest, router::TextBundle{});
-      } else if (auto* const dispatched = std::get_if<router::NotifyDispatched>(&effect)) {
-        dispatched->observer->OnDispatched(dispatched->dispatched);
-      } else if (auto* const tokens = std::get_if<router::NotifyTokens>(&effect)) {
-        tokens->observer->OnTokens(std::move(tokens->tokens));
-      } else if (auto* const choice = std::get_if<router::NotifyChoiceEnd>(&effect)) {
-        choice->observer->OnChoiceEnd(choice->end);
-      } else if (auto* const end = std::get_if<router::NotifyEnd>(&effect)) {
-        end->observer->OnEnd(std::move(end->end));
+      } else {
+        router::NotifyObserver(effect);
       }
     }
   }

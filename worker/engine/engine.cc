@@ -444,14 +444,7 @@ void Engine::State::FillReport(const std::vector<ScheduledSlice>& slices, double
   report.idle_blocks = pool.idle_count();
 
   wire::Load& load = report.load;
-  load.waiting_requests = scheduler.waiting_count();
-  load.running_requests = scheduler.running_count();
-  load.queued_prefill_tokens = scheduler.queued_prefill_tokens();
-  load.running_context_tokens = scheduler.running_context_tokens();
-  load.free_block_count = cache.available_count();
-  load.cached_block_count = cache.ready_count();
-  load.pinned_block_count = cache.pinned_count();
-  load.digest = cache.digest();
+  load = scheduler.Load();
   load.step_seconds = step_seconds;
   for (const ScheduledSlice& slice : slices) {
     (slice.is_decode ? load.step_decode_tokens : load.step_prefill_tokens) += slice.token_count;

@@ -404,6 +404,19 @@ std::uint64_t Scheduler::running_context_tokens() const {
   return count;
 }
 
+wire::Load Scheduler::Load() const {
+  wire::Load load;
+  load.waiting_requests = waiting_count();
+  load.running_requests = running_count();
+  load.queued_prefill_tokens = queued_prefill_tokens();
+  load.running_context_tokens = running_context_tokens();
+  load.free_block_count = cache_.available_count();
+  load.cached_block_count = cache_.ready_count();
+  load.pinned_block_count = cache_.pinned_count();
+  load.digest = cache_.digest();
+  return load;
+}
+
 Result<void> Scheduler::CheckInvariants() const {
   std::vector<std::uint32_t> references(cache_.pool().block_count());
   std::uint64_t waiting_uncached = 0;

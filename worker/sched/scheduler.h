@@ -9,7 +9,8 @@
 //
 // - One token budget per step. Every decoding sequence gets its one token; the rest goes to prefill chunks: of running
 //   sequences and of newly admitted ones, in the order of the WaitingQueue. So a prompt that is computed in part may
-//   pause, with its blocks, for one that goes before it. Of such prompts there are at most max_partial_prefills.
+//   pause, with its blocks, for one that goes before it. Of such prompts there are at most max_partial_prefills, beside
+//   those that are pressed for time (first_token_target).
 // - A sequence is admitted when its prompt fits the blocks that are free or evictable. When blocks run out all the
 //   same (outputs grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always
 //   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
@@ -58,7 +59,8 @@ struct SchedulerOptions {
   std::uint32_t max_running = 64;
   std::uint32_t max_waiting = 1024;
   std::uint32_t max_context_tokens = 0;  // prompt and output; the caller never appends beyond it
-  // Sequences whose prompt is computed in part, after a step. Each holds the blocks of its part. 0: no bound.
+  // Sequences whose prompt is computed in part, after a step; more may be where time presses. Each holds the blocks of
+  // its part. 0: no bound.
   std::uint32_t max_partial_prefills = 4;
   SchedulePolicy policy = SchedulePolicy::kFcfs;
   // How long a first token should take at most, whatever the policy prefers. Sequences that would come too late have a
@@ -143,6 +145,9 @@ class Scheduler {
   [[nodiscard]] std::uint64_t queued_prefill_tokens() const;
   // Tokens whose KV running sequences hold.
   [[nodiscard]] std::uint64_t running_context_tokens() const;
+
+  // The report of now, without what the last step did.
+  [[nodiscard]] wire::Load Load() const;
 
   // The cache's invariants against this scheduler's block tables, and the tables' own. O(blocks).
   [[nodiscard]] Result<void> CheckInvariants() const;

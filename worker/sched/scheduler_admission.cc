@@ -13,6 +13,8 @@ namespace {
 // Of the prefill budget: the part that must be needed before time presses, and the most that it gets.
 constexpr double kPressingShare = 0.5;
 constexpr double kMostPressingShare = 0.8;
+// Waiting sequences that a step looks at for that, in the order of arrival.
+constexpr std::uint32_t kOldestLookedAt = 64;
 
 }  // namespace
 
@@ -24,7 +26,8 @@ void Scheduler::DealOut(std::uint32_t budget) {
   const Pressing pressing = DealToPressing(budget);
   budget -= pressing.dealt_token_count;
   std::uint32_t passed_over = 0;
-  Sequence* waiting = pressing.lacks_room ? nullptr : waiting_.First();
+  bool may_admit = !pressing.lacks_room;
+  Sequence* waiting = may_admit ? waiting_.First() : nullptr;
   std::size_t served = 0;
   while (budget > 0) {
     Sequence* const partial = served < partial_.size() ? partial_[served].sequence : nullptr;
@@ -33,9 +36,9 @@ void Scheduler::DealOut(std::uint32_t budget) {
       switch (TryAdmit(*waiting, budget, partial_.size() - served)) {
         case Admission::kStarted: budget -= Deal(*waiting, budget); break;
         case Admission::kPassedOver: ++passed_over; break;
-        case Admission::kRefused: passed_over = kMaxPassedOver; break;
+        case Admission::kRefused: may_admit = false; break;
       }
-      waiting = passed_over < kMaxPassedOver ? waiting_.After(rank) : nullptr;
+      waiting = may_admit && passed_over < kMaxPassedOver ? waiting_.After(rank) : nullptr;
     } else if (partial != nullptr) {
       budget -= Deal(*partial, budget);
       ++served;
@@ -64,8 +67,8 @@ Scheduler::Pressing Scheduler::DealToPressing(std::uint32_t budget) {
     if (left == 0) break;
     if (sequence->state == Sequence::State::kWaiting) {
       const Admission admission = TryAdmit(*sequence, left, 0);
-      if (admission == Admission::kRefused) result.lacks_room = true;
-      if (admission == Admission::kRefused) break;
+      result.lacks_room = admission == Admission::kRefused;
+      if (result.lacks_room) break;
       if (admission == Admission::kPassedOver) continue;
       InsertPartial(*sequence);
     }
@@ -101,7 +104,7 @@ double Scheduler::CollectPressing() {
 void Scheduler::CollectWithoutToken() {
   for (const Partial& partial : partial_) pressing_.push_back(partial.sequence);
   std::uint32_t looked_at = 0;
-  for (Sequence* oldest = waiting_.Oldest(); oldest != nullptr && looked_at < kMaxPassedOver; ++looked_at) {
+  for (Sequence* oldest = waiting_.Oldest(); oldest != nullptr && looked_at < kOldestLookedAt; ++looked_at) {
     pressing_.push_back(oldest);
     oldest = waiting_.YoungerThan(*oldest);
   }

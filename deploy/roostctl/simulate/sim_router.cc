@@ -82,8 +82,8 @@ void SimRouter::CarryOutAll() {
       send_(send->worker_id, std::move(send->message));
     } else if (auto* const read = std::get_if<router::ReadBundle>(&effect)) {
       core_.OnTextBundle(read->bundle.digest, router::TextBundle{});
-    } else if (auto* const end = std::get_if<router::NotifyEnd>(&effect)) {
-      end->observer->OnEnd(std::move(end->end));
+    } else {
+      router::NotifyObserver(effect);
     }
   }
 }

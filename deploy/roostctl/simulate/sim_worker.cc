@@ -103,7 +103,7 @@ void SimWorker::OnMessage(std::uint32_t router, wire::RouterMessage message) {
 void SimWorker::OnWelcome(Link& link) {
   link.up = true;
   link.snapshot_due = true;
-  Report(LoadNow());
+  Report(scheduler_.Load());
 }
 
 // ---- a step ----
@@ -218,7 +218,7 @@ void SimWorker::EndStep(double step_seconds) {
   for (const SequenceId id : wanting_) OnComputed(id);
   PlanDecodeEnd();
   kept_.Settle();
-  wire::Load load = LoadNow();
+  wire::Load load = scheduler_.Load();
   load.step_prefill_tokens = step_prefill_tokens_;
   load.step_seconds = step_prefill_tokens_ > 0 ? step_seconds : 0;
   Report(load);
@@ -282,19 +282,6 @@ void SimWorker::OnDecodeEnd() {
 
 // ---- what is told ----
 
-wire::Load SimWorker::LoadNow() {
-  const worker::PrefixCache& cache = kept_.cache();
-  wire::Load load;
-  load.waiting_requests = scheduler_.waiting_count();
-  load.running_requests = scheduler_.running_count();
-  load.queued_prefill_tokens = scheduler_.queued_prefill_tokens();
-  load.running_context_tokens = scheduler_.running_context_tokens();
-  load.free_block_count = cache.available_count();
-  load.cached_block_count = cache.ready_count();
-  load.digest = cache.digest();
-  return load;
-}
-
 void SimWorker::Report(const wire::Load& load) {
   last_report_ = timeline_.Now();
   load_ = load;
@@ -340,7 +327,7 @@ void SimWorker::ReportLoad() {
   }
   wire::Load load = load_;
   if (!stepping_) {
-    load = LoadNow();
+    load = scheduler_.Load();
     load.step_decode_tokens = decode_.request_count();
     load.step_seconds = decode_.request_count() > 0 ? decode_.StepSeconds() : 0;
   }

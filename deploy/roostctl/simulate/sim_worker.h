@@ -116,7 +116,6 @@ class SimWorker {
 
   // ---- what is told ----
   void Report(const wire::Load& load);
-  [[nodiscard]] wire::Load LoadNow();
   void PlanLoadReport();
   void ReportLoad();
   void SendTo(std::uint32_t router, Link& link, wire::Step step);

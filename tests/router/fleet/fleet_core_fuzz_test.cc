@@ -33,7 +33,7 @@ class FleetFuzz {
 
   void Run(int action_count) {
     for (int i = 0; i < action_count; ++i) Act();
-    Quieten();
+    sim_.Recover();
     CheckRequests();
     CheckViews();
   }
@@ -109,18 +109,6 @@ class FleetFuzz {
       case 1: outbox.push_front(outbox.front()); break;
       default: std::swap(outbox[0], outbox[1]); break;
     }
-  }
-
-  // Nothing bad happens any more.
-  void Quieten() {
-    for (auto& [id, worker] : sim_.workers) {
-      worker->SetFull(false);
-      if (sim_.IsCutOff(*worker)) sim_.Revive(*worker);
-      if (!worker->welcomed()) worker->SayHello();
-    }
-    sim_.DeliverAll();
-    sim_.Run();
-    sim_.Advance(4s);
   }
 
   void CheckRequests() {

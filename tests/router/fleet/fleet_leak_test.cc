@@ -42,7 +42,7 @@ class Leaks {
       if (rng_.Below(4) == 0) Befall(AnyWorker());
       if (rng_.Below(6) == 0) Round();
     }
-    Settle();
+    sim_.Recover();
   }
 
   void Check() {
@@ -114,16 +114,6 @@ class Leaks {
     sim_.DeliverAll();
     sim_.clock.Advance(std::chrono::milliseconds(rng_.Below(100)));
     sim_.Tick();
-  }
-  void Settle() {
-    for (auto& [id, worker] : sim_.workers) {
-      worker->SetFull(false);
-      if (sim_.IsCutOff(*worker)) sim_.Revive(*worker);
-      if (!worker->welcomed()) worker->SayHello();
-    }
-    sim_.DeliverAll();
-    sim_.Run();
-    sim_.Advance(4s);
   }
 
   Rng rng_;

@@ -126,14 +126,8 @@ void FleetSim::CarryOut(Effect& effect) {
     } else {
       core.OnTextBundle(read->bundle.digest, TextBundle{});
     }
-  } else if (auto* const dispatched = std::get_if<NotifyDispatched>(&effect)) {
-    dispatched->observer->OnDispatched(dispatched->dispatched);
-  } else if (auto* const tokens = std::get_if<NotifyTokens>(&effect)) {
-    tokens->observer->OnTokens(std::move(tokens->tokens));
-  } else if (auto* const choice = std::get_if<NotifyChoiceEnd>(&effect)) {
-    choice->observer->OnChoiceEnd(choice->end);
-  } else if (auto* const end = std::get_if<NotifyEnd>(&effect)) {
-    end->observer->OnEnd(std::move(end->end));
+  } else {
+    NotifyObserver(effect);
   }
 }
 
@@ -145,6 +139,17 @@ void FleetSim::Run(int rounds) {
     Tick();
   }
   DeliverAll();
+}
+
+void FleetSim::Recover() {
+  for (auto& [id, worker] : workers) {
+    worker->SetFull(false);
+    if (IsCutOff(*worker)) Revive(*worker);
+    if (!worker->welcomed()) worker->SayHello();
+  }
+  DeliverAll();
+  Run();
+  Advance(4s);
 }
 
 void FleetSim::Advance(Duration by) {

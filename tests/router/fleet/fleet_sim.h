@@ -99,6 +99,8 @@ class FleetSim {
   // Moves time in steps of 100 ms, with a tick and a heartbeat of each worker in each.
   void Advance(Duration by);
   void Tick() { core.Tick(clock.Now()); }
+  // Nothing bad happens any more: workers that were cut off are back, and what runs ends.
+  void Recover();
 
   // The worker is gone without a word: nothing reaches it, nothing comes from it.
   void Kill(FakeWorker& worker);

@@ -51,8 +51,11 @@ class AllocationTest : public testing::TestWithParam<std::string_view> {
  protected:
   AllocationTest()
       : cache_(pool_, {.block_tokens = kBlockTokens}, MakeEvictionPolicy(GetParam(), kBlockCount).value()),
-        scheduler_(cache_,
-                   {.max_batch_tokens = 512, .max_running = kSequenceCount, .max_context_tokens = 4 * kBlockCount}) {}
+        scheduler_(cache_, {.max_batch_tokens = 512,
+                            .max_running = kSequenceCount,
+                            .max_context_tokens = 4 * kBlockCount,
+                            .policy = SchedulePolicy::kShortestUncached,
+                            .first_token_target = std::chrono::seconds(1)}) {}
 
   // A prompt that goes on from the first tokens of another one, of ever another text behind them.
   SequenceId Submit(std::uint32_t max_output_tokens) {
@@ -69,7 +72,7 @@ class AllocationTest : public testing::TestWithParam<std::string_view> {
   void Step() {
     scheduler_.AdvanceTo(now_ += std::chrono::milliseconds(20));
     const std::vector<ScheduledSlice>& slices = scheduler_.Schedule();
-    scheduler_.Commit();
+    scheduler_.Commit(std::chrono::milliseconds(20));
     for (const ScheduledSlice& slice : slices) {
       if (slice.wants_logits) scheduler_.Append(slice.sequence->id, ++sampled_);
     }

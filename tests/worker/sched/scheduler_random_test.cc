@@ -110,7 +110,10 @@ class RandomLife {
             .max_running = Between(1, 8),
             .max_waiting = Between(1, 12),
             .max_partial_prefills = Between(0, 3),
-            .policy = static_cast<SchedulePolicy>(rng_.Below(3))};
+            .policy = static_cast<SchedulePolicy>(rng_.Below(3)),
+            .first_token_target = rng_.Below(3) == 0
+                                      ? std::optional<Duration>(std::chrono::milliseconds(Between(1, 500)))
+                                      : std::nullopt};
   }
 
   RetentionHint RandomHint() {
@@ -199,7 +202,8 @@ class RandomLife {
       if (std::find(served_.begin(), served_.end(), id) == served_.end()) ++paused;
     }
     seen_.pauses += paused;
-    ASSERT_TRUE(options_.max_partial_prefills == 0 || partial <= options_.max_partial_prefills) << partial;
+    const bool is_bounded = options_.max_partial_prefills > 0 && !options_.first_token_target;
+    ASSERT_TRUE(!is_bounded || partial <= options_.max_partial_prefills) << partial;
   }
 
   // A block that is written in a step is in no other sequence's table.

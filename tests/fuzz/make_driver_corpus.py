@@ -1,0 +1,39 @@
+"""Writes the seeds of the targets that drive a thing beside a naive one, tests/fuzz/corpus/cache and index: a few chosen
+choices, and the other ones at random.
+
+    python3 tests/fuzz/make_driver_corpus.py
+"""
+
+import pathlib
+import random
+
+CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
+# Target -> choices in a seed, and name -> the first ones.
+TARGETS = {
+    # Of cache_fuzz.cc: honesty of the hashes, blocks of the pool less one.
+    "cache": (4000, {
+        "one_block": (0, 0),
+        "small_pool": (0, 6),
+        "large_pool": (0, 63),
+        "lying_hashes": (1, 15),
+    }),
+    # Of index_driver.h: is it bounded, by which limit if so, many workers if 0, workers less one.
+    "index": (1500, {
+        "few_workers": (0, 1, 3),
+        "many_workers": (0, 0, 99),
+        "no_growth": (1, 0, 1, 3),
+        "bounded_many_workers": (1, 1, 0, 30),
+    }),
+}
+
+
+def main():
+    for target, (choice_count, seeds) in TARGETS.items():
+        folder = CORPUS / target
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, (name, choices) in enumerate(seeds.items()):
+            (folder / name).write_bytes(bytes(choices) + random.Random(number).randbytes(choice_count))
+
+
+if __name__ == "__main__":
+    main()
