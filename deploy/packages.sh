@@ -16,7 +16,7 @@ build=(
   ca-certificates curl
 )
 test=(
-  clang clang-format-14 clang-tidy-14 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev
+  clang clang-format-14 clang-tidy-14 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev libomp-dev
   prometheus python3 python3-jinja2 python3-yaml
 )
 runtime=(

@@ -21,7 +21,6 @@ say() { printf '\n== %s\n' "$*"; }
 
 say 'packages and build'
 ./deploy/packages.sh build
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 # Tests are configured only where their packages are; the daemons need none of them.
 [ -f build/release/build.ninja ] || cmake --preset release -DROOST_BUILD_TESTS=OFF >/dev/null
 cmake --build --preset release --target roost-router roost-worker roostctl

@@ -7,7 +7,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 ./deploy/packages.sh test >&2
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 {
   cmake --preset release -DROOST_BUILD_TESTS=ON
   cmake --build --preset release --target roost_bench

@@ -12,7 +12,6 @@ cd "$(dirname "$0")/.."
 
 preset=${ROOST_PRESET:-release}
 ./deploy/packages.sh test
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 # The quickstart may have configured the release build without tests.
 cmake --preset "$preset" -DROOST_BUILD_TESTS=ON
 cmake --build --preset "$preset"

@@ -142,7 +142,7 @@ void TokenDecoder::StripStream(const Strip& strip, State::Strip& state, std::str
   state.held.clear();
   const std::size_t held = TrailingRun(text, strip.content, strip.stop);
   state.held = text.substr(text.size() - held);
-  text.resize(text.size() - held);
+  text.erase(text.size() - held);
 }
 
 void TokenDecoder::Push(std::string_view token, State& state, std::string& out) const {

@@ -77,7 +77,7 @@ void ForEachInstructionSet(const Body& body) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-#if defined(__SANITIZE_THREAD__)
+#ifdef ROOST_SANITIZED_THREAD
 // ThreadSanitizer can not see the barriers inside OpenMP's runtime and reports races between teams that are none.
 inline constexpr std::uint32_t kTestThreads = 1;
 #else

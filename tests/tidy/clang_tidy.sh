@@ -10,17 +10,20 @@ cmake --build build/tidy --target roost_schema >/dev/null
 stamps=${XDG_CACHE_HOME:-$HOME/.cache}/roost-tidy
 mkdir -p "$stamps"
 
+# A line per source: its name, and its compile command as CMake wrote it, to preprocess with: the output holds every
+# header.
+commands=$(mktemp)
+trap 'rm -f "$commands"' EXIT
+python3 -c '
+import json, os, shlex
+for entry in json.load(open("build/tidy/compile_commands.json")):
+    words = shlex.split(entry["command"])
+    words = words[: words.index("-o")] + ["-E", "-P", entry["file"]]
+    print(os.path.relpath(entry["file"]), shlex.join(words))' >"$commands"
+
 check_one() {
   local file=$1 command key
-  # The compile command as CMake wrote it, to preprocess with: the output holds every header.
-  command=$(python3 -c '
-import json, shlex, sys
-for entry in json.load(open("build/tidy/compile_commands.json")):
-    if entry["file"].endswith("/" + sys.argv[1]):
-        words = [w for w in shlex.split(entry["command"]) if "ccache" not in w]
-        words = words[: words.index("-o")] + ["-E", "-P", entry["file"]]
-        print(shlex.join(words))
-        break' "$file")
+  command=$(sed -n "s|^$file ||p" "$commands")
   [ -n "$command" ] || return 0
   key=$({ cat .clang-tidy; eval "$command"; } | sha256sum | cut -d' ' -f1)
   [ -e "$stamps/$key" ] && return 0
@@ -28,6 +31,6 @@ for entry in json.load(open("build/tidy/compile_commands.json")):
   touch "$stamps/$key"
 }
 export -f check_one
-export stamps
+export commands stamps
 git ls-files 'common/*.cc' 'kernels/*.cc' 'worker/*.cc' 'router/*.cc' 'deploy/*.cc' |
   xargs -P "${ROOST_TIDY_JOBS:-$(nproc)}" -n 1 bash -c 'check_one "$0"'

@@ -17,11 +17,7 @@ namespace {
 using router::DecisionReason;
 using workload::Trace;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kSpanSeconds = 160;
-#else
 constexpr double kSpanSeconds = 240;
-#endif
 constexpr std::uint32_t kBlockTokens = 64;
 constexpr double kTokensPerSecond = 10'000;  // of a worker of speed 1
 

@@ -53,7 +53,7 @@ TEST_F(IdleBlocksTest, LowPrioritiesThenTheDefaultThenHighOnes) {
 
 TEST_F(IdleBlocksTest, OfOnePriorityTheOneIdleForLongest) {
   for (const std::uint32_t priority : {10U, kDefaultRetentionPriority, 90U}) {
-    for (const std::uint32_t block : {2, 0, 1}) Insert(block, priority);
+    for (const std::uint32_t block : {2U, 0U, 1U}) Insert(block, priority);
     EXPECT_EQ(Drain(kUnwanted), (Order{2, 0, 1}));
   }
 }
@@ -97,7 +97,7 @@ TEST_F(IdleBlocksTest, AnErasedBlockMayComeBackUnderAnotherPriority) {
   Insert(0, 90);
   Insert(1, kDefaultRetentionPriority);
   idle_.InsertWanted(BlockId(2), EvictionGroup(0), kLeaf);
-  for (const std::uint32_t block : {0, 1, 2}) idle_.Erase(BlockId(block));
+  for (const std::uint32_t block : {0U, 1U, 2U}) idle_.Erase(BlockId(block));
   EXPECT_EQ(Drain(kUnwanted), Order{});
   EXPECT_EQ(Drain(kWanted), Order{});
   Insert(0, kDefaultRetentionPriority);

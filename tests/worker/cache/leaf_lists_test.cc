@@ -19,7 +19,7 @@ TEST(LeafListsTest, HandsOutLeavesInTheOrderOfThePushes) {
   lists.PushBack(0, BlockId(1), kLeaf);
   lists.PushBack(0, BlockId(2), kLeaf);
   lists.PushBack(0, BlockId(0), kLeaf);
-  for (const std::uint32_t block : {1, 2, 0}) {
+  for (const std::uint32_t block : {1U, 2U, 0U}) {
     ASSERT_EQ(lists.FrontLeaf(0), BlockId(block));
     lists.Erase(BlockId(block));
   }

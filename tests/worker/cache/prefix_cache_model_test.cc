@@ -17,7 +17,7 @@ using testing_support::CacheDriver;
 using testing_support::Honesty;
 using testing_support::RandomChoices;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ROOST_SANITIZED
 constexpr std::uint64_t kSeeds = 50;
 #else
 constexpr std::uint64_t kSeeds = 500;

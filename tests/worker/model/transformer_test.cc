@@ -10,7 +10,7 @@ namespace {
 
 using kernels::DType;
 
-#if defined(__SANITIZE_THREAD__)
+#ifdef ROOST_SANITIZED_THREAD
 // ThreadSanitizer can not see the barriers inside OpenMP's runtime.
 constexpr std::uint32_t kManyThreads = 1;
 #else
