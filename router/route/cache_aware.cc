@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/rng.h"
 #include "router/route/candidates.h"
 #include "router/route/replication.h"
 #include "router/route/warm_up.h"
@@ -15,33 +14,27 @@ namespace roost::router {
 
 namespace {
 
-// Costs are equal that are no further apart than the larger of these.
+// Costs are equal that are no further apart than the larger of these: a part of the first one's TTFT, since a weight on
+// the work does not make the prediction of a wait any worse.
 constexpr double kTieMargin = 0.05;
 constexpr double kTieSeconds = 0.01;
 
 // Those within the margin of the first, which is the cheapest.
 std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
-  const double best = candidates.front().cost_seconds();
-  const double bound = best + std::max(best * kTieMargin, kTieSeconds);
+  const Candidate& best = candidates.front();
+  const double bound = best.cost_seconds() + std::max(best.ttft_seconds() * kTieMargin, kTieSeconds);
   const auto end = std::find_if(candidates.begin(), candidates.end(),
                                 [bound](const Candidate& candidate) { return candidate.cost_seconds() > bound; });
   return {candidates.begin(), end};
 }
 
-bool IsPreferred(const Candidate& a, const Candidate& b) {
-  return std::make_tuple(b.matched_tokens, a.wait_seconds()) < std::make_tuple(a.matched_tokens, b.wait_seconds());
-}
-
-// Any of those that no other is preferred to. `tied` is not empty.
-const Candidate& PickTied(std::span<const Candidate> tied, Rng& rng) {
-  const Candidate* picked = &tied.front();
-  std::uint64_t equals = 0;
-  for (const Candidate& candidate : tied) {
-    if (IsPreferred(candidate, *picked)) equals = 0;
-    if (IsPreferred(*picked, candidate)) continue;
-    if (rng.Below(++equals) == 0) picked = &candidate;
-  }
-  return *picked;
+// The deeper match, then the shorter wait, then whose turn it is. `tied` is not empty.
+const Candidate& PickTied(std::span<const Candidate> tied, const FleetView& fleet) {
+  const auto is_preferred = [&](const Candidate& a, const Candidate& b) {
+    return std::make_tuple(b.matched_tokens, a.wait_seconds(), fleet.Find(a.slot)->last_sent) <
+           std::make_tuple(a.matched_tokens, b.wait_seconds(), fleet.Find(b.slot)->last_sent);
+  };
+  return *std::min_element(tied.begin(), tied.end(), is_preferred);
 }
 
 DecisionReason ReasonFor(const Candidate& chosen, std::span<const Candidate> tied,
@@ -58,7 +51,7 @@ DecisionReason ReasonFor(const Candidate& chosen, std::span<const Candidate> tie
 
 class CacheAwarePolicy final : public Policy {
  public:
-  explicit CacheAwarePolicy(std::uint64_t seed) : rng_(seed), replication_(rng_()) {}
+  explicit CacheAwarePolicy(std::uint64_t seed) : replication_(seed) {}
 
   [[nodiscard]] std::string_view name() const override { return "cache-aware"; }
 
@@ -66,7 +59,7 @@ class CacheAwarePolicy final : public Policy {
     std::vector<Candidate> candidates = FindCandidates(query, fleet);
     if (candidates.empty()) return std::nullopt;
     const std::span<const Candidate> tied = NearBest(candidates);
-    const Candidate& cheapest = PickTied(tied, rng_);
+    const Candidate& cheapest = PickTied(tied, fleet);
     const auto [chosen, reason] =
         LookAhead(query, fleet, candidates, {cheapest, ReasonFor(cheapest, tied, candidates)});
     Decision decision{.slot = chosen.slot,
@@ -94,7 +87,6 @@ class CacheAwarePolicy final : public Policy {
     return copier == nullptr ? choice : Choice{*copier, DecisionReason::kReplicate};
   }
 
-  Rng rng_;
   Replication replication_;
   WarmUp warm_up_;
 };

@@ -18,7 +18,7 @@ constexpr double kMaxBusyShare = 0.9;
 // What is computed, and what it evicts. On the traces of the README 1 and 3 do worse.
 constexpr double kPriceOfAMiss = 2;
 // Measured speeds that differ from the mean by less than this factor are the mean.
-constexpr double kSpeedNoise = 1.15;
+constexpr double kSpeedNoise = 1.5;
 
 struct Rates {
   double prefill_tokens_per_second = 0;

@@ -13,9 +13,9 @@
 //               saved it delays all who come after, so work weighs more the busier the fleet is; and twice, because
 //               what it computes evicts as much, which somebody will compute again. Without it a router that minimises
 //               each request's own wait recomputes prefixes until the fleet is full
-//   pace        makes equals of workers whose measured speeds differ by no more than measurements do, 15 per cent from
-//               the mean. Else whoever seems a little faster would get every new prefix of an idle fleet, and the
-//               others' caches would stay empty
+//   pace        makes equals of workers whose measured speeds differ by no more than measurements do, a factor of 1.5
+//               from the mean. Else whoever seems a little faster would get every new prefix of an idle fleet, and the
+//               others' caches would stay empty; in a busy one the weight on the work would make much of little
 //
 // Every term is continuous in the load: there is no cliff between affinity and balance.
 //

@@ -90,22 +90,27 @@ TEST(CacheAwarePolicyTest, WithoutRatesAffinityYieldsToTheBatchAndSecondsAreNone
   EXPECT_EQ(Choose(workers, half).slot.value(), 1U);
 }
 
-TEST(CacheAwarePolicyTest, TiesSpreadOverEqualWorkers) {
+TEST(CacheAwarePolicyTest, EqualWorkersTakeTurns) {
+  std::vector<WorkerView> workers{Idle(0), Idle(1), Idle(2), Idle(3)};
   const auto policy = Make("cache-aware");
-  const FleetView fleet = FleetOf({Idle(0), Idle(1), Idle(2), Idle(3)});
-  std::map<std::uint32_t, int> counts;
-  for (int i = 0; i < 4000; ++i) {
-    const Decision decision = policy->Choose({.prompt_token_count = kPromptTokens}, fleet).value();
+  std::vector<std::uint32_t> order;
+  for (std::uint64_t number = 1; number <= 8; ++number) {
+    const Decision decision = policy->Choose({.prompt_token_count = kPromptTokens}, FleetOf(workers)).value();
     ASSERT_EQ(decision.reason, DecisionReason::kNearTie);
-    ++counts[decision.slot.value()];
+    order.push_back(decision.slot.value());
+    workers[order.back()].last_sent = number;
   }
-  ASSERT_EQ(counts.size(), 4U);
-  for (const auto& [slot, count] : counts) EXPECT_NEAR(count, 1000, 150) << slot;
+  EXPECT_THAT(order, testing::UnorderedElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
+  EXPECT_TRUE(std::equal(order.begin(), order.begin() + 4, order.begin() + 4));
 }
 
 TEST(CacheAwarePolicyTest, NearTiePrefersDeeperMatchThenShorterWait) {
-  // 820 tokens wait there and 800 are uncached, against 1584: three per cent dearer.
-  EXPECT_EQ(Choose({Queued(Idle(0), 820), Idle(1)}, {Holds(0, 50), Holds(1, 1)}).slot.value(), 0U);
+  // What waits there costs a little more than what the match saves, and then more than that.
+  const Decision tied = Choose({Queued(Idle(0), 1610), Idle(1)}, {Holds(0, 50), Holds(1, 1)});
+  EXPECT_EQ(tied.candidates.front().slot.value(), 1U);
+  EXPECT_EQ(tied.slot.value(), 0U);
+  EXPECT_EQ(tied.reason, DecisionReason::kDeepestMatch);
+  EXPECT_EQ(Choose({Queued(Idle(0), 1750), Idle(1)}, {Holds(0, 50), Holds(1, 1)}).slot.value(), 1U);
   EXPECT_EQ(Choose({Queued(Idle(1), 10), Idle(2)}, {}).slot.value(), 2U);
 }
 
