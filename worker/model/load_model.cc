@@ -89,8 +89,7 @@ Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, con
   loaded.kv_dtype = NameOf(dtype);
   loaded.max_context_tokens = std::min(config.max_positions, options.max_context_tokens.value_or(config.max_positions));
   ROOST_ASSIGN_OR_RETURN(loaded.model, Transformer::Create(std::move(backend), config, weights,
-                                                           {.thread_count = options.thread_count,
-                                                            .block_tokens = options.block_tokens,
+                                                           {.block_tokens = options.block_tokens,
                                                             .block_count = block_count,
                                                             .max_context_tokens = loaded.max_context_tokens,
                                                             .compute_dtype = dtype}));

@@ -36,6 +36,7 @@ Transformer::Workspace::Workspace(const kernels::Backend& backend)
       attention_rows(backend),
       items(backend),
       merges(backend),
+      parts(backend),
       logits_rows(backend),
       cos(backend),
       sin(backend),
@@ -92,7 +93,7 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backen
 Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options)
     : backend_(std::move(backend)),
       config_(config),
-      thread_count_(options.thread_count),
+      attention_profile_(backend_.ops().attention_profile(backend_.device())),
       dtype_(options.compute_dtype),
       activation_dtype_(backend_.ops().activation_dtype(backend_.device(), options.compute_dtype)),
       shape_{.vocab_size = config.vocab_size,
@@ -185,12 +186,11 @@ void Transformer::CopyRows(const Batch& batch) {
 
 void Transformer::Upload(const Batch& batch) {
   rows_ = static_cast<std::uint32_t>(batch.tokens.size());
-  constexpr std::uint32_t kItemsPerThread = 2;
   PlanBatch(batch,
             {.block_tokens = kv_.block_tokens,
              .query_head_count = config_.query_head_count,
              .kv_head_count = config_.kv_head_count,
-             .wanted_items = thread_count_ > 1 ? kItemsPerThread * thread_count_ : 0},
+             .profile = attention_profile_},
             plan_);
   const auto upload = [](DeviceBuffer& buffer, const auto& values) {
     buffer.Upload(std::span(values.data(), values.size()));
@@ -198,13 +198,14 @@ void Transformer::Upload(const Batch& batch) {
   upload(work_.tokens, batch.tokens);
   upload(work_.positions, plan_.positions);
   upload(work_.slots, plan_.slots);
-  upload(work_.blocks, plan_.blocks);
-  upload(work_.attention_rows, plan_.rows);
-  upload(work_.items, plan_.items);
-  upload(work_.merges, plan_.merges);
+  upload(work_.blocks, plan_.attention.blocks);
+  upload(work_.attention_rows, plan_.attention.rows);
+  upload(work_.items, plan_.attention.items);
+  upload(work_.merges, plan_.attention.merges);
+  upload(work_.parts, plan_.attention.parts);
   upload(work_.logits_rows, plan_.logits_rows);
   work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
-  work_.partials.Reserve(sizeof(float) * plan_.partial_count * kernels::PartialFloats(config_.head_dim));
+  work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
   backend_.ops().rope_angles(backend_.device(), {.inverse_frequencies = inverse_frequencies_.as<float>(),
                                                  .positions = work_.positions.as<std::uint32_t>(),
                                                  .rows = rows_,
@@ -234,7 +235,8 @@ void Transformer::WriteKv(std::uint32_t layer) {
 }
 
 void Transformer::Attend(std::uint32_t layer) {
-  backend_.ops().attention(backend_.device(), {.q = work_.q.as<float>(),
+  backend_.ops().attention(backend_.device(), {.q = work_.q.data(),
+                                               .q_dtype = activation_dtype_,
                                                .scale = 1 / std::sqrt(static_cast<float>(config_.head_dim)),
                                                .query_head_count = config_.query_head_count,
                                                .kv = kv_,
@@ -242,9 +244,10 @@ void Transformer::Attend(std::uint32_t layer) {
                                                .blocks = work_.blocks.as<std::uint32_t>(),
                                                .rows = work_.attention_rows.as<kernels::AttentionRow>(),
                                                .items = work_.items.as<kernels::AttentionItem>(),
-                                               .item_count = static_cast<std::uint32_t>(plan_.items.size()),
+                                               .item_count = static_cast<std::uint32_t>(plan_.attention.items.size()),
                                                .merges = work_.merges.as<kernels::AttentionMerge>(),
-                                               .merge_count = static_cast<std::uint32_t>(plan_.merges.size()),
+                                               .merge_count = static_cast<std::uint32_t>(plan_.attention.merges.size()),
+                                               .parts = work_.parts.as<std::uint32_t>(),
                                                .partials = work_.partials.as<float>(),
                                                .out = work_.attended.data(),
                                                .out_dtype = dtype_});

@@ -24,7 +24,6 @@
 namespace roost::worker {
 
 struct TransformerOptions {
-  std::uint32_t thread_count = 1;
   std::uint32_t block_tokens = 16;  // see IsValidBlockTokens
   std::uint32_t block_count = 0;
   std::uint32_t max_context_tokens = 0;
@@ -52,7 +51,8 @@ class Transformer final : public Model {
     explicit Workspace(const kernels::Backend& backend);
     void Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes, std::size_t result_bytes);
 
-    kernels::DeviceBuffer tokens, positions, slots, blocks, attention_rows, items, merges, logits_rows;  // the plan
+    kernels::DeviceBuffer tokens, positions, slots, blocks, attention_rows, items, merges, parts,
+        logits_rows;                  // the plan
     kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
     kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
     kernels::DeviceBuffer delta;      // [rows][hidden_size] of the activation dtype
@@ -81,7 +81,7 @@ class Transformer final : public Model {
 
   const kernels::Backend backend_;  // outlives everything below
   const HfConfig config_;
-  const std::uint32_t thread_count_;
+  const kernels::AttentionProfile attention_profile_;
   const kernels::DType dtype_;             // of products' inputs and the cache
   const kernels::DType activation_dtype_;  // of products' results
   ModelShape shape_;

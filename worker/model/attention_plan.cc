@@ -1,0 +1,321 @@
+#include "worker/model/attention_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/base/check.h"
+
+namespace roost::worker {
+namespace {
+
+using kernels::AttentionItem;
+using kernels::AttentionProfile;
+
+// What a lane pays for partial results, as positions that could be read instead: written, read and folded, for the
+// shared positions and for its own.
+constexpr std::uint64_t kPartialCostPositions = 4;
+// Items shorter than this many times their fixed cost are not cut any further.
+constexpr std::uint32_t kLeastPieceOfItemCost = 4;
+// Pieces are so short that each place of the device gets about so many: then none waits long for the last one.
+constexpr std::uint64_t kPiecesPerPlace = 2;
+
+std::uint32_t RoundUp(std::uint32_t value, std::uint32_t step) { return (value + step - 1) / step * step; }
+
+// What computing a position with so many lanes costs.
+std::uint64_t PositionCost(const AttentionProfile& profile, std::uint32_t lanes) {
+  const auto tile = std::find_if(profile.lane_tiles.begin(), profile.lane_tiles.end(),
+                                 [lanes](std::uint32_t size) { return size >= lanes; });
+  // A group beyond the largest tile is read once for each of its parts.
+  const std::uint32_t largest = profile.lane_tiles.back();
+  const std::uint32_t tiles = tile != profile.lane_tiles.end() ? 1 : (lanes + largest - 1) / largest;
+  const std::uint32_t tile_lanes = tile != profile.lane_tiles.end() ? *tile : largest;
+  return std::uint64_t{tiles} * (profile.read_cost_lanes + tile_lanes);
+}
+
+struct Range {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  [[nodiscard]] std::uint32_t size() const { return end - begin; }
+};
+
+class Planner {
+ public:
+  Planner(std::span<const BatchSlice> slices, const AttentionPlanOptions& options, AttentionPlan& plan)
+      : slices_(slices),
+        options_(options),
+        profile_(options.profile),
+        plan_(plan),
+        group_(options.query_head_count / options.kv_head_count),
+        rows_per_pack_(std::max(1U, profile_.lane_tiles.back() / group_)),
+        step_(std::max(profile_.partial_step, options.block_tokens)) {}
+
+  void Run() {
+    plan_.Clear();
+    LocateSlices();
+    Share({0, PartitionSharers()}, 0, 0);
+    AddRows();
+    for (const SharedRun& run : shared_runs_) PackShared(run);
+    for (const Place& place : places_) PackOwn(place);
+    CutAll();
+    AddMerges();
+    SortItems();
+  }
+
+ private:
+  // A slice's place in the order of rows: neighbours in the tree stand side by side.
+  struct Place {
+    std::uint32_t slice = 0;
+    std::uint32_t first_token = 0;   // of the batch
+    std::uint32_t first_block = 0;   // in plan_.blocks
+    std::uint32_t whole_blocks = 0;  // before its first position: others may have them too
+    std::uint32_t shared_end = 0;    // positions before it are in shared runs
+    std::uint32_t first_row = 0;     // in plan_.rows
+  };
+  // Neighbouring places on positions that all of them have in the same blocks.
+  struct SharedRun {
+    Range places;
+    Range positions;
+  };
+  // Rows on positions, not yet cut.
+  struct Work {
+    Range rows;
+    Range positions;
+    std::uint32_t first_block = 0;  // in plan_.blocks, of position 0
+    AttentionItem::Output output = AttentionItem::Output::kWhole;
+  };
+  struct Part {
+    std::uint32_t token = 0;
+    std::uint32_t partial = 0;
+  };
+
+  [[nodiscard]] std::uint32_t LanesOf(Range rows) const { return rows.size() * group_; }
+  [[nodiscard]] const BatchSlice& SliceOf(const Place& place) const { return slices_[place.slice]; }
+  [[nodiscard]] std::uint32_t BlockAt(const Place& place, std::uint32_t index) const {
+    return plan_.blocks[place.first_block + index];
+  }
+
+  void LocateSlices() {
+    for (std::uint32_t i = 0; i < slices_.size(); ++i) {
+      places_.push_back({.slice = i,
+                         .first_token = token_count_,
+                         .first_block = static_cast<std::uint32_t>(plan_.blocks.size()),
+                         .whole_blocks = slices_[i].first_position / options_.block_tokens});
+      token_count_ += slices_[i].token_count;
+      for (const BlockId block : slices_[i].blocks) plan_.blocks.push_back(block.value());
+    }
+  }
+
+  // Those that may share come first; the answer is how many they are. A slice that fills half a tile gains little.
+  std::uint32_t PartitionSharers() {
+    const auto others = std::stable_partition(places_.begin(), places_.end(), [this](const Place& place) {
+      const BatchSlice& slice = SliceOf(place);
+      return slice.token_count * group_ * 2 <= profile_.lane_tiles.back() && slice.first_position >= step_;
+    });
+    return static_cast<std::uint32_t>(others - places_.begin());
+  }
+
+  // The places have their first `known` blocks in common; positions before `shared_end` are in shared runs.
+  void Share(Range places, std::uint32_t known, std::uint32_t shared_end) {
+    if (places.size() < 2) return;
+    std::uint32_t common = std::numeric_limits<std::uint32_t>::max();
+    for (std::uint32_t i = places.begin + 1; i < places.end; ++i) {
+      common = std::min(common, CommonBlocks(places_[places.begin], places_[i], known));
+    }
+    const std::uint32_t end = common * options_.block_tokens / step_ * step_;
+    if (end > shared_end && Saved(places, end - shared_end) > 0) {
+      shared_runs_.push_back({places, {shared_end, end}});
+      for (std::uint32_t i = places.begin; i < places.end; ++i) places_[i].shared_end = end;
+      shared_end = end;
+    }
+    ShareBranches(places, common, shared_end);
+  }
+
+  // Of the places that have `common` blocks in common, those that go on with the same block.
+  void ShareBranches(Range places, std::uint32_t common, std::uint32_t shared_end) {
+    const auto begin = places_.begin() + places.begin;
+    const auto end = places_.begin() + places.end;
+    const auto longer =
+        std::stable_partition(begin, end, [common](const Place& place) { return place.whole_blocks <= common; });
+    std::stable_sort(longer, end,
+                     [&](const Place& a, const Place& b) { return BlockAt(a, common) < BlockAt(b, common); });
+    for (auto first = longer; first != end;) {
+      const auto last = std::find_if(
+          first, end, [&](const Place& place) { return BlockAt(place, common) != BlockAt(*first, common); });
+      Share({static_cast<std::uint32_t>(first - places_.begin()), static_cast<std::uint32_t>(last - places_.begin())},
+            common + 1, shared_end);
+      first = last;
+    }
+  }
+
+  // How many blocks two places have in common; the first `known` are. By bisection: a block stands for all before it.
+  [[nodiscard]] std::uint32_t CommonBlocks(const Place& a, const Place& b, std::uint32_t known) const {
+    std::uint32_t low = known;
+    std::uint32_t high = std::min(a.whole_blocks, b.whole_blocks);
+    while (low < high) {
+      const std::uint32_t middle = low + (high - low) / 2;
+      if (BlockAt(a, middle) == BlockAt(b, middle)) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+
+  [[nodiscard]] std::int64_t Saved(Range places, std::uint32_t positions) {
+    lanes_.clear();
+    for (std::uint32_t i = places.begin; i < places.end; ++i) {
+      lanes_.push_back(SliceOf(places_[i]).token_count * group_);
+    }
+    return SavedBySharing(profile_, lanes_, positions);
+  }
+
+  void AddRows() {
+    for (Place& place : places_) {
+      place.first_row = static_cast<std::uint32_t>(plan_.rows.size());
+      const BatchSlice& slice = SliceOf(place);
+      for (std::uint32_t i = 0; i < slice.token_count; ++i) {
+        plan_.rows.push_back({place.first_token + i, slice.first_position + i});
+      }
+    }
+  }
+
+  void PackShared(const SharedRun& run) {
+    const Place& first = places_[run.places.begin];
+    const Place& last = places_[run.places.end - 1];
+    const std::uint32_t end = last.first_row + SliceOf(last).token_count;
+    for (std::uint32_t row = first.first_row; row < end; row += rows_per_pack_) {
+      works_.push_back({.rows = {row, std::min(end, row + rows_per_pack_)},
+                        .positions = run.positions,
+                        .first_block = first.first_block,
+                        .output = AttentionItem::Output::kPartial});
+    }
+  }
+
+  void PackOwn(const Place& place) {
+    const std::uint32_t end = place.first_row + SliceOf(place).token_count;
+    for (std::uint32_t row = place.first_row; row < end; row += rows_per_pack_) {
+      const Range rows{row, std::min(end, row + rows_per_pack_)};
+      works_.push_back(
+          {.rows = rows,
+           .positions = {place.shared_end, plan_.rows[rows.end - 1].position + 1},
+           .first_block = place.first_block,
+           .output = place.shared_end > 0 ? AttentionItem::Output::kPartial : AttentionItem::Output::kWhole});
+    }
+  }
+
+  void CutAll() {
+    std::uint64_t cost = 0;
+    for (const Work& work : works_) cost += AttentionCost(profile_, LanesOf(work.rows), work.positions.size());
+    cost *= options_.kv_head_count;
+    const std::uint64_t piece_cost = profile_.concurrent_items == 1
+                                         ? std::numeric_limits<std::uint64_t>::max()
+                                         : cost / (kPiecesPerPlace * profile_.concurrent_items);
+    for (const Work& work : works_) Cut(work, piece_cost);
+  }
+
+  void Cut(const Work& work, std::uint64_t piece_cost) {
+    const std::uint32_t count = work.positions.size();
+    const std::uint32_t least = std::max(step_, kLeastPieceOfItemCost * profile_.item_cost_positions);
+    const std::uint64_t wanted =
+        std::max<std::uint64_t>(least, piece_cost / PositionCost(profile_, LanesOf(work.rows)));
+    if (work.output == AttentionItem::Output::kWhole && count <= wanted) {
+      Add(work, work.positions, AttentionItem::Output::kWhole);
+      return;
+    }
+    const auto pieces = static_cast<std::uint32_t>((count + wanted - 1) / wanted);
+    const std::uint32_t length =
+        std::min(profile_.max_partial_positions, RoundUp((count + pieces - 1) / pieces, step_));
+    for (std::uint32_t first = work.positions.begin; first < work.positions.end; first += length) {
+      Add(work, {first, std::min(work.positions.end, first + length)}, AttentionItem::Output::kPartial);
+    }
+  }
+
+  void Add(const Work& work, Range positions, AttentionItem::Output output) {
+    plan_.items.push_back({.first_row = work.rows.begin,
+                           .row_count = work.rows.size(),
+                           .first_block = work.first_block + positions.begin / options_.block_tokens,
+                           .first_position = positions.begin,
+                           .position_count = positions.size(),
+                           .first_partial = plan_.partial_count,
+                           .output = output});
+    if (output == AttentionItem::Output::kWhole) return;
+    for (std::uint32_t row = work.rows.begin; row < work.rows.end; ++row) {
+      parts_.push_back({plan_.rows[row].token, plan_.partial_count});
+      plan_.partial_count += options_.query_head_count;
+    }
+  }
+
+  // Works came in the order of positions for each token, so its parts do.
+  void AddMerges() {
+    std::vector<std::uint32_t> next(std::size_t{token_count_} + 1);
+    for (const Part& part : parts_) ++next[part.token + 1];
+    for (std::uint32_t token = 0; token < token_count_; ++token) {
+      const std::uint32_t count = next[token + 1];
+      if (count > 0) plan_.merges.push_back({.token = token, .first_part = next[token], .part_count = count});
+      next[token + 1] += next[token];
+    }
+    plan_.parts.resize(parts_.size());
+    for (const Part& part : parts_) plan_.parts[next[part.token]++] = part.partial;
+  }
+
+  // The longest first: what is left for the end is short.
+  void SortItems() {
+    const auto cost = [this](const AttentionItem& item) {
+      return PositionCost(profile_, item.row_count * group_) * item.position_count;
+    };
+    std::stable_sort(plan_.items.begin(), plan_.items.end(),
+                     [&cost](const AttentionItem& a, const AttentionItem& b) { return cost(a) > cost(b); });
+  }
+
+  std::span<const BatchSlice> slices_;
+  const AttentionPlanOptions& options_;
+  const AttentionProfile& profile_;
+  AttentionPlan& plan_;
+  const std::uint32_t group_;  // query heads per kv head
+  const std::uint32_t rows_per_pack_;
+  const std::uint32_t step_;  // partial items begin at its multiples
+  std::uint32_t token_count_ = 0;
+  std::vector<Place> places_;
+  std::vector<SharedRun> shared_runs_;  // a run before those inside of it
+  std::vector<Work> works_;
+  std::vector<Part> parts_;
+  std::vector<std::uint32_t> lanes_;
+};
+
+}  // namespace
+
+void AttentionPlan::Clear() {
+  blocks.clear();
+  rows.clear();
+  items.clear();
+  merges.clear();
+  parts.clear();
+  partial_count = 0;
+}
+
+void PlanAttention(std::span<const BatchSlice> slices, const AttentionPlanOptions& options, AttentionPlan& plan) {
+  Planner(slices, options, plan).Run();
+}
+
+std::uint64_t AttentionCost(const AttentionProfile& profile, std::uint32_t lanes, std::uint32_t positions) {
+  return (std::uint64_t{positions} + profile.item_cost_positions) * PositionCost(profile, lanes);
+}
+
+std::int64_t SavedBySharing(const AttentionProfile& profile, std::span<const std::uint32_t> lanes,
+                            std::uint32_t positions) {
+  std::uint64_t alone = 0;
+  std::uint32_t all_lanes = 0;
+  for (const std::uint32_t of_one : lanes) {
+    // Each has an item of its own in any case.
+    alone += AttentionCost(profile, of_one, positions) - AttentionCost(profile, of_one, 0);
+    all_lanes += of_one;
+  }
+  const std::uint32_t largest = profile.lane_tiles.back();
+  std::uint64_t together = all_lanes * kPartialCostPositions * profile.read_cost_lanes;
+  together += all_lanes / largest * AttentionCost(profile, largest, positions);
+  if (all_lanes % largest > 0) together += AttentionCost(profile, all_lanes % largest, positions);
+  return static_cast<std::int64_t>(alone) - static_cast<std::int64_t>(together);
+}
+
+}  // namespace roost::worker
