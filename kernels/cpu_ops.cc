@@ -91,6 +91,7 @@ const OpTable& CpuOps() {
       .attention = AttentionCpu,
       .silu_mul = SiluMulCpu,
       .copy_block_rows = CopyBlockRowsCpu,
+      .sample = SampleCpu,
   };
   return kOps;
 }
@@ -118,6 +119,7 @@ const OpTable& ReferenceOps() {
       .attention = AttentionRef,
       .silu_mul = SiluMulRef,
       .copy_block_rows = CopyBlockRowsCpu,
+      .sample = SampleCpu,
   };
   return kOps;
 }

@@ -18,6 +18,7 @@
 #include "kernels/matmul.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/sample.h"
 #include "kernels/silu_mul.h"
 
 namespace roost::kernels {
@@ -55,6 +56,7 @@ struct OpTable {
   void (*attention)(Device& device, const AttentionArgs& args) = nullptr;
   void (*silu_mul)(Device& device, const SiluMulArgs& args) = nullptr;
   void (*copy_block_rows)(Device& device, const CopyBlockRowsArgs& args) = nullptr;
+  void (*sample)(Device& device, const SampleArgs& args) = nullptr;
 };
 
 // The CPU, quick: oneDNN for products, vector code chosen at run time for the rest.
