@@ -37,14 +37,16 @@ Result<CudaDevice*> CudaDevice::Open(const DeviceOptions& options) {
   cudaDeviceProp properties{};
   ROOST_RETURN_IF_ERROR(
       ToResult(cudaGetDeviceProperties(&properties, static_cast<int>(options.ordinal)), "cudaGetDeviceProperties"));
-  std::unique_ptr<CudaDevice> device(
-      new CudaDevice(options, fmt::format("cuda:{} ({})", options.ordinal, properties.name)));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(options, properties));
   ROOST_RETURN_IF_ERROR(device->Create());
   return device.release();
 }
 
-CudaDevice::CudaDevice(const DeviceOptions& options, std::string name)
-    : ordinal_(options.ordinal), name_(std::move(name)), fail_(options.fail) {}
+CudaDevice::CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties)
+    : ordinal_(options.ordinal),
+      name_(fmt::format("cuda:{} ({})", options.ordinal, properties.name)),
+      multiprocessor_count_(static_cast<std::uint32_t>(properties.multiProcessorCount)),
+      fail_(options.fail) {}
 
 Result<void> CudaDevice::Create() {
   ROOST_RETURN_IF_ERROR(ToResult(cudaSetDevice(static_cast<int>(ordinal_)), "cudaSetDevice"));
@@ -122,6 +124,8 @@ void CudaDevice::CopyToHost(void* to, const void* from, std::size_t bytes) {
 
 // What cuda_primitives.cuh launches with.
 cudaStream_t StreamOf(Device& device) { return CudaDevice::Of(device).stream(); }
+
+std::uint32_t MultiprocessorCount(Device& device) { return CudaDevice::Of(device).multiprocessor_count(); }
 
 void CheckLaunch(Device& device, cudaError_t error) { CudaDevice::Of(device).Check(error, "a kernel's launch"); }
 

@@ -30,6 +30,7 @@ class CudaDevice final : public Device {
   // Of kWorkspaceBytes, for the product that runs.
   [[nodiscard]] void* workspace() const { return workspace_; }
   [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] std::uint32_t multiprocessor_count() const { return multiprocessor_count_; }
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
 
   // Ends the process unless the status is success. `call` is the function or kernel that gave it.
@@ -54,12 +55,13 @@ class CudaDevice final : public Device {
   static constexpr std::size_t kStagingBytes = std::size_t{8} << 20U;
   static constexpr std::size_t kStagingCount = 4;
 
-  CudaDevice(const DeviceOptions& options, std::string name);
+  CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties);
   [[nodiscard]] Result<void> Create();
   [[noreturn]] void Fail(const char* call, const char* error) const;
 
   const std::uint32_t ordinal_;
   const std::string name_;  // "cuda:0 (NVIDIA H100)"
+  const std::uint32_t multiprocessor_count_;
   void (*const fail_)(const DeviceFailure& failure);
   BatchShape batch_;
   cudaStream_t stream_ = nullptr;

@@ -85,8 +85,11 @@ const OpTable& CudaOps() {
       .matmul = MatmulCuda,
       .rope_angles = RopeAnglesCuda,
       .rope_to_cache = RopeToCacheCuda,
+      .attention_profile = AttentionProfileCuda,
+      .attention = AttentionCuda,
       .silu_mul = SiluMulCuda,
       .copy_block_rows = CopyBlockRowsCuda,
+      .sample = SampleCuda,
   };
   return kOps;
 }

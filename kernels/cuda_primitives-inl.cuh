@@ -10,6 +10,12 @@ ROOST_DEVICE std::uint32_t SharedAddress(const void* shared) {
 
 }  // namespace internal
 
+ROOST_DEVICE std::uint32_t LaneId() {
+  std::uint32_t lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
 ROOST_DEVICE std::byte* DynamicShared() {
   extern __shared__ __align__(128) std::byte roost_dynamic_shared[];
   return roost_dynamic_shared;

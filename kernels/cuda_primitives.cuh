@@ -28,6 +28,10 @@
 
 namespace roost::kernels {
 
+// The lane of the warp, threadIdx.x mod 32. Read anew by each call: what depends on it is computed again rather than
+// kept in registers, where those are short.
+ROOST_DEVICE std::uint32_t LaneId();
+
 // ---- shared memory ----
 
 // The launch's dynamic shared memory, aligned to 128 bytes.
@@ -72,6 +76,9 @@ struct LaunchShape {
   std::uint32_t threads = 32;      // of a block: a multiple of 32, at most 1,024
   std::uint32_t shared_bytes = 0;  // DynamicShared
 };
+
+// The backend's: how many blocks of threads run at the same time, if each fills a multiprocessor.
+[[nodiscard]] std::uint32_t MultiprocessorCount(Device& device);
 
 #ifdef ROOST_SIMT
 

@@ -11,6 +11,7 @@
 // Source: the selection by digits is radix select, as in Alabi et al.: Fast k-selection algorithms for graphics
 // processing units, 2012; here over weights too.
 #include <algorithm>
+#include <limits>
 
 #include "common/base/check.h"
 #include "common/base/rng.h"
@@ -27,6 +28,7 @@ constexpr std::uint32_t kSlots = 2 * kThreads;
 constexpr std::uint32_t kMaxListed = 4096;
 constexpr std::uint32_t kDigitBits = 11;
 constexpr std::uint32_t kDigitCount = 6;  // of 64 bits
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr double kWeightUnit = 0x1p44;
 constexpr float kBucketsPerE = 64;  // buckets for each factor e between weights
 
@@ -330,7 +332,7 @@ class LikeliestFirst {
 __device__ SampleStatus StatusOf(const Shared& shared) {
   if (shared.broken != 0) return SampleStatus::kNotANumber;
   const float best = LogitOf(shared.key);
-  if (!isinf(best)) return SampleStatus::kSampled;
+  if (best < kInfinity && best > -kInfinity) return SampleStatus::kSampled;
   return best > 0 ? SampleStatus::kInfinite : SampleStatus::kAllMinusInfinity;
 }
 

@@ -26,7 +26,7 @@ bool HasEveryOp(const kernels::OpTable& ops) {
          ops.copy_to_host != nullptr && ops.gather_embedding != nullptr && ops.rms_norm != nullptr &&
          ops.prepare_matmul != nullptr && ops.matmul != nullptr && ops.rope_angles != nullptr &&
          ops.rope_to_cache != nullptr && ops.attention_profile != nullptr && ops.attention != nullptr &&
-         ops.silu_mul != nullptr && ops.copy_block_rows != nullptr;
+         ops.silu_mul != nullptr && ops.copy_block_rows != nullptr && ops.sample != nullptr;
 }
 
 Result<void> CheckBuild(const BackendModule& module, const std::filesystem::path& path) {

@@ -139,6 +139,8 @@ namespace roost::kernels {
 
 using simt::Block;
 
+std::uint32_t LaneId() { return Block::Current().lane(); }
+
 std::byte* DynamicShared() { return Block::Current().dynamic_shared(); }
 
 void CopyAsync16(void* to_shared, const void* from) { Block::Current().IssueCopy(to_shared, from, 16); }
@@ -187,6 +189,8 @@ std::uint32_t PackBF16(float low, float high) { return FloatToBF16(low) | std::u
 float BF16Low(std::uint32_t two) { return __uint_as_float(two << 16U); }
 
 float BF16High(std::uint32_t two) { return __uint_as_float(two & 0xFFFF0000U); }
+
+std::uint32_t MultiprocessorCount(Device& /*device*/) { return 1; }
 
 void LaunchThreads(Device& device, const LaunchShape& shape, const std::function<void()>& thread) {
   simt::Device::Of(device).Run({shape.grid_x, shape.grid_y, shape.grid_z}, {shape.threads}, shape.shared_bytes, thread);

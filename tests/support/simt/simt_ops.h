@@ -1,6 +1,5 @@
 // The op table of the CUDA backend with its kernels behind the SIMT shim: what computes is the code that a device runs.
-// Memory is plain memory, and products, which are cuBLASLt's on a device, are the reference's. A program that uses it
-// links every <op>_cuda.cu as a kernel; see cuda.h.
+// Memory is plain memory, and products, which are cuBLASLt's on a device, are the reference's.
 #pragma once
 
 #include "kernels/ops.h"
