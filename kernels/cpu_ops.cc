@@ -36,10 +36,13 @@ Result<Device*> Open(const DeviceOptions& options) {
   if (options.thread_count == 0 || options.thread_count > kMaxThreads) {
     return InvalidArgument("threads", "must be 1 to {}, is {}", kMaxThreads, options.thread_count);
   }
+  if (options.ordinal != 0) return InvalidArgument("device", "the CPU is device 0, there is no {}", options.ordinal);
   return static_cast<Device*>(std::make_unique<CpuDevice>(options.thread_count).release());
 }
 
 void Close(Device* device) { const std::unique_ptr<CpuDevice> owned(static_cast<CpuDevice*>(device)); }
+
+void BeginBatch(Device& /*device*/, const BatchShape& /*shape*/) {}
 
 void* Allocate(Device& /*device*/, std::size_t bytes) {
   constexpr std::size_t kAlignment = 64;
@@ -58,6 +61,8 @@ bool SupportsDType(Device& /*device*/, DType dtype) {
   return dtype == DType::kF32 || (dtype == DType::kBF16 && CpuComputesBF16());
 }
 
+DType ActivationDType(Device& /*device*/, DType /*dtype*/) { return DType::kF32; }
+
 DType ReferencePreferredDType(Device& /*device*/) { return DType::kF32; }
 bool ReferenceSupportsDType(Device& /*device*/, DType dtype) { return dtype != DType::kF16; }
 
@@ -70,6 +75,8 @@ const OpTable& CpuOps() {
       .close = Close,
       .preferred_dtype = PreferredDType,
       .supports_dtype = SupportsDType,
+      .activation_dtype = ActivationDType,
+      .begin_batch = BeginBatch,
       .allocate = Allocate,
       .release = Release,
       .copy_to_device = Copy,
@@ -84,6 +91,7 @@ const OpTable& CpuOps() {
       .attention = AttentionCpu,
       .silu_mul = SiluMulCpu,
       .copy_block_rows = CopyBlockRowsCpu,
+      .sample = SampleCpu,
   };
   return kOps;
 }
@@ -95,6 +103,8 @@ const OpTable& ReferenceOps() {
       .close = Close,
       .preferred_dtype = ReferencePreferredDType,
       .supports_dtype = ReferenceSupportsDType,
+      .activation_dtype = ActivationDType,
+      .begin_batch = BeginBatch,
       .allocate = Allocate,
       .release = Release,
       .copy_to_device = Copy,
@@ -109,6 +119,7 @@ const OpTable& ReferenceOps() {
       .attention = AttentionRef,
       .silu_mul = SiluMulRef,
       .copy_block_rows = CopyBlockRowsCpu,
+      .sample = SampleCpu,
   };
   return kOps;
 }

@@ -2,8 +2,8 @@
 // shared object for another device that is opened at run time; callers know neither.
 //
 // Pointers in an op's arguments are device memory unless its header says host. Ops of one device take effect in the
-// order of their calls. An op that fails for good (a lost device) ends the process with one clear line; running short
-// of memory is an answer.
+// order of their calls. An op that fails for good (a lost device) ends the process with one clear line, see
+// device_failure.h; running short of memory is an answer.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +18,26 @@
 #include "kernels/matmul.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/sample.h"
 #include "kernels/silu_mul.h"
 
 namespace roost::kernels {
 
 struct OpTable {
-  std::string_view name;  // "cpu", "reference"
+  std::string_view name;  // "cpu", "reference", "cuda"
 
   Result<Device*> (*open)(const DeviceOptions& options) = nullptr;
   void (*close)(Device* device) = nullptr;  // after all of its memory and weights are released
   // The dtype in which matrix products are quickest without losing what bf16 weights hold.
   DType (*preferred_dtype)(Device& device) = nullptr;
   bool (*supports_dtype)(Device& device, DType dtype) = nullptr;
+  // Of what ops hand each other between products of compute dtype `dtype`: results of products, queries. The residual
+  // stream and logits are always f32. The CPU computes in its caches and keeps f32; where memory sets the pace it is
+  // the compute dtype.
+  DType (*activation_dtype)(Device& device, DType dtype) = nullptr;
+
+  // What the ops after it compute, for the line that tells of a failure. Nothing else depends on it.
+  void (*begin_batch)(Device& device, const BatchShape& shape) = nullptr;
 
   // Null when memory is short. At least 64-byte aligned, not cleared.
   void* (*allocate)(Device& device, std::size_t bytes) = nullptr;
@@ -48,6 +56,7 @@ struct OpTable {
   void (*attention)(Device& device, const AttentionArgs& args) = nullptr;
   void (*silu_mul)(Device& device, const SiluMulArgs& args) = nullptr;
   void (*copy_block_rows)(Device& device, const CopyBlockRowsArgs& args) = nullptr;
+  void (*sample)(Device& device, const SampleArgs& args) = nullptr;
 };
 
 // The CPU, quick: oneDNN for products, vector code chosen at run time for the rest.

@@ -21,6 +21,7 @@ namespace {
 constexpr double kMaxBatchTokens = 65536;
 constexpr double kMaxRequests = 65536;
 constexpr double kMaxThreads = 1024;
+constexpr double kMaxDevices = 1023;
 constexpr double kMaxBlocks = 1U << 24U;
 constexpr double kMaxHoldMs = 24.0 * 3600 * 1000;
 
@@ -126,6 +127,11 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .Require("model")
       .Add("served-model-name", options.served_model_name, "Name that clients ask for; by default the folder's name")
       .AddChoice("compute-dtype", options.compute_dtype, {"auto", "bf16", "f32"}, "Precision of matrix products")
+      .AddChoice("backend", options.backend, {"auto", "cpu", "cuda"},
+                 "What computes; auto takes CUDA where there is a device, else the CPU")
+      .Add("device", options.device, "Number of the CUDA device", {0, kMaxDevices})
+      .Add("cuda-module", options.cuda_module,
+           "The CUDA backend's file; by default libroost_cuda.so beside the program")
       .Add("max-context-tokens", options.max_context_tokens,
            "Prompt and output of one request together; 0 takes the model's own limit");
   parser.Section("Links")

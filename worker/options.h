@@ -19,6 +19,9 @@ struct WorkerOptions {
   std::string model;              // a Hugging Face folder, or synthetic:<preset>
   std::string served_model_name;  // empty: the folder's or preset's name
   std::string compute_dtype = "auto";
+  std::string backend = "auto";
+  std::uint32_t device = 0;
+  std::string cuda_module;               // empty: the one beside the program
   std::uint32_t max_context_tokens = 0;  // 0: the model's
 
   // Links

@@ -136,7 +136,7 @@ struct Engine::State {
   Batch batch;
   std::vector<SequenceId> wanting;  // sequences that want logits in this step, in the order of the rows
   std::vector<SequenceId> choices;  // of the request that is being sampled
-  SamplerScratch scratch;
+  kernels::SampleScratch scratch;
 };
 
 // ---- requests in and out ----

@@ -82,7 +82,8 @@ Result<void> CheckOptions(const ModelOptions& options) {
 Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, const ModelOptions& options,
                         LoadedModel& loaded) {
   ROOST_RETURN_IF_ERROR(CheckOptions(options));
-  ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count}));
+  ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count,
+                                                                             .ordinal = options.device_ordinal}));
   const kernels::DType dtype = ResolveDType(backend, options.compute_dtype);
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t block_count, ResolveBlockCount(config, options, dtype));
   loaded.kv_dtype = NameOf(dtype);

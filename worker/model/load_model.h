@@ -21,7 +21,7 @@ struct ModelSource {
   std::string location;
 };
 
-// kAuto: bf16 where the CPU multiplies it natively, else f32.
+// kAuto: bf16 where the device multiplies it natively, else f32.
 enum class ComputeDType : std::uint8_t { kAuto, kBF16, kF32 };
 [[nodiscard]] Result<ComputeDType> ParseComputeDType(std::string_view name);
 
@@ -36,6 +36,7 @@ struct ModelOptions {
   std::optional<std::uint32_t> max_context_tokens = std::nullopt;
   std::uint64_t synthetic_seed = 0;
   const kernels::OpTable* ops = &kernels::CpuOps();
+  std::uint32_t device_ordinal = 0;
 };
 
 struct LoadedModel {

@@ -51,7 +51,8 @@ Transformer::Workspace::Workspace(const kernels::Backend& backend)
       partials(backend),
       logits(backend) {}
 
-void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, std::size_t activation_bytes) {
+void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes,
+                                     std::size_t result_bytes) {
   const std::size_t q_width = std::size_t{config.query_head_count} * config.head_dim;
   const std::size_t kv_width = std::size_t{config.kv_head_count} * config.head_dim;
   const auto reserve = [rows](DeviceBuffer& buffer, std::size_t width, std::size_t element_bytes) {
@@ -60,13 +61,13 @@ void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, s
   reserve(cos, config.head_dim / 2, sizeof(float));
   reserve(sin, config.head_dim / 2, sizeof(float));
   reserve(hidden, config.hidden_size, sizeof(float));
-  reserve(delta, config.hidden_size, sizeof(float));
-  reserve(normed, config.hidden_size, activation_bytes);
-  reserve(qkv, q_width + 2 * kv_width, sizeof(float));
-  reserve(q, q_width, sizeof(float));
-  reserve(attended, q_width, activation_bytes);
-  reserve(gate_up, 2 * std::size_t{config.intermediate_size}, sizeof(float));
-  reserve(activated, config.intermediate_size, activation_bytes);
+  reserve(delta, config.hidden_size, result_bytes);
+  reserve(normed, config.hidden_size, input_bytes);
+  reserve(qkv, q_width + 2 * kv_width, result_bytes);
+  reserve(q, q_width, result_bytes);
+  reserve(attended, q_width, input_bytes);
+  reserve(gate_up, 2 * std::size_t{config.intermediate_size}, result_bytes);
+  reserve(activated, config.intermediate_size, input_bytes);
 }
 
 Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backend, const HfConfig& config,
@@ -94,6 +95,7 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       config_(config),
       attention_profile_(backend_.ops().attention_profile(backend_.device())),
       dtype_(options.compute_dtype),
+      activation_dtype_(backend_.ops().activation_dtype(backend_.device(), options.compute_dtype)),
       shape_{.vocab_size = config.vocab_size,
              .layer_count = config.layer_count,
              .hidden_size = config.hidden_size,
@@ -124,6 +126,8 @@ Result<void> Transformer::Load(const WeightSource& source) {
 std::span<const float> Transformer::Forward(const Batch& batch) {
   if (batch.tokens.empty()) return {};
   Check(batch);
+  backend_.ops().begin_batch(backend_.device(), {.request_count = static_cast<std::uint32_t>(batch.slices.size()),
+                                                 .token_count = static_cast<std::uint32_t>(batch.tokens.size())});
   Poison(batch);
   CopyRows(batch);
   Upload(batch);
@@ -200,7 +204,7 @@ void Transformer::Upload(const Batch& batch) {
   upload(work_.merges, plan_.attention.merges);
   upload(work_.parts, plan_.attention.parts);
   upload(work_.logits_rows, plan_.logits_rows);
-  work_.Reserve(config_, rows_, SizeOf(dtype_));
+  work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
   work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
   backend_.ops().rope_angles(backend_.device(), {.inverse_frequencies = inverse_frequencies_.as<float>(),
                                                  .positions = work_.positions.as<std::uint32_t>(),
@@ -214,8 +218,8 @@ void Transformer::WriteKv(std::uint32_t layer) {
   const LayerWeights& weights = weights_.layers[layer];
   // The first layer has no output of a layer before it to add.
   Norm(weights.input_norm, layer == 0 ? nullptr : &work_.delta);
-  Multiply(*weights.qkv, work_.normed.data(), work_.qkv.as<float>());
-  backend_.ops().rope_to_cache(backend_.device(), {.qkv = work_.qkv.as<float>(),
+  Multiply(*weights.qkv, work_.normed.data(), work_.qkv.data());
+  backend_.ops().rope_to_cache(backend_.device(), {.qkv = work_.qkv.data(),
                                                    .cos = work_.cos.as<float>(),
                                                    .sin = work_.sin.as<float>(),
                                                    .q_norm = weights.q_norm.as<float>(),
@@ -223,14 +227,16 @@ void Transformer::WriteKv(std::uint32_t layer) {
                                                    .epsilon = config_.norm_epsilon,
                                                    .rows = rows_,
                                                    .query_head_count = config_.query_head_count,
-                                                   .q = work_.q.as<float>(),
+                                                   .q = work_.q.data(),
                                                    .kv = kv_,
                                                    .layer = layer,
-                                                   .slots = work_.slots.as<std::uint32_t>()});
+                                                   .slots = work_.slots.as<std::uint32_t>(),
+                                                   .activation_dtype = activation_dtype_});
 }
 
 void Transformer::Attend(std::uint32_t layer) {
-  backend_.ops().attention(backend_.device(), {.q = work_.q.as<float>(),
+  backend_.ops().attention(backend_.device(), {.q = work_.q.data(),
+                                               .q_dtype = activation_dtype_,
                                                .scale = 1 / std::sqrt(static_cast<float>(config_.head_dim)),
                                                .query_head_count = config_.query_head_count,
                                                .kv = kv_,
@@ -245,33 +251,35 @@ void Transformer::Attend(std::uint32_t layer) {
                                                .partials = work_.partials.as<float>(),
                                                .out = work_.attended.data(),
                                                .out_dtype = dtype_});
-  Multiply(*weights_.layers[layer].o, work_.attended.data(), work_.delta.as<float>());
+  Multiply(*weights_.layers[layer].o, work_.attended.data(), work_.delta.data());
 }
 
 void Transformer::FeedForward(const LayerWeights& layer) {
   Norm(layer.post_attention_norm, &work_.delta);
-  Multiply(*layer.gate_up, work_.normed.data(), work_.gate_up.as<float>());
-  backend_.ops().silu_mul(backend_.device(), {.gate_up = work_.gate_up.as<float>(),
+  Multiply(*layer.gate_up, work_.normed.data(), work_.gate_up.data());
+  backend_.ops().silu_mul(backend_.device(), {.gate_up = work_.gate_up.data(),
                                               .rows = rows_,
                                               .width = config_.intermediate_size,
                                               .out = work_.activated.data(),
-                                              .out_dtype = dtype_});
-  Multiply(*layer.down, work_.activated.data(), work_.delta.as<float>());
+                                              .out_dtype = dtype_,
+                                              .gate_up_dtype = activation_dtype_});
+  Multiply(*layer.down, work_.activated.data(), work_.delta.data());
 }
 
 void Transformer::Norm(const DeviceBuffer& weight, const DeviceBuffer* delta) {
   backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
-                                              .delta = delta != nullptr ? delta->as<float>() : nullptr,
+                                              .delta = delta != nullptr ? delta->data() : nullptr,
                                               .weight = weight.as<float>(),
                                               .epsilon = config_.norm_epsilon,
                                               .rows = rows_,
                                               .width = config_.hidden_size,
                                               .out = work_.normed.data(),
-                                              .out_dtype = dtype_});
+                                              .out_dtype = dtype_,
+                                              .delta_dtype = activation_dtype_});
 }
 
-void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x, float* y) const {
-  backend_.ops().matmul(backend_.device(), {&weights, x, rows_, y});
+void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const {
+  backend_.ops().matmul(backend_.device(), {&weights, x, rows_, y, activation_dtype_});
 }
 
 void Transformer::ComputeLogits() {
@@ -279,16 +287,17 @@ void Transformer::ComputeLogits() {
   const std::size_t count = std::size_t{wanted} * config_.vocab_size;
   work_.logits.Reserve(count * sizeof(float));
   backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
-                                              .delta = work_.delta.as<float>(),
+                                              .delta = work_.delta.data(),
                                               .weight = weights_.final_norm.as<float>(),
                                               .row_indices = work_.logits_rows.as<std::uint32_t>(),
                                               .epsilon = config_.norm_epsilon,
                                               .rows = wanted,
                                               .width = config_.hidden_size,
                                               .out = work_.normed.data(),
-                                              .out_dtype = dtype_});
-  backend_.ops().matmul(backend_.device(),
-                        {weights_.output.get(), work_.normed.data(), wanted, work_.logits.as<float>()});
+                                              .out_dtype = dtype_,
+                                              .delta_dtype = activation_dtype_});
+  backend_.ops().matmul(backend_.device(), {weights_.output.get(), work_.normed.data(), wanted, work_.logits.data(),
+                                            kernels::DType::kF32});
   logits_.resize(count);
   backend_.ops().copy_to_host(backend_.device(), logits_.data(), work_.logits.data(), count * sizeof(float));
 }

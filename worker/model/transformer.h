@@ -3,7 +3,8 @@
 //   x = norm(h)              q, k, v = x·Wqkv + b      rotate q, k; k, v → cache      a = attention(q, cache)
 //   h += a·Wo                x = norm(h)               g, u = x·Wgate_up              h += (silu(g)·u)·Wdown
 //
-// h and sums are f32; inputs of products and the cache are of the compute dtype. Not thread-safe.
+// h and sums are f32; inputs of products and the cache are of the compute dtype; what products give is of the device's
+// activation dtype. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -48,17 +49,18 @@ class Transformer final : public Model {
   // What a step computes with. Grows to the largest batch seen.
   struct Workspace {
     explicit Workspace(const kernels::Backend& backend);
-    void Reserve(const HfConfig& config, std::size_t rows, std::size_t activation_bytes);
+    void Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes, std::size_t result_bytes);
 
     kernels::DeviceBuffer tokens, positions, slots, blocks, attention_rows, items, merges, parts,
-        logits_rows;                      // the plan
-    kernels::DeviceBuffer cos, sin;       // [rows][head_dim/2]
-    kernels::DeviceBuffer hidden, delta;  // [rows][hidden_size] f32
-    kernels::DeviceBuffer normed;         // [rows][hidden_size]
-    kernels::DeviceBuffer qkv, q;         // f32
-    kernels::DeviceBuffer attended;       // [rows][query heads · head_dim]
-    kernels::DeviceBuffer gate_up;        // [rows][2 · intermediate_size] f32
-    kernels::DeviceBuffer activated;      // [rows][intermediate_size]
+        logits_rows;                  // the plan
+    kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
+    kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
+    kernels::DeviceBuffer delta;      // [rows][hidden_size] of the activation dtype
+    kernels::DeviceBuffer normed;     // [rows][hidden_size] of the compute dtype
+    kernels::DeviceBuffer qkv, q;     // of the activation dtype
+    kernels::DeviceBuffer attended;   // [rows][query heads · head_dim] of the compute dtype
+    kernels::DeviceBuffer gate_up;    // [rows][2 · intermediate_size] of the activation dtype
+    kernels::DeviceBuffer activated;  // [rows][intermediate_size] of the compute dtype
     kernels::DeviceBuffer partials;
     kernels::DeviceBuffer logits;  // [wanted][vocab_size] f32
   };
@@ -74,13 +76,14 @@ class Transformer final : public Model {
   void Attend(std::uint32_t layer);
   void FeedForward(const LayerWeights& layer);
   void Norm(const kernels::DeviceBuffer& weight, const kernels::DeviceBuffer* delta);
-  void Multiply(const kernels::MatmulWeights& weights, const void* x, float* y) const;
+  void Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const;
   void ComputeLogits();
 
   const kernels::Backend backend_;  // outlives everything below
   const HfConfig config_;
   const kernels::AttentionProfile attention_profile_;
-  const kernels::DType dtype_;
+  const kernels::DType dtype_;             // of products' inputs and the cache
+  const kernels::DType activation_dtype_;  // of products' results
   ModelShape shape_;
   TransformerWeights weights_;
   kernels::DeviceBuffer inverse_frequencies_;
