@@ -106,11 +106,11 @@ struct AttentionArgs {
 // sees no position of the item the sum is 0 and the rest is finite.
 [[nodiscard]] constexpr std::uint32_t PartialFloats(std::uint32_t head_dim) { return head_dim + 2; }
 
-[[nodiscard]] AttentionProfile AttentionProfileCpu(Device& device);
+[[nodiscard]] AttentionProfile AttentionProfileCpu(Device& device, std::uint32_t head_dim);
 void AttentionRef(Device& device, const AttentionArgs& args);
 void AttentionCpu(Device& device, const AttentionArgs& args);
 
-[[nodiscard]] AttentionProfile AttentionProfileCuda(Device& device);
+[[nodiscard]] AttentionProfile AttentionProfileCuda(Device& device, std::uint32_t head_dim);
 void AttentionCuda(Device& device, const AttentionArgs& args);
 
 }  // namespace roost::kernels

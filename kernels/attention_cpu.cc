@@ -387,7 +387,7 @@ void Check(const AttentionArgs& args, std::uint32_t group) {
 }
 }  // namespace
 
-AttentionProfile AttentionProfileCpu(Device& device) {
+AttentionProfile AttentionProfileCpu(Device& device, std::uint32_t /*head_dim*/) {
   AttentionProfile profile;
   profile.concurrent_items = CpuDevice::Of(device).thread_count();
   return profile;

@@ -403,16 +403,19 @@ __global__ void __launch_bounds__(kThreads) MergeKernel(const AttentionArgs args
 }
 
 template <std::uint32_t kHeadDim>
+constexpr LaunchShape ShapeOf(std::uint32_t blocks) {
+  return {.grid_x = blocks,
+          .threads = kThreads,
+          .shared_bytes = std::max(SharedBytes<kHeadDim>(kTileRows, kDecodeStages),
+                                   SharedBytes<kHeadDim>(kMaxLanes, kPrefillStages))};
+}
+
+template <std::uint32_t kHeadDim>
 void LaunchAttention(Device& device, const AttentionLaunch& launch) {
   const AttentionArgs& args = launch.args;
   if (args.item_count > 0) {
-    constexpr std::uint32_t kShared =
-        std::max(SharedBytes<kHeadDim>(kTileRows, kDecodeStages), SharedBytes<kHeadDim>(kMaxLanes, kPrefillStages));
-    Launch(device,
-           {.grid_x = args.item_count * args.kv.kv_head_count * launch.packs_of_group,
-            .threads = kThreads,
-            .shared_bytes = kShared},
-           AttentionKernel<kHeadDim>, launch);
+    const std::uint32_t blocks = args.item_count * args.kv.kv_head_count * launch.packs_of_group;
+    Launch(device, ShapeOf<kHeadDim>(blocks), AttentionKernel<kHeadDim>, launch);
   }
   if (args.merge_count > 0) {
     Launch(device,
@@ -423,13 +426,16 @@ void LaunchAttention(Device& device, const AttentionLaunch& launch) {
 
 }  // namespace
 
-AttentionProfile AttentionProfileCuda(Device& device) {
+AttentionProfile AttentionProfileCuda(Device& device, std::uint32_t head_dim) {
+  const std::uint32_t concurrent = head_dim == 64 ? ConcurrentBlocks(device, ShapeOf<64>(1), AttentionKernel<64>)
+                                                  : ConcurrentBlocks(device, ShapeOf<128>(1), AttentionKernel<128>);
   return {.lane_tiles = {kTileRows, kWarps * kTileRows, kMaxLanes},
           .partial_step = kSlabPositions,
           .max_partial_positions = std::uint32_t{1} << 31U,
+          // Both costs are what an H200's data sheet lets expect; neither was measured.
           .read_cost_lanes = 64,
           .item_cost_positions = 64,
-          .concurrent_items = 2 * MultiprocessorCount(device)};
+          .concurrent_items = std::max(1U, concurrent)};
 }
 
 void AttentionCuda(Device& device, const AttentionArgs& args) {

@@ -77,7 +77,7 @@ struct LaunchShape {
   std::uint32_t shared_bytes = 0;  // DynamicShared
 };
 
-// The backend's: how many blocks of threads run at the same time, if each fills a multiprocessor.
+// The backend's: how many multiprocessors the device has.
 [[nodiscard]] std::uint32_t MultiprocessorCount(Device& device);
 
 #ifdef ROOST_SIMT
@@ -90,6 +90,11 @@ void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...),
   LaunchThreads(device, shape, [&] { kernel(args...); });
 }
 
+template <typename... Params>
+std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& /*shape*/, void (* /*kernel*/)(Params...)) {
+  return MultiprocessorCount(device);
+}
+
 #else
 
 // The backend's: the stream on which the device's ops take effect, and what follows each launch: a launch that failed
@@ -97,17 +102,36 @@ void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...),
 [[nodiscard]] cudaStream_t StreamOf(Device& device);
 void CheckLaunch(Device& device, cudaError_t error);
 
+namespace internal {
+
+// More dynamic shared memory than any device has without being asked.
+template <typename... Params>
+void AllowShared(Device& device, const LaunchShape& shape, void (*kernel)(Params...)) {
+  constexpr std::uint32_t kSharedWithoutAsking = 48 * 1024;
+  if (shape.shared_bytes <= kSharedWithoutAsking) return;
+  CheckLaunch(device, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(shape.shared_bytes)));
+}
+
+}  // namespace internal
+
 // Returns at once. Arguments are copied.
 template <typename... Params, typename... Args>
 void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...), const Args&... args) {
-  constexpr std::uint32_t kSharedWithoutAsking = 48 * 1024;
-  if (shape.shared_bytes > kSharedWithoutAsking) {
-    CheckLaunch(device, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             static_cast<int>(shape.shared_bytes)));
-  }
+  internal::AllowShared(device, shape, kernel);
   kernel<<<dim3(shape.grid_x, shape.grid_y, shape.grid_z), shape.threads, shape.shared_bytes, StreamOf(device)>>>(
       args...);
   CheckLaunch(device, cudaGetLastError());
+}
+
+// How many blocks of such launches run at the same time on the device.
+template <typename... Params>
+[[nodiscard]] std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& shape, void (*kernel)(Params...)) {
+  internal::AllowShared(device, shape, kernel);
+  int of_multiprocessor = 0;
+  CheckLaunch(device, cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                          &of_multiprocessor, kernel, static_cast<int>(shape.threads), shape.shared_bytes));
+  return MultiprocessorCount(device) * static_cast<std::uint32_t>(of_multiprocessor);
 }
 
 #endif

@@ -52,7 +52,7 @@ struct OpTable {
   void (*matmul)(Device& device, const MatmulArgs& args) = nullptr;
   void (*rope_angles)(Device& device, const RopeAnglesArgs& args) = nullptr;
   void (*rope_to_cache)(Device& device, const RopeToCacheArgs& args) = nullptr;
-  AttentionProfile (*attention_profile)(Device& device) = nullptr;
+  AttentionProfile (*attention_profile)(Device& device, std::uint32_t head_dim) = nullptr;
   void (*attention)(Device& device, const AttentionArgs& args) = nullptr;
   void (*silu_mul)(Device& device, const SiluMulArgs& args) = nullptr;
   void (*copy_block_rows)(Device& device, const CopyBlockRowsArgs& args) = nullptr;

@@ -1,5 +1,5 @@
 // Random batches for attention: requests with cached tokens, some of whose first blocks are those of another request.
-// Every implementation gets the same one, by the list that its profile asks for, and is compared with the reference,
+// An implementation gets one by the list that its profile asks for, and is compared with the reference,
 // which gets a whole item for each row.
 #pragma once
 
@@ -18,6 +18,8 @@ struct AttentionBatchShape {
   std::uint32_t group = 4;
   std::uint32_t head_dim = 128;
   std::uint32_t block_tokens = 16;
+  // kNone: a token attends to all of its request's, and lists are not cut.
+  enum class Mask : std::uint8_t { kCausal, kNone } mask = Mask::kCausal;
 };
 
 class AttentionBatch {
@@ -68,34 +70,27 @@ class AttentionBatch {
     AttentionProfile alone;
     alone.lane_tiles = {1, 1, 1};
     MakePlan(alone, plan);
-    return Run(ReferenceOps(), plan, q_f32_, DType::kF32);
+    return Run(Backend::Open(ReferenceOps(), {}).value(), plan, q_f32_, DType::kF32);
   }
 
-  [[nodiscard]] Tensor Run(const OpTable& ops, const AttentionProfile& profile) const {
+  // As a device with so many places computes it.
+  [[nodiscard]] Tensor Run(const OpTable& ops, std::uint32_t places, const DeviceOptions& options = {}) const {
+    const Backend backend = Backend::Open(ops, options).value();
     worker::AttentionPlan plan;
-    MakePlan(profile, plan);
-    return Run(ops, plan, q_bf16_, DType::kBF16);
+    MakePlan(ProfileOf(backend, places), plan);
+    return Run(backend, plan, q_bf16_, DType::kBF16);
+  }
+
+  [[nodiscard]] worker::AttentionPlan PlanOf(const OpTable& ops, std::uint32_t places) const {
+    worker::AttentionPlan plan;
+    MakePlan(ProfileOf(Backend::Open(ops, {}).value(), places), plan);
+    return plan;
   }
 
   // |a - wanted| ≤ 1/128 of the largest |v|, which is 1, and the rounding of the result.
   static void ExpectNear(const Tensor& a, const Tensor& wanted) {
     ASSERT_EQ(a.size(), wanted.size());
     for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a.at(i), wanted.at(i), 1.0 / 128) << "element " << i;
-  }
-
-  [[nodiscard]] std::uint32_t query_heads() const { return shape_.kv_heads * shape_.group; }
-
-  void MakePlan(const AttentionProfile& profile, worker::AttentionPlan& plan) const {
-    std::vector<worker::BatchSlice> slices;
-    for (const Request& request : requests_) {
-      slices.push_back({.blocks = request.blocks, .first_position = request.cached, .token_count = request.count});
-    }
-    worker::PlanAttention(slices,
-                          {.block_tokens = shape_.block_tokens,
-                           .query_head_count = query_heads(),
-                           .kv_head_count = shape_.kv_heads,
-                           .profile = profile},
-                          plan);
   }
 
  private:
@@ -117,9 +112,43 @@ class AttentionBatch {
     }
   }
 
-  [[nodiscard]] Tensor Run(const OpTable& ops, const worker::AttentionPlan& plan, const Tensor& q,
+  [[nodiscard]] std::uint32_t query_heads() const { return shape_.kv_heads * shape_.group; }
+
+  [[nodiscard]] AttentionProfile ProfileOf(const Backend& backend, std::uint32_t places) const {
+    AttentionProfile profile = backend.ops().attention_profile(backend.device(), shape_.head_dim);
+    profile.concurrent_items = places;
+    return profile;
+  }
+
+  void MakePlan(const AttentionProfile& profile, worker::AttentionPlan& plan) const {
+    std::vector<worker::BatchSlice> slices;
+    for (const Request& request : requests_) {
+      slices.push_back({.blocks = request.blocks, .first_position = request.cached, .token_count = request.count});
+    }
+    worker::PlanAttention(slices,
+                          {.block_tokens = shape_.block_tokens,
+                           .query_head_count = query_heads(),
+                           .kv_head_count = shape_.kv_heads,
+                           .profile = profile},
+                          plan);
+    if (shape_.mask == AttentionBatchShape::Mask::kNone) Unmask(plan);
+  }
+
+  // Rows see their requests' last positions, so that items grow to them.
+  void Unmask(worker::AttentionPlan& plan) const {
+    std::vector<std::uint32_t> last_of_token;
+    for (const Request& request : requests_) {
+      last_of_token.insert(last_of_token.end(), request.count, request.cached + request.count - 1);
+    }
+    for (AttentionRow& row : plan.rows) row.position = last_of_token[row.token];
+    for (AttentionItem& item : plan.items) {
+      ROOST_CHECK(item.output == AttentionItem::Output::kWhole);
+      item.position_count = plan.rows[item.first_row].position + 1;
+    }
+  }
+
+  [[nodiscard]] Tensor Run(const Backend& backend, const worker::AttentionPlan& plan, const Tensor& q,
                            DType out_dtype) const {
-    const Backend backend = Backend::Open(ops, {}).value();
     const auto upload = [&backend](const auto& values) {
       DeviceBuffer buffer(backend);
       buffer.Upload(std::span(values.data(), values.size()));
@@ -140,23 +169,23 @@ class AttentionBatch {
     const DeviceBuffer out = upload(result.bytes);
     KvLayout kv = kv_;
     kv.base = kv_memory.data();
-    ops.attention(backend.device(), {.q = q_memory.data(),
-                                     .q_dtype = q.dtype,
-                                     .scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim)),
-                                     .query_head_count = query_heads(),
-                                     .kv = kv,
-                                     .layer = kLayer,
-                                     .blocks = blocks.as<std::uint32_t>(),
-                                     .rows = rows.as<AttentionRow>(),
-                                     .items = items.as<AttentionItem>(),
-                                     .item_count = static_cast<std::uint32_t>(plan.items.size()),
-                                     .merges = merges.as<AttentionMerge>(),
-                                     .merge_count = static_cast<std::uint32_t>(plan.merges.size()),
-                                     .parts = parts.as<std::uint32_t>(),
-                                     .partials = partials.as<float>(),
-                                     .out = out.data(),
-                                     .out_dtype = out_dtype});
-    ops.copy_to_host(backend.device(), result.data(), out.data(), result.bytes.size());
+    backend.ops().attention(backend.device(), {.q = q_memory.data(),
+                                               .q_dtype = q.dtype,
+                                               .scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim)),
+                                               .query_head_count = query_heads(),
+                                               .kv = kv,
+                                               .layer = kLayer,
+                                               .blocks = blocks.as<std::uint32_t>(),
+                                               .rows = rows.as<AttentionRow>(),
+                                               .items = items.as<AttentionItem>(),
+                                               .item_count = static_cast<std::uint32_t>(plan.items.size()),
+                                               .merges = merges.as<AttentionMerge>(),
+                                               .merge_count = static_cast<std::uint32_t>(plan.merges.size()),
+                                               .parts = parts.as<std::uint32_t>(),
+                                               .partials = partials.as<float>(),
+                                               .out = out.data(),
+                                               .out_dtype = out_dtype});
+    backend.ops().copy_to_host(backend.device(), result.data(), out.data(), result.bytes.size());
     return result;
   }
 

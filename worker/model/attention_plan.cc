@@ -1,7 +1,9 @@
 #include "worker/model/attention_plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "common/base/check.h"
 
@@ -47,7 +49,11 @@ class Planner {
         plan_(plan),
         group_(options.query_head_count / options.kv_head_count),
         rows_per_pack_(std::max(1U, profile_.lane_tiles.back() / group_)),
-        step_(std::max(profile_.partial_step, options.block_tokens)) {}
+        step_(std::max(profile_.partial_step, options.block_tokens)) {
+    for (std::uint32_t rows = 0; rows <= rows_per_pack_; ++rows) {
+      position_costs_.push_back(PositionCost(profile_, rows * group_));
+    }
+  }
 
   void Run() {
     plan_.Clear();
@@ -66,7 +72,6 @@ class Planner {
   struct Place {
     std::uint32_t slice = 0;
     std::uint32_t first_token = 0;   // of the batch
-    std::uint32_t first_block = 0;   // in plan_.blocks
     std::uint32_t whole_blocks = 0;  // before its first position: others may have them too
     std::uint32_t shared_end = 0;    // positions before it are in shared runs
     std::uint32_t first_row = 0;     // in plan_.rows
@@ -80,7 +85,7 @@ class Planner {
   struct Work {
     Range rows;
     Range positions;
-    std::uint32_t first_block = 0;  // in plan_.blocks, of position 0
+    std::uint32_t first_block = 0;  // in plan_.blocks, of the first position
     AttentionItem::Output output = AttentionItem::Output::kWhole;
   };
   struct Part {
@@ -88,20 +93,14 @@ class Planner {
     std::uint32_t partial = 0;
   };
 
-  [[nodiscard]] std::uint32_t LanesOf(Range rows) const { return rows.size() * group_; }
   [[nodiscard]] const BatchSlice& SliceOf(const Place& place) const { return slices_[place.slice]; }
-  [[nodiscard]] std::uint32_t BlockAt(const Place& place, std::uint32_t index) const {
-    return plan_.blocks[place.first_block + index];
-  }
+  [[nodiscard]] BlockId BlockAt(const Place& place, std::uint32_t index) const { return SliceOf(place).blocks[index]; }
 
   void LocateSlices() {
     for (std::uint32_t i = 0; i < slices_.size(); ++i) {
-      places_.push_back({.slice = i,
-                         .first_token = token_count_,
-                         .first_block = static_cast<std::uint32_t>(plan_.blocks.size()),
-                         .whole_blocks = slices_[i].first_position / options_.block_tokens});
+      places_.push_back(
+          {.slice = i, .first_token = token_count_, .whole_blocks = slices_[i].first_position / options_.block_tokens});
       token_count_ += slices_[i].token_count;
-      for (const BlockId block : slices_[i].blocks) plan_.blocks.push_back(block.value());
     }
   }
 
@@ -180,33 +179,48 @@ class Planner {
     }
   }
 
+  // The blocks of these positions, which begin with one; the answer is where they are in the plan.
+  std::uint32_t AddBlocks(const Place& place, Range positions) {
+    const std::uint32_t first = positions.begin / options_.block_tokens;
+    const std::uint32_t end = (positions.end + options_.block_tokens - 1) / options_.block_tokens;
+    const std::size_t at = plan_.blocks.size();
+    static_assert(sizeof(BlockId) == sizeof(std::uint32_t) && std::is_trivially_copyable_v<BlockId>);
+    plan_.blocks.resize(at + (end - first));
+    std::memcpy(plan_.blocks.data() + at, SliceOf(place).blocks.data() + first, (end - first) * sizeof(BlockId));
+    return static_cast<std::uint32_t>(at);
+  }
+
   void PackShared(const SharedRun& run) {
     const Place& first = places_[run.places.begin];
     const Place& last = places_[run.places.end - 1];
     const std::uint32_t end = last.first_row + SliceOf(last).token_count;
+    const std::uint32_t first_block = AddBlocks(first, run.positions);
     for (std::uint32_t row = first.first_row; row < end; row += rows_per_pack_) {
       works_.push_back({.rows = {row, std::min(end, row + rows_per_pack_)},
                         .positions = run.positions,
-                        .first_block = first.first_block,
+                        .first_block = first_block,
                         .output = AttentionItem::Output::kPartial});
     }
   }
 
   void PackOwn(const Place& place) {
     const std::uint32_t end = place.first_row + SliceOf(place).token_count;
+    const std::uint32_t first_block = AddBlocks(place, {place.shared_end, plan_.rows[end - 1].position + 1});
     for (std::uint32_t row = place.first_row; row < end; row += rows_per_pack_) {
       const Range rows{row, std::min(end, row + rows_per_pack_)};
       works_.push_back(
           {.rows = rows,
            .positions = {place.shared_end, plan_.rows[rows.end - 1].position + 1},
-           .first_block = place.first_block,
+           .first_block = first_block,
            .output = place.shared_end > 0 ? AttentionItem::Output::kPartial : AttentionItem::Output::kWhole});
     }
   }
 
   void CutAll() {
     std::uint64_t cost = 0;
-    for (const Work& work : works_) cost += AttentionCost(profile_, LanesOf(work.rows), work.positions.size());
+    for (const Work& work : works_) {
+      cost += position_costs_[work.rows.size()] * (work.positions.size() + profile_.item_cost_positions);
+    }
     cost *= options_.kv_head_count;
     const std::uint64_t piece_cost = profile_.concurrent_items == 1
                                          ? std::numeric_limits<std::uint64_t>::max()
@@ -217,8 +231,7 @@ class Planner {
   void Cut(const Work& work, std::uint64_t piece_cost) {
     const std::uint32_t count = work.positions.size();
     const std::uint32_t least = std::max(step_, kLeastPieceOfItemCost * profile_.item_cost_positions);
-    const std::uint64_t wanted =
-        std::max<std::uint64_t>(least, piece_cost / PositionCost(profile_, LanesOf(work.rows)));
+    const std::uint64_t wanted = std::max<std::uint64_t>(least, piece_cost / position_costs_[work.rows.size()]);
     if (work.output == AttentionItem::Output::kWhole && count <= wanted) {
       Add(work, work.positions, AttentionItem::Output::kWhole);
       return;
@@ -232,13 +245,14 @@ class Planner {
   }
 
   void Add(const Work& work, Range positions, AttentionItem::Output output) {
-    plan_.items.push_back({.first_row = work.rows.begin,
-                           .row_count = work.rows.size(),
-                           .first_block = work.first_block + positions.begin / options_.block_tokens,
-                           .first_position = positions.begin,
-                           .position_count = positions.size(),
-                           .first_partial = plan_.partial_count,
-                           .output = output});
+    plan_.items.push_back(
+        {.first_row = work.rows.begin,
+         .row_count = work.rows.size(),
+         .first_block = work.first_block + (positions.begin - work.positions.begin) / options_.block_tokens,
+         .first_position = positions.begin,
+         .position_count = positions.size(),
+         .first_partial = plan_.partial_count,
+         .output = output});
     if (output == AttentionItem::Output::kWhole) return;
     for (std::uint32_t row = work.rows.begin; row < work.rows.end; ++row) {
       parts_.push_back({plan_.rows[row].token, plan_.partial_count});
@@ -262,7 +276,7 @@ class Planner {
   // The longest first: what is left for the end is short.
   void SortItems() {
     const auto cost = [this](const AttentionItem& item) {
-      return PositionCost(profile_, item.row_count * group_) * item.position_count;
+      return position_costs_[item.row_count] * item.position_count;
     };
     std::stable_sort(plan_.items.begin(), plan_.items.end(),
                      [&cost](const AttentionItem& a, const AttentionItem& b) { return cost(a) > cost(b); });
@@ -274,7 +288,8 @@ class Planner {
   AttentionPlan& plan_;
   const std::uint32_t group_;  // query heads per kv head
   const std::uint32_t rows_per_pack_;
-  const std::uint32_t step_;  // partial items begin at its multiples
+  const std::uint32_t step_;                   // partial items begin at its multiples
+  std::vector<std::uint64_t> position_costs_;  // of items with so many rows
   std::uint32_t token_count_ = 0;
   std::vector<Place> places_;
   std::vector<SharedRun> shared_runs_;  // a run before those inside of it

@@ -93,7 +93,7 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backen
 Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options)
     : backend_(std::move(backend)),
       config_(config),
-      attention_profile_(backend_.ops().attention_profile(backend_.device())),
+      attention_profile_(backend_.ops().attention_profile(backend_.device(), config.head_dim)),
       dtype_(options.compute_dtype),
       activation_dtype_(backend_.ops().activation_dtype(backend_.device(), options.compute_dtype)),
       shape_{.vocab_size = config.vocab_size,

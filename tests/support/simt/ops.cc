@@ -10,8 +10,8 @@
 namespace roost::simt {
 namespace {
 
-Result<kernels::Device*> Open(const kernels::DeviceOptions& /*options*/) {
-  return static_cast<kernels::Device*>(std::make_unique<Device>().release());
+Result<kernels::Device*> Open(const kernels::DeviceOptions& options) {
+  return static_cast<kernels::Device*>(std::make_unique<Device>(options.ordinal).release());
 }
 
 void Close(kernels::Device* device) { const std::unique_ptr<Device> owned(static_cast<Device*>(device)); }

@@ -5,7 +5,7 @@
 
 namespace roost::simt {
 
-// Its memory is plain memory, exactly as much as asked for; DeviceOptions say nothing to it.
+// Its memory is plain memory, exactly as much as asked for. The ordinal of DeviceOptions is the seed of its device.
 [[nodiscard]] kernels::OpTable MemoryOps();
 
 }  // namespace roost::simt
