@@ -52,6 +52,8 @@ void* Allocate(Device& /*device*/, std::size_t bytes) {
 
 void Release(Device& /*device*/, void* memory) { std::free(memory); }
 
+std::optional<std::size_t> FreeMemory(Device& /*device*/) { return std::nullopt; }
+
 void Copy(Device& /*device*/, void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -79,6 +81,7 @@ const OpTable& CpuOps() {
       .begin_batch = BeginBatch,
       .allocate = Allocate,
       .release = Release,
+      .free_memory = FreeMemory,
       .copy_to_device = Copy,
       .copy_to_host = Copy,
       .gather_embedding = GatherEmbeddingCpu,
@@ -91,6 +94,8 @@ const OpTable& CpuOps() {
       .attention = AttentionCpu,
       .silu_mul = SiluMulCpu,
       .copy_block_rows = CopyBlockRowsCpu,
+      .gather_blocks = GatherBlocksCpu,
+      .scatter_blocks = ScatterBlocksCpu,
       .sample = SampleCpu,
   };
   return kOps;
@@ -107,6 +112,7 @@ const OpTable& ReferenceOps() {
       .begin_batch = BeginBatch,
       .allocate = Allocate,
       .release = Release,
+      .free_memory = FreeMemory,
       .copy_to_device = Copy,
       .copy_to_host = Copy,
       .gather_embedding = GatherEmbeddingRef,
@@ -119,6 +125,8 @@ const OpTable& ReferenceOps() {
       .attention = AttentionRef,
       .silu_mul = SiluMulRef,
       .copy_block_rows = CopyBlockRowsCpu,
+      .gather_blocks = GatherBlocksCpu,
+      .scatter_blocks = ScatterBlocksCpu,
       .sample = SampleCpu,
   };
   return kOps;

@@ -102,6 +102,13 @@ void* CudaDevice::Allocate(std::size_t bytes) {
 // Waits for the device, so nothing still uses the memory.
 void CudaDevice::Release(void* memory) { Check(cudaFree(memory), "cudaFree"); }
 
+std::size_t CudaDevice::FreeMemory() const {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  Check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return free_bytes;
+}
+
 void CudaDevice::CopyToDevice(void* to, const void* from, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes; done += kStagingBytes) {
     const std::size_t piece = std::min(bytes - done, kStagingBytes);

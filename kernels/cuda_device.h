@@ -42,6 +42,7 @@ class CudaDevice final : public Device {
   // Null when memory is short.
   [[nodiscard]] void* Allocate(std::size_t bytes);
   void Release(void* memory);
+  [[nodiscard]] std::size_t FreeMemory() const;
   // Returns when `from` may change. Small copies do not wait for the stream.
   void CopyToDevice(void* to, const void* from, std::size_t bytes);
   void CopyToHost(void* to, const void* from, std::size_t bytes);

@@ -28,6 +28,7 @@ void BeginBatch(Device& device, const BatchShape& shape) { CudaDevice::Of(device
 
 void* Allocate(Device& device, std::size_t bytes) { return CudaDevice::Of(device).Allocate(bytes); }
 void Release(Device& device, void* memory) { CudaDevice::Of(device).Release(memory); }
+std::optional<std::size_t> FreeMemory(Device& device) { return CudaDevice::Of(device).FreeMemory(); }
 void CopyToDevice(Device& device, void* to, const void* from_host, std::size_t bytes) {
   CudaDevice::Of(device).CopyToDevice(to, from_host, bytes);
 }
@@ -77,6 +78,7 @@ const OpTable& CudaOps() {
       .begin_batch = BeginBatch,
       .allocate = Allocate,
       .release = Release,
+      .free_memory = FreeMemory,
       .copy_to_device = CopyToDevice,
       .copy_to_host = CopyToHost,
       .gather_embedding = GatherEmbeddingCuda,
@@ -89,6 +91,8 @@ const OpTable& CudaOps() {
       .attention = AttentionCuda,
       .silu_mul = SiluMulCuda,
       .copy_block_rows = CopyBlockRowsCuda,
+      .gather_blocks = GatherBlocksCuda,
+      .scatter_blocks = ScatterBlocksCuda,
       .sample = SampleCuda,
   };
   return kOps;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "common/base/result.h"
@@ -16,6 +17,7 @@
 #include "kernels/device.h"
 #include "kernels/gather_embedding.h"
 #include "kernels/matmul.h"
+#include "kernels/move_blocks.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/sample.h"
@@ -42,6 +44,8 @@ struct OpTable {
   // Null when memory is short. At least 64-byte aligned, not cleared.
   void* (*allocate)(Device& device, std::size_t bytes) = nullptr;
   void (*release)(Device& device, void* memory) = nullptr;
+  // Bytes that could be allocated now, where the device's memory is the worker's to fill; nothing on the CPU.
+  std::optional<std::size_t> (*free_memory)(Device& device) = nullptr;
   void (*copy_to_device)(Device& device, void* to, const void* from_host, std::size_t bytes) = nullptr;
   // Returns when the bytes are there, so after all ops before it.
   void (*copy_to_host)(Device& device, void* to_host, const void* from, std::size_t bytes) = nullptr;
@@ -56,6 +60,8 @@ struct OpTable {
   void (*attention)(Device& device, const AttentionArgs& args) = nullptr;
   void (*silu_mul)(Device& device, const SiluMulArgs& args) = nullptr;
   void (*copy_block_rows)(Device& device, const CopyBlockRowsArgs& args) = nullptr;
+  void (*gather_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
+  void (*scatter_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
   void (*sample)(Device& device, const SampleArgs& args) = nullptr;
 };
 

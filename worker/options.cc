@@ -62,8 +62,11 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Cache")
       .Add("block-tokens", options.block_tokens, "Tokens per KV block, a power of two; one value per model fleet",
            {kMinBlockTokens, kMaxBlockTokens})
-      .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory-bytes holds", {0, kMaxBlocks})
-      .Add("kv-memory-bytes", options.kv_memory_bytes, "Memory for KV blocks when kv-blocks is 0", {1 << 20, 1e15})
+      .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory holds", {0, kMaxBlocks})
+      .Add("kv-memory", options.kv_memory,
+           "Memory for KV blocks when kv-blocks is 0: bytes, a share below 1 of what is free on a CUDA device beside "
+           "the "
+           "weights, or auto: 0.9 of that, and 1 GiB on the CPU")
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
                  "Policy that says which idle blocks go first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
@@ -121,6 +124,22 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
   return shares;
 }
 
+Result<KvMemory> ParseKvMemory(std::string_view value) {
+  constexpr double kLeastBytes = 1 << 20;
+  constexpr double kMostBytes = 1e15;
+  if (value == "auto") return KvMemory{};
+  double number = 0;
+  const auto [parsed_to, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc() && parsed_to == value.data() + value.size()) {
+    if (number > 0 && number < 1) return KvMemory{.share = number, .bytes = std::nullopt};
+    if (number >= kLeastBytes && number <= kMostBytes) {
+      return KvMemory{.share = std::nullopt, .bytes = static_cast<std::uint64_t>(number)};
+    }
+  }
+  return InvalidArgument("kv-memory", "'{}' is not auto, a share between 0 and 1, or bytes from {}", value,
+                         static_cast<std::uint64_t>(kLeastBytes));
+}
+
 void Declare(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Model")
       .Add("model", options.model, "Model folder in Hugging Face layout, or synthetic:PRESET with random weights")
@@ -163,6 +182,7 @@ Result<void> Complete(WorkerOptions& options) {
     if (!endpoint.ok()) return InvalidArgument("router", "{}", endpoint.error().ToString());
   }
   ROOST_RETURN_IF_ERROR(ParseTenantShares(options.tenant_share));
+  ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.worker_id.empty()) options.worker_id = HostAndProcess();
   if (options.threads == 0) options.threads = std::max(1U, std::thread::hardware_concurrency());
   return {};

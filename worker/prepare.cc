@@ -13,6 +13,9 @@
 namespace roost::worker {
 namespace {
 
+// Steps need the rest.
+constexpr double kDeviceKvShare = 0.9;
+
 // Says what was found and taken before the weights are read: that may take minutes.
 Result<BackendChoice> TakeBackend(const WorkerOptions& options) {
   BackendRequest request{.device = options.device, .cuda_module = options.cuda_module};
@@ -35,7 +38,13 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
   model.thread_count = options.threads;
   model.block_tokens = options.block_tokens;
   if (options.kv_blocks > 0) model.block_count = options.kv_blocks;
-  model.kv_bytes = options.kv_memory_bytes;
+  ROOST_ASSIGN_OR_RETURN(const KvMemory kv_memory, ParseKvMemory(options.kv_memory));
+  model.kv_share = kv_memory.share;
+  if (kv_memory.bytes) {
+    model.kv_bytes = *kv_memory.bytes;
+  } else if (!kv_memory.share && backend.ops != &kernels::CpuOps()) {
+    model.kv_share = kDeviceKvShare;
+  }
   if (options.max_context_tokens > 0) model.max_context_tokens = options.max_context_tokens;
   return model;
 }

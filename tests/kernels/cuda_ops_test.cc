@@ -257,6 +257,42 @@ TEST_F(CudaOpsTest, CopiesOfBlockRowsSeeTheOnesBefore) {
   }
 }
 
+TEST_F(CudaOpsTest, BlocksAreGatheredAndScattered) {
+  for (int round = 0; round < 8; ++round) {
+    KvLayout kv{.base = nullptr,
+                .dtype = DType::kBF16,
+                .block_count = 40,
+                .layer_count = Size(3),
+                .kv_head_count = Size(3),
+                .block_tokens = 16,
+                .head_dim = round % 2 == 0 ? 64U : 6U};
+    const std::size_t block_elements = kv.BlockBytes() / SizeOf(DType::kBF16);
+    DeviceTensor storage = Random(DType::kBF16, kv.block_count * block_elements);
+    const std::vector<std::uint32_t> blocks = Distinct(Size(20), kv.block_count);
+    const auto count = static_cast<std::uint32_t>(blocks.size());
+    const DeviceBuffer device_blocks = Upload(blocks);
+    DeviceTensor sent = Random(DType::kBF16, count * block_elements);
+    DeviceTensor received = Zeros(DType::kBF16, count * block_elements);
+    MoveBlocksArgs args{kv, device_blocks.as<std::uint32_t>(), count, received.device()};
+    args.kv.base = storage.device();
+    ops().gather_blocks(device(), args);
+    args.buffer = sent.device();
+    ops().scatter_blocks(device(), args);
+    args = {kv, blocks.data(), count, received.host().data()};
+    args.kv.base = storage.host().data();
+    GatherBlocksCpu(plain_, args);
+    args.buffer = sent.host().data();
+    ScatterBlocksCpu(plain_, args);
+    EXPECT_EQ(received.Read().bytes, received.host().bytes);
+    EXPECT_EQ(storage.Read().bytes, storage.host().bytes);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::size_t bytes = kv.BlockBytes();
+      EXPECT_EQ(
+          std::memcmp(storage.host().bytes.data() + blocks[i] * bytes, sent.host().bytes.data() + i * bytes, bytes), 0);
+    }
+  }
+}
+
 // Behind the shim products are the plain ones: there this tests the tests.
 TEST_F(CudaOpsTest, MatmulAgreesWithThePlainOne) {
   for (int round = 0; round < 12; ++round) {

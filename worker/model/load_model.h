@@ -32,6 +32,8 @@ struct ModelOptions {
   // The KV pool: so many blocks, or as many as fit into so many bytes.
   std::optional<std::uint32_t> block_count = std::nullopt;
   std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
+  // Or as many as fit into a part of what is free on the device beside the weights; see TransformerOptions.
+  std::optional<double> kv_share = std::nullopt;
   // Lowers what the model itself allows.
   std::optional<std::uint32_t> max_context_tokens = std::nullopt;
   std::uint64_t synthetic_seed = 0;

@@ -49,7 +49,9 @@ Transformer::Workspace::Workspace(const kernels::Backend& backend)
       gate_up(backend),
       activated(backend),
       partials(backend),
-      logits(backend) {}
+      logits(backend),
+      draws(backend),
+      sampled(backend) {}
 
 void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes,
                                      std::size_t result_bytes) {
@@ -77,8 +79,10 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backen
     return InvalidArgument("block_tokens", "must be a power of two from {} to {}, is {}", kMinBlockTokens,
                            kMaxBlockTokens, options.block_tokens);
   }
-  if (options.block_count == 0 ||
-      options.block_count > std::numeric_limits<std::uint32_t>::max() / options.block_tokens) {
+  if (!options.kv_share && options.block_count == 0) {
+    return InvalidArgument("block_count", "a model needs KV blocks");
+  }
+  if (options.block_count > std::numeric_limits<std::uint32_t>::max() / options.block_tokens) {
     return InvalidArgument("block_count", "{} blocks of {} tokens are not supported", options.block_count,
                            options.block_tokens);
   }
@@ -86,7 +90,7 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backen
     return InvalidArgument("compute_dtype", "{} is not supported by this machine", NameOf(options.compute_dtype));
   }
   std::unique_ptr<Transformer> transformer(new Transformer(std::move(backend), config, options));
-  ROOST_RETURN_IF_ERROR(transformer->Load(source));
+  ROOST_RETURN_IF_ERROR(transformer->Load(source, options.kv_share));
   return transformer;
 }
 
@@ -110,21 +114,43 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       kv_(LayoutOf(config, options.block_tokens, options.block_count, options.compute_dtype)),
       work_(backend_) {}
 
-Result<void> Transformer::Load(const WeightSource& source) {
+// A number of blocks is tried before the weights are read, which may take long; a share of what is left, after.
+Result<void> Transformer::Load(const WeightSource& source, std::optional<double> kv_share) {
+  if (!kv_share) ROOST_RETURN_IF_ERROR(ReserveKv());
+  const std::vector<float> frequencies = InverseFrequencies(config_.rope, config_.head_dim);
+  inverse_frequencies_.Upload(std::span<const float>(frequencies));
+  ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, config_, source, dtype_));
+  if (!kv_share) return {};
+  ROOST_RETURN_IF_ERROR(CountBlocks(*kv_share));
+  return ReserveKv();
+}
+
+Result<void> Transformer::CountBlocks(double kv_share) {
+  const std::optional<std::size_t> free_bytes = backend_.ops().free_memory(backend_.device());
+  if (!free_bytes) {
+    return InvalidArgument("kv_memory", "only CUDA devices tell what part of their memory is free: give bytes");
+  }
+  const double bytes = kv_share * static_cast<double>(*free_bytes);
+  const double most = std::numeric_limits<std::uint32_t>::max() / kv_.block_tokens;
+  kv_.block_count = static_cast<std::uint32_t>(std::min(bytes / static_cast<double>(kv_.BlockBytes()), most));
+  if (kv_.block_count > 0) return {};
+  return InvalidArgument("kv_memory", "{} of {} free bytes hold no KV block of this model: one has {} bytes", kv_share,
+                         *free_bytes, kv_.BlockBytes());
+}
+
+Result<void> Transformer::ReserveKv() {
   const std::size_t kv_bytes = kv_.BlockBytes() * kv_.block_count;
   if (!kv_memory_.TryReserve(kv_bytes)) {
     return Error{ErrorCode::kInternal, fmt::format("no memory for {} KV blocks, {} bytes", kv_.block_count, kv_bytes),
                  "block_count"};
   }
   kv_.base = kv_memory_.data();
-  const std::vector<float> frequencies = InverseFrequencies(config_.rope, config_.head_dim);
-  inverse_frequencies_.Upload(std::span<const float>(frequencies));
-  ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, config_, source, dtype_));
   return {};
 }
 
-std::span<const float> Transformer::Forward(const Batch& batch) {
-  if (batch.tokens.empty()) return {};
+void Transformer::Compute(const Batch& batch) {
+  plan_.logits_rows.clear();
+  if (batch.tokens.empty()) return;
   Check(batch);
   backend_.ops().begin_batch(backend_.device(), {.request_count = static_cast<std::uint32_t>(batch.slices.size()),
                                                  .token_count = static_cast<std::uint32_t>(batch.tokens.size())});
@@ -140,11 +166,38 @@ std::span<const float> Transformer::Forward(const Batch& batch) {
   for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
     WriteKv(layer);
     // The rest of the last layer serves logits alone.
-    if (layer + 1 == config_.layer_count && plan_.logits_rows.empty()) return {};
+    if (layer + 1 == config_.layer_count && plan_.logits_rows.empty()) return;
     Attend(layer);
     FeedForward(weights_.layers[layer]);
   }
   ComputeLogits();
+}
+
+std::span<const kernels::SampledToken> Transformer::Sample(std::span<const kernels::SampleRow> draws) {
+  sampled_.resize(draws.size());
+  if (draws.empty()) {
+    // Waits for the batch all the same: what a step took is measured here.
+    backend_.ops().copy_to_host(backend_.device(), nullptr, nullptr, 0);
+    return sampled_;
+  }
+  for (const kernels::SampleRow& draw : draws) {
+    ROOST_CHECK(draw.row < plan_.logits_rows.size(), "a draw from row {} of {}", draw.row, plan_.logits_rows.size());
+  }
+  work_.draws.Upload(draws);
+  work_.sampled.Reserve(draws.size() * sizeof(kernels::SampledToken));
+  backend_.ops().sample(backend_.device(), {.logits = work_.logits.as<float>(),
+                                            .vocab_size = config_.vocab_size,
+                                            .rows = work_.draws.as<kernels::SampleRow>(),
+                                            .row_count = static_cast<std::uint32_t>(draws.size()),
+                                            .out = work_.sampled.as<kernels::SampledToken>()});
+  backend_.ops().copy_to_host(backend_.device(), sampled_.data(), work_.sampled.data(),
+                              sampled_.size() * sizeof(kernels::SampledToken));
+  return sampled_;
+}
+
+std::span<const float> Transformer::Logits() {
+  logits_.resize(plan_.logits_rows.size() * std::size_t{config_.vocab_size});
+  backend_.ops().copy_to_host(backend_.device(), logits_.data(), work_.logits.data(), logits_.size() * sizeof(float));
   return logits_;
 }
 
@@ -298,8 +351,6 @@ void Transformer::ComputeLogits() {
                                               .delta_dtype = activation_dtype_});
   backend_.ops().matmul(backend_.device(), {weights_.output.get(), work_.normed.data(), wanted, work_.logits.data(),
                                             kernels::DType::kF32});
-  logits_.resize(count);
-  backend_.ops().copy_to_host(backend_.device(), logits_.data(), work_.logits.data(), count * sizeof(float));
 }
 
 }  // namespace roost::worker

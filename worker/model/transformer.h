@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,9 @@ namespace roost::worker {
 struct TransformerOptions {
   std::uint32_t block_tokens = 16;  // see IsValidBlockTokens
   std::uint32_t block_count = 0;
+  // Instead of a number: so many as fit into this part of what is free on the device beside the weights. Steps need the
+  // rest.
+  std::optional<double> kv_share = std::nullopt;
   std::uint32_t max_context_tokens = 0;
   kernels::DType compute_dtype = kernels::DType::kF32;
 };
@@ -43,7 +47,9 @@ class Transformer final : public Model {
   [[nodiscard]] const ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
-  [[nodiscard]] std::span<const float> Forward(const Batch& batch) override;
+  void Compute(const Batch& batch) override;
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override;
+  [[nodiscard]] std::span<const float> Logits() override;
 
  private:
   // What a step computes with. Grows to the largest batch seen.
@@ -62,11 +68,14 @@ class Transformer final : public Model {
     kernels::DeviceBuffer gate_up;    // [rows][2 · intermediate_size] of the activation dtype
     kernels::DeviceBuffer activated;  // [rows][intermediate_size] of the compute dtype
     kernels::DeviceBuffer partials;
-    kernels::DeviceBuffer logits;  // [wanted][vocab_size] f32
+    kernels::DeviceBuffer logits;          // [wanted][vocab_size] f32
+    kernels::DeviceBuffer draws, sampled;  // [draws]
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options);
-  [[nodiscard]] Result<void> Load(const WeightSource& source);
+  [[nodiscard]] Result<void> Load(const WeightSource& source, std::optional<double> kv_share);
+  [[nodiscard]] Result<void> CountBlocks(double kv_share);
+  [[nodiscard]] Result<void> ReserveKv();
 
   void Check(const Batch& batch) const;
   void Poison(const Batch& batch);
@@ -94,7 +103,8 @@ class Transformer final : public Model {
   std::uint32_t rows_ = 0;  // tokens of the step
   std::vector<kernels::BlockRowsCopy> copies_;
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
-  std::vector<float> logits_;         // of the last step
+  std::vector<float> logits_;         // of the last step, once somebody asked for them
+  std::vector<kernels::SampledToken> sampled_;
 };
 
 }  // namespace roost::worker

@@ -12,6 +12,9 @@ bool SupportsDType(kernels::Device& /*device*/, DType dtype) { return dtype == D
 DType ActivationDType(kernels::Device& /*device*/, DType dtype) { return dtype; }
 void BeginBatch(kernels::Device& /*device*/, const kernels::BatchShape& /*shape*/) {}
 
+// As of a small device.
+std::optional<std::size_t> FreeMemory(kernels::Device& /*device*/) { return std::size_t{4} << 20U; }
+
 }  // namespace
 
 const kernels::OpTable& SimtOps() {
@@ -21,6 +24,7 @@ const kernels::OpTable& SimtOps() {
     ops.supports_dtype = SupportsDType;
     ops.activation_dtype = ActivationDType;
     ops.begin_batch = BeginBatch;
+    ops.free_memory = FreeMemory;
     ops.gather_embedding = kernels::GatherEmbeddingCuda;
     ops.rms_norm = kernels::RmsNormCuda;
     ops.prepare_matmul = kernels::PrepareMatmulRef;
@@ -31,6 +35,8 @@ const kernels::OpTable& SimtOps() {
     ops.attention = kernels::AttentionCuda;
     ops.silu_mul = kernels::SiluMulCuda;
     ops.copy_block_rows = kernels::CopyBlockRowsCuda;
+    ops.gather_blocks = kernels::GatherBlocksCuda;
+    ops.scatter_blocks = kernels::ScatterBlocksCuda;
     ops.sample = kernels::SampleCuda;
     return ops;
   }();

@@ -116,5 +116,22 @@ TEST_F(CudaModelTest, TheDemoModelsGreedyTokensAreTheCpus) {
   EXPECT_LT(std::sqrt(difference / norm), 0.02);
 }
 
+TEST_F(CudaModelTest, BlocksFillTheirShareOfTheFreeMemory) {
+  auto config = *SyntheticConfig("tiny");
+  config.head_dim = 64;
+  const std::size_t block_bytes = KvBlockBytes(config, 16, DType::kBF16);
+  auto backend = kernels::Backend::Open(*ops_, {}).value();
+  const std::size_t free_bytes = *ops_->free_memory(backend.device());
+  const auto model = Transformer::Create(
+      std::move(backend), config, RandomWeights(kTestSeed),
+      {.block_tokens = 16, .kv_share = 0.25, .max_context_tokens = 64, .compute_dtype = DType::kBF16});
+  ASSERT_TRUE(model.ok()) << model.error().ToString();
+  const double blocks = 0.25 * static_cast<double>(free_bytes) / static_cast<double>(block_bytes);
+  // The weights take a little of it on a device.
+  EXPECT_LE((*model)->block_count(), blocks);
+  EXPECT_GE((*model)->block_count(), 0.9 * blocks - 1);
+  EXPECT_FALSE(LastLogits(**model, RandomTokens(1, 20, config.vocab_size), 20).empty());
+}
+
 }  // namespace
 }  // namespace roost::worker
