@@ -29,15 +29,7 @@ std::size_t KvBlockBytes(const HfConfig& config, std::uint32_t block_tokens, DTy
 }
 
 Transformer::Workspace::Workspace(const kernels::Backend& backend)
-    : tokens(backend),
-      positions(backend),
-      slots(backend),
-      blocks(backend),
-      attention_rows(backend),
-      items(backend),
-      merges(backend),
-      parts(backend),
-      logits_rows(backend),
+    : plan(backend),
       cos(backend),
       sin(backend),
       hidden(backend),
@@ -159,7 +151,7 @@ void Transformer::Compute(const Batch& batch) {
   Upload(batch);
   backend_.ops().gather_embedding(backend_.device(), {.table = weights_.embedding.data(),
                                                       .table_dtype = weights_.embedding_dtype,
-                                                      .tokens = work_.tokens.as<TokenId>(),
+                                                      .tokens = work_.plan.At(places_.tokens),
                                                       .rows = rows_,
                                                       .width = config_.hidden_size,
                                                       .out = work_.hidden.as<float>()});
@@ -245,22 +237,21 @@ void Transformer::Upload(const Batch& batch) {
              .kv_head_count = config_.kv_head_count,
              .profile = attention_profile_},
             plan_);
-  const auto upload = [](DeviceBuffer& buffer, const auto& values) {
-    buffer.Upload(std::span(values.data(), values.size()));
-  };
-  upload(work_.tokens, batch.tokens);
-  upload(work_.positions, plan_.positions);
-  upload(work_.slots, plan_.slots);
-  upload(work_.blocks, plan_.attention.blocks);
-  upload(work_.attention_rows, plan_.attention.rows);
-  upload(work_.items, plan_.attention.items);
-  upload(work_.merges, plan_.attention.merges);
-  upload(work_.parts, plan_.attention.parts);
-  upload(work_.logits_rows, plan_.logits_rows);
+  work_.plan.Clear();
+  places_ = {.tokens = work_.plan.Add(batch.tokens),
+             .positions = work_.plan.Add(plan_.positions),
+             .slots = work_.plan.Add(plan_.slots),
+             .logits_rows = work_.plan.Add(plan_.logits_rows),
+             .blocks = work_.plan.Add(plan_.attention.blocks),
+             .parts = work_.plan.Add(plan_.attention.parts),
+             .rows = work_.plan.Add(plan_.attention.rows),
+             .items = work_.plan.Add(plan_.attention.items),
+             .merges = work_.plan.Add(plan_.attention.merges)};
+  work_.plan.Upload();
   work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
   work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
   backend_.ops().rope_angles(backend_.device(), {.inverse_frequencies = inverse_frequencies_.as<float>(),
-                                                 .positions = work_.positions.as<std::uint32_t>(),
+                                                 .positions = work_.plan.At(places_.positions),
                                                  .rows = rows_,
                                                  .half_dim = config_.head_dim / 2,
                                                  .cos = work_.cos.as<float>(),
@@ -283,7 +274,7 @@ void Transformer::WriteKv(std::uint32_t layer) {
                                                    .q = work_.q.data(),
                                                    .kv = kv_,
                                                    .layer = layer,
-                                                   .slots = work_.slots.as<std::uint32_t>(),
+                                                   .slots = work_.plan.At(places_.slots),
                                                    .activation_dtype = activation_dtype_});
 }
 
@@ -294,13 +285,13 @@ void Transformer::Attend(std::uint32_t layer) {
                                                .query_head_count = config_.query_head_count,
                                                .kv = kv_,
                                                .layer = layer,
-                                               .blocks = work_.blocks.as<std::uint32_t>(),
-                                               .rows = work_.attention_rows.as<kernels::AttentionRow>(),
-                                               .items = work_.items.as<kernels::AttentionItem>(),
+                                               .blocks = work_.plan.At(places_.blocks),
+                                               .rows = work_.plan.At(places_.rows),
+                                               .items = work_.plan.At(places_.items),
                                                .item_count = static_cast<std::uint32_t>(plan_.attention.items.size()),
-                                               .merges = work_.merges.as<kernels::AttentionMerge>(),
+                                               .merges = work_.plan.At(places_.merges),
                                                .merge_count = static_cast<std::uint32_t>(plan_.attention.merges.size()),
-                                               .parts = work_.parts.as<std::uint32_t>(),
+                                               .parts = work_.plan.At(places_.parts),
                                                .partials = work_.partials.as<float>(),
                                                .out = work_.attended.data(),
                                                .out_dtype = dtype_});
@@ -342,7 +333,7 @@ void Transformer::ComputeLogits() {
   backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
                                               .delta = work_.delta.data(),
                                               .weight = weights_.final_norm.as<float>(),
-                                              .row_indices = work_.logits_rows.as<std::uint32_t>(),
+                                              .row_indices = work_.plan.At(places_.logits_rows),
                                               .epsilon = config_.norm_epsilon,
                                               .rows = wanted,
                                               .width = config_.hidden_size,

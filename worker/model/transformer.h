@@ -19,6 +19,7 @@
 #include "worker/model/batch_plan.h"
 #include "worker/model/hf_config.h"
 #include "worker/model/model.h"
+#include "worker/model/packed_arrays.h"
 #include "worker/model/transformer_weights.h"
 #include "worker/model/weights.h"
 
@@ -57,8 +58,7 @@ class Transformer final : public Model {
     explicit Workspace(const kernels::Backend& backend);
     void Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes, std::size_t result_bytes);
 
-    kernels::DeviceBuffer tokens, positions, slots, blocks, attention_rows, items, merges, parts,
-        logits_rows;                  // the plan
+    PackedArrays plan;                // see PlanPlaces
     kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
     kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
     kernels::DeviceBuffer delta;      // [rows][hidden_size] of the activation dtype
@@ -70,6 +70,16 @@ class Transformer final : public Model {
     kernels::DeviceBuffer partials;
     kernels::DeviceBuffer logits;          // [wanted][vocab_size] f32
     kernels::DeviceBuffer draws, sampled;  // [draws]
+  };
+
+  // Where the step's plan lies in Workspace::plan.
+  struct PlanPlaces {
+    PackedArray<TokenId> tokens;
+    PackedArray<std::uint32_t> positions, slots, logits_rows;
+    PackedArray<std::uint32_t> blocks, parts;
+    PackedArray<kernels::AttentionRow> rows;
+    PackedArray<kernels::AttentionItem> items;
+    PackedArray<kernels::AttentionMerge> merges;
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options);
@@ -99,7 +109,8 @@ class Transformer final : public Model {
   kernels::DeviceBuffer kv_memory_;
   kernels::KvLayout kv_;
   Workspace work_;
-  BatchPlan plan_;          // of the step
+  BatchPlan plan_;  // of the step
+  PlanPlaces places_;
   std::uint32_t rows_ = 0;  // tokens of the step
   std::vector<kernels::BlockRowsCopy> copies_;
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
