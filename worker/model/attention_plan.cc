@@ -20,6 +20,9 @@ constexpr std::uint64_t kPartialCostPositions = 4;
 constexpr std::uint32_t kLeastPieceOfItemCost = 4;
 // Pieces are so short that each place of the device gets about so many: then none waits long for the last one.
 constexpr std::uint64_t kPiecesPerPlace = 2;
+// Branchings that are followed from the root: a prompt, a document, a conversation, its turns. Beyond it nothing is
+// shared, so that no tree is slow to plan.
+constexpr std::uint32_t kMaxBranchings = 8;
 
 std::uint32_t RoundUp(std::uint32_t value, std::uint32_t step) { return (value + step - 1) / step * step; }
 
@@ -58,7 +61,7 @@ class Planner {
   void Run() {
     plan_.Clear();
     LocateSlices();
-    Share({0, PartitionSharers()}, 0, 0);
+    Share({.places = {0, PartitionSharers()}});
     AddRows();
     for (const SharedRun& run : shared_runs_) PackShared(run);
     for (const Place& place : places_) PackOwn(place);
@@ -80,6 +83,13 @@ class Planner {
   struct SharedRun {
     Range places;
     Range positions;
+  };
+  // Neighbouring places whose first blocks are the same.
+  struct Branch {
+    Range places;
+    std::uint32_t common_blocks = 0;  // known so far
+    std::uint32_t shared_end = 0;     // positions before it are in shared runs
+    std::uint32_t level = 0;
   };
   // Rows on positions, not yet cut.
   struct Work {
@@ -113,26 +123,28 @@ class Planner {
     return static_cast<std::uint32_t>(others - places_.begin());
   }
 
-  // The places have their first `known` blocks in common; positions before `shared_end` are in shared runs.
-  void Share(Range places, std::uint32_t known, std::uint32_t shared_end) {
-    if (places.size() < 2) return;
+  void Share(Branch branch) {
+    const Range places = branch.places;
+    if (places.size() < 2 || branch.level == kMaxBranchings) return;
     std::uint32_t common = std::numeric_limits<std::uint32_t>::max();
     for (std::uint32_t i = places.begin + 1; i < places.end; ++i) {
-      common = std::min(common, CommonBlocks(places_[places.begin], places_[i], known));
+      common = std::min(common, CommonBlocks(places_[places.begin], places_[i], branch.common_blocks));
     }
+    branch.common_blocks = common;
     const std::uint32_t end = common * options_.block_tokens / step_ * step_;
-    if (end > shared_end && Saved(places, end - shared_end) > 0) {
-      shared_runs_.push_back({places, {shared_end, end}});
+    if (end > branch.shared_end && Saved(places, end - branch.shared_end) > 0) {
+      shared_runs_.push_back({places, {branch.shared_end, end}});
       for (std::uint32_t i = places.begin; i < places.end; ++i) places_[i].shared_end = end;
-      shared_end = end;
+      branch.shared_end = end;
     }
-    ShareBranches(places, common, shared_end);
+    ShareBeyond(branch);
   }
 
-  // Of the places that have `common` blocks in common, those that go on with the same block.
-  void ShareBranches(Range places, std::uint32_t common, std::uint32_t shared_end) {
-    const auto begin = places_.begin() + places.begin;
-    const auto end = places_.begin() + places.end;
+  // Among the places of a branch, those that go on with the same block.
+  void ShareBeyond(const Branch& branch) {
+    const std::uint32_t common = branch.common_blocks;
+    const auto begin = places_.begin() + branch.places.begin;
+    const auto end = places_.begin() + branch.places.end;
     const auto longer =
         std::stable_partition(begin, end, [common](const Place& place) { return place.whole_blocks <= common; });
     std::stable_sort(longer, end,
@@ -140,8 +152,11 @@ class Planner {
     for (auto first = longer; first != end;) {
       const auto last = std::find_if(
           first, end, [&](const Place& place) { return BlockAt(place, common) != BlockAt(*first, common); });
-      Share({static_cast<std::uint32_t>(first - places_.begin()), static_cast<std::uint32_t>(last - places_.begin())},
-            common + 1, shared_end);
+      Share({.places = {static_cast<std::uint32_t>(first - places_.begin()),
+                        static_cast<std::uint32_t>(last - places_.begin())},
+             .common_blocks = common + 1,
+             .shared_end = branch.shared_end,
+             .level = branch.level + 1});
       first = last;
     }
   }

@@ -110,45 +110,55 @@ void ExpectKeepsToTheProfile(const Case& c, const AttentionItem& item) {
   ASSERT_LE(item.position_count, profile.max_partial_positions);
 }
 
+void ExpectCoversAll(const Case& c) {
+  const std::vector<std::size_t> slice_of = SliceOfTokens(c);
+  std::set<std::uint32_t> whole;                          // tokens
+  std::map<std::uint32_t, const AttentionItem*> item_of;  // by a row's first partial
+  for (const AttentionItem& item : c.plan.items) {
+    ASSERT_NO_FATAL_FAILURE(ExpectKeepsToTheProfile(c, item));
+    for (std::uint32_t r = 0; r < item.row_count; ++r) {
+      const kernels::AttentionRow& row = c.plan.rows[item.first_row + r];
+      ASSERT_NO_FATAL_FAILURE(ExpectOwnBlocks(c, item, c.blocks[slice_of[row.token]]));
+      if (item.output == AttentionItem::Output::kPartial) {
+        const std::uint32_t partial = item.first_partial + r * c.options.query_head_count;
+        ASSERT_LE(partial + c.options.query_head_count, c.plan.partial_count);
+        ASSERT_TRUE(item_of.emplace(partial, &item).second);
+      } else {
+        ASSERT_GE(item.position_count, row.position + 1);
+        ASSERT_TRUE(whole.insert(row.token).second);
+      }
+    }
+  }
+  ASSERT_EQ(item_of.size() * c.options.query_head_count, c.plan.partial_count);
+  for (const AttentionMerge& merge : c.plan.merges) {
+    std::uint32_t end = 0;
+    for (std::uint32_t i = 0; i < merge.part_count; ++i) {
+      const AttentionItem& item = *item_of.at(c.plan.parts[merge.first_part + i]);
+      ASSERT_EQ(item.first_position, end);
+      end += item.position_count;
+      item_of.erase(c.plan.parts[merge.first_part + i]);
+    }
+    ASSERT_TRUE(whole.insert(merge.token).second);
+    const BatchSlice& slice = c.slices[slice_of[merge.token]];
+    ASSERT_GE(end, slice.first_position + 1);
+    ASSERT_LE(end, slice.first_position + slice.token_count);
+  }
+  ASSERT_TRUE(item_of.empty());
+  ASSERT_EQ(whole.size(), slice_of.size());
+}
+
 TEST(AttentionPlanTest, EveryPositionOfEveryRowIsCoveredOnceAndInOrder) {
   Rng rng(1);
-  for (int round = 0; round < 400; ++round) {
-    const Case c = RandomCase(rng);
-    const std::vector<std::size_t> slice_of = SliceOfTokens(c);
-    std::set<std::uint32_t> whole;                          // tokens
-    std::map<std::uint32_t, const AttentionItem*> item_of;  // by a row's first partial
-    for (const AttentionItem& item : c.plan.items) {
-      ASSERT_NO_FATAL_FAILURE(ExpectKeepsToTheProfile(c, item));
-      for (std::uint32_t r = 0; r < item.row_count; ++r) {
-        const kernels::AttentionRow& row = c.plan.rows[item.first_row + r];
-        ASSERT_NO_FATAL_FAILURE(ExpectOwnBlocks(c, item, c.blocks[slice_of[row.token]]));
-        if (item.output == AttentionItem::Output::kPartial) {
-          const std::uint32_t partial = item.first_partial + r * c.options.query_head_count;
-          ASSERT_LE(partial + c.options.query_head_count, c.plan.partial_count);
-          ASSERT_TRUE(item_of.emplace(partial, &item).second);
-        } else {
-          ASSERT_GE(item.position_count, row.position + 1);
-          ASSERT_TRUE(whole.insert(row.token).second);
-        }
-      }
-    }
-    ASSERT_EQ(item_of.size() * c.options.query_head_count, c.plan.partial_count);
-    for (const AttentionMerge& merge : c.plan.merges) {
-      std::uint32_t end = 0;
-      for (std::uint32_t i = 0; i < merge.part_count; ++i) {
-        const AttentionItem& item = *item_of.at(c.plan.parts[merge.first_part + i]);
-        ASSERT_EQ(item.first_position, end);
-        end += item.position_count;
-        item_of.erase(c.plan.parts[merge.first_part + i]);
-      }
-      ASSERT_TRUE(whole.insert(merge.token).second);
-      const BatchSlice& slice = c.slices[slice_of[merge.token]];
-      ASSERT_GE(end, slice.first_position + 1);
-      ASSERT_LE(end, slice.first_position + slice.token_count);
-    }
-    ASSERT_TRUE(item_of.empty());
-    ASSERT_EQ(whole.size(), slice_of.size());
-  }
+  for (int round = 0; round < 400; ++round) ASSERT_NO_FATAL_FAILURE(ExpectCoversAll(RandomCase(rng)));
+}
+
+// Each request leaves the path of the one before it a little later, so that there is a branching at every step.
+TEST(AttentionPlanTest, ADeepTreeIsSharedToABoundedDepth) {
+  Case c;
+  c.options = {.block_tokens = 16, .query_head_count = 8, .kv_head_count = 8, .profile = kWide};
+  for (std::uint32_t i = 0; i < 300; ++i) c.Add(16 * 400, 1, i > 0 ? i - 1 : 0, i);
+  c.Plan();
+  ExpectCoversAll(c);
 }
 
 TEST(AttentionPlanTest, RowsAreTheTokensWithTheirPositions) {
