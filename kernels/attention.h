@@ -2,24 +2,31 @@
 //
 //   out[t][h] = Σ_j softmax_j(scale · q[t][h] · k[j]) v[j]      over positions j = 0 … position of t
 //
-// An item is a pack of query rows times some query heads of one kv head, on a slice of a block list. Prefill, chunked
-// prefill, decode, and decode over blocks that requests share differ only in the list:
+// An item is a pack of query rows on a slice of a block list, for all heads. Prefill, chunked prefill, decode, and
+// decode over blocks that requests share differ only in the list:
 //
-//   item        rows × query heads (at most kMaxPackLanes pairs), positions [first_position, first_position + count)
+//   item        rows, positions [first_position, first_position + position_count). For each kv head, its lanes are the
+//               pairs of a row and a query head of that kv head
 //   whole       the item covers all positions of its rows and writes `out`
-//   partial     the item covers one span, [i·kAttentionSpan, (i+1)·kAttentionSpan), and writes partial results;
-//               a merge folds the partials of a row, by log-sum-exp
+//   partial     it covers some, and writes partial results; a merge folds all the partials of a row, by log-sum-exp
 //
-// Determinism: spans lie at fixed positions, a row folds its spans from the first to the last, and within a span sums
-// run over positions in order. So the result of a row depends, bit for bit, on its q and on K and V of its positions
-// alone: not on the pack, nor on whole or partial, nor on block_tokens. (K and V must be finite at every position that
-// an item covers.)
+// A prefix that rows of several requests share is one item with the rows of all of them and the blocks of one; what
+// each has beyond it is an item of its own. Every such row then has partials.
+//
+// What a backend wants of the list is its profile. An op aborts on a list that does not keep to it.
+//
+// Determinism of the CPU: spans lie at fixed positions, a row folds its spans from the first to the last, and within a
+// span sums run over positions in order. So the result of a row depends, bit for bit, on its q and on K and V of its
+// positions alone: not on the pack, nor on whole or partial, nor on block_tokens. On CUDA all of
+// them change the rounding. K and V must be finite at every position that an item covers.
 //
 // Source: Milakov, Gimelshein: Online normalizer calculation for softmax, 2018; Dao et al.: FlashAttention and
-// Flash-Decoding, 2022–2023; block lists: Kwon et al.: PagedAttention, 2023. Accuracy: 1e-5 of the largest |v|, before
-// rounding to out_dtype.
+// Flash-Decoding, 2022–2023; block lists: Kwon et al.: PagedAttention, 2023; shared prefixes: Juravsky et al.:
+// Hydragen, 2024. Accuracy, before rounding to out_dtype: CPU 1e-5 of the largest |v|; CUDA, which rounds the weights
+// of v to bf16, 1/128 of it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/device.h"
@@ -28,45 +35,60 @@
 
 namespace roost::kernels {
 
-// A multiple of every allowed block_tokens.
+// The CPU's spans: a multiple of every allowed block_tokens.
 inline constexpr std::uint32_t kAttentionSpan = 256;
-inline constexpr std::uint32_t kMaxPackLanes = 16;
 
-// A query row: it attends to positions 0 … position.
+// The lists that a backend computes, and what items cost it.
+struct AttentionProfile {
+  // An item is computed as the least of these that holds its lanes, ascending; the last one bounds row_count · group,
+  // but for items of one row. (A group that is larger is cut by the op.)
+  std::array<std::uint32_t, 3> lane_tiles = {4, 8, 16};
+  // Partial items begin at multiples of this and of block_tokens.
+  std::uint32_t partial_step = kAttentionSpan;
+  // They end there too, or with the row, and cover at most so many positions.
+  std::uint32_t max_partial_positions = kAttentionSpan;
+  // Reading K and V of a position costs as much as computing with so many lanes.
+  std::uint32_t read_cost_lanes = 4;
+  // An item costs as much as so many of its positions, besides its positions.
+  std::uint32_t item_cost_positions = 4;
+  // (Item, kv head) pairs that run at the same time.
+  std::uint32_t concurrent_items = 1;
+};
+
+// A query row: it attends to positions 0 … position. For causal attention that is its own, for attention without a mask
+// the last one of its sequence.
 struct AttentionRow {
   std::uint32_t token = 0;  // row of q and out
   std::uint32_t position = 0;
 };
 
+// Nothing is computed for an item without rows: lists may be padded with them.
 struct AttentionItem {
-  enum class Output : std::uint8_t { kWhole, kPartial };
+  enum class Output : std::uint32_t { kWhole, kPartial };
 
   std::uint32_t first_row = 0;  // in rows
   std::uint32_t row_count = 0;
-  std::uint32_t kv_head = 0;
-  std::uint32_t first_query_head = 0;  // all of kv_head's group
-  std::uint32_t query_head_count = 0;
   std::uint32_t first_block = 0;     // in blocks: the one that holds first_position
-  std::uint32_t first_position = 0;  // a multiple of kAttentionSpan; 0 for kWhole
+  std::uint32_t first_position = 0;  // 0 for kWhole
   std::uint32_t position_count = 0;
-  std::uint32_t first_partial = 0;  // kPartial: row r, head h of the item go to first_partial + r·query_head_count + h
+  std::uint32_t first_partial = 0;  // kPartial: row r, query head h go to first_partial + r·query_head_count + h
   Output output = Output::kWhole;
 };
 
-// out[token][query_head] of the partials first_partial + i·stride, i = 0 … count-1, in the order of their spans.
+// out[token][h], for every query head h, of the partials parts[first_part + i] + h, i = 0 … part_count-1, in the order
+// of their positions. Nothing when there are none.
 struct AttentionMerge {
   std::uint32_t token = 0;
-  std::uint32_t query_head = 0;
-  std::uint32_t first_partial = 0;
-  std::uint32_t stride = 0;
-  std::uint32_t count = 0;
+  std::uint32_t first_part = 0;
+  std::uint32_t part_count = 0;
 };
 
 struct AttentionArgs {
-  const float* q = nullptr;  // [tokens][query_head_count][head_dim]
+  const void* q = nullptr;      // [tokens][query_head_count][head_dim]
+  DType q_dtype = DType::kF32;  // CPU: kF32; CUDA: kBF16
   float scale = 0;
-  std::uint32_t query_head_count = 0;
-  KvLayout kv;
+  std::uint32_t query_head_count = 0;  // a multiple of kv.kv_head_count
+  KvLayout kv;                         // CUDA: kBF16, head_dim 64 or 128, block_tokens at least 16
   std::uint32_t layer = 0;
   const std::uint32_t* blocks = nullptr;
   const AttentionRow* rows = nullptr;
@@ -74,15 +96,21 @@ struct AttentionArgs {
   std::uint32_t item_count = 0;
   const AttentionMerge* merges = nullptr;
   std::uint32_t merge_count = 0;
-  float* partials = nullptr;      // [partial][PartialFloats(head_dim)]
+  const std::uint32_t* parts = nullptr;
+  float* partials = nullptr;      // [partial][PartialFloats(head_dim)], aligned to 8
   void* out = nullptr;            // [tokens][query_head_count][head_dim], no alias
-  DType out_dtype = DType::kF32;  // kF32 or kBF16
+  DType out_dtype = DType::kF32;  // kF32 or kBF16; CUDA: kBF16
 };
 
-// A partial result: the largest score, the sum of exp(score - largest), and Σ exp(score - largest) · v.
+// A partial result: the largest score, the sum of exp(score - largest), and Σ exp(score - largest) · v. Where a row
+// sees no position of the item the sum is 0 and the rest is finite.
 [[nodiscard]] constexpr std::uint32_t PartialFloats(std::uint32_t head_dim) { return head_dim + 2; }
 
+[[nodiscard]] AttentionProfile AttentionProfileCpu(Device& device, std::uint32_t head_dim);
 void AttentionRef(Device& device, const AttentionArgs& args);
 void AttentionCpu(Device& device, const AttentionArgs& args);
+
+[[nodiscard]] AttentionProfile AttentionProfileCuda(Device& device, std::uint32_t head_dim);
+void AttentionCuda(Device& device, const AttentionArgs& args);
 
 }  // namespace roost::kernels

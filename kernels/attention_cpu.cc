@@ -1,4 +1,5 @@
-// How an item is computed. Its lanes are its (row, query head) pairs, padded to 4, 8 or 16. Span by span:
+// How an item is computed, for one kv head or a part of its query heads: a pack. Its lanes are its (row, query head)
+// pairs, padded to 4, 8 or 16. Span by span:
 //
 //   scores[j][lane] = Σ_d k[j][d] · q[d][lane]     q transposed, so that a k element is broadcast to all lanes
 //   p = exp(scores - max), sum                     lane by lane, over j in order
@@ -28,11 +29,24 @@
 namespace roost::kernels {
 namespace {
 
+constexpr std::uint32_t kMaxPackLanes = 16;
+
+struct Pack {
+  const AttentionItem* item;
+  std::uint32_t kv_head;
+  std::uint32_t first_query_head;  // all of kv_head's group
+  std::uint32_t query_head_count;
+
+  [[nodiscard]] std::uint32_t lane_count() const { return item->row_count * query_head_count; }
+  [[nodiscard]] std::uint32_t RowOf(std::uint32_t lane) const { return item->first_row + lane / query_head_count; }
+  [[nodiscard]] std::uint32_t HeadOf(std::uint32_t lane) const { return first_query_head + lane % query_head_count; }
+};
+
 // Rows of K that are scored together: enough independent sums to hide the latency of multiply-add.
 constexpr std::uint32_t kKeyTile = 8;
 
-// Working memory of one item; see AttentionScratchFloats.
-struct ItemScratch {
+// Working memory of one pack; see AttentionScratchFloats.
+struct PackScratch {
   float* q;       // [head_dim][lanes], scaled
   float* scores;  // [kAttentionSpan + kKeyTile][lanes]; becomes p
   float* keys;    // [kKeyTile][head_dim], widened
@@ -46,8 +60,8 @@ std::size_t AttentionScratchFloats(std::size_t head_dim) {
          kKeyTile * head_dim;
 }
 
-ItemScratch Carve(float* memory, std::size_t head_dim) {
-  ItemScratch scratch{};
+PackScratch Carve(float* memory, std::size_t head_dim) {
+  PackScratch scratch{};
   scratch.q = memory;
   scratch.scores = scratch.q + kMaxPackLanes * head_dim;
   scratch.keys = scratch.scores + std::size_t{kMaxPackLanes} * (kAttentionSpan + kKeyTile);
@@ -73,20 +87,20 @@ struct Span {
 };
 
 template <typename Kv>
-void LocateSpan(const AttentionArgs& args, const AttentionItem& item, std::uint32_t first, std::uint32_t lanes_used,
-                Span<Kv>& span) {
+void LocateSpan(const AttentionArgs& args, const Pack& pack, std::uint32_t first, Span<Kv>& span) {
   const KvLayout& kv = args.kv;
+  const AttentionItem& item = *pack.item;
   span.count = std::min(kAttentionSpan, item.first_position + item.position_count - first);
   span.v_offset = kv.HeadElements() * kv.kv_head_count;
   const std::uint32_t in_item = first - item.first_position;
   for (std::uint32_t j = 0; j < span.count + kKeyTile; ++j) {
     const std::uint32_t at = in_item + std::min(j, span.count - 1);
     const std::uint32_t block = args.blocks[item.first_block + at / kv.block_tokens];
-    span.k[j] = static_cast<const Kv*>(kv.base) + kv.KOffset(block, args.layer, item.kv_head) +
+    span.k[j] = static_cast<const Kv*>(kv.base) + kv.KOffset(block, args.layer, pack.kv_head) +
                 std::size_t{at % kv.block_tokens} * kv.head_dim;
   }
-  for (std::uint32_t lane = 0; lane < lanes_used; ++lane) {
-    const std::uint32_t end = args.rows[item.first_row + lane / item.query_head_count].position + 1;
+  for (std::uint32_t lane = 0; lane < pack.lane_count(); ++lane) {
+    const std::uint32_t end = args.rows[pack.RowOf(lane)].position + 1;
     span.visible[lane] = end <= first ? 0 : std::min(span.count, end - first);
   }
 }
@@ -129,7 +143,7 @@ HWY_INLINE const float* WidenKey(const std::uint16_t* row, std::size_t head_dim,
 
 template <class D, typename Kv>
 HWY_INLINE void ScoreSpan(D d, const Span<Kv>& span, std::size_t head_dim, std::size_t lanes, std::uint32_t lanes_used,
-                          const ItemScratch& scratch) {
+                          const PackScratch& scratch) {
   for (std::uint32_t j = 0; j < span.count; j += kKeyTile) {
     const float* keys[kKeyTile];
     for (std::uint32_t t = 0; t < kKeyTile; ++t) {
@@ -147,7 +161,7 @@ HWY_INLINE void ScoreSpan(D d, const Span<Kv>& span, std::size_t head_dim, std::
 // Scores become p; the lanes' largest scores and sums go to the span's partials.
 template <class D>
 HWY_INLINE void SoftmaxSpan(D d, std::uint32_t count, std::size_t lanes, std::uint32_t partial_floats,
-                            const ItemScratch& scratch) {
+                            const PackScratch& scratch) {
   HWY_ALIGN float max_of[kMaxPackLanes];
   HWY_ALIGN float sum_of[kMaxPackLanes];
   for (std::size_t lane = 0; lane < lanes; lane += hn::Lanes(d)) {
@@ -209,13 +223,12 @@ HWY_INLINE void WeightValues(D d, const Span<Kv>& span, std::uint32_t count, std
 
 template <int kLanes, typename Kv>
 HWY_INLINE void WeightValuesOfLanes(const Span<Kv>& span, std::uint32_t lane, std::size_t lanes, std::size_t head_dim,
-                                    const ItemScratch& scratch) {
+                                    const PackScratch& scratch) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
   const std::uint32_t floats = PartialFloats(static_cast<std::uint32_t>(head_dim));
   const float* p = scratch.scores + lane;
   float* partials = scratch.spans + lane * floats;
-  // Rows ascend within an item, so of neighbouring lanes the last sees most.
   const std::uint32_t count = *std::max_element(span.visible + lane, span.visible + lane + kLanes);
   const std::size_t n = hn::Lanes(d);
   std::size_t i = 0;
@@ -255,26 +268,26 @@ HWY_INLINE void WriteOut(const AttentionArgs& args, std::uint32_t token, std::ui
   });
 }
 
-// q of the item's lanes, transposed and scaled; unused lanes are zero.
-HWY_INLINE void PackQueries(const AttentionArgs& args, const AttentionItem& item, std::size_t lanes, float* q) {
+// q of the pack's lanes, transposed and scaled; unused lanes are zero.
+HWY_INLINE void PackQueries(const AttentionArgs& args, const Pack& pack, std::size_t lanes, float* q) {
   const std::size_t head_dim = args.kv.head_dim;
   std::fill_n(q, head_dim * lanes, 0.0F);
-  for (std::uint32_t lane = 0; lane < item.row_count * item.query_head_count; ++lane) {
-    const std::uint32_t token = args.rows[item.first_row + lane / item.query_head_count].token;
-    const std::uint32_t head = item.first_query_head + lane % item.query_head_count;
-    const float* from = args.q + (std::size_t{token} * args.query_head_count + head) * head_dim;
+  for (std::uint32_t lane = 0; lane < pack.lane_count(); ++lane) {
+    const std::uint32_t token = args.rows[pack.RowOf(lane)].token;
+    const float* from =
+        static_cast<const float*>(args.q) + (std::size_t{token} * args.query_head_count + pack.HeadOf(lane)) * head_dim;
     for (std::size_t i = 0; i < head_dim; ++i) q[i * lanes + lane] = from[i] * args.scale;
   }
 }
 
 template <class D, typename Kv>
-HWY_INLINE void RunSpan(D d, const AttentionArgs& args, const AttentionItem& item, std::uint32_t first,
-                        std::size_t lanes, const ItemScratch& scratch) {
+HWY_INLINE void RunSpan(D d, const AttentionArgs& args, const Pack& pack, std::uint32_t first, std::size_t lanes,
+                        const PackScratch& scratch) {
   const std::size_t head_dim = args.kv.head_dim;
   const std::uint32_t floats = PartialFloats(args.kv.head_dim);
-  const std::uint32_t lanes_used = item.row_count * item.query_head_count;
+  const std::uint32_t lanes_used = pack.lane_count();
   Span<Kv> span;
-  LocateSpan(args, item, first, lanes_used, span);
+  LocateSpan(args, pack, first, span);
   ScoreSpan(d, span, head_dim, lanes, lanes_used, scratch);
   SoftmaxSpan(d, span.count, lanes, floats, scratch);
   std::uint32_t lane = 0;
@@ -285,57 +298,63 @@ HWY_INLINE void RunSpan(D d, const AttentionArgs& args, const AttentionItem& ite
   }
 }
 
+HWY_INLINE void WritePack(const AttentionArgs& args, const Pack& pack, const float* totals) {
+  const AttentionItem& item = *pack.item;
+  const std::uint32_t floats = PartialFloats(args.kv.head_dim);
+  for (std::uint32_t lane = 0; lane < pack.lane_count(); ++lane) {
+    const float* total = totals + lane * floats;
+    const std::uint32_t row = pack.RowOf(lane);
+    if (item.output == AttentionItem::Output::kWhole) {
+      WriteOut(args, args.rows[row].token, pack.HeadOf(lane), total);
+      continue;
+    }
+    const std::size_t partial =
+        item.first_partial + std::size_t{row - item.first_row} * args.query_head_count + pack.HeadOf(lane);
+    std::copy_n(total, floats, args.partials + partial * floats);
+  }
+}
+
 template <class D, typename Kv>
-HWY_INLINE void RunItem(D d, const AttentionArgs& args, const AttentionItem& item, std::size_t lanes, float* memory) {
+HWY_INLINE void RunPack(D d, const AttentionArgs& args, const Pack& pack, std::size_t lanes, float* memory) {
   const std::uint32_t head_dim = args.kv.head_dim;
   const std::uint32_t floats = PartialFloats(head_dim);
-  const std::uint32_t lanes_used = item.row_count * item.query_head_count;
-  const ItemScratch scratch = Carve(memory, head_dim);
-  PackQueries(args, item, lanes, scratch.q);
-  for (std::uint32_t lane = 0; lane < lanes_used; ++lane) ClearPartial(head_dim, scratch.totals + lane * floats);
-  const std::uint32_t end = item.first_position + item.position_count;
-  for (std::uint32_t first = item.first_position; first < end; first += kAttentionSpan) {
-    RunSpan<D, Kv>(d, args, item, first, lanes, scratch);
+  const PackScratch scratch = Carve(memory, head_dim);
+  PackQueries(args, pack, lanes, scratch.q);
+  for (std::uint32_t lane = 0; lane < pack.lane_count(); ++lane) ClearPartial(head_dim, scratch.totals + lane * floats);
+  const std::uint32_t end = pack.item->first_position + pack.item->position_count;
+  for (std::uint32_t first = pack.item->first_position; first < end; first += kAttentionSpan) {
+    RunSpan<D, Kv>(d, args, pack, first, lanes, scratch);
   }
-  if (item.output == AttentionItem::Output::kPartial) {
-    std::copy_n(scratch.totals, std::size_t{lanes_used} * floats,
-                args.partials + std::size_t{item.first_partial} * floats);
-    return;
-  }
-  for (std::uint32_t lane = 0; lane < lanes_used; ++lane) {
-    const std::uint32_t token = args.rows[item.first_row + lane / item.query_head_count].token;
-    WriteOut(args, token, item.first_query_head + lane % item.query_head_count, scratch.totals + lane * floats);
-  }
+  WritePack(args, pack, scratch.totals);
 }
 
 template <typename Kv>
-HWY_INLINE void RunItemOfDType(const AttentionArgs& args, const AttentionItem& item, float* memory) {
-  const std::uint32_t lanes_used = item.row_count * item.query_head_count;
-  if (lanes_used <= 4) {
-    RunItem<hn::CappedTag<float, 4>, Kv>({}, args, item, 4, memory);
-  } else if (lanes_used <= 8) {
-    RunItem<hn::CappedTag<float, 8>, Kv>({}, args, item, 8, memory);
+HWY_INLINE void RunPackOfDType(const AttentionArgs& args, const Pack& pack, float* memory) {
+  if (pack.lane_count() <= 4) {
+    RunPack<hn::CappedTag<float, 4>, Kv>({}, args, pack, 4, memory);
+  } else if (pack.lane_count() <= 8) {
+    RunPack<hn::CappedTag<float, 8>, Kv>({}, args, pack, 8, memory);
   } else {
-    RunItem<hn::CappedTag<float, 16>, Kv>({}, args, item, 16, memory);
+    RunPack<hn::CappedTag<float, 16>, Kv>({}, args, pack, 16, memory);
   }
 }
 
-void RunAttentionItem(const AttentionArgs& args, const AttentionItem& item, float* memory) {
+void RunAttentionPack(const AttentionArgs& args, const Pack& pack, float* memory) {
   if (args.kv.dtype == DType::kF32) {
-    RunItemOfDType<float>(args, item, memory);
+    RunPackOfDType<float>(args, pack, memory);
   } else {
-    RunItemOfDType<std::uint16_t>(args, item, memory);
+    RunPackOfDType<std::uint16_t>(args, pack, memory);
   }
 }
 
-void RunAttentionMerge(const AttentionArgs& args, const AttentionMerge& merge, float* total) {
+void RunAttentionMerge(const AttentionArgs& args, const AttentionMerge& merge, std::uint32_t head, float* total) {
   const std::uint32_t floats = PartialFloats(args.kv.head_dim);
   ClearPartial(args.kv.head_dim, total);
-  for (std::uint32_t i = 0; i < merge.count; ++i) {
-    const float* partial = args.partials + (merge.first_partial + std::size_t{i} * merge.stride) * floats;
+  for (std::uint32_t i = 0; i < merge.part_count; ++i) {
+    const float* partial = args.partials + (std::size_t{args.parts[merge.first_part + i]} + head) * floats;
     if (partial[1] > 0) Fold(partial, args.kv.head_dim, total);
   }
-  WriteOut(args, merge.token, merge.query_head, total);
+  WriteOut(args, merge.token, head, total);
 }
 
 }  // namespace roost::kernels::HWY_NAMESPACE
@@ -344,29 +363,60 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace roost::kernels {
 namespace {
-HWY_EXPORT(RunAttentionItem);
+HWY_EXPORT(RunAttentionPack);
 HWY_EXPORT(RunAttentionMerge);
 
 Cost CostOf(const AttentionArgs& args) {
   std::uint64_t pairs = 0;
   for (std::uint32_t i = 0; i < args.item_count; ++i) {
-    const AttentionItem& item = args.items[i];
-    pairs += std::uint64_t{item.row_count} * item.query_head_count * item.position_count;
+    pairs += std::uint64_t{args.items[i].row_count} * args.query_head_count * args.items[i].position_count;
   }
   return {2 * pairs * args.kv.head_dim};
 }
+
+void Check(const AttentionArgs& args, std::uint32_t group) {
+  ROOST_CHECK(args.q_dtype == DType::kF32, "q is {}", NameOf(args.q_dtype));
+  for (std::uint32_t i = 0; i < args.item_count; ++i) {
+    const AttentionItem& item = args.items[i];
+    ROOST_CHECK(item.row_count <= 1 || item.row_count * group <= kMaxPackLanes, "{} rows of {} heads", item.row_count,
+                group);
+    ROOST_CHECK(item.output == AttentionItem::Output::kWhole ||
+                    (item.first_position % kAttentionSpan == 0 && item.position_count <= kAttentionSpan),
+                "a partial item of {} positions from {} on", item.position_count, item.first_position);
+  }
+}
 }  // namespace
+
+AttentionProfile AttentionProfileCpu(Device& device, std::uint32_t /*head_dim*/) {
+  AttentionProfile profile;
+  profile.concurrent_items = CpuDevice::Of(device).thread_count();
+  return profile;
+}
 
 void AttentionCpu(Device& device, const AttentionArgs& args) {
   CpuDevice& cpu = CpuDevice::Of(device);
+  const std::uint32_t group = args.query_head_count / args.kv.kv_head_count;
+  const std::uint32_t packs_of_group = (group + kMaxPackLanes - 1) / kMaxPackLanes;
+  const std::uint32_t packs_of_item = args.kv.kv_head_count * packs_of_group;
   const std::size_t floats = AttentionScratchFloats(args.kv.head_dim);
-  ParallelFor(cpu, args.item_count, CostOf(args), [&](std::size_t index, std::uint32_t thread) {
-    ROOST_CHECK(args.items[index].row_count * args.items[index].query_head_count <= kMaxPackLanes);
-    HWY_DYNAMIC_DISPATCH(RunAttentionItem)(args, args.items[index], cpu.Scratch(thread, floats));
+  Check(args, group);
+  const std::size_t packs = std::size_t{args.item_count} * packs_of_item;
+  ParallelFor(cpu, packs, CostOf(args), [&](std::size_t index, std::uint32_t thread) {
+    Pack pack{.item = &args.items[index / packs_of_item],
+              .kv_head = static_cast<std::uint32_t>(index % packs_of_item) / packs_of_group,
+              .first_query_head = 0,
+              .query_head_count = 0};
+    const std::uint32_t first_of_group = static_cast<std::uint32_t>(index % packs_of_group) * kMaxPackLanes;
+    pack.first_query_head = pack.kv_head * group + first_of_group;
+    pack.query_head_count = std::min(kMaxPackLanes, group - first_of_group);
+    if (pack.item->row_count > 0) HWY_DYNAMIC_DISPATCH(RunAttentionPack)(args, pack, cpu.Scratch(thread, floats));
   });
-  const Cost merging{std::uint64_t{8} * args.merge_count * args.kv.head_dim};
-  ParallelFor(cpu, args.merge_count, merging, [&](std::size_t index, std::uint32_t thread) {
-    HWY_DYNAMIC_DISPATCH(RunAttentionMerge)(args, args.merges[index], cpu.Scratch(thread, floats));
+  const std::size_t rows = std::size_t{args.merge_count} * args.query_head_count;
+  const Cost merging{std::uint64_t{8} * rows * args.kv.head_dim};
+  ParallelFor(cpu, rows, merging, [&](std::size_t index, std::uint32_t thread) {
+    const AttentionMerge& merge = args.merges[index / args.query_head_count];
+    const auto head = static_cast<std::uint32_t>(index % args.query_head_count);
+    if (merge.part_count > 0) HWY_DYNAMIC_DISPATCH(RunAttentionMerge)(args, merge, head, cpu.Scratch(thread, floats));
   });
 }
 

@@ -22,5 +22,6 @@ struct CopyBlockRowsArgs {
 };
 
 void CopyBlockRowsCpu(Device& device, const CopyBlockRowsArgs& args);
+void CopyBlockRowsCuda(Device& device, const CopyBlockRowsArgs& args);
 
 }  // namespace roost::kernels

@@ -36,10 +36,13 @@ Result<Device*> Open(const DeviceOptions& options) {
   if (options.thread_count == 0 || options.thread_count > kMaxThreads) {
     return InvalidArgument("threads", "must be 1 to {}, is {}", kMaxThreads, options.thread_count);
   }
+  if (options.ordinal != 0) return InvalidArgument("device", "the CPU is device 0, there is no {}", options.ordinal);
   return static_cast<Device*>(std::make_unique<CpuDevice>(options.thread_count).release());
 }
 
 void Close(Device* device) { const std::unique_ptr<CpuDevice> owned(static_cast<CpuDevice*>(device)); }
+
+void BeginBatch(Device& /*device*/, const BatchShape& /*shape*/) {}
 
 void* Allocate(Device& /*device*/, std::size_t bytes) {
   constexpr std::size_t kAlignment = 64;
@@ -49,6 +52,8 @@ void* Allocate(Device& /*device*/, std::size_t bytes) {
 
 void Release(Device& /*device*/, void* memory) { std::free(memory); }
 
+std::optional<std::size_t> FreeMemory(Device& /*device*/) { return std::nullopt; }
+
 void Copy(Device& /*device*/, void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -57,6 +62,8 @@ DType PreferredDType(Device& /*device*/) { return CpuComputesBF16() ? DType::kBF
 bool SupportsDType(Device& /*device*/, DType dtype) {
   return dtype == DType::kF32 || (dtype == DType::kBF16 && CpuComputesBF16());
 }
+
+DType ActivationDType(Device& /*device*/, DType /*dtype*/) { return DType::kF32; }
 
 DType ReferencePreferredDType(Device& /*device*/) { return DType::kF32; }
 bool ReferenceSupportsDType(Device& /*device*/, DType dtype) { return dtype != DType::kF16; }
@@ -70,8 +77,11 @@ const OpTable& CpuOps() {
       .close = Close,
       .preferred_dtype = PreferredDType,
       .supports_dtype = SupportsDType,
+      .activation_dtype = ActivationDType,
+      .begin_batch = BeginBatch,
       .allocate = Allocate,
       .release = Release,
+      .free_memory = FreeMemory,
       .copy_to_device = Copy,
       .copy_to_host = Copy,
       .gather_embedding = GatherEmbeddingCpu,
@@ -80,9 +90,13 @@ const OpTable& CpuOps() {
       .matmul = MatmulCpu,
       .rope_angles = RopeAnglesCpu,
       .rope_to_cache = RopeToCacheCpu,
+      .attention_profile = AttentionProfileCpu,
       .attention = AttentionCpu,
       .silu_mul = SiluMulCpu,
       .copy_block_rows = CopyBlockRowsCpu,
+      .gather_blocks = GatherBlocksCpu,
+      .scatter_blocks = ScatterBlocksCpu,
+      .sample = SampleCpu,
   };
   return kOps;
 }
@@ -94,8 +108,11 @@ const OpTable& ReferenceOps() {
       .close = Close,
       .preferred_dtype = ReferencePreferredDType,
       .supports_dtype = ReferenceSupportsDType,
+      .activation_dtype = ActivationDType,
+      .begin_batch = BeginBatch,
       .allocate = Allocate,
       .release = Release,
+      .free_memory = FreeMemory,
       .copy_to_device = Copy,
       .copy_to_host = Copy,
       .gather_embedding = GatherEmbeddingRef,
@@ -104,9 +121,13 @@ const OpTable& ReferenceOps() {
       .matmul = MatmulRef,
       .rope_angles = RopeAnglesRef,
       .rope_to_cache = RopeToCacheRef,
+      .attention_profile = AttentionProfileCpu,
       .attention = AttentionRef,
       .silu_mul = SiluMulRef,
       .copy_block_rows = CopyBlockRowsCpu,
+      .gather_blocks = GatherBlocksCpu,
+      .scatter_blocks = ScatterBlocksCpu,
+      .sample = SampleCpu,
   };
   return kOps;
 }

@@ -2,12 +2,27 @@
 // has its own behind it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
+
+#include "kernels/device_failure.h"
 
 namespace roost::kernels {
 
 struct DeviceOptions {
   std::uint32_t thread_count = 1;  // compute threads of the CPU; results do not depend on it
+  std::uint32_t ordinal = 0;       // which of the backend's devices; the CPU has the one
+  // Ends the process. A parameter, because a shared object has a log of its own.
+  void (*fail)(const DeviceFailure& failure) = EndOnDeviceFailure;
+};
+
+// A device that could be opened.
+struct DeviceInfo {
+  std::uint32_t ordinal = 0;
+  std::string name;          // "NVIDIA H100 80GB HBM3"
+  std::string architecture;  // "sm_90"
+  std::size_t memory_bytes = 0;
 };
 
 // Opened and closed through the op table. Not thread-safe: one thread calls ops on it, in the order in which they take

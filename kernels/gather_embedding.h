@@ -20,5 +20,6 @@ struct GatherEmbeddingArgs {
 
 void GatherEmbeddingRef(Device& device, const GatherEmbeddingArgs& args);
 void GatherEmbeddingCpu(Device& device, const GatherEmbeddingArgs& args);
+void GatherEmbeddingCuda(Device& device, const GatherEmbeddingArgs& args);
 
 }  // namespace roost::kernels

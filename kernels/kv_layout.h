@@ -22,15 +22,15 @@ struct KvLayout {
   std::uint32_t block_tokens = 0;
   std::uint32_t head_dim = 0;
 
-  [[nodiscard]] std::size_t HeadElements() const { return std::size_t{block_tokens} * head_dim; }
-  [[nodiscard]] std::size_t BlockBytes() const {
+  [[nodiscard]] constexpr std::size_t HeadElements() const { return std::size_t{block_tokens} * head_dim; }
+  [[nodiscard]] constexpr std::size_t BlockBytes() const {
     return SizeOf(dtype) * HeadElements() * kv_head_count * 2 * layer_count;
   }
   // First element of K of (block, layer, head); V follows kv_head_count heads later.
-  [[nodiscard]] std::size_t KOffset(std::uint32_t block, std::uint32_t layer, std::uint32_t kv_head) const {
+  [[nodiscard]] constexpr std::size_t KOffset(std::uint32_t block, std::uint32_t layer, std::uint32_t kv_head) const {
     return HeadElements() * ((std::size_t{block} * layer_count + layer) * 2 * kv_head_count + kv_head);
   }
-  [[nodiscard]] std::size_t VOffset(std::uint32_t block, std::uint32_t layer, std::uint32_t kv_head) const {
+  [[nodiscard]] constexpr std::size_t VOffset(std::uint32_t block, std::uint32_t layer, std::uint32_t kv_head) const {
     return KOffset(block, layer, kv_head) + HeadElements() * kv_head_count;
   }
 };

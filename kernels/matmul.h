@@ -1,9 +1,10 @@
 // y[M,N] = x[M,K] · W[N,K]ᵀ + bias[N], accumulated in f32.
 //
 // Weights are prepared once, in the layout that the implementation likes and in its compute dtype. A product is between
-// x of that dtype and W rounded to it. Accuracy: the rounding of f32 sums of K products.
+// x of that dtype and W rounded to it. Accuracy: the rounding of f32 sums of K products, and of y to its dtype.
 //
-// Determinism: row m of y depends, bit for bit, on row m of x alone: not on M, nor on the other rows, nor on threads.
+// Determinism: row m of y depends on row m of x alone. On the CPU that holds bit for bit: whatever M, threads and the
+// other rows are. On CUDA the order of a sum depends on M, and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,8 @@ struct MatmulArgs {
   const MatmulWeights* weights = nullptr;
   const void* x = nullptr;  // [rows][K] of the compute dtype
   std::uint32_t rows = 0;
-  float* y = nullptr;  // [rows][N], no alias
+  void* y = nullptr;            // [rows][N] of y_dtype, no alias
+  DType y_dtype = DType::kF32;  // kF32, or the device's activation dtype; see ops.h
 };
 
 // Fails with kInternal when memory is short or the CPU lacks the compute dtype. The parts are not needed afterwards.
@@ -58,5 +60,9 @@ void MatmulRef(Device& device, const MatmulArgs& args);
 
 [[nodiscard]] Result<std::unique_ptr<MatmulWeights>> PrepareMatmulCpu(Device& device, const PrepareMatmulArgs& args);
 void MatmulCpu(Device& device, const MatmulArgs& args);
+
+// The compute dtype is kBF16; y is kBF16 or kF32, a bias is rounded to it. x and y begin at multiples of 256 bytes.
+[[nodiscard]] Result<std::unique_ptr<MatmulWeights>> PrepareMatmulCuda(Device& device, const PrepareMatmulArgs& args);
+void MatmulCuda(Device& device, const MatmulArgs& args);
 
 }  // namespace roost::kernels

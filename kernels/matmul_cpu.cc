@@ -99,9 +99,10 @@ void RunTile(CpuDevice& device, const CpuWeights& weights, const MatmulArgs& arg
     std::memcpy(padded, x, tile.rows * row_bytes);
     x = reinterpret_cast<const std::byte*>(padded);
   }
-  float* y = in_place ? args.y + std::size_t{tile.first_row} * columns : scratch;
+  auto* out = static_cast<float*>(args.y);
+  float* y = in_place ? out + std::size_t{tile.first_row} * columns : scratch;
   slab.family->Run(tile.kernel, thread, slab.packed, x, y);
-  Deliver(weights, slab, tile, y, args.y);
+  Deliver(weights, slab, tile, y, out);
 }
 
 // Tiles shrink until there are enough for all threads; their size changes no result.
@@ -152,6 +153,7 @@ Result<std::unique_ptr<MatmulWeights>> PrepareMatmulCpu(Device& device, const Pr
 }
 
 void MatmulCpu(Device& device, const MatmulArgs& args) {
+  ROOST_CHECK(args.y_dtype == DType::kF32);
   if (args.rows == 0) return;
   CpuDevice& cpu = CpuDevice::Of(device);
   const auto& weights = static_cast<const CpuWeights&>(*args.weights);

@@ -43,7 +43,7 @@ void MatmulRef(Device& /*device*/, const MatmulArgs& args) {
       for (std::size_t k = 0; k < inputs; ++k) {
         sum += double{LoadElement(args.x, weights.dtype, m * inputs + k)} * weights.weight[n * inputs + k];
       }
-      args.y[m * weights.outputs() + n] = static_cast<float>(sum);
+      StoreElement(args.y, args.y_dtype, m * weights.outputs() + n, static_cast<float>(sum));
     }
   }
 }

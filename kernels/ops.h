@@ -2,12 +2,13 @@
 // shared object for another device that is opened at run time; callers know neither.
 //
 // Pointers in an op's arguments are device memory unless its header says host. Ops of one device take effect in the
-// order of their calls. An op that fails for good (a lost device) ends the process with one clear line; running short
-// of memory is an answer.
+// order of their calls. An op that fails for good (a lost device) ends the process with one clear line, see
+// device_failure.h; running short of memory is an answer.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "common/base/result.h"
@@ -16,24 +17,35 @@
 #include "kernels/device.h"
 #include "kernels/gather_embedding.h"
 #include "kernels/matmul.h"
+#include "kernels/move_blocks.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/sample.h"
 #include "kernels/silu_mul.h"
 
 namespace roost::kernels {
 
 struct OpTable {
-  std::string_view name;  // "cpu", "reference"
+  std::string_view name;  // "cpu", "reference", "cuda"
 
   Result<Device*> (*open)(const DeviceOptions& options) = nullptr;
   void (*close)(Device* device) = nullptr;  // after all of its memory and weights are released
   // The dtype in which matrix products are quickest without losing what bf16 weights hold.
   DType (*preferred_dtype)(Device& device) = nullptr;
   bool (*supports_dtype)(Device& device, DType dtype) = nullptr;
+  // Of what ops hand each other between products of compute dtype `dtype`: results of products, queries. The residual
+  // stream and logits are always f32. The CPU computes in its caches and keeps f32; where memory sets the pace it is
+  // the compute dtype.
+  DType (*activation_dtype)(Device& device, DType dtype) = nullptr;
+
+  // What the ops after it compute, for the line that tells of a failure. Nothing else depends on it.
+  void (*begin_batch)(Device& device, const BatchShape& shape) = nullptr;
 
   // Null when memory is short. At least 64-byte aligned, not cleared.
   void* (*allocate)(Device& device, std::size_t bytes) = nullptr;
   void (*release)(Device& device, void* memory) = nullptr;
+  // Bytes that could be allocated now, where the device's memory is the worker's to fill; nothing on the CPU.
+  std::optional<std::size_t> (*free_memory)(Device& device) = nullptr;
   void (*copy_to_device)(Device& device, void* to, const void* from_host, std::size_t bytes) = nullptr;
   // Returns when the bytes are there, so after all ops before it.
   void (*copy_to_host)(Device& device, void* to_host, const void* from, std::size_t bytes) = nullptr;
@@ -44,9 +56,13 @@ struct OpTable {
   void (*matmul)(Device& device, const MatmulArgs& args) = nullptr;
   void (*rope_angles)(Device& device, const RopeAnglesArgs& args) = nullptr;
   void (*rope_to_cache)(Device& device, const RopeToCacheArgs& args) = nullptr;
+  AttentionProfile (*attention_profile)(Device& device, std::uint32_t head_dim) = nullptr;
   void (*attention)(Device& device, const AttentionArgs& args) = nullptr;
   void (*silu_mul)(Device& device, const SiluMulArgs& args) = nullptr;
   void (*copy_block_rows)(Device& device, const CopyBlockRowsArgs& args) = nullptr;
+  void (*gather_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
+  void (*scatter_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
+  void (*sample)(Device& device, const SampleArgs& args) = nullptr;
 };
 
 // The CPU, quick: oneDNN for products, vector code chosen at run time for the rest.

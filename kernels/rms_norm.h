@@ -16,18 +16,20 @@ namespace roost::kernels {
 
 struct RmsNormArgs {
   float* hidden = nullptr;        // [*][width]; updated where delta is given
-  const float* delta = nullptr;   // [*][width] or null; no alias
+  const void* delta = nullptr;    // [*][width] of delta_dtype, or null; no alias
   const float* weight = nullptr;  // [width]
   // Rows of hidden and delta to work on, distinct; null for 0 … rows-1. Row r of out is of hidden row row_indices[r].
   const std::uint32_t* row_indices = nullptr;
   float epsilon = 0;
   std::uint32_t rows = 0;
   std::uint32_t width = 0;
-  void* out = nullptr;            // [rows][width], no alias
-  DType out_dtype = DType::kF32;  // kF32 or kBF16
+  void* out = nullptr;              // [rows][width], no alias
+  DType out_dtype = DType::kF32;    // kF32 or kBF16
+  DType delta_dtype = DType::kF32;  // the device's activation dtype; see ops.h
 };
 
 void RmsNormRef(Device& device, const RmsNormArgs& args);
 void RmsNormCpu(Device& device, const RmsNormArgs& args);
+void RmsNormCuda(Device& device, const RmsNormArgs& args);
 
 }  // namespace roost::kernels

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "common/base/check.h"
 #include "kernels/cpu_parallel.h"
 #include "kernels/rms_norm.h"
 
@@ -31,7 +32,7 @@ void RmsNormRows(const RmsNormArgs& args, std::uint32_t begin, std::uint32_t end
   const std::size_t width = args.width;
   for (std::size_t r = begin; r < end; ++r) {
     const std::size_t source = (args.row_indices != nullptr ? args.row_indices[r] : r) * width;
-    const float* delta = args.delta != nullptr ? args.delta + source : nullptr;
+    const float* delta = args.delta != nullptr ? static_cast<const float*>(args.delta) + source : nullptr;
     if (args.out_dtype == DType::kF32) {
       RmsNormRow(args, args.hidden + source, delta, static_cast<float*>(args.out) + r * width);
     } else {
@@ -50,6 +51,7 @@ HWY_EXPORT(RmsNormRows);
 }  // namespace
 
 void RmsNormCpu(Device& device, const RmsNormArgs& args) {
+  ROOST_CHECK(args.delta_dtype == DType::kF32);
   ParallelRows(CpuDevice::Of(device), args.rows, args.width, [&](std::uint32_t begin, std::uint32_t end) {
     HWY_DYNAMIC_DISPATCH(RmsNormRows)(args, begin, end);
   });

@@ -10,7 +10,7 @@ void RmsNormRef(Device& /*device*/, const RmsNormArgs& args) {
     float* hidden = args.hidden + source;
     double sum = 0;
     for (std::size_t i = 0; i < args.width; ++i) {
-      if (args.delta != nullptr) hidden[i] += args.delta[source + i];
+      if (args.delta != nullptr) hidden[i] += LoadElement(args.delta, args.delta_dtype, source + i);
       sum += double{hidden[i]} * hidden[i];
     }
     const double scale = 1 / std::sqrt(sum / args.width + args.epsilon);

@@ -6,7 +6,8 @@
 // The norm is the one of rms_norm.h over head_dim, with one weight for all heads. Rotation pairs element i with
 // i + head_dim/2:  (a, b) → (a·cos - b·sin, b·cos + a·sin).
 // Source: Su et al.: RoFormer, 2021, in the half-split arrangement of Hugging Face's Llama; angles are products in f32
-// as there. Accuracy: 1e-5 of the head's largest value, before rounding to the cache's dtype. A row depends on itself.
+// as there. Accuracy: 1e-5 of the head's largest value, before rounding to the dtypes of cache and q. A row depends on
+// itself.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ struct RopeAnglesArgs {
 };
 
 struct RopeToCacheArgs {
-  const float* qkv = nullptr;     // [rows][(query_head_count + 2·kv_head_count) · head_dim]: all q, all k, all v
+  const void* qkv = nullptr;      // [rows][(query_head_count + 2·kv_head_count) · head_dim]: all q, all k, all v
   const float* cos = nullptr;     // [rows][head_dim/2]
   const float* sin = nullptr;     // [rows][head_dim/2]
   const float* q_norm = nullptr;  // [head_dim] or null
@@ -34,15 +35,18 @@ struct RopeToCacheArgs {
   float epsilon = 0;
   std::uint32_t rows = 0;
   std::uint32_t query_head_count = 0;
-  float* q = nullptr;  // [rows][query_head_count][head_dim], no alias
+  void* q = nullptr;  // [rows][query_head_count][head_dim], no alias
   KvLayout kv;
   std::uint32_t layer = 0;
   const std::uint32_t* slots = nullptr;  // [rows]: block · block_tokens + row in the block; distinct
+  DType activation_dtype = DType::kF32;  // of qkv and q: the device's; see ops.h
 };
 
 void RopeAnglesRef(Device& device, const RopeAnglesArgs& args);
 void RopeAnglesCpu(Device& device, const RopeAnglesArgs& args);
 void RopeToCacheRef(Device& device, const RopeToCacheArgs& args);
 void RopeToCacheCpu(Device& device, const RopeToCacheArgs& args);
+void RopeAnglesCuda(Device& device, const RopeAnglesArgs& args);
+void RopeToCacheCuda(Device& device, const RopeToCacheArgs& args);
 
 }  // namespace roost::kernels

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "common/base/check.h"
 #include "kernels/cpu_parallel.h"
 #include "kernels/rope.h"
 
@@ -43,8 +44,9 @@ HWY_INLINE void RopeRow(const RopeToCacheArgs& args, std::size_t r) {
   const std::size_t half = head_dim / 2;
   const float* cos = args.cos + r * half;
   const float* sin = args.sin + r * half;
-  const float* head = args.qkv + r * (args.query_head_count + 2 * kv.kv_head_count) * head_dim;
-  float* q = args.q + r * args.query_head_count * head_dim;
+  const float* head =
+      static_cast<const float*>(args.qkv) + r * (args.query_head_count + 2 * kv.kv_head_count) * head_dim;
+  float* q = static_cast<float*>(args.q) + r * args.query_head_count * head_dim;
   for (std::uint32_t h = 0; h < args.query_head_count; ++h, head += head_dim, q += head_dim) {
     NormRotate(head, args.q_norm, args.epsilon, half, cos, sin, q);
   }
@@ -91,6 +93,7 @@ void RopeAnglesCpu(Device& device, const RopeAnglesArgs& args) {
 }
 
 void RopeToCacheCpu(Device& device, const RopeToCacheArgs& args) {
+  ROOST_CHECK(args.activation_dtype == DType::kF32);
   const std::uint32_t width = (args.query_head_count + 2 * args.kv.kv_head_count) * args.kv.head_dim;
   ParallelRows(CpuDevice::Of(device), args.rows, width, [&](std::uint32_t begin, std::uint32_t end) {
     HWY_DYNAMIC_DISPATCH(RopeRows)(args, begin, end);

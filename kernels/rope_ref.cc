@@ -6,13 +6,18 @@
 namespace roost::kernels {
 namespace {
 
-std::vector<double> Normed(const float* head, const float* weight, float epsilon, std::uint32_t head_dim) {
-  std::vector<double> values(head, head + head_dim);
+std::vector<double> Loaded(const RopeToCacheArgs& args, std::size_t first) {
+  std::vector<double> values(args.kv.head_dim);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = LoadElement(args.qkv, args.activation_dtype, first + i);
+  return values;
+}
+
+std::vector<double> Normed(std::vector<double> values, const float* weight, float epsilon) {
   if (weight == nullptr) return values;
   double sum = 0;
   for (const double value : values) sum += value * value;
-  const double scale = 1 / std::sqrt(sum / head_dim + epsilon);
-  for (std::uint32_t i = 0; i < head_dim; ++i) values[i] *= scale * weight[i];
+  const double scale = 1 / std::sqrt(sum / static_cast<double>(values.size()) + epsilon);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] *= scale * weight[i];
   return values;
 }
 
@@ -33,23 +38,23 @@ void Store(const std::vector<double>& head, void* to, DType dtype, std::size_t f
 void RopeRow(const RopeToCacheArgs& args, std::size_t r) {
   const KvLayout& kv = args.kv;
   const std::uint32_t head_dim = kv.head_dim;
-  const float* row = args.qkv + r * (args.query_head_count + 2 * kv.kv_head_count) * head_dim;
+  std::size_t head_first = r * (args.query_head_count + 2 * kv.kv_head_count) * head_dim;
   const float* cos = args.cos + r * (head_dim / 2);
   const float* sin = args.sin + r * (head_dim / 2);
   const std::uint32_t block = args.slots[r] / kv.block_tokens;
   const std::size_t in_block = std::size_t{args.slots[r] % kv.block_tokens} * head_dim;
-  for (std::uint32_t h = 0; h < args.query_head_count; ++h, row += head_dim) {
-    std::vector<double> head = Normed(row, args.q_norm, args.epsilon, head_dim);
+  for (std::uint32_t h = 0; h < args.query_head_count; ++h, head_first += head_dim) {
+    std::vector<double> head = Normed(Loaded(args, head_first), args.q_norm, args.epsilon);
     Rotate(head, cos, sin);
-    Store(head, args.q, DType::kF32, (r * args.query_head_count + h) * head_dim);
+    Store(head, args.q, args.activation_dtype, (r * args.query_head_count + h) * head_dim);
   }
-  for (std::uint32_t h = 0; h < kv.kv_head_count; ++h, row += head_dim) {
-    std::vector<double> head = Normed(row, args.k_norm, args.epsilon, head_dim);
+  for (std::uint32_t h = 0; h < kv.kv_head_count; ++h, head_first += head_dim) {
+    std::vector<double> head = Normed(Loaded(args, head_first), args.k_norm, args.epsilon);
     Rotate(head, cos, sin);
     Store(head, kv.base, kv.dtype, kv.KOffset(block, args.layer, h) + in_block);
   }
-  for (std::uint32_t h = 0; h < kv.kv_head_count; ++h, row += head_dim) {
-    Store({row, row + head_dim}, kv.base, kv.dtype, kv.VOffset(block, args.layer, h) + in_block);
+  for (std::uint32_t h = 0; h < kv.kv_head_count; ++h, head_first += head_dim) {
+    Store(Loaded(args, head_first), kv.base, kv.dtype, kv.VOffset(block, args.layer, h) + in_block);
   }
 }
 

@@ -11,14 +11,16 @@
 namespace roost::kernels {
 
 struct SiluMulArgs {
-  const float* gate_up = nullptr;  // [rows][2·width]
+  const void* gate_up = nullptr;  // [rows][2·width] of gate_up_dtype
   std::uint32_t rows = 0;
   std::uint32_t width = 0;
-  void* out = nullptr;            // [rows][width], no alias
-  DType out_dtype = DType::kF32;  // kF32 or kBF16
+  void* out = nullptr;                // [rows][width], no alias
+  DType out_dtype = DType::kF32;      // kF32 or kBF16
+  DType gate_up_dtype = DType::kF32;  // the device's activation dtype; see ops.h
 };
 
 void SiluMulRef(Device& device, const SiluMulArgs& args);
 void SiluMulCpu(Device& device, const SiluMulArgs& args);
+void SiluMulCuda(Device& device, const SiluMulArgs& args);
 
 }  // namespace roost::kernels

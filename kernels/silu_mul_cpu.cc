@@ -1,3 +1,4 @@
+#include "common/base/check.h"
 #include "kernels/cpu_parallel.h"
 #include "kernels/silu_mul.h"
 
@@ -26,7 +27,7 @@ HWY_INLINE void SiluMulRow(const float* gate, std::size_t width, Out* out) {
 void SiluMulRows(const SiluMulArgs& args, std::uint32_t begin, std::uint32_t end) {
   const std::size_t width = args.width;
   for (std::size_t r = begin; r < end; ++r) {
-    const float* gate = args.gate_up + r * 2 * width;
+    const float* gate = static_cast<const float*>(args.gate_up) + r * 2 * width;
     if (args.out_dtype == DType::kF32) {
       SiluMulRow(gate, width, static_cast<float*>(args.out) + r * width);
     } else {
@@ -45,6 +46,7 @@ HWY_EXPORT(SiluMulRows);
 }  // namespace
 
 void SiluMulCpu(Device& device, const SiluMulArgs& args) {
+  ROOST_CHECK(args.gate_up_dtype == DType::kF32);
   ParallelRows(CpuDevice::Of(device), args.rows, args.width, [&](std::uint32_t begin, std::uint32_t end) {
     HWY_DYNAMIC_DISPATCH(SiluMulRows)(args, begin, end);
   });

@@ -21,6 +21,7 @@ namespace {
 constexpr double kMaxBatchTokens = 65536;
 constexpr double kMaxRequests = 65536;
 constexpr double kMaxThreads = 1024;
+constexpr double kMaxDevices = 1023;
 constexpr double kMaxBlocks = 1U << 24U;
 constexpr double kMaxHoldMs = 24.0 * 3600 * 1000;
 
@@ -61,8 +62,11 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Cache")
       .Add("block-tokens", options.block_tokens, "Tokens per KV block, a power of two; one value per model fleet",
            {kMinBlockTokens, kMaxBlockTokens})
-      .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory-bytes holds", {0, kMaxBlocks})
-      .Add("kv-memory-bytes", options.kv_memory_bytes, "Memory for KV blocks when kv-blocks is 0", {1 << 20, 1e15})
+      .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory holds", {0, kMaxBlocks})
+      .Add("kv-memory", options.kv_memory,
+           "Memory for KV blocks when kv-blocks is 0: bytes, a share below 1 of what is free on a CUDA device beside "
+           "the "
+           "weights, or auto: 0.9 of that, and 1 GiB on the CPU")
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
                  "Policy that says which idle blocks go first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
@@ -120,12 +124,33 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
   return shares;
 }
 
+Result<KvMemory> ParseKvMemory(std::string_view value) {
+  constexpr double kLeastBytes = 1 << 20;
+  constexpr double kMostBytes = 1e15;
+  if (value == "auto") return KvMemory{};
+  double number = 0;
+  const auto [parsed_to, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc() && parsed_to == value.data() + value.size()) {
+    if (number > 0 && number < 1) return KvMemory{.share = number, .bytes = std::nullopt};
+    if (number >= kLeastBytes && number <= kMostBytes) {
+      return KvMemory{.share = std::nullopt, .bytes = static_cast<std::uint64_t>(number)};
+    }
+  }
+  return InvalidArgument("kv-memory", "'{}' is not auto, a share between 0 and 1, or bytes from {}", value,
+                         static_cast<std::uint64_t>(kLeastBytes));
+}
+
 void Declare(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Model")
       .Add("model", options.model, "Model folder in Hugging Face layout, or synthetic:PRESET with random weights")
       .Require("model")
       .Add("served-model-name", options.served_model_name, "Name that clients ask for; by default the folder's name")
       .AddChoice("compute-dtype", options.compute_dtype, {"auto", "bf16", "f32"}, "Precision of matrix products")
+      .AddChoice("backend", options.backend, {"auto", "cpu", "cuda"},
+                 "What computes; auto takes CUDA where there is a device, else the CPU")
+      .Add("device", options.device, "Number of the CUDA device", {0, kMaxDevices})
+      .Add("cuda-module", options.cuda_module,
+           "The CUDA backend's file; by default libroost_cuda.so beside the program")
       .Add("max-context-tokens", options.max_context_tokens,
            "Prompt and output of one request together; 0 takes the model's own limit");
   parser.Section("Links")
@@ -157,6 +182,7 @@ Result<void> Complete(WorkerOptions& options) {
     if (!endpoint.ok()) return InvalidArgument("router", "{}", endpoint.error().ToString());
   }
   ROOST_RETURN_IF_ERROR(ParseTenantShares(options.tenant_share));
+  ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.worker_id.empty()) options.worker_id = HostAndProcess();
   if (options.threads == 0) options.threads = std::max(1U, std::thread::hardware_concurrency());
   return {};

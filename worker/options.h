@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ struct WorkerOptions {
   std::string model;              // a Hugging Face folder, or synthetic:<preset>
   std::string served_model_name;  // empty: the folder's or preset's name
   std::string compute_dtype = "auto";
+  std::string backend = "auto";
+  std::uint32_t device = 0;
+  std::string cuda_module;               // empty: the one beside the program
   std::uint32_t max_context_tokens = 0;  // 0: the model's
 
   // Links
@@ -28,8 +32,8 @@ struct WorkerOptions {
 
   // Cache
   std::uint32_t block_tokens = 16;
-  std::uint32_t kv_blocks = 0;  // 0: as many as kv_memory_bytes holds
-  std::uint64_t kv_memory_bytes = std::uint64_t{1} << 30U;
+  std::uint32_t kv_blocks = 0;     // 0: as many as kv_memory holds
+  std::string kv_memory = "auto";  // see ParseKvMemory
   std::string eviction = std::string(kDefaultEvictionPolicy);
   double pin_limit = 0.5;  // of the pool
   std::uint32_t min_hold_ms = 0;
@@ -65,6 +69,15 @@ void Declare(WorkerOptions& options, ConfigParser& parser);
 // The shares that NAME=FRACTION values give: names of 1 to 200 bytes, each once; fractions above 0, together at most 1;
 // at most 64 tenants.
 [[nodiscard]] Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values);
+
+// Memory for KV blocks.
+struct KvMemory {
+  std::optional<double> share;         // of what is free on the device beside the weights
+  std::optional<std::uint64_t> bytes;  // neither: what suits the device
+};
+
+// "auto", a share above 0 and below 1, or bytes from 1 MiB.
+[[nodiscard]] Result<KvMemory> ParseKvMemory(std::string_view value);
 
 // How the process ends when it can not start, after sysexits.h: 65 a damaged file, 66 a file that is not there, 69 an
 // address that can not be bound, 78 a model or value that is not supported, 70 anything else. (64: wrong flags.)

@@ -4,20 +4,47 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
+#include "worker/backend/choose_backend.h"
 #include "worker/model/load_model.h"
 
 namespace roost::worker {
 namespace {
 
+// Steps need the rest.
+constexpr double kDeviceKvShare = 0.9;
+
+// Says what was found and taken before the weights are read: that may take minutes.
+Result<BackendChoice> TakeBackend(const WorkerOptions& options) {
+  BackendRequest request{.device = options.device, .cuda_module = options.cuda_module};
+  ROOST_ASSIGN_OR_RETURN(request.kind, ParseBackendKind(options.backend));
+  ROOST_ASSIGN_OR_RETURN(BackendChoice choice, ChooseBackend(request));
+  if (choice.cuda.empty()) {
+    LogInfo("compute device", {{"device", choice.device}});
+  } else {
+    LogInfo("compute device", {{"device", choice.device}, {"cuda_devices", choice.cuda}});
+  }
+  return choice;
+}
+
 Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
   ModelOptions model;
+  ROOST_ASSIGN_OR_RETURN(const BackendChoice backend, TakeBackend(options));
+  model.ops = backend.ops;
+  model.device_ordinal = backend.ordinal;
   ROOST_ASSIGN_OR_RETURN(model.compute_dtype, ParseComputeDType(options.compute_dtype));
   model.thread_count = options.threads;
   model.block_tokens = options.block_tokens;
   if (options.kv_blocks > 0) model.block_count = options.kv_blocks;
-  model.kv_bytes = options.kv_memory_bytes;
+  ROOST_ASSIGN_OR_RETURN(const KvMemory kv_memory, ParseKvMemory(options.kv_memory));
+  model.kv_share = kv_memory.share;
+  if (kv_memory.bytes) {
+    model.kv_bytes = *kv_memory.bytes;
+  } else if (!kv_memory.share && backend.ops != &kernels::CpuOps()) {
+    model.kv_share = kDeviceKvShare;
+  }
   if (options.max_context_tokens > 0) model.max_context_tokens = options.max_context_tokens;
   return model;
 }

@@ -10,7 +10,7 @@
 namespace roost::text {
 namespace {
 
-using Steps = std::vector<std::unique_ptr<const NormalizerStep>>;
+using NormalizerSteps = std::vector<std::unique_ptr<const NormalizerStep>>;
 
 class PrependStep final : public NormalizerStep {
  public:
@@ -111,7 +111,7 @@ Result<std::unique_ptr<const NormalizerStep>> MakeReplace(const JsonNode& node) 
   return std::unique_ptr<const NormalizerStep>(std::make_unique<ReplaceRegexStep>(std::move(regex), content));
 }
 
-Result<void> AppendStrip(const JsonNode& node, Steps& steps) {
+Result<void> AppendStrip(const JsonNode& node, NormalizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const bool left, node.GetBool("strip_left"));
   ROOST_ASSIGN_OR_RETURN(const bool right, node.GetBool("strip_right"));
   if (right) steps.push_back(std::make_unique<StripStep>(StripStep::Side::kRight));
@@ -120,7 +120,7 @@ Result<void> AppendStrip(const JsonNode& node, Steps& steps) {
 }
 
 // A Sequence is flat here: nesting means nothing more. The parser bounds its depth.
-Result<void> AppendSteps(const JsonNode& node, Steps& steps) {
+Result<void> AppendSteps(const JsonNode& node, NormalizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());
   if (name == "Sequence") {

@@ -15,7 +15,7 @@ namespace roost::text {
 namespace {
 
 using Part = PreTokenizeScratch::Part;
-using Steps = std::vector<std::unique_ptr<const PreTokenizerStep>>;
+using PreTokenizerSteps = std::vector<std::unique_ptr<const PreTokenizerStep>>;
 
 // What ByteLevel splits by when the file leaves the pattern to it.
 constexpr std::string_view kGpt2Pattern =
@@ -177,13 +177,13 @@ Result<Behavior> BehaviorFromJson(const JsonNode& parent) {
   return node.Complain(fmt::format("'{}' is not supported", name));
 }
 
-Result<void> AppendSplit(std::string_view pattern, Behavior behavior, Steps& steps) {
+Result<void> AppendSplit(std::string_view pattern, Behavior behavior, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(Regex regex, Regex::Compile(pattern));
   steps.push_back(std::make_unique<SplitStep>(std::move(regex), behavior, Delimiter::kMatches));
   return {};
 }
 
-Result<void> AppendSplit(const JsonNode& node, Steps& steps) {
+Result<void> AppendSplit(const JsonNode& node, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const Pattern pattern, Pattern::FromJson(node));
   if (pattern.text.empty()) return pattern.node.Complain("must not be empty");
   ROOST_ASSIGN_OR_RETURN(Regex regex, pattern.Compile());
@@ -194,7 +194,7 @@ Result<void> AppendSplit(const JsonNode& node, Steps& steps) {
   return {};
 }
 
-Result<void> AppendByteLevelSteps(const JsonNode& node, Steps& steps) {
+Result<void> AppendByteLevelSteps(const JsonNode& node, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const bool add_prefix_space, node.GetBool("add_prefix_space"));
   ROOST_ASSIGN_OR_RETURN(const bool use_regex, node.FindBool("use_regex", true));
   if (add_prefix_space) steps.push_back(std::make_unique<PrefixSpaceStep>());
@@ -203,7 +203,7 @@ Result<void> AppendByteLevelSteps(const JsonNode& node, Steps& steps) {
   return {};
 }
 
-Result<void> AppendMetaspace(const JsonNode& node, Steps& steps) {
+Result<void> AppendMetaspace(const JsonNode& node, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const Metaspace options, Metaspace::FromJson(node));
   ROOST_ASSIGN_OR_RETURN(const bool split, node.FindBool("split", true));
   steps.push_back(std::make_unique<MetaspaceStep>(options));
@@ -211,13 +211,13 @@ Result<void> AppendMetaspace(const JsonNode& node, Steps& steps) {
   return AppendSplit("\\" + options.replacement, Behavior::kMergedWithNext, steps);
 }
 
-Result<void> AppendDigits(const JsonNode& node, Steps& steps) {
+Result<void> AppendDigits(const JsonNode& node, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const bool individual, node.GetBool("individual_digits"));
   return AppendSplit("\\p{N}", individual ? Behavior::kIsolated : Behavior::kContiguous, steps);
 }
 
 // A Sequence is flat here: nesting means nothing more. The parser bounds its depth.
-Result<void> AppendSteps(const JsonNode& node, Steps& steps) {
+Result<void> AppendSteps(const JsonNode& node, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());
   if (name == "Sequence") {

@@ -15,12 +15,12 @@ namespace {
 
 using simdjson::dom::element;
 
-std::string_view Text(element object, const char* pointer) {
+std::string_view TextAt(element object, const char* pointer) {
   std::string_view value;
   return object.at_pointer(pointer).get(value) == simdjson::SUCCESS ? value : "?";
 }
 
-std::uint64_t Count(element object, const char* pointer) {
+std::uint64_t CountAt(element object, const char* pointer) {
   std::uint64_t value = 0;
   return object.at_pointer(pointer).get(value) == simdjson::SUCCESS ? value : 0;
 }
@@ -48,39 +48,39 @@ std::string_view ReasonText(std::string_view reason) {
 
 std::string ActualText(element decision) {
   if (decision["actual"].is_null()) return "no token yet";
-  return fmt::format("{} cached tokens, first token after {}", Count(decision, "/actual/cached_tokens"),
+  return fmt::format("{} cached tokens, first token after {}", CountAt(decision, "/actual/cached_tokens"),
                      Milliseconds(Seconds(decision, "/actual/ttft_seconds")));
 }
 
 std::string CandidateRow(element candidate, std::string_view chosen) {
-  const std::string_view worker = Text(candidate, "/worker");
+  const std::string_view worker = TextAt(candidate, "/worker");
   const auto cell = [&](const char* pointer) { return Seconds(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
       "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} {:>9.1f}\n",
-      worker == chosen ? '*' : ' ', worker, Count(candidate, "/matched_tokens"), Count(candidate, "/pending_tokens"),
+      worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"), CountAt(candidate, "/pending_tokens"),
       cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"), cell("/decode_seconds"),
       cell("/ttft_seconds"), Seconds(candidate, "/congestion").value_or(1), Seconds(candidate, "/pace").value_or(1),
       cell("/delay_seconds"), cell("/cost_seconds"));
 }
 
 std::string DecisionText(element decision) {
-  const std::string_view worker = Text(decision, "/worker");
-  const std::string_view reason = Text(decision, "/reason");
-  std::string text = fmt::format("{} ({}), model {}, {} prompt tokens, {:.1f} s ago\n", Text(decision, "/id"),
-                                 Text(decision, "/request_id"), Text(decision, "/model"),
-                                 Count(decision, "/prompt_tokens"), Seconds(decision, "/seconds_ago").value_or(0));
-  const std::uint64_t retries = Count(decision, "/retries");
+  const std::string_view worker = TextAt(decision, "/worker");
+  const std::string_view reason = TextAt(decision, "/reason");
+  std::string text = fmt::format("{} ({}), model {}, {} prompt tokens, {:.1f} s ago\n", TextAt(decision, "/id"),
+                                 TextAt(decision, "/request_id"), TextAt(decision, "/model"),
+                                 CountAt(decision, "/prompt_tokens"), Seconds(decision, "/seconds_ago").value_or(0));
+  const std::uint64_t retries = CountAt(decision, "/retries");
   text += fmt::format("  went to      {}{} by {}: {} ({})\n", worker,
-                      retries > 0 ? fmt::format(", retry {},", retries) : "", Text(decision, "/policy"), reason,
+                      retries > 0 ? fmt::format(", retry {},", retries) : "", TextAt(decision, "/policy"), reason,
                       ReasonText(reason));
   text += fmt::format("  predicted    {} cached tokens, first token after {}\n",
-                      Count(decision, "/predicted/cached_tokens"),
+                      CountAt(decision, "/predicted/cached_tokens"),
                       Milliseconds(Seconds(decision, "/predicted/ttft_seconds")));
   text += fmt::format("  actual       {}\n", ActualText(decision));
-  text += fmt::format("  regret       {} tokens beyond, {} over the best\n", Count(decision, "/regret/cached_tokens"),
+  text += fmt::format("  regret       {} tokens beyond, {} over the best\n", CountAt(decision, "/regret/cached_tokens"),
                       Milliseconds(Seconds(decision, "/regret/ttft_seconds")));
   text += fmt::format("  round robin  {} cached tokens, first token after {}\n",
-                      Count(decision, "/round_robin/cached_tokens"),
+                      CountAt(decision, "/round_robin/cached_tokens"),
                       Milliseconds(Seconds(decision, "/round_robin/ttft_seconds")));
   bool rates_known = false;
   if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {

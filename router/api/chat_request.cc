@@ -19,7 +19,7 @@ using Accepts = NeutralField::Accepts;
 
 constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant", "tool"};
 
-constexpr std::array kNeutral{
+constexpr std::array kNeutralOfChats{
     NeutralField{"logprobs", Accepts::kFalse},        NeutralField{"top_logprobs", Accepts::kZero},
     NeutralField{"functions", Accepts::kEmpty},       NeutralField{"function_call", Accepts::kNothing},
     NeutralField{"chat_template", Accepts::kNothing}, NeutralField{"continue_final_message", Accepts::kFalse},
@@ -209,7 +209,7 @@ Result<jinja::Value> ParseTemplateVariables(const JsonObject& body) {
 Result<ChatRequest> ParseChatRequest(const JsonObject& body) {
   ChatRequest request;
   ROOST_ASSIGN_OR_RETURN(request.sampling, ParseSamplingFields(body));
-  ROOST_RETURN_IF_ERROR(CheckNeutralFields(body, kNeutral));
+  ROOST_RETURN_IF_ERROR(CheckNeutralFields(body, kNeutralOfChats));
   ROOST_ASSIGN_OR_RETURN(const std::optional<bool> add_prompt, body.Bool("add_generation_prompt"));
   if (!add_prompt.value_or(true)) request.generation_prompt = ChatRequest::GenerationPrompt::kOmit;
   ROOST_ASSIGN_OR_RETURN(request.tools, ParseTools(body));

@@ -15,7 +15,7 @@ namespace {
 using Accepts = NeutralField::Accepts;
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
-constexpr std::array kNeutral{
+constexpr std::array kNeutralOfCompletions{
     NeutralField{"logprobs", Accepts::kNothing},
     NeutralField{"echo", Accepts::kFalse},
     NeutralField{"suffix", Accepts::kEmpty},
@@ -65,7 +65,7 @@ Result<Prompt> ParsePrompt(const JsonObject& body) {
 Result<CompletionRequest> ParseCompletionRequest(const JsonObject& body) {
   CompletionRequest request;
   ROOST_ASSIGN_OR_RETURN(request.sampling, ParseSamplingFields(body));
-  ROOST_RETURN_IF_ERROR(CheckNeutralFields(body, kNeutral));
+  ROOST_RETURN_IF_ERROR(CheckNeutralFields(body, kNeutralOfCompletions));
   ROOST_RETURN_IF_ERROR(CheckBestOf(body, request.sampling.choice_count));
   ROOST_ASSIGN_OR_RETURN(request.prompt, ParsePrompt(body));
   return request;

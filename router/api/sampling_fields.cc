@@ -15,7 +15,7 @@ using Accepts = NeutralField::Accepts;
 constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
 
-constexpr std::array kNeutral{
+constexpr std::array kNeutralOfBoth{
     NeutralField{"frequency_penalty", Accepts::kZero},
     NeutralField{"presence_penalty", Accepts::kZero},
     NeutralField{"repetition_penalty", Accepts::kOne},
@@ -214,7 +214,7 @@ Result<SamplingFields> ParseSamplingFields(const JsonObject& body) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<bool> ignore_eos, body.Bool("ignore_eos"));
   fields.ignore_eos = ignore_eos.value_or(false);
   ROOST_RETURN_IF_ERROR(ParseResponseFormat(body));
-  ROOST_RETURN_IF_ERROR(CheckNeutralFields(body, kNeutral));
+  ROOST_RETURN_IF_ERROR(CheckNeutralFields(body, kNeutralOfBoth));
   return fields;
 }
 

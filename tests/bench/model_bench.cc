@@ -42,8 +42,7 @@ class Bench {
     auto backend = kernels::Backend::Open(kernels::CpuOps(), {.thread_count = threads}).value();
     const kernels::DType dtype = backend.ops().preferred_dtype(backend.device());
     model_ = Transformer::Create(std::move(backend), config, worker::RandomWeights(1),
-                                 {.thread_count = threads,
-                                  .block_tokens = kBlockTokens,
+                                 {.block_tokens = kBlockTokens,
                                   .block_count = block_count,
                                   .max_context_tokens = config.max_positions,
                                   .compute_dtype = dtype})

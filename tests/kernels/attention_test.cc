@@ -37,22 +37,17 @@ class Sequence {
 
   // Rows of positions first … first+count-1 in packs of `pack` rows; contexts over a span are cut where `cut`.
   void Add(std::uint32_t first, std::uint32_t count, std::uint32_t pack, AttentionItem::Output cut) {
-    const std::uint32_t group = case_.query_heads / case_.kv_heads;
     for (std::uint32_t row = first; row < first + count; row += pack) {
       const std::uint32_t rows = std::min(pack, first + count - row);
-      AttentionItem item{.first_row = static_cast<std::uint32_t>(rows_.size()),
-                         .row_count = rows,
-                         .query_head_count = group,
-                         .position_count = row + rows,
-                         .output = cut};
+      const AttentionItem item{.first_row = static_cast<std::uint32_t>(rows_.size()),
+                               .row_count = rows,
+                               .position_count = row + rows,
+                               .output = cut};
       for (std::uint32_t r = 0; r < rows; ++r) rows_.push_back({row + r, row + r});
-      for (item.kv_head = 0; item.kv_head < case_.kv_heads; ++item.kv_head) {
-        item.first_query_head = item.kv_head * group;
-        if (cut == AttentionItem::Output::kWhole) {
-          items_.push_back(item);
-        } else {
-          AddPartials(item, row + rows);
-        }
+      if (cut == AttentionItem::Output::kWhole) {
+        items_.push_back(item);
+      } else {
+        AddPartials(item, row + rows);
       }
     }
   }
@@ -71,6 +66,7 @@ class Sequence {
                            .item_count = static_cast<std::uint32_t>(items_.size()),
                            .merges = merges_.data(),
                            .merge_count = static_cast<std::uint32_t>(merges_.size()),
+                           .parts = parts_.data(),
                            .partials = partials_.data(),
                            .out = out_.data(),
                            .out_dtype = case_.dtype});
@@ -88,20 +84,23 @@ class Sequence {
   }
 
   void AddPartials(AttentionItem item, std::uint32_t end) {
-    const std::uint32_t lanes = item.row_count * item.query_head_count;
     const std::uint32_t first_partial = partial_count_;
     for (std::uint32_t first = 0; first < end; first += kAttentionSpan) {
       item.first_position = first;
       item.position_count = std::min(kAttentionSpan, end - first);
       item.first_block = first / case_.block_tokens;
       item.first_partial = partial_count_;
-      partial_count_ += lanes;
+      partial_count_ += item.row_count * case_.query_heads;
       items_.push_back(item);
     }
-    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-      merges_.push_back({rows_[item.first_row + lane / item.query_head_count].token,
-                         item.first_query_head + lane % item.query_head_count, first_partial + lane, lanes,
-                         (partial_count_ - first_partial) / lanes});
+    for (std::uint32_t r = 0; r < item.row_count; ++r) {
+      const auto first_part = static_cast<std::uint32_t>(parts_.size());
+      for (std::uint32_t partial = first_partial + r * case_.query_heads; partial < partial_count_;
+           partial += item.row_count * case_.query_heads) {
+        parts_.push_back(partial);
+      }
+      merges_.push_back(
+          {rows_[item.first_row + r].token, first_part, static_cast<std::uint32_t>(parts_.size()) - first_part});
     }
   }
 
@@ -114,6 +113,7 @@ class Sequence {
   std::vector<AttentionRow> rows_;
   std::vector<AttentionItem> items_;
   std::vector<AttentionMerge> merges_;
+  std::vector<std::uint32_t> parts_;
   std::vector<float> partials_;
   std::uint32_t partial_count_ = 0;
 };
@@ -121,10 +121,13 @@ class Sequence {
 constexpr auto kWhole = AttentionItem::Output::kWhole;
 constexpr auto kPartial = AttentionItem::Output::kPartial;
 
+// Of the CPU's largest tile.
+constexpr std::uint32_t kPackLanes = 16;
+
 // The whole sequence, in packs that suit the case.
 Tensor Baseline(const Case& c, const OpTable& ops) {
   Sequence sequence(c);
-  sequence.Add(0, c.context, kMaxPackLanes / (c.query_heads / c.kv_heads), kWhole);
+  sequence.Add(0, c.context, std::max(1U, kPackLanes / (c.query_heads / c.kv_heads)), kWhole);
   return sequence.Run(ops, 1);
 }
 
@@ -132,7 +135,8 @@ TEST(AttentionTest, AgreesWithThePlainOne) {
   for (const Case& c : {Case{}, Case{.query_heads = 6, .kv_heads = 2, .head_dim = 16, .context = 300},
                         Case{.query_heads = 14, .kv_heads = 2, .head_dim = 40, .dtype = DType::kBF16, .context = 270},
                         Case{.query_heads = 2, .kv_heads = 2, .head_dim = 128, .dtype = DType::kBF16, .context = 40},
-                        Case{.query_heads = 16, .kv_heads = 1, .head_dim = 6, .block_tokens = 4, .context = 50}}) {
+                        Case{.query_heads = 16, .kv_heads = 1, .head_dim = 6, .block_tokens = 4, .context = 50},
+                        Case{.query_heads = 20, .kv_heads = 1, .head_dim = 16, .context = 30}}) {
     const Tensor plain = Baseline(c, ReferenceOps());
     ForEachInstructionSet([&] { ExpectNear(Baseline(c, CpuOps()), plain, 1e-5); });
   }

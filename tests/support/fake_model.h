@@ -29,9 +29,9 @@ class FakeModel final : public worker::Model {
     std::uint32_t vocab_size = 97;
     std::uint32_t max_context_tokens = 4096;
     std::optional<TokenId> poison_token = std::nullopt;  // logits after it are not numbers
-    ManualClock* clock = nullptr;                        // moved on by step_duration in every Forward
+    ManualClock* clock = nullptr;                        // moved on by step_duration in every batch
     Duration step_duration = std::chrono::milliseconds(10);
-    std::function<void()> before_forward = {};  // called first in every Forward; may wait
+    std::function<void()> before_forward = {};  // called first in every batch; may wait
   };
 
   explicit FakeModel(Options options)
@@ -44,7 +44,7 @@ class FakeModel final : public worker::Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return options_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return options_.block_count; }
 
-  [[nodiscard]] std::span<const float> Forward(const worker::Batch& batch) override {
+  void Compute(const worker::Batch& batch) override {
     if (options_.before_forward) options_.before_forward();
     CheckBlocks(batch);
     for (const BlockId block : batch.poisoned) Poison(block);
@@ -59,8 +59,18 @@ class FakeModel final : public worker::Model {
     computed_token_count_ += first_token;
     largest_batch_ = std::max(largest_batch_, first_token);
     if (options_.clock != nullptr) options_.clock->Advance(options_.step_duration);
-    return logits_;
   }
+
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override {
+    sampled_.clear();
+    for (const kernels::SampleRow& draw : draws) {
+      const auto row = std::span(logits_).subspan(std::size_t{draw.row} * options_.vocab_size, options_.vocab_size);
+      sampled_.push_back(kernels::SampleOnCpu(row, draw, scratch_));
+    }
+    return sampled_;
+  }
+
+  [[nodiscard]] std::span<const float> Logits() override { return logits_; }
 
   // The logits after `tokens`, from the definition, without blocks.
   [[nodiscard]] std::vector<float> ReferenceLogits(std::span<const TokenId> tokens) const {
@@ -163,6 +173,8 @@ class FakeModel final : public worker::Model {
   worker::ModelShape shape_;
   std::vector<Slot> slots_;
   std::vector<float> logits_;
+  std::vector<kernels::SampledToken> sampled_;
+  kernels::SampleScratch scratch_;
   std::uint64_t computed_token_count_ = 0;
   std::size_t largest_batch_ = 0;
 };

@@ -40,6 +40,16 @@ TEST(WorkerOptionsTest, WrongValuesAreErrors) {
   EXPECT_EQ(Parse({"--model", "m", "--router", "localhost:7001"}).error().field, "router");
 }
 
+TEST(WorkerOptionsTest, KvMemoryIsAShareOrBytes) {
+  EXPECT_EQ(ParseKvMemory("0.9")->share, 0.9);
+  EXPECT_EQ(ParseKvMemory("1048576")->bytes, 1U << 20U);
+  EXPECT_EQ(ParseKvMemory("8e9")->bytes, 8'000'000'000U);
+  EXPECT_FALSE(ParseKvMemory("auto")->share.has_value() || ParseKvMemory("auto")->bytes.has_value());
+  for (const char* wrong : {"", "0", "1", "-0.5", "100", "0.9x", "1e16", "nan", "all"}) {
+    EXPECT_EQ(Parse({"--model", "m", "--kv-memory", wrong}).error().field, "kv-memory") << wrong;
+  }
+}
+
 TEST(WorkerOptionsTest, TenantSharesAreNamesAndFractions) {
   const auto shares = ParseTenantShares({"roosters=0.5", "a=b=0.25", "é=0.25"});
   ASSERT_TRUE(shares.ok()) << shares.error().ToString();

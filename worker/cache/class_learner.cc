@@ -81,13 +81,13 @@ void ClassLearner::BeginRequest(std::uint64_t number) {
 
 // The block's class; its history is brought up to date.
 std::uint32_t ClassLearner::LearnFrom(const BlockUse& use) {
-  constexpr std::uint32_t kTimeMask = (1U << BlockHistory::kTimeBits) - 1;
-  const auto time = static_cast<std::uint32_t>(now_.request) & kTimeMask;
+  constexpr std::uint32_t kRequestMask = (1U << BlockHistory::kTimeBits) - 1;
+  const auto time = static_cast<std::uint32_t>(now_.request) & kRequestMask;
   const bool sampled = BlockHistory::Samples(use.key);
   const std::optional<BlockHistory::Entry> before = sampled ? history_.Find(use.key) : std::nullopt;
   if (before) {
     visits_ = std::max<std::uint32_t>(visits_, before->visits);
-    model_.CountReuse(before->reuse_class, (time - before->time) & kTimeMask);
+    model_.CountReuse(before->reuse_class, (time - before->time) & kRequestMask);
   }
   const std::uint32_t reuse_class = ClassOf(use, std::max(visits_, use.hit_count));
   if (sampled) {

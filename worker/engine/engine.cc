@@ -79,6 +79,12 @@ RetentionHint HintOf(std::uint32_t priority, std::uint64_t duration_ms, const wi
 }  // namespace
 
 struct Engine::State {
+  // A row of logits, and the first of its draws.
+  struct WantedRow {
+    SequenceId sequence;
+    std::uint32_t first_draw = 0;
+  };
+
   State(Model& model_in, const Clock& clock_in, EngineOptions options_in)
       : model(model_in),
         clock(clock_in),
@@ -105,11 +111,11 @@ struct Engine::State {
   void BuildBatch(const std::vector<ScheduledSlice>& slices, Instant now, StepCounts& counts);
   void PoisonEmptied();
   void NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts);
-  void SampleAll(const std::vector<ScheduledSlice>& slices, std::span<const float> logits, Instant now,
-                 StepReport& report);
+  void PlanDraws(const std::vector<ScheduledSlice>& slices);
+  void TakeSamples(std::span<const kernels::SampledToken> sampled, Instant now, StepReport& report);
+  std::span<const float> LogitsOf(std::uint32_t row);
   void Verify(std::span<const float> logits, StepCounts& counts);
   void ForkAll(SequenceId id);
-  RequestEvent Sample(SequenceId id, std::span<const float> logits, Instant now, StepCounts& counts);
   RequestEvent TakeSample(SequenceId id, const Result<TokenId>& sample, Instant now, StepCounts& counts);
   void NoteToken(Choice& choice, Instant now, StepCounts& counts);
   void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);
@@ -134,9 +140,9 @@ struct Engine::State {
   std::uint64_t uncached_requests = 0;  // since the last report
 
   Batch batch;
-  std::vector<SequenceId> wanting;  // sequences that want logits in this step, in the order of the rows
-  std::vector<SequenceId> choices;  // of the request that is being sampled
-  SamplerScratch scratch;
+  std::vector<WantedRow> wanted;          // rows of logits of this step
+  std::vector<kernels::SampleRow> draws;  // from them, row after row
+  std::vector<SequenceId> choices;        // of the request that is being sampled
 };
 
 // ---- requests in and out ----
@@ -272,11 +278,13 @@ StepReport Engine::State::Step() {
   double step_seconds = 0;
   if (!slices.empty()) {
     BuildBatch(slices, begin, report.counts);
-    const std::span<const float> logits = model.Forward(batch);
+    PlanDraws(slices);
+    model.Compute(batch);
+    const std::span<const kernels::SampledToken> sampled = model.Sample(draws);
     const Instant end = clock.Now();
     step_seconds = ToSeconds(end - begin);
     scheduler.Commit(end - begin);
-    SampleAll(slices, logits, end, report);
+    TakeSamples(sampled, end, report);
   }
   FillReport(slices, step_seconds, report);
   if (options.check_invariants) {
@@ -332,29 +340,51 @@ void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, St
   watch.OnStarted(request, sequence);
 }
 
-void Engine::State::SampleAll(const std::vector<ScheduledSlice>& slices, std::span<const float> logits, Instant now,
-                              StepReport& report) {
-  const std::size_t vocab_size = model.shape().vocab_size;
-  // Taken down first: the end of one may be the end of others of its request, and their slices then point to nothing.
-  wanting.clear();
+// One draw for each choice of a request: all of them begin with the same row when the prompt has been computed.
+void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices) {
+  wanted.clear();
+  draws.clear();
   for (const ScheduledSlice& slice : slices) {
-    if (slice.wants_logits) wanting.push_back(slice.sequence->id);
+    if (!slice.wants_logits) continue;
+    const auto row = static_cast<std::uint32_t>(wanted.size());
+    wanted.push_back({.sequence = slice.sequence->id, .first_draw = static_cast<std::uint32_t>(draws.size())});
+    const Choice* choice = requests.FindChoice(slice.sequence->id);
+    if (choice == nullptr) continue;
+    const Request& request = *choice->request;
+    for (std::uint32_t fork = 0; fork <= slice.sequence->fork_count; ++fork) {
+      wire::Sampling sampling = request.sampling;
+      sampling.seed += choice->index + fork;
+      draws.push_back(DrawOf(sampling, request.first_output_index + choice->output_count));
+      draws.back().row = row;
+    }
   }
-  ROOST_CHECK(wanting.size() * vocab_size <= logits.size(), "{} logits for {} rows", logits.size(), wanting.size());
-  for (std::size_t row = 0; row < wanting.size(); ++row) {
-    const SequenceId id = wanting[row];
-    const auto mine = logits.subspan(row * vocab_size, vocab_size);
+}
+
+std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
+  const std::size_t vocab_size = model.shape().vocab_size;
+  return model.Logits().subspan(row * vocab_size, vocab_size);
+}
+
+// Slices are not looked at: the end of one choice may be the end of others of its request.
+void Engine::State::TakeSamples(std::span<const kernels::SampledToken> sampled, Instant now, StepReport& report) {
+  ROOST_CHECK(sampled.size() == draws.size(), "{} tokens for {} draws", sampled.size(), draws.size());
+  for (std::uint32_t row = 0; row < wanted.size(); ++row) {
+    const SequenceId id = wanted[row].sequence;
     if (verifier.Owns(id)) {
-      Verify(mine, report.counts);
+      Verify(LogitsOf(row), report.counts);
       continue;
     }
-    if (requests.FindChoice(id) == nullptr) continue;
+    const Choice* choice = requests.FindChoice(id);
+    if (choice == nullptr) continue;
+    const bool prompt_is_new = !choice->request->prompt_counted;
     choices.assign(1, id);
     ForkAll(id);
-    for (const SequenceId choice : choices) {
+    if (prompt_is_new) verifier.OnPromptComputed(scheduler.Get(id), [this, row] { return LogitsOf(row); });
+    for (std::size_t i = 0; i < choices.size(); ++i) {
       // A choice with broken logits has ended them all.
-      if (requests.FindChoice(choice) == nullptr) break;
-      report.tokens.push_back(Sample(choice, mine, now, report.counts));
+      if (requests.FindChoice(choices[i]) == nullptr) break;
+      const Result<TokenId> token = TokenOf(sampled[wanted[row].first_draw + i]);
+      report.tokens.push_back(TakeSample(choices[i], token, now, report.counts));
     }
   }
 }
@@ -376,16 +406,6 @@ void Engine::State::ForkAll(SequenceId id) {
     choices.push_back(scheduler.Fork(id));
     requests.AddChoice(request, choices.back(), index);
   }
-}
-
-RequestEvent Engine::State::Sample(SequenceId id, std::span<const float> logits, Instant now, StepCounts& counts) {
-  const Choice& choice = *requests.FindChoice(id);
-  const Request& request = *choice.request;
-  if (!request.prompt_counted) verifier.OnPromptComputed(scheduler.Get(id), logits);
-  wire::Sampling sampling = request.sampling;
-  sampling.seed += choice.index;
-  return TakeSample(id, SampleToken(logits, sampling, request.first_output_index + choice.output_count, scratch), now,
-                    counts);
 }
 
 // What a sampled token means for its request: one more token, or its end, or both.

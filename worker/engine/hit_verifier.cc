@@ -22,7 +22,7 @@ bool Agree(std::span<const float> left, std::span<const float> right) {
 
 HitVerifier::HitVerifier(Scheduler& scheduler, double share) : scheduler_(scheduler), share_(share) {}
 
-void HitVerifier::OnPromptComputed(const Sequence& sequence, std::span<const float> logits) {
+void HitVerifier::OnPromptComputed(const Sequence& sequence, const std::function<std::span<const float>()>& logits) {
   if (share_ <= 0 || check_ || sequence.cached_token_count == 0 || rng_.Uniform() >= share_) return;
   const auto prompt_end = sequence.tokens.begin() + sequence.prompt_token_count;
   const Result<SequenceId> submitted = scheduler_.Submit({.root = sequence.root,
@@ -30,7 +30,9 @@ void HitVerifier::OnPromptComputed(const Sequence& sequence, std::span<const flo
                                                           .priority = 0,
                                                           .cache_mode = wire::CacheMode::kOff});
   // A full queue has no room for checks.
-  if (submitted.ok()) check_ = Check{*submitted, {logits.begin(), logits.end()}};
+  if (!submitted.ok()) return;
+  const std::span<const float> expected = logits();
+  check_ = Check{*submitted, {expected.begin(), expected.end()}};
 }
 
 HitVerifier::Verdict HitVerifier::Judge(std::span<const float> logits) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -24,8 +25,8 @@ class HitVerifier {
   // Checks this share of the requests with hits. `scheduler` outlives it.
   HitVerifier(Scheduler& scheduler, double share);
 
-  // `sequence` has been computed up to its prompt's end, with these logits. May begin a check.
-  void OnPromptComputed(const Sequence& sequence, std::span<const float> logits);
+  // `sequence` has been computed up to its prompt's end. May begin a check, and asks for the logits only then.
+  void OnPromptComputed(const Sequence& sequence, const std::function<std::span<const float>()>& logits);
 
   // Is this the check's sequence?
   [[nodiscard]] bool Owns(SequenceId sequence) const { return check_ && check_->sequence == sequence; }

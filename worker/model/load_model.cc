@@ -82,15 +82,20 @@ Result<void> CheckOptions(const ModelOptions& options) {
 Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, const ModelOptions& options,
                         LoadedModel& loaded) {
   ROOST_RETURN_IF_ERROR(CheckOptions(options));
-  ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count}));
+  ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count,
+                                                                             .ordinal = options.device_ordinal}));
   const kernels::DType dtype = ResolveDType(backend, options.compute_dtype);
-  ROOST_ASSIGN_OR_RETURN(const std::uint32_t block_count, ResolveBlockCount(config, options, dtype));
+  std::uint32_t block_count = 0;
+  const bool by_share = options.kv_share && !options.block_count;
+  if (!by_share) {
+    ROOST_ASSIGN_OR_RETURN(block_count, ResolveBlockCount(config, options, dtype));
+  }
   loaded.kv_dtype = NameOf(dtype);
   loaded.max_context_tokens = std::min(config.max_positions, options.max_context_tokens.value_or(config.max_positions));
   ROOST_ASSIGN_OR_RETURN(loaded.model, Transformer::Create(std::move(backend), config, weights,
-                                                           {.thread_count = options.thread_count,
-                                                            .block_tokens = options.block_tokens,
+                                                           {.block_tokens = options.block_tokens,
                                                             .block_count = block_count,
+                                                            .kv_share = by_share ? options.kv_share : std::nullopt,
                                                             .max_context_tokens = loaded.max_context_tokens,
                                                             .compute_dtype = dtype}));
   return {};

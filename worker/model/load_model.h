@@ -21,7 +21,7 @@ struct ModelSource {
   std::string location;
 };
 
-// kAuto: bf16 where the CPU multiplies it natively, else f32.
+// kAuto: bf16 where the device multiplies it natively, else f32.
 enum class ComputeDType : std::uint8_t { kAuto, kBF16, kF32 };
 [[nodiscard]] Result<ComputeDType> ParseComputeDType(std::string_view name);
 
@@ -32,10 +32,13 @@ struct ModelOptions {
   // The KV pool: so many blocks, or as many as fit into so many bytes.
   std::optional<std::uint32_t> block_count = std::nullopt;
   std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
+  // Or as many as fit into a part of what is free on the device beside the weights; see TransformerOptions.
+  std::optional<double> kv_share = std::nullopt;
   // Lowers what the model itself allows.
   std::optional<std::uint32_t> max_context_tokens = std::nullopt;
   std::uint64_t synthetic_seed = 0;
   const kernels::OpTable* ops = &kernels::CpuOps();
+  std::uint32_t device_ordinal = 0;
 };
 
 struct LoadedModel {

@@ -1,5 +1,5 @@
-// The language model as the engine sees it: a batch of token slices in, logits out. It owns the weights and the bytes
-// of the KV blocks; which block holds what is the cache's business.
+// The language model as the engine sees it: a batch of token slices in, tokens or logits out. It owns the weights and
+// the bytes of the KV blocks; which block holds what is the cache's business.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "kernels/sample.h"
 
 namespace roost::worker {
 
@@ -64,10 +65,23 @@ class Model {
   [[nodiscard]] virtual std::uint32_t block_tokens() const = 0;
   [[nodiscard]] virtual std::uint32_t block_count() const = 0;
 
-  // Computes the batch. Returns f32 logits [slices that want them, in order][vocab_size], valid until the next call.
+  // Computes the batch, or begins to: what asks for its results waits. Its logits are f32 [slices that want them, in
+  // order][vocab_size], and stay until the next batch.
   // Two slices of one batch never write the same block. A block that one slice writes is read by no other slice of the
-  // batch. Bit for bit, a token's logits do not depend on what else is in the batch or how its prompt was cut.
-  [[nodiscard]] virtual std::span<const float> Forward(const Batch& batch) = 0;
+  // batch. On the CPU a token's logits do not depend, bit for bit, on what else is in the batch or how its prompt was
+  // cut; on CUDA they do, by what rounding does.
+  virtual void Compute(const Batch& batch) = 0;
+
+  // Tokens drawn from the logits, one for each draw, in order; valid until the next batch or draws.
+  [[nodiscard]] virtual std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) = 0;
+
+  // The logits themselves, in host memory; valid until the next batch. From a device that is a long copy.
+  [[nodiscard]] virtual std::span<const float> Logits() = 0;
+
+  [[nodiscard]] std::span<const float> Forward(const Batch& batch) {
+    Compute(batch);
+    return Logits();
+  }
 };
 
 }  // namespace roost::worker

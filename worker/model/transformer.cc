@@ -29,14 +29,7 @@ std::size_t KvBlockBytes(const HfConfig& config, std::uint32_t block_tokens, DTy
 }
 
 Transformer::Workspace::Workspace(const kernels::Backend& backend)
-    : tokens(backend),
-      positions(backend),
-      slots(backend),
-      blocks(backend),
-      attention_rows(backend),
-      items(backend),
-      merges(backend),
-      logits_rows(backend),
+    : plan(backend),
       cos(backend),
       sin(backend),
       hidden(backend),
@@ -48,9 +41,12 @@ Transformer::Workspace::Workspace(const kernels::Backend& backend)
       gate_up(backend),
       activated(backend),
       partials(backend),
-      logits(backend) {}
+      logits(backend),
+      draws(backend),
+      sampled(backend) {}
 
-void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, std::size_t activation_bytes) {
+void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes,
+                                     std::size_t result_bytes) {
   const std::size_t q_width = std::size_t{config.query_head_count} * config.head_dim;
   const std::size_t kv_width = std::size_t{config.kv_head_count} * config.head_dim;
   const auto reserve = [rows](DeviceBuffer& buffer, std::size_t width, std::size_t element_bytes) {
@@ -59,13 +55,13 @@ void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, s
   reserve(cos, config.head_dim / 2, sizeof(float));
   reserve(sin, config.head_dim / 2, sizeof(float));
   reserve(hidden, config.hidden_size, sizeof(float));
-  reserve(delta, config.hidden_size, sizeof(float));
-  reserve(normed, config.hidden_size, activation_bytes);
-  reserve(qkv, q_width + 2 * kv_width, sizeof(float));
-  reserve(q, q_width, sizeof(float));
-  reserve(attended, q_width, activation_bytes);
-  reserve(gate_up, 2 * std::size_t{config.intermediate_size}, sizeof(float));
-  reserve(activated, config.intermediate_size, activation_bytes);
+  reserve(delta, config.hidden_size, result_bytes);
+  reserve(normed, config.hidden_size, input_bytes);
+  reserve(qkv, q_width + 2 * kv_width, result_bytes);
+  reserve(q, q_width, result_bytes);
+  reserve(attended, q_width, input_bytes);
+  reserve(gate_up, 2 * std::size_t{config.intermediate_size}, result_bytes);
+  reserve(activated, config.intermediate_size, input_bytes);
 }
 
 Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backend, const HfConfig& config,
@@ -75,8 +71,10 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backen
     return InvalidArgument("block_tokens", "must be a power of two from {} to {}, is {}", kMinBlockTokens,
                            kMaxBlockTokens, options.block_tokens);
   }
-  if (options.block_count == 0 ||
-      options.block_count > std::numeric_limits<std::uint32_t>::max() / options.block_tokens) {
+  if (!options.kv_share && options.block_count == 0) {
+    return InvalidArgument("block_count", "a model needs KV blocks");
+  }
+  if (options.block_count > std::numeric_limits<std::uint32_t>::max() / options.block_tokens) {
     return InvalidArgument("block_count", "{} blocks of {} tokens are not supported", options.block_count,
                            options.block_tokens);
   }
@@ -84,15 +82,16 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backen
     return InvalidArgument("compute_dtype", "{} is not supported by this machine", NameOf(options.compute_dtype));
   }
   std::unique_ptr<Transformer> transformer(new Transformer(std::move(backend), config, options));
-  ROOST_RETURN_IF_ERROR(transformer->Load(source));
+  ROOST_RETURN_IF_ERROR(transformer->Load(source, options.kv_share));
   return transformer;
 }
 
 Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options)
     : backend_(std::move(backend)),
       config_(config),
-      thread_count_(options.thread_count),
+      attention_profile_(backend_.ops().attention_profile(backend_.device(), config.head_dim)),
       dtype_(options.compute_dtype),
+      activation_dtype_(backend_.ops().activation_dtype(backend_.device(), options.compute_dtype)),
       shape_{.vocab_size = config.vocab_size,
              .layer_count = config.layer_count,
              .hidden_size = config.hidden_size,
@@ -107,39 +106,90 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       kv_(LayoutOf(config, options.block_tokens, options.block_count, options.compute_dtype)),
       work_(backend_) {}
 
-Result<void> Transformer::Load(const WeightSource& source) {
+// A number of blocks is tried before the weights are read, which may take long; a share of what is left, after.
+Result<void> Transformer::Load(const WeightSource& source, std::optional<double> kv_share) {
+  if (!kv_share) ROOST_RETURN_IF_ERROR(ReserveKv());
+  const std::vector<float> frequencies = InverseFrequencies(config_.rope, config_.head_dim);
+  inverse_frequencies_.Upload(std::span<const float>(frequencies));
+  ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, config_, source, dtype_));
+  if (!kv_share) return {};
+  ROOST_RETURN_IF_ERROR(CountBlocks(*kv_share));
+  return ReserveKv();
+}
+
+Result<void> Transformer::CountBlocks(double kv_share) {
+  const std::optional<std::size_t> free_bytes = backend_.ops().free_memory(backend_.device());
+  if (!free_bytes) {
+    return InvalidArgument("kv_memory", "only CUDA devices tell what part of their memory is free: give bytes");
+  }
+  const double bytes = kv_share * static_cast<double>(*free_bytes);
+  const double most = std::numeric_limits<std::uint32_t>::max() / kv_.block_tokens;
+  kv_.block_count = static_cast<std::uint32_t>(std::min(bytes / static_cast<double>(kv_.BlockBytes()), most));
+  if (kv_.block_count > 0) return {};
+  return InvalidArgument("kv_memory", "{} of {} free bytes hold no KV block of this model: one has {} bytes", kv_share,
+                         *free_bytes, kv_.BlockBytes());
+}
+
+Result<void> Transformer::ReserveKv() {
   const std::size_t kv_bytes = kv_.BlockBytes() * kv_.block_count;
   if (!kv_memory_.TryReserve(kv_bytes)) {
     return Error{ErrorCode::kInternal, fmt::format("no memory for {} KV blocks, {} bytes", kv_.block_count, kv_bytes),
                  "block_count"};
   }
   kv_.base = kv_memory_.data();
-  const std::vector<float> frequencies = InverseFrequencies(config_.rope, config_.head_dim);
-  inverse_frequencies_.Upload(std::span<const float>(frequencies));
-  ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, config_, source, dtype_));
   return {};
 }
 
-std::span<const float> Transformer::Forward(const Batch& batch) {
-  if (batch.tokens.empty()) return {};
+void Transformer::Compute(const Batch& batch) {
+  plan_.logits_rows.clear();
+  if (batch.tokens.empty()) return;
   Check(batch);
+  backend_.ops().begin_batch(backend_.device(), {.request_count = static_cast<std::uint32_t>(batch.slices.size()),
+                                                 .token_count = static_cast<std::uint32_t>(batch.tokens.size())});
   Poison(batch);
   CopyRows(batch);
   Upload(batch);
   backend_.ops().gather_embedding(backend_.device(), {.table = weights_.embedding.data(),
                                                       .table_dtype = weights_.embedding_dtype,
-                                                      .tokens = work_.tokens.as<TokenId>(),
+                                                      .tokens = work_.plan.At(places_.tokens),
                                                       .rows = rows_,
                                                       .width = config_.hidden_size,
                                                       .out = work_.hidden.as<float>()});
   for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
     WriteKv(layer);
     // The rest of the last layer serves logits alone.
-    if (layer + 1 == config_.layer_count && plan_.logits_rows.empty()) return {};
+    if (layer + 1 == config_.layer_count && plan_.logits_rows.empty()) return;
     Attend(layer);
     FeedForward(weights_.layers[layer]);
   }
   ComputeLogits();
+}
+
+std::span<const kernels::SampledToken> Transformer::Sample(std::span<const kernels::SampleRow> draws) {
+  sampled_.resize(draws.size());
+  if (draws.empty()) {
+    // Waits for the batch all the same: what a step took is measured here.
+    backend_.ops().copy_to_host(backend_.device(), nullptr, nullptr, 0);
+    return sampled_;
+  }
+  for (const kernels::SampleRow& draw : draws) {
+    ROOST_CHECK(draw.row < plan_.logits_rows.size(), "a draw from row {} of {}", draw.row, plan_.logits_rows.size());
+  }
+  work_.draws.Upload(draws);
+  work_.sampled.Reserve(draws.size() * sizeof(kernels::SampledToken));
+  backend_.ops().sample(backend_.device(), {.logits = work_.logits.as<float>(),
+                                            .vocab_size = config_.vocab_size,
+                                            .rows = work_.draws.as<kernels::SampleRow>(),
+                                            .row_count = static_cast<std::uint32_t>(draws.size()),
+                                            .out = work_.sampled.as<kernels::SampledToken>()});
+  backend_.ops().copy_to_host(backend_.device(), sampled_.data(), work_.sampled.data(),
+                              sampled_.size() * sizeof(kernels::SampledToken));
+  return sampled_;
+}
+
+std::span<const float> Transformer::Logits() {
+  logits_.resize(plan_.logits_rows.size() * std::size_t{config_.vocab_size});
+  backend_.ops().copy_to_host(backend_.device(), logits_.data(), work_.logits.data(), logits_.size() * sizeof(float));
   return logits_;
 }
 
@@ -181,28 +231,27 @@ void Transformer::CopyRows(const Batch& batch) {
 
 void Transformer::Upload(const Batch& batch) {
   rows_ = static_cast<std::uint32_t>(batch.tokens.size());
-  constexpr std::uint32_t kItemsPerThread = 2;
   PlanBatch(batch,
             {.block_tokens = kv_.block_tokens,
              .query_head_count = config_.query_head_count,
              .kv_head_count = config_.kv_head_count,
-             .wanted_items = thread_count_ > 1 ? kItemsPerThread * thread_count_ : 0},
+             .profile = attention_profile_},
             plan_);
-  const auto upload = [](DeviceBuffer& buffer, const auto& values) {
-    buffer.Upload(std::span(values.data(), values.size()));
-  };
-  upload(work_.tokens, batch.tokens);
-  upload(work_.positions, plan_.positions);
-  upload(work_.slots, plan_.slots);
-  upload(work_.blocks, plan_.blocks);
-  upload(work_.attention_rows, plan_.rows);
-  upload(work_.items, plan_.items);
-  upload(work_.merges, plan_.merges);
-  upload(work_.logits_rows, plan_.logits_rows);
-  work_.Reserve(config_, rows_, SizeOf(dtype_));
-  work_.partials.Reserve(sizeof(float) * plan_.partial_count * kernels::PartialFloats(config_.head_dim));
+  work_.plan.Clear();
+  places_ = {.tokens = work_.plan.Add(batch.tokens),
+             .positions = work_.plan.Add(plan_.positions),
+             .slots = work_.plan.Add(plan_.slots),
+             .logits_rows = work_.plan.Add(plan_.logits_rows),
+             .blocks = work_.plan.Add(plan_.attention.blocks),
+             .parts = work_.plan.Add(plan_.attention.parts),
+             .rows = work_.plan.Add(plan_.attention.rows),
+             .items = work_.plan.Add(plan_.attention.items),
+             .merges = work_.plan.Add(plan_.attention.merges)};
+  work_.plan.Upload();
+  work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
+  work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
   backend_.ops().rope_angles(backend_.device(), {.inverse_frequencies = inverse_frequencies_.as<float>(),
-                                                 .positions = work_.positions.as<std::uint32_t>(),
+                                                 .positions = work_.plan.At(places_.positions),
                                                  .rows = rows_,
                                                  .half_dim = config_.head_dim / 2,
                                                  .cos = work_.cos.as<float>(),
@@ -213,8 +262,8 @@ void Transformer::WriteKv(std::uint32_t layer) {
   const LayerWeights& weights = weights_.layers[layer];
   // The first layer has no output of a layer before it to add.
   Norm(weights.input_norm, layer == 0 ? nullptr : &work_.delta);
-  Multiply(*weights.qkv, work_.normed.data(), work_.qkv.as<float>());
-  backend_.ops().rope_to_cache(backend_.device(), {.qkv = work_.qkv.as<float>(),
+  Multiply(*weights.qkv, work_.normed.data(), work_.qkv.data());
+  backend_.ops().rope_to_cache(backend_.device(), {.qkv = work_.qkv.data(),
                                                    .cos = work_.cos.as<float>(),
                                                    .sin = work_.sin.as<float>(),
                                                    .q_norm = weights.q_norm.as<float>(),
@@ -222,54 +271,59 @@ void Transformer::WriteKv(std::uint32_t layer) {
                                                    .epsilon = config_.norm_epsilon,
                                                    .rows = rows_,
                                                    .query_head_count = config_.query_head_count,
-                                                   .q = work_.q.as<float>(),
+                                                   .q = work_.q.data(),
                                                    .kv = kv_,
                                                    .layer = layer,
-                                                   .slots = work_.slots.as<std::uint32_t>()});
+                                                   .slots = work_.plan.At(places_.slots),
+                                                   .activation_dtype = activation_dtype_});
 }
 
 void Transformer::Attend(std::uint32_t layer) {
-  backend_.ops().attention(backend_.device(), {.q = work_.q.as<float>(),
+  backend_.ops().attention(backend_.device(), {.q = work_.q.data(),
+                                               .q_dtype = activation_dtype_,
                                                .scale = 1 / std::sqrt(static_cast<float>(config_.head_dim)),
                                                .query_head_count = config_.query_head_count,
                                                .kv = kv_,
                                                .layer = layer,
-                                               .blocks = work_.blocks.as<std::uint32_t>(),
-                                               .rows = work_.attention_rows.as<kernels::AttentionRow>(),
-                                               .items = work_.items.as<kernels::AttentionItem>(),
-                                               .item_count = static_cast<std::uint32_t>(plan_.items.size()),
-                                               .merges = work_.merges.as<kernels::AttentionMerge>(),
-                                               .merge_count = static_cast<std::uint32_t>(plan_.merges.size()),
+                                               .blocks = work_.plan.At(places_.blocks),
+                                               .rows = work_.plan.At(places_.rows),
+                                               .items = work_.plan.At(places_.items),
+                                               .item_count = static_cast<std::uint32_t>(plan_.attention.items.size()),
+                                               .merges = work_.plan.At(places_.merges),
+                                               .merge_count = static_cast<std::uint32_t>(plan_.attention.merges.size()),
+                                               .parts = work_.plan.At(places_.parts),
                                                .partials = work_.partials.as<float>(),
                                                .out = work_.attended.data(),
                                                .out_dtype = dtype_});
-  Multiply(*weights_.layers[layer].o, work_.attended.data(), work_.delta.as<float>());
+  Multiply(*weights_.layers[layer].o, work_.attended.data(), work_.delta.data());
 }
 
 void Transformer::FeedForward(const LayerWeights& layer) {
   Norm(layer.post_attention_norm, &work_.delta);
-  Multiply(*layer.gate_up, work_.normed.data(), work_.gate_up.as<float>());
-  backend_.ops().silu_mul(backend_.device(), {.gate_up = work_.gate_up.as<float>(),
+  Multiply(*layer.gate_up, work_.normed.data(), work_.gate_up.data());
+  backend_.ops().silu_mul(backend_.device(), {.gate_up = work_.gate_up.data(),
                                               .rows = rows_,
                                               .width = config_.intermediate_size,
                                               .out = work_.activated.data(),
-                                              .out_dtype = dtype_});
-  Multiply(*layer.down, work_.activated.data(), work_.delta.as<float>());
+                                              .out_dtype = dtype_,
+                                              .gate_up_dtype = activation_dtype_});
+  Multiply(*layer.down, work_.activated.data(), work_.delta.data());
 }
 
 void Transformer::Norm(const DeviceBuffer& weight, const DeviceBuffer* delta) {
   backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
-                                              .delta = delta != nullptr ? delta->as<float>() : nullptr,
+                                              .delta = delta != nullptr ? delta->data() : nullptr,
                                               .weight = weight.as<float>(),
                                               .epsilon = config_.norm_epsilon,
                                               .rows = rows_,
                                               .width = config_.hidden_size,
                                               .out = work_.normed.data(),
-                                              .out_dtype = dtype_});
+                                              .out_dtype = dtype_,
+                                              .delta_dtype = activation_dtype_});
 }
 
-void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x, float* y) const {
-  backend_.ops().matmul(backend_.device(), {&weights, x, rows_, y});
+void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const {
+  backend_.ops().matmul(backend_.device(), {&weights, x, rows_, y, activation_dtype_});
 }
 
 void Transformer::ComputeLogits() {
@@ -277,18 +331,17 @@ void Transformer::ComputeLogits() {
   const std::size_t count = std::size_t{wanted} * config_.vocab_size;
   work_.logits.Reserve(count * sizeof(float));
   backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
-                                              .delta = work_.delta.as<float>(),
+                                              .delta = work_.delta.data(),
                                               .weight = weights_.final_norm.as<float>(),
-                                              .row_indices = work_.logits_rows.as<std::uint32_t>(),
+                                              .row_indices = work_.plan.At(places_.logits_rows),
                                               .epsilon = config_.norm_epsilon,
                                               .rows = wanted,
                                               .width = config_.hidden_size,
                                               .out = work_.normed.data(),
-                                              .out_dtype = dtype_});
-  backend_.ops().matmul(backend_.device(),
-                        {weights_.output.get(), work_.normed.data(), wanted, work_.logits.as<float>()});
-  logits_.resize(count);
-  backend_.ops().copy_to_host(backend_.device(), logits_.data(), work_.logits.data(), count * sizeof(float));
+                                              .out_dtype = dtype_,
+                                              .delta_dtype = activation_dtype_});
+  backend_.ops().matmul(backend_.device(), {weights_.output.get(), work_.normed.data(), wanted, work_.logits.data(),
+                                            kernels::DType::kF32});
 }
 
 }  // namespace roost::worker

@@ -3,11 +3,13 @@
 //   x = norm(h)              q, k, v = x·Wqkv + b      rotate q, k; k, v → cache      a = attention(q, cache)
 //   h += a·Wo                x = norm(h)               g, u = x·Wgate_up              h += (silu(g)·u)·Wdown
 //
-// h and sums are f32; inputs of products and the cache are of the compute dtype. Not thread-safe.
+// h and sums are f32; inputs of products and the cache are of the compute dtype; what products give is of the device's
+// activation dtype. Not thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,15 +19,18 @@
 #include "worker/model/batch_plan.h"
 #include "worker/model/hf_config.h"
 #include "worker/model/model.h"
+#include "worker/model/packed_arrays.h"
 #include "worker/model/transformer_weights.h"
 #include "worker/model/weights.h"
 
 namespace roost::worker {
 
 struct TransformerOptions {
-  std::uint32_t thread_count = 1;
   std::uint32_t block_tokens = 16;  // see IsValidBlockTokens
   std::uint32_t block_count = 0;
+  // Instead of a number: so many as fit into this part of what is free on the device beside the weights. Steps need the
+  // rest.
+  std::optional<double> kv_share = std::nullopt;
   std::uint32_t max_context_tokens = 0;
   kernels::DType compute_dtype = kernels::DType::kF32;
 };
@@ -43,28 +48,44 @@ class Transformer final : public Model {
   [[nodiscard]] const ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
-  [[nodiscard]] std::span<const float> Forward(const Batch& batch) override;
+  void Compute(const Batch& batch) override;
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override;
+  [[nodiscard]] std::span<const float> Logits() override;
 
  private:
   // What a step computes with. Grows to the largest batch seen.
   struct Workspace {
     explicit Workspace(const kernels::Backend& backend);
-    void Reserve(const HfConfig& config, std::size_t rows, std::size_t activation_bytes);
+    void Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes, std::size_t result_bytes);
 
-    kernels::DeviceBuffer tokens, positions, slots, blocks, attention_rows, items, merges, logits_rows;  // the plan
-    kernels::DeviceBuffer cos, sin;       // [rows][head_dim/2]
-    kernels::DeviceBuffer hidden, delta;  // [rows][hidden_size] f32
-    kernels::DeviceBuffer normed;         // [rows][hidden_size]
-    kernels::DeviceBuffer qkv, q;         // f32
-    kernels::DeviceBuffer attended;       // [rows][query heads · head_dim]
-    kernels::DeviceBuffer gate_up;        // [rows][2 · intermediate_size] f32
-    kernels::DeviceBuffer activated;      // [rows][intermediate_size]
+    PackedArrays plan;                // see PlanPlaces
+    kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
+    kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
+    kernels::DeviceBuffer delta;      // [rows][hidden_size] of the activation dtype
+    kernels::DeviceBuffer normed;     // [rows][hidden_size] of the compute dtype
+    kernels::DeviceBuffer qkv, q;     // of the activation dtype
+    kernels::DeviceBuffer attended;   // [rows][query heads · head_dim] of the compute dtype
+    kernels::DeviceBuffer gate_up;    // [rows][2 · intermediate_size] of the activation dtype
+    kernels::DeviceBuffer activated;  // [rows][intermediate_size] of the compute dtype
     kernels::DeviceBuffer partials;
-    kernels::DeviceBuffer logits;  // [wanted][vocab_size] f32
+    kernels::DeviceBuffer logits;          // [wanted][vocab_size] f32
+    kernels::DeviceBuffer draws, sampled;  // [draws]
+  };
+
+  // Where the step's plan lies in Workspace::plan.
+  struct PlanPlaces {
+    PackedArray<TokenId> tokens;
+    PackedArray<std::uint32_t> positions, slots, logits_rows;
+    PackedArray<std::uint32_t> blocks, parts;
+    PackedArray<kernels::AttentionRow> rows;
+    PackedArray<kernels::AttentionItem> items;
+    PackedArray<kernels::AttentionMerge> merges;
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options);
-  [[nodiscard]] Result<void> Load(const WeightSource& source);
+  [[nodiscard]] Result<void> Load(const WeightSource& source, std::optional<double> kv_share);
+  [[nodiscard]] Result<void> CountBlocks(double kv_share);
+  [[nodiscard]] Result<void> ReserveKv();
 
   void Check(const Batch& batch) const;
   void Poison(const Batch& batch);
@@ -74,24 +95,27 @@ class Transformer final : public Model {
   void Attend(std::uint32_t layer);
   void FeedForward(const LayerWeights& layer);
   void Norm(const kernels::DeviceBuffer& weight, const kernels::DeviceBuffer* delta);
-  void Multiply(const kernels::MatmulWeights& weights, const void* x, float* y) const;
+  void Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const;
   void ComputeLogits();
 
   const kernels::Backend backend_;  // outlives everything below
   const HfConfig config_;
-  const std::uint32_t thread_count_;
-  const kernels::DType dtype_;
+  const kernels::AttentionProfile attention_profile_;
+  const kernels::DType dtype_;             // of products' inputs and the cache
+  const kernels::DType activation_dtype_;  // of products' results
   ModelShape shape_;
   TransformerWeights weights_;
   kernels::DeviceBuffer inverse_frequencies_;
   kernels::DeviceBuffer kv_memory_;
   kernels::KvLayout kv_;
   Workspace work_;
-  BatchPlan plan_;          // of the step
+  BatchPlan plan_;  // of the step
+  PlanPlaces places_;
   std::uint32_t rows_ = 0;  // tokens of the step
   std::vector<kernels::BlockRowsCopy> copies_;
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
-  std::vector<float> logits_;         // of the last step
+  std::vector<float> logits_;         // of the last step, once somebody asked for them
+  std::vector<kernels::SampledToken> sampled_;
 };
 
 }  // namespace roost::worker

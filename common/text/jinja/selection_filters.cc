@@ -316,7 +316,7 @@ Result<Value> Attr(Runtime& /*runtime*/, const Value& input, const Arguments& ar
   return MissingAttribute(input, name);
 }
 
-constexpr std::array<NamedFunction<FilterFunction>, 13> kFilters = {{
+constexpr std::array<NamedFunction<FilterFunction>, 13> kSelectionFilters = {{
     {"attr", Attr},
     {"dictsort", DictSort},
     {"groupby", GroupBy},
@@ -334,6 +334,6 @@ constexpr std::array<NamedFunction<FilterFunction>, 13> kFilters = {{
 
 }  // namespace
 
-FilterFunction FindSelectionFilter(std::string_view name) { return FindIn(kFilters, name); }
+FilterFunction FindSelectionFilter(std::string_view name) { return FindIn(kSelectionFilters, name); }
 
 }  // namespace roost::jinja

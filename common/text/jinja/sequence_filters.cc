@@ -137,7 +137,7 @@ Result<Value> SliceFilter(Runtime& runtime, const Value& input, const Arguments&
   return runtime.NewSequence(SequenceKind::kGenerator, std::move(columns));
 }
 
-constexpr std::array<NamedFunction<FilterFunction>, 10> kFilters = {{
+constexpr std::array<NamedFunction<FilterFunction>, 10> kSequenceFilters = {{
     {"batch", Batch},
     {"count", LengthFilter},
     {"first", First},
@@ -152,6 +152,6 @@ constexpr std::array<NamedFunction<FilterFunction>, 10> kFilters = {{
 
 }  // namespace
 
-FilterFunction FindSequenceFilter(std::string_view name) { return FindIn(kFilters, name); }
+FilterFunction FindSequenceFilter(std::string_view name) { return FindIn(kSequenceFilters, name); }
 
 }  // namespace roost::jinja

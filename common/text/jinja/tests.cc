@@ -91,10 +91,10 @@ Result<bool> CaseTest(std::string_view method, Runtime& runtime, const Value& in
                          FindStringMethod(method)(runtime, Value::String(std::move(text)), arguments));
   return result.IsTrue();
 }
-Result<bool> Lower(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Result<bool> IsLower(Runtime& runtime, const Value& input, const Arguments& arguments) {
   return CaseTest("islower", runtime, input, arguments);
 }
-Result<bool> Upper(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Result<bool> IsUpper(Runtime& runtime, const Value& input, const Arguments& arguments) {
   return CaseTest("isupper", runtime, input, arguments);
 }
 
@@ -133,7 +133,7 @@ constexpr std::array<NamedFunction<TestFunction>, 39> kTests = {{
     {"iterable", Check<IsIterable>},
     {"le", CompareTest<CompareOperator::kLessEqual>},
     {"lessthan", CompareTest<CompareOperator::kLess>},
-    {"lower", Lower},
+    {"lower", IsLower},
     {"lt", CompareTest<CompareOperator::kLess>},
     {"mapping", Check<IsMapping>},
     {"ne", CompareTest<CompareOperator::kNotEqual>},
@@ -146,7 +146,7 @@ constexpr std::array<NamedFunction<TestFunction>, 39> kTests = {{
     {"test", IsTest},
     {"true", Check<IsTrueItself>},
     {"undefined", Check<IsUndefined>},
-    {"upper", Upper},
+    {"upper", IsUpper},
 }};
 
 }  // namespace

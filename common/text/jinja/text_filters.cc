@@ -38,10 +38,10 @@ Result<Value> CallStringMethod(std::string_view name, Runtime& runtime, const Va
   return FindStringMethod(name)(runtime, text, arguments);
 }
 
-Result<Value> Upper(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Result<Value> UpperFilter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   return CallStringMethod("upper", runtime, input, arguments);
 }
-Result<Value> Lower(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Result<Value> LowerFilter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   return CallStringMethod("lower", runtime, input, arguments);
 }
 Result<Value> CapitalizeText(Runtime& runtime, const Value& input, const Arguments& arguments) {
@@ -336,7 +336,7 @@ Result<Value> Default(Runtime& /*runtime*/, const Value& input, const Arguments&
   return is_replaced ? bound.Or(0, Value::String("")) : input;
 }
 
-constexpr std::array<NamedFunction<FilterFunction>, 23> kFilters = {{
+constexpr std::array<NamedFunction<FilterFunction>, 23> kTextFilters = {{
     {"abs", Abs},
     {"capitalize", CapitalizeText},
     {"center", Center},
@@ -349,7 +349,7 @@ constexpr std::array<NamedFunction<FilterFunction>, 23> kFilters = {{
     {"format", FormatFilter},
     {"indent", Indent},
     {"int", ToInt},
-    {"lower", Lower},
+    {"lower", LowerFilter},
     {"replace", Replace},
     {"round", Round},
     {"safe", Safe},
@@ -358,13 +358,13 @@ constexpr std::array<NamedFunction<FilterFunction>, 23> kFilters = {{
     {"tojson", ToJson},
     {"trim", Trim},
     {"truncate", Truncate},
-    {"upper", Upper},
+    {"upper", UpperFilter},
     {"wordcount", WordCount},
 }};
 
 }  // namespace
 
-FilterFunction FindTextFilter(std::string_view name) { return FindIn(kFilters, name); }
+FilterFunction FindTextFilter(std::string_view name) { return FindIn(kTextFilters, name); }
 
 FilterFunction FindFilter(std::string_view name) {
   if (const FilterFunction function = FindTextFilter(name)) return function;

@@ -49,7 +49,9 @@ class Client final : public GenerationObserver {
 class RecordTest : public testing::Test {
  protected:
   void SetUp() override {
-    path_ = std::filesystem::path(testing::TempDir()) / "recording.jsonl";
+    // Tests of one program run side by side.
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    path_ = std::filesystem::path(testing::TempDir()) / (name + ".jsonl");
     recorder_ = Recorder::Open({.path = path_}).value();
     dispatcher_.emplace(inner_, *recorder_, clock_);
   }

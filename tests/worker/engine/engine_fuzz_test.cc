@@ -202,7 +202,7 @@ class EngineFuzz {
   std::uint64_t next_id_ = 0;
   std::vector<std::vector<TokenId>> prompts_;
   std::map<RequestKey, wire::Generate> accepted_;
-  worker::SamplerScratch scratch_;
+  kernels::SampleScratch scratch_;
 };
 
 TEST(EngineFuzzTest, EveryRequestEndsOnceWithTheRightTokensAndAllBlocksComeBack) {

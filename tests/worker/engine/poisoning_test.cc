@@ -29,14 +29,18 @@ class WatchedModel final : public worker::Model {
   [[nodiscard]] const worker::ModelShape& shape() const override { return model_.shape(); }
   [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
-  [[nodiscard]] std::span<const float> Forward(const worker::Batch& batch) override {
+  void Compute(const worker::Batch& batch) override {
     last_ = batch;
     blocks_.clear();
     for (const worker::BatchSlice& slice : batch.slices) {
       blocks_.insert(blocks_.end(), slice.blocks.begin(), slice.blocks.end());
     }
-    return model_.Forward(batch);
+    model_.Compute(batch);
   }
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override {
+    return model_.Sample(draws);
+  }
+  [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
 
   [[nodiscard]] const worker::Batch& last() const { return last_; }
   [[nodiscard]] const std::vector<BlockId>& blocks() const { return blocks_; }  // of all slices

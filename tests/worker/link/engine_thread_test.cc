@@ -21,10 +21,14 @@ class CountingModel final : public Model {
   [[nodiscard]] const ModelShape& shape() const override { return model_.shape(); }
   [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
-  [[nodiscard]] std::span<const float> Forward(const Batch& batch) override {
+  void Compute(const Batch& batch) override {
     if (++forward_count == waiting_forward_) gate_.wait();
-    return model_.Forward(batch);
+    model_.Compute(batch);
   }
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override {
+    return model_.Sample(draws);
+  }
+  [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
   // Before the thread starts: the `forward`th waits for `gate`.
   void WaitIn(std::size_t forward, std::shared_future<void> gate) {
     waiting_forward_ = forward;

@@ -7,13 +7,13 @@
 namespace roost::worker {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kResolvePatience{10};
 
 class ResolverTest : public ::testing::Test {
  protected:
   // The next set that differs from the one before.
   EndpointSet NextChange(Resolver& resolver) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kResolvePatience;
     while (std::chrono::steady_clock::now() < deadline) {
       if (auto change = resolver.TakeChange()) return *change;
       wire::WaitForMessages({}, waker_, std::chrono::milliseconds(20));
@@ -65,7 +65,7 @@ TEST_F(ResolverTest, KeepsAddressesWhenTheServerFails) {
   Resolver resolver(options, waker_);
   resolver.Start();
   EXPECT_EQ(NextChange(resolver), EndpointSet{"tcp://10.0.0.1:7001"});
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kResolvePatience;
   while (asked < 5 && std::chrono::steady_clock::now() < deadline) {
     wire::WaitForMessages({}, waker_, std::chrono::milliseconds(1));
   }

@@ -31,8 +31,7 @@ inline Result<std::unique_ptr<Transformer>> MakeModel(const HfConfig& config, co
                                                       const TestModelOptions& options) {
   ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count}));
   return Transformer::Create(std::move(backend), config, weights,
-                             {.thread_count = options.thread_count,
-                              .block_tokens = options.block_tokens,
+                             {.block_tokens = options.block_tokens,
                               .block_count = options.block_count,
                               .max_context_tokens = config.max_positions,
                               .compute_dtype = options.dtype});

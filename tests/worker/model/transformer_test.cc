@@ -192,6 +192,8 @@ TEST(TransformerTest, RefusesOptionsThatCanNotWork) {
   const RandomWeights weights(1);
   EXPECT_EQ(MakeModel(config, weights, {.block_tokens = 5}).error().field, "block_tokens");
   EXPECT_EQ(MakeModel(config, weights, {.block_count = 0}).error().field, "block_count");
+  auto cpu = kernels::Backend::Open(kernels::CpuOps(), {}).value();
+  EXPECT_EQ(Transformer::Create(std::move(cpu), config, weights, {.kv_share = 0.5}).error().field, "kv_memory");
   EXPECT_EQ(MakeModel(config, weights, {.block_count = 0x7fffffff}).error().field, "block_count");
   EXPECT_EQ(MakeModel(config, weights, {.dtype = DType::kF16}).error().field, "compute_dtype");
 }

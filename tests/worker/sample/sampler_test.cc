@@ -20,7 +20,7 @@ class SamplerTest : public testing::Test {
   TokenId Sample(const std::vector<float>& logits, const wire::Sampling& sampling, std::uint64_t output_index = 0) {
     return SampleToken(logits, sampling, output_index, scratch_).value();
   }
-  SamplerScratch scratch_;
+  kernels::SampleScratch scratch_;
 };
 
 // The definition, in double and by sorting everything: the tokens that can be drawn, likeliest first, with their share.
@@ -101,7 +101,7 @@ void ExpectDistribution(const wire::Sampling& sampling) {
   }();
   constexpr std::uint64_t kDraws = 200'000;
   std::vector<double> counts(logits.size());
-  SamplerScratch scratch;
+  kernels::SampleScratch scratch;
   for (std::uint64_t i = 0; i < kDraws; ++i) ++counts[SampleToken(logits, sampling, i, scratch).value()];
   double statistic = 0;
   for (const Share& share : NaiveShares(logits, sampling)) {

@@ -1,0 +1,139 @@
+#include "kernels/cuda_device.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace roost::kernels {
+namespace {
+
+Error Unavailable(const char* call, const char* reason) {
+  return Error{ErrorCode::kUnavailable, fmt::format("{}: {}", call, reason), "device"};
+}
+
+Result<void> ToResult(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return {};
+  return Unavailable(call, cudaGetErrorString(status));
+}
+
+Result<void> ToResult(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return {};
+  return Unavailable(call, cublasLtGetStatusString(status));
+}
+
+}  // namespace
+
+Result<CudaDevice*> CudaDevice::Open(const DeviceOptions& options) {
+  int count = 0;
+  ROOST_RETURN_IF_ERROR(ToResult(cudaGetDeviceCount(&count), "cudaGetDeviceCount"));
+  if (options.ordinal >= static_cast<std::uint32_t>(count)) {
+    return Error{ErrorCode::kUnavailable, fmt::format("there is no device {}: {} found", options.ordinal, count),
+                 "device"};
+  }
+  cudaDeviceProp properties{};
+  ROOST_RETURN_IF_ERROR(
+      ToResult(cudaGetDeviceProperties(&properties, static_cast<int>(options.ordinal)), "cudaGetDeviceProperties"));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(options, properties));
+  ROOST_RETURN_IF_ERROR(device->Create());
+  return device.release();
+}
+
+CudaDevice::CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties)
+    : ordinal_(options.ordinal),
+      name_(fmt::format("cuda:{} ({})", options.ordinal, properties.name)),
+      multiprocessor_count_(static_cast<std::uint32_t>(properties.multiProcessorCount)),
+      fail_(options.fail) {}
+
+Result<void> CudaDevice::Create() {
+  ROOST_RETURN_IF_ERROR(ToResult(cudaSetDevice(static_cast<int>(ordinal_)), "cudaSetDevice"));
+  ROOST_RETURN_IF_ERROR(ToResult(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"));
+  ROOST_RETURN_IF_ERROR(ToResult(cublasLtCreate(&cublas_), "cublasLtCreate"));
+  ROOST_RETURN_IF_ERROR(ToResult(cudaMalloc(&workspace_, kWorkspaceBytes), "cudaMalloc"));
+  for (Staging& staging : staging_) {
+    ROOST_RETURN_IF_ERROR(ToResult(cudaMallocHost(&staging.memory, kStagingBytes), "cudaMallocHost"));
+    ROOST_RETURN_IF_ERROR(
+        ToResult(cudaEventCreateWithFlags(&staging.copied, cudaEventDisableTiming), "cudaEventCreate"));
+  }
+  return {};
+}
+
+// What is already broken when a device closes changes nothing any more: statuses are not looked at.
+CudaDevice::~CudaDevice() {
+  if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  for (const Staging& staging : staging_) {
+    if (staging.copied != nullptr) cudaEventDestroy(staging.copied);
+    if (staging.memory != nullptr) cudaFreeHost(staging.memory);
+  }
+  if (workspace_ != nullptr) cudaFree(workspace_);
+  if (cublas_ != nullptr) cublasLtDestroy(cublas_);
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+void CudaDevice::Fail(const char* call, const char* error) const {
+  fail_({.call = call, .error = error, .device = name_, .batch = batch_});
+  std::abort();  // a handler does not return
+}
+
+void CudaDevice::Check(cudaError_t status, const char* call) const {
+  if (status != cudaSuccess) [[unlikely]]
+    Fail(call, cudaGetErrorString(status));
+}
+
+void CudaDevice::Check(cublasStatus_t status, const char* call) const {
+  if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
+    Fail(call, cublasLtGetStatusString(status));
+}
+
+void* CudaDevice::Allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, std::max<std::size_t>(bytes, 1));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is answered, not kept for the next call
+    return nullptr;
+  }
+  Check(status, "cudaMalloc");
+  return memory;
+}
+
+// Waits for the device, so nothing still uses the memory.
+void CudaDevice::Release(void* memory) { Check(cudaFree(memory), "cudaFree"); }
+
+std::size_t CudaDevice::FreeMemory() const {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  Check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return free_bytes;
+}
+
+void CudaDevice::CopyToDevice(void* to, const void* from, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes; done += kStagingBytes) {
+    const std::size_t piece = std::min(bytes - done, kStagingBytes);
+    Staging& staging = staging_[next_staging_];
+    next_staging_ = (next_staging_ + 1) % kStagingCount;
+    Check(cudaEventSynchronize(staging.copied), "cudaEventSynchronize");
+    std::memcpy(staging.memory, static_cast<const std::byte*>(from) + done, piece);
+    Check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, staging.memory, piece, cudaMemcpyHostToDevice, stream_),
+          "cudaMemcpyAsync to the device");
+    Check(cudaEventRecord(staging.copied, stream_), "cudaEventRecord");
+  }
+}
+
+void CudaDevice::CopyToHost(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) {
+    Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync to the host");
+  }
+  Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
+
+// What cuda_primitives.cuh launches with.
+cudaStream_t StreamOf(Device& device) { return CudaDevice::Of(device).stream(); }
+
+std::uint32_t MultiprocessorCount(Device& device) { return CudaDevice::Of(device).multiprocessor_count(); }
+
+void CheckLaunch(Device& device, cudaError_t error) { CudaDevice::Of(device).Check(error, "a kernel's launch"); }
+
+}  // namespace roost::kernels

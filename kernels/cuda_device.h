@@ -1,0 +1,76 @@
+// A CUDA device: one stream, on which all ops take effect in the order of their calls, pinned memory through which
+// small copies leave without waiting, and the products' handle. For the files of the CUDA backend alone.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/base/result.h"
+#include "kernels/device.h"
+#include "kernels/matmul_plans_cuda.h"
+
+namespace roost::kernels {
+
+class CudaDevice final : public Device {
+ public:
+  // kUnavailable when there is no such device or it can not be used, with CUDA's reason.
+  [[nodiscard]] static Result<CudaDevice*> Open(const DeviceOptions& options);
+  ~CudaDevice();
+
+  [[nodiscard]] static CudaDevice& Of(Device& device) { return static_cast<CudaDevice&>(device); }
+
+  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+  [[nodiscard]] cublasLtHandle_t cublas() const { return cublas_; }
+  [[nodiscard]] CudaMatmulPlans& matmul_plans() { return matmul_plans_; }
+  // Of kWorkspaceBytes, for the product that runs.
+  [[nodiscard]] void* workspace() const { return workspace_; }
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] std::uint32_t multiprocessor_count() const { return multiprocessor_count_; }
+  static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
+
+  // Ends the process unless the status is success. `call` is the function or kernel that gave it.
+  void Check(cudaError_t status, const char* call) const;
+  void Check(cublasStatus_t status, const char* call) const;
+
+  void set_batch(const BatchShape& batch) { batch_ = batch; }
+
+  // Null when memory is short.
+  [[nodiscard]] void* Allocate(std::size_t bytes);
+  void Release(void* memory);
+  [[nodiscard]] std::size_t FreeMemory() const;
+  // Returns when `from` may change. Small copies do not wait for the stream.
+  void CopyToDevice(void* to, const void* from, std::size_t bytes);
+  void CopyToHost(void* to, const void* from, std::size_t bytes);
+
+ private:
+  // A piece of pinned memory, and when the copy from it is over.
+  struct Staging {
+    void* memory = nullptr;
+    cudaEvent_t copied = nullptr;
+  };
+  static constexpr std::size_t kStagingBytes = std::size_t{8} << 20U;
+  static constexpr std::size_t kStagingCount = 4;
+
+  CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties);
+  [[nodiscard]] Result<void> Create();
+  [[noreturn]] void Fail(const char* call, const char* error) const;
+
+  const std::uint32_t ordinal_;
+  const std::string name_;  // "cuda:0 (NVIDIA H100)"
+  const std::uint32_t multiprocessor_count_;
+  void (*const fail_)(const DeviceFailure& failure);
+  BatchShape batch_;
+  cudaStream_t stream_ = nullptr;
+  cublasLtHandle_t cublas_ = nullptr;
+  void* workspace_ = nullptr;
+  CudaMatmulPlans matmul_plans_;
+  std::array<Staging, kStagingCount> staging_;  // used in turn
+  std::size_t next_staging_ = 0;
+};
+
+}  // namespace roost::kernels

@@ -1,0 +1,108 @@
+#include "kernels/cuda_ops.h"
+
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "kernels/backend_module.h"
+#include "kernels/cuda_device.h"
+
+namespace roost::kernels {
+namespace {
+
+// Of bf16 tensor cores and asynchronous copies.
+constexpr int kLeastMajorVersion = 8;
+
+Result<Device*> Open(const DeviceOptions& options) {
+  ROOST_ASSIGN_OR_RETURN(CudaDevice * device, CudaDevice::Open(options));
+  return static_cast<Device*>(device);
+}
+
+void Close(Device* device) { const std::unique_ptr<CudaDevice> owned(static_cast<CudaDevice*>(device)); }
+
+DType PreferredDType(Device& /*device*/) { return DType::kBF16; }
+bool SupportsDType(Device& /*device*/, DType dtype) { return dtype == DType::kBF16; }
+DType ActivationDType(Device& /*device*/, DType dtype) { return dtype; }
+
+void BeginBatch(Device& device, const BatchShape& shape) { CudaDevice::Of(device).set_batch(shape); }
+
+void* Allocate(Device& device, std::size_t bytes) { return CudaDevice::Of(device).Allocate(bytes); }
+void Release(Device& device, void* memory) { CudaDevice::Of(device).Release(memory); }
+std::optional<std::size_t> FreeMemory(Device& device) { return CudaDevice::Of(device).FreeMemory(); }
+void CopyToDevice(Device& device, void* to, const void* from_host, std::size_t bytes) {
+  CudaDevice::Of(device).CopyToDevice(to, from_host, bytes);
+}
+void CopyToHost(Device& device, void* to_host, const void* from, std::size_t bytes) {
+  CudaDevice::Of(device).CopyToHost(to_host, from, bytes);
+}
+
+Error Unavailable(const char* call, cudaError_t status) {
+  return Error{ErrorCode::kUnavailable, fmt::format("{}: {}", call, cudaGetErrorString(status)), "device"};
+}
+
+}  // namespace
+
+Result<std::vector<DeviceInfo>> ListCudaDevices() {
+  int count = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
+    return Unavailable("cudaGetDeviceCount", status);
+  }
+  std::vector<DeviceInfo> devices;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    cudaDeviceProp properties{};
+    if (const cudaError_t status = cudaGetDeviceProperties(&properties, ordinal); status != cudaSuccess) {
+      return Unavailable("cudaGetDeviceProperties", status);
+    }
+    if (properties.major < kLeastMajorVersion) continue;
+    devices.push_back({.ordinal = static_cast<std::uint32_t>(ordinal),
+                       .name = properties.name,
+                       .architecture = fmt::format("sm_{}{}", properties.major, properties.minor),
+                       .memory_bytes = properties.totalGlobalMem});
+  }
+  if (devices.empty()) {
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("of {} devices none has compute capability {}.0 or more", count, kLeastMajorVersion),
+                 "device"};
+  }
+  return devices;
+}
+
+const OpTable& CudaOps() {
+  static constexpr OpTable kOps{
+      .name = "cuda",
+      .open = Open,
+      .close = Close,
+      .preferred_dtype = PreferredDType,
+      .supports_dtype = SupportsDType,
+      .activation_dtype = ActivationDType,
+      .begin_batch = BeginBatch,
+      .allocate = Allocate,
+      .release = Release,
+      .free_memory = FreeMemory,
+      .copy_to_device = CopyToDevice,
+      .copy_to_host = CopyToHost,
+      .gather_embedding = GatherEmbeddingCuda,
+      .rms_norm = RmsNormCuda,
+      .prepare_matmul = PrepareMatmulCuda,
+      .matmul = MatmulCuda,
+      .rope_angles = RopeAnglesCuda,
+      .rope_to_cache = RopeToCacheCuda,
+      .attention_profile = AttentionProfileCuda,
+      .attention = AttentionCuda,
+      .silu_mul = SiluMulCuda,
+      .copy_block_rows = CopyBlockRowsCuda,
+      .gather_blocks = GatherBlocksCuda,
+      .scatter_blocks = ScatterBlocksCuda,
+      .sample = SampleCuda,
+  };
+  return kOps;
+}
+
+}  // namespace roost::kernels
+
+extern "C" __attribute__((visibility("default"))) const roost::kernels::BackendModule* RoostBackendModule() {
+  static const roost::kernels::BackendModule kModule{.version = ROOST_VERSION_TEXT,
+                                                     .ops = &roost::kernels::CudaOps(),
+                                                     .list_devices = roost::kernels::ListCudaDevices};
+  return &kModule;
+}

@@ -1,0 +1,143 @@
+// What CUDA kernels say beyond plain CUDA C++: one function per PTX instruction, shared memory, and the launch. A .cu
+// includes this and no header of CUDA's, so that the tests' SIMT shim can compile it as C++ too; there the functions'
+// bodies are the shim's.
+//
+// Functions on warps are called by all 32 lanes together. Fragments are PTX's. Lane 4·g + t holds:
+//
+//   A, 16 x 16 bf16   a[0]: row g, columns 2t, 2t+1    a[1]: row g+8, the same    a[2], a[3]: the same rows, columns +
+//   8 B, 16 x 8 bf16    b[0]: column g, rows 2t, 2t+1    b[1]: column g, rows 2t+8, 2t+9 C, 16 x 8 f32     c[0], c[1]:
+//   row g, columns 2t, 2t+1    c[2], c[3]: row g+8, the same
+//
+// Of two bf16 in 32 bits, the first is the low half.
+// Source: NVIDIA: PTX ISA 9.0, mma.m16n8k16, ldmatrix, cp.async, ex2.approx, cvt.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device.h"
+
+#ifdef ROOST_SIMT
+#define ROOST_DEVICE  // declarations; the shim has the bodies
+#else
+#include <cuda_runtime.h>
+#define ROOST_DEVICE __device__ __forceinline__
+// An object of the block in shared memory, not initialised. An array: using Sums = float[32]; ROOST_SHARED(Sums, sums);
+#define ROOST_SHARED(type, name) __shared__ type name
+#endif
+
+namespace roost::kernels {
+
+// The lane of the warp, threadIdx.x mod 32. Read anew by each call: what depends on it is computed again rather than
+// kept in registers, where those are short.
+ROOST_DEVICE std::uint32_t LaneId();
+
+// ---- shared memory ----
+
+// The launch's dynamic shared memory, aligned to 128 bytes.
+ROOST_DEVICE std::byte* DynamicShared();
+
+// 16 bytes from global to shared memory, both aligned to 16, without waiting. They may be read after the thread that
+// issued the copy has waited for its group, and by other threads after a barrier behind that.
+ROOST_DEVICE void CopyAsync16(void* to_shared, const void* from);
+// The same, or zeros where `valid` is 0; `from` must be aligned, and is not read then.
+ROOST_DEVICE void CopyAsync16OrZero(void* to_shared, const void* from, std::uint32_t valid);
+// The thread's copies since the last call become a group.
+ROOST_DEVICE void CommitCopies();
+// Until at most the kPending youngest groups of this thread are under way.
+template <int kPending>
+ROOST_DEVICE void WaitForCopies();
+
+// ---- tensor cores ----
+
+// Four 8 x 8 matrices of 2-byte elements. Lanes 8i … 8i+7 give the addresses of matrix i's rows: 16 bytes in shared
+// memory, aligned to 16. out[i] of lane 4·g + t: row g, columns 2t, 2t+1 of matrix i.
+ROOST_DEVICE void LoadMatrices(const void* row, std::uint32_t (&out)[4]);
+// The same of the transposed matrices: rows 2t, 2t+1 of column g.
+ROOST_DEVICE void LoadMatricesTransposed(const void* row, std::uint32_t (&out)[4]);
+
+// c += a · b.
+ROOST_DEVICE void MultiplyAdd16x8x16(const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, float (&c)[4]);
+
+// ---- numbers ----
+
+ROOST_DEVICE float FastExp2(float x);                        // 2^x within 2 ulp; 2^-inf = 0; results below 2^-126 are 0
+ROOST_DEVICE std::uint16_t RoundToBF16(float x);             // to nearest, ties to even
+ROOST_DEVICE std::uint32_t PackBF16(float low, float high);  // rounds as above
+ROOST_DEVICE float BF16Low(std::uint32_t two);
+ROOST_DEVICE float BF16High(std::uint32_t two);
+
+// ---- launches, from the host ----
+
+struct LaunchShape {
+  std::uint32_t grid_x = 1;
+  std::uint32_t grid_y = 1;
+  std::uint32_t grid_z = 1;
+  std::uint32_t threads = 32;      // of a block: a multiple of 32, at most 1,024
+  std::uint32_t shared_bytes = 0;  // DynamicShared
+};
+
+// The backend's: how many multiprocessors the device has.
+[[nodiscard]] std::uint32_t MultiprocessorCount(Device& device);
+
+#ifdef ROOST_SIMT
+
+// Runs `thread` once per thread of the grid.
+void LaunchThreads(Device& device, const LaunchShape& shape, const std::function<void()>& thread);
+
+template <typename... Params, typename... Args>
+void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...), const Args&... args) {
+  LaunchThreads(device, shape, [&] { kernel(args...); });
+}
+
+template <typename... Params>
+std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& /*shape*/, void (* /*kernel*/)(Params...)) {
+  return MultiprocessorCount(device);
+}
+
+#else
+
+// The backend's: the stream on which the device's ops take effect, and what follows each launch: a launch that failed
+// ends the process with one line.
+[[nodiscard]] cudaStream_t StreamOf(Device& device);
+void CheckLaunch(Device& device, cudaError_t error);
+
+namespace internal {
+
+// More dynamic shared memory than any device has without being asked.
+template <typename... Params>
+void AllowShared(Device& device, const LaunchShape& shape, void (*kernel)(Params...)) {
+  constexpr std::uint32_t kSharedWithoutAsking = 48 * 1024;
+  if (shape.shared_bytes <= kSharedWithoutAsking) return;
+  CheckLaunch(device, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(shape.shared_bytes)));
+}
+
+}  // namespace internal
+
+// Returns at once. Arguments are copied.
+template <typename... Params, typename... Args>
+void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...), const Args&... args) {
+  internal::AllowShared(device, shape, kernel);
+  kernel<<<dim3(shape.grid_x, shape.grid_y, shape.grid_z), shape.threads, shape.shared_bytes, StreamOf(device)>>>(
+      args...);
+  CheckLaunch(device, cudaGetLastError());
+}
+
+// How many blocks of such launches run at the same time on the device.
+template <typename... Params>
+[[nodiscard]] std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& shape, void (*kernel)(Params...)) {
+  internal::AllowShared(device, shape, kernel);
+  int of_multiprocessor = 0;
+  CheckLaunch(device, cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                          &of_multiprocessor, kernel, static_cast<int>(shape.threads), shape.shared_bytes));
+  return MultiprocessorCount(device) * static_cast<std::uint32_t>(of_multiprocessor);
+}
+
+#endif
+
+}  // namespace roost::kernels
+
+#ifndef ROOST_SIMT
+#include "kernels/cuda_primitives-inl.cuh"
+#endif

@@ -1,0 +1,21 @@
+#include "kernels/device_failure.h"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+
+#include "common/base/log.h"
+
+namespace roost::kernels {
+
+std::string Describe(const DeviceFailure& failure) {
+  return fmt::format("{} failed on {} in a batch of {} requests, {} tokens: {}", failure.call, failure.device,
+                     failure.batch.request_count, failure.batch.token_count, failure.error);
+}
+
+void EndOnDeviceFailure(const DeviceFailure& failure) {
+  LogError("the device failed, the worker ends: " + Describe(failure));
+  std::_Exit(kDeviceFailureExitCode);
+}
+
+}  // namespace roost::kernels

@@ -1,0 +1,37 @@
+// A device that fails for good (a lost GPU, an illegal address, a failed product) takes the process with it: what it
+// computed can not be trusted, and its calls may block. The supervisor starts another worker; routers continue the
+// requests elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace roost::kernels {
+
+// What the ops between two begin_batch calls compute.
+struct BatchShape {
+  std::uint32_t request_count = 0;
+  std::uint32_t token_count = 0;
+};
+
+struct DeviceFailure {
+  std::string_view call;    // of the device's library, or the kernel: "cudaStreamSynchronize"
+  std::string_view error;   // its answer, in words
+  std::string_view device;  // "cuda:0 (NVIDIA H100)"
+  // The batch being computed when the failure showed. Calls are asynchronous: the call that failed may be an earlier
+  // one of the same batch.
+  BatchShape batch;
+};
+
+// sysexits.h's EX_OSERR.
+inline constexpr int kDeviceFailureExitCode = 71;
+
+// One line, without the line's end.
+[[nodiscard]] std::string Describe(const DeviceFailure& failure);
+
+// Logs the line as an error and ends the process with kDeviceFailureExitCode, from any thread, without destructors:
+// these would call the device again.
+[[noreturn]] void EndOnDeviceFailure(const DeviceFailure& failure);
+
+}  // namespace roost::kernels

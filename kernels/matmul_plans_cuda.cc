@@ -1,0 +1,59 @@
+#include "kernels/matmul_plans_cuda.h"
+
+#include "kernels/cuda_device.h"
+
+namespace roost::kernels {
+
+CudaProduct::CudaProduct(const CudaDevice& device, const MatmulPlanKey& shape, const void* bias) : device_(device) {
+  device_.Check(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
+  const auto set = [this](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    device_.Check(cublasLtMatmulDescSetAttribute(&operation_, attribute, &value, sizeof(value)),
+                  "cublasLtMatmulDescSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  if (shape.has_bias) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, shape.y_type);
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
+  const auto layout = [this](cublasLtMatrixLayoutOpaque_t& matrix, cudaDataType_t type, std::uint64_t rows,
+                             std::uint64_t columns) {
+    device_.Check(cublasLtMatrixLayoutInit(&matrix, type, rows, columns, static_cast<std::int64_t>(rows)),
+                  "cublasLtMatrixLayoutInit");
+  };
+  layout(weight_, CUDA_R_16BF, shape.inputs, shape.outputs);
+  layout(x_, CUDA_R_16BF, shape.inputs, shape.rows);
+  layout(y_, shape.y_type, shape.outputs, shape.rows);
+}
+
+cublasLtMatmulAlgo_t CudaProduct::FindAlgorithm() {
+  cublasLtMatmulPreferenceOpaque_t preference;
+  device_.Check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
+  const std::size_t workspace = CudaDevice::kWorkspaceBytes;
+  device_.Check(cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                     sizeof(workspace)),
+                "cublasLtMatmulPreferenceSetAttribute");
+  cublasLtMatmulHeuristicResult_t found{};
+  int count = 0;
+  device_.Check(cublasLtMatmulAlgoGetHeuristic(device_.cublas(), &operation_, &weight_, &x_, &y_, &y_, &preference, 1,
+                                               &found, &count),
+                "cublasLtMatmulAlgoGetHeuristic");
+  device_.Check(count > 0 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
+  return found.algo;
+}
+
+void CudaProduct::Run(const cublasLtMatmulAlgo_t& algorithm, const void* weight, const void* x, void* y) {
+  const float one = 1;
+  const float zero = 0;
+  device_.Check(cublasLtMatmul(device_.cublas(), &operation_, &one, weight, &weight_, x, &x_, &zero, y, &y_, y, &y_,
+                               &algorithm, device_.workspace(), CudaDevice::kWorkspaceBytes, device_.stream()),
+                "cublasLtMatmul");
+}
+
+const cublasLtMatmulAlgo_t& CudaMatmulPlans::For(const CudaDevice& device, const MatmulPlanKey& key, const void* bias) {
+  const auto found = algorithms_.find(key);
+  if (found != algorithms_.end()) return found->second;
+  return algorithms_.emplace(key, CudaProduct(device, key, bias).FindAlgorithm()).first->second;
+}
+
+}  // namespace roost::kernels

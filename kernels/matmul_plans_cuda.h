@@ -1,0 +1,55 @@
+// Which of cuBLASLt's algorithms computes a product. Its heuristics cost tens of microseconds, so they are asked once
+// per shape and bucket of rows, and the answer is used for every batch of the bucket.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "kernels/matmul_bucket.h"
+
+namespace roost::kernels {
+
+class CudaDevice;
+
+struct MatmulPlanKey {
+  std::uint32_t rows = 0;  // a bucket's; see MatmulBucket
+  std::uint32_t outputs = 0;
+  std::uint32_t inputs = 0;
+  cudaDataType_t y_type = CUDA_R_16BF;
+  bool has_bias = false;
+
+  auto operator<=>(const MatmulPlanKey&) const = default;
+};
+
+// The layouts and the operation of y[rows, outputs] = x[rows, inputs] · W[outputs, inputs]ᵀ as cuBLASLt, which counts
+// by columns, takes them: yᵀ = Wᵀ-of-its-view · xᵀ. Plain values: nothing to destroy.
+class CudaProduct {
+ public:
+  CudaProduct(const CudaDevice& device, const MatmulPlanKey& shape, const void* bias);
+
+  // The best algorithm within the device's workspace; ends the process when cuBLASLt knows none.
+  [[nodiscard]] cublasLtMatmulAlgo_t FindAlgorithm();
+  void Run(const cublasLtMatmulAlgo_t& algorithm, const void* weight, const void* x, void* y);
+
+ private:
+  const CudaDevice& device_;
+  cublasLtMatmulDescOpaque_t operation_;
+  cublasLtMatrixLayoutOpaque_t weight_, x_, y_;
+};
+
+// Of one device. Not thread-safe.
+class CudaMatmulPlans {
+ public:
+  // The algorithm for the key's bucket; asks cuBLASLt the first time.
+  [[nodiscard]] const cublasLtMatmulAlgo_t& For(const CudaDevice& device, const MatmulPlanKey& key, const void* bias);
+
+ private:
+  std::map<MatmulPlanKey, cublasLtMatmulAlgo_t> algorithms_;
+};
+
+}  // namespace roost::kernels

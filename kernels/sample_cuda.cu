@@ -1,0 +1,369 @@
+// A block per draw. What is sought is always the first token, in some order, at which a running sum of counts or
+// weights passes a threshold: the last one that top-k keeps, the last one that top-p keeps, the drawn one. In the order
+// of ids that is a search in sums of tiles. In the order of likelihood the tokens are never sorted:
+//
+//   buckets   tokens by their distance from the best logit: counts and weights of kSlots buckets
+//   list      the tokens of all buckets that can matter, if they are few, in shared memory; else all are read again
+//   digits    a token's key is its logit's bits above its id's; the bucket's tokens by one digit after the other, until
+//             a slot has one token
+//
+// Sums are of integers, so that they do not depend on the order in which threads add.
+// Source: the selection by digits is radix select, as in Alabi et al.: Fast k-selection algorithms for graphics
+// processing units, 2012; here over weights too.
+#include <algorithm>
+#include <limits>
+
+#include "common/base/check.h"
+#include "common/base/rng.h"
+#include "kernels/sample.h"
+#include "kernels/vector_io.cuh"
+
+namespace roost::kernels {
+namespace {
+
+using Wide = unsigned long long;  // as atomicAdd has it
+
+constexpr std::uint32_t kThreads = 1024;
+constexpr std::uint32_t kSlots = 2 * kThreads;
+constexpr std::uint32_t kMaxListed = 4096;
+constexpr std::uint32_t kDigitBits = 11;
+constexpr std::uint32_t kDigitCount = 6;  // of 64 bits
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr double kWeightUnit = 0x1p44;
+constexpr float kBucketsPerE = 64;  // buckets for each factor e between weights
+
+static_assert(kSlots == 1U << kDigitBits && kMaxSampledVocab <= kSlots * kSlots);
+
+struct Shared {
+  Wide weights[kSlots];  // of buckets
+  Wide sums[kSlots];     // of digits, tiles, or a tile's tokens
+  Wide list[kMaxListed];
+  std::uint32_t counts[kSlots];        // of buckets
+  std::uint32_t digit_counts[kSlots];  // of tokens, beside `sums`
+  Wide warp_values[32];
+  std::uint32_t list_count;
+  std::uint32_t broken;
+  // Of the last search.
+  std::uint32_t slot;
+  Wide before;
+  Wide key;
+};
+
+// ---- tokens ----
+
+// Grows with the logit, and of equal logits with a lower id; -0 is 0. Not of NaN.
+__device__ __forceinline__ Wide KeyOf(float logit, std::uint32_t token) {
+  const std::uint32_t bits = __float_as_uint(logit + 0.0F);
+  const std::uint32_t ordered = (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+  return Wide{ordered} << 32U | static_cast<std::uint32_t>(~token);
+}
+__device__ __forceinline__ float LogitOf(Wide key) {
+  const auto ordered = static_cast<std::uint32_t>(key >> 32U);
+  return __uint_as_float((ordered & 0x80000000U) != 0 ? ordered & 0x7FFFFFFFU : ~ordered);
+}
+__device__ __forceinline__ std::uint32_t TokenOf(Wide key) { return ~static_cast<std::uint32_t>(key); }
+
+struct Row {
+  const float* logits;
+  std::uint32_t vocab_size;
+  float best;
+  double temperature;
+  float bucket_scale;
+
+  __device__ __forceinline__ Wide Weight(float logit) const {
+    const double weight = exp((static_cast<double>(logit) - static_cast<double>(best)) / temperature);
+    return static_cast<Wide>(weight * kWeightUnit + 0.5);
+  }
+  // Never falls as logits fall: the order of buckets is that of likelihood.
+  __device__ __forceinline__ std::uint32_t Bucket(float logit) const {
+    return static_cast<std::uint32_t>(fminf((best - logit) * bucket_scale, static_cast<float>(kSlots - 1)));
+  }
+};
+
+// ---- what the block does together ----
+
+__device__ __forceinline__ Wide WarpMax(Wide value) {
+  for (int step = 16; step > 0; step /= 2) value = max(value, __shfl_xor_sync(0xFFFFFFFFU, value, step));
+  return value;
+}
+
+__device__ __forceinline__ Wide WarpSum(Wide value) {
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, step);
+  return value;
+}
+
+// The sum of the lanes before this one.
+__device__ __forceinline__ Wide WarpSumBefore(Wide value) {
+  Wide sum = value;
+  for (std::uint32_t step = 1; step < 32; step *= 2) {
+    const Wide other = __shfl_up_sync(0xFFFFFFFFU, sum, step);
+    if (threadIdx.x % 32 >= step) sum += other;
+  }
+  return sum - value;
+}
+
+// Every thread gets the sum over the block.
+__device__ Wide BlockTotal(Wide value, Shared& shared) {
+  value = WarpSum(value);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) shared.warp_values[threadIdx.x / 32] = value;
+  __syncthreads();
+  return WarpSum(shared.warp_values[threadIdx.x % 32]);
+}
+
+// The first slot at which the running sum of kSlots values passes `threshold`, which is less than their sum: to
+// shared.slot, and the sum before it to shared.before.
+template <typename T>
+__device__ void FindSlot(const T* values, Wide threshold, Shared& shared) {
+  __syncthreads();
+  const std::uint32_t first = 2 * threadIdx.x;
+  const Wide a = values[first];
+  const Wide b = values[first + 1];
+  const Wide before_in_warp = WarpSumBefore(a + b);
+  if (threadIdx.x % 32 == 31) shared.warp_values[threadIdx.x / 32] = before_in_warp + a + b;
+  __syncthreads();
+  const std::uint32_t lane = threadIdx.x % 32;
+  const Wide before_warp = WarpSum(lane < threadIdx.x / 32 ? shared.warp_values[lane] : Wide{0});
+  const Wide before = before_warp + before_in_warp;
+  if (before <= threshold && threshold < before + a + b) {
+    const bool is_first = threshold < before + a;
+    shared.slot = is_first ? first : first + 1;
+    shared.before = is_first ? before : before + a;
+  }
+  __syncthreads();
+}
+
+// Greedy's token, as a key, to shared.key; shared.broken if a logit is not a number.
+__device__ void FindBest(const float* logits, std::uint32_t vocab_size, Shared& shared) {
+  if (threadIdx.x == 0) shared.broken = 0;
+  __syncthreads();
+  Wide best = 0;
+  for (std::uint32_t token = threadIdx.x; token < vocab_size; token += kThreads) {
+    const float logit = logits[token];
+    if (logit != logit) {
+      shared.broken = 1;
+    } else {
+      best = max(best, KeyOf(logit, token));
+    }
+  }
+  best = WarpMax(best);
+  if (threadIdx.x % 32 == 0) shared.warp_values[threadIdx.x / 32] = best;
+  __syncthreads();
+  best = WarpMax(shared.warp_values[threadIdx.x % 32]);
+  __syncthreads();
+  if (threadIdx.x == 0) shared.key = best;
+  __syncthreads();
+}
+
+// ---- the order of ids ----
+
+__device__ std::uint32_t DrawById(const Row& row, double uniform, Shared& shared) {
+  shared.sums[threadIdx.x] = 0;
+  shared.sums[threadIdx.x + kThreads] = 0;
+  __syncthreads();
+  Wide mine = 0;
+  for (std::uint32_t first = 0; first < row.vocab_size; first += kThreads) {
+    const std::uint32_t token = first + threadIdx.x;
+    const Wide weight = token < row.vocab_size ? row.Weight(row.logits[token]) : 0;
+    mine += weight;
+    const Wide of_warp = WarpSum(weight);
+    if (threadIdx.x % 32 == 0) atomicAdd(&shared.sums[first / kThreads], of_warp);
+  }
+  const Wide total = BlockTotal(mine, shared);
+  const Wide target = min(static_cast<Wide>(uniform * static_cast<double>(total)), total - 1);
+  FindSlot(shared.sums, target, shared);
+  const std::uint32_t tile = shared.slot;
+  const Wide before = shared.before;
+  const std::uint32_t token = tile * kThreads + threadIdx.x;
+  __syncthreads();
+  shared.sums[threadIdx.x] = token < row.vocab_size ? row.Weight(row.logits[token]) : 0;
+  shared.sums[threadIdx.x + kThreads] = 0;
+  FindSlot(shared.sums, target - before, shared);
+  return tile * kThreads + shared.slot;
+}
+
+// ---- the order of likelihood ----
+
+enum class Measure : std::uint8_t { kCount, kWeight };
+
+// Where a running sum passes a threshold.
+struct Border {
+  Wide key;   // the token there
+  Wide past;  // the sum with it
+};
+
+class LikeliestFirst {
+ public:
+  __device__ __forceinline__ LikeliestFirst(const Row& row, Shared& shared) : row_(row), shared_(shared) {}
+
+  __device__ std::uint32_t Draw(const SampleRow& draw, double uniform) {
+    FillBuckets();
+    const bool cut = draw.top_k > 0 && draw.top_k < row_.vocab_size;
+    Wide total = BlockTotal(shared_.weights[threadIdx.x] + shared_.weights[threadIdx.x + kThreads], shared_);
+    if (cut) {
+      FindSlot(shared_.counts, draw.top_k - 1, shared_);
+    } else {
+      FindSlot(shared_.weights, ThresholdOf(draw.top_p, total), shared_);
+    }
+    ListUpTo(shared_.slot);
+    if (cut) total = WeightFrom(Find<Measure::kCount>(draw.top_k - 1).key);
+    if (draw.top_p != 1.0F) total = Find<Measure::kWeight>(ThresholdOf(draw.top_p, total)).past;
+    const Wide target = min(static_cast<Wide>(uniform * static_cast<double>(total)), total - 1);
+    return TokenOf(Find<Measure::kWeight>(target).key);
+  }
+
+ private:
+  // The first token whose running sum passes this is the first whose sum reaches the share of the total.
+  __device__ static Wide ThresholdOf(float top_p, Wide total) {
+    const auto wanted = static_cast<Wide>(ceil(static_cast<double>(top_p) * static_cast<double>(total)));
+    return min(max(wanted, Wide{1}), total) - 1;
+  }
+
+  __device__ void FillBuckets() {
+    for (std::uint32_t i = threadIdx.x; i < kSlots; i += kThreads) {
+      shared_.counts[i] = 0;
+      shared_.weights[i] = 0;
+    }
+    __syncthreads();
+    for (std::uint32_t token = threadIdx.x; token < row_.vocab_size; token += kThreads) {
+      const float logit = row_.logits[token];
+      const std::uint32_t bucket = row_.Bucket(logit);
+      atomicAdd(&shared_.counts[bucket], 1U);
+      const Wide weight = row_.Weight(logit);
+      if (weight > 0) atomicAdd(&shared_.weights[bucket], weight);
+    }
+    __syncthreads();
+  }
+
+  // From now on ForEach reads the buckets up to this one, from the list if they fit.
+  __device__ void ListUpTo(std::uint32_t last_bucket) {
+    last_bucket_ = last_bucket;
+    Wide mine = 0;
+    for (std::uint32_t i = threadIdx.x; i <= last_bucket; i += kThreads) mine += shared_.counts[i];
+    listed_ = false;
+    if (BlockTotal(mine, shared_) > kMaxListed) return;
+    if (threadIdx.x == 0) shared_.list_count = 0;
+    __syncthreads();
+    ForEach([this](Wide key) { shared_.list[atomicAdd(&shared_.list_count, 1U)] = key; });
+    __syncthreads();
+    listed_ = true;
+  }
+
+  template <typename Body>
+  __device__ __forceinline__ void ForEach(const Body& body) const {
+    if (listed_) {
+      for (std::uint32_t i = threadIdx.x; i < shared_.list_count; i += kThreads) body(shared_.list[i]);
+      return;
+    }
+    for (std::uint32_t token = threadIdx.x; token < row_.vocab_size; token += kThreads) {
+      const float logit = row_.logits[token];
+      if (row_.Bucket(logit) <= last_bucket_) body(KeyOf(logit, token));
+    }
+  }
+
+  // The weight of all tokens from the likeliest one to this one.
+  __device__ Wide WeightFrom(Wide key) const {
+    Wide mine = 0;
+    ForEach([&](Wide other) {
+      if (other >= key) mine += row_.Weight(LogitOf(other));
+    });
+    return BlockTotal(mine, shared_);
+  }
+
+  // The threshold is less than the sum over the listed buckets.
+  template <Measure kMeasure>
+  __device__ Border Find(Wide threshold) {
+    if constexpr (kMeasure == Measure::kCount) {
+      FindSlot(shared_.counts, threshold, shared_);
+    } else {
+      FindSlot(shared_.weights, threshold, shared_);
+    }
+    const std::uint32_t bucket = shared_.slot;
+    Wide before = shared_.before;
+    Wide prefix = 0;
+    Wide prefix_mask = 0;
+    for (std::uint32_t level = 0; level < kDigitCount; ++level) {
+      const std::uint32_t shift = level + 1 < kDigitCount ? 64 - (level + 1) * kDigitBits : 0;
+      SumDigits<kMeasure>(bucket, prefix, prefix_mask, shift);
+      FindSlot(shared_.sums, threshold - before, shared_);
+      before += shared_.before;
+      // Slots are ordered as likelihood is: from the largest digit to the least.
+      const Wide digit_mask = (level + 1 < kDigitCount ? Wide{kSlots - 1} << shift : ~prefix_mask);
+      prefix |= (Wide{kSlots - 1 - shared_.slot} << shift) & digit_mask;
+      prefix_mask |= digit_mask;
+      if (shared_.digit_counts[shared_.slot] == 1) break;
+    }
+    const Wide own = shared_.sums[shared_.slot];
+    __syncthreads();
+    ForEach([&](Wide key) {
+      if ((key & prefix_mask) == prefix && row_.Bucket(LogitOf(key)) == bucket) shared_.key = key;
+    });
+    __syncthreads();
+    return {shared_.key, before + own};
+  }
+
+  // The bucket's tokens that begin with the prefix, by the digit that follows it.
+  template <Measure kMeasure>
+  __device__ void SumDigits(std::uint32_t bucket, Wide prefix, Wide prefix_mask, std::uint32_t shift) {
+    __syncthreads();
+    for (std::uint32_t i = threadIdx.x; i < kSlots; i += kThreads) {
+      shared_.sums[i] = 0;
+      shared_.digit_counts[i] = 0;
+    }
+    __syncthreads();
+    ForEach([&](Wide key) {
+      const float logit = LogitOf(key);
+      if ((key & prefix_mask) != prefix || row_.Bucket(logit) != bucket) return;
+      const auto slot = kSlots - 1 - (static_cast<std::uint32_t>((key & ~prefix_mask) >> shift) & (kSlots - 1));
+      atomicAdd(&shared_.digit_counts[slot], 1U);
+      const Wide measure = kMeasure == Measure::kCount ? Wide{1} : row_.Weight(logit);
+      if (measure > 0) atomicAdd(&shared_.sums[slot], measure);
+    });
+  }
+
+  const Row& row_;
+  Shared& shared_;
+  std::uint32_t last_bucket_ = 0;
+  bool listed_ = false;
+};
+
+// ---- the kernel ----
+
+__device__ SampleStatus StatusOf(const Shared& shared) {
+  if (shared.broken != 0) return SampleStatus::kNotANumber;
+  const float best = LogitOf(shared.key);
+  if (best < kInfinity && best > -kInfinity) return SampleStatus::kSampled;
+  return best > 0 ? SampleStatus::kInfinite : SampleStatus::kAllMinusInfinity;
+}
+
+__global__ void __launch_bounds__(kThreads) SampleKernel(SampleArgs args) {
+  Shared& shared = *reinterpret_cast<Shared*>(DynamicShared());
+  const SampleRow draw = args.rows[blockIdx.x];
+  const float* logits = args.logits + std::size_t{draw.row} * args.vocab_size;
+  FindBest(logits, args.vocab_size, shared);
+  SampledToken sampled{.token = TokenOf(shared.key), .status = StatusOf(shared)};
+  if (sampled.status != SampleStatus::kSampled) {
+    sampled.token = 0;
+  } else if (draw.temperature > 0) {
+    // A temperature of nearly nothing would make the best logit's distance, 0, times infinity.
+    constexpr float kMostBuckets = 1e30F;
+    const Row row{logits, args.vocab_size, LogitOf(shared.key), draw.temperature,
+                  fminf(kBucketsPerE / draw.temperature, kMostBuckets)};
+    const double uniform = CounterUniform(draw.seed, draw.output_index);
+    __syncthreads();
+    sampled.token = draw.top_k == 0 && draw.top_p == 1.0F ? DrawById(row, uniform, shared)
+                                                          : LikeliestFirst(row, shared).Draw(draw, uniform);
+  }
+  if (threadIdx.x == 0) args.out[blockIdx.x] = sampled;
+}
+
+}  // namespace
+
+void SampleCuda(Device& device, const SampleArgs& args) {
+  if (args.row_count == 0) return;
+  ROOST_CHECK(args.vocab_size > 0 && args.vocab_size <= kMaxSampledVocab);
+  const LaunchShape shape{.grid_x = args.row_count, .threads = kThreads, .shared_bytes = sizeof(Shared)};
+  Launch(device, shape, SampleKernel, args);
+}
+
+}  // namespace roost::kernels

@@ -1,0 +1,52 @@
+"""roost-worker on machines with and without a CUDA device: what it says, what it takes, how it ends."""
+
+import subprocess
+import tempfile
+import unittest
+
+from cluster import BIN, DEMO_MODEL, Cluster
+
+
+def run_worker(*arguments):
+    """A worker that can not start; it must end by itself."""
+    command = [str(BIN / "roost-worker"), "--model", str(DEMO_MODEL), "--metrics-address", "", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+class BackendTest(unittest.TestCase):
+    def assert_one_line(self, done, *parts):
+        self.assertEqual(done.returncode, 69, done.stderr)
+        lines = done.stderr.splitlines()
+        self.assertEqual(len(lines), 1, done.stderr)
+        for part in parts:
+            self.assertIn(part, lines[0])
+
+    def test_a_wanted_device_that_is_not_there_is_one_line_and_an_exit_code(self):
+        self.assert_one_line(run_worker("--backend", "cuda", "--device", "1000"), "the worker can not start")
+
+    def test_a_module_that_is_not_there_is_named(self):
+        with tempfile.TemporaryDirectory() as empty:
+            module = f"{empty}/libroost_cuda.so"
+            self.assert_one_line(run_worker("--backend", "cuda", "--cuda-module", module), module, "not there")
+
+    def test_auto_without_a_module_serves_on_the_cpu_and_says_why(self):
+        with Cluster() as cluster:
+            cluster.start_router()
+            worker = cluster.start_worker("worker-a", "--backend", "auto", "--cuda-module", "/nowhere/libroost_cuda.so")
+            record = worker.wait_for_log("compute device")
+            self.assertEqual(record["device"], "cpu")
+            self.assertIn("none: /nowhere/libroost_cuda.so is not there", record["cuda_devices"])
+
+    def test_auto_takes_what_it_finds(self):
+        with Cluster() as cluster:
+            cluster.start_router()
+            worker = cluster.start_worker("worker-a", "--backend", "auto")
+            record = worker.wait_for_log("compute device")
+            if record["device"] == "cpu":
+                self.assertTrue(record["cuda_devices"].startswith("none: "), record)
+            else:
+                self.assertIn(record["device"], record["cuda_devices"])
+
+
+if __name__ == "__main__":
+    unittest.main()

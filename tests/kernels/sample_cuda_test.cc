@@ -1,0 +1,140 @@
+// Sampling on the device against the CPU's: the same tokens from the same numbers; see tested_ops.h.
+#include <limits>
+
+#include "kernels/device_memory.h"
+#include "tests/kernels/kernels_testing.h"
+#include "tests/kernels/tested_ops.h"
+
+namespace roost::kernels {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class SampleCudaTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto ops = TestedOps();
+    if (!ops.ok()) GTEST_SKIP() << ops.error().ToString();
+    tested_.emplace(Backend::Open(**ops, {}).value());
+  }
+
+  std::vector<SampledToken> Sample(const std::vector<float>& logits, std::uint32_t vocab_size,
+                                   const std::vector<SampleRow>& draws) const {
+    DeviceBuffer device_logits(*tested_);
+    DeviceBuffer device_draws(*tested_);
+    DeviceBuffer out(*tested_);
+    device_logits.Upload(std::span<const float>(logits));
+    device_draws.Upload(std::span<const SampleRow>(draws));
+    out.Reserve(draws.size() * sizeof(SampledToken));
+    tested_->ops().sample(tested_->device(), {.logits = device_logits.as<float>(),
+                                              .vocab_size = vocab_size,
+                                              .rows = device_draws.as<SampleRow>(),
+                                              .row_count = static_cast<std::uint32_t>(draws.size()),
+                                              .out = out.as<SampledToken>()});
+    std::vector<SampledToken> tokens(draws.size());
+    tested_->ops().copy_to_host(tested_->device(), tokens.data(), out.data(), tokens.size() * sizeof(SampledToken));
+    return tokens;
+  }
+
+  void ExpectAsOnTheCpu(const std::vector<float>& logits, std::uint32_t vocab_size,
+                        const std::vector<SampleRow>& draws) {
+    const std::vector<SampledToken> tokens = Sample(logits, vocab_size, draws);
+    for (std::size_t i = 0; i < draws.size(); ++i) {
+      const std::span<const float> row(logits.data() + std::size_t{draws[i].row} * vocab_size, vocab_size);
+      const SampledToken wanted = SampleOnCpu(row, draws[i], scratch_);
+      EXPECT_EQ(tokens[i].status, wanted.status);
+      EXPECT_EQ(tokens[i].token, wanted.token)
+          << "temperature " << draws[i].temperature << " top_k " << draws[i].top_k << " top_p " << draws[i].top_p
+          << " vocab " << vocab_size << " seed " << draws[i].seed << " at " << draws[i].output_index;
+    }
+  }
+
+  // Draws from row `row`: a quarter of all kinds.
+  std::vector<SampleRow> Draws(std::uint32_t row, std::uint32_t vocab_size) {
+    std::vector<SampleRow> draws;
+    for (const float temperature : {0.0F, 0.01F, 0.7F, 1.0F, 5.0F}) {
+      for (const std::uint32_t top_k : {0U, 1U, 5U, 40U, vocab_size}) {
+        for (const float top_p : {1.0F, 0.9F, 0.3F, 0.0F}) {
+          if (rng_.Below(4) != 0) continue;
+          draws.push_back({.seed = rng_(),
+                           .output_index = rng_.Below(1000),
+                           .row = row,
+                           .temperature = temperature,
+                           .top_k = top_k,
+                           .top_p = top_p});
+        }
+      }
+    }
+    return draws;
+  }
+
+  Rng rng_{1};
+  std::optional<Backend> tested_;
+  SampleScratch scratch_;
+};
+
+TEST_F(SampleCudaTest, DrawsWhatTheCpuDraws) {
+  for (const std::uint32_t vocab_size : {1U, 2U, 33U, 1000U, 2500U}) {
+    const std::vector<float> logits = RandomFloats(rng_, 2 * vocab_size, 8);
+    ExpectAsOnTheCpu(logits, vocab_size, Draws(0, vocab_size));
+    ExpectAsOnTheCpu(logits, vocab_size, Draws(1, vocab_size));
+  }
+}
+
+// More tokens than the list in shared memory holds, most of which matter.
+TEST_F(SampleCudaTest, FlatDistributionsOfManyTokens) {
+  constexpr std::uint32_t kVocab = 9000;
+  const std::vector<float> logits = RandomFloats(rng_, kVocab, 0.5F);
+  std::vector<SampleRow> draws;
+  for (const float top_p : {1.0F, 0.95F, 0.6F}) {
+    for (const std::uint32_t top_k : {0U, 5000U, 8999U}) {
+      draws.push_back({.seed = rng_(), .temperature = 1, .top_k = top_k, .top_p = top_p});
+    }
+  }
+  ExpectAsOnTheCpu(logits, kVocab, draws);
+}
+
+TEST_F(SampleCudaTest, EqualLogitsAreTakenByTheirIds) {
+  constexpr std::uint32_t kVocab = 700;
+  std::vector<float> logits(kVocab);
+  for (float& logit : logits) logit = static_cast<float>(rng_.Below(4));
+  logits[5] = -0.0F;
+  ExpectAsOnTheCpu(logits, kVocab, Draws(0, kVocab));
+  const std::vector<float> all_equal(kVocab, 2.5F);
+  ExpectAsOnTheCpu(all_equal, kVocab, Draws(0, kVocab));
+}
+
+TEST_F(SampleCudaTest, MinusInfinityIsNeverDrawn) {
+  constexpr std::uint32_t kVocab = 300;
+  std::vector<float> logits = RandomFloats(rng_, kVocab, 3);
+  for (std::uint32_t i = 0; i < kVocab; ++i) {
+    if (i % 3 != 1) logits[i] = -kInfinity;
+  }
+  const std::vector<SampleRow> draws = Draws(0, kVocab);
+  ExpectAsOnTheCpu(logits, kVocab, draws);
+  for (const SampledToken& sampled : Sample(logits, kVocab, draws)) EXPECT_EQ(sampled.token % 3, 1U);
+}
+
+TEST_F(SampleCudaTest, BrokenLogitsHaveNoToken) {
+  constexpr std::uint32_t kVocab = 200;
+  std::vector<float> logits = RandomFloats(rng_, 4 * kVocab);
+  logits[37] = std::nanf("");
+  logits[kVocab + 150] = kInfinity;
+  std::fill_n(logits.begin() + 2 * kVocab, kVocab, -kInfinity);
+  std::vector<SampleRow> draws;
+  for (std::uint32_t row = 0; row < 4; ++row) {
+    draws.push_back({.row = row, .temperature = 0});
+    draws.push_back({.row = row, .temperature = 1, .top_k = 7});
+  }
+  const std::vector<SampledToken> tokens = Sample(logits, kVocab, draws);
+  for (const std::size_t i : {0U, 1U}) {
+    EXPECT_EQ(tokens[i].status, SampleStatus::kNotANumber);
+    EXPECT_EQ(tokens[2 + i].status, SampleStatus::kInfinite);
+    EXPECT_EQ(tokens[4 + i].status, SampleStatus::kAllMinusInfinity);
+    EXPECT_EQ(tokens[6 + i].status, SampleStatus::kSampled);
+  }
+  ExpectAsOnTheCpu(logits, kVocab, draws);
+}
+
+}  // namespace
+}  // namespace roost::kernels

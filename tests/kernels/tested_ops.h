@@ -1,0 +1,13 @@
+// The CUDA backend as a test has it: its kernels behind the SIMT shim (tested_ops_simt.cc), or the built backend on a
+// device (tested_ops_gpu.cc). The same tests run on both.
+#pragma once
+
+#include "common/base/result.h"
+#include "kernels/ops.h"
+
+namespace roost::kernels {
+
+// kUnavailable where there is no device: then a test skips. The table lives for ever.
+[[nodiscard]] Result<const OpTable*> TestedOps();
+
+}  // namespace roost::kernels

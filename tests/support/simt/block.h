@@ -1,0 +1,171 @@
+// One block of a grid, its threads as fibers of one CPU thread: what the words of simt/cuda.h act on.
+//
+//   barrier     a thread waits until every thread of the block that has not finished is at the same __syncthreads
+//   collective  a lane waits until every lane of its mask is at the same operation with the same mask; the last one to
+//               come computes for all of them
+//   async copy  nothing is copied when it is issued: its destination becomes poison (bytes 0xFF, so NaN), and is filled
+//               when its thread waits for its group. A missing wait or barrier gives NaN
+//
+// Threads run one at a time, each until it waits. Which goes on next is drawn from the launch's seed; results that
+// depend on it show a missing barrier. Between cp.async and ldmatrix a missing barrier is found in any order: what was
+// copied may be loaded by a warp that has met the copying thread at a barrier since, and what a warp has loaded may be
+// copied over by another one only behind a barrier. A wait that can not end prints who waits where, and aborts.
+//
+// What it can not find: races of plain loads and stores that happen to keep an order, the cost of anything.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "tests/support/simt/fiber.h"
+
+namespace roost::simt {
+
+inline constexpr std::uint32_t kWarpLanes = 32;
+inline constexpr std::uint32_t kMaxBlockThreads = 1024;
+inline constexpr std::size_t kMaxSharedBytes = 227 * 1024;  // of a block, on sm_90; sm_80 has 163 KiB
+
+struct Dim3 {
+  unsigned x = 1;
+  unsigned y = 1;
+  unsigned z = 1;
+  [[nodiscard]] std::size_t count() const { return std::size_t{x} * y * z; }
+};
+
+// Exactly as many bytes as asked for, so that a sanitizer sees what is beyond; poison at first.
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  explicit SharedMemory(std::size_t bytes);
+  [[nodiscard]] std::byte* data() const { return memory_.get(); }
+  [[nodiscard]] bool Holds(const void* address, std::size_t bytes) const;
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  std::size_t bytes_ = 0;
+};
+
+// A source line; the name lives for ever.
+struct Place {
+  const char* file = nullptr;
+  int line = 0;
+  bool operator==(const Place&) const = default;
+};
+
+// What happened since the launch began.
+struct Counters {
+  std::uint64_t barriers = 0;
+  std::uint64_t collectives = 0;
+  std::uint64_t matrix_products = 0;
+  std::uint64_t matrix_loads = 0;
+  // Beyond the first pass of each 8 rows of 16 bytes that ldmatrix reads: rows that share banks take turns.
+  std::uint64_t matrix_load_conflicts = 0;
+  std::uint64_t async_copies = 0;
+};
+
+class Block {
+ public:
+  explicit Block(std::uint64_t seed) : rng_(seed) {}
+
+  // The block whose thread is running; aborts when there is none.
+  [[nodiscard]] static Block& Current();
+
+  // Runs `kernel` once per thread.
+  void Run(const Dim3& grid, const Dim3& shape, const Dim3& index, std::size_t dynamic_shared_bytes,
+           const std::function<void()>& kernel);
+
+  // ---- from within a thread ----
+  [[nodiscard]] const Dim3& grid() const { return grid_; }
+  [[nodiscard]] const Dim3& shape() const { return shape_; }
+  [[nodiscard]] const Dim3& index() const { return index_; }
+  [[nodiscard]] Dim3 thread_index() const;
+  [[nodiscard]] std::uint32_t lane() const { return thread_ % kWarpLanes; }
+  [[nodiscard]] std::byte* dynamic_shared() const { return dynamic_shared_.data(); }
+
+  // The object of the declaration `site`, the same for all threads of the block; poison at first.
+  [[nodiscard]] void* StaticShared(const void* site, std::size_t bytes);
+
+  void SyncThreads(const Place& place);
+
+  // `compute` gets the operands of the lanes in the mask, null for others.
+  using Operands = void* const (&)[kWarpLanes];
+  void SyncWarp(std::uint32_t mask);
+  void Collective(const char* what, std::uint32_t mask, void* operand, void (*compute)(Operands));
+
+  void IssueCopy(void* to_shared, const void* from);  // 16 bytes; null `from`: zeros
+  void CommitCopies();
+  void WaitForCopies(std::size_t pending_groups);
+
+  // A row of ldmatrix: 16 bytes that the thread's warp loads.
+  void NoteMatrixLoad(const void* row, const char* what);
+
+  // Aborts unless [address, address + bytes) is this block's shared memory and aligned to `alignment`.
+  void CheckShared(const void* address, std::size_t bytes, std::size_t alignment, const char* what) const;
+
+  [[nodiscard]] Counters& counters() { return counters_; }
+
+ private:
+  struct Copy {
+    void* to;
+    const void* from;
+  };
+  // The last accesses to 16 bytes of dynamic shared memory by cp.async and ldmatrix. Times are counts of barriers of
+  // the block, and of __syncwarp of the writer's warp.
+  struct Chunk {
+    std::optional<std::uint32_t> writer;  // thread
+    std::uint64_t written_at = 0;
+    std::uint64_t written_at_sync = 0;
+    std::optional<std::uint32_t> reader;  // warp
+    std::uint64_t read_at = 0;
+  };
+  struct Thread {
+    enum class State : std::uint8_t { kReady, kAtBarrier, kAtCollective, kFinished };
+    State state = State::kReady;
+    Place place;                 // kAtBarrier
+    const char* what = nullptr;  // kAtCollective
+    std::uint32_t mask = 0;
+    void* operand = nullptr;
+    std::vector<Copy> uncommitted;
+    std::deque<std::vector<Copy>> groups;  // committed, oldest first
+  };
+
+  [[nodiscard]] Thread& thread() { return threads_[thread_]; }
+  void RunThread(std::uint32_t index);
+  void Finish(std::uint32_t index);
+  void Wake(std::uint32_t index);
+  void ReleaseBarrier();
+  [[nodiscard]] Chunk* ChunkAt(const void* address);  // null: not in dynamic shared memory
+  void NoteCopied(const Copy& copy);
+  [[noreturn]] void ReportDeadlock() const;
+  [[nodiscard]] std::string Describe(const Thread& thread) const;
+
+  FiberSet fibers_;
+  Rng rng_;
+  Counters counters_;
+  Dim3 grid_;
+  Dim3 shape_;
+  Dim3 index_;
+  SharedMemory dynamic_shared_;
+  std::map<const void*, SharedMemory> static_shared_;  // by declaration
+  std::vector<Thread> threads_;
+  std::vector<std::uint32_t> ready_;  // threads that can go on
+  std::uint32_t thread_ = 0;          // that runs
+  std::uint32_t at_barrier_ = 0;
+  std::uint32_t finished_ = 0;
+  std::vector<Chunk> chunks_;
+  std::uint64_t barrier_count_ = 0;
+  std::vector<std::uint64_t> sync_counts_;  // of warps
+};
+
+}  // namespace roost::simt

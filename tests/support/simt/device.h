@@ -1,0 +1,30 @@
+// The device that launches of the shim run on. Its memory is plain memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "kernels/device.h"
+#include "tests/support/simt/block.h"
+
+namespace roost::simt {
+
+class Device final : public kernels::Device {
+ public:
+  // Threads of a block go on in an order drawn from the seed.
+  explicit Device(std::uint64_t seed = 0) : block_(seed) {}
+
+  [[nodiscard]] static Device& Of(kernels::Device& device) { return static_cast<Device&>(device); }
+
+  // Runs `kernel` once per thread of the grid, block after block.
+  void Run(const Dim3& grid, const Dim3& shape, std::size_t dynamic_shared_bytes, const std::function<void()>& kernel);
+
+  // Of all launches so far.
+  [[nodiscard]] const Counters& counters() { return block_.counters(); }
+
+ private:
+  Block block_;
+};
+
+}  // namespace roost::simt

@@ -1,0 +1,45 @@
+#include "tests/support/simt/ops.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "tests/support/simt/device.h"
+
+namespace roost::simt {
+namespace {
+
+Result<kernels::Device*> Open(const kernels::DeviceOptions& options) {
+  return static_cast<kernels::Device*>(std::make_unique<Device>(options.ordinal).release());
+}
+
+void Close(kernels::Device* device) { const std::unique_ptr<Device> owned(static_cast<Device*>(device)); }
+
+void* Allocate(kernels::Device& /*device*/, std::size_t bytes) {
+  constexpr std::size_t kAlignment = 256;  // as CUDA's
+  void* memory = nullptr;
+  return ::posix_memalign(&memory, kAlignment, std::max<std::size_t>(bytes, 1)) == 0 ? memory : nullptr;
+}
+
+void Release(kernels::Device& /*device*/, void* memory) { std::free(memory); }
+
+void Copy(kernels::Device& /*device*/, void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+kernels::OpTable MemoryOps() {
+  kernels::OpTable ops;
+  ops.name = "simt";
+  ops.open = Open;
+  ops.close = Close;
+  ops.allocate = Allocate;
+  ops.release = Release;
+  ops.copy_to_device = Copy;
+  ops.copy_to_host = Copy;
+  return ops;
+}
+
+}  // namespace roost::simt

@@ -1,0 +1,46 @@
+#include "tests/support/simt/simt_ops.h"
+
+#include "tests/support/simt/ops.h"
+
+namespace roost::simt {
+namespace {
+
+using kernels::DType;
+
+DType PreferredDType(kernels::Device& /*device*/) { return DType::kBF16; }
+bool SupportsDType(kernels::Device& /*device*/, DType dtype) { return dtype == DType::kBF16; }
+DType ActivationDType(kernels::Device& /*device*/, DType dtype) { return dtype; }
+void BeginBatch(kernels::Device& /*device*/, const kernels::BatchShape& /*shape*/) {}
+
+// As of a small device.
+std::optional<std::size_t> FreeMemory(kernels::Device& /*device*/) { return std::size_t{4} << 20U; }
+
+}  // namespace
+
+const kernels::OpTable& SimtOps() {
+  static const kernels::OpTable kOps = [] {
+    kernels::OpTable ops = MemoryOps();
+    ops.preferred_dtype = PreferredDType;
+    ops.supports_dtype = SupportsDType;
+    ops.activation_dtype = ActivationDType;
+    ops.begin_batch = BeginBatch;
+    ops.free_memory = FreeMemory;
+    ops.gather_embedding = kernels::GatherEmbeddingCuda;
+    ops.rms_norm = kernels::RmsNormCuda;
+    ops.prepare_matmul = kernels::PrepareMatmulRef;
+    ops.matmul = kernels::MatmulRef;
+    ops.rope_angles = kernels::RopeAnglesCuda;
+    ops.rope_to_cache = kernels::RopeToCacheCuda;
+    ops.attention_profile = kernels::AttentionProfileCuda;
+    ops.attention = kernels::AttentionCuda;
+    ops.silu_mul = kernels::SiluMulCuda;
+    ops.copy_block_rows = kernels::CopyBlockRowsCuda;
+    ops.gather_blocks = kernels::GatherBlocksCuda;
+    ops.scatter_blocks = kernels::ScatterBlocksCuda;
+    ops.sample = kernels::SampleCuda;
+    return ops;
+  }();
+  return kOps;
+}
+
+}  // namespace roost::simt

@@ -1,0 +1,246 @@
+// The shim itself: it does what PTX says, and finds what it promises to find.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "kernels/cuda_primitives.cuh"
+#include "kernels/dtype.h"
+#include "tests/support/simt/device.h"
+
+namespace roost::kernels {
+namespace {
+
+using simt::Device;
+
+constexpr std::uint32_t kAll = 0xFFFFFFFF;
+
+__global__ void SumOfBlock(const int* in, int* out) {
+  using Sums = int[32];
+  ROOST_SHARED(Sums, sums);
+  int value = in[blockIdx.x * blockDim.x + threadIdx.x];
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(kAll, value, step);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) value += sums[warp];
+    atomicAdd(out, value);
+  }
+}
+
+TEST(SimtTest, BlocksWarpsAndAtomicsAddUp) {
+  std::vector<int> in(3 * 96);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<int>(i);
+  for (const std::uint64_t seed : {0U, 1U, 2U}) {
+    Device device(seed);
+    int out = 0;
+    Launch(device, {.grid_x = 3, .threads = 96}, SumOfBlock, in.data(), &out);
+    EXPECT_EQ(out, 287 * 288 / 2);
+    EXPECT_EQ(device.counters().barriers, 3U);
+  }
+}
+
+__global__ void Shuffles(int* out) {
+  const int lane = static_cast<int>(threadIdx.x);
+  out[lane] = __shfl_sync(kAll, lane, 3, 8);
+  out[32 + lane] = __shfl_up_sync(kAll, lane, 2, 8);
+  out[64 + lane] = __shfl_down_sync(kAll, lane, 2U);
+  out[96 + lane] = static_cast<int>(__ballot_sync(kAll, lane % 2));
+  if (lane < 16) out[128 + lane] = __shfl_xor_sync(0xFFFFU, lane, 1);
+}
+
+TEST(SimtTest, ShufflesStayInTheirSegmentAndMask) {
+  Device device;
+  std::array<int, 160> out{};
+  Launch(device, {}, Shuffles, out.data());
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto i = static_cast<std::size_t>(lane);
+    EXPECT_EQ(out[i], lane / 8 * 8 + 3);
+    EXPECT_EQ(out[32 + i], lane % 8 < 2 ? lane : lane - 2);
+    EXPECT_EQ(out[64 + i], lane < 30 ? lane + 2 : lane);
+    EXPECT_EQ(static_cast<unsigned>(out[96 + i]), 0xAAAAAAAAU);
+    if (lane < 16) {
+      EXPECT_EQ(out[128 + i], lane ^ 1);
+    }
+  }
+}
+
+// c = a · bᵀ of a [16][16] and b [8][16]: the way of a tile of scores, and b's transposed way of weighted values.
+__global__ void Product(const std::uint16_t* a, const std::uint16_t* b, const std::uint16_t* b_transposed, float* c,
+                        float* c_of_transposed) {
+  auto* shared = reinterpret_cast<std::uint16_t*>(DynamicShared());
+  const std::uint32_t lane = threadIdx.x;
+  CopyAsync16(shared + lane * 8, a + lane * 8);
+  CopyAsync16OrZero(shared + 256 + lane * 8, lane < 16 ? b + lane * 8 : b, lane < 16 ? 1 : 0);
+  CommitCopies();
+  CopyAsync16OrZero(shared + 512 + lane * 8, lane < 16 ? b_transposed + lane * 8 : b, lane < 16 ? 1 : 0);
+  CommitCopies();
+  WaitForCopies<0>();
+  __syncthreads();
+  std::uint32_t fa[4];
+  std::uint32_t fb[4];
+  std::uint32_t fbt[4];
+  LoadMatrices(shared + lane % 16 * 16 + lane / 16 * 8, fa);
+  LoadMatrices(shared + 256 + lane % 8 * 16 + lane / 8 % 2 * 8, fb);
+  LoadMatricesTransposed(shared + 512 + lane % 16 * 8, fbt);
+  float sums[4] = {};
+  float sums_of_transposed[4] = {};
+  MultiplyAdd16x8x16(fa, fb[0], fb[1], sums);
+  MultiplyAdd16x8x16(fa, fbt[0], fbt[1], sums_of_transposed);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::uint32_t at = (lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2;
+    c[at] = sums[i];
+    c_of_transposed[at] = sums_of_transposed[i];
+  }
+}
+
+TEST(SimtTest, FragmentsMakeAMatrixProduct) {
+  alignas(16) std::array<std::uint16_t, 256> a{};
+  alignas(16) std::array<std::uint16_t, 128> b{};
+  alignas(16) std::array<std::uint16_t, 128> b_transposed{};
+  const auto value = [](std::size_t i) { return static_cast<float>(static_cast<int>(i * 7 % 23) - 11); };
+  for (std::size_t i = 0; i < 256; ++i) a[i] = FloatToBF16(value(i));
+  for (std::size_t n = 0; n < 8; ++n) {
+    for (std::size_t k = 0; k < 16; ++k) b[n * 16 + k] = b_transposed[k * 8 + n] = FloatToBF16(value(n * 16 + k + 5));
+  }
+  std::array<float, 128> c{};
+  std::array<float, 128> c_of_transposed{};
+  Device device(3);
+  Launch(device, {.shared_bytes = 1536}, Product, a.data(), b.data(), b_transposed.data(), c.data(),
+         c_of_transposed.data());
+  for (std::size_t m = 0; m < 16; ++m) {
+    for (std::size_t n = 0; n < 8; ++n) {
+      float sum = 0;
+      for (std::size_t k = 0; k < 16; ++k) sum += value(m * 16 + k) * value(n * 16 + k + 5);
+      EXPECT_EQ(c[m * 8 + n], sum);
+      EXPECT_EQ(c_of_transposed[m * 8 + n], sum);
+    }
+  }
+  // Rows of 32 bytes: of eight, pairs share banks. The transposed one's rows of 16 bytes lie side by side.
+  EXPECT_EQ(device.counters().matrix_load_conflicts, 8U);
+}
+
+__global__ void CopyWithWait(const float* in, float* out, int wait, int barrier) {
+  auto* shared = reinterpret_cast<float*>(DynamicShared());
+  CopyAsync16(shared + threadIdx.x * 4, in + threadIdx.x * 4);
+  CommitCopies();
+  if (wait != 0) WaitForCopies<0>();
+  if (barrier != 0) __syncthreads();
+  out[threadIdx.x] = shared[(threadIdx.x * 4 + 16) % 256];
+  if (wait == 0) WaitForCopies<0>();
+}
+
+// How many of 64 threads read something else than what was copied.
+int WrongValues(int wait, int barrier) {
+  alignas(16) std::array<float, 256> in{};
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
+  std::array<float, 64> out{};
+  Device device(1);
+  Launch(device, {.threads = 64, .shared_bytes = 1024}, CopyWithWait, in.data(), out.data(), wait, barrier);
+  int wrong = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) wrong += out[i] == in[(i * 4 + 16) % 256] ? 0 : 1;
+  return wrong;
+}
+
+TEST(SimtTest, AMissingWaitOrBarrierBehindACopyShows) {
+  EXPECT_EQ(WrongValues(1, 1), 0);
+  EXPECT_GT(WrongValues(0, 1), 0);
+  EXPECT_GT(WrongValues(1, 0), 0);
+}
+
+__global__ void NeverWaits(const float* in) {
+  CopyAsync16(DynamicShared() + threadIdx.x * 16, in);
+  CommitCopies();
+}
+
+__global__ void DivergesAtABarrier() {
+  if (threadIdx.x < 40) __syncthreads();
+  if (threadIdx.x >= 40) __syncwarp();
+}
+
+__global__ void LeavesAWarpFunction(int* out) {
+  if (threadIdx.x > 0) *out = __shfl_xor_sync(0xFFFFFFFF, *out, 1);
+}
+
+__global__ void LoadsOutside(const std::uint16_t* global) {
+  std::uint32_t out[4];
+  LoadMatrices(global, out);
+}
+
+// Two warps; each copies 512 bytes and loads the other's, with what is said between.
+__global__ void LoadsWhatTheOtherWarpCopied(const float* in, int barrier, int again) {
+  std::byte* shared = DynamicShared();
+  CopyAsync16(shared + threadIdx.x * 16, in);
+  CommitCopies();
+  WaitForCopies<0>();
+  if (barrier != 0) {
+    __syncthreads();
+  } else {
+    __syncwarp();
+  }
+  std::uint32_t out[4];
+  LoadMatrices(shared + (threadIdx.x + 32) % 64 * 16, out);
+  if (again == 0) return;
+  CopyAsync16(shared + threadIdx.x * 16, in);
+  CommitCopies();
+  WaitForCopies<0>();
+}
+
+__global__ void LoadsWhatItsOwnLanesCopied(const float* in, int sync) {
+  CopyAsync16(DynamicShared() + threadIdx.x * 16, in);
+  CommitCopies();
+  WaitForCopies<0>();
+  if (sync != 0) __syncwarp();
+  std::uint32_t out[4];
+  LoadMatrices(DynamicShared() + threadIdx.x * 16, out);
+}
+
+using SimtDeathTest = testing::Test;
+
+TEST(SimtDeathTest, CopiesAndLoadsWithoutABarrierBetweenAreFoundInAnyOrder) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  alignas(16) const std::array<float, 4> in{};
+  for (const std::uint64_t seed : {0U, 1U, 2U}) {
+    Device device(seed);
+    Launch(device, {.threads = 64, .shared_bytes = 1024}, LoadsWhatTheOtherWarpCopied, in.data(), 1, 0);
+    Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 1);
+    EXPECT_DEATH(Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 0),
+                 "loads what thread [0-9]* copied, without a barrier between");
+    EXPECT_DEATH(Launch(device, {.threads = 64, .shared_bytes = 1024}, LoadsWhatTheOtherWarpCopied, in.data(), 1, 1),
+                 "copies over what other warps have loaded, without a barrier between");
+  }
+}
+
+TEST(SimtDeathTest, FaultsAreNamed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  alignas(16) std::array<float, 4> in{};
+  int out = 0;
+  EXPECT_DEATH(
+      {
+        Device device;
+        Launch(device, {.shared_bytes = 512}, NeverWaits, in.data());
+      },
+      "ends with copies that nobody waited for");
+  EXPECT_DEATH(
+      {
+        Device device;
+        Launch(device, {.threads = 64}, DivergesAtABarrier);
+      },
+      "deadlock in block \\(0, 0, 0\\)[^$]*40 at __syncthreads, .*simt_test.cc:[0-9]*, of them the first is 0 and the "
+      "last 39[^$]*24 at __syncwarp");
+  EXPECT_DEATH(
+      {
+        Device device;
+        Launch(device, {}, LeavesAWarpFunction, &out);
+      },
+      "31 at __shfl_xor_sync, mask ffffffff");
+  EXPECT_DEATH(
+      {
+        Device device;
+        Launch(device, {}, LoadsOutside, reinterpret_cast<const std::uint16_t*>(in.data()));
+      },
+      "ldmatrix: not in the block's shared memory");
+}
+
+}  // namespace
+}  // namespace roost::kernels

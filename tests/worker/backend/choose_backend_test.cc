@@ -1,0 +1,99 @@
+// Which device is taken, and what is said where it is not there.
+#include "worker/backend/choose_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/backend/backend_module_file.h"
+
+namespace roost::worker {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr std::size_t kMemory = std::size_t{80} << 30U;
+
+// Any table will do: what is chosen is not called.
+Result<CudaDevices> TwoDevices() {
+  return CudaDevices{&kernels::ReferenceOps(),
+                     {{.ordinal = 0, .name = "Large", .architecture = "sm_90", .memory_bytes = kMemory},
+                      {.ordinal = 2, .name = "Small", .architecture = "sm_80", .memory_bytes = kMemory / 2}}};
+}
+Result<CudaDevices> NoDevice() { return Error{ErrorCode::kUnavailable, "no driver", "device"}; }
+
+TEST(ChooseBackendTest, AutoTakesCudaWhereThereIsADevice) {
+  const auto choice = ChooseAmong({}, TwoDevices());
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->ops, &kernels::ReferenceOps());
+  EXPECT_EQ(choice->device, "cuda:0 Large, sm_90, 80 GiB");
+  EXPECT_EQ(choice->cuda, "cuda:0 Large, sm_90, 80 GiB; cuda:2 Small, sm_80, 40 GiB");
+}
+
+TEST(ChooseBackendTest, AutoTakesTheCpuElseAndSaysWhy) {
+  const auto choice = ChooseAmong({.device = 3}, NoDevice());
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->ops, &kernels::CpuOps());
+  EXPECT_EQ(choice->ordinal, 0U);
+  EXPECT_EQ(choice->device, "cpu");
+  EXPECT_EQ(choice->cuda, "none: no driver");
+}
+
+TEST(ChooseBackendTest, TheWantedDeviceIsTakenOrMissed) {
+  EXPECT_EQ(ChooseAmong({.kind = BackendKind::kCuda, .device = 2}, TwoDevices())->ordinal, 2U);
+  for (const BackendKind kind : {BackendKind::kAuto, BackendKind::kCuda}) {
+    const auto missing = ChooseAmong({.kind = kind, .device = 1}, TwoDevices());
+    ASSERT_FALSE(missing.ok());
+    EXPECT_EQ(missing.error().code, ErrorCode::kUnavailable);
+    EXPECT_THAT(missing.error().message, HasSubstr("no CUDA device 1; found: cuda:0 Large"));
+  }
+}
+
+TEST(ChooseBackendTest, CudaWithoutADeviceIsAnError) {
+  const auto choice = ChooseAmong({.kind = BackendKind::kCuda}, NoDevice());
+  ASSERT_FALSE(choice.ok());
+  EXPECT_EQ(choice.error().message, "no driver");
+}
+
+TEST(ChooseBackendTest, CpuLooksForNothing) {
+  const auto choice = ChooseBackend({.kind = BackendKind::kCpu, .cuda_module = "/nowhere"});
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->ops, &kernels::CpuOps());
+  EXPECT_TRUE(choice->cuda.empty());
+}
+
+TEST(ChooseBackendTest, KindsHaveNames) {
+  EXPECT_EQ(*ParseBackendKind("auto"), BackendKind::kAuto);
+  EXPECT_EQ(*ParseBackendKind("cpu"), BackendKind::kCpu);
+  EXPECT_EQ(*ParseBackendKind("cuda"), BackendKind::kCuda);
+  EXPECT_EQ(ParseBackendKind("gpu").error().field, "backend");
+}
+
+TEST(BackendModuleFileTest, SaysWhatIsWrongWithAFile) {
+  EXPECT_THAT(OpenBackendModule("/nowhere/libroost_cuda.so").error().message,
+              HasSubstr("/nowhere/libroost_cuda.so is not there"));
+  EXPECT_THAT(OpenBackendModule("/proc/self/cmdline").error().message, HasSubstr("/proc/self/cmdline"));
+  EXPECT_THAT(OpenBackendModule(NO_BACKEND).error().message, HasSubstr("is no backend"));
+  EXPECT_EQ(DefaultCudaModulePath().filename(), "libroost_cuda.so");
+}
+
+#ifdef CUDA_BACKEND
+TEST(BackendModuleFileTest, TheCudaBackendOpensWithOrWithoutADevice) {
+  const auto module = OpenBackendModule(CUDA_BACKEND);
+  ASSERT_TRUE(module.ok()) << module.error().ToString();
+  EXPECT_EQ((*module)->ops->name, "cuda");
+  const auto devices = (*module)->list_devices();
+  const auto missing = (*module)->ops->open({.ordinal = 1000});
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, ErrorCode::kUnavailable);
+  if (!devices.ok()) {
+    EXPECT_THAT(devices.error().message, StartsWith("cudaGetDeviceCount: "));
+    EXPECT_EQ(ChooseBackend({.kind = BackendKind::kCuda, .cuda_module = CUDA_BACKEND}).error(), devices.error());
+  } else {
+    EXPECT_FALSE(devices->empty());
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace roost::worker

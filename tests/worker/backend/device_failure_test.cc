@@ -1,0 +1,34 @@
+// What is left of a worker whose device failed: one line and an exit code.
+#include "kernels/device_failure.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace roost::kernels {
+namespace {
+
+constexpr DeviceFailure kFailure{.call = "cudaStreamSynchronize",
+                                 .error = "an illegal memory access was encountered",
+                                 .device = "cuda:0 (NVIDIA H100)",
+                                 .batch = {.request_count = 12, .token_count = 345}};
+
+TEST(DeviceFailureTest, OneLineTellsCallErrorDeviceAndBatch) {
+  EXPECT_EQ(Describe(kFailure),
+            "cudaStreamSynchronize failed on cuda:0 (NVIDIA H100) in a batch of 12 requests, 345 tokens: an illegal "
+            "memory access was encountered");
+}
+
+TEST(DeviceFailureDeathTest, EndsTheProcessWithThatLineFromAnyThread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fail_in_a_thread = [] {
+    std::thread engine([] { EndOnDeviceFailure(kFailure); });
+    engine.join();
+  };
+  EXPECT_EXIT(fail_in_a_thread(), testing::ExitedWithCode(kDeviceFailureExitCode),
+              "^[^\n]*the device failed, the worker ends: cudaStreamSynchronize failed on cuda:0 .NVIDIA H100. in a "
+              "batch of 12 requests, 345 tokens: an illegal memory access was encountered[^\n]*\n$");
+}
+
+}  // namespace
+}  // namespace roost::kernels

@@ -1,0 +1,137 @@
+// Whole models on the CUDA backend, behind the SIMT shim or on a device, against the CPU; see
+// tests/kernels/tested_ops.h.
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/kernels/tested_ops.h"
+#include "tests/support/source_dir.h"
+#include "tests/worker/model/model_testing.h"
+#include "worker/model/load_model.h"
+
+namespace roost::worker {
+namespace {
+
+using kernels::DType;
+
+class CudaModelTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto ops = kernels::TestedOps();
+    if (!ops.ok()) GTEST_SKIP() << ops.error().ToString();
+    ops_ = *ops;
+  }
+
+  const kernels::OpTable* ops_ = nullptr;
+};
+
+// Of a kind that CUDA's attention computes; every part of a configuration matters in one of them.
+std::vector<HfConfig> Configs() {
+  HfConfig qwen3 = *SyntheticConfig("tiny");
+  qwen3.head_dim = 64;
+  HfConfig llama = qwen3;
+  llama.qk_norm = QkNorm::kNone;
+  llama.tie = EmbeddingTie::kUntied;
+  llama.rope = {10000, Llama3Scaling{8, 1, 4, 32}};
+  HfConfig qwen2 = qwen3;
+  qwen2.qk_norm = QkNorm::kNone;
+  qwen2.qkv_bias = QkvBias::kBiased;
+  qwen2.kv_head_count = 1;
+  qwen2.head_dim = 128;
+  return {qwen3, llama, qwen2};
+}
+
+// bf16 between all ops: each rounds by up to 1/256, and errors of some tens of roundings add up like a random walk.
+constexpr double kTolerance = 0.04;
+
+TEST_F(CudaModelTest, AgreesWithTheReference) {
+  for (const HfConfig& config : Configs()) {
+    const RandomWeights weights(kTestSeed);
+    const std::vector<TokenId> tokens = RandomTokens(1, 40, config.vocab_size);
+    const auto reference = MakeModel(config, weights, {.ops = &kernels::ReferenceOps()}).value();
+    const auto tested = MakeModel(config, weights, {.dtype = DType::kBF16, .ops = ops_}).value();
+    const std::vector<float> wanted = LastLogits(*reference, tokens, 40);
+    EXPECT_LT(RelativeError(LastLogits(*tested, tokens, 40), wanted), kTolerance);
+    EXPECT_LT(RelativeError(LastLogits(*tested, tokens, 7), wanted), kTolerance) << "in chunks";
+  }
+}
+
+// Prefills and decodes of one batch, and blocks that are copied before.
+TEST_F(CudaModelTest, ABatchGivesWhatItsSequencesGiveAlone) {
+  const HfConfig config = Configs().front();
+  const auto model = MakeModel(config, RandomWeights(kTestSeed), {.dtype = DType::kBF16, .ops = ops_}).value();
+  const std::vector<TokenId> long_tokens = RandomTokens(2, 70, config.vocab_size);
+  const std::vector<TokenId> short_tokens = RandomTokens(3, 21, config.vocab_size);
+  const std::vector<float> long_alone = LastLogits(*model, long_tokens, 100);
+  const std::vector<float> short_alone = LastLogits(*model, short_tokens, 100);
+
+  TestSequence decoding(*model, long_tokens);
+  TestSequence prefilling(*model, short_tokens, 1);
+  Batch batch;
+  decoding.AddTo(batch, 69);
+  ASSERT_EQ(model->Forward(batch).size(), config.vocab_size);
+  batch.Clear();
+  decoding.AddTo(batch, 1);
+  prefilling.AddTo(batch, 21);
+  const std::span<const float> logits = model->Forward(batch);
+  ASSERT_EQ(logits.size(), 2 * config.vocab_size);
+  EXPECT_LT(RelativeError(logits.first(config.vocab_size), long_alone), 0.01);
+  EXPECT_LT(RelativeError(logits.last(config.vocab_size), short_alone), 0.01);
+}
+
+std::uint32_t Best(std::span<const float> logits) {
+  return static_cast<std::uint32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+TEST_F(CudaModelTest, TheDemoModelsGreedyTokensAreTheCpus) {
+  const std::string folder = std::filesystem::path(testing_support::SourceDir()) / "deploy/demo-model";
+  const auto load = [&folder](const kernels::OpTable* ops, ComputeDType dtype) {
+    return LoadModel({folder}, {.compute_dtype = dtype, .block_count = 64, .ops = ops}).value();
+  };
+  const LoadedModel cpu = load(&kernels::CpuOps(), ComputeDType::kF32);
+  const LoadedModel cuda = load(ops_, ComputeDType::kAuto);
+  EXPECT_EQ(cuda.kv_dtype, "bf16");
+  EXPECT_EQ(cuda.fingerprint, cpu.fingerprint);
+  const std::uint32_t vocab = cpu.model->shape().vocab_size;
+
+  // Text that the model writes itself: what it is sure of and what not is mixed as in use.
+  std::vector<TokenId> tokens{static_cast<TokenId>(2045), static_cast<TokenId>(40)};
+  while (tokens.size() < 120) {
+    const std::vector<float> last = LastLogits(*cpu.model, tokens, 128);
+    tokens.push_back(static_cast<TokenId>(Best(last)));
+  }
+  const std::vector<float> wanted = AllLogits(*cpu.model, tokens);
+  const std::vector<float> logits = AllLogits(*cuda.model, tokens);
+  std::size_t equal = 0;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const auto of = [&](const std::vector<float>& all) { return std::span(all).subspan(t * vocab, vocab); };
+    if (Best(of(logits)) == Best(of(wanted))) ++equal;
+  }
+  EXPECT_GE(static_cast<double>(equal), 0.99 * static_cast<double>(tokens.size()));
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    difference += (double{logits[i]} - wanted[i]) * (double{logits[i]} - wanted[i]);
+    norm += double{wanted[i]} * wanted[i];
+  }
+  EXPECT_LT(std::sqrt(difference / norm), 0.02);
+}
+
+TEST_F(CudaModelTest, BlocksFillTheirShareOfTheFreeMemory) {
+  auto config = *SyntheticConfig("tiny");
+  config.head_dim = 64;
+  const std::size_t block_bytes = KvBlockBytes(config, 16, DType::kBF16);
+  auto backend = kernels::Backend::Open(*ops_, {}).value();
+  const std::size_t free_bytes = *ops_->free_memory(backend.device());
+  const auto model = Transformer::Create(
+      std::move(backend), config, RandomWeights(kTestSeed),
+      {.block_tokens = 16, .kv_share = 0.25, .max_context_tokens = 64, .compute_dtype = DType::kBF16});
+  ASSERT_TRUE(model.ok()) << model.error().ToString();
+  const double blocks = 0.25 * static_cast<double>(free_bytes) / static_cast<double>(block_bytes);
+  // The weights take a little of it on a device.
+  EXPECT_LE((*model)->block_count(), blocks);
+  EXPECT_GE((*model)->block_count(), 0.9 * blocks - 1);
+  EXPECT_FALSE(LastLogits(**model, RandomTokens(1, 20, config.vocab_size), 20).empty());
+}
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,31 @@
+#include "worker/model/packed_arrays.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace roost::worker {
+namespace {
+
+TEST(PackedArraysTest, EachArrayIsWhereItsPlaceSaysAndAligned) {
+  const kernels::Backend backend = kernels::Backend::Open(kernels::CpuOps(), {}).value();
+  PackedArrays arrays(backend);
+  for (std::size_t length = 1; length < 4000; length *= 3) {
+    const std::vector<std::uint8_t> bytes(length, 7);
+    const std::vector<std::uint64_t> numbers(length, 1234567890123);
+    arrays.Clear();
+    const auto first = arrays.Add(bytes);
+    const auto second = arrays.Add(numbers);
+    const auto empty = arrays.Add(std::vector<std::uint32_t>());
+    const auto last = arrays.Add(bytes);
+    arrays.Upload();
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), arrays.At(first)));
+    EXPECT_TRUE(std::equal(numbers.begin(), numbers.end(), arrays.At(second)));
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), arrays.At(last)));
+    EXPECT_EQ(static_cast<const void*>(arrays.At(empty)), static_cast<const void*>(arrays.At(last)));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.At(last)) % 16, 0U);
+  }
+}
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,18 @@
+// Opens a backend's shared object; see kernels/backend_module.h.
+#pragma once
+
+#include <filesystem>
+
+#include "common/base/result.h"
+#include "kernels/backend_module.h"
+
+namespace roost::worker {
+
+// libroost_cuda.so beside the running program.
+[[nodiscard]] std::filesystem::path DefaultCudaModulePath();
+
+// Stays open until the process ends. kUnavailable when the file, one of the libraries that it needs or an op is not
+// there, or when it was built for another program; the error says which.
+[[nodiscard]] Result<const kernels::BackendModule*> OpenBackendModule(const std::filesystem::path& path);
+
+}  // namespace roost::worker

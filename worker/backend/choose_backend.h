@@ -1,0 +1,47 @@
+// On which device a worker computes.
+//
+//   cpu    the CPU; nothing of CUDA is opened
+//   cuda   the CUDA device with the wanted number; an error where there is none
+//   auto   as cuda where a CUDA device is found, else the CPU
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "kernels/ops.h"
+
+namespace roost::worker {
+
+enum class BackendKind : std::uint8_t { kAuto, kCpu, kCuda };
+[[nodiscard]] Result<BackendKind> ParseBackendKind(std::string_view name);
+
+struct BackendRequest {
+  BackendKind kind = BackendKind::kAuto;
+  std::uint32_t device = 0;                // of the CUDA devices
+  std::filesystem::path cuda_module = {};  // empty: the one beside the program
+};
+
+struct BackendChoice {
+  const kernels::OpTable* ops = nullptr;
+  std::uint32_t ordinal = 0;  // see DeviceOptions
+  // For people: "cpu", "cuda:0 NVIDIA H100 80GB HBM3, sm_90, 79 GiB"; and the same for all CUDA devices that were
+  // found, or why there are none. The latter is empty where nobody looked.
+  std::string device;
+  std::string cuda;
+};
+
+// Opens the CUDA module unless the kind is kCpu. kUnavailable when the wanted device is not there, with the reason.
+[[nodiscard]] Result<BackendChoice> ChooseBackend(const BackendRequest& request);
+
+// The same, once it is known which CUDA devices there are and what computes on them. Pure.
+struct CudaDevices {
+  const kernels::OpTable* ops = nullptr;
+  std::vector<kernels::DeviceInfo> devices;
+};
+[[nodiscard]] Result<BackendChoice> ChooseAmong(const BackendRequest& request, const Result<CudaDevices>& found);
+
+}  // namespace roost::worker

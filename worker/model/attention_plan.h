@@ -1,0 +1,52 @@
+// From a batch to the work list of attention (kernels/attention.h): a pure function.
+//
+//   share   slices whose block lists begin with the same blocks form a tree. Where it pays, positions that several read
+//           become items with the rows of all of them, and each goes on alone behind those
+//   pack    the rows of a slice, or of all that share, by as many as the profile's largest tile holds
+//   cut     items that would keep the device waiting for them become partial ones, of about equal length
+//
+// Two slices with the same block at the same place have the same tokens before it: blocks are named by the hash of all
+// tokens up to their last one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "worker/model/model.h"
+
+namespace roost::worker {
+
+struct AttentionPlanOptions {
+  std::uint32_t block_tokens = 16;
+  std::uint32_t query_head_count = 1;
+  std::uint32_t kv_head_count = 1;
+  kernels::AttentionProfile profile;
+};
+
+// `rows[i].token` counts the slices' tokens from the first slice on.
+struct AttentionPlan {
+  std::vector<std::uint32_t> blocks;
+  std::vector<kernels::AttentionRow> rows;
+  std::vector<kernels::AttentionItem> items;  // the longest first
+  std::vector<kernels::AttentionMerge> merges;
+  std::vector<std::uint32_t> parts;
+  std::uint32_t partial_count = 0;
+
+  void Clear();
+};
+
+// Linear in tokens and blocks, and n·log n in slices and items. Reuses the memory of `plan`.
+void PlanAttention(std::span<const BatchSlice> slices, const AttentionPlanOptions& options, AttentionPlan& plan);
+
+// The cost, in positions times lanes of one kv head, of an item; see AttentionProfile.
+[[nodiscard]] std::uint64_t AttentionCost(const kernels::AttentionProfile& profile, std::uint32_t lanes,
+                                          std::uint32_t positions);
+
+// Rows of several slices on the same positions: how much is saved by reading them once; negative where it costs more.
+// `lanes` has those of each slice.
+[[nodiscard]] std::int64_t SavedBySharing(const kernels::AttentionProfile& profile,
+                                          std::span<const std::uint32_t> lanes, std::uint32_t positions);
+
+}  // namespace roost::worker
