@@ -1,8 +1,7 @@
 // Attention on tensor cores: a block of 4 warps per (item, kv head), in one of three ways by the item's lanes:
 //
-//   up to 16    decode: all warps have the same rows, and each every fourth slab of positions, through a ring of its
-//   own
-//               that no other warp waits for. At the end their results are merged
+//   up to 16    decode: all warps have the same rows, and each has every fourth slab of positions, in a ring that no
+//               other warp waits for; at the end their results are merged
 //   up to 64    each warp has 16 rows; all go through the same 64 positions at a time, loaded by all
 //   up to 128   the same with 32 rows for each warp, so that what is read from shared memory serves two row tiles
 //
@@ -247,6 +246,7 @@ __device__ __forceinline__ void AttendByRows(const AttentionLaunch& launch, cons
     }
   }
   state.FinishSums();
+  // The pack is read again: to keep it would cost the loop its registers.
   WriteRows<kHeadDim, kRowTiles>(launch.args, PackOf(launch, blockIdx.x), first_lane, state);
 }
 

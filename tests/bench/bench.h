@@ -33,6 +33,7 @@ double MedianSeconds(Effort effort, Work&& work) {
 }
 
 // The benchmarks; each stands in a file of its own.
+void BenchAttention(Effort effort);
 void BenchAttentionPlan(Effort effort);
 void BenchBlockHash(Effort effort);
 void BenchCache(Effort effort);

@@ -15,6 +15,7 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
+    {"attention", &BenchAttention},
     {"attention_plan", &BenchAttentionPlan},
     {"block_hash", &BenchBlockHash},
     {"cache", &BenchCache},

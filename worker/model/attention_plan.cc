@@ -1,8 +1,10 @@
 #include "worker/model/attention_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "common/base/check.h"
@@ -13,13 +15,13 @@ namespace {
 using kernels::AttentionItem;
 using kernels::AttentionProfile;
 
-// What a lane pays for partial results, as positions that could be read instead: written, read and folded, for the
-// shared positions and for its own.
-constexpr std::uint64_t kPartialCostPositions = 4;
-// Items shorter than this many times their fixed cost are not cut any further.
-constexpr std::uint32_t kLeastPieceOfItemCost = 4;
-// Pieces are so short that each place of the device gets about so many: then none waits long for the last one.
-constexpr std::uint64_t kPiecesPerPlace = 2;
+// What a lane pays for a partial result that is written, read and folded: as much as for reading so many positions.
+constexpr std::uint64_t kPartialCostPositions = 2;
+// How short pieces may be: so that each place of the device would get so many. Shorter ones leave less idle at the end,
+// and cost more. A little below a whole number, what is left over makes no round of its own.
+constexpr double kPiecesPerPlace[] = {0.9, 1, 1.8, 2, 2.7, 3, 4, 6};
+// Times that differ by less are equal: what they are made of is not known any better.
+constexpr double kEqualTimes = 0.03;
 // Branchings that are followed from the root: a prompt, a document, a conversation, its turns. Beyond it nothing is
 // shared, so that no tree is slow to plan.
 constexpr std::uint32_t kMaxBranchings = 8;
@@ -36,6 +38,8 @@ std::uint64_t PositionCost(const AttentionProfile& profile, std::uint32_t lanes)
   const std::uint32_t tile_lanes = tile != profile.lane_tiles.end() ? *tile : largest;
   return std::uint64_t{tiles} * (profile.read_cost_lanes + tile_lanes);
 }
+
+std::uint64_t CostOfPartial(const AttentionProfile& profile) { return kPartialCostPositions * profile.read_cost_lanes; }
 
 struct Range {
   std::uint32_t begin = 0;
@@ -232,31 +236,67 @@ class Planner {
   }
 
   void CutAll() {
-    std::uint64_t cost = 0;
+    const double limit = profile_.concurrent_items > 1 ? BestPieceCost() : std::numeric_limits<double>::max();
     for (const Work& work : works_) {
-      cost += position_costs_[work.rows.size()] * (work.positions.size() + profile_.item_cost_positions);
+      const std::optional<std::uint32_t> length = PieceLength(work, limit);
+      if (!length.has_value()) {
+        Add(work, work.positions, AttentionItem::Output::kWhole);
+        continue;
+      }
+      for (std::uint32_t first = work.positions.begin; first < work.positions.end; first += *length) {
+        Add(work, {first, std::min(work.positions.end, first + *length)}, AttentionItem::Output::kPartial);
+      }
     }
-    cost *= options_.kv_head_count;
-    const std::uint64_t piece_cost = profile_.concurrent_items == 1
-                                         ? std::numeric_limits<std::uint64_t>::max()
-                                         : cost / (kPiecesPerPlace * profile_.concurrent_items);
-    for (const Work& work : works_) Cut(work, piece_cost);
   }
 
-  void Cut(const Work& work, std::uint64_t piece_cost) {
+  // Of the works' pieces, when none costs more than `limit`; nullopt for a whole item.
+  [[nodiscard]] std::optional<std::uint32_t> PieceLength(const Work& work, double limit) const {
     const std::uint32_t count = work.positions.size();
-    const std::uint32_t least = std::max(step_, kLeastPieceOfItemCost * profile_.item_cost_positions);
-    const std::uint64_t wanted = std::max<std::uint64_t>(least, piece_cost / position_costs_[work.rows.size()]);
-    if (work.output == AttentionItem::Output::kWhole && count <= wanted) {
-      Add(work, work.positions, AttentionItem::Output::kWhole);
-      return;
+    // Nothing shorter than what an item costs besides.
+    const std::uint32_t least = std::max(step_, profile_.item_cost_positions);
+    const double wanted = std::max<double>(least, limit / static_cast<double>(position_costs_[work.rows.size()]));
+    if (work.output == AttentionItem::Output::kWhole && count <= wanted) return std::nullopt;
+    const auto pieces = static_cast<std::uint32_t>(std::ceil(count / wanted));
+    return std::min(profile_.max_partial_positions, RoundUp((count + pieces - 1) / pieces, step_));
+  }
+
+  [[nodiscard]] double BestPieceCost() const {
+    std::uint64_t total = 0;
+    for (const Work& work : works_) total += position_costs_[work.rows.size()] * work.positions.size();
+    const double share = static_cast<double>(total) * options_.kv_head_count / profile_.concurrent_items;
+    double best_limit = 0;
+    double best_time = std::numeric_limits<double>::max();
+    for (const double pieces : kPiecesPerPlace) {
+      const double time = TimeOf(share / pieces);
+      if (time >= best_time * (1 - kEqualTimes)) continue;
+      best_time = time;
+      best_limit = share / pieces;
+      if (time <= share * (1 + kEqualTimes)) break;
     }
-    const auto pieces = static_cast<std::uint32_t>((count + wanted - 1) / wanted);
-    const std::uint32_t length =
-        std::min(profile_.max_partial_positions, RoundUp((count + pieces - 1) / pieces, step_));
-    for (std::uint32_t first = work.positions.begin; first < work.positions.end; first += length) {
-      Add(work, {first, std::min(work.positions.end, first + length)}, AttentionItem::Output::kPartial);
+    return best_limit;
+  }
+
+  // Until the last piece is done, in units of cost, when none costs more than `limit`. Places are all busy but in the
+  // last round, in which so many are idle as do not get a piece of average cost.
+  [[nodiscard]] double TimeOf(double limit) const {
+    double cost = 0;
+    double longest = 0;
+    std::uint64_t count = 0;
+    for (const Work& work : works_) {
+      const double of_position = static_cast<double>(position_costs_[work.rows.size()]);
+      const std::optional<std::uint32_t> length = PieceLength(work, limit);
+      const std::uint32_t pieces = length.has_value() ? (work.positions.size() + *length - 1) / *length : 1;
+      cost += of_position * (work.positions.size() + static_cast<double>(pieces) * profile_.item_cost_positions);
+      if (pieces > 1) cost += static_cast<double>(pieces * work.rows.size() * group_ * CostOfPartial(profile_));
+      longest =
+          std::max(longest, of_position * (length.value_or(work.positions.size()) + profile_.item_cost_positions));
+      count += pieces;
     }
+    cost *= options_.kv_head_count;
+    count *= options_.kv_head_count;
+    const auto places = static_cast<double>(profile_.concurrent_items);
+    const double rounds = static_cast<double>(count) / places;
+    return std::max(longest, cost / places + (std::ceil(rounds) - rounds) * cost / static_cast<double>(count));
   }
 
   void Add(const Work& work, Range positions, AttentionItem::Output output) {
@@ -342,7 +382,8 @@ std::int64_t SavedBySharing(const AttentionProfile& profile, std::span<const std
     all_lanes += of_one;
   }
   const std::uint32_t largest = profile.lane_tiles.back();
-  std::uint64_t together = all_lanes * kPartialCostPositions * profile.read_cost_lanes;
+  // One for the shared positions, and one for the others, which need not have been partial.
+  std::uint64_t together = 2 * all_lanes * CostOfPartial(profile);
   together += all_lanes / largest * AttentionCost(profile, largest, positions);
   if (all_lanes % largest > 0) together += AttentionCost(profile, all_lanes % largest, positions);
   return static_cast<std::int64_t>(alone) - static_cast<std::int64_t>(together);

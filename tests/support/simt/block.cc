@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "common/base/check.h"
 
@@ -13,7 +14,9 @@ namespace roost::simt {
 namespace {
 
 constexpr std::size_t kSharedAlignment = 128;
+constexpr std::size_t kChunkBytes = 16;
 constexpr int kPoison = 0xFF;
+constexpr std::uint32_t kManyWarps = 0xFFFFFFFF;
 
 thread_local Block* current_block = nullptr;
 
@@ -57,6 +60,9 @@ void Block::Run(const Dim3& grid, const Dim3& shape, const Dim3& index, std::siz
   for (std::uint32_t i = 0; i < ready_.size(); ++i) ready_[i] = i;
   at_barrier_ = 0;
   finished_ = 0;
+  chunks_.assign(dynamic_shared_bytes / kChunkBytes, {});
+  barrier_count_ = 0;
+  sync_counts_.assign(shape.count() / kWarpLanes, 0);
   current_block = this;
   fibers_.Start(shape.count(), [&kernel](std::size_t /*index*/) { kernel(); });
   while (!ready_.empty()) {
@@ -120,6 +126,7 @@ void Block::ReleaseBarrier() {
     if (threads_[i].state == Thread::State::kAtBarrier) Wake(i);
   }
   at_barrier_ = 0;
+  ++barrier_count_;
   ++counters_.barriers;
 }
 
@@ -151,11 +158,51 @@ void Block::Collective(const char* what, std::uint32_t mask, void* operand, void
   }
 }
 
-void Block::IssueCopy(void* to_shared, const void* from, std::size_t bytes) {
-  CheckShared(to_shared, bytes, bytes, "cp.async");
-  ROOST_CHECK(reinterpret_cast<std::uintptr_t>(from) % bytes == 0, "cp.async from an unaligned address");
-  std::memset(to_shared, kPoison, bytes);
-  thread().uncommitted.push_back({to_shared, from, bytes});
+void Block::SyncWarp(std::uint32_t mask) {
+  Collective("__syncwarp", mask, this, [](Operands lanes) {
+    Block& block = Current();
+    const bool all = std::all_of(std::begin(lanes), std::end(lanes), [](const void* lane) { return lane != nullptr; });
+    if (all) ++block.sync_counts_[block.thread_ / kWarpLanes];
+  });
+}
+
+Block::Chunk* Block::ChunkAt(const void* address) {
+  if (!dynamic_shared_.Holds(address, kChunkBytes)) return nullptr;
+  const auto offset = reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(dynamic_shared());
+  return &chunks_[offset / kChunkBytes];
+}
+
+void Block::NoteCopied(const Copy& copy) {
+  Chunk* chunk = ChunkAt(copy.to);
+  if (chunk == nullptr) return;
+  chunk->writer = thread_;
+  chunk->written_at = barrier_count_;
+  chunk->written_at_sync = sync_counts_[thread_ / kWarpLanes];
+}
+
+void Block::NoteMatrixLoad(const void* row, const char* what) {
+  Chunk* chunk = ChunkAt(row);
+  if (chunk == nullptr) return;
+  const std::uint32_t warp = thread_ / kWarpLanes;
+  if (chunk->writer.has_value()) {
+    const bool met = barrier_count_ > chunk->written_at ||
+                     (*chunk->writer / kWarpLanes == warp && sync_counts_[warp] > chunk->written_at_sync);
+    ROOST_CHECK(met, "{}: warp {} loads what thread {} copied, without a barrier between", what, warp, *chunk->writer);
+  }
+  const bool others = chunk->reader.has_value() && chunk->read_at == barrier_count_ && *chunk->reader != warp;
+  chunk->reader = others ? kManyWarps : warp;
+  chunk->read_at = barrier_count_;
+}
+
+void Block::IssueCopy(void* to_shared, const void* from) {
+  CheckShared(to_shared, kChunkBytes, kChunkBytes, "cp.async");
+  ROOST_CHECK(reinterpret_cast<std::uintptr_t>(from) % kChunkBytes == 0, "cp.async from an unaligned address");
+  if (const Chunk* chunk = ChunkAt(to_shared); chunk != nullptr && chunk->reader.has_value()) {
+    ROOST_CHECK(barrier_count_ > chunk->read_at || *chunk->reader == thread_ / kWarpLanes,
+                "cp.async: thread {} copies over what other warps have loaded, without a barrier between", thread_);
+  }
+  std::memset(to_shared, kPoison, kChunkBytes);
+  thread().uncommitted.push_back({to_shared, from});
   ++counters_.async_copies;
 }
 
@@ -169,10 +216,11 @@ void Block::WaitForCopies(std::size_t pending_groups) {
   for (; groups.size() > pending_groups; groups.pop_front()) {
     for (const Copy& copy : groups.front()) {
       if (copy.from == nullptr) {
-        std::memset(copy.to, 0, copy.bytes);
+        std::memset(copy.to, 0, kChunkBytes);
       } else {
-        std::memcpy(copy.to, copy.from, copy.bytes);
+        std::memcpy(copy.to, copy.from, kChunkBytes);
       }
+      NoteCopied(copy);
     }
   }
 }

@@ -7,9 +7,11 @@
 //               when its thread waits for its group. A missing wait or barrier gives NaN
 //
 // Threads run one at a time, each until it waits. Which goes on next is drawn from the launch's seed; results that
-// depend on it show a missing barrier. A wait that can not end prints who waits where, and aborts.
+// depend on it show a missing barrier. Between cp.async and ldmatrix a missing barrier is found in any order: what was
+// copied may be loaded by a warp that has met the copying thread at a barrier since, and what a warp has loaded may be
+// copied over by another one only behind a barrier. A wait that can not end prints who waits where, and aborts.
 //
-// What it can not find: races between threads without a barrier that happen to keep an order, the cost of anything.
+// What it can not find: races of plain loads and stores that happen to keep an order, the cost of anything.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -97,11 +100,15 @@ class Block {
 
   // `compute` gets the operands of the lanes in the mask, null for others.
   using Operands = void* const (&)[kWarpLanes];
+  void SyncWarp(std::uint32_t mask);
   void Collective(const char* what, std::uint32_t mask, void* operand, void (*compute)(Operands));
 
-  void IssueCopy(void* to_shared, const void* from, std::size_t bytes);  // null `from`: zeros
+  void IssueCopy(void* to_shared, const void* from);  // 16 bytes; null `from`: zeros
   void CommitCopies();
   void WaitForCopies(std::size_t pending_groups);
+
+  // A row of ldmatrix: 16 bytes that the thread's warp loads.
+  void NoteMatrixLoad(const void* row, const char* what);
 
   // Aborts unless [address, address + bytes) is this block's shared memory and aligned to `alignment`.
   void CheckShared(const void* address, std::size_t bytes, std::size_t alignment, const char* what) const;
@@ -112,7 +119,15 @@ class Block {
   struct Copy {
     void* to;
     const void* from;
-    std::size_t bytes;
+  };
+  // The last accesses to 16 bytes of dynamic shared memory by cp.async and ldmatrix. Times are counts of barriers of
+  // the block, and of __syncwarp of the writer's warp.
+  struct Chunk {
+    std::optional<std::uint32_t> writer;  // thread
+    std::uint64_t written_at = 0;
+    std::uint64_t written_at_sync = 0;
+    std::optional<std::uint32_t> reader;  // warp
+    std::uint64_t read_at = 0;
   };
   struct Thread {
     enum class State : std::uint8_t { kReady, kAtBarrier, kAtCollective, kFinished };
@@ -130,6 +145,8 @@ class Block {
   void Finish(std::uint32_t index);
   void Wake(std::uint32_t index);
   void ReleaseBarrier();
+  [[nodiscard]] Chunk* ChunkAt(const void* address);  // null: not in dynamic shared memory
+  void NoteCopied(const Copy& copy);
   [[noreturn]] void ReportDeadlock() const;
   [[nodiscard]] std::string Describe(const Thread& thread) const;
 
@@ -146,6 +163,9 @@ class Block {
   std::uint32_t thread_ = 0;          // that runs
   std::uint32_t at_barrier_ = 0;
   std::uint32_t finished_ = 0;
+  std::vector<Chunk> chunks_;
+  std::uint64_t barrier_count_ = 0;
+  std::vector<std::uint64_t> sync_counts_;  // of warps
 };
 
 }  // namespace roost::simt

@@ -146,9 +146,7 @@ inline std::uint32_t InSegment(std::uint32_t lane, std::int64_t to, int width) {
 
 }  // namespace roost::simt
 
-inline void __syncwarp(unsigned mask = 0xFFFFFFFF) {
-  ::roost::simt::Block::Current().Collective("__syncwarp", mask, nullptr, [](auto&) {});
-}
+inline void __syncwarp(unsigned mask = 0xFFFFFFFF) { ::roost::simt::Block::Current().SyncWarp(mask); }
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
   const std::uint32_t lane = ::roost::simt::Block::Current().lane();

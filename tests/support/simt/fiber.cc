@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -22,6 +23,14 @@ namespace {
 
 constexpr std::size_t kGuardBytes = 4096;
 constexpr std::size_t kStackBytes = 256 * 1024;  // mapped, taken as it is touched
+constexpr std::size_t kOuterFramesBytes = 8192;  // of a fiber: those that never return
+
+// What AddressSanitizer remembers of frames that were in this memory and never returned.
+void Forget([[maybe_unused]] const std::byte* memory, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(memory, bytes);
+#endif
+}
 
 thread_local FiberSet* entering = nullptr;  // whose fiber starts
 
@@ -79,10 +88,12 @@ struct FiberSet::Stack {
     ROOST_CHECK(::mprotect(mapped, kGuardBytes, PROT_NONE) == 0);
     memory = static_cast<std::byte*>(mapped);
     bottom = memory + kGuardBytes;
+    Forget(memory + kGuardBytes, kStackBytes);
   }
 
   // The next switch to it calls `enter`.
   void Prepare(void (*enter)()) {
+    Forget(memory + kGuardBytes + kStackBytes - kOuterFramesBytes, kOuterFramesBytes);
 #if defined(__x86_64__)
     // From the top: padding so that `enter` begins as if it had been called, its address, six registers.
     auto* top = reinterpret_cast<void**>(memory + kGuardBytes + kStackBytes);

@@ -48,6 +48,7 @@ std::uint64_t ExtraPasses(Block::Operands lanes, std::uint32_t matrix) {
 void Load(const char* what, const void* row, std::uint32_t (&out)[4], void (*compute)(Block::Operands)) {
   Block& block = Block::Current();
   block.CheckShared(row, 16, 16, what);
+  block.NoteMatrixLoad(row, what);
   MatrixOperand operand{static_cast<const std::uint16_t*>(row), out};
   block.Collective(what, kAllLanes, &operand, compute);
 }
@@ -143,10 +144,10 @@ std::uint32_t LaneId() { return Block::Current().lane(); }
 
 std::byte* DynamicShared() { return Block::Current().dynamic_shared(); }
 
-void CopyAsync16(void* to_shared, const void* from) { Block::Current().IssueCopy(to_shared, from, 16); }
+void CopyAsync16(void* to_shared, const void* from) { Block::Current().IssueCopy(to_shared, from); }
 
 void CopyAsync16OrZero(void* to_shared, const void* from, std::uint32_t valid) {
-  Block::Current().IssueCopy(to_shared, valid != 0 ? from : nullptr, 16);
+  Block::Current().IssueCopy(to_shared, valid != 0 ? from : nullptr);
 }
 
 void CommitCopies() { Block::Current().CommitCopies(); }

@@ -167,7 +167,49 @@ __global__ void LoadsOutside(const std::uint16_t* global) {
   LoadMatrices(global, out);
 }
 
+// Two warps; each copies 512 bytes and loads the other's, with what is said between.
+__global__ void LoadsWhatTheOtherWarpCopied(const float* in, int barrier, int again) {
+  std::byte* shared = DynamicShared();
+  CopyAsync16(shared + threadIdx.x * 16, in);
+  CommitCopies();
+  WaitForCopies<0>();
+  if (barrier != 0) {
+    __syncthreads();
+  } else {
+    __syncwarp();
+  }
+  std::uint32_t out[4];
+  LoadMatrices(shared + (threadIdx.x + 32) % 64 * 16, out);
+  if (again == 0) return;
+  CopyAsync16(shared + threadIdx.x * 16, in);
+  CommitCopies();
+  WaitForCopies<0>();
+}
+
+__global__ void LoadsWhatItsOwnLanesCopied(const float* in, int sync) {
+  CopyAsync16(DynamicShared() + threadIdx.x * 16, in);
+  CommitCopies();
+  WaitForCopies<0>();
+  if (sync != 0) __syncwarp();
+  std::uint32_t out[4];
+  LoadMatrices(DynamicShared() + threadIdx.x * 16, out);
+}
+
 using SimtDeathTest = testing::Test;
+
+TEST(SimtDeathTest, CopiesAndLoadsWithoutABarrierBetweenAreFoundInAnyOrder) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  alignas(16) const std::array<float, 4> in{};
+  for (const std::uint64_t seed : {0U, 1U, 2U}) {
+    Device device(seed);
+    Launch(device, {.threads = 64, .shared_bytes = 1024}, LoadsWhatTheOtherWarpCopied, in.data(), 1, 0);
+    Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 1);
+    EXPECT_DEATH(Launch(device, {.shared_bytes = 512}, LoadsWhatItsOwnLanesCopied, in.data(), 0),
+                 "loads what thread [0-9]* copied, without a barrier between");
+    EXPECT_DEATH(Launch(device, {.threads = 64, .shared_bytes = 1024}, LoadsWhatTheOtherWarpCopied, in.data(), 1, 1),
+                 "copies over what other warps have loaded, without a barrier between");
+  }
+}
 
 TEST(SimtDeathTest, FaultsAreNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
