@@ -45,6 +45,20 @@ TEST(PadPlanTest, PaddingWritesToSpareSlotsAndAttendsToNothing) {
   EXPECT_EQ(plan.attention.merges.back().part_count, 0U);
 }
 
+TEST(PadPlanTest, ManyItemsAreFilledUpByLessThanAQuarter) {
+  for (std::size_t count = 65; count < 3000; count += 7) {
+    std::vector<TokenId> tokens(1, TokenId(7));
+    BatchPlan plan;
+    plan.attention.items.resize(count, {.row_count = 1});
+    PadPlan(1000, tokens, plan);
+    const std::size_t padded = plan.attention.items.size();
+    ASSERT_GE(padded, count);
+    ASSERT_LT((padded - count) * 4, count);
+    PadPlan(1000, tokens, plan);
+    ASSERT_EQ(plan.attention.items.size(), padded);
+  }
+}
+
 TEST(PadPlanTest, OnlySingleTokensWithLogitsAreDecodes) {
   const std::vector<BlockId> blocks(2);
   Batch batch;
