@@ -127,8 +127,8 @@ Result<void> Transformer::CountBlocks(double kv_share) {
     return InvalidArgument("kv_memory", "only CUDA devices tell what part of their memory is free: give bytes");
   }
   const double bytes = kv_share * static_cast<double>(*free_bytes);
-  const double most = std::numeric_limits<std::uint32_t>::max() / kv_.block_tokens;
-  kv_.block_count = static_cast<std::uint32_t>(std::min(bytes / static_cast<double>(kv_.BlockBytes()), most));
+  const std::uint32_t most = std::numeric_limits<std::uint32_t>::max() / kv_.block_tokens;
+  kv_.block_count = static_cast<std::uint32_t>(std::min<double>(bytes / static_cast<double>(kv_.BlockBytes()), most));
   if (kv_.block_count > 0) return {};
   return InvalidArgument("kv_memory", "{} of {} free bytes hold no KV block of this model: one has {} bytes", kv_share,
                          *free_bytes, kv_.BlockBytes());
