@@ -52,6 +52,8 @@ void* Allocate(Device& /*device*/, std::size_t bytes) {
 
 void Release(Device& /*device*/, void* memory) { std::free(memory); }
 
+Result<void> CheckLayout(Device& /*device*/, const KvLayout& /*kv*/) { return {}; }
+
 std::optional<std::size_t> FreeMemory(Device& /*device*/) { return std::nullopt; }
 
 void Copy(Device& /*device*/, void* to, const void* from, std::size_t bytes) {
@@ -84,6 +86,7 @@ const OpTable& CpuOps() {
       .free_memory = FreeMemory,
       .copy_to_device = Copy,
       .copy_to_host = Copy,
+      .check_layout = CheckLayout,
       .gather_embedding = GatherEmbeddingCpu,
       .rms_norm = RmsNormCpu,
       .prepare_matmul = PrepareMatmulCpu,
@@ -115,6 +118,7 @@ const OpTable& ReferenceOps() {
       .free_memory = FreeMemory,
       .copy_to_device = Copy,
       .copy_to_host = Copy,
+      .check_layout = CheckLayout,
       .gather_embedding = GatherEmbeddingRef,
       .rms_norm = RmsNormRef,
       .prepare_matmul = PrepareMatmulRef,

@@ -8,6 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "kernels/parallel_copy.h"
+
 namespace roost::kernels {
 namespace {
 
@@ -53,6 +55,7 @@ Result<void> CudaDevice::Create() {
   ROOST_RETURN_IF_ERROR(ToResult(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"));
   ROOST_RETURN_IF_ERROR(ToResult(cublasLtCreate(&cublas_), "cublasLtCreate"));
   ROOST_RETURN_IF_ERROR(ToResult(cudaMalloc(&workspace_, kWorkspaceBytes), "cudaMalloc"));
+  ROOST_RETURN_IF_ERROR(ToResult(cudaMallocHost(&readback_, kReadbackBytes), "cudaMallocHost"));
   for (Staging& staging : staging_) {
     ROOST_RETURN_IF_ERROR(ToResult(cudaMallocHost(&staging.memory, kStagingBytes), "cudaMallocHost"));
     ROOST_RETURN_IF_ERROR(
@@ -68,6 +71,7 @@ CudaDevice::~CudaDevice() {
     if (staging.copied != nullptr) cudaEventDestroy(staging.copied);
     if (staging.memory != nullptr) cudaFreeHost(staging.memory);
   }
+  if (readback_ != nullptr) cudaFreeHost(readback_);
   if (workspace_ != nullptr) cudaFree(workspace_);
   if (cublas_ != nullptr) cublasLtDestroy(cublas_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
@@ -86,6 +90,11 @@ void CudaDevice::Check(cudaError_t status, const char* call) const {
 void CudaDevice::Check(cublasStatus_t status, const char* call) const {
   if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
     Fail(call, cublasLtGetStatusString(status));
+}
+
+void CudaDevice::BeginBatch(const BatchShape& batch) {
+  batch_ = batch;
+  Check(cudaSetDevice(static_cast<int>(ordinal_)), "cudaSetDevice");
 }
 
 void* CudaDevice::Allocate(std::size_t bytes) {
@@ -115,7 +124,7 @@ void CudaDevice::CopyToDevice(void* to, const void* from, std::size_t bytes) {
     Staging& staging = staging_[next_staging_];
     next_staging_ = (next_staging_ + 1) % kStagingCount;
     Check(cudaEventSynchronize(staging.copied), "cudaEventSynchronize");
-    std::memcpy(staging.memory, static_cast<const std::byte*>(from) + done, piece);
+    CopyInParallel(staging.memory, static_cast<const std::byte*>(from) + done, piece);
     Check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, staging.memory, piece, cudaMemcpyHostToDevice, stream_),
           "cudaMemcpyAsync to the device");
     Check(cudaEventRecord(staging.copied, stream_), "cudaEventRecord");
@@ -123,10 +132,13 @@ void CudaDevice::CopyToDevice(void* to, const void* from, std::size_t bytes) {
 }
 
 void CudaDevice::CopyToHost(void* to, const void* from, std::size_t bytes) {
+  const bool small = bytes <= kReadbackBytes;
   if (bytes > 0) {
-    Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync to the host");
+    Check(cudaMemcpyAsync(small ? readback_ : to, from, bytes, cudaMemcpyDeviceToHost, stream_),
+          "cudaMemcpyAsync to the host");
   }
   Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  if (small && bytes > 0) std::memcpy(to, readback_, bytes);
 }
 
 // What cuda_primitives.cuh launches with.

@@ -37,7 +37,8 @@ class CudaDevice final : public Device {
   void Check(cudaError_t status, const char* call) const;
   void Check(cublasStatus_t status, const char* call) const;
 
-  void set_batch(const BatchShape& batch) { batch_ = batch; }
+  // Also makes this the device of the calling thread, which need not be the one that opened it.
+  void BeginBatch(const BatchShape& batch);
 
   // Null when memory is short.
   [[nodiscard]] void* Allocate(std::size_t bytes);
@@ -55,6 +56,7 @@ class CudaDevice final : public Device {
   };
   static constexpr std::size_t kStagingBytes = std::size_t{8} << 20U;
   static constexpr std::size_t kStagingCount = 4;
+  static constexpr std::size_t kReadbackBytes = std::size_t{1} << 20U;
 
   CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties);
   [[nodiscard]] Result<void> Create();
@@ -71,6 +73,7 @@ class CudaDevice final : public Device {
   CudaMatmulPlans matmul_plans_;
   std::array<Staging, kStagingCount> staging_;  // used in turn
   std::size_t next_staging_ = 0;
+  void* readback_ = nullptr;  // pinned: small results come back through it
 };
 
 }  // namespace roost::kernels

@@ -24,7 +24,7 @@ DType PreferredDType(Device& /*device*/) { return DType::kBF16; }
 bool SupportsDType(Device& /*device*/, DType dtype) { return dtype == DType::kBF16; }
 DType ActivationDType(Device& /*device*/, DType dtype) { return dtype; }
 
-void BeginBatch(Device& device, const BatchShape& shape) { CudaDevice::Of(device).set_batch(shape); }
+void BeginBatch(Device& device, const BatchShape& shape) { CudaDevice::Of(device).BeginBatch(shape); }
 
 void* Allocate(Device& device, std::size_t bytes) { return CudaDevice::Of(device).Allocate(bytes); }
 void Release(Device& device, void* memory) { CudaDevice::Of(device).Release(memory); }
@@ -34,6 +34,39 @@ void CopyToDevice(Device& device, void* to, const void* from_host, std::size_t b
 }
 void CopyToHost(Device& device, void* to_host, const void* from, std::size_t bytes) {
   CudaDevice::Of(device).CopyToHost(to_host, from, bytes);
+}
+
+class CudaGraph final : public Recording {
+ public:
+  explicit CudaGraph(cudaGraphExec_t exec) : exec_(exec) {}
+  ~CudaGraph() override { cudaGraphExecDestroy(exec_); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  [[nodiscard]] cudaGraphExec_t exec() const { return exec_; }
+
+ private:
+  cudaGraphExec_t exec_;
+};
+
+void BeginRecording(Device& device) {
+  const CudaDevice& cuda = CudaDevice::Of(device);
+  cuda.Check(cudaStreamBeginCapture(cuda.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+
+std::unique_ptr<Recording> EndRecording(Device& device) {
+  const CudaDevice& cuda = CudaDevice::Of(device);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  cuda.Check(cudaStreamEndCapture(cuda.stream(), &graph), "cudaStreamEndCapture");
+  cuda.Check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+  cuda.Check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  return std::make_unique<CudaGraph>(exec);
+}
+
+void Replay(Device& device, const Recording& recording) {
+  const CudaDevice& cuda = CudaDevice::Of(device);
+  cuda.Check(cudaGraphLaunch(static_cast<const CudaGraph&>(recording).exec(), cuda.stream()), "cudaGraphLaunch");
 }
 
 Error Unavailable(const char* call, cudaError_t status) {
@@ -67,6 +100,18 @@ Result<std::vector<DeviceInfo>> ListCudaDevices() {
   return devices;
 }
 
+Result<void> CheckLayoutCuda(Device& /*device*/, const KvLayout& kv) {
+  constexpr std::uint32_t kLeastBlockTokens = 16;
+  if (kv.head_dim != 64 && kv.head_dim != 128) {
+    return InvalidArgument("head_dim", "the CUDA backend computes heads of 64 and 128, not of {}", kv.head_dim);
+  }
+  if (kv.block_tokens < kLeastBlockTokens) {
+    return InvalidArgument("block_tokens", "the CUDA backend takes blocks of at least {} tokens, not {}",
+                           kLeastBlockTokens, kv.block_tokens);
+  }
+  return {};
+}
+
 const OpTable& CudaOps() {
   static constexpr OpTable kOps{
       .name = "cuda",
@@ -81,6 +126,10 @@ const OpTable& CudaOps() {
       .free_memory = FreeMemory,
       .copy_to_device = CopyToDevice,
       .copy_to_host = CopyToHost,
+      .begin_recording = BeginRecording,
+      .end_recording = EndRecording,
+      .replay = Replay,
+      .check_layout = CheckLayoutCuda,
       .gather_embedding = GatherEmbeddingCuda,
       .rms_norm = RmsNormCuda,
       .prepare_matmul = PrepareMatmulCuda,

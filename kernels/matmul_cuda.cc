@@ -106,14 +106,18 @@ void MatmulCuda(Device& device, const MatmulArgs& args) {
   const auto& weights = static_cast<const CudaWeights&>(*args.weights);
   const bool f32 = args.y_dtype == DType::kF32;
   const void* bias = f32 ? weights.bias_f32.data() : weights.bias_bf16.data();
-  MatmulPlanKey key{.rows = MatmulBucket(args.rows),
-                    .outputs = weights.outputs(),
-                    .inputs = weights.inputs(),
-                    .y_type = f32 ? CUDA_R_32F : CUDA_R_16BF,
-                    .has_bias = weights.has_bias};
-  const cublasLtMatmulAlgo_t& algorithm = cuda.matmul_plans().For(cuda, key, bias);
-  key.rows = args.rows;
-  CudaProduct(cuda, key, bias).Run(algorithm, weights.weight.data(), args.x, args.y);
+  MatmulPlanKey shape{.rows = args.rows,
+                      .outputs = weights.outputs(),
+                      .inputs = weights.inputs(),
+                      .y_type = f32 ? CUDA_R_32F : CUDA_R_16BF,
+                      .has_bias = weights.has_bias};
+  CudaProduct product(cuda, shape, bias);
+  MatmulPlanKey bucket = shape;
+  bucket.rows = MatmulBucket(args.rows);
+  for (const MatmulPlanKey& key : {bucket, shape}) {
+    if (product.TryRun(cuda.matmul_plans().For(cuda, key, bias), weights.weight.data(), args.x, args.y)) return;
+  }
+  cuda.Check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmul");
 }
 
 }  // namespace roost::kernels

@@ -42,12 +42,15 @@ cublasLtMatmulAlgo_t CudaProduct::FindAlgorithm() {
   return found.algo;
 }
 
-void CudaProduct::Run(const cublasLtMatmulAlgo_t& algorithm, const void* weight, const void* x, void* y) {
+bool CudaProduct::TryRun(const cublasLtMatmulAlgo_t& algorithm, const void* weight, const void* x, void* y) {
   const float one = 1;
   const float zero = 0;
-  device_.Check(cublasLtMatmul(device_.cublas(), &operation_, &one, weight, &weight_, x, &x_, &zero, y, &y_, y, &y_,
-                               &algorithm, device_.workspace(), CudaDevice::kWorkspaceBytes, device_.stream()),
-                "cublasLtMatmul");
+  const cublasStatus_t status =
+      cublasLtMatmul(device_.cublas(), &operation_, &one, weight, &weight_, x, &x_, &zero, y, &y_, y, &y_, &algorithm,
+                     device_.workspace(), CudaDevice::kWorkspaceBytes, device_.stream());
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
+  device_.Check(status, "cublasLtMatmul");
+  return true;
 }
 
 const cublasLtMatmulAlgo_t& CudaMatmulPlans::For(const CudaDevice& device, const MatmulPlanKey& key, const void* bias) {

@@ -1,5 +1,5 @@
 // Which of cuBLASLt's algorithms computes a product. Its heuristics cost tens of microseconds, so they are asked once
-// per shape and bucket of rows, and the answer is used for every batch of the bucket.
+// per shape and bucket of rows, and the answer is used for every batch of the bucket that it takes.
 #pragma once
 
 #include <cublasLt.h>
@@ -34,7 +34,9 @@ class CudaProduct {
 
   // The best algorithm within the device's workspace; ends the process when cuBLASLt knows none.
   [[nodiscard]] cublasLtMatmulAlgo_t FindAlgorithm();
-  void Run(const cublasLtMatmulAlgo_t& algorithm, const void* weight, const void* x, void* y);
+  // False when the algorithm, which may have been found for another number of rows, does not take this one. Any other
+  // failure ends the process.
+  [[nodiscard]] bool TryRun(const cublasLtMatmulAlgo_t& algorithm, const void* weight, const void* x, void* y);
 
  private:
   const CudaDevice& device_;

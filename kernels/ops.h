@@ -18,6 +18,7 @@
 #include "kernels/gather_embedding.h"
 #include "kernels/matmul.h"
 #include "kernels/move_blocks.h"
+#include "kernels/recording.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/sample.h"
@@ -38,7 +39,8 @@ struct OpTable {
   // the compute dtype.
   DType (*activation_dtype)(Device& device, DType dtype) = nullptr;
 
-  // What the ops after it compute, for the line that tells of a failure. Nothing else depends on it.
+  // What the ops after it compute, for the line that tells of a failure. Comes before the first op of a thread that did
+  // not open the device.
   void (*begin_batch)(Device& device, const BatchShape& shape) = nullptr;
 
   // Null when memory is short. At least 64-byte aligned, not cleared.
@@ -49,6 +51,17 @@ struct OpTable {
   void (*copy_to_device)(Device& device, void* to, const void* from_host, std::size_t bytes) = nullptr;
   // Returns when the bytes are there, so after all ops before it.
   void (*copy_to_host)(Device& device, void* to_host, const void* from, std::size_t bytes) = nullptr;
+
+  // Ops called between the two are recorded instead of run, and their memory stays as it is; ops with host memory among
+  // their arguments, copies and allocations must not be called there. All three are null on a device that gains
+  // nothing.
+  void (*begin_recording)(Device& device) = nullptr;
+  std::unique_ptr<Recording> (*end_recording)(Device& device) = nullptr;
+  void (*replay)(Device& device, const Recording& recording) = nullptr;
+
+  // kInvalidArgument when attention does not compute this cache, with the reason. Its base and block count do not
+  // matter.
+  Result<void> (*check_layout)(Device& device, const KvLayout& kv) = nullptr;
 
   void (*gather_embedding)(Device& device, const GatherEmbeddingArgs& args) = nullptr;
   void (*rms_norm)(Device& device, const RmsNormArgs& args) = nullptr;

@@ -57,10 +57,10 @@ std::string CandidateRow(element candidate, std::string_view chosen) {
   const auto cell = [&](const char* pointer) { return Seconds(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
       "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} {:>9.1f}\n",
-      worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"), CountAt(candidate, "/pending_tokens"),
-      cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"), cell("/decode_seconds"),
-      cell("/ttft_seconds"), Seconds(candidate, "/congestion").value_or(1), Seconds(candidate, "/pace").value_or(1),
-      cell("/delay_seconds"), cell("/cost_seconds"));
+      worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"),
+      CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"),
+      cell("/decode_seconds"), cell("/ttft_seconds"), Seconds(candidate, "/congestion").value_or(1),
+      Seconds(candidate, "/pace").value_or(1), cell("/delay_seconds"), cell("/cost_seconds"));
 }
 
 std::string DecisionText(element decision) {

@@ -29,7 +29,8 @@ class AttentionBatch {
   // `cached` tokens, of which as many whole blocks as are in `shared` are request `parent`'s, and `count` new ones.
   void Add(std::uint32_t cached, std::uint32_t count, std::size_t parent = 0, std::uint32_t shared = 0) {
     std::vector<BlockId> blocks;
-    const std::uint32_t of_parent = requests_.empty() ? 0 : std::min({shared, cached, requests_[parent].cached});
+    const std::uint32_t of_parent =
+        parent < requests_.size() ? std::min({shared, cached, requests_[parent].cached}) : 0;
     while (blocks.size() * shape_.block_tokens < cached + count) {
       const bool is_parents = (blocks.size() + 1) * shape_.block_tokens <= of_parent;
       blocks.push_back(is_parents ? requests_[parent].blocks[blocks.size()] : BlockId(block_count_++));
@@ -76,15 +77,34 @@ class AttentionBatch {
   // As a device with so many places computes it.
   [[nodiscard]] Tensor Run(const OpTable& ops, std::uint32_t places, const DeviceOptions& options = {}) const {
     const Backend backend = Backend::Open(ops, options).value();
+    return Run(backend, ProfileOf(backend, places));
+  }
+
+  [[nodiscard]] Tensor Run(const Backend& backend, const AttentionProfile& profile) const {
     worker::AttentionPlan plan;
-    MakePlan(ProfileOf(backend, places), plan);
-    return Run(backend, plan, q_bf16_, DType::kBF16);
+    MakePlan(profile, plan);
+    const DType q_dtype = backend.ops().activation_dtype(backend.device(), DType::kBF16);
+    return Run(backend, plan, q_dtype == DType::kBF16 ? q_bf16_ : q_f32_, DType::kBF16);
   }
 
   [[nodiscard]] worker::AttentionPlan PlanOf(const OpTable& ops, std::uint32_t places) const {
     worker::AttentionPlan plan;
     MakePlan(ProfileOf(Backend::Open(ops, {}).value(), places), plan);
     return plan;
+  }
+
+  void MakePlan(const AttentionProfile& profile, worker::AttentionPlan& plan) const {
+    std::vector<worker::BatchSlice> slices;
+    for (const Request& request : requests_) {
+      slices.push_back({.blocks = request.blocks, .first_position = request.cached, .token_count = request.count});
+    }
+    worker::PlanAttention(slices,
+                          {.block_tokens = shape_.block_tokens,
+                           .query_head_count = query_heads(),
+                           .kv_head_count = shape_.kv_heads,
+                           .profile = profile},
+                          plan);
+    if (shape_.mask == AttentionBatchShape::Mask::kNone) Unmask(plan);
   }
 
   // |a - wanted| ≤ 1/128 of the largest |v|, which is 1, and the rounding of the result.
@@ -118,20 +138,6 @@ class AttentionBatch {
     AttentionProfile profile = backend.ops().attention_profile(backend.device(), shape_.head_dim);
     profile.concurrent_items = places;
     return profile;
-  }
-
-  void MakePlan(const AttentionProfile& profile, worker::AttentionPlan& plan) const {
-    std::vector<worker::BatchSlice> slices;
-    for (const Request& request : requests_) {
-      slices.push_back({.blocks = request.blocks, .first_position = request.cached, .token_count = request.count});
-    }
-    worker::PlanAttention(slices,
-                          {.block_tokens = shape_.block_tokens,
-                           .query_head_count = query_heads(),
-                           .kv_head_count = shape_.kv_heads,
-                           .profile = profile},
-                          plan);
-    if (shape_.mask == AttentionBatchShape::Mask::kNone) Unmask(plan);
   }
 
   // Rows see their requests' last positions, so that items grow to them.

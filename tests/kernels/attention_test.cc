@@ -2,6 +2,7 @@
 // promise that a row's bits do not depend on how the work was cut.
 #include <algorithm>
 
+#include "tests/kernels/attention_batch.h"
 #include "tests/kernels/kernels_testing.h"
 
 namespace roost::kernels {
@@ -171,6 +172,30 @@ TEST(AttentionTest, ARowsBitsDoNotDependOnHowTheWorkIsCut) {
       }
     });
   }
+}
+
+TEST(AttentionTest, SharingAPrefixChangesNoBit) {
+  AttentionBatch batch({.kv_heads = 2, .group = 3, .head_dim = 40}, 1);
+  // All have 256 positions in common; 1 to 7 have 528 with request 0, and 9 to 11 with request 8.
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    const bool begins = i % 8 == 0;
+    batch.Add(600 + 30 * i, 1 + i % 2, begins ? 0 : i / 8 * 8, i == 0 ? 0 : begins ? 256 : 528);
+  }
+  batch.Fill();
+  const Backend backend = Backend::Open(CpuOps(), {.thread_count = kTestThreads}).value();
+  const AttentionProfile sharing = AttentionProfileCpu(backend.device(), 40);
+  AttentionProfile apart = sharing;
+  apart.item_cost_positions = 1U << 20U;  // so that no second item pays
+  const auto reads = [&batch](const AttentionProfile& profile) {
+    worker::AttentionPlan plan;
+    batch.MakePlan(profile, plan);
+    std::uint64_t positions = 0;
+    for (const AttentionItem& item : plan.items) positions += item.position_count;
+    return positions;
+  };
+  ASSERT_LT(reads(sharing) * 3, reads(apart) * 2);
+  EXPECT_EQ(batch.Run(backend, sharing).bytes, batch.Run(backend, apart).bytes);
+  AttentionBatch::ExpectNear(batch.Run(backend, sharing), batch.Wanted());
 }
 
 TEST(AttentionTest, VectorWidthChangesNoBitWhereMultiplyAddIsFused) {

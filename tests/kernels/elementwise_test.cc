@@ -1,4 +1,5 @@
 // Gather, RMS norm, SiLU, rotary embedding and block copies: the quick implementations against the plain ones.
+#include "kernels/parallel_copy.h"
 #include "tests/kernels/kernels_testing.h"
 
 namespace roost::kernels {
@@ -26,6 +27,20 @@ TEST(GatherEmbeddingTest, CopiesTheRowsOfTheTokens) {
     args.out = plain.data();
     GatherEmbeddingRef(device, args);
     EXPECT_EQ(out, plain);
+  }
+}
+
+TEST(ParallelCopyTest, CopiesEveryByteOnce) {
+  Rng rng(1);
+  constexpr std::size_t kMiB = std::size_t{1} << 20U;
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, kMiB - 1, 2 * kMiB, 3 * kMiB + 1, 9 * kMiB + 77}) {
+    std::vector<std::uint8_t> from(bytes);
+    for (std::uint8_t& byte : from) byte = static_cast<std::uint8_t>(rng());
+    std::vector<std::uint8_t> to(bytes + 1, 0xAB);
+    CopyInParallel(to.data(), from.data(), bytes);
+    EXPECT_EQ(to.back(), 0xAB);
+    to.pop_back();
+    EXPECT_EQ(to, from);
   }
 }
 

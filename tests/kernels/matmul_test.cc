@@ -1,4 +1,5 @@
 // The product of oneDNN against the plain one, and its promise: a row's result depends on that row alone.
+#include "kernels/matmul_bucket.h"
 #include "kernels/matmul_kernels.h"
 #include "tests/kernels/kernels_testing.h"
 
@@ -104,6 +105,18 @@ TEST_F(MatmulTest, TilesCoverEveryRowOnce) {
       }
       EXPECT_EQ(next, rows);
     }
+  }
+}
+
+TEST(MatmulBucketTest, BatchesOfABucketArePlannedForItsLargest) {
+  EXPECT_EQ(MatmulBucket(1), 1U);
+  EXPECT_EQ(MatmulBucket(33), 64U);
+  EXPECT_EQ(MatmulBucket(257), 512U);
+  EXPECT_EQ(MatmulBucket(513), 768U);
+  for (std::uint32_t rows = 1; rows < 5000; ++rows) {
+    EXPECT_GE(MatmulBucket(rows), rows);
+    EXPECT_LT(MatmulBucket(rows), 2 * rows);
+    EXPECT_EQ(MatmulBucket(MatmulBucket(rows)), MatmulBucket(rows));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/prefix/block_hash.h"
+#include "worker/model/pad_plan.h"
 
 namespace roost::worker {
 namespace {
@@ -81,6 +82,8 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backen
   if (!backend.ops().supports_dtype(backend.device(), options.compute_dtype)) {
     return InvalidArgument("compute_dtype", "{} is not supported by this machine", NameOf(options.compute_dtype));
   }
+  ROOST_RETURN_IF_ERROR(backend.ops().check_layout(
+      backend.device(), LayoutOf(config, options.block_tokens, options.block_count, options.compute_dtype)));
   std::unique_ptr<Transformer> transformer(new Transformer(std::move(backend), config, options));
   ROOST_RETURN_IF_ERROR(transformer->Load(source, options.kv_share));
   return transformer;
@@ -104,7 +107,8 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       inverse_frequencies_(backend_),
       kv_memory_(backend_),
       kv_(LayoutOf(config, options.block_tokens, options.block_count, options.compute_dtype)),
-      work_(backend_) {}
+      work_(backend_),
+      recorder_(backend_) {}
 
 // A number of blocks is tried before the weights are read, which may take long; a share of what is left, after.
 Result<void> Transformer::Load(const WeightSource& source, std::optional<double> kv_share) {
@@ -123,15 +127,17 @@ Result<void> Transformer::CountBlocks(double kv_share) {
     return InvalidArgument("kv_memory", "only CUDA devices tell what part of their memory is free: give bytes");
   }
   const double bytes = kv_share * static_cast<double>(*free_bytes);
-  const double most = std::numeric_limits<std::uint32_t>::max() / kv_.block_tokens;
-  kv_.block_count = static_cast<std::uint32_t>(std::min(bytes / static_cast<double>(kv_.BlockBytes()), most));
+  const std::uint32_t most = std::numeric_limits<std::uint32_t>::max() / kv_.block_tokens;
+  kv_.block_count = static_cast<std::uint32_t>(std::min<double>(bytes / static_cast<double>(kv_.BlockBytes()), most));
   if (kv_.block_count > 0) return {};
   return InvalidArgument("kv_memory", "{} of {} free bytes hold no KV block of this model: one has {} bytes", kv_share,
                          *free_bytes, kv_.BlockBytes());
 }
 
 Result<void> Transformer::ReserveKv() {
-  const std::size_t kv_bytes = kv_.BlockBytes() * kv_.block_count;
+  // What padding tokens write goes behind the blocks that there are.
+  const std::size_t spare_blocks = recorder_.enabled() ? (kMaxPadding + kv_.block_tokens - 1) / kv_.block_tokens : 0;
+  const std::size_t kv_bytes = kv_.BlockBytes() * (kv_.block_count + spare_blocks);
   if (!kv_memory_.TryReserve(kv_bytes)) {
     return Error{ErrorCode::kInternal, fmt::format("no memory for {} KV blocks, {} bytes", kv_.block_count, kv_bytes),
                  "block_count"};
@@ -141,14 +147,29 @@ Result<void> Transformer::ReserveKv() {
 }
 
 void Transformer::Compute(const Batch& batch) {
-  plan_.logits_rows.clear();
+  wanted_count_ = 0;
   if (batch.tokens.empty()) return;
   Check(batch);
   backend_.ops().begin_batch(backend_.device(), {.request_count = static_cast<std::uint32_t>(batch.slices.size()),
                                                  .token_count = static_cast<std::uint32_t>(batch.tokens.size())});
   Poison(batch);
   CopyRows(batch);
-  Upload(batch);
+  Plan(batch);
+  Upload();
+  if (recorder_.enabled() && IsDecode(batch)) {
+    recorder_.Run(StepShape(), [this] { RunOps(); });
+  } else {
+    RunOps();
+  }
+}
+
+void Transformer::RunOps() {
+  backend_.ops().rope_angles(backend_.device(), {.inverse_frequencies = inverse_frequencies_.as<float>(),
+                                                 .positions = work_.plan.At(places_.positions),
+                                                 .rows = rows_,
+                                                 .half_dim = config_.head_dim / 2,
+                                                 .cos = work_.cos.as<float>(),
+                                                 .sin = work_.sin.as<float>()});
   backend_.ops().gather_embedding(backend_.device(), {.table = weights_.embedding.data(),
                                                       .table_dtype = weights_.embedding_dtype,
                                                       .tokens = work_.plan.At(places_.tokens),
@@ -173,7 +194,7 @@ std::span<const kernels::SampledToken> Transformer::Sample(std::span<const kerne
     return sampled_;
   }
   for (const kernels::SampleRow& draw : draws) {
-    ROOST_CHECK(draw.row < plan_.logits_rows.size(), "a draw from row {} of {}", draw.row, plan_.logits_rows.size());
+    ROOST_CHECK(draw.row < wanted_count_, "a draw from row {} of {}", draw.row, wanted_count_);
   }
   work_.draws.Upload(draws);
   work_.sampled.Reserve(draws.size() * sizeof(kernels::SampledToken));
@@ -188,7 +209,7 @@ std::span<const kernels::SampledToken> Transformer::Sample(std::span<const kerne
 }
 
 std::span<const float> Transformer::Logits() {
-  logits_.resize(plan_.logits_rows.size() * std::size_t{config_.vocab_size});
+  logits_.resize(wanted_count_ * std::size_t{config_.vocab_size});
   backend_.ops().copy_to_host(backend_.device(), logits_.data(), work_.logits.data(), logits_.size() * sizeof(float));
   return logits_;
 }
@@ -229,16 +250,23 @@ void Transformer::CopyRows(const Batch& batch) {
       {.kv = kv_, .copies = copies_.data(), .copy_count = static_cast<std::uint32_t>(copies_.size())});
 }
 
-void Transformer::Upload(const Batch& batch) {
-  rows_ = static_cast<std::uint32_t>(batch.tokens.size());
+void Transformer::Plan(const Batch& batch) {
   PlanBatch(batch,
             {.block_tokens = kv_.block_tokens,
              .query_head_count = config_.query_head_count,
              .kv_head_count = config_.kv_head_count,
              .profile = attention_profile_},
             plan_);
+  wanted_count_ = static_cast<std::uint32_t>(plan_.logits_rows.size());
+  tokens_ = batch.tokens;
+  if (recorder_.enabled() && IsDecode(batch)) PadPlan(kv_.block_count * kv_.block_tokens, tokens_, plan_);
+  rows_ = static_cast<std::uint32_t>(tokens_.size());
+}
+
+// And makes room for what is computed: ops that are recorded can not.
+void Transformer::Upload() {
   work_.plan.Clear();
-  places_ = {.tokens = work_.plan.Add(batch.tokens),
+  places_ = {.tokens = work_.plan.Add(tokens_),
              .positions = work_.plan.Add(plan_.positions),
              .slots = work_.plan.Add(plan_.slots),
              .logits_rows = work_.plan.Add(plan_.logits_rows),
@@ -250,12 +278,27 @@ void Transformer::Upload(const Batch& batch) {
   work_.plan.Upload();
   work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
   work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
-  backend_.ops().rope_angles(backend_.device(), {.inverse_frequencies = inverse_frequencies_.as<float>(),
-                                                 .positions = work_.plan.At(places_.positions),
-                                                 .rows = rows_,
-                                                 .half_dim = config_.head_dim / 2,
-                                                 .cos = work_.cos.as<float>(),
-                                                 .sin = work_.sin.as<float>()});
+  work_.logits.Reserve(sizeof(float) * plan_.logits_rows.size() * config_.vocab_size);
+}
+
+// Lengths of lists, which are places too, and the memory of whatever grows.
+std::vector<std::uint64_t> Transformer::StepShape() const {
+  std::vector<std::uint64_t> shape{rows_,
+                                   plan_.logits_rows.size(),
+                                   plan_.attention.items.size(),
+                                   plan_.attention.merges.size(),
+                                   places_.blocks.offset,
+                                   places_.parts.offset,
+                                   places_.rows.offset,
+                                   places_.items.offset,
+                                   places_.merges.offset,
+                                   reinterpret_cast<std::uint64_t>(work_.plan.At(places_.tokens))};
+  for (const DeviceBuffer* buffer :
+       {&work_.cos, &work_.sin, &work_.hidden, &work_.delta, &work_.normed, &work_.qkv, &work_.q, &work_.attended,
+        &work_.gate_up, &work_.activated, &work_.partials, &work_.logits}) {
+    shape.push_back(reinterpret_cast<std::uint64_t>(buffer->data()));
+  }
+  return shape;
 }
 
 void Transformer::WriteKv(std::uint32_t layer) {
@@ -328,8 +371,6 @@ void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x,
 
 void Transformer::ComputeLogits() {
   const auto wanted = static_cast<std::uint32_t>(plan_.logits_rows.size());
-  const std::size_t count = std::size_t{wanted} * config_.vocab_size;
-  work_.logits.Reserve(count * sizeof(float));
   backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
                                               .delta = work_.delta.data(),
                                               .weight = weights_.final_norm.as<float>(),

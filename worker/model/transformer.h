@@ -20,6 +20,7 @@
 #include "worker/model/hf_config.h"
 #include "worker/model/model.h"
 #include "worker/model/packed_arrays.h"
+#include "worker/model/step_recorder.h"
 #include "worker/model/transformer_weights.h"
 #include "worker/model/weights.h"
 
@@ -90,7 +91,10 @@ class Transformer final : public Model {
   void Check(const Batch& batch) const;
   void Poison(const Batch& batch);
   void CopyRows(const Batch& batch);
-  void Upload(const Batch& batch);
+  void Plan(const Batch& batch);
+  void Upload();
+  [[nodiscard]] std::vector<std::uint64_t> StepShape() const;
+  void RunOps();
   void WriteKv(std::uint32_t layer);  // and q
   void Attend(std::uint32_t layer);
   void FeedForward(const LayerWeights& layer);
@@ -109,9 +113,13 @@ class Transformer final : public Model {
   kernels::DeviceBuffer kv_memory_;
   kernels::KvLayout kv_;
   Workspace work_;
-  BatchPlan plan_;  // of the step
+  // The step, which may be padded; see pad_plan.h.
+  std::vector<TokenId> tokens_;
+  BatchPlan plan_;
   PlanPlaces places_;
-  std::uint32_t rows_ = 0;  // tokens of the step
+  std::uint32_t rows_ = 0;          // tokens
+  std::uint32_t wanted_count_ = 0;  // rows of logits that the batch asked for
+  StepRecorder recorder_;
   std::vector<kernels::BlockRowsCopy> copies_;
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
   std::vector<float> logits_;         // of the last step, once somebody asked for them

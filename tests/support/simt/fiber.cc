@@ -9,7 +9,16 @@
 
 #include "common/base/check.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__)  // GCC's
+#define ROOST_SIMT_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ROOST_SIMT_ASAN 1
+#endif
+#endif
+
+#ifdef ROOST_SIMT_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -22,6 +31,14 @@ namespace {
 
 constexpr std::size_t kGuardBytes = 4096;
 constexpr std::size_t kStackBytes = 256 * 1024;  // mapped, taken as it is touched
+constexpr std::size_t kOuterFramesBytes = 8192;  // of a fiber: those that never return
+
+// What AddressSanitizer remembers of frames that were in this memory and never returned.
+void Forget([[maybe_unused]] const std::byte* memory, [[maybe_unused]] std::size_t bytes) {
+#ifdef ROOST_SIMT_ASAN
+  __asan_unpoison_memory_region(memory, bytes);
+#endif
+}
 
 thread_local FiberSet* entering = nullptr;  // whose fiber starts
 
@@ -79,10 +96,12 @@ struct FiberSet::Stack {
     ROOST_CHECK(::mprotect(mapped, kGuardBytes, PROT_NONE) == 0);
     memory = static_cast<std::byte*>(mapped);
     bottom = memory + kGuardBytes;
+    Forget(memory + kGuardBytes, kStackBytes);
   }
 
   // The next switch to it calls `enter`.
   void Prepare(void (*enter)()) {
+    Forget(memory + kGuardBytes + kStackBytes - kOuterFramesBytes, kOuterFramesBytes);
 #if defined(__x86_64__)
     // From the top: padding so that `enter` begins as if it had been called, its address, six registers.
     auto* top = reinterpret_cast<void**>(memory + kGuardBytes + kStackBytes);
@@ -102,7 +121,7 @@ struct FiberSet::Stack {
   }
 
   void SwitchTo(Stack& to) {
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef ROOST_SIMT_ASAN
     __sanitizer_start_switch_fiber(finished && memory != nullptr ? nullptr : &fake_stack, to.bottom, to.bytes);
 #endif
 #if defined(__x86_64__)
@@ -115,7 +134,7 @@ struct FiberSet::Stack {
 
   // `from`: the stack that control came from, where it is a thread's own and not yet known.
   void Arrive([[maybe_unused]] Stack* from) {
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef ROOST_SIMT_ASAN
     __sanitizer_finish_switch_fiber(fake_stack, from != nullptr ? &from->bottom : nullptr,
                                     from != nullptr ? &from->bytes : nullptr);
 #endif

@@ -25,6 +25,7 @@ const kernels::OpTable& SimtOps() {
     ops.activation_dtype = ActivationDType;
     ops.begin_batch = BeginBatch;
     ops.free_memory = FreeMemory;
+    ops.check_layout = [](kernels::Device& /*device*/, const kernels::KvLayout& /*kv*/) { return Result<void>(); };
     ops.gather_embedding = kernels::GatherEmbeddingCuda;
     ops.rms_norm = kernels::RmsNormCuda;
     ops.prepare_matmul = kernels::PrepareMatmulRef;

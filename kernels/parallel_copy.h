@@ -1,0 +1,31 @@
+// A copy by several threads: weights come out of the page cache as quickly as these can read. A small copy is made by
+// the caller alone.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace roost::kernels {
+
+// The ranges do not overlap.
+inline void CopyInParallel(void* to, const void* from, std::size_t bytes) {
+  constexpr std::size_t kLeastBytesPerThread = std::size_t{1} << 20U;
+  constexpr std::size_t kMaxThreads = 8;
+  const std::size_t most = std::min<std::size_t>(kMaxThreads, std::max(1U, std::thread::hardware_concurrency()));
+  const std::size_t threads = std::clamp<std::size_t>(bytes / kLeastBytesPerThread, 1, most);
+  const std::size_t share = (bytes + threads - 1) / threads;
+  const auto copy = [=](std::size_t part) {
+    const std::size_t first = std::min(bytes, part * share);
+    std::memcpy(static_cast<std::byte*>(to) + first, static_cast<const std::byte*>(from) + first,
+                std::min(share, bytes - first));
+  };
+  std::vector<std::thread> helpers;
+  for (std::size_t part = 1; part < threads; ++part) helpers.emplace_back(copy, part);
+  copy(0);
+  for (std::thread& helper : helpers) helper.join();
+}
+
+}  // namespace roost::kernels
