@@ -9,7 +9,15 @@
 
 #include "common/base/check.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__)  // GCC's
+#define ROOST_SIMT_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ROOST_SIMT_ASAN 1
+#endif
+#endif
+
+#ifdef ROOST_SIMT_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -27,7 +35,7 @@ constexpr std::size_t kOuterFramesBytes = 8192;  // of a fiber: those that never
 
 // What AddressSanitizer remembers of frames that were in this memory and never returned.
 void Forget([[maybe_unused]] const std::byte* memory, [[maybe_unused]] std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef ROOST_SIMT_ASAN
   __asan_unpoison_memory_region(memory, bytes);
 #endif
 }
@@ -113,7 +121,7 @@ struct FiberSet::Stack {
   }
 
   void SwitchTo(Stack& to) {
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef ROOST_SIMT_ASAN
     __sanitizer_start_switch_fiber(finished && memory != nullptr ? nullptr : &fake_stack, to.bottom, to.bytes);
 #endif
 #if defined(__x86_64__)
@@ -126,7 +134,7 @@ struct FiberSet::Stack {
 
   // `from`: the stack that control came from, where it is a thread's own and not yet known.
   void Arrive([[maybe_unused]] Stack* from) {
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef ROOST_SIMT_ASAN
     __sanitizer_finish_switch_fiber(fake_stack, from != nullptr ? &from->bottom : nullptr,
                                     from != nullptr ? &from->bytes : nullptr);
 #endif
