@@ -150,8 +150,8 @@ const OpTable& CudaOps() {
 }  // namespace roost::kernels
 
 extern "C" __attribute__((visibility("default"))) const roost::kernels::BackendModule* RoostBackendModule() {
-  static const roost::kernels::BackendModule kModule{.version = ROOST_VERSION_TEXT,
-                                                     .ops = &roost::kernels::CudaOps(),
-                                                     .list_devices = roost::kernels::ListCudaDevices};
-  return &kModule;
+  static const roost::kernels::BackendModule module{.version = ROOST_VERSION_TEXT,
+                                                    .ops = &roost::kernels::CudaOps(),
+                                                    .list_devices = roost::kernels::ListCudaDevices};
+  return &module;
 }

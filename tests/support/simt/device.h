@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "common/base/rng.h"
 #include "kernels/device.h"
 #include "tests/support/simt/block.h"
 
@@ -12,18 +13,19 @@ namespace roost::simt {
 
 class Device final : public kernels::Device {
  public:
-  // Threads of a block go on in an order drawn from the seed.
-  explicit Device(std::uint64_t seed = 0) : block_(seed) {}
+  // Blocks of a grid run, and threads of a block go on, in an order drawn from the seed.
+  explicit Device(std::uint64_t seed = 0) : order_(seed), block_(seed) {}
 
   [[nodiscard]] static Device& Of(kernels::Device& device) { return static_cast<Device&>(device); }
 
-  // Runs `kernel` once per thread of the grid, block after block.
+  // Runs `kernel` once per thread of the grid, one block after the other.
   void Run(const Dim3& grid, const Dim3& shape, std::size_t dynamic_shared_bytes, const std::function<void()>& kernel);
 
   // Of all launches so far.
   [[nodiscard]] const Counters& counters() { return block_.counters(); }
 
  private:
+  Rng order_;
   Block block_;
 };
 

@@ -1,5 +1,7 @@
 // The bodies of kernels/cuda_primitives.cuh and of the warp functions of cuda.h, lane by lane as PTX documents them.
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "kernels/cuda_primitives.cuh"
@@ -127,10 +129,15 @@ std::uint32_t Ballot(const char* what, std::uint32_t mask, int predicate) {
 
 void Device::Run(const Dim3& grid, const Dim3& shape, std::size_t dynamic_shared_bytes,
                  const std::function<void()>& kernel) {
+  std::vector<Dim3> blocks;
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) block_.Run(grid, shape, {x, y, z}, dynamic_shared_bytes, kernel);
+      for (unsigned x = 0; x < grid.x; ++x) blocks.push_back({x, y, z});
     }
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    std::swap(blocks[i], blocks[i + order_.Below(blocks.size() - i)]);
+    block_.Run(grid, shape, blocks[i], dynamic_shared_bytes, kernel);
   }
 }
 
