@@ -10,8 +10,9 @@
 
 namespace roost::kernels {
 
-// The ranges do not overlap.
+// The ranges do not overlap. Pointers to no bytes may be null.
 inline void CopyInParallel(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
   constexpr std::size_t kLeastBytesPerThread = std::size_t{1} << 20U;
   constexpr std::size_t kMaxThreads = 8;
   const std::size_t most = std::min<std::size_t>(kMaxThreads, std::max(1U, std::thread::hardware_concurrency()));
