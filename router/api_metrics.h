@@ -1,10 +1,12 @@
 // Counts what the API tells of, under the names of common/metrics/catalog.h.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/metrics/registry.h"
 #include "router/api/api_observer.h"

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <string>
+#include <utility>
 
 namespace roost::internal {
 

@@ -9,6 +9,7 @@
 // Source: Oniguruma's doc/RE and doc/SYNTAX.md; pcre2pattern(3).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 

@@ -1,6 +1,7 @@
 // Inside of the tokenizer: what the loader hands to the constructor, and the buffers that Encode works with.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>

@@ -2,6 +2,7 @@
 // UTF-8 throughout.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 

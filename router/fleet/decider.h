@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "router/fleet/dispatcher.h"

@@ -17,10 +17,12 @@
 // Not thread-safe. What is given to the constructor outlives it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

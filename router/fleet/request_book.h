@@ -16,9 +16,11 @@
 // Not thread-safe. What is given to the constructor outlives it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>

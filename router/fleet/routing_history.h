@@ -12,6 +12,7 @@
 // O(1) per block that goes. About 120 bytes per block beside the index.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <list>
 #include <span>

@@ -21,6 +21,7 @@
 // A plain value without a clock; not thread-safe. Every call is O(1).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string_view>

@@ -2,8 +2,11 @@
 // neither the fleet nor the HTTP side knows of it.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"

@@ -8,6 +8,8 @@
 // A plain value; not thread-safe. Constant time.
 #pragma once
 
+#include <chrono>
+
 #include "common/base/clock.h"
 
 namespace roost::router {

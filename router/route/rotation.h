@@ -1,6 +1,7 @@
 // Turns by slot, apart for each fleet: workers that come and go do not upset the others' turns.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <unordered_map>
 

@@ -12,6 +12,7 @@
 // Not thread-safe. State is bounded by slots.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>

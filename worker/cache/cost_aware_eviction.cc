@@ -28,9 +28,7 @@ double WorthOf(std::uint32_t level) {
 }  // namespace
 
 CostAwareEviction::CostAwareEviction(std::uint32_t block_count, std::uint32_t group_count)
-    : lists_(block_count, group_count * kLevels), priority_(block_count) {
-  lists_.Reserve();
-}
+    : lists_(block_count, group_count * kLevels), priority_(block_count) {}
 
 void CostAwareEviction::Insert(BlockId block, const BlockUse& use, TreePlace place) {
   const std::uint32_t level = LevelOf(use);

@@ -8,9 +8,7 @@
 // Idle blocks are apart in groups (tenants with a share of the pool); a victim is asked for by group. Learning goes
 // over all groups.
 //
-// Not thread-safe. All operations are O(1), whatever the number of blocks; Victim amortised over the inserts. With
-// several lists, a block that comes back to one is O(log n) expected in the number of those that came back (see
-// LeafLists).
+// Not thread-safe. All operations are O(1), whatever the number of blocks; Victim amortised over the inserts.
 #pragma once
 
 #include <cstdint>

@@ -27,6 +27,12 @@ class GhostList {
   // A block with this key was stored: it is no ghost any more, if it was one.
   void Forget(std::uint64_t key);
 
+  // Starts the memory reads of a Remember to come.
+  void Prefetch(std::uint64_t key) const {
+    ring_.PrefetchKey(key);
+    ring_.Prefetch(next_);
+  }
+
   [[nodiscard]] bool Contains(std::uint64_t key) const { return ring_.Find(key).has_value(); }
 
   [[nodiscard]] std::uint32_t size() const { return ring_.size(); }

@@ -10,8 +10,7 @@
 //
 // Groups (tenants) have this order each; the caller says whose turn it is. Blocks that are pinned are not here.
 //
-// Not thread-safe. Every operation is O(1) but for what EvictionPolicy says of several lists; Victim amortised over the
-// inserts.
+// Not thread-safe. Every operation is O(1); Victim amortised over the inserts.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,9 @@ class KeyedSlots {
   [[nodiscard]] const std::vector<Key>& keys() const { return keys_; }
 
   // Starts the memory read of a Move or Erase to come.
-  void Prefetch(std::uint32_t slot) const { __builtin_prefetch(&buckets_[Home(Tag(keys_[slot]))]); }
+  void Prefetch(std::uint32_t slot) const { PrefetchKey(keys_[slot]); }
+  // And of a Find or Put to come.
+  void PrefetchKey(Key key) const { __builtin_prefetch(&buckets_[Home(Tag(key))]); }
 
   // `key` is in no slot, and `slot` holds no key.
   void Put(std::uint32_t slot, Key key) {

@@ -1,28 +1,14 @@
 #include "worker/cache/leaf_lists.h"
 
-#include <limits>
-
 #include "common/base/check.h"
 
 namespace roost::worker {
 
-// Numbers differ: each push has its own.
-class LeafLists::PushOrder final : public SiblingTree::Order {
- public:
-  PushOrder(const LeafLists& lists, std::uint64_t number) : lists_(lists), number_(number) {}
-  [[nodiscard]] bool IsBefore(std::uint32_t block) const override { return number_ < lists_.entries_[block].number(); }
-
- private:
-  const LeafLists& lists_;
-  const std::uint64_t number_;
-};
-
 LeafLists::LeafLists(std::uint32_t block_count, std::uint32_t list_count)
     : block_count_(block_count),
       entries_(std::size_t{block_count} + list_count),
-      returned_(block_count),
-      returned_to_(list_count, SiblingTree::kNone) {
-  ROOST_CHECK(list_count <= std::numeric_limits<std::uint16_t>::max(), "{} lists", list_count);
+      returned_to_(list_count, Returned::kEmpty) {
+  ROOST_CHECK(list_count <= kMaxLists && block_count < 1U << 31U, "{} lists of {} blocks", list_count, block_count);
   for (std::uint32_t id = block_count; id < entries_.size(); ++id) entries_[id].previous = entries_[id].next = id;
 }
 
@@ -34,7 +20,7 @@ void LeafLists::PushBack(std::uint32_t list, BlockId block, TreePlace place) {
 LeafLists::Entry& LeafLists::Enter(std::uint32_t list, BlockId block, TreePlace place) {
   Entry& entry = entries_[block.value()];
   ROOST_CHECK(entry.state == State::kOutside, "block {} is in a list", block.value());
-  entry.list = static_cast<std::uint16_t>(list);
+  entry.list = list & (kMaxLists - 1);
   entry.state = place == TreePlace::kLeaf ? State::kLeaf : State::kInner;
   return entry;
 }
@@ -59,7 +45,8 @@ void LeafLists::Return(std::uint32_t id) {
     Link(ring, id);
   } else {
     entry.state = State::kReturned;
-    returned_.Insert(returned_to_[entry.list], id, PushOrder(*this, entry.number()));
+    TrieNodes nodes(entries_);
+    Returned(nodes).Insert(returned_to_[entry.list], id);
   }
 }
 
@@ -67,8 +54,9 @@ void LeafLists::Erase(BlockId block) {
   Entry& entry = entries_[block.value()];
   ROOST_CHECK(entry.state != State::kOutside, "block {} is in no list", block.value());
   if (entry.state == State::kReturned) {
-    returned_.Erase(returned_to_[entry.list], block.value(), PushOrder(*this, entry.number()));
-  } else if (entry.state != State::kSetAside) {
+    TrieNodes nodes(entries_);
+    Returned(nodes).Erase(returned_to_[entry.list], block.value());
+  } else if (IsInRing(entry)) {
     Unlink(block.value());
   }
   entry.state = State::kOutside;
@@ -82,10 +70,11 @@ std::optional<BlockId> LeafLists::FrontLeaf(std::uint32_t list) {
   return BlockId(*front);
 }
 
-std::optional<std::uint32_t> LeafLists::FirstReturned(std::uint32_t list) const {
+std::optional<std::uint32_t> LeafLists::FirstReturned(std::uint32_t list) {
   const std::uint32_t root = returned_to_[list];
-  if (root == SiblingTree::kNone) return std::nullopt;
-  return returned_.Neighbours(root, PushOrder(*this, 0)).after;
+  if (root == Returned::kEmpty) return std::nullopt;
+  TrieNodes nodes(entries_);
+  return Returned(nodes).First(root);
 }
 
 std::optional<std::uint32_t> LeafLists::FrontOfRing(std::uint32_t list) {
@@ -100,7 +89,7 @@ std::optional<std::uint32_t> LeafLists::FrontOfRing(std::uint32_t list) {
 
 std::optional<BlockId> LeafLists::After(BlockId block) const {
   const Entry& entry = entries_[block.value()];
-  if (entry.state == State::kSetAside || entry.next >= block_count_) return std::nullopt;
+  if (!IsInRing(entry) || entry.next >= block_count_) return std::nullopt;
   return BlockId(entry.next);
 }
 

@@ -10,11 +10,11 @@
 //     a's last child goes from another list                list: [a leaf] [b leaf] [d leaf]
 //
 // Who comes back is older than all that were not set aside, so its place is the front, but for those that came back
-// before it, are older, and have not gone yet. It waits for these apart, in `returned_`.
+// before it, are older, and have not gone yet. It waits for these apart, in a trie over the numbers of the pushes,
+// whose paths are of 40 steps at most.
 //
-// Not thread-safe. Every operation is O(1), FrontLeaf amortised over the pushes; for blocks that wait apart it is
-// expected O(log n) in their number, which with a single list is none. No operation allocates, but for the first time
-// that a block waits apart. 16 bytes per block and list, and 8 per block from that time on.
+// Not thread-safe. Every operation is O(1) at any size, FrontLeaf amortised over the pushes. No operation allocates.
+// 16 bytes per block and list.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 #include "common/base/big_vector.h"
 #include "common/base/ids.h"
-#include "worker/cache/sibling_tree.h"
+#include "worker/cache/number_trie.h"
 
 namespace roost::worker {
 
@@ -33,9 +33,6 @@ enum class TreePlace : std::uint8_t { kLeaf, kInner };
 class LeafLists {
  public:
   LeafLists(std::uint32_t block_count, std::uint32_t list_count);
-
-  // Takes the memory for blocks that wait apart now, and not when the first one does.
-  void Reserve() { returned_.Reserve(); }
 
   // `block` is in no list.
   void PushBack(std::uint32_t list, BlockId block, TreePlace place);
@@ -61,17 +58,20 @@ class LeafLists {
   [[nodiscard]] std::uint32_t ListOf(BlockId block) const { return entries_[block.value()].list; }
 
  private:
-  // kLeaf and kInner are in a ring, kReturned in returned_, the others in neither.
+  // kLeaf and kInner are in a ring, kReturned in the trie, the others in neither.
   enum class State : std::uint8_t { kOutside, kLeaf, kInner, kSetAside, kReturned };
   // 16 bytes: a cache line holds four. The numbers last for 10^12 pushes, years of heavy use; then they begin anew, and
   // for a while blocks may go in another order.
   struct Entry {
-    std::uint32_t previous = 0;
+    std::uint32_t previous = 0;  // in the ring; in the trie, the links
     std::uint32_t next = 0;
     std::uint32_t number_low = 0;
-    std::uint16_t list = 0;
     std::uint8_t number_high = 0;
-    State state = State::kOutside;
+    State state : 3;
+    std::uint32_t list : 15;
+    std::uint32_t trie_bit : 6;
+
+    Entry() : state(State::kOutside), list(0), trie_bit(0) {}
 
     // Of the push: the ring of a list ascends.
     [[nodiscard]] std::uint64_t number() const { return std::uint64_t{number_high} << 32U | number_low; }
@@ -80,22 +80,39 @@ class LeafLists {
       number_high = static_cast<std::uint8_t>(number >> 32U);
     }
   };
+  static constexpr std::uint32_t kMaxLists = 1U << 15U;
 
-  class PushOrder;
+  // The entries as NumberTrie wants them.
+  class TrieNodes {
+   public:
+    explicit TrieNodes(BigVector<Entry>& entries) : entries_(entries) {}
+    [[nodiscard]] std::uint64_t NumberOf(std::uint32_t id) const { return entries_[id].number(); }
+    [[nodiscard]] std::uint32_t& LinkOf(std::uint32_t id, std::uint32_t side) const {
+      return side == 0 ? entries_[id].previous : entries_[id].next;
+    }
+    [[nodiscard]] std::uint32_t BitOf(std::uint32_t id) const { return entries_[id].trie_bit; }
+    void SetBit(std::uint32_t id, std::uint32_t bit) const { entries_[id].trie_bit = bit & 63U; }
+
+   private:
+    BigVector<Entry>& entries_;
+  };
+  using Returned = NumberTrie<TrieNodes>;
 
   // A list is a ring through its blocks and an entry of its own, behind those of the blocks.
   [[nodiscard]] std::uint32_t RingOf(std::uint32_t list) const { return block_count_ + list; }
+  [[nodiscard]] bool IsInRing(const Entry& entry) const {
+    return entry.state == State::kLeaf || entry.state == State::kInner;
+  }
   Entry& Enter(std::uint32_t list, BlockId block, TreePlace place);
   void Link(std::uint32_t after, std::uint32_t id);
   void Unlink(std::uint32_t id);
   void Return(std::uint32_t id);
   [[nodiscard]] std::optional<std::uint32_t> FrontOfRing(std::uint32_t list);
-  [[nodiscard]] std::optional<std::uint32_t> FirstReturned(std::uint32_t list) const;
+  [[nodiscard]] std::optional<std::uint32_t> FirstReturned(std::uint32_t list);
 
   std::uint32_t block_count_;
   BigVector<Entry> entries_;
-  SiblingTree returned_;                    // by number
-  std::vector<std::uint32_t> returned_to_;  // by list: the root of its tree
+  std::vector<std::uint32_t> returned_to_;  // by list: the root of its trie
   std::uint64_t last_number_ = 0;           // of 40 bits
 };
 

@@ -93,12 +93,22 @@ std::int64_t PrefixCache::TurnToGive(EvictionGroup giver, EvictionGroup group) c
 
 void PrefixCache::Evict(BlockId victim) {
   const std::uint32_t parent = nodes_[victim.value()].parent;
+  if (parent != kNoBlock) PrefetchEviction(parent);
   idle_.Evict(victim);
   Remove(victim.value());
   pool_.Free(victim);
   ++counters_.evicted_blocks;
   if (parent == kNoBlock || !IsIdle(parent) || nodes_[parent].pinned) return;
   if (PlaceOf(parent) == TreePlace::kLeaf) idle_.BecomeLeaf(BlockId(parent));
+}
+
+// A prefix goes back to front, so the parent of a block that goes is likely to go next: what that will read is asked
+// for now. Its node is at hand.
+void PrefixCache::PrefetchEviction(std::uint32_t block) const {
+  const Node& node = nodes_[block];
+  index_.Prefetch(node.hash);
+  ghosts_.Prefetch(node.hash.low);
+  if (node.parent != kNoBlock) PrefetchBlock(BlockId(node.parent));
 }
 
 // ---- retention ----

@@ -23,9 +23,7 @@ RankedLists::RankedLists(std::uint32_t block_count, std::uint32_t group_count)
       released_at_(block_count),
       filled_(group_count),
       newest_(group_count * kClasses),
-      run_first_(block_count) {
-  lists_.Reserve();
-}
+      run_first_(block_count) {}
 
 void RankedLists::PushBack(std::uint32_t group, std::uint32_t reuse_class, BlockId block, ReleaseTime time,
                            TreePlace place) {

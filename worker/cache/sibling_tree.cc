@@ -13,7 +13,6 @@ bool SiblingTree::IsAbove(std::uint32_t block, std::uint32_t other) {
 }
 
 void SiblingTree::Insert(std::uint32_t& root, std::uint32_t block, const Order& order) {
-  Reserve();
   std::uint32_t* place = &root;
   while (*place != kNone && IsAbove(*place, block)) {
     place = order.IsBefore(*place) ? &links_[*place].left : &links_[*place].right;

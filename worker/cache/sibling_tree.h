@@ -4,11 +4,10 @@
 // without looking at all of them, however many there are: thousands of prompts that begin differently are no worse than
 // ten.
 //
-// The tree holds the links alone. What they are ordered by, who uses it knows (see Order): LeafLists orders
-// blocks by their age.
+// The tree holds the links alone. What they are ordered by, who uses it knows (see Order).
 //
-// Not thread-safe. Insert, Erase and Neighbours are O(log children) expected. 8 bytes per block, from the first
-// Insert on; nothing is allocated after it.
+// Not thread-safe. Insert, Erase and Neighbours are O(log children) expected. 8 bytes per block; nothing is allocated
+// after construction.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +29,7 @@ class SiblingTree {
     [[nodiscard]] virtual bool IsBefore(std::uint32_t block) const = 0;
   };
 
-  explicit SiblingTree(std::uint32_t block_count) : block_count_(block_count) {}
-
-  // Takes the memory that the first Insert would take.
-  void Reserve() {
-    if (links_.empty()) links_.resize(block_count_);
-  }
+  explicit SiblingTree(std::uint32_t block_count) : links_(block_count) {}
 
   // Puts `block`, which is in no tree, at its place `order` in the tree `root`. Equal ones may stand in any order.
   void Insert(std::uint32_t& root, std::uint32_t block, const Order& order);
@@ -64,7 +58,6 @@ class SiblingTree {
   void Split(std::uint32_t root, const Order& order, std::uint32_t& before, std::uint32_t& after);
   [[nodiscard]] std::uint32_t Join(std::uint32_t before, std::uint32_t after);
 
-  const std::uint32_t block_count_;
   BigVector<Links> links_;
 };
 

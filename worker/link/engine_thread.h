@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/base/bounded_queue.h"

@@ -2,6 +2,7 @@
 // optional; what they hold must be right.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>

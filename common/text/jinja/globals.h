@@ -2,6 +2,7 @@
 // raise_exception and strftime_now.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "common/text/jinja/objects.h"

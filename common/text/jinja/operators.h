@@ -1,6 +1,7 @@
 // Python's operators over values, and Jinja's two ways to look something up in a value. Errors say what Python's would.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>

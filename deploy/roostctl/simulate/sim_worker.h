@@ -16,8 +16,10 @@
 // Lives on one Timeline. What is given to the constructor outlives it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>

@@ -8,6 +8,7 @@
 // Two lines beside the policies bound what routing can reach, because they do without it: see SimulatePool.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
