@@ -23,6 +23,7 @@
 #include <span>
 #include <vector>
 
+#include "common/base/prefetch.h"
 #include "router/index/epoch_gate.h"
 #include "router/index/holders.h"
 #include "router/index/index_budget.h"
@@ -45,7 +46,7 @@ class HolderSets {
     return {words + set.value() % kSegmentLines * kLineWords, segment.line_count * kLineWords};
   }
   void Prefetch(Holders holders) const {
-    if (holders.is_set()) __builtin_prefetch(Words(holders.set()).data());
+    if (holders.is_set()) roost::Prefetch(Words(holders.set()).data());
   }
 
   // Writer. Each value of Holders that is kept somewhere counts as a reference to its set; With and Without turn the

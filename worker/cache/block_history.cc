@@ -1,5 +1,6 @@
 #include "worker/cache/block_history.h"
 
+#include "common/base/prefetch.h"
 #include "common/base/rng.h"
 
 namespace roost::worker {
@@ -25,7 +26,7 @@ std::size_t BlockHistory::BucketOf(std::uint64_t mixed) const {
   return static_cast<std::size_t>((static_cast<unsigned __int128>(mixed) * bucket_count_) >> 64U) * kBucketSlots;
 }
 
-void BlockHistory::Prefetch(std::uint64_t key) const { __builtin_prefetch(&slots_[BucketOf(Mixed(key))]); }
+void BlockHistory::Prefetch(std::uint64_t key) const { roost::Prefetch(&slots_[BucketOf(Mixed(key))]); }
 
 std::optional<BlockHistory::Entry> BlockHistory::Find(std::uint64_t key) const {
   const std::uint64_t mixed = Mixed(key);

@@ -16,6 +16,7 @@
 
 #include "common/base/big_vector.h"
 #include "common/base/ids.h"
+#include "common/base/prefetch.h"
 
 namespace roost::worker {
 
@@ -55,7 +56,7 @@ class BlockPool {
   [[nodiscard]] std::uint32_t generation(BlockId block) const { return entries_[Checked(block)].generation; }
   [[nodiscard]] BlockRef RefTo(BlockId block) const { return {block, generation(block)}; }
 
-  void Prefetch(BlockId block) const { __builtin_prefetch(&entries_[block.value()]); }
+  void Prefetch(BlockId block) const { roost::Prefetch(&entries_[block.value()]); }
 
   [[nodiscard]] std::uint32_t block_count() const { return static_cast<std::uint32_t>(entries_.size()); }
   [[nodiscard]] std::uint32_t free_count() const { return static_cast<std::uint32_t>(free_.size()); }

@@ -17,6 +17,7 @@
 
 #include "common/base/big_vector.h"
 #include "common/base/ids.h"
+#include "common/base/prefetch.h"
 #include "common/prefix/block_hash.h"
 
 namespace roost::worker {
@@ -43,7 +44,7 @@ class HashIndex {
   void Erase(BlockHash hash, BlockId block);
 
   // Starts the memory read of a Find to come.
-  void Prefetch(BlockHash hash) const { __builtin_prefetch(&slots_[TagOf(hash) & mask_]); }
+  void Prefetch(BlockHash hash) const { roost::Prefetch(&slots_[TagOf(hash) & mask_]); }
 
   // A block that a Find of `hash` would ask about first, if there is one near its home: for reading ahead.
   [[nodiscard]] std::optional<BlockId> Likely(BlockHash hash) const {

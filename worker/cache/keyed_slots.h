@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/prefetch.h"
 #include "common/prefix/block_hash.h"
 
 namespace roost::worker {
@@ -48,7 +49,7 @@ class KeyedSlots {
   // Starts the memory read of a Move or Erase to come.
   void Prefetch(std::uint32_t slot) const { PrefetchKey(keys_[slot]); }
   // And of a Find or Put to come.
-  void PrefetchKey(Key key) const { __builtin_prefetch(&buckets_[Home(Tag(key))]); }
+  void PrefetchKey(Key key) const { roost::Prefetch(&buckets_[Home(Tag(key))]); }
 
   // `key` is in no slot, and `slot` holds no key.
   void Put(std::uint32_t slot, Key key) {

@@ -23,6 +23,7 @@
 
 #include "common/base/big_vector.h"
 #include "common/base/ids.h"
+#include "common/base/prefetch.h"
 #include "worker/cache/number_trie.h"
 
 namespace roost::worker {
@@ -52,7 +53,7 @@ class LeafLists {
   // The block behind one that is contained; nothing for the last of a list and for one that is set aside.
   [[nodiscard]] std::optional<BlockId> After(BlockId block) const;
 
-  void Prefetch(BlockId block) const { __builtin_prefetch(&entries_[block.value()]); }
+  void Prefetch(BlockId block) const { roost::Prefetch(&entries_[block.value()]); }
   [[nodiscard]] bool Contains(BlockId block) const { return entries_[block.value()].state != State::kOutside; }
   // The list of a block that is contained.
   [[nodiscard]] std::uint32_t ListOf(BlockId block) const { return entries_[block.value()].list; }

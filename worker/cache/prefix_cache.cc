@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/prefetch.h"
 
 namespace roost::worker {
 namespace {
@@ -89,8 +90,8 @@ void PrefixCache::PrefetchByHash(std::span<const BlockHash> hashes) const {
 // All that a match and the request behind it read of a block.
 void PrefixCache::PrefetchBlock(BlockId block) const {
   const std::size_t id = block.value();
-  __builtin_prefetch(&nodes_[id]);
-  __builtin_prefetch(&tokens_[id * block_tokens_]);
+  roost::Prefetch(&nodes_[id]);
+  roost::Prefetch(&tokens_[id * block_tokens_]);
   pool_.Prefetch(block);
   idle_.Prefetch(block);
   residency_.Prefetch(block);

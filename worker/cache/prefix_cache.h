@@ -255,7 +255,7 @@ class PrefixCache {
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, IdleBlocks::Reach reach);
   [[nodiscard]] std::int64_t TurnToGive(EvictionGroup giver, EvictionGroup group) const;
   void Evict(BlockId victim);
-  void PrefetchEviction(std::uint32_t block) const;
+  void PrefetchEvictionsAfter(std::uint32_t block) const;
   void Shelve(std::uint32_t block, const RequestUse& use);
   void Unshelve(std::uint32_t block);
   void Reshelve(std::uint32_t block);

@@ -93,7 +93,7 @@ std::int64_t PrefixCache::TurnToGive(EvictionGroup giver, EvictionGroup group) c
 
 void PrefixCache::Evict(BlockId victim) {
   const std::uint32_t parent = nodes_[victim.value()].parent;
-  if (parent != kNoBlock) PrefetchEviction(parent);
+  PrefetchEvictionsAfter(victim.value());
   idle_.Evict(victim);
   Remove(victim.value());
   pool_.Free(victim);
@@ -102,13 +102,15 @@ void PrefixCache::Evict(BlockId victim) {
   if (PlaceOf(parent) == TreePlace::kLeaf) idle_.BecomeLeaf(BlockId(parent));
 }
 
-// A prefix goes back to front, so the parent of a block that goes is likely to go next: what that will read is asked
-// for now. Its node is at hand.
-void PrefixCache::PrefetchEviction(std::uint32_t block) const {
-  const Node& node = nodes_[block];
-  index_.Prefetch(node.hash);
-  ghosts_.Prefetch(node.hash.low);
-  if (node.parent != kNoBlock) PrefetchBlock(BlockId(node.parent));
+// A prefix goes back to front, so after a block its ancestors are likely to go: what that reads is asked for two blocks
+// ahead, which is about as long as memory takes to answer.
+void PrefixCache::PrefetchEvictionsAfter(std::uint32_t block) const {
+  const std::uint32_t parent = nodes_[block].parent;
+  if (parent == kNoBlock || nodes_[parent].parent == kNoBlock) return;
+  const Node& ahead = nodes_[nodes_[parent].parent];
+  index_.Prefetch(ahead.hash);
+  ghosts_.Prefetch(ahead.hash.low);
+  if (ahead.parent != kNoBlock) PrefetchBlock(BlockId(ahead.parent));
 }
 
 // ---- retention ----

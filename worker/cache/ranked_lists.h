@@ -22,6 +22,7 @@
 
 #include "common/base/big_vector.h"
 #include "common/base/ids.h"
+#include "common/base/prefetch.h"
 #include "worker/cache/leaf_lists.h"
 #include "worker/cache/reuse_model.h"
 
@@ -52,7 +53,7 @@ class RankedLists {
 
   void Prefetch(BlockId block) const {
     lists_.Prefetch(block);
-    __builtin_prefetch(&released_at_[block.value()]);
+    roost::Prefetch(&released_at_[block.value()]);
   }
 
  private:

@@ -18,6 +18,7 @@
 #include "common/base/big_vector.h"
 #include "common/base/clock.h"
 #include "common/base/ids.h"
+#include "common/base/prefetch.h"
 
 namespace roost::worker {
 
@@ -59,7 +60,7 @@ class Residency {
   // The counts since the last call.
   [[nodiscard]] ResidencyCounts Take();
 
-  void Prefetch(BlockId block) const { __builtin_prefetch(&times_[block.value()]); }
+  void Prefetch(BlockId block) const { roost::Prefetch(&times_[block.value()]); }
 
  private:
   // Milliseconds, modulo 2^32: times of up to 49 days are told right.
