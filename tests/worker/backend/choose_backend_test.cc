@@ -9,6 +9,7 @@
 namespace roost::worker {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -34,13 +35,14 @@ TEST(ChooseBackendTest, AutoTakesTheCpuElseAndSaysWhy) {
   const auto choice = ChooseAmong({.device = 3}, NoDevice());
   ASSERT_TRUE(choice.ok());
   EXPECT_EQ(choice->ops, &kernels::CpuOps());
-  EXPECT_EQ(choice->ordinal, 0U);
+  EXPECT_THAT(choice->ordinals, ElementsAre(0));
   EXPECT_EQ(choice->device, "cpu");
   EXPECT_EQ(choice->cuda, "none: no driver");
 }
 
 TEST(ChooseBackendTest, TheWantedDeviceIsTakenOrMissed) {
-  EXPECT_EQ(ChooseAmong({.kind = BackendKind::kCuda, .device = 2}, TwoDevices())->ordinal, 2U);
+  EXPECT_EQ(ChooseAmong({.kind = BackendKind::kCuda, .device = 2}, TwoDevices())->ordinals,
+            std::vector<std::uint32_t>{2});
   for (const BackendKind kind : {BackendKind::kAuto, BackendKind::kCuda}) {
     const auto missing = ChooseAmong({.kind = kind, .device = 1}, TwoDevices());
     ASSERT_FALSE(missing.ok());
