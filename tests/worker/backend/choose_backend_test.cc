@@ -51,6 +51,27 @@ TEST(ChooseBackendTest, TheWantedDeviceIsTakenOrMissed) {
   }
 }
 
+TEST(ChooseBackendTest, RanksTakeDevicesThatFollowEachOther) {
+  auto found = TwoDevices();
+  EXPECT_EQ(ChooseAmong({.rank_count = 2}, found).error().field, "tensor_parallel");
+  EXPECT_THAT(ChooseAmong({.rank_count = 2}, found).error().message,
+              HasSubstr("2 ranks from device 0 on: there is no CUDA device 1; found: cuda:0 Large"));
+  found->devices[1].ordinal = 1;
+  const auto choice = ChooseAmong({.rank_count = 2}, found);
+  ASSERT_TRUE(choice.ok());
+  EXPECT_THAT(choice->ordinals, ElementsAre(0, 1));
+  EXPECT_EQ(choice->device, "cuda:0 Large, sm_90, 80 GiB; cuda:1 Small, sm_80, 40 GiB");
+}
+
+TEST(ChooseBackendTest, RanksOfTheCpuAreAllThatDevice) {
+  for (const auto& choice :
+       {ChooseBackend({.kind = BackendKind::kCpu, .rank_count = 3}), ChooseAmong({.rank_count = 3}, NoDevice())}) {
+    ASSERT_TRUE(choice.ok());
+    EXPECT_THAT(choice->ordinals, ElementsAre(0, 0, 0));
+    EXPECT_EQ(choice->device, "cpu, 3 ranks");
+  }
+}
+
 TEST(ChooseBackendTest, CudaWithoutADeviceIsAnError) {
   const auto choice = ChooseAmong({.kind = BackendKind::kCuda}, NoDevice());
   ASSERT_FALSE(choice.ok());
