@@ -9,6 +9,13 @@
 namespace roost::kernels {
 namespace {
 
+// On one line. The communicator may be null.
+std::string Describe(const NcclLibrary& nccl, ncclComm_t communicator, ncclResult_t status) {
+  std::string text = fmt::format("{}: {}", nccl.get_error_string(status), nccl.get_last_error(communicator));
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
 // The communicators of a group, by rank. Any thread may ask one for its asynchronous error.
 struct NcclGroup {
   explicit NcclGroup(const NcclLibrary& library, std::size_t rank_count) : nccl(library), communicators(rank_count) {}
@@ -55,9 +62,7 @@ class CudaCommunicator final : public Communicator {
   }
 
   [[noreturn]] void Fail(ncclComm_t communicator, ncclResult_t status, const char* call) const {
-    std::string error = fmt::format("{}: {}", nccl().get_error_string(status), nccl().get_last_error(communicator));
-    std::replace(error.begin(), error.end(), '\n', ' ');
-    device_.Fail(call, error.c_str());
+    device_.Fail(call, Describe(nccl(), communicator, status).c_str());
   }
 
   const std::shared_ptr<const NcclGroup> group_;
@@ -87,8 +92,7 @@ Result<Communicators> ConnectCuda(std::span<Device* const> devices) {
   const ncclResult_t status =
       nccl.comm_init_all(group->communicators.data(), static_cast<int>(devices.size()), ordinals.data());
   if (status != ncclSuccess) {
-    return Error{ErrorCode::kUnavailable,
-                 fmt::format("ncclCommInitAll: {}: {}", nccl.get_error_string(status), nccl.get_last_error(nullptr)),
+    return Error{ErrorCode::kUnavailable, fmt::format("ncclCommInitAll: {}", Describe(nccl, nullptr, status)),
                  "tensor_parallel"};
   }
   const auto barrier = std::make_shared<RankBarrier>(static_cast<std::uint32_t>(devices.size()));

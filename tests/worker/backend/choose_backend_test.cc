@@ -9,6 +9,7 @@
 namespace roost::worker {
 namespace {
 
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -115,6 +116,15 @@ TEST(BackendModuleFileTest, TheCudaBackendOpensWithOrWithoutADevice) {
   } else {
     EXPECT_FALSE(devices->empty());
   }
+}
+
+// With NCCL or without: opening it is what this goes through on a machine that has it.
+TEST(BackendModuleFileTest, TheCudaBackendConnectsNoDevicesToNothing) {
+  const auto connected = (*OpenBackendModule(CUDA_BACKEND))->ops->connect({});
+  ASSERT_FALSE(connected.ok());
+  EXPECT_EQ(connected.error().field, "tensor_parallel");
+  EXPECT_THAT(connected.error().message,
+              AnyOf(StartsWith("several CUDA devices need NCCL"), StartsWith("ncclCommInitAll: ")));
 }
 #endif
 
