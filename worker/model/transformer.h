@@ -57,12 +57,11 @@ class Transformer final : public Model {
                                                                    const TransformerOptions& options,
                                                                    TensorRank rank = {});
 
-  // Of the whole model.
+  // Of the whole model. Sample and Logits are rank 0's alone.
   [[nodiscard]] const ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
   void Compute(const Batch& batch) override;
-  // These two of rank 0 alone.
   [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override;
   [[nodiscard]] std::span<const float> Logits() override;
 
