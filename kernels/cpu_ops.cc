@@ -100,6 +100,9 @@ const OpTable& CpuOps() {
       .gather_blocks = GatherBlocksCpu,
       .scatter_blocks = ScatterBlocksCpu,
       .sample = SampleCpu,
+      .connect = ConnectCpu,
+      .all_reduce = AllReduceCpu,
+      .gather_columns = GatherColumnsCpu,
   };
   return kOps;
 }
@@ -132,6 +135,9 @@ const OpTable& ReferenceOps() {
       .gather_blocks = GatherBlocksCpu,
       .scatter_blocks = ScatterBlocksCpu,
       .sample = SampleCpu,
+      .connect = ConnectCpu,
+      .all_reduce = AllReduceCpu,
+      .gather_columns = GatherColumnsCpu,
   };
   return kOps;
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "kernels/parallel_copy.h"
@@ -137,8 +138,20 @@ void CudaDevice::CopyToHost(void* to, const void* from, std::size_t bytes) {
     Check(cudaMemcpyAsync(small ? readback_ : to, from, bytes, cudaMemcpyDeviceToHost, stream_),
           "cudaMemcpyAsync to the host");
   }
-  Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  Synchronize();
   if (small && bytes > 0) std::memcpy(to, readback_, bytes);
+}
+
+void CudaDevice::Synchronize() const {
+  if (watch_) {
+    cudaError_t status = cudaStreamQuery(stream_);
+    for (; status == cudaErrorNotReady; status = cudaStreamQuery(stream_)) {
+      watch_();
+      std::this_thread::yield();
+    }
+    Check(status, "cudaStreamQuery");
+  }
+  Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
 }
 
 // What cuda_primitives.cuh launches with.

@@ -8,7 +8,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "common/base/result.h"
 #include "kernels/device.h"
@@ -29,16 +31,22 @@ class CudaDevice final : public Device {
   [[nodiscard]] CudaMatmulPlans& matmul_plans() { return matmul_plans_; }
   // Of kWorkspaceBytes, for the product that runs.
   [[nodiscard]] void* workspace() const { return workspace_; }
+  [[nodiscard]] std::uint32_t ordinal() const { return ordinal_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::uint32_t multiprocessor_count() const { return multiprocessor_count_; }
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
 
-  // Ends the process unless the status is success. `call` is the function or kernel that gave it.
+  // Ends the process with one line, see device_failure.h. `call` is the function or kernel that failed.
+  [[noreturn]] void Fail(const char* call, const char* error) const;
+  // The same unless the status is success.
   void Check(cudaError_t status, const char* call) const;
   void Check(cublasStatus_t status, const char* call) const;
 
   // Also makes this the device of the calling thread, which need not be the one that opened it.
   void BeginBatch(const BatchShape& batch);
+
+  // Is called again and again while the host waits for the device: it ends the process when the wait would never end.
+  void SetWatch(std::function<void()> watch) { watch_ = std::move(watch); }
 
   // Null when memory is short.
   [[nodiscard]] void* Allocate(std::size_t bytes);
@@ -60,13 +68,15 @@ class CudaDevice final : public Device {
 
   CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties);
   [[nodiscard]] Result<void> Create();
-  [[noreturn]] void Fail(const char* call, const char* error) const;
+  // Waits for the stream.
+  void Synchronize() const;
 
   const std::uint32_t ordinal_;
   const std::string name_;  // "cuda:0 (NVIDIA H100)"
   const std::uint32_t multiprocessor_count_;
   void (*const fail_)(const DeviceFailure& failure);
   BatchShape batch_;
+  std::function<void()> watch_;
   cudaStream_t stream_ = nullptr;
   cublasLtHandle_t cublas_ = nullptr;
   void* workspace_ = nullptr;

@@ -143,6 +143,9 @@ const OpTable& CudaOps() {
       .gather_blocks = GatherBlocksCuda,
       .scatter_blocks = ScatterBlocksCuda,
       .sample = SampleCuda,
+      .connect = ConnectCuda,
+      .all_reduce = AllReduceCuda,
+      .gather_columns = GatherColumnsCuda,
   };
   return kOps;
 }

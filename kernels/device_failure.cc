@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdlib>
 
 #include "common/base/log.h"
@@ -14,6 +17,9 @@ std::string Describe(const DeviceFailure& failure) {
 }
 
 void EndOnDeviceFailure(const DeviceFailure& failure) {
+  // Devices that compute together fail together: the first one's line is the cause.
+  static std::atomic<bool> ending{false};
+  while (ending.exchange(true)) ::pause();
   LogError("the device failed, the worker ends: " + Describe(failure));
   std::_Exit(kDeviceFailureExitCode);
 }

@@ -31,7 +31,8 @@ inline constexpr int kDeviceFailureExitCode = 71;
 [[nodiscard]] std::string Describe(const DeviceFailure& failure);
 
 // Logs the line as an error and ends the process with kDeviceFailureExitCode, from any thread, without destructors:
-// these would call the device again.
+// these would call the device again. Of several threads that
+// fail at the same time one logs, and the others do not come back.
 [[noreturn]] void EndOnDeviceFailure(const DeviceFailure& failure);
 
 }  // namespace roost::kernels

@@ -10,10 +10,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "common/base/result.h"
 #include "kernels/attention.h"
+#include "kernels/collective.h"
 #include "kernels/copy_block_rows.h"
 #include "kernels/device.h"
 #include "kernels/gather_embedding.h"
@@ -77,6 +79,12 @@ struct OpTable {
   void (*gather_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
   void (*scatter_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
   void (*sample)(Device& device, const SampleArgs& args) = nullptr;
+
+  // For devices of this table that compute one model together; see collective.h. The devices are open and different,
+  // and outlive the communicators; the first is rank 0's.
+  Result<Communicators> (*connect)(std::span<Device* const> devices) = nullptr;
+  void (*all_reduce)(Device& device, const AllReduceArgs& args) = nullptr;
+  void (*gather_columns)(Device& device, const GatherColumnsArgs& args) = nullptr;
 };
 
 // The CPU, quick: oneDNN for products, vector code chosen at run time for the rest.

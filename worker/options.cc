@@ -13,6 +13,7 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/codec.h"
 #include "common/wire/endpoint.h"
+#include "worker/model/shard.h"
 
 namespace roost::worker {
 namespace {
@@ -148,7 +149,13 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice("compute-dtype", options.compute_dtype, {"auto", "bf16", "f32"}, "Precision of matrix products")
       .AddChoice("backend", options.backend, {"auto", "cpu", "cuda"},
                  "What computes; auto takes CUDA where there is a device, else the CPU")
-      .Add("device", options.device, "Number of the CUDA device", {0, kMaxDevices})
+      .Add("device", options.device, "Number of the CUDA device, with tensor-parallel of the first one",
+           {0, kMaxDevices})
+      .Add("tensor-parallel", options.tensor_parallel,
+           "Devices that compute the model together, each with a part of the weights and of every KV block; it must "
+           "divide the model's heads and inner layer. On the CPU, where it is for trying it out, they share the "
+           "threads",
+           {1, kMaxRanks})
       .Add("cuda-module", options.cuda_module,
            "The CUDA backend's file; by default libroost_cuda.so beside the program")
       .Add("max-context-tokens", options.max_context_tokens,

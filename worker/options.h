@@ -22,6 +22,7 @@ struct WorkerOptions {
   std::string compute_dtype = "auto";
   std::string backend = "auto";
   std::uint32_t device = 0;
+  std::uint32_t tensor_parallel = 1;     // ranks
   std::string cuda_module;               // empty: the one beside the program
   std::uint32_t max_context_tokens = 0;  // 0: the model's
 

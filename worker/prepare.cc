@@ -18,7 +18,8 @@ constexpr double kDeviceKvShare = 0.9;
 
 // Says what was found and taken before the weights are read: that may take minutes.
 Result<BackendChoice> TakeBackend(const WorkerOptions& options) {
-  BackendRequest request{.device = options.device, .cuda_module = options.cuda_module};
+  BackendRequest request{
+      .device = options.device, .rank_count = options.tensor_parallel, .cuda_module = options.cuda_module};
   ROOST_ASSIGN_OR_RETURN(request.kind, ParseBackendKind(options.backend));
   ROOST_ASSIGN_OR_RETURN(BackendChoice choice, ChooseBackend(request));
   if (choice.cuda.empty()) {
@@ -33,7 +34,7 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
   ModelOptions model;
   ROOST_ASSIGN_OR_RETURN(const BackendChoice backend, TakeBackend(options));
   model.ops = backend.ops;
-  model.device_ordinal = backend.ordinal;
+  model.device_ordinals = backend.ordinals;
   ROOST_ASSIGN_OR_RETURN(model.compute_dtype, ParseComputeDType(options.compute_dtype));
   model.thread_count = options.threads;
   model.block_tokens = options.block_tokens;

@@ -357,7 +357,7 @@ int Main(int argc, char** argv) {
       json_file = argv[i];
     }
   }
-  worker::BackendChoice choice{.ops = &simt::SimtOps(), .ordinal = 0, .device = "shim", .cuda = ""};
+  worker::BackendChoice choice{.ops = &simt::SimtOps(), .ordinals = {0}, .device = "shim", .cuda = ""};
   if (effort == Effort::kFull) {
     const auto found = worker::ChooseBackend({.kind = worker::BackendKind::kCuda});
     if (!found.ok()) {

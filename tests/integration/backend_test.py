@@ -37,6 +37,30 @@ class BackendTest(unittest.TestCase):
             self.assertEqual(record["device"], "cpu")
             self.assertIn("none: /nowhere/libroost_cuda.so is not there", record["cuda_devices"])
 
+    def test_ranks_that_can_not_share_the_model_are_one_line(self):
+        done = run_worker("--backend", "cpu", "--tensor-parallel", "3")
+        lines = done.stderr.splitlines()
+        self.assertEqual(done.returncode, 78, done.stderr)
+        self.assertEqual(len(lines), 2, done.stderr)
+        self.assertIn("cpu, 3 ranks", lines[0])
+        self.assertIn("tensor_parallel: 3 ranks can not share 4 query heads evenly", lines[1])
+
+    def test_ranks_on_the_cpu_answer_as_one_does(self):
+        texts = []
+        for ranks in ("1", "2"):
+            with Cluster() as cluster:
+                router = cluster.start_router()
+                worker = cluster.start_worker(
+                    "worker-a", "--backend", "cpu", "--compute-dtype", "f32", "--tensor-parallel", ranks
+                )
+                self.assertEqual(worker.wait_for_log("compute device")["device"], "cpu" if ranks == "1" else "cpu, 2 ranks")
+                router.wait_for_workers(1)
+                answer = router.chat([{"role": "user", "content": "Who comes here?"}], temperature=0, max_tokens=24)
+                self.assertEqual(answer.status, 200, answer.body)
+                texts.append(answer.text())
+        self.assertNotEqual(texts[0], "")
+        self.assertEqual(texts[1], texts[0])
+
     def test_auto_takes_what_it_finds(self):
         with Cluster() as cluster:
             cluster.start_router()

@@ -1,5 +1,6 @@
 #include "tests/support/recording_ops.h"
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,8 +28,17 @@ class WrittenCalls final : public kernels::Recording {
 
 // What is being written down.
 std::optional<Calls>& Open() {
-  static std::optional<Calls> calls;
+  thread_local std::optional<Calls> calls;
   return calls;
+}
+
+std::atomic<std::uint64_t>& Recorded() {
+  static std::atomic<std::uint64_t> count{0};
+  return count;
+}
+std::atomic<std::uint64_t>& Replayed() {
+  static std::atomic<std::uint64_t> count{0};
+  return count;
 }
 
 // The CPU's op behind `member`, recorded where there is a recording.
@@ -50,10 +60,7 @@ void OpNotRecorded(Device& device, const Args& args) {
 
 }  // namespace
 
-RecordingCounts& CountsOfRecordings() {
-  static RecordingCounts counts;
-  return counts;
-}
+RecordingCounts CountsOfRecordings() { return {.recorded = Recorded().load(), .replayed = Replayed().load()}; }
 
 const OpTable& RecordingOps() {
   static const OpTable kOps = [] {
@@ -66,12 +73,12 @@ const OpTable& RecordingOps() {
     ops.end_recording = [](Device& /*device*/) -> std::unique_ptr<kernels::Recording> {
       auto recording = std::make_unique<WrittenCalls>(std::move(Open()).value());
       Open().reset();
-      ++CountsOfRecordings().recorded;
+      ++Recorded();
       return recording;
     };
     ops.replay = [](Device& device, const kernels::Recording& recording) {
       for (const auto& call : static_cast<const WrittenCalls&>(recording).calls()) call(device);
-      ++CountsOfRecordings().replayed;
+      ++Replayed();
     };
     ops.allocate = [](Device& device, std::size_t bytes) {
       ROOST_CHECK(!Open(), "memory is asked for in a recording");
@@ -93,6 +100,8 @@ const OpTable& RecordingOps() {
     ops.rope_to_cache = Op<&OpTable::rope_to_cache, kernels::RopeToCacheArgs>;
     ops.attention = Op<&OpTable::attention, kernels::AttentionArgs>;
     ops.silu_mul = Op<&OpTable::silu_mul, kernels::SiluMulArgs>;
+    ops.all_reduce = Op<&OpTable::all_reduce, kernels::AllReduceArgs>;
+    ops.gather_columns = Op<&OpTable::gather_columns, kernels::GatherColumnsArgs>;
     return ops;
   }();
   return kOps;

@@ -8,7 +8,7 @@
 
 namespace roost::testing_support {
 
-// Over the plain CPU ops. One device at a time records.
+// Over the plain CPU ops. One device of a thread records at a time.
 [[nodiscard]] const kernels::OpTable& RecordingOps();
 
 // Times that recordings were made and replayed, by the whole process.
@@ -16,6 +16,6 @@ struct RecordingCounts {
   std::uint64_t recorded = 0;
   std::uint64_t replayed = 0;
 };
-[[nodiscard]] RecordingCounts& CountsOfRecordings();
+[[nodiscard]] RecordingCounts CountsOfRecordings();
 
 }  // namespace roost::testing_support

@@ -1,5 +1,6 @@
 #include "worker/options.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -38,6 +39,16 @@ TEST(WorkerOptionsTest, WrongValuesAreErrors) {
   EXPECT_FALSE(Parse({"--model", "m", "--compute-dtype", "f64"}).ok());
   EXPECT_EQ(Parse({"--model", "m", "--block-tokens", "17"}).error().field, "block-tokens");
   EXPECT_EQ(Parse({"--model", "m", "--router", "localhost:7001"}).error().field, "router");
+}
+
+TEST(WorkerOptionsTest, TensorParallelIsABoundedNumberOfRanks) {
+  EXPECT_EQ(Parse({"--model", "m"})->tensor_parallel, 1U);
+  EXPECT_EQ(Parse({"--model", "m", "--tensor-parallel", "8"})->tensor_parallel, 8U);
+  for (const char* wrong : {"0", "65", "-1", "two"}) {
+    EXPECT_THAT(Parse({"--model", "m", "--tensor-parallel", wrong}).error().ToString(),
+                testing::HasSubstr("tensor-parallel"))
+        << wrong;
+  }
 }
 
 TEST(WorkerOptionsTest, KvMemoryIsAShareOrBytes) {

@@ -28,7 +28,7 @@ bool HasEveryOp(const kernels::OpTable& ops) {
          ops.matmul != nullptr && ops.rope_angles != nullptr && ops.rope_to_cache != nullptr &&
          ops.attention_profile != nullptr && ops.attention != nullptr && ops.silu_mul != nullptr &&
          ops.copy_block_rows != nullptr && ops.gather_blocks != nullptr && ops.scatter_blocks != nullptr &&
-         ops.sample != nullptr;
+         ops.sample != nullptr && ops.connect != nullptr && ops.all_reduce != nullptr && ops.gather_columns != nullptr;
 }
 
 Result<void> CheckBuild(const BackendModule& module, const std::filesystem::path& path) {

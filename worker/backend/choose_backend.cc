@@ -11,8 +11,11 @@ namespace {
 
 using kernels::DeviceInfo;
 
-BackendChoice Cpu(std::string cuda) {
-  return {.ops = &kernels::CpuOps(), .ordinal = 0, .device = "cpu", .cuda = std::move(cuda)};
+BackendChoice Cpu(std::uint32_t rank_count, std::string cuda) {
+  return {.ops = &kernels::CpuOps(),
+          .ordinals = std::vector<std::uint32_t>(rank_count, 0),
+          .device = rank_count == 1 ? "cpu" : fmt::format("cpu, {} ranks", rank_count),
+          .cuda = std::move(cuda)};
 }
 
 std::string Describe(const DeviceInfo& device) {
@@ -24,6 +27,13 @@ std::string Describe(const std::vector<DeviceInfo>& devices) {
   std::string text;
   for (const DeviceInfo& device : devices) text += (text.empty() ? "" : "; ") + Describe(device);
   return text;
+}
+
+Error Missing(const BackendRequest& request, std::uint32_t ordinal, const std::vector<DeviceInfo>& devices) {
+  const std::string found = fmt::format("there is no CUDA device {}; found: {}", ordinal, Describe(devices));
+  if (ordinal == request.device) return {ErrorCode::kUnavailable, found, "device"};
+  return {ErrorCode::kUnavailable,
+          fmt::format("{} ranks from device {} on: {}", request.rank_count, request.device, found), "tensor_parallel"};
 }
 
 Result<CudaDevices> FindCudaDevices(const std::filesystem::path& path) {
@@ -43,25 +53,29 @@ Result<BackendKind> ParseBackendKind(std::string_view name) {
 }
 
 Result<BackendChoice> ChooseBackend(const BackendRequest& request) {
-  if (request.kind == BackendKind::kCpu) return Cpu("");
+  if (request.kind == BackendKind::kCpu) return Cpu(request.rank_count, "");
   return ChooseAmong(request, FindCudaDevices(request.cuda_module));
 }
 
 Result<BackendChoice> ChooseAmong(const BackendRequest& request, const Result<CudaDevices>& found) {
-  if (request.kind == BackendKind::kCpu) return Cpu("");
+  if (request.kind == BackendKind::kCpu) return Cpu(request.rank_count, "");
   if (!found.ok()) {
-    if (request.kind == BackendKind::kAuto) return Cpu("none: " + found.error().message);
+    if (request.kind == BackendKind::kAuto) return Cpu(request.rank_count, "none: " + found.error().message);
     return found.error();
   }
   const std::vector<DeviceInfo>& devices = found->devices;
-  const auto wanted = std::find_if(devices.begin(), devices.end(),
-                                   [&](const DeviceInfo& device) { return device.ordinal == request.device; });
-  if (wanted == devices.end()) {
-    return Error{ErrorCode::kUnavailable,
-                 fmt::format("there is no CUDA device {}; found: {}", request.device, Describe(devices)), "device"};
+  std::vector<DeviceInfo> taken;
+  BackendChoice choice{.ops = found->ops, .ordinals = {}, .device = {}, .cuda = Describe(devices)};
+  for (std::uint32_t rank = 0; rank < request.rank_count; ++rank) {
+    const std::uint32_t ordinal = request.device + rank;
+    const auto wanted = std::find_if(devices.begin(), devices.end(),
+                                     [&](const DeviceInfo& device) { return device.ordinal == ordinal; });
+    if (wanted == devices.end()) return Missing(request, ordinal, devices);
+    choice.ordinals.push_back(ordinal);
+    taken.push_back(*wanted);
   }
-  return BackendChoice{
-      .ops = found->ops, .ordinal = request.device, .device = Describe(*wanted), .cuda = Describe(devices)};
+  choice.device = Describe(taken);
+  return choice;
 }
 
 }  // namespace roost::worker

@@ -1,7 +1,7 @@
-// On which device a worker computes.
+// On which device a worker computes, or on which ones together.
 //
 //   cpu    the CPU; nothing of CUDA is opened
-//   cuda   the CUDA device with the wanted number; an error where there is none
+//   cuda   the CUDA device with the wanted number, and as many behind it as are wanted; an error where one is missing
 //   auto   as cuda where a CUDA device is found, else the CPU
 #pragma once
 
@@ -21,15 +21,16 @@ enum class BackendKind : std::uint8_t { kAuto, kCpu, kCuda };
 
 struct BackendRequest {
   BackendKind kind = BackendKind::kAuto;
-  std::uint32_t device = 0;                // of the CUDA devices
+  std::uint32_t device = 0;                // of the CUDA devices, the first
+  std::uint32_t rank_count = 1;            // devices that compute one model; on the CPU it is for all of them
   std::filesystem::path cuda_module = {};  // empty: the one beside the program
 };
 
 struct BackendChoice {
   const kernels::OpTable* ops = nullptr;
-  std::uint32_t ordinal = 0;  // see DeviceOptions
-  // For people: "cpu", "cuda:0 NVIDIA H100 80GB HBM3, sm_90, 79 GiB"; and the same for all CUDA devices that were
-  // found, or why there are none. The latter is empty where nobody looked.
+  std::vector<std::uint32_t> ordinals;  // of the ranks; see DeviceOptions
+  // For people: "cpu", "cpu, 2 ranks", "cuda:0 NVIDIA H100 80GB HBM3, sm_90, 79 GiB; cuda:1 …"; and the same for all
+  // CUDA devices that were found, or why there are none. The latter is empty where nobody looked.
   std::string device;
   std::string cuda;
 };

@@ -11,7 +11,9 @@
 #include "worker/model/generation_config.h"
 #include "worker/model/hf_config.h"
 #include "worker/model/safetensors.h"
+#include "worker/model/shard.h"
 #include "worker/model/synthetic.h"
+#include "worker/model/tensor_parallel.h"
 #include "worker/model/transformer.h"
 #include "worker/model/weights.h"
 
@@ -59,7 +61,8 @@ kernels::DType ResolveDType(const kernels::Backend& backend, ComputeDType wanted
 
 Result<std::uint32_t> ResolveBlockCount(const HfConfig& config, const ModelOptions& options, kernels::DType dtype) {
   if (options.block_count) return *options.block_count;
-  const std::size_t block_bytes = KvBlockBytes(config, options.block_tokens, dtype);
+  const auto ranks = static_cast<std::uint32_t>(options.device_ordinals.size());
+  const std::size_t block_bytes = ranks * KvBlockBytes(ConfigOf(config, {0, ranks}), options.block_tokens, dtype);
   const std::uint64_t most = std::numeric_limits<std::uint32_t>::max() / std::max(options.block_tokens, 1U);
   const std::uint64_t count = block_bytes == 0 ? 0 : std::min(options.kv_bytes / block_bytes, most);
   if (count == 0) {
@@ -78,13 +81,35 @@ Result<void> CheckOptions(const ModelOptions& options) {
   return {};
 }
 
+Result<std::vector<kernels::Backend>> OpenBackends(const ModelOptions& options) {
+  const auto ranks = static_cast<std::uint32_t>(options.device_ordinals.size());
+  const std::uint32_t threads = ranks == 1 ? options.thread_count : std::max(1U, options.thread_count / ranks);
+  std::vector<kernels::Backend> backends;
+  for (const std::uint32_t ordinal : options.device_ordinals) {
+    ROOST_ASSIGN_OR_RETURN(auto backend,
+                           kernels::Backend::Open(*options.ops, {.thread_count = threads, .ordinal = ordinal}));
+    backends.push_back(std::move(backend));
+  }
+  return backends;
+}
+
+Result<std::unique_ptr<Model>> CreateModel(std::vector<kernels::Backend> backends, const HfConfig& config,
+                                           const WeightSource& weights, const TransformerOptions& options) {
+  if (backends.size() == 1) {
+    ROOST_ASSIGN_OR_RETURN(auto model, Transformer::Create(std::move(backends.front()), config, weights, options));
+    return std::unique_ptr<Model>(std::move(model));
+  }
+  ROOST_ASSIGN_OR_RETURN(auto model, TensorParallelModel::Create(std::move(backends), config, weights, options));
+  return std::unique_ptr<Model>(std::move(model));
+}
+
 // Fills in what follows from the network: model, KV dtype, context.
 Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, const ModelOptions& options,
                         LoadedModel& loaded) {
   ROOST_RETURN_IF_ERROR(CheckOptions(options));
-  ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count,
-                                                                             .ordinal = options.device_ordinal}));
-  const kernels::DType dtype = ResolveDType(backend, options.compute_dtype);
+  ROOST_RETURN_IF_ERROR(CheckRankCount(config, static_cast<std::uint32_t>(options.device_ordinals.size())));
+  ROOST_ASSIGN_OR_RETURN(auto backends, OpenBackends(options));
+  const kernels::DType dtype = ResolveDType(backends.front(), options.compute_dtype);
   std::uint32_t block_count = 0;
   const bool by_share = options.kv_share && !options.block_count;
   if (!by_share) {
@@ -92,12 +117,12 @@ Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, con
   }
   loaded.kv_dtype = NameOf(dtype);
   loaded.max_context_tokens = std::min(config.max_positions, options.max_context_tokens.value_or(config.max_positions));
-  ROOST_ASSIGN_OR_RETURN(loaded.model, Transformer::Create(std::move(backend), config, weights,
-                                                           {.block_tokens = options.block_tokens,
-                                                            .block_count = block_count,
-                                                            .kv_share = by_share ? options.kv_share : std::nullopt,
-                                                            .max_context_tokens = loaded.max_context_tokens,
-                                                            .compute_dtype = dtype}));
+  ROOST_ASSIGN_OR_RETURN(loaded.model, CreateModel(std::move(backends), config, weights,
+                                                   {.block_tokens = options.block_tokens,
+                                                    .block_count = block_count,
+                                                    .kv_share = by_share ? options.kv_share : std::nullopt,
+                                                    .max_context_tokens = loaded.max_context_tokens,
+                                                    .compute_dtype = dtype}));
   return {};
 }
 

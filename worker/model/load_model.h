@@ -26,10 +26,10 @@ enum class ComputeDType : std::uint8_t { kAuto, kBF16, kF32 };
 [[nodiscard]] Result<ComputeDType> ParseComputeDType(std::string_view name);
 
 struct ModelOptions {
-  std::uint32_t thread_count = 1;
+  std::uint32_t thread_count = 1;  // of all ranks together
   ComputeDType compute_dtype = ComputeDType::kAuto;
   std::uint32_t block_tokens = 16;
-  // The KV pool: so many blocks, or as many as fit into so many bytes.
+  // The KV pool: so many blocks, or as many as fit into so many bytes of all ranks together.
   std::optional<std::uint32_t> block_count = std::nullopt;
   std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
   // Or as many as fit into a part of what is free on the device beside the weights; see TransformerOptions.
@@ -38,7 +38,9 @@ struct ModelOptions {
   std::optional<std::uint32_t> max_context_tokens = std::nullopt;
   std::uint64_t synthetic_seed = 0;
   const kernels::OpTable* ops = &kernels::CpuOps();
-  std::uint32_t device_ordinal = 0;
+  // Of the table's devices. Several compute the model together, a rank each; see tensor_parallel.h. On the CPU all are
+  // device 0, and they share the threads.
+  std::vector<std::uint32_t> device_ordinals{0};
 };
 
 struct LoadedModel {

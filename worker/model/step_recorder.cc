@@ -19,6 +19,8 @@ void StepRecorder::Run(const std::vector<std::uint64_t>& shape, const std::funct
     backend_.ops().begin_recording(backend_.device());
     ops();
     recording = backend_.ops().end_recording(backend_.device());
+    // Making it may wait for other devices, whose replays may wait for this one's.
+    if (communicator_ != nullptr) communicator_->AwaitPeers();
   }
   backend_.ops().replay(backend_.device(), *recording);
 }

@@ -22,7 +22,9 @@ class StepRecorder {
  public:
   static constexpr std::size_t kMaxShapes = 256;
 
-  explicit StepRecorder(const kernels::Backend& backend) : backend_(backend) {}
+  // With a communicator, all of its ranks run the same shapes.
+  explicit StepRecorder(const kernels::Backend& backend, kernels::Communicator* communicator = nullptr)
+      : backend_(backend), communicator_(communicator) {}
 
   // Does the device record at all?
   [[nodiscard]] bool enabled() const { return backend_.ops().begin_recording != nullptr; }
@@ -33,6 +35,7 @@ class StepRecorder {
 
  private:
   const kernels::Backend& backend_;
+  kernels::Communicator* const communicator_;
   std::map<std::vector<std::uint64_t>, std::unique_ptr<kernels::Recording>> recordings_;  // null: seen once
 };
 

@@ -1,7 +1,6 @@
 #include "worker/model/transformer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "common/prefix/block_hash.h"
@@ -43,6 +42,8 @@ Transformer::Workspace::Workspace(const kernels::Backend& backend)
       activated(backend),
       partials(backend),
       logits(backend),
+      logits_part(backend),
+      arriving(backend),
       draws(backend),
       sampled(backend) {}
 
@@ -66,8 +67,8 @@ void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, s
 }
 
 Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backend, const HfConfig& config,
-                                                         const WeightSource& source,
-                                                         const TransformerOptions& options) {
+                                                         const WeightSource& source, const TransformerOptions& options,
+                                                         TensorRank rank) {
   if (!IsValidBlockTokens(options.block_tokens)) {
     return InvalidArgument("block_tokens", "must be a power of two from {} to {}, is {}", kMinBlockTokens,
                            kMaxBlockTokens, options.block_tokens);
@@ -84,14 +85,18 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backen
   }
   ROOST_RETURN_IF_ERROR(backend.ops().check_layout(
       backend.device(), LayoutOf(config, options.block_tokens, options.block_count, options.compute_dtype)));
-  std::unique_ptr<Transformer> transformer(new Transformer(std::move(backend), config, options));
-  ROOST_RETURN_IF_ERROR(transformer->Load(source, options.kv_share));
+  std::unique_ptr<Transformer> transformer(new Transformer(std::move(backend), config, options, std::move(rank)));
+  ROOST_RETURN_IF_ERROR(transformer->Load(config, source, options.kv_share));
   return transformer;
 }
 
-Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options)
+Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options,
+                         TensorRank rank)
     : backend_(std::move(backend)),
-      config_(config),
+      shard_(rank.shard),
+      communicator_(std::move(rank.communicator)),
+      vocabulary_(RangesOf(config, shard_).vocabulary),
+      config_(ConfigOf(config, shard_)),
       attention_profile_(backend_.ops().attention_profile(backend_.device(), config.head_dim)),
       dtype_(options.compute_dtype),
       activation_dtype_(backend_.ops().activation_dtype(backend_.device(), options.compute_dtype)),
@@ -106,16 +111,16 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       weights_(backend_),
       inverse_frequencies_(backend_),
       kv_memory_(backend_),
-      kv_(LayoutOf(config, options.block_tokens, options.block_count, options.compute_dtype)),
+      kv_(LayoutOf(config_, options.block_tokens, options.block_count, options.compute_dtype)),
       work_(backend_),
-      recorder_(backend_) {}
+      recorder_(backend_, communicator_.get()) {}
 
 // A number of blocks is tried before the weights are read, which may take long; a share of what is left, after.
-Result<void> Transformer::Load(const WeightSource& source, std::optional<double> kv_share) {
+Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source, std::optional<double> kv_share) {
   if (!kv_share) ROOST_RETURN_IF_ERROR(ReserveKv());
   const std::vector<float> frequencies = InverseFrequencies(config_.rope, config_.head_dim);
   inverse_frequencies_.Upload(std::span<const float>(frequencies));
-  ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, config_, source, dtype_));
+  ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, whole, shard_, source, dtype_));
   if (!kv_share) return {};
   ROOST_RETURN_IF_ERROR(CountBlocks(*kv_share));
   return ReserveKv();
@@ -278,7 +283,18 @@ void Transformer::Upload() {
   work_.plan.Upload();
   work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
   work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
-  work_.logits.Reserve(sizeof(float) * plan_.logits_rows.size() * config_.vocab_size);
+  ReserveLogits();
+  // A device that asks for memory may wait for the others', and these may wait for this rank in a collective op: none
+  // begins before all have their memory.
+  if (communicator_) communicator_->AwaitPeers();
+}
+
+void Transformer::ReserveLogits() {
+  const std::size_t row_bytes = sizeof(float) * plan_.logits_rows.size();
+  if (shard_.rank == 0) work_.logits.Reserve(row_bytes * config_.vocab_size);
+  if (!communicator_) return;
+  work_.logits_part.Reserve(row_bytes * vocabulary_.size());
+  if (shard_.rank == 0) work_.arriving.Reserve(row_bytes * config_.vocab_size);
 }
 
 // Lengths of lists, which are places too, and the memory of whatever grows.
@@ -295,94 +311,10 @@ std::vector<std::uint64_t> Transformer::StepShape() const {
                                    reinterpret_cast<std::uint64_t>(work_.plan.At(places_.tokens))};
   for (const DeviceBuffer* buffer :
        {&work_.cos, &work_.sin, &work_.hidden, &work_.delta, &work_.normed, &work_.qkv, &work_.q, &work_.attended,
-        &work_.gate_up, &work_.activated, &work_.partials, &work_.logits}) {
+        &work_.gate_up, &work_.activated, &work_.partials, &work_.logits, &work_.logits_part, &work_.arriving}) {
     shape.push_back(reinterpret_cast<std::uint64_t>(buffer->data()));
   }
   return shape;
-}
-
-void Transformer::WriteKv(std::uint32_t layer) {
-  const LayerWeights& weights = weights_.layers[layer];
-  // The first layer has no output of a layer before it to add.
-  Norm(weights.input_norm, layer == 0 ? nullptr : &work_.delta);
-  Multiply(*weights.qkv, work_.normed.data(), work_.qkv.data());
-  backend_.ops().rope_to_cache(backend_.device(), {.qkv = work_.qkv.data(),
-                                                   .cos = work_.cos.as<float>(),
-                                                   .sin = work_.sin.as<float>(),
-                                                   .q_norm = weights.q_norm.as<float>(),
-                                                   .k_norm = weights.k_norm.as<float>(),
-                                                   .epsilon = config_.norm_epsilon,
-                                                   .rows = rows_,
-                                                   .query_head_count = config_.query_head_count,
-                                                   .q = work_.q.data(),
-                                                   .kv = kv_,
-                                                   .layer = layer,
-                                                   .slots = work_.plan.At(places_.slots),
-                                                   .activation_dtype = activation_dtype_});
-}
-
-void Transformer::Attend(std::uint32_t layer) {
-  backend_.ops().attention(backend_.device(), {.q = work_.q.data(),
-                                               .q_dtype = activation_dtype_,
-                                               .scale = 1 / std::sqrt(static_cast<float>(config_.head_dim)),
-                                               .query_head_count = config_.query_head_count,
-                                               .kv = kv_,
-                                               .layer = layer,
-                                               .blocks = work_.plan.At(places_.blocks),
-                                               .rows = work_.plan.At(places_.rows),
-                                               .items = work_.plan.At(places_.items),
-                                               .item_count = static_cast<std::uint32_t>(plan_.attention.items.size()),
-                                               .merges = work_.plan.At(places_.merges),
-                                               .merge_count = static_cast<std::uint32_t>(plan_.attention.merges.size()),
-                                               .parts = work_.plan.At(places_.parts),
-                                               .partials = work_.partials.as<float>(),
-                                               .out = work_.attended.data(),
-                                               .out_dtype = dtype_});
-  Multiply(*weights_.layers[layer].o, work_.attended.data(), work_.delta.data());
-}
-
-void Transformer::FeedForward(const LayerWeights& layer) {
-  Norm(layer.post_attention_norm, &work_.delta);
-  Multiply(*layer.gate_up, work_.normed.data(), work_.gate_up.data());
-  backend_.ops().silu_mul(backend_.device(), {.gate_up = work_.gate_up.data(),
-                                              .rows = rows_,
-                                              .width = config_.intermediate_size,
-                                              .out = work_.activated.data(),
-                                              .out_dtype = dtype_,
-                                              .gate_up_dtype = activation_dtype_});
-  Multiply(*layer.down, work_.activated.data(), work_.delta.data());
-}
-
-void Transformer::Norm(const DeviceBuffer& weight, const DeviceBuffer* delta) {
-  backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
-                                              .delta = delta != nullptr ? delta->data() : nullptr,
-                                              .weight = weight.as<float>(),
-                                              .epsilon = config_.norm_epsilon,
-                                              .rows = rows_,
-                                              .width = config_.hidden_size,
-                                              .out = work_.normed.data(),
-                                              .out_dtype = dtype_,
-                                              .delta_dtype = activation_dtype_});
-}
-
-void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const {
-  backend_.ops().matmul(backend_.device(), {&weights, x, rows_, y, activation_dtype_});
-}
-
-void Transformer::ComputeLogits() {
-  const auto wanted = static_cast<std::uint32_t>(plan_.logits_rows.size());
-  backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
-                                              .delta = work_.delta.data(),
-                                              .weight = weights_.final_norm.as<float>(),
-                                              .row_indices = work_.plan.At(places_.logits_rows),
-                                              .epsilon = config_.norm_epsilon,
-                                              .rows = wanted,
-                                              .width = config_.hidden_size,
-                                              .out = work_.normed.data(),
-                                              .out_dtype = dtype_,
-                                              .delta_dtype = activation_dtype_});
-  backend_.ops().matmul(backend_.device(), {weights_.output.get(), work_.normed.data(), wanted, work_.logits.data(),
-                                            kernels::DType::kF32});
 }
 
 }  // namespace roost::worker

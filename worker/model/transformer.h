@@ -5,6 +5,9 @@
 //
 // h and sums are f32; inputs of products and the cache are of the compute dtype; what products give is of the device's
 // activation dtype. Not thread-safe.
+//
+// It may be one of several ranks that compute a model together, each with its heads and its part of the inner layer;
+// see shard.h. Then a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +23,7 @@
 #include "worker/model/hf_config.h"
 #include "worker/model/model.h"
 #include "worker/model/packed_arrays.h"
+#include "worker/model/shard.h"
 #include "worker/model/step_recorder.h"
 #include "worker/model/transformer_weights.h"
 #include "worker/model/weights.h"
@@ -36,16 +40,24 @@ struct TransformerOptions {
   kernels::DType compute_dtype = kernels::DType::kF32;
 };
 
+// What of a model a transformer is, and its way to the other ranks.
+struct TensorRank {
+  Shard shard = {};
+  std::unique_ptr<kernels::Communicator> communicator = nullptr;  // null where there is one rank
+};
+
 // Bytes of one KV block of this model.
 [[nodiscard]] std::size_t KvBlockBytes(const HfConfig& config, std::uint32_t block_tokens, kernels::DType dtype);
 
 class Transformer final : public Model {
  public:
-  // Reads all weights; the source is not needed afterwards.
+  // Reads all weights, of a rank its part; the source is not needed afterwards. `config` is the whole model's.
   [[nodiscard]] static Result<std::unique_ptr<Transformer>> Create(kernels::Backend backend, const HfConfig& config,
                                                                    const WeightSource& source,
-                                                                   const TransformerOptions& options);
+                                                                   const TransformerOptions& options,
+                                                                   TensorRank rank = {});
 
+  // Of the whole model. Sample and Logits are rank 0's alone.
   [[nodiscard]] const ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
@@ -69,7 +81,9 @@ class Transformer final : public Model {
     kernels::DeviceBuffer gate_up;    // [rows][2 · intermediate_size] of the activation dtype
     kernels::DeviceBuffer activated;  // [rows][intermediate_size] of the compute dtype
     kernels::DeviceBuffer partials;
-    kernels::DeviceBuffer logits;          // [wanted][vocab_size] f32
+    kernels::DeviceBuffer logits;          // [wanted][vocab_size] f32, on rank 0
+    kernels::DeviceBuffer logits_part;     // [wanted][vocabulary of this rank] f32, empty where there is one rank
+    kernels::DeviceBuffer arriving;        // [wanted][vocab_size] f32, on rank 0 of several
     kernels::DeviceBuffer draws, sampled;  // [draws]
   };
 
@@ -83,8 +97,8 @@ class Transformer final : public Model {
     PackedArray<kernels::AttentionMerge> merges;
   };
 
-  Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options);
-  [[nodiscard]] Result<void> Load(const WeightSource& source, std::optional<double> kv_share);
+  Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
+  [[nodiscard]] Result<void> Load(const HfConfig& whole, const WeightSource& source, std::optional<double> kv_share);
   [[nodiscard]] Result<void> CountBlocks(double kv_share);
   [[nodiscard]] Result<void> ReserveKv();
 
@@ -93,6 +107,7 @@ class Transformer final : public Model {
   void CopyRows(const Batch& batch);
   void Plan(const Batch& batch);
   void Upload();
+  void ReserveLogits();
   [[nodiscard]] std::vector<std::uint64_t> StepShape() const;
   void RunOps();
   void WriteKv(std::uint32_t layer);  // and q
@@ -100,10 +115,15 @@ class Transformer final : public Model {
   void FeedForward(const LayerWeights& layer);
   void Norm(const kernels::DeviceBuffer& weight, const kernels::DeviceBuffer* delta);
   void Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const;
+  void SumOverRanks();  // delta
   void ComputeLogits();
+  void GatherLogits();
 
   const kernels::Backend backend_;  // outlives everything below
-  const HfConfig config_;
+  const Shard shard_;
+  const std::unique_ptr<kernels::Communicator> communicator_;  // outlives the recordings of its ops
+  const WeightRange vocabulary_;                               // that this rank gives logits to
+  const HfConfig config_;                                      // of this rank; see ConfigOf
   const kernels::AttentionProfile attention_profile_;
   const kernels::DType dtype_;             // of products' inputs and the cache
   const kernels::DType activation_dtype_;  // of products' results

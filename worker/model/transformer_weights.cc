@@ -18,12 +18,25 @@ using kernels::MatmulWeights;
 struct Projection {
   std::string name;  // without ".weight" and ".bias"
   std::uint32_t outputs = 0;
+  WeightRange rows;  // of the outputs
+};
+
+// Columns of the weights of projections that share their input.
+struct ProjectionInputs {
+  std::uint32_t size = 0;
+  WeightRange columns;
 };
 
 class Loader {
  public:
-  Loader(const kernels::Backend& backend, const HfConfig& config, const WeightSource& source, DType compute_dtype)
-      : backend_(backend), config_(config), source_(source), compute_dtype_(compute_dtype) {}
+  Loader(const kernels::Backend& backend, const HfConfig& config, const Shard& shard, const WeightSource& source,
+         DType compute_dtype)
+      : backend_(backend),
+        config_(config),
+        shard_(shard),
+        ranges_(RangesOf(config, shard)),
+        source_(source),
+        compute_dtype_(compute_dtype) {}
 
   Result<TransformerWeights> Load() {
     TransformerWeights weights(backend_);
@@ -35,8 +48,8 @@ class Loader {
     }
     ROOST_RETURN_IF_ERROR(LoadVector("model.norm.weight", config_.hidden_size, weights.final_norm));
     const std::string output = config_.tie == EmbeddingTie::kTied ? "model.embed_tokens" : "lm_head";
-    ROOST_ASSIGN_OR_RETURN(weights.output,
-                           LoadProjections({{output, config_.vocab_size}}, config_.hidden_size, QkvBias::kNone));
+    ROOST_ASSIGN_OR_RETURN(weights.output, LoadProjections({{output, config_.vocab_size, ranges_.vocabulary}},
+                                                           All(config_.hidden_size), QkvBias::kNone));
     return weights;
   }
 
@@ -63,16 +76,18 @@ class Loader {
       ROOST_RETURN_IF_ERROR(LoadVector(attention + "q_norm.weight", config_.head_dim, layer.q_norm));
       ROOST_RETURN_IF_ERROR(LoadVector(attention + "k_norm.weight", config_.head_dim, layer.k_norm));
     }
-    ROOST_ASSIGN_OR_RETURN(layer.qkv, LoadProjections({{attention + "q_proj", q_width},
-                                                       {attention + "k_proj", kv_width},
-                                                       {attention + "v_proj", kv_width}},
-                                                      hidden, config_.qkv_bias));
-    ROOST_ASSIGN_OR_RETURN(layer.o, LoadProjections({{attention + "o_proj", hidden}}, q_width, QkvBias::kNone));
-    ROOST_ASSIGN_OR_RETURN(layer.gate_up, LoadProjections({{mlp + "gate_proj", config_.intermediate_size},
-                                                           {mlp + "up_proj", config_.intermediate_size}},
-                                                          hidden, QkvBias::kNone));
-    ROOST_ASSIGN_OR_RETURN(layer.down,
-                           LoadProjections({{mlp + "down_proj", hidden}}, config_.intermediate_size, QkvBias::kNone));
+    ROOST_ASSIGN_OR_RETURN(layer.qkv, LoadProjections({{attention + "q_proj", q_width, ranges_.q},
+                                                       {attention + "k_proj", kv_width, ranges_.kv},
+                                                       {attention + "v_proj", kv_width, ranges_.kv}},
+                                                      All(hidden), config_.qkv_bias));
+    ROOST_ASSIGN_OR_RETURN(
+        layer.o, LoadProjections({{attention + "o_proj", hidden, {0, hidden}}}, {q_width, ranges_.q}, QkvBias::kNone));
+    const std::uint32_t inner = config_.intermediate_size;
+    ROOST_ASSIGN_OR_RETURN(layer.gate_up, LoadProjections({{mlp + "gate_proj", inner, ranges_.intermediate},
+                                                           {mlp + "up_proj", inner, ranges_.intermediate}},
+                                                          All(hidden), QkvBias::kNone));
+    ROOST_ASSIGN_OR_RETURN(layer.down, LoadProjections({{mlp + "down_proj", hidden, {0, hidden}}},
+                                                       {inner, ranges_.intermediate}, QkvBias::kNone));
     return {};
   }
 
@@ -80,7 +95,7 @@ class Loader {
   void TellProgress(std::uint32_t layers) {
     constexpr std::chrono::seconds kInterval{2};
     const auto now = std::chrono::steady_clock::now();
-    if (now < told_ + kInterval) return;
+    if (shard_.rank != 0 || now < told_ + kInterval) return;  // ranks are about equally far
     told_ = now;
     LogInfo("reading weights", {{"layers", fmt::format("{}/{}", layers, config_.layer_count)}});
   }
@@ -94,18 +109,21 @@ class Loader {
     return {};
   }
 
+  static ProjectionInputs All(std::uint32_t size) { return {size, {0, size}}; }
+
   // Projections of one input, fused into one product.
   Result<std::unique_ptr<MatmulWeights>> LoadProjections(std::initializer_list<Projection> projections,
-                                                         std::uint32_t inputs, QkvBias biased) {
+                                                         const ProjectionInputs& inputs, QkvBias biased) {
     std::vector<MatmulPart> parts;
     std::vector<Weight> loaded;  // alive until the weights are prepared
-    std::vector<std::shared_ptr<const void>> biases;
     for (const Projection& projection : projections) {
-      const std::array<std::uint64_t, 2> shape{projection.outputs, inputs};
-      ROOST_ASSIGN_OR_RETURN(Weight weight, source_.Get(projection.name + ".weight", shape));
-      MatmulPart part{weight.data, weight.dtype, nullptr, projection.outputs};
+      const std::array<std::uint64_t, 2> shape{projection.outputs, inputs.size};
+      ROOST_ASSIGN_OR_RETURN(const Weight whole, source_.Get(projection.name + ".weight", shape));
+      Weight weight = ColumnsOf(RowsOf(whole, inputs.size, projection.rows), inputs.size, inputs.columns);
+      MatmulPart part{weight.data, weight.dtype, nullptr, projection.rows.size()};
       if (biased == QkvBias::kBiased) {
-        ROOST_ASSIGN_OR_RETURN(Weight bias, source_.Get(projection.name + ".bias", {shape.data(), 1}));
+        ROOST_ASSIGN_OR_RETURN(const Weight whole_bias, source_.Get(projection.name + ".bias", {shape.data(), 1}));
+        Weight bias = RowsOf(whole_bias, 1, projection.rows);
         if (bias.dtype != weight.dtype) {
           return DataLoss(projection.name, "weight is {}, bias {}: they must agree", NameOf(weight.dtype),
                           NameOf(bias.dtype));
@@ -116,7 +134,7 @@ class Loader {
       loaded.push_back(std::move(weight));
       parts.push_back(part);
     }
-    return backend_.ops().prepare_matmul(backend_.device(), {parts, inputs, compute_dtype_});
+    return backend_.ops().prepare_matmul(backend_.device(), {parts, inputs.columns.size(), compute_dtype_});
   }
 
   static std::vector<float> Widened(const Weight& weight) {
@@ -131,6 +149,8 @@ class Loader {
 
   const kernels::Backend& backend_;
   const HfConfig& config_;
+  const Shard shard_;
+  const ShardRanges ranges_;
   const WeightSource& source_;
   const DType compute_dtype_;
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
@@ -139,8 +159,8 @@ class Loader {
 }  // namespace
 
 Result<TransformerWeights> LoadTransformerWeights(const kernels::Backend& backend, const HfConfig& config,
-                                                  const WeightSource& source, DType compute_dtype) {
-  return Loader(backend, config, source, compute_dtype).Load();
+                                                  const Shard& shard, const WeightSource& source, DType compute_dtype) {
+  return Loader(backend, config, shard, source, compute_dtype).Load();
 }
 
 }  // namespace roost::worker

@@ -7,6 +7,7 @@
 #include "common/base/result.h"
 #include "kernels/device_memory.h"
 #include "worker/model/hf_config.h"
+#include "worker/model/shard.h"
 #include "worker/model/weights.h"
 
 namespace roost::worker {
@@ -27,12 +28,13 @@ struct TransformerWeights {
   kernels::DeviceBuffer embedding;  // [vocab_size][hidden_size] of embedding_dtype
   kernels::DType embedding_dtype = kernels::DType::kF32;
   std::vector<LayerWeights> layers;
-  kernels::DeviceBuffer final_norm;  // [hidden_size] f32
-  std::unique_ptr<kernels::MatmulWeights> output;
+  kernels::DeviceBuffer final_norm;                // [hidden_size] f32
+  std::unique_ptr<kernels::MatmulWeights> output;  // of the shard's vocabulary
 };
 
+// The shard's part of them, and no more is read; see shard.h. `config` is the whole model's.
 [[nodiscard]] Result<TransformerWeights> LoadTransformerWeights(const kernels::Backend& backend, const HfConfig& config,
-                                                                const WeightSource& source,
+                                                                const Shard& shard, const WeightSource& source,
                                                                 kernels::DType compute_dtype);
 
 }  // namespace roost::worker

@@ -39,6 +39,10 @@ const kernels::OpTable& SimtOps() {
     ops.gather_blocks = kernels::GatherBlocksCuda;
     ops.scatter_blocks = kernels::ScatterBlocksCuda;
     ops.sample = kernels::SampleCuda;
+    // NCCL's on a device.
+    ops.connect = kernels::ConnectCpu;
+    ops.all_reduce = kernels::AllReduceCpu;
+    ops.gather_columns = kernels::GatherColumnsCpu;
     return ops;
   }();
   return kOps;

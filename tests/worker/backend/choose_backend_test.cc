@@ -9,6 +9,8 @@
 namespace roost::worker {
 namespace {
 
+using testing::AnyOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -34,18 +36,40 @@ TEST(ChooseBackendTest, AutoTakesTheCpuElseAndSaysWhy) {
   const auto choice = ChooseAmong({.device = 3}, NoDevice());
   ASSERT_TRUE(choice.ok());
   EXPECT_EQ(choice->ops, &kernels::CpuOps());
-  EXPECT_EQ(choice->ordinal, 0U);
+  EXPECT_THAT(choice->ordinals, ElementsAre(0));
   EXPECT_EQ(choice->device, "cpu");
   EXPECT_EQ(choice->cuda, "none: no driver");
 }
 
 TEST(ChooseBackendTest, TheWantedDeviceIsTakenOrMissed) {
-  EXPECT_EQ(ChooseAmong({.kind = BackendKind::kCuda, .device = 2}, TwoDevices())->ordinal, 2U);
+  EXPECT_EQ(ChooseAmong({.kind = BackendKind::kCuda, .device = 2}, TwoDevices())->ordinals,
+            std::vector<std::uint32_t>{2});
   for (const BackendKind kind : {BackendKind::kAuto, BackendKind::kCuda}) {
     const auto missing = ChooseAmong({.kind = kind, .device = 1}, TwoDevices());
     ASSERT_FALSE(missing.ok());
     EXPECT_EQ(missing.error().code, ErrorCode::kUnavailable);
     EXPECT_THAT(missing.error().message, HasSubstr("no CUDA device 1; found: cuda:0 Large"));
+  }
+}
+
+TEST(ChooseBackendTest, RanksTakeDevicesThatFollowEachOther) {
+  auto found = TwoDevices();
+  EXPECT_EQ(ChooseAmong({.rank_count = 2}, found).error().field, "tensor_parallel");
+  EXPECT_THAT(ChooseAmong({.rank_count = 2}, found).error().message,
+              HasSubstr("2 ranks from device 0 on: there is no CUDA device 1; found: cuda:0 Large"));
+  found->devices[1].ordinal = 1;
+  const auto choice = ChooseAmong({.rank_count = 2}, found);
+  ASSERT_TRUE(choice.ok());
+  EXPECT_THAT(choice->ordinals, ElementsAre(0, 1));
+  EXPECT_EQ(choice->device, "cuda:0 Large, sm_90, 80 GiB; cuda:1 Small, sm_80, 40 GiB");
+}
+
+TEST(ChooseBackendTest, RanksOfTheCpuAreAllThatDevice) {
+  for (const auto& choice :
+       {ChooseBackend({.kind = BackendKind::kCpu, .rank_count = 3}), ChooseAmong({.rank_count = 3}, NoDevice())}) {
+    ASSERT_TRUE(choice.ok());
+    EXPECT_THAT(choice->ordinals, ElementsAre(0, 0, 0));
+    EXPECT_EQ(choice->device, "cpu, 3 ranks");
   }
 }
 
@@ -92,6 +116,15 @@ TEST(BackendModuleFileTest, TheCudaBackendOpensWithOrWithoutADevice) {
   } else {
     EXPECT_FALSE(devices->empty());
   }
+}
+
+// With NCCL or without: opening it is what this goes through on a machine that has it.
+TEST(BackendModuleFileTest, TheCudaBackendConnectsNoDevicesToNothing) {
+  const auto connected = (*OpenBackendModule(CUDA_BACKEND))->ops->connect({});
+  ASSERT_FALSE(connected.ok());
+  EXPECT_EQ(connected.error().field, "tensor_parallel");
+  EXPECT_THAT(connected.error().message,
+              AnyOf(StartsWith("several CUDA devices need NCCL"), StartsWith("ncclCommInitAll: ")));
 }
 #endif
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <vector>
 
 namespace roost::kernels {
 namespace {
@@ -28,6 +29,16 @@ TEST(DeviceFailureDeathTest, EndsTheProcessWithThatLineFromAnyThread) {
   EXPECT_EXIT(fail_in_a_thread(), testing::ExitedWithCode(kDeviceFailureExitCode),
               "^[^\n]*the device failed, the worker ends: cudaStreamSynchronize failed on cuda:0 .NVIDIA H100. in a "
               "batch of 12 requests, 345 tokens: an illegal memory access was encountered[^\n]*\n$");
+}
+
+TEST(DeviceFailureDeathTest, OfThreadsThatFailTogetherOneTells) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fail_together = [] {
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < 4; ++rank) ranks.emplace_back([] { EndOnDeviceFailure(kFailure); });
+    for (std::thread& rank : ranks) rank.join();
+  };
+  EXPECT_EXIT(fail_together(), testing::ExitedWithCode(kDeviceFailureExitCode), "^[^\n]*the worker ends[^\n]*\n$");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
-// A device that fails in the middle of a step ends the worker, from the engine's thread, with the batch in its line.
+// A device that fails in the middle of a step ends the worker, from the engine's thread, with the batch in its line. So
+// does one of several, while the others wait for it in a collective op.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "common/base/clock.h"
@@ -8,6 +10,7 @@
 #include "kernels/ops.h"
 #include "tests/worker/model/model_testing.h"
 #include "worker/engine/engine.h"
+#include "worker/model/tensor_parallel.h"
 
 namespace roost::worker {
 namespace {
@@ -15,19 +18,26 @@ namespace {
 using kernels::BatchShape;
 using kernels::Device;
 
-// The reference, until the third time that an op is called.
+// Of this thread's device.
 BatchShape& LastShape() {
-  static BatchShape shape;
+  thread_local BatchShape shape;
   return shape;
 }
 
+// The reference, until the third time that an op is called on the device that was opened last.
 const kernels::OpTable& FailingOps() {
+  static std::atomic<const Device*> failing{nullptr};
   static const kernels::OpTable kOps = [] {
     kernels::OpTable ops = kernels::ReferenceOps();
+    ops.open = [](const kernels::DeviceOptions& options) {
+      auto opened = kernels::ReferenceOps().open(options);
+      failing = opened.value();
+      return opened;
+    };
     ops.begin_batch = [](Device& /*device*/, const BatchShape& shape) { LastShape() = shape; };
     ops.silu_mul = [](Device& device, const kernels::SiluMulArgs& args) {
-      static int calls = 0;
-      if (++calls == 3) {
+      thread_local int calls = 0;
+      if (&device == failing && ++calls == 3) {
         kernels::EndOnDeviceFailure(
             {.call = "cudaStreamSynchronize", .error = "lost", .device = "cuda:0 (Test)", .batch = LastShape()});
       }
@@ -38,14 +48,13 @@ const kernels::OpTable& FailingOps() {
   return kOps;
 }
 
-void RunUntilItFails() {
-  const auto model = MakeTestModel({.ops = &FailingOps()});
+void RunUntilItFails(Model& model) {
   const SteadyClock clock;
-  Engine engine(*model, clock, {});
+  Engine engine(model, clock, {});
   wire::Generate request;
   request.request_id = RequestId(1);
-  request.prompt = RandomTokens(1, 21, model->shape().vocab_size);
-  request.block_hashes = HashBlocks(request.root, request.prompt, model->block_tokens());
+  request.prompt = RandomTokens(1, 21, model.shape().vocab_size);
+  request.block_hashes = HashBlocks(request.root, request.prompt, model.block_tokens());
   request.max_output_tokens = 50;
   ASSERT_TRUE(engine.Submit(LinkId(1), request).ok());
   std::thread thread([&engine] {
@@ -54,12 +63,30 @@ void RunUntilItFails() {
   thread.join();
 }
 
+// With several ranks it is the last one's device that fails.
+std::unique_ptr<Model> MakeRanks(std::uint32_t rank_count) {
+  std::vector<kernels::Backend> backends;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    backends.push_back(kernels::Backend::Open(FailingOps(), {}).value());
+  }
+  return TensorParallelModel::Create(std::move(backends), *SyntheticConfig("tiny"), RandomWeights(kTestSeed),
+                                     {.block_count = 200, .max_context_tokens = 4096})
+      .value();
+}
+
+constexpr const char* kLine =
+    "^[^\n]*the device failed, the worker ends: cudaStreamSynchronize failed on cuda:0 .Test. in a batch of 1 "
+    "requests, 1 tokens: lost[^\n]*\n$";
+
 TEST(DeviceFailureInAStepDeathTest, EndsTheProcessWithTheBatchInItsLine) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      RunUntilItFails(), testing::ExitedWithCode(kernels::kDeviceFailureExitCode),
-      "^[^\n]*the device failed, the worker ends: cudaStreamSynchronize failed on cuda:0 .Test. in a batch of 1 "
-      "requests, 1 tokens: lost[^\n]*\n$");
+  EXPECT_EXIT(RunUntilItFails(*MakeTestModel({.ops = &FailingOps()})),
+              testing::ExitedWithCode(kernels::kDeviceFailureExitCode), kLine);
+}
+
+TEST(DeviceFailureInAStepDeathTest, ARankThatFailsEndsTheProcessWhileTheOthersWaitForIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(RunUntilItFails(*MakeRanks(4)), testing::ExitedWithCode(kernels::kDeviceFailureExitCode), kLine);
 }
 
 }  // namespace

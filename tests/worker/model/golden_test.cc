@@ -2,48 +2,14 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "tests/support/source_dir.h"
+#include "tests/worker/model/golden_models.h"
 #include "tests/worker/model/model_testing.h"
 #include "worker/model/load_model.h"
-#include "worker/model/safetensors.h"
 
 namespace roost::worker {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kTolerance = 1e-4;
-
-fs::path GoldensDir() { return fs::path(testing_support::SourceDir()) / "tests/worker/model/goldens"; }
-
-// The folders that hold a model and its golden logits.
-std::vector<std::string> GoldenNames() {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(GoldensDir(), error)) {
-    if (fs::exists(entry.path() / "golden.safetensors") && fs::exists(entry.path() / "config.json")) {
-      names.push_back(entry.path().filename().string());
-    }
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-struct Golden {
-  std::shared_ptr<const SafetensorsFile> file;
-
-  explicit Golden(const fs::path& folder) : file(SafetensorsFile::Open(folder / "golden.safetensors").value()) {}
-
-  template <typename T>
-  [[nodiscard]] std::span<const T> Get(std::string_view name) const {
-    const auto data = file->Data(file->tensors().find(name)->second);
-    return {reinterpret_cast<const T*>(data.data()), data.size() / sizeof(T)};
-  }
-  [[nodiscard]] std::vector<TokenId> Ids(std::string_view name) const {
-    const auto ids = Get<std::int32_t>(name);
-    return {ids.begin(), ids.end()};
-  }
-};
 
 LoadedModel LoadInF32(const fs::path& folder) {
   return LoadModel({folder.string()}, {.compute_dtype = ComputeDType::kF32, .block_count = 512}).value();
@@ -60,7 +26,8 @@ TEST_P(GoldenTest, LogitsAgreeWithTransformers) {
   ASSERT_EQ(wanted.size(), tokens.size() * vocab);
   const std::vector<float> logits = AllLogits(*loaded.model, tokens);
   for (std::size_t t = 0; t < tokens.size(); ++t) {
-    EXPECT_LE(RelativeError(std::span(logits).subspan(t * vocab, vocab), wanted.subspan(t * vocab, vocab)), kTolerance)
+    EXPECT_LE(RelativeError(std::span(logits).subspan(t * vocab, vocab), wanted.subspan(t * vocab, vocab)),
+              kGoldenTolerance)
         << "token " << t;
   }
   EXPECT_FALSE(loaded.stop_tokens.empty());
@@ -86,7 +53,7 @@ class DemoModelTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(fs::exists(GoldensDir() / "demo" / "golden.safetensors"));
-    loaded_ = LoadInF32(fs::path(testing_support::SourceDir()) / "deploy/demo-model");
+    loaded_ = LoadInF32(DemoModelDir());
   }
 
   LoadedModel loaded_;
@@ -101,7 +68,7 @@ TEST_F(DemoModelTest, LogitsAgreeWithTransformers) {
   const std::vector<float> logits = AllLogits(*loaded_.model, golden.Ids("input_ids"));
   for (std::size_t i = 0; i < positions.size(); ++i) {
     const auto row = std::span(logits).subspan(static_cast<std::size_t>(positions[i]) * vocab, vocab);
-    EXPECT_LE(RelativeError(row, wanted.subspan(i * vocab, vocab)), kTolerance) << "position " << positions[i];
+    EXPECT_LE(RelativeError(row, wanted.subspan(i * vocab, vocab)), kGoldenTolerance) << "position " << positions[i];
   }
 }
 

@@ -1,0 +1,90 @@
+// What the devices of a group compute together. Each is a rank with a thread of its own; all ranks call the same
+// collective ops, in the same order and with the same sizes. `a`, `b` are what ranks 0 and 1 bring:
+//
+//   all_reduce       a                   b               →   a + b               a + b
+//   gather_columns   a [rows][0 … c)     b [rows][c … )  →   a b [rows][width]   (nothing)
+//
+// An op waits, in its thread or on its device, for the same op of the other ranks. A rank that fails ends the process,
+// see device_failure.h, and nobody waits for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.h"
+#include "kernels/device.h"
+#include "kernels/dtype.h"
+#include "kernels/rank_barrier.h"
+
+namespace roost::kernels {
+
+// A rank's way to the others. Made by an op table's connect; used by the thread of its rank, and gone before its device
+// and after the recordings of its ops.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  [[nodiscard]] std::uint32_t rank() const { return rank_; }
+  [[nodiscard]] std::uint32_t rank_count() const { return rank_count_; }
+  // Returns when the threads of all ranks are here. Says nothing of what their devices have done.
+  void AwaitPeers() { barrier_->ArriveAndWait(); }
+
+ protected:
+  Communicator(std::uint32_t rank, std::uint32_t rank_count, std::shared_ptr<RankBarrier> barrier)
+      : rank_(rank), rank_count_(rank_count), barrier_(std::move(barrier)) {}
+
+ private:
+  const std::uint32_t rank_;
+  const std::uint32_t rank_count_;
+  const std::shared_ptr<RankBarrier> barrier_;
+};
+
+using Communicators = std::vector<std::unique_ptr<Communicator>>;  // by rank
+
+// The sum over the ranks, in place.
+struct AllReduceArgs {
+  Communicator* communicator = nullptr;
+  void* values = nullptr;
+  std::size_t count = 0;      // the same on all ranks
+  DType dtype = DType::kF32;  // kF32 or kBF16
+};
+
+// Columns of one matrix are split among ranks: `rank` has those from here on, up to those of rank + 1. Begins are
+// multiples of 8, so that rows of weights stay aligned; shares differ by less than 16 columns.
+[[nodiscard]] constexpr std::uint32_t ColumnsBegin(std::uint32_t width, std::uint32_t rank, std::uint32_t rank_count) {
+  constexpr std::uint64_t kAlignment = 8;
+  if (rank == rank_count) return width;
+  return static_cast<std::uint32_t>(std::uint64_t{width} * rank / rank_count / kAlignment * kAlignment);
+}
+
+// The columns of all ranks as one matrix on rank 0.
+struct GatherColumnsArgs {
+  Communicator* communicator = nullptr;
+  const float* part = nullptr;  // [rows][columns of this rank, see ColumnsBegin]
+  std::uint32_t rows = 0;       // this and width are the same on all ranks
+  std::uint32_t width = 0;
+  float* out = nullptr;  // rank 0: [rows][width]; no alias
+  // rank 0: rows · width floats for what comes from the others: parts arrive one behind the other, and go to their
+  // columns from there. No alias.
+  float* scratch = nullptr;
+};
+
+// Ranks are threads of this process that share its memory. Sums are made in f32 in the order of ranks, so they are the
+// same bits on every rank and in every run. `devices` may be of any backend whose memory is plain memory.
+[[nodiscard]] Result<Communicators> ConnectCpu(std::span<Device* const> devices);
+void AllReduceCpu(Device& device, const AllReduceArgs& args);
+void GatherColumnsCpu(Device& device, const GatherColumnsArgs& args);
+
+// Through NCCL, which is opened then; kUnavailable, naming tensor_parallel, where it is not there or refuses. Each part
+// of a matrix crosses to rank 0 once.
+[[nodiscard]] Result<Communicators> ConnectCuda(std::span<Device* const> devices);
+void AllReduceCuda(Device& device, const AllReduceArgs& args);
+void GatherColumnsCuda(Device& device, const GatherColumnsArgs& args);
+
+}  // namespace roost::kernels

@@ -1,0 +1,143 @@
+// Through NCCL, on the device's stream, so that collective ops are recorded like all others.
+#include <algorithm>
+#include <string>
+
+#include "kernels/collective.h"
+#include "kernels/cuda_device.h"
+#include "kernels/nccl_library.h"
+
+namespace roost::kernels {
+namespace {
+
+// On one line. The communicator may be null.
+std::string Describe(const NcclLibrary& nccl, ncclComm_t communicator, ncclResult_t status) {
+  std::string text = fmt::format("{}: {}", nccl.get_error_string(status), nccl.get_last_error(communicator));
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// The communicators of a group, by rank. Any thread may ask one for its asynchronous error.
+struct NcclGroup {
+  explicit NcclGroup(const NcclLibrary& library, std::size_t rank_count) : nccl(library), communicators(rank_count) {}
+
+  const NcclLibrary nccl;
+  std::vector<ncclComm_t> communicators;  // constant once they are connected
+};
+
+class CudaCommunicator final : public Communicator {
+ public:
+  CudaCommunicator(std::uint32_t rank, std::shared_ptr<RankBarrier> barrier, std::shared_ptr<const NcclGroup> group,
+                   CudaDevice& device)
+      : Communicator(rank, static_cast<std::uint32_t>(group->communicators.size()), std::move(barrier)),
+        group_(std::move(group)),
+        device_(device) {
+    device_.SetWatch([this] { CheckPeers(); });
+  }
+  ~CudaCommunicator() override {
+    device_.SetWatch(nullptr);
+    nccl().comm_destroy(get());  // what is broken at the end changes nothing any more
+  }
+
+  [[nodiscard]] static CudaCommunicator& Of(Communicator& communicator) {
+    return static_cast<CudaCommunicator&>(communicator);
+  }
+
+  [[nodiscard]] const NcclLibrary& nccl() const { return group_->nccl; }
+  [[nodiscard]] ncclComm_t get() const { return group_->communicators[rank()]; }
+
+  // Ends the process unless the status is success.
+  void Check(ncclResult_t status, const char* call) const {
+    if (status != ncclSuccess) [[unlikely]]
+      Fail(get(), status, call);
+  }
+
+ private:
+  // NCCL tells of what breaks meanwhile only who asks, and devices that wait for a broken rank wait for ever.
+  void CheckPeers() const {
+    for (ncclComm_t communicator : group_->communicators) {
+      ncclResult_t state = ncclSuccess;
+      Check(nccl().comm_get_async_error(communicator, &state), "ncclCommGetAsyncError");
+      if (state != ncclSuccess && state != ncclInProgress) Fail(communicator, state, "a collective op of NCCL");
+    }
+  }
+
+  [[noreturn]] void Fail(ncclComm_t communicator, ncclResult_t status, const char* call) const {
+    device_.Fail(call, Describe(nccl(), communicator, status).c_str());
+  }
+
+  const std::shared_ptr<const NcclGroup> group_;
+  CudaDevice& device_;
+};
+
+// Which device a thread uses is its own business, which NCCL's start must not change.
+class ScopedCurrentDevice {
+ public:
+  ScopedCurrentDevice() { cudaGetDevice(&ordinal_); }
+  ~ScopedCurrentDevice() { cudaSetDevice(ordinal_); }
+  ScopedCurrentDevice(const ScopedCurrentDevice&) = delete;
+  ScopedCurrentDevice& operator=(const ScopedCurrentDevice&) = delete;
+
+ private:
+  int ordinal_ = 0;
+};
+
+}  // namespace
+
+Result<Communicators> ConnectCuda(std::span<Device* const> devices) {
+  ROOST_ASSIGN_OR_RETURN(const NcclLibrary nccl, OpenNccl());
+  const auto group = std::make_shared<NcclGroup>(nccl, devices.size());
+  std::vector<int> ordinals;
+  for (Device* device : devices) ordinals.push_back(static_cast<int>(CudaDevice::Of(*device).ordinal()));
+  const ScopedCurrentDevice restored;
+  const ncclResult_t status =
+      nccl.comm_init_all(group->communicators.data(), static_cast<int>(devices.size()), ordinals.data());
+  if (status != ncclSuccess) {
+    return Error{ErrorCode::kUnavailable, fmt::format("ncclCommInitAll: {}", Describe(nccl, nullptr, status)),
+                 "tensor_parallel"};
+  }
+  const auto barrier = std::make_shared<RankBarrier>(static_cast<std::uint32_t>(devices.size()));
+  Communicators communicators;
+  for (std::uint32_t rank = 0; rank < devices.size(); ++rank) {
+    communicators.push_back(std::make_unique<CudaCommunicator>(rank, barrier, group, CudaDevice::Of(*devices[rank])));
+  }
+  return communicators;
+}
+
+void AllReduceCuda(Device& device, const AllReduceArgs& args) {
+  const CudaCommunicator& communicator = CudaCommunicator::Of(*args.communicator);
+  const ncclDataType_t type = args.dtype == DType::kBF16 ? ncclBfloat16 : ncclFloat32;
+  communicator.Check(communicator.nccl().all_reduce(args.values, args.values, args.count, type, ncclSum,
+                                                    communicator.get(), CudaDevice::Of(device).stream()),
+                     "ncclAllReduce");
+}
+
+void GatherColumnsCuda(Device& device, const GatherColumnsArgs& args) {
+  const CudaCommunicator& communicator = CudaCommunicator::Of(*args.communicator);
+  const NcclLibrary& nccl = communicator.nccl();
+  const CudaDevice& cuda = CudaDevice::Of(device);
+  const std::uint32_t ranks = communicator.rank_count();
+  const auto begin_of = [&](std::uint32_t rank) { return std::size_t{ColumnsBegin(args.width, rank, ranks)}; };
+  const auto columns_of = [&](std::uint32_t rank) { return begin_of(rank + 1) - begin_of(rank); };
+  if (communicator.rank() != 0) {
+    communicator.Check(nccl.send(args.part, args.rows * columns_of(communicator.rank()), ncclFloat32, 0,
+                                 communicator.get(), cuda.stream()),
+                       "ncclSend");
+    return;
+  }
+  communicator.Check(nccl.group_start(), "ncclGroupStart");
+  for (std::uint32_t rank = 1; rank < ranks; ++rank) {
+    communicator.Check(nccl.recv(args.scratch + args.rows * begin_of(rank), args.rows * columns_of(rank), ncclFloat32,
+                                 static_cast<int>(rank), communicator.get(), cuda.stream()),
+                       "ncclRecv");
+  }
+  communicator.Check(nccl.group_end(), "ncclGroupEnd");
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const float* part = rank == 0 ? args.part : args.scratch + args.rows * begin_of(rank);
+    const std::size_t row_bytes = columns_of(rank) * sizeof(float);
+    cuda.Check(cudaMemcpy2DAsync(args.out + begin_of(rank), args.width * sizeof(float), part, row_bytes, row_bytes,
+                                 args.rows, cudaMemcpyDeviceToDevice, cuda.stream()),
+               "cudaMemcpy2DAsync");
+  }
+}
+
+}  // namespace roost::kernels

@@ -1,0 +1,40 @@
+// Where the threads of a group's ranks wait for each other. What a thread wrote before is seen by all of them after.
+//
+// None waits for one that failed: a rank that fails ends the process (device_failure.h, ROOST_CHECK).
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "common/base/check.h"
+
+namespace roost::kernels {
+
+class RankBarrier {
+ public:
+  explicit RankBarrier(std::uint32_t rank_count) : rank_count_(rank_count) { ROOST_CHECK(rank_count > 0); }
+
+  // Returns when all ranks have called it as often as this one.
+  void ArriveAndWait() {
+    std::unique_lock lock(mutex_);
+    if (++arrived_ == rank_count_) {
+      arrived_ = 0;
+      ++round_;
+      all_arrived_.notify_all();
+      return;
+    }
+    const std::uint64_t round = round_;
+    all_arrived_.wait(lock, [&] { return round_ != round; });
+  }
+
+ private:
+  const std::uint32_t rank_count_;
+  std::mutex mutex_;
+  std::condition_variable all_arrived_;
+  // Guarded by mutex_.
+  std::uint32_t arrived_ = 0;
+  std::uint64_t round_ = 0;
+};
+
+}  // namespace roost::kernels

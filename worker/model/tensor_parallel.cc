@@ -1,0 +1,55 @@
+#include "worker/model/tensor_parallel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/model/shard.h"
+
+namespace roost::worker {
+namespace {
+
+Result<kernels::Communicators> Connect(const std::vector<kernels::Backend>& backends) {
+  std::vector<kernels::Device*> devices;
+  devices.reserve(backends.size());
+  for (const kernels::Backend& backend : backends) devices.push_back(&backend.device());
+  return backends.front().ops().connect(devices);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Create(std::vector<kernels::Backend> backends,
+                                                                         const HfConfig& config,
+                                                                         const WeightSource& source,
+                                                                         const TransformerOptions& options) {
+  const auto rank_count = static_cast<std::uint32_t>(backends.size());
+  ROOST_RETURN_IF_ERROR(CheckRankCount(config, rank_count));
+  ROOST_ASSIGN_OR_RETURN(kernels::Communicators communicators, Connect(backends));
+  std::unique_ptr<TensorParallelModel> model(new TensorParallelModel(rank_count));
+  const auto create = [&](std::uint32_t rank) -> Result<void> {
+    kernels::Backend& backend = backends[rank];
+    backend.ops().begin_batch(backend.device(), {});  // the device was opened by another thread
+    ROOST_ASSIGN_OR_RETURN(model->ranks_[rank],
+                           Transformer::Create(std::move(backend), config, source, options,
+                                               {{rank, rank_count}, std::move(communicators[rank])}));
+    return {};
+  };
+  ROOST_RETURN_IF_ERROR(model->threads_.TryRun(create));
+  return model;
+}
+
+// What ends a rank waits for the others where it is a communicator's.
+TensorParallelModel::~TensorParallelModel() {
+  threads_.Run([this](std::uint32_t rank) { ranks_[rank].reset(); });
+}
+
+std::uint32_t TensorParallelModel::block_count() const {
+  std::uint32_t count = ranks_.front()->block_count();
+  for (const auto& rank : ranks_) count = std::min(count, rank->block_count());
+  return count;
+}
+
+void TensorParallelModel::Compute(const Batch& batch) {
+  threads_.Run([this, &batch](std::uint32_t rank) { ranks_[rank]->Compute(batch); });
+}
+
+}  // namespace roost::worker

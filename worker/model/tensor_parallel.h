@@ -1,0 +1,49 @@
+// One model on several devices: a Transformer per rank, each with its shard of the weights and of every KV block, and a
+// thread of its own. All compute the same batches; rank 0, on the caller's thread, has the logits and samples.
+//
+//   Compute(batch) ─┬─ rank 0 (caller) ── Transformer on device 0 ── logits ── Sample
+//                   ├─ rank 1 (thread) ── Transformer on device 1 ──┘│
+//                   └─ …                         all_reduce, gather_columns
+//
+// Blocks have the same ids on all ranks. Not thread-safe.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/result.h"
+#include "worker/model/model.h"
+#include "worker/model/rank_threads.h"
+#include "worker/model/transformer.h"
+
+namespace roost::worker {
+
+class TensorParallelModel final : public Model {
+ public:
+  // Reads all weights, each rank its part at the same time. Rank r computes on backends[r]; all are of one op table.
+  // With a share of what is free (options.kv_share) there are as many blocks as the device with the least has room for.
+  // An error that names tensor_parallel where the model can not be split so or the devices can not be connected.
+  [[nodiscard]] static Result<std::unique_ptr<TensorParallelModel>> Create(std::vector<kernels::Backend> backends,
+                                                                           const HfConfig& config,
+                                                                           const WeightSource& source,
+                                                                           const TransformerOptions& options);
+  ~TensorParallelModel() override;
+
+  [[nodiscard]] const ModelShape& shape() const override { return ranks_.front()->shape(); }
+  [[nodiscard]] std::uint32_t block_tokens() const override { return ranks_.front()->block_tokens(); }
+  [[nodiscard]] std::uint32_t block_count() const override;
+  void Compute(const Batch& batch) override;
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override {
+    return ranks_.front()->Sample(draws);
+  }
+  [[nodiscard]] std::span<const float> Logits() override { return ranks_.front()->Logits(); }
+
+ private:
+  explicit TensorParallelModel(std::uint32_t rank_count) : threads_(rank_count), ranks_(rank_count) {}
+
+  RankThreads threads_;
+  std::vector<std::unique_ptr<Transformer>> ranks_;  // each used by its rank's thread
+};
+
+}  // namespace roost::worker
