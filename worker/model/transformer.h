@@ -50,7 +50,7 @@ class Transformer final : public Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
   void Compute(const Batch& batch) override;
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override;
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const Draws& draws) override;
   [[nodiscard]] std::span<const float> Logits() override;
 
  private:
@@ -71,6 +71,8 @@ class Transformer final : public Model {
     kernels::DeviceBuffer partials;
     kernels::DeviceBuffer logits;          // [wanted][vocab_size] f32
     kernels::DeviceBuffer draws, sampled;  // [draws]
+    kernels::DeviceBuffer adjustments;     // of the draws
+    kernels::DeviceBuffer adjusted;        // [draws with adjustments][vocab_size] f32
   };
 
   // Where the step's plan lies in Workspace::plan.
@@ -89,6 +91,7 @@ class Transformer final : public Model {
   [[nodiscard]] Result<void> ReserveKv();
 
   void Check(const Batch& batch) const;
+  void Check(const Draws& draws) const;
   void Poison(const Batch& batch);
   void CopyRows(const Batch& batch);
   void Plan(const Batch& batch);
