@@ -10,6 +10,7 @@
 #include "common/prefix/block_hash.h"
 #include "worker/model/generation_config.h"
 #include "worker/model/hf_config.h"
+#include "worker/model/load_progress.h"
 #include "worker/model/safetensors.h"
 #include "worker/model/synthetic.h"
 #include "worker/model/transformer.h"
@@ -92,12 +93,16 @@ Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, con
   }
   loaded.kv_dtype = NameOf(dtype);
   loaded.max_context_tokens = std::min(config.max_positions, options.max_context_tokens.value_or(config.max_positions));
-  ROOST_ASSIGN_OR_RETURN(loaded.model, Transformer::Create(std::move(backend), config, weights,
+  const SteadyClock clock;
+  LoadProgress progress(weights.total_bytes(), clock, StandardProgress());
+  const CountedWeights counted(weights, progress);
+  ROOST_ASSIGN_OR_RETURN(loaded.model, Transformer::Create(std::move(backend), config, counted,
                                                            {.block_tokens = options.block_tokens,
                                                             .block_count = block_count,
                                                             .kv_share = by_share ? options.kv_share : std::nullopt,
                                                             .max_context_tokens = loaded.max_context_tokens,
                                                             .compute_dtype = dtype}));
+  progress.Finish();
   return {};
 }
 
