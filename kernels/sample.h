@@ -1,14 +1,16 @@
-// From rows of logits to tokens: greedy, or drawn after temperature, top-k and top-p, in this order (as Hugging Face
-// transformers and vLLM do).
+// From rows of logits to tokens: greedy, or drawn after adjustments, temperature, min-p, top-k and top-p, in this
+// order. It is vLLM's (vllm/v1/sample/sampler.py); Hugging Face transformers takes min-p last.
 //
-//   temperature 0   the highest logit; of equals the lowest token id. Top-k and top-p change nothing.
+//   adjustments     logit[i] for the tokens that the draw lists; see LogitAdjustment. Greedy sees them too.
+//   temperature 0   the highest logit; of equals the lowest token id. What follows changes nothing.
 //   temperature T   p[i] ∝ exp(logit[i] / T)
-//   top_k k         the k most likely tokens; of equals at the border the lowest ids. 0: all.
+//   min_p m         the tokens with p[i] >= m · max(p). 0: all.
+//   top_k k         of these, the k most likely ones; of equals at the border the lowest ids. 0: all.
 //   top_p q         of these, the most likely ones until their share reaches q: at least one. 1: all.
 //
 // The draw inverts the cumulative distribution at CounterUniform(seed, output_index) and depends on nothing else.
 // Tokens are taken by their ids where top_k is 0 and top_p is 1, else the likeliest first. A logit of -inf is a token
-// that can not be drawn.
+// that can not be drawn. The logits themselves stay as they are, whatever a draw adjusts.
 //
 // Weights are of f64 on the CPU. On CUDA they are f64 rounded to multiples of 2^-44, so that a sum does not depend on
 // its order: the draw differs where the random number is within about 1e-11 of a token's border.
@@ -23,7 +25,25 @@
 
 namespace roost::kernels {
 
-// One draw. Several may be of one row of logits.
+// What a draw changes in one logit: the bias is added; then a logit above 0 is divided by `repetition` and another one
+// multiplied, as in CTRL (Keskar et al., 2019); then `subtract` is taken away. The order is vLLM's.
+struct LogitAdjustment {
+  TokenId token = 0;     // below vocab_size
+  float bias = 0;        // finite, as all three
+  float repetition = 1;  // above 0
+  float subtract = 0;
+};
+
+// The same bits everywhere: a product of two f32 is exact in f64, so that fusing it with the difference changes
+// nothing.
+[[nodiscard]] constexpr float Adjusted(float logit, const LogitAdjustment& adjustment) {
+  const auto biased = static_cast<double>(logit + adjustment.bias);
+  const auto repetition = static_cast<double>(adjustment.repetition);
+  const double scaled = biased > 0 ? biased / repetition : biased * repetition;
+  return static_cast<float>(scaled - static_cast<double>(adjustment.subtract));
+}
+
+// One draw. Several may be of one row of logits, each with adjustments of its own.
 struct SampleRow {
   std::uint64_t seed = 0;
   std::uint64_t output_index = 0;
@@ -31,7 +51,18 @@ struct SampleRow {
   float temperature = 0;  // finite, at least 0
   std::uint32_t top_k = 0;
   float top_p = 1;  // 0 to 1
+  float min_p = 0;  // 0 to 1
+  // adjustments[first_adjustment .. + adjustment_count), each of another token. With any, `adjusted_row` is the draw's
+  // alone.
+  std::uint32_t first_adjustment = 0;
+  std::uint32_t adjustment_count = 0;
+  std::uint32_t adjusted_row = 0;  // of SampleArgs::adjusted
 };
+
+[[nodiscard]] inline std::span<const LogitAdjustment> AdjustmentsOf(const SampleRow& draw,
+                                                                    const LogitAdjustment* adjustments) {
+  return {adjustments + draw.first_adjustment, draw.adjustment_count};
+}
 
 // Broken logits have no token.
 enum class SampleStatus : std::uint32_t { kSampled, kNotANumber, kInfinite, kAllMinusInfinity };
@@ -48,6 +79,8 @@ struct SampleArgs {
   std::uint32_t vocab_size = 0;   // 1 to kMaxSampledVocab
   const SampleRow* rows = nullptr;
   std::uint32_t row_count = 0;
+  const LogitAdjustment* adjustments = nullptr;
+  float* adjusted = nullptr;    // [draws with adjustments][vocab_size], for the op to work in
   SampledToken* out = nullptr;  // [row_count]
 };
 
@@ -64,7 +97,10 @@ struct SampleScratch {
   std::vector<double> weights;
 };
 
-// One draw on the CPU. O(V), and O(log V) for each token that top-p keeps.
+// The row as a draw with these adjustments sees it, to `out`. O(V).
+void AdjustLogits(std::span<const float> logits, std::span<const LogitAdjustment> adjustments, std::span<float> out);
+
+// One draw on the CPU, from logits as they are. O(V), and O(log V) for each token that top-p keeps.
 [[nodiscard]] SampledToken SampleOnCpu(std::span<const float> logits, const SampleRow& draw, SampleScratch& scratch);
 
 }  // namespace roost::kernels

@@ -54,8 +54,11 @@ TokenId Draw(std::span<const double> weights, double uniform, const TokenAt& tok
   return token_at(last_possible);
 }
 
-double Weight(float logit, float best_logit, double temperature) {
-  return std::exp((static_cast<double>(logit) - static_cast<double>(best_logit)) / temperature);
+// Of the best token 1; 0 for what min-p drops.
+double Weight(float logit, float best_logit, const SampleRow& draw) {
+  const double distance = static_cast<double>(logit) - static_cast<double>(best_logit);
+  const double weight = std::exp(distance / static_cast<double>(draw.temperature));
+  return weight < static_cast<double>(draw.min_p) ? 0 : weight;
 }
 
 // Leaves the candidates that top-k keeps, in no order.
@@ -70,7 +73,7 @@ void KeepTopK(std::uint32_t top_k, std::vector<Candidate>& candidates) {
 void KeepTopP(const SampleRow& draw, float best_logit, SampleScratch& scratch) {
   std::vector<Candidate>& candidates = scratch.candidates;
   double total = 0;
-  for (const Candidate& candidate : candidates) total += Weight(candidate.logit, best_logit, draw.temperature);
+  for (const Candidate& candidate : candidates) total += Weight(candidate.logit, best_logit, draw);
   const double wanted = static_cast<double>(draw.top_p) * total;
 
   std::make_heap(candidates.begin(), candidates.end(), IsLessLikely);
@@ -80,7 +83,7 @@ void KeepTopP(const SampleRow& draw, float best_logit, SampleScratch& scratch) {
   while (heap_end != candidates.begin() && (scratch.weights.empty() || draw.top_p == 1.0F || sum < wanted)) {
     std::pop_heap(candidates.begin(), heap_end, IsLessLikely);
     --heap_end;
-    scratch.weights.push_back(Weight(heap_end->logit, best_logit, draw.temperature));
+    scratch.weights.push_back(Weight(heap_end->logit, best_logit, draw));
     sum += scratch.weights.back();
   }
   // The heap fills its end with the likeliest, the likeliest last.
@@ -92,9 +95,7 @@ TokenId DrawToken(std::span<const float> logits, const SampleRow& draw, float be
   const double uniform = CounterUniform(draw.seed, draw.output_index);
   if (draw.top_k == 0 && draw.top_p == 1.0F) {
     scratch.weights.resize(logits.size());
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-      scratch.weights[i] = Weight(logits[i], best_logit, draw.temperature);
-    }
+    for (std::size_t i = 0; i < logits.size(); ++i) scratch.weights[i] = Weight(logits[i], best_logit, draw);
     return Draw(scratch.weights, uniform, [](std::size_t i) { return static_cast<TokenId>(i); });
   }
   scratch.candidates.resize(logits.size());
@@ -105,6 +106,15 @@ TokenId DrawToken(std::span<const float> logits, const SampleRow& draw, float be
 }
 
 }  // namespace
+
+void AdjustLogits(std::span<const float> logits, std::span<const LogitAdjustment> adjustments, std::span<float> out) {
+  ROOST_CHECK(out.size() == logits.size());
+  std::copy(logits.begin(), logits.end(), out.begin());
+  for (const LogitAdjustment& adjustment : adjustments) {
+    ROOST_CHECK(adjustment.token < logits.size(), "token {} of {}", adjustment.token, logits.size());
+    out[adjustment.token] = Adjusted(logits[adjustment.token], adjustment);
+  }
+}
 
 SampledToken SampleOnCpu(std::span<const float> logits, const SampleRow& draw, SampleScratch& scratch) {
   ROOST_CHECK(!logits.empty());
@@ -118,7 +128,13 @@ void SampleCpu(Device& /*device*/, const SampleArgs& args) {
   SampleScratch scratch;
   for (std::uint32_t i = 0; i < args.row_count; ++i) {
     const SampleRow& draw = args.rows[i];
-    const std::span<const float> logits(args.logits + std::size_t{draw.row} * args.vocab_size, args.vocab_size);
+    std::span<const float> logits(args.logits + std::size_t{draw.row} * args.vocab_size, args.vocab_size);
+    if (draw.adjustment_count > 0) {
+      const std::span<float> adjusted(args.adjusted + std::size_t{draw.adjusted_row} * args.vocab_size,
+                                      args.vocab_size);
+      AdjustLogits(logits, AdjustmentsOf(draw, args.adjustments), adjusted);
+      logits = adjusted;
+    }
     args.out[i] = SampleOnCpu(logits, draw, scratch);
   }
 }

@@ -68,11 +68,13 @@ struct Row {
   std::uint32_t vocab_size;
   float best;
   double temperature;
+  float min_p;
   float bucket_scale;
 
+  // 0 for what min-p drops.
   __device__ __forceinline__ Wide Weight(float logit) const {
     const double weight = exp((static_cast<double>(logit) - static_cast<double>(best)) / temperature);
-    return static_cast<Wide>(weight * kWeightUnit + 0.5);
+    return weight < static_cast<double>(min_p) ? 0 : static_cast<Wide>(weight * kWeightUnit + 0.5);
   }
   // Never falls as logits fall: the order of buckets is that of likelihood.
   __device__ __forceinline__ std::uint32_t Bucket(float logit) const {
@@ -336,10 +338,25 @@ __device__ SampleStatus StatusOf(const Shared& shared) {
   return best > 0 ? SampleStatus::kInfinite : SampleStatus::kAllMinusInfinity;
 }
 
+// The logits that the draw is made from: the row as it is, or a copy of its own with the draw's adjustments.
+__device__ const float* LogitsOf(const SampleArgs& args, const SampleRow& draw) {
+  const float* logits = args.logits + std::size_t{draw.row} * args.vocab_size;
+  if (draw.adjustment_count == 0) return logits;
+  float* adjusted = args.adjusted + std::size_t{draw.adjusted_row} * args.vocab_size;
+  for (std::uint32_t token = threadIdx.x; token < args.vocab_size; token += kThreads) adjusted[token] = logits[token];
+  __syncthreads();
+  for (std::uint32_t i = threadIdx.x; i < draw.adjustment_count; i += kThreads) {
+    const LogitAdjustment adjustment = args.adjustments[draw.first_adjustment + i];
+    adjusted[adjustment.token] = Adjusted(logits[adjustment.token], adjustment);
+  }
+  __syncthreads();
+  return adjusted;
+}
+
 __global__ void __launch_bounds__(kThreads) SampleKernel(SampleArgs args) {
   Shared& shared = *reinterpret_cast<Shared*>(DynamicShared());
   const SampleRow draw = args.rows[blockIdx.x];
-  const float* logits = args.logits + std::size_t{draw.row} * args.vocab_size;
+  const float* logits = LogitsOf(args, draw);
   FindBest(logits, args.vocab_size, shared);
   SampledToken sampled{.token = TokenOf(shared.key), .status = StatusOf(shared)};
   if (sampled.status != SampleStatus::kSampled) {
@@ -347,8 +364,12 @@ __global__ void __launch_bounds__(kThreads) SampleKernel(SampleArgs args) {
   } else if (draw.temperature > 0) {
     // A temperature of nearly nothing would make the best logit's distance, 0, times infinity.
     constexpr float kMostBuckets = 1e30F;
-    const Row row{logits, args.vocab_size, LogitOf(shared.key), draw.temperature,
-                  fminf(kBucketsPerE / draw.temperature, kMostBuckets)};
+    const Row row{.logits = logits,
+                  .vocab_size = args.vocab_size,
+                  .best = LogitOf(shared.key),
+                  .temperature = draw.temperature,
+                  .min_p = draw.min_p,
+                  .bucket_scale = fminf(kBucketsPerE / draw.temperature, kMostBuckets)};
     const double uniform = CounterUniform(draw.seed, draw.output_index);
     __syncthreads();
     sampled.token = draw.top_k == 0 && draw.top_p == 1.0F ? DrawById(row, uniform, shared)

@@ -180,6 +180,14 @@ struct Hello {
   sendsCacheEvents @16 :Bool = true;
   # False: steps hold no cache events and no snapshot comes, whoever asks. The load tells of the cache all the same. The
   # router goes by what it sent the worker itself.
+
+  defaultMinP @17 :Float32 = 0;
+  defaultRepetitionPenalty @18 :Float32 = 1;
+  # More of the model's own sampling defaults.
+
+  fullSampling @19 :Bool = false;
+  # The worker knows Generate.minP, the penalties and the bias. A router sends a request that asks for one of these to no
+  # worker that does not: it would ignore them without a word.
 }
 
 struct TokenEvent {
@@ -357,6 +365,12 @@ struct Welcome {
   # The hello that this answers. A welcome to another epoch than the worker's current one is ignored.
 }
 
+struct LogitBias {
+  token @0 :UInt32;
+  bias @1 :Float32;
+  # Added to the token's logit before anything else: -100 to 100.
+}
+
 struct Generate {
   # One generation, from token ids.
 
@@ -424,6 +438,22 @@ struct Generate {
   sampleCount @20 :UInt32 = 1;
   # Outputs to sample from the one prompt, whose blocks they share: 1 to 64. Each is bounded by maxOutputTokens and
   # starts at firstOutputIndex.
+
+  minP @21 :Float32 = 0;
+  # 0 to 1: only tokens at least so likely, as a share of the likeliest one's probability. After temperature, before topK
+  # and topP. 0: no limit.
+
+  repetitionPenalty @22 :Float32 = 1;
+  # 0.01 to 100. A logit above 0 is divided by it and another one multiplied, of the tokens that occur in prompt or
+  # output. 1: none.
+
+  presencePenalty @23 :Float32 = 0;
+  frequencyPenalty @24 :Float32 = 0;
+  # -2 to 2. Taken from the logits of the tokens that occur in the output: the first once, the second as often as they
+  # occur. The prompt's last firstOutputIndex tokens count as output. 0: none.
+
+  logitBias @25 :List(LogitBias);
+  # By token, each once. At most 1024.
 }
 
 struct Cancel {

@@ -31,6 +31,7 @@ struct WireLimits {
   static constexpr std::size_t kMaxPromptTokens = std::size_t{1} << 20U;
   static constexpr std::size_t kMaxPromptHashes = kMaxPromptTokens / kMinBlockTokens;
   static constexpr std::size_t kMaxStopTokens = 1024;
+  static constexpr std::size_t kMaxLogitBiases = 1024;
   static constexpr std::size_t kMaxTokensPerEvent = std::size_t{1} << 16U;
   static constexpr std::size_t kMaxHashesPerRun = std::size_t{1} << 16U;
   static constexpr std::size_t kMaxListItems = std::size_t{1} << 16U;  // events of a step, runs of a snapshot chunk

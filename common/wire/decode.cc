@@ -10,6 +10,7 @@
 
 #include "common/base/utf8.h"
 #include "common/wire/codec.h"
+#include "common/wire/decode_sampling.h"
 #include "schema/roost.capnp.h"
 
 // Cap'n Proto throws kj::Exception from any read of a malformed message: Decode catches, at the bottom of this file.
@@ -57,16 +58,6 @@ Result<std::vector<TokenId>> ReadTokens(capnp::List<std::uint32_t>::Reader list,
 Result<double> ReadSeconds(double seconds, const char* field) {
   if (!std::isfinite(seconds) || seconds < 0) return DataLoss(field, "{} is no duration", seconds);
   return seconds;
-}
-
-Result<float> ReadTemperature(float temperature) {
-  if (!std::isfinite(temperature) || temperature < 0) return DataLoss("temperature", "{}", temperature);
-  return temperature;
-}
-
-Result<float> ReadTopP(float top_p) {
-  if (!(top_p > 0 && top_p <= 1)) return DataLoss("topP", "{} is not in (0, 1]", top_p);
-  return top_p;
 }
 
 Result<std::uint64_t> ReadNonZero(std::uint64_t value, const char* field) {
@@ -174,13 +165,12 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   ROOST_RETURN_IF_ERROR(ReadNonZero(hello.max_context_tokens, "maxContextTokens"));
   hello.max_running_requests = in.getMaxRunningRequests();
   ROOST_ASSIGN_OR_RETURN(hello.tokenizer_digest, ReadText(in.getTokenizerDigest(), "tokenizerDigest", kText));
-  ROOST_ASSIGN_OR_RETURN(hello.sampling.temperature, ReadTemperature(in.getDefaultTemperature()));
-  ROOST_ASSIGN_OR_RETURN(hello.sampling.top_p, ReadTopP(in.getDefaultTopP()));
-  hello.sampling.top_k = in.getDefaultTopK();
+  ROOST_ASSIGN_OR_RETURN(hello.sampling, ReadSamplingDefaults(in));
   hello.max_batch_tokens = in.getMaxBatchTokens();
   hello.max_sample_count = in.getMaxSampleCount();
   ROOST_RETURN_IF_ERROR(ReadNonZero(hello.max_sample_count, "maxSampleCount"));
   hello.sends_cache_events = in.getSendsCacheEvents();
+  hello.full_sampling = in.getFullSampling();
   return hello;
 }
 
@@ -301,10 +291,7 @@ Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   generate.root = ReadHash(in.getRoot());
   const std::size_t most_hashes = generate.prompt.size() / kMinBlockTokens;
   ROOST_ASSIGN_OR_RETURN(generate.block_hashes, ReadHashes(in.getBlockHashes(), "blockHashes", most_hashes));
-  ROOST_ASSIGN_OR_RETURN(generate.sampling.temperature, ReadTemperature(in.getTemperature()));
-  ROOST_ASSIGN_OR_RETURN(generate.sampling.top_p, ReadTopP(in.getTopP()));
-  generate.sampling.top_k = in.getTopK();
-  generate.sampling.seed = in.getSeed();
+  ROOST_ASSIGN_OR_RETURN(generate.sampling, ReadSampling(in));
   generate.max_output_tokens = in.getMaxOutputTokens();
   generate.first_output_index = in.getFirstOutputIndex();
   ROOST_ASSIGN_OR_RETURN(generate.stop_tokens,

@@ -121,9 +121,12 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setDefaultTemperature(hello.sampling.temperature);
   out.setDefaultTopP(hello.sampling.top_p);
   out.setDefaultTopK(hello.sampling.top_k);
+  out.setDefaultMinP(hello.sampling.min_p);
+  out.setDefaultRepetitionPenalty(hello.sampling.repetition_penalty);
   out.setMaxBatchTokens(hello.max_batch_tokens);
   out.setMaxSampleCount(hello.max_sample_count);
   out.setSendsCacheEvents(hello.sends_cache_events);
+  out.setFullSampling(hello.full_sampling);
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {
@@ -176,6 +179,23 @@ void FillWishes(const Generate& generate, schema::Generate::Builder out) {
   out.setExpectReturnMs(generate.expect_return_ms);
 }
 
+void FillSampling(const Sampling& sampling, schema::Generate::Builder out) {
+  out.setTemperature(sampling.temperature);
+  out.setTopP(sampling.top_p);
+  out.setTopK(sampling.top_k);
+  out.setSeed(sampling.seed);
+  out.setMinP(sampling.min_p);
+  out.setRepetitionPenalty(sampling.repetition_penalty);
+  out.setPresencePenalty(sampling.presence_penalty);
+  out.setFrequencyPenalty(sampling.frequency_penalty);
+  if (sampling.logit_bias.empty()) return;
+  auto biases = out.initLogitBias(Count(sampling.logit_bias.size(), WireLimits::kMaxLogitBiases, "logit biases"));
+  for (unsigned i = 0; i < biases.size(); ++i) {
+    biases[i].setToken(sampling.logit_bias[i].token);
+    biases[i].setBias(sampling.logit_bias[i].bias);
+  }
+}
+
 void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
   auto out = message.initGenerate();
   out.setRequestId(generate.request_id.value());
@@ -184,10 +204,7 @@ void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
   FillHash(generate.root, out.initRoot());
   FillHashes(generate.block_hashes,
              out.initBlockHashes(Count(generate.block_hashes.size(), WireLimits::kMaxPromptHashes, "block hashes")));
-  out.setTemperature(generate.sampling.temperature);
-  out.setTopP(generate.sampling.top_p);
-  out.setTopK(generate.sampling.top_k);
-  out.setSeed(generate.sampling.seed);
+  FillSampling(generate.sampling, out);
   out.setMaxOutputTokens(generate.max_output_tokens);
   out.setFirstOutputIndex(generate.first_output_index);
   FillTokens(generate.stop_tokens,

@@ -40,6 +40,8 @@ struct SamplingDefaults {
   float temperature = 1.0F;
   float top_p = 1.0F;
   std::uint32_t top_k = 0;  // 0: no limit
+  float min_p = 0.0F;
+  float repetition_penalty = 1.0F;
 
   bool operator==(const SamplingDefaults&) const = default;
 };
@@ -61,6 +63,7 @@ struct Hello {
   SamplingDefaults sampling;
   std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
   std::uint32_t max_sample_count = 1;  // the largest Generate::sample_count that it serves
+  bool full_sampling = false;          // it knows Sampling's min_p, penalties and logit_bias
   bool sends_cache_events = true;      // steps hold its cache events, and snapshots come
 
   bool operator==(const Hello&) const = default;
@@ -181,14 +184,38 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
+inline constexpr float kMinRepetitionPenalty = 0.01F;
+inline constexpr float kMaxRepetitionPenalty = 100.0F;
+inline constexpr float kMaxPenalty = 2.0F;  // of presence and frequency, on both sides of 0
+inline constexpr float kMaxLogitBias = 100.0F;
+
+struct LogitBias {
+  TokenId token = 0;
+  float bias = 0.0F;  // -kMaxLogitBias to kMaxLogitBias
+
+  bool operator==(const LogitBias&) const = default;
+};
+
+// kernels/sample.h has the order in which these act, worker/sample/logit_adjuster.h what the penalties count.
 struct Sampling {
   float temperature = 1.0F;  // 0: greedy
   float top_p = 1.0F;
   std::uint32_t top_k = 0;  // 0: no limit
   std::uint64_t seed = 0;
+  float min_p = 0.0F;                      // 0 to 1; 0: no limit
+  float repetition_penalty = 1.0F;         // kMinRepetitionPenalty to kMaxRepetitionPenalty; 1: none
+  float presence_penalty = 0.0F;           // -kMaxPenalty to kMaxPenalty; 0: none
+  float frequency_penalty = 0.0F;          // the same
+  std::vector<LogitBias> logit_bias = {};  // by token, each once
 
   bool operator==(const Sampling&) const = default;
 };
+
+// Does this ask for what a worker without Hello::full_sampling does not know?
+[[nodiscard]] inline bool NeedsFullSampling(const Sampling& sampling) {
+  return sampling.min_p != 0 || sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
+         sampling.frequency_penalty != 0 || !sampling.logit_bias.empty();
+}
 
 // What a request has to do with the prefix cache.
 enum class CacheMode : std::uint8_t {

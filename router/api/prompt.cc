@@ -59,6 +59,12 @@ Result<void> CheckIds(const ServedModel& model, const std::vector<TokenId>& ids)
                          model.tokenizer->vocab_size());
 }
 
+Result<void> CheckLogitBias(const ServedModel& model, const std::vector<wire::LogitBias>& biases) {
+  if (biases.empty() || biases.back().token < model.tokenizer->vocab_size()) return {};
+  return InvalidArgument(fmt::format("logit_bias.{}", biases.back().token),
+                         "the token id is not below the model's vocabulary size of {}", model.tokenizer->vocab_size());
+}
+
 Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_tokens, const SamplingFields& fields,
                                   std::string_view field) {
   const std::size_t context = model.max_context_tokens;
@@ -85,6 +91,11 @@ wire::Sampling MakeSampling(const wire::SamplingDefaults& defaults, const Sampli
   sampling.top_p = fields.top_p.value_or(defaults.top_p);
   sampling.top_k = fields.top_k.value_or(defaults.top_k);
   sampling.seed = fields.seed.value_or(default_seed);
+  sampling.min_p = fields.min_p.value_or(defaults.min_p);
+  sampling.repetition_penalty = fields.repetition_penalty.value_or(defaults.repetition_penalty);
+  sampling.presence_penalty = fields.presence_penalty;
+  sampling.frequency_penalty = fields.frequency_penalty;
+  sampling.logit_bias = fields.logit_bias;
   return sampling;
 }
 
@@ -135,6 +146,7 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   if (prompt.empty()) return InvalidArgument(std::string(source.field), "must hold at least one token");
   GenerateSpec spec;
   ROOST_ASSIGN_OR_RETURN(spec.max_output_tokens, OutputBound(*model, prompt.size(), fields, source.field));
+  ROOST_RETURN_IF_ERROR(CheckLogitBias(*model, fields.logit_bias));
   spec.sampling = MakeSampling(model->sampling, fields, source.default_seed);
   spec.stop_tokens = fields.stop_tokens;
   spec.ignore_eos = fields.ignore_eos;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 namespace roost::router {
@@ -16,12 +18,7 @@ constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
 
 constexpr std::array kNeutralOfBoth{
-    NeutralField{"frequency_penalty", Accepts::kZero},
-    NeutralField{"presence_penalty", Accepts::kZero},
-    NeutralField{"repetition_penalty", Accepts::kOne},
-    NeutralField{"min_p", Accepts::kZero},
     NeutralField{"min_tokens", Accepts::kZero},
-    NeutralField{"logit_bias", Accepts::kEmpty},
     NeutralField{"include_stop_str_in_output", Accepts::kFalse},
     NeutralField{"skip_special_tokens", Accepts::kTrue},
     NeutralField{"use_beam_search", Accepts::kFalse},
@@ -56,7 +53,6 @@ bool IsNeutral(JsonElement element, Accepts accepts) {
     case Accepts::kFalse: return IsBool(element, false);
     case Accepts::kTrue: return IsBool(element, true);
     case Accepts::kZero: return IsNumber(element, 0);
-    case Accepts::kOne: return IsNumber(element, 1);
     case Accepts::kEmpty: return IsEmpty(element);
   }
   return false;
@@ -68,17 +64,17 @@ std::string_view NeutralText(Accepts accepts) {
     case Accepts::kFalse: return "leave it out or send false";
     case Accepts::kTrue: return "leave it out or send true";
     case Accepts::kZero: return "leave it out or send 0";
-    case Accepts::kOne: return "leave it out or send 1";
     case Accepts::kEmpty: return "leave it out or send it empty";
   }
   return "leave it out";
 }
 
 struct Range {
-  double low;
-  double high;
+  float low;
+  float high;
   enum class Low { kIncluded, kExcluded } low_end;
 };
+constexpr Range Between(float low, float high) { return {low, high, Range::Low::kIncluded}; }
 
 Result<std::optional<float>> ParseReal(const JsonObject& body, std::string_view name, Range range) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<double> value, body.Number(name));
@@ -90,7 +86,7 @@ Result<std::optional<float>> ParseReal(const JsonObject& body, std::string_view 
                            excluded ? "greater than" : "at least", range.low, range.high, *value);
   }
   // What is above zero stays above zero.
-  const float least = excluded ? std::numeric_limits<float>::min() : 0.0F;
+  const float least = excluded ? std::numeric_limits<float>::min() : std::numeric_limits<float>::lowest();
   return std::optional<float>(std::max(least, static_cast<float>(*value)));
 }
 
@@ -106,8 +102,9 @@ Result<void> ParseLimits(const JsonObject& body, SamplingFields& fields) {
 }
 
 Result<void> ParseSampling(const JsonObject& body, SamplingFields& fields) {
-  ROOST_ASSIGN_OR_RETURN(fields.temperature, ParseReal(body, "temperature", {0, 2, Range::Low::kIncluded}));
+  ROOST_ASSIGN_OR_RETURN(fields.temperature, ParseReal(body, "temperature", Between(0, 2)));
   ROOST_ASSIGN_OR_RETURN(fields.top_p, ParseReal(body, "top_p", {0, 1, Range::Low::kExcluded}));
+  ROOST_ASSIGN_OR_RETURN(fields.min_p, ParseReal(body, "min_p", Between(0, 1)));
   // -1 is how some clients say "no limit".
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> top_k, body.Integer("top_k", -1, kMaxTokens));
   if (top_k) fields.top_k = *top_k < 0 ? 0 : static_cast<std::uint32_t>(*top_k);
@@ -118,6 +115,46 @@ Result<void> ParseSampling(const JsonObject& body, SamplingFields& fields) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> n, body.Integer("n", 1, kMaxChoices));
   fields.choice_count = static_cast<std::uint32_t>(n.value_or(1));
   return {};
+}
+
+// The key of logit_bias is a token id in decimal.
+std::optional<TokenId> TokenIdOf(std::string_view text) {
+  TokenId id = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read_to, error] = std::from_chars(text.data(), end, id);
+  if (error != std::errc() || read_to != end || (text.size() > 1 && text.front() == '0')) return std::nullopt;
+  return id;
+}
+
+Result<void> ParseLogitBias(const JsonObject& body, SamplingFields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> biases, body.Object("logit_bias"));
+  if (!biases) return {};
+  if (biases->members().size() > kMaxLogitBiases) {
+    return InvalidArgument("logit_bias", "must hold at most {} tokens, not {}", kMaxLogitBiases,
+                           biases->members().size());
+  }
+  for (const auto& member : biases->members()) {
+    const std::optional<TokenId> token = TokenIdOf(member.first);
+    if (!token) return InvalidArgument(biases->PathOf(member.first), "must be named by a token id");
+    ROOST_ASSIGN_OR_RETURN(const std::optional<float> bias,
+                           ParseReal(*biases, member.first, Between(-wire::kMaxLogitBias, wire::kMaxLogitBias)));
+    fields.logit_bias.push_back({.token = *token, .bias = bias.value_or(0)});
+  }
+  std::sort(fields.logit_bias.begin(), fields.logit_bias.end(),
+            [](const wire::LogitBias& a, const wire::LogitBias& b) { return a.token < b.token; });
+  return {};
+}
+
+Result<void> ParsePenalties(const JsonObject& body, SamplingFields& fields) {
+  ROOST_ASSIGN_OR_RETURN(
+      fields.repetition_penalty,
+      ParseReal(body, "repetition_penalty", Between(wire::kMinRepetitionPenalty, wire::kMaxRepetitionPenalty)));
+  const Range range = Between(-wire::kMaxPenalty, wire::kMaxPenalty);
+  ROOST_ASSIGN_OR_RETURN(const std::optional<float> presence, ParseReal(body, "presence_penalty", range));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<float> frequency, ParseReal(body, "frequency_penalty", range));
+  fields.presence_penalty = presence.value_or(0);
+  fields.frequency_penalty = frequency.value_or(0);
+  return ParseLogitBias(body, fields);
 }
 
 Result<void> AddStop(JsonElement element, const std::string& path, SamplingFields& fields) {
@@ -209,6 +246,7 @@ Result<SamplingFields> ParseSamplingFields(const JsonObject& body) {
   ROOST_RETURN_IF_ERROR(ParseDelivery(body, fields));
   ROOST_RETURN_IF_ERROR(ParseLimits(body, fields));
   ROOST_RETURN_IF_ERROR(ParseSampling(body, fields));
+  ROOST_RETURN_IF_ERROR(ParsePenalties(body, fields));
   ROOST_RETURN_IF_ERROR(ParseStop(body, fields));
   ROOST_RETURN_IF_ERROR(ParseStopTokens(body, fields));
   ROOST_ASSIGN_OR_RETURN(const std::optional<bool> ignore_eos, body.Bool("ignore_eos"));

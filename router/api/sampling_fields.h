@@ -11,6 +11,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/wire/messages.h"
 #include "router/api/cache_fields.h"
 #include "router/api/json_object.h"
 
@@ -19,6 +20,7 @@ namespace roost::router {
 inline constexpr std::size_t kMaxStopStrings = 16;
 inline constexpr std::size_t kMaxStopStringBytes = 256;
 inline constexpr std::size_t kMaxStopTokens = 64;
+inline constexpr std::size_t kMaxLogitBiases = 1024;
 inline constexpr std::uint32_t kMaxChoices = 16;
 
 enum class Delivery { kWhole, kStream };
@@ -36,6 +38,11 @@ struct SamplingFields {
   std::optional<float> temperature;
   std::optional<float> top_p;
   std::optional<std::uint32_t> top_k;  // 0: no limit
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  std::vector<wire::LogitBias> logit_bias;  // by token, each once
   std::optional<std::uint64_t> seed;
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;
@@ -50,7 +57,7 @@ struct SamplingFields {
 // A field whose feature is not there: it may be absent, null, or say what would happen anyway. Anything else is an
 // error, as a client that is not told would take the answer for what it asked for.
 struct NeutralField {
-  enum class Accepts { kNothing, kFalse, kTrue, kZero, kOne, kEmpty };
+  enum class Accepts { kNothing, kFalse, kTrue, kZero, kEmpty };
   std::string_view name;
   Accepts accepts;
 };

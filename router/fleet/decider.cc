@@ -11,6 +11,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   const std::vector<WorkerSlot> excluded = SlotsOf(query.refused_by);
   RouteQuery route{.prompt_token_count = query.prompt_token_count,
                    .sample_count = query.sample_count,
+                   .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
                    .matches = query.matches,
                    .block_hashes = spec.block_hashes,
                    .session_hash = spec.session_hash,

@@ -14,6 +14,7 @@ WorkerView ViewOf(const Worker& worker) {
           .max_running_requests = worker.hello.max_running_requests,
           .max_batch_tokens = worker.hello.max_batch_tokens,
           .max_sample_count = worker.hello.max_sample_count,
+          .full_sampling = worker.hello.full_sampling,
           .queued_prefill_tokens = load.queued_prefill_tokens + ledger.uncovered_tokens(),
           .waiting_requests = load.waiting_requests + ledger.uncovered_requests(),
           .running_requests = load.running_requests,

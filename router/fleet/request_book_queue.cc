@@ -24,6 +24,7 @@ bool RequestBook::MayBeTaken(const Request& request) {
   const std::vector<Worker*> workers = roster_.Serving(*request.spec.model);
   return std::any_of(workers.begin(), workers.end(), [&](const Worker* worker) {
     return worker->hello.max_sample_count >= request.spec.sample_count &&
+           (worker->hello.full_sampling || !wire::NeedsFullSampling(request.spec.sampling)) &&
            !request.refused_by.contains(worker->hello.worker_id);
   });
 }

@@ -44,6 +44,7 @@ constexpr auto kNames = [] {
 
 bool MayTake(const RouteQuery& query, const WorkerView& worker) {
   if (worker.max_sample_count < query.sample_count || worker.waiting_requests >= query.waiting_bound) return false;
+  if (query.needs_full_sampling && !worker.full_sampling) return false;
   return std::find(query.excluded.begin(), query.excluded.end(), worker.slot) == query.excluded.end();
 }
 

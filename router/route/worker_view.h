@@ -17,6 +17,7 @@ struct WorkerView {
   std::uint32_t max_running_requests = 1;
   std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
   std::uint32_t max_sample_count = 1;
+  bool full_sampling = false;
 
   // As it reported. Queue and waiting include what this router has sent since, at its uncached tokens.
   std::uint64_t queued_prefill_tokens = 0;

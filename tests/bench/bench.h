@@ -44,5 +44,6 @@ void BenchModel(Effort effort);
 void BenchScheduler(Effort effort);
 void BenchSeedPrefill(Effort effort);
 void BenchSnapshot(Effort effort);
+void BenchWeights(Effort effort);
 
 }  // namespace roost::bench

@@ -293,8 +293,8 @@ class GpuBench {
     double whole = 0;
   };
   StepSeconds Step(Transformer& model, const Batch& batch) const {
-    std::vector<kernels::SampleRow> draws;
-    for (std::uint32_t row = 0; row < batch.slices.size(); ++row) draws.push_back({.row = row, .temperature = 0});
+    worker::Draws draws;
+    for (std::uint32_t row = 0; row < batch.slices.size(); ++row) draws.Add({.row = row, .temperature = 0}, {});
     const SteadyClock clock;
     StepSeconds seconds;
     // Twice before it counts: the second time may be recorded.
@@ -304,7 +304,7 @@ class GpuBench {
       const Instant start = clock.Now();
       model.Compute(batch);
       seconds.host = ToSeconds(clock.Now() - start);
-      ROOST_CHECK(model.Sample(draws).size() == draws.size());
+      ROOST_CHECK(model.Sample(draws).size() == draws.rows.size());
     });
     return seconds;
   }

@@ -26,6 +26,7 @@ constexpr Entry kEntries[] = {
     {"cache_sched", &BenchScheduler},
     {"seed_prefill", &BenchSeedPrefill},
     {"cache_snapshot", &BenchSnapshot},
+    {"weights", &BenchWeights},
 };
 
 }  // namespace

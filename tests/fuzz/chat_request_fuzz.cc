@@ -1,5 +1,6 @@
 // Bodies of /v1/chat/completions and /v1/completions: any bytes give a request or an error with a message, and an
 // accepted request keeps the promises of its type.
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,6 +18,16 @@ void CheckSampling(const SamplingFields& fields) {
   ROOST_CHECK(fields.max_output_tokens.value_or(1) >= 1);
   ROOST_CHECK(fields.temperature.value_or(0) >= 0 && fields.temperature.value_or(0) <= 2);
   ROOST_CHECK(fields.top_p.value_or(1) > 0 && fields.top_p.value_or(1) <= 1);
+  ROOST_CHECK(fields.min_p.value_or(0) >= 0 && fields.min_p.value_or(0) <= 1);
+  const float repetition = fields.repetition_penalty.value_or(1);
+  ROOST_CHECK(repetition >= wire::kMinRepetitionPenalty && repetition <= wire::kMaxRepetitionPenalty);
+  ROOST_CHECK(std::abs(fields.presence_penalty) <= wire::kMaxPenalty);
+  ROOST_CHECK(std::abs(fields.frequency_penalty) <= wire::kMaxPenalty);
+  ROOST_CHECK(fields.logit_bias.size() <= kMaxLogitBiases);
+  for (std::size_t i = 0; i < fields.logit_bias.size(); ++i) {
+    ROOST_CHECK(std::abs(fields.logit_bias[i].bias) <= wire::kMaxLogitBias);
+    ROOST_CHECK(i == 0 || fields.logit_bias[i - 1].token < fields.logit_bias[i].token);
+  }
   ROOST_CHECK(fields.stop.size() <= kMaxStopStrings && fields.stop_tokens.size() <= kMaxStopTokens);
   ROOST_CHECK(fields.choice_count >= 1 && fields.choice_count <= kMaxChoices);
   ROOST_CHECK(fields.cache.priority <= wire::kMaxPriority && fields.cache.expect_return_ms <= wire::kMaxKeepMs);

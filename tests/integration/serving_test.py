@@ -98,6 +98,22 @@ class ServingTest(unittest.TestCase):
         self.assertEqual(draw(7), draw(7))
         self.assertNotEqual(draw(7), draw(8))
 
+    def test_penalties_and_bias_change_a_greedy_answer(self):
+        def complete(**fields):
+            answer = self.router.completion([5, 9, 17, 33], **{"temperature": 0, "max_tokens": 24, "ignore_eos": True} | fields)
+            self.assertEqual(answer.status, 200, answer.body)
+            return answer.text()
+
+        plain = complete()
+        self.assertEqual(complete(presence_penalty=0, frequency_penalty=0, repetition_penalty=1, min_p=0.5), plain)
+        for fields in ({"presence_penalty": 2}, {"frequency_penalty": 2}, {"repetition_penalty": 5}):
+            self.assertNotEqual(complete(**fields), plain, fields)
+            self.assertEqual(complete(**fields), complete(**fields))
+        # One token and no other.
+        self.assertEqual(complete(logit_bias={"300": 100}), complete(max_tokens=1, logit_bias={"300": 100}) * 24)
+        refused = self.router.completion([5, 9, 17, 33], min_p=2)
+        self.assertEqual((refused.status, refused.json()["error"]["param"]), (400, "min_p"))
+
     def test_predicted_cached_tokens_equal_the_actual_ones(self):
         before = self.router.metric("roost_router_prediction_error_tokens_total")
         for i in range(20):

@@ -1,4 +1,5 @@
 // Sampling on the device against the CPU's: the same tokens from the same numbers; see tested_ops.h.
+#include <cstring>
 #include <limits>
 
 #include "kernels/device_memory.h"
@@ -19,33 +20,47 @@ class SampleCudaTest : public testing::Test {
   }
 
   std::vector<SampledToken> Sample(const std::vector<float>& logits, std::uint32_t vocab_size,
-                                   const std::vector<SampleRow>& draws) const {
+                                   const std::vector<SampleRow>& draws,
+                                   const std::vector<LogitAdjustment>& adjustments = {}) const {
     DeviceBuffer device_logits(*tested_);
     DeviceBuffer device_draws(*tested_);
+    DeviceBuffer device_adjustments(*tested_);
+    DeviceBuffer adjusted(*tested_);
     DeviceBuffer out(*tested_);
     device_logits.Upload(std::span<const float>(logits));
     device_draws.Upload(std::span<const SampleRow>(draws));
+    device_adjustments.Upload(std::span<const LogitAdjustment>(adjustments));
+    adjusted.Reserve(draws.size() * vocab_size * sizeof(float));
     out.Reserve(draws.size() * sizeof(SampledToken));
     tested_->ops().sample(tested_->device(), {.logits = device_logits.as<float>(),
                                               .vocab_size = vocab_size,
                                               .rows = device_draws.as<SampleRow>(),
                                               .row_count = static_cast<std::uint32_t>(draws.size()),
+                                              .adjustments = device_adjustments.as<LogitAdjustment>(),
+                                              .adjusted = adjusted.as<float>(),
                                               .out = out.as<SampledToken>()});
     std::vector<SampledToken> tokens(draws.size());
     tested_->ops().copy_to_host(tested_->device(), tokens.data(), out.data(), tokens.size() * sizeof(SampledToken));
+    std::vector<float> logits_after(logits.size());
+    tested_->ops().copy_to_host(tested_->device(), logits_after.data(), device_logits.data(),
+                                logits.size() * sizeof(float));
+    EXPECT_EQ(std::memcmp(logits.data(), logits_after.data(), logits.size() * sizeof(float)), 0) << "logits changed";
     return tokens;
   }
 
-  void ExpectAsOnTheCpu(const std::vector<float>& logits, std::uint32_t vocab_size,
-                        const std::vector<SampleRow>& draws) {
-    const std::vector<SampledToken> tokens = Sample(logits, vocab_size, draws);
+  void ExpectAsOnTheCpu(const std::vector<float>& logits, std::uint32_t vocab_size, const std::vector<SampleRow>& draws,
+                        const std::vector<LogitAdjustment>& adjustments = {}) {
+    const std::vector<SampledToken> tokens = Sample(logits, vocab_size, draws, adjustments);
+    std::vector<float> adjusted(vocab_size);
     for (std::size_t i = 0; i < draws.size(); ++i) {
       const std::span<const float> row(logits.data() + std::size_t{draws[i].row} * vocab_size, vocab_size);
-      const SampledToken wanted = SampleOnCpu(row, draws[i], scratch_);
+      AdjustLogits(row, AdjustmentsOf(draws[i], adjustments.data()), adjusted);
+      const SampledToken wanted = SampleOnCpu(adjusted, draws[i], scratch_);
       EXPECT_EQ(tokens[i].status, wanted.status);
       EXPECT_EQ(tokens[i].token, wanted.token)
           << "temperature " << draws[i].temperature << " top_k " << draws[i].top_k << " top_p " << draws[i].top_p
-          << " vocab " << vocab_size << " seed " << draws[i].seed << " at " << draws[i].output_index;
+          << " min_p " << draws[i].min_p << " adjustments " << draws[i].adjustment_count << " vocab " << vocab_size
+          << " seed " << draws[i].seed << " at " << draws[i].output_index;
     }
   }
 
@@ -61,11 +76,33 @@ class SampleCudaTest : public testing::Test {
                            .row = row,
                            .temperature = temperature,
                            .top_k = top_k,
-                           .top_p = top_p});
+                           .top_p = top_p,
+                           .min_p = rng_.Below(3) == 0 ? static_cast<float>(rng_.Uniform() / 10) : 0.0F});
         }
       }
     }
     return draws;
+  }
+
+  // Adjustments of some tokens for some of the draws, each in memory of its own.
+  std::vector<LogitAdjustment> Adjust(std::vector<SampleRow>& draws, std::uint32_t vocab_size) {
+    std::vector<LogitAdjustment> adjustments;
+    std::uint32_t adjusted_count = 0;
+    for (SampleRow& draw : draws) {
+      if (rng_.Below(3) == 0) continue;
+      draw.first_adjustment = static_cast<std::uint32_t>(adjustments.size());
+      for (TokenId token = 0; token < vocab_size; ++token) {
+        if (rng_.Below(3) > 0) continue;
+        const auto uniform = [this](double scale) { return static_cast<float>(rng_.Uniform() * scale); };
+        adjustments.push_back({.token = token,
+                               .bias = rng_.Below(8) == 0 ? uniform(200) - 100 : 0,
+                               .repetition = 0.5F + uniform(1.5),
+                               .subtract = uniform(4) - 2});
+      }
+      draw.adjustment_count = static_cast<std::uint32_t>(adjustments.size()) - draw.first_adjustment;
+      if (draw.adjustment_count > 0) draw.adjusted_row = adjusted_count++;
+    }
+    return adjustments;
   }
 
   Rng rng_{1};
@@ -79,6 +116,45 @@ TEST_F(SampleCudaTest, DrawsWhatTheCpuDraws) {
     ExpectAsOnTheCpu(logits, vocab_size, Draws(0, vocab_size));
     ExpectAsOnTheCpu(logits, vocab_size, Draws(1, vocab_size));
   }
+}
+
+TEST_F(SampleCudaTest, AdjustmentsAreEachDrawsOwn) {
+  for (const std::uint32_t vocab_size : {1U, 33U, 1500U, 2500U}) {
+    const std::vector<float> logits = RandomFloats(rng_, 2 * vocab_size, 8);
+    std::vector<SampleRow> draws = Draws(0, vocab_size);
+    const std::vector<SampleRow> more = Draws(1, vocab_size);
+    draws.insert(draws.end(), more.begin(), more.end());
+    const std::vector<LogitAdjustment> adjustments = Adjust(draws, vocab_size);
+    ASSERT_FALSE(vocab_size > 1 && adjustments.empty());
+    ExpectAsOnTheCpu(logits, vocab_size, draws, adjustments);
+  }
+}
+
+TEST_F(SampleCudaTest, AnAdjustmentDecidesAGreedyDraw) {
+  const std::vector<float> logits = {1, 5, 4, -2};
+  const std::vector<LogitAdjustment> adjustments = {{.token = 1, .repetition = 2}, {.token = 3, .bias = 100}};
+  const std::vector<SampleRow> draws = {
+      {.temperature = 0},
+      {.temperature = 0, .first_adjustment = 0, .adjustment_count = 1},
+      {.temperature = 0, .first_adjustment = 1, .adjustment_count = 1, .adjusted_row = 1}};
+  const std::vector<SampledToken> tokens = Sample(logits, 4, draws, adjustments);
+  EXPECT_EQ(tokens[0].token, 1U);
+  EXPECT_EQ(tokens[1].token, 2U);
+  EXPECT_EQ(tokens[2].token, 3U);
+}
+
+TEST_F(SampleCudaTest, MinPDropsWhatTheCpuDrops) {
+  constexpr std::uint32_t kVocab = 5000;
+  const std::vector<float> logits = RandomFloats(rng_, kVocab, 2);
+  std::vector<SampleRow> draws;
+  for (const float min_p : {0.001F, 0.1F, 0.7F, 1.0F}) {
+    for (const std::uint32_t top_k : {0U, 50U, 4000U}) {
+      for (const float top_p : {1.0F, 0.9F}) {
+        draws.push_back({.seed = rng_(), .temperature = 1, .top_k = top_k, .top_p = top_p, .min_p = min_p});
+      }
+    }
+  }
+  ExpectAsOnTheCpu(logits, kVocab, draws);
 }
 
 // More tokens than the list in shared memory holds, most of which matter.

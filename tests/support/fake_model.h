@@ -61,11 +61,13 @@ class FakeModel final : public worker::Model {
     if (options_.clock != nullptr) options_.clock->Advance(options_.step_duration);
   }
 
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override {
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const worker::Draws& draws) override {
     sampled_.clear();
-    for (const kernels::SampleRow& draw : draws) {
+    adjusted_.resize(options_.vocab_size);
+    for (const kernels::SampleRow& draw : draws.rows) {
       const auto row = std::span(logits_).subspan(std::size_t{draw.row} * options_.vocab_size, options_.vocab_size);
-      sampled_.push_back(kernels::SampleOnCpu(row, draw, scratch_));
+      kernels::AdjustLogits(row, kernels::AdjustmentsOf(draw, draws.adjustments.data()), adjusted_);
+      sampled_.push_back(kernels::SampleOnCpu(adjusted_, draw, scratch_));
     }
     return sampled_;
   }
@@ -173,6 +175,7 @@ class FakeModel final : public worker::Model {
   worker::ModelShape shape_;
   std::vector<Slot> slots_;
   std::vector<float> logits_;
+  std::vector<float> adjusted_;  // a row
   std::vector<kernels::SampledToken> sampled_;
   kernels::SampleScratch scratch_;
   std::uint64_t computed_token_count_ = 0;

@@ -117,7 +117,7 @@ struct Engine::State {
   void Verify(std::span<const float> logits, StepCounts& counts);
   void ForkAll(SequenceId id);
   RequestEvent TakeSample(SequenceId id, const Result<TokenId>& sample, Instant now, StepCounts& counts);
-  void NoteToken(Choice& choice, Instant now, StepCounts& counts);
+  void NoteToken(Choice& choice, TokenId token, Instant now, StepCounts& counts);
   void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);
   RequestEvent EventOf(SequenceId id);
   RequestEvent End(SequenceId id, wire::FinishReason reason, std::optional<Error> error);
@@ -140,9 +140,9 @@ struct Engine::State {
   std::uint64_t uncached_requests = 0;  // since the last report
 
   Batch batch;
-  std::vector<WantedRow> wanted;          // rows of logits of this step
-  std::vector<kernels::SampleRow> draws;  // from them, row after row
-  std::vector<SequenceId> choices;        // of the request that is being sampled
+  std::vector<WantedRow> wanted;    // rows of logits of this step
+  Draws draws;                      // from them, row after row
+  std::vector<SequenceId> choices;  // of the request that is being sampled
 };
 
 // ---- requests in and out ----
@@ -151,8 +151,8 @@ Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& reque
   if (requests.Contains(key)) return InvalidArgument("request_id", "{} is in use", key.request.value());
   if (request.max_output_tokens == 0) return InvalidArgument("max_output_tokens", "must be at least 1");
   if (request.sample_count == 0) return InvalidArgument("sample_count", "must be at least 1");
-  ROOST_RETURN_IF_ERROR(ValidateSampling(request.sampling));
   const std::uint32_t vocab_size = model.shape().vocab_size;
+  ROOST_RETURN_IF_ERROR(ValidateSampling(request.sampling, vocab_size));
   for (const TokenId token : request.prompt) {
     if (token >= vocab_size) {
       return InvalidArgument("prompt", "token {} is beyond the vocabulary of {}", token, vocab_size);
@@ -169,7 +169,7 @@ Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate) {
   ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit(SpecOf(generate, now)));
   Request request;
   request.key = key;
-  request.sampling = generate.sampling;
+  request.sampling = std::move(generate.sampling);
   request.first_output_index = generate.first_output_index;
   request.output_limit = std::min(generate.max_output_tokens, max_context_tokens - prompt_token_count);
   request.sample_count = generate.sample_count;
@@ -181,7 +181,9 @@ Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate) {
   request.submitted = now;
   watch.OnSubmitted(request, scheduler.Get(id));
   if (generate.cache_mode == wire::CacheMode::kOff) ++uncached_requests;
-  requests.Add(std::move(request), id);
+  LogitAdjuster adjuster(request.sampling, scheduler.Get(id).tokens, request.first_output_index);
+  adjuster.Reserve(request.output_limit);
+  requests.Add(std::move(request), id).adjuster = std::move(adjuster);
   return {};
 }
 
@@ -343,19 +345,19 @@ void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, St
 // One draw for each choice of a request: all of them begin with the same row when the prompt has been computed.
 void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices) {
   wanted.clear();
-  draws.clear();
+  draws.Clear();
   for (const ScheduledSlice& slice : slices) {
     if (!slice.wants_logits) continue;
     const auto row = static_cast<std::uint32_t>(wanted.size());
-    wanted.push_back({.sequence = slice.sequence->id, .first_draw = static_cast<std::uint32_t>(draws.size())});
+    wanted.push_back({.sequence = slice.sequence->id, .first_draw = static_cast<std::uint32_t>(draws.rows.size())});
     const Choice* choice = requests.FindChoice(slice.sequence->id);
     if (choice == nullptr) continue;
     const Request& request = *choice->request;
     for (std::uint32_t fork = 0; fork <= slice.sequence->fork_count; ++fork) {
-      wire::Sampling sampling = request.sampling;
-      sampling.seed += choice->index + fork;
-      draws.push_back(DrawOf(sampling, request.first_output_index + choice->output_count));
-      draws.back().row = row;
+      kernels::SampleRow draw = DrawOf(request.sampling, request.first_output_index + choice->output_count);
+      draw.seed += choice->index + fork;
+      draw.row = row;
+      draws.Add(draw, choice->adjuster.adjustments());
     }
   }
 }
@@ -367,7 +369,7 @@ std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
 
 // Slices are not looked at: the end of one choice may be the end of others of its request.
 void Engine::State::TakeSamples(std::span<const kernels::SampledToken> sampled, Instant now, StepReport& report) {
-  ROOST_CHECK(sampled.size() == draws.size(), "{} tokens for {} draws", sampled.size(), draws.size());
+  ROOST_CHECK(sampled.size() == draws.rows.size(), "{} tokens for {} draws", sampled.size(), draws.rows.size());
   for (std::uint32_t row = 0; row < wanted.size(); ++row) {
     const SequenceId id = wanted[row].sequence;
     if (verifier.Owns(id)) {
@@ -404,7 +406,9 @@ void Engine::State::ForkAll(SequenceId id) {
   while (scheduler.Get(id).fork_count > 0) {
     const auto index = static_cast<std::uint32_t>(choices.size());
     choices.push_back(scheduler.Fork(id));
-    requests.AddChoice(request, choices.back(), index);
+    LogitAdjuster& adjuster = requests.AddChoice(request, choices.back(), index).adjuster;
+    adjuster = requests.FindChoice(id)->adjuster;
+    adjuster.Reserve(request.output_limit);
   }
 }
 
@@ -422,7 +426,7 @@ RequestEvent Engine::State::TakeSample(SequenceId id, const Result<TokenId>& sam
   if (std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end()) {
     return End(id, wire::FinishReason::kStop, std::nullopt);
   }
-  NoteToken(choice, now, counts);
+  NoteToken(choice, token, now, counts);
   if (choice.output_count == request.output_limit) {
     RequestEvent event = End(id, wire::FinishReason::kLength, std::nullopt);
     event.event.tokens.push_back(token);
@@ -436,13 +440,14 @@ RequestEvent Engine::State::TakeSample(SequenceId id, const Result<TokenId>& sam
 }
 
 // The time to the first token is the request's; its choices have theirs at one time.
-void Engine::State::NoteToken(Choice& choice, Instant now, StepCounts& counts) {
+void Engine::State::NoteToken(Choice& choice, TokenId token, Instant now, StepCounts& counts) {
   if (choice.last_token) {
     counts.inter_token_seconds.push_back(ToSeconds(now - *choice.last_token));
   } else if (choice.index == 0) {
     counts.ttft_seconds.push_back(ToSeconds(now - choice.request->submitted));
   }
   choice.last_token = now;
+  choice.adjuster.Append(token);
   ++choice.output_count;
   ++counts.output_tokens;
 }

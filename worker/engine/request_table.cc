@@ -12,15 +12,15 @@ Request* RequestTable::Find(RequestKey key) {
   return found == requests_.end() ? nullptr : &found->second;
 }
 
-void RequestTable::Add(Request request, SequenceId first_choice) {
+Choice& RequestTable::Add(Request request, SequenceId first_choice) {
   const auto [added, is_new] = requests_.emplace(request.key, std::move(request));
   ROOST_CHECK(is_new, "request {} is in the table", added->first.request.value());
-  AddChoice(added->second, first_choice, 0);
+  return AddChoice(added->second, first_choice, 0);
 }
 
-void RequestTable::AddChoice(Request& request, SequenceId sequence, std::uint32_t index) {
+Choice& RequestTable::AddChoice(Request& request, SequenceId sequence, std::uint32_t index) {
   request.sequences.push_back(sequence);
-  choices_.emplace(sequence, Choice{.request = &request, .index = index});
+  return choices_.emplace(sequence, Choice{.request = &request, .index = index}).first->second;
 }
 
 Choice* RequestTable::FindChoice(SequenceId sequence) {

@@ -15,6 +15,7 @@
 #include "common/base/ids.h"
 #include "common/wire/messages.h"
 #include "worker/engine/engine.h"
+#include "worker/sample/logit_adjuster.h"
 #include "worker/sched/sequence.h"
 
 namespace roost::worker {
@@ -42,6 +43,7 @@ struct Choice {
   std::uint32_t index = 0;
   std::uint32_t output_count = 0;
   std::optional<Instant> last_token = std::nullopt;
+  LogitAdjuster adjuster = {};  // by its output so far
 };
 
 class RequestTable {
@@ -50,10 +52,10 @@ class RequestTable {
   [[nodiscard]] Request* Find(RequestKey key);
   [[nodiscard]] bool empty() const { return requests_.empty(); }
 
-  // A request that is not in the table, with its first choice.
-  void Add(Request request, SequenceId first_choice);
+  // A request that is not in the table, with its first choice, which is returned.
+  Choice& Add(Request request, SequenceId first_choice);
   // One more choice of a request.
-  void AddChoice(Request& request, SequenceId sequence, std::uint32_t index);
+  Choice& AddChoice(Request& request, SequenceId sequence, std::uint32_t index);
 
   // Nothing for a sequence that is no request's.
   [[nodiscard]] Choice* FindChoice(SequenceId sequence);

@@ -10,6 +10,7 @@
 #include "common/prefix/block_hash.h"
 #include "worker/model/generation_config.h"
 #include "worker/model/hf_config.h"
+#include "worker/model/load_progress.h"
 #include "worker/model/safetensors.h"
 #include "worker/model/shard.h"
 #include "worker/model/synthetic.h"
@@ -50,6 +51,10 @@ class Fingerprint {
   std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
 };
 
+std::uint32_t RankCountOf(const ModelOptions& options) {
+  return static_cast<std::uint32_t>(options.device_ordinals.size());
+}
+
 kernels::DType ResolveDType(const kernels::Backend& backend, ComputeDType wanted) {
   switch (wanted) {
     case ComputeDType::kBF16: return kernels::DType::kBF16;
@@ -61,7 +66,7 @@ kernels::DType ResolveDType(const kernels::Backend& backend, ComputeDType wanted
 
 Result<std::uint32_t> ResolveBlockCount(const HfConfig& config, const ModelOptions& options, kernels::DType dtype) {
   if (options.block_count) return *options.block_count;
-  const auto ranks = static_cast<std::uint32_t>(options.device_ordinals.size());
+  const auto ranks = RankCountOf(options);
   const std::size_t block_bytes = ranks * KvBlockBytes(ConfigOf(config, {0, ranks}), options.block_tokens, dtype);
   const std::uint64_t most = std::numeric_limits<std::uint32_t>::max() / std::max(options.block_tokens, 1U);
   const std::uint64_t count = block_bytes == 0 ? 0 : std::min(options.kv_bytes / block_bytes, most);
@@ -82,7 +87,7 @@ Result<void> CheckOptions(const ModelOptions& options) {
 }
 
 Result<std::vector<kernels::Backend>> OpenBackends(const ModelOptions& options) {
-  const auto ranks = static_cast<std::uint32_t>(options.device_ordinals.size());
+  const auto ranks = RankCountOf(options);
   const std::uint32_t threads = ranks == 1 ? options.thread_count : std::max(1U, options.thread_count / ranks);
   std::vector<kernels::Backend> backends;
   for (const std::uint32_t ordinal : options.device_ordinals) {
@@ -107,7 +112,7 @@ Result<std::unique_ptr<Model>> CreateModel(std::vector<kernels::Backend> backend
 Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, const ModelOptions& options,
                         LoadedModel& loaded) {
   ROOST_RETURN_IF_ERROR(CheckOptions(options));
-  ROOST_RETURN_IF_ERROR(CheckRankCount(config, static_cast<std::uint32_t>(options.device_ordinals.size())));
+  ROOST_RETURN_IF_ERROR(CheckRankCount(config, RankCountOf(options)));
   ROOST_ASSIGN_OR_RETURN(auto backends, OpenBackends(options));
   const kernels::DType dtype = ResolveDType(backends.front(), options.compute_dtype);
   std::uint32_t block_count = 0;
@@ -117,12 +122,16 @@ Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, con
   }
   loaded.kv_dtype = NameOf(dtype);
   loaded.max_context_tokens = std::min(config.max_positions, options.max_context_tokens.value_or(config.max_positions));
-  ROOST_ASSIGN_OR_RETURN(loaded.model, CreateModel(std::move(backends), config, weights,
+  const SteadyClock clock;
+  LoadProgress progress(weights.total_bytes(), clock, StandardProgress());
+  const CountedWeights counted(weights, progress, RankCountOf(options));
+  ROOST_ASSIGN_OR_RETURN(loaded.model, CreateModel(std::move(backends), config, counted,
                                                    {.block_tokens = options.block_tokens,
                                                     .block_count = block_count,
                                                     .kv_share = by_share ? options.kv_share : std::nullopt,
                                                     .max_context_tokens = loaded.max_context_tokens,
                                                     .compute_dtype = dtype}));
+  progress.Finish();
   return {};
 }
 
@@ -172,7 +181,8 @@ Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const 
   fingerprint.Add(config_file.text()).Add(tokenizer.text());
   for (const auto& file : weights.files()) fingerprint.Add(file->header());
   loaded.fingerprint = fingerprint.Hex();
-  ROOST_RETURN_IF_ERROR(BuildModel(config, SafetensorsWeights(std::move(weights)), options, loaded));
+  ROOST_RETURN_IF_ERROR(
+      BuildModel(config, SafetensorsWeights(std::move(weights), RankCountOf(options)), options, loaded));
   return loaded;
 }
 

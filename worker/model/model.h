@@ -57,6 +57,29 @@ struct Batch {
   }
 };
 
+// Tokens to draw from a batch's logits.
+struct Draws {
+  std::vector<kernels::SampleRow> rows;
+  std::vector<kernels::LogitAdjustment> adjustments;  // of one row after another
+  std::uint32_t adjusted_count = 0;                   // rows that have some
+
+  void Clear() {
+    rows.clear();
+    adjustments.clear();
+    adjusted_count = 0;
+  }
+
+  // A draw with these adjustments, each of another token.
+  void Add(kernels::SampleRow row, std::span<const kernels::LogitAdjustment> row_adjustments) {
+    row.first_adjustment = static_cast<std::uint32_t>(adjustments.size());
+    row.adjustment_count = static_cast<std::uint32_t>(row_adjustments.size());
+    row.adjusted_row = adjusted_count;
+    if (!row_adjustments.empty()) ++adjusted_count;
+    rows.push_back(row);
+    adjustments.insert(adjustments.end(), row_adjustments.begin(), row_adjustments.end());
+  }
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -73,9 +96,10 @@ class Model {
   virtual void Compute(const Batch& batch) = 0;
 
   // Tokens drawn from the logits, one for each draw, in order; valid until the next batch or draws.
-  [[nodiscard]] virtual std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) = 0;
+  [[nodiscard]] virtual std::span<const kernels::SampledToken> Sample(const Draws& draws) = 0;
 
-  // The logits themselves, in host memory; valid until the next batch. From a device that is a long copy.
+  // The logits themselves, without any draw's adjustments, in host memory; valid until the next batch. From a device
+  // that is a long copy.
   [[nodiscard]] virtual std::span<const float> Logits() = 0;
 
   [[nodiscard]] std::span<const float> Forward(const Batch& batch) {

@@ -8,6 +8,7 @@
 // Blocks have the same ids on all ranks. Not thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -34,7 +35,7 @@ class TensorParallelModel final : public Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return ranks_.front()->block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override;
   void Compute(const Batch& batch) override;
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override {
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const Draws& draws) override {
     return ranks_.front()->Sample(draws);
   }
   [[nodiscard]] std::span<const float> Logits() override { return ranks_.front()->Logits(); }

@@ -1,6 +1,7 @@
 #include "worker/model/transformer.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "common/prefix/block_hash.h"
@@ -45,7 +46,9 @@ Transformer::Workspace::Workspace(const kernels::Backend& backend)
       logits_part(backend),
       arriving(backend),
       draws(backend),
-      sampled(backend) {}
+      sampled(backend),
+      adjustments(backend),
+      adjusted(backend) {}
 
 void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes,
                                      std::size_t result_bytes) {
@@ -191,22 +194,28 @@ void Transformer::RunOps() {
   ComputeLogits();
 }
 
-std::span<const kernels::SampledToken> Transformer::Sample(std::span<const kernels::SampleRow> draws) {
-  sampled_.resize(draws.size());
-  if (draws.empty()) {
+std::span<const kernels::SampledToken> Transformer::Sample(const Draws& draws) {
+  sampled_.resize(draws.rows.size());
+  if (draws.rows.empty()) {
     // Waits for the batch all the same: what a step took is measured here.
     backend_.ops().copy_to_host(backend_.device(), nullptr, nullptr, 0);
     return sampled_;
   }
-  for (const kernels::SampleRow& draw : draws) {
-    ROOST_CHECK(draw.row < wanted_count_, "a draw from row {} of {}", draw.row, wanted_count_);
+  Check(draws);
+  work_.draws.Upload(std::span(draws.rows));
+  if (draws.adjusted_count > 0) {
+    // With every token there may be some more of them: memory is taken for twice as many.
+    work_.adjustments.Reserve(std::bit_ceil(draws.adjustments.size()) * sizeof(kernels::LogitAdjustment));
+    work_.adjustments.Upload(std::span(draws.adjustments));
+    work_.adjusted.Reserve(draws.adjusted_count * std::size_t{config_.vocab_size} * sizeof(float));
   }
-  work_.draws.Upload(draws);
-  work_.sampled.Reserve(draws.size() * sizeof(kernels::SampledToken));
+  work_.sampled.Reserve(draws.rows.size() * sizeof(kernels::SampledToken));
   backend_.ops().sample(backend_.device(), {.logits = work_.logits.as<float>(),
                                             .vocab_size = config_.vocab_size,
                                             .rows = work_.draws.as<kernels::SampleRow>(),
-                                            .row_count = static_cast<std::uint32_t>(draws.size()),
+                                            .row_count = static_cast<std::uint32_t>(draws.rows.size()),
+                                            .adjustments = work_.adjustments.as<kernels::LogitAdjustment>(),
+                                            .adjusted = work_.adjusted.as<float>(),
                                             .out = work_.sampled.as<kernels::SampledToken>()});
   backend_.ops().copy_to_host(backend_.device(), sampled_.data(), work_.sampled.data(),
                               sampled_.size() * sizeof(kernels::SampledToken));
@@ -228,6 +237,15 @@ void Transformer::Check(const Batch& batch) const {
     for (const BlockId block : slice.blocks) {
       ROOST_CHECK(block.value() < kv_.block_count, "block {} of {}", block.value(), kv_.block_count);
     }
+  }
+}
+
+void Transformer::Check(const Draws& draws) const {
+  for (const kernels::SampleRow& draw : draws.rows) {
+    ROOST_CHECK(draw.row < wanted_count_, "a draw from row {} of {}", draw.row, wanted_count_);
+  }
+  for (const kernels::LogitAdjustment& adjustment : draws.adjustments) {
+    ROOST_CHECK(adjustment.token < config_.vocab_size, "token {} of {}", adjustment.token, config_.vocab_size);
   }
 }
 

@@ -62,7 +62,7 @@ class Transformer final : public Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
   void Compute(const Batch& batch) override;
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override;
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const Draws& draws) override;
   [[nodiscard]] std::span<const float> Logits() override;
 
  private:
@@ -85,6 +85,8 @@ class Transformer final : public Model {
     kernels::DeviceBuffer logits_part;     // [wanted][vocabulary of this rank] f32, empty where there is one rank
     kernels::DeviceBuffer arriving;        // [wanted][vocab_size] f32, on rank 0 of several
     kernels::DeviceBuffer draws, sampled;  // [draws]
+    kernels::DeviceBuffer adjustments;     // of the draws
+    kernels::DeviceBuffer adjusted;        // [draws with adjustments][vocab_size] f32
   };
 
   // Where the step's plan lies in Workspace::plan.
@@ -103,6 +105,7 @@ class Transformer final : public Model {
   [[nodiscard]] Result<void> ReserveKv();
 
   void Check(const Batch& batch) const;
+  void Check(const Draws& draws) const;
   void Poison(const Batch& batch);
   void CopyRows(const Batch& batch);
   void Plan(const Batch& batch);

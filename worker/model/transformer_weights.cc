@@ -1,11 +1,8 @@
 #include "worker/model/transformer_weights.h"
 
 #include <array>
-#include <chrono>
 #include <initializer_list>
 #include <string>
-
-#include "common/base/log.h"
 
 namespace roost::worker {
 namespace {
@@ -44,7 +41,6 @@ class Loader {
     for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
       weights.layers.emplace_back(backend_);
       ROOST_RETURN_IF_ERROR(LoadLayer(fmt::format("model.layers.{}.", layer), weights.layers.back()));
-      TellProgress(layer + 1);
     }
     ROOST_RETURN_IF_ERROR(LoadVector("model.norm.weight", config_.hidden_size, weights.final_norm));
     const std::string output = config_.tie == EmbeddingTie::kTied ? "model.embed_tokens" : "lm_head";
@@ -89,15 +85,6 @@ class Loader {
     ROOST_ASSIGN_OR_RETURN(layer.down, LoadProjections({{mlp + "down_proj", hidden, {0, hidden}}},
                                                        {inner, ranges_.intermediate}, QkvBias::kNone));
     return {};
-  }
-
-  // Now and then, where reading takes so long that somebody may wonder.
-  void TellProgress(std::uint32_t layers) {
-    constexpr std::chrono::seconds kInterval{2};
-    const auto now = std::chrono::steady_clock::now();
-    if (shard_.rank != 0 || now < told_ + kInterval) return;  // ranks are about equally far
-    told_ = now;
-    LogInfo("reading weights", {{"layers", fmt::format("{}/{}", layers, config_.layer_count)}});
   }
 
   // A norm's weight, widened to f32.
@@ -153,7 +140,6 @@ class Loader {
   const ShardRanges ranges_;
   const WeightSource& source_;
   const DType compute_dtype_;
-  std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "worker/model/weights.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <system_error>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -42,7 +45,38 @@ void FillUniform(std::uint64_t seed, float centre, float reach, std::vector<std:
   }
 }
 
+// Where a tensor comes in the order of loading: the embedding, the layers by number, the rest.
+std::pair<int, std::uint64_t> PlaceOf(std::string_view name) {
+  constexpr std::string_view kLayers = ".layers.";
+  if (name.find("embed") != name.npos) return {0, 0};
+  const std::size_t at = name.find(kLayers);
+  if (at == name.npos) return {2, 0};
+  std::uint64_t layer = 0;
+  const std::string_view number = name.substr(at + kLayers.size());
+  std::from_chars(number.data(), number.data() + number.size(), layer);
+  return {1, layer};
+}
+
+std::vector<std::span<const std::byte>> InOrderOfLoading(const SafetensorsDirectory& directory) {
+  std::vector<std::pair<std::pair<int, std::uint64_t>, std::span<const std::byte>>> placed;
+  for (const auto& file : directory.files()) {
+    for (const auto& [name, info] : file->tensors()) placed.emplace_back(PlaceOf(name), file->Data(info));
+  }
+  std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::span<const std::byte>> ranges;
+  ranges.reserve(placed.size());
+  for (const auto& entry : placed) ranges.push_back(entry.second);
+  return ranges;
+}
+
 }  // namespace
+
+SafetensorsWeights::SafetensorsWeights(SafetensorsDirectory directory, std::uint32_t reader_count)
+    : directory_(std::move(directory)), reader_count_(reader_count) {
+  const std::vector<std::span<const std::byte>> ranges = InOrderOfLoading(directory_);
+  for (const auto& range : ranges) total_bytes_ += range.size();
+  read_ahead_ = std::make_unique<ReadAhead>(ranges);
+}
 
 Result<Weight> SafetensorsWeights::Get(std::string_view name, std::span<const std::uint64_t> shape) const {
   ROOST_ASSIGN_OR_RETURN(const auto found, directory_.Find(name));
@@ -54,6 +88,12 @@ Result<Weight> SafetensorsWeights::Get(std::string_view name, std::span<const st
                     found.info->ShapeText(), wanted.ShapeText());
   }
   const auto bytes = found.file->Data(*found.info);
+  if (const int reason = BringMapped(bytes); reason != 0) {
+    return DataLoss(
+        found.file->path(), "tensor '{}' can not be read: {}", name,
+        reason == EFAULT ? "the file has become shorter, or its disk fails" : std::generic_category().message(reason));
+  }
+  read_ahead_->Take(bytes.size() / reader_count_);
   Weight weight{bytes.data(), dtype, bytes.size() / SizeOf(dtype), nullptr};
   // Nothing in the format aligns data, although writers do.
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % SizeOf(dtype) != 0) {

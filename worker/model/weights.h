@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "common/base/result.h"
 #include "kernels/dtype.h"
+#include "worker/model/read_ahead.h"
 #include "worker/model/safetensors.h"
 
 namespace roost::worker {
@@ -26,15 +28,23 @@ class WeightSource {
   virtual ~WeightSource() = default;
   // The weight with this name and exactly this shape; else an Error that names it and its file.
   [[nodiscard]] virtual Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const = 0;
+  // Of all weights there are; nothing where nobody knows.
+  [[nodiscard]] virtual std::optional<std::uint64_t> total_bytes() const { return std::nullopt; }
 };
 
+// Reads ahead from the start, in the order in which a transformer is loaded. A weight that Get gives is in memory.
 class SafetensorsWeights final : public WeightSource {
  public:
-  explicit SafetensorsWeights(SafetensorsDirectory directory) : directory_(std::move(directory)) {}
+  // Each of `reader_count` will get every weight, all about equally soon.
+  explicit SafetensorsWeights(SafetensorsDirectory directory, std::uint32_t reader_count = 1);
   [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const override;
+  [[nodiscard]] std::optional<std::uint64_t> total_bytes() const override { return total_bytes_; }
 
  private:
   SafetensorsDirectory directory_;
+  std::uint32_t reader_count_;
+  std::uint64_t total_bytes_ = 0;
+  std::unique_ptr<ReadAhead> read_ahead_;  // of the directory's files
 };
 
 // Random weights in bf16 of the size that keeps activations near 1; norms near 1, biases small. A weight depends on the

@@ -19,16 +19,41 @@ const char* NameOf(SampleStatus status) {
   return "sound";
 }
 
+// Not of NaN, which is between nothing.
+Result<void> CheckBetween(float value, float low, float high, const char* field) {
+  if (value >= low && value <= high) return {};
+  return InvalidArgument(field, "{} is not from {} to {}", value, low, high);
+}
+
+Result<void> CheckLogitBias(const std::vector<wire::LogitBias>& biases, std::uint32_t vocab_size) {
+  for (std::size_t i = 0; i < biases.size(); ++i) {
+    const auto& [token, bias] = biases[i];
+    if (token >= vocab_size) {
+      return InvalidArgument("logit_bias", "token {} is beyond the vocabulary of {}", token, vocab_size);
+    }
+    if (i > 0 && token <= biases[i - 1].token) {
+      return InvalidArgument("logit_bias", "token {} comes after token {}", token, biases[i - 1].token);
+    }
+    ROOST_RETURN_IF_ERROR(CheckBetween(bias, -wire::kMaxLogitBias, wire::kMaxLogitBias, "logit_bias"));
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<void> ValidateSampling(const wire::Sampling& sampling) {
+Result<void> ValidateSampling(const wire::Sampling& sampling, std::uint32_t vocab_size) {
   if (!std::isfinite(sampling.temperature) || sampling.temperature < 0) {
     return InvalidArgument("temperature", "{} is not a number from 0", sampling.temperature);
   }
-  if (!(sampling.top_p >= 0 && sampling.top_p <= 1)) {
-    return InvalidArgument("top_p", "{} is not between 0 and 1", sampling.top_p);
-  }
-  return {};
+  ROOST_RETURN_IF_ERROR(CheckBetween(sampling.top_p, 0, 1, "top_p"));
+  ROOST_RETURN_IF_ERROR(CheckBetween(sampling.min_p, 0, 1, "min_p"));
+  ROOST_RETURN_IF_ERROR(CheckBetween(sampling.repetition_penalty, wire::kMinRepetitionPenalty,
+                                     wire::kMaxRepetitionPenalty, "repetition_penalty"));
+  ROOST_RETURN_IF_ERROR(
+      CheckBetween(sampling.presence_penalty, -wire::kMaxPenalty, wire::kMaxPenalty, "presence_penalty"));
+  ROOST_RETURN_IF_ERROR(
+      CheckBetween(sampling.frequency_penalty, -wire::kMaxPenalty, wire::kMaxPenalty, "frequency_penalty"));
+  return CheckLogitBias(sampling.logit_bias, vocab_size);
 }
 
 Result<TokenId> TokenOf(const kernels::SampledToken& sampled) {

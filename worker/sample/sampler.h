@@ -15,23 +15,25 @@
 
 namespace roost::worker {
 
-// temperature finite and >= 0, top_p in [0, 1]; the error names the field.
-[[nodiscard]] Result<void> ValidateSampling(const wire::Sampling& sampling);
+// Temperature finite and >= 0, top_p in [0, 1], the others as wire::Sampling has them, biases of tokens below
+// `vocab_size`; the error names the field.
+[[nodiscard]] Result<void> ValidateSampling(const wire::Sampling& sampling, std::uint32_t vocab_size);
 
-// The draw of one token from row 0. `sampling` is valid.
+// The draw of one token from row 0, without adjustments: those are LogitAdjuster's. `sampling` is valid.
 [[nodiscard]] inline kernels::SampleRow DrawOf(const wire::Sampling& sampling, std::uint64_t output_index) {
   return {.seed = sampling.seed,
           .output_index = output_index,
           .temperature = sampling.temperature,
           .top_k = sampling.top_k,
-          .top_p = sampling.top_p};
+          .top_p = sampling.top_p,
+          .min_p = sampling.min_p};
 }
 
 // kInternal for broken logits.
 [[nodiscard]] Result<TokenId> TokenOf(const kernels::SampledToken& sampled);
 
-// Draws on the CPU; `logits` has one entry per token of the vocabulary. O(V), and O(log V) for each token that top-p
-// keeps.
+// Draws on the CPU, without adjustments; `logits` has one entry per token of the vocabulary. O(V), and O(log V) for
+// each token that top-p keeps.
 [[nodiscard]] Result<TokenId> SampleToken(std::span<const float> logits, const wire::Sampling& sampling,
                                           std::uint64_t output_index, kernels::SampleScratch& scratch);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -144,15 +145,22 @@ TEST(CodecTest, BytesOfAGenerateDoNotChange) {
   generate.session_hash = 0x1122334455667788;
   generate.expect_return_ms = 30'000;
   generate.sample_count = 4;
+  generate.sampling.min_p = 0.125F;
+  generate.sampling.repetition_penalty = 1.25F;
+  generate.sampling.presence_penalty = -0.5F;
+  generate.sampling.frequency_penalty = 0.25F;
+  generate.sampling.logit_bias = {{6, -100}};
   EXPECT_EQ(ToHex(Encode(RouterMessage(generate))),
-            "000000001f000000000000000100010002000000000000000000000009000600"
+            "000000002400000000000000010001000200000000000000000000000b000700"
             "07000000000000000000003f0000c00028000000100000006300000000000000"
             "02000000017401002000000005000000e8030000000000008877665544332211"
-            "3075000000000000150000002400000018000000020000001d00000017000000"
-            "250000000c000000250000004a00000028000000030000000100000002000000"
-            "03000000040000000807060504030201100f0e0d0c0b0a090400000002000000"
-            "a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b10500000000000000726f6f7374657273"
-            "0000000000000000733700000000000060ea0000000000008813000000000000");
+            "30750000000000000000003e00002000000000bf0000803e1900000024000000"
+            "1c000000020000002100000017000000310000000c000000310000004a000000"
+            "34000000030000001d0000000f00000001000000020000000300000004000000"
+            "0807060504030201100f0e0d0c0b0a090400000002000000a8a7a6a5a4a3a2a1"
+            "b8b7b6b5b4b3b2b10400000001000000060000000000c8c20500000000000000"
+            "726f6f73746572730000000000000000733700000000000060ea000000000000"
+            "8813000000000000");
 }
 
 TEST(CodecTest, BytesOfAPinDoNotChange) {
@@ -163,7 +171,7 @@ TEST(CodecTest, BytesOfAPinDoNotChange) {
             "02000000000000000400000002000000a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b1");
 }
 
-// As a peer sends it that does not know of tenants, retention, sessions and choices.
+// As a peer sends it that does not know of tenants, retention, sessions, choices and penalties.
 TEST(CodecTest, AShorterGenerateMeansTheDefaults) {
   const Bytes frame = FromHex(
       "0000000016000000000000000100010002000000000000000000000007000400"
@@ -219,6 +227,9 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
   hello.max_sample_count = 0;
   expect_refused(WorkerMessage(hello), "maxSampleCount");
   hello = random.MakeHello();
+  hello.sampling.repetition_penalty = std::numeric_limits<float>::infinity();
+  expect_refused(WorkerMessage(hello), "repetitionPenalty");
+  hello = random.MakeHello();
   hello.model = "\xff";
   expect_refused(WorkerMessage(hello), "model");
   Generate generate = random.MakeGenerate();
@@ -267,6 +278,12 @@ TEST(CodecTest, RefusesWishesThatMakeNoSense) {
                  "retention.promptDurationMs");
   expect_refused([](Generate& generate) { generate.retention->decode_duration_ms = kMaxKeepMs + 1; },
                  "retention.decodeDurationMs");
+  expect_refused([](Generate& generate) { generate.sampling.min_p = 1.5F; }, "minP");
+  expect_refused([](Generate& generate) { generate.sampling.repetition_penalty = 0; }, "repetitionPenalty");
+  expect_refused([](Generate& generate) { generate.sampling.presence_penalty = 3; }, "presencePenalty");
+  expect_refused([](Generate& generate) { generate.sampling.frequency_penalty = -std::nanf(""); }, "frequencyPenalty");
+  expect_refused([](Generate& generate) { generate.sampling.logit_bias = {{1, 101}}; }, "logitBias");
+  expect_refused([](Generate& generate) { generate.sampling.logit_bias = {{1, 1}, {1, 1}}; }, "logitBias");
   expect_refused([](Generate& generate) { generate.sample_count = 0; }, "sampleCount");
   expect_refused([](Generate& generate) { generate.sample_count = kMaxSampleCount + 1; }, "sampleCount");
 }

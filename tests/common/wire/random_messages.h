@@ -53,9 +53,11 @@ class RandomMessages {
     hello.max_context_tokens = Small() + 1;
     hello.max_running_requests = Small();
     hello.tokenizer_digest = Text();
-    hello.sampling = {static_cast<float>(rng_.Uniform()), 0.25F + static_cast<float>(rng_.Uniform()) / 2, Small()};
+    hello.sampling = {static_cast<float>(rng_.Uniform()), 0.25F + static_cast<float>(rng_.Uniform()) / 2, Small(),
+                      static_cast<float>(rng_.Uniform()), 0.5F + static_cast<float>(rng_.Uniform())};
     hello.max_batch_tokens = Small();
     hello.sends_cache_events = rng_.Below(2) == 0;
+    hello.full_sampling = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;
   }
@@ -85,8 +87,7 @@ class RandomMessages {
     generate.prompt = Tokens(1 + rng_.Below(40));
     generate.root = Hash();
     generate.block_hashes = Hashes(rng_.Below(generate.prompt.size() / 4 + 1));
-    generate.sampling = {static_cast<float>(rng_.Uniform()), 0.25F + static_cast<float>(rng_.Uniform()) / 2, Small(),
-                         rng_()};
+    generate.sampling = MakeSampling();
     generate.max_output_tokens = Small();
     generate.first_output_index = Small();
     generate.stop_tokens = Tokens(rng_.Below(4));
@@ -106,6 +107,18 @@ class RandomMessages {
   [[nodiscard]] Pin MakePin() { return {Hash(), Hashes(1 + rng_.Below(6)), KeepMs()}; }
 
  private:
+  Sampling MakeSampling() {
+    const auto uniform = [this] { return static_cast<float>(rng_.Uniform()); };
+    Sampling sampling{uniform(),        0.25F + uniform() / 2, Small(),          rng_(), uniform(),
+                      0.5F + uniform(), uniform() - 0.5F,      uniform() - 0.5F, {}};
+    TokenId token = 0;
+    for (std::uint64_t n = rng_.Below(3); n > 0; --n) {
+      token += 1 + static_cast<TokenId>(rng_.Below(1000));
+      sampling.logit_bias.push_back({token, 100 * uniform() - 50});
+    }
+    return sampling;
+  }
+
   TokenEvent MakeTokenEvent() {
     TokenEvent event;
     event.request_id = RequestId(rng_());

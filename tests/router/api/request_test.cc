@@ -157,13 +157,25 @@ TEST_F(BadRequestTest, SharedFields) {
       {R"("priority":101)", "priority"},
       {R"("priority":-1)", "priority"},
       {R"("priority":"high")", "priority"},
-      {R"("frequency_penalty":0.5)", "frequency_penalty"},
-      {R"("presence_penalty":-0.5)", "presence_penalty"},
+      {R"("frequency_penalty":2.1)", "frequency_penalty"},
+      {R"("frequency_penalty":-2.1)", "frequency_penalty"},
+      {R"("presence_penalty":-3)", "presence_penalty"},
       {R"("presence_penalty":"0")", "presence_penalty"},
-      {R"("repetition_penalty":1.1)", "repetition_penalty"},
-      {R"("min_p":0.1)", "min_p"},
+      {R"("repetition_penalty":0)", "repetition_penalty"},
+      {R"("repetition_penalty":-1.1)", "repetition_penalty"},
+      {R"("repetition_penalty":101)", "repetition_penalty"},
+      {R"("min_p":-0.1)", "min_p"},
+      {R"("min_p":1.5)", "min_p"},
+      {R"("min_p":"little")", "min_p"},
       {R"("min_tokens":5)", "min_tokens"},
-      {R"("logit_bias":{"50256":-100})", "logit_bias"},
+      {R"("logit_bias":[])", "logit_bias"},
+      {R"("logit_bias":{"5":-100.5})", "logit_bias.5"},
+      {R"("logit_bias":{"5":"never"})", "logit_bias.5"},
+      {R"("logit_bias":{"hello":1})", "logit_bias.hello"},
+      {R"("logit_bias":{"-1":1})", "logit_bias.-1"},
+      {R"("logit_bias":{"07":1})", "logit_bias.07"},
+      {R"("logit_bias":{"4294967296":1})", "logit_bias.4294967296"},
+      {R"("logit_bias":{"3":1,"50256":-100})", "logit_bias.50256"},
       {R"("response_format":{"type":"json_object"})", "response_format"},
       {R"("response_format":{"type":"json_schema","json_schema":{}})", "response_format"},
       {R"("response_format":{})", "response_format"},
@@ -365,6 +377,33 @@ TEST_F(ApiTest, TakesTheRequestsOwnSettings) {
   EXPECT_EQ(spec.sampling.seed, 42U);
   EXPECT_EQ(spec.stop_tokens, (std::vector<TokenId>{10, 13}));
   EXPECT_TRUE(spec.ignore_eos);
+}
+
+TEST_F(ApiTest, PenaltiesAndBiasGoAlong) {
+  Complete(CompletionWith(R"("min_p":0.05,"repetition_penalty":1.2,"presence_penalty":-2,"frequency_penalty":0.5,)"
+                          R"("logit_bias":{"100":5,"20":-100,"3":null})"));
+  Complete(CompletionWith(R"("repetition_penalty":0.01)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  const wire::Sampling& sampling = dispatcher_.specs[0].sampling;
+  EXPECT_EQ(sampling.min_p, 0.05F);
+  EXPECT_EQ(sampling.repetition_penalty, 1.2F);
+  EXPECT_EQ(sampling.presence_penalty, -2);
+  EXPECT_EQ(sampling.frequency_penalty, 0.5F);
+  EXPECT_EQ(sampling.logit_bias, (std::vector<wire::LogitBias>{{20, -100}, {100, 5}}));
+  EXPECT_EQ(dispatcher_.specs[1].sampling.repetition_penalty, wire::kMinRepetitionPenalty);
+}
+
+TEST_F(ApiTest, PenaltiesDefaultToTheModels) {
+  ServedModel model = ByteModel();
+  model.sampling.min_p = 0.1F;
+  model.sampling.repetition_penalty = 1.05F;
+  Serve(std::move(model));
+  Complete(R"({"model":"bytes","prompt":"hi"})");
+  Complete(CompletionWith(R"("min_p":0,"repetition_penalty":1)"));
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  EXPECT_EQ(dispatcher_.specs[0].sampling.min_p, 0.1F);
+  EXPECT_EQ(dispatcher_.specs[0].sampling.repetition_penalty, 1.05F);
+  EXPECT_FALSE(wire::NeedsFullSampling(dispatcher_.specs[1].sampling));
 }
 
 TEST_F(ApiTest, CacheAndQueueAreToldNothingByDefault) {

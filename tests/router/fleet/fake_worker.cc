@@ -43,6 +43,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed) {
   hello_.max_context_tokens = 4096;
   hello_.max_running_requests = 8;
   hello_.max_sample_count = wire::kMaxSampleCount;
+  hello_.full_sampling = true;
   hello_.tokenizer_digest = "digest";
 }
 

@@ -179,6 +179,24 @@ TEST(FleetCoreTest, ChoicesGoToWorkersThatKnowOfThem) {
   EXPECT_TRUE(old.received().empty());
 }
 
+TEST(FleetCoreTest, PenaltiesGoToWorkersThatKnowOfThem) {
+  FleetSim sim;
+  FakeWorker& old = sim.AddWorker("old");
+  old.hello().full_sampling = false;
+  old.SayHello();
+  sim.DeliverAll();
+  GenerateSpec wishes;
+  wishes.sampling.frequency_penalty = 0.5F;
+  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->code, ErrorCode::kUnavailable);
+  sim.JoinWorker("new");
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).id.has_value(), true);
+  }
+  sim.DeliverAll();
+  EXPECT_TRUE(old.received().empty());
+  EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
+}
+
 TEST(FleetCoreTest, TooManyChoicesAreRefused) {
   FleetSim sim;
   sim.JoinWorker("a");

@@ -51,11 +51,13 @@ struct Situation {
   std::vector<WorkerSlot> excluded;
   std::uint32_t prompt_token_count = 0;
   std::uint32_t sample_count = 1;
+  bool needs_full_sampling = false;
   std::uint64_t session_hash = 0;
 
   [[nodiscard]] RouteQuery query() const {
     return {.prompt_token_count = prompt_token_count,
             .sample_count = sample_count,
+            .needs_full_sampling = needs_full_sampling,
             .matches = matches,
             .block_hashes = block_hashes,
             .session_hash = session_hash,
@@ -66,7 +68,8 @@ struct Situation {
     std::vector<WorkerView> eligible;
     for (const WorkerView& worker : fleet.workers()) {
       const bool excluded_one = std::count(excluded.begin(), excluded.end(), worker.slot) > 0;
-      if (!excluded_one && worker.max_sample_count >= sample_count) eligible.push_back(worker);
+      const bool knows = worker.max_sample_count >= sample_count && (worker.full_sampling || !needs_full_sampling);
+      if (!excluded_one && knows) eligible.push_back(worker);
     }
     std::sort(eligible.begin(), eligible.end(),
               [](const WorkerView& a, const WorkerView& b) { return a.slot < b.slot; });
@@ -98,6 +101,7 @@ inline WorkerView RandomWorker(WorkerSlot slot, Rng& rng) {
   worker.max_running_requests = 1 + below(40);
   worker.max_batch_tokens = below(2) * 1024;
   worker.max_sample_count = 1 + below(4);
+  worker.full_sampling = below(4) > 0;
   worker.last_sent = rng.Below(1000);
   worker.busy_share = rng.Uniform();
   worker.prefill_tokens_per_second = below(3) == 0 ? 0 : 1 + 10'000 * rng.Uniform();
@@ -121,6 +125,7 @@ inline Situation RandomSituation(Rng& rng) {
     if (rng.Below(8) == 0) situation.excluded.push_back(worker.slot);
   }
   situation.sample_count = rng.Below(4) == 0 ? 2 : 1;
+  situation.needs_full_sampling = rng.Below(4) == 0;
   situation.session_hash = rng.Below(3);
   return situation;
 }

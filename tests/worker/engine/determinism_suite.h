@@ -112,7 +112,8 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
   Outputs reference_;
 
  private:
-  // Prompts branch off each other, a few are equal; two thirds are greedy, the others draw.
+  // Prompts branch off each other, a few are equal; two thirds are greedy, the others draw. Some of each have
+  // penalties.
   void MakeRequests() {
     const DeterminismSubject& subject = GetParam();
     Rng rng(2026);
@@ -129,8 +130,17 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
       const auto output_count = static_cast<std::uint32_t>(1 + rng.Below(subject.max_output_tokens));
       wire::Generate request = GreedyRequest(i, std::move(prompt), output_count);
       if (i % 3 == 2) request.sampling = {.temperature = 1, .top_p = 0.95F, .top_k = 40, .seed = i};
+      if (i % 4 == 1) Penalize(request.sampling, subject.vocab_size, rng);
       requests_.push_back(std::move(request));
     }
+  }
+
+  static void Penalize(wire::Sampling& sampling, std::uint32_t vocab_size, Rng& rng) {
+    sampling.min_p = 0.02F;
+    sampling.repetition_penalty = 1.0F + static_cast<float>(rng.Uniform());
+    sampling.presence_penalty = static_cast<float>(rng.Uniform());
+    sampling.frequency_penalty = static_cast<float>(rng.Uniform());
+    sampling.logit_bias = {{.token = static_cast<TokenId>(rng.Below(vocab_size)), .bias = 3}};
   }
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
+#include "tests/model/naive_penalties.h"
 #include "tests/support/engine_harness.h"
 #include "tests/support/fake_model.h"
 #include "worker/sample/sampler.h"
@@ -109,6 +110,7 @@ class EngineFuzz {
   // What a request may want beside its tokens.
   void Ask(wire::Generate& request) {
     if (rng_.Below(2) == 0) request.sampling = {.temperature = 1.5F, .seed = rng_.Below(1000)};
+    if (rng_.Below(3) == 0) Penalize(request.sampling);
     if (rng_.Below(3) == 0) request.sample_count = Between(1, 4);
     if (rng_.Below(6) == 0) request.cache_mode = wire::CacheMode::kOff;
     if (rng_.Below(3) == 0) request.priority = Between(0, 100);
@@ -120,6 +122,18 @@ class EngineFuzz {
                                           .decode_duration_ms = rng_.Below(5000)};
     }
     if (rng_.Below(6) == 0) request.expect_return_ms = rng_.Below(5000);
+  }
+
+  // Quarters, so that rounding has nothing to do.
+  void Penalize(wire::Sampling& sampling) {
+    const auto quarters = [this](std::uint32_t low, std::uint32_t high) {
+      return static_cast<float>(Between(low, high)) / 4;
+    };
+    sampling.min_p = quarters(0, 1);
+    sampling.repetition_penalty = quarters(3, 8);
+    sampling.presence_penalty = quarters(0, 16) - 2;
+    sampling.frequency_penalty = quarters(0, 16) - 2;
+    if (rng_.Below(2) == 0) sampling.logit_bias = {{.token = Between(0, 30), .bias = quarters(0, 40) - 5}};
   }
 
   // A part of a prompt that was seen.
@@ -190,9 +204,11 @@ class EngineFuzz {
   TokenId Next(const wire::Generate& request, std::uint32_t choice, const std::vector<TokenId>& tokens) {
     wire::Sampling sampling = request.sampling;
     sampling.seed += choice;
-    return worker::SampleToken(model_->ReferenceLogits(tokens), sampling, tokens.size() - request.prompt.size(),
-                               scratch_)
-        .value();
+    const std::span<const TokenId> text = tokens;
+    const auto [prompt, output] = std::pair(text.first(request.prompt.size()), text.subspan(request.prompt.size()));
+    const std::vector<float> logits =
+        testing_support::NaivePenalized(model_->ReferenceLogits(tokens), sampling, prompt, output);
+    return worker::SampleToken(logits, sampling, output.size(), scratch_).value();
   }
 
   Rng rng_;

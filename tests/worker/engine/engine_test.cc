@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "common/base/rng.h"
+#include "tests/model/naive_penalties.h"
 #include "tests/support/engine_harness.h"
 #include "tests/support/fake_model.h"
 
@@ -44,13 +45,17 @@ class EngineTest : public testing::Test {
   }
 
   // What a greedy request must answer, by definition.
-  std::vector<TokenId> Reference(std::vector<TokenId> tokens, std::uint32_t output_count) const {
+  std::vector<TokenId> Reference(const std::vector<TokenId>& prompt, std::uint32_t output_count) const {
+    return Penalized(prompt, output_count, {});
+  }
+  std::vector<TokenId> Penalized(const std::vector<TokenId>& prompt, std::uint32_t output_count,
+                                 const wire::Sampling& sampling) const {
     std::vector<TokenId> output;
     for (std::uint32_t i = 0; i < output_count; ++i) {
-      const std::vector<float> logits = model_->ReferenceLogits(tokens);
+      const std::vector<float> logits =
+          testing_support::NaivePenalized(model_->ReferenceLogits(Join(prompt, output)), sampling, prompt, output);
       const auto best = std::max_element(logits.begin(), logits.end());
       output.push_back(static_cast<TokenId>(best - logits.begin()));
-      tokens.push_back(output.back());
     }
     return output;
   }
@@ -236,6 +241,61 @@ TEST_F(EngineTest, AContinuedRequestDrawsWhatItWouldHaveDrawn) {
   EXPECT_EQ(harness_->Serve(rest).tokens, std::vector<TokenId>(whole.begin() + 7, whole.end()));
 }
 
+// ---- penalties ----
+
+TEST_F(EngineTest, PenaltiesChangeGreedyOutputAsTheDefinitionSays) {
+  Make({.vocab_size = 12}, {});
+  const std::vector<TokenId> prompt = {3, 1, 4, 1, 5, 9, 2, 6};
+  const auto plain = harness_->Serve(GreedyRequest(1, prompt, 30)).tokens;
+  EXPECT_EQ(plain, Reference(prompt, 30));
+  for (std::uint64_t id = 2; id < 5; ++id) {
+    auto request = GreedyRequest(id, prompt, 30);
+    if (id == 2) request.sampling.repetition_penalty = 1.75F;
+    if (id == 3) request.sampling.frequency_penalty = 0.5F;
+    if (id == 4) request.sampling.logit_bias = {{.token = plain[0], .bias = -100}};
+    const auto tokens = harness_->Serve(request).tokens;
+    EXPECT_EQ(tokens, Penalized(prompt, 30, request.sampling));
+    EXPECT_NE(tokens, plain);
+  }
+}
+
+TEST_F(EngineTest, PenaltiesSurvivePreemption) {
+  const auto serve = [this](std::uint32_t block_count) {
+    Make({.block_count = block_count, .vocab_size = 12, .max_context_tokens = 160}, {});
+    for (std::uint64_t id = 0; id < 6; ++id) {
+      auto request = GreedyRequest(id, {static_cast<TokenId>(id), 1, 2, 3}, 100);
+      request.sampling.repetition_penalty = 1.25F;
+      request.sampling.frequency_penalty = 0.25F;
+      Submit(request);
+    }
+    harness_->Run();
+    return harness_->totals().preemptions;
+  };
+  EXPECT_EQ(serve(1024), 0U);
+  std::vector<std::vector<TokenId>> undisturbed;
+  for (std::uint64_t id = 0; id < 6; ++id) undisturbed.push_back(harness_->outcome(id).tokens);
+  EXPECT_GT(serve(10), 0U);
+  for (std::uint64_t id = 0; id < 6; ++id) {
+    EXPECT_EQ(harness_->outcome(id).tokens, undisturbed[id]) << id;
+    const wire::Sampling sampling{.repetition_penalty = 1.25F, .frequency_penalty = 0.25F};
+    EXPECT_EQ(undisturbed[id], Penalized({static_cast<TokenId>(id), 1, 2, 3}, 100, sampling));
+  }
+}
+
+TEST_F(EngineTest, AContinuedRequestHasThePenaltiesOfItsOutputSoFar) {
+  Make({.vocab_size = 12}, {});
+  auto request = GreedyRequest(1, {3, 1, 4, 1, 5}, 40);
+  request.sampling.presence_penalty = 0.5F;
+  request.sampling.frequency_penalty = 0.25F;
+  const auto whole = harness_->Serve(request).tokens;
+  auto rest = request;
+  rest.request_id = RequestId(2);
+  rest.prompt.insert(rest.prompt.end(), whole.begin(), whole.begin() + 15);
+  rest.first_output_index = 15;
+  rest.max_output_tokens = 25;
+  EXPECT_EQ(harness_->Serve(rest).tokens, std::vector<TokenId>(whole.begin() + 15, whole.end()));
+}
+
 TEST_F(EngineTest, TimesAreMeasuredWithTheClock) {
   const auto advance = std::chrono::milliseconds(250);
   Submit(GreedyRequest(1, Text(600, 1), 3));
@@ -288,6 +348,8 @@ TEST_F(EngineTest, WhatCanNeverRunIsRefused) {
   auto request = GreedyRequest(1, {1}, 1);
   request.sampling.temperature = -1;
   EXPECT_EQ(harness_->Submit(request).error().field, "temperature");
+  request.sampling = {.logit_bias = {{.token = 97, .bias = 1}}};
+  EXPECT_EQ(harness_->Submit(request).error().field, "logit_bias");
   EXPECT_FALSE(harness_->engine().HasWork());
 }
 

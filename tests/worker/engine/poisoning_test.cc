@@ -37,7 +37,7 @@ class WatchedModel final : public worker::Model {
     }
     model_.Compute(batch);
   }
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override {
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const worker::Draws& draws) override {
     return model_.Sample(draws);
   }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }

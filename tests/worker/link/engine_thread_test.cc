@@ -25,7 +25,7 @@ class CountingModel final : public Model {
     if (++forward_count == waiting_forward_) gate_.wait();
     model_.Compute(batch);
   }
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(std::span<const kernels::SampleRow> draws) override {
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const Draws& draws) override {
     return model_.Sample(draws);
   }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }

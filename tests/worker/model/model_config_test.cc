@@ -137,19 +137,26 @@ TEST_F(SmallFilesTest, StopTokensAreOneOrSeveralAndElseTheConfigs) {
 }
 
 TEST_F(SmallFilesTest, SamplingDefaultsAreRead) {
-  const auto config = Generation(R"({"temperature": 0.6, "top_p": 0.95, "top_k": 20})").value();
+  const auto config = Generation(R"({"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.05,
+                                     "repetition_penalty": 1.05})")
+                          .value();
   EXPECT_FLOAT_EQ(config.sampling.temperature, 0.6F);
   EXPECT_FLOAT_EQ(config.sampling.top_p, 0.95F);
   EXPECT_EQ(config.sampling.top_k, 20U);
+  EXPECT_FLOAT_EQ(config.sampling.min_p, 0.05F);
+  EXPECT_FLOAT_EQ(config.sampling.repetition_penalty, 1.05F);
 }
 
 TEST_F(SmallFilesTest, BadGenerationValuesAreNamed) {
-  for (const auto& [text, key] : std::map<std::string, std::string>{{R"({"eos_token_id": 100})", "eos_token_id"},
-                                                                    {R"({"eos_token_id": "x"})", "eos_token_id"},
-                                                                    {R"({"eos_token_id": [1, -1]})", "eos_token_id"},
-                                                                    {R"({"temperature": -1})", "temperature"},
-                                                                    {R"({"top_p": 0})", "top_p"},
-                                                                    {R"({"top_k": 1.5})", "top_k"}}) {
+  for (const auto& [text, key] :
+       std::map<std::string, std::string>{{R"({"eos_token_id": 100})", "eos_token_id"},
+                                          {R"({"eos_token_id": "x"})", "eos_token_id"},
+                                          {R"({"eos_token_id": [1, -1]})", "eos_token_id"},
+                                          {R"({"temperature": -1})", "temperature"},
+                                          {R"({"top_p": 0})", "top_p"},
+                                          {R"({"min_p": 2})", "min_p"},
+                                          {R"({"repetition_penalty": 0})", "repetition_penalty"},
+                                          {R"({"top_k": 1.5})", "top_k"}}) {
     const auto config = Generation(text);
     ASSERT_FALSE(config.ok()) << text;
     EXPECT_THAT(config.error().ToString(), HasSubstr("generation_config.json: " + key));

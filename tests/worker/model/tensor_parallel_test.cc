@@ -187,10 +187,11 @@ TEST_P(RanksTest, WantedRowsComeInOrderAndDrawsAreThoseOfOneRank) {
     for (TestSequence& sequence : sequences) sequence.AddTo(batch, sequence.remaining());
     batch.slices[1].wants_logits = false;
     model->Compute(batch);
-    std::vector<kernels::SampleRow> draws;
+    Draws draws;
+    const std::vector<kernels::LogitAdjustment> adjustments = {{.token = 1, .bias = 4}};
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
-      draws.push_back(
-          {.seed = seed, .row = static_cast<std::uint32_t>(seed % 3), .temperature = seed < 3 ? 0.0F : 1.0F});
+      draws.Add({.seed = seed, .row = static_cast<std::uint32_t>(seed % 3), .temperature = seed < 3 ? 0.0F : 1.0F},
+                seed % 2 == 0 ? std::span(adjustments) : std::span<const kernels::LogitAdjustment>());
     }
     drawn.emplace_back();
     for (const kernels::SampledToken& token : model->Sample(draws)) drawn.back().push_back(token.token);

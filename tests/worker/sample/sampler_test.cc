@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "common/base/rng.h"
 
@@ -40,6 +41,9 @@ std::vector<Share> NaiveShares(const std::vector<float>& logits, const wire::Sam
     for (const Share& share : shares) total += share.probability;
     for (Share& share : shares) share.probability /= total;
   };
+  std::erase_if(shares, [&, most = shares.front().probability](const Share& share) {
+    return share.probability < double{sampling.min_p} * most;
+  });
   if (sampling.top_k > 0 && sampling.top_k < shares.size()) shares.resize(sampling.top_k);
   normalize();
   double sum = 0;
@@ -86,6 +90,7 @@ TEST_F(SamplerTest, AgreesWithTheDefinition) {
     wire::Sampling sampling{.temperature = static_cast<float>(0.1 + rng.Uniform() * 2), .seed = seed};
     if (rng.Below(2) == 0) sampling.top_k = static_cast<std::uint32_t>(rng.Below(70));
     if (rng.Below(2) == 0) sampling.top_p = static_cast<float>(rng.Uniform());
+    if (rng.Below(2) == 0) sampling.min_p = static_cast<float>(rng.Uniform() * rng.Uniform());
     const std::uint64_t index = rng.Below(1000);
     ASSERT_EQ(Sample(logits, sampling, index), NaiveSample(logits, sampling, index)) << "seed " << seed;
   }
@@ -119,6 +124,8 @@ TEST_F(SamplerTest, DrawsInProportion) {
   ExpectDistribution({.temperature = 2, .top_p = 0.7F, .seed = 3});
   ExpectDistribution({.temperature = 1, .top_k = 5, .seed = 4});
   ExpectDistribution({.temperature = 1, .top_p = 0.8F, .top_k = 6, .seed = 5});
+  ExpectDistribution({.temperature = 1, .seed = 6, .min_p = 0.4F});
+  ExpectDistribution({.temperature = 2, .top_p = 0.8F, .top_k = 9, .seed = 7, .min_p = 0.5F});
 }
 
 TEST_F(SamplerTest, SeedsDrawIndependently) {
@@ -147,6 +154,23 @@ TEST_F(SamplerTest, TopKOfOneAndTopPOfZeroAreGreedy) {
   }
 }
 
+TEST_F(SamplerTest, MinPOfOneLeavesTheLikeliestAlone) {
+  std::set<TokenId> drawn;
+  for (std::uint64_t index = 0; index < 50; ++index) {
+    drawn.insert(Sample({1, 3, 2, 3}, {.temperature = 5, .min_p = 1}, index));
+    EXPECT_EQ(Sample({1, 3, 2, 0}, {.temperature = 5, .min_p = 1}, index), 1U);
+  }
+  EXPECT_EQ(drawn, (std::set<TokenId>{1, 3}));
+}
+
+// p is 1/7, 2/7, 4/7: of the two that min-p keeps, top-p keeps the first, since that alone is 2/3 of them.
+TEST_F(SamplerTest, TopPIsOfWhatMinPKeeps) {
+  const std::vector<float> logits = {0, std::log(2.0F), std::log(4.0F)};
+  for (std::uint64_t index = 0; index < 100; ++index) {
+    EXPECT_EQ(Sample(logits, {.top_p = 0.6F, .min_p = 0.4F}, index), 2U);
+  }
+}
+
 TEST_F(SamplerTest, AMaskedTokenIsNeverDrawn) {
   for (std::uint64_t index = 0; index < 200; ++index) {
     EXPECT_EQ(Sample({-kInfinity, 0, -kInfinity}, {}, index), 1U);
@@ -171,12 +195,23 @@ TEST_F(SamplerTest, BrokenLogitsAreAnError) {
 }
 
 TEST_F(SamplerTest, ValidationNamesTheField) {
-  EXPECT_TRUE(ValidateSampling({}).ok());
-  EXPECT_EQ(ValidateSampling({.temperature = -1}).error().field, "temperature");
-  EXPECT_EQ(ValidateSampling({.temperature = kNan}).error().field, "temperature");
-  EXPECT_EQ(ValidateSampling({.temperature = kInfinity}).error().field, "temperature");
-  EXPECT_EQ(ValidateSampling({.top_p = 1.1F}).error().field, "top_p");
-  EXPECT_EQ(ValidateSampling({.top_p = kNan}).error().field, "top_p");
+  const auto field = [](const wire::Sampling& sampling) { return ValidateSampling(sampling, 10).error().field; };
+  EXPECT_TRUE(ValidateSampling({}, 10).ok());
+  EXPECT_EQ(field({.temperature = -1}), "temperature");
+  EXPECT_EQ(field({.temperature = kNan}), "temperature");
+  EXPECT_EQ(field({.temperature = kInfinity}), "temperature");
+  EXPECT_EQ(field({.top_p = 1.1F}), "top_p");
+  EXPECT_EQ(field({.top_p = kNan}), "top_p");
+  EXPECT_EQ(field({.min_p = -0.1F}), "min_p");
+  EXPECT_EQ(field({.min_p = kNan}), "min_p");
+  EXPECT_EQ(field({.repetition_penalty = 0}), "repetition_penalty");
+  EXPECT_EQ(field({.repetition_penalty = 101}), "repetition_penalty");
+  EXPECT_EQ(field({.presence_penalty = 2.1F}), "presence_penalty");
+  EXPECT_EQ(field({.frequency_penalty = -kInfinity}), "frequency_penalty");
+  EXPECT_EQ(field({.logit_bias = {{.token = 10, .bias = 1}}}), "logit_bias");
+  EXPECT_EQ(field({.logit_bias = {{.token = 1, .bias = kNan}}}), "logit_bias");
+  EXPECT_EQ(field({.logit_bias = {{.token = 1, .bias = 1}, {.token = 1, .bias = 2}}}), "logit_bias");
+  EXPECT_TRUE(ValidateSampling({.logit_bias = {{.token = 1, .bias = -100}, {.token = 9, .bias = 100}}}, 10).ok());
 }
 
 }  // namespace

@@ -1,0 +1,81 @@
+// How far a model's weights have been read, for whoever waits: a bar on a terminal, else a line in the log from time to
+// time, and one at the end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "worker/model/weights.h"
+
+namespace roost::worker {
+
+struct LoadState {
+  std::uint64_t bytes = 0;
+  std::optional<std::uint64_t> total_bytes = std::nullopt;  // nothing where nobody knows
+  double seconds = 0;
+};
+
+// "reading weights  [######              ]  30 %  4.8 of 16.1 GB  8.3 GB/s"
+[[nodiscard]] std::string BarText(const LoadState& state);
+
+// When it is told: after `most`, or after `least` if so large a share of the whole has come meanwhile.
+struct ProgressPace {
+  Duration least{};
+  Duration most{};
+  double share = 0;
+};
+
+// Where it is told.
+struct ProgressOutlet {
+  ProgressPace pace;
+  std::function<void(const LoadState& state)> tell;
+  std::function<void(const LoadState& state)> finish;
+};
+// The bar if stderr is a terminal, else the log.
+[[nodiscard]] ProgressOutlet StandardProgress();
+
+// Thread-safe. `clock` outlives it.
+class LoadProgress {
+ public:
+  LoadProgress(std::optional<std::uint64_t> total_bytes, const Clock& clock, ProgressOutlet outlet);
+  void Add(std::uint64_t bytes);
+  // All is read. Call once.
+  void Finish();
+
+ private:
+  [[nodiscard]] bool IsDue(Instant now) const;
+  [[nodiscard]] LoadState StateAt(Instant now) const;
+
+  const std::optional<std::uint64_t> total_bytes_;
+  const Clock& clock_;
+  const ProgressOutlet outlet_;
+  const Instant begin_;
+  std::mutex mutex_;
+  std::uint64_t bytes_ = 0;  // guarded by mutex_, as all below
+  std::uint64_t told_bytes_ = 0;
+  Instant told_;
+};
+
+// A source whose weights are counted as they are got; by each of `reader_count`, as its part of the weight. Both
+// outlive it.
+class CountedWeights final : public WeightSource {
+ public:
+  CountedWeights(const WeightSource& source, LoadProgress& progress, std::uint32_t reader_count = 1)
+      : source_(source), progress_(progress), reader_count_(reader_count) {}
+  [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const override;
+  [[nodiscard]] std::optional<std::uint64_t> total_bytes() const override { return source_.total_bytes(); }
+
+ private:
+  const WeightSource& source_;
+  LoadProgress& progress_;
+  const std::uint32_t reader_count_;
+};
+
+}  // namespace roost::worker
