@@ -42,18 +42,17 @@ def size(tokens):
 
 
 def cell(line):
-    return f"{line['ttft_mean_s']:.3g} / {line['ttft_p99_s']:.3g} / {100 * line['hit_ratio']:.1f}"
+    times = " / ".join(f"{line[f'ttft_{key}_s']:.3g}" for key in ("mean", "p50", "p99"))
+    return f"{times}, {100 * line['hit_ratio']:.1f}, {line['imbalance']:.2f}"
 
 
 def print_table(load, cells):
     columns = [(workers, total) for total in LOADS[load][3] for workers in WORKERS]
-    print(f"\n**{load}**, utilisation {LOADS[load][2]}: mean TTFT s / p99 TTFT s / hits %\n")
+    print(f"\n**{load}**, utilisation {LOADS[load][2]}: mean / p50 / p99 TTFT in s, hits in %, imbalance\n")
     print("| policy | " + " | ".join(f"{workers} × {size(total / workers)}" for workers, total in columns) + " |")
     print("| --- |" + " --- |" * len(columns))
     for policy in cells[columns[0]]:
         print(f"| `{policy}` | " + " | ".join(cell(cells[column][policy]) for column in columns) + " |")
-    worst = max(cells[column]["cache-aware"]["imbalance"] for column in columns) if "cache-aware" in cells[columns[0]] else 0
-    print(f"\nImbalance of `cache-aware`: at most {worst:.2f}.")
 
 
 def main():

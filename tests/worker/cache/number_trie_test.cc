@@ -4,6 +4,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -55,11 +56,11 @@ TEST(NumberTrieTest, AgreesWithAMapOnRandomOperations) {
     // Two sets share the nodes.
     std::array<std::uint32_t, 2> roots = {Trie::kEmpty, Trie::kEmpty};
     std::array<std::map<std::uint64_t, std::uint32_t>, 2> sets;
-    std::vector<int> set_of(kIds, -1);
+    std::vector<std::optional<std::size_t>> set_of(kIds);
     for (int operation = 0; operation < 50'000; ++operation) {
       const auto id = static_cast<std::uint32_t>(rng.Below(kIds));
-      if (set_of[id] < 0) {
-        const auto set = static_cast<int>(rng.Below(2));
+      if (!set_of[id]) {
+        const std::size_t set = rng.Below(2);
         const std::uint64_t number = rng.Below(range);
         if (sets[set].contains(number)) continue;
         nodes.SetNumber(id, number);
@@ -68,13 +69,13 @@ TEST(NumberTrieTest, AgreesWithAMapOnRandomOperations) {
         set_of[id] = set;
       } else {
         // The first one often, as an eviction takes it.
-        const int set = set_of[id];
+        const std::size_t set = *set_of[id];
         const std::uint32_t gone = rng.Below(2) == 0 ? sets[set].begin()->second : id;
         trie.Erase(roots[set], gone);
         sets[set].erase(nodes.NumberOf(gone));
-        set_of[gone] = -1;
+        set_of[gone].reset();
       }
-      for (const int set : {0, 1}) {
+      for (const std::size_t set : {0, 1}) {
         ASSERT_EQ(roots[set] == Trie::kEmpty, sets[set].empty());
         if (sets[set].empty()) continue;
         ASSERT_EQ(trie.First(roots[set]), sets[set].begin()->second);
