@@ -75,7 +75,7 @@ TEST(NumberTrieTest, AgreesWithAMapOnRandomOperations) {
         sets[set].erase(nodes.NumberOf(gone));
         set_of[gone].reset();
       }
-      for (const std::size_t set : {0, 1}) {
+      for (const std::size_t set : {std::size_t{0}, std::size_t{1}}) {
         ASSERT_EQ(roots[set] == Trie::kEmpty, sets[set].empty());
         if (sets[set].empty()) continue;
         ASSERT_EQ(trie.First(roots[set]), sets[set].begin()->second);
