@@ -34,7 +34,7 @@ class HostileTemplateTest : public testing::TestWithParam<Hostile> {};
 
 TEST_P(HostileTemplateTest, IsStopped) {
   RenderOptions options = StoredDate();
-  options.limits.steps = 2'000'000;
+  options.limits.steps = 500'000;
   options.limits.value_bytes = 64U << 20U;
   EXPECT_THAT(FailureOf(GetParam().source, options), testing::HasSubstr(GetParam().said));
 }
