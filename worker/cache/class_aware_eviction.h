@@ -8,7 +8,7 @@
 // does not teach the policy what to keep of another's. To change over from one ranking to the other costs nothing, for
 // no list changes.
 //
-// 40 bytes per block, and less than 1 MiB per group besides. See EvictionPolicy for what calls are allowed when.
+// 44 bytes per block, and less than 1 MiB per group besides. See EvictionPolicy for what calls are allowed when.
 #pragma once
 
 #include <cstdint>

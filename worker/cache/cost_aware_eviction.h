@@ -8,7 +8,7 @@
 // rounded to levels; a list holds one level of worth, so it is in order of priority by itself, and only the heads are
 // compared.
 //
-// 20 bytes per block. See EvictionPolicy.
+// 24 bytes per block. See EvictionPolicy.
 #pragma once
 
 #include <array>

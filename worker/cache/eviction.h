@@ -5,8 +5,8 @@
 // and when it becomes one; LeafLists keeps order under that rule. A block that is idle never gains a child, and of one
 // request's blocks later ones are inserted before earlier ones, under one request number and without others between.
 //
-// Idle blocks are apart in groups (tenants with a share of the pool); a victim is asked for by group. Learning goes
-// over all groups.
+// Idle blocks are apart in groups (tenants with a share of the pool); a victim is asked for by group. What a
+// policy learns of one group it may use for others; the class-aware one does not.
 //
 // Not thread-safe. All operations are O(1), whatever the number of blocks; Victim amortised over the inserts.
 #pragma once

@@ -62,7 +62,8 @@ class LeafLists {
   // kLeaf and kInner are in a ring, kReturned in the trie, the others in neither.
   enum class State : std::uint8_t { kOutside, kLeaf, kInner, kSetAside, kReturned };
   // 16 bytes: a cache line holds four. The numbers last for 10^12 pushes, years of heavy use; then they begin anew, and
-  // for a while blocks may go in another order.
+  // for a while blocks may go in another order. (A block that has waited apart for just so many pushes, to meet its own
+  // number there, is no case to care for.)
   struct Entry {
     std::uint32_t previous = 0;  // in the ring; in the trie, the links
     std::uint32_t next = 0;
@@ -101,7 +102,7 @@ class LeafLists {
 
   // A list is a ring through its blocks and an entry of its own, behind those of the blocks.
   [[nodiscard]] std::uint32_t RingOf(std::uint32_t list) const { return block_count_ + list; }
-  [[nodiscard]] bool IsInRing(const Entry& entry) const {
+  [[nodiscard]] static bool IsInRing(const Entry& entry) {
     return entry.state == State::kLeaf || entry.state == State::kInner;
   }
   Entry& Enter(std::uint32_t list, BlockId block, TreePlace place);

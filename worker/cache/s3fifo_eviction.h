@@ -10,7 +10,7 @@
 // only leaves go, and a block that is reused leaves its queue, for it is not idle then; it comes back into the main
 // queue.
 //
-// 22 bytes per block. See EvictionPolicy.
+// 25 bytes per block. See EvictionPolicy.
 #pragma once
 
 #include <cstdint>

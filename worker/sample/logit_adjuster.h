@@ -4,8 +4,7 @@
 //   token           3           8           17          40
 //   bias            0           -100        0           0        logit_bias
 //   repetition      1.1         1           1.1         1.1      of the tokens of prompt and output
-//   subtract        0           0           0.7         1.2      of the tokens of the output: presence + count ·
-//   frequency
+//   subtract        0           0           0.7         1.2      of those of the output: presence + count · frequency
 //
 // A token that nothing changes has no entry, so an output without bias and penalties has none and costs nothing.
 // Copyable: the outputs of one prompt begin as copies. Not thread-safe.

@@ -162,38 +162,33 @@ TEST_F(FleetCoreChoicesTest, CancelReachesEveryAttempt) {
   ExpectNothingCharged(sim_);
 }
 
+// `old`, which has yet to say hello, gets no request with these wishes, and a new worker does.
+void ExpectOnlyNewWorkersGet(FleetSim& sim, FakeWorker& old, const GenerateSpec& wishes) {
+  old.SayHello();
+  sim.DeliverAll();
+  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->code, ErrorCode::kUnavailable);
+  sim.JoinWorker("new");
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(sim.Submit(MakePrompt(1, 20), 4, wishes).id.has_value());
+  sim.DeliverAll();
+  EXPECT_TRUE(old.received().empty());
+}
+
 TEST(FleetCoreTest, ChoicesGoToWorkersThatKnowOfThem) {
   FleetSim sim;
   FakeWorker& old = sim.AddWorker("old");
   old.hello().max_sample_count = 1;
-  old.SayHello();
-  sim.DeliverAll();
   GenerateSpec wishes;
   wishes.sample_count = 2;
-  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->code, ErrorCode::kUnavailable);
-  sim.JoinWorker("new");
-  for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).id.has_value(), true);
-  }
-  sim.DeliverAll();
-  EXPECT_TRUE(old.received().empty());
+  ExpectOnlyNewWorkersGet(sim, old, wishes);
 }
 
 TEST(FleetCoreTest, PenaltiesGoToWorkersThatKnowOfThem) {
   FleetSim sim;
   FakeWorker& old = sim.AddWorker("old");
   old.hello().full_sampling = false;
-  old.SayHello();
-  sim.DeliverAll();
   GenerateSpec wishes;
   wishes.sampling.frequency_penalty = 0.5F;
-  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->code, ErrorCode::kUnavailable);
-  sim.JoinWorker("new");
-  for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).id.has_value(), true);
-  }
-  sim.DeliverAll();
-  EXPECT_TRUE(old.received().empty());
+  ExpectOnlyNewWorkersGet(sim, old, wishes);
   EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
 }
 

@@ -228,17 +228,22 @@ TEST_F(EngineTest, APoolSmallerThanTheContextLimitsIt) {
   EXPECT_EQ(harness_->Submit(GreedyRequest(2, Text(48, 1), 1)).error().code, ErrorCode::kContextTooLong);
 }
 
+// What is left of a request when its first `count` tokens have been drawn elsewhere.
+wire::Generate RestAfter(const wire::Generate& request, const std::vector<TokenId>& tokens, std::uint32_t count) {
+  wire::Generate rest = request;
+  rest.request_id = RequestId(request.request_id.value() + 1);
+  rest.prompt.insert(rest.prompt.end(), tokens.begin(), tokens.begin() + count);
+  rest.first_output_index = count;
+  rest.max_output_tokens -= count;
+  return rest;
+}
+
 TEST_F(EngineTest, AContinuedRequestDrawsWhatItWouldHaveDrawn) {
   const auto prompt = Text(30, 1);
   auto request = GreedyRequest(1, prompt, 20);
   request.sampling = {.temperature = 1.5F, .top_p = 0.9F, .seed = 42};
   const auto whole = harness_->Serve(request).tokens;
-  auto rest = request;
-  rest.request_id = RequestId(2);
-  rest.prompt.insert(rest.prompt.end(), whole.begin(), whole.begin() + 7);
-  rest.first_output_index = 7;
-  rest.max_output_tokens = 13;
-  EXPECT_EQ(harness_->Serve(rest).tokens, std::vector<TokenId>(whole.begin() + 7, whole.end()));
+  EXPECT_EQ(harness_->Serve(RestAfter(request, whole, 7)).tokens, std::vector<TokenId>(whole.begin() + 7, whole.end()));
 }
 
 // ---- penalties ----
@@ -288,12 +293,8 @@ TEST_F(EngineTest, AContinuedRequestHasThePenaltiesOfItsOutputSoFar) {
   request.sampling.presence_penalty = 0.5F;
   request.sampling.frequency_penalty = 0.25F;
   const auto whole = harness_->Serve(request).tokens;
-  auto rest = request;
-  rest.request_id = RequestId(2);
-  rest.prompt.insert(rest.prompt.end(), whole.begin(), whole.begin() + 15);
-  rest.first_output_index = 15;
-  rest.max_output_tokens = 25;
-  EXPECT_EQ(harness_->Serve(rest).tokens, std::vector<TokenId>(whole.begin() + 15, whole.end()));
+  EXPECT_EQ(harness_->Serve(RestAfter(request, whole, 15)).tokens,
+            std::vector<TokenId>(whole.begin() + 15, whole.end()));
 }
 
 TEST_F(EngineTest, TimesAreMeasuredWithTheClock) {
