@@ -114,6 +114,7 @@ TEST_F(ClusterTest, RestartedWorkerIsUsedAgainAndItsBlocksAreFresh) {
   std::unique_ptr<Worker>& holder = id == "a" ? a : b;
   std::unique_ptr<Worker>& spare = id == "a" ? b : a;
   holder.reset();
+  ASSERT_TRUE(WaitForReady(1));
   holder = StartWorker(id);
   ASSERT_TRUE(WaitForReady(2));
   for (const WorkerStatus& status : fleet->Workers()) EXPECT_EQ(status.indexed_block_count, 0U);
