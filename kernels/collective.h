@@ -3,6 +3,7 @@
 //
 //   all_reduce       a                   b               →   a + b               a + b
 //   gather_columns   a [rows][0 … c)     b [rows][c … )  →   a b [rows][width]   (nothing)
+//   broadcast        a                   (nothing)       →   a                   a
 //
 // An op waits, in its thread or on its device, for the same op of the other ranks. A rank that fails ends the process,
 // see device_failure.h, and nobody waits for it.
@@ -75,16 +76,25 @@ struct GatherColumnsArgs {
   float* scratch = nullptr;
 };
 
+// What rank 0 has, on all ranks.
+struct BroadcastArgs {
+  Communicator* communicator = nullptr;
+  void* values = nullptr;
+  std::size_t bytes = 0;  // the same on all ranks
+};
+
 // Ranks are threads of this process that share its memory. Sums are made in f32 in the order of ranks, so they are the
 // same bits on every rank and in every run. `devices` may be of any backend whose memory is plain memory.
 [[nodiscard]] Result<Communicators> ConnectCpu(std::span<Device* const> devices);
 void AllReduceCpu(Device& device, const AllReduceArgs& args);
 void GatherColumnsCpu(Device& device, const GatherColumnsArgs& args);
+void BroadcastCpu(Device& device, const BroadcastArgs& args);
 
 // Through NCCL, which is opened then; kUnavailable, naming tensor_parallel, where it is not there or refuses. Each part
 // of a matrix crosses to rank 0 once.
 [[nodiscard]] Result<Communicators> ConnectCuda(std::span<Device* const> devices);
 void AllReduceCuda(Device& device, const AllReduceArgs& args);
 void GatherColumnsCuda(Device& device, const GatherColumnsArgs& args);
+void BroadcastCuda(Device& device, const BroadcastArgs& args);
 
 }  // namespace roost::kernels

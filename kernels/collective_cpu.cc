@@ -92,4 +92,12 @@ void GatherColumnsCpu(Device& /*device*/, const GatherColumnsArgs& args) {
   communicator.AwaitPeers();
 }
 
+// Each rank takes its copy.
+void BroadcastCpu(Device& /*device*/, const BroadcastArgs& args) {
+  CpuCommunicator& communicator = CpuCommunicator::Of(*args.communicator);
+  const void* from = communicator.Exchange(args.values, args.bytes)[0].values;
+  if (communicator.rank() != 0 && args.bytes > 0) std::memcpy(args.values, from, args.bytes);
+  communicator.AwaitPeers();
+}
+
 }  // namespace roost::kernels

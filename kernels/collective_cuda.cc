@@ -140,4 +140,11 @@ void GatherColumnsCuda(Device& device, const GatherColumnsArgs& args) {
   }
 }
 
+void BroadcastCuda(Device& device, const BroadcastArgs& args) {
+  const CudaCommunicator& communicator = CudaCommunicator::Of(*args.communicator);
+  communicator.Check(communicator.nccl().broadcast(args.values, args.values, args.bytes, ncclUint8, 0,
+                                                   communicator.get(), CudaDevice::Of(device).stream()),
+                     "ncclBroadcast");
+}
+
 }  // namespace roost::kernels

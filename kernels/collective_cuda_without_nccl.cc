@@ -15,4 +15,6 @@ void GatherColumnsCuda(Device& /*device*/, const GatherColumnsArgs& /*args*/) {
   ROOST_CHECK(false, "there is no NCCL");
 }
 
+void BroadcastCuda(Device& /*device*/, const BroadcastArgs& /*args*/) { ROOST_CHECK(false, "there is no NCCL"); }
+
 }  // namespace roost::kernels

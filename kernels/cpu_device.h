@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "kernels/host_readbacks.h"
 
 namespace roost::kernels {
 
@@ -22,6 +23,7 @@ class CpuDevice final : public Device {
 
   [[nodiscard]] std::uint32_t thread_count() const { return thread_count_; }
   [[nodiscard]] MatmulKernelCache& matmul_kernels() { return *matmul_kernels_; }
+  [[nodiscard]] HostReadbacks& readbacks() { return readbacks_; }
 
   // At least `floats` floats for compute thread `thread`, 64-byte aligned, valid until its next call.
   [[nodiscard]] float* Scratch(std::uint32_t thread, std::size_t floats);
@@ -38,6 +40,7 @@ class CpuDevice final : public Device {
   const std::uint32_t thread_count_;
   std::vector<Buffer> scratch_;  // each used by its compute thread alone
   std::unique_ptr<MatmulKernelCache> matmul_kernels_;
+  HostReadbacks readbacks_;
 };
 
 }  // namespace roost::kernels

@@ -60,6 +60,12 @@ void Copy(Device& /*device*/, void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+void BeginReadback(Device& device, const void* from, std::size_t bytes) {
+  CpuDevice::Of(device).readbacks().Begin(from, bytes);
+}
+
+void EndReadback(Device& device, void* to) { CpuDevice::Of(device).readbacks().End(to); }
+
 DType PreferredDType(Device& /*device*/) { return CpuComputesBF16() ? DType::kBF16 : DType::kF32; }
 bool SupportsDType(Device& /*device*/, DType dtype) {
   return dtype == DType::kF32 || (dtype == DType::kBF16 && CpuComputesBF16());
@@ -86,6 +92,8 @@ const OpTable& CpuOps() {
       .free_memory = FreeMemory,
       .copy_to_device = Copy,
       .copy_to_host = Copy,
+      .begin_readback = BeginReadback,
+      .end_readback = EndReadback,
       .check_layout = CheckLayout,
       .gather_embedding = GatherEmbeddingCpu,
       .rms_norm = RmsNormCpu,
@@ -100,9 +108,11 @@ const OpTable& CpuOps() {
       .gather_blocks = GatherBlocksCpu,
       .scatter_blocks = ScatterBlocksCpu,
       .sample = SampleCpu,
+      .place_sampled = PlaceSampledCpu,
       .connect = ConnectCpu,
       .all_reduce = AllReduceCpu,
       .gather_columns = GatherColumnsCpu,
+      .broadcast = BroadcastCpu,
   };
   return kOps;
 }
@@ -121,6 +131,8 @@ const OpTable& ReferenceOps() {
       .free_memory = FreeMemory,
       .copy_to_device = Copy,
       .copy_to_host = Copy,
+      .begin_readback = BeginReadback,
+      .end_readback = EndReadback,
       .check_layout = CheckLayout,
       .gather_embedding = GatherEmbeddingRef,
       .rms_norm = RmsNormRef,
@@ -135,9 +147,11 @@ const OpTable& ReferenceOps() {
       .gather_blocks = GatherBlocksCpu,
       .scatter_blocks = ScatterBlocksCpu,
       .sample = SampleCpu,
+      .place_sampled = PlaceSampledCpu,
       .connect = ConnectCpu,
       .all_reduce = AllReduceCpu,
       .gather_columns = GatherColumnsCpu,
+      .broadcast = BroadcastCpu,
   };
   return kOps;
 }

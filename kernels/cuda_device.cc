@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/base/check.h"
 #include "kernels/parallel_copy.h"
 
 namespace roost::kernels {
@@ -56,23 +57,28 @@ Result<void> CudaDevice::Create() {
   ROOST_RETURN_IF_ERROR(ToResult(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"));
   ROOST_RETURN_IF_ERROR(ToResult(cublasLtCreate(&cublas_), "cublasLtCreate"));
   ROOST_RETURN_IF_ERROR(ToResult(cudaMalloc(&workspace_, kWorkspaceBytes), "cudaMalloc"));
-  ROOST_RETURN_IF_ERROR(ToResult(cudaMallocHost(&readback_, kReadbackBytes), "cudaMallocHost"));
-  for (Staging& staging : staging_) {
-    ROOST_RETURN_IF_ERROR(ToResult(cudaMallocHost(&staging.memory, kStagingBytes), "cudaMallocHost"));
-    ROOST_RETURN_IF_ERROR(
-        ToResult(cudaEventCreateWithFlags(&staging.copied, cudaEventDisableTiming), "cudaEventCreate"));
-  }
+  ROOST_RETURN_IF_ERROR(ToResult(cudaMallocHost(&small_result_, kSmallBytes), "cudaMallocHost"));
+  for (Staging& staging : staging_) ROOST_RETURN_IF_ERROR(Create(staging, kStagingBytes));
+  for (Staging& readback : readbacks_) ROOST_RETURN_IF_ERROR(Create(readback, kMaxReadbackBytes));
   return {};
+}
+
+Result<void> CudaDevice::Create(Staging& staging, std::size_t bytes) {
+  ROOST_RETURN_IF_ERROR(ToResult(cudaMallocHost(&staging.memory, bytes), "cudaMallocHost"));
+  return ToResult(cudaEventCreateWithFlags(&staging.copied, cudaEventDisableTiming), "cudaEventCreate");
+}
+
+void CudaDevice::Destroy(const Staging& staging) {
+  if (staging.copied != nullptr) cudaEventDestroy(staging.copied);
+  if (staging.memory != nullptr) cudaFreeHost(staging.memory);
 }
 
 // What is already broken when a device closes changes nothing any more: statuses are not looked at.
 CudaDevice::~CudaDevice() {
   if (stream_ != nullptr) cudaStreamSynchronize(stream_);
-  for (const Staging& staging : staging_) {
-    if (staging.copied != nullptr) cudaEventDestroy(staging.copied);
-    if (staging.memory != nullptr) cudaFreeHost(staging.memory);
-  }
-  if (readback_ != nullptr) cudaFreeHost(readback_);
+  for (const Staging& staging : staging_) Destroy(staging);
+  for (const Staging& readback : readbacks_) Destroy(readback);
+  if (small_result_ != nullptr) cudaFreeHost(small_result_);
   if (workspace_ != nullptr) cudaFree(workspace_);
   if (cublas_ != nullptr) cublasLtDestroy(cublas_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
@@ -133,25 +139,52 @@ void CudaDevice::CopyToDevice(void* to, const void* from, std::size_t bytes) {
 }
 
 void CudaDevice::CopyToHost(void* to, const void* from, std::size_t bytes) {
-  const bool small = bytes <= kReadbackBytes;
+  const bool small = bytes <= kSmallBytes;
   if (bytes > 0) {
-    Check(cudaMemcpyAsync(small ? readback_ : to, from, bytes, cudaMemcpyDeviceToHost, stream_),
+    Check(cudaMemcpyAsync(small ? small_result_ : to, from, bytes, cudaMemcpyDeviceToHost, stream_),
           "cudaMemcpyAsync to the host");
   }
   Synchronize();
-  if (small && bytes > 0) std::memcpy(to, readback_, bytes);
+  if (small && bytes > 0) std::memcpy(to, small_result_, bytes);
+}
+
+void CudaDevice::BeginReadback(const void* from, std::size_t bytes) {
+  ROOST_CHECK(readbacks_begun_ - readbacks_ended_ < kMaxReadbacks && bytes <= kMaxReadbackBytes);
+  Staging& readback = readbacks_[readbacks_begun_++ % kMaxReadbacks];
+  readback.bytes = bytes;
+  if (bytes > 0) {
+    Check(cudaMemcpyAsync(readback.memory, from, bytes, cudaMemcpyDeviceToHost, stream_),
+          "cudaMemcpyAsync to the host");
+  }
+  Check(cudaEventRecord(readback.copied, stream_), "cudaEventRecord");
+}
+
+void CudaDevice::EndReadback(void* to) {
+  ROOST_CHECK(readbacks_ended_ < readbacks_begun_, "no readback has begun");
+  const Staging& readback = readbacks_[readbacks_ended_++ % kMaxReadbacks];
+  Await(readback.copied);
+  if (readback.bytes > 0) std::memcpy(to, readback.memory, readback.bytes);
 }
 
 void CudaDevice::Synchronize() const {
-  if (watch_) {
-    cudaError_t status = cudaStreamQuery(stream_);
-    for (; status == cudaErrorNotReady; status = cudaStreamQuery(stream_)) {
-      watch_();
-      std::this_thread::yield();
-    }
-    Check(status, "cudaStreamQuery");
-  }
+  Watch([this] { return cudaStreamQuery(stream_); }, "cudaStreamQuery");
   Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
+
+void CudaDevice::Await(cudaEvent_t event) const {
+  Watch([event] { return cudaEventQuery(event); }, "cudaEventQuery");
+  Check(cudaEventSynchronize(event), "cudaEventSynchronize");
+}
+
+// Asks until what is asked for is over, if there is somebody to watch meanwhile.
+void CudaDevice::Watch(const std::function<cudaError_t()>& query, const char* call) const {
+  if (!watch_) return;
+  cudaError_t status = query();
+  for (; status == cudaErrorNotReady; status = query()) {
+    watch_();
+    std::this_thread::yield();
+  }
+  Check(status, call);
 }
 
 // What cuda_primitives.cuh launches with.

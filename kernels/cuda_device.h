@@ -55,21 +55,29 @@ class CudaDevice final : public Device {
   // Returns when `from` may change. Small copies do not wait for the stream.
   void CopyToDevice(void* to, const void* from, std::size_t bytes);
   void CopyToHost(void* to, const void* from, std::size_t bytes);
+  // See the op table.
+  void BeginReadback(const void* from, std::size_t bytes);
+  void EndReadback(void* to);
 
  private:
-  // A piece of pinned memory, and when the copy from it is over.
+  // A piece of pinned memory, and when the copy from it or to it is over.
   struct Staging {
     void* memory = nullptr;
     cudaEvent_t copied = nullptr;
+    std::size_t bytes = 0;  // that come back
   };
   static constexpr std::size_t kStagingBytes = std::size_t{8} << 20U;
   static constexpr std::size_t kStagingCount = 4;
-  static constexpr std::size_t kReadbackBytes = std::size_t{1} << 20U;
+  static constexpr std::size_t kSmallBytes = std::size_t{1} << 20U;
 
   CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties);
   [[nodiscard]] Result<void> Create();
-  // Waits for the stream.
+  [[nodiscard]] static Result<void> Create(Staging& staging, std::size_t bytes);
+  static void Destroy(const Staging& staging);
+  // Waits for the stream, and for what was recorded in it.
   void Synchronize() const;
+  void Await(cudaEvent_t event) const;
+  void Watch(const std::function<cudaError_t()>& query, const char* call) const;
 
   const std::uint32_t ordinal_;
   const std::string name_;  // "cuda:0 (NVIDIA H100)"
@@ -83,7 +91,10 @@ class CudaDevice final : public Device {
   CudaMatmulPlans matmul_plans_;
   std::array<Staging, kStagingCount> staging_;  // used in turn
   std::size_t next_staging_ = 0;
-  void* readback_ = nullptr;  // pinned: small results come back through it
+  void* small_result_ = nullptr;                  // pinned: small results come back through it
+  std::array<Staging, kMaxReadbacks> readbacks_;  // used in turn
+  std::size_t readbacks_begun_ = 0;
+  std::size_t readbacks_ended_ = 0;
 };
 
 }  // namespace roost::kernels

@@ -36,6 +36,11 @@ void CopyToHost(Device& device, void* to_host, const void* from, std::size_t byt
   CudaDevice::Of(device).CopyToHost(to_host, from, bytes);
 }
 
+void BeginReadback(Device& device, const void* from, std::size_t bytes) {
+  CudaDevice::Of(device).BeginReadback(from, bytes);
+}
+void EndReadback(Device& device, void* to_host) { CudaDevice::Of(device).EndReadback(to_host); }
+
 class CudaGraph final : public Recording {
  public:
   explicit CudaGraph(cudaGraphExec_t exec) : exec_(exec) {}
@@ -126,6 +131,8 @@ const OpTable& CudaOps() {
       .free_memory = FreeMemory,
       .copy_to_device = CopyToDevice,
       .copy_to_host = CopyToHost,
+      .begin_readback = BeginReadback,
+      .end_readback = EndReadback,
       .begin_recording = BeginRecording,
       .end_recording = EndRecording,
       .replay = Replay,
@@ -143,9 +150,11 @@ const OpTable& CudaOps() {
       .gather_blocks = GatherBlocksCuda,
       .scatter_blocks = ScatterBlocksCuda,
       .sample = SampleCuda,
+      .place_sampled = PlaceSampledCuda,
       .connect = ConnectCuda,
       .all_reduce = AllReduceCuda,
       .gather_columns = GatherColumnsCuda,
+      .broadcast = BroadcastCuda,
   };
   return kOps;
 }

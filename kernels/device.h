@@ -25,6 +25,10 @@ struct DeviceInfo {
   std::size_t memory_bytes = 0;
 };
 
+// Copies to the host that have begun and not ended, see the op table: at most so many, of so many bytes.
+inline constexpr std::size_t kMaxReadbacks = 2;
+inline constexpr std::size_t kMaxReadbackBytes = std::size_t{1} << 20U;
+
 // Opened and closed through the op table. Not thread-safe: one thread calls ops on it, in the order in which they take
 // effect. Devices share nothing.
 class Device {

@@ -33,6 +33,7 @@ Result<NcclLibrary> OpenNccl() {
   ROOST_RETURN_IF_ERROR(Find(object, "ncclGetErrorString", nccl.get_error_string));
   ROOST_RETURN_IF_ERROR(Find(object, "ncclGetLastError", nccl.get_last_error));
   ROOST_RETURN_IF_ERROR(Find(object, "ncclAllReduce", nccl.all_reduce));
+  ROOST_RETURN_IF_ERROR(Find(object, "ncclBroadcast", nccl.broadcast));
   ROOST_RETURN_IF_ERROR(Find(object, "ncclSend", nccl.send));
   ROOST_RETURN_IF_ERROR(Find(object, "ncclRecv", nccl.recv));
   ROOST_RETURN_IF_ERROR(Find(object, "ncclGroupStart", nccl.group_start));

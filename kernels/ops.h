@@ -21,6 +21,7 @@
 #include "kernels/gather_embedding.h"
 #include "kernels/matmul.h"
 #include "kernels/move_blocks.h"
+#include "kernels/place_sampled.h"
 #include "kernels/recording.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
@@ -54,6 +55,11 @@ struct OpTable {
   void (*copy_to_device)(Device& device, void* to, const void* from_host, std::size_t bytes) = nullptr;
   // Returns when the bytes are there, so after all ops before it.
   void (*copy_to_host)(Device& device, void* to_host, const void* from, std::size_t bytes) = nullptr;
+  // The same in two parts, between which the host does other things: the first returns at once, the second when the
+  // bytes of the oldest copy that has begun and not ended are there. At most kMaxReadbackBytes each, and
+  // kMaxReadbacks that have not ended. No bytes are a wait for the ops before.
+  void (*begin_readback)(Device& device, const void* from, std::size_t bytes) = nullptr;
+  void (*end_readback)(Device& device, void* to_host) = nullptr;
 
   // Ops called between the two are recorded instead of run, and their memory stays as it is; ops with host memory among
   // their arguments, copies and allocations must not be called there. All three are null on a device that gains
@@ -79,12 +85,14 @@ struct OpTable {
   void (*gather_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
   void (*scatter_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
   void (*sample)(Device& device, const SampleArgs& args) = nullptr;
+  void (*place_sampled)(Device& device, const PlaceSampledArgs& args) = nullptr;
 
   // For devices of this table that compute one model together; see collective.h. The devices are open and different,
   // and outlive the communicators; the first is rank 0's.
   Result<Communicators> (*connect)(std::span<Device* const> devices) = nullptr;
   void (*all_reduce)(Device& device, const AllReduceArgs& args) = nullptr;
   void (*gather_columns)(Device& device, const GatherColumnsArgs& args) = nullptr;
+  void (*broadcast)(Device& device, const BroadcastArgs& args) = nullptr;
 };
 
 // The CPU, quick: oneDNN for products, vector code chosen at run time for the rest.

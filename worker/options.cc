@@ -98,6 +98,10 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
       .Add("max-queue-wait-ms", options.max_queue_wait_ms,
            "Requests that have waited longer are refused, and the router looks elsewhere; 0 for no limit",
            {0, kMaxHoldMs})
+      .AddChoice(
+          "plan-ahead", options.plan_ahead, {"auto", "on", "off"},
+          "Plan a step while the one before is computed, whose tokens are then taken afterwards; auto does so on "
+          "CUDA unless hits are verified. On the CPU, where it is for trying it out, tokens come a step later")
       .Add("threads", options.threads, "Compute threads; 0 takes all cores", {0, kMaxThreads});
 }
 
@@ -190,6 +194,9 @@ Result<void> Complete(WorkerOptions& options) {
   }
   ROOST_RETURN_IF_ERROR(ParseTenantShares(options.tenant_share));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
+  if (options.plan_ahead == "on" && options.verify_hits > 0) {
+    return InvalidArgument("plan-ahead", "on goes without verify-hits, which reads what the next step overwrites");
+  }
   if (options.worker_id.empty()) options.worker_id = HostAndProcess();
   if (options.threads == 0) options.threads = std::max(1U, std::thread::hardware_concurrency());
   return {};

@@ -50,6 +50,7 @@ struct WorkerOptions {
   std::uint32_t max_partial_prefills = 4;                            // 0: no limit
   std::uint64_t first_token_target_ms = kDefaultFirstTokenTargetMs;  // 0: none
   std::uint32_t max_queue_wait_ms = 0;                               // 0: no limit
+  std::string plan_ahead = "auto";                                   // on a device that computes beside the host
   std::uint32_t threads = 0;                                         // 0: all cores
 
   // Operation

@@ -59,7 +59,12 @@ Result<void> CheckText(const LoadedModel& loaded, const std::string& model) {
   return {};
 }
 
-Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options) {
+bool PlansAhead(const WorkerOptions& options, const kernels::OpTable& ops) {
+  if (options.plan_ahead != "auto") return options.plan_ahead == "on";
+  return &ops != &kernels::CpuOps() && options.verify_hits == 0;
+}
+
+Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernels::OpTable& ops) {
   EngineOptions engine;
   engine.max_batch_tokens = options.max_batch_tokens;
   engine.max_running_requests = options.max_running_requests;
@@ -70,6 +75,7 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options) {
   ROOST_ASSIGN_OR_RETURN(engine.tenant_shares, ParseTenantShares(options.tenant_share));
   engine.verify_hits_share = options.verify_hits;
   engine.check_invariants = options.check_invariants;
+  engine.plan_ahead = PlansAhead(options, ops);
   ROOST_ASSIGN_OR_RETURN(engine.schedule_policy, ParseSchedulePolicy(options.schedule));
   engine.max_partial_prefills = options.max_partial_prefills;
   if (options.first_token_target_ms > 0) {
@@ -87,7 +93,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   ROOST_RETURN_IF_ERROR(CheckText(loaded, options.model));
   WorkerSetup setup;
   setup.model = std::move(loaded.model);
-  ROOST_ASSIGN_OR_RETURN(setup.engine, EngineOptionsOf(options));
+  ROOST_ASSIGN_OR_RETURN(setup.engine, EngineOptionsOf(options, *model_options.ops));
   setup.engine.stop_tokens = std::move(loaded.stop_tokens);
   setup.hello.worker_id = options.worker_id;
   setup.hello.sends_cache_events = options.cache_events == "on";

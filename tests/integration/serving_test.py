@@ -167,6 +167,7 @@ class SameTokensTest(unittest.TestCase):
             # Two requests of this test do not fit together: one is preempted.
             "small-pool": ["--kv-blocks", "136"],
             "two-threads": ["--threads", "2"],
+            "planned-ahead": ["--plan-ahead", "on"],
         }
         seen = {}
         for name, extra in flags.items():

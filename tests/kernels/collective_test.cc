@@ -116,6 +116,21 @@ TEST_P(CollectiveTest, ColumnsComeToTheirPlacesOnRankZero) {
   }
 }
 
+TEST_P(CollectiveTest, WhatRankZeroHasComesToAll) {
+  Group group(GetParam());
+  for (const std::size_t count : {0U, 1U, 700U}) {
+    const std::vector<float> wanted = RandomValues(1, count);
+    std::vector<std::vector<float>> values;
+    for (std::uint32_t rank = 0; rank < group.size(); ++rank) values.push_back(RandomValues(rank + 1, count));
+    group.OnEachRank([&](Device& device, Communicator& communicator) {
+      BroadcastCpu(device, {.communicator = &communicator,
+                            .values = values[communicator.rank()].data(),
+                            .bytes = count * sizeof(float)});
+    });
+    for (std::uint32_t rank = 0; rank < group.size(); ++rank) EXPECT_EQ(values[rank], wanted) << "rank " << rank;
+  }
+}
+
 // What one op left behind does not get into the next one.
 TEST_P(CollectiveTest, OpsFollowEachOther) {
   constexpr int kRounds = 200;

@@ -99,6 +99,49 @@ TEST_F(CudaOpsTest, GatherEmbeddingCopiesTheRowsOfTheTokens) {
   }
 }
 
+TEST_F(CudaOpsTest, SampledTokensComeToTheirPlaces) {
+  for (const std::uint32_t count : {0U, 1U, 31U, 256U, 700U}) {
+    std::vector<SampledToken> sampled(1 + count);
+    for (SampledToken& token : sampled) token.token = static_cast<TokenId>(rng_.Below(1000));
+    std::vector<TokenId> tokens(2 * count + 1, TokenId(5000));
+    std::vector<SampledPlace> places;
+    for (const std::uint32_t index : Distinct(count, static_cast<std::uint32_t>(tokens.size()))) {
+      places.push_back({.index = index, .draw = static_cast<std::uint32_t>(rng_.Below(sampled.size()))});
+    }
+    std::vector<TokenId> wanted = tokens;
+    for (const SampledPlace& place : places) wanted[place.index] = sampled[place.draw].token;
+    const DeviceBuffer device_sampled = Upload(sampled);
+    const DeviceBuffer device_places = Upload(places);
+    const DeviceBuffer device_tokens = Upload(tokens);
+    ops().place_sampled(device(), {.sampled = device_sampled.as<SampledToken>(),
+                                   .places = device_places.as<SampledPlace>(),
+                                   .place_count = count,
+                                   .tokens = device_tokens.as<TokenId>()});
+    ops().copy_to_host(device(), tokens.data(), device_tokens.data(), tokens.size() * sizeof(TokenId));
+    EXPECT_EQ(tokens, wanted);
+  }
+}
+
+TEST_F(CudaOpsTest, ReadbacksEndInTheirOrderWithWhatWasThereWhenTheyBegan) {
+  const std::vector<std::uint32_t> first = {1, 2, 3};
+  const std::vector<std::uint32_t> second = {4, 5};
+  DeviceBuffer buffer = Upload(first);
+  for (int round = 0; round < 5; ++round) {
+    buffer.Upload(std::span<const std::uint32_t>(first));
+    ops().begin_readback(device(), buffer.data(), first.size() * sizeof(std::uint32_t));
+    buffer.Upload(std::span<const std::uint32_t>(second));
+    ops().begin_readback(device(), buffer.data(), second.size() * sizeof(std::uint32_t));
+    std::vector<std::uint32_t> read(3);
+    ops().end_readback(device(), read.data());
+    EXPECT_EQ(read, first);
+    ops().begin_readback(device(), nullptr, 0);
+    read.resize(2);
+    ops().end_readback(device(), read.data());
+    EXPECT_EQ(read, second);
+    ops().end_readback(device(), nullptr);
+  }
+}
+
 TEST_F(CudaOpsTest, RmsNormAgreesWithThePlainOne) {
   for (int round = 0; round < 24; ++round) {
     const std::uint32_t width = round % 2 == 0 ? 8 * Size(700) : Size(1200);

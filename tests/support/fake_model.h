@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -17,6 +18,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/rng.h"
+#include "kernels/device.h"
 #include "worker/model/model.h"
 
 namespace roost::testing_support {
@@ -47,29 +49,38 @@ class FakeModel final : public worker::Model {
   void Compute(const worker::Batch& batch) override {
     if (options_.before_forward) options_.before_forward();
     CheckBlocks(batch);
+    const std::vector<TokenId> tokens = TokensOf(batch);
     for (const BlockId block : batch.poisoned) Poison(block);
     for (const worker::BlockCopy& copy : batch.copies) CopyRows(copy);
     logits_.clear();
     std::size_t first_token = 0;
     for (const worker::BatchSlice& slice : batch.slices) {
-      Compute(slice, std::span(batch.tokens).subspan(first_token, slice.token_count));
+      Compute(slice, std::span(tokens).subspan(first_token, slice.token_count));
       first_token += slice.token_count;
     }
-    ROOST_CHECK(first_token == batch.tokens.size());
+    ROOST_CHECK(first_token == tokens.size());
     computed_token_count_ += first_token;
     largest_batch_ = std::max(largest_batch_, first_token);
     if (options_.clock != nullptr) options_.clock->Advance(options_.step_duration);
   }
 
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const worker::Draws& draws) override {
-    sampled_.clear();
+  // Tokens wait until they are asked for, as those of a device do.
+  void BeginSample(const worker::Draws& draws) override {
+    ROOST_CHECK(begun_.size() < kernels::kMaxReadbacks, "draws have begun {} times", begun_.size());
+    std::vector<kernels::SampledToken>& sampled = begun_.emplace_back();
     adjusted_.resize(options_.vocab_size);
     for (const kernels::SampleRow& draw : draws.rows) {
       const auto row = std::span(logits_).subspan(std::size_t{draw.row} * options_.vocab_size, options_.vocab_size);
       kernels::AdjustLogits(row, kernels::AdjustmentsOf(draw, draws.adjustments.data()), adjusted_);
-      sampled_.push_back(kernels::SampleOnCpu(adjusted_, draw, scratch_));
+      sampled.push_back(kernels::SampleOnCpu(adjusted_, draw, scratch_));
     }
-    return sampled_;
+    fed_.clear();
+    if (draws.feed_next_batch) fed_ = sampled;
+  }
+  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override {
+    ended_ = std::move(begun_.front());
+    begun_.pop_front();
+    return ended_;
   }
 
   [[nodiscard]] std::span<const float> Logits() override { return logits_; }
@@ -98,6 +109,15 @@ class FakeModel final : public worker::Model {
   };
 
   static constexpr std::uint64_t kStart = 0x1234567;
+
+  // With those that were drawn last.
+  [[nodiscard]] std::vector<TokenId> TokensOf(const worker::Batch& batch) const {
+    std::vector<TokenId> tokens = batch.tokens;
+    for (const kernels::SampledPlace& place : batch.sampled_places) {
+      tokens.at(place.index) = fed_.at(place.draw).token;
+    }
+    return tokens;
+  }
 
   static std::uint64_t ValueOf(std::uint64_t state, TokenId token) {
     return Mix64(state + 0x9e3779b97f4a7c15ULL * (token + 1));
@@ -175,8 +195,10 @@ class FakeModel final : public worker::Model {
   worker::ModelShape shape_;
   std::vector<Slot> slots_;
   std::vector<float> logits_;
-  std::vector<float> adjusted_;  // a row
-  std::vector<kernels::SampledToken> sampled_;
+  std::vector<float> adjusted_;                           // a row
+  std::deque<std::vector<kernels::SampledToken>> begun_;  // draws that have not ended
+  std::vector<kernels::SampledToken> ended_;
+  std::vector<kernels::SampledToken> fed_;  // to the next batch
   kernels::SampleScratch scratch_;
   std::uint64_t computed_token_count_ = 0;
   std::size_t largest_batch_ = 0;

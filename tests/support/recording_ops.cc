@@ -92,6 +92,10 @@ const OpTable& RecordingOps() {
       ROOST_CHECK(!Open(), "a copy is recorded");
       kernels::CpuOps().copy_to_host(device, to, from, bytes);
     };
+    ops.begin_readback = [](Device& device, const void* from, std::size_t bytes) {
+      ROOST_CHECK(!Open(), "a copy is recorded");
+      kernels::CpuOps().begin_readback(device, from, bytes);
+    };
     ops.copy_block_rows = OpNotRecorded<&OpTable::copy_block_rows, kernels::CopyBlockRowsArgs>;
     ops.gather_embedding = Op<&OpTable::gather_embedding, kernels::GatherEmbeddingArgs>;
     ops.rms_norm = Op<&OpTable::rms_norm, kernels::RmsNormArgs>;

@@ -119,6 +119,13 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
   EXPECT_EQ(options->cache_events, "off");
 }
 
+TEST(WorkerOptionsTest, HitsAreNotVerifiedOfStepsThatArePlannedAhead) {
+  EXPECT_EQ(Parse({"--model", "m"})->plan_ahead, "auto");
+  EXPECT_TRUE(Parse({"--model", "m", "--verify-hits", "0.5"}).ok());
+  EXPECT_TRUE(Parse({"--model", "m", "--verify-hits", "0.5", "--plan-ahead", "off"}).ok());
+  EXPECT_EQ(Parse({"--model", "m", "--verify-hits", "0.5", "--plan-ahead", "on"}).error().field, "plan-ahead");
+}
+
 TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
   for (const std::vector<const char*>& wrong : std::vector<std::vector<const char*>>{{"--pin-limit", "1.5"},
                                                                                      {"--min-hold-ms", "-1"},
@@ -126,6 +133,7 @@ TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
                                                                                      {"--schedule", "lifo"},
                                                                                      {"--cache-events", "some"},
                                                                                      {"--max-partial-prefills", "x"},
+                                                                                     {"--plan-ahead", "perhaps"},
                                                                                      {"--verify-hits", "2"}}) {
     std::vector<const char*> arguments{"--model", "m"};
     arguments.insert(arguments.end(), wrong.begin(), wrong.end());

@@ -1,22 +1,14 @@
 #include "worker/engine/engine.h"
 
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
 
 #include "common/base/check.h"
-#include "worker/cache/block_pool.h"
 #include "worker/cache/eviction_factory.h"
-#include "worker/cache/prefix_cache.h"
-#include "worker/engine/cache_watch.h"
-#include "worker/engine/hit_verifier.h"
-#include "worker/engine/request_table.h"
+#include "worker/engine/engine_state.h"
 #include "worker/sample/sampler.h"
-#include "worker/sched/scheduler.h"
 
 namespace roost::worker {
 namespace {
@@ -78,72 +70,20 @@ RetentionHint HintOf(std::uint32_t priority, std::uint64_t duration_ms, const wi
 
 }  // namespace
 
-struct Engine::State {
-  // A row of logits, and the first of its draws.
-  struct WantedRow {
-    SequenceId sequence;
-    std::uint32_t first_draw = 0;
-  };
-
-  State(Model& model_in, const Clock& clock_in, EngineOptions options_in)
-      : model(model_in),
-        clock(clock_in),
-        options(std::move(options_in)),
-        max_context_tokens(ServableContext(model)),
-        pool(model.block_count()),
-        cache(pool, CacheOptionsOf(options, model), MakePolicy(options, model.block_count())),
-        scheduler(cache, SchedulerOptionsOf(options, max_context_tokens)),
-        verifier(scheduler, options.verify_hits_share),
-        watch(cache, scheduler) {
-    if (options.check_invariants) pool.NoteEmptied();
-  }
-
-  Result<void> Validate(RequestKey key, const wire::Generate& request) const;
-  Result<void> Submit(RequestKey key, wire::Generate generate);
-  SequenceSpec SpecOf(wire::Generate& generate, Instant now) const;
-  EvictionGroup GroupOf(const std::string& tenant) const;
-  void Cancel(RequestKey key);
-  void CancelLink(LinkId link);
-  void Pin(const wire::Pin& pin);
-
-  StepReport Step();
-  void EndExpired(Instant now, StepReport& report);
-  void BuildBatch(const std::vector<ScheduledSlice>& slices, Instant now, StepCounts& counts);
-  void PoisonEmptied();
-  void NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts);
-  void PlanDraws(const std::vector<ScheduledSlice>& slices);
-  void TakeSamples(std::span<const kernels::SampledToken> sampled, Instant now, StepReport& report);
-  std::span<const float> LogitsOf(std::uint32_t row);
-  void Verify(std::span<const float> logits, StepCounts& counts);
-  void ForkAll(SequenceId id);
-  RequestEvent TakeSample(SequenceId id, const Result<TokenId>& sample, Instant now, StepCounts& counts);
-  void NoteToken(Choice& choice, TokenId token, Instant now, StepCounts& counts);
-  void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);
-  RequestEvent EventOf(SequenceId id);
-  RequestEvent End(SequenceId id, wire::FinishReason reason, std::optional<Error> error);
-  void Forget(SequenceId id);
-  void ForgetRequest(RequestKey key);
-  void FillReport(const std::vector<ScheduledSlice>& slices, double step_seconds, StepReport& report);
-
-  Model& model;
-  const Clock& clock;
-  const EngineOptions options;
-  const std::uint32_t max_context_tokens;
-  BlockPool pool;
-  PrefixCache cache;
-  Scheduler scheduler;
-  HitVerifier verifier;
-  CacheWatch watch;
-
-  RequestTable requests;
-  std::vector<RequestEvent> pending_events;
-  std::uint64_t uncached_requests = 0;  // since the last report
-
-  Batch batch;
-  std::vector<WantedRow> wanted;    // rows of logits of this step
-  Draws draws;                      // from them, row after row
-  std::vector<SequenceId> choices;  // of the request that is being sampled
-};
+Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions options_in)
+    : model(model_in),
+      clock(clock_in),
+      options(std::move(options_in)),
+      max_context_tokens(ServableContext(model)),
+      pool(model.block_count()),
+      cache(pool, CacheOptionsOf(options, model), MakePolicy(options, model.block_count())),
+      scheduler(cache, SchedulerOptionsOf(options, max_context_tokens)),
+      verifier(scheduler, options.verify_hits_share),
+      watch(cache, scheduler) {
+  ROOST_CHECK(!options.plan_ahead || options.verify_hits_share == 0,
+              "hits are verified by logits that are still there");
+  if (options.check_invariants) pool.NoteEmptied();
+}
 
 // ---- requests in and out ----
 
@@ -254,6 +194,13 @@ RequestEvent Engine::State::End(SequenceId id, wire::FinishReason reason, std::o
   return event;
 }
 
+// A request that never left the queue has nothing to tell.
+void Engine::State::Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event) {
+  if (!request.first_scheduled || std::exchange(request.announced, true)) return;
+  event.cached_token_count = sequence.cached_token_count;
+  event.queue_wait_seconds = ToSeconds(*request.first_scheduled - request.submitted);
+}
+
 void Engine::State::Forget(SequenceId id) {
   watch.OnEnd(scheduler.Get(id));
   scheduler.Remove(id);
@@ -266,214 +213,6 @@ void Engine::State::ForgetRequest(RequestKey key) {
     scheduler.Remove(id);
   }
   requests.Forget(key);
-}
-
-// ---- one step ----
-
-StepReport Engine::State::Step() {
-  StepReport report;
-  report.tokens = std::exchange(pending_events, {});
-  const Instant begin = clock.Now();
-  scheduler.AdvanceTo(begin);
-  EndExpired(begin, report);
-  const std::vector<ScheduledSlice>& slices = scheduler.Schedule();
-  double step_seconds = 0;
-  if (!slices.empty()) {
-    BuildBatch(slices, begin, report.counts);
-    PlanDraws(slices);
-    model.Compute(batch);
-    const std::span<const kernels::SampledToken> sampled = model.Sample(draws);
-    const Instant end = clock.Now();
-    step_seconds = ToSeconds(end - begin);
-    scheduler.Commit(end - begin);
-    TakeSamples(sampled, end, report);
-  }
-  FillReport(slices, step_seconds, report);
-  if (options.check_invariants) {
-    const Result<void> sound = scheduler.CheckInvariants();
-    ROOST_CHECK(sound.ok(), "{}", sound.error().ToString());
-  }
-  return report;
-}
-
-void Engine::State::EndExpired(Instant now, StepReport& report) {
-  for (const SequenceId id : scheduler.Expired(now)) {
-    const Choice* choice = requests.FindChoice(id);
-    if (choice == nullptr) continue;
-    const bool overdue = options.max_queue_wait && now >= choice->request->submitted + *options.max_queue_wait;
-    const Error error = overdue ? Error{ErrorCode::kOverloaded, "waited too long in the worker's queue", ""}
-                                : Error{ErrorCode::kDeadlineExceeded, "the deadline passed in the worker's queue", ""};
-    report.tokens.push_back(End(id, wire::FinishReason::kError, error));
-  }
-}
-
-void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instant now, StepCounts& counts) {
-  batch.Clear();
-  for (const ScheduledCopy& copy : scheduler.copies()) {
-    batch.copies.push_back({.from = copy.from, .to = copy.to, .row_count = copy.row_count});
-  }
-  PoisonEmptied();
-  for (const ScheduledSlice& slice : slices) {
-    NoteFirstScheduled(*slice.sequence, now, counts);
-    const auto begin = slice.sequence->tokens.begin() + slice.first_position;
-    batch.tokens.insert(batch.tokens.end(), begin, begin + slice.token_count);
-    batch.slices.push_back({.blocks = slice.sequence->blocks,
-                            .first_position = slice.first_position,
-                            .token_count = slice.token_count,
-                            .wants_logits = slice.wants_logits});
-  }
-}
-
-// Only what is copied in this step from a block that was evicted after is still to be read.
-void Engine::State::PoisonEmptied() {
-  for (const BlockId block : pool.TakeEmptied()) {
-    const bool is_source = std::any_of(batch.copies.begin(), batch.copies.end(),
-                                       [block](const BlockCopy& copy) { return copy.from == block; });
-    if (!is_source) batch.poisoned.push_back(block);
-  }
-}
-
-void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts) {
-  const Choice* choice = requests.FindChoice(sequence.id);
-  if (choice == nullptr || choice->request->first_scheduled) return;
-  Request& request = *choice->request;
-  request.first_scheduled = now;
-  counts.queue_wait_seconds.push_back(ToSeconds(now - request.submitted));
-  watch.OnStarted(request, sequence);
-}
-
-// One draw for each choice of a request: all of them begin with the same row when the prompt has been computed.
-void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices) {
-  wanted.clear();
-  draws.Clear();
-  for (const ScheduledSlice& slice : slices) {
-    if (!slice.wants_logits) continue;
-    const auto row = static_cast<std::uint32_t>(wanted.size());
-    wanted.push_back({.sequence = slice.sequence->id, .first_draw = static_cast<std::uint32_t>(draws.rows.size())});
-    const Choice* choice = requests.FindChoice(slice.sequence->id);
-    if (choice == nullptr) continue;
-    const Request& request = *choice->request;
-    for (std::uint32_t fork = 0; fork <= slice.sequence->fork_count; ++fork) {
-      kernels::SampleRow draw = DrawOf(request.sampling, request.first_output_index + choice->output_count);
-      draw.seed += choice->index + fork;
-      draw.row = row;
-      draws.Add(draw, choice->adjuster.adjustments());
-    }
-  }
-}
-
-std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
-  const std::size_t vocab_size = model.shape().vocab_size;
-  return model.Logits().subspan(row * vocab_size, vocab_size);
-}
-
-// Slices are not looked at: the end of one choice may be the end of others of its request.
-void Engine::State::TakeSamples(std::span<const kernels::SampledToken> sampled, Instant now, StepReport& report) {
-  ROOST_CHECK(sampled.size() == draws.rows.size(), "{} tokens for {} draws", sampled.size(), draws.rows.size());
-  for (std::uint32_t row = 0; row < wanted.size(); ++row) {
-    const SequenceId id = wanted[row].sequence;
-    if (verifier.Owns(id)) {
-      Verify(LogitsOf(row), report.counts);
-      continue;
-    }
-    const Choice* choice = requests.FindChoice(id);
-    if (choice == nullptr) continue;
-    const bool prompt_is_new = !choice->request->prompt_counted;
-    choices.assign(1, id);
-    ForkAll(id);
-    if (prompt_is_new) verifier.OnPromptComputed(scheduler.Get(id), [this, row] { return LogitsOf(row); });
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      // A choice with broken logits has ended them all.
-      if (requests.FindChoice(choices[i]) == nullptr) break;
-      const Result<TokenId> token = TokenOf(sampled[wanted[row].first_draw + i]);
-      report.tokens.push_back(TakeSample(choices[i], token, now, report.counts));
-    }
-  }
-}
-
-void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
-  if (verifier.Judge(logits) == HitVerifier::Verdict::kRight) {
-    ++counts.verified_hits;
-    return;
-  }
-  ++counts.wrong_hits;
-  spdlog::error("a prompt computed with cached blocks and without them has different logits");
-}
-
-// The prompt has just been computed: the other choices begin.
-void Engine::State::ForkAll(SequenceId id) {
-  Request& request = *requests.FindChoice(id)->request;
-  while (scheduler.Get(id).fork_count > 0) {
-    const auto index = static_cast<std::uint32_t>(choices.size());
-    choices.push_back(scheduler.Fork(id));
-    LogitAdjuster& adjuster = requests.AddChoice(request, choices.back(), index).adjuster;
-    adjuster = requests.FindChoice(id)->adjuster;
-    adjuster.Reserve(request.output_limit);
-  }
-}
-
-// What a sampled token means for its request: one more token, or its end, or both.
-RequestEvent Engine::State::TakeSample(SequenceId id, const Result<TokenId>& sample, Instant now, StepCounts& counts) {
-  Choice& choice = *requests.FindChoice(id);
-  Request& request = *choice.request;
-  const Sequence& sequence = scheduler.Get(id);
-  if (!std::exchange(request.prompt_counted, true)) {
-    counts.prompt_tokens += sequence.prompt_token_count;
-    counts.cached_prompt_tokens += sequence.cached_token_count;
-  }
-  if (!sample.ok()) return End(id, wire::FinishReason::kError, sample.error());
-  const TokenId token = *sample;
-  if (std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end()) {
-    return End(id, wire::FinishReason::kStop, std::nullopt);
-  }
-  NoteToken(choice, token, now, counts);
-  if (choice.output_count == request.output_limit) {
-    RequestEvent event = End(id, wire::FinishReason::kLength, std::nullopt);
-    event.event.tokens.push_back(token);
-    return event;
-  }
-  scheduler.Append(id, token);
-  RequestEvent event = EventOf(id);
-  event.event.tokens.push_back(token);
-  Announce(request, sequence, event.event);
-  return event;
-}
-
-// The time to the first token is the request's; its choices have theirs at one time.
-void Engine::State::NoteToken(Choice& choice, TokenId token, Instant now, StepCounts& counts) {
-  if (choice.last_token) {
-    counts.inter_token_seconds.push_back(ToSeconds(now - *choice.last_token));
-  } else if (choice.index == 0) {
-    counts.ttft_seconds.push_back(ToSeconds(now - choice.request->submitted));
-  }
-  choice.last_token = now;
-  choice.adjuster.Append(token);
-  ++choice.output_count;
-  ++counts.output_tokens;
-}
-
-// A request that never left the queue has nothing to tell.
-void Engine::State::Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event) {
-  if (!request.first_scheduled || std::exchange(request.announced, true)) return;
-  event.cached_token_count = sequence.cached_token_count;
-  event.queue_wait_seconds = ToSeconds(*request.first_scheduled - request.submitted);
-}
-
-// Slices' sequences may have ended by now: only the slices' own numbers are read.
-void Engine::State::FillReport(const std::vector<ScheduledSlice>& slices, double step_seconds, StepReport& report) {
-  cache.TakeEvents(report.events);
-  watch.Fill(clock.Now(), report);
-  report.counts.uncached_requests = std::exchange(uncached_requests, 0);
-  report.free_blocks = pool.free_count();
-  report.referenced_blocks = pool.referenced_count();
-  report.idle_blocks = pool.idle_count();
-
-  wire::Load& load = report.load;
-  load = scheduler.Load();
-  load.step_seconds = step_seconds;
-  for (const ScheduledSlice& slice : slices) {
-    (slice.is_decode ? load.step_decode_tokens : load.step_prefill_tokens) += slice.token_count;
-  }
 }
 
 // ---- the public face ----
@@ -491,7 +230,8 @@ void Engine::CancelLink(LinkId link) { state_->CancelLink(link); }
 void Engine::Pin(const wire::Pin& pin) { state_->Pin(pin); }
 void Engine::Unpin(const wire::Unpin& unpin) { state_->cache.Unpin(unpin.hashes); }
 bool Engine::HasWork() const {
-  return !state_->requests.empty() || !state_->pending_events.empty() || state_->verifier.busy();
+  return !state_->requests.empty() || !state_->pending_events.empty() || state_->verifier.busy() ||
+         state_->is_under_way;
 }
 StepReport Engine::Step() { return state_->Step(); }
 std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }

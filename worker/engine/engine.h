@@ -3,6 +3,9 @@
 //
 //   schedule → build batch → forward → commit → sample → report
 //
+// With plan_ahead a step's tokens are reported by the Step after the one that began it, which begins the next step
+// first: a device that computes beside the host is never without work.
+//
 // Every request that Submit took in ends exactly once: with a finish reason in a report, or silently by CancelLink.
 // A stop token ends a request and is not among its tokens. A request whose logits are broken ends with kError; the
 // others of its batch go on.
@@ -58,6 +61,10 @@ struct EngineOptions {
   std::vector<TenantShare> tenant_shares = {};  // of the pool; unused parts may be borrowed. Their sum is at most 1
   double verify_hits_share = 0;                 // of the requests with hits: computed anew and compared
   bool check_invariants = false;                // after every step, and blocks come with NaN in them; for debugging
+
+  // Plan the next step while the model computes one. Steps that must know the tokens of the one before wait for them:
+  // requests with penalties, and the first token of several choices. Not together with verify_hits_share.
+  bool plan_ahead = false;
 
   // The queue.
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;

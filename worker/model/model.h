@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "kernels/place_sampled.h"
 #include "kernels/sample.h"
 
 namespace roost::worker {
@@ -40,19 +41,22 @@ struct BlockCopy {
   std::uint32_t row_count = 0;  // 1 to block_tokens
 };
 
-// `tokens` holds the slices' tokens one after another. K and V of every token are written to the slice's blocks. The
-// copies are made before, in order. Before these, what `poisoned` blocks hold becomes NaN: nobody may read of them what
-// is not written later on. That is for debugging; otherwise there are none.
+// `tokens` holds the slices' tokens one after another; those at `sampled_places` are what the draws of the batch before
+// give, whatever stands there. K and V of every token are written to the slice's blocks. The copies are made before, in
+// order. Before these, what `poisoned` blocks hold becomes NaN: nobody may read of them what is not written later on.
+// That is for debugging; otherwise there are none.
 struct Batch {
   std::vector<BlockId> poisoned;
   std::vector<BlockCopy> copies;
   std::vector<TokenId> tokens;
+  std::vector<kernels::SampledPlace> sampled_places;
   std::vector<BatchSlice> slices;
 
   void Clear() {
     poisoned.clear();
     copies.clear();
     tokens.clear();
+    sampled_places.clear();
     slices.clear();
   }
 };
@@ -62,11 +66,13 @@ struct Draws {
   std::vector<kernels::SampleRow> rows;
   std::vector<kernels::LogitAdjustment> adjustments;  // of one row after another
   std::uint32_t adjusted_count = 0;                   // rows that have some
+  bool feed_next_batch = false;                       // its sampled_places may name them
 
   void Clear() {
     rows.clear();
     adjustments.clear();
     adjusted_count = 0;
+    feed_next_batch = false;
   }
 
   // A draw with these adjustments, each of another token.
@@ -88,19 +94,27 @@ class Model {
   [[nodiscard]] virtual std::uint32_t block_tokens() const = 0;
   [[nodiscard]] virtual std::uint32_t block_count() const = 0;
 
-  // Computes the batch, or begins to: what asks for its results waits. Its logits are f32 [slices that want them, in
-  // order][vocab_size], and stay until the next batch.
-  // Two slices of one batch never write the same block. A block that one slice writes is read by no other slice of the
-  // batch. On the CPU a token's logits do not depend, bit for bit, on what else is in the batch or how its prompt was
-  // cut; on CUDA they do, by what rounding does.
+  // Computes the batch, or begins to: what asks for its results waits. Batches take effect in their order. Its logits
+  // are f32 [slices that want them, in order][vocab_size], and stay until the next batch. Two slices of one batch never
+  // write the same block. A block that one slice writes is read by no other slice of the batch. On the CPU a token's
+  // logits do not depend, bit for bit, on what else is in the batch or how its prompt was cut; on CUDA they do, by what
+  // rounding does.
   virtual void Compute(const Batch& batch) = 0;
 
-  // Tokens drawn from the logits, one for each draw, in order; valid until the next batch or draws.
-  [[nodiscard]] virtual std::span<const kernels::SampledToken> Sample(const Draws& draws) = 0;
+  // Draws tokens from the logits, or begins to. Once for each batch. Without draws it is there to be waited for.
+  virtual void BeginSample(const Draws& draws) = 0;
+  // Waits for the oldest draws that have begun and not ended, of which there are at most two: one token for each, in
+  // order; valid until the next call. So the next batch can be begun before the tokens of the one before are asked for.
+  [[nodiscard]] virtual std::span<const kernels::SampledToken> EndSample() = 0;
 
-  // The logits themselves, without any draw's adjustments, in host memory; valid until the next batch. From a device
-  // that is a long copy.
+  // The logits of the latest batch themselves, without any draw's adjustments, in host memory; valid until the next
+  // batch. From a device that is a long copy.
   [[nodiscard]] virtual std::span<const float> Logits() = 0;
+
+  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const Draws& draws) {
+    BeginSample(draws);
+    return EndSample();
+  }
 
   [[nodiscard]] std::span<const float> Forward(const Batch& batch) {
     Compute(batch);

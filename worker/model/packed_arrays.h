@@ -40,8 +40,8 @@ class PackedArrays {
   }
 
   template <typename T>
-  [[nodiscard]] const T* At(PackedArray<T> array) const {
-    return reinterpret_cast<const T*>(device_.as<std::byte>() + array.offset);
+  [[nodiscard]] T* At(PackedArray<T> array) const {
+    return reinterpret_cast<T*>(device_.as<std::byte>() + array.offset);
   }
 
  private:

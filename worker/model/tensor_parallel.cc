@@ -52,4 +52,12 @@ void TensorParallelModel::Compute(const Batch& batch) {
   threads_.Run([this, &batch](std::uint32_t rank) { ranks_[rank]->Compute(batch); });
 }
 
+void TensorParallelModel::BeginSample(const Draws& draws) {
+  if (!draws.feed_next_batch) {
+    ranks_.front()->BeginSample(draws);
+    return;
+  }
+  threads_.Run([this, &draws](std::uint32_t rank) { ranks_[rank]->BeginSample(draws); });
+}
+
 }  // namespace roost::worker

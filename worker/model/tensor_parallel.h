@@ -1,5 +1,6 @@
 // One model on several devices: a Transformer per rank, each with its shard of the weights and of every KV block, and a
-// thread of its own. All compute the same batches; rank 0, on the caller's thread, has the logits and samples.
+// thread of its own. All compute the same batches; rank 0, on the caller's thread, has the logits and samples, and
+// tells the others what was drawn where that is the next batch's.
 //
 //   Compute(batch) ─┬─ rank 0 (caller) ── Transformer on device 0 ── logits ── Sample
 //                   ├─ rank 1 (thread) ── Transformer on device 1 ──┘│
@@ -35,9 +36,8 @@ class TensorParallelModel final : public Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return ranks_.front()->block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override;
   void Compute(const Batch& batch) override;
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const Draws& draws) override {
-    return ranks_.front()->Sample(draws);
-  }
+  void BeginSample(const Draws& draws) override;
+  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override { return ranks_.front()->EndSample(); }
   [[nodiscard]] std::span<const float> Logits() override { return ranks_.front()->Logits(); }
 
  private:

@@ -163,7 +163,8 @@ void Transformer::Compute(const Batch& batch) {
   Poison(batch);
   CopyRows(batch);
   Plan(batch);
-  Upload();
+  Upload(batch);
+  PlaceSampled(batch);
   if (recorder_.enabled() && IsDecode(batch)) {
     recorder_.Run(StepShape(), [this] { RunOps(); });
   } else {
@@ -194,13 +195,30 @@ void Transformer::RunOps() {
   ComputeLogits();
 }
 
-std::span<const kernels::SampledToken> Transformer::Sample(const Draws& draws) {
-  sampled_.resize(draws.rows.size());
-  if (draws.rows.empty()) {
-    // Waits for the batch all the same: what a step took is measured here.
-    backend_.ops().copy_to_host(backend_.device(), nullptr, nullptr, 0);
-    return sampled_;
+// Other ranks have no logits: they are told what was drawn.
+void Transformer::BeginSample(const Draws& draws) {
+  const std::size_t bytes = draws.rows.size() * sizeof(kernels::SampledToken);
+  work_.sampled.Reserve(std::bit_ceil(bytes));
+  if (shard_.rank == 0 && !draws.rows.empty()) Draw(draws);
+  feeding_draw_count_ = draws.feed_next_batch ? draws.rows.size() : 0;
+  if (communicator_ && draws.feed_next_batch) {
+    communicator_->AwaitPeers();
+    backend_.ops().broadcast(backend_.device(),
+                             {.communicator = communicator_.get(), .values = work_.sampled.data(), .bytes = bytes});
   }
+  if (shard_.rank != 0) return;
+  backend_.ops().begin_readback(backend_.device(), work_.sampled.data(), bytes);
+  draw_counts_[begun_count_++ % draw_counts_.size()] = draws.rows.size();
+}
+
+std::span<const kernels::SampledToken> Transformer::EndSample() {
+  ROOST_CHECK(ended_count_ < begun_count_, "no draws have begun");
+  sampled_.resize(draw_counts_[ended_count_++ % draw_counts_.size()]);
+  backend_.ops().end_readback(backend_.device(), sampled_.data());
+  return sampled_;
+}
+
+void Transformer::Draw(const Draws& draws) {
   Check(draws);
   work_.draws.Upload(std::span(draws.rows));
   if (draws.adjusted_count > 0) {
@@ -209,7 +227,6 @@ std::span<const kernels::SampledToken> Transformer::Sample(const Draws& draws) {
     work_.adjustments.Upload(std::span(draws.adjustments));
     work_.adjusted.Reserve(draws.adjusted_count * std::size_t{config_.vocab_size} * sizeof(float));
   }
-  work_.sampled.Reserve(draws.rows.size() * sizeof(kernels::SampledToken));
   backend_.ops().sample(backend_.device(), {.logits = work_.logits.as<float>(),
                                             .vocab_size = config_.vocab_size,
                                             .rows = work_.draws.as<kernels::SampleRow>(),
@@ -217,9 +234,6 @@ std::span<const kernels::SampledToken> Transformer::Sample(const Draws& draws) {
                                             .adjustments = work_.adjustments.as<kernels::LogitAdjustment>(),
                                             .adjusted = work_.adjusted.as<float>(),
                                             .out = work_.sampled.as<kernels::SampledToken>()});
-  backend_.ops().copy_to_host(backend_.device(), sampled_.data(), work_.sampled.data(),
-                              sampled_.size() * sizeof(kernels::SampledToken));
-  return sampled_;
 }
 
 std::span<const float> Transformer::Logits() {
@@ -231,6 +245,10 @@ std::span<const float> Transformer::Logits() {
 void Transformer::Check(const Batch& batch) const {
   for (const TokenId token : batch.tokens) {
     ROOST_CHECK(token < config_.vocab_size, "token {} of {}", token, config_.vocab_size);
+  }
+  for (const kernels::SampledPlace& place : batch.sampled_places) {
+    ROOST_CHECK(place.index < batch.tokens.size() && place.draw < feeding_draw_count_, "token {} is draw {} of {}",
+                place.index, place.draw, feeding_draw_count_);
   }
   for (const BatchSlice& slice : batch.slices) {
     ROOST_CHECK(slice.first_position + slice.token_count <= config_.max_positions);
@@ -287,7 +305,7 @@ void Transformer::Plan(const Batch& batch) {
 }
 
 // And makes room for what is computed: ops that are recorded can not.
-void Transformer::Upload() {
+void Transformer::Upload(const Batch& batch) {
   work_.plan.Clear();
   places_ = {.tokens = work_.plan.Add(tokens_),
              .positions = work_.plan.Add(plan_.positions),
@@ -297,7 +315,8 @@ void Transformer::Upload() {
              .parts = work_.plan.Add(plan_.attention.parts),
              .rows = work_.plan.Add(plan_.attention.rows),
              .items = work_.plan.Add(plan_.attention.items),
-             .merges = work_.plan.Add(plan_.attention.merges)};
+             .merges = work_.plan.Add(plan_.attention.merges),
+             .sampled_places = work_.plan.Add(batch.sampled_places)};  // the last: no other array moves by it
   work_.plan.Upload();
   work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
   work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
@@ -305,6 +324,15 @@ void Transformer::Upload() {
   // A device that asks for memory may wait for the others', and these may wait for this rank in a collective op: none
   // begins before all have their memory.
   if (communicator_) communicator_->AwaitPeers();
+}
+
+void Transformer::PlaceSampled(const Batch& batch) {
+  if (batch.sampled_places.empty()) return;
+  backend_.ops().place_sampled(backend_.device(),
+                               {.sampled = work_.sampled.as<kernels::SampledToken>(),
+                                .places = work_.plan.At(places_.sampled_places),
+                                .place_count = static_cast<std::uint32_t>(batch.sampled_places.size()),
+                                .tokens = work_.plan.At(places_.tokens)});
 }
 
 void Transformer::ReserveLogits() {

@@ -10,6 +10,8 @@
 // see shard.h. Then a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -57,12 +59,14 @@ class Transformer final : public Model {
                                                                    const TransformerOptions& options,
                                                                    TensorRank rank = {});
 
-  // Of the whole model. Sample and Logits are rank 0's alone.
+  // Of the whole model. BeginSample is rank 0's alone, or all ranks' where the draws feed the next batch; EndSample and
+  // Logits are rank 0's.
   [[nodiscard]] const ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
   void Compute(const Batch& batch) override;
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const Draws& draws) override;
+  void BeginSample(const Draws& draws) override;
+  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override;
   [[nodiscard]] std::span<const float> Logits() override;
 
  private:
@@ -97,6 +101,7 @@ class Transformer final : public Model {
     PackedArray<kernels::AttentionRow> rows;
     PackedArray<kernels::AttentionItem> items;
     PackedArray<kernels::AttentionMerge> merges;
+    PackedArray<kernels::SampledPlace> sampled_places;
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
@@ -109,8 +114,9 @@ class Transformer final : public Model {
   void Poison(const Batch& batch);
   void CopyRows(const Batch& batch);
   void Plan(const Batch& batch);
-  void Upload();
+  void Upload(const Batch& batch);
   void ReserveLogits();
+  void PlaceSampled(const Batch& batch);
   [[nodiscard]] std::vector<std::uint64_t> StepShape() const;
   void RunOps();
   void WriteKv(std::uint32_t layer);  // and q
@@ -121,6 +127,7 @@ class Transformer final : public Model {
   void SumOverRanks();  // delta
   void ComputeLogits();
   void GatherLogits();
+  void Draw(const Draws& draws);
 
   const kernels::Backend backend_;  // outlives everything below
   const Shard shard_;
@@ -147,6 +154,10 @@ class Transformer final : public Model {
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
   std::vector<float> logits_;         // of the last step, once somebody asked for them
   std::vector<kernels::SampledToken> sampled_;
+  std::array<std::size_t, kernels::kMaxReadbacks> draw_counts_{};  // of draws that have begun, in turn
+  std::size_t begun_count_ = 0;
+  std::size_t ended_count_ = 0;
+  std::size_t feeding_draw_count_ = 0;  // of the latest draws, if they feed the next batch
 };
 
 }  // namespace roost::worker

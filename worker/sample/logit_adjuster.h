@@ -40,10 +40,12 @@ class LogitAdjuster {
   // By token, each once. Valid until the next Append.
   [[nodiscard]] std::span<const kernels::LogitAdjustment> adjustments() const { return adjustments_; }
 
+  // Does Append change anything?
+  [[nodiscard]] bool penalizes_output() const { return repetition_ != 1 || presence_ != 0 || frequency_ != 0; }
+
  private:
   void AddPrompt(std::span<const TokenId> prompt);
   [[nodiscard]] std::size_t EntryOf(TokenId token);
-  [[nodiscard]] bool penalizes_output() const { return repetition_ != 1 || presence_ != 0 || frequency_ != 0; }
 
   float repetition_ = 1;
   float presence_ = 0;

@@ -106,7 +106,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
 }
 
 void Scheduler::Commit(Duration step_time) {
-  NotePace(step_time);
+  NotePaceOfSlices(step_time);
   for (const ScheduledSlice& slice : slices_) {
     Sequence& sequence = *sequences_.at(slice.sequence->id);
     CountComputed(sequence, slice);
@@ -123,10 +123,25 @@ void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) {
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
 }
 
+void Scheduler::AppendAwaited(SequenceId id, std::uint32_t draw) {
+  constexpr TokenId kPlace = 0;
+  Append(id, kPlace);
+  sequences_.at(id)->awaited_draw = draw;
+}
+
+void Scheduler::Resolve(SequenceId id, TokenId token) {
+  Sequence& sequence = *sequences_.at(id);
+  ROOST_CHECK(sequence.awaited_draw.has_value(), "sequence {} awaits no token", id.value());
+  sequence.tokens.back() = token;
+  sequence.awaited_draw.reset();
+  CommitFullBlocks(sequence);
+}
+
 SequenceId Scheduler::Fork(SequenceId id) {
   Sequence& origin = *sequences_.at(id);
-  ROOST_CHECK(origin.state == Sequence::State::kRunning && origin.remaining_count() == 0 && CanFork(id),
-              "sequence {} can not be forked", id.value());
+  ROOST_CHECK(
+      origin.state == Sequence::State::kRunning && origin.remaining_count() == 0 && !origin.awaited_draw && CanFork(id),
+      "sequence {} can not be forked", id.value());
   if (origin.fork_count > 0) {
     --origin.fork_count;
     --coming_forks_;
@@ -158,7 +173,8 @@ bool Scheduler::HasPlaceFor(std::uint32_t sequence_count) const {
 void Scheduler::PlanSlices() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
-    const std::uint32_t token_count = sequence.decoding() ? 1 : std::exchange(sequence.dealt_token_count, 0);
+    const std::uint32_t dealt_token_count = std::exchange(sequence.dealt_token_count, 0);
+    const std::uint32_t token_count = sequence.decoding() ? 1 : dealt_token_count;
     if (token_count > 0 && SecureBlocks(sequence, token_count)) PlanSlice(sequence, token_count);
   }
 }
@@ -235,7 +251,7 @@ RequestUse Scheduler::UseOf(const Sequence& sequence) const {
   return {.number = release_count_,
           .prompt_token_count = sequence.prompt_token_count,
           .cached_token_count = sequence.cached_token_count,
-          .output_token_count = sequence.token_count() - sequence.prompt_token_count};
+          .output_token_count = sequence.known_count() - sequence.prompt_token_count};
 }
 
 RequestRetention Scheduler::RetentionOf(const Sequence& sequence) const {
@@ -247,9 +263,10 @@ RequestRetention Scheduler::RetentionOf(const Sequence& sequence) const {
   return {from_now(sequence.prompt_retention), from_now(sequence.decode_retention)};
 }
 
-// What the sequence has computed of its last block stays for others, if nobody else holds the block.
+// What the sequence has computed of its last block stays for others, if nobody else holds the block. Of an awaited
+// token nobody knows which it is.
 void Scheduler::StorePartialBlock(const Sequence& sequence) {
-  const std::uint32_t rows = sequence.computed_token_count % block_tokens_;
+  const std::uint32_t rows = std::min(sequence.computed_token_count, sequence.known_count()) % block_tokens_;
   if (!sequence.can_commit || rows == 0) return;
   if (sequence.blocks.size() != sequence.committed_block_count + 1) return;
   if (cache_.pool().references(sequence.blocks.back()) > 1) return;
@@ -339,15 +356,20 @@ void Scheduler::TakeTail(Sequence& sequence) {
   counters_.tail_cached_tokens += sequence.cached_token_count - counted;
 }
 
-// How long prefill takes, per token, in the steps of late.
-void Scheduler::NotePace(Duration step_time) {
-  constexpr double kForgetting = 0.9;
+void Scheduler::NotePaceOfSlices(Duration step_time) {
   const auto prefills = std::any_of(slices_.begin(), slices_.end(), [](const auto& slice) { return !slice.is_decode; });
-  if (!prefills || step_time <= Duration::zero()) return;
-  double token_count = 0;
+  if (!prefills) return;
+  std::uint64_t token_count = 0;
   for (const ScheduledSlice& slice : slices_) token_count += slice.token_count;
+  NotePace(token_count, step_time);
+}
+
+// How long prefill takes, per token, in the steps of late.
+void Scheduler::NotePace(std::uint64_t token_count, Duration step_time) {
+  constexpr double kForgetting = 0.9;
+  if (step_time <= Duration::zero()) return;
   paced_seconds_ = paced_seconds_ * kForgetting + ToSeconds(step_time);
-  paced_tokens_ = paced_tokens_ * kForgetting + token_count;
+  paced_tokens_ = paced_tokens_ * kForgetting + static_cast<double>(token_count);
 }
 
 // The slice's prompt tokens, by the reason why they were not cached.
@@ -371,7 +393,8 @@ MissReason Scheduler::ReasonOf(const Sequence& sequence, std::uint32_t block) co
 }
 
 void Scheduler::CommitFullBlocks(Sequence& sequence) {
-  while (sequence.can_commit && (sequence.committed_block_count + 1) * block_tokens_ <= sequence.computed_token_count) {
+  const std::uint32_t token_count = std::min(sequence.computed_token_count, sequence.known_count());
+  while (sequence.can_commit && (sequence.committed_block_count + 1) * block_tokens_ <= token_count) {
     const std::uint32_t index = sequence.committed_block_count;
     if (sequence.hashes.size() == index) {
       const BlockHash parent = index == 0 ? sequence.root : sequence.hashes.back();

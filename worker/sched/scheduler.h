@@ -7,6 +7,11 @@
 // One step: Schedule() → the model makes the copies and computes the slices → Commit() → Append() a sampled token or
 // Remove() each sequence whose slice wants logits.
 //
+// The model may have but begun when Commit() is called, if it computes steps in their order: then a step can be
+// scheduled before the tokens of the one before it are known. AppendAwaited() gives a sequence the place of its next
+// token, which is computed like any other, and Resolve() says later which one it is. Nobody knows the hash of a block
+// with an awaited token, so the block enters the cache only then.
+//
 // - One token budget per step. Every decoding sequence gets its one token; the rest goes to prefill chunks: of running
 //   sequences and of newly admitted ones, in the order of the WaitingQueue. So a prompt that is computed in part may
 //   pause, with its blocks, for one that goes before it. Of such prompts there are at most max_partial_prefills, beside
@@ -118,17 +123,26 @@ class Scheduler {
   // What must be copied before these slices are computed. Valid as long.
   [[nodiscard]] const std::vector<ScheduledCopy>& copies() const { return copies_; }
 
-  // The slices have been computed, in so much time (0: not measured): their full blocks enter the cache.
+  // The slices have been computed, in so much time (0: not known yet), or will be before whatever is scheduled from now
+  // on: their full blocks enter the cache.
   void Commit(Duration step_time = Duration(0));
+  // For a step whose time was not known then: so many tokens, among them some of prefills, took so long.
+  void NotePace(std::uint64_t token_count, Duration step_time);
 
   // Tokens that were sampled after a running sequence's last, which has been computed. Several at once are computed
   // together, as a prefill is.
   void Append(SequenceId id, std::span<const TokenId> tokens);
   void Append(SequenceId id, TokenId token) { Append(id, std::span(&token, 1)); }
 
+  // One token that is not known yet: draw `draw` of the step before gives it. A sequence awaits one at most, and none
+  // when it is scheduled from the queue.
+  void AppendAwaited(SequenceId id, std::uint32_t draw);
+  // What the awaited token is. The sequence may have been preempted since.
+  void Resolve(SequenceId id, TokenId token);
+
   // One more sequence with the same tokens and blocks, which goes on like any other; so are samples and beams made.
-  // After Commit, for a running sequence that has all its tokens computed. It has a place for sure as often as its
-  // fork_count said when it was submitted, and beyond that while CanFork.
+  // After Commit, for a running sequence that has all its tokens computed and awaits none. It has a place for sure as
+  // often as its fork_count said when it was submitted, and beyond that while CanFork.
   [[nodiscard]] SequenceId Fork(SequenceId id);
   // Is there a place for a fork of this running sequence?
   [[nodiscard]] bool CanFork(SequenceId id) const;
@@ -178,7 +192,7 @@ class Scheduler {
   void TakeMatched(Sequence& sequence, BlockRef ref);
   void TakeTail(Sequence& sequence);
   void CountCached(Sequence& sequence);
-  void NotePace(Duration step_time);
+  void NotePaceOfSlices(Duration step_time);
   void CountComputed(const Sequence& sequence, const ScheduledSlice& slice);
   [[nodiscard]] MissReason ReasonOf(const Sequence& sequence, std::uint32_t block) const;
   void CommitFullBlocks(Sequence& sequence);

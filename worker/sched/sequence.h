@@ -1,7 +1,7 @@
 // One request's sequence of tokens as the scheduler sees it, and where its KV lies.
 //
 //   tokens      [0, prompt_token_count)                  the prompt
-//               [prompt_token_count, tokens.size())      output so far
+//               [prompt_token_count, tokens.size())      output so far; the last one may not be known yet
 //   KV          [0, computed_token_count)                lies in `blocks`; the rest is still to be computed
 //   blocks      [0, committed_block_count)               full, ready in the cache, shared
 //               [committed_block_count, blocks.size())   the sequence's own, or shared with its forks until one of them
@@ -81,7 +81,8 @@ struct Sequence {
   BlockHash root;
   std::vector<TokenId> tokens;
   std::uint32_t prompt_token_count = 0;
-  std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
+  std::optional<std::uint32_t> awaited_draw;  // where the last token will come from, until it is known
+  std::vector<BlockHash> hashes;              // of the prompt's full blocks and of every later one that filled
   std::optional<Instant> deadline;
   std::uint32_t priority = 50;
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
@@ -113,6 +114,8 @@ struct Sequence {
   std::vector<BlockRef> wanted;  // blocks of its match, which the cache was asked to keep
 
   [[nodiscard]] std::uint32_t token_count() const { return static_cast<std::uint32_t>(tokens.size()); }
+  // Of these, the tokens that are known.
+  [[nodiscard]] std::uint32_t known_count() const { return token_count() - (awaited_draw ? 1 : 0); }
   [[nodiscard]] std::uint32_t remaining_count() const { return token_count() - computed_token_count; }
   // Only the newest token is left to compute, and it is output.
   [[nodiscard]] bool decoding() const { return remaining_count() == 1 && computed_token_count >= prompt_token_count; }

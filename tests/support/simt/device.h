@@ -7,6 +7,7 @@
 
 #include "common/base/rng.h"
 #include "kernels/device.h"
+#include "kernels/host_readbacks.h"
 #include "tests/support/simt/block.h"
 
 namespace roost::simt {
@@ -21,12 +22,15 @@ class Device final : public kernels::Device {
   // Runs `kernel` once per thread of the grid, one block after the other.
   void Run(const Dim3& grid, const Dim3& shape, std::size_t dynamic_shared_bytes, const std::function<void()>& kernel);
 
+  [[nodiscard]] kernels::HostReadbacks& readbacks() { return readbacks_; }
+
   // Of all launches so far.
   [[nodiscard]] const Counters& counters() { return block_.counters(); }
 
  private:
   Rng order_;
   Block block_;
+  kernels::HostReadbacks readbacks_;
 };
 
 }  // namespace roost::simt

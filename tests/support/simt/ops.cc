@@ -24,6 +24,12 @@ void* Allocate(kernels::Device& /*device*/, std::size_t bytes) {
 
 void Release(kernels::Device& /*device*/, void* memory) { std::free(memory); }
 
+void BeginReadback(kernels::Device& device, const void* from, std::size_t bytes) {
+  static_cast<Device&>(device).readbacks().Begin(from, bytes);
+}
+
+void EndReadback(kernels::Device& device, void* to) { static_cast<Device&>(device).readbacks().End(to); }
+
 void Copy(kernels::Device& /*device*/, void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -39,6 +45,8 @@ kernels::OpTable MemoryOps() {
   ops.release = Release;
   ops.copy_to_device = Copy;
   ops.copy_to_host = Copy;
+  ops.begin_readback = BeginReadback;
+  ops.end_readback = EndReadback;
   return ops;
 }
 

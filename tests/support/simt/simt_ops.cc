@@ -39,10 +39,12 @@ const kernels::OpTable& SimtOps() {
     ops.gather_blocks = kernels::GatherBlocksCuda;
     ops.scatter_blocks = kernels::ScatterBlocksCuda;
     ops.sample = kernels::SampleCuda;
+    ops.place_sampled = kernels::PlaceSampledCuda;
     // NCCL's on a device.
     ops.connect = kernels::ConnectCpu;
     ops.all_reduce = kernels::AllReduceCpu;
     ops.gather_columns = kernels::GatherColumnsCpu;
+    ops.broadcast = kernels::BroadcastCpu;
     return ops;
   }();
   return kOps;

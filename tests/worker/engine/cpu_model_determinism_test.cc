@@ -33,13 +33,21 @@ DeterminismSubject Poisoned(DeterminismSubject subject) {
   return subject;
 }
 
+DeterminismSubject PlannedAhead(DeterminismSubject subject) {
+  subject.name += "PlannedAhead";
+  subject.plan_ahead = true;
+  return subject;
+}
+
 // kAuto is bf16 where the processor has it.
 INSTANTIATE_TEST_SUITE_P(CpuModel, DeterminismTest,
                          testing::Values(Subject("F32", worker::ComputeDType::kF32, 1),
                                          Subject("F32TwoThreads", worker::ComputeDType::kF32, 2),
                                          Subject("F32TwoRanks", worker::ComputeDType::kF32, 1, 2),
                                          Subject("Auto", worker::ComputeDType::kAuto, 1),
-                                         Poisoned(Subject("AutoPoisoned", worker::ComputeDType::kAuto, 1))),
+                                         Poisoned(Subject("AutoPoisoned", worker::ComputeDType::kAuto, 1)),
+                                         PlannedAhead(Subject("F32", worker::ComputeDType::kF32, 1)),
+                                         PlannedAhead(Subject("F32TwoRanks", worker::ComputeDType::kF32, 1, 2))),
                          SubjectName());
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Output does not depend on what the engine does around a request: bit for bit the same tokens cold, warm, batched,
-// chunked, in another order, with other blocks, in a pool so small that requests are preempted. A suite over any model:
+// chunked, in another order, with other blocks, in a pool so small that requests are preempted, planned ahead or not. A
+// suite over any model:
 // a test program includes this and instantiates it with a factory.
 //
 //   INSTANTIATE_TEST_SUITE_P(FakeModel, DeterminismTest, testing::Values(DeterminismSubject{…}), SubjectName());
@@ -36,6 +37,7 @@ struct DeterminismSubject {
   std::uint32_t max_prompt_tokens = 200;
   std::uint32_t max_output_tokens = 24;
   bool check_invariants = false;  // and poison blocks
+  bool plan_ahead = false;
 };
 
 inline void PrintTo(const DeterminismSubject& subject, std::ostream* out) { *out << subject.name; }
@@ -53,6 +55,7 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
     // The reference: one after another, each in a scope of its own, so that nothing is cached.
     worker::EngineOptions options = Wide();
     options.max_running_requests = 1;
+    options.plan_ahead = false;
     std::vector<wire::Generate> alone = requests_;
     for (std::size_t i = 0; i < alone.size(); ++i) alone[i].root = BlockHash{77, i};
     reference_ = Run(options, {16, AmpleBlocks(16)}, alone).outputs;
@@ -63,7 +66,8 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
     return {.max_batch_tokens = 4096,
             .max_running_requests = 64,
             .max_waiting_requests = 4096,
-            .check_invariants = GetParam().check_invariants};
+            .check_invariants = GetParam().check_invariants,
+            .plan_ahead = GetParam().plan_ahead};
   }
 
   [[nodiscard]] std::uint32_t max_tokens() const { return GetParam().max_prompt_tokens + GetParam().max_output_tokens; }

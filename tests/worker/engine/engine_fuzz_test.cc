@@ -82,6 +82,7 @@ class EngineFuzz {
     if (rng_.Below(2) == 0) options.tenant_shares = {{"a", 0.3}, {"b", 0.2}};
     if (rng_.Below(4) == 0) options.max_queue_wait = std::chrono::milliseconds(Between(50, 2000));
     if (rng_.Below(4) == 0) options.verify_hits_share = 1.0;
+    options.plan_ahead = options.verify_hits_share == 0 && rng_.Below(2) == 0;
     options.check_invariants = true;
     return options;
   }

@@ -15,7 +15,14 @@ INSTANTIATE_TEST_SUITE_P(
     FakeModel, DeterminismTest,
     testing::Values(DeterminismSubject{.name = "Hashing", .make = MakeFakeModel, .vocab_size = 97},
                     DeterminismSubject{
-                        .name = "HashingPoisoned", .make = MakeFakeModel, .vocab_size = 97, .check_invariants = true}),
+                        .name = "HashingPoisoned", .make = MakeFakeModel, .vocab_size = 97, .check_invariants = true},
+                    DeterminismSubject{
+                        .name = "HashingPlannedAhead", .make = MakeFakeModel, .vocab_size = 97, .plan_ahead = true},
+                    DeterminismSubject{.name = "HashingPoisonedPlannedAhead",
+                                       .make = MakeFakeModel,
+                                       .vocab_size = 97,
+                                       .check_invariants = true,
+                                       .plan_ahead = true}),
     SubjectName());
 
 }  // namespace

@@ -37,9 +37,8 @@ class WatchedModel final : public worker::Model {
     }
     model_.Compute(batch);
   }
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const worker::Draws& draws) override {
-    return model_.Sample(draws);
-  }
+  void BeginSample(const worker::Draws& draws) override { model_.BeginSample(draws); }
+  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override { return model_.EndSample(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
 
   [[nodiscard]] const worker::Batch& last() const { return last_; }

@@ -25,9 +25,8 @@ class CountingModel final : public Model {
     if (++forward_count == waiting_forward_) gate_.wait();
     model_.Compute(batch);
   }
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const Draws& draws) override {
-    return model_.Sample(draws);
-  }
+  void BeginSample(const Draws& draws) override { model_.BeginSample(draws); }
+  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override { return model_.EndSample(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
   // Before the thread starts: the `forward`th waits for `gate`.
   void WaitIn(std::size_t forward, std::shared_future<void> gate) {

@@ -135,4 +135,51 @@ inline double RelativeError(std::span<const float> a, std::span<const float> b) 
   return std::max(worst / largest, std::sqrt(difference / norm));
 }
 
+// Four sequences of different lengths, and `step_count` tokens more for each: drawn from the logits of the step before,
+// and either put into the batch by the host, or placed there by the device. [steps][sequences]
+enum class TokenWay : std::uint8_t { kOverTheHost, kOnTheDevice };
+inline std::vector<std::vector<TokenId>> DrawOnwards(Model& model, TokenWay way, std::uint32_t step_count) {
+  constexpr std::uint32_t kSequences = 4;
+  const std::uint32_t vocab_size = model.shape().vocab_size;
+  std::vector<std::vector<BlockId>> blocks(kSequences);
+  std::vector<std::vector<TokenId>> tokens;
+  std::vector<std::vector<TokenId>> drawn;
+  for (std::uint32_t i = 0; i < kSequences; ++i) tokens.push_back(RandomTokens(i, 3 + 14 * i, vocab_size));
+  Draws draws;
+  const auto append = [&tokens](std::span<const kernels::SampledToken> sampled) {
+    std::vector<TokenId> step;
+    for (std::uint32_t i = 0; i < kSequences; ++i) {
+      step.push_back(sampled[kSequences - 1 - i].token);
+      tokens[i].push_back(step.back());
+    }
+    return step;
+  };
+  for (std::uint32_t step = 0; step < step_count; ++step) {
+    const bool places = step > 0 && way == TokenWay::kOnTheDevice;
+    Batch batch;
+    for (std::uint32_t i = 0; i < kSequences; ++i) {
+      // The latest token is not known yet where the device places it.
+      const auto end = static_cast<std::uint32_t>(tokens[i].size()) + (places ? 1 : 0);
+      const std::uint32_t first = step == 0 ? 0 : end - 1;
+      while (blocks[i].size() * model.block_tokens() < end) {
+        blocks[i].emplace_back(static_cast<std::uint32_t>(blocks[i].size()) * kSequences + i);
+      }
+      if (places) batch.sampled_places.push_back({.index = i, .draw = kSequences - 1 - i});
+      for (std::uint32_t p = first; p < end; ++p) batch.tokens.push_back(p < tokens[i].size() ? tokens[i][p] : 0);
+      batch.slices.push_back({blocks[i], first, end - first, true});
+    }
+    model.Compute(batch);
+    if (places) drawn.push_back(append(model.EndSample()));
+    draws.Clear();
+    draws.feed_next_batch = true;
+    for (std::uint32_t i = 0; i < kSequences; ++i) {  // in another order than the rows
+      draws.Add({.seed = i, .output_index = step, .row = kSequences - 1 - i, .temperature = 1}, {});
+    }
+    model.BeginSample(draws);
+    if (way == TokenWay::kOverTheHost) drawn.push_back(append(model.EndSample()));
+  }
+  if (way == TokenWay::kOnTheDevice) drawn.push_back(append(model.EndSample()));
+  return drawn;
+}
+
 }  // namespace roost::worker

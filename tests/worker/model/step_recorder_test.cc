@@ -142,5 +142,13 @@ TEST(StepRecorderOffTest, TheCpuDoesNotRecord) {
   EXPECT_FALSE(StepRecorder(backend).enabled());
 }
 
+TEST_F(StepRecorderTest, TokensPlacedWhereTheyWereDrawnGetIntoRecordedSteps) {
+  const auto plain = MakeTestModel({});
+  const auto recorded = MakeTestModel({.ops = &RecordingOps()});
+  const auto before = CountsOfRecordings();
+  EXPECT_EQ(DrawOnwards(*recorded, TokenWay::kOnTheDevice, 40), DrawOnwards(*plain, TokenWay::kOverTheHost, 40));
+  EXPECT_GT(CountsOfRecordings().replayed, before.replayed);
+}
+
 }  // namespace
 }  // namespace roost::worker

@@ -207,6 +207,11 @@ TEST_P(RanksTest, WantedRowsComeInOrderAndDrawsAreThoseOfOneRank) {
   EXPECT_EQ(drawn[1], drawn[0]);
 }
 
+TEST_P(RanksTest, TokensPlacedWhereTheyWereDrawnAreThoseOfOneRank) {
+  const auto whole = MakeTestModel({});
+  EXPECT_EQ(DrawOnwards(*Make(), TokenWay::kOnTheDevice, 20), DrawOnwards(*whole, TokenWay::kOverTheHost, 20));
+}
+
 TEST_P(RanksTest, ABatchWithoutWantedLogitsAndAnEmptyOneGiveNone) {
   const auto split = Make();
   TestSequence sequence(*split, RandomTokens(1, 20, kVocab));

@@ -169,6 +169,12 @@ TEST_P(DeterminismOfModelTest, RowsCopiedToAPoisonedBlockArriveAndTheOthersStayP
   }
 }
 
+TEST_P(DeterminismOfModelTest, TokensPlacedWhereTheyWereDrawnChangeNothing) {
+  const auto over_host = MakeTestModel({.dtype = GetParam()});
+  const auto on_device = MakeTestModel({.dtype = GetParam()});
+  EXPECT_EQ(DrawOnwards(*on_device, TokenWay::kOnTheDevice, 20), DrawOnwards(*over_host, TokenWay::kOverTheHost, 20));
+}
+
 INSTANTIATE_TEST_SUITE_P(DTypes, DeterminismOfModelTest, testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& param) { return std::string(NameOf(param.param)); });
 

@@ -1,0 +1,202 @@
+// Steps that are planned while the one before is computed: what is asked of the model and when, and what becomes of
+// requests that end meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "tests/support/engine_harness.h"
+#include "tests/support/fake_model.h"
+
+namespace roost::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing_support::EngineHarness;
+using testing_support::FakeModel;
+using testing_support::GreedyRequest;
+using testing_support::kLink;
+using wire::FinishReason;
+
+// Writes down what it is asked for: "begin" and "end" of steps.
+class ListeningModel final : public Model {
+ public:
+  explicit ListeningModel(FakeModel::Options options) : model_(std::move(options)) {}
+
+  [[nodiscard]] const ModelShape& shape() const override { return model_.shape(); }
+  [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
+  [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
+  void Compute(const Batch& batch) override {
+    calls_.emplace_back("begin");
+    model_.Compute(batch);
+  }
+  void BeginSample(const Draws& draws) override { model_.BeginSample(draws); }
+  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override {
+    calls_.emplace_back("end");
+    return model_.EndSample();
+  }
+  [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
+
+  [[nodiscard]] FakeModel& fake() { return model_; }
+  // Since the last call.
+  [[nodiscard]] std::vector<std::string> TakeCalls() { return std::exchange(calls_, {}); }
+
+ private:
+  FakeModel model_;
+  std::vector<std::string> calls_;
+};
+
+class PlanAheadTest : public testing::Test {
+ protected:
+  void SetUp() override { Make({}); }
+
+  void Make(FakeModel::Options model, EngineOptions options = {}) {
+    harness_.reset();
+    model.clock = &clock_;
+    model_ = std::make_unique<ListeningModel>(model);
+    options.plan_ahead = true;
+    options.check_invariants = true;
+    harness_ = std::make_unique<EngineHarness>(*model_, clock_, std::move(options));
+  }
+
+  // What an engine that plans nothing ahead answers.
+  std::vector<TokenId> Wanted(wire::Generate request) const {
+    const ManualClock clock;
+    FakeModel model({});
+    EngineHarness harness(model, clock, {});
+    return harness.Serve(std::move(request)).tokens;
+  }
+
+  ManualClock clock_;
+  std::unique_ptr<ListeningModel> model_;
+  std::unique_ptr<EngineHarness> harness_;
+};
+
+const std::vector<TokenId> kPrompt{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+
+TEST_F(PlanAheadTest, TheNextStepBeginsBeforeTheTokensOfTheOneBeforeAreAskedFor) {
+  ASSERT_TRUE(harness_->Submit(GreedyRequest(1, kPrompt, 3)).ok());
+  EXPECT_TRUE(harness_->Step().tokens.empty());
+  EXPECT_THAT(model_->TakeCalls(), ElementsAre("begin"));
+  EXPECT_EQ(harness_->Step().tokens.size(), 1U);
+  EXPECT_THAT(model_->TakeCalls(), ElementsAre("begin", "end"));
+  EXPECT_EQ(harness_->Step().tokens.size(), 1U);
+  EXPECT_THAT(model_->TakeCalls(), ElementsAre("begin", "end"));
+  EXPECT_EQ(harness_->Step().tokens.size(), 1U);
+  EXPECT_THAT(model_->TakeCalls(), ElementsAre("end"));  // a fourth token was not asked for
+  EXPECT_FALSE(harness_->engine().HasWork());
+  EXPECT_EQ(harness_->outcome(1).tokens, Wanted(GreedyRequest(1, kPrompt, 3)));
+  EXPECT_EQ(model_->fake().computed_token_count(), kPrompt.size() + 2);
+}
+
+TEST_F(PlanAheadTest, AStopTokenEndsARequestWhoseNextStepHasBegun) {
+  const std::vector<TokenId> tokens = Wanted(GreedyRequest(1, kPrompt, 8));
+  wire::Generate request = GreedyRequest(1, kPrompt, 8);
+  request.stop_tokens = {tokens[3]};
+  const auto first = std::find(tokens.begin(), tokens.end(), tokens[3]) - tokens.begin();
+  const auto outcome = harness_->Serve(request);
+  EXPECT_EQ(outcome.finish, FinishReason::kStop);
+  EXPECT_EQ(outcome.tokens, std::vector<TokenId>(tokens.begin(), tokens.begin() + first));
+  // With the stop token itself, which nobody wanted to see computed.
+  EXPECT_EQ(model_->fake().computed_token_count(), kPrompt.size() + static_cast<std::size_t>(first) + 1);
+}
+
+TEST_F(PlanAheadTest, ACancelledRequestLeavesNothingBehind) {
+  ASSERT_TRUE(harness_->Submit(GreedyRequest(1, kPrompt, 8)).ok());
+  ASSERT_TRUE(harness_->Submit(GreedyRequest(2, {3, 4, 5}, 8)).ok());
+  harness_->Step();
+  harness_->Step();
+  harness_->engine().Cancel({kLink, RequestId(1)});
+  harness_->Run();
+  EXPECT_EQ(harness_->outcome(1).finish, FinishReason::kCancelled);
+  EXPECT_EQ(harness_->outcome(2).tokens, Wanted(GreedyRequest(2, {3, 4, 5}, 8)));
+}
+
+TEST_F(PlanAheadTest, AStepOfWhichAllRequestsAreGoneIsTakenAllTheSame) {
+  ASSERT_TRUE(harness_->Submit(GreedyRequest(1, kPrompt, 8)).ok());
+  harness_->Step();
+  harness_->engine().CancelLink(kLink);
+  EXPECT_TRUE(harness_->engine().HasWork());
+  EXPECT_TRUE(harness_->Step().tokens.empty());
+  EXPECT_THAT(model_->TakeCalls(), ElementsAre("begin", "end"));
+  EXPECT_FALSE(harness_->engine().HasWork());
+}
+
+TEST_F(PlanAheadTest, PenaltiesWaitForTheTokensThatTheyDependOn) {
+  wire::Generate request = GreedyRequest(1, kPrompt, 3);
+  request.sampling.frequency_penalty = 1.5F;
+  ASSERT_TRUE(harness_->Submit(request).ok());
+  harness_->Step();
+  harness_->Step();
+  harness_->Step();
+  EXPECT_THAT(model_->TakeCalls(), ElementsAre("begin", "end", "begin", "end", "begin"));
+  harness_->Run();
+  EXPECT_EQ(harness_->outcome(1).tokens, Wanted(request));
+}
+
+TEST_F(PlanAheadTest, ABiasAloneDependsOnNothing) {
+  wire::Generate request = GreedyRequest(1, kPrompt, 3);
+  request.sampling.logit_bias = {{.token = 5, .bias = 2}};
+  ASSERT_TRUE(harness_->Submit(request).ok());
+  harness_->Step();
+  harness_->Step();
+  EXPECT_THAT(model_->TakeCalls(), ElementsAre("begin", "begin", "end"));
+  harness_->Run();
+  EXPECT_EQ(harness_->outcome(1).tokens, Wanted(request));
+}
+
+TEST_F(PlanAheadTest, ChoicesBeginTogetherAndAreThenPlannedAhead) {
+  wire::Generate request = GreedyRequest(1, kPrompt, 4);
+  request.sample_count = 3;
+  request.sampling = {.temperature = 1, .seed = 5};
+  ASSERT_TRUE(harness_->Submit(request).ok());
+  harness_->Step();
+  harness_->Step();
+  harness_->Step();
+  EXPECT_THAT(model_->TakeCalls(), ElementsAre("begin", "end", "begin", "begin", "end"));
+  harness_->Run();
+  for (std::uint32_t choice = 0; choice < 3; ++choice) {
+    wire::Generate alone = GreedyRequest(1, kPrompt, 4);
+    alone.sampling = {.temperature = 1, .seed = 5 + choice};
+    EXPECT_EQ(harness_->choice(1, choice).tokens, Wanted(alone));
+  }
+}
+
+TEST_F(PlanAheadTest, BrokenLogitsEndARequestWhoseNextStepHasBegun) {
+  const std::vector<TokenId> tokens = Wanted(GreedyRequest(1, kPrompt, 8));
+  Make({.poison_token = tokens[2]});
+  const auto outcome = harness_->Serve(GreedyRequest(1, kPrompt, 8));
+  EXPECT_EQ(outcome.finish, FinishReason::kError);
+  EXPECT_LE(outcome.tokens.size(), 3U);
+}
+
+// What a step lasted is told for fitting rates: from the end of the one before, not from its own beginning.
+TEST_F(PlanAheadTest, StepsAreTimedFromTheEndOfTheOneBefore) {
+  const Instant begin = clock_.Now();
+  ASSERT_TRUE(harness_->Submit(GreedyRequest(1, kPrompt, 4)).ok());
+  StepReport report = harness_->Step();
+  EXPECT_EQ(report.load.step_seconds, 0);
+  EXPECT_EQ(report.load.step_prefill_tokens, 0U);
+  report = harness_->Step();
+  EXPECT_EQ(report.load.step_prefill_tokens, kPrompt.size());
+  EXPECT_EQ(report.load.step_decode_tokens, 0U);
+  double seconds = report.load.step_seconds;
+  while (harness_->engine().HasWork()) {
+    report = harness_->Step();
+    EXPECT_EQ(report.load.step_decode_tokens, 1U);
+    seconds += report.load.step_seconds;
+  }
+  EXPECT_NEAR(seconds, ToSeconds(clock_.Now() - begin), 1e-9);
+}
+
+TEST_F(PlanAheadTest, HitsCanNotBeVerifiedMeanwhile) {
+  const auto make = [this] { Make({}, {.verify_hits_share = 0.5}); };
+  EXPECT_DEATH(make(), "verified");
+}
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,106 @@
+// What is behind Engine. engine.cc takes requests in and ends them, engine_step.cc computes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "worker/cache/block_pool.h"
+#include "worker/cache/prefix_cache.h"
+#include "worker/engine/cache_watch.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/hit_verifier.h"
+#include "worker/engine/request_table.h"
+#include "worker/model/model.h"
+#include "worker/sched/scheduler.h"
+
+namespace roost::worker {
+
+// A step that the model has begun, until its tokens are taken.
+struct StepUnderWay {
+  // A row of logits, and the first of its draws.
+  struct WantedRow {
+    SequenceId sequence;
+    std::uint32_t first_draw = 0;
+    bool is_last = false;  // its request's output is full with this token
+  };
+
+  std::vector<WantedRow> wanted;
+  std::size_t draw_count = 0;
+  std::uint32_t prefill_token_count = 0;
+  std::uint32_t decode_token_count = 0;
+  // The next step can be planned before its tokens are known: nothing but their ids is still open.
+  bool can_be_followed = false;
+  Instant begin;
+};
+
+struct Engine::State {
+  State(Model& model, const Clock& clock, EngineOptions options);
+
+  // ---- requests in and out (engine.cc) ----
+  Result<void> Validate(RequestKey key, const wire::Generate& request) const;
+  Result<void> Submit(RequestKey key, wire::Generate generate);
+  SequenceSpec SpecOf(wire::Generate& generate, Instant now) const;
+  EvictionGroup GroupOf(const std::string& tenant) const;
+  void Cancel(RequestKey key);
+  void CancelLink(LinkId link);
+  void Pin(const wire::Pin& pin);
+  void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);
+  RequestEvent EventOf(SequenceId id);
+  RequestEvent End(SequenceId id, wire::FinishReason reason, std::optional<Error> error);
+  void Forget(SequenceId id);
+  void ForgetRequest(RequestKey key);
+
+  // ---- one step (engine_step.cc) ----
+  StepReport Step();
+  void EndExpired(Instant now, StepReport& report);
+  void AwaitTokens(const StepUnderWay& step);
+  bool Begin(Instant now, StepCounts& counts);
+  void BuildBatch(const std::vector<ScheduledSlice>& slices, Instant now, StepCounts& counts);
+  void PoisonEmptied();
+  void NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts);
+  void PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step);
+  void PlanDrawsOf(const Sequence& sequence, const Choice& choice, std::uint32_t row, StepUnderWay& step);
+  void Finish(const StepUnderWay& step, StepReport& report);
+  void TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
+                   StepReport& report);
+  std::span<const float> LogitsOf(std::uint32_t row);
+  void Verify(std::span<const float> logits, StepCounts& counts);
+  void ForkAll(SequenceId id);
+  RequestEvent TakeSample(SequenceId id, const Result<TokenId>& sample, Instant now, StepCounts& counts);
+  void NoteToken(Choice& choice, TokenId token, Instant now, StepCounts& counts);
+  void FillReport(StepReport& report);
+
+  Model& model;
+  const Clock& clock;
+  const EngineOptions options;
+  const std::uint32_t max_context_tokens;
+  BlockPool pool;
+  PrefixCache cache;
+  Scheduler scheduler;
+  HitVerifier verifier;
+  CacheWatch watch;
+
+  RequestTable requests;
+  std::vector<RequestEvent> pending_events;
+  std::uint64_t uncached_requests = 0;  // since the last report
+
+  // The step that was begun and not finished, and the one that is begun meanwhile.
+  bool is_under_way = false;
+  StepUnderWay under_way;
+  StepUnderWay next;
+  Instant last_end;  // of a step
+
+  Batch batch;
+  Draws draws;                      // from its rows of logits, row after row
+  std::vector<SequenceId> choices;  // of the request that is being sampled
+};
+
+}  // namespace roost::worker

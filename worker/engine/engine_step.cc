@@ -1,0 +1,271 @@
+// One step of the engine. With plan_ahead, while the model computes a step the host plans and begins the next one, and
+// takes the tokens afterwards:
+//
+//   host     plan 1  begin 1  plan 2  begin 2  tokens of 1  plan 3  begin 3  tokens of 2
+//   device                    [─────── 1 ───────][─────── 2 ───────][─────── 3 ──────…
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "worker/engine/engine_state.h"
+#include "worker/sample/sampler.h"
+
+namespace roost::worker {
+
+StepReport Engine::State::Step() {
+  StepReport report;
+  report.tokens = std::exchange(pending_events, {});
+  if (is_under_way && !under_way.can_be_followed) Finish(under_way, report);
+  const Instant begin = clock.Now();
+  scheduler.AdvanceTo(begin);
+  EndExpired(begin, report);
+  if (is_under_way) AwaitTokens(under_way);
+  const bool has_next = Begin(begin, report.counts);
+  if (is_under_way) Finish(under_way, report);
+  std::swap(under_way, next);
+  is_under_way = has_next;
+  if (is_under_way && !options.plan_ahead) Finish(under_way, report);
+  FillReport(report);
+  if (options.check_invariants) {
+    const Result<void> sound = scheduler.CheckInvariants();
+    ROOST_CHECK(sound.ok(), "{}", sound.error().ToString());
+  }
+  return report;
+}
+
+void Engine::State::EndExpired(Instant now, StepReport& report) {
+  for (const SequenceId id : scheduler.Expired(now)) {
+    const Choice* choice = requests.FindChoice(id);
+    if (choice == nullptr) continue;
+    const bool overdue = options.max_queue_wait && now >= choice->request->submitted + *options.max_queue_wait;
+    const Error error = overdue ? Error{ErrorCode::kOverloaded, "waited too long in the worker's queue", ""}
+                                : Error{ErrorCode::kDeadlineExceeded, "the deadline passed in the worker's queue", ""};
+    report.tokens.push_back(End(id, wire::FinishReason::kError, error));
+  }
+}
+
+// Its sequences go on with the tokens that it draws, whatever these are. One that stops there has computed one token
+// too many, which nobody will see.
+void Engine::State::AwaitTokens(const StepUnderWay& step) {
+  for (const StepUnderWay::WantedRow& row : step.wanted) {
+    if (row.is_last || requests.FindChoice(row.sequence) == nullptr) continue;
+    scheduler.AppendAwaited(row.sequence, row.first_draw);
+  }
+}
+
+// The next step, if there is something to compute. Blocks count as ready from here on: whatever reads them is computed
+// after.
+bool Engine::State::Begin(Instant now, StepCounts& counts) {
+  const std::vector<ScheduledSlice>& slices = scheduler.Schedule();
+  if (slices.empty()) return false;
+  next.begin = now;
+  next.prefill_token_count = 0;
+  next.decode_token_count = 0;
+  for (const ScheduledSlice& slice : slices) {
+    (slice.is_decode ? next.decode_token_count : next.prefill_token_count) += slice.token_count;
+  }
+  BuildBatch(slices, now, counts);
+  PlanDraws(slices, next);
+  model.Compute(batch);
+  model.BeginSample(draws);
+  scheduler.Commit();
+  return true;
+}
+
+void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instant now, StepCounts& counts) {
+  batch.Clear();
+  for (const ScheduledCopy& copy : scheduler.copies()) {
+    batch.copies.push_back({.from = copy.from, .to = copy.to, .row_count = copy.row_count});
+  }
+  PoisonEmptied();
+  for (const ScheduledSlice& slice : slices) {
+    NoteFirstScheduled(*slice.sequence, now, counts);
+    const auto begin = slice.sequence->tokens.begin() + slice.first_position;
+    batch.tokens.insert(batch.tokens.end(), begin, begin + slice.token_count);
+    if (slice.wants_logits && slice.sequence->awaited_draw) {
+      const auto last = static_cast<std::uint32_t>(batch.tokens.size() - 1);
+      batch.sampled_places.push_back({.index = last, .draw = *slice.sequence->awaited_draw});
+    }
+    batch.slices.push_back({.blocks = slice.sequence->blocks,
+                            .first_position = slice.first_position,
+                            .token_count = slice.token_count,
+                            .wants_logits = slice.wants_logits});
+  }
+}
+
+// Only what is copied in this step from a block that was evicted after is still to be read.
+void Engine::State::PoisonEmptied() {
+  for (const BlockId block : pool.TakeEmptied()) {
+    const bool is_source = std::any_of(batch.copies.begin(), batch.copies.end(),
+                                       [block](const BlockCopy& copy) { return copy.from == block; });
+    if (!is_source) batch.poisoned.push_back(block);
+  }
+}
+
+void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts) {
+  const Choice* choice = requests.FindChoice(sequence.id);
+  if (choice == nullptr || choice->request->first_scheduled) return;
+  Request& request = *choice->request;
+  request.first_scheduled = now;
+  counts.queue_wait_seconds.push_back(ToSeconds(now - request.submitted));
+  watch.OnStarted(request, sequence);
+}
+
+// One draw for each choice of a request: all of them begin with the same row when the prompt has been computed.
+void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step) {
+  step.wanted.clear();
+  step.can_be_followed = options.plan_ahead;
+  draws.Clear();
+  for (const ScheduledSlice& slice : slices) {
+    if (!slice.wants_logits) continue;
+    const auto row = static_cast<std::uint32_t>(step.wanted.size());
+    const SequenceId id = slice.sequence->id;
+    step.wanted.push_back({.sequence = id, .first_draw = static_cast<std::uint32_t>(draws.rows.size())});
+    const Choice* choice = requests.FindChoice(id);
+    if (choice != nullptr) PlanDrawsOf(*slice.sequence, *choice, row, step);
+  }
+  step.draw_count = draws.rows.size();
+  draws.feed_next_batch = step.can_be_followed;
+}
+
+// Choices that begin here have no place in a next step yet, and what changes logits by the tokens before must know
+// them.
+void Engine::State::PlanDrawsOf(const Sequence& sequence, const Choice& choice, std::uint32_t row, StepUnderWay& step) {
+  const Request& request = *choice.request;
+  const std::uint32_t output_count = choice.output_count + (sequence.awaited_draw ? 1 : 0);
+  for (std::uint32_t fork = 0; fork <= sequence.fork_count; ++fork) {
+    kernels::SampleRow draw = DrawOf(request.sampling, request.first_output_index + output_count);
+    draw.seed += choice.index + fork;
+    draw.row = row;
+    draws.Add(draw, choice.adjuster.adjustments());
+  }
+  step.wanted.back().is_last = output_count + 1 == request.output_limit;
+  if (sequence.fork_count > 0 || choice.adjuster.penalizes_output()) step.can_be_followed = false;
+}
+
+// A step that was begun while another was computed has lasted since the end of that one.
+void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
+  is_under_way = false;
+  const std::span<const kernels::SampledToken> sampled = model.EndSample();
+  const Instant end = clock.Now();
+  const Duration step_time = end - std::max(step.begin, last_end);
+  last_end = end;
+  const std::uint32_t token_count = step.prefill_token_count + step.decode_token_count;
+  if (step.prefill_token_count > 0) scheduler.NotePace(token_count, step_time);
+  report.load.step_seconds = ToSeconds(step_time);
+  report.load.step_prefill_tokens = step.prefill_token_count;
+  report.load.step_decode_tokens = step.decode_token_count;
+  TakeSamples(step, sampled, end, report);
+}
+
+std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
+  const std::size_t vocab_size = model.shape().vocab_size;
+  return model.Logits().subspan(row * vocab_size, vocab_size);
+}
+
+// Whoever has ended meanwhile is no longer there. The end of one choice may be the end of others of its request.
+void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
+                                StepReport& report) {
+  ROOST_CHECK(sampled.size() == step.draw_count, "{} tokens for {} draws", sampled.size(), step.draw_count);
+  for (std::uint32_t row = 0; row < step.wanted.size(); ++row) {
+    const SequenceId id = step.wanted[row].sequence;
+    if (verifier.Owns(id)) {
+      Verify(LogitsOf(row), report.counts);
+      continue;
+    }
+    const Choice* choice = requests.FindChoice(id);
+    if (choice == nullptr) continue;
+    const bool prompt_is_new = !choice->request->prompt_counted;
+    choices.assign(1, id);
+    ForkAll(id);
+    if (prompt_is_new) verifier.OnPromptComputed(scheduler.Get(id), [this, row] { return LogitsOf(row); });
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      // A choice with broken logits has ended them all.
+      if (requests.FindChoice(choices[i]) == nullptr) break;
+      const Result<TokenId> token = TokenOf(sampled[step.wanted[row].first_draw + i]);
+      report.tokens.push_back(TakeSample(choices[i], token, now, report.counts));
+    }
+  }
+}
+
+void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
+  if (verifier.Judge(logits) == HitVerifier::Verdict::kRight) {
+    ++counts.verified_hits;
+    return;
+  }
+  ++counts.wrong_hits;
+  spdlog::error("a prompt computed with cached blocks and without them has different logits");
+}
+
+// The prompt has just been computed: the other choices begin.
+void Engine::State::ForkAll(SequenceId id) {
+  Request& request = *requests.FindChoice(id)->request;
+  while (scheduler.Get(id).fork_count > 0) {
+    const auto index = static_cast<std::uint32_t>(choices.size());
+    choices.push_back(scheduler.Fork(id));
+    LogitAdjuster& adjuster = requests.AddChoice(request, choices.back(), index).adjuster;
+    adjuster = requests.FindChoice(id)->adjuster;
+    adjuster.Reserve(request.output_limit);
+  }
+}
+
+// What a sampled token means for its request: one more token, or its end, or both.
+RequestEvent Engine::State::TakeSample(SequenceId id, const Result<TokenId>& sample, Instant now, StepCounts& counts) {
+  Choice& choice = *requests.FindChoice(id);
+  Request& request = *choice.request;
+  const Sequence& sequence = scheduler.Get(id);
+  if (!std::exchange(request.prompt_counted, true)) {
+    counts.prompt_tokens += sequence.prompt_token_count;
+    counts.cached_prompt_tokens += sequence.cached_token_count;
+  }
+  if (!sample.ok()) return End(id, wire::FinishReason::kError, sample.error());
+  const TokenId token = *sample;
+  if (std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end()) {
+    return End(id, wire::FinishReason::kStop, std::nullopt);
+  }
+  NoteToken(choice, token, now, counts);
+  if (choice.output_count == request.output_limit) {
+    RequestEvent event = End(id, wire::FinishReason::kLength, std::nullopt);
+    event.event.tokens.push_back(token);
+    return event;
+  }
+  if (sequence.awaited_draw) {
+    scheduler.Resolve(id, token);
+  } else {
+    scheduler.Append(id, token);
+  }
+  RequestEvent event = EventOf(id);
+  event.event.tokens.push_back(token);
+  Announce(request, sequence, event.event);
+  return event;
+}
+
+// The time to the first token is the request's; its choices have theirs at one time.
+void Engine::State::NoteToken(Choice& choice, TokenId token, Instant now, StepCounts& counts) {
+  if (choice.last_token) {
+    counts.inter_token_seconds.push_back(ToSeconds(now - *choice.last_token));
+  } else if (choice.index == 0) {
+    counts.ttft_seconds.push_back(ToSeconds(now - choice.request->submitted));
+  }
+  choice.last_token = now;
+  choice.adjuster.Append(token);
+  ++choice.output_count;
+  ++counts.output_tokens;
+}
+
+void Engine::State::FillReport(StepReport& report) {
+  cache.TakeEvents(report.events);
+  watch.Fill(clock.Now(), report);
+  report.counts.uncached_requests = std::exchange(uncached_requests, 0);
+  report.free_blocks = pool.free_count();
+  report.referenced_blocks = pool.referenced_count();
+  report.idle_blocks = pool.idle_count();
+  const wire::Load step = std::exchange(report.load, scheduler.Load());
+  report.load.step_prefill_tokens = step.step_prefill_tokens;
+  report.load.step_decode_tokens = step.step_decode_tokens;
+  report.load.step_seconds = step.step_seconds;
+}
+
+}  // namespace roost::worker
