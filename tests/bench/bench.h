@@ -38,6 +38,7 @@ void BenchAttentionPlan(Effort effort);
 void BenchBlockHash(Effort effort);
 void BenchCache(Effort effort);
 void BenchDecide(Effort effort);
+void BenchEngine(Effort effort);
 void BenchEviction(Effort effort);
 void BenchIndex(Effort effort);
 void BenchModel(Effort effort);

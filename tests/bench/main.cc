@@ -20,6 +20,7 @@ constexpr Entry kEntries[] = {
     {"block_hash", &BenchBlockHash},
     {"cache", &BenchCache},
     {"decide", &BenchDecide},
+    {"engine", &BenchEngine},
     {"eviction", &BenchEviction},
     {"index", &BenchIndex},
     {"model", &BenchModel},
