@@ -5,6 +5,7 @@
 #include "kernels/device_memory.h"
 #include "tests/kernels/kernels_testing.h"
 #include "tests/kernels/tested_ops.h"
+#include "tests/support/sanitized.h"
 
 namespace roost::kernels {
 namespace {
@@ -64,13 +65,14 @@ class SampleCudaTest : public testing::Test {
     }
   }
 
-  // Draws from row `row`: a quarter of all kinds.
+  // Draws from row `row`: a quarter of all kinds, or a sixteenth.
   std::vector<SampleRow> Draws(std::uint32_t row, std::uint32_t vocab_size) {
+    constexpr std::uint64_t kOneIn = testing_support::kSanitized ? 16 : 4;
     std::vector<SampleRow> draws;
     for (const float temperature : {0.0F, 0.01F, 0.7F, 1.0F, 5.0F}) {
       for (const std::uint32_t top_k : {0U, 1U, 5U, 40U, vocab_size}) {
         for (const float top_p : {1.0F, 0.9F, 0.3F, 0.0F}) {
-          if (rng_.Below(4) != 0) continue;
+          if (rng_.Below(kOneIn) != 0) continue;
           draws.push_back({.seed = rng_(),
                            .output_index = rng_.Below(1000),
                            .row = row,

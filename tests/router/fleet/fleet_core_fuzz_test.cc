@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tests/router/fleet/fleet_sim.h"
+#include "tests/support/sanitized.h"
 
 namespace roost::router {
 namespace {
@@ -167,7 +168,8 @@ class FleetFuzz {
 };
 
 TEST(FleetCoreFuzzTest, EveryRequestEndsOnceAndEveryViewIsExactInTheEnd) {
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  constexpr std::uint64_t kSeeds = testing_support::kSanitized ? 100 : 500;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     FleetFuzz(seed).Run(400);
     if (::testing::Test::HasFailure()) return;

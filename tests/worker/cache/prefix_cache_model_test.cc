@@ -9,6 +9,7 @@
 
 #include "tests/model/cache_driver.h"
 #include "tests/model/choices.h"
+#include "tests/support/sanitized.h"
 
 namespace roost::worker {
 namespace {
@@ -17,11 +18,7 @@ using testing_support::CacheDriver;
 using testing_support::Honesty;
 using testing_support::RandomChoices;
 
-#ifdef ROOST_SANITIZED
-constexpr std::uint64_t kSeeds = 50;
-#else
-constexpr std::uint64_t kSeeds = 500;
-#endif
+constexpr std::uint64_t kSeeds = testing_support::kSanitized ? 50 : 500;
 constexpr std::uint64_t kOperationsPerSeed = 1000;  // for each of the two tests
 
 // A failed check stops the process; this is how the seed comes to light even so.

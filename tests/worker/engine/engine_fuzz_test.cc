@@ -13,6 +13,7 @@
 #include "tests/model/naive_penalties.h"
 #include "tests/support/engine_harness.h"
 #include "tests/support/fake_model.h"
+#include "tests/support/sanitized.h"
 #include "worker/sample/sampler.h"
 
 namespace roost::testing_support {
@@ -223,7 +224,7 @@ class EngineFuzz {
 };
 
 TEST(EngineFuzzTest, EveryRequestEndsOnceWithTheRightTokensAndAllBlocksComeBack) {
-  constexpr std::uint64_t kSeeds = 1000;
+  constexpr std::uint64_t kSeeds = testing_support::kSanitized ? 400 : 1000;
   worker::StepCounts seen;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
