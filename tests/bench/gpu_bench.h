@@ -41,9 +41,9 @@ struct GpuSizes {
   std::uint32_t sequences = 256;
   std::uint32_t least_tokens = 100;  // of a prompt, and of an output
   std::uint32_t most_tokens = 1024;
-  std::uint32_t context = 512;  // of decodes that are timed by the step
-  std::uint32_t decode_steps = 64;
-  int repeats = 5;  // of what the engine does
+  std::uint32_t context = 512;       // of decodes that are timed by the step
+  std::uint32_t decode_steps = 128;  // more than there are steps between the first prompt and the last one
+  int repeats = 5;                   // of what the engine does
 };
 
 // What a shim on the CPU can do; runs all the same code.
