@@ -5,8 +5,8 @@
 # is 77.
 #
 #   ./tests/bench/gpu.sh [--skip-tests] [gpu_figures.json]    builds first
-#   ./tests/bench/gpu.sh --pack roost-gpu.tar.xz              builds, and packs the programs with the libraries they need
-#   ./tests/bench/gpu.sh --packed roost-gpu.tar.xz [--skip-tests] [gpu_figures.json]
+#   ./tests/bench/gpu.sh --pack roost-gpu.tar.gz              builds, and packs the programs with the libraries they need
+#   ./tests/bench/gpu.sh --packed roost-gpu.tar.gz [--skip-tests] [gpu_figures.json]
 #                                                             measures with these and builds nothing
 #
 # A machine that measures with a pack needs of CUDA the driver and cuBLASLt, and no compiler, CMake or package of Debian's;
@@ -62,7 +62,7 @@ END
     chmod +x "$folder/bin/$program"
   done
   git rev-parse --short HEAD >"$folder/commit"
-  tar -C "$folder" -cJf "$1" .
+  tar -C "$folder" -czf "$1" .
   rm -r "$folder"
   echo "gpu.sh: packed $(du -h "$1" | cut -f1) into $1" >&2
 }
@@ -85,7 +85,7 @@ for path in sys.path: print(*glob.glob(path + "/nvidia/*/lib"), sep="\n")')
 if [ -n "$packed" ]; then
   folder=$(mktemp -d)
   trap 'rm -r "$folder"' EXIT
-  tar -C "$folder" -xJf "$packed"
+  tar -C "$folder" -xzf "$packed"
   bin=$folder/bin
   ROOST_CUBLAS=$(find_cublas "$folder/programs/libroost_cuda.so")
   ROOST_COMMIT=$(cat "$folder/commit")

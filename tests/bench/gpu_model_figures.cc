@@ -224,8 +224,8 @@ class ModelBench {
   double MedianOf(const std::function<double(Server&)>& measure) {
     Server server(model(), options());
     if (gpu_.effort == Effort::kFull) (void)measure(server);
-    std::vector<double> values;
-    for (int i = 0; i < gpu_.sizes.repeats; ++i) values.push_back(measure(server));
+    std::vector<double> values(gpu_.sizes.repeats);
+    for (double& value : values) value = measure(server);
     return Median(std::move(values));
   }
 
