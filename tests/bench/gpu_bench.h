@@ -43,7 +43,7 @@ struct GpuSizes {
   std::uint32_t most_tokens = 1024;
   std::uint32_t context = 512;       // of decodes that are timed by the step
   std::uint32_t decode_steps = 128;  // more than there are steps between the first prompt and the last one
-  int repeats = 5;                   // of what the engine does
+  std::size_t repeats = 5;           // of what the engine does
 };
 
 // What a shim on the CPU can do; runs all the same code.
