@@ -1,0 +1,72 @@
+// The figures of a CUDA device: each has a name and is measured by itself, so that one that fails takes no other with
+// it.
+//
+//   gpu_kernel_figures.cc   the device's ceilings, and kernels beside them
+//   gpu_model_figures.cc    whole models behind the engine
+//   device_copy.h           the plain copy that other bandwidths are compared with
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "tests/bench/bench.h"
+
+namespace roost::bench {
+
+inline constexpr std::uint32_t kGpuBlockTokens = 16;
+
+// What is measured.
+struct GpuSizes {
+  std::size_t copy_bytes = std::size_t{2} << 30U;
+  std::vector<std::uint32_t> peak_products{4096, 8192, 16384};  // square
+  std::uint32_t product_tokens = 4096;
+  std::uint32_t divide_widths = 1;  // of the 8B shape's products
+  std::uint32_t kv_heads = 8;
+  std::uint32_t group = 8;  // query heads of a kv head
+  std::vector<std::uint32_t> decode_contexts{1024, 4096};
+  std::uint32_t decode_batch = 64;
+  std::uint32_t prompt_tokens = 8192;  // of prefill attention, of a shared prefix, of a prefix hit
+  int calls = 10;                      // that follow each other without waiting, for one time
+
+  std::string large_preset = "llama-3.1-8b";
+  std::uint32_t prefill_prompts = 8;
+  std::uint32_t prefill_prompt_tokens = 4096;
+  std::uint32_t max_batch_tokens = 4096;
+
+  std::string small_preset = "qwen3-0.6b";
+  std::uint32_t sequences = 256;
+  std::uint32_t least_tokens = 100;  // of a prompt, and of an output
+  std::uint32_t most_tokens = 1024;
+  std::uint32_t context = 512;       // of decodes that are timed by the step
+  std::uint32_t decode_steps = 128;  // more than there are steps between the first prompt and the last one
+  std::size_t repeats = 5;           // of what the engine does
+};
+
+// What a shim on the CPU can do; runs all the same code.
+[[nodiscard]] GpuSizes TinyGpuSizes();
+
+// Outlives the figures.
+struct GpuUnderTest {
+  const kernels::OpTable& ops;
+  // Median seconds of a plain copy within the device's memory; see device_copy.h.
+  double (*copy_seconds)(void* to, const void* from, std::size_t bytes);
+  GpuSizes sizes;
+  Effort effort = Effort::kFull;
+};
+
+struct GpuFigure {
+  std::string name;
+  std::string unit;
+  std::function<double()> measure;
+};
+
+[[nodiscard]] std::vector<GpuFigure> GpuKernelFigures(const GpuUnderTest& gpu);
+
+// A model is made when the first of its figures is measured, and stays for the others.
+[[nodiscard]] std::vector<GpuFigure> GpuModelFigures(const GpuUnderTest& gpu);
+
+}  // namespace roost::bench

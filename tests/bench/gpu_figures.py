@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Collects the figures of a CUDA device from the programs that measure them, whatever of them fails.
+
+    gpu_figures.py FILE.json [--silence SECONDS] -- PROGRAM [ARGUMENT …] [-- PROGRAM [ARGUMENT …]] …
+
+A program answers --list with the names of its figures, and measures those that it is given by name, in order, with a line
+`figure <name> <value> <unit>` for each. One that exits with 77 has nothing to measure here and says why. Where a program
+ends or falls silent, the figure that it was at has failed, and the program is started again for those behind it. FILE.json
+is written anew after every figure. Beside a figure stand its target, its share of the ceiling of the same run, and what
+PyTorch and transformers do.
+
+Exits with 1 when a figure failed, and with 77 when the first program, which is Roost's, found no device. A target that was
+not met is no failure.
+"""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+SKIPPED = 77
+OURS = "gpu_"
+OTHERS = ("torch_", "transformers_")
+# The best that a unit can be on this device.
+CEILINGS = {"GB/s": "gpu_copy_bandwidth", "TFLOP/s": "gpu_product_peak"}
+# Of an H200. Figure -> (bound, value, ceiling of which it is a share or None).
+TARGETS = {
+    "gpu_decode_attention_4096": (">=", 0.8, "gpu_copy_bandwidth"),
+    "gpu_decode_attention_1024": (">=", 0.6, "gpu_copy_bandwidth"),
+    "gpu_prefill_attention": (">=", 250, None),
+    "gpu_product_8b": (">=", 600, None),
+    "gpu_qwen3-0.6b_serve_256": (">=", 20000, None),
+    "gpu_llama-3.1-8b_prefill": (">=", 38000, None),
+    "gpu_llama-3.1-8b_inter_token": ("<=", 4.4, None),
+    "gpu_llama-3.1-8b_start": ("<=", 5, None),
+    "gpu_shared_prefix_speedup": (">=", 5, None),
+    "gpu_qwen3-0.6b_host_step_256": ("<=", 50, None),
+    "gpu_llama-3.1-8b_ttft_hit_over_cold": ("<=", 0.1, None),
+}
+
+
+class Report:
+    """The figures so far, in a file."""
+
+    def __init__(self, path):
+        self.path = path
+        self.about = {"date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": commit()}
+        self.figures = {}
+        self.failed = {}
+
+    def add(self, name, value, unit):
+        self.figures[name] = {"value": value, "unit": unit}
+        self.write()
+
+    def fail(self, name, reason):
+        print(f"gpu_figures.py: {name} failed: {reason}", file=sys.stderr, flush=True)
+        self.failed[name] = reason
+        self.write()
+
+    def describe(self, name):
+        """The figure with what it is to be compared with, as far as that was measured."""
+        described = dict(self.figures[name])
+        ceiling = CEILINGS.get(described["unit"])
+        if ceiling in self.figures and ceiling != name:
+            described["of_ceiling"] = round(described["value"] / self.figures[ceiling]["value"], 4)
+        if name.startswith(OURS):
+            for prefix in OTHERS:
+                other = self.figures.get(prefix + name[len(OURS) :])
+                if other:
+                    described[prefix.rstrip("_")] = other["value"]
+        if name in TARGETS:
+            bound, wanted, whole = TARGETS[name]
+            described["target"] = f"{bound} {wanted}" + (f" of {whole}" if whole else f" {described['unit']}")
+            if not whole or whole in self.figures:
+                reached = described["value"] / (self.figures[whole]["value"] if whole else 1)
+                described["met"] = reached >= wanted if bound == ">=" else reached <= wanted
+        return described
+
+    def write(self):
+        described = {name: self.describe(name) for name in self.figures}
+        missing = [name for name in TARGETS if name not in self.figures]
+        whole = {**self.about, "figures": described, "failed": self.failed, "targets_without_figure": missing}
+        beside = f"{self.path}.new"
+        with open(beside, "w", encoding="utf-8") as file:
+            json.dump(whole, file, indent=1)
+            file.write("\n")
+        os.replace(beside, self.path)
+
+    def table(self):
+        rows = [("figure", "value", "unit", "of ceiling", "target", "met", "torch", "transformers")]
+        for name in self.figures:
+            figure = self.describe(name)
+            met = {True: "yes", False: "NO", None: ""}[figure.get("met")]
+            share = f"{figure['of_ceiling']:.0%}" if "of_ceiling" in figure else ""
+            others = [f"{figure[other]:.4g}" if other in figure else "" for other in ("torch", "transformers")]
+            value = f"{figure['value']:.4g}"
+            rows.append((name, value, figure["unit"], share, figure.get("target", ""), met, *others))
+        rows += [(name, "FAILED", "", "", "", "", "", "") for name in self.failed]
+        rows += [(name, "not measured", "", "", "", "", "", "") for name in TARGETS if name not in self.figures | self.failed]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+
+def commit():
+    """Where there is no checkout, whoever packed the programs tells it."""
+    if "ROOST_COMMIT" in os.environ:
+        return os.environ["ROOST_COMMIT"]
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+class Lines:
+    """A running program: its lines as they come, and the last of what it said on stderr, which is passed on."""
+
+    def __init__(self, command):
+        # A group of its own, so that what it started ends with it.
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.last_error = ""
+        self.lines = queue.Queue()
+        self.readers = [threading.Thread(target=target, daemon=True) for target in (self._read, self._pass_on)]
+        for reader in self.readers:
+            reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line.rstrip("\n"))
+        self.lines.put(None)
+
+    def _pass_on(self):
+        for line in self.process.stderr:
+            self.last_error = line.strip() or self.last_error
+            print(line, end="", file=sys.stderr, flush=True)
+
+    def next(self, silence):
+        """The next line, None at the end; queue.Empty when none comes for so many seconds."""
+        return self.lines.get(timeout=silence)
+
+    def end(self):
+        """Its exit code, once it has ended or been killed with all that it started."""
+        try:
+            code = self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            code = None
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        code = self.process.wait() if code is None else code
+        for reader in self.readers:
+            reader.join(5)
+        return code
+
+
+def list_figures(command, silence):
+    """The names, and what was wrong if there are none: a reason, or None where there is nothing to measure here."""
+    try:
+        program = Lines([*command, "--list"])
+    except OSError as error:
+        return [], str(error)
+    names = []
+    try:
+        while (line := program.next(silence)) is not None:
+            names.append(line)
+    except queue.Empty:
+        program.process.kill()
+    code = program.end()
+    if code == 0:
+        return names, None
+    return [], None if code == SKIPPED else program.last_error or f"--list ended with {code}"
+
+
+def run(command, names, silence, report):
+    """Measures as many of the names as one process does. Returns those that it got to, and why it did not go on."""
+    program = Lines([*command, *names])
+    done = []
+    reason = None
+    try:
+        while (line := program.next(silence)) is not None:
+            print(line, flush=True)
+            words = line.split()
+            if words[:1] == ["device"]:
+                report.about.setdefault("device", line.removeprefix("device "))
+            if len(words) == 4 and words[0] == "figure":
+                report.add(words[1], float(words[2]), words[3])
+                done.append(words[1])
+    except queue.Empty:
+        program.process.kill()
+        reason = f"nothing was heard of it for {silence:g} s"
+    code = program.end()
+    if reason is None and len(done) < len(names):
+        reason = program.last_error or f"the program ended with {code}"
+    return done, reason
+
+
+def measure(command, names, silence, report):
+    while names:
+        done, reason = run(command, names, silence, report)
+        names = [name for name in names if name not in done]
+        if names:
+            report.fail(names.pop(0), reason)
+
+
+def split(arguments):
+    parts = [[]]
+    for argument in arguments:
+        if argument == "--":
+            parts.append([])
+        else:
+            parts[-1].append(argument)
+    return parts[0], parts[1:]
+
+
+def main():
+    options, commands = split(sys.argv[1:])
+    silence = float(options[2]) if len(options) == 3 and options[1] == "--silence" else 120.0
+    if len(options) not in (1, 3) or not commands or not all(commands):
+        print(__doc__, file=sys.stderr)
+        return 64
+    report = Report(options[0])
+    skipped = []
+    for command in commands:
+        names, reason = list_figures(command, silence)
+        if reason:
+            report.fail(command[-1], reason)
+        elif not names:
+            skipped.append(command)
+        measure(command, names, silence, report)
+    if commands[0] in skipped and not report.failed and not report.figures:
+        return SKIPPED
+    if commands[0] in skipped:
+        report.fail(commands[0][0], "it found no device, and others did")
+    print(report.table())
+    return 1 if report.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
