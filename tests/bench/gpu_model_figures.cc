@@ -26,7 +26,7 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// A model that knows how long its caller has waited for its device: in Sample, for the tokens.
+// A model that knows how long its caller has waited for its device: for the tokens.
 class WatchedModel final : public worker::Model {
  public:
   explicit WatchedModel(worker::Model& model) : model_(model) {}
@@ -35,9 +35,10 @@ class WatchedModel final : public worker::Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
   void Compute(const worker::Batch& batch) override { model_.Compute(batch); }
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const worker::Draws& draws) override {
+  void BeginSample(const worker::Draws& draws) override { model_.BeginSample(draws); }
+  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override {
     const Instant start = clock_.Now();
-    const auto sampled = model_.Sample(draws);
+    const auto sampled = model_.EndSample();
     waited_ += clock_.Now() - start;
     return sampled;
   }
@@ -213,6 +214,7 @@ class ModelBench {
   [[nodiscard]] EngineOptions options() const {
     return {.max_batch_tokens = gpu_.sizes.max_batch_tokens,
             .max_running_requests = gpu_.sizes.sequences,
+            .plan_ahead = true,
             .max_partial_prefills = 0};
   }
 

@@ -78,6 +78,16 @@ TEST_F(CudaModelTest, ABatchGivesWhatItsSequencesGiveAlone) {
   EXPECT_LT(RelativeError(logits.last(config.vocab_size), short_alone), 0.01);
 }
 
+// In steps of the same shapes, of which a device records those that come again.
+TEST_F(CudaModelTest, TokensPlacedWhereTheyWereDrawnAreThoseThatCameOverTheHost) {
+  const auto draw = [this](TokenWay way) {
+    const auto model =
+        MakeModel(Configs().front(), RandomWeights(kTestSeed), {.dtype = DType::kBF16, .ops = ops_}).value();
+    return DrawOnwards(*model, way, 8);
+  };
+  EXPECT_EQ(draw(TokenWay::kOnTheDevice), draw(TokenWay::kOverTheHost));
+}
+
 std::uint32_t Best(std::span<const float> logits) {
   return static_cast<std::uint32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
