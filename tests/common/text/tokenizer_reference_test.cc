@@ -14,6 +14,7 @@
 #include "common/text/regex.h"
 #include "common/text/tokenizer.h"
 #include "common/text/unicode.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/source_dir.h"
 
 namespace roost {
@@ -112,6 +113,7 @@ TEST(TokenizerReferenceTest, PatternsMatchAsTheReference) {
 }
 
 TEST(TokenizerReferenceTest, CharacterClassesAgreeOnEveryCodePoint) {
+  constexpr char32_t kEnd = testing_support::kSanitized ? 0x20000 : 0x110000;
   ForEachLine("classes.jsonl", [](element line) {
     const std::string_view name = Text(line["class"]);
     // Gaps and runs by turns.
@@ -126,13 +128,13 @@ TEST(TokenizerReferenceTest, CharacterClassesAgreeOnEveryCodePoint) {
     ASSERT_TRUE(regex.ok()) << regex.error().ToString();
     std::string all;
     std::vector<bool> actual(0x110000, false);
-    for (char32_t c = 0; c <= 0x10FFFF; ++c) {
+    for (char32_t c = 0; c < kEnd; ++c) {
       if (c < 0xD800 || c > 0xDFFF) AppendUtf8(c, all);
     }
     for (const text::TextRange& range : FindAll(*regex, all)) {
       actual.at(DecodeUtf8(std::string_view(all).substr(range.begin))->value) = true;
     }
-    for (std::size_t c = 0; c < actual.size(); ++c) {
+    for (std::size_t c = 0; c < kEnd; ++c) {
       if (actual[c] != expected[c]) ADD_FAILURE() << name << " U+" << std::hex << c;
     }
   });

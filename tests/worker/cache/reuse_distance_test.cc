@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
+#include "tests/support/sanitized.h"
 
 namespace roost::worker {
 namespace {
@@ -108,7 +109,7 @@ TEST(ReuseDistanceTest, EstimatesFromASample) {
 
 // One access in four is for a block that all prompts begin with, and that is in the sample for few of the seeds.
 TEST(ReuseDistanceTest, ABlockOfAllPromptsShiftsNothingWhetherItIsInTheSampleOrNot) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < (testing_support::kSanitized ? 8 : 40); ++seed) {
     ReuseDistance distance({.largest_pool = 80'000, .max_samples = 8000, .half_life = 100, .seed = seed});
     for (std::uint64_t request = 0; request < 40'000; ++request) {
       std::vector<BlockHash> prompt = Blocks(1000 + 3 * request, 3);

@@ -9,6 +9,7 @@
 #include "common/base/rng.h"
 #include "tests/support/engine_harness.h"
 #include "tests/support/fake_model.h"
+#include "tests/support/sanitized.h"
 
 namespace roost::worker {
 namespace {
@@ -82,7 +83,7 @@ TEST_F(SharingTest, LargeBlocksReuseAsManyTokensAsSmallOnes) {
   std::vector<std::vector<TokenId>> prompts;
   std::uint64_t reusable = 0;
   Rng rng(5);
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < (testing_support::kSanitized ? 50 : 150); ++i) {
     std::vector<TokenId> prompt;
     if (i > 0 && rng.Below(5) > 0) {
       prompt = prompts[rng.Below(prompts.size())];
