@@ -171,8 +171,7 @@ void Engine::State::Pin(const wire::Pin& pin) {
   cache.Pin(pin.hashes, After(pin.duration_ms, now));
 }
 
-RequestEvent Engine::State::EventOf(SequenceId id) {
-  const Choice& choice = *requests.FindChoice(id);
+RequestEvent Engine::State::EventOf(const Choice& choice) {
   RequestEvent event{choice.request->key.link, {}};
   event.event.request_id = choice.request->key.request;
   event.event.choice = choice.index;
@@ -181,10 +180,11 @@ RequestEvent Engine::State::EventOf(SequenceId id) {
 
 // The last event of a choice, which is gone with it; of some reasons also the last one of its request.
 RequestEvent Engine::State::End(SequenceId id, wire::FinishReason reason, std::optional<Error> error) {
-  RequestEvent event = EventOf(id);
+  const Choice& choice = *requests.FindChoice(id);
+  RequestEvent event = EventOf(choice);
   event.event.finish = reason;
   event.event.error = std::move(error);
-  Request& request = *requests.FindChoice(id)->request;
+  Request& request = *choice.request;
   Announce(request, scheduler.Get(id), event.event);
   if (wire::EndsAllChoices(reason)) {
     ForgetRequest(request.key);

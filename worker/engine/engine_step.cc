@@ -81,7 +81,7 @@ void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instan
   }
   PoisonEmptied();
   for (const ScheduledSlice& slice : slices) {
-    NoteFirstScheduled(*slice.sequence, now, counts);
+    if (!slice.is_decode) NoteFirstScheduled(*slice.sequence, now, counts);
     const auto begin = slice.sequence->tokens.begin() + slice.first_position;
     batch.tokens.insert(batch.tokens.end(), begin, begin + slice.token_count);
     if (slice.wants_logits && slice.sequence->awaited_draw) {
@@ -169,23 +169,24 @@ std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
 void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
                                 StepReport& report) {
   ROOST_CHECK(sampled.size() == step.draw_count, "{} tokens for {} draws", sampled.size(), step.draw_count);
+  report.tokens.reserve(report.tokens.size() + sampled.size());
   for (std::uint32_t row = 0; row < step.wanted.size(); ++row) {
     const SequenceId id = step.wanted[row].sequence;
     if (verifier.Owns(id)) {
       Verify(LogitsOf(row), report.counts);
       continue;
     }
-    const Choice* choice = requests.FindChoice(id);
+    Choice* choice = requests.FindChoice(id);
     if (choice == nullptr) continue;
     const bool prompt_is_new = !choice->request->prompt_counted;
     choices.assign(1, id);
-    ForkAll(id);
+    if (prompt_is_new) ForkAll(id);
     if (prompt_is_new) verifier.OnPromptComputed(scheduler.Get(id), [this, row] { return LogitsOf(row); });
     for (std::size_t i = 0; i < choices.size(); ++i) {
-      // A choice with broken logits has ended them all.
-      if (requests.FindChoice(choices[i]) == nullptr) break;
+      if (i > 0) choice = requests.FindChoice(choices[i]);
+      if (choice == nullptr) break;  // one with broken logits has ended them all
       const Result<TokenId> token = TokenOf(sampled[step.wanted[row].first_draw + i]);
-      report.tokens.push_back(TakeSample(choices[i], token, now, report.counts));
+      report.tokens.push_back(TakeSample(choices[i], *choice, token, now, report.counts));
     }
   }
 }
@@ -212,8 +213,8 @@ void Engine::State::ForkAll(SequenceId id) {
 }
 
 // What a sampled token means for its request: one more token, or its end, or both.
-RequestEvent Engine::State::TakeSample(SequenceId id, const Result<TokenId>& sample, Instant now, StepCounts& counts) {
-  Choice& choice = *requests.FindChoice(id);
+RequestEvent Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now,
+                                       StepCounts& counts) {
   Request& request = *choice.request;
   const Sequence& sequence = scheduler.Get(id);
   if (!std::exchange(request.prompt_counted, true)) {
@@ -236,7 +237,7 @@ RequestEvent Engine::State::TakeSample(SequenceId id, const Result<TokenId>& sam
   } else {
     scheduler.Append(id, token);
   }
-  RequestEvent event = EventOf(id);
+  RequestEvent event = EventOf(choice);
   event.event.tokens.push_back(token);
   Announce(request, sequence, event.event);
   return event;

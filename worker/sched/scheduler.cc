@@ -117,16 +117,18 @@ void Scheduler::Commit(Duration step_time) {
   }
 }
 
-void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) {
-  Sequence& sequence = *sequences_.at(id);
+void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) { Append(*sequences_.at(id), tokens); }
+
+void Scheduler::Append(Sequence& sequence, std::span<const TokenId> tokens) const {
   ROOST_CHECK(sequence.remaining_count() == 0 && sequence.token_count() + tokens.size() <= options_.max_context_tokens);
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
 }
 
 void Scheduler::AppendAwaited(SequenceId id, std::uint32_t draw) {
   constexpr TokenId kPlace = 0;
-  Append(id, kPlace);
-  sequences_.at(id)->awaited_draw = draw;
+  Sequence& sequence = *sequences_.at(id);
+  Append(sequence, std::span(&kPlace, 1));
+  sequence.awaited_draw = draw;
 }
 
 void Scheduler::Resolve(SequenceId id, TokenId token) {

@@ -172,6 +172,7 @@ class Scheduler {
   [[nodiscard]] std::uint32_t MatchableBlocks(const Sequence& sequence) const;
   [[nodiscard]] std::unique_ptr<Sequence> MakeSequence(SequenceSpec spec);
 
+  void Append(Sequence& sequence, std::span<const TokenId> tokens) const;
   void PlanSlices();
   void PlanSlice(const Sequence& sequence, std::uint32_t token_count);
 

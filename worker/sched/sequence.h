@@ -81,8 +81,7 @@ struct Sequence {
   BlockHash root;
   std::vector<TokenId> tokens;
   std::uint32_t prompt_token_count = 0;
-  std::optional<std::uint32_t> awaited_draw;  // where the last token will come from, until it is known
-  std::vector<BlockHash> hashes;              // of the prompt's full blocks and of every later one that filled
+  std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
   std::optional<Instant> deadline;
   std::uint32_t priority = 50;
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
@@ -97,6 +96,7 @@ struct Sequence {
   std::uint32_t dealt_token_count = 0;  // of this step's prefill budget, until it is planned
   std::uint32_t computed_token_count = 0;
   std::uint32_t committed_block_count = 0;
+  std::optional<std::uint32_t> awaited_draw;  // where the last token will come from, until it is known
   bool can_commit = true;  // false after a hash collision: what follows an uncommitted block can not be committed
 
   // Prompt tokens that this sequence never computed, and how far into the prompt that has been counted. A recomputation
