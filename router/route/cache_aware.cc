@@ -1,6 +1,7 @@
 #include "router/route/cache_aware.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -17,7 +18,12 @@ namespace {
 // Costs are equal that are no further apart than the larger of these: a part of the first one's TTFT, since a weight on
 // the work does not make the prediction of a wait any worse.
 constexpr double kTieMargin = 0.05;
-constexpr double kTieSeconds = 0.01;
+constexpr double kTieSeconds = 0.02;
+// Between equal costs: what a place in a full batch weighs against one in an empty one, the difference between waits
+// that says nothing, and what a second of more says, since a wait is a guess where a match is none.
+constexpr double kPlaceSeconds = 0.005;
+constexpr double kWaitNoiseSeconds = 0.01;
+constexpr double kWaitWeight = 0.3;
 
 // Those within the margin of the first, which is the cheapest.
 std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
@@ -28,13 +34,29 @@ std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
   return {candidates.begin(), end};
 }
 
-// The deeper match, then the shorter wait, then whose turn it is. `tied` is not empty.
+// The part of its batch that is taken.
+double Fullness(const WorkerView& worker) {
+  const double requests = static_cast<double>(worker.running_requests) + static_cast<double>(worker.waiting_requests);
+  return requests / std::max(1.0, static_cast<double>(worker.max_running_requests));
+}
+
+// Who has the deepest match, but for what an emptier batch and a shorter wait are worth; then the shorter wait, then
+// whose turn it is. Were the match alone to decide, whoever is some tokens ahead in a prompt that all share would get
+// all who come, and a request keeps its place in the batch long after its prefill. `tied` is not empty.
 const Candidate& PickTied(std::span<const Candidate> tied, const FleetView& fleet) {
-  const auto is_preferred = [&](const Candidate& a, const Candidate& b) {
-    return std::make_tuple(b.matched_tokens, a.wait_seconds(), fleet.Find(a.slot)->last_sent) <
-           std::make_tuple(a.matched_tokens, b.wait_seconds(), fleet.Find(b.slot)->last_sent);
+  double least_wait = std::numeric_limits<double>::infinity();
+  for (const Candidate& each : tied) least_wait = std::min(least_wait, each.wait_seconds());
+  // Of the fleet: by their own, who are measured to be a little faster would get all that nobody holds.
+  const double rate = fleet.speed().is_known() ? fleet.speed().prefill_tokens_per_second : kNominalTokensPerSecond;
+  const auto key = [&](const Candidate& each) {
+    const WorkerView& worker = *fleet.Find(each.slot);
+    const double later = std::max(0.0, each.wait_seconds() - least_wait - kWaitNoiseSeconds);
+    const double saved = each.matched_tokens / rate;
+    const double seconds = kWaitWeight * later + kPlaceSeconds * Fullness(worker) - saved;
+    return std::make_tuple(seconds, each.wait_seconds(), worker.last_sent);
   };
-  return *std::min_element(tied.begin(), tied.end(), is_preferred);
+  return *std::min_element(tied.begin(), tied.end(),
+                           [&key](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
 }
 
 DecisionReason ReasonFor(const Candidate& chosen, std::span<const Candidate> tied,

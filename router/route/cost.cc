@@ -11,8 +11,6 @@ namespace {
 constexpr double kUsualStepTokens = 512;
 // A running request is taken to draw this many tokens more before it gives its slot back.
 constexpr double kAssumedRemainingTokens = 128;
-// Gives the order before any rate is known a scale of seconds.
-constexpr double kNominalTokensPerSecond = 1000;
 // Bounds the congestion weight at 10, for a fleet that has more work than it can do.
 constexpr double kMaxBusyShare = 0.9;
 // What is computed, and what it evicts. On the traces of the README 1 and 3 do worse.

@@ -72,6 +72,9 @@ struct PromptOnWorker {
 // computed, for its logits.
 [[nodiscard]] std::uint32_t CachedTokens(PromptOnWorker prompt, std::uint32_t block_tokens);
 
+// Gives the order before any rate is known a scale of seconds.
+inline constexpr double kNominalTokensPerSecond = 1000;
+
 // Constant time.
 [[nodiscard]] Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed);
 

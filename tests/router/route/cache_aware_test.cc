@@ -114,6 +114,21 @@ TEST(CacheAwarePolicyTest, NearTiePrefersDeeperMatchThenShorterWait) {
   EXPECT_EQ(Choose({Queued(Idle(1), 10), Idle(2)}, {}).slot.value(), 2U);
 }
 
+// A prompt that all know, but for a few tokens: with the match alone to decide all would follow the first one.
+TEST(CacheAwarePolicyTest, MatchesThatAreAboutAsDeepGoToTheEmptierBatch) {
+  std::vector<WorkerView> workers{Idle(0), Idle(1)};
+  for (WorkerView& worker : workers) worker.prefill_tokens_per_second = 40'000;
+  const Matches about_equal{Holds(0, 52), Holds(1, 50)};  // 32 tokens, 0.8 ms
+  EXPECT_EQ(Choose(workers, about_equal).slot.value(), 0U);
+  workers[0].running_requests = 4;  // an eighth of the batch, 0.6 ms
+  EXPECT_EQ(Choose(workers, about_equal).slot.value(), 0U);
+  workers[0].running_requests = 8;
+  EXPECT_EQ(Choose(workers, about_equal).slot.value(), 1U);
+  EXPECT_EQ(Choose(workers, {Holds(0, 60), Holds(1, 50)}).slot.value(), 0U);  // 160 tokens, 4 ms
+  // A wait that is longer by less than a guess may be wrong: 6.4 ms.
+  EXPECT_EQ(Choose({workers[0], Queued(workers[1], 100)}, about_equal).slot.value(), 1U);
+}
+
 // Idle workers all look alike; each must get its share of new prefixes, however many there are.
 TEST(CacheAwarePolicyTest, IdleFleetFillsEvenly) {
   const auto policy = Make("cache-aware");
@@ -290,7 +305,7 @@ TEST(CacheAwarePolicyTest, TakesTheLeastCostOfAll) {
       least = std::min(least, cost);
       if (worker.slot == decision->slot) chosen = cost;
     }
-    ASSERT_LE(chosen, least + std::max(0.05 * least, 0.01) + 1e-12) << "round " << round;
+    ASSERT_LE(chosen, least + std::max(0.05 * least, 0.02) + 1e-12) << "round " << round;
   }
 }
 
