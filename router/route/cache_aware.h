@@ -2,8 +2,9 @@
 // loaded (candidates.h).
 //
 // Candidates within a few per cent of the best, or within milliseconds that nobody notices, are equal: of them the one
-// with the deeper match, then with the shorter wait, then any. Among equally loaded workers those that were sent
-// nothing for the longest time come first, so that idle caches fill evenly.
+// with the deeper match, unless its batch is fuller or its wait longer by more than that is worth; then with the
+// shorter wait. Among equally loaded workers those that were sent nothing for the longest time come first, so that idle
+// caches fill evenly.
 //
 // Two exceptions, both bounded: a hot prefix is given one more holder when that saves more than it costs
 // (replication.h), and new workers get their share of what no cache helps (warm_up.h). A mere question changes neither.

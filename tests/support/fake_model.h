@@ -78,6 +78,7 @@ class FakeModel final : public worker::Model {
     if (draws.feed_next_batch) fed_ = sampled;
   }
   [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override {
+    ROOST_CHECK(!begun_.empty(), "no draws have begun");
     ended_ = std::move(begun_.front());
     begun_.pop_front();
     return ended_;

@@ -1,7 +1,7 @@
 // What is behind Engine. engine.cc takes requests in and ends them, engine_step.cc computes.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>

@@ -86,7 +86,7 @@ TEST_F(AwaitedTokenTest, WhoIsPreemptedMeanwhileGoesOnWithIt) {
   EXPECT_EQ(scheduler_->Get(second).tokens, Join(Text(7, 2), {60, 61}));
 }
 
-// Whoever computed less than all of its prompt in the step before has no token to come.
+// As one whose next token depends on the one before: it waits until that is appended.
 TEST_F(AwaitedTokenTest, ASequenceWithoutOneIsLeftOutOnceAllIsComputed) {
   const SequenceId id = Submit(Text(6, 1));
   Compute();
