@@ -31,6 +31,10 @@ Result<void> ToResult(cublasStatus_t status, const char* call) {
 
 }  // namespace
 
+CudaDeviceLimits LimitsOf(const cudaDeviceProp& properties) {
+  return {.major = properties.major, .minor = properties.minor, .shared_bytes = properties.sharedMemPerBlockOptin};
+}
+
 Result<CudaDevice*> CudaDevice::Open(const DeviceOptions& options) {
   int count = 0;
   ROOST_RETURN_IF_ERROR(ToResult(cudaGetDeviceCount(&count), "cudaGetDeviceCount"));
@@ -41,6 +45,9 @@ Result<CudaDevice*> CudaDevice::Open(const DeviceOptions& options) {
   cudaDeviceProp properties{};
   ROOST_RETURN_IF_ERROR(
       ToResult(cudaGetDeviceProperties(&properties, static_cast<int>(options.ordinal)), "cudaGetDeviceProperties"));
+  if (const std::string why = WhyUnusable(LimitsOf(properties)); !why.empty()) {
+    return Error{ErrorCode::kUnavailable, fmt::format("device {} can not be used: {}", options.ordinal, why), "device"};
+  }
   std::unique_ptr<CudaDevice> device(new CudaDevice(options, properties));
   ROOST_RETURN_IF_ERROR(device->Create());
   return device.release();
@@ -84,8 +91,8 @@ CudaDevice::~CudaDevice() {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-void CudaDevice::Fail(const char* call, const char* error) const {
-  fail_({.call = call, .error = error, .device = name_, .batch = batch_});
+void CudaDevice::FailFor(const CudaDevice& device, const char* call, const char* error) const {
+  fail_({.call = call, .error = error, .device = device.name_, .batch = batch_});
   std::abort();  // a handler does not return
 }
 
@@ -102,6 +109,23 @@ void CudaDevice::Check(cublasStatus_t status, const char* call) const {
 void CudaDevice::BeginBatch(const BatchShape& batch) {
   batch_ = batch;
   Check(cudaSetDevice(static_cast<int>(ordinal_)), "cudaSetDevice");
+}
+
+cudaError_t CudaDevice::Query() const {
+  const std::unique_lock lock(asking_, std::try_to_lock);
+  return lock ? cudaStreamQuery(stream_) : cudaSuccess;
+}
+
+void CudaDevice::BeginCapture() {
+  asking_.lock();
+  Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+
+cudaGraph_t CudaDevice::EndCapture() {
+  cudaGraph_t graph = nullptr;
+  Check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+  asking_.unlock();
+  return graph;
 }
 
 void* CudaDevice::Allocate(std::size_t bytes) {
@@ -130,7 +154,7 @@ void CudaDevice::CopyToDevice(void* to, const void* from, std::size_t bytes) {
     const std::size_t piece = std::min(bytes - done, kStagingBytes);
     Staging& staging = staging_[next_staging_];
     next_staging_ = (next_staging_ + 1) % kStagingCount;
-    Check(cudaEventSynchronize(staging.copied), "cudaEventSynchronize");
+    Await(staging.copied);
     CopyInParallel(staging.memory, static_cast<const std::byte*>(from) + done, piece);
     Check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, staging.memory, piece, cudaMemcpyHostToDevice, stream_),
           "cudaMemcpyAsync to the device");
@@ -193,5 +217,12 @@ cudaStream_t StreamOf(Device& device) { return CudaDevice::Of(device).stream(); 
 std::uint32_t MultiprocessorCount(Device& device) { return CudaDevice::Of(device).multiprocessor_count(); }
 
 void CheckLaunch(Device& device, cudaError_t error) { CudaDevice::Of(device).Check(error, "a kernel's launch"); }
+
+void AllowShared(Device& device, const void* kernel, std::uint32_t bytes) {
+  CudaDevice& cuda = CudaDevice::Of(device);
+  if (!cuda.shared_allowances().Raise(kernel, bytes)) return;
+  cuda.Check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+             "cudaFuncSetAttribute");
+}
 
 }  // namespace roost::kernels

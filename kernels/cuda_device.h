@@ -9,14 +9,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <utility>
 
 #include "common/base/result.h"
+#include "kernels/cuda_limits.h"
 #include "kernels/device.h"
 #include "kernels/matmul_plans_cuda.h"
 
 namespace roost::kernels {
+
+[[nodiscard]] CudaDeviceLimits LimitsOf(const cudaDeviceProp& properties);
 
 class CudaDevice final : public Device {
  public:
@@ -34,16 +38,26 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::uint32_t ordinal() const { return ordinal_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::uint32_t multiprocessor_count() const { return multiprocessor_count_; }
+  [[nodiscard]] SharedAllowances& shared_allowances() { return shared_allowances_; }
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
 
   // Ends the process with one line, see device_failure.h. `call` is the function or kernel that failed.
-  [[noreturn]] void Fail(const char* call, const char* error) const;
+  [[noreturn]] void Fail(const char* call, const char* error) const { FailFor(*this, call, error); }
+  // The same of another device, which computes the same batch.
+  [[noreturn]] void FailFor(const CudaDevice& device, const char* call, const char* error) const;
   // The same unless the status is success.
   void Check(cudaError_t status, const char* call) const;
   void Check(cublasStatus_t status, const char* call) const;
 
   // Also makes this the device of the calling thread, which need not be the one that opened it.
   void BeginBatch(const BatchShape& batch);
+
+  // What has become of the ops so far: cudaErrorNotReady while they run, success also while they are recorded. From any
+  // thread whose device this is.
+  [[nodiscard]] cudaError_t Query() const;
+  // Ops between the two are recorded, by the thread of the device.
+  void BeginCapture();
+  [[nodiscard]] cudaGraph_t EndCapture();
 
   // Is called again and again while the host waits for the device: it ends the process when the wait would never end.
   void SetWatch(std::function<void()> watch) { watch_ = std::move(watch); }
@@ -86,9 +100,11 @@ class CudaDevice final : public Device {
   BatchShape batch_;
   std::function<void()> watch_;
   cudaStream_t stream_ = nullptr;
+  mutable std::mutex asking_;  // held while ops are recorded: a stream that is asked then gives its recording up
   cublasLtHandle_t cublas_ = nullptr;
   void* workspace_ = nullptr;
   CudaMatmulPlans matmul_plans_;
+  SharedAllowances shared_allowances_;
   std::array<Staging, kStagingCount> staging_;  // used in turn
   std::size_t next_staging_ = 0;
   void* small_result_ = nullptr;                  // pinned: small results come back through it
