@@ -53,7 +53,7 @@ class CudaDevice final : public Device {
   void BeginBatch(const BatchShape& batch);
 
   // What has become of the ops so far: cudaErrorNotReady while they run, success also while they are recorded. From any
-  // thread whose device this is.
+  // thread, whose current device this must be.
   [[nodiscard]] cudaError_t Query() const;
   // Ops between the two are recorded, by the thread of the device.
   void BeginCapture();

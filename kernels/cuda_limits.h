@@ -30,7 +30,7 @@ struct CudaDeviceLimits {
                        kLeastCudaMajor);
   }
   if (limits.shared_bytes < kMaxSharedBytes) {
-    return fmt::format("a block of its has {} bytes of shared memory, and the kernels need {}", limits.shared_bytes,
+    return fmt::format("its blocks have {} bytes of shared memory, and the kernels need {}", limits.shared_bytes,
                        kMaxSharedBytes);
   }
   return {};

@@ -31,7 +31,7 @@ TEST_F(CudaHostTest, ADeviceWithTooLittleSharedMemoryIsRefusedWithBothNumbers) {
   ASSERT_FALSE(device.ok());
   EXPECT_EQ(device.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(device.error().message,
-            "device 1 can not be used: a block of its has 65536 bytes of shared memory, and the kernels need 101376");
+            "device 1 can not be used: its blocks have 65536 bytes of shared memory, and the kernels need 101376");
 }
 
 // The ring of pinned memory is full, and the device does not go on unless somebody looks.

@@ -15,7 +15,7 @@ TEST(CudaLimitsTest, OthersAreToldWithWhatTheyHaveAndWhatIsNeeded) {
   EXPECT_EQ(WhyUnusable({.major = 7, .minor = 5, .shared_bytes = 64 * 1024}),
             "it has compute capability 7.5, and the kernels need 8.0");
   EXPECT_EQ(WhyUnusable({.major = 8, .minor = 0, .shared_bytes = 101'375}),
-            "a block of its has 101375 bytes of shared memory, and the kernels need 101376");
+            "its blocks have 101375 bytes of shared memory, and the kernels need 101376");
 }
 
 TEST(SharedAllowancesTest, ADeviceIsAskedOnceForAKernelAndAgainWhenItNeedsMore) {

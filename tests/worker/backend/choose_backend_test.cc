@@ -54,18 +54,18 @@ TEST(ChooseBackendTest, TheWantedDeviceIsTakenOrMissed) {
 
 TEST(ChooseBackendTest, ADeviceThatTheKernelsDoNotRunOnIsLeftToNobodyAndSaidSo) {
   auto found = TwoDevices();
-  found->devices[0].unusable = "a block of its has 65536 bytes of shared memory, and the kernels need 101376";
+  found->devices[0].unusable = "its blocks have 65536 bytes of shared memory, and the kernels need 101376";
   const auto choice = ChooseAmong({}, found);
   ASSERT_TRUE(choice.ok());
   EXPECT_EQ(choice->ops, &kernels::CpuOps());
   EXPECT_EQ(choice->device, "cpu");
-  EXPECT_THAT(choice->cuda, HasSubstr("cuda:0 Large, sm_90, 80 GiB, not usable: a block of its has 65536 bytes of "
+  EXPECT_THAT(choice->cuda, HasSubstr("cuda:0 Large, sm_90, 80 GiB, not usable: its blocks have 65536 bytes of "
                                       "shared memory, and the kernels need 101376; cuda:2 Small"));
   const auto insisted = ChooseAmong({.kind = BackendKind::kCuda}, found);
   ASSERT_FALSE(insisted.ok());
   EXPECT_EQ(insisted.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(insisted.error().message,
-            "cuda:0 Large: a block of its has 65536 bytes of shared memory, and the kernels need 101376");
+            "cuda:0 Large: its blocks have 65536 bytes of shared memory, and the kernels need 101376");
   EXPECT_EQ(ChooseAmong({.kind = BackendKind::kAuto, .device = 2}, found)->ordinals, std::vector<std::uint32_t>{2});
 }
 
