@@ -122,6 +122,32 @@ TEST_F(CudaOpsTest, SampledTokensComeToTheirPlaces) {
   }
 }
 
+// One after the other, each larger, without a wait between: what the host changes meanwhile goes nowhere.
+TEST_F(CudaOpsTest, UploadsTakePiecesToTheirOffsets) {
+  constexpr std::uint32_t kUploads = 6;
+  const auto count_of = [](std::uint32_t upload) { return std::size_t{1} << (10 + 2 * upload); };
+  std::vector<DeviceBuffer> buffers;
+  for (std::uint32_t upload = 0; upload < kUploads; ++upload) {
+    buffers.emplace_back(*tested_).Reserve(2 * count_of(upload) * sizeof(std::uint32_t));
+  }
+  std::vector<std::uint32_t> numbers;
+  for (std::uint32_t upload = 0; upload < kUploads; ++upload) {
+    numbers.assign(count_of(upload), upload);
+    const std::size_t bytes = numbers.size() * sizeof(std::uint32_t);
+    // The second half comes first, then nothing, then the beginning.
+    const std::vector<HostPiece> pieces = {{numbers.data(), bytes, bytes}, {}, {&upload, sizeof(upload), 0}};
+    buffers[upload].Upload(std::span<const HostPiece>(pieces));
+    numbers.assign(numbers.size(), 99);
+  }
+  for (std::uint32_t upload = 0; upload < kUploads; ++upload) {
+    std::vector<std::uint32_t> read(2 * count_of(upload));
+    ops().copy_to_host(device(), read.data(), buffers[upload].data(), read.size() * sizeof(std::uint32_t));
+    EXPECT_EQ(read.front(), upload);
+    const auto middle = read.begin() + static_cast<std::ptrdiff_t>(count_of(upload));
+    EXPECT_TRUE(std::all_of(middle, read.end(), [&](std::uint32_t number) { return number == upload; }));
+  }
+}
+
 TEST_F(CudaOpsTest, ReadbacksEndInTheirOrderWithWhatWasThereWhenTheyBegan) {
   const std::vector<std::uint32_t> first = {1, 2, 3};
   const std::vector<std::uint32_t> second = {4, 5};

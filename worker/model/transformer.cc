@@ -1,7 +1,6 @@
 #include "worker/model/transformer.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "common/prefix/block_hash.h"
@@ -30,7 +29,7 @@ std::size_t KvBlockBytes(const HfConfig& config, std::uint32_t block_tokens, DTy
 }
 
 Transformer::Workspace::Workspace(const kernels::Backend& backend)
-    : plan(backend),
+    : inputs(backend),
       cos(backend),
       sin(backend),
       hidden(backend),
@@ -45,9 +44,7 @@ Transformer::Workspace::Workspace(const kernels::Backend& backend)
       logits(backend),
       logits_part(backend),
       arriving(backend),
-      draws(backend),
       sampled(backend),
-      adjustments(backend),
       adjusted(backend) {}
 
 void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes,
@@ -67,6 +64,15 @@ void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, s
   reserve(attended, q_width, input_bytes);
   reserve(gate_up, 2 * std::size_t{config.intermediate_size}, result_bytes);
   reserve(activated, config.intermediate_size, input_bytes);
+}
+
+std::uint64_t Transformer::Workspace::growth_count() const {
+  std::uint64_t count = inputs.growth_count();
+  for (const DeviceBuffer* buffer : {&cos, &sin, &hidden, &delta, &normed, &qkv, &q, &attended, &gate_up, &activated,
+                                     &partials, &logits, &logits_part, &arriving}) {
+    count += buffer->growth_count();
+  }
+  return count;
 }
 
 Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backend, const HfConfig& config,
@@ -154,16 +160,20 @@ Result<void> Transformer::ReserveKv() {
   return {};
 }
 
-void Transformer::Compute(const Batch& batch) {
+void Transformer::Compute(const Batch& batch, const Draws& draws) {
   wanted_count_ = 0;
-  if (batch.tokens.empty()) return;
+  if (!batch.tokens.empty()) ComputeBatch(batch, draws);
+  Sample(draws);
+}
+
+void Transformer::ComputeBatch(const Batch& batch, const Draws& draws) {
   Check(batch);
   backend_.ops().begin_batch(backend_.device(), {.request_count = static_cast<std::uint32_t>(batch.slices.size()),
                                                  .token_count = static_cast<std::uint32_t>(batch.tokens.size())});
   Poison(batch);
   CopyRows(batch);
   Plan(batch);
-  Upload(batch);
+  Upload(batch, draws);
   PlaceSampled(batch);
   if (recorder_.enabled() && IsDecode(batch)) {
     recorder_.Run(StepShape(), [this] { RunOps(); });
@@ -174,14 +184,14 @@ void Transformer::Compute(const Batch& batch) {
 
 void Transformer::RunOps() {
   backend_.ops().rope_angles(backend_.device(), {.inverse_frequencies = inverse_frequencies_.as<float>(),
-                                                 .positions = work_.plan.At(places_.positions),
+                                                 .positions = work_.inputs.At(inputs_.positions),
                                                  .rows = rows_,
                                                  .half_dim = config_.head_dim / 2,
                                                  .cos = work_.cos.as<float>(),
                                                  .sin = work_.sin.as<float>()});
   backend_.ops().gather_embedding(backend_.device(), {.table = weights_.embedding.data(),
                                                       .table_dtype = weights_.embedding_dtype,
-                                                      .tokens = work_.plan.At(places_.tokens),
+                                                      .tokens = work_.inputs.At(inputs_.tokens),
                                                       .rows = rows_,
                                                       .width = config_.hidden_size,
                                                       .out = work_.hidden.as<float>()});
@@ -196,12 +206,15 @@ void Transformer::RunOps() {
 }
 
 // Other ranks have no logits: they are told what was drawn.
-void Transformer::BeginSample(const Draws& draws) {
+void Transformer::Sample(const Draws& draws) {
+  Check(draws);
   const std::size_t bytes = draws.rows.size() * sizeof(kernels::SampledToken);
-  work_.sampled.Reserve(std::bit_ceil(bytes));
+  // The first call of an op may wait for all devices, and collective ops for those of other ranks: none is called while
+  // a rank has yet to begin the collective ops before it.
+  if (communicator_ && !draws.rows.empty()) communicator_->AwaitPeers();
   if (shard_.rank == 0 && !draws.rows.empty()) Draw(draws);
   feeding_draw_count_ = draws.feed_next_batch ? draws.rows.size() : 0;
-  if (communicator_ && draws.feed_next_batch) {
+  if (communicator_ && feeding_draw_count_ > 0) {
     communicator_->AwaitPeers();
     backend_.ops().broadcast(backend_.device(),
                              {.communicator = communicator_.get(), .values = work_.sampled.data(), .bytes = bytes});
@@ -211,7 +224,7 @@ void Transformer::BeginSample(const Draws& draws) {
   draw_counts_[begun_count_++ % draw_counts_.size()] = draws.rows.size();
 }
 
-std::span<const kernels::SampledToken> Transformer::EndSample() {
+std::span<const kernels::SampledToken> Transformer::AwaitSampled() {
   ROOST_CHECK(ended_count_ < begun_count_, "no draws have begun");
   sampled_.resize(draw_counts_[ended_count_++ % draw_counts_.size()]);
   backend_.ops().end_readback(backend_.device(), sampled_.data());
@@ -219,19 +232,11 @@ std::span<const kernels::SampledToken> Transformer::EndSample() {
 }
 
 void Transformer::Draw(const Draws& draws) {
-  Check(draws);
-  work_.draws.Upload(std::span(draws.rows));
-  if (draws.adjusted_count > 0) {
-    // With every token there may be some more of them: memory is taken for twice as many.
-    work_.adjustments.Reserve(std::bit_ceil(draws.adjustments.size()) * sizeof(kernels::LogitAdjustment));
-    work_.adjustments.Upload(std::span(draws.adjustments));
-    work_.adjusted.Reserve(draws.adjusted_count * std::size_t{config_.vocab_size} * sizeof(float));
-  }
   backend_.ops().sample(backend_.device(), {.logits = work_.logits.as<float>(),
                                             .vocab_size = config_.vocab_size,
-                                            .rows = work_.draws.as<kernels::SampleRow>(),
+                                            .rows = work_.inputs.At(inputs_.draws),
                                             .row_count = static_cast<std::uint32_t>(draws.rows.size()),
-                                            .adjustments = work_.adjustments.as<kernels::LogitAdjustment>(),
+                                            .adjustments = work_.inputs.At(inputs_.adjustments),
                                             .adjusted = work_.adjusted.as<float>(),
                                             .out = work_.sampled.as<kernels::SampledToken>()});
 }
@@ -259,6 +264,8 @@ void Transformer::Check(const Batch& batch) const {
 }
 
 void Transformer::Check(const Draws& draws) const {
+  constexpr std::size_t kMaxDraws = kernels::kMaxReadbackBytes / sizeof(kernels::SampledToken);
+  ROOST_CHECK(draws.rows.size() <= kMaxDraws, "{} draws of {}", draws.rows.size(), kMaxDraws);
   for (const kernels::SampleRow& draw : draws.rows) {
     ROOST_CHECK(draw.row < wanted_count_, "a draw from row {} of {}", draw.row, wanted_count_);
   }
@@ -305,22 +312,24 @@ void Transformer::Plan(const Batch& batch) {
 }
 
 // And makes room for what is computed: ops that are recorded can not.
-void Transformer::Upload(const Batch& batch) {
-  work_.plan.Clear();
-  places_ = {.tokens = work_.plan.Add(tokens_),
-             .positions = work_.plan.Add(plan_.positions),
-             .slots = work_.plan.Add(plan_.slots),
-             .logits_rows = work_.plan.Add(plan_.logits_rows),
-             .blocks = work_.plan.Add(plan_.attention.blocks),
-             .parts = work_.plan.Add(plan_.attention.parts),
-             .rows = work_.plan.Add(plan_.attention.rows),
-             .items = work_.plan.Add(plan_.attention.items),
-             .merges = work_.plan.Add(plan_.attention.merges),
-             .sampled_places = work_.plan.Add(batch.sampled_places)};  // the last: no other array moves by it
-  work_.plan.Upload();
+void Transformer::Upload(const Batch& batch, const Draws& draws) {
+  work_.inputs.Clear();
+  inputs_ = {.tokens = work_.inputs.Add(tokens_),
+             .positions = work_.inputs.Add(plan_.positions),
+             .slots = work_.inputs.Add(plan_.slots),
+             .logits_rows = work_.inputs.Add(plan_.logits_rows),
+             .blocks = work_.inputs.Add(plan_.attention.blocks),
+             .parts = work_.inputs.Add(plan_.attention.parts),
+             .rows = work_.inputs.Add(plan_.attention.rows),
+             .items = work_.inputs.Add(plan_.attention.items),
+             .merges = work_.inputs.Add(plan_.attention.merges),
+             .sampled_places = work_.inputs.Add(batch.sampled_places),
+             .draws = work_.inputs.Add(draws.rows),
+             .adjustments = work_.inputs.Add(draws.adjustments)};
+  work_.inputs.Upload();
   work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
   work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
-  ReserveLogits();
+  ReserveResults(draws);
   // A device that asks for memory may wait for the others', and these may wait for this rank in a collective op: none
   // begins before all have their memory.
   if (communicator_) communicator_->AwaitPeers();
@@ -330,12 +339,15 @@ void Transformer::PlaceSampled(const Batch& batch) {
   if (batch.sampled_places.empty()) return;
   backend_.ops().place_sampled(backend_.device(),
                                {.sampled = work_.sampled.as<kernels::SampledToken>(),
-                                .places = work_.plan.At(places_.sampled_places),
+                                .places = work_.inputs.At(inputs_.sampled_places),
                                 .place_count = static_cast<std::uint32_t>(batch.sampled_places.size()),
-                                .tokens = work_.plan.At(places_.tokens)});
+                                .tokens = work_.inputs.At(inputs_.tokens)});
 }
 
-void Transformer::ReserveLogits() {
+void Transformer::ReserveResults(const Draws& draws) {
+  // All that can come back: what the batch before drew is still needed, and would be lost by growing.
+  work_.sampled.Reserve(kernels::kMaxReadbackBytes);
+  if (shard_.rank == 0) work_.adjusted.Reserve(sizeof(float) * draws.adjusted_count * config_.vocab_size);
   const std::size_t row_bytes = sizeof(float) * plan_.logits_rows.size();
   if (shard_.rank == 0) work_.logits.Reserve(row_bytes * config_.vocab_size);
   if (!communicator_) return;
@@ -345,22 +357,16 @@ void Transformer::ReserveLogits() {
 
 // Lengths of lists, which are places too, and the memory of whatever grows.
 std::vector<std::uint64_t> Transformer::StepShape() const {
-  std::vector<std::uint64_t> shape{rows_,
-                                   plan_.logits_rows.size(),
-                                   plan_.attention.items.size(),
-                                   plan_.attention.merges.size(),
-                                   places_.blocks.offset,
-                                   places_.parts.offset,
-                                   places_.rows.offset,
-                                   places_.items.offset,
-                                   places_.merges.offset,
-                                   reinterpret_cast<std::uint64_t>(work_.plan.At(places_.tokens))};
-  for (const DeviceBuffer* buffer :
-       {&work_.cos, &work_.sin, &work_.hidden, &work_.delta, &work_.normed, &work_.qkv, &work_.q, &work_.attended,
-        &work_.gate_up, &work_.activated, &work_.partials, &work_.logits, &work_.logits_part, &work_.arriving}) {
-    shape.push_back(reinterpret_cast<std::uint64_t>(buffer->data()));
-  }
-  return shape;
+  return {rows_,
+          plan_.logits_rows.size(),
+          plan_.attention.items.size(),
+          plan_.attention.merges.size(),
+          inputs_.blocks.offset,
+          inputs_.parts.offset,
+          inputs_.rows.offset,
+          inputs_.items.offset,
+          inputs_.merges.offset,
+          work_.growth_count()};
 }
 
 }  // namespace roost::worker
