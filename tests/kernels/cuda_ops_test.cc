@@ -70,13 +70,14 @@ class CudaOpsTest : public testing::Test {
   OpenDevice plain_{ReferenceOps(), 1};
 };
 
-TEST_F(CudaOpsTest, GatherEmbeddingCopiesTheRowsOfTheTokens) {
+TEST_F(CudaOpsTest, GatherEmbeddingCopiesTheRowsOfTheTokensThatItHas) {
   for (int round = 0; round < 12; ++round) {
     const std::uint32_t width = round % 3 == 0 ? 8 * Size(40) : Size(300);
     const std::uint32_t vocab = Size(60);
     const std::uint32_t rows = Size(64);
     std::vector<TokenId> tokens(rows);
-    for (TokenId& token : tokens) token = static_cast<TokenId>(rng_.Below(vocab));
+    const auto first_token = static_cast<TokenId>(rng_.Below(vocab));  // tokens before and behind the table too
+    for (TokenId& token : tokens) token = static_cast<TokenId>(rng_.Below(first_token + vocab + 10));
     const DeviceBuffer device_tokens = Upload(tokens);
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       // Any bits will do for halves but those of infinities and what is not a number.
@@ -85,6 +86,8 @@ TEST_F(CudaOpsTest, GatherEmbeddingCopiesTheRowsOfTheTokens) {
       Tensor plain(DType::kF32, out.host().size());
       GatherEmbeddingArgs args{.table = table.host().data(),
                                .table_dtype = dtype,
+                               .first_token = first_token,
+                               .token_count = vocab,
                                .tokens = tokens.data(),
                                .rows = rows,
                                .width = width,

@@ -191,10 +191,13 @@ void Transformer::RunOps() {
                                                  .sin = work_.sin.as<float>()});
   backend_.ops().gather_embedding(backend_.device(), {.table = weights_.embedding.data(),
                                                       .table_dtype = weights_.embedding_dtype,
+                                                      .first_token = vocabulary_.begin,
+                                                      .token_count = vocabulary_.size(),
                                                       .tokens = work_.inputs.At(inputs_.tokens),
                                                       .rows = rows_,
                                                       .width = config_.hidden_size,
                                                       .out = work_.hidden.as<float>()});
+  SumOverRanks(work_.hidden.data(), DType::kF32);
   for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
     WriteKv(layer);
     // The rest of the last layer serves logits alone.

@@ -7,7 +7,7 @@
 // activation dtype. Not thread-safe.
 //
 // It may be one of several ranks that compute a model together, each with its heads and its part of the inner layer;
-// see shard.h. Then a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
+// see shard.h. Then embeddings, a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
 #pragma once
 
 #include <array>
@@ -132,7 +132,7 @@ class Transformer final : public Model {
   void FeedForward(const LayerWeights& layer);
   void Norm(const kernels::DeviceBuffer& weight, const kernels::DeviceBuffer* delta);
   void Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const;
-  void SumOverRanks();  // delta
+  void SumOverRanks(void* values, kernels::DType dtype);  // [rows][hidden_size]
   void ComputeLogits();
   void GatherLogits();
   void Sample(const Draws& draws);
@@ -141,7 +141,7 @@ class Transformer final : public Model {
   const kernels::Backend backend_;  // outlives everything below
   const Shard shard_;
   const std::unique_ptr<kernels::Communicator> communicator_;  // outlives the recordings of its ops
-  const WeightRange vocabulary_;                               // that this rank gives logits to
+  const WeightRange vocabulary_;                               // that this rank embeds and gives logits to
   const HfConfig config_;                                      // of this rank; see ConfigOf
   const kernels::AttentionProfile attention_profile_;
   const kernels::DType dtype_;             // of products' inputs and the cache

@@ -45,7 +45,7 @@ void Transformer::Attend(std::uint32_t layer) {
                                                .out = work_.attended.data(),
                                                .out_dtype = dtype_});
   Multiply(*weights_.layers[layer].o, work_.attended.data(), work_.delta.data());
-  SumOverRanks();
+  SumOverRanks(work_.delta.data(), activation_dtype_);
 }
 
 void Transformer::FeedForward(const LayerWeights& layer) {
@@ -58,7 +58,7 @@ void Transformer::FeedForward(const LayerWeights& layer) {
                                               .out_dtype = dtype_,
                                               .gate_up_dtype = activation_dtype_});
   Multiply(*layer.down, work_.activated.data(), work_.delta.data());
-  SumOverRanks();
+  SumOverRanks(work_.delta.data(), activation_dtype_);
 }
 
 void Transformer::Norm(const DeviceBuffer& weight, const DeviceBuffer* delta) {
@@ -77,12 +77,12 @@ void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x,
   backend_.ops().matmul(backend_.device(), {&weights, x, rows_, y, activation_dtype_});
 }
 
-void Transformer::SumOverRanks() {
+void Transformer::SumOverRanks(void* values, kernels::DType dtype) {
   if (!communicator_) return;
   backend_.ops().all_reduce(backend_.device(), {.communicator = communicator_.get(),
-                                                .values = work_.delta.data(),
+                                                .values = values,
                                                 .count = std::size_t{rows_} * config_.hidden_size,
-                                                .dtype = activation_dtype_});
+                                                .dtype = dtype});
 }
 
 void Transformer::ComputeLogits() {

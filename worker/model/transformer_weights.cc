@@ -37,26 +37,36 @@ class Loader {
 
   Result<TransformerWeights> Load() {
     TransformerWeights weights(backend_);
-    ROOST_RETURN_IF_ERROR(LoadEmbedding(weights));
+    ROOST_RETURN_IF_ERROR(LoadEmbedding(weights));  // and the output of a tied model
     for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
       weights.layers.emplace_back(backend_);
       ROOST_RETURN_IF_ERROR(LoadLayer(fmt::format("model.layers.{}.", layer), weights.layers.back()));
     }
     ROOST_RETURN_IF_ERROR(LoadVector("model.norm.weight", config_.hidden_size, weights.final_norm));
-    const std::string output = config_.tie == EmbeddingTie::kTied ? "model.embed_tokens" : "lm_head";
-    ROOST_ASSIGN_OR_RETURN(weights.output, LoadProjections({{output, config_.vocab_size, ranges_.vocabulary}},
+    if (config_.tie == EmbeddingTie::kTied) return weights;
+    ROOST_ASSIGN_OR_RETURN(weights.output, LoadProjections({{"lm_head", config_.vocab_size, ranges_.vocabulary}},
                                                            All(config_.hidden_size), QkvBias::kNone));
     return weights;
   }
 
  private:
+  // The rows of this rank's vocabulary. They are the output of a tied model too: a device that computes from such rows
+  // holds them once.
   Result<void> LoadEmbedding(TransformerWeights& weights) {
     const std::array<std::uint64_t, 2> shape{config_.vocab_size, config_.hidden_size};
-    ROOST_ASSIGN_OR_RETURN(const Weight table, source_.Get("model.embed_tokens.weight", shape));
+    ROOST_ASSIGN_OR_RETURN(const Weight whole, source_.Get("model.embed_tokens.weight", shape));
+    const Weight table = RowsOf(whole, config_.hidden_size, ranges_.vocabulary);
     weights.embedding_dtype = table.dtype;
     const std::size_t bytes = table.elements * SizeOf(table.dtype);
     if (!weights.embedding.TryReserve(bytes)) return NoMemory("model.embed_tokens.weight", bytes);
     backend_.ops().copy_to_device(backend_.device(), weights.embedding.data(), table.data, bytes);
+    if (config_.tie == EmbeddingTie::kUntied) return {};
+    const MatmulPart part{table.data, table.dtype, nullptr, ranges_.vocabulary.size()};
+    ROOST_ASSIGN_OR_RETURN(weights.output,
+                           backend_.ops().prepare_matmul(backend_.device(), {.parts = {&part, 1},
+                                                                             .inputs = config_.hidden_size,
+                                                                             .compute_dtype = compute_dtype_,
+                                                                             .resident = weights.embedding.data()}));
     return {};
   }
 
