@@ -31,15 +31,6 @@ struct Shard {
 
 inline constexpr std::uint32_t kMaxRanks = 64;
 
-// Rows or columns begin … end - 1 of a weight.
-struct WeightRange {
-  std::uint32_t begin = 0;
-  std::uint32_t end = 0;
-
-  [[nodiscard]] std::uint32_t size() const { return end - begin; }
-  friend bool operator==(const WeightRange&, const WeightRange&) = default;
-};
-
 // A rank's part of a model.
 struct ShardRanges {
   WeightRange q;             // rows of q_proj, columns of o_proj

@@ -54,8 +54,8 @@ class Loader {
   // holds them once.
   Result<void> LoadEmbedding(TransformerWeights& weights) {
     const std::array<std::uint64_t, 2> shape{config_.vocab_size, config_.hidden_size};
-    ROOST_ASSIGN_OR_RETURN(const Weight whole, source_.Get("model.embed_tokens.weight", shape));
-    const Weight table = RowsOf(whole, config_.hidden_size, ranges_.vocabulary);
+    ROOST_ASSIGN_OR_RETURN(const Weight table, source_.GetPart("model.embed_tokens.weight", shape,
+                                                               {ranges_.vocabulary, {0, config_.hidden_size}}));
     weights.embedding_dtype = table.dtype;
     const std::size_t bytes = table.elements * SizeOf(table.dtype);
     if (!weights.embedding.TryReserve(bytes)) return NoMemory("model.embed_tokens.weight", bytes);
@@ -115,12 +115,12 @@ class Loader {
     std::vector<Weight> loaded;  // alive until the weights are prepared
     for (const Projection& projection : projections) {
       const std::array<std::uint64_t, 2> shape{projection.outputs, inputs.size};
-      ROOST_ASSIGN_OR_RETURN(const Weight whole, source_.Get(projection.name + ".weight", shape));
-      Weight weight = ColumnsOf(RowsOf(whole, inputs.size, projection.rows), inputs.size, inputs.columns);
+      ROOST_ASSIGN_OR_RETURN(Weight weight,
+                             source_.GetPart(projection.name + ".weight", shape, {projection.rows, inputs.columns}));
       MatmulPart part{weight.data, weight.dtype, nullptr, projection.rows.size()};
       if (biased == QkvBias::kBiased) {
-        ROOST_ASSIGN_OR_RETURN(const Weight whole_bias, source_.Get(projection.name + ".bias", {shape.data(), 1}));
-        Weight bias = RowsOf(whole_bias, 1, projection.rows);
+        ROOST_ASSIGN_OR_RETURN(
+            Weight bias, source_.GetPart(projection.name + ".bias", {shape.data(), 1}, {projection.rows, {0, 1}}));
         if (bias.dtype != weight.dtype) {
           return DataLoss(projection.name, "weight is {}, bias {}: they must agree", NameOf(weight.dtype),
                           NameOf(bias.dtype));
