@@ -7,8 +7,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <span>
+
+#include "kernels/parallel_copy.h"
 
 namespace roost::kernels {
 
@@ -28,7 +29,7 @@ struct HostPiece {
 // Puts the pieces to their offsets in memory of the host.
 inline void Gather(std::span<const HostPiece> pieces, void* to) {
   for (const HostPiece& piece : pieces) {
-    if (piece.bytes > 0) std::memcpy(static_cast<std::byte*>(to) + piece.offset, piece.data, piece.bytes);
+    CopyInParallel(static_cast<std::byte*>(to) + piece.offset, piece.data, piece.bytes);
   }
 }
 

@@ -72,7 +72,7 @@ class Transformer final : public Model {
   struct Workspace {
     explicit Workspace(const kernels::Backend& backend);
     void Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes, std::size_t result_bytes);
-    // How often memory has moved that recorded ops use; the same on all ranks.
+    // Of all that recorded ops use: another count, another place. It changes at the same steps on all ranks.
     [[nodiscard]] std::uint64_t growth_count() const;
 
     PackedArrays inputs;              // see StepInputs
@@ -98,7 +98,8 @@ class Transformer final : public Model {
   //   of recorded ops, which know them by their addresses               │ of ops that are called in every step
   //
   // So an array of the left half moves only with the lengths before it, which StepShape has, or when the whole grows.
-  // Every rank has the same arrays, so that all grow at the same steps.
+  // Every rank has the same arrays, so that all grow at the same steps. (Rows to copy are arguments of their op. Blocks
+  // that are poisoned, which is for debugging, take a copy each.)
   struct StepInputs {
     PackedArray<TokenId> tokens;
     PackedArray<std::uint32_t> positions, slots, logits_rows;
