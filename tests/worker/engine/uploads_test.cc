@@ -118,7 +118,7 @@ class UploadsTest : public testing::TestWithParam<std::uint32_t> {
     return draws;
   }
 
-  const ManualClock clock_;
+  ManualClock clock_;
   worker::LoadedModel loaded_;
   std::unique_ptr<EngineHarness> harness_;
 };
