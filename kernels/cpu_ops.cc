@@ -60,6 +60,8 @@ void Copy(Device& /*device*/, void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+void Upload(Device& /*device*/, void* to, std::span<const HostPiece> pieces) { Gather(pieces, to); }
+
 void BeginReadback(Device& device, const void* from, std::size_t bytes) {
   CpuDevice::Of(device).readbacks().Begin(from, bytes);
 }
@@ -91,6 +93,7 @@ const OpTable& CpuOps() {
       .release = Release,
       .free_memory = FreeMemory,
       .copy_to_device = Copy,
+      .upload = Upload,
       .copy_to_host = Copy,
       .begin_readback = BeginReadback,
       .end_readback = EndReadback,
@@ -130,6 +133,7 @@ const OpTable& ReferenceOps() {
       .release = Release,
       .free_memory = FreeMemory,
       .copy_to_device = Copy,
+      .upload = Upload,
       .copy_to_host = Copy,
       .begin_readback = BeginReadback,
       .end_readback = EndReadback,

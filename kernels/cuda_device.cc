@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -66,12 +67,14 @@ Result<void> CudaDevice::Create() {
   ROOST_RETURN_IF_ERROR(ToResult(cudaMalloc(&workspace_, kWorkspaceBytes), "cudaMalloc"));
   ROOST_RETURN_IF_ERROR(ToResult(cudaMallocHost(&small_result_, kSmallBytes), "cudaMallocHost"));
   for (Staging& staging : staging_) ROOST_RETURN_IF_ERROR(Create(staging, kStagingBytes));
+  for (Staging& upload : uploads_) ROOST_RETURN_IF_ERROR(Create(upload, kFirstUploadBytes));
   for (Staging& readback : readbacks_) ROOST_RETURN_IF_ERROR(Create(readback, kMaxReadbackBytes));
   return {};
 }
 
 Result<void> CudaDevice::Create(Staging& staging, std::size_t bytes) {
   ROOST_RETURN_IF_ERROR(ToResult(cudaMallocHost(&staging.memory, bytes), "cudaMallocHost"));
+  staging.bytes = bytes;
   return ToResult(cudaEventCreateWithFlags(&staging.copied, cudaEventDisableTiming), "cudaEventCreate");
 }
 
@@ -84,6 +87,7 @@ void CudaDevice::Destroy(const Staging& staging) {
 CudaDevice::~CudaDevice() {
   if (stream_ != nullptr) cudaStreamSynchronize(stream_);
   for (const Staging& staging : staging_) Destroy(staging);
+  for (const Staging& upload : uploads_) Destroy(upload);
   for (const Staging& readback : readbacks_) Destroy(readback);
   if (small_result_ != nullptr) cudaFreeHost(small_result_);
   if (workspace_ != nullptr) cudaFree(workspace_);
@@ -160,6 +164,26 @@ void CudaDevice::CopyToDevice(void* to, const void* from, std::size_t bytes) {
           "cudaMemcpyAsync to the device");
     Check(cudaEventRecord(staging.copied, stream_), "cudaEventRecord");
   }
+}
+
+void CudaDevice::Upload(void* to, std::span<const HostPiece> pieces) {
+  const std::size_t bytes = BytesOf(pieces);
+  if (bytes == 0) return;
+  Staging& upload = uploads_[next_upload_];
+  next_upload_ = (next_upload_ + 1) % kUploadCount;
+  Await(upload.copied);
+  Grow(upload, bytes);
+  Gather(pieces, upload.memory);
+  Check(cudaMemcpyAsync(to, upload.memory, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync to the device");
+  Check(cudaEventRecord(upload.copied, stream_), "cudaEventRecord");
+}
+
+// At least `bytes`; nothing uses what was there.
+void CudaDevice::Grow(Staging& staging, std::size_t bytes) const {
+  if (bytes <= staging.bytes) return;
+  Check(cudaFreeHost(staging.memory), "cudaFreeHost");
+  staging.bytes = std::bit_ceil(bytes);
+  Check(cudaMallocHost(&staging.memory, staging.bytes), "cudaMallocHost");
 }
 
 void CudaDevice::CopyToHost(void* to, const void* from, std::size_t bytes) {

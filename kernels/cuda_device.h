@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "common/base/result.h"
 #include "kernels/cuda_limits.h"
 #include "kernels/device.h"
+#include "kernels/host_pieces.h"
 #include "kernels/matmul_plans_cuda.h"
 
 namespace roost::kernels {
@@ -68,6 +70,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::size_t FreeMemory() const;
   // Returns when `from` may change. Small copies do not wait for the stream.
   void CopyToDevice(void* to, const void* from, std::size_t bytes);
+  // The same for pieces, and waits for no copy but the one before the last.
+  void Upload(void* to, std::span<const HostPiece> pieces);
   void CopyToHost(void* to, const void* from, std::size_t bytes);
   // See the op table.
   void BeginReadback(const void* from, std::size_t bytes);
@@ -78,16 +82,20 @@ class CudaDevice final : public Device {
   struct Staging {
     void* memory = nullptr;
     cudaEvent_t copied = nullptr;
-    std::size_t bytes = 0;  // that come back
+    std::size_t bytes = 0;  // of a readback: that come back; else: that there is room for
   };
   static constexpr std::size_t kStagingBytes = std::size_t{8} << 20U;
   static constexpr std::size_t kStagingCount = 4;
+  // A step is uploaded while the one before may still be on its way.
+  static constexpr std::size_t kUploadCount = 2;
+  static constexpr std::size_t kFirstUploadBytes = std::size_t{1} << 20U;
   static constexpr std::size_t kSmallBytes = std::size_t{1} << 20U;
 
   CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties);
   [[nodiscard]] Result<void> Create();
   [[nodiscard]] static Result<void> Create(Staging& staging, std::size_t bytes);
   static void Destroy(const Staging& staging);
+  void Grow(Staging& staging, std::size_t bytes) const;
   // Waits for the stream, and for what was recorded in it.
   void Synchronize() const;
   void Await(cudaEvent_t event) const;
@@ -107,6 +115,8 @@ class CudaDevice final : public Device {
   SharedAllowances shared_allowances_;
   std::array<Staging, kStagingCount> staging_;  // used in turn
   std::size_t next_staging_ = 0;
+  std::array<Staging, kUploadCount> uploads_;  // used in turn
+  std::size_t next_upload_ = 0;
   void* small_result_ = nullptr;                  // pinned: small results come back through it
   std::array<Staging, kMaxReadbacks> readbacks_;  // used in turn
   std::size_t readbacks_begun_ = 0;

@@ -29,6 +29,7 @@ std::optional<std::size_t> FreeMemory(Device& device) { return CudaDevice::Of(de
 void CopyToDevice(Device& device, void* to, const void* from_host, std::size_t bytes) {
   CudaDevice::Of(device).CopyToDevice(to, from_host, bytes);
 }
+void Upload(Device& device, void* to, std::span<const HostPiece> pieces) { CudaDevice::Of(device).Upload(to, pieces); }
 void CopyToHost(Device& device, void* to_host, const void* from, std::size_t bytes) {
   CudaDevice::Of(device).CopyToHost(to_host, from, bytes);
 }
@@ -118,6 +119,7 @@ const OpTable& CudaOps() {
       .release = Release,
       .free_memory = FreeMemory,
       .copy_to_device = CopyToDevice,
+      .upload = Upload,
       .copy_to_host = CopyToHost,
       .begin_readback = BeginReadback,
       .end_readback = EndReadback,

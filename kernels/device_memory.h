@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
@@ -38,12 +39,14 @@ class DeviceBuffer {
       : ops_(other.ops_),
         device_(other.device_),
         memory_(std::exchange(other.memory_, nullptr)),
-        bytes_(std::exchange(other.bytes_, 0)) {}
+        bytes_(std::exchange(other.bytes_, 0)),
+        growth_count_(other.growth_count_) {}
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     std::swap(ops_, other.ops_);
     std::swap(device_, other.device_);
     std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);
+    std::swap(growth_count_, other.growth_count_);
     return *this;
   }
 
@@ -51,6 +54,7 @@ class DeviceBuffer {
   [[nodiscard]] bool TryReserve(std::size_t bytes) {
     if (bytes <= bytes_) return true;
     Free();
+    ++growth_count_;
     memory_ = ops_->allocate(*device_, bytes);
     bytes_ = memory_ != nullptr ? bytes : 0;
     return memory_ != nullptr;
@@ -66,6 +70,11 @@ class DeviceBuffer {
     ops_->copy_to_device(*device_, memory_, values.data(), values.size_bytes());
   }
 
+  // Takes the pieces to their places in what was reserved, as one copy.
+  void Upload(std::span<const HostPiece> pieces) { ops_->upload(*device_, memory_, pieces); }
+
+  // How often it has become other memory: what counts the same has not moved.
+  [[nodiscard]] std::uint64_t growth_count() const { return growth_count_; }
   [[nodiscard]] void* data() const { return memory_; }
   template <typename T>
   [[nodiscard]] T* as() const {
@@ -83,6 +92,7 @@ class DeviceBuffer {
   Device* device_;
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
+  std::uint64_t growth_count_ = 0;
 };
 
 }  // namespace roost::kernels

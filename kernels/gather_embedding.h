@@ -1,4 +1,5 @@
-// out[r][i] = table[tokens[r]][i], widened to f32. Exact.
+// out[r][i] = table[tokens[r] - first_token][i], widened to f32, or 0 where the table lacks the token: the sum over
+// tables that have a part of the vocabulary each is exact.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,20 @@
 namespace roost::kernels {
 
 struct GatherEmbeddingArgs {
-  const void* table = nullptr;  // [vocab][width], any dtype
+  const void* table = nullptr;  // [token_count][width], any dtype
   DType table_dtype = DType::kF32;
-  const TokenId* tokens = nullptr;  // [rows], each below vocab
+  TokenId first_token = 0;
+  std::uint32_t token_count = 0;
+  const TokenId* tokens = nullptr;  // [rows]
   std::uint32_t rows = 0;
   std::uint32_t width = 0;
   float* out = nullptr;  // [rows][width], no alias
 };
+
+// token_count or more where the table lacks the token.
+[[nodiscard]] constexpr std::uint32_t TableRowOf(const GatherEmbeddingArgs& args, TokenId token) {
+  return token - args.first_token;
+}
 
 void GatherEmbeddingRef(Device& device, const GatherEmbeddingArgs& args);
 void GatherEmbeddingCpu(Device& device, const GatherEmbeddingArgs& args);

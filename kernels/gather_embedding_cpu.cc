@@ -1,5 +1,6 @@
 #include "kernels/gather_embedding.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu_parallel.h"
@@ -14,8 +15,13 @@ void WidenRow(const void* table, std::size_t first, std::size_t width, float* ou
 }
 
 void GatherRow(const GatherEmbeddingArgs& args, std::size_t r) {
-  const std::size_t first = args.tokens[r] * std::size_t{args.width};
+  const std::uint32_t table_row = TableRowOf(args, args.tokens[r]);
+  const std::size_t first = table_row * std::size_t{args.width};
   float* out = args.out + r * args.width;
+  if (table_row >= args.token_count) {
+    std::fill_n(out, args.width, 0.0F);
+    return;
+  }
   switch (args.table_dtype) {
     case DType::kF32:
       std::memcpy(out, static_cast<const float*>(args.table) + first, args.width * sizeof(float));

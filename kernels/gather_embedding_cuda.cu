@@ -17,18 +17,24 @@ __device__ __forceinline__ float Element(const void* table, std::size_t index) {
 
 template <DType kTable>
 __global__ void GatherKernel(GatherEmbeddingArgs args) {
-  const std::size_t from = args.tokens[blockIdx.x] * std::size_t{args.width};
+  const std::uint32_t row = TableRowOf(args, args.tokens[blockIdx.x]);
+  const bool has = row < args.token_count;
+  const std::size_t from = row * std::size_t{args.width};
   float* out = args.out + std::size_t{blockIdx.x} * args.width;
-  for (std::uint32_t i = threadIdx.x; i < args.width; i += blockDim.x) out[i] = Element<kTable>(args.table, from + i);
+  for (std::uint32_t i = threadIdx.x; i < args.width; i += blockDim.x) {
+    out[i] = has ? Element<kTable>(args.table, from + i) : 0;
+  }
 }
 
 // Rows of bf16 whose width is a multiple of kVectorElements: of nearly all models.
 __global__ void GatherVectorsKernel(GatherEmbeddingArgs args) {
-  const auto* row = static_cast<const std::uint16_t*>(args.table) + args.tokens[blockIdx.x] * std::size_t{args.width};
+  const std::uint32_t row = TableRowOf(args, args.tokens[blockIdx.x]);
+  const bool has = row < args.token_count;
+  const auto* from = static_cast<const std::uint16_t*>(args.table) + row * std::size_t{args.width};
   float* out = args.out + std::size_t{blockIdx.x} * args.width;
   for (std::uint32_t i = threadIdx.x * kVectorElements; i < args.width; i += blockDim.x * kVectorElements) {
-    float values[kVectorElements];
-    LoadBF16(row + i, values);
+    float values[kVectorElements] = {};
+    if (has) LoadBF16(from + i, values);
     StoreF32(values, out + i);
   }
 }

@@ -29,7 +29,16 @@ struct PrepareMatmulArgs {
   std::span<const MatmulPart> parts;  // stacked in order: N is the sum of their outputs
   std::uint32_t inputs = 0;           // K
   DType compute_dtype = DType::kF32;  // kF32, or kBF16 where the op table computes in it
+  // Where the device holds the rows of the one part already, as they are, in memory of its own that outlives what is
+  // prepared; or null. A device that computes from such rows needs no copy.
+  const void* resident = nullptr;
 };
+
+// Can a device that computes from [N][K] of the compute dtype use the rows where they lie?
+[[nodiscard]] inline bool AreUsableInPlace(const PrepareMatmulArgs& args) {
+  return args.resident != nullptr && args.parts.size() == 1 && args.parts.front().bias == nullptr &&
+         args.parts.front().dtype == args.compute_dtype;
+}
 
 // Prepared weights: made by an op table's prepare_matmul, used by its matmul on the same device, and gone before it.
 class MatmulWeights {
@@ -61,7 +70,8 @@ void MatmulRef(Device& device, const MatmulArgs& args);
 [[nodiscard]] Result<std::unique_ptr<MatmulWeights>> PrepareMatmulCpu(Device& device, const PrepareMatmulArgs& args);
 void MatmulCpu(Device& device, const MatmulArgs& args);
 
-// The compute dtype is kBF16; y is kBF16 or kF32, a bias is rounded to it. x and y begin at multiples of 256 bytes.
+// The compute dtype is kBF16; y is kBF16 or kF32, a bias is rounded to it. x, y and resident rows begin at multiples of
+// 256 bytes.
 [[nodiscard]] Result<std::unique_ptr<MatmulWeights>> PrepareMatmulCuda(Device& device, const PrepareMatmulArgs& args);
 void MatmulCuda(Device& device, const MatmulArgs& args);
 

@@ -1,4 +1,5 @@
-// W is cut into slabs of output columns. A task is one slab times one tile of rows; tasks are dealt to threads in any
+// Weights are packed by oneDNN, so rows that lie on the device already are no use here. W is cut into slabs of output
+// columns. A task is one slab times one tile of rows; tasks are dealt to threads in any
 // order. A small W is one slab, so that its tiles write y in place; else a tile's part of y is copied from scratch.
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,5 @@
-// Weights lie as [N][K] bf16, the parts one after another, as in the model's files. Products are cuBLASLt's.
+// Weights lie as [N][K] bf16, the parts one after another, as in the model's files, so that products can go by rows
+// that the device holds for something else. Products are cuBLASLt's.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -30,20 +31,23 @@ class CudaMemory {
 
 class CudaWeights final : public MatmulWeights {
  public:
-  CudaWeights(CudaDevice& device, std::uint32_t inputs, std::uint32_t outputs, bool biased)
+  // Without memory of its own where there are rows to use.
+  CudaWeights(CudaDevice& device, std::uint32_t inputs, std::uint32_t outputs, bool biased, const void* rows)
       : MatmulWeights(inputs, outputs),
         has_bias(biased),
-        weight(device, std::size_t{inputs} * outputs * SizeOf(DType::kBF16)),
+        own_rows(device, rows != nullptr ? 0 : std::size_t{inputs} * outputs * SizeOf(DType::kBF16)),
+        weight(rows != nullptr ? rows : own_rows.data()),
         // One for each dtype of y, which cuBLASLt wants a bias to have.
         bias_bf16(device, biased ? outputs * SizeOf(DType::kBF16) : 0),
         bias_f32(device, biased ? outputs * SizeOf(DType::kF32) : 0) {}
 
   [[nodiscard]] bool complete() const {
-    return weight.data() != nullptr && bias_bf16.data() != nullptr && bias_f32.data() != nullptr;
+    return own_rows.data() != nullptr && bias_bf16.data() != nullptr && bias_f32.data() != nullptr;
   }
 
   const bool has_bias;
-  const CudaMemory weight;
+  const CudaMemory own_rows;
+  const void* const weight;
   const CudaMemory bias_bf16;
   const CudaMemory bias_f32;
 };
@@ -85,12 +89,14 @@ Result<std::unique_ptr<MatmulWeights>> PrepareMatmulCuda(Device& device, const P
     outputs += part.outputs;
     has_bias = has_bias || part.bias != nullptr;
   }
-  auto weights = std::make_unique<CudaWeights>(cuda, args.inputs, outputs, has_bias);
+  const void* rows = AreUsableInPlace(args) ? args.resident : nullptr;
+  auto weights = std::make_unique<CudaWeights>(cuda, args.inputs, outputs, has_bias, rows);
   if (!weights->complete()) {
     return Error{
         ErrorCode::kInternal, fmt::format("no device memory for a weight of {} x {}", outputs, args.inputs), {}};
   }
-  std::byte* to = weights->weight.data();
+  if (rows != nullptr) return std::unique_ptr<MatmulWeights>(std::move(weights));
+  std::byte* to = weights->own_rows.data();
   for (const MatmulPart& part : args.parts) {
     const std::size_t elements = std::size_t{part.outputs} * args.inputs;
     UploadAsBF16(cuda, part.weight, part.dtype, elements, to);
@@ -114,7 +120,7 @@ void MatmulCuda(Device& device, const MatmulArgs& args) {
   CudaProduct product(cuda, shape, bias);
   CudaMatmulPlans& plans = cuda.matmul_plans();
   const auto try_run = [&] {
-    return product.TryRun(plans.For(cuda, plans.KeyOf(shape), bias), weights.weight.data(), args.x, args.y);
+    return product.TryRun(plans.For(cuda, plans.KeyOf(shape), bias), weights.weight, args.x, args.y);
   };
   if (try_run()) return;
   plans.PlanAlone(shape);

@@ -19,6 +19,7 @@
 #include "kernels/copy_block_rows.h"
 #include "kernels/device.h"
 #include "kernels/gather_embedding.h"
+#include "kernels/host_pieces.h"
 #include "kernels/matmul.h"
 #include "kernels/move_blocks.h"
 #include "kernels/place_sampled.h"
@@ -53,6 +54,9 @@ struct OpTable {
   // Bytes that could be allocated now, where the device's memory is the worker's to fill; nothing on the CPU.
   std::optional<std::size_t> (*free_memory)(Device& device) = nullptr;
   void (*copy_to_device)(Device& device, void* to, const void* from_host, std::size_t bytes) = nullptr;
+  // What a step needs of the host: one copy of all the pieces to `to` and behind. Returns when the pieces may change,
+  // and waits for no copy but the one before the last.
+  void (*upload)(Device& device, void* to, std::span<const HostPiece> pieces) = nullptr;
   // Returns when the bytes are there, so after all ops before it.
   void (*copy_to_host)(Device& device, void* to_host, const void* from, std::size_t bytes) = nullptr;
   // The same in two parts, between which the host does other things: the first returns at once, the second when the

@@ -14,9 +14,13 @@ namespace roost::kernels {
 inline void CopyInParallel(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   constexpr std::size_t kLeastBytesPerThread = std::size_t{1} << 20U;
+  if (bytes < 2 * kLeastBytesPerThread) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
   constexpr std::size_t kMaxThreads = 8;
   const std::size_t most = std::min<std::size_t>(kMaxThreads, std::max(1U, std::thread::hardware_concurrency()));
-  const std::size_t threads = std::clamp<std::size_t>(bytes / kLeastBytesPerThread, 1, most);
+  const std::size_t threads = std::min<std::size_t>(bytes / kLeastBytesPerThread, most);
   const std::size_t share = (bytes + threads - 1) / threads;
   const auto copy = [=](std::size_t part) {
     const std::size_t first = std::min(bytes, part * share);

@@ -30,9 +30,8 @@ class NullModel final : public worker::Model {
   [[nodiscard]] const worker::ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return kBlockTokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kBlockCount; }
-  void Compute(const Batch& /*batch*/) override {}
-  void BeginSample(const Draws& draws) override { begun_.push_back(draws.rows.size()); }
-  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override {
+  void Compute(const Batch& /*batch*/, const Draws& draws) override { begun_.push_back(draws.rows.size()); }
+  [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override {
     sampled_.resize(begun_.front(), {.token = 7});
     begun_.erase(begun_.begin());
     return sampled_;

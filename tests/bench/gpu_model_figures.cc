@@ -34,11 +34,10 @@ class WatchedModel final : public worker::Model {
   [[nodiscard]] const worker::ModelShape& shape() const override { return model_.shape(); }
   [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
-  void Compute(const worker::Batch& batch) override { model_.Compute(batch); }
-  void BeginSample(const worker::Draws& draws) override { model_.BeginSample(draws); }
-  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override {
+  void Compute(const worker::Batch& batch, const worker::Draws& draws) override { model_.Compute(batch, draws); }
+  [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override {
     const Instant start = clock_.Now();
-    const auto sampled = model_.EndSample();
+    const auto sampled = model_.AwaitSampled();
     waited_ += clock_.Now() - start;
     return sampled;
   }

@@ -70,13 +70,14 @@ class CudaOpsTest : public testing::Test {
   OpenDevice plain_{ReferenceOps(), 1};
 };
 
-TEST_F(CudaOpsTest, GatherEmbeddingCopiesTheRowsOfTheTokens) {
+TEST_F(CudaOpsTest, GatherEmbeddingCopiesTheRowsOfTheTokensThatItHas) {
   for (int round = 0; round < 12; ++round) {
     const std::uint32_t width = round % 3 == 0 ? 8 * Size(40) : Size(300);
     const std::uint32_t vocab = Size(60);
     const std::uint32_t rows = Size(64);
     std::vector<TokenId> tokens(rows);
-    for (TokenId& token : tokens) token = static_cast<TokenId>(rng_.Below(vocab));
+    const auto first_token = static_cast<TokenId>(rng_.Below(vocab));  // tokens before and behind the table too
+    for (TokenId& token : tokens) token = static_cast<TokenId>(rng_.Below(first_token + vocab + 10));
     const DeviceBuffer device_tokens = Upload(tokens);
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       // Any bits will do for halves but those of infinities and what is not a number.
@@ -85,6 +86,8 @@ TEST_F(CudaOpsTest, GatherEmbeddingCopiesTheRowsOfTheTokens) {
       Tensor plain(DType::kF32, out.host().size());
       GatherEmbeddingArgs args{.table = table.host().data(),
                                .table_dtype = dtype,
+                               .first_token = first_token,
+                               .token_count = vocab,
                                .tokens = tokens.data(),
                                .rows = rows,
                                .width = width,
@@ -119,6 +122,32 @@ TEST_F(CudaOpsTest, SampledTokensComeToTheirPlaces) {
                                    .tokens = device_tokens.as<TokenId>()});
     ops().copy_to_host(device(), tokens.data(), device_tokens.data(), tokens.size() * sizeof(TokenId));
     EXPECT_EQ(tokens, wanted);
+  }
+}
+
+// One after the other, each larger, without a wait between: what the host changes meanwhile goes nowhere.
+TEST_F(CudaOpsTest, UploadsTakePiecesToTheirOffsets) {
+  constexpr std::uint32_t kUploads = 6;
+  const auto count_of = [](std::uint32_t upload) { return std::size_t{1} << (10 + 2 * upload); };
+  std::vector<DeviceBuffer> buffers;
+  for (std::uint32_t upload = 0; upload < kUploads; ++upload) {
+    buffers.emplace_back(*tested_).Reserve(2 * count_of(upload) * sizeof(std::uint32_t));
+  }
+  std::vector<std::uint32_t> numbers;
+  for (std::uint32_t upload = 0; upload < kUploads; ++upload) {
+    numbers.assign(count_of(upload), upload);
+    const std::size_t bytes = numbers.size() * sizeof(std::uint32_t);
+    // The second half comes first, then nothing, then the beginning.
+    const std::vector<HostPiece> pieces = {{numbers.data(), bytes, bytes}, {}, {&upload, sizeof(upload), 0}};
+    buffers[upload].Upload(std::span<const HostPiece>(pieces));
+    numbers.assign(numbers.size(), 99);
+  }
+  for (std::uint32_t upload = 0; upload < kUploads; ++upload) {
+    std::vector<std::uint32_t> read(2 * count_of(upload));
+    ops().copy_to_host(device(), read.data(), buffers[upload].data(), read.size() * sizeof(std::uint32_t));
+    EXPECT_EQ(read.front(), upload);
+    const auto middle = read.begin() + static_cast<std::ptrdiff_t>(count_of(upload));
+    EXPECT_TRUE(std::all_of(middle, read.end(), [&](std::uint32_t number) { return number == upload; }));
   }
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::array<DType, 2> kOutDTypes{DType::kF32, DType::kBF16};
 
-TEST(GatherEmbeddingTest, CopiesTheRowsOfTheTokens) {
+TEST(GatherEmbeddingTest, CopiesTheRowsOfTheTokensThatItHas) {
   OpenDevice device(CpuOps(), kTestThreads);
   Rng rng(1);
   constexpr std::uint32_t kVocab = 50;
@@ -22,11 +22,32 @@ TEST(GatherEmbeddingTest, CopiesTheRowsOfTheTokens) {
            {table.data(), DType::kF32}, {bf16.data(), DType::kBF16}, {halves.data(), DType::kF16}}) {
     std::vector<float> out(tokens.size() * kWidth);
     std::vector<float> plain(out.size());
-    GatherEmbeddingArgs args{data, dtype, tokens.data(), static_cast<std::uint32_t>(tokens.size()), kWidth, out.data()};
+    GatherEmbeddingArgs args{.table = data,
+                             .table_dtype = dtype,
+                             .token_count = kVocab,
+                             .tokens = tokens.data(),
+                             .rows = static_cast<std::uint32_t>(tokens.size()),
+                             .width = kWidth,
+                             .out = out.data()};
     GatherEmbeddingCpu(device, args);
     args.out = plain.data();
     GatherEmbeddingRef(device, args);
     EXPECT_EQ(out, plain);
+    // A table of some tokens has zeros for the others.
+    args.first_token = 20;
+    args.token_count = 11;
+    args.table = static_cast<const std::byte*>(data) + 20 * kWidth * SizeOf(dtype);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const bool has = tokens[i] >= 20 && tokens[i] < 31;
+      if (!has) std::fill_n(plain.begin() + static_cast<std::ptrdiff_t>(i * kWidth), kWidth, 0.0F);
+    }
+    std::vector<float> part(plain.size(), 7);
+    args.out = part.data();
+    GatherEmbeddingCpu(device, args);
+    EXPECT_EQ(part, plain);
+    part.assign(part.size(), 7);
+    GatherEmbeddingRef(device, args);
+    EXPECT_EQ(part, plain);
   }
 }
 

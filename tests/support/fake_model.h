@@ -46,39 +46,13 @@ class FakeModel final : public worker::Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return options_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return options_.block_count; }
 
-  void Compute(const worker::Batch& batch) override {
-    if (options_.before_forward) options_.before_forward();
-    CheckBlocks(batch);
-    const std::vector<TokenId> tokens = TokensOf(batch);
-    for (const BlockId block : batch.poisoned) Poison(block);
-    for (const worker::BlockCopy& copy : batch.copies) CopyRows(copy);
-    logits_.clear();
-    std::size_t first_token = 0;
-    for (const worker::BatchSlice& slice : batch.slices) {
-      Compute(slice, std::span(tokens).subspan(first_token, slice.token_count));
-      first_token += slice.token_count;
-    }
-    ROOST_CHECK(first_token == tokens.size());
-    computed_token_count_ += first_token;
-    largest_batch_ = std::max(largest_batch_, first_token);
-    if (options_.clock != nullptr) options_.clock->Advance(options_.step_duration);
-  }
-
   // Tokens wait until they are asked for, as those of a device do.
-  void BeginSample(const worker::Draws& draws) override {
-    ROOST_CHECK(begun_.size() < kernels::kMaxReadbacks, "draws have begun {} times", begun_.size());
-    std::vector<kernels::SampledToken>& sampled = begun_.emplace_back();
-    adjusted_.resize(options_.vocab_size);
-    for (const kernels::SampleRow& draw : draws.rows) {
-      const auto row = std::span(logits_).subspan(std::size_t{draw.row} * options_.vocab_size, options_.vocab_size);
-      kernels::AdjustLogits(row, kernels::AdjustmentsOf(draw, draws.adjustments.data()), adjusted_);
-      sampled.push_back(kernels::SampleOnCpu(adjusted_, draw, scratch_));
-    }
-    fed_.clear();
-    if (draws.feed_next_batch) fed_ = sampled;
+  void Compute(const worker::Batch& batch, const worker::Draws& draws) override {
+    Compute(batch);
+    Draw(draws);
   }
-  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override {
-    ROOST_CHECK(!begun_.empty(), "no draws have begun");
+  [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override {
+    ROOST_CHECK(!begun_.empty(), "no batch has begun");
     ended_ = std::move(begun_.front());
     begun_.pop_front();
     return ended_;
@@ -110,6 +84,37 @@ class FakeModel final : public worker::Model {
   };
 
   static constexpr std::uint64_t kStart = 0x1234567;
+
+  void Compute(const worker::Batch& batch) {
+    if (options_.before_forward) options_.before_forward();
+    CheckBlocks(batch);
+    const std::vector<TokenId> tokens = TokensOf(batch);
+    for (const BlockId block : batch.poisoned) Poison(block);
+    for (const worker::BlockCopy& copy : batch.copies) CopyRows(copy);
+    logits_.clear();
+    std::size_t first_token = 0;
+    for (const worker::BatchSlice& slice : batch.slices) {
+      Compute(slice, std::span(tokens).subspan(first_token, slice.token_count));
+      first_token += slice.token_count;
+    }
+    ROOST_CHECK(first_token == tokens.size());
+    computed_token_count_ += first_token;
+    largest_batch_ = std::max(largest_batch_, first_token);
+    if (options_.clock != nullptr) options_.clock->Advance(options_.step_duration);
+  }
+
+  void Draw(const worker::Draws& draws) {
+    ROOST_CHECK(begun_.size() < kernels::kMaxReadbacks, "{} batches have begun", begun_.size());
+    std::vector<kernels::SampledToken>& sampled = begun_.emplace_back();
+    adjusted_.resize(options_.vocab_size);
+    for (const kernels::SampleRow& draw : draws.rows) {
+      const auto row = std::span(logits_).subspan(std::size_t{draw.row} * options_.vocab_size, options_.vocab_size);
+      kernels::AdjustLogits(row, kernels::AdjustmentsOf(draw, draws.adjustments.data()), adjusted_);
+      sampled.push_back(kernels::SampleOnCpu(adjusted_, draw, scratch_));
+    }
+    fed_.clear();
+    if (draws.feed_next_batch) fed_ = sampled;
+  }
 
   // With those that were drawn last.
   [[nodiscard]] std::vector<TokenId> TokensOf(const worker::Batch& batch) const {
@@ -197,7 +202,7 @@ class FakeModel final : public worker::Model {
   std::vector<Slot> slots_;
   std::vector<float> logits_;
   std::vector<float> adjusted_;                           // a row
-  std::deque<std::vector<kernels::SampledToken>> begun_;  // draws that have not ended
+  std::deque<std::vector<kernels::SampledToken>> begun_;  // what batches drew that have not ended
   std::vector<kernels::SampledToken> ended_;
   std::vector<kernels::SampledToken> fed_;  // to the next batch
   kernels::SampleScratch scratch_;

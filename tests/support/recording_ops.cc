@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -87,6 +88,10 @@ const OpTable& RecordingOps() {
     ops.copy_to_device = [](Device& device, void* to, const void* from, std::size_t bytes) {
       ROOST_CHECK(!Open(), "a copy is recorded");
       kernels::CpuOps().copy_to_device(device, to, from, bytes);
+    };
+    ops.upload = [](Device& device, void* to, std::span<const kernels::HostPiece> pieces) {
+      ROOST_CHECK(!Open(), "a copy is recorded");
+      kernels::CpuOps().upload(device, to, pieces);
     };
     ops.copy_to_host = [](Device& device, void* to, const void* from, std::size_t bytes) {
       ROOST_CHECK(!Open(), "a copy is recorded");

@@ -68,8 +68,7 @@ bool Engine::State::Begin(Instant now, StepCounts& counts) {
   }
   BuildBatch(slices, now, counts);
   PlanDraws(slices, next);
-  model.Compute(batch);
-  model.BeginSample(draws);
+  model.Compute(batch, draws);
   scheduler.Commit();
   return true;
 }
@@ -148,7 +147,7 @@ void Engine::State::PlanDrawsOf(const Sequence& sequence, const Choice& choice, 
 // A step that was begun while another was computed has lasted since the end of that one.
 void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
   is_under_way = false;
-  const std::span<const kernels::SampledToken> sampled = model.EndSample();
+  const std::span<const kernels::SampledToken> sampled = model.AwaitSampled();
   const Instant end = clock.Now();
   const Duration step_time = end - std::max(step.begin, last_end);
   last_end = end;

@@ -92,8 +92,16 @@ LoadState LoadProgress::StateAt(Instant now) const {
 }
 
 Result<Weight> CountedWeights::Get(std::string_view name, std::span<const std::uint64_t> shape) const {
-  Result<Weight> weight = source_.Get(name, shape);
-  if (weight.ok()) progress_.Add(weight->elements * SizeOf(weight->dtype) / reader_count_);
+  return Counted(source_.Get(name, shape), shape);
+}
+
+Result<Weight> CountedWeights::GetPart(std::string_view name, std::span<const std::uint64_t> shape,
+                                       const WeightPart& part) const {
+  return Counted(source_.GetPart(name, shape, part), shape);
+}
+
+Result<Weight> CountedWeights::Counted(Result<Weight> weight, std::span<const std::uint64_t> shape) const {
+  if (weight.ok()) progress_.Add(ElementsOf(shape) * SizeOf(weight->dtype) / reader_count_);
   return weight;
 }
 

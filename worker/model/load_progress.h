@@ -63,16 +63,20 @@ class LoadProgress {
   Instant told_;
 };
 
-// A source whose weights are counted as they are got; by each of `reader_count`, as its part of the weight. Both
+// A source whose weights are counted as they are got; by each of `reader_count`, as an even part of the weight. Both
 // outlive it.
 class CountedWeights final : public WeightSource {
  public:
   CountedWeights(const WeightSource& source, LoadProgress& progress, std::uint32_t reader_count = 1)
       : source_(source), progress_(progress), reader_count_(reader_count) {}
   [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const override;
+  [[nodiscard]] Result<Weight> GetPart(std::string_view name, std::span<const std::uint64_t> shape,
+                                       const WeightPart& part) const override;
   [[nodiscard]] std::optional<std::uint64_t> total_bytes() const override { return source_.total_bytes(); }
 
  private:
+  Result<Weight> Counted(Result<Weight> weight, std::span<const std::uint64_t> shape) const;
+
   const WeightSource& source_;
   LoadProgress& progress_;
   const std::uint32_t reader_count_;

@@ -94,30 +94,26 @@ class Model {
   [[nodiscard]] virtual std::uint32_t block_tokens() const = 0;
   [[nodiscard]] virtual std::uint32_t block_count() const = 0;
 
-  // Computes the batch, or begins to: what asks for its results waits. Batches take effect in their order. Its logits
-  // are f32 [slices that want them, in order][vocab_size], and stay until the next batch. Two slices of one batch never
-  // write the same block. A block that one slice writes is read by no other slice of the batch. On the CPU a token's
-  // logits do not depend, bit for bit, on what else is in the batch or how its prompt was cut; on CUDA they do, by what
-  // rounding does.
-  virtual void Compute(const Batch& batch) = 0;
+  // Computes the batch and draws tokens from its logits, or begins to: what asks for its results waits. What is drawn
+  // is known with the batch, so that all of a step goes to a device at once. Batches take effect in their order. The
+  // logits are f32 [slices that want them, in order][vocab_size], and stay until the next batch. Two slices of one
+  // batch never write the same block. A block that one slice writes is read by no other slice of the batch. On the CPU
+  // a token's logits do not depend, bit for bit, on what else is in the batch or how its prompt was cut; on CUDA they
+  // do, by what rounding does.
+  virtual void Compute(const Batch& batch, const Draws& draws) = 0;
 
-  // Draws tokens from the logits, or begins to. Once for each batch. Without draws it is there to be waited for.
-  virtual void BeginSample(const Draws& draws) = 0;
-  // Waits for the oldest draws that have begun and not ended, of which there are at most two: one token for each, in
-  // order; valid until the next call. So the next batch can be begun before the tokens of the one before are asked for.
-  [[nodiscard]] virtual std::span<const kernels::SampledToken> EndSample() = 0;
+  // Waits for the oldest batch that has begun and not ended, of which there are at most two: one token for each of its
+  // draws, in order; valid until the next call. So the next batch can be begun before the tokens of the one before are
+  // asked for.
+  [[nodiscard]] virtual std::span<const kernels::SampledToken> AwaitSampled() = 0;
 
   // The logits of the latest batch themselves, without any draw's adjustments, in host memory; valid until the next
   // batch. From a device that is a long copy.
   [[nodiscard]] virtual std::span<const float> Logits() = 0;
 
-  [[nodiscard]] std::span<const kernels::SampledToken> Sample(const Draws& draws) {
-    BeginSample(draws);
-    return EndSample();
-  }
-
   [[nodiscard]] std::span<const float> Forward(const Batch& batch) {
-    Compute(batch);
+    Compute(batch, {});
+    (void)AwaitSampled();
     return Logits();
   }
 };

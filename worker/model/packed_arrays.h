@@ -2,14 +2,16 @@
 // next upload.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <cstring>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/device_memory.h"
+#include "kernels/host_pieces.h"
 
 namespace roost::worker {
 
@@ -23,20 +25,25 @@ class PackedArrays {
  public:
   explicit PackedArrays(const kernels::Backend& backend) : device_(backend) {}
 
-  void Clear() { host_.clear(); }
+  void Clear() {
+    pieces_.clear();
+    bytes_ = 0;
+  }
 
+  // Behind those that were added before. The array stays as it is until the upload.
   template <typename T>
   [[nodiscard]] PackedArray<T> Add(const std::vector<T>& values) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
-    const PackedArray<T> array{(host_.size() + kAlignment - 1) / kAlignment * kAlignment};
-    host_.resize(array.offset + values.size() * sizeof(T));
-    if (!values.empty()) std::memcpy(host_.data() + array.offset, values.data(), values.size() * sizeof(T));
+    const PackedArray<T> array{(bytes_ + kAlignment - 1) / kAlignment * kAlignment};
+    pieces_.push_back({.data = values.data(), .bytes = values.size() * sizeof(T), .offset = array.offset});
+    bytes_ = array.offset + values.size() * sizeof(T);
     return array;
   }
 
   void Upload() {
-    device_.Reserve(std::bit_ceil(host_.size()));  // so that it seldom grows
-    device_.Upload(std::span<const std::byte>(host_));
+    // So that it seldom grows: arrays that lie elsewhere are no use to recorded ops.
+    device_.Reserve(std::max(kLeastBytes, std::bit_ceil(bytes_)));
+    device_.Upload(std::span<const kernels::HostPiece>(pieces_));
   }
 
   template <typename T>
@@ -44,10 +51,15 @@ class PackedArrays {
     return reinterpret_cast<T*>(device_.as<std::byte>() + array.offset);
   }
 
+  // See DeviceBuffer.
+  [[nodiscard]] std::uint64_t growth_count() const { return device_.growth_count(); }
+
  private:
   static constexpr std::size_t kAlignment = 16;
+  static constexpr std::size_t kLeastBytes = std::size_t{1} << 18U;
 
-  std::vector<std::byte> host_;
+  std::vector<kernels::HostPiece> pieces_;
+  std::size_t bytes_ = 0;
   kernels::DeviceBuffer device_;
 };
 

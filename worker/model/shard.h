@@ -6,7 +6,12 @@
 //   gate, up       rows                                            rank r: its part of the inner layer
 //   down           columns                                         then all_reduce
 //   logits         rows of the output matrix: its tokens           then gather_columns on rank 0
-//   embedding, norms                                               whole on every rank
+//   embedding      the same rows                                   then all_reduce
+//   norms                                                          whole on every rank
+//
+// The embedding's all_reduce is one beside the two of each layer, 1 in 161 for the 70B shape and 1 in 65 for the 8B
+// one. In bf16 it saves each of eight ranks 1.8 of 2.1 GB, or 0.9 of 1.05: 3 and 1 % more cache on a device of 80 GB.
+// And a tied model's logits are computed from rows that are there already.
 //
 // With more ranks than kv heads, neighbours hold the same one. Pure.
 #pragma once
@@ -26,21 +31,12 @@ struct Shard {
 
 inline constexpr std::uint32_t kMaxRanks = 64;
 
-// Rows or columns begin … end - 1 of a weight.
-struct WeightRange {
-  std::uint32_t begin = 0;
-  std::uint32_t end = 0;
-
-  [[nodiscard]] std::uint32_t size() const { return end - begin; }
-  friend bool operator==(const WeightRange&, const WeightRange&) = default;
-};
-
 // A rank's part of a model.
 struct ShardRanges {
   WeightRange q;             // rows of q_proj, columns of o_proj
   WeightRange kv;            // rows of k_proj and v_proj
   WeightRange intermediate;  // rows of gate_proj and up_proj, columns of down_proj
-  WeightRange vocabulary;    // rows of the output matrix
+  WeightRange vocabulary;    // rows of the output matrix and of the embedding
 };
 
 // kInvalidArgument, naming tensor_parallel, unless so many ranks can share the model: they divide the query heads and

@@ -51,16 +51,8 @@ std::uint32_t TensorParallelModel::block_count() const {
   return count;
 }
 
-void TensorParallelModel::Compute(const Batch& batch) {
-  threads_.Run([this, &batch](std::uint32_t rank) { ranks_[rank]->Compute(batch); });
-}
-
-void TensorParallelModel::BeginSample(const Draws& draws) {
-  if (!draws.feed_next_batch) {
-    ranks_.front()->BeginSample(draws);
-    return;
-  }
-  threads_.Run([this, &draws](std::uint32_t rank) { ranks_[rank]->BeginSample(draws); });
+void TensorParallelModel::Compute(const Batch& batch, const Draws& draws) {
+  threads_.Run([&](std::uint32_t rank) { ranks_[rank]->Compute(batch, draws); });
 }
 
 }  // namespace roost::worker

@@ -2,9 +2,9 @@
 // thread of its own. All compute the same batches; rank 0, on the caller's thread, has the logits and samples, and
 // tells the others what was drawn where that is the next batch's.
 //
-//   Compute(batch) ─┬─ rank 0 (caller) ── Transformer on device 0 ── logits ── Sample
-//                   ├─ rank 1 (thread) ── Transformer on device 1 ──┘│
-//                   └─ …                         all_reduce, gather_columns
+//   Compute ─┬─ rank 0 (caller) ── Transformer on device 0 ── logits ── tokens
+//            ├─ rank 1 (thread) ── Transformer on device 1 ──┘│        │ broadcast, where they are fed
+//            └─ …                       all_reduce, gather_columns ────┘
 //
 // Blocks have the same ids on all ranks. Not thread-safe.
 #pragma once
@@ -35,9 +35,10 @@ class TensorParallelModel final : public Model {
   [[nodiscard]] const ModelShape& shape() const override { return ranks_.front()->shape(); }
   [[nodiscard]] std::uint32_t block_tokens() const override { return ranks_.front()->block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override;
-  void Compute(const Batch& batch) override;
-  void BeginSample(const Draws& draws) override;
-  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override { return ranks_.front()->EndSample(); }
+  void Compute(const Batch& batch, const Draws& draws) override;
+  [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override {
+    return ranks_.front()->AwaitSampled();
+  }
   [[nodiscard]] std::span<const float> Logits() override { return ranks_.front()->Logits(); }
 
  private:

@@ -1,7 +1,6 @@
 #include "worker/model/transformer.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "common/prefix/block_hash.h"
@@ -30,7 +29,7 @@ std::size_t KvBlockBytes(const HfConfig& config, std::uint32_t block_tokens, DTy
 }
 
 Transformer::Workspace::Workspace(const kernels::Backend& backend)
-    : plan(backend),
+    : inputs(backend),
       cos(backend),
       sin(backend),
       hidden(backend),
@@ -45,9 +44,7 @@ Transformer::Workspace::Workspace(const kernels::Backend& backend)
       logits(backend),
       logits_part(backend),
       arriving(backend),
-      draws(backend),
       sampled(backend),
-      adjustments(backend),
       adjusted(backend) {}
 
 void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes,
@@ -67,6 +64,15 @@ void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, s
   reserve(attended, q_width, input_bytes);
   reserve(gate_up, 2 * std::size_t{config.intermediate_size}, result_bytes);
   reserve(activated, config.intermediate_size, input_bytes);
+}
+
+std::uint64_t Transformer::Workspace::growth_count() const {
+  std::uint64_t count = inputs.growth_count();
+  for (const DeviceBuffer* buffer : {&cos, &sin, &hidden, &delta, &normed, &qkv, &q, &attended, &gate_up, &activated,
+                                     &partials, &logits, &logits_part, &arriving}) {
+    count += buffer->growth_count();
+  }
+  return count;
 }
 
 Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backend, const HfConfig& config,
@@ -154,16 +160,20 @@ Result<void> Transformer::ReserveKv() {
   return {};
 }
 
-void Transformer::Compute(const Batch& batch) {
+void Transformer::Compute(const Batch& batch, const Draws& draws) {
   wanted_count_ = 0;
-  if (batch.tokens.empty()) return;
+  if (!batch.tokens.empty()) ComputeBatch(batch, draws);
+  Sample(draws);
+}
+
+void Transformer::ComputeBatch(const Batch& batch, const Draws& draws) {
   Check(batch);
   backend_.ops().begin_batch(backend_.device(), {.request_count = static_cast<std::uint32_t>(batch.slices.size()),
                                                  .token_count = static_cast<std::uint32_t>(batch.tokens.size())});
   Poison(batch);
   CopyRows(batch);
   Plan(batch);
-  Upload(batch);
+  Upload(batch, draws);
   PlaceSampled(batch);
   if (recorder_.enabled() && IsDecode(batch)) {
     recorder_.Run(StepShape(), [this] { RunOps(); });
@@ -174,17 +184,20 @@ void Transformer::Compute(const Batch& batch) {
 
 void Transformer::RunOps() {
   backend_.ops().rope_angles(backend_.device(), {.inverse_frequencies = inverse_frequencies_.as<float>(),
-                                                 .positions = work_.plan.At(places_.positions),
+                                                 .positions = work_.inputs.At(inputs_.positions),
                                                  .rows = rows_,
                                                  .half_dim = config_.head_dim / 2,
                                                  .cos = work_.cos.as<float>(),
                                                  .sin = work_.sin.as<float>()});
   backend_.ops().gather_embedding(backend_.device(), {.table = weights_.embedding.data(),
                                                       .table_dtype = weights_.embedding_dtype,
-                                                      .tokens = work_.plan.At(places_.tokens),
+                                                      .first_token = vocabulary_.begin,
+                                                      .token_count = vocabulary_.size(),
+                                                      .tokens = work_.inputs.At(inputs_.tokens),
                                                       .rows = rows_,
                                                       .width = config_.hidden_size,
                                                       .out = work_.hidden.as<float>()});
+  SumOverRanks(work_.hidden.data(), DType::kF32);
   for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
     WriteKv(layer);
     // The rest of the last layer serves logits alone.
@@ -196,12 +209,15 @@ void Transformer::RunOps() {
 }
 
 // Other ranks have no logits: they are told what was drawn.
-void Transformer::BeginSample(const Draws& draws) {
+void Transformer::Sample(const Draws& draws) {
+  Check(draws);
   const std::size_t bytes = draws.rows.size() * sizeof(kernels::SampledToken);
-  work_.sampled.Reserve(std::bit_ceil(bytes));
+  // The first call of an op may wait for what devices have begun, and collective ops of these for a rank that has yet
+  // to begin them: all do before.
+  if (communicator_ && !draws.rows.empty()) communicator_->AwaitPeers();
   if (shard_.rank == 0 && !draws.rows.empty()) Draw(draws);
   feeding_draw_count_ = draws.feed_next_batch ? draws.rows.size() : 0;
-  if (communicator_ && draws.feed_next_batch) {
+  if (communicator_ && feeding_draw_count_ > 0) {
     communicator_->AwaitPeers();
     backend_.ops().broadcast(backend_.device(),
                              {.communicator = communicator_.get(), .values = work_.sampled.data(), .bytes = bytes});
@@ -211,27 +227,19 @@ void Transformer::BeginSample(const Draws& draws) {
   draw_counts_[begun_count_++ % draw_counts_.size()] = draws.rows.size();
 }
 
-std::span<const kernels::SampledToken> Transformer::EndSample() {
-  ROOST_CHECK(ended_count_ < begun_count_, "no draws have begun");
+std::span<const kernels::SampledToken> Transformer::AwaitSampled() {
+  ROOST_CHECK(ended_count_ < begun_count_, "no batch has begun");
   sampled_.resize(draw_counts_[ended_count_++ % draw_counts_.size()]);
   backend_.ops().end_readback(backend_.device(), sampled_.data());
   return sampled_;
 }
 
 void Transformer::Draw(const Draws& draws) {
-  Check(draws);
-  work_.draws.Upload(std::span(draws.rows));
-  if (draws.adjusted_count > 0) {
-    // With every token there may be some more of them: memory is taken for twice as many.
-    work_.adjustments.Reserve(std::bit_ceil(draws.adjustments.size()) * sizeof(kernels::LogitAdjustment));
-    work_.adjustments.Upload(std::span(draws.adjustments));
-    work_.adjusted.Reserve(draws.adjusted_count * std::size_t{config_.vocab_size} * sizeof(float));
-  }
   backend_.ops().sample(backend_.device(), {.logits = work_.logits.as<float>(),
                                             .vocab_size = config_.vocab_size,
-                                            .rows = work_.draws.as<kernels::SampleRow>(),
+                                            .rows = work_.inputs.At(inputs_.draws),
                                             .row_count = static_cast<std::uint32_t>(draws.rows.size()),
-                                            .adjustments = work_.adjustments.as<kernels::LogitAdjustment>(),
+                                            .adjustments = work_.inputs.At(inputs_.adjustments),
                                             .adjusted = work_.adjusted.as<float>(),
                                             .out = work_.sampled.as<kernels::SampledToken>()});
 }
@@ -259,6 +267,8 @@ void Transformer::Check(const Batch& batch) const {
 }
 
 void Transformer::Check(const Draws& draws) const {
+  constexpr std::size_t kMaxDraws = kernels::kMaxReadbackBytes / sizeof(kernels::SampledToken);
+  ROOST_CHECK(draws.rows.size() <= kMaxDraws, "{} draws of {}", draws.rows.size(), kMaxDraws);
   for (const kernels::SampleRow& draw : draws.rows) {
     ROOST_CHECK(draw.row < wanted_count_, "a draw from row {} of {}", draw.row, wanted_count_);
   }
@@ -289,78 +299,6 @@ void Transformer::CopyRows(const Batch& batch) {
   backend_.ops().copy_block_rows(
       backend_.device(),
       {.kv = kv_, .copies = copies_.data(), .copy_count = static_cast<std::uint32_t>(copies_.size())});
-}
-
-void Transformer::Plan(const Batch& batch) {
-  PlanBatch(batch,
-            {.block_tokens = kv_.block_tokens,
-             .query_head_count = config_.query_head_count,
-             .kv_head_count = config_.kv_head_count,
-             .profile = attention_profile_},
-            plan_);
-  wanted_count_ = static_cast<std::uint32_t>(plan_.logits_rows.size());
-  tokens_ = batch.tokens;
-  if (recorder_.enabled() && IsDecode(batch)) PadPlan(kv_.block_count * kv_.block_tokens, tokens_, plan_);
-  rows_ = static_cast<std::uint32_t>(tokens_.size());
-}
-
-// And makes room for what is computed: ops that are recorded can not.
-void Transformer::Upload(const Batch& batch) {
-  work_.plan.Clear();
-  places_ = {.tokens = work_.plan.Add(tokens_),
-             .positions = work_.plan.Add(plan_.positions),
-             .slots = work_.plan.Add(plan_.slots),
-             .logits_rows = work_.plan.Add(plan_.logits_rows),
-             .blocks = work_.plan.Add(plan_.attention.blocks),
-             .parts = work_.plan.Add(plan_.attention.parts),
-             .rows = work_.plan.Add(plan_.attention.rows),
-             .items = work_.plan.Add(plan_.attention.items),
-             .merges = work_.plan.Add(plan_.attention.merges),
-             .sampled_places = work_.plan.Add(batch.sampled_places)};  // the last: no other array moves by it
-  work_.plan.Upload();
-  work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
-  work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
-  ReserveLogits();
-  // A device that asks for memory may wait for the others', and these may wait for this rank in a collective op: none
-  // begins before all have their memory.
-  if (communicator_) communicator_->AwaitPeers();
-}
-
-void Transformer::PlaceSampled(const Batch& batch) {
-  if (batch.sampled_places.empty()) return;
-  backend_.ops().place_sampled(backend_.device(),
-                               {.sampled = work_.sampled.as<kernels::SampledToken>(),
-                                .places = work_.plan.At(places_.sampled_places),
-                                .place_count = static_cast<std::uint32_t>(batch.sampled_places.size()),
-                                .tokens = work_.plan.At(places_.tokens)});
-}
-
-void Transformer::ReserveLogits() {
-  const std::size_t row_bytes = sizeof(float) * plan_.logits_rows.size();
-  if (shard_.rank == 0) work_.logits.Reserve(row_bytes * config_.vocab_size);
-  if (!communicator_) return;
-  work_.logits_part.Reserve(row_bytes * vocabulary_.size());
-  if (shard_.rank == 0) work_.arriving.Reserve(row_bytes * config_.vocab_size);
-}
-
-// Lengths of lists, which are places too, and the memory of whatever grows.
-std::vector<std::uint64_t> Transformer::StepShape() const {
-  std::vector<std::uint64_t> shape{rows_,
-                                   plan_.logits_rows.size(),
-                                   plan_.attention.items.size(),
-                                   plan_.attention.merges.size(),
-                                   places_.blocks.offset,
-                                   places_.parts.offset,
-                                   places_.rows.offset,
-                                   places_.items.offset,
-                                   places_.merges.offset,
-                                   reinterpret_cast<std::uint64_t>(work_.plan.At(places_.tokens))};
-  for (const DeviceBuffer* buffer :
-       {&work_.cos, &work_.sin, &work_.hidden, &work_.delta, &work_.normed, &work_.qkv, &work_.q, &work_.attended,
-        &work_.gate_up, &work_.activated, &work_.partials, &work_.logits, &work_.logits_part, &work_.arriving}) {
-    shape.push_back(reinterpret_cast<std::uint64_t>(buffer->data()));
-  }
-  return shape;
 }
 
 }  // namespace roost::worker

@@ -7,7 +7,7 @@
 // activation dtype. Not thread-safe.
 //
 // It may be one of several ranks that compute a model together, each with its heads and its part of the inner layer;
-// see shard.h. Then a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
+// see shard.h. Then embeddings, a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
 #pragma once
 
 #include <array>
@@ -59,14 +59,12 @@ class Transformer final : public Model {
                                                                    const TransformerOptions& options,
                                                                    TensorRank rank = {});
 
-  // Of the whole model. BeginSample is rank 0's alone, or all ranks' where the draws feed the next batch; EndSample and
-  // Logits are rank 0's.
+  // Of the whole model. All ranks compute and are told of the draws; AwaitSampled and Logits are rank 0's.
   [[nodiscard]] const ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
-  void Compute(const Batch& batch) override;
-  void BeginSample(const Draws& draws) override;
-  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override;
+  void Compute(const Batch& batch, const Draws& draws) override;
+  [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override;
   [[nodiscard]] std::span<const float> Logits() override;
 
  private:
@@ -74,8 +72,10 @@ class Transformer final : public Model {
   struct Workspace {
     explicit Workspace(const kernels::Backend& backend);
     void Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes, std::size_t result_bytes);
+    // Of all that recorded ops use: another count, another place. It changes at the same steps on all ranks.
+    [[nodiscard]] std::uint64_t growth_count() const;
 
-    PackedArrays plan;                // see PlanPlaces
+    PackedArrays inputs;              // see StepInputs
     kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
     kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
     kernels::DeviceBuffer delta;      // [rows][hidden_size] of the activation dtype
@@ -85,16 +85,22 @@ class Transformer final : public Model {
     kernels::DeviceBuffer gate_up;    // [rows][2 · intermediate_size] of the activation dtype
     kernels::DeviceBuffer activated;  // [rows][intermediate_size] of the compute dtype
     kernels::DeviceBuffer partials;
-    kernels::DeviceBuffer logits;          // [wanted][vocab_size] f32, on rank 0
-    kernels::DeviceBuffer logits_part;     // [wanted][vocabulary of this rank] f32, empty where there is one rank
-    kernels::DeviceBuffer arriving;        // [wanted][vocab_size] f32, on rank 0 of several
-    kernels::DeviceBuffer draws, sampled;  // [draws]
-    kernels::DeviceBuffer adjustments;     // of the draws
-    kernels::DeviceBuffer adjusted;        // [draws with adjustments][vocab_size] f32
+    kernels::DeviceBuffer logits;       // [wanted][vocab_size] f32, on rank 0
+    kernels::DeviceBuffer logits_part;  // [wanted][vocabulary of this rank] f32, empty where there is one rank
+    kernels::DeviceBuffer arriving;     // [wanted][vocab_size] f32, on rank 0 of several
+    kernels::DeviceBuffer sampled;      // [draws], of the latest batch that had some; never grows
+    kernels::DeviceBuffer adjusted;     // [draws with adjustments][vocab_size] f32, on rank 0
   };
 
-  // Where the step's plan lies in Workspace::plan.
-  struct PlanPlaces {
+  // All that a step brings to its device, in one copy, and where each array lies in Workspace::inputs:
+  //
+  //   tokens positions slots logits_rows blocks parts rows items merges │ sampled_places draws adjustments
+  //   of recorded ops, which know them by their addresses               │ of ops that are called in every step
+  //
+  // So an array of the left half moves only with the lengths before it, which StepShape has, or when the whole grows.
+  // Every rank has the same arrays, so that all grow at the same steps. (Rows to copy are arguments of their op. Blocks
+  // that are poisoned, which is for debugging, take a copy each.)
+  struct StepInputs {
     PackedArray<TokenId> tokens;
     PackedArray<std::uint32_t> positions, slots, logits_rows;
     PackedArray<std::uint32_t> blocks, parts;
@@ -102,6 +108,8 @@ class Transformer final : public Model {
     PackedArray<kernels::AttentionItem> items;
     PackedArray<kernels::AttentionMerge> merges;
     PackedArray<kernels::SampledPlace> sampled_places;
+    PackedArray<kernels::SampleRow> draws;
+    PackedArray<kernels::LogitAdjustment> adjustments;
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
@@ -113,9 +121,10 @@ class Transformer final : public Model {
   void Check(const Draws& draws) const;
   void Poison(const Batch& batch);
   void CopyRows(const Batch& batch);
+  void ComputeBatch(const Batch& batch, const Draws& draws);
   void Plan(const Batch& batch);
-  void Upload(const Batch& batch);
-  void ReserveLogits();
+  void Upload(const Batch& batch, const Draws& draws);
+  void ReserveResults(const Draws& draws);
   void PlaceSampled(const Batch& batch);
   [[nodiscard]] std::vector<std::uint64_t> StepShape() const;
   void RunOps();
@@ -124,15 +133,16 @@ class Transformer final : public Model {
   void FeedForward(const LayerWeights& layer);
   void Norm(const kernels::DeviceBuffer& weight, const kernels::DeviceBuffer* delta);
   void Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const;
-  void SumOverRanks();  // delta
+  void SumOverRanks(void* values, kernels::DType dtype);  // [rows][hidden_size]
   void ComputeLogits();
   void GatherLogits();
+  void Sample(const Draws& draws);
   void Draw(const Draws& draws);
 
   const kernels::Backend backend_;  // outlives everything below
   const Shard shard_;
   const std::unique_ptr<kernels::Communicator> communicator_;  // outlives the recordings of its ops
-  const WeightRange vocabulary_;                               // that this rank gives logits to
+  const WeightRange vocabulary_;                               // that this rank embeds and gives logits to
   const HfConfig config_;                                      // of this rank; see ConfigOf
   const kernels::AttentionProfile attention_profile_;
   const kernels::DType dtype_;             // of products' inputs and the cache
@@ -146,7 +156,7 @@ class Transformer final : public Model {
   // The step, which may be padded; see pad_plan.h.
   std::vector<TokenId> tokens_;
   BatchPlan plan_;
-  PlanPlaces places_;
+  StepInputs inputs_;
   std::uint32_t rows_ = 0;          // tokens
   std::uint32_t wanted_count_ = 0;  // rows of logits that the batch asked for
   StepRecorder recorder_;
@@ -154,7 +164,7 @@ class Transformer final : public Model {
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
   std::vector<float> logits_;         // of the last step, once somebody asked for them
   std::vector<kernels::SampledToken> sampled_;
-  std::array<std::size_t, kernels::kMaxReadbacks> draw_counts_{};  // of draws that have begun, in turn
+  std::array<std::size_t, kernels::kMaxReadbacks> draw_counts_{};  // of batches that have begun, in turn
   std::size_t begun_count_ = 0;
   std::size_t ended_count_ = 0;
   std::size_t feeding_draw_count_ = 0;  // of the latest draws, if they feed the next batch

@@ -23,7 +23,7 @@ void Transformer::WriteKv(std::uint32_t layer) {
                                                    .q = work_.q.data(),
                                                    .kv = kv_,
                                                    .layer = layer,
-                                                   .slots = work_.plan.At(places_.slots),
+                                                   .slots = work_.inputs.At(inputs_.slots),
                                                    .activation_dtype = activation_dtype_});
 }
 
@@ -34,18 +34,18 @@ void Transformer::Attend(std::uint32_t layer) {
                                                .query_head_count = config_.query_head_count,
                                                .kv = kv_,
                                                .layer = layer,
-                                               .blocks = work_.plan.At(places_.blocks),
-                                               .rows = work_.plan.At(places_.rows),
-                                               .items = work_.plan.At(places_.items),
+                                               .blocks = work_.inputs.At(inputs_.blocks),
+                                               .rows = work_.inputs.At(inputs_.rows),
+                                               .items = work_.inputs.At(inputs_.items),
                                                .item_count = static_cast<std::uint32_t>(plan_.attention.items.size()),
-                                               .merges = work_.plan.At(places_.merges),
+                                               .merges = work_.inputs.At(inputs_.merges),
                                                .merge_count = static_cast<std::uint32_t>(plan_.attention.merges.size()),
-                                               .parts = work_.plan.At(places_.parts),
+                                               .parts = work_.inputs.At(inputs_.parts),
                                                .partials = work_.partials.as<float>(),
                                                .out = work_.attended.data(),
                                                .out_dtype = dtype_});
   Multiply(*weights_.layers[layer].o, work_.attended.data(), work_.delta.data());
-  SumOverRanks();
+  SumOverRanks(work_.delta.data(), activation_dtype_);
 }
 
 void Transformer::FeedForward(const LayerWeights& layer) {
@@ -58,7 +58,7 @@ void Transformer::FeedForward(const LayerWeights& layer) {
                                               .out_dtype = dtype_,
                                               .gate_up_dtype = activation_dtype_});
   Multiply(*layer.down, work_.activated.data(), work_.delta.data());
-  SumOverRanks();
+  SumOverRanks(work_.delta.data(), activation_dtype_);
 }
 
 void Transformer::Norm(const DeviceBuffer& weight, const DeviceBuffer* delta) {
@@ -77,12 +77,12 @@ void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x,
   backend_.ops().matmul(backend_.device(), {&weights, x, rows_, y, activation_dtype_});
 }
 
-void Transformer::SumOverRanks() {
+void Transformer::SumOverRanks(void* values, kernels::DType dtype) {
   if (!communicator_) return;
   backend_.ops().all_reduce(backend_.device(), {.communicator = communicator_.get(),
-                                                .values = work_.delta.data(),
+                                                .values = values,
                                                 .count = std::size_t{rows_} * config_.hidden_size,
-                                                .dtype = activation_dtype_});
+                                                .dtype = dtype});
 }
 
 void Transformer::ComputeLogits() {
@@ -90,7 +90,7 @@ void Transformer::ComputeLogits() {
   backend_.ops().rms_norm(backend_.device(), {.hidden = work_.hidden.as<float>(),
                                               .delta = work_.delta.data(),
                                               .weight = weights_.final_norm.as<float>(),
-                                              .row_indices = work_.plan.At(places_.logits_rows),
+                                              .row_indices = work_.inputs.At(inputs_.logits_rows),
                                               .epsilon = config_.norm_epsilon,
                                               .rows = wanted,
                                               .width = config_.hidden_size,

@@ -37,26 +37,36 @@ class Loader {
 
   Result<TransformerWeights> Load() {
     TransformerWeights weights(backend_);
-    ROOST_RETURN_IF_ERROR(LoadEmbedding(weights));
+    ROOST_RETURN_IF_ERROR(LoadEmbedding(weights));  // and the output of a tied model
     for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
       weights.layers.emplace_back(backend_);
       ROOST_RETURN_IF_ERROR(LoadLayer(fmt::format("model.layers.{}.", layer), weights.layers.back()));
     }
     ROOST_RETURN_IF_ERROR(LoadVector("model.norm.weight", config_.hidden_size, weights.final_norm));
-    const std::string output = config_.tie == EmbeddingTie::kTied ? "model.embed_tokens" : "lm_head";
-    ROOST_ASSIGN_OR_RETURN(weights.output, LoadProjections({{output, config_.vocab_size, ranges_.vocabulary}},
+    if (config_.tie == EmbeddingTie::kTied) return weights;
+    ROOST_ASSIGN_OR_RETURN(weights.output, LoadProjections({{"lm_head", config_.vocab_size, ranges_.vocabulary}},
                                                            All(config_.hidden_size), QkvBias::kNone));
     return weights;
   }
 
  private:
+  // The rows of this rank's vocabulary. They are the output of a tied model too: a device that computes from such rows
+  // holds them once.
   Result<void> LoadEmbedding(TransformerWeights& weights) {
     const std::array<std::uint64_t, 2> shape{config_.vocab_size, config_.hidden_size};
-    ROOST_ASSIGN_OR_RETURN(const Weight table, source_.Get("model.embed_tokens.weight", shape));
+    ROOST_ASSIGN_OR_RETURN(const Weight table, source_.GetPart("model.embed_tokens.weight", shape,
+                                                               {ranges_.vocabulary, {0, config_.hidden_size}}));
     weights.embedding_dtype = table.dtype;
     const std::size_t bytes = table.elements * SizeOf(table.dtype);
     if (!weights.embedding.TryReserve(bytes)) return NoMemory("model.embed_tokens.weight", bytes);
     backend_.ops().copy_to_device(backend_.device(), weights.embedding.data(), table.data, bytes);
+    if (config_.tie == EmbeddingTie::kUntied) return {};
+    const MatmulPart part{table.data, table.dtype, nullptr, ranges_.vocabulary.size()};
+    ROOST_ASSIGN_OR_RETURN(weights.output,
+                           backend_.ops().prepare_matmul(backend_.device(), {.parts = {&part, 1},
+                                                                             .inputs = config_.hidden_size,
+                                                                             .compute_dtype = compute_dtype_,
+                                                                             .resident = weights.embedding.data()}));
     return {};
   }
 
@@ -105,12 +115,12 @@ class Loader {
     std::vector<Weight> loaded;  // alive until the weights are prepared
     for (const Projection& projection : projections) {
       const std::array<std::uint64_t, 2> shape{projection.outputs, inputs.size};
-      ROOST_ASSIGN_OR_RETURN(const Weight whole, source_.Get(projection.name + ".weight", shape));
-      Weight weight = ColumnsOf(RowsOf(whole, inputs.size, projection.rows), inputs.size, inputs.columns);
+      ROOST_ASSIGN_OR_RETURN(Weight weight,
+                             source_.GetPart(projection.name + ".weight", shape, {projection.rows, inputs.columns}));
       MatmulPart part{weight.data, weight.dtype, nullptr, projection.rows.size()};
       if (biased == QkvBias::kBiased) {
-        ROOST_ASSIGN_OR_RETURN(const Weight whole_bias, source_.Get(projection.name + ".bias", {shape.data(), 1}));
-        Weight bias = RowsOf(whole_bias, 1, projection.rows);
+        ROOST_ASSIGN_OR_RETURN(
+            Weight bias, source_.GetPart(projection.name + ".bias", {shape.data(), 1}, {projection.rows, {0, 1}}));
         if (bias.dtype != weight.dtype) {
           return DataLoss(projection.name, "weight is {}, bias {}: they must agree", NameOf(weight.dtype),
                           NameOf(bias.dtype));

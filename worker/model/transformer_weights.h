@@ -25,11 +25,12 @@ struct LayerWeights {
 struct TransformerWeights {
   explicit TransformerWeights(const kernels::Backend& backend) : embedding(backend), final_norm(backend) {}
 
-  kernels::DeviceBuffer embedding;  // [vocab_size][hidden_size] of embedding_dtype
+  kernels::DeviceBuffer embedding;  // [vocabulary of the shard][hidden_size] of embedding_dtype
   kernels::DType embedding_dtype = kernels::DType::kF32;
   std::vector<LayerWeights> layers;
-  kernels::DeviceBuffer final_norm;                // [hidden_size] f32
-  std::unique_ptr<kernels::MatmulWeights> output;  // of the shard's vocabulary
+  kernels::DeviceBuffer final_norm;  // [hidden_size] f32
+  // Of the shard's vocabulary. Of a tied model it may be the embedding itself, which outlives it.
+  std::unique_ptr<kernels::MatmulWeights> output;
 };
 
 // The shard's part of them, and no more is read; see shard.h. `config` is the whole model's.

@@ -8,7 +8,9 @@
 #include <system_error>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/rng.h"
+#include "worker/model/shard.h"
 
 namespace roost::worker {
 namespace {
@@ -32,18 +34,26 @@ std::uint64_t HashOf(std::string_view name) {
   return hash;
 }
 
-// Fills `values` with `centre` ± `reach`, four from each random number.
-void FillUniform(std::uint64_t seed, float centre, float reach, std::vector<std::uint16_t>& values) {
-  Rng rng(seed);
-  const float unit = reach / 32768;
-  for (std::size_t i = 0; i < values.size(); i += 4) {
-    const std::uint64_t bits = rng();
-    for (std::size_t j = i; j < std::min(i + 4, values.size()); ++j) {
-      const auto part = static_cast<std::int16_t>(bits >> (16 * (j - i)));
-      values[j] = kernels::FloatToBF16(centre + static_cast<float>(part) * unit);
+// A sequence of bf16 numbers, uniform in `centre` ± `reach`, of which any part can be had without the others.
+struct UniformNumbers {
+  std::uint64_t seed = 0;
+  float centre = 0;
+  float reach = 0;
+
+  // Those from `first` on; four come from each number of SplitMix64.
+  void Fill(std::uint64_t first, std::span<std::uint16_t> values) const {
+    constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
+    const float unit = reach / 32768;
+    const std::uint64_t end = first + values.size();
+    for (std::uint64_t word = first / 4; word * 4 < end; ++word) {
+      const std::uint64_t bits = Mix64(seed + kGolden * (word + 1));
+      for (std::uint64_t i = std::max(first, word * 4); i < std::min(end, word * 4 + 4); ++i) {
+        const auto part = static_cast<std::int16_t>(bits >> (16 * (i % 4)));
+        values[i - first] = kernels::FloatToBF16(centre + static_cast<float>(part) * unit);
+      }
     }
   }
-}
+};
 
 // Where a tensor comes in the order of loading: the embedding, the layers by number, the rest.
 std::pair<int, std::uint64_t> PlaceOf(std::string_view name) {
@@ -70,6 +80,19 @@ std::vector<std::span<const std::byte>> InOrderOfLoading(const SafetensorsDirect
 }
 
 }  // namespace
+
+std::uint64_t ElementsOf(std::span<const std::uint64_t> shape) {
+  std::uint64_t elements = 1;
+  for (const std::uint64_t dim : shape) elements *= dim;
+  return elements;
+}
+
+Result<Weight> WeightSource::GetPart(std::string_view name, std::span<const std::uint64_t> shape,
+                                     const WeightPart& part) const {
+  ROOST_ASSIGN_OR_RETURN(const Weight whole, Get(name, shape));
+  const auto columns = static_cast<std::uint32_t>(ElementsOf(shape.subspan(1)));
+  return ColumnsOf(RowsOf(whole, columns, part.rows), columns, part.columns);
+}
 
 SafetensorsWeights::SafetensorsWeights(SafetensorsDirectory directory, std::uint32_t reader_count)
     : directory_(std::move(directory)), reader_count_(reader_count) {
@@ -105,15 +128,27 @@ Result<Weight> SafetensorsWeights::Get(std::string_view name, std::span<const st
 }
 
 Result<Weight> RandomWeights::Get(std::string_view name, std::span<const std::uint64_t> shape) const {
-  std::uint64_t elements = 1;
-  for (const std::uint64_t dim : shape) elements *= dim;
-  auto values = std::make_shared<std::vector<std::uint16_t>>(elements);
+  return GetPart(name, shape,
+                 {.rows = {0, static_cast<std::uint32_t>(shape.front())},
+                  .columns = {0, static_cast<std::uint32_t>(ElementsOf(shape.subspan(1)))}});
+}
+
+Result<Weight> RandomWeights::GetPart(std::string_view name, std::span<const std::uint64_t> shape,
+                                      const WeightPart& part) const {
+  const std::uint64_t row_size = ElementsOf(shape.subspan(1));
+  ROOST_CHECK(part.rows.end <= shape.front() && part.columns.end <= row_size);
   const bool norm = name.ends_with("norm.weight");
   const bool bias = name.ends_with(".bias");
   // A uniform distribution of this reach has variance 1 / inputs, so that a product keeps the size of its input.
   const float reach = norm || bias ? 0.1F : std::sqrt(3.0F / static_cast<float>(shape.back()));
-  FillUniform(Mix64(seed_) ^ HashOf(name), norm ? 1.0F : 0.0F, reach, *values);
-  return Weight{values->data(), DType::kBF16, elements, values};
+  const UniformNumbers numbers{.seed = Mix64(seed_) ^ HashOf(name), .centre = norm ? 1.0F : 0.0F, .reach = reach};
+  const std::size_t width = part.columns.size();
+  auto values = std::make_shared<std::vector<std::uint16_t>>(part.rows.size() * width);
+  for (std::uint32_t row = 0; row < part.rows.size(); ++row) {
+    numbers.Fill((part.rows.begin + row) * row_size + part.columns.begin,
+                 std::span(*values).subspan(row * width, width));
+  }
+  return Weight{values->data(), DType::kBF16, values->size(), values};
 }
 
 }  // namespace roost::worker

@@ -23,11 +23,32 @@ struct Weight {
   std::shared_ptr<const void> owner;  // keeps data alive
 };
 
+// Rows or columns begin … end - 1 of a weight.
+struct WeightRange {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+
+  [[nodiscard]] std::uint32_t size() const { return end - begin; }
+  friend bool operator==(const WeightRange&, const WeightRange&) = default;
+};
+
+// Some rows of a weight, which are along its first dimension, and of these some columns. Each element of a weight with
+// one dimension is a row of one column.
+struct WeightPart {
+  WeightRange rows;
+  WeightRange columns;
+};
+
+[[nodiscard]] std::uint64_t ElementsOf(std::span<const std::uint64_t> shape);
+
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
   // The weight with this name and exactly this shape; else an Error that names it and its file.
   [[nodiscard]] virtual Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const = 0;
+  // The same, of which only a part is wanted: what RowsOf and ColumnsOf would take of it.
+  [[nodiscard]] virtual Result<Weight> GetPart(std::string_view name, std::span<const std::uint64_t> shape,
+                                               const WeightPart& part) const;
   // Of all weights there are; nothing where nobody knows.
   [[nodiscard]] virtual std::optional<std::uint64_t> total_bytes() const { return std::nullopt; }
 };
@@ -48,11 +69,13 @@ class SafetensorsWeights final : public WeightSource {
 };
 
 // Random weights in bf16 of the size that keeps activations near 1; norms near 1, biases small. A weight depends on the
-// seed, its name and its shape alone.
+// seed, its name and its shape alone. Of a part no more is made than the part.
 class RandomWeights final : public WeightSource {
  public:
   explicit RandomWeights(std::uint64_t seed) : seed_(seed) {}
   [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const override;
+  [[nodiscard]] Result<Weight> GetPart(std::string_view name, std::span<const std::uint64_t> shape,
+                                       const WeightPart& part) const override;
 
  private:
   std::uint64_t seed_;

@@ -34,6 +34,10 @@ void Copy(kernels::Device& /*device*/, void* to, const void* from, std::size_t b
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+void Upload(kernels::Device& /*device*/, void* to, std::span<const kernels::HostPiece> pieces) {
+  kernels::Gather(pieces, to);
+}
+
 }  // namespace
 
 kernels::OpTable MemoryOps() {
@@ -44,6 +48,7 @@ kernels::OpTable MemoryOps() {
   ops.allocate = Allocate;
   ops.release = Release;
   ops.copy_to_device = Copy;
+  ops.upload = Upload;
   ops.copy_to_host = Copy;
   ops.begin_readback = BeginReadback;
   ops.end_readback = EndReadback;

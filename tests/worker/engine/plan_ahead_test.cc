@@ -32,14 +32,13 @@ class ListeningModel final : public Model {
   [[nodiscard]] const ModelShape& shape() const override { return model_.shape(); }
   [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
-  void Compute(const Batch& batch) override {
+  void Compute(const Batch& batch, const Draws& draws) override {
     calls_.emplace_back("begin");
-    model_.Compute(batch);
+    model_.Compute(batch, draws);
   }
-  void BeginSample(const Draws& draws) override { model_.BeginSample(draws); }
-  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override {
+  [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override {
     calls_.emplace_back("end");
-    return model_.EndSample();
+    return model_.AwaitSampled();
   }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
 

@@ -29,16 +29,15 @@ class WatchedModel final : public worker::Model {
   [[nodiscard]] const worker::ModelShape& shape() const override { return model_.shape(); }
   [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
-  void Compute(const worker::Batch& batch) override {
+  void Compute(const worker::Batch& batch, const worker::Draws& draws) override {
     last_ = batch;
     blocks_.clear();
     for (const worker::BatchSlice& slice : batch.slices) {
       blocks_.insert(blocks_.end(), slice.blocks.begin(), slice.blocks.end());
     }
-    model_.Compute(batch);
+    model_.Compute(batch, draws);
   }
-  void BeginSample(const worker::Draws& draws) override { model_.BeginSample(draws); }
-  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override { return model_.EndSample(); }
+  [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override { return model_.AwaitSampled(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
 
   [[nodiscard]] const worker::Batch& last() const { return last_; }

@@ -21,12 +21,11 @@ class CountingModel final : public Model {
   [[nodiscard]] const ModelShape& shape() const override { return model_.shape(); }
   [[nodiscard]] std::uint32_t block_tokens() const override { return model_.block_tokens(); }
   [[nodiscard]] std::uint32_t block_count() const override { return model_.block_count(); }
-  void Compute(const Batch& batch) override {
+  void Compute(const Batch& batch, const Draws& draws) override {
     if (++forward_count == waiting_forward_) gate_.wait();
-    model_.Compute(batch);
+    model_.Compute(batch, draws);
   }
-  void BeginSample(const Draws& draws) override { model_.BeginSample(draws); }
-  [[nodiscard]] std::span<const kernels::SampledToken> EndSample() override { return model_.EndSample(); }
+  [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override { return model_.AwaitSampled(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
   // Before the thread starts: the `forward`th waits for `gate`.
   void WaitIn(std::size_t forward, std::shared_future<void> gate) {

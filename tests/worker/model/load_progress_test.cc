@@ -76,6 +76,10 @@ TEST_F(LoadProgressTest, CountsTheWeightsThatAreGot) {
   ASSERT_TRUE(counted.Get("a.weight", shape).ok());
   ASSERT_TRUE(counted.Get("b.weight", shape).ok());
   EXPECT_THAT(told_, ElementsAre(30, 60));  // bf16
+  // Of a rank that takes a part, with another that takes the rest.
+  const CountedWeights shared(random, progress, 2);
+  ASSERT_TRUE(shared.GetPart("c.weight", shape, {{0, 2}, {0, 5}}).ok());
+  EXPECT_EQ(told_.back(), 75);
   EXPECT_EQ(counted.total_bytes(), std::nullopt);
 }
 

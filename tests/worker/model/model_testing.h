@@ -168,17 +168,15 @@ inline std::vector<std::vector<TokenId>> DrawOnwards(Model& model, TokenWay way,
       for (std::uint32_t p = first; p < end; ++p) batch.tokens.push_back(p < tokens[i].size() ? tokens[i][p] : 0);
       batch.slices.push_back({blocks[i], first, end - first, true});
     }
-    model.Compute(batch);
-    if (places) drawn.push_back(append(model.EndSample()));
     draws.Clear();
     draws.feed_next_batch = true;
     for (std::uint32_t i = 0; i < kSequences; ++i) {  // in another order than the rows
       draws.Add({.seed = i, .output_index = step, .row = kSequences - 1 - i, .temperature = 1}, {});
     }
-    model.BeginSample(draws);
-    if (way == TokenWay::kOverTheHost) drawn.push_back(append(model.EndSample()));
+    model.Compute(batch, draws);
+    if (places || way == TokenWay::kOverTheHost) drawn.push_back(append(model.AwaitSampled()));
   }
-  if (way == TokenWay::kOnTheDevice) drawn.push_back(append(model.EndSample()));
+  if (way == TokenWay::kOnTheDevice) drawn.push_back(append(model.AwaitSampled()));
   return drawn;
 }
 

@@ -27,5 +27,18 @@ TEST(PackedArraysTest, EachArrayIsWhereItsPlaceSaysAndAligned) {
   }
 }
 
+TEST(PackedArraysTest, MemoryIsTakenAheadSoThatItSeldomMoves) {
+  const kernels::Backend backend = kernels::Backend::Open(kernels::CpuOps(), {}).value();
+  PackedArrays arrays(backend);
+  for (std::size_t length = 1; length <= std::size_t{1} << 20U; length += length / 8 + 1) {
+    const std::vector<std::uint8_t> bytes(length, 7);
+    arrays.Clear();
+    const auto array = arrays.Add(bytes);
+    arrays.Upload();
+    ASSERT_TRUE(std::equal(bytes.begin(), bytes.end(), arrays.At(array)));
+  }
+  EXPECT_EQ(arrays.growth_count(), 3U);  // 256 KiB, 512 KiB, 1 MiB
+}
+
 }  // namespace
 }  // namespace roost::worker

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <numeric>
+#include <vector>
 
+#include "common/base/rng.h"
 #include "worker/model/synthetic.h"
 
 namespace roost::worker {
@@ -122,6 +126,46 @@ TEST_F(WeightPartTest, ElementsOfTwoBytesKeepTheirPlaces) {
   for (const float value : values_) bits.push_back(kernels::FloatToBF16(value));
   const Weight whole{bits.data(), kernels::DType::kBF16, 12, nullptr};
   EXPECT_THAT(Values(ColumnsOf(RowsOf(whole, kColumns, {1, 3}), kColumns, {2, 4})), ElementsAre(6, 7, 10, 11));
+}
+
+std::vector<std::uint16_t> Bits(const Weight& weight) {
+  const auto* bits = static_cast<const std::uint16_t*>(weight.data);
+  return {bits, bits + weight.elements};
+}
+
+// Rows of lengths that four, of which random numbers come together, does not divide.
+TEST(RandomWeightsTest, APartIsMadeAsItWouldBeCutFromTheWhole) {
+  const RandomWeights random(7);
+  constexpr std::uint32_t kRows = 13;
+  for (const std::uint32_t columns : {1U, 3U, 8U, 22U}) {
+    const std::vector<std::uint64_t> shape = {kRows, columns};
+    for (const char* name : {"a.weight", "a_norm.weight"}) {
+      const Weight whole = random.Get(name, shape).value();
+      for (const WeightRange rows : {WeightRange{0, kRows}, {0, 5}, {3, 4}, {6, kRows}}) {
+        for (const WeightRange range : {WeightRange{0, columns}, {columns / 3, columns}, {0, (columns + 1) / 2}}) {
+          const Weight part = random.GetPart(name, shape, {rows, range}).value();
+          const Weight cut = ColumnsOf(RowsOf(whole, columns, rows), columns, range);
+          EXPECT_EQ(part.dtype, cut.dtype);
+          EXPECT_EQ(Bits(part), Bits(cut));
+        }
+      }
+    }
+  }
+  const std::vector<std::uint64_t> length = {kRows};
+  EXPECT_EQ(Bits(random.GetPart("a.bias", length, {{2, 9}, {0, 1}}).value()),
+            Bits(RowsOf(random.Get("a.bias", length).value(), 1, {2, 9})));
+}
+
+// Figures and tests of other versions are about the same weights.
+TEST(RandomWeightsTest, NumbersFollowEachOtherAsThoseOfRng) {
+  const std::vector<std::uint64_t> shape = {5};
+  const std::vector<std::uint16_t> bits = Bits(RandomWeights(0).Get("", shape).value());
+  Rng rng(Mix64(0));
+  const std::uint64_t words[] = {rng(), rng()};
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    const auto part = static_cast<std::int16_t>(words[i / 4] >> (16 * (i % 4)));
+    EXPECT_EQ(bits[i], kernels::FloatToBF16(static_cast<float>(part) * (std::sqrt(3.0F / 5) / 32768)));
+  }
 }
 
 }  // namespace

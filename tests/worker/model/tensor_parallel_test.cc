@@ -6,7 +6,7 @@
 
 #include "tests/support/recording_ops.h"
 #include "tests/worker/model/golden_models.h"
-#include "tests/worker/model/model_testing.h"
+#include "tests/worker/model/rank_testing.h"
 #include "worker/model/load_model.h"
 
 namespace roost::worker {
@@ -16,21 +16,6 @@ using testing_support::CountsOfRecordings;
 using testing_support::RecordingOps;
 
 constexpr double kTolerance = 1e-5;
-
-Result<std::unique_ptr<TensorParallelModel>> MakeRanks(const HfConfig& config, std::uint32_t rank_count,
-                                                       const TestModelOptions& options = {},
-                                                       std::optional<double> kv_share = std::nullopt) {
-  std::vector<kernels::Backend> backends;
-  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
-    backends.push_back(kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count}).value());
-  }
-  return TensorParallelModel::Create(std::move(backends), config, RandomWeights(kTestSeed),
-                                     {.block_tokens = options.block_tokens,
-                                      .block_count = options.block_count,
-                                      .kv_share = kv_share,
-                                      .max_context_tokens = config.max_positions,
-                                      .compute_dtype = options.dtype});
-}
 
 // The golden models, each with the rank counts that it can be split into.
 struct Split {
@@ -186,15 +171,15 @@ TEST_P(RanksTest, WantedRowsComeInOrderAndDrawsAreThoseOfOneRank) {
     Batch batch;
     for (TestSequence& sequence : sequences) sequence.AddTo(batch, sequence.remaining());
     batch.slices[1].wants_logits = false;
-    model->Compute(batch);
     Draws draws;
     const std::vector<kernels::LogitAdjustment> adjustments = {{.token = 1, .bias = 4}};
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
       draws.Add({.seed = seed, .row = static_cast<std::uint32_t>(seed % 3), .temperature = seed < 3 ? 0.0F : 1.0F},
                 seed % 2 == 0 ? std::span(adjustments) : std::span<const kernels::LogitAdjustment>());
     }
+    model->Compute(batch, draws);
     drawn.emplace_back();
-    for (const kernels::SampledToken& token : model->Sample(draws)) drawn.back().push_back(token.token);
+    for (const kernels::SampledToken& token : model->AwaitSampled()) drawn.back().push_back(token.token);
     const auto rows = model->Logits();
     logits.emplace_back(rows.begin(), rows.end());
   }
@@ -238,6 +223,34 @@ TEST_P(RanksTest, RecordedStepsChangeNoBit) {
     ASSERT_TRUE(BitEqual(recorded->Forward(recorded_batch), wanted)) << "step " << step;
   }
   EXPECT_GE(CountsOfRecordings().replayed - before, 10U * GetParam());
+}
+
+// Then all arrays of a step lie elsewhere, on every rank, and what was recorded before is of no use.
+TEST_P(RanksTest, RecordedStepsOutliveDrawsThatNeedMoreMemory) {
+  const auto plain = Make();
+  const auto recorded = Make({.ops = &RecordingOps()});
+  std::vector<kernels::LogitAdjustment> adjustments;
+  for (TokenId token = 0; token < kVocab; ++token) adjustments.push_back({.token = token, .bias = 1});
+  TestSequence plain_sequence(*plain, tokens_);
+  TestSequence recorded_sequence(*recorded, tokens_);
+  const auto before = CountsOfRecordings();
+  for (std::uint32_t step = 0; step < 20; ++step) {
+    Draws draws;
+    for (std::uint32_t i = 0; i < (step == 10 ? 100 : 1); ++i) draws.Add({.seed = i, .temperature = 1}, adjustments);
+    std::vector<std::vector<TokenId>> drawn;
+    for (auto [model, sequence] : {std::pair(plain.get(), &plain_sequence), {recorded.get(), &recorded_sequence}}) {
+      Batch batch;
+      sequence->AddTo(batch, 1);
+      model->Compute(batch, draws);
+      drawn.emplace_back();
+      for (const kernels::SampledToken& token : model->AwaitSampled()) drawn.back().push_back(token.token);
+    }
+    ASSERT_EQ(drawn[1], drawn[0]) << "step " << step;
+    ASSERT_TRUE(BitEqual(recorded->Logits(), plain->Logits())) << "step " << step;
+  }
+  // Once before the arrays moved, and once after.
+  EXPECT_GE(CountsOfRecordings().recorded - before.recorded, 2U * GetParam());
+  EXPECT_GE(CountsOfRecordings().replayed - before.replayed, 10U * GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RanksTest, testing::Values(2U, 4U));

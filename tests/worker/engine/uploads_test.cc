@@ -1,0 +1,184 @@
+// What goes to a device with each step: one copy, whatever the step computes and draws, on each rank.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "tests/support/engine_harness.h"
+#include "tests/support/recording_ops.h"
+#include "worker/model/load_model.h"
+
+namespace roost::testing_support {
+namespace {
+
+using kernels::Device;
+using kernels::OpTable;
+
+struct DeviceCounts {
+  std::uint64_t uploads = 0;
+  std::uint64_t other_copies = 0;  // to the device
+  std::uint64_t decode_batches = 0;
+  std::uint64_t other_batches = 0;
+  std::uint64_t adjusted_draws = 0;
+
+  [[nodiscard]] std::uint64_t batches() const { return decode_batches + other_batches; }
+};
+
+// By device; each device has a thread of its own.
+struct Counts {
+  std::mutex mutex;
+  std::map<const Device*, DeviceCounts> of;
+};
+
+Counts& AllCounts() {
+  static Counts counts;
+  return counts;
+}
+
+template <typename Count>
+void Note(const Device& device, const Count& count) {
+  const std::lock_guard lock(AllCounts().mutex);
+  count(AllCounts().of[&device]);
+}
+
+// A device that records, and counts what goes to it.
+const OpTable& CountingOps() {
+  static const OpTable kOps = [] {
+    OpTable ops = RecordingOps();
+    ops.begin_batch = [](Device& device, const kernels::BatchShape& shape) {
+      Note(device, [&shape](DeviceCounts& counts) {
+        ++(shape.token_count == shape.request_count ? counts.decode_batches : counts.other_batches);
+      });
+    };
+    ops.upload = [](Device& device, void* to, std::span<const kernels::HostPiece> pieces) {
+      Note(device, [](DeviceCounts& counts) { ++counts.uploads; });
+      RecordingOps().upload(device, to, pieces);
+    };
+    ops.copy_to_device = [](Device& device, void* to, const void* from, std::size_t bytes) {
+      Note(device, [](DeviceCounts& counts) { ++counts.other_copies; });
+      RecordingOps().copy_to_device(device, to, from, bytes);
+    };
+    ops.sample = [](Device& device, const kernels::SampleArgs& args) {
+      for (std::uint32_t i = 0; i < args.row_count; ++i) {
+        if (args.rows[i].adjustment_count > 0) Note(device, [](DeviceCounts& counts) { ++counts.adjusted_draws; });
+      }
+      RecordingOps().sample(device, args);
+    };
+    return ops;
+  }();
+  return kOps;
+}
+
+class UploadsTest : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  void Make(worker::EngineOptions options) {
+    harness_.reset();
+    loaded_ = worker::LoadModel({"synthetic:tiny"}, {.compute_dtype = worker::ComputeDType::kF32,
+                                                     .block_count = 100,
+                                                     .ops = &CountingOps(),
+                                                     .device_ordinals = std::vector<std::uint32_t>(GetParam(), 0)})
+                  .value();
+    AllCounts().of.clear();  // of loading
+    options.max_batch_tokens = 32;
+    harness_ = std::make_unique<EngineHarness>(*loaded_.model, clock_, std::move(options));
+  }
+
+  // Another prompt for each `text`, longer than a step computes.
+  static wire::Generate Request(std::uint64_t id, TokenId text) {
+    std::vector<TokenId> prompt;
+    for (TokenId i = 0; i < 40; ++i) prompt.push_back((text * 50 + i) % 256);
+    return GreedyRequest(id, std::move(prompt), 12);
+  }
+
+  // Runs all to their ends, submitting one more every few steps, so that prefills meet decodes.
+  void Serve(std::vector<wire::Generate> requests) {
+    for (wire::Generate& request : requests) {
+      ASSERT_TRUE(harness_->Submit(std::move(request)).ok());
+      for (int step = 0; step < 4; ++step) harness_->Step();
+    }
+    harness_->Run();
+  }
+
+  // Of rank 0 there may be draws, of the others none.
+  void ExpectOneCopyPerBatch() const {
+    ASSERT_EQ(AllCounts().of.size(), GetParam());
+    for (const auto& [device, counts] : AllCounts().of) {
+      EXPECT_GT(counts.decode_batches, 10U);
+      EXPECT_GT(counts.other_batches, 2U);
+      EXPECT_EQ(counts.uploads, counts.batches());
+      EXPECT_EQ(counts.other_copies, 0U);
+    }
+  }
+
+  [[nodiscard]] static std::uint64_t AdjustedDraws() {
+    std::uint64_t draws = 0;
+    for (const auto& [device, counts] : AllCounts().of) draws += counts.adjusted_draws;
+    return draws;
+  }
+
+  ManualClock clock_;
+  worker::LoadedModel loaded_;
+  std::unique_ptr<EngineHarness> harness_;
+};
+
+TEST_P(UploadsTest, PrefillsAndDecodesTakeOneCopy) {
+  for (const bool plan_ahead : {false, true}) {
+    worker::EngineOptions options;
+    options.plan_ahead = plan_ahead;
+    Make(std::move(options));
+    const std::uint64_t replayed = CountsOfRecordings().replayed;
+    Serve({Request(1, 1), Request(2, 2), Request(3, 3)});
+    ExpectOneCopyPerBatch();
+    EXPECT_EQ(AdjustedDraws(), 0U);
+    EXPECT_GT(CountsOfRecordings().replayed, replayed);
+  }
+}
+
+TEST_P(UploadsTest, SoDoPenaltiesBiasesAndDrawsAtATemperature) {
+  worker::EngineOptions options;
+  options.plan_ahead = true;
+  Make(std::move(options));
+  wire::Generate penalized = Request(1, 1);
+  penalized.sampling.frequency_penalty = 0.5F;
+  penalized.sampling.repetition_penalty = 1.2F;
+  wire::Generate biased = Request(2, 2);
+  biased.sampling.logit_bias = {{.token = 3, .bias = 2}, {.token = 5, .bias = -2}};
+  wire::Generate drawn = Request(3, 3);
+  drawn.sampling.temperature = 1;
+  drawn.sampling.top_p = 0.9F;
+  Serve({penalized, biased, drawn});
+  ExpectOneCopyPerBatch();
+  EXPECT_EQ(AdjustedDraws(), 24U);
+}
+
+TEST_P(UploadsTest, SoDoSeveralChoicesOfOneRequest) {
+  worker::EngineOptions options;
+  options.plan_ahead = true;
+  Make(std::move(options));
+  wire::Generate request = Request(1, 1);
+  request.sample_count = 3;
+  request.sampling.temperature = 1;
+  request.sampling.presence_penalty = 0.5F;
+  Serve({request, Request(2, 2)});
+  ExpectOneCopyPerBatch();
+  EXPECT_EQ(harness_->choice(1, 2).tokens.size(), 12U);
+}
+
+// Their logits are read after the step, which goes the other way.
+TEST_P(UploadsTest, SoDoHitsThatAreVerified) {
+  worker::EngineOptions options;
+  options.verify_hits_share = 1;
+  Make(std::move(options));
+  Serve({Request(1, 1), Request(2, 2)});
+  Serve({Request(3, 1), Request(4, 2)});
+  ExpectOneCopyPerBatch();
+  EXPECT_GT(harness_->totals().verified_hits, 0U);
+  EXPECT_EQ(harness_->totals().wrong_hits, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, UploadsTest, testing::Values(1U, 2U));
+
+}  // namespace
+}  // namespace roost::testing_support

@@ -1,0 +1,29 @@
+// A model on several ranks, as tests make it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tests/worker/model/model_testing.h"
+#include "worker/model/tensor_parallel.h"
+
+namespace roost::worker {
+
+inline Result<std::unique_ptr<TensorParallelModel>> MakeRanks(const HfConfig& config, std::uint32_t rank_count,
+                                                              const TestModelOptions& options = {},
+                                                              std::optional<double> kv_share = std::nullopt) {
+  std::vector<kernels::Backend> backends;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    backends.push_back(kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count}).value());
+  }
+  return TensorParallelModel::Create(std::move(backends), config, RandomWeights(kTestSeed),
+                                     {.block_tokens = options.block_tokens,
+                                      .block_count = options.block_count,
+                                      .kv_share = kv_share,
+                                      .max_context_tokens = config.max_positions,
+                                      .compute_dtype = options.dtype});
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,78 @@
+// What a step brings to its device, and the memory that it needs there.
+#include "worker/model/pad_plan.h"
+#include "worker/model/transformer.h"
+
+namespace roost::worker {
+
+void Transformer::Plan(const Batch& batch) {
+  PlanBatch(batch,
+            {.block_tokens = kv_.block_tokens,
+             .query_head_count = config_.query_head_count,
+             .kv_head_count = config_.kv_head_count,
+             .profile = attention_profile_},
+            plan_);
+  wanted_count_ = static_cast<std::uint32_t>(plan_.logits_rows.size());
+  tokens_ = batch.tokens;
+  if (recorder_.enabled() && IsDecode(batch)) PadPlan(kv_.block_count * kv_.block_tokens, tokens_, plan_);
+  rows_ = static_cast<std::uint32_t>(tokens_.size());
+}
+
+// And makes room for what is computed: ops that are recorded can not.
+void Transformer::Upload(const Batch& batch, const Draws& draws) {
+  work_.inputs.Clear();
+  inputs_ = {.tokens = work_.inputs.Add(tokens_),
+             .positions = work_.inputs.Add(plan_.positions),
+             .slots = work_.inputs.Add(plan_.slots),
+             .logits_rows = work_.inputs.Add(plan_.logits_rows),
+             .blocks = work_.inputs.Add(plan_.attention.blocks),
+             .parts = work_.inputs.Add(plan_.attention.parts),
+             .rows = work_.inputs.Add(plan_.attention.rows),
+             .items = work_.inputs.Add(plan_.attention.items),
+             .merges = work_.inputs.Add(plan_.attention.merges),
+             .sampled_places = work_.inputs.Add(batch.sampled_places),
+             .draws = work_.inputs.Add(draws.rows),
+             .adjustments = work_.inputs.Add(draws.adjustments)};
+  work_.inputs.Upload();
+  work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
+  work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
+  ReserveResults(draws);
+  // A device that asks for memory may wait for the others', and these may wait for this rank in a collective op: none
+  // begins before all have their memory.
+  if (communicator_) communicator_->AwaitPeers();
+}
+
+void Transformer::PlaceSampled(const Batch& batch) {
+  if (batch.sampled_places.empty()) return;
+  backend_.ops().place_sampled(backend_.device(),
+                               {.sampled = work_.sampled.as<kernels::SampledToken>(),
+                                .places = work_.inputs.At(inputs_.sampled_places),
+                                .place_count = static_cast<std::uint32_t>(batch.sampled_places.size()),
+                                .tokens = work_.inputs.At(inputs_.tokens)});
+}
+
+void Transformer::ReserveResults(const Draws& draws) {
+  // All that can come back: what the batch before drew is still needed, and would be lost by growing.
+  work_.sampled.Reserve(kernels::kMaxReadbackBytes);
+  if (shard_.rank == 0) work_.adjusted.Reserve(sizeof(float) * draws.adjusted_count * config_.vocab_size);
+  const std::size_t row_bytes = sizeof(float) * plan_.logits_rows.size();
+  if (shard_.rank == 0) work_.logits.Reserve(row_bytes * config_.vocab_size);
+  if (!communicator_) return;
+  work_.logits_part.Reserve(row_bytes * vocabulary_.size());
+  if (shard_.rank == 0) work_.arriving.Reserve(row_bytes * config_.vocab_size);
+}
+
+// Lengths of lists, which are places too, and the memory of whatever grows.
+std::vector<std::uint64_t> Transformer::StepShape() const {
+  return {rows_,
+          plan_.logits_rows.size(),
+          plan_.attention.items.size(),
+          plan_.attention.merges.size(),
+          inputs_.blocks.offset,
+          inputs_.parts.offset,
+          inputs_.rows.offset,
+          inputs_.items.offset,
+          inputs_.merges.offset,
+          work_.growth_count()};
+}
+
+}  // namespace roost::worker
