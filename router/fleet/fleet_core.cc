@@ -101,7 +101,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
   roster_.Refresh(worker);
   // A retry changes other workers' charges but not the roster, so `worker` stays.
   for (wire::TokenEvent& event : step.tokens) requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
-  requests_.DispatchWaiting(now);
+  requests_.DispatchWaitingTo(worker, now);
 }
 
 void FleetCore::OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now) {

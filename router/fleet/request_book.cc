@@ -192,7 +192,8 @@ bool RequestBook::HasOpenChoice(const Request& request, ChoiceRange range) {
 
 void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now) {
   Attempt* const attempt = FindAttempt(worker_id, event.request_id);
-  if (attempt == nullptr || event.choice >= attempt->choices.count) return;
+  if (attempt == nullptr) return OnOrphan(worker_id, event, now);
+  if (event.choice >= attempt->choices.count) return;
   const std::uint32_t index = attempt->choices.first + event.choice;
   const Choice& choice = attempt->request->choices[index];
   if (!choice.ended && !event.tokens.empty()) OnTokens(*attempt, event, now);
@@ -204,6 +205,14 @@ void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, 
     // A worker that goes on past the limit is told to stop; the answer is complete.
     attempt->cut_short = true;
     OnChoiceEnd(*attempt, {index, wire::FinishReason::kLength}, now);
+  }
+}
+
+void RequestBook::OnOrphan(const std::string& worker_id, const wire::TokenEvent& event, Instant now) {
+  if (event.finish.has_value()) {
+    orphans_.OnEnd(event.request_id);
+  } else if (orphans_.OnTokens(event.request_id, now)) {
+    effects_.Send(worker_id, wire::Cancel{event.request_id});
   }
 }
 

@@ -35,6 +35,7 @@
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
+#include "router/fleet/orphans.h"
 #include "router/fleet/request_queue.h"
 #include "router/fleet/roster.h"
 #include "router/index/pending_prefixes.h"
@@ -76,13 +77,15 @@ class RequestBook {
   [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order, std::span<const WorkerMatch> matches);
 
   // What a worker says about one of its attempts. Events of attempts that are not (any more) at this worker are
-  // ignored.
+  // ignored, but for those that it should have heard a Cancel of: see Orphans.
   void OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now);
   // The worker is out of the roster: its requests go elsewhere, or end.
   void OnWorkerLost(const std::string& worker_id, Instant now);
 
-  // Sends those that wait while workers have room: after reports, ends and arrivals of workers.
+  // Sends those that wait while workers have room. O(workers) for each model for which requests wait.
   void DispatchWaiting(Instant now);
+  // The same while this worker has, which has reported. O(log workers) beside what is sent.
+  void DispatchWaitingTo(const Worker& worker, Instant now);
   // Ends those that have waited too long. kUnavailable when nobody serves their model any more.
   void ExpireWaiting(Instant now);
   void PublishQueues();
@@ -169,6 +172,7 @@ class RequestBook {
   // Forgets the request and cancels what is still at workers; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
 
+  void OnOrphan(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
   void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
   // With the first event of the attempt that has tokens.
   void OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now);
@@ -191,6 +195,7 @@ class RequestBook {
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
   std::map<std::string, Waiting> waiting_;  // by model
+  Orphans orphans_;
 };
 
 }  // namespace roost::router

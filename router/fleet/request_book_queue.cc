@@ -63,6 +63,15 @@ void RequestBook::DispatchWaiting(Instant now) {
   }
 }
 
+void RequestBook::DispatchWaitingTo(const Worker& worker, Instant now) {
+  const auto found = waiting_.find(worker.hello.model);
+  if (found == waiting_.end()) return;
+  const std::shared_ptr<const ServedModel> model = roster_.FindModel(worker.hello.model);
+  const FleetView* const fleet = model == nullptr ? nullptr : roster_.FleetOf(*model);
+  if (fleet == nullptr || fleet->Find(worker.slot) == nullptr) return;  // it takes no new requests
+  while (found->second.queue.size() > 0 && HasRoom(worker)) DispatchNext(found->second, now);
+}
+
 void RequestBook::DispatchNext(Waiting& waiting, Instant now) {
   const QueuedRequest next = *waiting.queue.Pop();
   waiting.drain.OnDeparture(now);
