@@ -19,6 +19,7 @@
 // events; a receiver compares digests only after that chunk.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -86,11 +87,14 @@ enum class FinishReason : std::uint8_t {
   return reason == FinishReason::kCancelled || reason == FinishReason::kError;
 }
 
+// Tokens of one choice in one step: mostly one, which is no allocation.
+using StepTokens = boost::container::small_vector<TokenId, 2>;
+
 // Tokens that one choice of a request got in one step, and its end if it ended.
 struct TokenEvent {
   RequestId request_id;
   std::uint32_t choice = 0;  // below the request's sample_count
-  std::vector<TokenId> tokens;
+  StepTokens tokens;
   // Set in the request's first event that has tokens: prompt tokens whose KV came from the cache, and what was spent.
   std::optional<std::uint32_t> cached_token_count;
   std::optional<double> queue_wait_seconds;

@@ -45,13 +45,13 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
   WantMatched(*sequence);
   WelcomeBack(sequence->session);
   const SequenceId id = sequence->id;
-  sequences_.emplace(id, std::move(sequence));
+  sequences_.Put(id, std::move(sequence));
   return id;
 }
 
 std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   auto sequence = std::make_unique<Sequence>();
-  sequence->id = SequenceId(next_id_++);
+  sequence->id = ids_.Take();
   sequence->root = spec.root;
   sequence->tokens = std::move(spec.prompt);
   sequence->prompt_token_count = sequence->token_count();
@@ -78,9 +78,7 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
 }
 
 void Scheduler::Remove(SequenceId id) {
-  const auto found = sequences_.find(id);
-  ROOST_CHECK(found != sequences_.end(), "sequence {} is gone", id.value());
-  Sequence& sequence = *found->second;
+  Sequence& sequence = sequences_.At(id);
   if (sequence.state == Sequence::State::kWaiting) {
     UnwantAll(sequence);
     waiting_.Erase(sequence);
@@ -89,7 +87,8 @@ void Scheduler::Remove(SequenceId id) {
     coming_forks_ -= sequence.fork_count;
     ReleaseBlocks(sequence);
   }
-  sequences_.erase(found);
+  sequences_.Erase(id);
+  ids_.Return(id);
 }
 
 const std::vector<ScheduledSlice>& Scheduler::Schedule() {
@@ -108,7 +107,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
 void Scheduler::Commit(Duration step_time) {
   NotePaceOfSlices(step_time);
   for (const ScheduledSlice& slice : slices_) {
-    Sequence& sequence = *sequences_.at(slice.sequence->id);
+    Sequence& sequence = sequences_.At(slice.sequence->id);
     CountComputed(sequence, slice);
     sequence.computed_token_count += slice.token_count;
     sequence.counted_token_count =
@@ -117,7 +116,7 @@ void Scheduler::Commit(Duration step_time) {
   }
 }
 
-void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) { Append(*sequences_.at(id), tokens); }
+void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) { Append(sequences_.At(id), tokens); }
 
 void Scheduler::Append(Sequence& sequence, std::span<const TokenId> tokens) const {
   ROOST_CHECK(sequence.remaining_count() == 0 && sequence.token_count() + tokens.size() <= options_.max_context_tokens);
@@ -126,13 +125,13 @@ void Scheduler::Append(Sequence& sequence, std::span<const TokenId> tokens) cons
 
 void Scheduler::AppendAwaited(SequenceId id, std::uint32_t draw) {
   constexpr TokenId kPlace = 0;
-  Sequence& sequence = *sequences_.at(id);
+  Sequence& sequence = sequences_.At(id);
   Append(sequence, std::span(&kPlace, 1));
   sequence.awaited_draw = draw;
 }
 
 void Scheduler::Resolve(SequenceId id, TokenId token) {
-  Sequence& sequence = *sequences_.at(id);
+  Sequence& sequence = sequences_.At(id);
   ROOST_CHECK(sequence.awaited_draw.has_value(), "sequence {} awaits no token", id.value());
   sequence.tokens.back() = token;
   sequence.awaited_draw.reset();
@@ -140,7 +139,7 @@ void Scheduler::Resolve(SequenceId id, TokenId token) {
 }
 
 SequenceId Scheduler::Fork(SequenceId id) {
-  Sequence& origin = *sequences_.at(id);
+  Sequence& origin = sequences_.At(id);
   ROOST_CHECK(
       origin.state == Sequence::State::kRunning && origin.remaining_count() == 0 && !origin.awaited_draw && CanFork(id),
       "sequence {} can not be forked", id.value());
@@ -152,16 +151,16 @@ SequenceId Scheduler::Fork(SequenceId id) {
   fork->tokens.reserve(origin.tokens.capacity());
   fork->hashes.reserve(origin.hashes.capacity());
   fork->blocks.reserve(origin.blocks.capacity());
-  fork->id = SequenceId(next_id_++);
+  fork->id = ids_.Take();
   fork->fork_count = 0;
   for (const BlockId block : fork->blocks) cache_.Share(block);
   running_.push_back(fork.get());
   const SequenceId fork_id = fork->id;
-  sequences_.emplace(fork_id, std::move(fork));
+  sequences_.Put(fork_id, std::move(fork));
   return fork_id;
 }
 
-bool Scheduler::CanFork(SequenceId id) const { return sequences_.at(id)->fork_count > 0 || HasPlaceFor(1); }
+bool Scheduler::CanFork(SequenceId id) const { return sequences_.At(id).fork_count > 0 || HasPlaceFor(1); }
 
 // Each running sequence has a token in every step.
 bool Scheduler::HasPlaceFor(std::uint32_t sequence_count) const {
@@ -446,7 +445,8 @@ Result<void> Scheduler::CheckInvariants() const {
   std::vector<std::uint32_t> references(cache_.pool().block_count());
   std::uint64_t waiting_uncached = 0;
   std::uint32_t coming_forks = 0;
-  for (const auto& [id, sequence] : sequences_) {
+  for (const auto& [id, sequence] : sequences_.slots()) {
+    if (sequence == nullptr) continue;
     for (const BlockId block : sequence->blocks) ++references[block.value()];
     const bool waiting = sequence->state == Sequence::State::kWaiting;
     waiting_uncached += waiting ? sequence->expected_uncached_count : 0;

@@ -41,7 +41,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -49,6 +48,7 @@
 #include "worker/cache/miss_reasons.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/sequence.h"
+#include "worker/sched/sequence_slots.h"
 #include "worker/sched/session_table.h"
 #include "worker/sched/waiting_queue.h"
 
@@ -148,7 +148,7 @@ class Scheduler {
   [[nodiscard]] bool CanFork(SequenceId id) const;
 
   // Valid until it is removed.
-  [[nodiscard]] const Sequence& Get(SequenceId id) const { return *sequences_.at(id); }
+  [[nodiscard]] const Sequence& Get(SequenceId id) const { return sequences_.At(id); }
 
   [[nodiscard]] std::uint32_t waiting_count() const { return waiting_.size(); }
   [[nodiscard]] std::uint32_t running_count() const { return static_cast<std::uint32_t>(running_.size()); }
@@ -246,13 +246,13 @@ class Scheduler {
   const std::uint32_t block_tokens_;
 
   Instant now_;
-  std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  SequenceIds ids_;
+  SequenceSlots<Sequence> sequences_;
   WaitingQueue waiting_;
   SessionTable sessions_;
   std::vector<Sequence*> running_;  // in order of admission
   std::uint32_t coming_forks_ = 0;  // of running sequences
   std::uint32_t wanted_count_ = 0;  // blocks that waiting sequences want, counted for each
-  std::uint64_t next_id_ = 0;
   std::uint64_t step_ = 0;
   std::uint32_t prefill_budget_;     // of the latest step, after its decodes
   double paced_seconds_ = 0;         // of steps with prefill, the older the less

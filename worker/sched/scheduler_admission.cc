@@ -201,11 +201,9 @@ bool Scheduler::IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const {
 }
 
 bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {
-  const auto found = sequences_.find(prefix.sequence);
-  if (found == sequences_.end()) return false;
-  const Sequence& other = *found->second;
-  return other.state == Sequence::State::kRunning && other.can_commit &&
-         other.committed_block_count < prefix.block_count;
+  const Sequence* const other = sequences_.Find(prefix.sequence);
+  return other != nullptr && other->state == Sequence::State::kRunning && other->can_commit &&
+         other->committed_block_count < prefix.block_count;
 }
 
 // Does a running sequence compute the block after the match? Then it is awaited, with all that the two have in common

@@ -22,7 +22,7 @@
 
 namespace roost::worker {
 
-// Unique within a scheduler, never reused, growing in order of arrival.
+// Unique within a scheduler, never reused, growing in order of arrival. See sequence_slots.h.
 using SequenceId = StrongId<struct SequenceTag, std::uint64_t>;
 
 // How long a sequence's blocks are held after its end, and how dear they are meanwhile.
