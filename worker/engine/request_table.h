@@ -22,20 +22,22 @@ namespace roost::worker {
 
 // What the engine knows of a request beside its tokens, which are the scheduler's.
 struct Request {
+  // What every step looks at stands together.
   RequestKey key;
   wire::Sampling sampling;
   std::uint64_t first_output_index = 0;
   std::uint32_t output_limit = 0;  // tokens of each choice
-  std::uint32_t sample_count = 1;
+  bool prompt_counted = false;
+  bool announced = false;  // an event has told the cached tokens and the wait
   std::vector<TokenId> stop_tokens;
+
+  std::uint32_t sample_count = 1;
   BlockHash root;
   Instant submitted;
   bool other_root = false;  // its prompt begins like one of another scope
 
   std::vector<SequenceId> sequences;  // of the choices that run
   std::optional<Instant> first_scheduled;
-  bool prompt_counted = false;
-  bool announced = false;  // an event has told the cached tokens and the wait
 };
 
 struct Choice {

@@ -1,6 +1,7 @@
 #include "worker/model/transformer.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "common/prefix/block_hash.h"

@@ -24,11 +24,11 @@ void Transformer::Upload(const Batch& batch, const Draws& draws) {
              .positions = work_.inputs.Add(plan_.positions),
              .slots = work_.inputs.Add(plan_.slots),
              .logits_rows = work_.inputs.Add(plan_.logits_rows),
-             .blocks = work_.inputs.Add(plan_.attention.blocks),
              .parts = work_.inputs.Add(plan_.attention.parts),
              .rows = work_.inputs.Add(plan_.attention.rows),
              .items = work_.inputs.Add(plan_.attention.items),
              .merges = work_.inputs.Add(plan_.attention.merges),
+             .blocks = work_.inputs.Add(plan_.attention.blocks),
              .sampled_places = work_.inputs.Add(batch.sampled_places),
              .draws = work_.inputs.Add(draws.rows),
              .adjustments = work_.inputs.Add(draws.adjustments)};

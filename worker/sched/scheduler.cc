@@ -95,9 +95,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   ++step_;
   slices_.clear();
   copies_.clear();
-  const auto decode_count = static_cast<std::uint32_t>(
-      std::count_if(running_.begin(), running_.end(), [](const Sequence* sequence) { return sequence->decoding(); }));
-  const std::uint32_t budget = options_.max_batch_tokens - decode_count;
+  const std::uint32_t budget = options_.max_batch_tokens - SurveyRunning();
   prefill_budget_ = std::max(1U, budget);
   DealOut(budget);
   PlanSlices();
@@ -135,7 +133,19 @@ void Scheduler::Resolve(SequenceId id, TokenId token) {
   ROOST_CHECK(sequence.awaited_draw.has_value(), "sequence {} awaits no token", id.value());
   sequence.tokens.back() = token;
   sequence.awaited_draw.reset();
-  CommitFullBlocks(sequence);
+  if (!HasFullBlock(sequence)) return;
+  HashFullBlock(sequence);
+  const std::uint32_t index = sequence.committed_block_count;
+  cache_.PrefetchCommit(sequence.hashes[index], sequence.blocks[index]);
+  resolved_.push_back(id);
+}
+
+// Some may be gone.
+void Scheduler::CommitResolved() {
+  for (const SequenceId id : resolved_) {
+    if (Sequence* const sequence = sequences_.Find(id)) CommitFullBlocks(*sequence);
+  }
+  resolved_.clear();
 }
 
 SequenceId Scheduler::Fork(SequenceId id) {
@@ -147,6 +157,7 @@ SequenceId Scheduler::Fork(SequenceId id) {
     --origin.fork_count;
     --coming_forks_;
   }
+  origin.forked = true;
   auto fork = std::make_unique<Sequence>(origin);
   fork->tokens.reserve(origin.tokens.capacity());
   fork->hashes.reserve(origin.hashes.capacity());
@@ -224,8 +235,8 @@ bool Scheduler::MakeRoom(const Sequence& sequence) {
 // to the others stays as it is until the copy is made, because copies are made before anything is computed. When room
 // can only be made by preempting the others that share it, there may be nobody left to copy it for.
 bool Scheduler::OwnLastBlock(Sequence& sequence) {
+  if (!WritesToSharedBlock(sequence)) return true;
   const std::uint32_t rows = sequence.computed_token_count % block_tokens_;
-  if (rows == 0 || sequence.blocks.empty()) return true;
   const BlockId shared = sequence.blocks.back();
   while (cache_.pool().references(shared) > 1) {
     if (const std::optional<BlockId> own = cache_.Allocate(sequence.group)) {
@@ -276,6 +287,7 @@ void Scheduler::StorePartialBlock(const Sequence& sequence) {
 
 // Back to front, as the cache asks for.
 void Scheduler::ReleaseBlocks(Sequence& sequence) {
+  CommitFullBlocks(sequence);
   const RequestUse use = UseOf(sequence);
   ++release_count_;
   StorePartialBlock(sequence);
@@ -393,15 +405,24 @@ MissReason Scheduler::ReasonOf(const Sequence& sequence, std::uint32_t block) co
   return cache_.WasEvicted(sequence.hashes[block]) ? MissReason::kEvicted : MissReason::kCold;
 }
 
-void Scheduler::CommitFullBlocks(Sequence& sequence) {
+// A block to commit.
+bool Scheduler::HasFullBlock(const Sequence& sequence) const {
   const std::uint32_t token_count = std::min(sequence.computed_token_count, sequence.known_count());
-  while (sequence.can_commit && (sequence.committed_block_count + 1) * block_tokens_ <= token_count) {
+  return sequence.can_commit && (sequence.committed_block_count + 1) * block_tokens_ <= token_count;
+}
+
+void Scheduler::HashFullBlock(Sequence& sequence) const {
+  const std::uint32_t index = sequence.committed_block_count;
+  if (sequence.hashes.size() > index) return;
+  const BlockHash parent = index == 0 ? sequence.root : sequence.hashes.back();
+  const std::span<const TokenId> tokens(sequence.tokens);
+  sequence.hashes.push_back(ChainHash(parent, tokens.subspan(std::size_t{index} * block_tokens_, block_tokens_)));
+}
+
+void Scheduler::CommitFullBlocks(Sequence& sequence) {
+  while (HasFullBlock(sequence)) {
+    HashFullBlock(sequence);
     const std::uint32_t index = sequence.committed_block_count;
-    if (sequence.hashes.size() == index) {
-      const BlockHash parent = index == 0 ? sequence.root : sequence.hashes.back();
-      const std::span<const TokenId> tokens(sequence.tokens);
-      sequence.hashes.push_back(ChainHash(parent, tokens.subspan(std::size_t{index} * block_tokens_, block_tokens_)));
-    }
     const CommitResult result = cache_.Commit(sequence.chain(), index, sequence.blocks, sequence.group);
     if (result.kind == CommitResult::Kind::kCollided) {
       sequence.can_commit = false;
@@ -414,26 +435,15 @@ void Scheduler::CommitFullBlocks(Sequence& sequence) {
 
 // ---- sums and checks ----
 
-std::uint64_t Scheduler::queued_prefill_tokens() const {
-  std::uint64_t count = waiting_.uncached_count();
-  for (const Sequence* sequence : running_) {
-    if (!sequence->decoding()) count += sequence->remaining_count();
-  }
-  return count;
-}
-
-std::uint64_t Scheduler::running_context_tokens() const {
-  std::uint64_t count = 0;
-  for (const Sequence* sequence : running_) count += sequence->computed_token_count;
-  return count;
-}
-
 wire::Load Scheduler::Load() const {
   wire::Load load;
   load.waiting_requests = waiting_count();
   load.running_requests = running_count();
-  load.queued_prefill_tokens = queued_prefill_tokens();
-  load.running_context_tokens = running_context_tokens();
+  load.queued_prefill_tokens = waiting_.uncached_count();
+  for (const Sequence* sequence : running_) {
+    if (!sequence->decoding()) load.queued_prefill_tokens += sequence->remaining_count();
+    load.running_context_tokens += sequence->computed_token_count;
+  }
   load.free_block_count = cache_.available_count();
   load.cached_block_count = cache_.ready_count();
   load.pinned_block_count = cache_.pinned_count();
