@@ -4,7 +4,7 @@
 
 #include "common/base/check.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/null_ops.h"
+#include "tests/support/null_ops.h"
 #include "worker/model/attention_plan.h"
 
 namespace roost::bench {
@@ -15,8 +15,10 @@ using worker::BatchSlice;
 
 constexpr std::uint32_t kBlockTokens = 16;
 // For 32 query heads and 8 kv heads.
-constexpr worker::AttentionPlanOptions kOptions{
-    .block_tokens = kBlockTokens, .query_head_count = 32, .kv_head_count = 8, .profile = kLargeDeviceProfile};
+constexpr worker::AttentionPlanOptions kOptions{.block_tokens = kBlockTokens,
+                                                .query_head_count = 32,
+                                                .kv_head_count = 8,
+                                                .profile = testing_support::kLargeDeviceProfile};
 
 struct Requests {
   std::vector<std::vector<BlockId>> blocks;

@@ -7,7 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/null_ops.h"
+#include "tests/support/null_ops.h"
 #include "worker/engine/engine.h"
 #include "worker/model/transformer.h"
 
@@ -54,7 +54,7 @@ wire::Generate MakeRequest(std::uint64_t number, Rng& rng) {
 // what the model does until its ops would begin.
 void BenchEngineHost(Effort effort) {
   constexpr std::uint32_t kRunning = 256;
-  auto backend = kernels::Backend::Open(NullOps(), {}).value();
+  auto backend = kernels::Backend::Open(testing_support::NullOps(), {}).value();
   const auto model = worker::Transformer::Create(std::move(backend), Config(), worker::RandomWeights(1),
                                                  {.block_tokens = kBlockTokens,
                                                   .block_count = 2 * kRunning * kMostContext / kBlockTokens,

@@ -1,7 +1,6 @@
 #include "worker/model/transformer.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "common/prefix/block_hash.h"
@@ -21,20 +20,6 @@ kernels::KvLayout LayoutOf(const HfConfig& config, std::uint32_t block_tokens, s
           .kv_head_count = config.kv_head_count,
           .block_tokens = block_tokens,
           .head_dim = config.head_dim};
-}
-
-// Are all of them below `count`, which is below 2^31? A step has tens of thousands: no branch for each, and so many at
-// a time that the compiler makes vector code of it.
-bool AllBelow(std::span<const BlockId> blocks, std::uint32_t count) {
-  constexpr std::size_t kLanes = 16;
-  const auto outside = [count](BlockId block) { return block.value() | (count - 1 - block.value()); };  // its high bit
-  std::array<std::uint32_t, kLanes> any_outside{};
-  std::size_t i = 0;
-  for (; i + kLanes <= blocks.size(); i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) any_outside[lane] |= outside(blocks[i + lane]);
-  }
-  for (; i < blocks.size(); ++i) any_outside[0] |= outside(blocks[i]);
-  return std::all_of(any_outside.begin(), any_outside.end(), [](std::uint32_t any) { return any >> 31U == 0; });
 }
 
 }  // namespace
@@ -275,7 +260,6 @@ void Transformer::Check(const Batch& batch) const {
   }
   for (const BatchSlice& slice : batch.slices) {
     ROOST_CHECK(slice.first_position + slice.token_count <= config_.max_positions);
-    ROOST_CHECK(AllBelow(slice.blocks, kv_.block_count), "a block beyond {}", kv_.block_count);
   }
 }
 

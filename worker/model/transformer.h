@@ -128,7 +128,7 @@ class Transformer final : public Model {
   void Upload(const Batch& batch, const Draws& draws);
   void ReserveResults(const Draws& draws);
   void PlaceSampled(const Batch& batch);
-  [[nodiscard]] std::vector<std::uint64_t> StepShape() const;
+  [[nodiscard]] StepRecorder::Shape StepShape() const;
   void RunOps();
   void WriteKv(std::uint32_t layer);  // and q
   void Attend(std::uint32_t layer);

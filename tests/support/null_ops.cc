@@ -1,8 +1,8 @@
-#include "tests/bench/null_ops.h"
+#include "tests/support/null_ops.h"
 
 #include <memory>
 
-namespace roost::bench {
+namespace roost::testing_support {
 namespace {
 
 using kernels::Device;
@@ -48,4 +48,4 @@ const OpTable& NullOps() {
   return kOps;
 }
 
-}  // namespace roost::bench
+}  // namespace roost::testing_support

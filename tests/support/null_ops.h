@@ -6,7 +6,7 @@
 #include "common/base/ids.h"
 #include "kernels/ops.h"
 
-namespace roost::bench {
+namespace roost::testing_support {
 
 inline constexpr TokenId kNullToken = 7;
 
@@ -20,4 +20,4 @@ inline constexpr kernels::AttentionProfile kLargeDeviceProfile{.lane_tiles = {16
 
 [[nodiscard]] const kernels::OpTable& NullOps();
 
-}  // namespace roost::bench
+}  // namespace roost::testing_support
