@@ -12,7 +12,7 @@ namespace {
 // Are all of them below `count`, which is below 2^31? A step has tens of thousands: no branch for each, and so many at
 // a time that the compiler makes vector code of it.
 bool AllBelow(std::span<const std::uint32_t> blocks, std::uint32_t count) {
-  constexpr std::size_t kLanes = 16;
+  constexpr std::size_t kLanes = 64;
   const auto outside = [count](std::uint32_t block) { return block | (count - 1 - block); };  // its high bit
   std::array<std::uint32_t, kLanes> any_outside{};
   std::size_t i = 0;
