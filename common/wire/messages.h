@@ -19,7 +19,6 @@
 // events; a receiver compares digests only after that chunk.
 #pragma once
 
-#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,6 +27,7 @@
 
 #include "common/base/error.h"
 #include "common/base/ids.h"
+#include "common/base/inline_vector.h"
 #include "common/base/rng.h"
 #include "common/prefix/block_hash.h"
 
@@ -88,7 +88,7 @@ enum class FinishReason : std::uint8_t {
 }
 
 // Tokens of one choice in one step: mostly one, which is no allocation.
-using StepTokens = boost::container::small_vector<TokenId, 2>;
+using StepTokens = InlineVector<TokenId, 2>;
 
 // Tokens that one choice of a request got in one step, and its end if it ended.
 struct TokenEvent {
