@@ -95,7 +95,9 @@ Result<TokenEvent> ReadTokenEvent(schema::TokenEvent::Reader in) {
   event.request_id = RequestId(in.getRequestId());
   event.choice = in.getChoice();
   if (event.choice >= kMaxSampleCount) return DataLoss("choice", "{}, limit {}", event.choice, kMaxSampleCount);
-  ROOST_ASSIGN_OR_RETURN(event.tokens, ReadTokens(in.getTokens(), "tokens", WireLimits::kMaxTokensPerEvent));
+  const auto tokens = in.getTokens();
+  ROOST_RETURN_IF_ERROR(CheckCount(tokens, "tokens", WireLimits::kMaxTokensPerEvent));
+  event.tokens.assign(tokens.begin(), tokens.end());
   if (const auto cached = in.getCachedTokenCount(); cached.isCount()) event.cached_token_count = cached.getCount();
   if (const auto wait = in.getQueueWaitSeconds(); wait.isSeconds()) {
     ROOST_ASSIGN_OR_RETURN(event.queue_wait_seconds, ReadSeconds(wait.getSeconds(), "queueWaitSeconds"));

@@ -27,6 +27,7 @@
 
 #include "common/base/error.h"
 #include "common/base/ids.h"
+#include "common/base/inline_vector.h"
 #include "common/base/rng.h"
 #include "common/prefix/block_hash.h"
 
@@ -86,11 +87,14 @@ enum class FinishReason : std::uint8_t {
   return reason == FinishReason::kCancelled || reason == FinishReason::kError;
 }
 
+// Tokens of one choice in one step: mostly one, which is no allocation.
+using StepTokens = InlineVector<TokenId, 2>;
+
 // Tokens that one choice of a request got in one step, and its end if it ended.
 struct TokenEvent {
   RequestId request_id;
   std::uint32_t choice = 0;  // below the request's sample_count
-  std::vector<TokenId> tokens;
+  StepTokens tokens;
   // Set in the request's first event that has tokens: prompt tokens whose KV came from the cache, and what was spent.
   std::optional<std::uint32_t> cached_token_count;
   std::optional<double> queue_wait_seconds;

@@ -236,7 +236,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
                            .block_tokens = request.spec.model->block_tokens});
     decider_.OnFirstToken(*request.spec.model, attempt.prediction, *cached_tokens, now);
   }
-  effects_.Push(NotifyTokens{request.observer, {std::move(event.tokens), cached_tokens, index}});
+  effects_.Push(NotifyTokens{request.observer, {{event.tokens.begin(), event.tokens.end()}, cached_tokens, index}});
 }
 
 void RequestBook::OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now) {

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "tests/bench/bench.h"
+#include "tests/support/null_ops.h"
 #include "worker/model/attention_plan.h"
 
 namespace roost::bench {
@@ -13,16 +14,11 @@ using worker::AttentionPlan;
 using worker::BatchSlice;
 
 constexpr std::uint32_t kBlockTokens = 16;
-// As of a CUDA device with 132 multiprocessors, for 32 query heads and 8 kv heads.
+// For 32 query heads and 8 kv heads.
 constexpr worker::AttentionPlanOptions kOptions{.block_tokens = kBlockTokens,
                                                 .query_head_count = 32,
                                                 .kv_head_count = 8,
-                                                .profile = {.lane_tiles = {16, 64, 128},
-                                                            .partial_step = 16,
-                                                            .max_partial_positions = 1U << 31U,
-                                                            .read_cost_lanes = 64,
-                                                            .item_cost_positions = 64,
-                                                            .concurrent_items = 264}};
+                                                .profile = testing_support::kLargeDeviceProfile};
 
 struct Requests {
   std::vector<std::vector<BlockId>> blocks;

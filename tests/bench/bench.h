@@ -39,6 +39,7 @@ void BenchBlockHash(Effort effort);
 void BenchCache(Effort effort);
 void BenchDecide(Effort effort);
 void BenchEngine(Effort effort);
+void BenchEngineHost(Effort effort);
 void BenchEviction(Effort effort);
 void BenchIndex(Effort effort);
 void BenchModel(Effort effort);

@@ -21,6 +21,7 @@ constexpr Entry kEntries[] = {
     {"cache", &BenchCache},
     {"decide", &BenchDecide},
     {"engine", &BenchEngine},
+    {"engine_host", &BenchEngineHost},
     {"eviction", &BenchEviction},
     {"index", &BenchIndex},
     {"model", &BenchModel},

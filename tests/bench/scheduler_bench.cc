@@ -49,7 +49,8 @@ void Decode(Effort effort, std::uint32_t running) {
   }
   Step(scheduler, cache);
   ROOST_CHECK(scheduler.running_count() == running, "{}", scheduler.running_count());
-  ROOST_CHECK(scheduler.queued_prefill_tokens() == running * kPromptTokens, "{}", scheduler.queued_prefill_tokens());
+  const std::uint64_t queued = scheduler.Load().queued_prefill_tokens;
+  ROOST_CHECK(queued == running * kPromptTokens, "{}", queued);
   constexpr int kSteps = 64;  // each sequence fills four blocks
   const double seconds = MedianSeconds(effort, [&] {
     for (int step = 0; step < kSteps; ++step) Step(scheduler, cache);

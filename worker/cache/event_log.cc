@@ -14,6 +14,7 @@ void EventLog::AddRemoved(BlockHash hash) {
 }
 
 void EventLog::TakeTo(std::vector<wire::CacheEvent>& events) {
+  events.reserve(events.size() + entries_.size());
   for (const Entry& entry : entries_) {
     if (!entry.joins) {
       wire::CacheEvent& event = events.emplace_back();

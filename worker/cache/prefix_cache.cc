@@ -170,6 +170,12 @@ CommitResult PrefixCache::Commit(const BlockChain& chain, std::uint32_t index, s
   return {CommitResult::Kind::kMerged, *holder};
 }
 
+void PrefixCache::PrefetchCommit(BlockHash hash, BlockId block) const {
+  index_.Prefetch(hash);
+  ghosts_.Prefetch(hash.low);
+  PrefetchBlock(block);
+}
+
 std::vector<wire::CacheEvent> PrefixCache::TakeEvents() {
   std::vector<wire::CacheEvent> events;
   events_.TakeTo(events);

@@ -144,6 +144,9 @@ class PrefixCache {
   [[nodiscard]] CommitResult Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks,
                                     EvictionGroup group = EvictionGroup(0));
 
+  // Starts the memory reads of a Commit to come, of a block that gets this hash.
+  void PrefetchCommit(BlockHash hash, BlockId block) const;
+
   // blocks.back() holds the first `token_count` tokens, fewer than B, of the chain's block at that place, and is the
   // caller's alone; those before it are ready. Makes it a partial block, unless what it holds is in the tree already.
   void StorePartial(const BlockChain& chain, std::span<const BlockId> blocks, std::uint32_t token_count,

@@ -171,17 +171,17 @@ void Engine::State::Pin(const wire::Pin& pin) {
   cache.Pin(pin.hashes, After(pin.duration_ms, now));
 }
 
-RequestEvent Engine::State::EventOf(const Choice& choice) {
-  RequestEvent event{choice.request->key.link, {}};
+void Engine::State::Address(RequestEvent& event, const Choice& choice) {
+  event.link = choice.request->key.link;
   event.event.request_id = choice.request->key.request;
   event.event.choice = choice.index;
-  return event;
 }
 
 // The last event of a choice, which is gone with it; of some reasons also the last one of its request.
 RequestEvent Engine::State::End(SequenceId id, wire::FinishReason reason, std::optional<Error> error) {
   const Choice& choice = *requests.FindChoice(id);
-  RequestEvent event = EventOf(choice);
+  RequestEvent event;
+  Address(event, choice);
   event.event.finish = reason;
   event.event.error = std::move(error);
   Request& request = *choice.request;

@@ -53,7 +53,7 @@ struct Engine::State {
   void CancelLink(LinkId link);
   void Pin(const wire::Pin& pin);
   void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);
-  static RequestEvent EventOf(const Choice& choice);
+  static void Address(RequestEvent& event, const Choice& choice);
   RequestEvent End(SequenceId id, wire::FinishReason reason, std::optional<Error> error);
   void Forget(SequenceId id);
   void ForgetRequest(RequestKey key);
@@ -74,8 +74,7 @@ struct Engine::State {
   std::span<const float> LogitsOf(std::uint32_t row);
   void Verify(std::span<const float> logits, StepCounts& counts);
   void ForkAll(SequenceId id);
-  RequestEvent TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now,
-                          StepCounts& counts);
+  void TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now, StepReport& report);
   void NoteToken(Choice& choice, TokenId token, Instant now, StepCounts& counts);
   void FillReport(StepReport& report);
 

@@ -169,6 +169,7 @@ void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernel
                                 StepReport& report) {
   ROOST_CHECK(sampled.size() == step.draw_count, "{} tokens for {} draws", sampled.size(), step.draw_count);
   report.tokens.reserve(report.tokens.size() + sampled.size());
+  report.counts.inter_token_seconds.reserve(sampled.size());
   for (std::uint32_t row = 0; row < step.wanted.size(); ++row) {
     const SequenceId id = step.wanted[row].sequence;
     if (verifier.Owns(id)) {
@@ -185,9 +186,10 @@ void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernel
       if (i > 0) choice = requests.FindChoice(choices[i]);
       if (choice == nullptr) break;  // one with broken logits has ended them all
       const Result<TokenId> token = TokenOf(sampled[step.wanted[row].first_draw + i]);
-      report.tokens.push_back(TakeSample(choices[i], *choice, token, now, report.counts));
+      TakeSample(choices[i], *choice, token, now, report);
     }
   }
+  scheduler.CommitResolved();
 }
 
 void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
@@ -212,34 +214,38 @@ void Engine::State::ForkAll(SequenceId id) {
 }
 
 // What a sampled token means for its request: one more token, or its end, or both.
-RequestEvent Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now,
-                                       StepCounts& counts) {
+void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now,
+                               StepReport& report) {
   Request& request = *choice.request;
   const Sequence& sequence = scheduler.Get(id);
   if (!std::exchange(request.prompt_counted, true)) {
-    counts.prompt_tokens += sequence.prompt_token_count;
-    counts.cached_prompt_tokens += sequence.cached_token_count;
+    report.counts.prompt_tokens += sequence.prompt_token_count;
+    report.counts.cached_prompt_tokens += sequence.cached_token_count;
   }
-  if (!sample.ok()) return End(id, wire::FinishReason::kError, sample.error());
+  RequestEvent& event = report.tokens.emplace_back();
+  if (!sample.ok()) {
+    event = End(id, wire::FinishReason::kError, sample.error());
+    return;
+  }
   const TokenId token = *sample;
   if (std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end()) {
-    return End(id, wire::FinishReason::kStop, std::nullopt);
+    event = End(id, wire::FinishReason::kStop, std::nullopt);
+    return;
   }
-  NoteToken(choice, token, now, counts);
+  NoteToken(choice, token, now, report.counts);
   if (choice.output_count == request.output_limit) {
-    RequestEvent event = End(id, wire::FinishReason::kLength, std::nullopt);
+    event = End(id, wire::FinishReason::kLength, std::nullopt);
     event.event.tokens.push_back(token);
-    return event;
+    return;
   }
   if (sequence.awaited_draw) {
     scheduler.Resolve(id, token);
   } else {
     scheduler.Append(id, token);
   }
-  RequestEvent event = EventOf(choice);
+  Address(event, choice);
   event.event.tokens.push_back(token);
   Announce(request, sequence, event.event);
-  return event;
 }
 
 // The time to the first token is the request's; its choices have theirs at one time.

@@ -1,6 +1,7 @@
 #include "worker/engine/request_table.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "common/base/check.h"
@@ -20,24 +21,19 @@ Choice& RequestTable::Add(Request request, SequenceId first_choice) {
 
 Choice& RequestTable::AddChoice(Request& request, SequenceId sequence, std::uint32_t index) {
   request.sequences.push_back(sequence);
-  return choices_.emplace(sequence, Choice{.request = &request, .index = index}).first->second;
-}
-
-Choice* RequestTable::FindChoice(SequenceId sequence) {
-  const auto found = choices_.find(sequence);
-  return found == choices_.end() ? nullptr : &found->second;
+  return choices_.Put(sequence, std::make_unique<Choice>(Choice{.request = &request, .index = index}));
 }
 
 void RequestTable::ForgetChoice(SequenceId sequence) {
-  Request& request = *choices_.at(sequence).request;
+  Request& request = *choices_.At(sequence).request;
   std::erase(request.sequences, sequence);
-  choices_.erase(sequence);
+  choices_.Erase(sequence);
   if (request.sequences.empty()) requests_.erase(RequestKey(request.key));
 }
 
 void RequestTable::Forget(RequestKey key) {
   const auto found = requests_.find(key);
-  for (const SequenceId sequence : found->second.sequences) choices_.erase(sequence);
+  for (const SequenceId sequence : found->second.sequences) choices_.Erase(sequence);
   requests_.erase(found);
 }
 

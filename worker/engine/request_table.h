@@ -1,14 +1,13 @@
 // The requests that the engine has taken in, and the choices (outputs) of each. A choice is a sequence of the
 // scheduler; all but the first begin when the prompt has been computed.
 //
-// Not thread-safe. Find, Add and Forget are O(1) or O(log requests). References stay valid until what they refer to is
-// forgotten.
+// Not thread-safe. FindChoice is O(1), Find, Add and Forget are O(log requests). References stay valid until what they
+// refer to is forgotten.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -17,25 +16,28 @@
 #include "worker/engine/engine.h"
 #include "worker/sample/logit_adjuster.h"
 #include "worker/sched/sequence.h"
+#include "worker/sched/sequence_slots.h"
 
 namespace roost::worker {
 
 // What the engine knows of a request beside its tokens, which are the scheduler's.
 struct Request {
+  // What every step looks at stands together.
   RequestKey key;
   wire::Sampling sampling;
   std::uint64_t first_output_index = 0;
   std::uint32_t output_limit = 0;  // tokens of each choice
-  std::uint32_t sample_count = 1;
+  bool prompt_counted = false;
+  bool announced = false;  // an event has told the cached tokens and the wait
   std::vector<TokenId> stop_tokens;
+
+  std::uint32_t sample_count = 1;
   BlockHash root;
   Instant submitted;
   bool other_root = false;  // its prompt begins like one of another scope
 
   std::vector<SequenceId> sequences;  // of the choices that run
   std::optional<Instant> first_scheduled;
-  bool prompt_counted = false;
-  bool announced = false;  // an event has told the cached tokens and the wait
 };
 
 struct Choice {
@@ -58,7 +60,7 @@ class RequestTable {
   Choice& AddChoice(Request& request, SequenceId sequence, std::uint32_t index);
 
   // Nothing for a sequence that is no request's.
-  [[nodiscard]] Choice* FindChoice(SequenceId sequence);
+  [[nodiscard]] Choice* FindChoice(SequenceId sequence) const { return choices_.Find(sequence); }
 
   // Forgets a choice, and its request if that was the last one.
   void ForgetChoice(SequenceId sequence);
@@ -69,7 +71,7 @@ class RequestTable {
 
  private:
   std::map<RequestKey, Request> requests_;  // ordered: the requests of one link lie together
-  std::unordered_map<SequenceId, Choice> choices_;
+  SequenceSlots<Choice> choices_;
 };
 
 }  // namespace roost::worker

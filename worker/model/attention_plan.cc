@@ -1,11 +1,14 @@
 #include "worker/model/attention_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -25,6 +28,9 @@ constexpr double kEqualTimes = 0.03;
 // Branchings that are followed from the root: a prompt, a document, a conversation, its turns. Beyond it nothing is
 // shared, so that no tree is slow to plan.
 constexpr std::uint32_t kMaxBranchings = 8;
+constexpr std::uint32_t kNoGroup = std::numeric_limits<std::uint32_t>::max();
+// Items are sorted by their length to within one part of so many of the longest.
+constexpr std::size_t kLengthClasses = 256;
 
 std::uint32_t RoundUp(std::uint32_t value, std::uint32_t step) { return (value + step - 1) / step * step; }
 
@@ -41,12 +47,6 @@ std::uint64_t PositionCost(const AttentionProfile& profile, std::uint32_t lanes)
 
 std::uint64_t CostOfPartial(const AttentionProfile& profile) { return kPartialCostPositions * profile.read_cost_lanes; }
 
-struct Range {
-  std::uint32_t begin = 0;
-  std::uint32_t end = 0;
-  [[nodiscard]] std::uint32_t size() const { return end - begin; }
-};
-
 class Planner {
  public:
   Planner(std::span<const BatchSlice> slices, const AttentionPlanOptions& options, AttentionPlan& plan)
@@ -54,40 +54,37 @@ class Planner {
         options_(options),
         profile_(options.profile),
         plan_(plan),
+        scratch_(plan.scratch),
         group_(options.query_head_count / options.kv_head_count),
         rows_per_pack_(std::max(1U, profile_.lane_tiles.back() / group_)),
-        step_(std::max(profile_.partial_step, options.block_tokens)) {
+        step_(std::max(profile_.partial_step, options.block_tokens)),
+        position_costs_(scratch_.position_costs),
+        places_(scratch_.places),
+        shared_runs_(scratch_.shared_runs),
+        works_(scratch_.works),
+        parts_(scratch_.parts) {}
+
+  void Run() {
+    Clear();
     for (std::uint32_t rows = 0; rows <= rows_per_pack_; ++rows) {
       position_costs_.push_back(PositionCost(profile_, rows * group_));
     }
-  }
-
-  void Run() {
-    plan_.Clear();
-    LocateSlices();
-    Share({.places = {0, PartitionSharers()}});
+    Share({.places = {0, LocateSlices()}});
     AddRows();
-    for (const SharedRun& run : shared_runs_) PackShared(run);
-    for (const Place& place : places_) PackOwn(place);
+    PackAll();
     CutAll();
     AddMerges();
     SortItems();
   }
 
  private:
-  // A slice's place in the order of rows: neighbours in the tree stand side by side.
-  struct Place {
-    std::uint32_t slice = 0;
-    std::uint32_t first_token = 0;   // of the batch
-    std::uint32_t whole_blocks = 0;  // before its first position: others may have them too
-    std::uint32_t shared_end = 0;    // positions before it are in shared runs
-    std::uint32_t first_row = 0;     // in plan_.rows
-  };
-  // Neighbouring places on positions that all of them have in the same blocks.
-  struct SharedRun {
-    Range places;
-    Range positions;
-  };
+  using Range = AttentionPlanScratch::Range;
+  using Place = AttentionPlanScratch::Place;
+  using SharedRun = AttentionPlanScratch::SharedRun;
+  using Work = AttentionPlanScratch::Work;
+  using Part = AttentionPlanScratch::Part;
+  using Group = AttentionPlanScratch::Group;
+
   // Neighbouring places whose first blocks are the same.
   struct Branch {
     Range places;
@@ -95,44 +92,53 @@ class Planner {
     std::uint32_t shared_end = 0;     // positions before it are in shared runs
     std::uint32_t level = 0;
   };
-  // Rows on positions, not yet cut.
-  struct Work {
-    Range rows;
-    Range positions;
-    std::uint32_t first_block = 0;  // in plan_.blocks, of the first position
-    AttentionItem::Output output = AttentionItem::Output::kWhole;
-  };
-  struct Part {
-    std::uint32_t token = 0;
-    std::uint32_t partial = 0;
-  };
+
+  // But for the blocks, whose number hardly changes: what is there is written over.
+  void Clear() {
+    scratch_.Clear();
+    plan_.rows.clear();
+    plan_.items.clear();
+    plan_.merges.clear();
+    plan_.parts.clear();
+    plan_.partial_count = 0;
+  }
 
   [[nodiscard]] const BatchSlice& SliceOf(const Place& place) const { return slices_[place.slice]; }
   [[nodiscard]] BlockId BlockAt(const Place& place, std::uint32_t index) const { return SliceOf(place).blocks[index]; }
 
-  void LocateSlices() {
-    for (std::uint32_t i = 0; i < slices_.size(); ++i) {
-      places_.push_back(
-          {.slice = i, .first_token = token_count_, .whole_blocks = slices_[i].first_position / options_.block_tokens});
-      token_count_ += slices_[i].token_count;
-    }
+  // Those that may share come first; the answer is how many they are.
+  std::uint32_t LocateSlices() {
+    AddPlaces(Sharing::kPossible);
+    const auto sharer_count = static_cast<std::uint32_t>(places_.size());
+    AddPlaces(Sharing::kNone);
+    return sharer_count;
   }
 
-  // Those that may share come first; the answer is how many they are. A slice that fills half a tile gains little.
-  std::uint32_t PartitionSharers() {
-    const auto others = std::stable_partition(places_.begin(), places_.end(), [this](const Place& place) {
-      const BatchSlice& slice = SliceOf(place);
-      return slice.token_count * group_ * 2 <= profile_.lane_tiles.back() && slice.first_position >= step_;
-    });
-    return static_cast<std::uint32_t>(others - places_.begin());
+  enum class Sharing : std::uint8_t { kPossible, kNone };
+  // A slice that fills half a tile gains little.
+  [[nodiscard]] Sharing SharingOf(const BatchSlice& slice) const {
+    const bool is_small = slice.token_count * group_ * 2 <= profile_.lane_tiles.back();
+    return is_small && slice.first_position >= step_ ? Sharing::kPossible : Sharing::kNone;
+  }
+
+  void AddPlaces(Sharing sharing) {
+    token_count_ = 0;
+    for (std::uint32_t i = 0; i < slices_.size(); ++i) {
+      const BatchSlice& slice = slices_[i];
+      if (SharingOf(slice) == sharing) {
+        places_.push_back(
+            {.slice = i, .first_token = token_count_, .whole_blocks = slice.first_position / options_.block_tokens});
+      }
+      token_count_ += slice.token_count;
+    }
   }
 
   void Share(Branch branch) {
     const Range places = branch.places;
     if (places.size() < 2 || branch.level == kMaxBranchings) return;
-    std::uint32_t common = std::numeric_limits<std::uint32_t>::max();
-    for (std::uint32_t i = places.begin + 1; i < places.end; ++i) {
-      common = std::min(common, CommonBlocks(places_[places.begin], places_[i], branch.common_blocks));
+    std::uint32_t common = places_[places.begin].whole_blocks;
+    for (std::uint32_t i = places.begin + 1; i < places.end && common > branch.common_blocks; ++i) {
+      common = CommonBlocks(places_[places.begin], places_[i], {branch.common_blocks, common});
     }
     branch.common_blocks = common;
     const std::uint32_t end = common * options_.block_tokens / step_ * step_;
@@ -147,17 +153,11 @@ class Planner {
   // Among the places of a branch, those that go on with the same block.
   void ShareBeyond(const Branch& branch) {
     const std::uint32_t common = branch.common_blocks;
-    const auto begin = places_.begin() + branch.places.begin;
-    const auto end = places_.begin() + branch.places.end;
-    const auto longer =
-        std::stable_partition(begin, end, [common](const Place& place) { return place.whole_blocks <= common; });
-    std::stable_sort(longer, end,
-                     [&](const Place& a, const Place& b) { return BlockAt(a, common) < BlockAt(b, common); });
-    for (auto first = longer; first != end;) {
-      const auto last = std::find_if(
-          first, end, [&](const Place& place) { return BlockAt(place, common) != BlockAt(*first, common); });
-      Share({.places = {static_cast<std::uint32_t>(first - places_.begin()),
-                        static_cast<std::uint32_t>(last - places_.begin())},
+    const std::uint32_t first_alone = GroupByBlock(branch.places, common);
+    for (std::uint32_t first = branch.places.begin; first < first_alone;) {
+      std::uint32_t last = first + 1;
+      while (last < first_alone && BlockAt(places_[last], common) == BlockAt(places_[first], common)) ++last;
+      Share({.places = {first, last},
              .common_blocks = common + 1,
              .shared_end = branch.shared_end,
              .level = branch.level + 1});
@@ -165,10 +165,62 @@ class Planner {
     }
   }
 
-  // How many blocks two places have in common; the first `known` are. By bisection: a block stands for all before it.
-  [[nodiscard]] std::uint32_t CommonBlocks(const Place& a, const Place& b, std::uint32_t known) const {
-    std::uint32_t low = known;
-    std::uint32_t high = std::min(a.whole_blocks, b.whole_blocks);
+  // Places that have the same block `index` come to stand side by side, in their order, and those that end before it
+  // behind all of them: the answer is where these begin. Nothing moves where no two have the same: the first of all.
+  std::uint32_t GroupByBlock(Range places, std::uint32_t index) {
+    FindGroups(places, index);
+    std::uint32_t grouped_count = 0;
+    for (Group& group : scratch_.groups) {
+      group.next = grouped_count;
+      grouped_count += group.size;
+    }
+    if (scratch_.groups.size() == grouped_count) return places.begin;
+    std::uint32_t next_alone = grouped_count;
+    scratch_.grouped.resize(places.size());
+    for (std::uint32_t i = 0; i < places.size(); ++i) {
+      const std::uint32_t group = scratch_.group_of[i];
+      const std::uint32_t to = group != kNoGroup ? scratch_.groups[group].next++ : next_alone++;
+      scratch_.grouped[to] = places_[places.begin + i];
+    }
+    std::copy(scratch_.grouped.begin(), scratch_.grouped.end(), places_.begin() + places.begin);
+    return places.begin + grouped_count;
+  }
+
+  // Each place's group, and the groups with their sizes, in the order of their first places. By a hash table with open
+  // addressing that is never more than half full.
+  void FindGroups(Range places, std::uint32_t index) {
+    constexpr std::uint32_t kHashFactor = 0x9E3779B9;  // Knuth, The Art of Computer Programming 3, 6.4
+    const std::uint32_t size = std::bit_ceil(2 * places.size());
+    scratch_.group_table.assign(size, kNoGroup);
+    scratch_.group_of.clear();
+    scratch_.groups.clear();
+    for (std::uint32_t i = places.begin; i < places.end; ++i) {
+      if (places_[i].whole_blocks <= index) {
+        scratch_.group_of.push_back(kNoGroup);
+        continue;
+      }
+      const BlockId block = BlockAt(places_[i], index);
+      std::uint32_t at = (block.value() * kHashFactor) >> (32 - std::countr_zero(size));
+      const auto holds_another = [&](std::uint32_t group) {
+        return group != kNoGroup && scratch_.groups[group].block != block;
+      };
+      while (holds_another(scratch_.group_table[at])) at = (at + 1) % size;
+      std::uint32_t& group = scratch_.group_table[at];
+      if (group == kNoGroup) {
+        group = static_cast<std::uint32_t>(scratch_.groups.size());
+        scratch_.groups.push_back({.block = block});
+      }
+      ++scratch_.groups[group].size;
+      scratch_.group_of.push_back(group);
+    }
+  }
+
+  // How many blocks two places have in common, at most bounds.end; the first bounds.begin are. By bisection: a block
+  // stands for all before it.
+  [[nodiscard]] std::uint32_t CommonBlocks(const Place& a, const Place& b, Range bounds) const {
+    std::uint32_t low = bounds.begin;
+    std::uint32_t high = std::min({bounds.end, a.whole_blocks, b.whole_blocks});
+    if (high > low && BlockAt(a, high - 1) == BlockAt(b, high - 1)) return high;
     while (low < high) {
       const std::uint32_t middle = low + (high - low) / 2;
       if (BlockAt(a, middle) == BlockAt(b, middle)) {
@@ -181,11 +233,12 @@ class Planner {
   }
 
   [[nodiscard]] std::int64_t Saved(Range places, std::uint32_t positions) {
-    lanes_.clear();
+    std::vector<std::uint32_t>& lanes = scratch_.lanes;
+    lanes.clear();
     for (std::uint32_t i = places.begin; i < places.end; ++i) {
-      lanes_.push_back(SliceOf(places_[i]).token_count * group_);
+      lanes.push_back(SliceOf(places_[i]).token_count * group_);
     }
-    return SavedBySharing(profile_, lanes_, positions);
+    return SavedBySharing(profile_, lanes, positions);
   }
 
   void AddRows() {
@@ -198,15 +251,24 @@ class Planner {
     }
   }
 
+  // Each place's blocks are read once at most: by a shared run or by what it has of its own.
+  void PackAll() {
+    std::size_t most_blocks = 0;
+    for (const BatchSlice& slice : slices_) most_blocks += slice.blocks.size();
+    plan_.blocks.resize(most_blocks);
+    for (const SharedRun& run : shared_runs_) PackShared(run);
+    for (const Place& place : places_) PackOwn(place);
+    plan_.blocks.resize(block_count_);
+  }
+
   // The blocks of these positions, which begin with one; the answer is where they are in the plan.
   std::uint32_t AddBlocks(const Place& place, Range positions) {
     const std::uint32_t first = positions.begin / options_.block_tokens;
     const std::uint32_t end = (positions.end + options_.block_tokens - 1) / options_.block_tokens;
-    const std::size_t at = plan_.blocks.size();
     static_assert(sizeof(BlockId) == sizeof(std::uint32_t) && std::is_trivially_copyable_v<BlockId>);
-    plan_.blocks.resize(at + (end - first));
-    std::memcpy(plan_.blocks.data() + at, SliceOf(place).blocks.data() + first, (end - first) * sizeof(BlockId));
-    return static_cast<std::uint32_t>(at);
+    std::memcpy(plan_.blocks.data() + block_count_, SliceOf(place).blocks.data() + first,
+                (end - first) * sizeof(BlockId));
+    return std::exchange(block_count_, block_count_ + (end - first));
   }
 
   void PackShared(const SharedRun& run) {
@@ -262,15 +324,23 @@ class Planner {
 
   [[nodiscard]] double BestPieceCost() const {
     std::uint64_t total = 0;
-    for (const Work& work : works_) total += position_costs_[work.rows.size()] * work.positions.size();
+    std::uint64_t longest = 0;
+    for (const Work& work : works_) {
+      const std::uint64_t cost = position_costs_[work.rows.size()] * work.positions.size();
+      total += cost;
+      longest = std::max(longest, cost);
+    }
     const double share = static_cast<double>(total) * options_.kv_head_count / profile_.concurrent_items;
     double best_limit = 0;
     double best_time = std::numeric_limits<double>::max();
     for (const double pieces : kPiecesPerPlace) {
-      const double time = TimeOf(share / pieces);
+      const double limit = share / pieces;
+      const bool cuts_none = limit > static_cast<double>(longest);
+      if (cuts_none && best_limit > 0) continue;  // nor did the one before
+      const double time = TimeOf(limit);
       if (time >= best_time * (1 - kEqualTimes)) continue;
       best_time = time;
-      best_limit = share / pieces;
+      best_limit = limit;
       if (time <= share * (1 + kEqualTimes)) break;
     }
     return best_limit;
@@ -317,7 +387,9 @@ class Planner {
 
   // Works came in the order of positions for each token, so its parts do.
   void AddMerges() {
-    std::vector<std::uint32_t> next(std::size_t{token_count_} + 1);
+    if (parts_.empty()) return;
+    std::vector<std::uint32_t>& next = scratch_.next_part;
+    next.assign(std::size_t{token_count_} + 1, 0);
     for (const Part& part : parts_) ++next[part.token + 1];
     for (std::uint32_t token = 0; token < token_count_; ++token) {
       const std::uint32_t count = next[token + 1];
@@ -328,41 +400,44 @@ class Planner {
     for (const Part& part : parts_) plan_.parts[next[part.token]++] = part.partial;
   }
 
-  // The longest first: what is left for the end is short.
+  // The longest first: what is left for the end is short. By counting: who is about as long keeps its order.
   void SortItems() {
-    const auto cost = [this](const AttentionItem& item) {
-      return position_costs_[item.row_count] * item.position_count;
+    std::uint64_t longest = 1;
+    for (const AttentionItem& item : plan_.items) longest = std::max(longest, CostOf(item));
+    const auto class_of = [&](const AttentionItem& item) {
+      return (longest - CostOf(item)) * (kLengthClasses - 1) / longest;
     };
-    std::stable_sort(plan_.items.begin(), plan_.items.end(),
-                     [&cost](const AttentionItem& a, const AttentionItem& b) { return cost(a) > cost(b); });
+    std::array<std::uint32_t, kLengthClasses + 1> next{};  // item of each class; first, how many the class before has
+    for (const AttentionItem& item : plan_.items) ++next[class_of(item) + 1];
+    for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+    scratch_.items.resize(plan_.items.size());
+    for (const AttentionItem& item : plan_.items) scratch_.items[next[class_of(item)]++] = item;
+    plan_.items.swap(scratch_.items);
+  }
+
+  [[nodiscard]] std::uint64_t CostOf(const AttentionItem& item) const {
+    return position_costs_[item.row_count] * item.position_count;
   }
 
   std::span<const BatchSlice> slices_;
   const AttentionPlanOptions& options_;
   const AttentionProfile& profile_;
   AttentionPlan& plan_;
+  AttentionPlanScratch& scratch_;
   const std::uint32_t group_;  // query heads per kv head
   const std::uint32_t rows_per_pack_;
-  const std::uint32_t step_;                   // partial items begin at its multiples
-  std::vector<std::uint64_t> position_costs_;  // of items with so many rows
+  const std::uint32_t step_;  // partial items begin at its multiples
   std::uint32_t token_count_ = 0;
-  std::vector<Place> places_;
-  std::vector<SharedRun> shared_runs_;  // a run before those inside of it
-  std::vector<Work> works_;
-  std::vector<Part> parts_;
-  std::vector<std::uint32_t> lanes_;
+  std::uint32_t block_count_ = 0;  // of plan_.blocks, so far
+  // The scratch's; see there.
+  std::vector<std::uint64_t>& position_costs_;
+  std::vector<Place>& places_;
+  std::vector<SharedRun>& shared_runs_;
+  std::vector<Work>& works_;
+  std::vector<Part>& parts_;
 };
 
 }  // namespace
-
-void AttentionPlan::Clear() {
-  blocks.clear();
-  rows.clear();
-  items.clear();
-  merges.clear();
-  parts.clear();
-  partial_count = 0;
-}
 
 void PlanAttention(std::span<const BatchSlice> slices, const AttentionPlanOptions& options, AttentionPlan& plan) {
   Planner(slices, options, plan).Run();

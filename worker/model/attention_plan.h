@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "worker/model/attention_plan_scratch.h"
 #include "worker/model/model.h"
 
 namespace roost::worker {
@@ -29,15 +30,15 @@ struct AttentionPlanOptions {
 struct AttentionPlan {
   std::vector<std::uint32_t> blocks;
   std::vector<kernels::AttentionRow> rows;
-  std::vector<kernels::AttentionItem> items;  // the longest first
+  std::vector<kernels::AttentionItem> items;  // the longest first, to within one part in 256 of the longest
   std::vector<kernels::AttentionMerge> merges;
   std::vector<std::uint32_t> parts;
   std::uint32_t partial_count = 0;
 
-  void Clear();
+  AttentionPlanScratch scratch;
 };
 
-// Linear in tokens and blocks, and n·log n in slices and items. Reuses the memory of `plan`.
+// Linear in tokens, blocks, slices and items. Reuses the memory of `plan`.
 void PlanAttention(std::span<const BatchSlice> slices, const AttentionPlanOptions& options, AttentionPlan& plan);
 
 // The cost, in positions times lanes of one kv head, of an item; see AttentionProfile.

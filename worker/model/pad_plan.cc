@@ -46,7 +46,6 @@ void PadPlan(std::uint32_t first_spare_slot, std::vector<TokenId>& tokens, Batch
     plan.logits_rows.push_back(row);
   }
   AttentionPlan& attention = plan.attention;
-  FillToPowerOfTwo(attention.blocks);
   FillToPowerOfTwo(attention.rows);
   FillByLittle(attention.items);
   if (!attention.merges.empty()) FillByLittle(attention.merges);

@@ -20,8 +20,9 @@ inline constexpr std::uint32_t kMaxPadding = 15;
 [[nodiscard]] bool IsDecode(const Batch& batch);
 
 // Padding tokens are of id 0 at position 0 and write K and V to the slots first_spare_slot, first_spare_slot + 1, …,
-// which nobody reads. Attention has nothing to do for them. Lists are filled up with entries that do nothing:
-// items and merges by less than a quarter once there are many, the others, which cost memory alone, to powers of two.
+// which nobody reads. Attention has nothing to do for them. Lists are filled up with entries that do nothing: items and
+// merges by less than a quarter once there are many, rows and parts, which cost memory alone, to powers of two. Blocks
+// stay as they are: they come last, see Transformer::StepInputs.
 void PadPlan(std::uint32_t first_spare_slot, std::vector<TokenId>& tokens, BatchPlan& plan);
 
 }  // namespace roost::worker

@@ -2,7 +2,7 @@
 
 namespace roost::worker {
 
-void StepRecorder::Run(const std::vector<std::uint64_t>& shape, const std::function<void()>& ops) {
+void StepRecorder::Run(const Shape& shape, const std::function<void()>& ops) {
   if (!enabled()) {
     ops();
     return;

@@ -11,13 +11,13 @@
 // kMaxShapes shapes are kept, and the one that was not run for longest goes. Not thread-safe.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
-#include <vector>
 
 #include "kernels/device_memory.h"
 
@@ -26,6 +26,7 @@ namespace roost::worker {
 class StepRecorder {
  public:
   static constexpr std::size_t kMaxShapes = 256;
+  using Shape = std::array<std::uint64_t, 10>;  // all that the ops' arguments depend on
 
   // With a communicator, all of its ranks run the same shapes.
   explicit StepRecorder(const kernels::Backend& backend, kernels::Communicator* communicator = nullptr)
@@ -34,12 +35,10 @@ class StepRecorder {
   // Does the device record at all?
   [[nodiscard]] bool enabled() const { return backend_.ops().begin_recording != nullptr; }
 
-  // `ops` calls ops of the backend that can be recorded; see ops.h. `shape` is all that their arguments depend on:
-  // equal shapes, equal arguments.
-  void Run(const std::vector<std::uint64_t>& shape, const std::function<void()>& ops);
+  // `ops` calls ops of the backend that can be recorded; see ops.h. Equal shapes, equal arguments.
+  void Run(const Shape& shape, const std::function<void()>& ops);
 
  private:
-  using Shape = std::vector<std::uint64_t>;
   struct Seen {
     Shape shape;
     std::unique_ptr<kernels::Recording> recording;  // null: once

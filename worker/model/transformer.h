@@ -94,19 +94,21 @@ class Transformer final : public Model {
 
   // All that a step brings to its device, in one copy, and where each array lies in Workspace::inputs:
   //
-  //   tokens positions slots logits_rows blocks parts rows items merges │ sampled_places draws adjustments
+  //   tokens positions slots logits_rows parts rows items merges blocks │ sampled_places draws adjustments
   //   of recorded ops, which know them by their addresses               │ of ops that are called in every step
   //
   // So an array of the left half moves only with the lengths before it, which StepShape has, or when the whole grows.
+  // Blocks, whose number is any, are the last of it.
   // Every rank has the same arrays, so that all grow at the same steps. (Rows to copy are arguments of their op. Blocks
   // that are poisoned, which is for debugging, take a copy each.)
   struct StepInputs {
     PackedArray<TokenId> tokens;
     PackedArray<std::uint32_t> positions, slots, logits_rows;
-    PackedArray<std::uint32_t> blocks, parts;
+    PackedArray<std::uint32_t> parts;
     PackedArray<kernels::AttentionRow> rows;
     PackedArray<kernels::AttentionItem> items;
     PackedArray<kernels::AttentionMerge> merges;
+    PackedArray<std::uint32_t> blocks;
     PackedArray<kernels::SampledPlace> sampled_places;
     PackedArray<kernels::SampleRow> draws;
     PackedArray<kernels::LogitAdjustment> adjustments;
@@ -126,7 +128,7 @@ class Transformer final : public Model {
   void Upload(const Batch& batch, const Draws& draws);
   void ReserveResults(const Draws& draws);
   void PlaceSampled(const Batch& batch);
-  [[nodiscard]] std::vector<std::uint64_t> StepShape() const;
+  [[nodiscard]] StepRecorder::Shape StepShape() const;
   void RunOps();
   void WriteKv(std::uint32_t layer);  // and q
   void Attend(std::uint32_t layer);

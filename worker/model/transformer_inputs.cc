@@ -1,8 +1,29 @@
 // What a step brings to its device, and the memory that it needs there.
+#include <algorithm>
+#include <array>
+#include <span>
+
 #include "worker/model/pad_plan.h"
 #include "worker/model/transformer.h"
 
 namespace roost::worker {
+namespace {
+
+// Are all of them below `count`, which is below 2^31? A step has tens of thousands: no branch for each, and so many at
+// a time that the compiler makes vector code of it.
+bool AllBelow(std::span<const std::uint32_t> blocks, std::uint32_t count) {
+  constexpr std::size_t kLanes = 64;
+  const auto outside = [count](std::uint32_t block) { return block | (count - 1 - block); };  // its high bit
+  std::array<std::uint32_t, kLanes> any_outside{};
+  std::size_t i = 0;
+  for (; i + kLanes <= blocks.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) any_outside[lane] |= outside(blocks[i + lane]);
+  }
+  for (; i < blocks.size(); ++i) any_outside[0] |= outside(blocks[i]);
+  return std::all_of(any_outside.begin(), any_outside.end(), [](std::uint32_t any) { return any >> 31U == 0; });
+}
+
+}  // namespace
 
 void Transformer::Plan(const Batch& batch) {
   PlanBatch(batch,
@@ -11,6 +32,7 @@ void Transformer::Plan(const Batch& batch) {
              .kv_head_count = config_.kv_head_count,
              .profile = attention_profile_},
             plan_);
+  ROOST_CHECK(AllBelow(plan_.attention.blocks, kv_.block_count), "a block beyond {}", kv_.block_count);
   wanted_count_ = static_cast<std::uint32_t>(plan_.logits_rows.size());
   tokens_ = batch.tokens;
   if (recorder_.enabled() && IsDecode(batch)) PadPlan(kv_.block_count * kv_.block_tokens, tokens_, plan_);
@@ -24,11 +46,11 @@ void Transformer::Upload(const Batch& batch, const Draws& draws) {
              .positions = work_.inputs.Add(plan_.positions),
              .slots = work_.inputs.Add(plan_.slots),
              .logits_rows = work_.inputs.Add(plan_.logits_rows),
-             .blocks = work_.inputs.Add(plan_.attention.blocks),
              .parts = work_.inputs.Add(plan_.attention.parts),
              .rows = work_.inputs.Add(plan_.attention.rows),
              .items = work_.inputs.Add(plan_.attention.items),
              .merges = work_.inputs.Add(plan_.attention.merges),
+             .blocks = work_.inputs.Add(plan_.attention.blocks),
              .sampled_places = work_.inputs.Add(batch.sampled_places),
              .draws = work_.inputs.Add(draws.rows),
              .adjustments = work_.inputs.Add(draws.adjustments)};
@@ -62,7 +84,7 @@ void Transformer::ReserveResults(const Draws& draws) {
 }
 
 // Lengths of lists, which are places too, and the memory of whatever grows.
-std::vector<std::uint64_t> Transformer::StepShape() const {
+StepRecorder::Shape Transformer::StepShape() const {
   return {rows_,
           plan_.logits_rows.size(),
           plan_.attention.items.size(),

@@ -45,13 +45,13 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
   WantMatched(*sequence);
   WelcomeBack(sequence->session);
   const SequenceId id = sequence->id;
-  sequences_.emplace(id, std::move(sequence));
+  sequences_.Put(id, std::move(sequence));
   return id;
 }
 
 std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   auto sequence = std::make_unique<Sequence>();
-  sequence->id = SequenceId(next_id_++);
+  sequence->id = ids_.Take();
   sequence->root = spec.root;
   sequence->tokens = std::move(spec.prompt);
   sequence->prompt_token_count = sequence->token_count();
@@ -78,9 +78,7 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
 }
 
 void Scheduler::Remove(SequenceId id) {
-  const auto found = sequences_.find(id);
-  ROOST_CHECK(found != sequences_.end(), "sequence {} is gone", id.value());
-  Sequence& sequence = *found->second;
+  Sequence& sequence = sequences_.At(id);
   if (sequence.state == Sequence::State::kWaiting) {
     UnwantAll(sequence);
     waiting_.Erase(sequence);
@@ -89,16 +87,15 @@ void Scheduler::Remove(SequenceId id) {
     coming_forks_ -= sequence.fork_count;
     ReleaseBlocks(sequence);
   }
-  sequences_.erase(found);
+  sequences_.Erase(id);
+  ids_.Return(id);
 }
 
 const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   ++step_;
   slices_.clear();
   copies_.clear();
-  const auto decode_count = static_cast<std::uint32_t>(
-      std::count_if(running_.begin(), running_.end(), [](const Sequence* sequence) { return sequence->decoding(); }));
-  const std::uint32_t budget = options_.max_batch_tokens - decode_count;
+  const std::uint32_t budget = options_.max_batch_tokens - SurveyRunning();
   prefill_budget_ = std::max(1U, budget);
   DealOut(budget);
   PlanSlices();
@@ -108,7 +105,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
 void Scheduler::Commit(Duration step_time) {
   NotePaceOfSlices(step_time);
   for (const ScheduledSlice& slice : slices_) {
-    Sequence& sequence = *sequences_.at(slice.sequence->id);
+    Sequence& sequence = sequences_.At(slice.sequence->id);
     CountComputed(sequence, slice);
     sequence.computed_token_count += slice.token_count;
     sequence.counted_token_count =
@@ -117,7 +114,7 @@ void Scheduler::Commit(Duration step_time) {
   }
 }
 
-void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) { Append(*sequences_.at(id), tokens); }
+void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) { Append(sequences_.At(id), tokens); }
 
 void Scheduler::Append(Sequence& sequence, std::span<const TokenId> tokens) const {
   ROOST_CHECK(sequence.remaining_count() == 0 && sequence.token_count() + tokens.size() <= options_.max_context_tokens);
@@ -126,21 +123,33 @@ void Scheduler::Append(Sequence& sequence, std::span<const TokenId> tokens) cons
 
 void Scheduler::AppendAwaited(SequenceId id, std::uint32_t draw) {
   constexpr TokenId kPlace = 0;
-  Sequence& sequence = *sequences_.at(id);
+  Sequence& sequence = sequences_.At(id);
   Append(sequence, std::span(&kPlace, 1));
   sequence.awaited_draw = draw;
 }
 
 void Scheduler::Resolve(SequenceId id, TokenId token) {
-  Sequence& sequence = *sequences_.at(id);
+  Sequence& sequence = sequences_.At(id);
   ROOST_CHECK(sequence.awaited_draw.has_value(), "sequence {} awaits no token", id.value());
   sequence.tokens.back() = token;
   sequence.awaited_draw.reset();
-  CommitFullBlocks(sequence);
+  if (!HasFullBlock(sequence)) return;
+  HashFullBlock(sequence);
+  const std::uint32_t index = sequence.committed_block_count;
+  cache_.PrefetchCommit(sequence.hashes[index], sequence.blocks[index]);
+  resolved_.push_back(id);
+}
+
+// Some may be gone.
+void Scheduler::CommitResolved() {
+  for (const SequenceId id : resolved_) {
+    if (Sequence* const sequence = sequences_.Find(id)) CommitFullBlocks(*sequence);
+  }
+  resolved_.clear();
 }
 
 SequenceId Scheduler::Fork(SequenceId id) {
-  Sequence& origin = *sequences_.at(id);
+  Sequence& origin = sequences_.At(id);
   ROOST_CHECK(
       origin.state == Sequence::State::kRunning && origin.remaining_count() == 0 && !origin.awaited_draw && CanFork(id),
       "sequence {} can not be forked", id.value());
@@ -148,20 +157,21 @@ SequenceId Scheduler::Fork(SequenceId id) {
     --origin.fork_count;
     --coming_forks_;
   }
+  origin.forked = true;
   auto fork = std::make_unique<Sequence>(origin);
   fork->tokens.reserve(origin.tokens.capacity());
   fork->hashes.reserve(origin.hashes.capacity());
   fork->blocks.reserve(origin.blocks.capacity());
-  fork->id = SequenceId(next_id_++);
+  fork->id = ids_.Take();
   fork->fork_count = 0;
   for (const BlockId block : fork->blocks) cache_.Share(block);
   running_.push_back(fork.get());
   const SequenceId fork_id = fork->id;
-  sequences_.emplace(fork_id, std::move(fork));
+  sequences_.Put(fork_id, std::move(fork));
   return fork_id;
 }
 
-bool Scheduler::CanFork(SequenceId id) const { return sequences_.at(id)->fork_count > 0 || HasPlaceFor(1); }
+bool Scheduler::CanFork(SequenceId id) const { return sequences_.At(id).fork_count > 0 || HasPlaceFor(1); }
 
 // Each running sequence has a token in every step.
 bool Scheduler::HasPlaceFor(std::uint32_t sequence_count) const {
@@ -225,8 +235,8 @@ bool Scheduler::MakeRoom(const Sequence& sequence) {
 // to the others stays as it is until the copy is made, because copies are made before anything is computed. When room
 // can only be made by preempting the others that share it, there may be nobody left to copy it for.
 bool Scheduler::OwnLastBlock(Sequence& sequence) {
+  if (!WritesToSharedBlock(sequence)) return true;
   const std::uint32_t rows = sequence.computed_token_count % block_tokens_;
-  if (rows == 0 || sequence.blocks.empty()) return true;
   const BlockId shared = sequence.blocks.back();
   while (cache_.pool().references(shared) > 1) {
     if (const std::optional<BlockId> own = cache_.Allocate(sequence.group)) {
@@ -277,6 +287,7 @@ void Scheduler::StorePartialBlock(const Sequence& sequence) {
 
 // Back to front, as the cache asks for.
 void Scheduler::ReleaseBlocks(Sequence& sequence) {
+  CommitFullBlocks(sequence);
   const RequestUse use = UseOf(sequence);
   ++release_count_;
   StorePartialBlock(sequence);
@@ -394,15 +405,24 @@ MissReason Scheduler::ReasonOf(const Sequence& sequence, std::uint32_t block) co
   return cache_.WasEvicted(sequence.hashes[block]) ? MissReason::kEvicted : MissReason::kCold;
 }
 
-void Scheduler::CommitFullBlocks(Sequence& sequence) {
+// A block to commit.
+bool Scheduler::HasFullBlock(const Sequence& sequence) const {
   const std::uint32_t token_count = std::min(sequence.computed_token_count, sequence.known_count());
-  while (sequence.can_commit && (sequence.committed_block_count + 1) * block_tokens_ <= token_count) {
+  return sequence.can_commit && (sequence.committed_block_count + 1) * block_tokens_ <= token_count;
+}
+
+void Scheduler::HashFullBlock(Sequence& sequence) const {
+  const std::uint32_t index = sequence.committed_block_count;
+  if (sequence.hashes.size() > index) return;
+  const BlockHash parent = index == 0 ? sequence.root : sequence.hashes.back();
+  const std::span<const TokenId> tokens(sequence.tokens);
+  sequence.hashes.push_back(ChainHash(parent, tokens.subspan(std::size_t{index} * block_tokens_, block_tokens_)));
+}
+
+void Scheduler::CommitFullBlocks(Sequence& sequence) {
+  while (HasFullBlock(sequence)) {
+    HashFullBlock(sequence);
     const std::uint32_t index = sequence.committed_block_count;
-    if (sequence.hashes.size() == index) {
-      const BlockHash parent = index == 0 ? sequence.root : sequence.hashes.back();
-      const std::span<const TokenId> tokens(sequence.tokens);
-      sequence.hashes.push_back(ChainHash(parent, tokens.subspan(std::size_t{index} * block_tokens_, block_tokens_)));
-    }
     const CommitResult result = cache_.Commit(sequence.chain(), index, sequence.blocks, sequence.group);
     if (result.kind == CommitResult::Kind::kCollided) {
       sequence.can_commit = false;
@@ -415,26 +435,15 @@ void Scheduler::CommitFullBlocks(Sequence& sequence) {
 
 // ---- sums and checks ----
 
-std::uint64_t Scheduler::queued_prefill_tokens() const {
-  std::uint64_t count = waiting_.uncached_count();
-  for (const Sequence* sequence : running_) {
-    if (!sequence->decoding()) count += sequence->remaining_count();
-  }
-  return count;
-}
-
-std::uint64_t Scheduler::running_context_tokens() const {
-  std::uint64_t count = 0;
-  for (const Sequence* sequence : running_) count += sequence->computed_token_count;
-  return count;
-}
-
 wire::Load Scheduler::Load() const {
   wire::Load load;
   load.waiting_requests = waiting_count();
   load.running_requests = running_count();
-  load.queued_prefill_tokens = queued_prefill_tokens();
-  load.running_context_tokens = running_context_tokens();
+  load.queued_prefill_tokens = waiting_.uncached_count();
+  for (const Sequence* sequence : running_) {
+    if (!sequence->decoding()) load.queued_prefill_tokens += sequence->remaining_count();
+    load.running_context_tokens += sequence->computed_token_count;
+  }
   load.free_block_count = cache_.available_count();
   load.cached_block_count = cache_.ready_count();
   load.pinned_block_count = cache_.pinned_count();
@@ -446,7 +455,8 @@ Result<void> Scheduler::CheckInvariants() const {
   std::vector<std::uint32_t> references(cache_.pool().block_count());
   std::uint64_t waiting_uncached = 0;
   std::uint32_t coming_forks = 0;
-  for (const auto& [id, sequence] : sequences_) {
+  for (const auto& [id, sequence] : sequences_.slots()) {
+    if (sequence == nullptr) continue;
     for (const BlockId block : sequence->blocks) ++references[block.value()];
     const bool waiting = sequence->state == Sequence::State::kWaiting;
     waiting_uncached += waiting ? sequence->expected_uncached_count : 0;

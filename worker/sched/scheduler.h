@@ -41,7 +41,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -49,6 +48,7 @@
 #include "worker/cache/miss_reasons.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/sequence.h"
+#include "worker/sched/sequence_slots.h"
 #include "worker/sched/session_table.h"
 #include "worker/sched/waiting_queue.h"
 
@@ -137,8 +137,11 @@ class Scheduler {
   // One token that is not known yet: draw `draw` of the step before gives it. A sequence awaits one at most, and none
   // when it is scheduled from the queue.
   void AppendAwaited(SequenceId id, std::uint32_t draw);
-  // What the awaited token is. The sequence may have been preempted since.
+  // What the awaited token is. The sequence may have been preempted since. If its block is full with it, that enters
+  // the cache with CommitResolved: looking up several at a time does not wait for memory each time.
   void Resolve(SequenceId id, TokenId token);
+  // After the last Resolve of a step.
+  void CommitResolved();
 
   // One more sequence with the same tokens and blocks, which goes on like any other; so are samples and beams made.
   // After Commit, for a running sequence that has all its tokens computed and awaits none. It has a place for sure as
@@ -148,19 +151,14 @@ class Scheduler {
   [[nodiscard]] bool CanFork(SequenceId id) const;
 
   // Valid until it is removed.
-  [[nodiscard]] const Sequence& Get(SequenceId id) const { return *sequences_.at(id); }
+  [[nodiscard]] const Sequence& Get(SequenceId id) const { return sequences_.At(id); }
 
   [[nodiscard]] std::uint32_t waiting_count() const { return waiting_.size(); }
   [[nodiscard]] std::uint32_t running_count() const { return static_cast<std::uint32_t>(running_.size()); }
   [[nodiscard]] const SchedulerCounters& counters() const { return counters_; }
 
-  // Tokens of waiting sequences that were not cached when they were last looked at, and those that running sequences
-  // still have to prefill.
-  [[nodiscard]] std::uint64_t queued_prefill_tokens() const;
-  // Tokens whose KV running sequences hold.
-  [[nodiscard]] std::uint64_t running_context_tokens() const;
-
-  // The report of now, without what the last step did.
+  // The report of now, without what the last step did. Queued are the tokens of waiting sequences that were not cached
+  // when they were last looked at, and those that running sequences still have to prefill.
   [[nodiscard]] wire::Load Load() const;
 
   // The cache's invariants against this scheduler's block tables, and the tables' own. O(blocks).
@@ -196,6 +194,8 @@ class Scheduler {
   void NotePaceOfSlices(Duration step_time);
   void CountComputed(const Sequence& sequence, const ScheduledSlice& slice);
   [[nodiscard]] MissReason ReasonOf(const Sequence& sequence, std::uint32_t block) const;
+  [[nodiscard]] bool HasFullBlock(const Sequence& sequence) const;
+  void HashFullBlock(Sequence& sequence) const;
   void CommitFullBlocks(Sequence& sequence);
 
   // ---- admission (scheduler_admission.cc) ----
@@ -221,12 +221,11 @@ class Scheduler {
   void CollectWithoutToken();
   // So many of `limit` tokens as it has left. Returns how many.
   static std::uint32_t Deal(Sequence& sequence, std::uint32_t limit);
-  void CollectPartial();
+  [[nodiscard]] std::uint32_t SurveyRunning();
   void InsertPartial(Sequence& sequence);
   [[nodiscard]] static bool GoesBefore(const Sequence& waiting, const WaitingRank& running);
   [[nodiscard]] Admission TryAdmit(Sequence& sequence, std::uint32_t budget, std::size_t paused_count);
   [[nodiscard]] bool MayStartPrefill(const Sequence& sequence, std::uint32_t budget, std::size_t paused_count) const;
-  [[nodiscard]] std::size_t CountPromisedBlocks() const;
   [[nodiscard]] bool WritesToSharedBlock(const Sequence& sequence) const;
   void LookUp(Sequence& sequence);
   void WantMatched(Sequence& sequence);
@@ -246,13 +245,13 @@ class Scheduler {
   const std::uint32_t block_tokens_;
 
   Instant now_;
-  std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  SequenceIds ids_;
+  SequenceSlots<Sequence> sequences_;
   WaitingQueue waiting_;
   SessionTable sessions_;
   std::vector<Sequence*> running_;  // in order of admission
   std::uint32_t coming_forks_ = 0;  // of running sequences
   std::uint32_t wanted_count_ = 0;  // blocks that waiting sequences want, counted for each
-  std::uint64_t next_id_ = 0;
   std::uint64_t step_ = 0;
   std::uint32_t prefill_budget_;     // of the latest step, after its decodes
   double paced_seconds_ = 0;         // of steps with prefill, the older the less
@@ -265,6 +264,7 @@ class Scheduler {
   std::vector<Sequence*> pressing_;       // those that came first, by age
   std::vector<Partial> partial_;          // by rank
   std::size_t promised_block_count_ = 0;  // to running sequences, in the step that is being planned
+  std::vector<SequenceId> resolved_;      // that have a block to commit
   std::vector<BlockRef> matched_;         // of the sequence that is being looked at
 };
 

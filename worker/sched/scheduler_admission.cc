@@ -21,8 +21,6 @@ constexpr std::uint32_t kOldestLookedAt = 64;
 // Who has the lowest rank is served first: of the running sequences whose prompts are computed in part and of those
 // that wait. So a long prompt does not stand in the way of a short one under a policy that prefers short ones.
 void Scheduler::DealOut(std::uint32_t budget) {
-  CollectPartial();
-  promised_block_count_ = CountPromisedBlocks();
   const Pressing pressing = DealToPressing(budget);
   budget -= pressing.dealt_token_count;
   std::uint32_t passed_over = 0;
@@ -113,13 +111,24 @@ void Scheduler::CollectWithoutToken() {
             [](const Sequence* a, const Sequence* b) { return a->age() < b->age(); });
 }
 
-void Scheduler::CollectPartial() {
+// Sets partial_, and the blocks that the running sequences need for the tokens that they have, or get in this step.
+// Returns how many decode.
+std::uint32_t Scheduler::SurveyRunning() {
   partial_.clear();
+  promised_block_count_ = 0;
+  std::uint32_t decode_count = 0;
   for (Sequence* sequence : running_) {
-    if (sequence->decoding() || sequence->remaining_count() == 0) continue;
-    MatchAgain(*sequence);
-    InsertPartial(*sequence);
+    if (sequence->remaining_count() == 0) continue;
+    if (sequence->decoding()) {
+      ++decode_count;
+    } else {
+      MatchAgain(*sequence);
+      InsertPartial(*sequence);
+    }
+    promised_block_count_ += BlocksFor(sequence->token_count()) - sequence->blocks.size();
+    if (WritesToSharedBlock(*sequence)) ++promised_block_count_;
   }
+  return decode_count;
 }
 
 void Scheduler::InsertPartial(Sequence& sequence) {
@@ -153,18 +162,8 @@ bool Scheduler::MayStartPrefill(const Sequence& sequence, std::uint32_t budget, 
   return uncached <= budget || paused_count < options_.max_partial_prefills;
 }
 
-// Blocks that the running sequences need for the tokens that they have, or get in this step.
-std::size_t Scheduler::CountPromisedBlocks() const {
-  std::size_t count = 0;
-  for (const Sequence* sequence : running_) {
-    if (sequence->remaining_count() == 0) continue;
-    count += BlocksFor(sequence->token_count()) - sequence->blocks.size();
-    if (WritesToSharedBlock(*sequence)) ++count;
-  }
-  return count;
-}
-
 bool Scheduler::WritesToSharedBlock(const Sequence& sequence) const {
+  if (!sequence.forked) return false;
   const bool fills_last = sequence.computed_token_count % block_tokens_ != 0;
   return fills_last && !sequence.blocks.empty() && cache_.pool().references(sequence.blocks.back()) > 1;
 }
@@ -201,11 +200,9 @@ bool Scheduler::IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const {
 }
 
 bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {
-  const auto found = sequences_.find(prefix.sequence);
-  if (found == sequences_.end()) return false;
-  const Sequence& other = *found->second;
-  return other.state == Sequence::State::kRunning && other.can_commit &&
-         other.committed_block_count < prefix.block_count;
+  const Sequence* const other = sequences_.Find(prefix.sequence);
+  return other != nullptr && other->state == Sequence::State::kRunning && other->can_commit &&
+         other->committed_block_count < prefix.block_count;
 }
 
 // Does a running sequence compute the block after the match? Then it is awaited, with all that the two have in common

@@ -22,7 +22,7 @@
 
 namespace roost::worker {
 
-// Unique within a scheduler, never reused, growing in order of arrival.
+// Unique within a scheduler, never reused, growing in order of arrival. See sequence_slots.h.
 using SequenceId = StrongId<struct SequenceTag, std::uint64_t>;
 
 // How long a sequence's blocks are held after its end, and how dear they are meanwhile.
@@ -66,7 +66,7 @@ struct SequenceAge {
 };
 
 struct Sequence {
-  enum class State { kWaiting, kRunning };
+  enum class State : std::uint8_t { kWaiting, kRunning };
 
   // Blocks that this sequence will match as soon as `sequence` has computed its first `block_count`.
   struct AwaitedPrefix {
@@ -77,27 +77,29 @@ struct Sequence {
     Instant until;
   };
 
+  // What every step looks at stands together.
   SequenceId id;
-  BlockHash root;
   std::vector<TokenId> tokens;
   std::uint32_t prompt_token_count = 0;
+  std::uint32_t computed_token_count = 0;
+  std::uint32_t committed_block_count = 0;
+  std::uint32_t dealt_token_count = 0;        // of this step's prefill budget, until it is planned
+  std::optional<std::uint32_t> awaited_draw;  // where the last token will come from, until it is known
+  std::vector<BlockId> blocks;
+  std::uint32_t fork_count = 0;  // forks still to come
+  bool forked = false;           // or a fork: others may hold its last block, however full it is
+  bool can_commit = true;        // false after a hash collision: what follows an uncommitted block can not be committed
+  wire::CacheMode cache_mode = wire::CacheMode::kOn;
+  State state = State::kWaiting;
+
+  BlockHash root;
   std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
   std::optional<Instant> deadline;
   std::uint32_t priority = 50;
-  wire::CacheMode cache_mode = wire::CacheMode::kOn;
   EvictionGroup group;
   RetentionHint prompt_retention;
   RetentionHint decode_retention;
   std::uint64_t session = 0;
-  std::uint32_t fork_count = 0;  // forks still to come
-
-  State state = State::kWaiting;
-  std::vector<BlockId> blocks;
-  std::uint32_t dealt_token_count = 0;  // of this step's prefill budget, until it is planned
-  std::uint32_t computed_token_count = 0;
-  std::uint32_t committed_block_count = 0;
-  std::optional<std::uint32_t> awaited_draw;  // where the last token will come from, until it is known
-  bool can_commit = true;  // false after a hash collision: what follows an uncommitted block can not be committed
 
   // Prompt tokens that this sequence never computed, and how far into the prompt that has been counted. A recomputation
   // after a preemption changes neither.

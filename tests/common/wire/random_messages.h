@@ -124,7 +124,7 @@ class RandomMessages {
     TokenEvent event;
     event.request_id = RequestId(rng_());
     event.choice = static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
-    event.tokens = Tokens(rng_.Below(5));
+    for (const TokenId token : Tokens(rng_.Below(5))) event.tokens.push_back(token);
     if (rng_.Below(2) == 0) event.cached_token_count = Small();
     if (rng_.Below(2) == 0) event.queue_wait_seconds = rng_.Uniform();
     if (rng_.Below(2) == 0) event.finish = static_cast<FinishReason>(rng_.Below(4));

@@ -1,41 +1,15 @@
-// A step in steady state costs no heap allocation, in the scheduler and in the cache. This program counts what goes
-// through the global operator new, so it has no place under sanitizers, which bring their own.
+// A step in steady state costs no heap allocation, in the scheduler and in the cache.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 
-#include "common/base/check.h"
+#include "tests/support/allocation_count.h"
 #include "worker/cache/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/scheduler.h"
-
-namespace {
-
-std::uint64_t allocation_count = 0;  // the program has one thread
-
-void* Allocate(std::size_t size, std::size_t alignment) {
-  ++allocation_count;
-  void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  ROOST_CHECK(memory != nullptr);
-  return memory;
-}
-
-}  // namespace
-
-// The other forms call these.
-void* operator new(std::size_t size) { return Allocate(size, alignof(std::max_align_t)); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return Allocate(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*size*/, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
 
 namespace roost::worker {
 namespace {
@@ -113,9 +87,9 @@ TEST_P(AllocationTest, DecodingAllocatesNothingWhileBlocksFillAndOthersAreEvicte
   std::uint64_t stored = 0;
   std::uint64_t allocated = 0;
   for (std::uint32_t i = 0; i < kMeasuredSteps; ++i) {
-    const std::uint64_t before = allocation_count;
+    const std::uint64_t before = testing_support::AllocationCount();
     Step();
-    allocated += allocation_count - before;
+    allocated += testing_support::AllocationCount() - before;
     stored += TakeEvents();
   }
   EXPECT_EQ(allocated, 0U);

@@ -27,6 +27,7 @@ TEST_F(AwaitedTokenTest, IsComputedLikeAnyOther) {
   EXPECT_EQ(slices[0].sequence->awaited_draw, 0U);
   scheduler_->Commit();
   scheduler_->Resolve(id, 77);
+  scheduler_->CommitResolved();
   EXPECT_EQ(scheduler_->Get(id).tokens.back(), 77U);
   EXPECT_FALSE(scheduler_->Get(id).awaited_draw.has_value());
   CheckInvariants();
@@ -37,10 +38,22 @@ TEST_F(AwaitedTokenTest, ItsBlockIsReadyWhenItIsKnownAndUnderItsHash) {
   Compute();  // fills the second block
   EXPECT_EQ(cache_->ready_count(), 1U);
   scheduler_->Resolve(id, 77);
+  scheduler_->CommitResolved();
   EXPECT_EQ(cache_->ready_count(), 2U);
   EXPECT_TRUE(IsCached(Join(Text(7, 1), {77})));
   EXPECT_FALSE(IsCached(Join(Text(7, 1), {0})));
   CheckInvariants();
+}
+
+TEST_F(AwaitedTokenTest, WhoEndsBetweenItsTokenAndTheCommitLeavesItsBlock) {
+  const SequenceId id = Awaiting(Text(7, 1));
+  Compute();
+  scheduler_->Resolve(id, 77);
+  scheduler_->Remove(id);
+  EXPECT_TRUE(IsCached(Join(Text(7, 1), {77})));
+  scheduler_->CommitResolved();
+  CheckInvariants();
+  EXPECT_EQ(cache_->ready_count(), 2U);
 }
 
 TEST_F(AwaitedTokenTest, WhoEndsMeanwhileLeavesWhatIsKnown) {
@@ -72,6 +85,7 @@ TEST_F(AwaitedTokenTest, WhoIsPreemptedMeanwhileGoesOnWithIt) {
   Compute();
   scheduler_->Resolve(first, 50);
   scheduler_->Resolve(second, 60);
+  scheduler_->CommitResolved();
   scheduler_->AppendAwaited(first, 0);
   scheduler_->AppendAwaited(second, 1);
   const auto computed = Compute();  // each wants a third block
@@ -80,6 +94,7 @@ TEST_F(AwaitedTokenTest, WhoIsPreemptedMeanwhileGoesOnWithIt) {
   EXPECT_EQ(scheduler_->Get(second).state, Sequence::State::kWaiting);
   scheduler_->Resolve(first, 51);
   scheduler_->Resolve(second, 61);
+  scheduler_->CommitResolved();
   CheckInvariants();
   scheduler_->Remove(first);
   while (scheduler_->Get(second).remaining_count() > 0) Compute();

@@ -165,16 +165,16 @@ TEST_F(SchedulerTest, ExpiredAreThoseThatWaitWithoutOutput) {
 TEST_F(SchedulerTest, QueuedPrefillCountsWhatIsNotCached) {
   Make({.max_batch_tokens = 10});
   const SequenceId a = Submit(Text(21, 1));
-  EXPECT_EQ(scheduler_->queued_prefill_tokens(), 21U);
+  EXPECT_EQ(scheduler_->Load().queued_prefill_tokens, 21U);
   Step();
-  EXPECT_EQ(scheduler_->queued_prefill_tokens(), 11U);
+  EXPECT_EQ(scheduler_->Load().queued_prefill_tokens, 11U);
   Submit(Text(21, 1));
-  EXPECT_EQ(scheduler_->queued_prefill_tokens(), 11U + 1U);  // five blocks are there or will be
+  EXPECT_EQ(scheduler_->Load().queued_prefill_tokens, 11U + 1U);  // five blocks are there or will be
   Step();
   Step();
   Step();
-  EXPECT_EQ(scheduler_->queued_prefill_tokens(), 0U);
-  EXPECT_EQ(scheduler_->running_context_tokens(), 22U + 22U);
+  EXPECT_EQ(scheduler_->Load().queued_prefill_tokens, 0U);
+  EXPECT_EQ(scheduler_->Load().running_context_tokens, 22U + 22U);
   scheduler_->Remove(a);
 }
 

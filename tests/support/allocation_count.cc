@@ -1,0 +1,37 @@
+#include "tests/support/allocation_count.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+#include "common/base/check.h"
+
+namespace {
+
+std::atomic<std::uint64_t> allocation_count = 0;
+
+void* Allocate(std::size_t size, std::size_t alignment) {
+  ++allocation_count;
+  void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  ROOST_CHECK(memory != nullptr);
+  return memory;
+}
+
+}  // namespace
+
+// The other forms call these.
+void* operator new(std::size_t size) { return Allocate(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return Allocate(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*size*/, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
+
+namespace roost::testing_support {
+
+std::uint64_t AllocationCount() { return allocation_count; }
+
+}  // namespace roost::testing_support

@@ -1,0 +1,23 @@
+// The op table of a device that computes nothing, so that a step costs what the host does for it. It plans like a large
+// CUDA device and records like one. Copies to it are made, from the caller's memory into its staging memory; what is
+// drawn is always kNullToken.
+#pragma once
+
+#include "common/base/ids.h"
+#include "kernels/ops.h"
+
+namespace roost::testing_support {
+
+inline constexpr TokenId kNullToken = 7;
+
+// As of a device with 132 multiprocessors.
+inline constexpr kernels::AttentionProfile kLargeDeviceProfile{.lane_tiles = {16, 64, 128},
+                                                               .partial_step = 16,
+                                                               .max_partial_positions = 1U << 31U,
+                                                               .read_cost_lanes = 64,
+                                                               .item_cost_positions = 64,
+                                                               .concurrent_items = 264};
+
+[[nodiscard]] const kernels::OpTable& NullOps();
+
+}  // namespace roost::testing_support

@@ -1,0 +1,91 @@
+// What belongs to each sequence, found by its id without a search: an id's low bits are the number of a slot, which
+// another sequence may have when this one is gone.
+//
+//   id      [ number, growing in order of arrival │ slot ]
+//   slots   0: id, T    1: nothing    2: id, T    …           as many as there were sequences at one time
+//
+// So an id whose sequence is gone finds nothing: whoever has the slot now has another id. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "worker/sched/sequence.h"
+
+namespace roost::worker {
+
+inline constexpr std::uint32_t kSequenceSlotBits = 24;  // of an id
+
+[[nodiscard]] constexpr std::size_t SlotOf(SequenceId id) {
+  return id.value() & ((std::uint64_t{1} << kSequenceSlotBits) - 1);
+}
+
+// Makes the ids.
+class SequenceIds {
+ public:
+  [[nodiscard]] SequenceId Take() {
+    if (free_.empty()) free_.push_back(slot_count_++);
+    const std::uint64_t slot = free_.back();
+    free_.pop_back();
+    ROOST_CHECK(slot >> kSequenceSlotBits == 0, "{} sequences at a time", slot);
+    return SequenceId(next_number_++ << kSequenceSlotBits | slot);
+  }
+  // Its sequence is gone.
+  void Return(SequenceId id) { free_.push_back(SlotOf(id)); }
+
+ private:
+  std::uint64_t next_number_ = 0;
+  std::uint64_t slot_count_ = 0;
+  std::vector<std::uint64_t> free_;
+};
+
+// A T for some of the sequences. References to it stay valid until it is erased. Every operation is O(1).
+template <typename T>
+class SequenceSlots {
+ public:
+  // For a sequence that has none.
+  T& Put(SequenceId id, std::unique_ptr<T> value) {
+    const std::size_t index = SlotOf(id);
+    if (index >= slots_.size()) slots_.resize(index + 1);
+    ROOST_CHECK(slots_[index].value == nullptr, "sequence {} takes a slot that is not free", id.value());
+    slots_[index] = {id, std::move(value)};
+    ++size_;
+    return *slots_[index].value;
+  }
+
+  [[nodiscard]] T* Find(SequenceId id) const {
+    const std::size_t index = SlotOf(id);
+    return index < slots_.size() && slots_[index].id == id ? slots_[index].value.get() : nullptr;
+  }
+
+  // The same where it is there.
+  [[nodiscard]] T& At(SequenceId id) const {
+    T* const value = Find(id);
+    ROOST_CHECK(value != nullptr, "sequence {} is gone", id.value());
+    return *value;
+  }
+
+  void Erase(SequenceId id) {
+    ROOST_CHECK(Find(id) != nullptr, "sequence {} is gone", id.value());
+    slots_[SlotOf(id)] = {};
+    --size_;
+  }
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+  struct Slot {
+    SequenceId id;
+    std::unique_ptr<T> value;  // null: nothing
+  };
+  [[nodiscard]] const std::vector<Slot>& slots() const { return slots_; }
+
+ private:
+  std::vector<Slot> slots_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace roost::worker
