@@ -224,6 +224,7 @@ void Transformer::Sample(const Draws& draws) {
   }
   if (shard_.rank != 0) return;
   backend_.ops().begin_readback(backend_.device(), work_.sampled.data(), bytes);
+                                            .tokens = work_.inputs.At(inputs_.tokens),
   draw_counts_[begun_count_++ % draw_counts_.size()] = draws.rows.size();
 }
 
@@ -255,6 +256,7 @@ void Transformer::Check(const Batch& batch) const {
     ROOST_CHECK(token < config_.vocab_size, "token {} of {}", token, config_.vocab_size);
   }
   for (const kernels::SampledPlace& place : batch.sampled_places) {
+    ROOST_CHECK(!draw.has_newest || draw.newest < rows_, "a draw after token {} of {}", draw.newest, rows_);
     ROOST_CHECK(place.index < batch.tokens.size() && place.draw < feeding_draw_count_, "token {} is draw {} of {}",
                 place.index, place.draw, feeding_draw_count_);
   }
