@@ -19,12 +19,9 @@ using kernels::AttentionProfile;
 constexpr std::uint64_t kPartialCostPositions = 2;
 // How short pieces may be: so that each place of the device would get so many. Shorter ones leave less idle at the end,
 // and cost more. A little below a whole number, what is left over makes no round of its own.
-constexpr double kPiecesPerPlace[] = {0.9, 1, 1.8, 2, 2.7, 3, 4, 6};
+constexpr double kPiecesPerPlace[] = {0.9, 1, 1.8, 2, 2.7, 3, 4, kMostPiecesPerPlace};
 // Times that differ by less are equal: what they are made of is not known any better.
 constexpr double kEqualTimes = 0.03;
-// Branchings that are followed from the root: a prompt, a document, a conversation, its turns. Beyond it nothing is
-// shared, so that no tree is slow to plan.
-constexpr std::uint32_t kMaxBranchings = 8;
 
 std::uint32_t RoundUp(std::uint32_t value, std::uint32_t step) { return (value + step - 1) / step * step; }
 
@@ -136,12 +133,23 @@ class Planner {
     }
     branch.common_blocks = common;
     const std::uint32_t end = common * options_.block_tokens / step_ * step_;
-    if (end > branch.shared_end && Saved(places, end - branch.shared_end) > 0) {
+    if (end > branch.shared_end && MayShare(places) && Saved(places, end - branch.shared_end) > 0) {
+      shared_row_count_ += RowsOf(places);
       shared_runs_.push_back({places, {branch.shared_end, end}});
       for (std::uint32_t i = places.begin; i < places.end; ++i) places_[i].shared_end = end;
       branch.shared_end = end;
     }
     ShareBeyond(branch);
+  }
+
+  [[nodiscard]] std::uint64_t RowsOf(Range places) const {
+    std::uint64_t rows = 0;
+    for (std::uint32_t i = places.begin; i < places.end; ++i) rows += SliceOf(places_[i]).token_count;
+    return rows;
+  }
+
+  [[nodiscard]] bool MayShare(Range places) const {
+    return shared_row_count_ + RowsOf(places) <= options_.max_shared_rows;
   }
 
   // Among the places of a branch, those that go on with the same block.
@@ -348,6 +356,7 @@ class Planner {
   std::uint32_t token_count_ = 0;
   std::vector<Place> places_;
   std::vector<SharedRun> shared_runs_;  // a run before those inside of it
+  std::uint64_t shared_row_count_ = 0;  // of the runs
   std::vector<Work> works_;
   std::vector<Part> parts_;
   std::vector<std::uint32_t> lanes_;
