@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "kernels/attention.h"
 #include "kernels/attention_tile.cuh"
+#include "kernels/vector_io.cuh"
 
 namespace roost::kernels {
 namespace {
@@ -24,12 +25,19 @@ constexpr std::uint32_t kDecodeStages = 3;   // slabs of each warp
 constexpr std::uint32_t kPrefillStages = 2;  // of kWarps slabs
 constexpr float kLog2E = 1.44269504088896340736F;
 
-// Shared memory: what lanes see (RowsSight), q, slabs.
+// Shared memory: what lanes see (RowsSight), and behind it
+//
+//   decode    slabs, stage after stage; q lies where the last stage comes, until all warps have it in registers
+//   prefill   q, then slabs, stage after stage
 constexpr std::uint32_t kEndsBytes = kMaxLanes * sizeof(std::uint32_t);
 template <std::uint32_t kHeadDim>
-constexpr std::uint32_t SharedBytes(std::uint32_t lanes, std::uint32_t stages) {
-  return kEndsBytes + lanes * kHeadDim * 2 + stages * kWarps * kSlabBytes<kHeadDim>;
-}
+inline constexpr std::uint32_t kStageBytes = kWarps* kSlabBytes<kHeadDim>;
+template <std::uint32_t kHeadDim>
+inline constexpr std::uint32_t kPrefillBytes = kMaxLanes* kHeadDim * 2 + kPrefillStages* kStageBytes<kHeadDim>;
+template <std::uint32_t kHeadDim>
+inline constexpr std::uint32_t kSharedBytes = kEndsBytes +
+                                              std::max(kDecodeStages* kStageBytes<kHeadDim>, kPrefillBytes<kHeadDim>);
+static_assert(kSharedBytes<64> <= kMaxSharedBytes && kSharedBytes<128> <= kMaxSharedBytes);
 
 // What is the same for all items of a launch.
 struct AttentionLaunch {
@@ -215,11 +223,11 @@ __device__ __forceinline__ void AttendByRows(const AttentionLaunch& launch, cons
   constexpr std::uint32_t kRows = kWarps * kRowTiles * kTileRows;
   constexpr std::uint32_t kStepPositions = kWarps * kSlabPositions;
   constexpr std::uint32_t kSlabs = kWarps / kRowTiles;  // at a time: more scores do not fit into the registers
-  constexpr std::uint32_t kStepBytes = kWarps * kSlabBytes<kHeadDim>;
   const std::uint32_t warp = threadIdx.x / 32;
   const std::uint32_t first_lane = warp * kRowTiles * kTileRows;
   std::byte* queries_memory = DynamicShared() + kEndsBytes;
   std::byte* ring = queries_memory + kRows * kHeadDim * 2;
+  const auto stage = [ring](std::uint32_t step) { return ring + step % kPrefillStages * kStageBytes<kHeadDim>; };
   SlabSource<kHeadDim> source(launch, pack, warp);
   CopyQueries<kHeadDim, kRows>(launch.args, pack, queries_memory);
   source.Copy(ring + warp * kSlabBytes<kHeadDim>);
@@ -235,9 +243,9 @@ __device__ __forceinline__ void AttendByRows(const AttentionLaunch& launch, cons
   for (std::uint32_t step = 0; step < steps; ++step) {
     WaitForCopies<0>();
     __syncthreads();  // the step's slabs are there, and nobody reads those of the step before
-    if (step + 1 < steps) source.Copy(ring + (step + 1) % kPrefillStages * kStepBytes + warp * kSlabBytes<kHeadDim>);
+    if (step + 1 < steps) source.Copy(stage(step + 1) + warp * kSlabBytes<kHeadDim>);
     CommitCopies();
-    const std::byte* slabs = ring + step % kPrefillStages * kStepBytes;
+    const std::byte* slabs = stage(step);
 #pragma unroll
     for (std::uint32_t slab = 0; slab < kWarps; slab += kSlabs) {
       AttendSlabs<kHeadDim, kRowTiles, kSlabs>(queries, sight, slabs + slab * kSlabBytes<kHeadDim>,
@@ -311,11 +319,12 @@ __device__ __forceinline__ void WriteMerged(const AttentionArgs& args, const Pac
 template <std::uint32_t kHeadDim>
 __device__ __forceinline__ void AttendByPositions(const AttentionLaunch& launch, const Pack& pack) {
   const std::uint32_t warp = threadIdx.x / 32;
-  std::byte* queries_memory = DynamicShared() + kEndsBytes;
-  std::byte* ring = queries_memory + kTileRows * kHeadDim * 2;
-  static_assert(sizeof(WarpResults<kHeadDim>) <= kDecodeStages * kWarps * kSlabBytes<kHeadDim>);
+  std::byte* ring = DynamicShared() + kEndsBytes;
+  std::byte* queries_memory = ring + (kDecodeStages - 1) * kStageBytes<kHeadDim>;
+  static_assert(kTileRows * kHeadDim * 2 <= kStageBytes<kHeadDim>);
+  static_assert(sizeof(WarpResults<kHeadDim>) <= kDecodeStages * kStageBytes<kHeadDim>);
   const auto slot = [ring, warp](std::uint32_t stage) {
-    return ring + (stage % kDecodeStages * kWarps + warp) * kSlabBytes<kHeadDim>;
+    return ring + stage % kDecodeStages * kStageBytes<kHeadDim> + warp * kSlabBytes<kHeadDim>;
   };
   const std::uint32_t slabs = (pack.item.position_count + kSlabPositions - 1) / kSlabPositions;
   const std::uint32_t steps = warp < slabs ? (slabs - warp + kWarps - 1) / kWarps : 0;
@@ -333,6 +342,7 @@ __device__ __forceinline__ void AttendByPositions(const AttentionLaunch& launch,
   __syncthreads();
   const RowsSight sight = SightOf<kTileRows>(pack, 0);
   const RegisterQueries<kHeadDim> queries(queries_memory);
+  __syncthreads();  // slabs may come over q
   for (std::uint32_t step = 0; step < steps; ++step) {
     WaitForCopies<kDecodeStages - 2>();
     __syncwarp();  // the slab is there for all lanes, and all have read the one before
@@ -362,38 +372,46 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2) AttentionKer
   }
 }
 
-// A warp for each query head of a merge.
+// A warp for each query head of a merge. Each lane reads where a part of 32 is and weighs it, so that the parts' values
+// come without waiting for one another.
 template <std::uint32_t kHeadDim>
 __global__ void __launch_bounds__(kThreads) MergeKernel(const AttentionArgs args) {
   const AttentionMerge merge = args.merges[blockIdx.x];
   const std::uint32_t head = blockIdx.y * kWarps + threadIdx.x / 32;
   if (merge.part_count == 0 || head >= args.query_head_count) return;
   const std::uint32_t lane = threadIdx.x % 32;
-  const auto partial_of = [&](std::uint32_t i) {
-    return args.partials + (std::size_t{args.parts[merge.first_part + i]} + head) * PartialFloats(kHeadDim);
-  };
-  float max = -INFINITY;
-  for (std::uint32_t i = lane; i < merge.part_count; i += 32) {
-    const auto scores = *reinterpret_cast<const float2*>(partial_of(i));
-    if (scores.y > 0) max = fmaxf(max, scores.x);
-  }
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFFU, max, step));
-  float sum = 0;
+  float max = kNoScore;
+  float sum = 0;  // of this lane's parts
   float2 out[kHeadDim / 64] = {};
-  for (std::uint32_t i = 0; i < merge.part_count; ++i) {
-    const float* partial = partial_of(i);
-    const auto scores = *reinterpret_cast<const float2*>(partial);
-    if (scores.y == 0) continue;
-    const float weight = FastExp2((scores.x - max) * kLog2E);
-    sum += scores.y * weight;
+  for (std::uint32_t first = 0; first < merge.part_count; first += 32) {
+    const int count = static_cast<int>(min(32U, merge.part_count - first));
+    std::uint32_t place = 0;
+    float2 scores = make_float2(kNoScore, 0);
+    if (first + lane < merge.part_count) {
+      place = args.parts[merge.first_part + first + lane] + head;
+      scores = *reinterpret_cast<const float2*>(args.partials + std::size_t{place} * PartialFloats(kHeadDim));
+    }
+    const float max_before = max;
+    max = fmaxf(max, WarpMax(scores.y > 0 ? scores.x : kNoScore));
+    const float kept = FastExp2((max_before - max) * kLog2E);
+    const float weight = scores.y > 0 ? FastExp2((scores.x - max) * kLog2E) : 0;
+    sum = sum * kept + scores.y * weight;
 #pragma unroll
-    for (std::uint32_t j = 0; j < kHeadDim / 64; ++j) {
-      const auto two = *reinterpret_cast<const float2*>(partial + 2 + j * 64 + lane * 2);
-      out[j].x += two.x * weight;
-      out[j].y += two.y * weight;
+    for (float2& two : out) two = make_float2(two.x * kept, two.y * kept);
+#pragma unroll 4
+    for (int i = 0; i < count; ++i) {
+      const std::size_t place_of_part = __shfl_sync(0xFFFFFFFFU, place, i);
+      const float weight_of_part = __shfl_sync(0xFFFFFFFFU, weight, i);
+      const float* values = args.partials + place_of_part * PartialFloats(kHeadDim) + 2 + lane * 2;
+#pragma unroll
+      for (std::uint32_t j = 0; j < kHeadDim / 64; ++j) {
+        const auto two = *reinterpret_cast<const float2*>(values + j * 64);
+        out[j].x += two.x * weight_of_part;
+        out[j].y += two.y * weight_of_part;
+      }
     }
   }
+  sum = WarpSum(sum);
   auto* to = static_cast<std::uint16_t*>(args.out) +
              (std::size_t{merge.token} * args.query_head_count + head) * kHeadDim + lane * 2;
 #pragma unroll
@@ -404,10 +422,7 @@ __global__ void __launch_bounds__(kThreads) MergeKernel(const AttentionArgs args
 
 template <std::uint32_t kHeadDim>
 constexpr LaunchShape ShapeOf(std::uint32_t blocks) {
-  return {.grid_x = blocks,
-          .threads = kThreads,
-          .shared_bytes = std::max(SharedBytes<kHeadDim>(kTileRows, kDecodeStages),
-                                   SharedBytes<kHeadDim>(kMaxLanes, kPrefillStages))};
+  return {.grid_x = blocks, .threads = kThreads, .shared_bytes = kSharedBytes<kHeadDim>};
 }
 
 template <std::uint32_t kHeadDim>

@@ -17,7 +17,7 @@ struct BackendModule {
   std::size_t op_table_bytes = sizeof(OpTable);  // first, so that any version can read it
   std::string_view version;
   const OpTable* ops = nullptr;
-  // The devices that open() takes, by their ordinals. kUnavailable when there are none, with the reason.
+  // The devices that are there, by their ordinals. kUnavailable when there are none, with the reason.
   Result<std::vector<DeviceInfo>> (*list_devices)() = nullptr;
 };
 

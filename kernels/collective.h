@@ -34,7 +34,12 @@ class Communicator {
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t rank_count() const { return rank_count_; }
   // Returns when the threads of all ranks are here. Says nothing of what their devices have done.
-  void AwaitPeers() { barrier_->ArriveAndWait(); }
+  void AwaitPeers() {
+    barrier_->ArriveAndWait([this] { CheckPeers(); });
+  }
+  // Ends the process where the device of one of the ranks has failed, which its own thread need not notice: for who
+  // waits for the others. Cheap enough to be called again and again.
+  virtual void CheckPeers() {}
 
  protected:
   Communicator(std::uint32_t rank, std::uint32_t rank_count, std::shared_ptr<RankBarrier> barrier)

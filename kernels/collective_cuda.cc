@@ -1,5 +1,6 @@
 // Through NCCL, on the device's stream, so that collective ops are recorded like all others.
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "kernels/collective.h"
@@ -16,12 +17,27 @@ std::string Describe(const NcclLibrary& nccl, ncclComm_t communicator, ncclResul
   return text;
 }
 
-// The communicators of a group, by rank. Any thread may ask one for its asynchronous error.
+// The devices and communicators of a group, by rank. Any thread may ask one how it is.
 struct NcclGroup {
-  explicit NcclGroup(const NcclLibrary& library, std::size_t rank_count) : nccl(library), communicators(rank_count) {}
+  NcclGroup(const NcclLibrary& library, std::span<Device* const> ranks) : nccl(library), communicators(ranks.size()) {
+    for (Device* device : ranks) devices.push_back(&CudaDevice::Of(*device));
+  }
 
   const NcclLibrary nccl;
+  std::vector<const CudaDevice*> devices;
   std::vector<ncclComm_t> communicators;  // constant once they are connected
+};
+
+// Which device a thread uses is its own business.
+class ScopedCurrentDevice {
+ public:
+  ScopedCurrentDevice() { cudaGetDevice(&ordinal_); }
+  ~ScopedCurrentDevice() { cudaSetDevice(ordinal_); }
+  ScopedCurrentDevice(const ScopedCurrentDevice&) = delete;
+  ScopedCurrentDevice& operator=(const ScopedCurrentDevice&) = delete;
+
+ private:
+  int ordinal_ = 0;
 };
 
 class CudaCommunicator final : public Communicator {
@@ -48,46 +64,50 @@ class CudaCommunicator final : public Communicator {
   // Ends the process unless the status is success.
   void Check(ncclResult_t status, const char* call) const {
     if (status != ncclSuccess) [[unlikely]]
-      Fail(get(), status, call);
+      Fail(rank(), status, call);
+  }
+
+  // NCCL and CUDA tell of what breaks meanwhile only who asks, and devices that wait for a broken rank wait for ever.
+  // Asks at most once in a period: the ranks' threads go through the same locks of the driver to launch.
+  void CheckPeers() override {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_check_) return;
+    next_check_ = now + kWatchPeriod;
+    const ScopedCurrentDevice restored;
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) CheckPeer(rank);
   }
 
  private:
-  // NCCL tells of what breaks meanwhile only who asks, and devices that wait for a broken rank wait for ever.
-  void CheckPeers() const {
-    for (ncclComm_t communicator : group_->communicators) {
-      ncclResult_t state = ncclSuccess;
-      Check(nccl().comm_get_async_error(communicator, &state), "ncclCommGetAsyncError");
-      if (state != ncclSuccess && state != ncclInProgress) Fail(communicator, state, "a collective op of NCCL");
-    }
+  void CheckPeer(std::uint32_t rank) const {
+    const CudaDevice& peer = *group_->devices[rank];
+    const auto check = [&](cudaError_t status, const char* call) {
+      if (status != cudaSuccess && status != cudaErrorNotReady) device_.FailFor(peer, call, cudaGetErrorString(status));
+    };
+    // The stream first: where a device fails, NCCL fails too and knows less.
+    check(cudaSetDevice(static_cast<int>(peer.ordinal())), "cudaSetDevice");
+    check(peer.Query(), "cudaStreamQuery");
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = nccl().comm_get_async_error(group_->communicators[rank], &state);
+    if (asked != ncclSuccess) Fail(rank, asked, "ncclCommGetAsyncError");
+    if (state != ncclSuccess && state != ncclInProgress) Fail(rank, state, "a collective op of NCCL");
   }
 
-  [[noreturn]] void Fail(ncclComm_t communicator, ncclResult_t status, const char* call) const {
-    device_.Fail(call, Describe(nccl(), communicator, status).c_str());
+  [[noreturn]] void Fail(std::uint32_t rank, ncclResult_t status, const char* call) const {
+    device_.FailFor(*group_->devices[rank], call, Describe(nccl(), group_->communicators[rank], status).c_str());
   }
 
   const std::shared_ptr<const NcclGroup> group_;
   CudaDevice& device_;
-};
-
-// Which device a thread uses is its own business, which NCCL's start must not change.
-class ScopedCurrentDevice {
- public:
-  ScopedCurrentDevice() { cudaGetDevice(&ordinal_); }
-  ~ScopedCurrentDevice() { cudaSetDevice(ordinal_); }
-  ScopedCurrentDevice(const ScopedCurrentDevice&) = delete;
-  ScopedCurrentDevice& operator=(const ScopedCurrentDevice&) = delete;
-
- private:
-  int ordinal_ = 0;
+  std::chrono::steady_clock::time_point next_check_;
 };
 
 }  // namespace
 
 Result<Communicators> ConnectCuda(std::span<Device* const> devices) {
   ROOST_ASSIGN_OR_RETURN(const NcclLibrary nccl, OpenNccl());
-  const auto group = std::make_shared<NcclGroup>(nccl, devices.size());
+  const auto group = std::make_shared<NcclGroup>(nccl, devices);
   std::vector<int> ordinals;
-  for (Device* device : devices) ordinals.push_back(static_cast<int>(CudaDevice::Of(*device).ordinal()));
+  for (const CudaDevice* device : group->devices) ordinals.push_back(static_cast<int>(device->ordinal()));
   const ScopedCurrentDevice restored;
   const ncclResult_t status =
       nccl.comm_init_all(group->communicators.data(), static_cast<int>(devices.size()), ordinals.data());

@@ -32,6 +32,10 @@ Result<void> ToResult(cublasStatus_t status, const char* call) {
 
 }  // namespace
 
+CudaDeviceLimits LimitsOf(const cudaDeviceProp& properties) {
+  return {.major = properties.major, .minor = properties.minor, .shared_bytes = properties.sharedMemPerBlockOptin};
+}
+
 Result<CudaDevice*> CudaDevice::Open(const DeviceOptions& options) {
   int count = 0;
   ROOST_RETURN_IF_ERROR(ToResult(cudaGetDeviceCount(&count), "cudaGetDeviceCount"));
@@ -42,6 +46,9 @@ Result<CudaDevice*> CudaDevice::Open(const DeviceOptions& options) {
   cudaDeviceProp properties{};
   ROOST_RETURN_IF_ERROR(
       ToResult(cudaGetDeviceProperties(&properties, static_cast<int>(options.ordinal)), "cudaGetDeviceProperties"));
+  if (const std::string why = WhyUnusable(LimitsOf(properties)); !why.empty()) {
+    return Error{ErrorCode::kUnavailable, fmt::format("device {} can not be used: {}", options.ordinal, why), "device"};
+  }
   std::unique_ptr<CudaDevice> device(new CudaDevice(options, properties));
   ROOST_RETURN_IF_ERROR(device->Create());
   return device.release();
@@ -88,18 +95,20 @@ CudaDevice::~CudaDevice() {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-void CudaDevice::Fail(const char* call, const char* error) const {
-  fail_({.call = call, .error = error, .device = name_, .batch = FailedBatch()});
+void CudaDevice::FailFor(const CudaDevice& device, const char* call, const char* error) const {
+  fail_({.call = call, .error = error, .device = device.name_, .batch = FailedBatch(device)});
   std::abort();  // a handler does not return
 }
 
 // A device that is lost gives this answer to every call, also to one that begins the next batch: it was lost in the
-// first one whose results have not come back. Of a device that goes on the call itself has failed.
-const BatchShape& CudaDevice::FailedBatch() const {
+// first one whose results have not come back. So was another rank's, which this device may wait for in that batch. Of a
+// device that goes on the call itself has failed.
+const BatchShape& CudaDevice::FailedBatch(const CudaDevice& device) const {
   if (readbacks_begun_ == readbacks_ended_) return batch_;
   const Staging& first = readbacks_[readbacks_ended_ % kMaxReadbacks];
   const cudaError_t status = cudaEventQuery(first.copied);
-  return status == cudaSuccess || status == cudaErrorNotReady ? batch_ : first.batch;
+  const bool goes_on = status == cudaSuccess || (status == cudaErrorNotReady && &device == this);
+  return goes_on ? batch_ : first.batch;
 }
 
 void CudaDevice::Check(cudaError_t status, const char* call) const {
@@ -115,6 +124,23 @@ void CudaDevice::Check(cublasStatus_t status, const char* call) const {
 void CudaDevice::BeginBatch(const BatchShape& batch) {
   batch_ = batch;
   Check(cudaSetDevice(static_cast<int>(ordinal_)), "cudaSetDevice");
+}
+
+cudaError_t CudaDevice::Query() const {
+  const std::unique_lock lock(asking_, std::try_to_lock);
+  return lock ? cudaStreamQuery(stream_) : cudaSuccess;
+}
+
+void CudaDevice::BeginCapture() {
+  asking_.lock();
+  Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+
+cudaGraph_t CudaDevice::EndCapture() {
+  cudaGraph_t graph = nullptr;
+  Check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+  asking_.unlock();
+  return graph;
 }
 
 void* CudaDevice::Allocate(std::size_t bytes) {
@@ -143,7 +169,7 @@ void CudaDevice::CopyToDevice(void* to, const void* from, std::size_t bytes) {
     const std::size_t piece = std::min(bytes - done, kStagingBytes);
     Staging& staging = staging_[next_staging_];
     next_staging_ = (next_staging_ + 1) % kStagingCount;
-    Check(cudaEventSynchronize(staging.copied), "cudaEventSynchronize");
+    Await(staging.copied);
     CopyInParallel(staging.memory, static_cast<const std::byte*>(from) + done, piece);
     Check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, staging.memory, piece, cudaMemcpyHostToDevice, stream_),
           "cudaMemcpyAsync to the device");
@@ -236,5 +262,12 @@ cudaStream_t StreamOf(Device& device) { return CudaDevice::Of(device).stream(); 
 std::uint32_t MultiprocessorCount(Device& device) { return CudaDevice::Of(device).multiprocessor_count(); }
 
 void CheckLaunch(Device& device, cudaError_t error) { CudaDevice::Of(device).Check(error, "a kernel's launch"); }
+
+void AllowShared(Device& device, const void* kernel, std::uint32_t bytes) {
+  CudaDevice& cuda = CudaDevice::Of(device);
+  if (!cuda.shared_allowances().Raise(kernel, bytes)) return;
+  cuda.Check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+             "cudaFuncSetAttribute");
+}
 
 }  // namespace roost::kernels

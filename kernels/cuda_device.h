@@ -9,16 +9,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "common/base/result.h"
+#include "kernels/cuda_limits.h"
 #include "kernels/device.h"
 #include "kernels/host_pieces.h"
 #include "kernels/matmul_plans_cuda.h"
 
 namespace roost::kernels {
+
+[[nodiscard]] CudaDeviceLimits LimitsOf(const cudaDeviceProp& properties);
 
 class CudaDevice final : public Device {
  public:
@@ -36,16 +40,26 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::uint32_t ordinal() const { return ordinal_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::uint32_t multiprocessor_count() const { return multiprocessor_count_; }
+  [[nodiscard]] SharedAllowances& shared_allowances() { return shared_allowances_; }
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
 
   // Ends the process with one line, see device_failure.h. `call` is the function or kernel that failed.
-  [[noreturn]] void Fail(const char* call, const char* error) const;
+  [[noreturn]] void Fail(const char* call, const char* error) const { FailFor(*this, call, error); }
+  // The same of another device, which computes the same batch.
+  [[noreturn]] void FailFor(const CudaDevice& device, const char* call, const char* error) const;
   // The same unless the status is success.
   void Check(cudaError_t status, const char* call) const;
   void Check(cublasStatus_t status, const char* call) const;
 
   // Also makes this the device of the calling thread, which need not be the one that opened it.
   void BeginBatch(const BatchShape& batch);
+
+  // What has become of the ops so far: cudaErrorNotReady while they run, success also while they are recorded. From any
+  // thread, whose current device this must be.
+  [[nodiscard]] cudaError_t Query() const;
+  // Ops between the two are recorded, by the thread of the device.
+  void BeginCapture();
+  [[nodiscard]] cudaGraph_t EndCapture();
 
   // Is called again and again while the host waits for the device: it ends the process when the wait would never end.
   void SetWatch(std::function<void()> watch) { watch_ = std::move(watch); }
@@ -85,8 +99,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] static Result<void> Create(Staging& staging, std::size_t bytes);
   static void Destroy(const Staging& staging);
   void Grow(Staging& staging, std::size_t bytes) const;
-  // The one in which the device failed; see DeviceFailure.
-  [[nodiscard]] const BatchShape& FailedBatch() const;
+  // The one in which that device failed; see DeviceFailure.
+  [[nodiscard]] const BatchShape& FailedBatch(const CudaDevice& device) const;
   // Waits for the stream, and for what was recorded in it.
   void Synchronize() const;
   void Await(cudaEvent_t event) const;
@@ -99,9 +113,11 @@ class CudaDevice final : public Device {
   BatchShape batch_;  // the latest
   std::function<void()> watch_;
   cudaStream_t stream_ = nullptr;
+  mutable std::mutex asking_;  // held while ops are recorded: a stream that is asked then gives its recording up
   cublasLtHandle_t cublas_ = nullptr;
   void* workspace_ = nullptr;
   CudaMatmulPlans matmul_plans_;
+  SharedAllowances shared_allowances_;
   std::array<Staging, kStagingCount> staging_;  // used in turn
   std::size_t next_staging_ = 0;
   std::array<Staging, kUploadCount> uploads_;  // used in turn

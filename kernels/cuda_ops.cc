@@ -12,9 +12,6 @@
 namespace roost::kernels {
 namespace {
 
-// Of bf16 tensor cores and asynchronous copies.
-constexpr int kLeastMajorVersion = 8;
-
 Result<Device*> Open(const DeviceOptions& options) {
   ROOST_ASSIGN_OR_RETURN(CudaDevice * device, CudaDevice::Open(options));
   return static_cast<Device*>(device);
@@ -62,16 +59,12 @@ class CudaGraph final : public Recording {
   cudaGraphExec_t exec_;
 };
 
-void BeginRecording(Device& device) {
-  const CudaDevice& cuda = CudaDevice::Of(device);
-  cuda.Check(cudaStreamBeginCapture(cuda.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-}
+void BeginRecording(Device& device) { CudaDevice::Of(device).BeginCapture(); }
 
 std::unique_ptr<Recording> EndRecording(Device& device) {
-  const CudaDevice& cuda = CudaDevice::Of(device);
-  cudaGraph_t graph = nullptr;
+  CudaDevice& cuda = CudaDevice::Of(device);
+  const cudaGraph_t graph = cuda.EndCapture();
   cudaGraphExec_t exec = nullptr;
-  cuda.Check(cudaStreamEndCapture(cuda.stream(), &graph), "cudaStreamEndCapture");
   cuda.Check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
   cuda.Check(cudaGraphDestroy(graph), "cudaGraphDestroy");
   return std::make_unique<CudaGraph>(exec);
@@ -99,16 +92,11 @@ Result<std::vector<DeviceInfo>> ListCudaDevices() {
     if (const cudaError_t status = cudaGetDeviceProperties(&properties, ordinal); status != cudaSuccess) {
       return Unavailable("cudaGetDeviceProperties", status);
     }
-    if (properties.major < kLeastMajorVersion) continue;
     devices.push_back({.ordinal = static_cast<std::uint32_t>(ordinal),
                        .name = properties.name,
                        .architecture = fmt::format("sm_{}{}", properties.major, properties.minor),
-                       .memory_bytes = properties.totalGlobalMem});
-  }
-  if (devices.empty()) {
-    return Error{ErrorCode::kUnavailable,
-                 fmt::format("of {} devices none has compute capability {}.0 or more", count, kLeastMajorVersion),
-                 "device"};
+                       .memory_bytes = properties.totalGlobalMem,
+                       .unusable = WhyUnusable(LimitsOf(properties))});
   }
   return devices;
 }

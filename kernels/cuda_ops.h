@@ -12,7 +12,8 @@ namespace roost::kernels {
 // bf16 with f32 sums. Rows' results depend on the batch's size, but on nothing else of it.
 [[nodiscard]] const OpTable& CudaOps();
 
-// kUnavailable when there is no driver or no device, with CUDA's reason.
+// All that CUDA finds, also those that can not be used. kUnavailable when there is no driver or no device, with CUDA's
+// reason.
 [[nodiscard]] Result<std::vector<DeviceInfo>> ListCudaDevices();
 
 }  // namespace roost::kernels

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda_limits.h"
 #include "kernels/device.h"
 
 #ifdef ROOST_SIMT
@@ -74,7 +75,7 @@ struct LaunchShape {
   std::uint32_t grid_y = 1;
   std::uint32_t grid_z = 1;
   std::uint32_t threads = 32;      // of a block: a multiple of 32, at most 1,024
-  std::uint32_t shared_bytes = 0;  // DynamicShared
+  std::uint32_t shared_bytes = 0;  // DynamicShared: with what the kernel declares at most kMaxSharedBytes
 };
 
 // The backend's: how many multiprocessors the device has.
@@ -101,24 +102,13 @@ std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& /*shape*/, voi
 // ends the process with one line.
 [[nodiscard]] cudaStream_t StreamOf(Device& device);
 void CheckLaunch(Device& device, cudaError_t error);
-
-namespace internal {
-
-// More dynamic shared memory than any device has without being asked.
-template <typename... Params>
-void AllowShared(Device& device, const LaunchShape& shape, void (*kernel)(Params...)) {
-  constexpr std::uint32_t kSharedWithoutAsking = 48 * 1024;
-  if (shape.shared_bytes <= kSharedWithoutAsking) return;
-  CheckLaunch(device, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           static_cast<int>(shape.shared_bytes)));
-}
-
-}  // namespace internal
+// Before a launch of the kernel with so much dynamic shared memory. Asks the device once for a kernel.
+void AllowShared(Device& device, const void* kernel, std::uint32_t bytes);
 
 // Returns at once. Arguments are copied.
 template <typename... Params, typename... Args>
 void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...), const Args&... args) {
-  internal::AllowShared(device, shape, kernel);
+  AllowShared(device, reinterpret_cast<const void*>(kernel), shape.shared_bytes);
   kernel<<<dim3(shape.grid_x, shape.grid_y, shape.grid_z), shape.threads, shape.shared_bytes, StreamOf(device)>>>(
       args...);
   CheckLaunch(device, cudaGetLastError());
@@ -127,7 +117,7 @@ void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...),
 // How many blocks of such launches run at the same time on the device.
 template <typename... Params>
 [[nodiscard]] std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& shape, void (*kernel)(Params...)) {
-  internal::AllowShared(device, shape, kernel);
+  AllowShared(device, reinterpret_cast<const void*>(kernel), shape.shared_bytes);
   int of_multiprocessor = 0;
   CheckLaunch(device, cudaOccupancyMaxActiveBlocksPerMultiprocessor(
                           &of_multiprocessor, kernel, static_cast<int>(shape.threads), shape.shared_bytes));

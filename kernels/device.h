@@ -17,12 +17,13 @@ struct DeviceOptions {
   void (*fail)(const DeviceFailure& failure) = EndOnDeviceFailure;
 };
 
-// A device that could be opened.
+// A device that was found.
 struct DeviceInfo {
   std::uint32_t ordinal = 0;
   std::string name;          // "NVIDIA H100 80GB HBM3"
   std::string architecture;  // "sm_90"
   std::size_t memory_bytes = 0;
+  std::string unusable = {};  // why it can not be opened, with what it has and what is needed; empty: it can
 };
 
 // Copies to the host that have begun and not ended, see the op table: at most so many, of so many bytes.

@@ -112,17 +112,19 @@ void MatmulCuda(Device& device, const MatmulArgs& args) {
   const auto& weights = static_cast<const CudaWeights&>(*args.weights);
   const bool f32 = args.y_dtype == DType::kF32;
   const void* bias = f32 ? weights.bias_f32.data() : weights.bias_bf16.data();
-  MatmulPlanKey shape{.rows = args.rows,
-                      .outputs = weights.outputs(),
-                      .inputs = weights.inputs(),
-                      .y_type = f32 ? CUDA_R_32F : CUDA_R_16BF,
-                      .has_bias = weights.has_bias};
+  const MatmulPlanKey shape{.rows = args.rows,
+                            .outputs = weights.outputs(),
+                            .inputs = weights.inputs(),
+                            .y_type = f32 ? CUDA_R_32F : CUDA_R_16BF,
+                            .has_bias = weights.has_bias};
   CudaProduct product(cuda, shape, bias);
-  MatmulPlanKey bucket = shape;
-  bucket.rows = MatmulBucket(args.rows);
-  for (const MatmulPlanKey& key : {bucket, shape}) {
-    if (product.TryRun(cuda.matmul_plans().For(cuda, key, bias), weights.weight, args.x, args.y)) return;
-  }
+  CudaMatmulPlans& plans = cuda.matmul_plans();
+  const auto try_run = [&] {
+    return product.TryRun(plans.For(cuda, plans.KeyOf(shape), bias), weights.weight, args.x, args.y);
+  };
+  if (try_run()) return;
+  plans.PlanAlone(shape);
+  if (try_run()) return;
   cuda.Check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmul");
 }
 

@@ -59,4 +59,11 @@ const cublasLtMatmulAlgo_t& CudaMatmulPlans::For(const CudaDevice& device, const
   return algorithms_.emplace(key, CudaProduct(device, key, bias).FindAlgorithm()).first->second;
 }
 
+MatmulPlanKey CudaMatmulPlans::KeyOf(const MatmulPlanKey& shape) const {
+  if (planned_alone_.count(shape) > 0) return shape;
+  MatmulPlanKey bucket = shape;
+  bucket.rows = MatmulBucket(shape.rows);
+  return bucket;
+}
+
 }  // namespace roost::kernels

@@ -1,5 +1,6 @@
 // Which of cuBLASLt's algorithms computes a product. Its heuristics cost tens of microseconds, so they are asked once
-// per shape and bucket of rows, and the answer is used for every batch of the bucket that it takes.
+// per shape and bucket of rows, and the answer is used for every batch of the bucket that it takes. A batch that it
+// does not take is planned alone, from then on.
 #pragma once
 
 #include <cublasLt.h>
@@ -7,8 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <tuple>
+#include <set>
 
 #include "kernels/matmul_bucket.h"
 
@@ -50,7 +50,13 @@ class CudaMatmulPlans {
   // The algorithm for the key's bucket; asks cuBLASLt the first time.
   [[nodiscard]] const cublasLtMatmulAlgo_t& For(const CudaDevice& device, const MatmulPlanKey& key, const void* bias);
 
+  // Of whose rows a product of this shape is planned: its bucket's, or its own where that was refused.
+  [[nodiscard]] MatmulPlanKey KeyOf(const MatmulPlanKey& shape) const;
+  // The bucket's algorithm does not take the shape.
+  void PlanAlone(const MatmulPlanKey& shape) { planned_alone_.insert(shape); }
+
  private:
+  std::set<MatmulPlanKey> planned_alone_;
   std::map<MatmulPlanKey, cublasLtMatmulAlgo_t> algorithms_;
 };
 

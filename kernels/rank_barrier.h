@@ -1,13 +1,16 @@
 // Where the threads of a group's ranks wait for each other. What a thread wrote before is seen by all of them after.
 //
-// None waits for one that failed: a rank that fails ends the process (device_failure.h, ROOST_CHECK).
+// None waits for one that failed: a rank that fails ends the process (device_failure.h, ROOST_CHECK), and so does who
+// waits and watches, where the failed one does not notice.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 
 #include "common/base/check.h"
+#include "kernels/watched_wait.h"
 
 namespace roost::kernels {
 
@@ -15,8 +18,8 @@ class RankBarrier {
  public:
   explicit RankBarrier(std::uint32_t rank_count) : rank_count_(rank_count) { ROOST_CHECK(rank_count > 0); }
 
-  // Returns when all ranks have called it as often as this one.
-  void ArriveAndWait() {
+  // Returns when all ranks have called it as often as this one. `watch`: see watched_wait.h.
+  void ArriveAndWait(const std::function<void()>& watch = {}) {
     std::unique_lock lock(mutex_);
     if (++arrived_ == rank_count_) {
       arrived_ = 0;
@@ -25,7 +28,7 @@ class RankBarrier {
       return;
     }
     const std::uint64_t round = round_;
-    all_arrived_.wait(lock, [&] { return round_ != round; });
+    WatchedWait(all_arrived_, lock, watch, [&] { return round_ != round; });
   }
 
  private:

@@ -59,6 +59,7 @@ void RmsNormCuda(Device& device, const RmsNormArgs& args) {
   const LaunchShape shape{.grid_x = args.rows,
                           .threads = BlockThreads(items, kMaxThreads),
                           .shared_bytes = args.width * static_cast<std::uint32_t>(sizeof(float))};
+  ROOST_CHECK(shape.shared_bytes + sizeof(BlockSums) <= kMaxSharedBytes, "rows of {}", args.width);
   Launch(device, shape, vectors ? RmsNormKernel<kVectorElements> : RmsNormKernel<1>, args);
 }
 

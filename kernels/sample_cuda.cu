@@ -48,6 +48,7 @@ struct Shared {
   Wide before;
   Wide key;
 };
+static_assert(sizeof(Shared) <= kMaxSharedBytes);
 
 // ---- tokens ----
 

@@ -77,6 +77,12 @@ __device__ __forceinline__ float WarpSum(float value) {
   return value;
 }
 
+// Every lane gets the largest of the warp.
+__device__ __forceinline__ float WarpMax(float value) {
+  for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, step));
+  return value;
+}
+
 // Every thread gets the sum over the block. `sums` is shared memory that nothing else uses meanwhile.
 using BlockSums = float[32];
 __device__ __forceinline__ float BlockSum(float value, BlockSums& sums) {

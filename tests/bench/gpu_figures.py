@@ -6,8 +6,8 @@
 A program answers --list with the names of its figures, and measures those that it is given by name, in order, with a line
 `figure <name> <value> <unit>` for each. One that exits with 77 has nothing to measure here and says why. Where a program
 ends or falls silent, the figure that it was at has failed, and the program is started again for those behind it. FILE.json
-is written anew after every figure. Beside a figure stand its target, its share of the ceiling of the same run, and what
-PyTorch and transformers do.
+is written anew after every figure. Beside a figure stand its target, its share of the ceiling of the same run, or of the bound
+that follows from these ceilings (gpu_bounds.py), and what PyTorch and transformers do.
 
 Exits with 1 when a figure failed, and with 77 when the first program, which is Roost's, found no device. A target that was
 not met is no failure.
@@ -21,6 +21,8 @@ import subprocess
 import sys
 import threading
 import time
+
+import gpu_bounds
 
 SKIPPED = 77
 OURS = "gpu_"
@@ -67,6 +69,7 @@ class Report:
         ceiling = CEILINGS.get(described["unit"])
         if ceiling in self.figures and ceiling != name:
             described["of_ceiling"] = round(described["value"] / self.figures[ceiling]["value"], 4)
+        described.update(self.beside_bound(name))
         if name.startswith(OURS):
             for prefix in OTHERS:
                 other = self.figures.get(prefix + name[len(OURS) :])
@@ -80,6 +83,18 @@ class Report:
                 described["met"] = reached >= wanted if bound == ">=" else reached <= wanted
         return described
 
+    def beside_bound(self, name):
+        """What no such device could do better, and the share of it that was reached; where less is better, that of its inverse."""
+        if any(ceiling not in self.figures for ceiling in CEILINGS.values()):
+            return {}
+        bound = gpu_bounds.bound(name, *(self.figures[ceiling]["value"] for ceiling in CEILINGS.values()))
+        if bound is None:
+            return {}
+        value, direction = bound
+        reached = self.figures[name]["value"] / value
+        share = reached if direction == ">=" else 1 / reached
+        return {"bound": float(f"{value:.4g}"), "of_ceiling": round(share, 4)}
+
     def write(self):
         described = {name: self.describe(name) for name in self.figures}
         missing = [name for name in TARGETS if name not in self.figures]
@@ -91,16 +106,18 @@ class Report:
         os.replace(beside, self.path)
 
     def table(self):
-        rows = [("figure", "value", "unit", "of ceiling", "target", "met", "torch", "transformers")]
+        rows = [("figure", "value", "unit", "bound", "of ceiling", "target", "met", "torch", "transformers")]
         for name in self.figures:
             figure = self.describe(name)
             met = {True: "yes", False: "NO", None: ""}[figure.get("met")]
             share = f"{figure['of_ceiling']:.0%}" if "of_ceiling" in figure else ""
             others = [f"{figure[other]:.4g}" if other in figure else "" for other in ("torch", "transformers")]
             value = f"{figure['value']:.4g}"
-            rows.append((name, value, figure["unit"], share, figure.get("target", ""), met, *others))
-        rows += [(name, "FAILED", "", "", "", "", "", "") for name in self.failed]
-        rows += [(name, "not measured", "", "", "", "", "", "") for name in TARGETS if name not in self.figures | self.failed]
+            bound = f"{figure['bound']:.4g}" if "bound" in figure else ""
+            rows.append((name, value, figure["unit"], bound, share, figure.get("target", ""), met, *others))
+        blank = [""] * (len(rows[0]) - 2)
+        rows += [(name, "FAILED", *blank) for name in self.failed]
+        rows += [(name, "not measured", *blank) for name in TARGETS if name not in self.figures | self.failed]
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
 

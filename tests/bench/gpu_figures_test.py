@@ -77,6 +77,25 @@ class GpuFiguresTest(unittest.TestCase):
         self.assertIn("gpu_prefill_attention", self.report["targets_without_figure"])
         self.assertIn("figure gpu_copy_bandwidth 4000 GB/s\n", self.out)
 
+    def test_figures_of_models_stand_beside_what_the_ceilings_allow(self):
+        # 15,009 MB of weights and 576 tokens of 131,072 bytes at 4,000 GB/s; 4,096 tokens at 790 TFLOP/s.
+        self.collect(
+            ["gpu_copy_bandwidth=4000-GB/s", "gpu_product_peak=790-TFLOP/s", "gpu_llama-3.1-8b_inter_token=5-ms"],
+            ["gpu_llama-3.1-8b_prefill=26276-tokens/s", "gpu_llama-3.1-8b_start=5-s"],
+            ["transformers_llama-3.1-8b_inter_token=20-ms"],
+        )
+        figures = self.report["figures"]
+        self.assertEqual(figures["gpu_llama-3.1-8b_inter_token"]["bound"], 3.771)
+        self.assertEqual(figures["gpu_llama-3.1-8b_inter_token"]["of_ceiling"], 0.7542)
+        self.assertEqual(figures["gpu_llama-3.1-8b_prefill"]["of_ceiling"], 0.5)
+        self.assertEqual(figures["transformers_llama-3.1-8b_inter_token"]["of_ceiling"], 0.1886)
+        self.assertNotIn("bound", figures["gpu_llama-3.1-8b_start"])
+        self.assertRegex(self.out, r"gpu_llama-3.1-8b_inter_token +5 +ms +3.771 +75% ")
+
+    def test_without_both_ceilings_nothing_is_bounded(self):
+        self.collect(["gpu_copy_bandwidth=4000-GB/s", "gpu_llama-3.1-8b_inter_token=5-ms"])
+        self.assertNotIn("bound", self.report["figures"]["gpu_llama-3.1-8b_inter_token"])
+
     def test_a_figure_that_fails_takes_no_other_with_it(self):
         code = self.collect(["a=1-x", "b=fail", "c=fail", "d=4-x"], ["e=5-x"])
         self.assertEqual(code, 1)

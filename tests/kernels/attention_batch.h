@@ -18,7 +18,7 @@ struct AttentionBatchShape {
   std::uint32_t group = 4;
   std::uint32_t head_dim = 128;
   std::uint32_t block_tokens = 16;
-  // kNone: a token attends to all of its request's, and lists are not cut.
+  // kNone: a token attends to all of its request's.
   enum class Mask : std::uint8_t { kCausal, kNone } mask = Mask::kCausal;
 };
 
@@ -140,17 +140,19 @@ class AttentionBatch {
     return profile;
   }
 
-  // Rows see their requests' last positions, so that items grow to them.
+  // Rows see their requests' last positions, so that the items that end with their rows, whole ones or last parts, grow
+  // to them.
   void Unmask(worker::AttentionPlan& plan) const {
     std::vector<std::uint32_t> last_of_token;
     for (const Request& request : requests_) {
       last_of_token.insert(last_of_token.end(), request.count, request.cached + request.count - 1);
     }
-    for (AttentionRow& row : plan.rows) row.position = last_of_token[row.token];
     for (AttentionItem& item : plan.items) {
-      ROOST_CHECK(item.output == AttentionItem::Output::kWhole);
-      item.position_count = plan.rows[item.first_row].position + 1;
+      const AttentionRow& last = plan.rows[item.first_row + item.row_count - 1];
+      if (item.first_position + item.position_count != last.position + 1) continue;
+      item.position_count = last_of_token[last.token] + 1 - item.first_position;
     }
+    for (AttentionRow& row : plan.rows) row.position = last_of_token[row.token];
   }
 
   [[nodiscard]] Tensor Run(const Backend& backend, const worker::AttentionPlan& plan, const Tensor& q,

@@ -19,6 +19,8 @@ class AttentionCudaTest : public testing::Test {
     AttentionBatch::ExpectNear(batch.Run(*ops_, places), batch.Wanted());
   }
 
+  [[nodiscard]] bool OnADevice() const { return ops_->name == "cuda"; }
+
   const OpTable* ops_ = nullptr;
 };
 
@@ -67,6 +69,18 @@ TEST_F(AttentionCudaTest, LongContextsAreCutAndMerged) {
   ExpectAgrees(batch, 200);
 }
 
+// More than a warp has lanes.
+TEST_F(AttentionCudaTest, ManyPartsAreMerged) {
+  AttentionBatch batch({.group = 1, .head_dim = 64}, 6);
+  batch.Add(5000, 1);
+  batch.Add(3000, 3);
+  batch.Fill();
+  const worker::AttentionPlan plan = batch.PlanOf(*ops_, 600);
+  ASSERT_TRUE(
+      std::any_of(plan.merges.begin(), plan.merges.end(), [](const auto& merge) { return merge.part_count > 32; }));
+  ExpectAgrees(batch, 600);
+}
+
 TEST_F(AttentionCudaTest, RequestsShareAPrefix) {
   for (const std::uint32_t group : {1U, 4U, 8U}) {
     AttentionBatch batch({.group = group, .head_dim = 64}, group);
@@ -86,12 +100,22 @@ TEST_F(AttentionCudaTest, RandomBatches) {
                                     .group = 1 + static_cast<std::uint32_t>(rng.Below(8)),
                                     .head_dim = rng.Below(2) == 0 ? 64U : 128U,
                                     .block_tokens = 16U << rng.Below(5)};
+    // Many requests have short contexts, so that the shim is done soon; a device takes them all long.
+    const std::uint64_t requests = 1 + rng.Below(round % 2 == 0 ? 16 : 64);
+    const std::uint32_t cached = OnADevice() ? 1500 : requests > 16 ? 100 : 400;
     AttentionBatch batch(shape, round);
-    batch.AddRandom(1 + rng.Below(16), 400, 60);
+    batch.AddRandom(requests, cached, requests > 16 ? 20 : 60);
     batch.Fill();
-    SCOPED_TRACE(testing::Message() << "round " << round);
+    SCOPED_TRACE(testing::Message() << "round " << round << ", " << requests << " requests");
     ASSERT_NO_FATAL_FAILURE(ExpectAgrees(batch, 1 + static_cast<std::uint32_t>(rng.Below(100))));
   }
+}
+
+TEST_F(AttentionCudaTest, SixtyFourRequestsOfAllKinds) {
+  AttentionBatch batch({.kv_heads = 2, .group = 4, .head_dim = 128}, 64);
+  batch.AddRandom(64, OnADevice() ? 1500 : 60, 12);
+  batch.Fill();
+  ExpectAgrees(batch, 16);
 }
 
 TEST_F(AttentionCudaTest, RowsWithoutAMaskSeeTheWholeRequest) {
@@ -102,6 +126,20 @@ TEST_F(AttentionCudaTest, RowsWithoutAMaskSeeTheWholeRequest) {
     batch.Fill();
     ASSERT_NO_FATAL_FAILURE(ExpectAgrees(batch, 1));
   }
+}
+
+TEST_F(AttentionCudaTest, RowsWithoutAMaskSeeTheWholeRequestInPartsAndBehindASharedPrefix) {
+  AttentionBatch batch({.group = 8, .head_dim = 64, .mask = AttentionBatchShape::Mask::kNone}, 9);
+  batch.Add(700, 40);  // rows in several packs, the first of which end before the request does
+  for (std::uint32_t i = 0; i < 40; ++i) batch.Add(330 + 7 * i, 1 + i % 3, 0, 320);
+  batch.Fill();
+  const worker::AttentionPlan plan = batch.PlanOf(*ops_, 100);
+  const auto any_item = [&plan](const auto& holds) { return std::any_of(plan.items.begin(), plan.items.end(), holds); };
+  ASSERT_TRUE(any_item([&plan](const auto& item) {
+    return plan.rows[item.first_row].token == 0 && item.output == AttentionItem::Output::kPartial;
+  }));
+  ASSERT_TRUE(any_item([](const auto& item) { return item.first_position == 0 && item.row_count > 8; }));
+  ExpectAgrees(batch, 100);
 }
 
 TEST_F(AttentionCudaTest, AGroupBeyondTheLargestTileIsCut) {

@@ -1,4 +1,5 @@
-"""What ptxas reports of every CUDA kernel: no spilled registers and no local memory, for every architecture that is built.
+"""What ptxas reports of every CUDA kernel, for every architecture that is built: no spilled registers, no local memory, and
+no more registers and shared memory than let as many blocks of it run on a multiprocessor as its launch counts on.
 Needs nvcc, whose path is in ROOST_NVCC, and no device; exits with 77, for ctest to say that it was skipped, without it.
 
 By hand, with a line of registers and shared memory per kernel:
@@ -16,6 +17,36 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NVCC = os.environ.get("ROOST_NVCC", "")
 ARCHITECTURES = ("sm_80", "sm_90")
+# Kernel -> (threads of a block, blocks of a multiprocessor that its registers must leave room for).
+BLOCKS_WANTED = {
+    "AttentionKernel<64>": (128, 3),
+    "AttentionKernel<128>": (128, 2),
+    "MergeKernel": (128, 16),
+    "CopyRowsKernel": (256, 8),
+    "GatherKernel": (256, 8),
+    "GatherVectorsKernel": (256, 8),
+    "MoveBlocksKernel": (256, 5),
+    "PlaceKernel": (256, 8),
+    "RmsNormKernel": (1024, 2),
+    "RopeAnglesKernel": (128, 16),
+    "RopeToCacheKernel": (256, 6),
+    "SampleKernel": (1024, 1),
+    "SiluMulKernel": (256, 8),
+}
+# Static shared memory: sums of a block's warps.
+MAX_STATIC_SHARED = {"RmsNormKernel": 128}
+# Bytes of shared memory of a multiprocessor, of which the driver takes some for each block.
+SHARED_OF_MULTIPROCESSOR = {"sm_80": 164 << 10, "sm_86": 100 << 10, "sm_90": 228 << 10, "sm_120": 100 << 10}
+SHARED_OF_DRIVER = 1 << 10
+# The dynamic shared memory of attention by head size, and the most that a kernel may have, as the sources have them.
+SIZES = """
+#include "kernels/attention_cuda.cu"
+namespace roost::kernels {
+extern "C" __device__ const unsigned of_64 = kSharedBytes<64>;
+extern "C" __device__ const unsigned of_128 = kSharedBytes<128>;
+extern "C" __device__ const unsigned most = kMaxSharedBytes;
+}
+"""
 # As in kernels/CMakeLists.txt.
 FLAGS = ["-std=c++20", "--expt-relaxed-constexpr", "-DFMT_USE_CONSTEXPR=1", "-O3"]
 SKIPPED = 77
@@ -58,8 +89,34 @@ def short(kernel):
     return re.sub(r"^.*_cu_[0-9a-f]{8}", "", kernel)
 
 
+def key_of(kernel, table):
+    """What the table calls a kernel: by its name, or by that and its first template argument where those differ."""
+    [(length, rest)] = re.findall(r"^(\d+)(.*)$", short(kernel))
+    name, rest = rest[: int(length)], rest[int(length) :]
+    argument = re.match(r"ILj(\d+)E", rest)
+    with_argument = f"{name}<{argument[1]}>" if argument else name
+    return with_argument if with_argument in table else name
+
+
+def most_registers(threads, blocks):
+    """Of a thread: a multiprocessor's 65,536 are dealt out to warps, by 256."""
+    return min(255, 65536 // (blocks * threads // 32) // 256 * 8)
+
+
+def sizes():
+    """The constants of SIZES."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source = pathlib.Path(scratch) / "sizes.cu"
+        source.write_text(SIZES)
+        command = [NVCC, *FLAGS, f"-I{ROOT}", "-arch=compute_80", "-ptx", str(source), "-o", f"{scratch}/out.ptx"]
+        subprocess.run(command, check=True)
+        ptx = (pathlib.Path(scratch) / "out.ptx").read_text()
+    return {name: int(value) for name, value in re.findall(r"\.u32 (\w+) = (\d+);", ptx)}
+
+
 class PtxasTest(unittest.TestCase):
-    def test_no_kernel_spills_or_uses_local_memory(self):
+    def test_no_kernel_spills_and_each_has_room_for_the_blocks_that_it_wants(self):
+        seen = set()
         sources = sorted((ROOT / "kernels").glob("*_cuda.cu"))
         self.assertTrue(sources)
         for source in sources:
@@ -72,6 +129,22 @@ class PtxasTest(unittest.TestCase):
                     with self.subTest(kernel=report["kernel"], architecture=architecture):
                         self.assertEqual((report["stack"], report["stores"], report["loads"]), (0, 0, 0),
                                          "bytes of stack frame, spill stores, spill loads")
+                        key = key_of(report["kernel"], BLOCKS_WANTED)
+                        seen.add(key)
+                        self.assertLessEqual(report["registers"], most_registers(*BLOCKS_WANTED[key]), "registers")
+                        self.assertLessEqual(report.get("shared", 0), MAX_STATIC_SHARED.get(key, 0), "static shared memory")
+        self.assertEqual(seen, set(BLOCKS_WANTED))
+
+    def test_attentions_shared_memory_fits_every_device(self):
+        told = sizes()
+        self.assertEqual(told["most"], 99 << 10)
+        for head_dim in (64, 128):
+            shared = told[f"of_{head_dim}"]
+            self.assertLessEqual(shared, told["most"])
+            blocks = {name: whole // (shared + SHARED_OF_DRIVER) for name, whole in SHARED_OF_MULTIPROCESSOR.items()}
+            print(f"attention of heads of {head_dim}: {shared} bytes of dynamic shared memory; blocks of a multiprocessor: {blocks}")
+            self.assertGreaterEqual(min(blocks.values()), 1)
+            self.assertGreaterEqual(blocks["sm_90"], BLOCKS_WANTED[f"AttentionKernel<{head_dim}>"][1])
 
     def test_local_memory_is_found_where_it_is_used(self):
         with tempfile.TemporaryDirectory() as scratch:

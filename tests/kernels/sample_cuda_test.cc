@@ -1,4 +1,5 @@
 // Sampling on the device against the CPU's: the same tokens from the same numbers; see tested_ops.h.
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -123,6 +124,20 @@ TEST_F(SampleCudaTest, DrawsWhatTheCpuDraws) {
     const std::vector<float> logits = RandomFloats(rng_, 2 * vocab_size, 8);
     ExpectAsOnTheCpu(logits, vocab_size, Draws(0, vocab_size));
     ExpectAsOnTheCpu(logits, vocab_size, Draws(1, vocab_size));
+  }
+}
+
+// As many tokens as models have; every kind of draw on a device, some behind the shim.
+TEST_F(SampleCudaTest, AWholeVocabulary) {
+  constexpr std::uint32_t kVocab = 151'936;
+  const std::size_t most = tested_->ops().name == "cuda" ? 100 : 3;
+  for (const float scale : {8.0F, 1.0F}) {
+    const std::vector<float> logits = RandomFloats(rng_, kVocab, scale);
+    std::vector<SampleRow> draws = Draws(0, kVocab);
+    draws.resize(std::min(draws.size(), most));
+    draws.push_back({.seed = rng_(), .temperature = 1, .top_p = 0.95F});
+    draws.push_back({.temperature = 0});
+    ExpectAsOnTheCpu(logits, kVocab, draws);
   }
 }
 

@@ -19,8 +19,8 @@ BackendChoice Cpu(std::uint32_t rank_count, std::string cuda) {
 }
 
 std::string Describe(const DeviceInfo& device) {
-  return fmt::format("cuda:{} {}, {}, {} GiB", device.ordinal, device.name, device.architecture,
-                     device.memory_bytes >> 30U);
+  return fmt::format("cuda:{} {}, {}, {} GiB{}{}", device.ordinal, device.name, device.architecture,
+                     device.memory_bytes >> 30U, device.unusable.empty() ? "" : ", not usable: ", device.unusable);
 }
 
 std::string Describe(const std::vector<DeviceInfo>& devices) {
@@ -34,6 +34,11 @@ Error Missing(const BackendRequest& request, std::uint32_t ordinal, const std::v
   if (ordinal == request.device) return {ErrorCode::kUnavailable, found, "device"};
   return {ErrorCode::kUnavailable,
           fmt::format("{} ranks from device {} on: {}", request.rank_count, request.device, found), "tensor_parallel"};
+}
+
+Error Unusable(const DeviceInfo& device) {
+  return {ErrorCode::kUnavailable, fmt::format("cuda:{} {}: {}", device.ordinal, device.name, device.unusable),
+          "device"};
 }
 
 Result<CudaDevices> FindCudaDevices(const std::filesystem::path& path) {
@@ -71,6 +76,10 @@ Result<BackendChoice> ChooseAmong(const BackendRequest& request, const Result<Cu
     const auto wanted = std::find_if(devices.begin(), devices.end(),
                                      [&](const DeviceInfo& device) { return device.ordinal == ordinal; });
     if (wanted == devices.end()) return Missing(request, ordinal, devices);
+    if (!wanted->unusable.empty()) {
+      if (request.kind == BackendKind::kAuto) return Cpu(request.rank_count, Describe(devices));
+      return Unusable(*wanted);
+    }
     choice.ordinals.push_back(ordinal);
     taken.push_back(*wanted);
   }

@@ -2,7 +2,7 @@
 //
 //   cpu    the CPU; nothing of CUDA is opened
 //   cuda   the CUDA device with the wanted number, and as many behind it as are wanted; an error where one is missing
-//   auto   as cuda where a CUDA device is found, else the CPU
+//   auto   as cuda where a CUDA device is found and the kernels run on the wanted ones, else the CPU
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,8 @@ struct BackendChoice {
   std::string cuda;
 };
 
-// Opens the CUDA module unless the kind is kCpu. kUnavailable when the wanted device is not there, with the reason.
+// Opens the CUDA module unless the kind is kCpu. kUnavailable when the wanted device is not there or of no
+// use, with the reason.
 [[nodiscard]] Result<BackendChoice> ChooseBackend(const BackendRequest& request);
 
 // The same, once it is known which CUDA devices there are and what computes on them. Pure.

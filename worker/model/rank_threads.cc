@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "common/base/check.h"
+#include "kernels/watched_wait.h"
 
 namespace roost::worker {
 
@@ -32,7 +33,7 @@ void RankThreads::Run(const std::function<void(std::uint32_t rank)>& task) {
   begun_.notify_all();
   task(0);
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return busy_ == 0; });
+  kernels::WatchedWait(done_, lock, watch_, [this] { return busy_ == 0; });
 }
 
 Result<void> RankThreads::TryRun(const std::function<Result<void>(std::uint32_t rank)>& task) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.h"
@@ -18,6 +19,9 @@ class RankThreads {
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
+
+  // Is called now and then while Run waits for other ranks; see watched_wait.h.
+  void SetWatch(std::function<void()> watch) { watch_ = std::move(watch); }
 
   // Calls task(rank) on the thread of every rank, all at the same time, and returns when the last one is done. Not from
   // within a task, and from one thread at a time.
@@ -36,6 +40,7 @@ class RankThreads {
   std::uint64_t round_ = 0;
   std::size_t busy_ = 0;
 
+  std::function<void()> watch_;
   std::vector<std::thread> threads_;  // of ranks 1, 2, …
 };
 

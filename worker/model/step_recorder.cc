@@ -7,22 +7,33 @@ void StepRecorder::Run(const std::vector<std::uint64_t>& shape, const std::funct
     ops();
     return;
   }
-  const auto found = recordings_.find(shape);
-  if (found == recordings_.end()) {
-    if (recordings_.size() == kMaxShapes) recordings_.clear();
-    recordings_.emplace(shape, nullptr);
+  Seen* const seen = Find(shape);
+  if (seen == nullptr) {
     ops();
     return;
   }
-  std::unique_ptr<kernels::Recording>& recording = found->second;
-  if (recording == nullptr) {
+  if (seen->recording == nullptr) {
     backend_.ops().begin_recording(backend_.device());
     ops();
-    recording = backend_.ops().end_recording(backend_.device());
+    seen->recording = backend_.ops().end_recording(backend_.device());
     // Making it may wait for other devices, whose replays may wait for this one's.
     if (communicator_ != nullptr) communicator_->AwaitPeers();
   }
-  backend_.ops().replay(backend_.device(), *recording);
+  backend_.ops().replay(backend_.device(), *seen->recording);
+}
+
+StepRecorder::Seen* StepRecorder::Find(const Shape& shape) {
+  if (const auto found = by_shape_.find(shape); found != by_shape_.end()) {
+    seen_.splice(seen_.begin(), seen_, found->second);
+    return &seen_.front();
+  }
+  if (seen_.size() == kMaxShapes) {
+    by_shape_.erase(seen_.back().shape);
+    seen_.pop_back();
+  }
+  seen_.push_front({shape, nullptr});
+  by_shape_.emplace(shape, seen_.begin());
+  return nullptr;
 }
 
 }  // namespace roost::worker

@@ -4,12 +4,17 @@
 //   second time   recorded, and replayed
 //   from then on  replayed
 //
-// Not thread-safe. Keeps at most kMaxShapes shapes: with one more it forgets them all.
+//   recent ←  ⟨shape, recording⟩  ⟨shape, –⟩  …  ⟨shape, recording⟩  → forgotten
+//
+// A recording costs the host and the device memory for each of its ops (a CUDA graph of a decode step has about ten for
+// each layer; how many bytes was not measured), and making it the time in which some such steps begin. So at most
+// kMaxShapes shapes are kept, and the one that was not run for longest goes. Not thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <vector>
@@ -34,9 +39,19 @@ class StepRecorder {
   void Run(const std::vector<std::uint64_t>& shape, const std::function<void()>& ops);
 
  private:
+  using Shape = std::vector<std::uint64_t>;
+  struct Seen {
+    Shape shape;
+    std::unique_ptr<kernels::Recording> recording;  // null: once
+  };
+
+  // The shape's entry, which is now the most recent; null where the shape is new, and then there is one.
+  [[nodiscard]] Seen* Find(const Shape& shape);
+
   const kernels::Backend& backend_;
   kernels::Communicator* const communicator_;
-  std::map<std::vector<std::uint64_t>, std::unique_ptr<kernels::Recording>> recordings_;  // null: seen once
+  std::list<Seen> seen_;  // the most recent first
+  std::map<Shape, std::list<Seen>::iterator> by_shape_;
 };
 
 }  // namespace roost::worker

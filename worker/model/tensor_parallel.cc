@@ -25,6 +25,7 @@ Result<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Create(std::ve
   ROOST_RETURN_IF_ERROR(CheckRankCount(config, rank_count));
   ROOST_ASSIGN_OR_RETURN(kernels::Communicators communicators, Connect(backends));
   std::unique_ptr<TensorParallelModel> model(new TensorParallelModel(rank_count));
+  kernels::Communicator* const first = communicators.front().get();
   const auto create = [&](std::uint32_t rank) -> Result<void> {
     kernels::Backend& backend = backends[rank];
     backend.ops().begin_batch(backend.device(), {});  // the device was opened by another thread
@@ -34,11 +35,13 @@ Result<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Create(std::ve
     return {};
   };
   ROOST_RETURN_IF_ERROR(model->threads_.TryRun(create));
+  model->threads_.SetWatch([first] { first->CheckPeers(); });  // rank 0's, whose thread runs the others
   return model;
 }
 
 // What ends a rank waits for the others where it is a communicator's.
 TensorParallelModel::~TensorParallelModel() {
+  threads_.SetWatch(nullptr);
   threads_.Run([this](std::uint32_t rank) { ranks_[rank].reset(); });
 }
 

@@ -49,10 +49,11 @@ void Block::Run(const Dim3& grid, const Dim3& shape, const Dim3& index, std::siz
   ROOST_CHECK(current_block == nullptr, "a kernel is running");
   ROOST_CHECK(shape.count() > 0 && shape.count() <= kMaxBlockThreads && shape.count() % kWarpLanes == 0,
               "a block of {} threads", shape.count());
-  ROOST_CHECK(dynamic_shared_bytes <= kMaxSharedBytes, "{} bytes of shared memory", dynamic_shared_bytes);
   grid_ = grid;
   shape_ = shape;
   index_ = index;
+  shared_bytes_ = 0;
+  TakeShared(dynamic_shared_bytes);
   dynamic_shared_ = SharedMemory(dynamic_shared_bytes);
   static_shared_.clear();
   threads_.assign(shape.count(), {});
@@ -97,8 +98,16 @@ Dim3 Block::thread_index() const {
 
 void* Block::StaticShared(const void* site, std::size_t bytes) {
   auto [found, added] = static_shared_.try_emplace(site);
-  if (added) found->second = SharedMemory(bytes);
+  if (added) {
+    TakeShared(bytes);
+    found->second = SharedMemory(bytes);
+  }
   return found->second.data();
+}
+
+void Block::TakeShared(std::size_t bytes) {
+  shared_bytes_ += bytes;
+  ROOST_CHECK(shared_bytes_ <= kMaxSharedBytes, "{} bytes of shared memory", shared_bytes_);
 }
 
 void Block::Wake(std::uint32_t index) {

@@ -25,13 +25,14 @@
 #include <vector>
 
 #include "common/base/rng.h"
+#include "kernels/cuda_limits.h"
 #include "tests/support/simt/fiber.h"
 
 namespace roost::simt {
 
 inline constexpr std::uint32_t kWarpLanes = 32;
 inline constexpr std::uint32_t kMaxBlockThreads = 1024;
-inline constexpr std::size_t kMaxSharedBytes = 227 * 1024;  // of a block, on sm_90; sm_80 has 163 KiB
+inline constexpr std::size_t kMaxSharedBytes = kernels::kMaxSharedBytes;  // of a block
 
 struct Dim3 {
   unsigned x = 1;
@@ -141,6 +142,7 @@ class Block {
   };
 
   [[nodiscard]] Thread& thread() { return threads_[thread_]; }
+  void TakeShared(std::size_t bytes);
   void RunThread(std::uint32_t index);
   void Finish(std::uint32_t index);
   void Wake(std::uint32_t index);
@@ -158,6 +160,7 @@ class Block {
   Dim3 index_;
   SharedMemory dynamic_shared_;
   std::map<const void*, SharedMemory> static_shared_;  // by declaration
+  std::size_t shared_bytes_ = 0;                       // of both
   std::vector<Thread> threads_;
   std::vector<std::uint32_t> ready_;  // threads that can go on
   std::uint32_t thread_ = 0;          // that runs

@@ -52,6 +52,23 @@ TEST(ChooseBackendTest, TheWantedDeviceIsTakenOrMissed) {
   }
 }
 
+TEST(ChooseBackendTest, ADeviceThatTheKernelsDoNotRunOnIsLeftToNobodyAndSaidSo) {
+  auto found = TwoDevices();
+  found->devices[0].unusable = "its blocks have 65536 bytes of shared memory, and the kernels need 101376";
+  const auto choice = ChooseAmong({}, found);
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->ops, &kernels::CpuOps());
+  EXPECT_EQ(choice->device, "cpu");
+  EXPECT_THAT(choice->cuda, HasSubstr("cuda:0 Large, sm_90, 80 GiB, not usable: its blocks have 65536 bytes of "
+                                      "shared memory, and the kernels need 101376; cuda:2 Small"));
+  const auto insisted = ChooseAmong({.kind = BackendKind::kCuda}, found);
+  ASSERT_FALSE(insisted.ok());
+  EXPECT_EQ(insisted.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(insisted.error().message,
+            "cuda:0 Large: its blocks have 65536 bytes of shared memory, and the kernels need 101376");
+  EXPECT_EQ(ChooseAmong({.kind = BackendKind::kAuto, .device = 2}, found)->ordinals, std::vector<std::uint32_t>{2});
+}
+
 TEST(ChooseBackendTest, RanksTakeDevicesThatFollowEachOther) {
   auto found = TwoDevices();
   EXPECT_EQ(ChooseAmong({.rank_count = 2}, found).error().field, "tensor_parallel");

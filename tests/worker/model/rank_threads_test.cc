@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
 #include <set>
+#include <utility>
 
-#include "kernels/rank_barrier.h"
+#include "kernels/collective.h"
 
 namespace roost::worker {
 namespace {
@@ -34,6 +39,54 @@ TEST(RankThreadsTest, RanksRunAtTheSameTime) {
     });
   }
   EXPECT_THAT(rounds, testing::Each(50));
+}
+
+// Each wait is for a rank that goes on only when the watch of the one that waits was called, or gives up.
+class Signal {
+ public:
+  void Give() {
+    if (!given_.exchange(true)) promise_.set_value();
+  }
+  [[nodiscard]] bool Await() { return future_.wait_for(std::chrono::seconds(10)) == std::future_status::ready; }
+
+ private:
+  std::atomic<bool> given_{false};
+  std::promise<void> promise_;
+  std::future<void> future_ = promise_.get_future();
+};
+
+TEST(RankThreadsTest, WhoWaitsForOtherRanksWatchesThem) {
+  RankThreads threads(2);
+  Signal watched;
+  threads.SetWatch([&watched] { watched.Give(); });
+  bool seen = false;
+  threads.Run([&](std::uint32_t rank) {
+    if (rank == 1) seen = watched.Await();
+  });
+  EXPECT_TRUE(seen);
+}
+
+class WatchedCommunicator final : public kernels::Communicator {
+ public:
+  WatchedCommunicator(std::uint32_t rank, std::shared_ptr<kernels::RankBarrier> barrier, Signal& watched)
+      : Communicator(rank, 2, std::move(barrier)), watched_(watched) {}
+  void CheckPeers() override { watched_.Give(); }
+
+ private:
+  Signal& watched_;
+};
+
+TEST(CommunicatorTest, WhoAwaitsItsPeersChecksThem) {
+  RankThreads threads(2);
+  const auto barrier = std::make_shared<kernels::RankBarrier>(2);
+  Signal watched;
+  bool seen = false;
+  threads.Run([&](std::uint32_t rank) {
+    WatchedCommunicator communicator(rank, barrier, watched);
+    if (rank == 1) seen = watched.Await();
+    communicator.AwaitPeers();
+  });
+  EXPECT_TRUE(seen);
 }
 
 TEST(RankThreadsTest, TheLowestRanksErrorIsTheAnswer) {

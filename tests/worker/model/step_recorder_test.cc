@@ -137,6 +137,32 @@ TEST_F(StepRecorderTest, ShapesComeAgainAndAreForgotten) {
   EXPECT_EQ(CountsOfRecordings().replayed, before.replayed + 4);
 }
 
+TEST_F(StepRecorderTest, TheShapeThatWasNotRunForLongestIsForgotten) {
+  auto backend = kernels::Backend::Open(RecordingOps(), {}).value();
+  StepRecorder recorder(backend);
+  int runs = 0;
+  const auto ops = [&runs] { ++runs; };
+  const auto runs_of = [&](std::uint64_t shape) {
+    runs = 0;
+    recorder.Run({shape}, ops);
+    return runs;
+  };
+  const auto replayed = [] { return CountsOfRecordings().replayed; };
+  for (int i = 0; i < 2; ++i) {
+    for (std::uint64_t shape = 1; shape <= StepRecorder::kMaxShapes; ++shape) recorder.Run({shape}, ops);
+  }
+  EXPECT_EQ(runs_of(1), 0);  // 2 has not been run for longest
+  // One more than there is room for comes once, then twice.
+  for (int i = 0; i < 3; ++i) recorder.Run({1'000}, ops);
+  const std::uint64_t before = replayed();
+  EXPECT_EQ(runs_of(1), 0);
+  for (std::uint64_t shape = 3; shape <= StepRecorder::kMaxShapes; ++shape) EXPECT_EQ(runs_of(shape), 0);
+  EXPECT_EQ(runs_of(1'000), 0);
+  EXPECT_EQ(replayed(), before + StepRecorder::kMaxShapes);
+  EXPECT_EQ(runs_of(2), 1);
+  EXPECT_EQ(replayed(), before + StepRecorder::kMaxShapes);
+}
+
 TEST(StepRecorderOffTest, TheCpuDoesNotRecord) {
   auto backend = kernels::Backend::Open(kernels::CpuOps(), {}).value();
   EXPECT_FALSE(StepRecorder(backend).enabled());

@@ -1,0 +1,97 @@
+"""How good a figure of roost_gpu_bench could be on a device that does nothing but what must be done, at the ceilings that were
+measured in the same run:
+
+    bytes       of weights, K and V that a step must read, at the bandwidth of a plain copy
+    operations  of a prompt's products and attention, at the speed of the largest product
+
+Neither counts activations, launches or what a host does. `gpu_…_start` and `gpu_…_host_step_…` have no bound of a device's:
+they are a disk's, a bus's and a host's. Pure.
+"""
+
+from model_shapes import LLAMA_3_1_8B, QWEN3_0_6B
+
+BF16 = 2
+# As in GpuSizes, gpu_bench.h.
+PROMPT_TOKENS = 8192
+PREFILL_TOKENS = 4096
+CONTEXT = 512
+DECODE_STEPS = 128
+SEQUENCES = 256
+DECODE_BATCH = 64
+BLOCK_TOKENS = 16
+LEAST_TOKENS, MOST_TOKENS = 100, 1024
+
+
+def layer_weights(shape):
+    """Elements of all layers' products."""
+    hidden, head = shape["hidden_size"], shape["head_dim"]
+    queries, kv = shape["num_attention_heads"] * head, shape["num_key_value_heads"] * head
+    attention = hidden * (queries + 2 * kv) + queries * hidden
+    return shape["num_hidden_layers"] * (attention + 3 * hidden * shape["intermediate_size"])
+
+
+def weight_bytes(shape):
+    """What every decode step reads: of the embedding it reads a row, unless that is the output's matrix."""
+    return BF16 * (layer_weights(shape) + shape["hidden_size"] * shape["vocab_size"])
+
+
+def kv_bytes(shape):
+    """Of a token's K and V."""
+    return BF16 * 2 * shape["num_hidden_layers"] * shape["num_key_value_heads"] * shape["head_dim"]
+
+
+def prompt_operations(shape, tokens):
+    """Of a prompt: all layers for each token, causal attention, logits of the last one."""
+    attention = 2 * tokens * tokens * shape["num_attention_heads"] * shape["head_dim"] * shape["num_hidden_layers"]
+    return 2 * tokens * layer_weights(shape) + attention + 2 * shape["hidden_size"] * shape["vocab_size"]
+
+
+def decode_bytes(shape, sequences, context):
+    return weight_bytes(shape) + sequences * context * kv_bytes(shape)
+
+
+class Ceilings:
+    """A device's, in units of one second."""
+
+    def __init__(self, bandwidth, product):
+        self.bandwidth = bandwidth
+        self.product = product
+
+    def decode_seconds(self, shape, sequences, context):
+        return decode_bytes(shape, sequences, context) / self.bandwidth
+
+    def prompt_seconds(self, shape, tokens):
+        return prompt_operations(shape, tokens) / self.product
+
+    def serve_tokens_per_second(self, shape):
+        """Of requests of all lengths that come at once: each step reads the weights, and there are as many as the longest output
+        has tokens; each output token reads what is before it."""
+        lengths = range(LEAST_TOKENS, MOST_TOKENS + 1)
+        mean = sum(lengths) / len(lengths)
+        read = sum(output * mean + output * (output - 1) / 2 for output in lengths) / len(lengths)
+        prompts = sum(self.prompt_seconds(shape, tokens) for tokens in lengths) / len(lengths)
+        weights = MOST_TOKENS * weight_bytes(shape) / self.bandwidth
+        seconds = weights + SEQUENCES * (read * kv_bytes(shape) / self.bandwidth + prompts)
+        return SEQUENCES * mean / seconds
+
+    def bounds(self):
+        """Figure -> (value that is not to be beaten, ">=" where more is better, "<=" where less is)."""
+        large, small = LLAMA_3_1_8B, QWEN3_0_6B
+        context = CONTEXT + DECODE_STEPS / 2
+        hit = self.decode_seconds(large, 1, PROMPT_TOKENS)
+        alone = DECODE_BATCH * (PROMPT_TOKENS + BLOCK_TOKENS + 1)
+        shared = PROMPT_TOKENS + DECODE_BATCH * (BLOCK_TOKENS + 1)
+        return {
+            "gpu_shared_prefix_speedup": (alone / shared, ">="),
+            "gpu_llama-3.1-8b_prefill": (PREFILL_TOKENS / self.prompt_seconds(large, PREFILL_TOKENS), ">="),
+            "gpu_llama-3.1-8b_inter_token": (1e3 * self.decode_seconds(large, 1, context), "<="),
+            "gpu_llama-3.1-8b_ttft_hit_over_cold": (hit / self.prompt_seconds(large, PROMPT_TOKENS), "<="),
+            "gpu_qwen3-0.6b_serve_256": (self.serve_tokens_per_second(small), ">="),
+            "gpu_qwen3-0.6b_decode_256": (SEQUENCES / self.decode_seconds(small, SEQUENCES, context), ">="),
+        }
+
+
+def bound(name, copy_gb_per_s, product_tflop_per_s):
+    """(value, direction) of a figure of ours or of another's with the same work, or None."""
+    of_ours = "gpu_" + name.partition("_")[2]
+    return Ceilings(copy_gb_per_s * 1e9, product_tflop_per_s * 1e12).bounds().get(of_ours)

@@ -1,0 +1,54 @@
+"""Bounds of figures against numbers from elsewhere: models' published sizes, and sums that are done token by token."""
+
+import unittest
+
+import gpu_bounds
+from gpu_bounds import Ceilings
+from model_shapes import LLAMA_3_1_8B, QWEN3_0_6B
+
+
+class GpuBoundsTest(unittest.TestCase):
+    def test_weights_are_the_models_parameters(self):
+        embedding = LLAMA_3_1_8B["hidden_size"] * LLAMA_3_1_8B["vocab_size"]  # once more, and not read
+        self.assertAlmostEqual((gpu_bounds.weight_bytes(LLAMA_3_1_8B) / 2 + embedding) / 8.03e9, 1, places=3)
+        self.assertAlmostEqual(gpu_bounds.weight_bytes(QWEN3_0_6B) / 2 / 0.596e9, 1, places=3)  # tied
+        self.assertEqual(gpu_bounds.kv_bytes(LLAMA_3_1_8B), 128 << 10)
+        self.assertEqual(gpu_bounds.kv_bytes(QWEN3_0_6B), 112 << 10)
+
+    def test_a_prompt_costs_two_operations_a_parameter_and_its_causal_attention(self):
+        tokens = 100
+        operations = 0
+        for position in range(1, tokens + 1):
+            operations += 2 * gpu_bounds.layer_weights(QWEN3_0_6B) + 4 * position * 16 * 128 * 28
+        operations += 2 * 1024 * 151936
+        self.assertAlmostEqual(gpu_bounds.prompt_operations(QWEN3_0_6B, tokens) / operations, 1, places=3)
+
+    def test_serving_takes_as_long_as_its_steps(self):
+        """All requests of the mean lengths, step by step: close to requests of all lengths, whose longest is longer."""
+        ceilings = Ceilings(4e12, 8e14)
+        prompt = output = 562
+        seconds = 256 * ceilings.prompt_seconds(QWEN3_0_6B, prompt)
+        seconds += sum(ceilings.decode_seconds(QWEN3_0_6B, 256, prompt + t) for t in range(output))
+        same = 256 * output / seconds
+        self.assertLess(ceilings.serve_tokens_per_second(QWEN3_0_6B), same)
+        self.assertGreater(ceilings.serve_tokens_per_second(QWEN3_0_6B), same * 0.8)
+
+    def test_every_model_figure_but_a_hosts_has_a_bound_in_its_direction(self):
+        bounds = Ceilings(4e12, 8e14).bounds()
+        quicker = Ceilings(8e12, 16e14).bounds()
+        self.assertEqual(len(bounds), 6)
+        for name, (value, direction) in bounds.items():
+            better = quicker[name][0] / value
+            if name in ("gpu_shared_prefix_speedup", "gpu_llama-3.1-8b_ttft_hit_over_cold"):
+                self.assertAlmostEqual(better, 1)  # a ratio of the same device's times
+            else:
+                self.assertAlmostEqual(better, 2 if direction == ">=" else 0.5)
+
+    def test_others_are_bound_by_the_same_work(self):
+        of_ours = gpu_bounds.bound("gpu_llama-3.1-8b_prefill", 4000, 800)
+        self.assertEqual(gpu_bounds.bound("transformers_llama-3.1-8b_prefill", 4000, 800), of_ours)
+        self.assertIsNone(gpu_bounds.bound("gpu_qwen3-0.6b_host_step_256", 4000, 800))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,176 @@
+// The host side of the CUDA backend on doubles of CUDA's libraries: who notices which failure, and what is asked again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "kernels/collective.h"
+#include "kernels/cuda_device.h"
+#include "kernels/matmul.h"
+#include "tests/support/fake_cuda/fake_cuda.h"
+
+namespace roost::kernels {
+namespace {
+
+using testing::ExitedWithCode;
+
+class CudaHostTest : public testing::Test {
+ protected:
+  CudaHostTest() { fake_cuda::Reset(); }
+
+  static std::unique_ptr<CudaDevice> Open(std::uint32_t ordinal) {
+    return std::unique_ptr<CudaDevice>(CudaDevice::Open({.ordinal = ordinal}).value());
+  }
+};
+
+TEST_F(CudaHostTest, ADeviceWithTooLittleSharedMemoryIsRefusedWithBothNumbers) {
+  fake_cuda::SetSharedBytes(1, 65'536);
+  const auto device = CudaDevice::Open({.ordinal = 1});
+  ASSERT_FALSE(device.ok());
+  EXPECT_EQ(device.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(device.error().message,
+            "device 1 can not be used: its blocks have 65536 bytes of shared memory, and the kernels need 101376");
+}
+
+// The ring of pinned memory is full, and the device does not go on unless somebody looks.
+TEST_F(CudaHostTest, TheWaitForPinnedMemoryIsWatched) {
+  const auto device = Open(0);
+  fake_cuda::Hang(0);
+  int watched = 0;
+  device->SetWatch([&watched] {
+    ++watched;
+    fake_cuda::GoOn(0);
+  });
+  std::array<std::byte, 64> from{};
+  std::array<std::byte, 64> to{};
+  for (int copy = 0; copy < 16; ++copy) device->CopyToDevice(to.data(), from.data(), from.size());
+  EXPECT_GT(watched, 0);
+}
+
+TEST_F(CudaHostTest, AProductThatItsBucketsAlgorithmDoesNotTakeIsPlannedAloneOnce) {
+  const auto device = Open(0);
+  const std::array<float, 32> values{};
+  const MatmulPart part{.weight = values.data(), .dtype = DType::kF32, .outputs = 4};
+  const auto weights = PrepareMatmulCuda(*device, {.parts = {&part, 1}, .inputs = 8, .compute_dtype = DType::kBF16});
+  ASSERT_TRUE(weights.ok());
+  const auto tries_of = [&](std::uint32_t rows) {
+    const int before = fake_cuda::ProductsTried();
+    MatmulCuda(*device, {.weights = weights->get(), .rows = rows, .y_dtype = DType::kBF16});
+    return fake_cuda::ProductsTried() - before;
+  };
+  EXPECT_EQ(tries_of(3), 1);  // as a batch of 4
+  fake_cuda::TakeOnlyPlannedRows();
+  EXPECT_EQ(tries_of(3), 2);
+  EXPECT_EQ(tries_of(3), 1);
+  EXPECT_EQ(tries_of(4), 1);
+}
+
+// While the device computes a step the host begins the next one.
+class CudaStepsDeathTest : public CudaHostTest {
+ protected:
+  CudaStepsDeathTest() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    device_->BeginBatch({.request_count = 3, .token_count = 5});
+    fake_cuda::Hang(0);
+    device_->BeginReadback(memory_.data(), memory_.size());
+    device_->BeginBatch({.request_count = 4, .token_count = 9});
+  }
+
+  ~CudaStepsDeathTest() override { fake_cuda::GoOn(0); }
+
+  void EndReadback() { device_->EndReadback(memory_.data()); }
+  void Upload() {
+    const HostPiece piece{.data = memory_.data(), .bytes = memory_.size()};
+    for (int copy = 0; copy < 4; ++copy) device_->Upload(memory_.data(), {&piece, 1});
+  }
+
+  std::array<std::byte, 8> memory_{};
+  std::unique_ptr<CudaDevice> device_ = Open(0);
+};
+
+TEST_F(CudaStepsDeathTest, AFaultIsNamedWithTheStepThatHadItWhicheverCallShowsIt) {
+  fake_cuda::Fail(0, cudaErrorIllegalAddress);
+  const ExitedWithCode exit(kDeviceFailureExitCode);
+  EXPECT_EXIT(EndReadback(), exit, "in a batch of 3 requests, 5 tokens: an illegal memory access");
+  EXPECT_EXIT(Upload(), exit, "in a batch of 3 requests, 5 tokens: an illegal memory access");
+}
+
+TEST_F(CudaStepsDeathTest, ACallThatFailsOnADeviceThatGoesOnIsNamedWithItsOwnStep) {
+  EXPECT_EXIT(device_->Fail("cudaMalloc", "out of memory"), ExitedWithCode(kDeviceFailureExitCode),
+              "cudaMalloc failed on cuda:0 .Double. in a batch of 4 requests, 9 tokens: out of memory");
+}
+
+TEST_F(CudaStepsDeathTest, AFaultAfterAStepHasEndedIsTheNextOnes) {
+  fake_cuda::GoOn(0);
+  EndReadback();
+  fake_cuda::Fail(0, cudaErrorIllegalAddress);
+  EXPECT_EXIT(Upload(), ExitedWithCode(kDeviceFailureExitCode), "in a batch of 4 requests, 9 tokens: an illegal");
+}
+
+TEST_F(CudaHostTest, UploadsThatWereReservedTakeNoMemory) {
+  const auto device = Open(0);
+  constexpr std::size_t kBytes = std::size_t{5} << 20U;
+  device->ReserveUploads(kBytes);
+  const std::vector<std::byte> memory(kBytes);
+  std::vector<std::byte> to(kBytes);
+  const HostPiece piece{.data = memory.data(), .bytes = kBytes};
+  const int before = fake_cuda::Allocations();
+  for (int copy = 0; copy < 4; ++copy) device->Upload(to.data(), {&piece, 1});
+  EXPECT_EQ(fake_cuda::Allocations(), before);
+}
+
+// Ranks on devices of their own; rank 0 waits for its device, which waits for the others.
+class CudaRanksTest : public CudaHostTest {
+ protected:
+  CudaRanksTest() {
+    std::vector<Device*> ranks;
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      devices_.push_back(Open(rank));
+      ranks.push_back(devices_.back().get());
+    }
+    communicators_ = ConnectCuda(ranks).value();
+    devices_[0]->BeginBatch({.request_count = 3, .token_count = 5});
+    fake_cuda::Hang(0);
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
+
+  ~CudaRanksTest() override { fake_cuda::GoOn(0); }
+
+  void Wait() { devices_[0]->CopyToHost(nullptr, nullptr, 0); }
+
+  std::vector<std::unique_ptr<CudaDevice>> devices_;
+  Communicators communicators_;
+};
+using CudaRanksDeathTest = CudaRanksTest;
+
+TEST_F(CudaRanksDeathTest, AFaultOnAnotherRanksDeviceEndsTheWaitAndNamesThatDevice) {
+  fake_cuda::Fail(2, cudaErrorIllegalAddress);
+  EXPECT_EXIT(Wait(), ExitedWithCode(kDeviceFailureExitCode),
+              "^[^\n]*cudaStreamQuery failed on cuda:2 .Double. in a batch of 3 requests, 5 tokens: an illegal memory "
+              "access was encountered[^\n]*\n$");
+}
+
+TEST_F(CudaRanksDeathTest, ABrokenCommunicatorIsItsDevices) {
+  fake_cuda::FailCommunicator(1, ncclRemoteError);
+  EXPECT_EXIT(Wait(), ExitedWithCode(kDeviceFailureExitCode),
+              "^[^\n]*a collective op of NCCL failed on cuda:1 .Double.[^\n]*: an error of NCCL: told by it[^\n]*\n$");
+}
+
+TEST_F(CudaRanksTest, AStreamThatIsRecordedIsLeftAlone) {
+  devices_[1]->BeginCapture();
+  communicators_[0]->CheckPeers();
+  EXPECT_EQ(devices_[1]->EndCapture(), nullptr);  // it would end the process
+}
+
+TEST_F(CudaRanksTest, LookingAfterPeersKeepsTheThreadsDevice) {
+  cudaSetDevice(1);
+  communicators_[1]->CheckPeers();
+  int device = 0;
+  cudaGetDevice(&device);
+  EXPECT_EQ(device, 1);
+}
+
+}  // namespace
+}  // namespace roost::kernels

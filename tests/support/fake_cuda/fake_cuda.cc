@@ -1,0 +1,269 @@
+#include "tests/support/fake_cuda/fake_cuda.h"
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "kernels/nccl_library.h"
+
+// The handles, which the headers only name.
+struct CUstream_st {
+  int device;
+};
+struct CUevent_st {
+  int device;
+  bool hangs;  // what it was recorded behind does
+};
+struct ncclComm {
+  int rank;
+  ncclResult_t state;
+};
+
+namespace roost::fake_cuda {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+
+struct State {
+  bool hangs = false;
+  bool recording = false;
+  bool recording_broken = false;
+  cudaError_t error = cudaSuccess;
+  std::size_t shared_bytes = std::size_t{227} * 1024;
+  std::chrono::steady_clock::time_point hangs_since;
+};
+
+std::array<State, kDevices> devices;
+std::array<ncclComm, kDevices> communicators;
+int current_device = 0;
+bool take_only_planned_rows = false;
+int products_tried = 0;
+int allocations = 0;
+
+State& Current() { return devices[static_cast<std::size_t>(current_device)]; }
+State& Of(int device) { return devices[static_cast<std::size_t>(device)]; }
+
+cudaError_t Ask(int device, bool hangs) {
+  const State& state = Of(device);
+  if (state.error != cudaSuccess) return state.error;
+  const bool patient = std::chrono::steady_clock::now() - state.hangs_since < kPatience;
+  return hangs && state.hangs && patient ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t Wait(int device, bool hangs) {
+  cudaError_t status = Ask(device, hangs);
+  while (status == cudaErrorNotReady) status = Ask(device, hangs);
+  return status;
+}
+
+cudaError_t Allocate(void** memory, std::size_t bytes) {
+  ++allocations;
+  *memory = std::malloc(bytes);
+  return Current().error;
+}
+
+cudaError_t Free(void* memory) {
+  std::free(memory);
+  return Current().error;
+}
+
+ncclResult_t InitAll(ncclComm_t* made, int count, const int* /*ordinals*/) {
+  for (int rank = 0; rank < count; ++rank) {
+    communicators[static_cast<std::size_t>(rank)] = {rank, ncclSuccess};
+    made[rank] = &communicators[static_cast<std::size_t>(rank)];
+  }
+  return ncclSuccess;
+}
+
+}  // namespace
+
+void Reset() {
+  devices = {};
+  current_device = 0;
+  take_only_planned_rows = false;
+  products_tried = 0;
+}
+void Hang(int device) {
+  Of(device).hangs = true;
+  Of(device).hangs_since = std::chrono::steady_clock::now();
+}
+void GoOn(int device) { Of(device).hangs = false; }
+void Fail(int device, cudaError_t error) { Of(device).error = error; }
+void SetSharedBytes(int device, std::size_t bytes) { Of(device).shared_bytes = bytes; }
+void FailCommunicator(int rank, ncclResult_t error) { communicators[static_cast<std::size_t>(rank)].state = error; }
+void TakeOnlyPlannedRows() { take_only_planned_rows = true; }
+int ProductsTried() { return products_tried; }
+int Allocations() { return allocations; }
+
+}  // namespace roost::fake_cuda
+
+namespace roost::kernels {
+
+Result<NcclLibrary> OpenNccl() {
+  NcclLibrary nccl;
+  nccl.comm_init_all = fake_cuda::InitAll;
+  nccl.comm_destroy = [](ncclComm_t /*communicator*/) { return ncclSuccess; };
+  nccl.comm_get_async_error = [](ncclComm_t communicator, ncclResult_t* state) {
+    *state = communicator->state;
+    return ncclSuccess;
+  };
+  nccl.get_error_string = [](ncclResult_t status) { return status == ncclSuccess ? "no error" : "an error of NCCL"; };
+  nccl.get_last_error = [](ncclComm_t communicator) { return communicator == nullptr ? "" : "told by it"; };
+  return nccl;
+}
+
+}  // namespace roost::kernels
+
+using roost::fake_cuda::Current;
+using roost::fake_cuda::current_device;
+using roost::fake_cuda::Of;
+
+// ---- devices ----
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = roost::fake_cuda::kDevices;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  *properties = {};
+  std::strcpy(properties->name, "Double");
+  properties->major = 9;
+  properties->multiProcessorCount = 1;
+  properties->sharedMemPerBlockOptin = Of(device).shared_bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorIllegalAddress ? "an illegal memory access was encountered" : "another error";
+}
+cudaError_t cudaFuncSetAttribute(const void* /*kernel*/, cudaFuncAttribute /*attribute*/, int /*value*/) {
+  return Current().error;
+}
+
+// ---- memory ----
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) { return roost::fake_cuda::Allocate(memory, bytes); }
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes) { return roost::fake_cuda::Allocate(memory, bytes); }
+cudaError_t cudaFree(void* memory) { return roost::fake_cuda::Free(memory); }
+cudaError_t cudaFreeHost(void* memory) { return roost::fake_cuda::Free(memory); }
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  *free_bytes = *total_bytes = std::size_t{1} << 30U;
+  return Current().error;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
+                            cudaStream_t stream) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return Of(stream->device).error;
+}
+cudaError_t cudaMemcpy2DAsync(void* /*to*/, std::size_t /*to_pitch*/, const void* /*from*/, std::size_t /*from_pitch*/,
+                              std::size_t /*width*/, std::size_t /*height*/, cudaMemcpyKind /*kind*/,
+                              cudaStream_t stream) {
+  return Of(stream->device).error;
+}
+
+// ---- streams and events ----
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+  *stream = std::make_unique<CUstream_st>(CUstream_st{current_device}).release();
+  return Current().error;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::unique_ptr<CUstream_st> owned(stream);
+  return cudaSuccess;
+}
+// Who asks a stream that is being recorded spoils its recording, and a stream is its own device's.
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (stream->device != current_device) return cudaErrorInvalidResourceHandle;
+  if (Of(stream->device).recording) {
+    Of(stream->device).recording_broken = true;
+    return cudaErrorStreamCaptureUnsupported;
+  }
+  return roost::fake_cuda::Ask(stream->device, true);
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return roost::fake_cuda::Wait(stream->device, true); }
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  Of(stream->device).recording = true;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  Of(stream->device).recording = false;
+  return Of(stream->device).recording_broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  *event = std::make_unique<CUevent_st>(CUevent_st{current_device, false}).release();
+  return Current().error;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const std::unique_ptr<CUevent_st> owned(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->hangs = Of(stream->device).hangs;
+  return Of(stream->device).error;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) { return roost::fake_cuda::Ask(event->device, event->hangs); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return roost::fake_cuda::Wait(event->device, event->hangs); }
+
+// ---- products: an algorithm knows the rows that it was found for, and a layout its own ----
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  *handle = nullptr;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t /*handle*/) { return CUBLAS_STATUS_SUCCESS; }
+const char* cublasLtGetStatusString(cublasStatus_t /*status*/) { return "an error of cuBLASLt"; }
+cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t /*operation*/, std::size_t /*size*/,
+                                               cublasComputeType_t /*compute*/, cudaDataType_t /*scale*/) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t /*operation*/,
+                                              cublasLtMatmulDescAttributes_t /*attribute*/, const void* /*value*/,
+                                              std::size_t /*size*/) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, std::size_t /*size*/,
+                                                 cudaDataType /*type*/, std::uint64_t /*rows*/, std::uint64_t columns,
+                                                 std::int64_t /*stride*/) {
+  layout->data[0] = columns;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t /*preference*/, std::size_t /*size*/) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t /*preference*/,
+                                                    cublasLtMatmulPreferenceAttributes_t /*attribute*/,
+                                                    const void* /*value*/, std::size_t /*size*/) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t /*operation*/,
+                                              cublasLtMatrixLayout_t /*a*/, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t /*d*/,
+                                              cublasLtMatmulPreference_t /*preference*/, int /*wanted*/,
+                                              cublasLtMatmulHeuristicResult_t* found, int* count) {
+  *found = {};
+  found->algo.data[0] = b->data[0];
+  *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t /*operation*/, const void* /*alpha*/,
+                              const void* /*a_values*/, cublasLtMatrixLayout_t /*a*/, const void* /*b_values*/,
+                              cublasLtMatrixLayout_t b, const void* /*beta*/, const void* /*c_values*/,
+                              cublasLtMatrixLayout_t /*c*/, void* /*d_values*/, cublasLtMatrixLayout_t /*d*/,
+                              const cublasLtMatmulAlgo_t* algorithm, void* /*workspace*/,
+                              std::size_t /*workspace_bytes*/, cudaStream_t /*stream*/) {
+  ++roost::fake_cuda::products_tried;
+  const bool taken = !roost::fake_cuda::take_only_planned_rows || algorithm->data[0] == b->data[0];
+  return taken ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
