@@ -263,6 +263,11 @@ std::uint32_t MultiprocessorCount(Device& device) { return CudaDevice::Of(device
 
 void CheckLaunch(Device& device, cudaError_t error) { CudaDevice::Of(device).Check(error, "a kernel's launch"); }
 
+void LoadKernel(Device& device, const void* kernel) {
+  cudaFuncAttributes attributes{};
+  CudaDevice::Of(device).Check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+}
+
 void AllowShared(Device& device, const void* kernel, std::uint32_t bytes) {
   CudaDevice& cuda = CudaDevice::Of(device);
   if (!cuda.shared_allowances().Raise(kernel, bytes)) return;

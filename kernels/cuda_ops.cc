@@ -8,12 +8,18 @@
 
 #include "kernels/backend_module.h"
 #include "kernels/cuda_device.h"
+#include "kernels/cuda_kernels.h"
 
 namespace roost::kernels {
 namespace {
 
 Result<Device*> Open(const DeviceOptions& options) {
   ROOST_ASSIGN_OR_RETURN(CudaDevice * device, CudaDevice::Open(options));
+  for (const auto load :
+       {LoadAttentionKernels, LoadCopyBlockRowsKernels, LoadGatherEmbeddingKernels, LoadMoveBlocksKernels,
+        LoadPlaceSampledKernels, LoadRmsNormKernels, LoadRopeKernels, LoadSampleKernels, LoadSiluMulKernels}) {
+    load(*device);
+  }
   return static_cast<Device*>(device);
 }
 

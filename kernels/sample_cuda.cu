@@ -15,6 +15,7 @@
 
 #include "common/base/check.h"
 #include "common/base/rng.h"
+#include "kernels/cuda_kernels.h"
 #include "kernels/sample.h"
 #include "kernels/vector_io.cuh"
 
@@ -394,5 +395,7 @@ void SampleCuda(Device& device, const SampleArgs& args) {
   const LaunchShape shape{.grid_x = args.row_count, .threads = kThreads, .shared_bytes = sizeof(Shared)};
   Launch(device, shape, SampleKernel, args);
 }
+
+void LoadSampleKernels(Device& device) { Load(device, SampleKernel); }
 
 }  // namespace roost::kernels
