@@ -116,7 +116,7 @@ def sizes():
 
 def loaded(source):
     """How many kernels the file's Load…Kernels names; see kernels/cuda_kernels.h."""
-    [body] = re.findall(r"^void Load\w+Kernels\(Device& device\) \{\n(.*?)^\}", source.read_text(), re.MULTILINE | re.DOTALL)
+    [body] = re.findall(r"^void Load\w+Kernels\(Device& device\) \{(.*?)\}", source.read_text(), re.MULTILINE | re.DOTALL)
     return len(re.findall(r"\w+Kernel\b", body))
 
 
