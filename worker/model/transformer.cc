@@ -109,8 +109,8 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
 
 // What has a number is tried before the weights are read, which may take long; a share of what is left, after.
 Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source, const TransformerOptions& options) {
-  ROOST_RETURN_IF_ERROR(ReserveSteps(options.step_bounds));
   if (!options.kv_share) ROOST_RETURN_IF_ERROR(ReserveKv());
+  ROOST_RETURN_IF_ERROR(ReserveSteps(options.step_bounds));
   const std::vector<float> frequencies = InverseFrequencies(config_.rope, config_.head_dim);
   inverse_frequencies_.Upload(std::span<const float>(frequencies));
   ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, whole, shard_, source, dtype_));

@@ -7,8 +7,8 @@
 // activation dtype. Not thread-safe.
 //
 // Where the device's memory is the worker's to fill (see free_memory in ops.h) all that steps within the engine's
-// bounds need is reserved at load, ahead of the KV pool. A larger step takes more, which waits for the device and moves
-// what recorded ops use; where there is no more the device has failed.
+// bounds need is reserved at load, before the KV pool takes its share of what is left. A larger step takes more, which
+// waits for the device and moves what recorded ops use; where there is no more the device has failed.
 //
 // It may be one of several ranks that compute a model together, each with its heads and its part of the inner layer;
 // see shard.h. Then embeddings, a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.

@@ -55,7 +55,8 @@ Result<void> Transformer::ReserveSteps(const StepBounds& bounds) {
   // All that can come back: what the batch before drew is still needed when the next one begins, and would be lost by
   // growing.
   bool enough = work_.sampled.TryReserve(kernels::kMaxReadbackBytes);
-  if (enough && backend_.ops().free_memory(backend_.device())) {
+  const bool is_bounded = bounds.token_count > 0 && bounds.request_count > 0;
+  if (enough && is_bounded && backend_.ops().free_memory(backend_.device())) {
     reserved_ = LargestStep(bounds, {.context_tokens = shape_.max_context_tokens, .vocab_size = config_.vocab_size},
                             attention_options_);
     enough = TryReserve(reserved_);
