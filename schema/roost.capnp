@@ -188,6 +188,10 @@ struct Hello {
   fullSampling @19 :Bool = false;
   # The worker knows Generate.minP, the penalties and the bias. A router sends a request that asks for one of these to no
   # worker that does not: it would ignore them without a word.
+
+  ageingTokens @20 :UInt32 = 0;
+  # Waiting prompts of equal priority are taken by their uncached tokens, fewest first, so many tokens being worth a
+  # second of waiting. 0: in another order, or not told; then a router takes what waits for what goes first.
 }
 
 struct TokenEvent {

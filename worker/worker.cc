@@ -60,6 +60,7 @@ wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
   hello.max_context_tokens = engine.max_context_tokens();
   hello.max_running_requests = setup.engine.max_running_requests;
   hello.max_batch_tokens = setup.engine.max_batch_tokens;
+  hello.ageing_tokens = AgeingTokens(setup.engine.schedule_policy);
   hello.max_sample_count = wire::kMaxSampleCount;
   hello.full_sampling = true;
   hello.tokenizer_digest = setup.tokenizer.digest;

@@ -167,6 +167,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   ROOST_ASSIGN_OR_RETURN(hello.tokenizer_digest, ReadText(in.getTokenizerDigest(), "tokenizerDigest", kText));
   ROOST_ASSIGN_OR_RETURN(hello.sampling, ReadSamplingDefaults(in));
   hello.max_batch_tokens = in.getMaxBatchTokens();
+  hello.ageing_tokens = in.getAgeingTokens();
   hello.max_sample_count = in.getMaxSampleCount();
   ROOST_RETURN_IF_ERROR(ReadNonZero(hello.max_sample_count, "maxSampleCount"));
   hello.sends_cache_events = in.getSendsCacheEvents();

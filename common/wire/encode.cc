@@ -124,6 +124,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setDefaultMinP(hello.sampling.min_p);
   out.setDefaultRepetitionPenalty(hello.sampling.repetition_penalty);
   out.setMaxBatchTokens(hello.max_batch_tokens);
+  out.setAgeingTokens(hello.ageing_tokens);
   out.setMaxSampleCount(hello.max_sample_count);
   out.setSendsCacheEvents(hello.sends_cache_events);
   out.setFullSampling(hello.full_sampling);

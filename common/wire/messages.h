@@ -62,6 +62,9 @@ struct Hello {
   std::string tokenizer_digest;            // SHA-256 of the tokenizer bundle, in hexadecimal
   SamplingDefaults sampling;
   std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
+  // Prompts are taken by their uncached tokens, fewest first, and so many tokens more are worth a second of waiting. 0:
+  // they are taken in another order.
+  std::uint32_t ageing_tokens = 0;
   std::uint32_t max_sample_count = 1;  // the largest Generate::sample_count that it serves
   bool full_sampling = false;          // it knows Sampling's min_p, penalties and logit_bias
   bool sends_cache_events = true;      // steps hold its cache events, and snapshots come

@@ -22,8 +22,13 @@ InFlightLedger::Charge& InFlightLedger::Charge::operator=(Charge&& other) noexce
 
 InFlightLedger::Charge::~Charge() { Release(); }
 
+void InFlightLedger::Charge::OnFirstToken() {
+  if (ledger_ != nullptr) ledger_->prompts_.Remove(number_);
+}
+
 void InFlightLedger::Charge::Release() {
   if (ledger_ == nullptr) return;
+  ledger_->prompts_.Remove(number_);
   const auto found = ledger_->uncovered_.find(number_);
   if (found != ledger_->uncovered_.end()) {
     ledger_->uncovered_tokens_ -= found->second.prefill_tokens;
@@ -39,11 +44,13 @@ InFlightLedger::Charge InFlightLedger::Add(const std::shared_ptr<InFlightLedger>
   const std::uint64_t number = ledger->next_number_++;
   ledger->uncovered_.emplace(number, Entry{prefill_tokens, now});
   ledger->uncovered_tokens_ += prefill_tokens;
+  ledger->prompts_.Add(number, prefill_tokens, now);
   ++ledger->request_count_;
   return Charge(ledger, number);
 }
 
-void InFlightLedger::CoverUntil(Instant instant) {
+void InFlightLedger::CoverUntil(Instant instant, std::uint32_t computed_tokens, std::uint32_t ageing) {
+  prompts_.OnComputed(computed_tokens, instant, ageing);
   while (!uncovered_.empty() && uncovered_.begin()->second.charged_at <= instant) {
     uncovered_tokens_ -= uncovered_.begin()->second.prefill_tokens;
     uncovered_.erase(uncovered_.begin());

@@ -2,7 +2,8 @@
 // load reports do not all see the same idle worker.
 //
 // A charge lives as long as its request is at the worker. Its tokens count until a report covers them: the report of a
-// step holds what had arrived when that step began. Afterwards only the request itself counts, as in flight.
+// step holds what had arrived when that step began. Afterwards only the request itself counts, as in flight, and until
+// its first token comes its prompt, in the order in which the worker is expected to compute them.
 //
 // Not thread-safe. The ledger lives as long as its longest charge.
 #pragma once
@@ -12,6 +13,7 @@
 #include <memory>
 
 #include "common/base/clock.h"
+#include "router/route/prompt_queue.h"
 
 namespace roost::router {
 
@@ -24,6 +26,9 @@ class InFlightLedger {
     Charge(Charge&& other) noexcept;
     Charge& operator=(Charge&& other) noexcept;
     ~Charge();
+
+    // Its prompt has been computed. May be said again.
+    void OnFirstToken();
 
    private:
     friend class InFlightLedger;
@@ -38,12 +43,15 @@ class InFlightLedger {
   [[nodiscard]] static Charge Add(const std::shared_ptr<InFlightLedger>& ledger, std::uint32_t prefill_tokens,
                                   Instant now);
 
-  // A load report counts all that was charged up to `instant`.
-  void CoverUntil(Instant instant);
+  // A load report counts all that was charged up to `instant`; the step that it tells of computed so many prompt
+  // tokens.
+  void CoverUntil(Instant instant, std::uint32_t computed_tokens, std::uint32_t ageing);
 
   // Not yet covered by a report.
   [[nodiscard]] std::uint64_t uncovered_tokens() const { return uncovered_tokens_; }
   [[nodiscard]] std::uint32_t uncovered_requests() const { return static_cast<std::uint32_t>(uncovered_.size()); }
+  // Those without a first token.
+  [[nodiscard]] const PromptQueue& prompts() const { return prompts_; }
   // All charges.
   [[nodiscard]] std::uint32_t request_count() const { return request_count_; }
 
@@ -55,6 +63,7 @@ class InFlightLedger {
 
   std::map<std::uint64_t, Entry> uncovered_;  // by number, so by time
   std::uint64_t uncovered_tokens_ = 0;        // their sum
+  PromptQueue prompts_;
   std::uint64_t next_number_ = 0;
   std::uint32_t request_count_ = 0;
 };

@@ -233,6 +233,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
 void RequestBook::OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
   if (std::exchange(attempt.prompt_computed, true)) return;
   attempt.pending = {};  // the events that tell of the blocks came before
+  attempt.charge.OnFirstToken();
   const GenerateSpec& spec = attempt.request->spec;
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (worker == nullptr || spec.cache_mode == wire::CacheMode::kOff) return;

@@ -47,7 +47,8 @@ void Worker::Report(const wire::Load& report, Instant now) {
   }
   rates.Observe({report.step_prefill_tokens, report.step_decode_tokens, report.step_seconds});
   busy.Observe(PrefillSeconds(ViewOf(*this), report.step_prefill_tokens), now);
-  ledger->CoverUntil(now - FromSeconds(std::min(report.step_seconds, kLongestStepSeconds)) - kLinkDelay);
+  const Instant began = now - FromSeconds(std::min(report.step_seconds, kLongestStepSeconds)) - kLinkDelay;
+  ledger->CoverUntil(began, report.step_prefill_tokens, hello.ageing_tokens);
 }
 
 void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics) {

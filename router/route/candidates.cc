@@ -23,7 +23,7 @@ std::vector<Candidate> CheapestHolders(const RouteQuery& query, const FleetView&
     if (holders.size() == kMaxHolders) break;
     const WorkerView* const worker = fleet.Find(match.worker);
     if (worker == nullptr || !MayTake(query, *worker)) continue;
-    holders.push_back(PredictCost(PromptOn(query, match), *worker, speed));
+    holders.push_back(PredictCost(PromptOn(query, match), *worker, speed, query.now));
   }
   if (holders.size() <= kKeptHolders) return holders;
   std::nth_element(holders.begin(), holders.begin() + kKeptHolders, holders.end(), &IsCheaper);
@@ -32,7 +32,7 @@ std::vector<Candidate> CheapestHolders(const RouteQuery& query, const FleetView&
 }
 
 Candidate CandidateFor(const RouteQuery& query, const WorkerView& worker, const FleetSpeed& speed) {
-  return PredictCost(PromptOn(query, worker.slot), worker, speed);
+  return PredictCost(PromptOn(query, worker.slot), worker, speed, query.now);
 }
 
 }  // namespace

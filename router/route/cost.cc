@@ -15,6 +15,10 @@ constexpr double kAssumedRemainingTokens = 128;
 constexpr double kMaxBusyShare = 0.9;
 // What is computed, and what it evicts. On the traces of the README 1 and 3 do worse.
 constexpr double kPriceOfAMiss = 2;
+// The step that runs and the one that is planned behind it: nobody overtakes what is in them.
+constexpr double kStepsUnderWay = 2;
+// Of a queue of so many seconds half is taken in the order of age.
+constexpr double kLongQueueSeconds = 30;
 // Measured speeds that differ from the mean by less than this factor are the mean.
 constexpr double kSpeedNoise = 1.5;
 
@@ -71,6 +75,25 @@ double SlotSeconds(const WorkerView& worker, Rates rates, double uncached) {
   return requests * kAssumedRemainingTokens * rates.decode_step_seconds / Slots(worker);
 }
 
+// What stands before one more prompt of so many tokens, and whom it holds up.
+struct Standing {
+  double tokens_before = 0;
+  double overtaken = 0;
+};
+
+Standing StandingOf(const WorkerView& worker, Rates rates, double uncached, std::optional<Instant> now) {
+  const auto queued = static_cast<double>(worker.queued_prefill_tokens);
+  if (worker.ageing_tokens == 0 || worker.prompts == nullptr || !now.has_value()) return {.tokens_before = queued};
+  const double seconds_per_token = SecondsPerToken(worker, rates);
+  const PromptQueue::Place place = worker.prompts->PlaceOf(uncached, *now, worker.ageing_tokens, seconds_per_token);
+  const double of_others = std::max(0.0, queued - place.all_tokens);
+  const double under_way = kStepsUnderWay * StepTokens(worker);
+  const double before = std::min(queued, place.before_tokens + of_others + under_way);
+  const double length = queued * seconds_per_token / kLongQueueSeconds;
+  const double in_order_of_age = length * length / (1 + length * length);
+  return {.tokens_before = before + in_order_of_age * (queued - before), .overtaken = place.overtaken};
+}
+
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
   const double weight = (Batch(worker) + 1) / kNominalTokensPerSecond;
   candidate.queue_seconds = static_cast<double>(worker.queued_prefill_tokens) * weight;
@@ -86,7 +109,8 @@ std::uint32_t CachedTokens(PromptOnWorker prompt, std::uint32_t block_tokens) {
   return std::min(prompt.matched_block_count, usable_blocks) * block_tokens;
 }
 
-Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed) {
+Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed,
+                      std::optional<Instant> now) {
   Candidate candidate;
   candidate.slot = worker.slot;
   candidate.matched_tokens = CachedTokens(prompt, worker.block_tokens);
@@ -95,13 +119,13 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   const auto uncached = static_cast<double>(prompt.prompt_token_count - candidate.matched_tokens);
   const Rates rates = RatesOf(worker, speed);
   if (rates.prefill_tokens_per_second <= 0) return OrderWithoutRates(worker, candidate, uncached);
-  const auto queued = static_cast<double>(worker.queued_prefill_tokens);
-  candidate.queue_seconds = queued * SecondsPerToken(worker, rates);
+  const Standing standing = StandingOf(worker, rates, uncached, now);
+  candidate.queue_seconds = standing.tokens_before * SecondsPerToken(worker, rates);
   candidate.slot_seconds = SlotSeconds(worker, rates, uncached);
   candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
   candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));
   const double running = std::min(1.0, static_cast<double>(worker.running_requests) / Slots(worker));
-  candidate.delay_seconds = candidate.prefill_seconds * running;
+  candidate.delay_seconds = candidate.prefill_seconds * (running + standing.overtaken);
   const double slowness = SlownessOf(worker, rates, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
   candidate.congestion = kPriceOfAMiss / (1 - std::clamp(speed.busy_share, 0.0, kMaxBusyShare));

@@ -4,11 +4,15 @@
 //   ttft  = max(queue, slots) + prefill + decode
 //   cost  = pace · (max(queue, slots) + congestion · (prefill + decode) + delay)
 //
-//   queue       the uncached tokens before it, at the worker's pace
+//   queue       the uncached tokens before it, at the worker's pace: where short prompts go first, of what this router
+//               sent there only the shorter prompts and the two steps that are under way; the longer the whole queue,
+//               the more of it, since who waits for long goes first too (--first-token-target-ms)
 //   slots       until requests end, where batch slots or blocks are short; runs while the queue does
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps carry along, at least one step
-//   delay       what its prefill holds up the running decodes: prefill · share of the batch slots that run
+//   delay       what its prefill holds up: the running decodes, prefill · share of the batch slots that run, and the
+//               prompts that it overtakes, prefill · their number, the later ones counting up to five times
+//               (prompt_queue.h)
 //   congestion  2 / (1 - ρ), ρ the busy share of the fleet: a second of work spent where a longer match would have
 //               saved it delays all who come after, so work weighs more the busier the fleet is; and twice, because
 //               what it computes evicts as much, which somebody will compute again. Without it a router that minimises
@@ -28,7 +32,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
+#include "common/base/clock.h"
 #include "router/route/worker_view.h"
 
 namespace roost::router {
@@ -75,8 +81,10 @@ struct PromptOnWorker {
 // Gives the order before any rate is known a scale of seconds.
 inline constexpr double kNominalTokensPerSecond = 1000;
 
-// Constant time.
-[[nodiscard]] Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed);
+// Without a time the order of the worker's queue is left out of account: all of it goes first. O(prompts that this
+// router sent there and that have no token yet).
+[[nodiscard]] Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed,
+                                    std::optional<Instant> now = {});
 
 // How long a usual prompt of which nothing is cached would take, in tokens that the mean worker computes meanwhile: by
 // this workers are ordered, so that a slow one counts as loaded. Idle workers of about the same speed are equal,

@@ -29,7 +29,7 @@ double LeastTtft(const Decision& decision) {
 DecisionAudit DecisionAuditor::Audit(const RouteQuery& query, const FleetView& fleet, const Decision& decision) {
   const WorkerView* const turn = rotation_.Next(query, fleet);
   ROOST_CHECK(turn != nullptr, "a decision for slot {} of a fleet without workers", decision.slot.value());
-  const Candidate rotated = PredictCost(PromptOn(query, turn->slot), *turn, fleet.speed());
+  const Candidate rotated = PredictCost(PromptOn(query, turn->slot), *turn, fleet.speed(), query.now);
   const std::uint32_t most = MostCachedTokens(query, fleet);
   return {.regret_tokens = most - std::min(most, decision.matched_tokens),
           .regret_seconds = decision.predicted_ttft_seconds - LeastTtft(decision),

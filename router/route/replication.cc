@@ -24,7 +24,7 @@ std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
 double CostAsHolder(const RouteQuery& query, const FleetView& fleet, const Candidate& other,
                     std::uint32_t block_count) {
   const PromptOnWorker prompt{.prompt_token_count = query.prompt_token_count, .matched_block_count = block_count};
-  return PredictCost(prompt, *fleet.Find(other.slot), fleet.speed()).cost_seconds();
+  return PredictCost(prompt, *fleet.Find(other.slot), fleet.speed(), query.now).cost_seconds();
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
-// One worker as a decision sees it: what it reported last, and what this router has sent it since. A plain value.
+// One worker as a decision sees it: what it reported last, and what this router has sent it since. A plain value, but
+// for the queue that it points to, which outlives it.
 #pragma once
 
 #include <cstdint>
 
 #include "common/base/clock.h"
 #include "common/base/ids.h"
+#include "router/route/prompt_queue.h"
 
 namespace roost::router {
 
@@ -16,6 +18,7 @@ struct WorkerView {
   std::uint32_t block_tokens = 16;
   std::uint32_t max_running_requests = 1;
   std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
+  std::uint32_t ageing_tokens = 0;     // of its queue, where short prompts go first; see wire::Hello
   std::uint32_t max_sample_count = 1;
   bool full_sampling = false;
 
@@ -28,7 +31,8 @@ struct WorkerView {
   std::uint32_t cached_block_count = 0;
 
   // This router's own.
-  Instant joined_at{};  // when it said hello
+  const PromptQueue* prompts = nullptr;  // that it has sent and has no token of; null: not known
+  Instant joined_at{};                   // when it said hello
   std::uint32_t in_flight_requests = 0;
   std::uint64_t last_sent = 0;  // number of the last request sent to it, in the order of all; 0: none yet
 

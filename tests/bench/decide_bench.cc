@@ -28,13 +28,20 @@ using router::WorkerView;
 constexpr std::uint32_t kWorkers = 256;
 constexpr std::uint32_t kHolders = 64;
 constexpr std::size_t kBlocks = 512;
+constexpr int kPromptsOnTheirWay = 8;  // to each worker
+constexpr Instant kStart{std::chrono::hours(1)};
 constexpr std::uint32_t kPromptTokens = kBlocks * 16 + 1;
 
 // Prompts that kHolders workers hold to different depths each.
 class Cluster {
  public:
   explicit Cluster(std::size_t prompt_count) {
-    for (std::uint32_t slot = 0; slot < kWorkers; ++slot) fleet.Set(Loaded(slot));
+    for (std::uint32_t slot = 0; slot < kWorkers; ++slot) {
+      fleet.Set(Loaded(slot));
+      for (int i = 0; i < kPromptsOnTheirWay; ++i) {
+        queues_[slot].Add(queues_[slot].size(), static_cast<std::uint32_t>(rng_.Below(5'000)), kStart);
+      }
+    }
     for (std::size_t i = 0; i < prompt_count; ++i) AddPrompt();
   }
 
@@ -61,6 +68,8 @@ class Cluster {
     worker.prefill_tokens_per_second = 8000 + 4000 * rng_.Uniform();
     worker.decode_step_seconds = 0.02;
     worker.busy_share = 0.6;
+    worker.ageing_tokens = 100;
+    worker.prompts = &queues_[slot];
     return worker;
   }
 
@@ -76,6 +85,7 @@ class Cluster {
 
   Rng rng_{1};
   std::uint64_t sent_count_ = 0;
+  std::vector<router::PromptQueue> queues_{kWorkers};
 };
 
 struct Timings {
@@ -87,13 +97,15 @@ Timings Measure(Cluster& cluster, Policy& policy, std::size_t rounds) {
   const SteadyClock clock;
   Rng rng(2);
   Timings timings;
+  Instant now = kStart;
   for (std::size_t i = 0; i < rounds; ++i) {
     const std::vector<BlockHash>& prompt = cluster.prompts[rng.Below(cluster.prompts.size())];
     const Instant start = clock.Now();
     const std::vector<WorkerMatch> matches = cluster.index.Match(prompt);
     const Instant matched = clock.Now();
-    const std::optional<Decision> decision =
-        policy.Choose({.prompt_token_count = kPromptTokens, .matches = matches, .block_hashes = prompt}, cluster.fleet);
+    const std::optional<Decision> decision = policy.Choose(
+        {.prompt_token_count = kPromptTokens, .matches = matches, .block_hashes = prompt, .now = now}, cluster.fleet);
+    now += std::chrono::milliseconds(1);
     const Instant decided = clock.Now();
     ROOST_CHECK(decision.has_value() && !matches.empty());
     timings.whole.push_back(ToSeconds(decided - start));

@@ -56,6 +56,16 @@ class WorkerTest : public ::testing::Test {
   }
 };
 
+TEST_F(WorkerTest, SaysWhetherShortPromptsGoFirst) {
+  TestRouter router(1);
+  const auto fair = Start("fair", {router.endpoint()});
+  EXPECT_EQ(router.BringUp("fair").ageing_tokens, 0U);
+  const auto quick = Start("quick", {router.endpoint()}, [](WorkerSetup& setup) {
+    setup.engine.schedule_policy = SchedulePolicy::kShortestUncached;
+  });
+  EXPECT_EQ(router.BringUp("quick").ageing_tokens, 100U);
+}
+
 TEST_F(WorkerTest, GreetsServesAndReportsItsCache) {
   TestRouter router(1);
   const auto worker = Start("worker-1", {router.endpoint()});

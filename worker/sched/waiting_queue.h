@@ -45,6 +45,10 @@ inline constexpr std::uint64_t kDefaultFirstTokenTargetMs = 110'000;
 [[nodiscard]] Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 
 inline constexpr std::int64_t kAgeingTokens = 100;  // per second
+// What a worker says of its order: see wire::Hello.
+[[nodiscard]] constexpr std::uint32_t AgeingTokens(SchedulePolicy policy) {
+  return policy == SchedulePolicy::kShortestUncached ? std::uint32_t{kAgeingTokens} : 0;
+}
 
 class WaitingQueue {
  public:

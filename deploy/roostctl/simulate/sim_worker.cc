@@ -53,6 +53,7 @@ wire::Hello HelloOf(std::string id, const KeptCache& kept, const TraceText& text
   hello.max_running_requests = options.max_running_requests;
   hello.tokenizer_digest = "simulated";
   hello.max_batch_tokens = options.max_batch_tokens;
+  hello.ageing_tokens = worker::AgeingTokens(options.schedule_policy);
   return hello;
 }
 

@@ -56,6 +56,7 @@ class RandomMessages {
     hello.sampling = {static_cast<float>(rng_.Uniform()), 0.25F + static_cast<float>(rng_.Uniform()) / 2, Small(),
                       static_cast<float>(rng_.Uniform()), 0.5F + static_cast<float>(rng_.Uniform())};
     hello.max_batch_tokens = Small();
+    hello.ageing_tokens = Small();
     hello.sends_cache_events = rng_.Below(2) == 0;
     hello.full_sampling = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));

@@ -19,7 +19,7 @@ TEST(InFlightLedgerTest, ChargesCountUntilAReportCoversThem) {
   const Charge early = InFlightLedger::Add(ledger, 100, kStart);
   const Charge late = InFlightLedger::Add(ledger, 30, kStart + 5ms);
   EXPECT_EQ(ledger->uncovered_tokens(), 130U);
-  ledger->CoverUntil(kStart + 4ms);
+  ledger->CoverUntil(kStart + 4ms, 0, 0);
   EXPECT_EQ(ledger->uncovered_tokens(), 30U);
   EXPECT_EQ(ledger->uncovered_requests(), 1U);
   EXPECT_EQ(ledger->request_count(), 2U);
@@ -31,7 +31,7 @@ TEST(InFlightLedgerTest, EachChargeIsReleasedOnceCoveredOrNot) {
   {
     Charge second = InFlightLedger::Add(ledger, 20, kStart + 1ms);
     Charge moved = std::move(second);
-    ledger->CoverUntil(kStart);
+    ledger->CoverUntil(kStart, 0, 0);
   }
   EXPECT_EQ(ledger->uncovered_tokens(), 0U);
   EXPECT_EQ(ledger->request_count(), 1U);
@@ -41,6 +41,22 @@ TEST(InFlightLedgerTest, EachChargeIsReleasedOnceCoveredOrNot) {
   first = {};
   EXPECT_EQ(ledger->request_count(), 0U);
   EXPECT_EQ(ledger->uncovered_requests(), 0U);
+}
+
+TEST(InFlightLedgerTest, APromptIsQueuedUntilItsFirstTokenOrItsEnd) {
+  const auto ledger = std::make_shared<InFlightLedger>();
+  Charge answered = InFlightLedger::Add(ledger, 100, kStart);
+  Charge cancelled = InFlightLedger::Add(ledger, 200, kStart);
+  ledger->CoverUntil(kStart, 30, 1);
+  EXPECT_EQ(ledger->uncovered_tokens(), 0U);
+  EXPECT_DOUBLE_EQ(ledger->prompts().PlaceOf(1000, kStart, 1, 0).all_tokens, 270);
+  answered.OnFirstToken();
+  answered.OnFirstToken();
+  EXPECT_EQ(ledger->request_count(), 2U);
+  EXPECT_DOUBLE_EQ(ledger->prompts().PlaceOf(1000, kStart, 1, 0).all_tokens, 200);
+  cancelled = {};
+  EXPECT_EQ(ledger->prompts().size(), 0U);
+  EXPECT_EQ(ledger->request_count(), 1U);
 }
 
 TEST(InFlightLedgerTest, ChargeMayOutliveItsWorker) {
@@ -61,13 +77,14 @@ TEST(InFlightLedgerTest, NothingLeaksInAnyOrder) {
     } else if (!charges.empty()) {
       charges.erase(charges.begin() + static_cast<std::ptrdiff_t>(rng.Below(charges.size())));
     }
-    if (rng.Below(10) == 0) ledger->CoverUntil(now - 1ms);
+    if (rng.Below(10) == 0) ledger->CoverUntil(now - 1ms, 500, 100);
     ASSERT_EQ(ledger->request_count(), charges.size());
     ASSERT_LE(ledger->uncovered_requests(), charges.size());
   }
   charges.clear();
   EXPECT_EQ(ledger->request_count(), 0U);
   EXPECT_EQ(ledger->uncovered_tokens(), 0U);
+  EXPECT_EQ(ledger->prompts().size(), 0U);
 }
 
 }  // namespace

@@ -56,6 +56,68 @@ TEST(PredictCostTest, QueueIsWaitedForAtTheWorkersPace) {
   EXPECT_DOUBLE_EQ(CostOf(worker, 512).queue_seconds, 2 + 4000.0 / 512 * 0.02);
 }
 
+// What is sent to a worker that takes short prompts first.
+struct WorkerWithPrompts {
+  explicit WorkerWithPrompts(std::initializer_list<std::uint32_t> prompts) : worker(Idle(0)) {
+    worker.max_batch_tokens = 100;
+    worker.ageing_tokens = 100;
+    worker.prompts = &queue;
+    for (const std::uint32_t tokens : prompts) {
+      queue.Add(queue.size() + 1, tokens, now);
+      worker.queued_prefill_tokens += tokens;
+    }
+  }
+
+  [[nodiscard]] Candidate Cost(std::uint32_t prompt_tokens) const {
+    return PredictCost({.prompt_token_count = prompt_tokens}, worker, kSpeed, now);
+  }
+  // Of the queue's order; steps of 100 tokens carry 0.02 s of decodes along.
+  static constexpr double kSecondsPerToken = 1 / 2000.0 + 0.02 / 100;
+
+  Instant now{std::chrono::hours(1)};
+  PromptQueue queue;
+  WorkerView worker;
+};
+
+TEST(PredictCostTest, ShortPromptsWaitForShorterOnesAndForTheStepsUnderWay) {
+  const WorkerWithPrompts queued({300, 600, 5000});
+  const double share = 5900 * WorkerWithPrompts::kSecondsPerToken / 30;
+  const double by_age = share * share / (1 + share * share);
+  const auto seconds = [&](double before) {
+    return (before + by_age * (5900 - before)) * WorkerWithPrompts::kSecondsPerToken;
+  };
+  EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, seconds(200));
+  EXPECT_DOUBLE_EQ(queued.Cost(400).queue_seconds, seconds(300 + 200));
+  EXPECT_DOUBLE_EQ(queued.Cost(1000).queue_seconds, seconds(900 + 200));
+  EXPECT_DOUBLE_EQ(queued.Cost(9000).queue_seconds, seconds(5900));
+  // A mere question, and a worker with another order, take all of it for what goes first.
+  EXPECT_DOUBLE_EQ(CostOf(queued.worker, 100).queue_seconds, 5900 * WorkerWithPrompts::kSecondsPerToken);
+  WorkerView first_come = queued.worker;
+  first_come.ageing_tokens = 0;
+  EXPECT_DOUBLE_EQ(PredictCost({.prompt_token_count = 100}, first_come, kSpeed, queued.now).queue_seconds,
+                   5900 * WorkerWithPrompts::kSecondsPerToken);
+}
+
+TEST(PredictCostTest, WhatOthersSentGoesFirst) {
+  WorkerWithPrompts queued({5000});
+  queued.worker.queued_prefill_tokens += 700;
+  const double length = 5700 * WorkerWithPrompts::kSecondsPerToken / 30;
+  const double by_age = length * length / (1 + length * length);
+  EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, (900 + by_age * 4800) * WorkerWithPrompts::kSecondsPerToken);
+}
+
+TEST(PredictCostTest, LongQueuesAreTakenByAge) {
+  const WorkerWithPrompts queued({1'000'000});
+  EXPECT_GT(queued.Cost(100).queue_seconds, 0.99 * 1'000'000 * WorkerWithPrompts::kSecondsPerToken);
+}
+
+TEST(PredictCostTest, OvertakingCostsThoseThatWait) {
+  const WorkerWithPrompts queued({3000, 3000});
+  const double each = 1 + 3000 * WorkerWithPrompts::kSecondsPerToken / 3;
+  EXPECT_DOUBLE_EQ(queued.Cost(1000).delay_seconds, 0.5 * 2 * each);
+  EXPECT_DOUBLE_EQ(queued.Cost(4000).delay_seconds, 0);
+}
+
 TEST(PredictCostTest, OwnStepsCarryDecodesAlong) {
   WorkerView worker = Idle(0);
   worker.max_batch_tokens = 100;

@@ -1,0 +1,52 @@
+#include "router/route/prompt_queue.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace roost::router {
+
+void PromptQueue::Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at) {
+  ROOST_CHECK(prompts_.empty() || prompts_.back().number < number, "{} is not new", number);
+  prompts_.push_back({number, static_cast<double>(uncached_tokens), sent_at});
+}
+
+void PromptQueue::Remove(std::uint64_t number) {
+  const auto found =
+      std::lower_bound(prompts_.begin(), prompts_.end(), number,
+                       [](const Prompt& prompt, std::uint64_t wanted) { return prompt.number < wanted; });
+  if (found != prompts_.end() && found->number == number) prompts_.erase(found);
+}
+
+void PromptQueue::OnComputed(std::uint32_t token_count, Instant sent_until, std::uint32_t ageing) {
+  double to_take = token_count;
+  while (to_take > 0) {
+    Prompt* first = nullptr;
+    for (Prompt& prompt : prompts_) {
+      if (prompt.tokens_left <= 0 || prompt.sent_at > sent_until) continue;
+      if (first == nullptr || prompt.Rank(ageing) < first->Rank(ageing)) first = &prompt;
+    }
+    if (first == nullptr) return;
+    const double taken = std::min(to_take, first->tokens_left);
+    first->tokens_left -= taken;
+    to_take -= taken;
+  }
+}
+
+PromptQueue::Place PromptQueue::PlaceOf(double uncached_tokens, Instant now, std::uint32_t ageing,
+                                        double seconds_per_token) const {
+  const double rank = Prompt{.number = 0, .tokens_left = uncached_tokens, .sent_at = now}.Rank(ageing);
+  Place place;
+  for (const Prompt& prompt : prompts_) {
+    place.all_tokens += prompt.tokens_left;
+    if (prompt.Rank(ageing) <= rank) {
+      place.before_tokens += prompt.tokens_left;
+      continue;
+    }
+    const double seconds = ToSeconds(now - prompt.sent_at) + prompt.tokens_left * seconds_per_token;
+    place.overtaken += 1 + std::min(kMostImpatience, seconds / kPatienceSeconds);
+  }
+  return place;
+}
+
+}  // namespace roost::router

@@ -1,0 +1,62 @@
+// The prompts that this router has sent to one worker and has no token of yet: whom a new one waits for there, and whom
+// it overtakes, where short prompts go first.
+//
+//   first ◀── fewest tokens left, `ageing` more for each second that it came later ──▶ last     (the worker's
+//   WaitingQueue)
+//              │ what is left of these stands before the new one    │ these wait longer because of it
+//
+// What is left of a prompt is an estimate: the prompt tokens of a step that the worker reports are taken from the first
+// in that order. Tokens of other routers' prompts are taken too, so what is left errs towards nothing; what the worker
+// reports as queued beyond it counts as standing before everybody.
+//
+// Not thread-safe. Operations are O(prompts), which a worker's bound on what waits there bounds.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/clock.h"
+
+namespace roost::router {
+
+class PromptQueue {
+ public:
+  // `number` is new, and larger than all before.
+  void Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at);
+  // Its first token came, or nobody waits for it any more. Nothing if it is not there.
+  void Remove(std::uint64_t number);
+  // The worker computed so many prompt tokens in a step that held what was sent until then.
+  void OnComputed(std::uint32_t token_count, Instant sent_until, std::uint32_t ageing);
+
+  struct Place {
+    double all_tokens = 0;     // left of all
+    double before_tokens = 0;  // left of those that go first
+    // Those that it overtakes, each as often as its wait counts: the longer its first token takes anyway, the more.
+    double overtaken = 0;
+  };
+  // The place of one more prompt. `seconds_per_token` is the worker's pace.
+  [[nodiscard]] Place PlaceOf(double uncached_tokens, Instant now, std::uint32_t ageing,
+                              double seconds_per_token) const;
+
+  [[nodiscard]] std::size_t size() const { return prompts_.size(); }
+
+  // The wait of a request whose first token takes t counts 1 + min(kMostImpatience, t / kPatience) times.
+  static constexpr double kPatienceSeconds = 3;
+  static constexpr double kMostImpatience = 4;
+
+ private:
+  struct Prompt {
+    std::uint64_t number = 0;
+    double tokens_left = 0;
+    Instant sent_at{};
+
+    // The least goes first.
+    [[nodiscard]] double Rank(std::uint32_t ageing) const {
+      return tokens_left + ageing * ToSeconds(sent_at.time_since_epoch());
+    }
+  };
+
+  std::vector<Prompt> prompts_;  // by number
+};
+
+}  // namespace roost::router
