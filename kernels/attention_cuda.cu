@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "kernels/attention.h"
 #include "kernels/attention_tile.cuh"
+#include "kernels/cuda_kernels.h"
 #include "kernels/vector_io.cuh"
 
 namespace roost::kernels {
@@ -468,6 +469,10 @@ void AttentionCuda(Device& device, const AttentionArgs& args) {
   } else {
     LaunchAttention<128>(device, launch);
   }
+}
+
+void LoadAttentionKernels(Device& device) {
+  Load(device, AttentionKernel<64>, AttentionKernel<128>, MergeKernel<64>, MergeKernel<128>);
 }
 
 }  // namespace roost::kernels

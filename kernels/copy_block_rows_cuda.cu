@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/copy_block_rows.h"
+#include "kernels/cuda_kernels.h"
 #include "kernels/vector_io.cuh"
 
 namespace roost::kernels {
@@ -62,5 +63,7 @@ void CopyBlockRowsCuda(Device& device, const CopyBlockRowsArgs& args) {
     done += list.count;
   }
 }
+
+void LoadCopyBlockRowsKernels(Device& device) { Load(device, CopyRowsKernel<uint4>, CopyRowsKernel<std::uint16_t>); }
 
 }  // namespace roost::kernels

@@ -24,6 +24,9 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::uint32_t thread_count() const { return thread_count_; }
   [[nodiscard]] MatmulKernelCache& matmul_kernels() { return *matmul_kernels_; }
   [[nodiscard]] HostReadbacks& readbacks() { return readbacks_; }
+  // The one that is computed; ops are over when they return.
+  [[nodiscard]] const BatchShape& batch() const { return batch_; }
+  void BeginBatch(const BatchShape& batch) { batch_ = batch; }
 
   // At least `floats` floats for compute thread `thread`, 64-byte aligned, valid until its next call.
   [[nodiscard]] float* Scratch(std::uint32_t thread, std::size_t floats);
@@ -41,6 +44,7 @@ class CpuDevice final : public Device {
   std::vector<Buffer> scratch_;  // each used by its compute thread alone
   std::unique_ptr<MatmulKernelCache> matmul_kernels_;
   HostReadbacks readbacks_;
+  BatchShape batch_;
 };
 
 }  // namespace roost::kernels

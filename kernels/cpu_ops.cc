@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "kernels/cpu_device.h"
 #include "kernels/matmul_kernels.h"
@@ -42,7 +43,11 @@ Result<Device*> Open(const DeviceOptions& options) {
 
 void Close(Device* device) { const std::unique_ptr<CpuDevice> owned(static_cast<CpuDevice*>(device)); }
 
-void BeginBatch(Device& /*device*/, const BatchShape& /*shape*/) {}
+void BeginBatch(Device& device, const BatchShape& shape) { CpuDevice::Of(device).BeginBatch(shape); }
+
+void Fail(Device& device, std::string_view call, std::string_view error) {
+  EndOnDeviceFailure({.call = call, .error = error, .device = "cpu", .batch = CpuDevice::Of(device).batch()});
+}
 
 void* Allocate(Device& /*device*/, std::size_t bytes) {
   constexpr std::size_t kAlignment = 64;
@@ -61,6 +66,8 @@ void Copy(Device& /*device*/, void* to, const void* from, std::size_t bytes) {
 }
 
 void Upload(Device& /*device*/, void* to, std::span<const HostPiece> pieces) { Gather(pieces, to); }
+
+void ReserveUploads(Device& /*device*/, std::size_t /*bytes*/) {}
 
 void BeginReadback(Device& device, const void* from, std::size_t bytes) {
   CpuDevice::Of(device).readbacks().Begin(from, bytes);
@@ -89,11 +96,13 @@ const OpTable& CpuOps() {
       .supports_dtype = SupportsDType,
       .activation_dtype = ActivationDType,
       .begin_batch = BeginBatch,
+      .fail = Fail,
       .allocate = Allocate,
       .release = Release,
       .free_memory = FreeMemory,
       .copy_to_device = Copy,
       .upload = Upload,
+      .reserve_uploads = ReserveUploads,
       .copy_to_host = Copy,
       .begin_readback = BeginReadback,
       .end_readback = EndReadback,
@@ -129,11 +138,13 @@ const OpTable& ReferenceOps() {
       .supports_dtype = ReferenceSupportsDType,
       .activation_dtype = ActivationDType,
       .begin_batch = BeginBatch,
+      .fail = Fail,
       .allocate = Allocate,
       .release = Release,
       .free_memory = FreeMemory,
       .copy_to_device = Copy,
       .upload = Upload,
+      .reserve_uploads = ReserveUploads,
       .copy_to_host = Copy,
       .begin_readback = BeginReadback,
       .end_readback = EndReadback,

@@ -96,8 +96,19 @@ CudaDevice::~CudaDevice() {
 }
 
 void CudaDevice::FailFor(const CudaDevice& device, const char* call, const char* error) const {
-  fail_({.call = call, .error = error, .device = device.name_, .batch = batch_});
+  fail_({.call = call, .error = error, .device = device.name_, .batch = FailedBatch(device)});
   std::abort();  // a handler does not return
+}
+
+// A device that is lost gives this answer to every call, also to one that begins the next batch: it was lost in the
+// first one whose results have not come back. So was another rank's, which this device may wait for in that batch. Of a
+// device that goes on the call itself has failed.
+const BatchShape& CudaDevice::FailedBatch(const CudaDevice& device) const {
+  if (readbacks_begun_ == readbacks_ended_) return batch_;
+  const Staging& first = readbacks_[readbacks_ended_ % kMaxReadbacks];
+  const cudaError_t status = cudaEventQuery(first.copied);
+  const bool goes_on = status == cudaSuccess || (status == cudaErrorNotReady && &device == this);
+  return goes_on ? batch_ : first.batch;
 }
 
 void CudaDevice::Check(cudaError_t status, const char* call) const {
@@ -178,6 +189,13 @@ void CudaDevice::Upload(void* to, std::span<const HostPiece> pieces) {
   Check(cudaEventRecord(upload.copied, stream_), "cudaEventRecord");
 }
 
+void CudaDevice::ReserveUploads(std::size_t bytes) {
+  for (Staging& upload : uploads_) {
+    Await(upload.copied);
+    Grow(upload, bytes);
+  }
+}
+
 // At least `bytes`; nothing uses what was there.
 void CudaDevice::Grow(Staging& staging, std::size_t bytes) const {
   if (bytes <= staging.bytes) return;
@@ -198,19 +216,22 @@ void CudaDevice::CopyToHost(void* to, const void* from, std::size_t bytes) {
 
 void CudaDevice::BeginReadback(const void* from, std::size_t bytes) {
   ROOST_CHECK(readbacks_begun_ - readbacks_ended_ < kMaxReadbacks && bytes <= kMaxReadbackBytes);
-  Staging& readback = readbacks_[readbacks_begun_++ % kMaxReadbacks];
+  Staging& readback = readbacks_[readbacks_begun_ % kMaxReadbacks];
   readback.bytes = bytes;
+  readback.batch = batch_;
   if (bytes > 0) {
     Check(cudaMemcpyAsync(readback.memory, from, bytes, cudaMemcpyDeviceToHost, stream_),
           "cudaMemcpyAsync to the host");
   }
   Check(cudaEventRecord(readback.copied, stream_), "cudaEventRecord");
+  ++readbacks_begun_;
 }
 
 void CudaDevice::EndReadback(void* to) {
   ROOST_CHECK(readbacks_ended_ < readbacks_begun_, "no readback has begun");
-  const Staging& readback = readbacks_[readbacks_ended_++ % kMaxReadbacks];
+  const Staging& readback = readbacks_[readbacks_ended_ % kMaxReadbacks];
   Await(readback.copied);
+  ++readbacks_ended_;
   if (readback.bytes > 0) std::memcpy(to, readback.memory, readback.bytes);
 }
 
@@ -241,6 +262,11 @@ cudaStream_t StreamOf(Device& device) { return CudaDevice::Of(device).stream(); 
 std::uint32_t MultiprocessorCount(Device& device) { return CudaDevice::Of(device).multiprocessor_count(); }
 
 void CheckLaunch(Device& device, cudaError_t error) { CudaDevice::Of(device).Check(error, "a kernel's launch"); }
+
+void LoadKernel(Device& device, const void* kernel) {
+  cudaFuncAttributes attributes{};
+  CudaDevice::Of(device).Check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+}
 
 void AllowShared(Device& device, const void* kernel, std::uint32_t bytes) {
   CudaDevice& cuda = CudaDevice::Of(device);

@@ -72,6 +72,8 @@ class CudaDevice final : public Device {
   void CopyToDevice(void* to, const void* from, std::size_t bytes);
   // The same for pieces, and waits for no copy but the one before the last.
   void Upload(void* to, std::span<const HostPiece> pieces);
+  // Pinned memory for uploads of so many bytes.
+  void ReserveUploads(std::size_t bytes);
   void CopyToHost(void* to, const void* from, std::size_t bytes);
   // See the op table.
   void BeginReadback(const void* from, std::size_t bytes);
@@ -83,6 +85,7 @@ class CudaDevice final : public Device {
     void* memory = nullptr;
     cudaEvent_t copied = nullptr;
     std::size_t bytes = 0;  // of a readback: that come back; else: that there is room for
+    BatchShape batch = {};  // of a readback: whose results come back
   };
   static constexpr std::size_t kStagingBytes = std::size_t{8} << 20U;
   static constexpr std::size_t kStagingCount = 4;
@@ -96,6 +99,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] static Result<void> Create(Staging& staging, std::size_t bytes);
   static void Destroy(const Staging& staging);
   void Grow(Staging& staging, std::size_t bytes) const;
+  // The one in which that device failed; see DeviceFailure.
+  [[nodiscard]] const BatchShape& FailedBatch(const CudaDevice& device) const;
   // Waits for the stream, and for what was recorded in it.
   void Synchronize() const;
   void Await(cudaEvent_t event) const;
@@ -105,7 +110,7 @@ class CudaDevice final : public Device {
   const std::string name_;  // "cuda:0 (NVIDIA H100)"
   const std::uint32_t multiprocessor_count_;
   void (*const fail_)(const DeviceFailure& failure);
-  BatchShape batch_;
+  BatchShape batch_;  // the latest
   std::function<void()> watch_;
   cudaStream_t stream_ = nullptr;
   mutable std::mutex asking_;  // held while ops are recorded: a stream that is asked then gives its recording up

@@ -3,15 +3,23 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "kernels/backend_module.h"
 #include "kernels/cuda_device.h"
+#include "kernels/cuda_kernels.h"
 
 namespace roost::kernels {
 namespace {
 
 Result<Device*> Open(const DeviceOptions& options) {
   ROOST_ASSIGN_OR_RETURN(CudaDevice * device, CudaDevice::Open(options));
+  for (const auto load :
+       {LoadAttentionKernels, LoadCopyBlockRowsKernels, LoadGatherEmbeddingKernels, LoadMoveBlocksKernels,
+        LoadPlaceSampledKernels, LoadRmsNormKernels, LoadRopeKernels, LoadSampleKernels, LoadSiluMulKernels}) {
+    load(*device);
+  }
   return static_cast<Device*>(device);
 }
 
@@ -23,6 +31,10 @@ DType ActivationDType(Device& /*device*/, DType dtype) { return dtype; }
 
 void BeginBatch(Device& device, const BatchShape& shape) { CudaDevice::Of(device).BeginBatch(shape); }
 
+void Fail(Device& device, std::string_view call, std::string_view error) {
+  CudaDevice::Of(device).Fail(std::string(call).c_str(), std::string(error).c_str());
+}
+
 void* Allocate(Device& device, std::size_t bytes) { return CudaDevice::Of(device).Allocate(bytes); }
 void Release(Device& device, void* memory) { CudaDevice::Of(device).Release(memory); }
 std::optional<std::size_t> FreeMemory(Device& device) { return CudaDevice::Of(device).FreeMemory(); }
@@ -30,6 +42,7 @@ void CopyToDevice(Device& device, void* to, const void* from_host, std::size_t b
   CudaDevice::Of(device).CopyToDevice(to, from_host, bytes);
 }
 void Upload(Device& device, void* to, std::span<const HostPiece> pieces) { CudaDevice::Of(device).Upload(to, pieces); }
+void ReserveUploads(Device& device, std::size_t bytes) { CudaDevice::Of(device).ReserveUploads(bytes); }
 void CopyToHost(Device& device, void* to_host, const void* from, std::size_t bytes) {
   CudaDevice::Of(device).CopyToHost(to_host, from, bytes);
 }
@@ -115,11 +128,13 @@ const OpTable& CudaOps() {
       .supports_dtype = SupportsDType,
       .activation_dtype = ActivationDType,
       .begin_batch = BeginBatch,
+      .fail = Fail,
       .allocate = Allocate,
       .release = Release,
       .free_memory = FreeMemory,
       .copy_to_device = CopyToDevice,
       .upload = Upload,
+      .reserve_uploads = ReserveUploads,
       .copy_to_host = CopyToHost,
       .begin_readback = BeginReadback,
       .end_readback = EndReadback,

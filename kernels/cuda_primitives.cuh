@@ -91,6 +91,9 @@ void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...),
   LaunchThreads(device, shape, [&] { kernel(args...); });
 }
 
+template <typename... Kernels>
+void Load(Device& /*device*/, Kernels*... /*kernels*/) {}
+
 template <typename... Params>
 std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& /*shape*/, void (* /*kernel*/)(Params...)) {
   return MultiprocessorCount(device);
@@ -104,6 +107,7 @@ std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& /*shape*/, voi
 void CheckLaunch(Device& device, cudaError_t error);
 // Before a launch of the kernel with so much dynamic shared memory. Asks the device once for a kernel.
 void AllowShared(Device& device, const void* kernel, std::uint32_t bytes);
+void LoadKernel(Device& device, const void* kernel);
 
 // Returns at once. Arguments are copied.
 template <typename... Params, typename... Args>
@@ -112,6 +116,12 @@ void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...),
   kernel<<<dim3(shape.grid_x, shape.grid_y, shape.grid_z), shape.threads, shape.shared_bytes, StreamOf(device)>>>(
       args...);
   CheckLaunch(device, cudaGetLastError());
+}
+
+// Brings kernels' code to the device, which otherwise comes with the first launch of each.
+template <typename... Kernels>
+void Load(Device& device, Kernels*... kernels) {
+  (LoadKernel(device, reinterpret_cast<const void*>(kernels)), ...);
 }
 
 // How many blocks of such launches run at the same time on the device.

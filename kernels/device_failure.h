@@ -19,8 +19,8 @@ struct DeviceFailure {
   std::string_view call;    // of the device's library, or the kernel: "cudaStreamSynchronize"
   std::string_view error;   // its answer, in words
   std::string_view device;  // "cuda:0 (NVIDIA H100)"
-  // The batch being computed when the failure showed. Calls are asynchronous: the call that failed may be an earlier
-  // one of the same batch.
+  // The batch in which the device failed. Calls are asynchronous: the failure may show in a later call of the batch, or
+  // of the next one, which the host begins while this one is computed.
   BatchShape batch;
 };
 

@@ -1,13 +1,13 @@
 // Owners of devices and their memory.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
 
-#include "common/base/check.h"
 #include "kernels/ops.h"
 
 namespace roost::kernels {
@@ -39,14 +39,12 @@ class DeviceBuffer {
       : ops_(other.ops_),
         device_(other.device_),
         memory_(std::exchange(other.memory_, nullptr)),
-        bytes_(std::exchange(other.bytes_, 0)),
-        growth_count_(other.growth_count_) {}
+        bytes_(std::exchange(other.bytes_, 0)) {}
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     std::swap(ops_, other.ops_);
     std::swap(device_, other.device_);
     std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);
-    std::swap(growth_count_, other.growth_count_);
     return *this;
   }
 
@@ -54,14 +52,21 @@ class DeviceBuffer {
   [[nodiscard]] bool TryReserve(std::size_t bytes) {
     if (bytes <= bytes_) return true;
     Free();
-    ++growth_count_;
     memory_ = ops_->allocate(*device_, bytes);
     bytes_ = memory_ != nullptr ? bytes : 0;
     return memory_ != nullptr;
   }
 
-  // The same where the caller can not go on without it.
-  void Reserve(std::size_t bytes) { ROOST_CHECK(TryReserve(bytes), "no memory for {} bytes", bytes); }
+  // The same where the caller can not go on without it: the device fails.
+  void Reserve(std::size_t bytes) {
+    if (!TryReserve(bytes)) ops_->fail(*device_, "allocate", fmt::format("no memory for {} bytes", bytes));
+  }
+
+  // At least `bytes`, and as much on the way for uploads.
+  [[nodiscard]] bool TryReserveUploads(std::size_t bytes) {
+    ops_->reserve_uploads(*device_, bytes);
+    return TryReserve(bytes);
+  }
 
   // Becomes a copy of `values`.
   template <typename T>
@@ -73,8 +78,6 @@ class DeviceBuffer {
   // Takes the pieces to their places in what was reserved, as one copy.
   void Upload(std::span<const HostPiece> pieces) { ops_->upload(*device_, memory_, pieces); }
 
-  // How often it has become other memory: what counts the same has not moved.
-  [[nodiscard]] std::uint64_t growth_count() const { return growth_count_; }
   [[nodiscard]] void* data() const { return memory_; }
   template <typename T>
   [[nodiscard]] T* as() const {
@@ -92,7 +95,6 @@ class DeviceBuffer {
   Device* device_;
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
-  std::uint64_t growth_count_ = 0;
 };
 
 }  // namespace roost::kernels

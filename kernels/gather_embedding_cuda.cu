@@ -1,4 +1,5 @@
 // A block per row.
+#include "kernels/cuda_kernels.h"
 #include "kernels/gather_embedding.h"
 #include "kernels/vector_io.cuh"
 
@@ -56,6 +57,10 @@ void GatherEmbeddingCuda(Device& device, const GatherEmbeddingArgs& args) {
   }
   shape.threads = BlockThreads(args.width / kVectorElements, kMaxThreads);
   Launch(device, shape, GatherVectorsKernel, args);
+}
+
+void LoadGatherEmbeddingKernels(Device& device) {
+  Load(device, GatherKernel<DType::kF32>, GatherKernel<DType::kF16>, GatherKernel<DType::kBF16>, GatherVectorsKernel);
 }
 
 }  // namespace roost::kernels

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "kernels/cuda_kernels.h"
 #include "kernels/move_blocks.h"
 #include "kernels/vector_io.cuh"
 
@@ -44,5 +45,9 @@ void Move(Device& device, const MoveBlocksArgs& args) {
 
 void GatherBlocksCuda(Device& device, const MoveBlocksArgs& args) { Move<Direction::kGather>(device, args); }
 void ScatterBlocksCuda(Device& device, const MoveBlocksArgs& args) { Move<Direction::kScatter>(device, args); }
+
+void LoadMoveBlocksKernels(Device& device) {
+  Load(device, MoveBlocksKernel<Direction::kGather>, MoveBlocksKernel<Direction::kScatter>);
+}
 
 }  // namespace roost::kernels

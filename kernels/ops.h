@@ -48,6 +48,9 @@ struct OpTable {
   // not open the device.
   void (*begin_batch)(Device& device, const BatchShape& shape) = nullptr;
 
+  // Ends the process as an op does that fails for good: one line with this, the device and the batch.
+  void (*fail)(Device& device, std::string_view call, std::string_view error) = nullptr;
+
   // Null when memory is short. At least 64-byte aligned, not cleared.
   void* (*allocate)(Device& device, std::size_t bytes) = nullptr;
   void (*release)(Device& device, void* memory) = nullptr;
@@ -57,6 +60,8 @@ struct OpTable {
   // What a step needs of the host: one copy of all the pieces to `to` and behind. Returns when the pieces may change,
   // and waits for no copy but the one before the last.
   void (*upload)(Device& device, void* to, std::span<const HostPiece> pieces) = nullptr;
+  // Takes what uploads of so many bytes need on their way, so that none of them has to.
+  void (*reserve_uploads)(Device& device, std::size_t bytes) = nullptr;
   // Returns when the bytes are there, so after all ops before it.
   void (*copy_to_host)(Device& device, void* to_host, const void* from, std::size_t bytes) = nullptr;
   // The same in two parts, between which the host does other things: the first returns at once, the second when the

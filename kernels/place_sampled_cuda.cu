@@ -1,4 +1,5 @@
 // A thread per place.
+#include "kernels/cuda_kernels.h"
 #include "kernels/cuda_primitives.cuh"
 #include "kernels/place_sampled.h"
 
@@ -20,5 +21,7 @@ void PlaceSampledCuda(Device& device, const PlaceSampledArgs& args) {
   const std::uint32_t blocks = (args.place_count + kThreads - 1) / kThreads;
   Launch(device, {.grid_x = blocks, .threads = kThreads}, PlaceKernel, args);
 }
+
+void LoadPlaceSampledKernels(Device& device) { Load(device, PlaceKernel); }
 
 }  // namespace roost::kernels

@@ -1,6 +1,7 @@
 // A block per row. The row waits in shared memory between the sum of its squares and its scaling; each thread reads
 // back what it wrote itself.
 #include "common/base/check.h"
+#include "kernels/cuda_kernels.h"
 #include "kernels/rms_norm.h"
 #include "kernels/vector_io.cuh"
 
@@ -62,5 +63,7 @@ void RmsNormCuda(Device& device, const RmsNormArgs& args) {
   ROOST_CHECK(shape.shared_bytes + sizeof(BlockSums) <= kMaxSharedBytes, "rows of {}", args.width);
   Launch(device, shape, vectors ? RmsNormKernel<kVectorElements> : RmsNormKernel<1>, args);
 }
+
+void LoadRmsNormKernels(Device& device) { Load(device, RmsNormKernel<kVectorElements>, RmsNormKernel<1>); }
 
 }  // namespace roost::kernels

@@ -1,6 +1,7 @@
 // Angles: a thread each. Heads: a warp each, so that a head's norm is a sum over a warp; q, K and V of a row differ in
 // where they go and in what is done to them, and are the warps of one launch.
 #include "common/base/check.h"
+#include "kernels/cuda_kernels.h"
 #include "kernels/rope.h"
 #include "kernels/vector_io.cuh"
 
@@ -120,5 +121,7 @@ void RopeToCacheCuda(Device& device, const RopeToCacheArgs& args) {
   const bool pairs = args.kv.head_dim % 4 == 0;  // so that both halves begin at multiples of 4 bytes
   Launch(device, shape, pairs ? RopeToCacheKernel<2> : RopeToCacheKernel<1>, args);
 }
+
+void LoadRopeKernels(Device& device) { Load(device, RopeAnglesKernel, RopeToCacheKernel<2>, RopeToCacheKernel<1>); }
 
 }  // namespace roost::kernels

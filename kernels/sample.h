@@ -32,7 +32,24 @@ struct LogitAdjustment {
   float bias = 0;        // finite, as all three
   float repetition = 1;  // above 0
   float subtract = 0;
+  std::uint32_t output_count = 0;  // times that the output has the token; for WithOneMore
 };
+
+// How tokens of the output change their logits from then on.
+struct OutputPenalties {
+  float repetition = 1;  // above 0
+  float presence = 0;    // these are finite
+  float frequency = 0;
+};
+
+// The adjustment of a token that the output has once more. The same bits everywhere: in f64 the product is exact.
+[[nodiscard]] constexpr LogitAdjustment WithOneMore(LogitAdjustment adjustment, const OutputPenalties& penalties) {
+  const auto count = static_cast<double>(++adjustment.output_count);
+  adjustment.repetition = penalties.repetition;
+  adjustment.subtract =
+      static_cast<float>(static_cast<double>(penalties.presence) + count * static_cast<double>(penalties.frequency));
+  return adjustment;
+}
 
 // The same bits everywhere: a product of two f32 is exact in f64, so that fusing it with the difference changes
 // nothing.
@@ -43,7 +60,8 @@ struct LogitAdjustment {
   return static_cast<float>(scaled - static_cast<double>(adjustment.subtract));
 }
 
-// One draw. Several may be of one row of logits, each with adjustments of its own.
+// One draw. Several may be of one row of logits, each with adjustments of its own. It may be planned before the token
+// that the output has before it is known: then that one is still to be counted, when the draw is made.
 struct SampleRow {
   std::uint64_t seed = 0;
   std::uint64_t output_index = 0;
@@ -52,12 +70,18 @@ struct SampleRow {
   std::uint32_t top_k = 0;
   float top_p = 1;  // 0 to 1
   float min_p = 0;  // 0 to 1
-  // adjustments[first_adjustment .. + adjustment_count), each of another token. With any, `adjusted_row` is the draw's
-  // alone.
+  // adjustments[first_adjustment .. + adjustment_count), each of another token.
   std::uint32_t first_adjustment = 0;
   std::uint32_t adjustment_count = 0;
-  std::uint32_t adjusted_row = 0;  // of SampleArgs::adjusted
+  // Where the draw is adjusted, its own row of SampleArgs::adjusted.
+  std::uint32_t adjusted_row = 0;
+  // The output's newest token is SampleArgs::tokens[newest], and the adjustments are those of the output before it.
+  bool has_newest = false;
+  std::uint32_t newest = 0;
+  OutputPenalties penalties = {};
 };
+
+[[nodiscard]] constexpr bool IsAdjusted(const SampleRow& draw) { return draw.adjustment_count > 0 || draw.has_newest; }
 
 [[nodiscard]] inline std::span<const LogitAdjustment> AdjustmentsOf(const SampleRow& draw,
                                                                     const LogitAdjustment* adjustments) {
@@ -80,8 +104,9 @@ struct SampleArgs {
   const SampleRow* rows = nullptr;
   std::uint32_t row_count = 0;
   const LogitAdjustment* adjustments = nullptr;
-  float* adjusted = nullptr;    // [draws with adjustments][vocab_size], for the op to work in
-  SampledToken* out = nullptr;  // [row_count]
+  const TokenId* tokens = nullptr;  // where draws have a newest one; below vocab_size
+  float* adjusted = nullptr;        // [adjusted draws][vocab_size], for the op to work in
+  SampledToken* out = nullptr;      // [row_count]
 };
 
 void SampleCpu(Device& device, const SampleArgs& args);
@@ -99,6 +124,9 @@ struct SampleScratch {
 
 // The row as a draw with these adjustments sees it, to `out`. O(V).
 void AdjustLogits(std::span<const float> logits, std::span<const LogitAdjustment> adjustments, std::span<float> out);
+// The same for a draw of SampleArgs.
+void AdjustLogits(std::span<const float> logits, const SampleRow& draw, const LogitAdjustment* adjustments,
+                  const TokenId* tokens, std::span<float> out);
 
 // One draw on the CPU, from logits as they are. O(V), and O(log V) for each token that top-p keeps.
 [[nodiscard]] SampledToken SampleOnCpu(std::span<const float> logits, const SampleRow& draw, SampleScratch& scratch);

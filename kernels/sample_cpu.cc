@@ -116,6 +116,19 @@ void AdjustLogits(std::span<const float> logits, std::span<const LogitAdjustment
   }
 }
 
+void AdjustLogits(std::span<const float> logits, const SampleRow& draw, const LogitAdjustment* adjustments,
+                  const TokenId* tokens, std::span<float> out) {
+  const std::span<const LogitAdjustment> known = AdjustmentsOf(draw, adjustments);
+  AdjustLogits(logits, known, out);
+  if (!draw.has_newest) return;
+  const TokenId newest = tokens[draw.newest];
+  ROOST_CHECK(newest < logits.size(), "token {} of {}", newest, logits.size());
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [newest](const LogitAdjustment& adjustment) { return adjustment.token == newest; });
+  const LogitAdjustment before = found != known.end() ? *found : LogitAdjustment{.token = newest};
+  out[newest] = Adjusted(logits[newest], WithOneMore(before, draw.penalties));
+}
+
 SampledToken SampleOnCpu(std::span<const float> logits, const SampleRow& draw, SampleScratch& scratch) {
   ROOST_CHECK(!logits.empty());
   const Best best = FindBest(logits);
@@ -129,10 +142,10 @@ void SampleCpu(Device& /*device*/, const SampleArgs& args) {
   for (std::uint32_t i = 0; i < args.row_count; ++i) {
     const SampleRow& draw = args.rows[i];
     std::span<const float> logits(args.logits + std::size_t{draw.row} * args.vocab_size, args.vocab_size);
-    if (draw.adjustment_count > 0) {
+    if (IsAdjusted(draw)) {
       const std::span<float> adjusted(args.adjusted + std::size_t{draw.adjusted_row} * args.vocab_size,
                                       args.vocab_size);
-      AdjustLogits(logits, AdjustmentsOf(draw, args.adjustments), adjusted);
+      AdjustLogits(logits, draw, args.adjustments, args.tokens, adjusted);
       logits = adjusted;
     }
     args.out[i] = SampleOnCpu(logits, draw, scratch);

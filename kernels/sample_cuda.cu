@@ -15,6 +15,7 @@
 
 #include "common/base/check.h"
 #include "common/base/rng.h"
+#include "kernels/cuda_kernels.h"
 #include "kernels/sample.h"
 #include "kernels/vector_io.cuh"
 
@@ -339,15 +340,22 @@ __device__ SampleStatus StatusOf(const Shared& shared) {
   return best > 0 ? SampleStatus::kInfinite : SampleStatus::kAllMinusInfinity;
 }
 
-// The logits that the draw is made from: the row as it is, or a copy of its own with the draw's adjustments.
+// The logits that the draw is made from: the row as it is, or a copy of its own with the draw's adjustments. The newest
+// token's is written as if it were the only one of its token, and again where there was one before.
 __device__ const float* LogitsOf(const SampleArgs& args, const SampleRow& draw) {
   const float* logits = args.logits + std::size_t{draw.row} * args.vocab_size;
-  if (draw.adjustment_count == 0) return logits;
+  if (!IsAdjusted(draw)) return logits;
   float* adjusted = args.adjusted + std::size_t{draw.adjusted_row} * args.vocab_size;
   for (std::uint32_t token = threadIdx.x; token < args.vocab_size; token += kThreads) adjusted[token] = logits[token];
   __syncthreads();
+  const TokenId newest = draw.has_newest ? args.tokens[draw.newest] : 0;
+  if (draw.has_newest && threadIdx.x == 0) {
+    adjusted[newest] = Adjusted(logits[newest], WithOneMore({.token = newest}, draw.penalties));
+  }
+  __syncthreads();
   for (std::uint32_t i = threadIdx.x; i < draw.adjustment_count; i += kThreads) {
-    const LogitAdjustment adjustment = args.adjustments[draw.first_adjustment + i];
+    LogitAdjustment adjustment = args.adjustments[draw.first_adjustment + i];
+    if (draw.has_newest && adjustment.token == newest) adjustment = WithOneMore(adjustment, draw.penalties);
     adjusted[adjustment.token] = Adjusted(logits[adjustment.token], adjustment);
   }
   __syncthreads();
@@ -387,5 +395,7 @@ void SampleCuda(Device& device, const SampleArgs& args) {
   const LaunchShape shape{.grid_x = args.row_count, .threads = kThreads, .shared_bytes = sizeof(Shared)};
   Launch(device, shape, SampleKernel, args);
 }
+
+void LoadSampleKernels(Device& device) { Load(device, SampleKernel); }
 
 }  // namespace roost::kernels

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "kernels/cuda_kernels.h"
 #include "kernels/silu_mul.h"
 #include "kernels/vector_io.cuh"
 
@@ -44,5 +45,7 @@ void SiluMulCuda(Device& device, const SiluMulArgs& args) {
       .grid_x = (items + threads - 1) / threads, .grid_y = std::min(args.rows, kMaxGridY), .threads = threads};
   Launch(device, shape, vectors ? SiluMulKernel<kVectorElements> : SiluMulKernel<1>, args);
 }
+
+void LoadSiluMulKernels(Device& device) { Load(device, SiluMulKernel<kVectorElements>, SiluMulKernel<1>); }
 
 }  // namespace roost::kernels

@@ -24,6 +24,8 @@ constexpr double kMaxRequests = 65536;
 constexpr double kMaxThreads = 1024;
 constexpr double kMaxDevices = 1023;
 constexpr double kMaxBlocks = 1U << 24U;
+constexpr StepBounds kCpuSteps{.token_count = 512, .request_count = 64};
+constexpr StepBounds kCudaSteps{.token_count = 4096, .request_count = 256};
 constexpr double kMaxHoldMs = 24.0 * 3600 * 1000;
 
 template <typename Table>
@@ -82,8 +84,14 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
 
 void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Engine")
-      .Add("max-batch-tokens", options.max_batch_tokens, "Token budget of one step", {1, kMaxBatchTokens})
-      .Add("max-running-requests", options.max_running_requests, "Requests in one batch", {1, kMaxRequests})
+      .Add("max-batch-tokens", options.max_batch_tokens,
+           fmt::format("Token budget of one step; 0 takes {} on the CPU and {} on CUDA", kCpuSteps.token_count,
+                       kCudaSteps.token_count),
+           {0, kMaxBatchTokens})
+      .Add("max-running-requests", options.max_running_requests,
+           fmt::format("Requests in one batch; 0 takes {} on the CPU and {} on CUDA", kCpuSteps.request_count,
+                       kCudaSteps.request_count),
+           {0, kMaxRequests})
       .Add("max-waiting-requests", options.max_waiting_requests, "Requests in the queue; more are refused",
            {1, kMaxRequests})
       .AddChoice("schedule", options.schedule, Names(kSchedulePolicies),
@@ -181,6 +189,13 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
            "After SIGTERM, how long running requests may take to end", {0, 86400})
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Least level that is logged")
       .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of log lines");
+}
+
+StepBounds StepBoundsOf(const WorkerOptions& options, DeviceKind device) {
+  StepBounds bounds = device == DeviceKind::kCpu ? kCpuSteps : kCudaSteps;
+  if (options.max_batch_tokens > 0) bounds.token_count = options.max_batch_tokens;
+  if (options.max_running_requests > 0) bounds.request_count = options.max_running_requests;
+  return bounds;
 }
 
 Result<void> Complete(WorkerOptions& options) {

@@ -12,6 +12,7 @@
 #include "common/base/result.h"
 #include "common/config/config.h"
 #include "worker/engine/engine.h"
+#include "worker/model/step_size.h"
 
 namespace roost::worker {
 
@@ -43,8 +44,8 @@ struct WorkerOptions {
   bool check_invariants = false;
 
   // Engine
-  std::uint32_t max_batch_tokens = 512;
-  std::uint32_t max_running_requests = 64;
+  std::uint32_t max_batch_tokens = 0;      // 0: by the device, see StepBoundsOf
+  std::uint32_t max_running_requests = 0;  // 0: the same
   std::uint32_t max_waiting_requests = 1024;
   std::string schedule{kDefaultSchedulePolicy};
   std::uint32_t max_partial_prefills = 4;                            // 0: no limit
@@ -67,6 +68,12 @@ void Declare(WorkerOptions& options, ConfigParser& parser);
 // What flags alone can not tell: a power of two, addresses, the worker's name, the number of cores. Before the model is
 // read, because that may take minutes.
 [[nodiscard]] Result<void> Complete(WorkerOptions& options);
+
+// What a step computes at the most: what was given, else what suits the device. A CUDA device reads all weights in
+// every step and has too little to do with few tokens; the CPU is busy with them, and more would only make each step
+// longer.
+enum class DeviceKind : std::uint8_t { kCpu, kCuda };
+[[nodiscard]] StepBounds StepBoundsOf(const WorkerOptions& options, DeviceKind device);
 
 // The shares that NAME=FRACTION values give: names of 1 to 200 bytes, each once; fractions above 0, together at most 1;
 // at most 64 tenants.

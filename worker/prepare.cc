@@ -30,6 +30,10 @@ Result<BackendChoice> TakeBackend(const WorkerOptions& options) {
   return choice;
 }
 
+DeviceKind KindOf(const kernels::OpTable& ops) {
+  return &ops == &kernels::CpuOps() ? DeviceKind::kCpu : DeviceKind::kCuda;
+}
+
 Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
   ModelOptions model;
   ROOST_ASSIGN_OR_RETURN(const BackendChoice backend, TakeBackend(options));
@@ -43,10 +47,11 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
   model.kv_share = kv_memory.share;
   if (kv_memory.bytes) {
     model.kv_bytes = *kv_memory.bytes;
-  } else if (!kv_memory.share && backend.ops != &kernels::CpuOps()) {
+  } else if (!kv_memory.share && KindOf(*backend.ops) == DeviceKind::kCuda) {
     model.kv_share = kDeviceKvShare;
   }
   if (options.max_context_tokens > 0) model.max_context_tokens = options.max_context_tokens;
+  model.step_bounds = StepBoundsOf(options, KindOf(*backend.ops));
   return model;
 }
 
@@ -61,13 +66,14 @@ Result<void> CheckText(const LoadedModel& loaded, const std::string& model) {
 
 bool PlansAhead(const WorkerOptions& options, const kernels::OpTable& ops) {
   if (options.plan_ahead != "auto") return options.plan_ahead == "on";
-  return &ops != &kernels::CpuOps() && options.verify_hits == 0;
+  return KindOf(ops) == DeviceKind::kCuda && options.verify_hits == 0;
 }
 
 Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernels::OpTable& ops) {
   EngineOptions engine;
-  engine.max_batch_tokens = options.max_batch_tokens;
-  engine.max_running_requests = options.max_running_requests;
+  const StepBounds steps = StepBoundsOf(options, KindOf(ops));
+  engine.max_batch_tokens = steps.token_count;
+  engine.max_running_requests = steps.request_count;
   engine.max_waiting_requests = options.max_waiting_requests;
   engine.eviction = options.eviction;
   engine.pinned_share_limit = options.pin_limit;

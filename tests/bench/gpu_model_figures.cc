@@ -199,13 +199,14 @@ class ModelBench {
  private:
   worker::Model& model() {
     if (!model_) {
-      model_ =
-          worker::Transformer::Create(kernels::Backend::Open(gpu_.ops, {}).value(), config_, worker::RandomWeights(1),
-                                      {.block_tokens = kGpuBlockTokens,
-                                       .block_count = pool_tokens_ / kGpuBlockTokens + 1,
-                                       .max_context_tokens = config_.max_positions,
-                                       .compute_dtype = kernels::DType::kBF16})
-              .value();
+      model_ = worker::Transformer::Create(
+                   kernels::Backend::Open(gpu_.ops, {}).value(), config_, worker::RandomWeights(1),
+                   {.block_tokens = kGpuBlockTokens,
+                    .block_count = pool_tokens_ / kGpuBlockTokens + 1,
+                    .max_context_tokens = config_.max_positions,
+                    .step_bounds = {.token_count = gpu_.sizes.max_batch_tokens, .request_count = gpu_.sizes.sequences},
+                    .compute_dtype = kernels::DType::kBF16})
+                   .value();
     }
     return *model_;
   }

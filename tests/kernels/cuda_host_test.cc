@@ -67,6 +67,60 @@ TEST_F(CudaHostTest, AProductThatItsBucketsAlgorithmDoesNotTakeIsPlannedAloneOnc
   EXPECT_EQ(tries_of(4), 1);
 }
 
+// While the device computes a step the host begins the next one.
+class CudaStepsDeathTest : public CudaHostTest {
+ protected:
+  CudaStepsDeathTest() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    device_->BeginBatch({.request_count = 3, .token_count = 5});
+    fake_cuda::Hang(0);
+    device_->BeginReadback(memory_.data(), memory_.size());
+    device_->BeginBatch({.request_count = 4, .token_count = 9});
+  }
+
+  ~CudaStepsDeathTest() override { fake_cuda::GoOn(0); }
+
+  void EndReadback() { device_->EndReadback(memory_.data()); }
+  void Upload() {
+    const HostPiece piece{.data = memory_.data(), .bytes = memory_.size()};
+    for (int copy = 0; copy < 4; ++copy) device_->Upload(memory_.data(), {&piece, 1});
+  }
+
+  std::array<std::byte, 8> memory_{};
+  std::unique_ptr<CudaDevice> device_ = Open(0);
+};
+
+TEST_F(CudaStepsDeathTest, AFaultIsNamedWithTheStepThatHadItWhicheverCallShowsIt) {
+  fake_cuda::Fail(0, cudaErrorIllegalAddress);
+  const ExitedWithCode exit(kDeviceFailureExitCode);
+  EXPECT_EXIT(EndReadback(), exit, "in a batch of 3 requests, 5 tokens: an illegal memory access");
+  EXPECT_EXIT(Upload(), exit, "in a batch of 3 requests, 5 tokens: an illegal memory access");
+}
+
+TEST_F(CudaStepsDeathTest, ACallThatFailsOnADeviceThatGoesOnIsNamedWithItsOwnStep) {
+  EXPECT_EXIT(device_->Fail("cudaMalloc", "out of memory"), ExitedWithCode(kDeviceFailureExitCode),
+              "cudaMalloc failed on cuda:0 .Double. in a batch of 4 requests, 9 tokens: out of memory");
+}
+
+TEST_F(CudaStepsDeathTest, AFaultAfterAStepHasEndedIsTheNextOnes) {
+  fake_cuda::GoOn(0);
+  EndReadback();
+  fake_cuda::Fail(0, cudaErrorIllegalAddress);
+  EXPECT_EXIT(Upload(), ExitedWithCode(kDeviceFailureExitCode), "in a batch of 4 requests, 9 tokens: an illegal");
+}
+
+TEST_F(CudaHostTest, UploadsThatWereReservedTakeNoMemory) {
+  const auto device = Open(0);
+  constexpr std::size_t kBytes = std::size_t{5} << 20U;
+  device->ReserveUploads(kBytes);
+  const std::vector<std::byte> memory(kBytes);
+  std::vector<std::byte> to(kBytes);
+  const HostPiece piece{.data = memory.data(), .bytes = kBytes};
+  const int before = fake_cuda::Allocations();
+  for (int copy = 0; copy < 4; ++copy) device->Upload(to.data(), {&piece, 1});
+  EXPECT_EQ(fake_cuda::Allocations(), before);
+}
+
 // Ranks on devices of their own; rank 0 waits for its device, which waits for the others.
 class CudaRanksTest : public CudaHostTest {
  protected:

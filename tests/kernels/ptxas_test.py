@@ -114,6 +114,12 @@ def sizes():
     return {name: int(value) for name, value in re.findall(r"\.u32 (\w+) = (\d+);", ptx)}
 
 
+def loaded(source):
+    """How many kernels the file's Load…Kernels names; see kernels/cuda_kernels.h."""
+    [body] = re.findall(r"^void Load\w+Kernels\(Device& device\) \{(.*?)\}", source.read_text(), re.MULTILINE | re.DOTALL)
+    return len(re.findall(r"\w+Kernel\b", body))
+
+
 class PtxasTest(unittest.TestCase):
     def test_no_kernel_spills_and_each_has_room_for_the_blocks_that_it_wants(self):
         seen = set()
@@ -123,6 +129,7 @@ class PtxasTest(unittest.TestCase):
             for architecture in ARCHITECTURES:
                 kernels = reports(source, architecture)
                 self.assertTrue(kernels, source)
+                self.assertEqual(loaded(source), len(kernels), f"kernels of {source.name} that are loaded at start")
                 for report in kernels:
                     print(f"{architecture} {source.stem} {short(report['kernel'])}: {report['registers']} registers, "
                           f"{report.get('shared', 0)} bytes of static shared memory")

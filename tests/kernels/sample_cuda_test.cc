@@ -23,15 +23,18 @@ class SampleCudaTest : public testing::Test {
 
   std::vector<SampledToken> Sample(const std::vector<float>& logits, std::uint32_t vocab_size,
                                    const std::vector<SampleRow>& draws,
-                                   const std::vector<LogitAdjustment>& adjustments = {}) const {
+                                   const std::vector<LogitAdjustment>& adjustments = {},
+                                   const std::vector<TokenId>& tokens_before = {}) const {
     DeviceBuffer device_logits(*tested_);
     DeviceBuffer device_draws(*tested_);
     DeviceBuffer device_adjustments(*tested_);
+    DeviceBuffer device_tokens(*tested_);
     DeviceBuffer adjusted(*tested_);
     DeviceBuffer out(*tested_);
     device_logits.Upload(std::span<const float>(logits));
     device_draws.Upload(std::span<const SampleRow>(draws));
     device_adjustments.Upload(std::span<const LogitAdjustment>(adjustments));
+    device_tokens.Upload(std::span<const TokenId>(tokens_before));
     adjusted.Reserve(draws.size() * vocab_size * sizeof(float));
     out.Reserve(draws.size() * sizeof(SampledToken));
     tested_->ops().sample(tested_->device(), {.logits = device_logits.as<float>(),
@@ -39,6 +42,7 @@ class SampleCudaTest : public testing::Test {
                                               .rows = device_draws.as<SampleRow>(),
                                               .row_count = static_cast<std::uint32_t>(draws.size()),
                                               .adjustments = device_adjustments.as<LogitAdjustment>(),
+                                              .tokens = device_tokens.as<TokenId>(),
                                               .adjusted = adjusted.as<float>(),
                                               .out = out.as<SampledToken>()});
     std::vector<SampledToken> tokens(draws.size());
@@ -51,18 +55,20 @@ class SampleCudaTest : public testing::Test {
   }
 
   void ExpectAsOnTheCpu(const std::vector<float>& logits, std::uint32_t vocab_size, const std::vector<SampleRow>& draws,
-                        const std::vector<LogitAdjustment>& adjustments = {}) {
-    const std::vector<SampledToken> tokens = Sample(logits, vocab_size, draws, adjustments);
+                        const std::vector<LogitAdjustment>& adjustments = {},
+                        const std::vector<TokenId>& tokens_before = {}) {
+    const std::vector<SampledToken> tokens = Sample(logits, vocab_size, draws, adjustments, tokens_before);
     std::vector<float> adjusted(vocab_size);
     for (std::size_t i = 0; i < draws.size(); ++i) {
       const std::span<const float> row(logits.data() + std::size_t{draws[i].row} * vocab_size, vocab_size);
-      AdjustLogits(row, AdjustmentsOf(draws[i], adjustments.data()), adjusted);
+      AdjustLogits(row, draws[i], adjustments.data(), tokens_before.data(), adjusted);
       const SampledToken wanted = SampleOnCpu(adjusted, draws[i], scratch_);
       EXPECT_EQ(tokens[i].status, wanted.status);
       EXPECT_EQ(tokens[i].token, wanted.token)
           << "temperature " << draws[i].temperature << " top_k " << draws[i].top_k << " top_p " << draws[i].top_p
-          << " min_p " << draws[i].min_p << " adjustments " << draws[i].adjustment_count << " vocab " << vocab_size
-          << " seed " << draws[i].seed << " at " << draws[i].output_index;
+          << " min_p " << draws[i].min_p << " adjustments " << draws[i].adjustment_count << " newest "
+          << draws[i].has_newest << " vocab " << vocab_size << " seed " << draws[i].seed << " at "
+          << draws[i].output_index;
     }
   }
 
@@ -145,6 +151,43 @@ TEST_F(SampleCudaTest, AdjustmentsAreEachDrawsOwn) {
     ASSERT_FALSE(vocab_size > 1 && adjustments.empty());
     ExpectAsOnTheCpu(logits, vocab_size, draws, adjustments);
   }
+}
+
+// Of tokens that are among the draw's adjustments, and of others; draws without adjustments too.
+TEST_F(SampleCudaTest, TheNewestTokenIsCounted) {
+  for (const std::uint32_t vocab_size : {1U, 33U, 1500U}) {
+    const std::vector<float> logits = RandomFloats(rng_, 2 * vocab_size, 8);
+    std::vector<SampleRow> draws = Draws(0, vocab_size);
+    const std::vector<SampleRow> more = Draws(1, vocab_size);
+    draws.insert(draws.end(), more.begin(), more.end());
+    std::vector<LogitAdjustment> adjustments = Adjust(draws, vocab_size);
+    for (LogitAdjustment& adjustment : adjustments) {
+      adjustment.output_count = static_cast<std::uint32_t>(rng_.Below(3));
+    }
+    std::vector<TokenId> tokens_before;
+    std::uint32_t adjusted_count = 0;
+    for (SampleRow& draw : draws) {
+      draw.has_newest = rng_.Below(4) > 0;
+      draw.newest = static_cast<std::uint32_t>(tokens_before.size());
+      draw.penalties = {.repetition = 1.3F, .presence = -0.4F, .frequency = static_cast<float>(rng_.Uniform() * 4)};
+      tokens_before.push_back(static_cast<TokenId>(rng_.Below(vocab_size)));
+      if (IsAdjusted(draw)) draw.adjusted_row = adjusted_count++;
+    }
+    ExpectAsOnTheCpu(logits, vocab_size, draws, adjustments, tokens_before);
+  }
+}
+
+TEST_F(SampleCudaTest, TheNewestTokenDecidesAGreedyDraw) {
+  const std::vector<float> logits = {1, 5, 4, -2};
+  const std::vector<LogitAdjustment> adjustments = {{.token = 1, .subtract = 0.5F, .output_count = 1}};
+  const SampleRow one_more{.has_newest = true, .newest = 1, .penalties = {.frequency = 0.75F}};
+  SampleRow listed = one_more;
+  listed.adjustment_count = 1;
+  listed.adjusted_row = 1;
+  // Once is not enough to go below 4, twice is.
+  const std::vector<SampledToken> tokens = Sample(logits, 4, {one_more, listed}, adjustments, {3, 1});
+  EXPECT_EQ(tokens[0].token, 1U);
+  EXPECT_EQ(tokens[1].token, 2U);
 }
 
 TEST_F(SampleCudaTest, AnAdjustmentDecidesAGreedyDraw) {

@@ -48,8 +48,9 @@ class FakeModel final : public worker::Model {
 
   // Tokens wait until they are asked for, as those of a device do.
   void Compute(const worker::Batch& batch, const worker::Draws& draws) override {
-    Compute(batch);
-    Draw(draws);
+    const std::vector<TokenId> tokens = TokensOf(batch);
+    Compute(batch, tokens);
+    Draw(draws, tokens);
   }
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override {
     ROOST_CHECK(!begun_.empty(), "no batch has begun");
@@ -85,16 +86,15 @@ class FakeModel final : public worker::Model {
 
   static constexpr std::uint64_t kStart = 0x1234567;
 
-  void Compute(const worker::Batch& batch) {
+  void Compute(const worker::Batch& batch, std::span<const TokenId> tokens) {
     if (options_.before_forward) options_.before_forward();
     CheckBlocks(batch);
-    const std::vector<TokenId> tokens = TokensOf(batch);
     for (const BlockId block : batch.poisoned) Poison(block);
     for (const worker::BlockCopy& copy : batch.copies) CopyRows(copy);
     logits_.clear();
     std::size_t first_token = 0;
     for (const worker::BatchSlice& slice : batch.slices) {
-      Compute(slice, std::span(tokens).subspan(first_token, slice.token_count));
+      Compute(slice, tokens.subspan(first_token, slice.token_count));
       first_token += slice.token_count;
     }
     ROOST_CHECK(first_token == tokens.size());
@@ -103,13 +103,14 @@ class FakeModel final : public worker::Model {
     if (options_.clock != nullptr) options_.clock->Advance(options_.step_duration);
   }
 
-  void Draw(const worker::Draws& draws) {
+  void Draw(const worker::Draws& draws, const std::vector<TokenId>& tokens) {
     ROOST_CHECK(begun_.size() < kernels::kMaxReadbacks, "{} batches have begun", begun_.size());
     std::vector<kernels::SampledToken>& sampled = begun_.emplace_back();
     adjusted_.resize(options_.vocab_size);
     for (const kernels::SampleRow& draw : draws.rows) {
       const auto row = std::span(logits_).subspan(std::size_t{draw.row} * options_.vocab_size, options_.vocab_size);
-      kernels::AdjustLogits(row, kernels::AdjustmentsOf(draw, draws.adjustments.data()), adjusted_);
+      ROOST_CHECK(!draw.has_newest || draw.newest < tokens.size());
+      kernels::AdjustLogits(row, draw, draws.adjustments.data(), tokens.data(), adjusted_);
       sampled.push_back(kernels::SampleOnCpu(adjusted_, draw, scratch_));
     }
     fed_.clear();

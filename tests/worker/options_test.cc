@@ -27,6 +27,20 @@ TEST(WorkerOptionsTest, DefaultsWork) {
   EXPECT_GT(options->threads, 0U);
 }
 
+TEST(WorkerOptionsTest, StepsAreLargerOnCudaUnlessTheFlagsSay) {
+  const auto defaults = Parse({"--model", "m"});
+  EXPECT_EQ(StepBoundsOf(*defaults, DeviceKind::kCpu).token_count, 512U);
+  EXPECT_EQ(StepBoundsOf(*defaults, DeviceKind::kCpu).request_count, 64U);
+  EXPECT_EQ(StepBoundsOf(*defaults, DeviceKind::kCuda).token_count, 4096U);
+  EXPECT_EQ(StepBoundsOf(*defaults, DeviceKind::kCuda).request_count, 256U);
+  const auto given = Parse({"--model", "m", "--max-batch-tokens", "100", "--max-running-requests", "7"});
+  for (const DeviceKind device : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    EXPECT_EQ(StepBoundsOf(*given, device).token_count, 100U);
+    EXPECT_EQ(StepBoundsOf(*given, device).request_count, 7U);
+  }
+  EXPECT_EQ(StepBoundsOf(*Parse({"--model", "m", "--max-batch-tokens", "100"}), DeviceKind::kCuda).request_count, 256U);
+}
+
 TEST(WorkerOptionsTest, RoutersMayBeRepeatedAndListed) {
   const auto options = Parse({"--model", "m", "--router", "tcp://a:1,tcp://b:2", "--router", "tcp://c:3"});
   ASSERT_TRUE(options.ok()) << options.error().ToString();

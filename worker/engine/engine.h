@@ -62,8 +62,8 @@ struct EngineOptions {
   double verify_hits_share = 0;                 // of the requests with hits: computed anew and compared
   bool check_invariants = false;                // after every step, and blocks come with NaN in them; for debugging
 
-  // Plan the next step while the model computes one. Steps that must know the tokens of the one before wait for them:
-  // requests with penalties, and the first token of several choices. Not together with verify_hits_share.
+  // Plan the next step while the model computes one: no step waits for the tokens of the one before. Not together with
+  // verify_hits_share.
   bool plan_ahead = false;
 
   // The queue.

@@ -25,19 +25,18 @@ namespace roost::worker {
 
 // A step that the model has begun, until its tokens are taken.
 struct StepUnderWay {
-  // A row of logits, and the first of its draws.
+  // A row of logits, and its draws: one for each choice that goes on from there.
   struct WantedRow {
     SequenceId sequence;
     std::uint32_t first_draw = 0;
+    std::uint32_t draw_count = 0;
     bool is_last = false;  // its request's output is full with this token
   };
 
   std::vector<WantedRow> wanted;
-  std::size_t draw_count = 0;
+  std::vector<SequenceId> choices;  // whose next token each draw is
   std::uint32_t prefill_token_count = 0;
   std::uint32_t decode_token_count = 0;
-  // The next step can be planned before its tokens are known: nothing but their ids is still open.
-  bool can_be_followed = false;
   Instant begin;
 };
 
@@ -67,13 +66,14 @@ struct Engine::State {
   void PoisonEmptied();
   void NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts);
   void PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step);
-  void PlanDrawsOf(const Sequence& sequence, const Choice& choice, std::uint32_t row, StepUnderWay& step);
+  void PlanDrawsOf(const ScheduledSlice& slice, const Choice& choice, std::uint32_t last_token, StepUnderWay& step);
+  void BeginChoices(StepUnderWay& step);
+  SequenceId BeginChoice(SequenceId origin, std::uint32_t index);
   void Finish(const StepUnderWay& step, StepReport& report);
   void TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
                    StepReport& report);
   std::span<const float> LogitsOf(std::uint32_t row);
   void Verify(std::span<const float> logits, StepCounts& counts);
-  void ForkAll(SequenceId id);
   void TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now, StepReport& report);
   void NoteToken(Choice& choice, TokenId token, Instant now, StepCounts& counts);
   void FillReport(StepReport& report);
@@ -99,8 +99,7 @@ struct Engine::State {
   Instant last_end;  // of a step
 
   Batch batch;
-  Draws draws;                      // from its rows of logits, row after row
-  std::vector<SequenceId> choices;  // of the request that is being sampled
+  Draws draws;  // from its rows of logits, row after row
 };
 
 }  // namespace roost::worker

@@ -17,7 +17,6 @@ namespace roost::worker {
 StepReport Engine::State::Step() {
   StepReport report;
   report.tokens = std::exchange(pending_events, {});
-  if (is_under_way && !under_way.can_be_followed) Finish(under_way, report);
   const Instant begin = clock.Now();
   scheduler.AdvanceTo(begin);
   EndExpired(begin, report);
@@ -46,12 +45,15 @@ void Engine::State::EndExpired(Instant now, StepReport& report) {
   }
 }
 
-// Its sequences go on with the tokens that it draws, whatever these are. One that stops there has computed one token
-// too many, which nobody will see.
+// Its choices go on with the tokens that it draws, whatever these are. One that stops there has computed one token too
+// many, which nobody will see.
 void Engine::State::AwaitTokens(const StepUnderWay& step) {
   for (const StepUnderWay::WantedRow& row : step.wanted) {
-    if (row.is_last || requests.FindChoice(row.sequence) == nullptr) continue;
-    scheduler.AppendAwaited(row.sequence, row.first_draw);
+    if (row.is_last) continue;
+    for (std::uint32_t draw = row.first_draw; draw < row.first_draw + row.draw_count; ++draw) {
+      const SequenceId choice = step.choices[draw];
+      if (requests.FindChoice(choice) != nullptr) scheduler.AppendAwaited(choice, draw);
+    }
   }
 }
 
@@ -70,6 +72,7 @@ bool Engine::State::Begin(Instant now, StepCounts& counts) {
   PlanDraws(slices, next);
   model.Compute(batch, draws);
   scheduler.Commit();
+  BeginChoices(next);
   return true;
 }
 
@@ -115,33 +118,58 @@ void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, St
 // One draw for each choice of a request: all of them begin with the same row when the prompt has been computed.
 void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step) {
   step.wanted.clear();
-  step.can_be_followed = options.plan_ahead;
+  step.choices.clear();
   draws.Clear();
+  draws.feed_next_batch = options.plan_ahead;
+  std::uint32_t token_count = 0;  // of the slices up to this one
   for (const ScheduledSlice& slice : slices) {
+    token_count += slice.token_count;
     if (!slice.wants_logits) continue;
-    const auto row = static_cast<std::uint32_t>(step.wanted.size());
     const SequenceId id = slice.sequence->id;
     step.wanted.push_back({.sequence = id, .first_draw = static_cast<std::uint32_t>(draws.rows.size())});
     const Choice* choice = requests.FindChoice(id);
-    if (choice != nullptr) PlanDrawsOf(*slice.sequence, *choice, row, step);
+    if (choice != nullptr) PlanDrawsOf(slice, *choice, token_count - 1, step);
   }
-  step.draw_count = draws.rows.size();
-  draws.feed_next_batch = step.can_be_followed;
 }
 
-// Choices that begin here have no place in a next step yet, and what changes logits by the tokens before must know
-// them.
-void Engine::State::PlanDrawsOf(const Sequence& sequence, const Choice& choice, std::uint32_t row, StepUnderWay& step) {
+// Where the token before is not known yet, penalties count it on the device.
+void Engine::State::PlanDrawsOf(const ScheduledSlice& slice, const Choice& choice, std::uint32_t last_token,
+                                StepUnderWay& step) {
   const Request& request = *choice.request;
-  const std::uint32_t output_count = choice.output_count + (sequence.awaited_draw ? 1 : 0);
-  for (std::uint32_t fork = 0; fork <= sequence.fork_count; ++fork) {
+  const Sequence& sequence = *slice.sequence;
+  const bool awaits = sequence.awaited_draw.has_value();
+  const std::uint32_t output_count = choice.output_count + (awaits ? 1 : 0);
+  StepUnderWay::WantedRow& row = step.wanted.back();
+  row.draw_count = sequence.fork_count + 1;
+  row.is_last = output_count + 1 == request.output_limit;
+  for (std::uint32_t fork = 0; fork < row.draw_count; ++fork) {
     kernels::SampleRow draw = DrawOf(request.sampling, request.first_output_index + output_count);
     draw.seed += choice.index + fork;
-    draw.row = row;
+    draw.row = static_cast<std::uint32_t>(step.wanted.size() - 1);
+    draw.has_newest = awaits && choice.adjuster.penalizes_output();
+    draw.newest = last_token;
+    draw.penalties = choice.adjuster.penalties();
     draws.Add(draw, choice.adjuster.adjustments());
+    step.choices.push_back(sequence.id);
   }
-  step.wanted.back().is_last = output_count + 1 == request.output_limit;
-  if (sequence.fork_count > 0 || choice.adjuster.penalizes_output()) step.can_be_followed = false;
+}
+
+// The prompts of some requests are computed with this step: their other choices go on from there like the first one.
+void Engine::State::BeginChoices(StepUnderWay& step) {
+  for (const StepUnderWay::WantedRow& row : step.wanted) {
+    for (std::uint32_t index = 1; index < row.draw_count; ++index) {
+      step.choices[row.first_draw + index] = BeginChoice(row.sequence, index);
+    }
+  }
+}
+
+SequenceId Engine::State::BeginChoice(SequenceId origin, std::uint32_t index) {
+  Request& request = *requests.FindChoice(origin)->request;
+  const SequenceId fork = scheduler.Fork(origin);
+  LogitAdjuster& adjuster = requests.AddChoice(request, fork, index).adjuster;
+  adjuster = requests.FindChoice(origin)->adjuster;
+  adjuster.Reserve(request.output_limit);
+  return fork;
 }
 
 // A step that was begun while another was computed has lasted since the end of that one.
@@ -167,26 +195,23 @@ std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
 // Whoever has ended meanwhile is no longer there. The end of one choice may be the end of others of its request.
 void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
                                 StepReport& report) {
-  ROOST_CHECK(sampled.size() == step.draw_count, "{} tokens for {} draws", sampled.size(), step.draw_count);
+  ROOST_CHECK(sampled.size() == step.choices.size(), "{} tokens for {} draws", sampled.size(), step.choices.size());
   report.tokens.reserve(report.tokens.size() + sampled.size());
   report.counts.inter_token_seconds.reserve(sampled.size());
-  for (std::uint32_t row = 0; row < step.wanted.size(); ++row) {
-    const SequenceId id = step.wanted[row].sequence;
-    if (verifier.Owns(id)) {
-      Verify(LogitsOf(row), report.counts);
+  for (std::uint32_t i = 0; i < step.wanted.size(); ++i) {
+    const StepUnderWay::WantedRow& row = step.wanted[i];
+    if (verifier.Owns(row.sequence)) {
+      Verify(LogitsOf(i), report.counts);
       continue;
     }
-    Choice* choice = requests.FindChoice(id);
-    if (choice == nullptr) continue;
-    const bool prompt_is_new = !choice->request->prompt_counted;
-    choices.assign(1, id);
-    if (prompt_is_new) ForkAll(id);
-    if (prompt_is_new) verifier.OnPromptComputed(scheduler.Get(id), [this, row] { return LogitsOf(row); });
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      if (i > 0) choice = requests.FindChoice(choices[i]);
+    const Choice* first = requests.FindChoice(row.sequence);
+    if (first != nullptr && !first->request->prompt_counted) {
+      verifier.OnPromptComputed(scheduler.Get(row.sequence), [this, i] { return LogitsOf(i); });
+    }
+    for (std::uint32_t draw = row.first_draw; draw < row.first_draw + row.draw_count; ++draw) {
+      Choice* choice = requests.FindChoice(step.choices[draw]);
       if (choice == nullptr) break;  // one with broken logits has ended them all
-      const Result<TokenId> token = TokenOf(sampled[step.wanted[row].first_draw + i]);
-      TakeSample(choices[i], *choice, token, now, report);
+      TakeSample(step.choices[draw], *choice, TokenOf(sampled[draw]), now, report);
     }
   }
   scheduler.CommitResolved();
@@ -199,18 +224,6 @@ void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
   }
   ++counts.wrong_hits;
   spdlog::error("a prompt computed with cached blocks and without them has different logits");
-}
-
-// The prompt has just been computed: the other choices begin.
-void Engine::State::ForkAll(SequenceId id) {
-  Request& request = *requests.FindChoice(id)->request;
-  while (scheduler.Get(id).fork_count > 0) {
-    const auto index = static_cast<std::uint32_t>(choices.size());
-    choices.push_back(scheduler.Fork(id));
-    LogitAdjuster& adjuster = requests.AddChoice(request, choices.back(), index).adjuster;
-    adjuster = requests.FindChoice(id)->adjuster;
-    adjuster.Reserve(request.output_limit);
-  }
 }
 
 // What a sampled token means for its request: one more token, or its end, or both.

@@ -22,12 +22,9 @@ using kernels::AttentionProfile;
 constexpr std::uint64_t kPartialCostPositions = 2;
 // How short pieces may be: so that each place of the device would get so many. Shorter ones leave less idle at the end,
 // and cost more. A little below a whole number, what is left over makes no round of its own.
-constexpr double kPiecesPerPlace[] = {0.9, 1, 1.8, 2, 2.7, 3, 4, 6};
+constexpr double kPiecesPerPlace[] = {0.9, 1, 1.8, 2, 2.7, 3, 4, kMostPiecesPerPlace};
 // Times that differ by less are equal: what they are made of is not known any better.
 constexpr double kEqualTimes = 0.03;
-// Branchings that are followed from the root: a prompt, a document, a conversation, its turns. Beyond it nothing is
-// shared, so that no tree is slow to plan.
-constexpr std::uint32_t kMaxBranchings = 8;
 constexpr std::uint32_t kNoGroup = std::numeric_limits<std::uint32_t>::max();
 // Items are sorted by their length to within one part of so many of the longest.
 constexpr std::size_t kLengthClasses = 256;
@@ -142,12 +139,23 @@ class Planner {
     }
     branch.common_blocks = common;
     const std::uint32_t end = common * options_.block_tokens / step_ * step_;
-    if (end > branch.shared_end && Saved(places, end - branch.shared_end) > 0) {
+    if (end > branch.shared_end && MayShare(places) && Saved(places, end - branch.shared_end) > 0) {
+      shared_row_count_ += RowsOf(places);
       shared_runs_.push_back({places, {branch.shared_end, end}});
       for (std::uint32_t i = places.begin; i < places.end; ++i) places_[i].shared_end = end;
       branch.shared_end = end;
     }
     ShareBeyond(branch);
+  }
+
+  [[nodiscard]] std::uint64_t RowsOf(Range places) const {
+    std::uint64_t rows = 0;
+    for (std::uint32_t i = places.begin; i < places.end; ++i) rows += SliceOf(places_[i]).token_count;
+    return rows;
+  }
+
+  [[nodiscard]] bool MayShare(Range places) const {
+    return shared_row_count_ + RowsOf(places) <= options_.max_shared_rows;
   }
 
   // Among the places of a branch, those that go on with the same block.
@@ -435,6 +443,7 @@ class Planner {
   std::vector<SharedRun>& shared_runs_;
   std::vector<Work>& works_;
   std::vector<Part>& parts_;
+  std::uint64_t shared_row_count_ = 0;  // of the shared runs
 };
 
 }  // namespace

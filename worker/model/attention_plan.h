@@ -9,7 +9,9 @@
 // tokens up to their last one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -19,11 +21,20 @@
 
 namespace roost::worker {
 
+// Branchings that are followed from the root: a prompt, a document, a conversation, its turns. Beyond it nothing is
+// shared, so that no tree is slow to plan.
+inline constexpr std::uint32_t kMaxBranchings = 8;
+// Into how many pieces of average cost work is cut, at the most, for each place of the device.
+inline constexpr std::uint32_t kMostPiecesPerPlace = 6;
+
 struct AttentionPlanOptions {
   std::uint32_t block_tokens = 16;
   std::uint32_t query_head_count = 1;
   std::uint32_t kv_head_count = 1;
   kernels::AttentionProfile profile;
+  // Rows of shared items together, each counted as often as it is in one: it bounds the partial results. What comes
+  // first is shared first.
+  std::uint32_t max_shared_rows = std::numeric_limits<std::uint32_t>::max();
 };
 
 // `rows[i].token` counts the slices' tokens from the first slice on.
@@ -40,6 +51,26 @@ struct AttentionPlan {
 
 // Linear in tokens, blocks, slices and items. Reuses the memory of `plan`.
 void PlanAttention(std::span<const BatchSlice> slices, const AttentionPlanOptions& options, AttentionPlan& plan);
+
+// Batches, at their largest.
+struct AttentionBatchSize {
+  std::uint32_t token_count = 0;
+  std::uint32_t slice_count = 0;
+  std::uint32_t context_tokens = 0;  // of a slice: its tokens and those before them
+};
+
+// Entries of a plan's lists.
+struct AttentionPlanSize {
+  std::size_t blocks = 0;
+  std::size_t rows = 0;
+  std::size_t items = 0;
+  std::size_t merges = 0;
+  std::size_t parts = 0;
+  std::size_t partials = 0;
+};
+
+// No plan of such batches is larger. `options.max_shared_rows` is a real bound.
+[[nodiscard]] AttentionPlanSize LargestPlan(const AttentionBatchSize& batch, const AttentionPlanOptions& options);
 
 // The cost, in positions times lanes of one kv head, of an item; see AttentionProfile.
 [[nodiscard]] std::uint64_t AttentionCost(const kernels::AttentionProfile& profile, std::uint32_t lanes,

@@ -130,6 +130,7 @@ Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, con
                                                     .block_count = block_count,
                                                     .kv_share = by_share ? options.kv_share : std::nullopt,
                                                     .max_context_tokens = loaded.max_context_tokens,
+                                                    .step_bounds = options.step_bounds,
                                                     .compute_dtype = dtype}));
   progress.Finish();
   return {};

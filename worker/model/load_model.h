@@ -13,6 +13,7 @@
 #include "common/wire/messages.h"
 #include "kernels/ops.h"
 #include "worker/model/model.h"
+#include "worker/model/step_size.h"
 
 namespace roost::worker {
 
@@ -34,6 +35,8 @@ struct ModelOptions {
   std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
   // Or as many as fit into a part of what is free on the device beside the weights; see TransformerOptions.
   std::optional<double> kv_share = std::nullopt;
+  // What the engine will ask for in a step at the most; see TransformerOptions.
+  StepBounds step_bounds = {};
   // Lowers what the model itself allows.
   std::optional<std::uint32_t> max_context_tokens = std::nullopt;
   std::uint64_t synthetic_seed = 0;

@@ -61,11 +61,11 @@ struct Batch {
   }
 };
 
-// Tokens to draw from a batch's logits.
+// Tokens to draw from a batch's logits. A draw's newest token is one of the batch's tokens.
 struct Draws {
   std::vector<kernels::SampleRow> rows;
   std::vector<kernels::LogitAdjustment> adjustments;  // of one row after another
-  std::uint32_t adjusted_count = 0;                   // rows that have some
+  std::uint32_t adjusted_count = 0;                   // rows that are adjusted
   bool feed_next_batch = false;                       // its sampled_places may name them
 
   void Clear() {
@@ -80,7 +80,7 @@ struct Draws {
     row.first_adjustment = static_cast<std::uint32_t>(adjustments.size());
     row.adjustment_count = static_cast<std::uint32_t>(row_adjustments.size());
     row.adjusted_row = adjusted_count;
-    if (!row_adjustments.empty()) ++adjusted_count;
+    if (IsAdjusted(row)) ++adjusted_count;
     rows.push_back(row);
     adjustments.insert(adjustments.end(), row_adjustments.begin(), row_adjustments.end());
   }

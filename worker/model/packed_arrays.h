@@ -1,9 +1,7 @@
 // Arrays that one copy brings to a device together: clear, add them all, upload; then each is where At says, until the
-// next upload.
+// next upload. Memory for them is reserved before that; more memory is other memory.
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,24 +38,23 @@ class PackedArrays {
     return array;
   }
 
-  void Upload() {
-    // So that it seldom grows: arrays that lie elsewhere are no use to recorded ops.
-    device_.Reserve(std::max(kLeastBytes, std::bit_ceil(bytes_)));
-    device_.Upload(std::span<const kernels::HostPiece>(pieces_));
-  }
+  // Of all arrays together.
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+  // Room for so many, on the device and on their way to it; false when the device's memory is short.
+  [[nodiscard]] bool TryReserve(std::size_t bytes) { return device_.TryReserveUploads(bytes); }
+
+  // For which there is room.
+  void Upload() { device_.Upload(std::span<const kernels::HostPiece>(pieces_)); }
 
   template <typename T>
   [[nodiscard]] T* At(PackedArray<T> array) const {
     return reinterpret_cast<T*>(device_.as<std::byte>() + array.offset);
   }
 
-  // See DeviceBuffer.
-  [[nodiscard]] std::uint64_t growth_count() const { return device_.growth_count(); }
+  static constexpr std::size_t kAlignment = 16;  // of each array
 
  private:
-  static constexpr std::size_t kAlignment = 16;
-  static constexpr std::size_t kLeastBytes = std::size_t{1} << 18U;
-
   std::vector<kernels::HostPiece> pieces_;
   std::size_t bytes_ = 0;
   kernels::DeviceBuffer device_;

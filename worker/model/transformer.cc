@@ -9,7 +9,6 @@
 namespace roost::worker {
 namespace {
 
-using kernels::DeviceBuffer;
 using kernels::DType;
 
 kernels::KvLayout LayoutOf(const HfConfig& config, std::uint32_t block_tokens, std::uint32_t block_count, DType dtype) {
@@ -20,6 +19,18 @@ kernels::KvLayout LayoutOf(const HfConfig& config, std::uint32_t block_tokens, s
           .kv_head_count = config.kv_head_count,
           .block_tokens = block_tokens,
           .head_dim = config.head_dim};
+}
+
+AttentionPlanOptions AttentionOptionsOf(const kernels::Backend& backend, const HfConfig& config,
+                                        const TransformerOptions& options) {
+  AttentionPlanOptions attention{.block_tokens = options.block_tokens,
+                                 .query_head_count = config.query_head_count,
+                                 .kv_head_count = config.kv_head_count,
+                                 .profile = backend.ops().attention_profile(backend.device(), config.head_dim)};
+  // As many as decodes have that share whatever can be shared.
+  const std::uint32_t requests = options.step_bounds.request_count;
+  if (requests > 0) attention.max_shared_rows = kMaxBranchings * requests;
+  return attention;
 }
 
 }  // namespace
@@ -47,34 +58,6 @@ Transformer::Workspace::Workspace(const kernels::Backend& backend)
       sampled(backend),
       adjusted(backend) {}
 
-void Transformer::Workspace::Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes,
-                                     std::size_t result_bytes) {
-  const std::size_t q_width = std::size_t{config.query_head_count} * config.head_dim;
-  const std::size_t kv_width = std::size_t{config.kv_head_count} * config.head_dim;
-  const auto reserve = [rows](DeviceBuffer& buffer, std::size_t width, std::size_t element_bytes) {
-    buffer.Reserve(rows * width * element_bytes);
-  };
-  reserve(cos, config.head_dim / 2, sizeof(float));
-  reserve(sin, config.head_dim / 2, sizeof(float));
-  reserve(hidden, config.hidden_size, sizeof(float));
-  reserve(delta, config.hidden_size, result_bytes);
-  reserve(normed, config.hidden_size, input_bytes);
-  reserve(qkv, q_width + 2 * kv_width, result_bytes);
-  reserve(q, q_width, result_bytes);
-  reserve(attended, q_width, input_bytes);
-  reserve(gate_up, 2 * std::size_t{config.intermediate_size}, result_bytes);
-  reserve(activated, config.intermediate_size, input_bytes);
-}
-
-std::uint64_t Transformer::Workspace::growth_count() const {
-  std::uint64_t count = inputs.growth_count();
-  for (const DeviceBuffer* buffer : {&cos, &sin, &hidden, &delta, &normed, &qkv, &q, &attended, &gate_up, &activated,
-                                     &partials, &logits, &logits_part, &arriving}) {
-    count += buffer->growth_count();
-  }
-  return count;
-}
-
 Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backend, const HfConfig& config,
                                                          const WeightSource& source, const TransformerOptions& options,
                                                          TensorRank rank) {
@@ -95,7 +78,7 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backen
   ROOST_RETURN_IF_ERROR(backend.ops().check_layout(
       backend.device(), LayoutOf(config, options.block_tokens, options.block_count, options.compute_dtype)));
   std::unique_ptr<Transformer> transformer(new Transformer(std::move(backend), config, options, std::move(rank)));
-  ROOST_RETURN_IF_ERROR(transformer->Load(config, source, options.kv_share));
+  ROOST_RETURN_IF_ERROR(transformer->Load(config, source, options));
   return transformer;
 }
 
@@ -106,7 +89,7 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       communicator_(std::move(rank.communicator)),
       vocabulary_(RangesOf(config, shard_).vocabulary),
       config_(ConfigOf(config, shard_)),
-      attention_profile_(backend_.ops().attention_profile(backend_.device(), config.head_dim)),
+      attention_options_(AttentionOptionsOf(backend_, config_, options)),
       dtype_(options.compute_dtype),
       activation_dtype_(backend_.ops().activation_dtype(backend_.device(), options.compute_dtype)),
       shape_{.vocab_size = config.vocab_size,
@@ -124,14 +107,15 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       work_(backend_),
       recorder_(backend_, communicator_.get()) {}
 
-// A number of blocks is tried before the weights are read, which may take long; a share of what is left, after.
-Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source, std::optional<double> kv_share) {
-  if (!kv_share) ROOST_RETURN_IF_ERROR(ReserveKv());
+// What has a number is tried before the weights are read, which may take long; a share of what is left, after.
+Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source, const TransformerOptions& options) {
+  if (!options.kv_share) ROOST_RETURN_IF_ERROR(ReserveKv());
+  ROOST_RETURN_IF_ERROR(ReserveSteps(options.step_bounds));
   const std::vector<float> frequencies = InverseFrequencies(config_.rope, config_.head_dim);
   inverse_frequencies_.Upload(std::span<const float>(frequencies));
   ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, whole, shard_, source, dtype_));
-  if (!kv_share) return {};
-  ROOST_RETURN_IF_ERROR(CountBlocks(*kv_share));
+  if (!options.kv_share) return {};
+  ROOST_RETURN_IF_ERROR(CountBlocks(*options.kv_share));
   return ReserveKv();
 }
 
@@ -240,6 +224,7 @@ void Transformer::Draw(const Draws& draws) {
                                             .rows = work_.inputs.At(inputs_.draws),
                                             .row_count = static_cast<std::uint32_t>(draws.rows.size()),
                                             .adjustments = work_.inputs.At(inputs_.adjustments),
+                                            .tokens = work_.inputs.At(inputs_.tokens),
                                             .adjusted = work_.adjusted.as<float>(),
                                             .out = work_.sampled.as<kernels::SampledToken>()});
 }
@@ -268,6 +253,7 @@ void Transformer::Check(const Draws& draws) const {
   ROOST_CHECK(draws.rows.size() <= kMaxDraws, "{} draws of {}", draws.rows.size(), kMaxDraws);
   for (const kernels::SampleRow& draw : draws.rows) {
     ROOST_CHECK(draw.row < wanted_count_, "a draw from row {} of {}", draw.row, wanted_count_);
+    ROOST_CHECK(!draw.has_newest || draw.newest < rows_, "a draw after token {} of {}", draw.newest, rows_);
   }
   for (const kernels::LogitAdjustment& adjustment : draws.adjustments) {
     ROOST_CHECK(adjustment.token < config_.vocab_size, "token {} of {}", adjustment.token, config_.vocab_size);

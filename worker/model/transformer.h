@@ -6,6 +6,10 @@
 // h and sums are f32; inputs of products and the cache are of the compute dtype; what products give is of the device's
 // activation dtype. Not thread-safe.
 //
+// Where the device's memory is the worker's to fill (see free_memory in ops.h) all that steps within the engine's
+// bounds need is reserved at load, before the KV pool takes its share of what is left. A larger step takes more, which
+// waits for the device and moves what recorded ops use; where there is no more the device has failed.
+//
 // It may be one of several ranks that compute a model together, each with its heads and its part of the inner layer;
 // see shard.h. Then embeddings, a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
 #pragma once
@@ -27,6 +31,7 @@
 #include "worker/model/packed_arrays.h"
 #include "worker/model/shard.h"
 #include "worker/model/step_recorder.h"
+#include "worker/model/step_size.h"
 #include "worker/model/transformer_weights.h"
 #include "worker/model/weights.h"
 
@@ -35,10 +40,11 @@ namespace roost::worker {
 struct TransformerOptions {
   std::uint32_t block_tokens = 16;  // see IsValidBlockTokens
   std::uint32_t block_count = 0;
-  // Instead of a number: so many as fit into this part of what is free on the device beside the weights. Steps need the
-  // rest.
+  // Instead of a number: so many as fit into this part of what is free on the device beside the weights and the memory
+  // of steps.
   std::optional<double> kv_share = std::nullopt;
   std::uint32_t max_context_tokens = 0;
+  StepBounds step_bounds = {};
   kernels::DType compute_dtype = kernels::DType::kF32;
 };
 
@@ -68,12 +74,9 @@ class Transformer final : public Model {
   [[nodiscard]] std::span<const float> Logits() override;
 
  private:
-  // What a step computes with. Grows to the largest batch seen.
+  // What a step computes with.
   struct Workspace {
     explicit Workspace(const kernels::Backend& backend);
-    void Reserve(const HfConfig& config, std::size_t rows, std::size_t input_bytes, std::size_t result_bytes);
-    // Of all that recorded ops use: another count, another place. It changes at the same steps on all ranks.
-    [[nodiscard]] std::uint64_t growth_count() const;
 
     PackedArrays inputs;              // see StepInputs
     kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
@@ -89,7 +92,7 @@ class Transformer final : public Model {
     kernels::DeviceBuffer logits_part;  // [wanted][vocabulary of this rank] f32, empty where there is one rank
     kernels::DeviceBuffer arriving;     // [wanted][vocab_size] f32, on rank 0 of several
     kernels::DeviceBuffer sampled;      // [draws], of the latest batch that had some; never grows
-    kernels::DeviceBuffer adjusted;     // [draws with adjustments][vocab_size] f32, on rank 0
+    kernels::DeviceBuffer adjusted;     // [adjusted draws][vocab_size] f32, on rank 0
   };
 
   // All that a step brings to its device, in one copy, and where each array lies in Workspace::inputs:
@@ -99,8 +102,8 @@ class Transformer final : public Model {
   //
   // So an array of the left half moves only with the lengths before it, which StepShape has, or when the whole grows.
   // Blocks, whose number is any, are the last of it.
-  // Every rank has the same arrays, so that all grow at the same steps. (Rows to copy are arguments of their op. Blocks
-  // that are poisoned, which is for debugging, take a copy each.)
+  // Every rank has arrays of the same lengths, so that all grow at the same steps. (Rows to copy are arguments of their
+  // op. Blocks that are poisoned, which is for debugging, take a copy each.)
   struct StepInputs {
     PackedArray<TokenId> tokens;
     PackedArray<std::uint32_t> positions, slots, logits_rows;
@@ -115,7 +118,8 @@ class Transformer final : public Model {
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
-  [[nodiscard]] Result<void> Load(const HfConfig& whole, const WeightSource& source, std::optional<double> kv_share);
+  [[nodiscard]] Result<void> Load(const HfConfig& whole, const WeightSource& source, const TransformerOptions& options);
+  [[nodiscard]] Result<void> ReserveSteps(const StepBounds& bounds);
   [[nodiscard]] Result<void> CountBlocks(double kv_share);
   [[nodiscard]] Result<void> ReserveKv();
 
@@ -126,7 +130,8 @@ class Transformer final : public Model {
   void ComputeBatch(const Batch& batch, const Draws& draws);
   void Plan(const Batch& batch);
   void Upload(const Batch& batch, const Draws& draws);
-  void ReserveResults(const Draws& draws);
+  void Reserve(const StepSize& step);
+  [[nodiscard]] bool TryReserve(const StepSize& step);
   void PlaceSampled(const Batch& batch);
   [[nodiscard]] StepRecorder::Shape StepShape() const;
   void RunOps();
@@ -146,7 +151,7 @@ class Transformer final : public Model {
   const std::unique_ptr<kernels::Communicator> communicator_;  // outlives the recordings of its ops
   const WeightRange vocabulary_;                               // that this rank embeds and gives logits to
   const HfConfig config_;                                      // of this rank; see ConfigOf
-  const kernels::AttentionProfile attention_profile_;
+  const AttentionPlanOptions attention_options_;
   const kernels::DType dtype_;             // of products' inputs and the cache
   const kernels::DType activation_dtype_;  // of products' results
   ModelShape shape_;
@@ -155,6 +160,8 @@ class Transformer final : public Model {
   kernels::DeviceBuffer kv_memory_;
   kernels::KvLayout kv_;
   Workspace work_;
+  StepSize reserved_;               // that work_ has room for
+  std::uint64_t growth_count_ = 0;  // of work_: another count, another place. It changes at the same steps on all ranks
   // The step, which may be padded; see pad_plan.h.
   std::vector<TokenId> tokens_;
   BatchPlan plan_;

@@ -1,4 +1,6 @@
 // What a step brings to its device, and the memory that it needs there.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -26,12 +28,7 @@ bool AllBelow(std::span<const std::uint32_t> blocks, std::uint32_t count) {
 }  // namespace
 
 void Transformer::Plan(const Batch& batch) {
-  PlanBatch(batch,
-            {.block_tokens = kv_.block_tokens,
-             .query_head_count = config_.query_head_count,
-             .kv_head_count = config_.kv_head_count,
-             .profile = attention_profile_},
-            plan_);
+  PlanBatch(batch, attention_options_, plan_);
   ROOST_CHECK(AllBelow(plan_.attention.blocks, kv_.block_count), "a block beyond {}", kv_.block_count);
   wanted_count_ = static_cast<std::uint32_t>(plan_.logits_rows.size());
   tokens_ = batch.tokens;
@@ -54,10 +51,12 @@ void Transformer::Upload(const Batch& batch, const Draws& draws) {
              .sampled_places = work_.inputs.Add(batch.sampled_places),
              .draws = work_.inputs.Add(draws.rows),
              .adjustments = work_.inputs.Add(draws.adjustments)};
+  Reserve({.input_bytes = work_.inputs.bytes(),
+           .rows = rows_,
+           .logits_rows = plan_.logits_rows.size(),
+           .partials = plan_.attention.partial_count,
+           .adjusted_rows = draws.adjusted_count});
   work_.inputs.Upload();
-  work_.Reserve(config_, rows_, SizeOf(dtype_), SizeOf(activation_dtype_));
-  work_.partials.Reserve(sizeof(float) * plan_.attention.partial_count * kernels::PartialFloats(config_.head_dim));
-  ReserveResults(draws);
   // A device that asks for memory may wait for the others', and these may wait for this rank in a collective op: none
   // begins before all have their memory.
   if (communicator_) communicator_->AwaitPeers();
@@ -72,15 +71,61 @@ void Transformer::PlaceSampled(const Batch& batch) {
                                 .tokens = work_.inputs.At(inputs_.tokens)});
 }
 
-void Transformer::ReserveResults(const Draws& draws) {
-  // All that can come back: what the batch before drew is still needed, and would be lost by growing.
-  work_.sampled.Reserve(kernels::kMaxReadbackBytes);
-  if (shard_.rank == 0) work_.adjusted.Reserve(sizeof(float) * draws.adjusted_count * config_.vocab_size);
-  const std::size_t row_bytes = sizeof(float) * plan_.logits_rows.size();
-  if (shard_.rank == 0) work_.logits.Reserve(row_bytes * config_.vocab_size);
-  if (!communicator_) return;
-  work_.logits_part.Reserve(row_bytes * vocabulary_.size());
-  if (shard_.rank == 0) work_.arriving.Reserve(row_bytes * config_.vocab_size);
+Result<void> Transformer::ReserveSteps(const StepBounds& bounds) {
+  // All that can come back: what the batch before drew is still needed when the next one begins, and would be lost by
+  // growing.
+  bool enough = work_.sampled.TryReserve(kernels::kMaxReadbackBytes);
+  const bool is_bounded = bounds.token_count > 0 && bounds.request_count > 0;
+  if (enough && is_bounded && backend_.ops().free_memory(backend_.device())) {
+    reserved_ = LargestStep(bounds, {.context_tokens = shape_.max_context_tokens, .vocab_size = config_.vocab_size},
+                            attention_options_);
+    enough = TryReserve(reserved_);
+  }
+  if (enough) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("the device has no memory for steps of {} tokens of {} requests", bounds.token_count,
+                           bounds.request_count),
+               "max_batch_tokens"};
+}
+
+// In large steps, so that it seldom waits for the device.
+void Transformer::Reserve(const StepSize& step) {
+  if (step.FitsInto(reserved_)) return;
+  ++growth_count_;
+  reserved_ = Grown(reserved_, step);
+  if (TryReserve(reserved_)) return;
+  backend_.ops().fail(backend_.device(), "allocate",
+                      fmt::format("no memory for a step of {} tokens, {} rows of logits, {} partial results", step.rows,
+                                  step.logits_rows, step.partials));
+}
+
+bool Transformer::TryReserve(const StepSize& step) {
+  const std::size_t q_width = std::size_t{config_.query_head_count} * config_.head_dim;
+  const std::size_t kv_width = std::size_t{config_.kv_head_count} * config_.head_dim;
+  const std::size_t input_bytes = SizeOf(dtype_);
+  const std::size_t result_bytes = SizeOf(activation_dtype_);
+  bool enough = work_.inputs.TryReserve(step.input_bytes);
+  const auto reserve = [&enough](kernels::DeviceBuffer& buffer, std::size_t rows, std::size_t row_bytes) {
+    enough = enough && buffer.TryReserve(rows * row_bytes);
+  };
+  reserve(work_.cos, step.rows, config_.head_dim / 2 * sizeof(float));
+  reserve(work_.sin, step.rows, config_.head_dim / 2 * sizeof(float));
+  reserve(work_.hidden, step.rows, config_.hidden_size * sizeof(float));
+  reserve(work_.delta, step.rows, config_.hidden_size * result_bytes);
+  reserve(work_.normed, std::max(step.rows, step.logits_rows), config_.hidden_size * input_bytes);
+  reserve(work_.qkv, step.rows, (q_width + 2 * kv_width) * result_bytes);
+  reserve(work_.q, step.rows, q_width * result_bytes);
+  reserve(work_.attended, step.rows, q_width * input_bytes);
+  reserve(work_.gate_up, step.rows, 2 * std::size_t{config_.intermediate_size} * result_bytes);
+  reserve(work_.activated, step.rows, config_.intermediate_size * input_bytes);
+  reserve(work_.partials, step.partials, kernels::PartialFloats(config_.head_dim) * sizeof(float));
+  if (communicator_) reserve(work_.logits_part, step.logits_rows, vocabulary_.size() * sizeof(float));
+  if (shard_.rank != 0) return enough;
+  const std::size_t logits_bytes = config_.vocab_size * sizeof(float);
+  reserve(work_.logits, step.logits_rows, logits_bytes);
+  reserve(work_.adjusted, step.adjusted_rows, logits_bytes);
+  if (communicator_) reserve(work_.arriving, step.logits_rows, logits_bytes);
+  return enough;
 }
 
 // Lengths of lists, which are places too, and the memory of whatever grows.
@@ -94,7 +139,7 @@ StepRecorder::Shape Transformer::StepShape() const {
           inputs_.rows.offset,
           inputs_.items.offset,
           inputs_.merges.offset,
-          work_.growth_count()};
+          growth_count_};
 }
 
 }  // namespace roost::worker

@@ -8,9 +8,9 @@ using kernels::LogitAdjustment;
 
 LogitAdjuster::LogitAdjuster(const wire::Sampling& sampling, std::span<const TokenId> prompt,
                              std::uint64_t output_count)
-    : repetition_(sampling.repetition_penalty),
-      presence_(sampling.presence_penalty),
-      frequency_(sampling.frequency_penalty) {
+    : penalties_{.repetition = sampling.repetition_penalty,
+                 .presence = sampling.presence_penalty,
+                 .frequency = sampling.frequency_penalty} {
   const std::size_t split = prompt.size() - std::min<std::uint64_t>(output_count, prompt.size());
   AddPrompt(prompt.first(split));
   for (const wire::LogitBias& bias : sampling.logit_bias) adjustments_[EntryOf(bias.token)].bias = bias.bias;
@@ -19,27 +19,22 @@ LogitAdjuster::LogitAdjuster(const wire::Sampling& sampling, std::span<const Tok
 
 // Sorted first: one token after another would move the later entries each time.
 void LogitAdjuster::AddPrompt(std::span<const TokenId> prompt) {
-  if (repetition_ == 1) return;
+  if (penalties_.repetition == 1) return;
   std::vector<TokenId> tokens(prompt.begin(), prompt.end());
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-  for (const TokenId token : tokens) adjustments_.push_back({.token = token, .repetition = repetition_});
-  output_counts_.assign(adjustments_.size(), 0);
+  for (const TokenId token : tokens) adjustments_.push_back({.token = token, .repetition = penalties_.repetition});
 }
 
 void LogitAdjuster::Append(TokenId token) {
   if (!penalizes_output()) return;
-  const std::size_t entry = EntryOf(token);
-  LogitAdjustment& adjustment = adjustments_[entry];
-  const double count = ++output_counts_[entry];
-  adjustment.repetition = repetition_;
-  adjustment.subtract = static_cast<float>(static_cast<double>(presence_) + count * static_cast<double>(frequency_));
+  LogitAdjustment& adjustment = adjustments_[EntryOf(token)];
+  adjustment = kernels::WithOneMore(adjustment, penalties_);
 }
 
 void LogitAdjuster::Reserve(std::size_t token_count) {
   if (!penalizes_output()) return;
   adjustments_.reserve(adjustments_.size() + token_count);
-  output_counts_.reserve(output_counts_.size() + token_count);
 }
 
 // The place of the token's entry, which is made if there is none.
@@ -50,7 +45,6 @@ std::size_t LogitAdjuster::EntryOf(TokenId token) {
   const auto entry = static_cast<std::size_t>(place - adjustments_.begin());
   if (place == adjustments_.end() || place->token != token) {
     adjustments_.insert(place, {.token = token});
-    output_counts_.insert(output_counts_.begin() + static_cast<std::ptrdiff_t>(entry), 0);
   }
   return entry;
 }

@@ -40,18 +40,18 @@ class LogitAdjuster {
   // By token, each once. Valid until the next Append.
   [[nodiscard]] std::span<const kernels::LogitAdjustment> adjustments() const { return adjustments_; }
 
-  // Does Append change anything?
-  [[nodiscard]] bool penalizes_output() const { return repetition_ != 1 || presence_ != 0 || frequency_ != 0; }
+  // What Append does to the token's adjustment: kernels::WithOneMore. Nothing where they do not penalize.
+  [[nodiscard]] const kernels::OutputPenalties& penalties() const { return penalties_; }
+  [[nodiscard]] bool penalizes_output() const {
+    return penalties_.repetition != 1 || penalties_.presence != 0 || penalties_.frequency != 0;
+  }
 
  private:
   void AddPrompt(std::span<const TokenId> prompt);
   [[nodiscard]] std::size_t EntryOf(TokenId token);
 
-  float repetition_ = 1;
-  float presence_ = 0;
-  float frequency_ = 0;
+  kernels::OutputPenalties penalties_;
   std::vector<kernels::LogitAdjustment> adjustments_;
-  std::vector<std::uint32_t> output_counts_;  // of each entry's token
 };
 
 }  // namespace roost::worker

@@ -41,6 +41,7 @@ std::array<ncclComm, kDevices> communicators;
 int current_device = 0;
 bool take_only_planned_rows = false;
 int products_tried = 0;
+int allocations = 0;
 
 State& Current() { return devices[static_cast<std::size_t>(current_device)]; }
 State& Of(int device) { return devices[static_cast<std::size_t>(device)]; }
@@ -59,6 +60,7 @@ cudaError_t Wait(int device, bool hangs) {
 }
 
 cudaError_t Allocate(void** memory, std::size_t bytes) {
+  ++allocations;
   *memory = std::malloc(bytes);
   return Current().error;
 }
@@ -94,6 +96,7 @@ void SetSharedBytes(int device, std::size_t bytes) { Of(device).shared_bytes = b
 void FailCommunicator(int rank, ncclResult_t error) { communicators[static_cast<std::size_t>(rank)].state = error; }
 void TakeOnlyPlannedRows() { take_only_planned_rows = true; }
 int ProductsTried() { return products_tried; }
+int Allocations() { return allocations; }
 
 }  // namespace roost::fake_cuda
 
@@ -143,6 +146,9 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorIllegalAddress ? "an illegal memory access was encountered" : "another error";
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* /*attributes*/, const void* /*kernel*/) {
+  return Current().error;
 }
 cudaError_t cudaFuncSetAttribute(const void* /*kernel*/, cudaFuncAttribute /*attribute*/, int /*value*/) {
   return Current().error;

@@ -29,5 +29,7 @@ void FailCommunicator(int rank, ncclResult_t error);
 void TakeOnlyPlannedRows();
 // Calls of cublasLtMatmul, refused ones too.
 [[nodiscard]] int ProductsTried();
+// Calls of cudaMalloc and cudaMallocHost.
+[[nodiscard]] int Allocations();
 
 }  // namespace roost::fake_cuda

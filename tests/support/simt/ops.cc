@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "tests/support/simt/device.h"
 
@@ -34,6 +35,10 @@ void Copy(kernels::Device& /*device*/, void* to, const void* from, std::size_t b
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+void Fail(kernels::Device& /*device*/, std::string_view call, std::string_view error) {
+  kernels::EndOnDeviceFailure({.call = call, .error = error, .device = "simt", .batch = {}});
+}
+
 void Upload(kernels::Device& /*device*/, void* to, std::span<const kernels::HostPiece> pieces) {
   kernels::Gather(pieces, to);
 }
@@ -45,10 +50,12 @@ kernels::OpTable MemoryOps() {
   ops.name = "simt";
   ops.open = Open;
   ops.close = Close;
+  ops.fail = Fail;
   ops.allocate = Allocate;
   ops.release = Release;
   ops.copy_to_device = Copy;
   ops.upload = Upload;
+  ops.reserve_uploads = [](kernels::Device& /*device*/, std::size_t /*bytes*/) {};
   ops.copy_to_host = Copy;
   ops.begin_readback = BeginReadback;
   ops.end_readback = EndReadback;

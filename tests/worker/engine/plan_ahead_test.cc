@@ -136,11 +136,42 @@ TEST_F(PlanAheadTest, AStepOfWhichAllRequestsAreGoneIsTakenAllTheSame) {
   EXPECT_FALSE(harness_->engine().HasWork());
 }
 
-TEST_F(PlanAheadTest, PenaltiesWaitForTheTokensThatTheyDependOn) {
-  wire::Generate request = GreedyRequest(1, kPrompt, 3);
+// Without them the answer is another one.
+TEST_F(PlanAheadTest, PenaltiesCountTheTokenThatIsStillBeingDrawn) {
+  wire::Generate request = GreedyRequest(1, kPrompt, 12);
   request.sampling.frequency_penalty = 1.5F;
-  EXPECT_THAT(CallsOf(request, 3), ElementsAre("begin", "end", "begin", "end", "begin"));
+  request.sampling.presence_penalty = 0.5F;
+  request.sampling.repetition_penalty = 1.5F;
+  EXPECT_THAT(CallsOf(request, 3), ElementsAre("begin", "begin", "end", "begin", "end"));
   EXPECT_EQ(harness_->outcome(1).tokens, Wanted(request));
+  EXPECT_NE(harness_->outcome(1).tokens, Wanted(GreedyRequest(1, kPrompt, 12)));
+}
+
+// Some with penalties, some with several choices, arriving one after another: the model has a step to compute at every
+// moment between the first and the last.
+TEST_F(PlanAheadTest, NoStepWaitsForTokensWhateverRequestsWant) {
+  std::vector<wire::Generate> requests;
+  for (std::uint64_t id = 1; id <= 8; ++id) {
+    requests.push_back(GreedyRequest(id, {static_cast<TokenId>(id), 2, 3, 4, 5}, 20));
+    if (id % 4 == 1) requests.back().sampling.frequency_penalty = 0.5F;
+    if (id % 4 == 2) requests.back().sample_count = 3;
+    ASSERT_TRUE(harness_->Submit(requests.back()).ok());
+    harness_->Step();
+  }
+  harness_->Run();
+  const std::vector<std::string> calls = model_->TakeCalls();
+  int under_way = 0;
+  int waits = 0;
+  for (std::size_t i = 0; i + 1 < calls.size(); ++i) {
+    under_way += calls[i] == "begin" ? 1 : -1;
+    waits += under_way == 0 ? 1 : 0;
+  }
+  EXPECT_GT(calls.size(), 50U);
+  EXPECT_EQ(waits, 0);
+  for (const wire::Generate& request : requests) {
+    const std::uint64_t id = request.request_id.value();
+    EXPECT_EQ(harness_->outcome(id).tokens, Wanted(request)) << id;
+  }
 }
 
 TEST_F(PlanAheadTest, ABiasAloneDependsOnNothing) {
@@ -150,11 +181,11 @@ TEST_F(PlanAheadTest, ABiasAloneDependsOnNothing) {
   EXPECT_EQ(harness_->outcome(1).tokens, Wanted(request));
 }
 
-TEST_F(PlanAheadTest, ChoicesBeginTogetherAndAreThenPlannedAhead) {
+TEST_F(PlanAheadTest, ChoicesBeginBeforeTheirFirstTokensAreKnown) {
   wire::Generate request = GreedyRequest(1, kPrompt, 4);
   request.sample_count = 3;
   request.sampling = {.temperature = 1, .seed = 5};
-  EXPECT_THAT(CallsOf(request, 3), ElementsAre("begin", "end", "begin", "begin", "end"));
+  EXPECT_THAT(CallsOf(request, 3), ElementsAre("begin", "begin", "end", "begin", "end"));
   for (std::uint32_t choice = 0; choice < 3; ++choice) {
     wire::Generate alone = GreedyRequest(1, kPrompt, 4);
     alone.sampling = {.temperature = 1, .seed = 5 + choice};

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <functional>
 #include <map>
 #include <queue>
@@ -161,6 +162,69 @@ TEST(AttentionPlanTest, ADeepTreeIsSharedToABoundedDepth) {
   for (std::uint32_t i = 0; i < 300; ++i) c.Add(16 * 400, 1, i > 0 ? i - 1 : 0, i);
   c.Plan();
   ExpectCoversAll(c);
+}
+
+AttentionBatchSize SizeOf(const Case& c) {
+  AttentionBatchSize size;
+  for (const BatchSlice& slice : c.slices) {
+    size.token_count += slice.token_count;
+    ++size.slice_count;
+    size.context_tokens = std::max(size.context_tokens, slice.first_position + slice.token_count);
+  }
+  return size;
+}
+
+void ExpectFitsIntoTheLargest(const Case& c) {
+  const AttentionPlanSize largest = LargestPlan(SizeOf(c), c.options);
+  ASSERT_LE(c.plan.blocks.size(), largest.blocks);
+  ASSERT_LE(c.plan.rows.size(), largest.rows);
+  ASSERT_LE(c.plan.items.size(), largest.items);
+  ASSERT_LE(c.plan.merges.size(), largest.merges);
+  ASSERT_LE(c.plan.parts.size(), largest.parts);
+  ASSERT_LE(c.plan.partial_count, largest.partials);
+}
+
+TEST(AttentionPlanTest, SharedRowsAreBoundedAndNoPlanIsLargerThanTheLargest) {
+  Rng rng(3);
+  std::size_t less_shared = 0;
+  for (int round = 0; round < 400; ++round) {
+    Case c = RandomCase(rng);
+    const std::uint32_t unbounded = c.plan.partial_count;
+    c.options.max_shared_rows = static_cast<std::uint32_t>(rng.Below(60));
+    c.Plan();
+    ASSERT_NO_FATAL_FAILURE(ExpectCoversAll(c));
+    ASSERT_NO_FATAL_FAILURE(ExpectFitsIntoTheLargest(c));
+    less_shared += c.plan.partial_count < unbounded ? 1 : 0;
+  }
+  EXPECT_GT(less_shared, 20U);
+}
+
+// 256 decodes that branch in twos, as deep as is followed: each is in all the items that it can be in.
+TEST(AttentionPlanTest, DecodesShareAllTheyCanWithinTheBoundOfServing) {
+  Case c;
+  c.options = {.block_tokens = 16, .query_head_count = 32, .kv_head_count = 8, .profile = kWide};
+  constexpr std::uint32_t kRequests = 256;
+  for (std::uint32_t i = 0; i < kRequests; ++i) {
+    const std::uint32_t parent = i & (i - 1);  // without its lowest bit
+    c.Add(16 * 64 * 9, 1, i > 0 ? parent : 0, i > 0 ? 64 * (8 - static_cast<std::uint32_t>(std::countr_zero(i))) : 0);
+  }
+  const std::uint32_t unbounded = c.Plan().partial_count;
+  c.options.max_shared_rows = kMaxBranchings * kRequests;
+  EXPECT_EQ(c.Plan().partial_count, unbounded);
+  EXPECT_GT(unbounded, kRequests * 32 * kMaxBranchings);
+  ExpectFitsIntoTheLargest(c);
+}
+
+// What an 8B model's steps of 4,096 tokens reserve: the bounds are of use only if they are near what is needed.
+TEST(AttentionPlanTest, TheLargestPlanIsNoLargerThanALayersActivations) {
+  const AttentionPlanSize largest = LargestPlan({.token_count = 4096, .slice_count = 256, .context_tokens = 131'072},
+                                                {.block_tokens = 16,
+                                                 .query_head_count = 32,
+                                                 .kv_head_count = 8,
+                                                 .profile = kWide,
+                                                 .max_shared_rows = kMaxBranchings * 256});
+  EXPECT_LT(largest.partials * kernels::PartialFloats(128) * sizeof(float), std::size_t{256} << 20U);
+  EXPECT_EQ(largest.blocks, 256U * 131'072 / 16);
 }
 
 TEST(AttentionPlanTest, RowsAreTheTokensWithTheirPositions) {

@@ -69,6 +69,26 @@ TEST_F(LogitAdjusterTest, AgreesWithTheDefinitionAfterEachToken) {
   }
 }
 
+// What a step does that was begun before its newest token was known.
+TEST_F(LogitAdjusterTest, ADrawThatCountsItsNewestTokenSeesWhatAppendingItGives) {
+  for (int round = 0; round < 300; ++round) {
+    LogitAdjuster adjuster(RandomSampling(), Tokens(1 + rng_.Below(40)), 0);
+    for (int step = 0; step < 10; ++step) {
+      const std::vector<kernels::LogitAdjustment> before(adjuster.adjustments().begin(), adjuster.adjustments().end());
+      const std::vector<TokenId> batch = Tokens(3);
+      const kernels::SampleRow draw{.adjustment_count = static_cast<std::uint32_t>(before.size()),
+                                    .has_newest = adjuster.penalizes_output(),
+                                    .newest = 1,
+                                    .penalties = adjuster.penalties()};
+      const std::vector<float> logits = Logits();
+      std::vector<float> adjusted(kVocab);
+      kernels::AdjustLogits(logits, draw, before.data(), batch.data(), adjusted);
+      adjuster.Append(batch[1]);
+      ASSERT_EQ(adjusted, Adjust(logits, adjuster)) << "round " << round << " step " << step;
+    }
+  }
+}
+
 TEST_F(LogitAdjusterTest, EntriesAreSortedAndEachTokenHasOne) {
   const wire::Sampling sampling = RandomSampling();
   LogitAdjuster adjuster(sampling, Tokens(60), 0);

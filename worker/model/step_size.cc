@@ -1,0 +1,81 @@
+#include "worker/model/step_size.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/place_sampled.h"
+#include "kernels/sample.h"
+#include "worker/model/packed_arrays.h"
+#include "worker/model/pad_plan.h"
+
+namespace roost::worker {
+namespace {
+
+// The arrays of Transformer::StepInputs. Those of attention's plan may be filled up to the next power of two.
+class InputBytes {
+ public:
+  template <typename T>
+  void Add(std::size_t count) {
+    bytes_ += count * sizeof(T) + PackedArrays::kAlignment;
+  }
+  template <typename T>
+  void AddPadded(std::size_t count) {
+    Add<T>(std::bit_ceil(count));
+  }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace
+
+bool StepSize::FitsInto(const StepSize& other) const {
+  return input_bytes <= other.input_bytes && rows <= other.rows && logits_rows <= other.logits_rows &&
+         partials <= other.partials && adjusted_rows <= other.adjusted_rows;
+}
+
+StepSize Grown(const StepSize& from, const StepSize& step) {
+  const auto grown = [](std::size_t from_size, std::size_t size) {
+    return size <= from_size ? from_size : std::bit_ceil(size);
+  };
+  return {.input_bytes = grown(from.input_bytes, step.input_bytes),
+          .rows = grown(from.rows, step.rows),
+          .logits_rows = grown(from.logits_rows, step.logits_rows),
+          .partials = grown(from.partials, step.partials),
+          .adjusted_rows = grown(from.adjusted_rows, step.adjusted_rows)};
+}
+
+StepSize LargestStep(const StepBounds& bounds, const ModelLimits& model, const AttentionPlanOptions& attention) {
+  // Each request has a token at least.
+  const std::size_t requests = std::min(bounds.token_count, bounds.request_count);
+  if (requests == 0) return {};
+  const std::size_t padded_rows =
+      PaddedRows(std::min(static_cast<std::uint32_t>(requests), kMaxPaddedRows));  // of steps that are decodes alone
+  const std::size_t rows = std::max<std::size_t>(bounds.token_count, padded_rows);
+  const std::size_t logits_rows = std::max(requests, padded_rows);
+  const AttentionPlanSize plan = LargestPlan({.token_count = bounds.token_count,
+                                              .slice_count = static_cast<std::uint32_t>(requests),
+                                              .context_tokens = model.context_tokens},
+                                             attention);
+  InputBytes inputs;
+  inputs.Add<TokenId>(rows);
+  inputs.Add<std::uint32_t>(rows);  // positions
+  inputs.Add<std::uint32_t>(rows);  // slots
+  inputs.Add<std::uint32_t>(logits_rows);
+  inputs.AddPadded<std::uint32_t>(plan.blocks);
+  inputs.AddPadded<std::uint32_t>(plan.parts);
+  inputs.AddPadded<kernels::AttentionRow>(plan.rows);
+  inputs.AddPadded<kernels::AttentionItem>(plan.items);
+  inputs.AddPadded<kernels::AttentionMerge>(plan.merges);
+  inputs.Add<kernels::SampledPlace>(requests);
+  inputs.Add<kernels::SampleRow>(requests);
+  inputs.Add<kernels::LogitAdjustment>(requests * std::min(model.vocab_size, kUsualAdjustments));
+  return {.input_bytes = inputs.bytes(),
+          .rows = rows,
+          .logits_rows = logits_rows,
+          .partials = plan.partials,
+          .adjusted_rows = requests};
+}
+
+}  // namespace roost::worker
