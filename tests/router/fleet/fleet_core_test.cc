@@ -241,47 +241,6 @@ TEST(FleetCoreTest, HeartbeatDoesNotHideWhatWasSentSinceTheLastStep) {
   EXPECT_EQ(b.received().size(), 10U);
 }
 
-TEST(FleetCoreTest, CancelReachesTheWorkerAndEndsTheRequestOnce) {
-  FleetSim sim;
-  FakeWorker& worker = sim.JoinWorker("a");
-  const Request request = sim.Submit(TalkativePrompt(), kOutput);
-  sim.DeliverAll();
-  worker.Step();  // these tokens are on their way when the client leaves
-  sim.core.Cancel(*request.id);
-  sim.core.Cancel(*request.id);
-  sim.core.Cancel(RequestId(request.id->value() + 1));
-  sim.DeliverAll();
-  EXPECT_EQ(worker.running_count(), 0U);
-  EXPECT_EQ(request.observer->end->reason, wire::FinishReason::kCancelled);
-  EXPECT_TRUE(request.observer->tokens.empty());
-  worker.Step();
-  sim.DeliverAll();
-  ExpectNothingCharged(sim);
-}
-
-TEST(FleetCoreTest, AWorkerThatDidNotHearOfACancelIsToldAgain) {
-  FleetSim sim;
-  FakeWorker& worker = sim.JoinWorker("a");
-  const Request request = sim.Submit(TalkativePrompt(), 1000);
-  sim.DeliverAll();
-  sim.core.Cancel(*request.id);
-  EXPECT_FALSE(sim.core.TakeEffects().empty());  // lost
-  const auto step = [&] {
-    sim.clock.Advance(300ms);
-    worker.Step();
-    sim.DeliverAll();
-  };
-  for (int i = 0; i < 3; ++i) step();  // these may have been on their way
-  EXPECT_TRUE(worker.cancelled().empty());
-  for (int i = 0; i < 3; ++i) step();
-  EXPECT_EQ(worker.cancelled().size(), 1U);
-  EXPECT_EQ(worker.running_count(), 0U);
-  for (int i = 0; i < 10; ++i) step();
-  EXPECT_EQ(worker.cancelled().size(), 1U);
-  EXPECT_TRUE(request.observer->tokens.empty());
-  ExpectNothingCharged(sim);
-}
-
 TEST(FleetCoreTest, RefusesWhatItCanNotTakeAndTheObserverHearsNothing) {
   FleetCoreOptions options;
   options.requests.max_requests = 1;
