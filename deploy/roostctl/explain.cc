@@ -39,7 +39,7 @@ std::string Milliseconds(std::optional<double> seconds) {
 std::string_view ReasonText(std::string_view reason) {
   if (reason == "deepest_match") return "it holds the most of the prompt and was the cheapest";
   if (reason == "least_load") return "nothing useful was cached, or not worth the wait";
-  if (reason == "near_tie") return "as good as the best, within five per cent";
+  if (reason == "near_tie") return "as good as the best, within five per cent or 20 ms";
   if (reason == "only_worker") return "no other worker could take it";
   if (reason == "replicate") return "one more copy of this prefix saves more waiting than it costs";
   if (reason == "warm_up") return "it is new, and due its share of what no cache helps";

@@ -7,7 +7,7 @@
 //
 // What is left of a prompt is an estimate: the prompt tokens of a step that the worker reports are taken from the first
 // in that order. Tokens of other routers' prompts are taken too, so what is left errs towards nothing; what the worker
-// reports as queued beyond it counts as standing before everybody.
+// reports as queued beyond it counts as standing before everybody. All prompts are taken to be of equal priority.
 //
 // Not thread-safe. Operations are O(prompts), which a worker's bound on what waits there bounds.
 #pragma once

@@ -11,7 +11,8 @@
 namespace roost::worker {
 namespace {
 
-// The arrays of Transformer::StepInputs. Those of attention's plan may be filled up to the next power of two.
+// The arrays of Transformer::StepInputs. Those of attention's plan may be filled up to the next power of two, but for
+// its blocks.
 class InputBytes {
  public:
   template <typename T>
@@ -63,7 +64,7 @@ StepSize LargestStep(const StepBounds& bounds, const ModelLimits& model, const A
   inputs.Add<std::uint32_t>(rows);  // positions
   inputs.Add<std::uint32_t>(rows);  // slots
   inputs.Add<std::uint32_t>(logits_rows);
-  inputs.AddPadded<std::uint32_t>(plan.blocks);
+  inputs.Add<std::uint32_t>(plan.blocks);
   inputs.AddPadded<std::uint32_t>(plan.parts);
   inputs.AddPadded<kernels::AttentionRow>(plan.rows);
   inputs.AddPadded<kernels::AttentionItem>(plan.items);
