@@ -88,6 +88,10 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
            fmt::format("Token budget of one step; 0 takes {} on the CPU and {} on CUDA", kCpuSteps.token_count,
                        kCudaSteps.token_count),
            {0, kMaxBatchTokens})
+      .Add("short-step-tokens", options.short_step_tokens,
+           "Prompt tokens after which a step ends that has completed a prompt, so that its first token does not wait "
+           "for a full step; 0 fills all steps",
+           {0, kMaxBatchTokens})
       .Add("max-running-requests", options.max_running_requests,
            fmt::format("Requests in one batch; 0 takes {} on the CPU and {} on CUDA", kCpuSteps.request_count,
                        kCudaSteps.request_count),

@@ -44,7 +44,8 @@ struct WorkerOptions {
   bool check_invariants = false;
 
   // Engine
-  std::uint32_t max_batch_tokens = 0;      // 0: by the device, see StepBoundsOf
+  std::uint32_t max_batch_tokens = 0;  // 0: by the device, see StepBoundsOf
+  std::uint32_t short_step_tokens = kDefaultShortStepTokens;
   std::uint32_t max_running_requests = 0;  // 0: the same
   std::uint32_t max_waiting_requests = 1024;
   std::string schedule{kDefaultSchedulePolicy};

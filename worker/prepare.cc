@@ -83,6 +83,7 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
   engine.check_invariants = options.check_invariants;
   engine.plan_ahead = PlansAhead(options, ops);
   ROOST_ASSIGN_OR_RETURN(engine.schedule_policy, ParseSchedulePolicy(options.schedule));
+  engine.short_step_tokens = options.short_step_tokens;
   engine.max_partial_prefills = options.max_partial_prefills;
   if (options.first_token_target_ms > 0) {
     engine.first_token_target = std::chrono::milliseconds(options.first_token_target_ms);

@@ -182,12 +182,23 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
       .AddChoice("worker-schedule", options.schedule, SchedulePolicyNames(), "--schedule of roost-worker")
       .Add("first-token-target-ms", options.first_token_target_ms, "As of roost-worker", {0, 1'000'000'000})
       .Add("max-batch-tokens", options.max_batch_tokens, "Prompt tokens of one step", {.low = 64, .high = 1e6})
+      .Add("short-step-tokens", options.short_step_tokens, "As of roost-worker", {.low = 0, .high = 1e6})
       .Add("max-running-requests", options.max_running_requests, "As of roost-worker", {.low = 1, .high = 4096})
       .Add("max-waiting-requests", options.max_waiting_requests, "As of roost-worker", {.low = 1, .high = 1e6})
       .Add("load-interval-ms", options.load_interval_ms, "Between load reports when no step ends",
            {.low = 1, .high = 60'000})
       .Add("prefill-rate", options.prefill_rate, "Prompt tokens that a worker computes in a second",
-           {.low = 1, .high = 1e9});
+           {.low = 1, .high = 1e9})
+      .Add("step-base-ms", options.step_base_ms, "What a step with prompt tokens takes beside these",
+           {.low = 0, .high = 1e6})
+      .Add("attention-ns", options.attention_ns, "What a prompt token takes more for each token before it",
+           {.low = 0, .high = 1e9})
+      .Add("decode-base-ms", options.decode_base_ms, "Between two tokens of a running request",
+           {.low = 1e-3, .high = 1e6})
+      .Add("decode-us-per-request", options.decode_us_per_request, "The same, more for each running request",
+           {.low = 0, .high = 1e9})
+      .Add("decode-ns-per-context-token", options.decode_ns_per_context_token,
+           "The same, more for each token of the running requests", {.low = 0, .high = 1e9});
 }
 
 int Simulate(std::span<const char* const> arguments) {

@@ -15,10 +15,11 @@ constexpr double kAssumedRemainingTokens = 128;
 constexpr double kMaxBusyShare = 0.9;
 // What is computed, and what it evicts. On the traces of the README 1 and 3 do worse.
 constexpr double kPriceOfAMiss = 2;
-// The step that runs and the one that is planned behind it: nobody overtakes what is in them.
-constexpr double kStepsUnderWay = 2;
-// Of a queue of so many seconds half is taken in the order of age.
-constexpr double kLongQueueSeconds = 30;
+// Nobody overtakes what is in the step that runs.
+constexpr double kStepsUnderWay = 1;
+// Of a queue of so many seconds half is taken in the order of age: about what a first token may take (see
+// --first-token-target-ms).
+constexpr double kLongQueueSeconds = 120;
 // Measured speeds that differ from the mean by less than this factor are the mean.
 constexpr double kSpeedNoise = 1.5;
 

@@ -5,7 +5,7 @@
 //   cost  = pace · (max(queue, slots) + congestion · (prefill + decode) + delay)
 //
 //   queue       the uncached tokens before it, at the worker's pace: where short prompts go first, of what this router
-//               sent there only the shorter prompts and the two steps that are under way; the longer the whole queue,
+//               sent there only the shorter prompts and the step that is under way; the longer the whole queue,
 //               the more of it, since who waits for long goes first too (--first-token-target-ms)
 //   slots       until requests end, where batch slots or blocks are short; runs while the queue does
 //   prefill     its own uncached tokens ÷ prefill rate

@@ -111,6 +111,8 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
                               "a=0.5,b=0.25",
                               "--schedule",
                               "longest-prefix",
+                              "--short-step-tokens",
+                              "64",
                               "--max-partial-prefills",
                               "0",
                               "--max-queue-wait-ms",
@@ -126,6 +128,7 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
   EXPECT_EQ(options->min_hold_ms, 1500U);
   EXPECT_EQ(options->tenant_share, (std::vector<std::string>{"a=0.5", "b=0.25"}));
   EXPECT_EQ(ParseSchedulePolicy(options->schedule).value(), SchedulePolicy::kLongestPrefix);
+  EXPECT_EQ(options->short_step_tokens, 64U);
   EXPECT_EQ(options->max_partial_prefills, 0U);
   EXPECT_EQ(options->max_queue_wait_ms, 2000U);
   EXPECT_EQ(options->verify_hits, 0.01);
@@ -147,6 +150,7 @@ TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
                                                                                      {"--schedule", "lifo"},
                                                                                      {"--cache-events", "some"},
                                                                                      {"--max-partial-prefills", "x"},
+                                                                                     {"--short-step-tokens", "-1"},
                                                                                      {"--plan-ahead", "perhaps"},
                                                                                      {"--verify-hits", "2"}}) {
     std::vector<const char*> arguments{"--model", "m"};

@@ -140,6 +140,9 @@ class PrefixCache {
   // pinned. `group` wants it.
   [[nodiscard]] std::optional<BlockId> Allocate(EvictionGroup group = EvictionGroup(0));
 
+  // Frees the idle block that Allocate would give `group` if none were free. False when there is none to evict.
+  bool EvictOne(EvictionGroup group = EvictionGroup(0));
+
   // Block `index` of `chain`, lying in blocks[index], is whole; blocks[0 … index) are ready and the caller's.
   [[nodiscard]] CommitResult Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks,
                                     EvictionGroup group = EvictionGroup(0));
@@ -254,7 +257,6 @@ class PrefixCache {
   void Remove(std::uint32_t block);
   void ReportStored(const Node& node);
 
-  [[nodiscard]] bool EvictOne(EvictionGroup group);
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, IdleBlocks::Reach reach);
   [[nodiscard]] std::int64_t TurnToGive(EvictionGroup giver, EvictionGroup group) const;
   void Evict(BlockId victim);

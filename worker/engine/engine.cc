@@ -34,6 +34,7 @@ CacheOptions CacheOptionsOf(const EngineOptions& options, const Model& model) {
 
 SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, std::uint32_t max_context_tokens) {
   return {.max_batch_tokens = options.max_batch_tokens,
+          .short_step_tokens = options.short_step_tokens,
           .max_running = options.max_running_requests,
           .max_waiting = options.max_waiting_requests,
           .max_context_tokens = max_context_tokens,

@@ -68,6 +68,7 @@ struct EngineOptions {
 
   // The queue.
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;
+  std::uint32_t short_step_tokens = 0;                    // see SchedulerOptions
   std::uint32_t max_partial_prefills = 4;                 // prefills under way at once; 0: no limit
   std::optional<Duration> first_token_target = {};        // see SchedulerOptions
   std::optional<Duration> max_queue_wait = std::nullopt;  // who has waited longer is refused with kOverloaded

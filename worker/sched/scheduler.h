@@ -16,6 +16,8 @@
 //   sequences and of newly admitted ones, in the order of the WaitingQueue. So a prompt that is computed in part may
 //   pause, with its blocks, for one that goes before it. Of such prompts there are at most max_partial_prefills, beside
 //   those that are pressed for time (first_token_target).
+// - A step that completes a prompt is short (short_step_tokens): the chunk of a long prompt that would fill it comes
+//   with the next one.
 // - A sequence is admitted when its prompt fits the blocks that are free or evictable. When blocks run out all the
 //   same (outputs grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always
 //   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
@@ -60,12 +62,16 @@ inline constexpr std::uint32_t kMaxPassedOver = 64;
 
 struct SchedulerOptions {
   std::uint32_t max_batch_tokens = 512;
+  // Once a step completes a prompt it computes no more prompt tokens than these, so that the first token does not wait
+  // for a full step: what the others lose by it is the fixed cost of one step more. Where time presses (see below)
+  // steps are full. 0: all steps are.
+  std::uint32_t short_step_tokens = 0;
   // Never more than max_batch_tokens in effect: each decoding sequence has a token in every step.
   std::uint32_t max_running = 64;
   std::uint32_t max_waiting = 1024;
   std::uint32_t max_context_tokens = 0;  // prompt and output; the caller never appends beyond it
-  // Sequences whose prompt is computed in part, after a step; more may be where time presses. Each holds the blocks of
-  // its part. 0: no bound.
+  // Sequences whose prompt is computed in part, after a step; more may be where time presses, and where a step was
+  // short that could have completed them. Each holds the blocks of its part. 0: no bound.
   std::uint32_t max_partial_prefills = 4;
   SchedulePolicy policy = SchedulePolicy::kFcfs;
   // How long a first token should take at most, whatever the policy prefers. Sequences that would come too late have a
@@ -219,6 +225,13 @@ class Scheduler {
   [[nodiscard]] Pressing DealToPressing(std::uint32_t budget);
   [[nodiscard]] double CollectPressing();
   void CollectWithoutToken();
+  // What is left of a step. Who is admitted hangs on the budget alone: as if the step were full.
+  struct Room {
+    std::uint32_t budget = 0;     // for prompts
+    std::uint32_t dealable = 0;   // of it, before the step ends
+    std::uint32_t for_short = 0;  // of it, once a prompt is complete
+  };
+  static void DealFrom(Room& room, Sequence& sequence);
   // So many of `limit` tokens as it has left. Returns how many.
   static std::uint32_t Deal(Sequence& sequence, std::uint32_t limit);
   [[nodiscard]] std::uint32_t SurveyRunning();

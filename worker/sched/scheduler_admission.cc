@@ -23,27 +23,38 @@ constexpr std::uint32_t kOldestLookedAt = 64;
 void Scheduler::DealOut(std::uint32_t budget) {
   const Pressing pressing = DealToPressing(budget);
   budget -= pressing.dealt_token_count;
+  const bool may_be_short = options_.short_step_tokens > 0 && pressing.dealt_token_count == 0;
+  Room room{budget, budget, may_be_short ? options_.short_step_tokens : budget};
   std::uint32_t passed_over = 0;
   bool may_admit = !pressing.lacks_room;
   Sequence* waiting = may_admit ? waiting_.First() : nullptr;
   std::size_t served = 0;
-  while (budget > 0) {
+  while (room.budget > 0) {
     Sequence* const partial = served < partial_.size() ? partial_[served].sequence : nullptr;
     if (waiting != nullptr && (partial == nullptr || GoesBefore(*waiting, partial_[served].rank))) {
       const WaitingRank rank = waiting->rank;
-      switch (TryAdmit(*waiting, budget, partial_.size() - served)) {
-        case Admission::kStarted: budget -= Deal(*waiting, budget); break;
+      switch (TryAdmit(*waiting, room.budget, partial_.size() - served)) {
+        case Admission::kStarted: DealFrom(room, *waiting); break;
         case Admission::kPassedOver: ++passed_over; break;
         case Admission::kRefused: may_admit = false; break;
       }
       waiting = may_admit && passed_over < kMaxPassedOver ? waiting_.After(rank) : nullptr;
     } else if (partial != nullptr) {
-      budget -= Deal(*partial, budget);
+      DealFrom(room, *partial);
       ++served;
     } else {
       return;
     }
   }
+}
+
+void Scheduler::DealFrom(Room& room, Sequence& sequence) {
+  const std::uint32_t wanted = sequence.remaining_count() - sequence.dealt_token_count;
+  const std::uint32_t dealt = Deal(sequence, std::min(room.budget, room.dealable));
+  room.budget -= std::min(room.budget, wanted);
+  room.dealable -= dealt;
+  room.for_short -= std::min(room.for_short, dealt);
+  if (dealt == wanted) room.dealable = std::min(room.dealable, room.for_short);
 }
 
 std::uint32_t Scheduler::Deal(Sequence& sequence, std::uint32_t limit) {

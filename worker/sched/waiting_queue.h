@@ -39,9 +39,10 @@ inline constexpr std::array kSchedulePolicies{
     std::pair<std::string_view, SchedulePolicy>{"longest-prefix", SchedulePolicy::kLongestPrefix},
     std::pair<std::string_view, SchedulePolicy>{"shortest-uncached", SchedulePolicy::kShortestUncached},
 };
-// What workers do if nothing else is said; the target is SchedulerOptions::first_token_target.
+// What workers do if nothing else is said; see SchedulerOptions::first_token_target and short_step_tokens.
 inline constexpr std::string_view kDefaultSchedulePolicy = "shortest-uncached";
 inline constexpr std::uint64_t kDefaultFirstTokenTargetMs = 110'000;
+inline constexpr std::uint32_t kDefaultShortStepTokens = 256;
 [[nodiscard]] Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 
 inline constexpr std::int64_t kAgeingTokens = 100;  // per second

@@ -20,28 +20,14 @@ std::unique_ptr<worker::EvictionPolicy> MakePolicy(const KeptCacheOptions& optio
 }  // namespace
 
 KeptCache::KeptCache(const KeptCacheOptions& options)
-    : reserve_blocks_(BlocksFor(options.reserve_tokens, options.block_tokens)),
-      pool_(reserve_blocks_ + BlocksFor(options.kept_tokens, options.block_tokens)),
-      cache_(pool_, {.block_tokens = options.block_tokens}, MakePolicy(options, pool_.block_count())) {
-  Settle();
-}
-
-void KeptCache::MakeRoom(std::uint32_t block_count) {
-  for (; block_count > 0 && !ballast_.empty(); --block_count) DropBallast();
-}
+    : kept_blocks_(BlocksFor(options.kept_tokens, options.block_tokens)),
+      pool_(kept_blocks_ + BlocksFor(options.reserve_tokens, options.block_tokens)),
+      cache_(pool_, {.block_tokens = options.block_tokens}, MakePolicy(options, pool_.block_count())) {}
 
 void KeptCache::Settle() {
-  while (pool_.referenced_count() > reserve_blocks_ && !ballast_.empty()) DropBallast();
-  while (pool_.referenced_count() < reserve_blocks_) {
-    const std::optional<BlockId> block = cache_.Allocate();
-    ROOST_CHECK(block.has_value(), "{} blocks are held of {}", pool_.referenced_count(), pool_.block_count());
-    ballast_.push_back(*block);
+  while (pool_.idle_count() > kept_blocks_) {
+    ROOST_CHECK(cache_.EvictOne(), "{} of {} blocks are idle", pool_.idle_count(), pool_.block_count());
   }
-}
-
-void KeptCache::DropBallast() {
-  cache_.Release(ballast_.back(), {});
-  ballast_.pop_back();
 }
 
 }  // namespace roost::simulate

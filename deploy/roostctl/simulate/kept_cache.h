@@ -2,16 +2,13 @@
 // requests hold, as simulations commonly have it: so a request never lacks memory, and what differs between policies is
 // what they make of the cache.
 //
-//   pool   [ held by requests ][ ballast ][ free and idle ]      held + ballast = a fixed reserve, while that suffices
-//                                          kept_blocks
-//
-// Ballast blocks are allocated and never used. Settle moves that boundary to where it belongs.
+//   pool   [ held by requests ][ free ][ idle ]      idle: kept_blocks at most, and less where requests hold more than
+//                                                    the reserve
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "worker/cache/block_pool.h"
 #include "worker/cache/prefix_cache.h"
@@ -32,18 +29,13 @@ class KeptCache {
   [[nodiscard]] worker::PrefixCache& cache() { return cache_; }
   [[nodiscard]] const worker::BlockPool& pool() const { return pool_; }
 
-  // Requests are about to take up to `block_count` new blocks, for which nothing that is kept has to go yet.
-  void MakeRoom(std::uint32_t block_count);
-  // They have taken or released some: as much is kept as it should be.
+  // Requests have taken or released some: evicts what is idle beyond what is kept.
   void Settle();
 
  private:
-  void DropBallast();
-
-  const std::uint32_t reserve_blocks_;
+  const std::uint32_t kept_blocks_;
   worker::BlockPool pool_;
   worker::PrefixCache cache_;
-  std::vector<BlockId> ballast_;
 };
 
 }  // namespace roost::simulate

@@ -157,7 +157,6 @@ class Pool {
   // For all its tokens.
   void TakeBlocks(Guest& guest) {
     const std::size_t needed = (guest.tokens.size() + text_.block_tokens() - 1) / text_.block_tokens();
-    kept_.MakeRoom(static_cast<std::uint32_t>(needed - guest.blocks.size()));
     while (guest.blocks.size() < needed) {
       const std::optional<BlockId> block = cache().Allocate();
       ROOST_CHECK(block.has_value(), "request {} finds no room", guest.number);

@@ -32,6 +32,7 @@ KeptCacheOptions CacheOptionsOf(const TraceText& text, const WorkerOptions& opti
 
 worker::SchedulerOptions SchedulerOptionsOf(const WorkerOptions& options, std::uint32_t max_context_tokens) {
   return {.max_batch_tokens = options.max_batch_tokens,
+          .short_step_tokens = options.short_step_tokens,
           .max_running = options.max_running_requests,
           .max_waiting = options.max_waiting_requests,
           .max_context_tokens = max_context_tokens,
@@ -114,7 +115,6 @@ void SimWorker::StartStep() {
   scheduler_.AdvanceTo(timeline_.Now());
   AppendAnswers();
   DrainInbox();
-  kept_.MakeRoom(options_.max_batch_tokens / text_.block_tokens() + options_.max_running_requests);
   const std::vector<ScheduledSlice>& slices = scheduler_.Schedule();
   kept_.Settle();
   PausePreempted();

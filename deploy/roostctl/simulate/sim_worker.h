@@ -41,6 +41,7 @@ struct WorkerOptions {
   worker::SchedulePolicy schedule_policy = worker::SchedulePolicy::kFcfs;
   std::optional<Duration> first_token_target = {};
   std::uint32_t max_batch_tokens = 1024;
+  std::uint32_t short_step_tokens = 0;  // see worker::SchedulerOptions
   std::uint32_t max_running_requests = 64;
   std::uint32_t max_waiting_requests = 1024;
   std::uint32_t max_partial_prefills = 4;

@@ -27,6 +27,8 @@ constexpr std::string_view kPooled = "pooled";
 constexpr std::string_view kInfinite = "infinite";
 constexpr std::string_view kAll = "all";
 constexpr double kMillisecond = 1e-3;
+constexpr double kMicrosecond = 1e-6;
+constexpr double kNanosecond = 1e-9;
 
 int Fail(const Error& error, std::ostream& err) {
   fmt::print(err, "roostctl simulate: {}\n", error.ToString());
@@ -76,10 +78,16 @@ Result<SimulationOptions> SimulationOf(const SimulateOptions& options) {
   simulation.worker.cache_tokens = options.cache_tokens;
   simulation.worker.eviction = options.eviction;
   simulation.worker.max_batch_tokens = options.max_batch_tokens;
+  simulation.worker.short_step_tokens = options.short_step_tokens;
   simulation.worker.max_running_requests = options.max_running_requests;
   simulation.worker.max_waiting_requests = options.max_waiting_requests;
   simulation.worker.load_interval = FromSeconds(options.load_interval_ms * kMillisecond);
-  simulation.worker.service.prefill_tokens_per_second = options.prefill_rate;
+  simulation.worker.service = {.prefill_tokens_per_second = options.prefill_rate,
+                               .step_base_seconds = options.step_base_ms * kMillisecond,
+                               .attention_seconds = options.attention_ns * kNanosecond,
+                               .decode_base_seconds = options.decode_base_ms * kMillisecond,
+                               .decode_seconds_per_request = options.decode_us_per_request * kMicrosecond,
+                               .decode_seconds_per_context_token = options.decode_ns_per_context_token * kNanosecond};
   simulation.router_count = options.router_count;
   simulation.event_delay = FromSeconds(options.event_delay_ms * kMillisecond);
   simulation.seed = options.seed;

@@ -33,10 +33,17 @@ struct SimulateOptions {
   std::string schedule{worker::kDefaultSchedulePolicy};
   std::uint64_t first_token_target_ms = worker::kDefaultFirstTokenTargetMs;  // 0: none
   std::uint32_t max_batch_tokens = 1024;
+  std::uint32_t short_step_tokens = worker::kDefaultShortStepTokens;
   std::uint32_t max_running_requests = 64;
   std::uint32_t max_waiting_requests = 1024;
   double load_interval_ms = 250;
   double prefill_rate = 10'000;
+  // The other terms of the service model, see ServiceModel.
+  double step_base_ms = 0;
+  double attention_ns = 0;
+  double decode_base_ms = 20;
+  double decode_us_per_request = 0;
+  double decode_ns_per_context_token = 0;
 
   // Output
   bool json = false;

@@ -18,7 +18,6 @@ class KeptCacheTest : public testing::Test {
     next_token_ += static_cast<TokenId>(tokens.size());
     const std::vector<BlockHash> hashes = HashBlocks(kRoot, tokens, kBlockTokens);
     std::vector<BlockId> blocks;
-    kept_.MakeRoom(count);
     while (blocks.size() < count) blocks.push_back(kept_.cache().Allocate().value());
     for (std::uint32_t i = 0; i < count; ++i) {
       blocks[i] = kept_.cache().Commit({kRoot, hashes, tokens}, i, blocks).block;
@@ -40,6 +39,8 @@ class KeptCacheTest : public testing::Test {
                    .eviction = "lru"}};
 };
 
+TEST_F(KeptCacheTest, AllIsFreeAtFirst) { EXPECT_EQ(kept_.cache().available_count(), 18U); }
+
 TEST_F(KeptCacheTest, WhatRequestsHoldDoesNotCount) {
   Release(Fill(6));
   Release(Fill(4));
@@ -50,6 +51,7 @@ TEST_F(KeptCacheTest, WhatRequestsHoldDoesNotCount) {
   EXPECT_EQ(kept_.cache().counters().evicted_blocks, 0U);
   Release(held);
   EXPECT_EQ(kept_.cache().ready_count(), 10U);
+  EXPECT_EQ(kept_.cache().available_count(), 18U);
   EXPECT_EQ(kept_.cache().counters().evicted_blocks, 8U);
 }
 
@@ -58,8 +60,9 @@ TEST_F(KeptCacheTest, WhatIsHeldBeyondTheReserveIsTakenFromWhatIsKept) {
   Release(Fill(2));
   const std::vector<BlockId> held = Fill(12);
   EXPECT_EQ(kept_.cache().available_count(), 6U);
+  EXPECT_EQ(kept_.cache().counters().evicted_blocks, 4U);
   Release(held);
-  EXPECT_EQ(kept_.cache().available_count(), 10U);
+  EXPECT_EQ(kept_.cache().ready_count(), 10U);
 }
 
 }  // namespace

@@ -126,5 +126,23 @@ TEST(SimulateCommandTest, FastWorkersTakeMore) {
   EXPECT_LT(imbalance, 1.9);  // 1.5 if both were busy all the time; 2 if one did nothing
 }
 
+// Each term of the service model beside the rate, by which arrivals are scaled, makes answers later.
+TEST(SimulateCommandTest, TheServiceModelIsStated) {
+  const auto mean_ttft = [](auto change) {
+    SimulateOptions options = Small();
+    options.policies = {"round-robin"};
+    options.json = true;
+    change(options);
+    simdjson::dom::parser parser;
+    return double{parser.parse(Simulated(options).out)["ttft_mean_s"]};
+  };
+  const double stated = mean_ttft([](SimulateOptions&) {});
+  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.step_base_ms = 5; }), stated);
+  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.attention_ns = 20; }), stated);
+  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.decode_base_ms = 200; }), stated);
+  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.decode_us_per_request = 5'000; }), stated);
+  EXPECT_GT(mean_ttft([](SimulateOptions& options) { options.decode_ns_per_context_token = 2'000; }), stated);
+}
+
 }  // namespace
 }  // namespace roost::roostctl

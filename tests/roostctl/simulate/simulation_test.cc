@@ -231,6 +231,26 @@ TEST(SimulationTest, WhenMemoryRunsOutAllEndAllTheSame) {
   EXPECT_GT(outcome.computed_token_count, outcome.prompt_token_count);
 }
 
+// One worker, 1,000 tokens per second, 100 per step. What the cache keeps bounds no request: the second prompt is
+// longer, and the third one, which is short, goes on beside it.
+TEST(SimulationTest, APromptLongerThanTheCacheHoldsUpNobody) {
+  const Trace trace{
+      .block_tokens = 16,
+      .requests = {{.input_token_count = 160, .output_token_count = 500, .blocks = {}},
+                   {.arrival_seconds = 1, .input_token_count = 3200, .output_token_count = 1, .blocks = {}},
+                   {.arrival_seconds = 2, .input_token_count = 50, .output_token_count = 1, .blocks = {}}}};
+  SimulationOptions options = Fleet(1);
+  options.worker.service.prefill_tokens_per_second = 1000;
+  options.worker.max_batch_tokens = 100;
+  options.worker.schedule_policy = worker::SchedulePolicy::kShortestUncached;
+  options.worker.cache_tokens = 800;
+  const Outcome outcome = Play(trace, "round-robin", options);
+  ASSERT_EQ(outcome.ttft_seconds.size(), 3U);
+  EXPECT_LT(outcome.ttft_seconds[0], 0.3);
+  EXPECT_LT(outcome.ttft_seconds[1], 0.3);
+  EXPECT_LT(outcome.ttft_seconds[2], 4);
+}
+
 TEST(SimulationTest, AnUnknownPolicyIsAnError) {
   const Trace trace = SomeLoad();
   const TraceText text(trace);

@@ -106,11 +106,11 @@ TEST(CacheAwarePolicyTest, EqualWorkersTakeTurns) {
 
 TEST(CacheAwarePolicyTest, NearTiePrefersDeeperMatchThenShorterWait) {
   // What waits there costs a little more than what the match saves, and then more than that.
-  const Decision tied = Choose({Queued(Idle(0), 1610), Idle(1)}, {Holds(0, 50), Holds(1, 1)});
+  const Decision tied = Choose({Queued(Idle(0), 1590), Idle(1)}, {Holds(0, 50), Holds(1, 1)});
   EXPECT_EQ(tied.candidates.front().slot.value(), 1U);
   EXPECT_EQ(tied.slot.value(), 0U);
   EXPECT_EQ(tied.reason, DecisionReason::kDeepestMatch);
-  EXPECT_EQ(Choose({Queued(Idle(0), 1750), Idle(1)}, {Holds(0, 50), Holds(1, 1)}).slot.value(), 1U);
+  EXPECT_EQ(Choose({Queued(Idle(0), 1640), Idle(1)}, {Holds(0, 50), Holds(1, 1)}).slot.value(), 1U);
   EXPECT_EQ(Choose({Queued(Idle(1), 10), Idle(2)}, {}).slot.value(), 2U);
 }
 

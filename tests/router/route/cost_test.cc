@@ -79,16 +79,16 @@ struct WorkerWithPrompts {
   WorkerView worker;
 };
 
-TEST(PredictCostTest, ShortPromptsWaitForShorterOnesAndForTheStepsUnderWay) {
+TEST(PredictCostTest, ShortPromptsWaitForShorterOnesAndForTheStepUnderWay) {
   const WorkerWithPrompts queued({300, 600, 5000});
-  const double share = 5900 * WorkerWithPrompts::kSecondsPerToken / 30;
+  const double share = 5900 * WorkerWithPrompts::kSecondsPerToken / 120;
   const double by_age = share * share / (1 + share * share);
   const auto seconds = [&](double before) {
     return (before + by_age * (5900 - before)) * WorkerWithPrompts::kSecondsPerToken;
   };
-  EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, seconds(200));
-  EXPECT_DOUBLE_EQ(queued.Cost(400).queue_seconds, seconds(300 + 200));
-  EXPECT_DOUBLE_EQ(queued.Cost(1000).queue_seconds, seconds(900 + 200));
+  EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, seconds(100));
+  EXPECT_DOUBLE_EQ(queued.Cost(400).queue_seconds, seconds(300 + 100));
+  EXPECT_DOUBLE_EQ(queued.Cost(1000).queue_seconds, seconds(900 + 100));
   EXPECT_DOUBLE_EQ(queued.Cost(9000).queue_seconds, seconds(5900));
   // A mere question, and a worker with another order, take all of it for what goes first.
   EXPECT_DOUBLE_EQ(CostOf(queued.worker, 100).queue_seconds, 5900 * WorkerWithPrompts::kSecondsPerToken);
@@ -101,14 +101,14 @@ TEST(PredictCostTest, ShortPromptsWaitForShorterOnesAndForTheStepsUnderWay) {
 TEST(PredictCostTest, WhatOthersSentGoesFirst) {
   WorkerWithPrompts queued({5000});
   queued.worker.queued_prefill_tokens += 700;
-  const double length = 5700 * WorkerWithPrompts::kSecondsPerToken / 30;
+  const double length = 5700 * WorkerWithPrompts::kSecondsPerToken / 120;
   const double by_age = length * length / (1 + length * length);
-  EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, (900 + by_age * 4800) * WorkerWithPrompts::kSecondsPerToken);
+  EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, (800 + by_age * 4900) * WorkerWithPrompts::kSecondsPerToken);
 }
 
 TEST(PredictCostTest, LongQueuesAreTakenByAge) {
-  const WorkerWithPrompts queued({1'000'000});
-  EXPECT_GT(queued.Cost(100).queue_seconds, 0.99 * 1'000'000 * WorkerWithPrompts::kSecondsPerToken);
+  const WorkerWithPrompts queued({2'000'000});
+  EXPECT_GT(queued.Cost(100).queue_seconds, 0.99 * 2'000'000 * WorkerWithPrompts::kSecondsPerToken);
 }
 
 TEST(PredictCostTest, OvertakingCostsThoseThatWait) {

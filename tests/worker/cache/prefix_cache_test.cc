@@ -92,6 +92,18 @@ TEST_F(PrefixCacheTest, AParentUsedLaterOutlivesOlderLeaves) {
   user.Release(cache());
 }
 
+TEST_F(PrefixCacheTest, AnIdleBlockIsFreedOnRequest) {
+  Visit("ab");
+  const std::uint32_t available = cache().available_count();
+  EXPECT_TRUE(cache().EvictOne());
+  EXPECT_EQ(cache().ready_count(), 1U);
+  EXPECT_EQ(cache().available_count(), available);
+  EXPECT_FALSE(cache().WasEvicted(Hashes("ab")[0]));
+  EXPECT_TRUE(cache().WasEvicted(Hashes("ab")[1]));
+  EXPECT_TRUE(cache().EvictOne());
+  EXPECT_FALSE(cache().EvictOne());
+}
+
 TEST_F(PrefixCacheTest, AllocatesNothingWhenAllBlocksAreReferenced) {
   CacheUser user = User("abcdefgh");
   user.Use(cache());

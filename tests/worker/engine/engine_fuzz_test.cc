@@ -80,6 +80,7 @@ class EngineFuzz {
     options.min_hold = std::chrono::milliseconds(Between(0, 1) * 50);
     options.schedule_policy = static_cast<worker::SchedulePolicy>(rng_.Below(3));
     options.max_partial_prefills = Between(0, 3);
+    options.short_step_tokens = Between(0, 1) * Between(1, 40);
     if (rng_.Below(2) == 0) options.tenant_shares = {{"a", 0.3}, {"b", 0.2}};
     if (rng_.Below(4) == 0) options.max_queue_wait = std::chrono::milliseconds(Between(50, 2000));
     if (rng_.Below(4) == 0) options.verify_hits_share = 1.0;

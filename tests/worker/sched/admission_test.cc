@@ -118,14 +118,47 @@ TEST_F(AdmissionTest, APausedPromptKeepsTheRoomForItsRest) {
   EXPECT_EQ(scheduler_->counters().preemptions, 0U);
 }
 
+// ---- short steps ----
+
+TEST_F(AdmissionTest, AStepThatCompletesAPromptIsShort) {
+  Make({.max_batch_tokens = 10, .short_step_tokens = 6, .policy = SchedulePolicy::kShortestUncached});
+  const SequenceId long_one = Submit(Text(40, 1));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(long_one, 10)));
+  const SequenceId short_one = Submit(Text(4, 2));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(long_one, 2), Pair(short_one, 4)));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(long_one, 10)));
+}
+
+TEST_F(AdmissionTest, APromptThatIsLongerThanAShortStepIsNotCutForIt) {
+  Make({.max_batch_tokens = 10, .short_step_tokens = 6, .policy = SchedulePolicy::kShortestUncached});
+  Submit(Text(40, 1));
+  Compute();
+  const SequenceId longer = Submit(Text(7, 2));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(longer, 7)));
+}
+
+TEST_F(AdmissionTest, WhoIsAdmittedDoesNotHangOnTheLengthOfTheStep) {
+  Make({.max_batch_tokens = 20, .short_step_tokens = 6, .policy = SchedulePolicy::kShortestUncached});
+  const SequenceId first = Submit(Text(4, 1));
+  const SequenceId second = Submit(Text(5, 2));
+  const SequenceId third = Submit(Text(6, 3));
+  const SequenceId fourth = Submit(Text(7, 4));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(first, 4), Pair(second, 2)));
+  for (const SequenceId id : {second, third, fourth}) EXPECT_FALSE(Waits(id));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(second, 3), Pair(third, 3)));
+  EXPECT_THAT(Compute(), ElementsAre(Pair(third, 3), Pair(fourth, 3)));
+}
+
 // ---- who is pressed for time ----
 
 // A prompt of 4,000 tokens, and one of 1,000 in every second, which is a step of as many tokens.
 class PressedTest : public SchedulerTest {
  protected:
-  void MakeWithTarget(std::optional<Duration> target, std::uint32_t block_count = 8192) {
+  void MakeWithTarget(std::optional<Duration> target, std::uint32_t block_count = 8192,
+                      std::uint32_t short_step_tokens = 0) {
     Make({.block_count = block_count,
           .max_batch_tokens = 1000,
+          .short_step_tokens = short_step_tokens,
           .policy = SchedulePolicy::kShortestUncached,
           .first_token_target = target});
     Submit(Text(1000, 1));
@@ -162,6 +195,14 @@ TEST_F(PressedTest, WhoWouldComeTooLateGetsThePartOfTheBudgetThatItNeeds) {
   EXPECT_THAT(ComputeFor(6), testing::Each(500U));  // what is left then is as short as the others
   ComputeFor(2);
   EXPECT_EQ(scheduler_->Get(long_one_).computed_token_count, 4000U);
+}
+
+TEST_F(PressedTest, StepsAreFullWhereTimePresses) {
+  MakeWithTarget(14 * kStep, 8192, 100);
+  EXPECT_THAT(ComputeFor(6), testing::Each(0U));
+  const SequenceId short_one = Submit(Text(100, 98));
+  const SequenceId other = Submit(Text(400, 99));
+  EXPECT_THAT(Compute(kStep), ElementsAre(Pair(long_one_, 500), Pair(short_one, 100), Pair(other, 400)));
 }
 
 TEST_F(PressedTest, SomethingIsLeftToTheOthers) {

@@ -25,6 +25,7 @@ class SchedulerTest : public testing::Test {
   struct Setup {
     std::uint32_t block_count = 64;
     std::uint32_t max_batch_tokens = 512;
+    std::uint32_t short_step_tokens = 0;
     std::uint32_t max_running = 64;
     std::uint32_t max_waiting = 1024;
     std::uint32_t max_partial_prefills = 4;
@@ -41,6 +42,7 @@ class SchedulerTest : public testing::Test {
                                            std::make_unique<LruEviction>(setup.block_count));
     scheduler_ =
         std::make_unique<Scheduler>(*cache_, SchedulerOptions{.max_batch_tokens = setup.max_batch_tokens,
+                                                              .short_step_tokens = setup.short_step_tokens,
                                                               .max_running = setup.max_running,
                                                               .max_waiting = setup.max_waiting,
                                                               .max_context_tokens = setup.block_count * kBlockTokens,
