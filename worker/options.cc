@@ -90,7 +90,7 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
            {0, kMaxBatchTokens})
       .Add("short-step-tokens", options.short_step_tokens,
            "Prompt tokens after which a step ends that has completed a prompt, so that its first token does not wait "
-           "for a full step; 0 fills all steps",
+           "for a full step, where one step more costs less than that saves; 0 fills all steps",
            {0, kMaxBatchTokens})
       .Add("max-running-requests", options.max_running_requests,
            fmt::format("Requests in one batch; 0 takes {} on the CPU and {} on CUDA", kCpuSteps.request_count,

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/rate_estimator.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
 #include "router/fleet/cache_view.h"
@@ -22,7 +23,6 @@
 #include "router/fleet/in_flight.h"
 #include "router/fleet/model_fleets.h"
 #include "router/route/busy_share.h"
-#include "router/route/rate_estimator.h"
 
 namespace roost::router {
 

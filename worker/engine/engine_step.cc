@@ -179,8 +179,7 @@ void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
   const Instant end = clock.Now();
   const Duration step_time = end - std::max(step.begin, last_end);
   last_end = end;
-  const std::uint32_t token_count = step.prefill_token_count + step.decode_token_count;
-  if (step.prefill_token_count > 0) scheduler.NotePace(token_count, step_time);
+  scheduler.NotePace({step.prefill_token_count, step.decode_token_count, ToSeconds(step_time)});
   report.load.step_seconds = ToSeconds(step_time);
   report.load.step_prefill_tokens = step.prefill_token_count;
   report.load.step_decode_tokens = step.decode_token_count;

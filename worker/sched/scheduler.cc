@@ -370,19 +370,21 @@ void Scheduler::TakeTail(Sequence& sequence) {
 }
 
 void Scheduler::NotePaceOfSlices(Duration step_time) {
-  const auto prefills = std::any_of(slices_.begin(), slices_.end(), [](const auto& slice) { return !slice.is_decode; });
-  if (!prefills) return;
-  std::uint64_t token_count = 0;
-  for (const ScheduledSlice& slice : slices_) token_count += slice.token_count;
-  NotePace(token_count, step_time);
+  StepSample step{.seconds = ToSeconds(step_time)};
+  for (const ScheduledSlice& slice : slices_) {
+    (slice.is_decode ? step.decode_tokens : step.prefill_tokens) += slice.token_count;
+  }
+  NotePace(step);
 }
 
 // How long prefill takes, per token, in the steps of late.
-void Scheduler::NotePace(std::uint64_t token_count, Duration step_time) {
+void Scheduler::NotePace(const StepSample& step) {
   constexpr double kForgetting = 0.9;
-  if (step_time <= Duration::zero()) return;
-  paced_seconds_ = paced_seconds_ * kForgetting + ToSeconds(step_time);
-  paced_tokens_ = paced_tokens_ * kForgetting + static_cast<double>(token_count);
+  if (step.seconds <= 0) return;
+  rates_.Observe(step);
+  if (step.prefill_tokens == 0) return;
+  paced_seconds_ = paced_seconds_ * kForgetting + step.seconds;
+  paced_tokens_ = paced_tokens_ * kForgetting + step.prefill_tokens + step.decode_tokens;
 }
 
 // The slice's prompt tokens, by the reason why they were not cached.

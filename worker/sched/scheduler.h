@@ -17,7 +17,7 @@
 //   pause, with its blocks, for one that goes before it. Of such prompts there are at most max_partial_prefills, beside
 //   those that are pressed for time (first_token_target).
 // - A step that completes a prompt is short (short_step_tokens): the chunk of a long prompt that would fill it comes
-//   with the next one.
+//   with the next one. Unless those who wait would lose more by one step more than the first token comes earlier.
 // - A sequence is admitted when its prompt fits the blocks that are free or evictable. When blocks run out all the
 //   same (outputs grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always
 //   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
@@ -46,6 +46,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/rate_estimator.h"
 #include "common/base/result.h"
 #include "worker/cache/miss_reasons.h"
 #include "worker/cache/prefix_cache.h"
@@ -63,8 +64,9 @@ inline constexpr std::uint32_t kMaxPassedOver = 64;
 struct SchedulerOptions {
   std::uint32_t max_batch_tokens = 512;
   // Once a step completes a prompt it computes no more prompt tokens than these, so that the first token does not wait
-  // for a full step: what the others lose by it is the fixed cost of one step more. Where time presses (see below)
-  // steps are full. 0: all steps are.
+  // for a full step. What the others lose by it is the time that a step takes beside its prompt tokens, its decodes
+  // included, as fitted to the steps of late: where that is more, and where time presses (see below), steps are full.
+  // 0: all steps are.
   std::uint32_t short_step_tokens = 0;
   // Never more than max_batch_tokens in effect: each decoding sequence has a token in every step.
   std::uint32_t max_running = 64;
@@ -132,8 +134,8 @@ class Scheduler {
   // The slices have been computed, in so much time (0: not known yet), or will be before whatever is scheduled from now
   // on: their full blocks enter the cache.
   void Commit(Duration step_time = Duration(0));
-  // For a step whose time was not known then: so many tokens, among them some of prefills, took so long.
-  void NotePace(std::uint64_t token_count, Duration step_time);
+  // For a step whose time was not known then.
+  void NotePace(const StepSample& step);
 
   // Tokens that were sampled after a running sequence's last, which has been computed. Several at once are computed
   // together, as a prefill is.
@@ -229,9 +231,12 @@ class Scheduler {
   struct Room {
     std::uint32_t budget = 0;     // for prompts
     std::uint32_t dealable = 0;   // of it, before the step ends
-    std::uint32_t for_short = 0;  // of it, once a prompt is complete
+    std::uint32_t for_short = 0;  // of it, if the step is short
+    std::uint32_t complete_count = 0;
   };
-  static void DealFrom(Room& room, Sequence& sequence);
+  // `later_count` prompts come after it.
+  void DealFrom(Room& room, Sequence& sequence, std::size_t later_count) const;
+  [[nodiscard]] bool ShouldEnd(const Room& room, std::size_t later_count) const;
   // So many of `limit` tokens as it has left. Returns how many.
   static std::uint32_t Deal(Sequence& sequence, std::uint32_t limit);
   [[nodiscard]] std::uint32_t SurveyRunning();
@@ -266,9 +271,10 @@ class Scheduler {
   std::uint32_t coming_forks_ = 0;  // of running sequences
   std::uint32_t wanted_count_ = 0;  // blocks that waiting sequences want, counted for each
   std::uint64_t step_ = 0;
-  std::uint32_t prefill_budget_;     // of the latest step, after its decodes
-  double paced_seconds_ = 0;         // of steps with prefill, the older the less
-  double paced_tokens_ = 0;          // in them
+  std::uint32_t prefill_budget_;  // of the latest step, after its decodes
+  double paced_seconds_ = 0;      // of steps with prefill, the older the less
+  double paced_tokens_ = 0;       // in them
+  RateEstimator rates_;
   std::uint64_t release_count_ = 0;  // times that a sequence let go of its blocks
   SchedulerCounters counters_;
 

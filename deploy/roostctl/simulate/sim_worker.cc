@@ -214,7 +214,8 @@ double SimWorker::StepSeconds(const std::vector<ScheduledSlice>& slices) {
 void SimWorker::EndStep(double step_seconds) {
   stepping_ = false;
   scheduler_.AdvanceTo(timeline_.Now());
-  scheduler_.Commit(FromSeconds(step_seconds));
+  scheduler_.Commit();
+  scheduler_.NotePace({.prefill_tokens = step_prefill_tokens_, .seconds = step_seconds});
   prefill_token_count_ += step_prefill_tokens_;
   for (const SequenceId id : wanting_) OnComputed(id);
   PlanDecodeEnd();

@@ -149,6 +149,20 @@ TEST_F(AdmissionTest, WhoIsAdmittedDoesNotHangOnTheLengthOfTheStep) {
   EXPECT_THAT(Compute(), ElementsAre(Pair(third, 3), Pair(fourth, 3)));
 }
 
+// One second per token: ten for those of a full step, by which one prompt is held up, and those who come after it.
+TEST_F(AdmissionTest, AStepIsFullWhereOneMoreWouldCostMore) {
+  for (const bool is_costly : {false, true}) {
+    Make({.max_batch_tokens = 10, .short_step_tokens = 6, .policy = SchedulePolicy::kShortestUncached});
+    for (std::uint32_t tokens = 1; tokens <= 10; ++tokens) {
+      scheduler_->NotePace({.prefill_tokens = tokens, .seconds = (is_costly ? 1.1 : 0.9) + tokens});
+    }
+    const SequenceId long_one = Submit(Text(40, 1));
+    Compute();
+    const SequenceId short_one = Submit(Text(4, 2));
+    EXPECT_THAT(Compute(), ElementsAre(Pair(long_one, is_costly ? 6 : 2), Pair(short_one, 4)));
+  }
+}
+
 // ---- who is pressed for time ----
 
 // A prompt of 4,000 tokens, and one of 1,000 in every second, which is a step of as many tokens.

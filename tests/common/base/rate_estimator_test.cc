@@ -1,4 +1,4 @@
-#include "router/route/rate_estimator.h"
+#include "common/base/rate_estimator.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "common/base/rng.h"
 
-namespace roost::router {
+namespace roost {
 namespace {
 
 struct Truth {
@@ -27,6 +27,16 @@ TEST(RateEstimatorTest, KnowsNothingBeforeStepsCame) {
   rates.Observe(Truth{}.Sample(0, 5));
   EXPECT_EQ(rates.prefill_tokens_per_second(), 0);
   EXPECT_NEAR(rates.decode_step_seconds(4), 0.014, 1e-4);
+}
+
+TEST(RateEstimatorTest, KnowsWhatAStepTakesBesideItsPrefill) {
+  RateEstimator rates;
+  EXPECT_EQ(rates.seconds_beside_prefill(4), 0);
+  for (const std::uint32_t prefill : {100, 200, 300}) rates.Observe(Truth{}.Sample(prefill, 0));
+  EXPECT_NEAR(rates.seconds_beside_prefill(0), 0.002, 1e-4);
+  EXPECT_EQ(rates.decode_step_seconds(0), 0);  // none has been seen
+  for (const std::uint32_t prefill : {100, 200, 300}) rates.Observe(Truth{}.Sample(prefill, prefill / 100));
+  EXPECT_NEAR(rates.seconds_beside_prefill(4), 0.014, 1e-4);
 }
 
 TEST(RateEstimatorTest, RecoversTheCostsOfMixedSteps) {
@@ -89,4 +99,4 @@ TEST(RateEstimatorTest, IgnoresWhatIsNoStep) {
 }
 
 }  // namespace
-}  // namespace roost::router
+}  // namespace roost

@@ -1,4 +1,4 @@
-// A worker's speed, fitted online from the steps that it reports:
+// A worker's speed, fitted online from its steps:
 //
 //   step_seconds ≈ base + prefill_tokens · per_prefill_token + decode_tokens · per_decode_token
 //
@@ -13,7 +13,7 @@
 #include <array>
 #include <cstdint>
 
-namespace roost::router {
+namespace roost {
 
 struct StepSample {
   std::uint32_t prefill_tokens = 0;
@@ -33,6 +33,9 @@ class RateEstimator {
   // seen.
   [[nodiscard]] double decode_step_seconds(std::uint32_t decode_tokens) const;
 
+  // What a step takes beside its prefill, if it carries `decode_tokens` decodes along; zero until a step was seen.
+  [[nodiscard]] double seconds_beside_prefill(std::uint32_t decode_tokens) const;
+
   static constexpr std::uint64_t kMinPrefillSteps = 2;
   static constexpr std::uint64_t kMinDecodeSteps = 2;
 
@@ -50,4 +53,4 @@ class RateEstimator {
   std::uint64_t decode_steps_ = 0;
 };
 
-}  // namespace roost::router
+}  // namespace roost

@@ -1,11 +1,11 @@
-#include "router/route/rate_estimator.h"
+#include "common/base/rate_estimator.h"
 
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
 
-namespace roost::router {
+namespace roost {
 
 namespace {
 
@@ -102,8 +102,11 @@ double RateEstimator::prefill_tokens_per_second() const {
 }
 
 double RateEstimator::decode_step_seconds(std::uint32_t decode_tokens) const {
-  if (decode_steps_ < kMinDecodeSteps) return 0;
+  return decode_steps_ < kMinDecodeSteps ? 0 : seconds_beside_prefill(decode_tokens);
+}
+
+double RateEstimator::seconds_beside_prefill(std::uint32_t decode_tokens) const {
   return coefficients_[kBase] + coefficients_[kDecode] * static_cast<double>(decode_tokens);
 }
 
-}  // namespace roost::router
+}  // namespace roost
