@@ -11,7 +11,7 @@ namespace {
 constexpr double kUsualStepTokens = 512;
 // A running request is taken to draw this many tokens more before it gives its slot back.
 constexpr double kAssumedRemainingTokens = 128;
-// Bounds the congestion weight at 10, for a fleet that has more work than it can do.
+// Bounds what a busy fleet multiplies at 10, for one that has more work than it can do.
 constexpr double kMaxBusyShare = 0.9;
 // What is computed, and what it evicts. On the traces of the README 1 and 3 do worse.
 constexpr double kPriceOfAMiss = 2;
@@ -20,6 +20,8 @@ constexpr double kStepsUnderWay = 1;
 // Of a queue of so many seconds half is taken in the order of age: about what a first token may take (see
 // --first-token-target-ms).
 constexpr double kLongQueueSeconds = 120;
+// A prompt of so many uncached tokens is overtaken by half of the work that comes while it waits; a longer one by more.
+constexpr double kHalfOvertakenTokens = 1000;
 // Measured speeds that differ from the mean by less than this factor are the mean.
 constexpr double kSpeedNoise = 1.5;
 
@@ -82,7 +84,13 @@ struct Standing {
   double overtaken = 0;
 };
 
-Standing StandingOf(const WorkerView& worker, Rates rates, double uncached, std::optional<Instant> now) {
+// Where the shortest goes first, a wait lasts longer by what comes in the meantime and is shorter.
+double StretchOf(double uncached, double busy_share) {
+  return 1 / (1 - busy_share * uncached / (uncached + kHalfOvertakenTokens));
+}
+
+Standing StandingOf(const WorkerView& worker, Rates rates, double uncached, double busy_share,
+                    std::optional<Instant> now) {
   const auto queued = static_cast<double>(worker.queued_prefill_tokens);
   if (worker.ageing_tokens == 0 || worker.prompts == nullptr || !now.has_value()) return {.tokens_before = queued};
   const double seconds_per_token = SecondsPerToken(worker, rates);
@@ -92,7 +100,8 @@ Standing StandingOf(const WorkerView& worker, Rates rates, double uncached, std:
   const double before = std::min(queued, place.before_tokens + of_others + under_way);
   const double length = queued * seconds_per_token / kLongQueueSeconds;
   const double in_order_of_age = length * length / (1 + length * length);
-  return {.tokens_before = before + in_order_of_age * (queued - before), .overtaken = place.overtaken};
+  const double tokens_before = before + in_order_of_age * (queued - before);
+  return {.tokens_before = tokens_before * StretchOf(uncached, busy_share), .overtaken = place.overtaken};
 }
 
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
@@ -120,7 +129,8 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   const auto uncached = static_cast<double>(prompt.prompt_token_count - candidate.matched_tokens);
   const Rates rates = RatesOf(worker, speed);
   if (rates.prefill_tokens_per_second <= 0) return OrderWithoutRates(worker, candidate, uncached);
-  const Standing standing = StandingOf(worker, rates, uncached, now);
+  const double busy_share = std::clamp(speed.busy_share, 0.0, kMaxBusyShare);
+  const Standing standing = StandingOf(worker, rates, uncached, busy_share, now);
   candidate.queue_seconds = standing.tokens_before * SecondsPerToken(worker, rates);
   candidate.slot_seconds = SlotSeconds(worker, rates, uncached);
   candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
@@ -129,7 +139,7 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.delay_seconds = candidate.prefill_seconds * (running + standing.overtaken);
   const double slowness = SlownessOf(worker, rates, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
-  candidate.congestion = kPriceOfAMiss / (1 - std::clamp(speed.busy_share, 0.0, kMaxBusyShare));
+  candidate.congestion = kPriceOfAMiss / (1 - busy_share);
   return candidate;
 }
 

@@ -6,12 +6,13 @@
 //
 //   queue       the uncached tokens before it, at the worker's pace: where short prompts go first, of what this router
 //               sent there only the shorter prompts and the step that is under way; the longer the whole queue,
-//               the more of it, since who waits for long goes first too (--first-token-target-ms)
+//               the more of it, since who waits for long goes first too (--first-token-target-ms); and all that over
+//               1 - ρ · (the part of the work that is shorter), for those that come and overtake it meanwhile
 //   slots       until requests end, where batch slots or blocks are short; runs while the queue does
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps carry along, at least one step
 //   delay       what its prefill holds up: the running decodes, prefill · share of the batch slots that run, and the
-//               prompts that it overtakes, prefill · their number, the later ones counting up to five times
+//               prompts that it overtakes, prefill · their number, the later ones counting up to ten times
 //               (prompt_queue.h)
 //   congestion  2 / (1 - ρ), ρ the busy share of the fleet: a second of work spent where a longer match would have
 //               saved it delays all who come after, so work weighs more the busier the fleet is; and twice, because
@@ -27,7 +28,9 @@
 // known there are no seconds, only an order: (queued + uncached) · (batch + 1) at a nominal rate, after LMetric's
 // product of new prefill tokens and batch size (Zhang et al., arXiv 2603.15202).
 //
-// The congestion weight is derived from the mean wait of a single queue, which goes with 1 / (1 - ρ).
+// The congestion weight is derived from the mean wait of a single queue, which goes with 1 / (1 - ρ), what overtakes a
+// waiting prompt from the residence under shortest remaining time first (Schrage and Miller, Operations Research 14,
+// 1966), which goes with 1 / (1 - ρ of the shorter ones).
 #pragma once
 
 #include <algorithm>

@@ -41,8 +41,8 @@ class PromptQueue {
   [[nodiscard]] std::size_t size() const { return prompts_.size(); }
 
   // The wait of a request whose first token takes t counts 1 + min(kMostImpatience, t / kPatience) times.
-  static constexpr double kPatienceSeconds = 3;
-  static constexpr double kMostImpatience = 4;
+  static constexpr double kPatienceSeconds = 1;
+  static constexpr double kMostImpatience = 9;
 
  private:
   struct Prompt {

@@ -208,9 +208,13 @@ TEST(AdversarialTest, AWorkerThatJoinsColdIsUsedWithinSecondsAndHarmsNobody) {
   EXPECT_LE(p99, 1.05 * P99(Ttfts(trace, Play(trace, "cache-aware", Fleet(4)), later)));
 
   stream.until_seconds = kJoinSeconds + kSoonSeconds;
-  const Outcome soon = Play(Load(1).Add(stream).Take(), "cache-aware", joined);
   const double fair = kSoonSeconds * stream.requests_per_second * kOwnTokens / 5;
-  EXPECT_GE(static_cast<double>(soon.computed_tokens_by_worker.back()), 0.5 * fair);
+  double computed = 0;  // on average of four loads: there are two dozen prompts in a share
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    const Outcome soon = Play(Load(seed).Add(stream).Take(), "cache-aware", joined);
+    computed += static_cast<double>(soon.computed_tokens_by_worker.back()) / 4;
+  }
+  EXPECT_GE(computed, 0.5 * fair);
 }
 
 // What everybody holds a little of would never reach a worker that holds nothing, while all are idle.

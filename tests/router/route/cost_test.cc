@@ -111,9 +111,26 @@ TEST(PredictCostTest, LongQueuesAreTakenByAge) {
   EXPECT_GT(queued.Cost(100).queue_seconds, 0.99 * 2'000'000 * WorkerWithPrompts::kSecondsPerToken);
 }
 
+// The fleet is busy for half of its time: half of that is shorter than a prompt of 1,000 tokens, three quarters than
+// one of 3,000.
+TEST(PredictCostTest, WhoWaitsIsOvertakenByThoseThatComeMeanwhile) {
+  WorkerWithPrompts queued({500});
+  FleetSpeed speed = kSpeed;
+  const auto wait = [&](std::uint32_t tokens) {
+    return PredictCost({.prompt_token_count = tokens}, queued.worker, speed, queued.now).queue_seconds;
+  };
+  const double short_wait = wait(1000);
+  const double long_wait = wait(3000);
+  speed.busy_share = 0.5;
+  EXPECT_DOUBLE_EQ(wait(1000), short_wait / (1 - 0.25));
+  EXPECT_DOUBLE_EQ(wait(3000), long_wait / (1 - 0.375));
+  queued.worker.ageing_tokens = 0;  // first come, first served
+  EXPECT_DOUBLE_EQ(wait(3000), 500 * WorkerWithPrompts::kSecondsPerToken);
+}
+
 TEST(PredictCostTest, OvertakingCostsThoseThatWait) {
   const WorkerWithPrompts queued({3000, 3000});
-  const double each = 1 + 3000 * WorkerWithPrompts::kSecondsPerToken / 3;
+  const double each = 1 + 3000 * WorkerWithPrompts::kSecondsPerToken;
   EXPECT_DOUBLE_EQ(queued.Cost(1000).delay_seconds, 0.5 * 2 * each);
   EXPECT_DOUBLE_EQ(queued.Cost(4000).delay_seconds, 0);
 }
