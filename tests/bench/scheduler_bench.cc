@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "tests/bench/bench.h"
+#include "tests/support/step_sample.h"
 #include "worker/sched/scheduler.h"
 
 namespace roost::bench {
@@ -24,7 +25,8 @@ constexpr std::uint32_t kPromptTokens = 500;
 
 void Step(Scheduler& scheduler, PrefixCache& cache) {
   const std::vector<ScheduledSlice>& slices = scheduler.Schedule();
-  scheduler.Commit(std::chrono::milliseconds(20));
+  scheduler.NotePace(testing_support::SampleOf(slices, std::chrono::milliseconds(20)));
+  scheduler.Commit();
   for (const ScheduledSlice& slice : slices) scheduler.Append(slice.sequence->id, 7);
   (void)cache.TakeEvents();
 }

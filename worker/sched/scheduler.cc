@@ -102,8 +102,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   return slices_;
 }
 
-void Scheduler::Commit(Duration step_time) {
-  NotePaceOfSlices(step_time);
+void Scheduler::Commit() {
   for (const ScheduledSlice& slice : slices_) {
     Sequence& sequence = sequences_.At(slice.sequence->id);
     CountComputed(sequence, slice);
@@ -367,14 +366,6 @@ void Scheduler::TakeTail(Sequence& sequence) {
   sequence.computed_token_count += tail->token_count;
   CountCached(sequence);
   counters_.tail_cached_tokens += sequence.cached_token_count - counted;
-}
-
-void Scheduler::NotePaceOfSlices(Duration step_time) {
-  StepSample step{.seconds = ToSeconds(step_time)};
-  for (const ScheduledSlice& slice : slices_) {
-    (slice.is_decode ? step.decode_tokens : step.prefill_tokens) += slice.token_count;
-  }
-  NotePace(step);
 }
 
 // How long prefill takes, per token, in the steps of late.

@@ -131,10 +131,10 @@ class Scheduler {
   // What must be copied before these slices are computed. Valid as long.
   [[nodiscard]] const std::vector<ScheduledCopy>& copies() const { return copies_; }
 
-  // The slices have been computed, in so much time (0: not known yet), or will be before whatever is scheduled from now
-  // on: their full blocks enter the cache.
-  void Commit(Duration step_time = Duration(0));
-  // For a step whose time was not known then.
+  // The slices have been computed, or will be before whatever is scheduled from now on: their full blocks enter the
+  // cache.
+  void Commit();
+  // What a step took, when that is known: Commit may come before.
   void NotePace(const StepSample& step);
 
   // Tokens that were sampled after a running sequence's last, which has been computed. Several at once are computed
@@ -199,7 +199,6 @@ class Scheduler {
   void TakeMatched(Sequence& sequence, BlockRef ref);
   void TakeTail(Sequence& sequence);
   void CountCached(Sequence& sequence);
-  void NotePaceOfSlices(Duration step_time);
   void CountComputed(const Sequence& sequence, const ScheduledSlice& slice);
   [[nodiscard]] MissReason ReasonOf(const Sequence& sequence, std::uint32_t block) const;
   [[nodiscard]] bool HasFullBlock(const Sequence& sequence) const;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tests/support/allocation_count.h"
+#include "tests/support/step_sample.h"
 #include "worker/cache/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/scheduler.h"
@@ -46,7 +47,8 @@ class AllocationTest : public testing::TestWithParam<std::string_view> {
   void Step() {
     scheduler_.AdvanceTo(now_ += std::chrono::milliseconds(20));
     const std::vector<ScheduledSlice>& slices = scheduler_.Schedule();
-    scheduler_.Commit(std::chrono::milliseconds(20));
+    scheduler_.NotePace(testing_support::SampleOf(slices, std::chrono::milliseconds(20)));
+    scheduler_.Commit();
     for (const ScheduledSlice& slice : slices) {
       if (slice.wants_logits) scheduler_.Append(slice.sequence->id, ++sampled_);
     }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/cache_user.h"
+#include "tests/support/step_sample.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/scheduler.h"
 
@@ -70,10 +71,10 @@ class SchedulerTest : public testing::Test {
   // Plans a step and takes it as computed. Returns the tokens computed by sequence.
   std::map<SequenceId, std::uint32_t> Compute(Duration step_time = Duration(0)) {
     std::map<SequenceId, std::uint32_t> computed;
-    for (const ScheduledSlice& slice : scheduler_->Schedule()) {
-      computed[slice.sequence->id] = slice.token_count;
-    }
-    scheduler_->Commit(step_time);
+    const std::vector<ScheduledSlice>& slices = scheduler_->Schedule();
+    for (const ScheduledSlice& slice : slices) computed[slice.sequence->id] = slice.token_count;
+    scheduler_->NotePace(testing_support::SampleOf(slices, step_time));
+    scheduler_->Commit();
     CheckInvariants();
     return computed;
   }

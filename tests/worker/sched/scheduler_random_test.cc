@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "common/base/rng.h"
+#include "tests/support/step_sample.h"
 #include "worker/cache/eviction_factory.h"
 #include "worker/sched/scheduler.h"
 
@@ -177,7 +178,8 @@ class RandomLife {
     for (const ScheduledSlice& slice : slices) rows_.Compute(slice);
     CheckWriters(slices);
     seen_.copies += scheduler_->copies().size();
-    scheduler_->Commit(std::chrono::milliseconds(Between(0, 20)));
+    scheduler_->NotePace(testing_support::SampleOf(slices, std::chrono::milliseconds(Between(0, 20))));
+    scheduler_->Commit();
     CheckPartialPrefills();
     for (const ScheduledSlice& slice : slices) {
       if (slice.wants_logits) GoOn(slice.sequence->id);
