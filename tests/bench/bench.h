@@ -45,6 +45,7 @@ void BenchIndex(Effort effort);
 void BenchModel(Effort effort);
 void BenchScheduler(Effort effort);
 void BenchSeedPrefill(Effort effort);
+void BenchShortSteps(Effort effort);
 void BenchSnapshot(Effort effort);
 void BenchWeights(Effort effort);
 

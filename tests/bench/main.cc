@@ -27,6 +27,7 @@ constexpr Entry kEntries[] = {
     {"model", &BenchModel},
     {"cache_sched", &BenchScheduler},
     {"seed_prefill", &BenchSeedPrefill},
+    {"short_steps", &BenchShortSteps},
     {"cache_snapshot", &BenchSnapshot},
     {"weights", &BenchWeights},
 };
