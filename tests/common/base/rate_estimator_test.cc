@@ -32,10 +32,10 @@ TEST(RateEstimatorTest, KnowsNothingBeforeStepsCame) {
 TEST(RateEstimatorTest, KnowsWhatAStepTakesBesideItsPrefill) {
   RateEstimator rates;
   EXPECT_EQ(rates.seconds_beside_prefill(4), 0);
-  for (const std::uint32_t prefill : {100, 200, 300}) rates.Observe(Truth{}.Sample(prefill, 0));
+  for (const std::uint32_t prefill : {100U, 200U, 300U}) rates.Observe(Truth{}.Sample(prefill, 0));
   EXPECT_NEAR(rates.seconds_beside_prefill(0), 0.002, 1e-4);
   EXPECT_EQ(rates.decode_step_seconds(0), 0);  // none has been seen
-  for (const std::uint32_t prefill : {100, 200, 300}) rates.Observe(Truth{}.Sample(prefill, prefill / 100));
+  for (const std::uint32_t prefill : {100U, 200U, 300U}) rates.Observe(Truth{}.Sample(prefill, prefill / 100));
   EXPECT_NEAR(rates.seconds_beside_prefill(4), 0.014, 1e-4);
 }
 

@@ -210,7 +210,7 @@ TEST(AdversarialTest, AWorkerThatJoinsColdIsUsedWithinSecondsAndHarmsNobody) {
   stream.until_seconds = kJoinSeconds + kSoonSeconds;
   const double fair = kSoonSeconds * stream.requests_per_second * kOwnTokens / 5;
   double computed = 0;  // on average of four loads: there are two dozen prompts in a share
-  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
     const Outcome soon = Play(Load(seed).Add(stream).Take(), "cache-aware", joined);
     computed += static_cast<double>(soon.computed_tokens_by_worker.back()) / 4;
   }
