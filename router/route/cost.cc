@@ -15,8 +15,6 @@ constexpr double kAssumedRemainingTokens = 128;
 constexpr double kMaxBusyShare = 0.9;
 // What is computed, and what it evicts. On the traces of the README 1 and 3 do worse.
 constexpr double kPriceOfAMiss = 2;
-// Nobody overtakes what is in the step that runs.
-constexpr double kStepsUnderWay = 1;
 // Of a queue of so many seconds half is taken in the order of age: about what a first token may take (see
 // --first-token-target-ms).
 constexpr double kLongQueueSeconds = 120;
@@ -96,7 +94,7 @@ Standing StandingOf(const WorkerView& worker, Rates rates, double uncached, doub
   const double seconds_per_token = SecondsPerToken(worker, rates);
   const PromptQueue::Place place = worker.prompts->PlaceOf(uncached, *now, worker.ageing_tokens, seconds_per_token);
   const double of_others = std::max(0.0, queued - place.all_tokens);
-  const double under_way = kStepsUnderWay * StepTokens(worker);
+  const double under_way = StepTokens(worker);  // nobody overtakes what is in it
   const double before = std::min(queued, place.before_tokens + of_others + under_way);
   const double length = queued * seconds_per_token / kLongQueueSeconds;
   const double in_order_of_age = length * length / (1 + length * length);

@@ -40,7 +40,7 @@ class PromptQueue {
 
   [[nodiscard]] std::size_t size() const { return prompts_.size(); }
 
-  // The wait of a request whose first token takes t counts 1 + min(kMostImpatience, t / kPatience) times.
+  // The wait of a request whose first token takes t counts 1 + min(kMostImpatience, t / kPatienceSeconds) times.
   static constexpr double kPatienceSeconds = 1;
   static constexpr double kMostImpatience = 9;
 

@@ -141,7 +141,7 @@ class PrefixCache {
   [[nodiscard]] std::optional<BlockId> Allocate(EvictionGroup group = EvictionGroup(0));
 
   // Frees the idle block that Allocate would give `group` if none were free. False when there is none to evict.
-  bool EvictOne(EvictionGroup group = EvictionGroup(0));
+  [[nodiscard]] bool EvictOne(EvictionGroup group = EvictionGroup(0));
 
   // Block `index` of `chain`, lying in blocks[index], is whole; blocks[0 … index) are ready and the caller's.
   [[nodiscard]] CommitResult Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks,

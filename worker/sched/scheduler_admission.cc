@@ -16,8 +16,9 @@ constexpr double kMostPressingShare = 0.8;
 // Waiting sequences that a step looks at for that, in the order of arrival.
 constexpr std::uint32_t kOldestLookedAt = 64;
 
-// How many a longer queue holds up for each prompt that is in it: those too that come before it is empty. With 3 steps
-// of 25 ms are cut too often, where 10 loses nothing (roostctl simulate --step-base-ms).
+// How many one step more holds up for each prompt that waits: those too that come before the queue is empty. At 3 too
+// many steps are short where each takes 25 ms beside its prefill; at 10 nothing is lost (roostctl simulate
+// --step-base-ms).
 constexpr double kHeldUpByEach = 10;
 
 }  // namespace

@@ -26,7 +26,8 @@ KeptCache::KeptCache(const KeptCacheOptions& options)
 
 void KeptCache::Settle() {
   while (pool_.idle_count() > kept_blocks_) {
-    ROOST_CHECK(cache_.EvictOne(), "{} of {} blocks are idle", pool_.idle_count(), pool_.block_count());
+    const bool evicted = cache_.EvictOne();
+    ROOST_CHECK(evicted, "{} of {} blocks are idle", pool_.idle_count(), pool_.block_count());
   }
 }
 

@@ -149,7 +149,8 @@ TEST_F(AdmissionTest, WhoIsAdmittedDoesNotHangOnTheLengthOfTheStep) {
   EXPECT_THAT(Compute(), ElementsAre(Pair(third, 3), Pair(fourth, 3)));
 }
 
-// One second per token: ten for those of a full step, by which one prompt is held up, and those who come after it.
+// One second per token: with a full step the first token comes up to ten seconds later. With a short one the prompt
+// that waits, which counts as ten, is held up by what a step takes beside its prefill: 0.9 seconds, or 1.1.
 TEST_F(AdmissionTest, AStepIsFullWhereOneMoreWouldCostMore) {
   for (const bool is_costly : {false, true}) {
     Make({.max_batch_tokens = 10, .short_step_tokens = 6, .policy = SchedulePolicy::kShortestUncached});
