@@ -39,7 +39,7 @@ std::string Milliseconds(std::optional<double> seconds) {
 std::string_view ReasonText(std::string_view reason) {
   if (reason == "deepest_match") return "it holds the most of the prompt and was the cheapest";
   if (reason == "least_load") return "nothing useful was cached, or not worth the wait";
-  if (reason == "near_tie") return "as good as the best, within five per cent or 20 ms";
+  if (reason == "near_tie") return "as good as the best, within two per cent or 20 ms";
   if (reason == "only_worker") return "no other worker could take it";
   if (reason == "replicate") return "one more copy of this prefix saves more waiting than it costs";
   if (reason == "warm_up") return "it is new, and due its share of what no cache helps";
@@ -56,11 +56,13 @@ std::string CandidateRow(element candidate, std::string_view chosen) {
   const std::string_view worker = TextAt(candidate, "/worker");
   const auto cell = [&](const char* pointer) { return Seconds(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
-      "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} {:>9.1f}\n",
+      "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} "
+      "{:>9.1f}\n",
       worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"),
       CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"),
-      cell("/decode_seconds"), cell("/ttft_seconds"), Seconds(candidate, "/congestion").value_or(1),
-      Seconds(candidate, "/pace").value_or(1), cell("/delay_seconds"), cell("/cost_seconds"));
+      cell("/decode_seconds"), cell("/ttft_seconds"), cell("/growth_seconds"),
+      Seconds(candidate, "/congestion").value_or(1), Seconds(candidate, "/pace").value_or(1), cell("/delay_seconds"),
+      cell("/cost_seconds"));
 }
 
 std::string DecisionText(element decision) {
@@ -86,9 +88,9 @@ std::string DecisionText(element decision) {
   if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";
   }
-  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9}\n",
-                      "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "weight",
-                      "pace", "delay", "cost");
+  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9}\n",
+                      "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "growth",
+                      "weight", "pace", "delay", "cost");
   simdjson::dom::array candidates;
   if (decision["candidates"].get(candidates) != simdjson::SUCCESS) return text;
   for (const element candidate : candidates) text += CandidateRow(candidate, worker);

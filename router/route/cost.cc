@@ -79,6 +79,7 @@ double SlotSeconds(const WorkerView& worker, Rates rates, double uncached) {
 // What stands before one more prompt of so many tokens, and whom it holds up.
 struct Standing {
   double tokens_before = 0;
+  double growth_tokens = 0;  // that may come to stand before it
   double overtaken = 0;
 };
 
@@ -98,8 +99,10 @@ Standing StandingOf(const WorkerView& worker, Rates rates, double uncached, doub
   const double before = std::min(queued, place.before_tokens + of_others + under_way);
   const double length = queued * seconds_per_token / kLongQueueSeconds;
   const double in_order_of_age = length * length / (1 + length * length);
-  const double tokens_before = before + in_order_of_age * (queued - before);
-  return {.tokens_before = tokens_before * StretchOf(uncached, busy_share), .overtaken = place.overtaken};
+  const double with_aged = before + in_order_of_age * (queued - before);
+  return {.tokens_before = before,
+          .growth_tokens = with_aged * StretchOf(uncached, busy_share) - before,
+          .overtaken = place.overtaken};
 }
 
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
@@ -130,6 +133,7 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   const double busy_share = std::clamp(speed.busy_share, 0.0, kMaxBusyShare);
   const Standing standing = StandingOf(worker, rates, uncached, busy_share, now);
   candidate.queue_seconds = standing.tokens_before * SecondsPerToken(worker, rates);
+  candidate.growth_seconds = standing.growth_tokens * SecondsPerToken(worker, rates);
   candidate.slot_seconds = SlotSeconds(worker, rates, uncached);
   candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
   candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));

@@ -2,12 +2,14 @@
 // decision reports, term by term.
 //
 //   ttft  = max(queue, slots) + prefill + decode
-//   cost  = pace · (max(queue, slots) + congestion · (prefill + decode) + delay)
+//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay)
 //
 //   queue       the uncached tokens before it, at the worker's pace: where short prompts go first, of what this router
-//               sent there only the shorter prompts and the step that is under way; the longer the whole queue,
-//               the more of it, since who waits for long goes first too (--first-token-target-ms); and all that over
-//               1 - ρ · (the part of the work that is shorter), for those that come and overtake it meanwhile
+//               sent there only the shorter prompts and the step that is under way
+//   growth      what the queue may come to beyond that, where short prompts go first: the longer all that is queued,
+//               the more of it, since who waits for long goes first too (--first-token-target-ms); and both over
+//               1 - ρ · (the part of the work that is shorter), for those that come and overtake it meanwhile. A price
+//               and no prediction: as others are sent elsewhere because of it, less of it comes true
 //   slots       until requests end, where batch slots or blocks are short; runs while the queue does
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps carry along, at least one step
@@ -57,6 +59,7 @@ struct Candidate {
   std::uint32_t matched_tokens = 0;  // of the prompt, that it need not compute
   std::uint32_t pending_tokens = 0;  // of these, still being computed there, and so in its queue
   double queue_seconds = 0;
+  double growth_seconds = 0;
   double slot_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
@@ -67,7 +70,7 @@ struct Candidate {
   [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
   [[nodiscard]] double cost_seconds() const {
-    return pace * (wait_seconds() + congestion * (prefill_seconds + decode_seconds) + delay_seconds);
+    return pace * (wait_seconds() + growth_seconds + congestion * (prefill_seconds + decode_seconds) + delay_seconds);
   }
 };
 

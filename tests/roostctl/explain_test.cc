@@ -17,7 +17,8 @@ constexpr std::string_view kDecision =
     R"("predicted":{"cached_tokens":1440,"ttft_seconds":0.1},"actual":{"cached_tokens":1424,"ttft_seconds":0.125},)"
     R"("regret":{"cached_tokens":0,"ttft_seconds":0.0},"round_robin":{"cached_tokens":16,"ttft_seconds":0.8},)"
     R"("candidates":[{"worker":"w2","matched_tokens":1440,"pending_tokens":0,"queue_seconds":0.01,"slot_seconds":0,)"
-    R"("prefill_seconds":0.08,"decode_seconds":0.01,"ttft_seconds":0.1,"congestion":2.5,"delay_seconds":0.004,)"
+    R"("prefill_seconds":0.08,"decode_seconds":0.01,"ttft_seconds":0.1,"growth_seconds":0.0625,)"
+    R"("congestion":2.5,"delay_seconds":0.004,)"
     R"("cost_seconds":0.239},{"worker":"w1","matched_tokens":16,"pending_tokens":16,"queue_seconds":0,)"
     R"("slot_seconds":0,"prefill_seconds":0.79,"decode_seconds":0.01,"ttft_seconds":0.8,"congestion":2.5,)"
     R"("delay_seconds":0,"cost_seconds":2.0}]})";
@@ -54,6 +55,7 @@ TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
   EXPECT_EQ(header.size(), other.size());
   EXPECT_THAT(chosen, HasSubstr("239.0"));
   EXPECT_THAT(chosen, HasSubstr("2.50"));
+  EXPECT_THAT(chosen, HasSubstr(" 62.5 "));
 }
 
 TEST(FormatDecisionsTest, SaysWhatIsNotKnown) {

@@ -33,6 +33,7 @@ class DecisionsTest : public ApiTest {
     candidate.prefill_seconds = 0.125;
     candidate.decode_seconds = 0.125;
     candidate.delay_seconds = 0.5;
+    candidate.growth_seconds = 0.25;
     candidate.congestion = 2;
     record.decision.candidates = {candidate};
     record.worker_id = "w1";
@@ -55,8 +56,8 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
             R"("regret":{"cached_tokens":16,"ttft_seconds":0.25},)"
             R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
             R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
-            R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,"congestion":2,)"
-            R"("pace":1,"delay_seconds":0.5,"cost_seconds":1.25}]}]})");
+            R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
+            R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"cost_seconds":1.5}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");
 }
 

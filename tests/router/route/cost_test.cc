@@ -81,51 +81,56 @@ struct WorkerWithPrompts {
 
 TEST(PredictCostTest, ShortPromptsWaitForShorterOnesAndForTheStepUnderWay) {
   const WorkerWithPrompts queued({300, 600, 5000});
-  const double share = 5900 * WorkerWithPrompts::kSecondsPerToken / 120;
-  const double by_age = share * share / (1 + share * share);
-  const auto seconds = [&](double before) {
-    return (before + by_age * (5900 - before)) * WorkerWithPrompts::kSecondsPerToken;
-  };
+  const auto seconds = [](double before) { return before * WorkerWithPrompts::kSecondsPerToken; };
   EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, seconds(100));
   EXPECT_DOUBLE_EQ(queued.Cost(400).queue_seconds, seconds(300 + 100));
   EXPECT_DOUBLE_EQ(queued.Cost(1000).queue_seconds, seconds(900 + 100));
   EXPECT_DOUBLE_EQ(queued.Cost(9000).queue_seconds, seconds(5900));
   // A mere question, and a worker with another order, take all of it for what goes first.
-  EXPECT_DOUBLE_EQ(CostOf(queued.worker, 100).queue_seconds, 5900 * WorkerWithPrompts::kSecondsPerToken);
+  EXPECT_DOUBLE_EQ(CostOf(queued.worker, 100).queue_seconds, seconds(5900));
+  EXPECT_EQ(CostOf(queued.worker, 100).growth_seconds, 0);
   WorkerView first_come = queued.worker;
   first_come.ageing_tokens = 0;
   EXPECT_DOUBLE_EQ(PredictCost({.prompt_token_count = 100}, first_come, kSpeed, queued.now).queue_seconds,
-                   5900 * WorkerWithPrompts::kSecondsPerToken);
+                   seconds(5900));
 }
 
 TEST(PredictCostTest, WhatOthersSentGoesFirst) {
   WorkerWithPrompts queued({5000});
   queued.worker.queued_prefill_tokens += 700;
-  const double length = 5700 * WorkerWithPrompts::kSecondsPerToken / 120;
-  const double by_age = length * length / (1 + length * length);
-  EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, (800 + by_age * 4900) * WorkerWithPrompts::kSecondsPerToken);
+  EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, 800 * WorkerWithPrompts::kSecondsPerToken);
 }
 
-TEST(PredictCostTest, LongQueuesAreTakenByAge) {
-  const WorkerWithPrompts queued({2'000'000});
-  EXPECT_GT(queued.Cost(100).queue_seconds, 0.99 * 2'000'000 * WorkerWithPrompts::kSecondsPerToken);
+TEST(PredictCostTest, OfLongQueuesMoreMayGoFirst) {
+  const WorkerWithPrompts queued({5900});
+  const double seconds = 5900 * WorkerWithPrompts::kSecondsPerToken;
+  const double by_age = seconds * seconds / (120 * 120 + seconds * seconds);
+  EXPECT_DOUBLE_EQ(queued.Cost(100).growth_seconds, by_age * 5800 * WorkerWithPrompts::kSecondsPerToken);
+  const WorkerWithPrompts very_long({2'000'000});
+  EXPECT_GT(very_long.Cost(100).growth_seconds, 0.99 * 2'000'000 * WorkerWithPrompts::kSecondsPerToken);
 }
 
 // The fleet is busy for half of its time: half of that is shorter than a prompt of 1,000 tokens, three quarters than
 // one of 3,000.
-TEST(PredictCostTest, WhoWaitsIsOvertakenByThoseThatComeMeanwhile) {
+TEST(PredictCostTest, AWaitGrowsByThoseThatComeMeanwhileAndOvertake) {
   WorkerWithPrompts queued({500});
   FleetSpeed speed = kSpeed;
-  const auto wait = [&](std::uint32_t tokens) {
-    return PredictCost({.prompt_token_count = tokens}, queued.worker, speed, queued.now).queue_seconds;
+  const auto cost = [&](std::uint32_t tokens) {
+    return PredictCost({.prompt_token_count = tokens}, queued.worker, speed, queued.now);
   };
-  const double short_wait = wait(1000);
-  const double long_wait = wait(3000);
+  const auto grown = [&](std::uint32_t tokens) { return cost(tokens).queue_seconds + cost(tokens).growth_seconds; };
+  const double short_wait = grown(1000);
+  const double long_wait = grown(3000);
+  const double predicted = cost(3000).ttft_seconds();
   speed.busy_share = 0.5;
-  EXPECT_DOUBLE_EQ(wait(1000), short_wait / (1 - 0.25));
-  EXPECT_DOUBLE_EQ(wait(3000), long_wait / (1 - 0.375));
+  EXPECT_DOUBLE_EQ(grown(1000), short_wait / (1 - 0.25));
+  EXPECT_DOUBLE_EQ(grown(3000), long_wait / (1 - 0.375));
+  // It has its price, but is not foretold.
+  EXPECT_DOUBLE_EQ(cost(3000).ttft_seconds(), predicted);
+  EXPECT_DOUBLE_EQ(cost(3000).cost_seconds(),
+                   grown(3000) + cost(3000).congestion * (predicted - cost(3000).wait_seconds()));
   queued.worker.ageing_tokens = 0;  // first come, first served
-  EXPECT_DOUBLE_EQ(wait(3000), 500 * WorkerWithPrompts::kSecondsPerToken);
+  EXPECT_EQ(cost(3000).growth_seconds, 0);
 }
 
 TEST(PredictCostTest, OvertakingCostsThoseThatWait) {
