@@ -9,6 +9,7 @@
 
 #include "deploy/roostctl/http_client.h"
 #include "deploy/roostctl/refusal.h"
+#include "router/route/cache_aware.h"
 
 namespace roost::roostctl {
 namespace {
@@ -36,10 +37,13 @@ std::string Milliseconds(std::optional<double> seconds) {
   return seconds.has_value() ? fmt::format("{:.1f} ms", *seconds * 1e3) : "unknown";
 }
 
-std::string_view ReasonText(std::string_view reason) {
+std::string ReasonText(std::string_view reason) {
   if (reason == "deepest_match") return "it holds the most of the prompt and was the cheapest";
   if (reason == "least_load") return "nothing useful was cached, or not worth the wait";
-  if (reason == "near_tie") return "as good as the best, within two per cent or 20 ms";
+  if (reason == "near_tie") {
+    return fmt::format("as good as the best, within {:g} % or {:g} ms", 100 * router::kTieMargin,
+                       1e3 * router::kTieSeconds);
+  }
   if (reason == "only_worker") return "no other worker could take it";
   if (reason == "replicate") return "one more copy of this prefix saves more waiting than it costs";
   if (reason == "warm_up") return "it is new, and due its share of what no cache helps";

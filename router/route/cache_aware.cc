@@ -15,10 +15,6 @@ namespace roost::router {
 
 namespace {
 
-// Costs are equal that are no further apart than the larger of these: a part of the first one's TTFT, since a weight on
-// the work does not make the prediction of a wait any worse.
-constexpr double kTieMargin = 0.02;
-constexpr double kTieSeconds = 0.02;
 // Between equal costs: what a place in a full batch weighs against one in an empty one, the difference between waits
 // that says nothing, and what a second of more says, since a wait is a guess where a match is none.
 constexpr double kPlaceSeconds = 0.005;

@@ -132,8 +132,9 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   if (rates.prefill_tokens_per_second <= 0) return OrderWithoutRates(worker, candidate, uncached);
   const double busy_share = std::clamp(speed.busy_share, 0.0, kMaxBusyShare);
   const Standing standing = StandingOf(worker, rates, uncached, busy_share, now);
-  candidate.queue_seconds = standing.tokens_before * SecondsPerToken(worker, rates);
-  candidate.growth_seconds = standing.growth_tokens * SecondsPerToken(worker, rates);
+  const double seconds_per_token = SecondsPerToken(worker, rates);
+  candidate.queue_seconds = standing.tokens_before * seconds_per_token;
+  candidate.growth_seconds = standing.growth_tokens * seconds_per_token;
   candidate.slot_seconds = SlotSeconds(worker, rates, uncached);
   candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
   candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));

@@ -58,6 +58,11 @@ TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
   EXPECT_THAT(chosen, HasSubstr(" 62.5 "));
 }
 
+TEST(FormatDecisionsTest, SaysHowNearATieIs) {
+  EXPECT_THAT(Formatted(With(std::string(kDecision), "deepest_match", "near_tie")),
+              HasSubstr("near_tie (as good as the best, within 2 % or 20 ms)"));
+}
+
 TEST(FormatDecisionsTest, SaysWhatIsNotKnown) {
   std::string decision = With(std::string(kDecision), R"({"cached_tokens":1424,"ttft_seconds":0.125})", "null");
   decision =
