@@ -25,6 +25,7 @@ WorkerView ViewOf(const Worker& worker) {
           .prompts = &ledger.prompts(),
           .joined_at = worker.joined_at,
           .in_flight_requests = ledger.request_count(),
+          .sent_tokens_lately = worker.sent_tokens.value(),
           .last_sent = worker.last_sent,
           .prefill_tokens_per_second = worker.rates.prefill_tokens_per_second(),
           .decode_step_seconds = worker.rates.decode_step_seconds(load.running_requests),

@@ -129,12 +129,14 @@ RequestBook::Sending RequestBook::Dispatch(Attempt attempt, Admission admission,
   attempt.id = attempt.retry_count == 0 ? request.id : NextId();
   attempt.worker_id = worker.hello.worker_id;
   attempt.prediction = Decider::PredictionOf(*placement);
-  attempt.charge = InFlightLedger::Add(worker.ledger, prompt_tokens - attempt.prediction.cached_tokens, now);
+  const std::uint32_t uncached_tokens = prompt_tokens - attempt.prediction.cached_tokens;
+  attempt.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now);
   if (uses_cache && worker.view.mode() != WorkerMode::kBlind) {
     attempt.pending = pending_.Add(worker.slot, request.spec.block_hashes, PendingUntil(now, placement->decision));
   }
   ++worker.requests_total;
   worker.generate_digest ^= wire::MixedId(attempt.id);
+  worker.sent_tokens.Add(uncached_tokens, now);
   worker.last_sent = ++sent_count_;
   roster_.Refresh(worker);
   effects_.Send(attempt.worker_id, MessageOf(attempt));

@@ -34,12 +34,14 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       view(*index, slot, hello, modes, now),
       busy(now),
       joined_at(now),
-      last_heard(now) {
+      last_heard(now),
+      sent_tokens(kSentHalfLife, now) {
   load.free_block_count = hello.block_count;
 }
 
 void Worker::Report(const wire::Load& report, Instant now) {
   load = report;
+  sent_tokens.Add(0, now);
   // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
   if (!(report.step_seconds > 0)) {
     busy.Observe(0, now);

@@ -23,6 +23,7 @@
 #include "router/fleet/in_flight.h"
 #include "router/fleet/model_fleets.h"
 #include "router/route/busy_share.h"
+#include "router/route/faded_sum.h"
 
 namespace roost::router {
 
@@ -54,6 +55,7 @@ struct Worker {
   Instant last_heard;
   std::uint64_t requests_total = 0;
   std::uint64_t generate_digest = 0;  // of what it was sent; see wire::Ping
+  FadedSum sent_tokens;               // see WorkerView::sent_tokens_lately
   std::uint64_t last_sent = 0;        // see WorkerView
 };
 

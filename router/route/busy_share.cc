@@ -1,7 +1,6 @@
 #include "router/route/busy_share.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace roost::router {
 
@@ -12,13 +11,13 @@ constexpr double kLeastSpanSeconds = 1;
 }  // namespace
 
 void BusyShare::Observe(double busy_seconds, Instant now) {
-  const double elapsed = std::max(0.0, ToSeconds(now - last_));
-  last_ = std::max(last_, now);
-  const double kept = std::exp2(-elapsed / ToSeconds(kHalfLife));
-  busy_seconds_ = kept * busy_seconds_ + busy_seconds;
-  elapsed_seconds_ = kept * elapsed_seconds_ + elapsed;
+  elapsed_seconds_.Add(ToSeconds(now - last_), now);
+  busy_seconds_.Add(busy_seconds, now);
+  last_ = now;
 }
 
-double BusyShare::value() const { return std::min(1.0, busy_seconds_ / std::max(elapsed_seconds_, kLeastSpanSeconds)); }
+double BusyShare::value() const {
+  return std::min(1.0, busy_seconds_.value() / std::max(elapsed_seconds_.value(), kLeastSpanSeconds));
+}
 
 }  // namespace roost::router

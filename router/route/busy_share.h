@@ -11,6 +11,7 @@
 #include <chrono>
 
 #include "common/base/clock.h"
+#include "router/route/faded_sum.h"
 
 namespace roost::router {
 
@@ -18,7 +19,8 @@ class BusyShare {
  public:
   static constexpr Duration kHalfLife = std::chrono::seconds(20);
 
-  explicit BusyShare(Instant start) : last_(start) {}
+  explicit BusyShare(Instant start)
+      : last_(start), busy_seconds_(kHalfLife, start), elapsed_seconds_(kHalfLife, start) {}
 
   // A report that came at `now`, which never goes back, tells of so many seconds of prefill. A report without any
   // counts too: time went by.
@@ -29,8 +31,8 @@ class BusyShare {
 
  private:
   Instant last_;
-  double busy_seconds_ = 0;
-  double elapsed_seconds_ = 0;
+  FadedSum busy_seconds_;
+  FadedSum elapsed_seconds_;
 };
 
 }  // namespace roost::router

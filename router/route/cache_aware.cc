@@ -20,6 +20,9 @@ namespace {
 constexpr double kPlaceSeconds = 0.005;
 constexpr double kWaitNoiseSeconds = 0.01;
 constexpr double kWaitWeight = 0.3;
+// What it weighs that a worker was given more prefill lately: per second of that, and second of this one's.
+constexpr double kEvenWeight = 0.03;
+constexpr double kLongPrefillSeconds = 1;  // a longer one says no more
 
 // Those within the margin of the first, which is the cheapest.
 std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
@@ -36,9 +39,11 @@ double Fullness(const WorkerView& worker) {
   return requests / std::max(1.0, static_cast<double>(worker.max_running_requests));
 }
 
-// Who has the deepest match, but for what an emptier batch and a shorter wait are worth; then the shorter wait, then
-// whose turn it is. Were the match alone to decide, whoever is some tokens ahead in a prompt that all share would get
-// all who come, and a request keeps its place in the batch long after its prefill. `tied` is not empty.
+// Who has the deepest match, but for what an emptier batch, a shorter wait and less work lately are worth; then the
+// shorter wait, then whose turn it is. Were the match alone to decide, whoever is some tokens ahead in a prompt that
+// all share would get all who come, and a request keeps its place in the batch long after its prefill. A prefill times
+// the work before it is what the sum of squares of all workers' work grows by, which is least when they are even; so
+// what is long goes to who had least, and what is short to who holds it. `tied` is not empty.
 const Candidate& PickTied(std::span<const Candidate> tied, const FleetView& fleet) {
   double least_wait = std::numeric_limits<double>::infinity();
   for (const Candidate& each : tied) least_wait = std::min(least_wait, each.wait_seconds());
@@ -48,7 +53,8 @@ const Candidate& PickTied(std::span<const Candidate> tied, const FleetView& flee
     const WorkerView& worker = *fleet.Find(each.slot);
     const double later = std::max(0.0, each.wait_seconds() - least_wait - kWaitNoiseSeconds);
     const double saved = each.matched_tokens / rate;
-    const double seconds = kWaitWeight * later + kPlaceSeconds * Fullness(worker) - saved;
+    const double uneven = std::min(each.prefill_seconds, kLongPrefillSeconds) * worker.sent_tokens_lately / rate;
+    const double seconds = kWaitWeight * later + kPlaceSeconds * Fullness(worker) + kEvenWeight * uneven - saved;
     return std::make_tuple(seconds, each.wait_seconds(), worker.last_sent);
   };
   return *std::min_element(tied.begin(), tied.end(),

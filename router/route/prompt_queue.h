@@ -41,8 +41,8 @@ class PromptQueue {
   [[nodiscard]] std::size_t size() const { return prompts_.size(); }
 
   // The wait of a request whose first token takes t counts 1 + min(kMostImpatience, t / kPatienceSeconds) times.
-  static constexpr double kPatienceSeconds = 1;
-  static constexpr double kMostImpatience = 9;
+  static constexpr double kPatienceSeconds = 0.7;
+  static constexpr double kMostImpatience = 14;
 
  private:
   struct Prompt {

@@ -1,15 +1,10 @@
 #include "router/route/wait_sketch.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "common/base/rng.h"
 
 namespace roost::router {
-
-double WaitSketch::Entry::SecondsAt(Instant now) const {
-  return seconds * std::exp2(-ToSeconds(now - when) / ToSeconds(kHalfLife));
-}
 
 std::size_t WaitSketch::SetOf(BlockHash prefix) const { return Mix64(prefix.low ^ seed_) % kSets; }
 
@@ -19,10 +14,10 @@ void WaitSketch::Add(BlockHash prefix, double seconds, Instant now) {
   auto entry = std::find_if(set.begin(), set.end(), [&](const Entry& each) { return each.prefix == prefix; });
   if (entry == set.end()) {
     entry = std::min_element(set.begin(), set.end(),
-                             [now](const Entry& a, const Entry& b) { return a.SecondsAt(now) < b.SecondsAt(now); });
-    *entry = {};
+                             [now](const Entry& a, const Entry& b) { return a.seconds.At(now) < b.seconds.At(now); });
+    *entry = {.prefix = prefix};
   }
-  *entry = {prefix, entry->SecondsAt(now) + seconds, now};
+  entry->seconds.Add(seconds, now);
 }
 
 void WaitSketch::Clear(BlockHash prefix) {
@@ -33,7 +28,7 @@ void WaitSketch::Clear(BlockHash prefix) {
 
 double WaitSketch::Seconds(BlockHash prefix, Instant now) const {
   for (const Entry& entry : sets_[SetOf(prefix)]) {
-    if (entry.prefix == prefix) return entry.SecondsAt(now);
+    if (entry.prefix == prefix) return entry.seconds.At(now);
   }
   return 0;
 }

@@ -16,6 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/prefix/block_hash.h"
+#include "router/route/faded_sum.h"
 
 namespace roost::router {
 
@@ -38,10 +39,7 @@ class WaitSketch {
  private:
   struct Entry {
     BlockHash prefix;
-    double seconds = 0;  // as of `when`; 0: a free place
-    Instant when{};
-
-    [[nodiscard]] double SecondsAt(Instant now) const;
+    FadedSum seconds{kHalfLife, Instant{}};  // 0: a free place
   };
   using Set = std::array<Entry, kWays>;
 

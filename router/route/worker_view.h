@@ -2,6 +2,7 @@
 // for the queue that it points to, which outlives it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "common/base/clock.h"
@@ -9,6 +10,8 @@
 #include "router/route/prompt_queue.h"
 
 namespace roost::router {
+
+inline constexpr Duration kSentHalfLife = std::chrono::minutes(15);
 
 struct WorkerView {
   WorkerSlot slot;
@@ -34,7 +37,8 @@ struct WorkerView {
   const PromptQueue* prompts = nullptr;  // that it has sent and has no token of; null: not known
   Instant joined_at{};                   // when it said hello
   std::uint32_t in_flight_requests = 0;
-  std::uint64_t last_sent = 0;  // number of the last request sent to it, in the order of all; 0: none yet
+  double sent_tokens_lately = 0;  // uncached ones of prompts that it was sent, by half less each kSentHalfLife
+  std::uint64_t last_sent = 0;    // number of the last request sent to it, in the order of all; 0: none yet
 
   // Fitted online from the steps that it reports; zero until known.
   double prefill_tokens_per_second = 0;

@@ -60,7 +60,7 @@ TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
 
 TEST(FormatDecisionsTest, SaysHowNearATieIs) {
   EXPECT_THAT(Formatted(With(std::string(kDecision), "deepest_match", "near_tie")),
-              HasSubstr("near_tie (as good as the best, within 2 % or 20 ms)"));
+              HasSubstr("near_tie (as good as the best, within 4 % or 20 ms)"));
 }
 
 TEST(FormatDecisionsTest, SaysWhatIsNotKnown) {

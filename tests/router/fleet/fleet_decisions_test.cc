@@ -1,6 +1,9 @@
 // What the fleet remembers and measures of its decisions.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "tests/router/fleet/fleet_sim.h"
 
 namespace roost::router {
@@ -74,6 +77,20 @@ TEST(FleetDecisionsTest, DecisionsSeeChargesComeAndGo) {
   sim.Run();
   sim.Submit(MakePrompt(3, 400), 2, Named("three"));
   EXPECT_EQ(queue_of("three"), 0);
+}
+
+// In turn one of the two would get all that is long.
+TEST(FleetDecisionsTest, IdleWorkersGetTheSameWorkRatherThanTheSameNumberOfRequests) {
+  FleetSim sim;
+  sim.JoinWorker("a");
+  sim.JoinWorker("b");
+  std::map<std::string, std::size_t> tokens_of;
+  for (TokenId seed = 1; seed <= 40; ++seed) {
+    const auto request = sim.Submit(MakePrompt(seed, seed % 2 == 0 ? 600 : 30), 1);
+    sim.Run();
+    tokens_of[request.observer->workers.front()] += request.prompt.size();
+  }
+  EXPECT_NEAR(static_cast<double>(tokens_of["a"]), static_cast<double>(tokens_of["b"]), 600);
 }
 
 TEST(FleetDecisionsTest, MeasuresTheTimeToTheFirstTokenOnceRatesAreKnown) {

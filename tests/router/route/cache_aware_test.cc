@@ -129,6 +129,19 @@ TEST(CacheAwarePolicyTest, MatchesThatAreAboutAsDeepGoToTheEmptierBatch) {
   EXPECT_EQ(Choose({workers[0], Queued(workers[1], 100)}, about_equal).slot.value(), 1U);
 }
 
+TEST(CacheAwarePolicyTest, EqualCostsEvenOutTheWorkOfTheLastMinutes) {
+  std::vector<WorkerView> workers{Idle(0), Idle(1)};
+  workers[0].sent_tokens_lately = 2000;  // 1 s
+  workers[1].last_sent = 1;              // it would be the other one's turn
+  EXPECT_EQ(Choose(workers, {}).slot.value(), 1U);
+  // A little more of a long prompt weighs less than that, and of a short one, which evens out nothing, more.
+  EXPECT_EQ(Choose(workers, {Holds(0, 1)}).slot.value(), 1U);
+  EXPECT_EQ(Choose(workers, {Holds(0, 1)}, 20).slot.value(), 0U);
+  // It is no part of the cost.
+  workers[1].queued_prefill_tokens = 200;  // 0.1 s
+  EXPECT_EQ(Choose(workers, {}).slot.value(), 0U);
+}
+
 // Idle workers all look alike; each must get its share of new prefixes, however many there are.
 TEST(CacheAwarePolicyTest, IdleFleetFillsEvenly) {
   const auto policy = Make("cache-aware");

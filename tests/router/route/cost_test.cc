@@ -135,7 +135,7 @@ TEST(PredictCostTest, AWaitGrowsByThoseThatComeMeanwhileAndOvertake) {
 
 TEST(PredictCostTest, OvertakingCostsThoseThatWait) {
   const WorkerWithPrompts queued({3000, 3000});
-  const double each = 1 + 3000 * WorkerWithPrompts::kSecondsPerToken;
+  const double each = 1 + 3000 * WorkerWithPrompts::kSecondsPerToken / PromptQueue::kPatienceSeconds;
   EXPECT_DOUBLE_EQ(queued.Cost(1000).delay_seconds, 0.5 * 2 * each);
   EXPECT_DOUBLE_EQ(queued.Cost(4000).delay_seconds, 0);
 }

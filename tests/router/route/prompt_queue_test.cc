@@ -29,9 +29,9 @@ TEST(PromptQueueTest, ShortPromptsGoFirst) {
 TEST(PromptQueueTest, WhoOvertakesHoldsUpAndMoreWhoIsLate) {
   PromptQueue queue;
   queue.Add(1, 6000, kStart);  // 0.6 s at this pace
-  EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart, kAgeing, kPace).overtaken, 1 + 0.6);
-  EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 3s, kAgeing, kPace).overtaken, 1 + 3.6);
-  EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 30s, kAgeing, kPace).overtaken, 10);
+  EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart, kAgeing, kPace).overtaken, 1 + 0.6 / PromptQueue::kPatienceSeconds);
+  EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 3s, kAgeing, kPace).overtaken, 1 + 3.6 / PromptQueue::kPatienceSeconds);
+  EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 30s, kAgeing, kPace).overtaken, 1 + PromptQueue::kMostImpatience);
   // Nobody is overtaken by who goes last.
   EXPECT_DOUBLE_EQ(queue.PlaceOf(7000, kStart, kAgeing, kPace).overtaken, 0);
 }

@@ -1,0 +1,34 @@
+// A sum of amounts that count for less the older they are: Σ amount · 2^(-age / half-life).
+//
+// A plain value; not thread-safe. Constant time.
+#pragma once
+
+#include <cmath>
+
+#include "common/base/clock.h"
+
+namespace roost::router {
+
+class FadedSum {
+ public:
+  FadedSum(Duration half_life, Instant start) : half_life_seconds_(ToSeconds(half_life)), when_(start) {}
+
+  // `now` never goes back. An amount of 0 tells that time went by.
+  void Add(double amount, Instant now) {
+    value_ = At(now) + amount;
+    when_ = now;
+  }
+
+  // As of the last Add.
+  [[nodiscard]] double value() const { return value_; }
+  [[nodiscard]] double At(Instant now) const {
+    return value_ * std::exp2(-ToSeconds(now - when_) / half_life_seconds_);
+  }
+
+ private:
+  double half_life_seconds_;
+  double value_ = 0;
+  Instant when_;
+};
+
+}  // namespace roost::router
