@@ -16,6 +16,33 @@ bool Contains(const std::vector<Candidate>& candidates, WorkerSlot slot) {
                      [slot](const Candidate& candidate) { return candidate.slot == slot; });
 }
 
+// A candidate's place in a list and its cost, computed once: candidates are large, and are put in order by these.
+struct Priced {
+  double cost_seconds = 0;
+  std::uint32_t place = 0;
+
+  bool operator<(const Priced& other) const { return cost_seconds < other.cost_seconds; }
+};
+
+// The cheapest of them, at most `count`: in order if that is all of them.
+std::vector<Candidate> Cheapest(const std::vector<Candidate>& candidates, std::size_t count) {
+  std::vector<Priced> priced;
+  priced.reserve(candidates.size());
+  for (const Candidate& candidate : candidates) {
+    priced.push_back({candidate.cost_seconds(), static_cast<std::uint32_t>(priced.size())});
+  }
+  if (count < priced.size()) {
+    std::nth_element(priced.begin(), priced.begin() + static_cast<std::ptrdiff_t>(count), priced.end());
+    priced.resize(count);
+  } else {
+    std::sort(priced.begin(), priced.end());
+  }
+  std::vector<Candidate> cheapest;
+  cheapest.reserve(count + kLeastLoadedCount + 1);
+  for (const Priced& each : priced) cheapest.push_back(candidates[each.place]);
+  return cheapest;
+}
+
 std::vector<Candidate> CheapestHolders(const RouteQuery& query, const FleetView& fleet, const FleetSpeed& speed) {
   std::vector<Candidate> holders;
   holders.reserve(std::min(query.matches.size(), kMaxHolders) + kLeastLoadedCount + 1);
@@ -26,9 +53,7 @@ std::vector<Candidate> CheapestHolders(const RouteQuery& query, const FleetView&
     holders.push_back(PredictCost(PromptOn(query, match), *worker, speed, query.now));
   }
   if (holders.size() <= kKeptHolders) return holders;
-  std::nth_element(holders.begin(), holders.begin() + kKeptHolders, holders.end(), &IsCheaper);
-  holders.resize(kKeptHolders);
-  return holders;
+  return Cheapest(holders, kKeptHolders);
 }
 
 Candidate CandidateFor(const RouteQuery& query, const WorkerView& worker, const FleetSpeed& speed) {
@@ -46,8 +71,7 @@ std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& 
     if (!Contains(candidates, worker.slot)) candidates.push_back(CandidateFor(query, worker, speed));
     return ++seen < kLeastLoadedCount;
   });
-  std::sort(candidates.begin(), candidates.end(), &IsCheaper);
-  return candidates;
+  return Cheapest(candidates, candidates.size());
 }
 
 Decision Decide(const RouteQuery& query, const FleetView& fleet, WorkerSlot slot, DecisionReason reason) {

@@ -50,8 +50,8 @@ double SecondsPerToken(const WorkerView& worker, Rates rates) {
 }
 
 // How many times as long as the mean the worker needs for a token.
-double SlownessOf(const WorkerView& worker, Rates rates, const FleetSpeed& speed) {
-  return speed.is_known() ? SecondsPerToken(worker, rates) / SecondsPerToken(worker, MeanOf(speed)) : 1;
+double SlownessOf(const WorkerView& worker, double seconds_per_token, const FleetSpeed& speed) {
+  return speed.is_known() ? seconds_per_token / SecondsPerToken(worker, MeanOf(speed)) : 1;
 }
 
 // The same as far as it counts: 1 within the noise, and no jump at its ends.
@@ -88,11 +88,10 @@ double StretchOf(double uncached, double busy_share) {
   return 1 / (1 - busy_share * uncached / (uncached + kHalfOvertakenTokens));
 }
 
-Standing StandingOf(const WorkerView& worker, Rates rates, double uncached, double busy_share,
+Standing StandingOf(const WorkerView& worker, double seconds_per_token, double uncached, double busy_share,
                     std::optional<Instant> now) {
   const auto queued = static_cast<double>(worker.queued_prefill_tokens);
   if (worker.ageing_tokens == 0 || worker.prompts == nullptr || !now.has_value()) return {.tokens_before = queued};
-  const double seconds_per_token = SecondsPerToken(worker, rates);
   const PromptQueue::Place place = worker.prompts->PlaceOf(uncached, *now, worker.ageing_tokens, seconds_per_token);
   const double of_others = std::max(0.0, queued - place.all_tokens);
   const double under_way = StepTokens(worker);  // nobody overtakes what is in it
@@ -131,8 +130,8 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   const Rates rates = RatesOf(worker, speed);
   if (rates.prefill_tokens_per_second <= 0) return OrderWithoutRates(worker, candidate, uncached);
   const double busy_share = std::clamp(speed.busy_share, 0.0, kMaxBusyShare);
-  const Standing standing = StandingOf(worker, rates, uncached, busy_share, now);
   const double seconds_per_token = SecondsPerToken(worker, rates);
+  const Standing standing = StandingOf(worker, seconds_per_token, uncached, busy_share, now);
   candidate.queue_seconds = standing.tokens_before * seconds_per_token;
   candidate.growth_seconds = standing.growth_tokens * seconds_per_token;
   candidate.slot_seconds = SlotSeconds(worker, rates, uncached);
@@ -140,7 +139,7 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));
   const double running = std::min(1.0, static_cast<double>(worker.running_requests) / Slots(worker));
   candidate.delay_seconds = candidate.prefill_seconds * (running + standing.overtaken);
-  const double slowness = SlownessOf(worker, rates, speed);
+  const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);
   return candidate;
@@ -151,8 +150,9 @@ double LoadTokens(const WorkerView& worker, const FleetSpeed& speed) {
   if (rates.prefill_tokens_per_second <= 0) {
     return (static_cast<double>(worker.queued_prefill_tokens) + kUsualPromptTokens) * (Batch(worker) + 1);
   }
-  const double waiting = PredictCost({}, worker, speed).wait_seconds() / SecondsPerToken(worker, rates);
-  return (waiting + kUsualPromptTokens) * WithoutNoise(SlownessOf(worker, rates, speed));
+  const double seconds_per_token = SecondsPerToken(worker, rates);
+  const double waiting = PredictCost({}, worker, speed).wait_seconds() / seconds_per_token;
+  return (waiting + kUsualPromptTokens) * WithoutNoise(SlownessOf(worker, seconds_per_token, speed));
 }
 
 double PrefillSeconds(const WorkerView& worker, std::uint64_t prompt_tokens) {

@@ -14,7 +14,7 @@
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps carry along, at least one step
 //   delay       what its prefill holds up: the running decodes, prefill · share of the batch slots that run, and the
-//               prompts that it overtakes, prefill · their number, the later ones counting up to 15 times
+//               prompts that it overtakes, prefill · their number, the later ones counting up to 20 times
 //               (prompt_queue.h)
 //   congestion  2 / (1 - ρ), ρ the busy share of the fleet: a second of work spent where a longer match would have
 //               saved it delays all who come after, so work weighs more the busier the fleet is; and twice, because

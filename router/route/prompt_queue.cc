@@ -8,7 +8,7 @@ namespace roost::router {
 
 void PromptQueue::Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at) {
   ROOST_CHECK(prompts_.empty() || prompts_.back().number < number, "{} is not new", number);
-  prompts_.push_back({number, static_cast<double>(uncached_tokens), sent_at});
+  prompts_.push_back({number, static_cast<double>(uncached_tokens), sent_at, ToSeconds(sent_at.time_since_epoch())});
 }
 
 void PromptQueue::Remove(std::uint64_t number) {
@@ -35,7 +35,7 @@ void PromptQueue::OnComputed(std::uint32_t token_count, Instant sent_until, std:
 
 PromptQueue::Place PromptQueue::PlaceOf(double uncached_tokens, Instant now, std::uint32_t ageing,
                                         double seconds_per_token) const {
-  const double rank = Prompt{.number = 0, .tokens_left = uncached_tokens, .sent_at = now}.Rank(ageing);
+  const double rank = uncached_tokens + ageing * ToSeconds(now.time_since_epoch());
   Place place;
   for (const Prompt& prompt : prompts_) {
     place.all_tokens += prompt.tokens_left;

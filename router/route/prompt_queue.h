@@ -41,19 +41,18 @@ class PromptQueue {
   [[nodiscard]] std::size_t size() const { return prompts_.size(); }
 
   // The wait of a request whose first token takes t counts 1 + min(kMostImpatience, t / kPatienceSeconds) times.
-  static constexpr double kPatienceSeconds = 0.7;
-  static constexpr double kMostImpatience = 14;
+  static constexpr double kPatienceSeconds = 0.5;
+  static constexpr double kMostImpatience = 19;
 
  private:
   struct Prompt {
     std::uint64_t number = 0;
     double tokens_left = 0;
     Instant sent_at{};
+    double sent_seconds = 0;  // the same, for Rank
 
     // The least goes first.
-    [[nodiscard]] double Rank(std::uint32_t ageing) const {
-      return tokens_left + ageing * ToSeconds(sent_at.time_since_epoch());
-    }
+    [[nodiscard]] double Rank(std::uint32_t ageing) const { return tokens_left + ageing * sent_seconds; }
   };
 
   std::vector<Prompt> prompts_;  // by number

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -96,12 +97,14 @@ struct Timings {
 Timings Measure(Cluster& cluster, Policy& policy, std::size_t rounds) {
   const SteadyClock clock;
   Rng rng(2);
+  router::MatchBuffer lookup;  // kept from decision to decision, as the daemon does
   Timings timings;
   Instant now = kStart;
   for (std::size_t i = 0; i < rounds; ++i) {
     const std::vector<BlockHash>& prompt = cluster.prompts[rng.Below(cluster.prompts.size())];
     const Instant start = clock.Now();
-    const std::vector<WorkerMatch> matches = cluster.index.Match(prompt);
+    cluster.index.Match(prompt, lookup);
+    const std::span<const WorkerMatch> matches = lookup.matches();
     const Instant matched = clock.Now();
     const std::optional<Decision> decision = policy.Choose(
         {.prompt_token_count = kPromptTokens, .matches = matches, .block_hashes = prompt, .now = now}, cluster.fleet);
