@@ -1,9 +1,6 @@
 #include "router/index/block_table.h"
 
-#include <bit>
 #include <utility>
-
-#include "common/base/rng.h"
 
 namespace roost::router {
 
@@ -11,33 +8,6 @@ BlockTable::BlockTable(const EpochGate& gate)
     : gate_(gate), current_(std::make_unique<Generation>(kFirstHomes)), published_(current_.get()) {}
 
 BlockTable::~BlockTable() = default;
-
-BlockTable::Key BlockTable::KeyOf(std::uint64_t hash_low, std::uint64_t seed) {
-  const Key key = Mix64(hash_low ^ seed);
-  return key >= kFirstKey ? key : key | Key{1} << 63U;
-}
-
-// ---- readers ----
-
-BlockTable::Bucket* BlockTable::HomeOf(Key key) const {
-  const Generation* generation = published_.load(std::memory_order_acquire);
-  std::size_t home = generation->HomeOf(key);
-  while (home < generation->moved.load(std::memory_order_acquire)) {
-    generation = generation->successor;
-    home = generation->HomeOf(key);
-  }
-  return const_cast<Bucket*>(&generation->buckets[home]);
-}
-
-BlockTable::Slot BlockTable::SlotOf(const Search& search) {
-  Bucket* bucket = search.home;
-  for (std::size_t probe = 0; probe < kMaxProbes; ++probe, ++bucket) {
-    const unsigned slots = bucket->SlotsWith(search.key);
-    if (slots != 0) return {bucket, static_cast<std::size_t>(std::countr_zero(slots))};
-    if (!bucket->IsPassed()) break;
-  }
-  return {};
-}
 
 // ---- writer ----
 

@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,6 +31,7 @@
 
 #include "common/base/check.h"
 #include "common/base/prefetch.h"
+#include "common/base/rng.h"
 #include "router/index/epoch_gate.h"
 #include "router/index/zeroed_array.h"
 
@@ -201,6 +203,33 @@ class BlockTable {
   std::size_t forgettable_ = 0;
   Epoch forgettable_since_ = 0;
 };
+
+// What every probe of a lookup runs stands here, to become a part of it.
+
+inline BlockTable::Key BlockTable::KeyOf(std::uint64_t hash_low, std::uint64_t seed) {
+  const Key key = Mix64(hash_low ^ seed);
+  return key >= kFirstKey ? key : key | Key{1} << 63U;
+}
+
+inline BlockTable::Bucket* BlockTable::HomeOf(Key key) const {
+  const Generation* generation = published_.load(std::memory_order_acquire);
+  std::size_t home = generation->HomeOf(key);
+  while (home < generation->moved.load(std::memory_order_acquire)) {
+    generation = generation->successor;
+    home = generation->HomeOf(key);
+  }
+  return const_cast<Bucket*>(&generation->buckets[home]);
+}
+
+inline BlockTable::Slot BlockTable::SlotOf(const Search& search) {
+  Bucket* bucket = search.home;
+  for (std::size_t probe = 0; probe < kMaxProbes; ++probe, ++bucket) {
+    const unsigned slots = bucket->SlotsWith(search.key);
+    if (slots != 0) return {bucket, static_cast<std::size_t>(std::countr_zero(slots))};
+    if (!bucket->IsPassed()) break;
+  }
+  return {};
+}
 
 template <typename Update>
 std::size_t BlockTable::Sweep(std::size_t bucket_count, Update& update) {
