@@ -20,7 +20,7 @@ namespace {
 constexpr double kPlaceSeconds = 0.005;
 constexpr double kWaitNoiseSeconds = 0.01;
 constexpr double kWaitWeight = 0.3;
-// What it weighs that a worker was given more prefill lately: per second of that, and second of this one's.
+// What a second of prefill that this router gave a worker lately weighs, for each second of this prompt's own.
 constexpr double kEvenWeight = 0.03;
 constexpr double kLongPrefillSeconds = 1;  // a longer one says no more
 

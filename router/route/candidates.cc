@@ -38,7 +38,7 @@ std::vector<Candidate> Cheapest(const std::vector<Candidate>& candidates, std::s
     std::sort(priced.begin(), priced.end());
   }
   std::vector<Candidate> cheapest;
-  cheapest.reserve(count + kLeastLoadedCount + 1);
+  cheapest.reserve(count + kLeastLoadedCount + 1);  // for those that join them
   for (const Priced& each : priced) cheapest.push_back(candidates[each.place]);
   return cheapest;
 }
