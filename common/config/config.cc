@@ -116,6 +116,11 @@ ConfigParser& ConfigParser::AddSwitch(const std::string& name, bool& target, con
   return *this;
 }
 
+ConfigParser& ConfigParser::AddPositional(const std::string& name, std::string& target, const std::string& help) {
+  state_->app.add_option(name, target, help)->group(state_->section)->configurable(false);
+  return *this;
+}
+
 ConfigParser& ConfigParser::Require(const std::string& name) {
   state_->app.get_option("--" + name)->required();
   return *this;

@@ -57,6 +57,9 @@ class ConfigParser {
   // `--name` or `--name=false`.
   ConfigParser& AddSwitch(const std::string& name, bool& target, const std::string& help);
 
+  // A word without dashes, wherever it stands among the flags; on the command line alone. `name` is for --help.
+  ConfigParser& AddPositional(const std::string& name, std::string& target, const std::string& help);
+
   // The value must be given somewhere.
   ConfigParser& Require(const std::string& name);
 

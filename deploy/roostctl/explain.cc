@@ -38,11 +38,11 @@ std::string Milliseconds(std::optional<double> seconds) {
 }
 
 std::string ReasonText(std::string_view reason) {
-  if (reason == "deepest_match") return "it holds the most of the prompt and was the cheapest";
+  if (reason == "deepest_match") return "it holds the most of the prompt, and none was cheaper by more than a tie";
   if (reason == "least_load") return "nothing useful was cached, or not worth the wait";
   if (reason == "near_tie") {
-    return fmt::format("as good as the best, within {:g} % or {:g} ms", 100 * router::kTieMargin,
-                       1e3 * router::kTieSeconds);
+    return fmt::format("of those within {:g} % or {:g} ms of the best it has the least in the column tie",
+                       100 * router::kTieMargin, 1e3 * router::kTieSeconds);
   }
   if (reason == "only_worker") return "no other worker could take it";
   if (reason == "replicate") return "one more copy of this prefix saves more waiting than it costs";
@@ -56,17 +56,22 @@ std::string ActualText(element decision) {
                      Milliseconds(Seconds(decision, "/actual/ttft_seconds")));
 }
 
+std::string TieCell(element candidate) {
+  const std::optional<double> seconds = Seconds(candidate, "/tie_seconds");
+  return seconds.has_value() ? fmt::format("{:.1f}", *seconds * 1e3) : "-";
+}
+
 std::string CandidateRow(element candidate, std::string_view chosen) {
   const std::string_view worker = TextAt(candidate, "/worker");
   const auto cell = [&](const char* pointer) { return Seconds(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
       "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} "
-      "{:>9.1f}\n",
+      "{:>9.1f} {:>9.1f} {:>9}\n",
       worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"),
       CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"),
       cell("/decode_seconds"), cell("/ttft_seconds"), cell("/growth_seconds"),
       Seconds(candidate, "/congestion").value_or(1), Seconds(candidate, "/pace").value_or(1), cell("/delay_seconds"),
-      cell("/cost_seconds"));
+      cell("/cost_seconds"), cell("/lately_seconds"), TieCell(candidate));
 }
 
 std::string DecisionText(element decision) {
@@ -92,9 +97,9 @@ std::string DecisionText(element decision) {
   if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";
   }
-  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9}\n",
+  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9}\n",
                       "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "growth",
-                      "weight", "pace", "delay", "cost");
+                      "weight", "pace", "delay", "cost", "lately", "tie");
   simdjson::dom::array candidates;
   if (decision["candidates"].get(candidates) != simdjson::SUCCESS) return text;
   for (const element candidate : candidates) text += CandidateRow(candidate, worker);

@@ -85,17 +85,11 @@ int Bench(std::span<const char* const> arguments) {
 
 int Explain(std::span<const char* const> arguments) {
   ExplainOptions options;
-  ConfigParser parser("roostctl explain",
-                      "Prints why a request went to its worker: explain ID, the id of the answer (chatcmpl-…) or its "
-                      "x-request-id. Without one, the last decisions.");
-  parser.Add("router", options.router, "URL of the router")
+  ConfigParser parser("roostctl explain", "Prints why a request went to its worker, or the last decisions.");
+  parser.AddPositional("ID", options.request_id, "Id of the answer (chatcmpl-…), or its x-request-id")
+      .Add("router", options.router, "URL of the router")
       .Add("last", options.limit, "How many of the last decisions, without an ID", {.low = 1, .high = 1024});
-  std::vector<const char*> flags(arguments.begin(), arguments.end());
-  if (flags.size() > 1 && flags[1][0] != '-') {
-    options.request_id = flags[1];
-    flags.erase(flags.begin() + 1);
-  }
-  if (const auto code = Ended(parser, flags)) return *code;
+  if (const auto code = Ended(parser, arguments)) return *code;
   return RunExplain(options, std::cout, std::cerr);
 }
 

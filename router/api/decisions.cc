@@ -35,7 +35,10 @@ void WriteCandidate(const Candidate& candidate, std::string_view worker_id, Json
   json.Key("congestion").Number(candidate.congestion);
   json.Key("pace").Number(candidate.pace);
   json.Key("delay_seconds").Number(candidate.delay_seconds);
-  json.Key("cost_seconds").Number(candidate.cost_seconds()).EndObject();
+  json.Key("cost_seconds").Number(candidate.cost_seconds());
+  json.Key("lately_seconds").Number(candidate.lately_seconds).Key("tie_seconds");
+  candidate.tie_seconds.has_value() ? json.Number(*candidate.tie_seconds) : json.Null();
+  json.EndObject();
 }
 
 void WriteOutcome(const DecisionRecord& record, JsonWriter& json) {

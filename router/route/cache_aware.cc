@@ -25,7 +25,7 @@ constexpr double kEvenWeight = 0.03;
 constexpr double kLongPrefillSeconds = 1;  // a longer one says no more
 
 // Those within the margin of the first, which is the cheapest.
-std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
+std::span<Candidate> NearBest(std::vector<Candidate>& candidates) {
   const Candidate& best = candidates.front();
   const double bound = best.cost_seconds() + std::max(best.ttft_seconds() * kTieMargin, kTieSeconds);
   const auto end = std::find_if(candidates.begin(), candidates.end(),
@@ -40,22 +40,28 @@ double Fullness(const WorkerView& worker) {
 }
 
 // Who has the deepest match, but for what an emptier batch, a shorter wait and less work lately are worth; then the
-// shorter wait, then whose turn it is. Were the match alone to decide, whoever is some tokens ahead in a prompt that
-// all share would get all who come, and a request keeps its place in the batch long after its prefill. A prefill times
-// the work before it is what the sum of squares of all workers' work grows by, which is least when they are even; so
-// what is long goes to who had least, and what is short to who holds it. `tied` is not empty.
-const Candidate& PickTied(std::span<const Candidate> tied, const FleetView& fleet) {
+// shorter wait, then whose turn it is (FirstOf). Were the match alone to decide, whoever is some tokens ahead in a
+// prompt that all share would get all who come, and a request keeps its place in the batch long after its prefill. A
+// prefill times the work before it is what the sum of squares of all workers' work grows by, which is least when they
+// are even; so what is long goes to who had least, and what is short to who holds it.
+void CompareTied(std::span<Candidate> tied, const FleetView& fleet) {
+  if (tied.size() < 2) return;
   double least_wait = std::numeric_limits<double>::infinity();
   for (const Candidate& each : tied) least_wait = std::min(least_wait, each.wait_seconds());
-  // Of the fleet: by their own, who are measured to be a little faster would get all that nobody holds.
-  const double rate = fleet.speed().is_known() ? fleet.speed().prefill_tokens_per_second : kNominalTokensPerSecond;
-  const auto key = [&](const Candidate& each) {
-    const WorkerView& worker = *fleet.Find(each.slot);
+  const FleetSpeed speed = fleet.speed();  // by their own, who seem a little faster would get all that nobody holds
+  for (Candidate& each : tied) {
     const double later = std::max(0.0, each.wait_seconds() - least_wait - kWaitNoiseSeconds);
-    const double saved = each.matched_tokens / rate;
-    const double uneven = std::min(each.prefill_seconds, kLongPrefillSeconds) * worker.sent_tokens_lately / rate;
-    const double seconds = kWaitWeight * later + kPlaceSeconds * Fullness(worker) + kEvenWeight * uneven - saved;
-    return std::make_tuple(seconds, each.wait_seconds(), worker.last_sent);
+    const double saved = speed.SecondsFor(each.matched_tokens);
+    const double uneven = std::min(each.prefill_seconds, kLongPrefillSeconds) * each.lately_seconds;
+    each.tie_seconds =
+        kWaitWeight * later + kPlaceSeconds * Fullness(*fleet.Find(each.slot)) + kEvenWeight * uneven - saved;
+  }
+}
+
+// `tied` is not empty, and compared.
+const Candidate& FirstOf(std::span<const Candidate> tied, const FleetView& fleet) {
+  const auto key = [&fleet](const Candidate& each) {
+    return std::make_tuple(each.tie_seconds, each.wait_seconds(), fleet.Find(each.slot)->last_sent);
   };
   return *std::min_element(tied.begin(), tied.end(),
                            [&key](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
@@ -82,8 +88,9 @@ class CacheAwarePolicy final : public Policy {
   [[nodiscard]] std::optional<Decision> Choose(const RouteQuery& query, const FleetView& fleet) override {
     std::vector<Candidate> candidates = FindCandidates(query, fleet);
     if (candidates.empty()) return std::nullopt;
-    const std::span<const Candidate> tied = NearBest(candidates);
-    const Candidate& cheapest = PickTied(tied, fleet);
+    const std::span<Candidate> tied = NearBest(candidates);
+    CompareTied(tied, fleet);
+    const Candidate& cheapest = FirstOf(tied, fleet);
     const auto [chosen, reason] =
         LookAhead(query, fleet, candidates, {cheapest, ReasonFor(cheapest, tied, candidates)});
     Decision decision{.slot = chosen.slot,

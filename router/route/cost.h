@@ -44,6 +44,9 @@
 
 namespace roost::router {
 
+// Gives the order before any rate is known a scale of seconds.
+inline constexpr double kNominalTokensPerSecond = 1000;
+
 // Means over a fleet's workers; rates over those that know theirs, zero when none does.
 struct FleetSpeed {
   double prefill_tokens_per_second = 0;
@@ -51,6 +54,10 @@ struct FleetSpeed {
   double busy_share = 0;
 
   [[nodiscard]] bool is_known() const { return prefill_tokens_per_second > 0; }
+  // Of so much prefill on the mean worker.
+  [[nodiscard]] double SecondsFor(double prompt_tokens) const {
+    return prompt_tokens / (is_known() ? prefill_tokens_per_second : kNominalTokensPerSecond);
+  }
 };
 
 // One worker with its price for a request.
@@ -66,6 +73,9 @@ struct Candidate {
   double delay_seconds = 0;
   double congestion = 1;
   double pace = 1;
+  double lately_seconds = 0;  // what this router sent there lately (WorkerView::sent_tokens_lately), on the mean worker
+  // What it was compared by with those that cost as much: the least wins. Nothing where there was no such tie.
+  std::optional<double> tie_seconds = {};
 
   [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
@@ -83,9 +93,6 @@ struct PromptOnWorker {
 // Prompt tokens that a worker need not compute. Full blocks only, and never the whole prompt: its last token is always
 // computed, for its logits.
 [[nodiscard]] std::uint32_t CachedTokens(PromptOnWorker prompt, std::uint32_t block_tokens);
-
-// Gives the order before any rate is known a scale of seconds.
-inline constexpr double kNominalTokensPerSecond = 1000;
 
 // Without a time the order of the worker's queue is left out of account: all of it goes first. O(prompts that this
 // router sent there and that have no token yet).

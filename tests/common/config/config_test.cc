@@ -68,6 +68,20 @@ TEST_F(ConfigTest, DefaultsWork) {
   EXPECT_EQ(options.routers.size(), 1U);
 }
 
+TEST_F(ConfigTest, APositionalStandsAnywhereAmongTheFlags) {
+  for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
+           {"test", "ID-1", "--threads", "3"}, {"test", "--threads", "3", "ID-1"}, {"test", "--threads=3", "ID-1"}}) {
+    std::string id;
+    std::uint32_t threads = 1;
+    ConfigParser parser("test", "For tests.");
+    parser.AddPositional("ID", id, "An id").Add("threads", threads, "Threads");
+    ASSERT_TRUE(parser.Parse(static_cast<int>(arguments.size()), arguments.data()).ok());
+    EXPECT_EQ(id, "ID-1");
+    EXPECT_EQ(threads, 3U);
+  }
+  EXPECT_NE(ErrorOf({"ID-1"}), "");  // nobody asked for one
+}
+
 TEST_F(ConfigTest, CommandLineWinsOverEnvironmentOverFileOverDefault) {
   const std::string file = WriteFile("model = \"from-file\"\nthreads = 3\nshare = 0.25\n");
   SetVariable("ROOST_THREADS", "4");

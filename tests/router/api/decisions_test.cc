@@ -35,6 +35,7 @@ class DecisionsTest : public ApiTest {
     candidate.delay_seconds = 0.5;
     candidate.growth_seconds = 0.25;
     candidate.congestion = 2;
+    candidate.lately_seconds = 12.5;
     record.decision.candidates = {candidate};
     record.worker_id = "w1";
     record.candidate_ids = {"w1"};
@@ -57,7 +58,8 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
             R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
             R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
             R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
-            R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"cost_seconds":1.5}]}]})");
+            R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"cost_seconds":1.5,)"
+            R"("lately_seconds":12.5,"tie_seconds":null}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");
 }
 
@@ -69,6 +71,12 @@ TEST_F(DecisionsTest, TellsWhatCameOfItAndNoSecondsBeforeRatesAreKnown) {
   EXPECT_EQ(At(responder->response->body, "/decisions/0/actual"), R"({"cached_tokens":48,"ttft_seconds":0.625})");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/predicted/ttft_seconds"), "null");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/round_robin/ttft_seconds"), "null");
+}
+
+TEST_F(DecisionsTest, TellsWhatATieWasDecidedBy) {
+  Log("chatcmpl-1");
+  dispatcher_.log[0].decision.candidates[0].tie_seconds = -0.125;
+  EXPECT_EQ(At(Ask("")->response->body, "/decisions/0/candidates/0/tie_seconds"), "-0.125");
 }
 
 TEST_F(DecisionsTest, GivesTheLastOnesUpToTheLimit) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "router/route/candidates.h"
@@ -140,6 +141,26 @@ TEST(CacheAwarePolicyTest, EqualCostsEvenOutTheWorkOfTheLastMinutes) {
   // It is no part of the cost.
   workers[1].queued_prefill_tokens = 200;  // 0.1 s
   EXPECT_EQ(Choose(workers, {}).slot.value(), 0U);
+}
+
+TEST(CacheAwarePolicyTest, TellsWhatATieWasDecidedBy) {
+  std::vector<WorkerView> workers{Idle(0), Idle(1), Queued(Idle(2), 2000)};  // 1 s: no tie with the others
+  workers[0].sent_tokens_lately = 2000;
+  const Decision decision = Choose(workers, {Holds(0, 1), Holds(1, 1)});
+  ASSERT_EQ(decision.candidates.size(), 3U);
+  const auto of = [&](std::uint32_t slot) {
+    return *std::find_if(decision.candidates.begin(), decision.candidates.end(),
+                         [slot](const Candidate& candidate) { return candidate.slot == WorkerSlot(slot); });
+  };
+  EXPECT_DOUBLE_EQ(of(0).lately_seconds, 1);
+  EXPECT_DOUBLE_EQ(of(1).lately_seconds, 0);
+  EXPECT_DOUBLE_EQ(of(1).tie_seconds.value(), -0.008);  // what the match saves
+  EXPECT_DOUBLE_EQ(of(0).tie_seconds.value(), -0.008 + 0.03 * of(0).prefill_seconds);
+  EXPECT_FALSE(of(2).tie_seconds.has_value());
+  // One alone ties with nobody.
+  for (const Candidate& candidate : Choose({Idle(0), Queued(Idle(1), 2000)}, {}).candidates) {
+    EXPECT_FALSE(candidate.tie_seconds.has_value());
+  }
 }
 
 // Idle workers all look alike; each must get its share of new prefixes, however many there are.
