@@ -248,6 +248,16 @@ struct CacheEvent {
   }
 }
 
+struct OtherPrompt {
+  # One that another router sent.
+
+  uncachedTokens @0 :UInt32;
+  # Still to be computed.
+
+  waitedMs @1 :UInt32;
+  # Since it came to the worker.
+}
+
 struct Load {
   # The worker as its engine saw itself after its latest step. Covers the work of all routers.
 
@@ -279,6 +289,10 @@ struct Load {
 
   pinnedBlockCount @11 :UInt32 = 0;
   # Ready blocks that pins keep. The worker bounds them to a share of its pool.
+
+  otherPrompts @12 :List(OtherPrompt);
+  # The prompts of other routers than the receiver that queuedPrefillTokens counts, so that all routers see one queue; at
+  # most 1,024, those that run first. Empty where there is one router.
 }
 
 struct Step {

@@ -145,6 +145,10 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   ROOST_ASSIGN_OR_RETURN(load.step_seconds, ReadSeconds(in.getStepSeconds(), "stepSeconds"));
   load.draining = in.getDraining();
   load.pinned_block_count = in.getPinnedBlockCount();
+  const auto others = in.getOtherPrompts();
+  ROOST_RETURN_IF_ERROR(CheckCount(others, "otherPrompts", kMaxOtherPrompts));
+  load.other_prompts.reserve(others.size());
+  for (const auto other : others) load.other_prompts.push_back({other.getUncachedTokens(), other.getWaitedMs()});
   return load;
 }
 

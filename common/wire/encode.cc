@@ -93,6 +93,11 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setStepSeconds(load.step_seconds);
   out.setDraining(load.draining);
   out.setPinnedBlockCount(load.pinned_block_count);
+  auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
+  for (unsigned i = 0; i < others.size(); ++i) {
+    others[i].setUncachedTokens(load.other_prompts[i].uncached_tokens);
+    others[i].setWaitedMs(load.other_prompts[i].waited_ms);
+  }
 }
 
 void FillRetention(const Retention& retention, schema::Retention::Builder out) {

@@ -123,7 +123,18 @@ struct CacheEvent {
   bool operator==(const CacheEvent&) const = default;
 };
 
-// The worker as its engine sees it after a step.
+// A prompt that another router sent, and of which the worker still has so much to compute.
+struct OtherPrompt {
+  std::uint32_t uncached_tokens = 0;
+  std::uint32_t waited_ms = 0;
+
+  bool operator==(const OtherPrompt&) const = default;
+};
+
+// More are left out.
+inline constexpr std::size_t kMaxOtherPrompts = 1024;
+
+// The worker as its engine sees it after a step, told to one router.
 struct Load {
   std::uint32_t waiting_requests = 0;
   std::uint32_t running_requests = 0;
@@ -138,6 +149,9 @@ struct Load {
   double step_seconds = 0;
   bool draining = false;                 // ends what it has; a Generate now is answered with kUnavailable
   std::uint32_t pinned_block_count = 0;  // ready blocks that pins keep
+  // What it can not know of those of others; the first of them in the order in which they run, all in
+  // queued_prefill_tokens.
+  std::vector<OtherPrompt> other_prompts;
 
   bool operator==(const Load&) const = default;
 };

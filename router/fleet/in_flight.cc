@@ -57,4 +57,11 @@ void InFlightLedger::CoverUntil(Instant instant, std::uint32_t computed_tokens, 
   }
 }
 
+void InFlightLedger::SetOthers(std::span<const wire::OtherPrompt> prompts, Instant now) {
+  prompts_.ForgetOthers();
+  for (const wire::OtherPrompt& prompt : prompts) {
+    prompts_.AddOther(prompt.uncached_tokens, now - std::chrono::milliseconds(prompt.waited_ms));
+  }
+}
+
 }  // namespace roost::router

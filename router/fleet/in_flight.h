@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "common/base/clock.h"
+#include "common/wire/messages.h"
 #include "router/route/prompt_queue.h"
 
 namespace roost::router {
@@ -47,10 +49,13 @@ class InFlightLedger {
   // tokens.
   void CoverUntil(Instant instant, std::uint32_t computed_tokens, std::uint32_t ageing);
 
+  // What the worker still has to compute for other routers.
+  void SetOthers(std::span<const wire::OtherPrompt> prompts, Instant now);
+
   // Not yet covered by a report.
   [[nodiscard]] std::uint64_t uncovered_tokens() const { return uncovered_tokens_; }
   [[nodiscard]] std::uint32_t uncovered_requests() const { return static_cast<std::uint32_t>(uncovered_.size()); }
-  // Those without a first token.
+  // Those without a first token, and other routers'.
   [[nodiscard]] const PromptQueue& prompts() const { return prompts_; }
   // All charges.
   [[nodiscard]] std::uint32_t request_count() const { return request_count_; }

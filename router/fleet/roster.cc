@@ -43,14 +43,15 @@ void Worker::Report(const wire::Load& report, Instant now) {
   load = report;
   sent_tokens.Add(0, now);
   // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
-  if (!(report.step_seconds > 0)) {
+  if (report.step_seconds > 0) {
+    rates.Observe({report.step_prefill_tokens, report.step_decode_tokens, report.step_seconds});
+    busy.Observe(PrefillSeconds(ViewOf(*this), report.step_prefill_tokens), now);
+    const Instant began = now - FromSeconds(std::min(report.step_seconds, kLongestStepSeconds)) - kLinkDelay;
+    ledger->CoverUntil(began, report.step_prefill_tokens, hello.ageing_tokens);
+  } else {
     busy.Observe(0, now);
-    return;
   }
-  rates.Observe({report.step_prefill_tokens, report.step_decode_tokens, report.step_seconds});
-  busy.Observe(PrefillSeconds(ViewOf(*this), report.step_prefill_tokens), now);
-  const Instant began = now - FromSeconds(std::min(report.step_seconds, kLongestStepSeconds)) - kLinkDelay;
-  ledger->CoverUntil(began, report.step_prefill_tokens, hello.ageing_tokens);
+  ledger->SetOthers(report.other_prompts, now);
 }
 
 void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics) {

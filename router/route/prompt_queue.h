@@ -1,13 +1,14 @@
-// The prompts that this router has sent to one worker and has no token of yet: whom a new one waits for there, and whom
-// it overtakes, where short prompts go first.
+// The prompts that one worker has to compute: whom a new one waits for there, and whom it overtakes, where short
+// prompts go first. Those that this router has sent and has no token of yet, and those of other routers, as the worker
+// tells.
 //
 //   first ◀── fewest tokens left, `ageing` more for each second that it came later ──▶ last     (the worker's
 //   WaitingQueue)
 //              │ what is left of these stands before the new one    │ these wait longer because of it
 //
-// What is left of a prompt is an estimate: the prompt tokens of a step that the worker reports are taken from the first
-// in that order. Tokens of other routers' prompts are taken too, so what is left errs towards nothing; what the worker
-// reports as queued beyond it counts as standing before everybody. All prompts are taken to be of equal priority.
+// What is left of this router's prompts is an estimate: the prompt tokens of a step that the worker reports are taken
+// from the first in that order, be they this router's or others'. What the worker reports as queued beyond all of them
+// counts as standing before everybody. All prompts are taken to be of equal priority.
 //
 // Not thread-safe. Operations are O(prompts), which a worker's bound on what waits there bounds.
 #pragma once
@@ -23,6 +24,9 @@ class PromptQueue {
  public:
   // `number` is new, and larger than all before.
   void Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at);
+  // The prompts of other routers are from now on those that are added hereafter.
+  void ForgetOthers() { others_.clear(); }
+  void AddOther(std::uint32_t uncached_tokens, Instant sent_at);
   // Its first token came, or nobody waits for it any more. Nothing if it is not there.
   void Remove(std::uint64_t number);
   // The worker computed so many prompt tokens in a step that held what was sent until then.
@@ -38,6 +42,7 @@ class PromptQueue {
   [[nodiscard]] Place PlaceOf(double uncached_tokens, Instant now, std::uint32_t ageing,
                               double seconds_per_token) const;
 
+  // This router's.
   [[nodiscard]] std::size_t size() const { return prompts_.size(); }
 
   // The wait of a request whose first token takes t counts 1 + min(kMostImpatience, t / kPatienceSeconds) times.
@@ -46,7 +51,7 @@ class PromptQueue {
 
  private:
   struct Prompt {
-    std::uint64_t number = 0;
+    std::uint64_t number = 0;  // 0: another router's
     double tokens_left = 0;
     Instant sent_at{};
     double sent_seconds = 0;  // the same, for Rank
@@ -54,8 +59,17 @@ class PromptQueue {
     // The least goes first.
     [[nodiscard]] double Rank(std::uint32_t ageing) const { return tokens_left + ageing * sent_seconds; }
   };
+  struct Newcomer {
+    double rank = 0;
+    Instant now;
+    std::uint32_t ageing = 0;
+    double seconds_per_token = 0;
+  };
 
-  std::vector<Prompt> prompts_;  // by number
+  static void AddTo(Place& place, const Prompt& prompt, const Newcomer& newcomer);
+
+  std::vector<Prompt> prompts_;  // this router's, by number
+  std::vector<Prompt> others_;
 };
 
 }  // namespace roost::router

@@ -48,6 +48,7 @@ class EngineHarness {
   EngineHarness(worker::Model& model, const Clock& clock, worker::EngineOptions options)
       : block_tokens_(model.block_tokens()),
         block_count_(model.block_count()),
+        verifies_(options.verify_hits_share > 0),
         engine_(model, clock, std::move(options)) {}
 
   // As a router would: the hashes come with the request, unless the test has set them.
@@ -157,10 +158,16 @@ class EngineHarness {
     BlockHash digest;
     for (const BlockHash hash : resident_) digest = digest ^ hash;
     ASSERT_EQ(report.load.digest, digest);
+    std::uint64_t queued = 0;
+    for (const worker::LinkPrompt& prompt : report.prompts) queued += prompt.uncached_tokens;
+    ASSERT_LE(queued, report.load.queued_prefill_tokens);
+    // What is computed anew to verify it is nobody's.
+    ASSERT_TRUE(verifies_ || queued == report.load.queued_prefill_tokens);
   }
 
   std::uint32_t block_tokens_;
   std::uint32_t block_count_;
+  bool verifies_;
   worker::Engine engine_;
   std::map<worker::RequestKey, Outcome> outcomes_;
   std::map<std::pair<worker::RequestKey, std::uint32_t>, Outcome> other_choices_;

@@ -106,10 +106,18 @@ struct StepCounts {
 inline constexpr std::array<double, 4> kPoolMultiples{0.5, 1.0, 2.0, 4.0};
 using HitRateCurve = std::array<double, kPoolMultiples.size()>;
 
+// A prompt that is still to be computed.
+struct LinkPrompt {
+  LinkId link;  // whose router sent it
+  Instant submitted{};
+  std::uint32_t uncached_tokens = 0;
+};
+
 struct StepReport {
   std::vector<RequestEvent> tokens;
   std::vector<wire::CacheEvent> events;
-  wire::Load load;
+  wire::Load load;                  // without other_prompts, which differ from link to link
+  std::vector<LinkPrompt> prompts;  // that load.queued_prefill_tokens counts
   StepCounts counts;
   // Blocks by state; their sum is the pool.
   std::uint32_t free_blocks = 0;

@@ -284,6 +284,11 @@ void Engine::State::FillReport(StepReport& report) {
   report.load.step_prefill_tokens = step.step_prefill_tokens;
   report.load.step_decode_tokens = step.step_decode_tokens;
   report.load.step_seconds = step.step_seconds;
+  scheduler.VisitQueued([&](const Sequence& sequence, std::uint32_t uncached_tokens) {
+    const Choice* const choice = requests.FindChoice(sequence.id);
+    if (choice == nullptr) return;  // a verification's
+    report.prompts.push_back({choice->request->key.link, choice->request->submitted, uncached_tokens});
+  });
 }
 
 }  // namespace roost::worker

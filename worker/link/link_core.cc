@@ -1,6 +1,9 @@
 #include "worker/link/link_core.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
@@ -14,6 +17,8 @@ constexpr std::size_t kHashesPerChunk = std::size_t{1} << 15U;
 constexpr std::size_t kRunsPerChunk = std::size_t{1} << 13U;
 static_assert(kHashesPerChunk <= wire::WireLimits::kMaxHashesPerRun);
 static_assert(kRunsPerChunk <= wire::WireLimits::kMaxListItems);
+
+constexpr std::int64_t kMostMs = std::numeric_limits<std::uint32_t>::max();
 
 // The numbers of a step belong to the one report that brings them.
 wire::Load WithoutStep(wire::Load load) {
@@ -209,6 +214,7 @@ void LinkCore::Take(StepReport report) {
   Follow(report);
   report.load.draining = load_.draining;
   load_ = WithoutStep(report.load);
+  prompts_ = std::move(report.prompts);
   std::unordered_map<LinkId, std::vector<wire::TokenEvent>> tokens;
   for (RequestEvent& event : report.tokens) tokens[event.link].push_back(std::move(event.event));
   for (Link& link : links_) {
@@ -271,6 +277,19 @@ void LinkCore::SendHello(Link& link) {
   link.next_hello = clock_.Now() + (sent ? setup_.times.hello_interval : setup_.times.unsent_hello_interval);
 }
 
+std::vector<wire::OtherPrompt> LinkCore::OtherPrompts(const Link& link) const {
+  std::vector<wire::OtherPrompt> others;
+  const Instant now = clock_.Now();
+  for (const LinkPrompt& prompt : prompts_) {
+    if (prompt.link == link.id) continue;
+    if (others.size() == wire::kMaxOtherPrompts) break;
+    const std::int64_t waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - prompt.submitted).count();
+    others.push_back(
+        {prompt.uncached_tokens, static_cast<std::uint32_t>(std::clamp(waited, std::int64_t{0}, kMostMs))});
+  }
+  return others;
+}
+
 void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                         const wire::Load& load) {
   wire::Step step;
@@ -279,6 +298,7 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   step.tokens = std::move(tokens);
   step.events = events;
   step.load = load;
+  step.load.other_prompts = OtherPrompts(link);
   link.last_step = clock_.Now();
   if (effects_.Send(link.peer, std::move(step)) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
 }

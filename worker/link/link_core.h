@@ -157,6 +157,8 @@ class LinkCore {
   void EndLife(Link& link);
   void Restart(Link& link, ResyncReason reason);
   void SendHello(Link& link);
+  // What the others than this link's router have queued here, as of now.
+  [[nodiscard]] std::vector<wire::OtherPrompt> OtherPrompts(const Link& link) const;
   void SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                 const wire::Load& load);
   void Refuse(Link& link, RequestId request, Error error);
@@ -193,7 +195,8 @@ class LinkCore {
   std::vector<Link> links_;
   std::uint32_t next_link_id_ = 1;
   std::uint64_t next_epoch_;
-  wire::Load load_;  // the last known, without a step's numbers
+  wire::Load load_;                  // the last known, without a step's numbers
+  std::vector<LinkPrompt> prompts_;  // as last known
   LinkCounts counts_;
 
   enum class MirrorState : std::uint8_t { kCurrent, kStale, kAwaited };

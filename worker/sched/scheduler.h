@@ -169,6 +169,17 @@ class Scheduler {
   // when they were last looked at, and those that running sequences still have to prefill.
   [[nodiscard]] wire::Load Load() const;
 
+  // Calls visit(sequence, tokens) for each that Load() counts as queued, with what it has to compute: first those that
+  // run, then the others in the order in which they wait.
+  template <typename Visit>
+  void VisitQueued(Visit visit) const {
+    for (const Sequence* sequence : running_) {
+      const bool is_queued = !sequence->decoding() && sequence->remaining_count() > 0;
+      if (is_queued) visit(*sequence, sequence->remaining_count());
+    }
+    waiting_.Visit([&](const Sequence& sequence) { visit(sequence, sequence.expected_uncached_count); });
+  }
+
   // The cache's invariants against this scheduler's block tables, and the tables' own. O(blocks).
   [[nodiscard]] Result<void> CheckInvariants() const;
 

@@ -71,6 +71,12 @@ class WaitingQueue {
   // The one after a rank, which need not be in the queue any more.
   [[nodiscard]] Sequence* After(const WaitingRank& rank) const;
 
+  // All of them, in order.
+  template <typename Visitor>
+  void Visit(Visitor visit) const {
+    for (const auto& [rank, sequence] : sequences_) visit(*sequence);
+  }
+
   // Of those with the highest priority the one that came first, whatever the policy; preempted ones count as others.
   [[nodiscard]] Sequence* Oldest() const { return by_age_.empty() ? nullptr : by_age_.begin()->second; }
   // The next in that order.

@@ -296,9 +296,22 @@ void SimWorker::Report(const wire::Load& load) {
     if (!link.up) continue;
     wire::Step step;
     step.load = load;
+    step.load.other_prompts = OtherPrompts(router);
     if (!link.snapshot_due) step.events = events;
     SendTo(router, link, std::move(step));
   }
+}
+
+std::vector<wire::OtherPrompt> SimWorker::OtherPrompts(std::uint32_t router) const {
+  std::vector<wire::OtherPrompt> others;
+  if (links_.size() == 1) return others;
+  scheduler_.VisitQueued([&](const Sequence& sequence, std::uint32_t uncached_tokens) {
+    const Request& request = requests_.at(sequence.id);
+    if (request.router == router || others.size() == wire::kMaxOtherPrompts) return;
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(timeline_.Now() - request.arrival);
+    others.push_back({uncached_tokens, static_cast<std::uint32_t>(waited.count())});
+  });
+  return others;
 }
 
 // A due snapshot holds what the events of this step say.

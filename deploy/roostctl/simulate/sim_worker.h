@@ -119,6 +119,8 @@ class SimWorker {
 
   // ---- what is told ----
   void Report(const wire::Load& load);
+  // What the others than this router have queued here.
+  [[nodiscard]] std::vector<wire::OtherPrompt> OtherPrompts(std::uint32_t router) const;
   void PlanLoadReport();
   void ReportLoad();
   void SendTo(std::uint32_t router, Link& link, wire::Step step);

@@ -258,6 +258,20 @@ TEST(AdversarialTest, FourRoutersThatShareNothingDecideAboutAsWellAsOne) {
   EXPECT_GE(four.hit_ratio, 0.9 * one.hit_ratio);
 }
 
+// Workers take short prompts first, and tell each router what the others have queued.
+TEST(AdversarialTest, FourRoutersSeeOneQueue) {
+  constexpr std::uint32_t kLongTokens = 40'000;
+  const Trace trace =
+      Load(1)
+          .Add({.requests_per_second = RateFor(2.5, kOwnTokens)})
+          .Add({.requests_per_second = RateFor(4, kLongTokens), .own_tokens = kLongTokens})
+          .Take();
+  SimulationOptions options = Fleet(8);
+  const double one = Play(trace, "cache-aware", options).ttft_mean_seconds;
+  options.router_count = 4;
+  EXPECT_LE(Play(trace, "cache-aware", options).ttft_mean_seconds, 1.1 * one);
+}
+
 TEST(AdversarialTest, AnAbruptChangeOfPopularityIsOverSoon) {
   constexpr double kChange = kSpanSeconds / 2;
   constexpr double kRecoverySeconds = 20;

@@ -241,6 +241,12 @@ void FakeWorker::SendSnapshot() {
   }
 }
 
+void FakeWorker::SetOtherPrompts(std::vector<wire::OtherPrompt> prompts) {
+  load_.queued_prefill_tokens = 0;
+  for (const wire::OtherPrompt& prompt : prompts) load_.queued_prefill_tokens += prompt.uncached_tokens;
+  load_.other_prompts = std::move(prompts);
+}
+
 BlockHash FakeWorker::digest() const {
   BlockHash digest;
   for (const auto& [hash, parent] : parents_) digest = digest ^ hash;

@@ -46,6 +46,8 @@ class FakeWorker {
   void SetFull(bool full) { full_ = full; }
   // Requests that it says wait there, of other routers.
   void SetWaiting(std::uint32_t count) { load_.waiting_requests = count; }
+  // Prompts that other routers have queued there.
+  void SetOtherPrompts(std::vector<wire::OtherPrompt> prompts);
   void SetDraining(bool draining) { load_.draining = draining; }
 
   // Evicts up to `count` leaves; reported with the next step.

@@ -79,6 +79,37 @@ TEST(FleetDecisionsTest, DecisionsSeeChargesComeAndGo) {
   EXPECT_EQ(queue_of("three"), 0);
 }
 
+// Where short prompts go first, the other routers' long ones are overtaken, and their short ones are not.
+TEST(FleetDecisionsTest, OtherRoutersPromptsStandInLineLikeOwnOnes) {
+  FleetSim sim;
+  FakeWorker& worker = sim.AddWorker("a");
+  worker.hello().ageing_tokens = 100;
+  worker.hello().max_batch_tokens = 100;
+  worker.SayHello();
+  sim.DeliverAll();
+  for (TokenId seed = 1; seed <= 3; ++seed) {  // then its speed is known
+    sim.Submit(MakePrompt(seed, 200), 1);
+    sim.Run();
+  }
+  const auto queue_behind = [&](std::vector<wire::OtherPrompt> prompts) {
+    worker.SetOtherPrompts(std::move(prompts));
+    worker.Heartbeat();
+    sim.DeliverAll();
+    const auto request = sim.Submit(MakePrompt(9, 200), 1);
+    sim.core.Cancel(*request.id);
+    sim.CarryOutEffects();
+    EXPECT_TRUE(request.observer->decisions.front().in_seconds);
+    return request.observer->decisions.front().candidates.front();
+  };
+  const Candidate behind_short = queue_behind({{20, 0}, {30, 0}, {20, 0}});
+  const Candidate behind_long = queue_behind({{4000, 0}, {6000, 0}});
+  const Candidate behind_old = queue_behind({{4000, 100'000}, {6000, 100'000}});
+  EXPECT_GT(behind_short.queue_seconds, 0);
+  EXPECT_LT(behind_long.queue_seconds, 2 * behind_short.queue_seconds);  // the step that is under way
+  EXPECT_GT(behind_long.delay_seconds, behind_short.delay_seconds);
+  EXPECT_GT(behind_old.queue_seconds, 20 * behind_long.queue_seconds);
+}
+
 // In turn one of the two would get all that is long.
 TEST(FleetDecisionsTest, IdleWorkersGetTheSameWorkRatherThanTheSameNumberOfRequests) {
   FleetSim sim;

@@ -59,6 +59,20 @@ TEST(InFlightLedgerTest, APromptIsQueuedUntilItsFirstTokenOrItsEnd) {
   EXPECT_EQ(ledger->request_count(), 1U);
 }
 
+TEST(InFlightLedgerTest, OtherRoutersPromptsAreAsLastReported) {
+  const auto ledger = std::make_shared<InFlightLedger>();
+  const Charge own = InFlightLedger::Add(ledger, 100, kStart);
+  ledger->SetOthers(std::vector<wire::OtherPrompt>{{700, 1000}, {40, 0}}, kStart + 2s);
+  EXPECT_DOUBLE_EQ(ledger->prompts().PlaceOf(1000, kStart + 2s, 1, 0).all_tokens, 840);
+  EXPECT_EQ(ledger->prompts().size(), 1U);
+  EXPECT_EQ(ledger->request_count(), 1U);
+  EXPECT_EQ(ledger->uncovered_tokens(), 100U);
+  ledger->SetOthers(std::vector<wire::OtherPrompt>{{30, 0}}, kStart + 3s);
+  EXPECT_DOUBLE_EQ(ledger->prompts().PlaceOf(1000, kStart + 3s, 1, 0).all_tokens, 130);
+  ledger->SetOthers({}, kStart + 4s);
+  EXPECT_DOUBLE_EQ(ledger->prompts().PlaceOf(1000, kStart + 4s, 1, 0).all_tokens, 100);
+}
+
 TEST(InFlightLedgerTest, ChargeMayOutliveItsWorker) {
   auto ledger = std::make_shared<InFlightLedger>();
   const Charge charge = InFlightLedger::Add(ledger, 10, kStart);

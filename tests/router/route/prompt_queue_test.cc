@@ -52,9 +52,26 @@ TEST(PromptQueueTest, StepsComputeTheFirstInOrder) {
   EXPECT_DOUBLE_EQ(queue.PlaceOf(10000, kStart + 1s, kAgeing, kPace).before_tokens, 1500 + 0 + 100);
   // What was begun goes on before what is longer than its rest.
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1700, kStart, kAgeing, kPace).before_tokens, 1600);
-  // More than is known: it was another router's.
+  // More than is known.
   queue.OnComputed(1'000'000, kStart + 1s, kAgeing);
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1, kStart + 1s, kAgeing, kPace).all_tokens, 0);
+}
+
+TEST(PromptQueueTest, OtherRoutersPromptsCountAlike) {
+  PromptQueue queue;
+  queue.Add(1, 2000, kStart);
+  queue.AddOther(500, kStart);
+  queue.AddOther(9000, kStart - 10s);
+  PromptQueue::Place place = queue.PlaceOf(1000, kStart, kAgeing, kPace);
+  EXPECT_DOUBLE_EQ(place.all_tokens, 11500);
+  EXPECT_DOUBLE_EQ(place.before_tokens, 500);
+  EXPECT_GT(place.overtaken, 2);
+  EXPECT_EQ(queue.size(), 1U);
+  // What the worker computes is first theirs who go first: this router's prompt loses 300 tokens.
+  queue.OnComputed(800, kStart, kAgeing);
+  EXPECT_DOUBLE_EQ(queue.PlaceOf(5000, kStart, kAgeing, kPace).before_tokens, 1700);
+  queue.ForgetOthers();
+  EXPECT_DOUBLE_EQ(queue.PlaceOf(5000, kStart, kAgeing, kPace).all_tokens, 1700);
 }
 
 TEST(PromptQueueTest, WhoIsRemovedIsGone) {

@@ -511,5 +511,29 @@ TEST_F(EngineTest, APreemptedPrefillCountsAsCachedOnlyWhatItNeverComputed) {
   EXPECT_EQ(harness_->outcome(2).tokens, Reference(Text(100, 2), 4));
 }
 
+// ---- what a report tells ----
+
+TEST_F(EngineTest, ReportsWhosePromptsAreStillToBeComputed) {
+  Make({}, {.max_batch_tokens = 64});
+  const LinkId other(7);
+  const Instant came = clock_.Now();
+  Submit(GreedyRequest(1, Text(100, 1), 3));
+  Submit(GreedyRequest(2, Text(200, 2), 3), other);
+  const StepReport first = harness_->Step();
+  ASSERT_EQ(first.prompts.size(), 2U);
+  EXPECT_EQ(first.prompts[0].link, kLink);
+  EXPECT_EQ(first.prompts[1].link, other);
+  EXPECT_EQ(first.prompts[1].submitted, came);
+  EXPECT_EQ(first.prompts[0].uncached_tokens + first.prompts[1].uncached_tokens, 300 - 64U);
+  bool alone = false;  // the shorter one is done first
+  for (int i = 0; i < 10 && !alone; ++i) {
+    const StepReport report = harness_->Step();
+    alone = report.prompts.size() == 1 && report.prompts[0].link == other;
+  }
+  EXPECT_TRUE(alone);
+  harness_->Run();
+  EXPECT_TRUE(harness_->Step().prompts.empty());
+}
+
 }  // namespace
 }  // namespace roost::worker

@@ -111,6 +111,48 @@ TEST_F(LinkCoreTest, TokensGoToTheirOwnRouterAlone) {
   EXPECT_EQ(requests, (std::map<PeerId, std::uint64_t>{{kPeer, 1}, {kOther, 2}}));
 }
 
+TEST_F(LinkCoreTest, EachRouterIsToldWhatTheOthersHaveQueued) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  const LinkId first = Submit(kPeer, 1);
+  const LinkId second = Submit(kOther, 2);
+  const auto others_of = [this] {
+    std::map<PeerId, std::vector<wire::OtherPrompt>> others;
+    for (const auto& [peer, message] : std::exchange(effects_.sent, {})) {
+      others[peer] = std::get<wire::Step>(message).load.other_prompts;
+    }
+    return others;
+  };
+  StepReport report = cache_.Report({});
+  report.prompts = {{first, clock_.Now(), 100}, {second, clock_.Now(), 50}, {first, clock_.Now(), 7000}};
+  clock_.Advance(milliseconds(30));
+  core_.OnOutput(std::move(report));
+  auto others = others_of();
+  EXPECT_EQ(others[kPeer], (std::vector<wire::OtherPrompt>{{50, 30}}));
+  EXPECT_EQ(others[kOther], (std::vector<wire::OtherPrompt>{{100, 30}, {7000, 30}}));
+  // They wait on, and a heartbeat says so.
+  Pass(milliseconds(250));
+  others = others_of();
+  EXPECT_EQ(others[kPeer], (std::vector<wire::OtherPrompt>{{50, 280}}));
+  // Who comes is told too.
+  core_.AddPeer(PeerId(3), "router");
+  core_.Tick();
+  Welcome(PeerId(3), effects_.Take<wire::Hello>().at(0).epoch);
+  EXPECT_EQ(effects_.Take<wire::Step>().at(0).load.other_prompts.size(), 3U);
+  Report({});
+  for (const auto& [peer, prompts] : others_of()) EXPECT_TRUE(prompts.empty());
+}
+
+TEST_F(LinkCoreTest, OfManyPromptsTheFirstAreTold) {
+  BringUp(kPeer);
+  StepReport report = cache_.Report({});
+  for (std::uint32_t i = 0; i < 2 * wire::kMaxOtherPrompts; ++i) report.prompts.push_back({LinkId(99), Instant{}, i});
+  core_.OnOutput(std::move(report));
+  const auto prompts = effects_.Take<wire::Step>().at(0).load.other_prompts;
+  ASSERT_EQ(prompts.size(), wire::kMaxOtherPrompts);
+  EXPECT_EQ(prompts.back().uncached_tokens, wire::kMaxOtherPrompts - 1);
+}
+
 // ---- requests ----
 
 TEST_F(LinkCoreTest, PassesRequestsAndCancelsToTheEngine) {
