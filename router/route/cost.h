@@ -4,8 +4,8 @@
 //   ttft  = max(queue, slots) + prefill + decode
 //   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay)
 //
-//   queue       the uncached tokens before it, at the worker's pace: where short prompts go first, of what this router
-//               sent there only the shorter prompts and the step that is under way
+//   queue       the uncached tokens before it, at the worker's pace: where short prompts go first, only the shorter
+//               prompts, this router's and others', and the step that is under way
 //   growth      what the queue may come to beyond that, where short prompts go first: the longer all that is queued,
 //               the more of it, since who waits for long goes first too (--first-token-target-ms); and both over
 //               1 - ρ · (the part of the work that is shorter), for those that come and overtake it meanwhile. A price

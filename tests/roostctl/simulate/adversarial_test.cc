@@ -261,11 +261,10 @@ TEST(AdversarialTest, FourRoutersThatShareNothingDecideAboutAsWellAsOne) {
 // Workers take short prompts first, and tell each router what the others have queued.
 TEST(AdversarialTest, FourRoutersSeeOneQueue) {
   constexpr std::uint32_t kLongTokens = 40'000;
-  const Trace trace =
-      Load(1)
-          .Add({.requests_per_second = RateFor(2.5, kOwnTokens)})
-          .Add({.requests_per_second = RateFor(4, kLongTokens), .own_tokens = kLongTokens})
-          .Take();
+  const Trace trace = Load(1)
+                          .Add({.requests_per_second = RateFor(2.5, kOwnTokens)})
+                          .Add({.requests_per_second = RateFor(4, kLongTokens), .own_tokens = kLongTokens})
+                          .Take();
   SimulationOptions options = Fleet(8);
   const double one = Play(trace, "cache-aware", options).ttft_mean_seconds;
   options.router_count = 4;
