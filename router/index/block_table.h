@@ -79,7 +79,7 @@ class BlockTable {
   [[nodiscard]] Search Begin(Key key) const {
     Bucket* const home = HomeOf(key);
     roost::Prefetch(home);
-    roost::Prefetch(home + 1);  // a third of the searches go on
+    roost::Prefetch(home + 1);  // one search in sixteen goes on
     return {key, home};
   }
   // The payload, 0 when the key is not there. Under the pin that Begin was under.
