@@ -131,7 +131,7 @@ struct OtherPrompt {
   bool operator==(const OtherPrompt&) const = default;
 };
 
-// More are left out.
+// So many are told.
 inline constexpr std::size_t kMaxOtherPrompts = 1024;
 
 // The worker as its engine sees it after a step, told to one router.
@@ -149,8 +149,8 @@ struct Load {
   double step_seconds = 0;
   bool draining = false;                 // ends what it has; a Generate now is answered with kUnavailable
   std::uint32_t pinned_block_count = 0;  // ready blocks that pins keep
-  // What it can not know of those of others; the first of them in the order in which they run, all in
-  // queued_prefill_tokens.
+  // Of the prompts that queued_prefill_tokens counts, those of other routers, which this one can not know: the first
+  // kMaxOtherPrompts in the order in which they run.
   std::vector<OtherPrompt> other_prompts;
 
   bool operator==(const Load&) const = default;
