@@ -56,8 +56,9 @@ std::string ActualText(element decision) {
                      Milliseconds(Seconds(decision, "/actual/ttft_seconds")));
 }
 
-std::string TieCell(element candidate) {
-  const std::optional<double> seconds = Seconds(candidate, "/tie_seconds");
+// In milliseconds, of who was in a tie.
+std::string TieCell(element candidate, const char* pointer) {
+  const std::optional<double> seconds = Seconds(candidate, pointer);
   return seconds.has_value() ? fmt::format("{:.1f}", *seconds * 1e3) : "-";
 }
 
@@ -66,12 +67,12 @@ std::string CandidateRow(element candidate, std::string_view chosen) {
   const auto cell = [&](const char* pointer) { return Seconds(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
       "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} "
-      "{:>9.1f} {:>9.1f} {:>9}\n",
+      "{:>9.1f} {:>9} {:>9}\n",
       worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"),
       CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"),
       cell("/decode_seconds"), cell("/ttft_seconds"), cell("/growth_seconds"),
       Seconds(candidate, "/congestion").value_or(1), Seconds(candidate, "/pace").value_or(1), cell("/delay_seconds"),
-      cell("/cost_seconds"), cell("/lately_seconds"), TieCell(candidate));
+      cell("/cost_seconds"), TieCell(candidate, "/lately_seconds"), TieCell(candidate, "/tie_seconds"));
 }
 
 std::string DecisionText(element decision) {

@@ -1,5 +1,6 @@
 #include "router/api/decisions.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "common/base/json_writer.h"
@@ -22,7 +23,19 @@ void WriteSeconds(std::string_view key, double seconds, bool in_seconds, JsonWri
   in_seconds ? json.Number(seconds) : json.Null();
 }
 
-void WriteCandidate(const Candidate& candidate, std::string_view worker_id, JsonWriter& json) {
+// Null for who was in no tie.
+void WriteTie(const Decision& decision, WorkerSlot slot, JsonWriter& json) {
+  const auto score = std::find_if(decision.tie.begin(), decision.tie.end(),
+                                  [slot](const TieScore& each) { return each.slot == slot; });
+  const bool tied = score != decision.tie.end();
+  json.Key("lately_seconds");
+  tied ? json.Number(score->lately_seconds) : json.Null();
+  json.Key("tie_seconds");
+  tied ? json.Number(score->score_seconds) : json.Null();
+}
+
+void WriteCandidate(const Decision& decision, const Candidate& candidate, std::string_view worker_id,
+                    JsonWriter& json) {
   json.BeginObject().Key("worker").String(worker_id);
   json.Key("matched_tokens").Number(candidate.matched_tokens);
   json.Key("pending_tokens").Number(candidate.pending_tokens);
@@ -36,8 +49,7 @@ void WriteCandidate(const Candidate& candidate, std::string_view worker_id, Json
   json.Key("pace").Number(candidate.pace);
   json.Key("delay_seconds").Number(candidate.delay_seconds);
   json.Key("cost_seconds").Number(candidate.cost_seconds());
-  json.Key("lately_seconds").Number(candidate.lately_seconds).Key("tie_seconds");
-  candidate.tie_seconds.has_value() ? json.Number(*candidate.tie_seconds) : json.Null();
+  WriteTie(decision, candidate.slot, json);
   json.EndObject();
 }
 
@@ -75,7 +87,7 @@ void WriteRecord(const DecisionRecord& record, Instant now, JsonWriter& json) {
   WriteAudit(record, json);
   json.Key("candidates").BeginArray();
   for (std::size_t i = 0; i < record.candidate_ids.size(); ++i) {
-    WriteCandidate(record.decision.candidates[i], record.candidate_ids[i], json);
+    WriteCandidate(record.decision, record.decision.candidates[i], record.candidate_ids[i], json);
   }
   json.EndArray().EndObject();
 }

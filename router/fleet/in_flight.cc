@@ -1,6 +1,7 @@
 #include "router/fleet/in_flight.h"
 
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 
@@ -58,10 +59,12 @@ void InFlightLedger::CoverUntil(Instant instant, std::uint32_t computed_tokens, 
 }
 
 void InFlightLedger::SetOthers(std::span<const wire::OtherPrompt> prompts, Instant now) {
-  prompts_.ForgetOthers();
+  std::vector<PromptQueue::Other> others;
+  others.reserve(prompts.size());
   for (const wire::OtherPrompt& prompt : prompts) {
-    prompts_.AddOther(prompt.uncached_tokens, now - std::chrono::milliseconds(prompt.waited_ms));
+    others.push_back({prompt.uncached_tokens, now - std::chrono::milliseconds(prompt.waited_ms)});
   }
+  prompts_.SetOthers(others);
 }
 
 }  // namespace roost::router

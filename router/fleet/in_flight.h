@@ -5,6 +5,8 @@
 // step holds what had arrived when that step began. Afterwards only the request itself counts, as in flight, and until
 // its first token comes its prompt, in the order in which the worker is expected to compute them.
 //
+// Beside that, the worker's prompts of other routers, as it tells.
+//
 // Not thread-safe. The ledger lives as long as its longest charge.
 #pragma once
 

@@ -25,7 +25,7 @@ constexpr double kEvenWeight = 0.03;
 constexpr double kLongPrefillSeconds = 1;  // a longer one says no more
 
 // Those within the margin of the first, which is the cheapest.
-std::span<Candidate> NearBest(std::vector<Candidate>& candidates) {
+std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
   const Candidate& best = candidates.front();
   const double bound = best.cost_seconds() + std::max(best.ttft_seconds() * kTieMargin, kTieSeconds);
   const auto end = std::find_if(candidates.begin(), candidates.end(),
@@ -43,28 +43,34 @@ double Fullness(const WorkerView& worker) {
 // shorter wait, then whose turn it is (FirstOf). Were the match alone to decide, whoever is some tokens ahead in a
 // prompt that all share would get all who come, and a request keeps its place in the batch long after its prefill. A
 // prefill times the work before it is what the sum of squares of all workers' work grows by, which is least when they
-// are even; so what is long goes to who had least, and what is short to who holds it.
-void CompareTied(std::span<Candidate> tied, const FleetView& fleet) {
-  if (tied.size() < 2) return;
+// are even; so what is long goes to who had least, and what is short to who holds it. One for each of `tied`.
+std::vector<TieScore> ScoresOf(std::span<const Candidate> tied, const FleetView& fleet) {
   double least_wait = std::numeric_limits<double>::infinity();
   for (const Candidate& each : tied) least_wait = std::min(least_wait, each.wait_seconds());
   const FleetSpeed speed = fleet.speed();  // by their own, who seem a little faster would get all that nobody holds
-  for (Candidate& each : tied) {
+  std::vector<TieScore> scores;
+  scores.reserve(tied.size());
+  for (const Candidate& each : tied) {
+    const WorkerView& worker = *fleet.Find(each.slot);
+    const double lately = speed.SecondsFor(worker.sent_tokens_lately);
     const double later = std::max(0.0, each.wait_seconds() - least_wait - kWaitNoiseSeconds);
     const double saved = speed.SecondsFor(each.matched_tokens);
-    const double uneven = std::min(each.prefill_seconds, kLongPrefillSeconds) * each.lately_seconds;
-    each.tie_seconds =
-        kWaitWeight * later + kPlaceSeconds * Fullness(*fleet.Find(each.slot)) + kEvenWeight * uneven - saved;
+    const double uneven = std::min(each.prefill_seconds, kLongPrefillSeconds) * lately;
+    const double score = kWaitWeight * later + kPlaceSeconds * Fullness(worker) + kEvenWeight * uneven - saved;
+    scores.push_back({.slot = each.slot, .lately_seconds = lately, .score_seconds = score});
   }
+  return scores;
 }
 
-// `tied` is not empty, and compared.
-const Candidate& FirstOf(std::span<const Candidate> tied, const FleetView& fleet) {
-  const auto key = [&fleet](const Candidate& each) {
-    return std::make_tuple(each.tie_seconds, each.wait_seconds(), fleet.Find(each.slot)->last_sent);
+// `tied` is not empty, and has these scores.
+const Candidate& FirstOf(std::span<const Candidate> tied, std::span<const TieScore> scores, const FleetView& fleet) {
+  const auto key = [&](const TieScore& score) {
+    const Candidate& candidate = tied[static_cast<std::size_t>(&score - scores.data())];
+    return std::make_tuple(score.score_seconds, candidate.wait_seconds(), fleet.Find(score.slot)->last_sent);
   };
-  return *std::min_element(tied.begin(), tied.end(),
-                           [&key](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
+  const auto first = std::min_element(scores.begin(), scores.end(),
+                                      [&key](const TieScore& a, const TieScore& b) { return key(a) < key(b); });
+  return tied[static_cast<std::size_t>(first - scores.begin())];
 }
 
 DecisionReason ReasonFor(const Candidate& chosen, std::span<const Candidate> tied,
@@ -88,9 +94,10 @@ class CacheAwarePolicy final : public Policy {
   [[nodiscard]] std::optional<Decision> Choose(const RouteQuery& query, const FleetView& fleet) override {
     std::vector<Candidate> candidates = FindCandidates(query, fleet);
     if (candidates.empty()) return std::nullopt;
-    const std::span<Candidate> tied = NearBest(candidates);
-    CompareTied(tied, fleet);
-    const Candidate& cheapest = FirstOf(tied, fleet);
+    const std::span<const Candidate> tied = NearBest(candidates);
+    std::vector<TieScore> scores;
+    if (tied.size() > 1) scores = ScoresOf(tied, fleet);
+    const Candidate& cheapest = scores.empty() ? tied.front() : FirstOf(tied, scores, fleet);
     const auto [chosen, reason] =
         LookAhead(query, fleet, candidates, {cheapest, ReasonFor(cheapest, tied, candidates)});
     Decision decision{.slot = chosen.slot,
@@ -99,6 +106,7 @@ class CacheAwarePolicy final : public Policy {
                       .predicted_ttft_seconds = chosen.ttft_seconds(),
                       .in_seconds = fleet.speed().is_known()};
     decision.candidates = std::move(candidates);
+    decision.tie = std::move(scores);
     return decision;
   }
 

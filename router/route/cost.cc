@@ -126,7 +126,6 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   candidate.matched_tokens = CachedTokens(prompt, worker.block_tokens);
   const std::uint32_t held_tokens = (prompt.matched_block_count - prompt.pending_block_count) * worker.block_tokens;
   candidate.pending_tokens = candidate.matched_tokens - std::min(candidate.matched_tokens, held_tokens);
-  candidate.lately_seconds = speed.SecondsFor(worker.sent_tokens_lately);
   const auto uncached = static_cast<double>(prompt.prompt_token_count - candidate.matched_tokens);
   const Rates rates = RatesOf(worker, speed);
   if (rates.prefill_tokens_per_second <= 0) return OrderWithoutRates(worker, candidate, uncached);

@@ -73,9 +73,6 @@ struct Candidate {
   double delay_seconds = 0;
   double congestion = 1;
   double pace = 1;
-  double lately_seconds = 0;  // what this router sent there lately (WorkerView::sent_tokens_lately), on the mean worker
-  // What it was compared by with those that cost as much: the least wins. Nothing where there was no such tie.
-  std::optional<double> tie_seconds = {};
 
   [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
@@ -94,8 +91,8 @@ struct PromptOnWorker {
 // computed, for its logits.
 [[nodiscard]] std::uint32_t CachedTokens(PromptOnWorker prompt, std::uint32_t block_tokens);
 
-// Without a time the order of the worker's queue is left out of account: all of it goes first. O(prompts that this
-// router sent there and that have no token yet).
+// Without a time the order of the worker's queue is left out of account: all of it goes first. O(prompts that are
+// queued there).
 [[nodiscard]] Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed,
                                     std::optional<Instant> now = {});
 

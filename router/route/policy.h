@@ -49,7 +49,7 @@ struct RouteQuery {
 
 // Why a worker was chosen; a label of roost_router_decisions_total.
 enum class DecisionReason : std::uint8_t {
-  kDeepestMatch,  // held the longest prefix, and was the cheapest
+  kDeepestMatch,  // held the longest prefix, and none was cheaper by more than a tie
   kLeastLoad,     // nothing useful matched, or the match was not worth the wait
   kNearTie,       // as good as the best within the tie margin
   kOnlyWorker,
@@ -68,6 +68,13 @@ enum class DecisionReason : std::uint8_t {
 };
 [[nodiscard]] std::string_view NameOf(DecisionReason reason);
 
+// What one of several that cost as much was compared by: the least score wins.
+struct TieScore {
+  WorkerSlot slot;
+  double lately_seconds = 0;  // what this router sent there lately (WorkerView::sent_tokens_lately), on the mean worker
+  double score_seconds = 0;
+};
+
 struct Decision {
   WorkerSlot slot;
   DecisionReason reason = DecisionReason::kOnlyWorker;
@@ -77,6 +84,7 @@ struct Decision {
   bool in_seconds = false;
   // What the cache-aware policy compares, and the chosen one; cheapest first. Bounded, see candidates.h.
   std::vector<Candidate> candidates = {};
+  std::vector<TieScore> tie = {};  // empty where the cheapest candidate was alone
 };
 
 class Policy {

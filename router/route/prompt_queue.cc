@@ -7,17 +7,23 @@
 namespace roost::router {
 
 void PromptQueue::Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at) {
-  ROOST_CHECK(prompts_.empty() || prompts_.back().number < number, "{} is not new", number);
+  ROOST_CHECK(size() == 0 || prompts_.back().number < number, "{} is not new", number);
   prompts_.push_back({number, static_cast<double>(uncached_tokens), sent_at, ToSeconds(sent_at.time_since_epoch())});
 }
 
-void PromptQueue::AddOther(std::uint32_t uncached_tokens, Instant sent_at) {
-  others_.push_back({0, static_cast<double>(uncached_tokens), sent_at, ToSeconds(sent_at.time_since_epoch())});
+void PromptQueue::SetOthers(std::span<const Other> others) {
+  prompts_.erase(prompts_.begin(), FirstOwn());
+  prompts_.insert(prompts_.begin(), others.size(), Prompt());
+  other_count_ = others.size();
+  std::transform(others.begin(), others.end(), prompts_.begin(), [](const Other& other) {
+    return Prompt{0, static_cast<double>(other.uncached_tokens), other.sent_at,
+                  ToSeconds(other.sent_at.time_since_epoch())};
+  });
 }
 
 void PromptQueue::Remove(std::uint64_t number) {
   const auto found =
-      std::lower_bound(prompts_.begin(), prompts_.end(), number,
+      std::lower_bound(FirstOwn(), prompts_.end(), number,
                        [](const Prompt& prompt, std::uint64_t wanted) { return prompt.number < wanted; });
   if (found != prompts_.end() && found->number == number) prompts_.erase(found);
 }
@@ -26,12 +32,10 @@ void PromptQueue::OnComputed(std::uint32_t token_count, Instant sent_until, std:
   double to_take = token_count;
   while (to_take > 0) {
     Prompt* first = nullptr;
-    const auto look_at = [&](Prompt& prompt) {
-      if (prompt.tokens_left <= 0 || prompt.sent_at > sent_until) return;
+    for (Prompt& prompt : prompts_) {
+      if (prompt.tokens_left <= 0 || prompt.sent_at > sent_until) continue;
       if (first == nullptr || prompt.Rank(ageing) < first->Rank(ageing)) first = &prompt;
-    };
-    std::for_each(prompts_.begin(), prompts_.end(), look_at);
-    std::for_each(others_.begin(), others_.end(), look_at);
+    }
     if (first == nullptr) return;
     const double taken = std::min(to_take, first->tokens_left);
     first->tokens_left -= taken;
@@ -41,21 +45,18 @@ void PromptQueue::OnComputed(std::uint32_t token_count, Instant sent_until, std:
 
 PromptQueue::Place PromptQueue::PlaceOf(double uncached_tokens, Instant now, std::uint32_t ageing,
                                         double seconds_per_token) const {
-  const Newcomer newcomer{uncached_tokens + ageing * ToSeconds(now.time_since_epoch()), now, ageing, seconds_per_token};
+  const double rank = uncached_tokens + ageing * ToSeconds(now.time_since_epoch());
   Place place;
-  for (const Prompt& prompt : prompts_) AddTo(place, prompt, newcomer);
-  for (const Prompt& prompt : others_) AddTo(place, prompt, newcomer);
-  return place;
-}
-
-void PromptQueue::AddTo(Place& place, const Prompt& prompt, const Newcomer& newcomer) {
-  place.all_tokens += prompt.tokens_left;
-  if (prompt.Rank(newcomer.ageing) <= newcomer.rank) {
-    place.before_tokens += prompt.tokens_left;
-    return;
+  for (const Prompt& prompt : prompts_) {
+    place.all_tokens += prompt.tokens_left;
+    if (prompt.Rank(ageing) <= rank) {
+      place.before_tokens += prompt.tokens_left;
+      continue;
+    }
+    const double seconds = ToSeconds(now - prompt.sent_at) + prompt.tokens_left * seconds_per_token;
+    place.overtaken += 1 + std::min(kMostImpatience, seconds / kPatienceSeconds);
   }
-  const double seconds = ToSeconds(newcomer.now - prompt.sent_at) + prompt.tokens_left * newcomer.seconds_per_token;
-  place.overtaken += 1 + std::min(kMostImpatience, seconds / kPatienceSeconds);
+  return place;
 }
 
 }  // namespace roost::router

@@ -2,9 +2,10 @@
 // prompts go first. Those that this router has sent and has no token of yet, and those of other routers, as the worker
 // tells.
 //
-//   first ◀── fewest tokens left, `ageing` more for each second that it came later ──▶ last     (the worker's
-//   WaitingQueue)
+//   first ◀── fewest tokens left, `ageing` more for each second that it came later ──▶ last
 //              │ what is left of these stands before the new one    │ these wait longer because of it
+//
+// That is the order of the worker's WaitingQueue.
 //
 // What is left of this router's prompts is an estimate: the prompt tokens of a step that the worker reports are taken
 // from the first in that order, be they this router's or others'. What the worker reports as queued beyond all of them
@@ -13,7 +14,9 @@
 // Not thread-safe. Operations are O(prompts), which a worker's bound on what waits there bounds.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -24,9 +27,12 @@ class PromptQueue {
  public:
   // `number` is new, and larger than all before.
   void Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at);
-  // The prompts of other routers are from now on those that are added hereafter.
-  void ForgetOthers() { others_.clear(); }
-  void AddOther(std::uint32_t uncached_tokens, Instant sent_at);
+  // All that other routers have queued there, in place of those before.
+  struct Other {
+    std::uint32_t uncached_tokens = 0;
+    Instant sent_at{};
+  };
+  void SetOthers(std::span<const Other> others);
   // Its first token came, or nobody waits for it any more. Nothing if it is not there.
   void Remove(std::uint64_t number);
   // The worker computed so many prompt tokens in a step that held what was sent until then.
@@ -43,7 +49,7 @@ class PromptQueue {
                               double seconds_per_token) const;
 
   // This router's.
-  [[nodiscard]] std::size_t size() const { return prompts_.size(); }
+  [[nodiscard]] std::size_t size() const { return prompts_.size() - other_count_; }
 
   // The wait of a request whose first token takes t counts 1 + min(kMostImpatience, t / kPatienceSeconds) times.
   static constexpr double kPatienceSeconds = 0.5;
@@ -59,17 +65,14 @@ class PromptQueue {
     // The least goes first.
     [[nodiscard]] double Rank(std::uint32_t ageing) const { return tokens_left + ageing * sent_seconds; }
   };
-  struct Newcomer {
-    double rank = 0;
-    Instant now;
-    std::uint32_t ageing = 0;
-    double seconds_per_token = 0;
-  };
 
-  static void AddTo(Place& place, const Prompt& prompt, const Newcomer& newcomer);
+  // Of this router, by number.
+  [[nodiscard]] std::vector<Prompt>::iterator FirstOwn() {
+    return prompts_.begin() + static_cast<std::ptrdiff_t>(other_count_);
+  }
 
-  std::vector<Prompt> prompts_;  // this router's, by number
-  std::vector<Prompt> others_;
+  std::vector<Prompt> prompts_;  // other routers', then this one's
+  std::size_t other_count_ = 0;
 };
 
 }  // namespace roost::router

@@ -34,7 +34,7 @@ struct WorkerView {
   std::uint32_t cached_block_count = 0;
 
   // This router's own.
-  const PromptQueue* prompts = nullptr;  // that it has sent and has no token of; null: not known
+  const PromptQueue* prompts = nullptr;  // that it has sent and has no token of, and others'; null: not known
   Instant joined_at{};                   // when it said hello
   std::uint32_t in_flight_requests = 0;
   double sent_tokens_lately = 0;  // uncached ones of prompts that it was sent, by half less each kSentHalfLife

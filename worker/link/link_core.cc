@@ -18,7 +18,7 @@ constexpr std::size_t kRunsPerChunk = std::size_t{1} << 13U;
 static_assert(kHashesPerChunk <= wire::WireLimits::kMaxHashesPerRun);
 static_assert(kRunsPerChunk <= wire::WireLimits::kMaxListItems);
 
-constexpr std::int64_t kMostMs = std::numeric_limits<std::uint32_t>::max();
+constexpr std::int64_t kMostWaitedMs = std::numeric_limits<std::uint32_t>::max();
 
 // The numbers of a step belong to the one report that brings them.
 wire::Load WithoutStep(wire::Load load) {
@@ -285,7 +285,7 @@ std::vector<wire::OtherPrompt> LinkCore::OtherPrompts(const Link& link) const {
     if (others.size() == wire::kMaxOtherPrompts) break;
     const std::int64_t waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - prompt.submitted).count();
     others.push_back(
-        {prompt.uncached_tokens, static_cast<std::uint32_t>(std::clamp(waited, std::int64_t{0}, kMostMs))});
+        {prompt.uncached_tokens, static_cast<std::uint32_t>(std::clamp(waited, std::int64_t{0}, kMostWaitedMs))});
   }
   return others;
 }

@@ -148,19 +148,17 @@ TEST(CacheAwarePolicyTest, TellsWhatATieWasDecidedBy) {
   workers[0].sent_tokens_lately = 2000;
   const Decision decision = Choose(workers, {Holds(0, 1), Holds(1, 1)});
   ASSERT_EQ(decision.candidates.size(), 3U);
-  const auto of = [&](std::uint32_t slot) {
-    return *std::find_if(decision.candidates.begin(), decision.candidates.end(),
-                         [slot](const Candidate& candidate) { return candidate.slot == WorkerSlot(slot); });
-  };
-  EXPECT_DOUBLE_EQ(of(0).lately_seconds, 1);
-  EXPECT_DOUBLE_EQ(of(1).lately_seconds, 0);
-  EXPECT_DOUBLE_EQ(of(1).tie_seconds.value(), -0.008);  // what the match saves
-  EXPECT_DOUBLE_EQ(of(0).tie_seconds.value(), -0.008 + 0.03 * of(0).prefill_seconds);
-  EXPECT_FALSE(of(2).tie_seconds.has_value());
-  // One alone ties with nobody.
-  for (const Candidate& candidate : Choose({Idle(0), Queued(Idle(1), 2000)}, {}).candidates) {
-    EXPECT_FALSE(candidate.tie_seconds.has_value());
+  ASSERT_EQ(decision.tie.size(), 2U);
+  for (const TieScore& each : decision.tie) {
+    ASSERT_NE(each.slot, WorkerSlot(2));
+    const bool had_more = each.slot == WorkerSlot(0);
+    EXPECT_DOUBLE_EQ(each.lately_seconds, had_more ? 1 : 0);
+    const double saved = 0.008;  // by the match
+    EXPECT_DOUBLE_EQ(each.score_seconds, (had_more ? 0.03 * decision.candidates[0].prefill_seconds : 0) - saved);
   }
+  EXPECT_EQ(decision.slot, WorkerSlot(1));
+  // One alone ties with nobody.
+  EXPECT_TRUE(Choose({Idle(0), Queued(Idle(1), 2000)}, {}).tie.empty());
 }
 
 // Idle workers all look alike; each must get its share of new prefixes, however many there are.

@@ -60,8 +60,7 @@ TEST(PromptQueueTest, StepsComputeTheFirstInOrder) {
 TEST(PromptQueueTest, OtherRoutersPromptsCountAlike) {
   PromptQueue queue;
   queue.Add(1, 2000, kStart);
-  queue.AddOther(500, kStart);
-  queue.AddOther(9000, kStart - 10s);
+  queue.SetOthers(std::vector<PromptQueue::Other>{{500, kStart}, {9000, kStart - 10s}});
   PromptQueue::Place place = queue.PlaceOf(1000, kStart, kAgeing, kPace);
   EXPECT_DOUBLE_EQ(place.all_tokens, 11500);
   EXPECT_DOUBLE_EQ(place.before_tokens, 500);
@@ -70,8 +69,14 @@ TEST(PromptQueueTest, OtherRoutersPromptsCountAlike) {
   // What the worker computes is first theirs who go first: this router's prompt loses 300 tokens.
   queue.OnComputed(800, kStart, kAgeing);
   EXPECT_DOUBLE_EQ(queue.PlaceOf(5000, kStart, kAgeing, kPace).before_tokens, 1700);
-  queue.ForgetOthers();
-  EXPECT_DOUBLE_EQ(queue.PlaceOf(5000, kStart, kAgeing, kPace).all_tokens, 1700);
+  queue.SetOthers(std::vector<PromptQueue::Other>{{30, kStart}});
+  EXPECT_DOUBLE_EQ(queue.PlaceOf(5000, kStart, kAgeing, kPace).all_tokens, 1730);
+  queue.Add(2, 7, kStart);
+  queue.Remove(1);
+  EXPECT_EQ(queue.size(), 1U);
+  EXPECT_DOUBLE_EQ(queue.PlaceOf(5000, kStart, kAgeing, kPace).all_tokens, 37);
+  queue.SetOthers({});
+  EXPECT_DOUBLE_EQ(queue.PlaceOf(5000, kStart, kAgeing, kPace).all_tokens, 7);
 }
 
 TEST(PromptQueueTest, WhoIsRemovedIsGone) {
