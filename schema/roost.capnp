@@ -256,6 +256,14 @@ struct OtherPrompt {
 
   waitedMs @1 :UInt32;
   # Since it came to the worker.
+
+  id @2 :UInt64 = 0;
+  # The worker's own for this prompt, so that lists can be compared. 0: it has none.
+
+  hashes @3 :List(BlockHash);
+  # Of its whole blocks, front to back, so that its siblings can follow it here while it is computed. Told once: they
+  # hold for as long as each list of this epoch has the id. Empty otherwise, and for a prompt that leaves no blocks in
+  # the cache. At most 65,536 hold at one time.
 }
 
 struct Load {

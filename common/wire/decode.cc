@@ -131,6 +131,20 @@ Result<CacheEvent> ReadCacheEvent(schema::CacheEvent::Reader in) {
   return DataLoss("event", "kind {}", static_cast<int>(in.which()));
 }
 
+Result<std::vector<OtherPrompt>> ReadOtherPrompts(capnp::List<schema::OtherPrompt>::Reader list) {
+  ROOST_RETURN_IF_ERROR(CheckCount(list, "otherPrompts", kMaxOtherPrompts));
+  std::vector<OtherPrompt> prompts;
+  prompts.reserve(list.size());
+  std::size_t hashes_left = kMaxOtherHashes;
+  for (const auto in : list) {
+    OtherPrompt prompt{in.getUncachedTokens(), in.getWaitedMs(), in.getId()};
+    ROOST_ASSIGN_OR_RETURN(prompt.hashes, ReadHashes(in.getHashes(), "otherPrompts.hashes", hashes_left));
+    hashes_left -= prompt.hashes.size();
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
+
 Result<Load> ReadLoad(schema::Load::Reader in) {
   Load load;
   load.waiting_requests = in.getWaitingRequests();
@@ -145,10 +159,7 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   ROOST_ASSIGN_OR_RETURN(load.step_seconds, ReadSeconds(in.getStepSeconds(), "stepSeconds"));
   load.draining = in.getDraining();
   load.pinned_block_count = in.getPinnedBlockCount();
-  const auto others = in.getOtherPrompts();
-  ROOST_RETURN_IF_ERROR(CheckCount(others, "otherPrompts", kMaxOtherPrompts));
-  load.other_prompts.reserve(others.size());
-  for (const auto other : others) load.other_prompts.push_back({other.getUncachedTokens(), other.getWaitedMs()});
+  ROOST_ASSIGN_OR_RETURN(load.other_prompts, ReadOtherPrompts(in.getOtherPrompts()));
   return load;
 }
 

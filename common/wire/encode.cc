@@ -94,9 +94,15 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setDraining(load.draining);
   out.setPinnedBlockCount(load.pinned_block_count);
   auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
+  std::size_t hashes_left = kMaxOtherHashes;
   for (unsigned i = 0; i < others.size(); ++i) {
-    others[i].setUncachedTokens(load.other_prompts[i].uncached_tokens);
-    others[i].setWaitedMs(load.other_prompts[i].waited_ms);
+    const OtherPrompt& other = load.other_prompts[i];
+    others[i].setUncachedTokens(other.uncached_tokens);
+    others[i].setWaitedMs(other.waited_ms);
+    others[i].setId(other.id);
+    if (other.hashes.empty()) continue;
+    FillHashes(other.hashes, others[i].initHashes(Count(other.hashes.size(), hashes_left, "hashes of other prompts")));
+    hashes_left -= other.hashes.size();
   }
 }
 

@@ -127,12 +127,18 @@ struct CacheEvent {
 struct OtherPrompt {
   std::uint32_t uncached_tokens = 0;
   std::uint32_t waited_ms = 0;
+  std::uint64_t id = 0;  // the worker's own for it; 0 when it has none
+  // Of its whole blocks, front to back, when it will leave them in the cache. Told once, and they hold for as long as
+  // each list of this link's life has the id.
+  std::vector<BlockHash> hashes = {};
 
   bool operator==(const OtherPrompt&) const = default;
 };
 
 // So many are told.
 inline constexpr std::size_t kMaxOtherPrompts = 1024;
+// So many hashes of them hold at one time: a mebibyte.
+inline constexpr std::size_t kMaxOtherHashes = std::size_t{1} << 16U;
 
 // The worker as its engine sees it after a step, told to one router.
 struct Load {

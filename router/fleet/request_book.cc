@@ -109,7 +109,7 @@ RequestBook::Sending RequestBook::Dispatch(Attempt attempt, Admission admission,
   Request& request = *attempt.request;
   const bool uses_cache = request.spec.cache_mode == wire::CacheMode::kOn;
   std::vector<WorkerMatch> depths(matches.begin(), matches.end());
-  if (uses_cache) pending_.Deepen(request.spec.block_hashes, now, depths);
+  if (uses_cache) roster_.pending().Deepen(request.spec.block_hashes, now, depths);
   const std::size_t output_tokens = request.choices[attempt.choices.first].output.size();
   const auto prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size() + output_tokens);
   const PlacementQuery query{.spec = request.spec,
@@ -132,7 +132,8 @@ RequestBook::Sending RequestBook::Dispatch(Attempt attempt, Admission admission,
   const std::uint32_t uncached_tokens = prompt_tokens - attempt.prediction.cached_tokens;
   attempt.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now);
   if (uses_cache && worker.view.mode() != WorkerMode::kBlind) {
-    attempt.pending = pending_.Add(worker.slot, request.spec.block_hashes, PendingUntil(now, placement->decision));
+    attempt.pending =
+        roster_.pending().Add(worker.slot, request.spec.block_hashes, PendingUntil(now, placement->decision));
   }
   ++worker.requests_total;
   worker.generate_digest ^= wire::MixedId(attempt.id);

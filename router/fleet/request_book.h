@@ -99,8 +99,6 @@ class RequestBook {
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const;
   // Requests in queues.
   [[nodiscard]] std::size_t waiting_count() const;
-  // Prompts that are being computed.
-  [[nodiscard]] std::size_t pending_count() const { return pending_.size(); }
 
  private:
   struct Choice {
@@ -191,7 +189,6 @@ class RequestBook {
 
   std::uint64_t next_id_;
   std::uint64_t sent_count_ = 0;
-  PendingPrefixes pending_;  // of the attempts, which go first
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
   std::map<std::string, Waiting> waiting_;  // by model

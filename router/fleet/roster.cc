@@ -26,32 +26,36 @@ bool ServeTheSame(const wire::Hello& a, const wire::Hello& b) {
 
 }  // namespace
 
-Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, ModeOptions modes,
-               Instant now)
+Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index,
+               PendingPrefixes& pending, ModeOptions modes, Instant now)
     : hello(std::move(its_hello)),
       slot(its_slot),
       index(std::move(its_index)),
       view(*index, slot, hello, modes, now),
       busy(now),
+      told(pending, slot),
       joined_at(now),
       last_heard(now),
       sent_tokens(kSentHalfLife, now) {
   load.free_block_count = hello.block_count;
 }
 
-void Worker::Report(const wire::Load& report, Instant now) {
-  load = report;
+void Worker::Report(wire::Load report, Instant now) {
+  ledger->SetOthers(report.other_prompts, now);
+  // What a worker caches of which nothing is known is not known of these either.
+  if (view.mode() == WorkerMode::kBlind) report.other_prompts.clear();
+  told.Follow(std::exchange(report.other_prompts, {}));
+  load = std::move(report);
   sent_tokens.Add(0, now);
   // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
-  if (report.step_seconds > 0) {
-    rates.Observe({report.step_prefill_tokens, report.step_decode_tokens, report.step_seconds});
-    busy.Observe(PrefillSeconds(ViewOf(*this), report.step_prefill_tokens), now);
-    const Instant began = now - FromSeconds(std::min(report.step_seconds, kLongestStepSeconds)) - kLinkDelay;
-    ledger->CoverUntil(began, report.step_prefill_tokens, hello.ageing_tokens);
+  if (load.step_seconds > 0) {
+    rates.Observe({load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds});
+    busy.Observe(PrefillSeconds(ViewOf(*this), load.step_prefill_tokens), now);
+    const Instant began = now - FromSeconds(std::min(load.step_seconds, kLongestStepSeconds)) - kLinkDelay;
+    ledger->CoverUntil(began, load.step_prefill_tokens, hello.ageing_tokens);
   } else {
     busy.Observe(0, now);
   }
-  ledger->SetOthers(report.other_prompts, now);
 }
 
 void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics) {
@@ -91,7 +95,7 @@ Result<void> Roster::Admit(std::string_view identity, const wire::Hello& hello) 
 
 Result<Worker*> Roster::Add(std::string_view identity, const wire::Hello& hello, Instant now) {
   ROOST_RETURN_IF_ERROR(Admit(identity, hello));
-  auto worker = std::make_unique<Worker>(hello, FreeSlot(), IndexFor(hello.model), modes_, now);
+  auto worker = std::make_unique<Worker>(hello, FreeSlot(), IndexFor(hello.model), pending_, modes_, now);
   Worker* const added = workers_.insert_or_assign(hello.worker_id, std::move(worker)).first->second.get();
   RefreshModel(hello.model);
   const auto bundle = bundles_.find(hello.tokenizer_digest);

@@ -22,6 +22,8 @@
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/model_fleets.h"
+#include "router/fleet/told_prefixes.h"
+#include "router/index/pending_prefixes.h"
 #include "router/route/busy_share.h"
 #include "router/route/faded_sum.h"
 
@@ -37,11 +39,12 @@ struct TextBundle {
 
 // One life of a worker: from an accepted hello to its end or its next hello.
 struct Worker {
-  Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, ModeOptions modes,
-         Instant now);
+  // `pending` outlives it.
+  Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, PendingPrefixes& pending,
+         ModeOptions modes, Instant now);
 
-  // Takes a load report that arrived at `now`: load, rates and charges.
-  void Report(const wire::Load& report, Instant now);
+  // Takes a load report that arrived at `now`: load, rates, charges, and what it computes for other routers.
+  void Report(wire::Load report, Instant now);
 
   const wire::Hello hello;
   const WorkerSlot slot;
@@ -49,7 +52,8 @@ struct Worker {
   CacheView view;
   RateEstimator rates;
   BusyShare busy;
-  wire::Load load;
+  wire::Load load;  // without other_prompts, which are in `ledger` and `told`
+  ToldPrefixes told;
   const std::shared_ptr<InFlightLedger> ledger = std::make_shared<InFlightLedger>();
   const Instant joined_at;
   Instant last_heard;
@@ -92,6 +96,10 @@ class Roster {
 
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const;
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
+
+  // Prefixes that workers are computing now: what this router sent and what workers tell of others.
+  [[nodiscard]] PendingPrefixes& pending() { return pending_; }
+  [[nodiscard]] const PendingPrefixes& pending() const { return pending_; }
 
   // Frees some of what lost workers left in the indexes.
   void SweepIndexes();
@@ -142,6 +150,7 @@ class Roster {
 
   const ModeOptions modes_;
   const std::function<std::int64_t()> unix_seconds_;
+  PendingPrefixes pending_;  // of the workers and the requests at them, which go first
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
   std::map<std::string, Bundle, std::less<>> bundles_;  // by digest
   const std::shared_ptr<IndexBudget> index_budget_;

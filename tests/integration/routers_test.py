@@ -7,6 +7,7 @@ import unittest
 from cluster import Cluster, wait_until
 
 LONG_PROMPTS = 12
+DOCUMENTS = 8
 LONG_WORDS = 700  # about 2,900 tokens
 LONGER_WORDS = 900
 SHORT_WORDS = 30
@@ -52,6 +53,46 @@ class RoutersTest(unittest.TestCase):
               f"{longer['actual']['ttft_seconds']:.3f} s")
         self.assertLess(before[0], before[1] / 5)
         self.assertLess(short["actual"]["ttft_seconds"], longer["actual"]["ttft_seconds"] / 2)
+
+    def test_siblings_follow_a_prompt_that_is_computed_for_another_router(self):
+        with Cluster() as cluster:
+            first = cluster.start_router()
+            other = cluster.start_router()
+            for name in ("worker-a", "worker-b"):
+                cluster.start_worker(name, "--router", f"{first.link},{other.link}")
+            for router in (first, other):
+                router.wait_for_workers(2)
+
+            answers = []
+
+            def ask(router, document, question):
+                answers.append((router, router.completion(f"{text(LONG_WORDS, document)} {question}", max_tokens=1)))
+
+            def start(router, question):
+                threads = [threading.Thread(target=ask, args=(router, n, question)) for n in range(DOCUMENTS)]
+                for thread in threads:
+                    thread.start()
+                return threads
+
+            threads = start(first, "one")
+            wait_until(lambda: sum(worker["queued_prefill_tokens"] for worker in other.workers()) > 15_000, "a long queue")
+            threads += start(other, "two")
+            for thread in threads:
+                thread.join()
+            decisions = other.request("GET", f"/admin/v1/decisions?limit={DOCUMENTS}").json()["decisions"]
+
+        self.assertEqual({answer.status for _, answer in answers}, {200})
+        pending = [
+            candidate["pending_tokens"]
+            for decision in decisions
+            for candidate in decision["candidates"]
+            if candidate["worker"] == decision["worker"]
+        ]
+        cached = [decision["actual"]["cached_tokens"] for decision in decisions]
+        print(f"of {[decision['prompt_tokens'] for decision in decisions]} prompt tokens, {pending} were being computed for "
+              f"the other router, and {cached} had not to be computed again")
+        self.assertGreater(sum(tokens > 1_000 for tokens in pending), DOCUMENTS / 2)
+        self.assertGreater(sum(tokens > 1_000 for tokens in cached), DOCUMENTS * 3 / 4)
 
 
 if __name__ == "__main__":

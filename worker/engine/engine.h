@@ -108,7 +108,7 @@ using HitRateCurve = std::array<double, kPoolMultiples.size()>;
 
 // A prompt that is still to be computed.
 struct LinkPrompt {
-  LinkId link;  // whose router sent it
+  RequestKey key;
   Instant submitted{};
   std::uint32_t uncached_tokens = 0;
 };

@@ -287,7 +287,7 @@ void Engine::State::FillReport(StepReport& report) {
   scheduler.VisitQueued([&](const Sequence& sequence, std::uint32_t uncached_tokens) {
     const Choice* const choice = requests.FindChoice(sequence.id);
     if (choice == nullptr) return;  // a verification's
-    report.prompts.push_back({choice->request->key.link, choice->request->submitted, uncached_tokens});
+    report.prompts.push_back({choice->request->key, choice->request->submitted, uncached_tokens});
   });
 }
 

@@ -1,9 +1,7 @@
 #include "worker/link/link_core.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
@@ -17,8 +15,6 @@ constexpr std::size_t kHashesPerChunk = std::size_t{1} << 15U;
 constexpr std::size_t kRunsPerChunk = std::size_t{1} << 13U;
 static_assert(kHashesPerChunk <= wire::WireLimits::kMaxHashesPerRun);
 static_assert(kRunsPerChunk <= wire::WireLimits::kMaxListItems);
-
-constexpr std::int64_t kMostWaitedMs = std::numeric_limits<std::uint32_t>::max();
 
 // The numbers of a step belong to the one report that brings them.
 wire::Load WithoutStep(wire::Load load) {
@@ -66,6 +62,7 @@ void LinkCore::BeginLife(Link& link) {
   link.epoch = next_epoch_++;
   link.next_sequence = 1;
   link.generate_digest = 0;
+  link.prompt_teller = PromptTeller();
   link.snapshot_due = setup_.hello.sends_cache_events;
   link.next_hello = clock_.Now();
 }
@@ -89,6 +86,15 @@ void LinkCore::Restart(Link& link, ResyncReason reason) {
 LinkCore::Link* LinkCore::FindPeer(PeerId peer) {
   const auto found = std::find_if(links_.begin(), links_.end(), [peer](const Link& link) { return link.peer == peer; });
   return found == links_.end() ? nullptr : &*found;
+}
+
+const LinkCore::InFlight* LinkCore::FindInFlight(RequestKey key) const {
+  for (const Link& link : links_) {
+    if (link.id != key.link) continue;
+    const auto found = link.in_flight.find(key.request);
+    return found == link.in_flight.end() ? nullptr : &found->second;
+  }
+  return nullptr;
 }
 
 // ---- what routers say ----
@@ -139,11 +145,15 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   if (load_.draining) {
     return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
   }
-  const std::uint32_t choice_count = generate.sample_count;
+  InFlight in_flight{.open_choices = generate.sample_count, .prompt_id = next_prompt_id_++, .hashes = nullptr};
+  const bool leaves_blocks = generate.cache_mode == wire::CacheMode::kOn && !generate.block_hashes.empty();
+  if (leaves_blocks && links_.size() > 1) {
+    in_flight.hashes = std::make_shared<const std::vector<BlockHash>>(generate.block_hashes);
+  }
   if (!effects_.Submit(SubmitCommand{link.id, std::move(generate)})) {
     return Refuse(link, id, Error{ErrorCode::kOverloaded, "the worker's inbox is full", ""});
   }
-  link.in_flight.emplace(id, choice_count);
+  link.in_flight.emplace(id, std::move(in_flight));
 }
 
 // A pin has no answer: one that finds no room is seen to be missing from the load, and can be sent again.
@@ -201,20 +211,38 @@ void LinkCore::OnOutput(EngineOutput output) {
 void LinkCore::NoteFinish(Link& link, const wire::TokenEvent& event) {
   if (!event.finish) return;
   const auto found = link.in_flight.find(event.request_id);
-  const bool is_last = found == link.in_flight.end() || found->second == 1 || wire::EndsAllChoices(*event.finish);
+  const bool is_last =
+      found == link.in_flight.end() || found->second.open_choices == 1 || wire::EndsAllChoices(*event.finish);
   if (!is_last) {
-    --found->second;
+    --found->second.open_choices;
     return;
   }
   ++counts_.finished_requests[IndexOf(*event.finish)];
   if (found != link.in_flight.end()) link.in_flight.erase(found);
 }
 
+void LinkCore::NotePrompts(const std::vector<LinkPrompt>& prompts) {
+  queue_.clear();
+  if (links_.size() < 2) return;
+  queue_.reserve(prompts.size());
+  for (const LinkPrompt& prompt : prompts) {
+    OwnedPrompt& owned = queue_.emplace_back();
+    owned.link = prompt.key.link;
+    owned.prompt.uncached_tokens = prompt.uncached_tokens;
+    owned.prompt.submitted = prompt.submitted;
+    const InFlight* const request = FindInFlight(prompt.key);
+    if (request == nullptr) continue;  // cancelled, and the engine has not heard it yet
+    owned.prompt.id = request->prompt_id;
+    owned.hashes = request->hashes;
+    if (owned.hashes != nullptr) owned.prompt.hashes = *owned.hashes;
+  }
+}
+
 void LinkCore::Take(StepReport report) {
   Follow(report);
   report.load.draining = load_.draining;
   load_ = WithoutStep(report.load);
-  prompts_ = std::move(report.prompts);
+  NotePrompts(report.prompts);
   std::unordered_map<LinkId, std::vector<wire::TokenEvent>> tokens;
   for (RequestEvent& event : report.tokens) tokens[event.link].push_back(std::move(event.event));
   for (Link& link : links_) {
@@ -277,17 +305,14 @@ void LinkCore::SendHello(Link& link) {
   link.next_hello = clock_.Now() + (sent ? setup_.times.hello_interval : setup_.times.unsent_hello_interval);
 }
 
-std::vector<wire::OtherPrompt> LinkCore::OtherPrompts(const Link& link) const {
-  std::vector<wire::OtherPrompt> others;
-  const Instant now = clock_.Now();
-  for (const LinkPrompt& prompt : prompts_) {
-    if (prompt.link == link.id) continue;
+std::vector<wire::OtherPrompt> LinkCore::TellOtherPrompts(Link& link) {
+  std::vector<QueuedPrompt> others;
+  for (const OwnedPrompt& owned : queue_) {
+    if (owned.link == link.id) continue;
     if (others.size() == wire::kMaxOtherPrompts) break;
-    const std::int64_t waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - prompt.submitted).count();
-    others.push_back(
-        {prompt.uncached_tokens, static_cast<std::uint32_t>(std::clamp(waited, std::int64_t{0}, kMostWaitedMs))});
+    others.push_back(owned.prompt);
   }
-  return others;
+  return link.prompt_teller.Tell(others, clock_.Now());
 }
 
 void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
@@ -298,7 +323,7 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   step.tokens = std::move(tokens);
   step.events = events;
   step.load = load;
-  step.load.other_prompts = OtherPrompts(link);
+  step.load.other_prompts = TellOtherPrompts(link);
   link.last_step = clock_.Now();
   if (effects_.Send(link.peer, std::move(step)) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
 }

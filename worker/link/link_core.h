@@ -47,6 +47,7 @@
 #include "common/wire/socket.h"
 #include "worker/cache/snapshot_mirror.h"
 #include "worker/link/exchange.h"
+#include "worker/sched/prompt_teller.h"
 
 namespace roost::worker {
 
@@ -135,6 +136,21 @@ class LinkCore {
  private:
   enum class State : std::uint8_t { kGreeting, kUp };
 
+  using SharedHashes = std::shared_ptr<const std::vector<BlockHash>>;
+  // What is known of a request until its last choice ends.
+  struct InFlight {
+    std::uint32_t open_choices = 1;
+    std::uint64_t prompt_id = 0;  // for other routers; no other prompt has it
+    SharedHashes hashes;          // of its prompt, for other routers; null: there is none to be told
+  };
+
+  // A prompt that is still to be computed. It may be listed for longer than its request is in flight.
+  struct OwnedPrompt {
+    LinkId link;
+    QueuedPrompt prompt;
+    SharedHashes hashes;  // that `prompt` shows
+  };
+
   struct Link {
     PeerId peer;
     std::string name;
@@ -147,7 +163,8 @@ class LinkCore {
     Instant next_hello;
     Instant last_heard;
     Instant last_step;
-    std::unordered_map<RequestId, std::uint32_t> in_flight;  // → choices that have not ended
+    std::unordered_map<RequestId, InFlight> in_flight;
+    PromptTeller prompt_teller;
     // Of the last life that was up.
     std::optional<std::uint64_t> router_instance;
     std::optional<ResyncReason> resync_reason;  // why it ended
@@ -157,8 +174,8 @@ class LinkCore {
   void EndLife(Link& link);
   void Restart(Link& link, ResyncReason reason);
   void SendHello(Link& link);
-  // What the others than this link's router have queued here, as of now.
-  [[nodiscard]] std::vector<wire::OtherPrompt> OtherPrompts(const Link& link) const;
+  // What the others than this link's router have queued here, as of now, for its next message.
+  [[nodiscard]] std::vector<wire::OtherPrompt> TellOtherPrompts(Link& link);
   void SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                 const wire::Load& load);
   void Refuse(Link& link, RequestId request, Error error);
@@ -178,6 +195,7 @@ class LinkCore {
   void Handle(Link& link, wire::Unpin unpin);
 
   void NoteFinish(Link& link, const wire::TokenEvent& event);
+  void NotePrompts(const std::vector<LinkPrompt>& prompts);
   void Take(StepReport report);
   void Take(const EngineSnapshot& snapshot);
   void Take(OutputLost);
@@ -186,6 +204,7 @@ class LinkCore {
   void AskForEngineSnapshot();
 
   [[nodiscard]] Link* FindPeer(PeerId peer);
+  [[nodiscard]] const InFlight* FindInFlight(RequestKey key) const;
   [[nodiscard]] Instant NextDue(const Link& link) const;
 
   const Setup setup_;
@@ -195,8 +214,9 @@ class LinkCore {
   std::vector<Link> links_;
   std::uint32_t next_link_id_ = 1;
   std::uint64_t next_epoch_;
-  wire::Load load_;                  // the last known, without a step's numbers
-  std::vector<LinkPrompt> prompts_;  // as last known
+  std::uint64_t next_prompt_id_ = 1;
+  wire::Load load_;                 // the last known, without a step's numbers
+  std::vector<OwnedPrompt> queue_;  // as last known
   LinkCounts counts_;
 
   enum class MirrorState : std::uint8_t { kCurrent, kStale, kAwaited };

@@ -296,22 +296,24 @@ void SimWorker::Report(const wire::Load& load) {
     if (!link.up) continue;
     wire::Step step;
     step.load = load;
-    step.load.other_prompts = OtherPrompts(router);
+    step.load.other_prompts = TellOtherPrompts(router);
     if (!link.snapshot_due) step.events = events;
     SendTo(router, link, std::move(step));
   }
 }
 
-std::vector<wire::OtherPrompt> SimWorker::OtherPrompts(std::uint32_t router) const {
-  std::vector<wire::OtherPrompt> others;
-  if (links_.size() == 1) return others;
+std::vector<wire::OtherPrompt> SimWorker::TellOtherPrompts(std::uint32_t router) {
+  if (links_.size() == 1) return {};
+  std::vector<worker::QueuedPrompt> others;
   scheduler_.VisitQueued([&](const Sequence& sequence, std::uint32_t uncached_tokens) {
     const Request& request = requests_.at(sequence.id);
-    if (request.router == router || others.size() == wire::kMaxOtherPrompts) return;
-    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(timeline_.Now() - request.arrival);
-    others.push_back({uncached_tokens, static_cast<std::uint32_t>(waited.count())});
+    if (request.router == router) return;
+    others.push_back({.id = request.number + std::uint64_t{1},
+                      .uncached_tokens = uncached_tokens,
+                      .submitted = request.arrival,
+                      .hashes = sequence.hashes});
   });
-  return others;
+  return links_[router].prompt_teller.Tell(others, timeline_.Now());
 }
 
 // A due snapshot holds what the events of this step say.

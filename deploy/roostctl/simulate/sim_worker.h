@@ -31,6 +31,7 @@
 #include "deploy/roostctl/simulate/service_model.h"
 #include "deploy/roostctl/simulate/timeline.h"
 #include "deploy/roostctl/simulate/trace_text.h"
+#include "worker/sched/prompt_teller.h"
 #include "worker/sched/scheduler.h"
 
 namespace roost::simulate {
@@ -82,6 +83,7 @@ class SimWorker {
     bool snapshot_due = false;
     std::uint64_t sequence = 0;
     std::vector<wire::TokenEvent> tokens;  // for its next Step
+    worker::PromptTeller prompt_teller;
   };
   enum class Phase { kPrefill, kDecode, kDrawn };
   struct Request {
@@ -119,8 +121,8 @@ class SimWorker {
 
   // ---- what is told ----
   void Report(const wire::Load& load);
-  // What the others than this router have queued here.
-  [[nodiscard]] std::vector<wire::OtherPrompt> OtherPrompts(std::uint32_t router) const;
+  // What the others than this router have queued here, for its next Step.
+  [[nodiscard]] std::vector<wire::OtherPrompt> TellOtherPrompts(std::uint32_t router);
   void PlanLoadReport();
   void ReportLoad();
   void SendTo(std::uint32_t router, Link& link, wire::Step step);

@@ -1,14 +1,18 @@
 #include "common/wire/codec.h"
 
+#include <capnp/message.h>
+#include <capnp/serialize.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "schema/roost.capnp.h"
 #include "tests/common/wire/random_messages.h"
 
 namespace roost::wire {
@@ -306,6 +310,27 @@ TEST(CodecTest, RefusesPrioritiesOverTheirLimit) {
     ASSERT_FALSE(decoded.ok()) << field;
     EXPECT_EQ(decoded.error().field, field);
   }
+}
+
+// Nor can lists over their limits: these are built by hand.
+TEST(CodecTest, RefusesMoreOfOtherRoutersThanMayBeTold) {
+  const auto decode = [](unsigned prompt_count, unsigned hashes_each) {
+    capnp::MallocMessageBuilder builder;
+    auto step = builder.initRoot<schema::WorkerMessage>().initStep();
+    step.setEpoch(1);
+    step.setSequence(1);
+    auto prompts = step.initLoad().initOtherPrompts(prompt_count);
+    for (auto prompt : prompts) prompt.initHashes(hashes_each);
+    const auto words = capnp::messageToFlatArray(builder);
+    return DecodeWorkerMessage(std::as_bytes(std::span(words.begin(), words.size())));
+  };
+  EXPECT_TRUE(decode(kMaxOtherPrompts, kMaxOtherHashes / kMaxOtherPrompts).ok());
+  const auto prompts = decode(kMaxOtherPrompts + 1, 0);
+  ASSERT_FALSE(prompts.ok());
+  EXPECT_EQ(prompts.error().field, "otherPrompts");
+  const auto hashes = decode(2, kMaxOtherHashes / 2 + 1);
+  ASSERT_FALSE(hashes.ok());
+  EXPECT_EQ(hashes.error().field, "otherPrompts.hashes");
 }
 
 TEST(CodecTest, LongErrorMessagesAreCutToValidText) {

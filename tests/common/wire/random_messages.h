@@ -161,7 +161,9 @@ class RandomMessages {
     load.step_seconds = rng_.Uniform();
     load.draining = rng_.Below(2) == 0;
     load.pinned_block_count = Small();
-    for (std::uint64_t n = rng_.Below(4); n > 0; --n) load.other_prompts.push_back({Small(), Small()});
+    for (std::uint64_t n = rng_.Below(4); n > 0; --n) {
+      load.other_prompts.push_back({Small(), Small(), rng_.Below(3), Hashes(rng_.Below(6))});
+    }
     return load;
   }
 

@@ -271,6 +271,27 @@ TEST(AdversarialTest, FourRoutersSeeOneQueue) {
   EXPECT_LE(Play(trace, "cache-aware", options).ttft_mean_seconds, 1.1 * one);
 }
 
+// Documents that come into fashion: those who ask for one come within a second, by any router.
+TEST(AdversarialTest, FourRoutersComputeANewDocumentOnce) {
+  constexpr std::uint32_t kDocumentTokens = 16'000;
+  Load load(1);
+  for (std::uint32_t document = 0; document < kSpanSeconds; ++document) {
+    const double comes = document;
+    load.Add({.requests_per_second = 8,
+              .from_seconds = comes,
+              .until_seconds = comes + 1,
+              .first_front = document,
+              .front_tokens = kDocumentTokens});
+  }
+  const Trace trace = load.Take();
+  SimulationOptions options = Fleet(8);
+  const Outcome one = Play(trace, "cache-aware", options);
+  options.router_count = 4;
+  const Outcome four = Play(trace, "cache-aware", options);
+  EXPECT_GE(four.hit_ratio, 0.97 * one.hit_ratio);
+  EXPECT_LE(four.ttft_mean_seconds, 1.1 * one.ttft_mean_seconds);
+}
+
 TEST(AdversarialTest, AnAbruptChangeOfPopularityIsOverSoon) {
   constexpr double kChange = kSpanSeconds / 2;
   constexpr double kRecoverySeconds = 20;

@@ -34,6 +34,7 @@ class FleetFuzz {
 
   void Run(int action_count) {
     for (int i = 0; i < action_count; ++i) Act();
+    for (const auto& [id, worker] : sim_.workers) worker->SetOtherPrompts({});
     sim_.Recover();
     CheckRequests();
     CheckViews();
@@ -49,8 +50,9 @@ class FleetFuzz {
         {30, &FleetFuzz::DeliverOne}, {8, &FleetFuzz::Step},          {6, &FleetFuzz::Submit},
         {5, &FleetFuzz::CarryOut},    {4, &FleetFuzz::PassTime},      {2, &FleetFuzz::Evict},
         {2, &FleetFuzz::Cancel},      {2, &FleetFuzz::FillUp},        {2, &FleetFuzz::Revive},
-        {2, &FleetFuzz::Hello},       {2, &FleetFuzz::EvictSilently}, {1, &FleetFuzz::Kill},
-        {1, &FleetFuzz::Restart},     {1, &FleetFuzz::Tamper},        {1, &FleetFuzz::Bye},
+        {2, &FleetFuzz::Hello},       {2, &FleetFuzz::EvictSilently}, {2, &FleetFuzz::TellOthers},
+        {1, &FleetFuzz::Kill},        {1, &FleetFuzz::Restart},       {1, &FleetFuzz::Tamper},
+        {1, &FleetFuzz::Bye},
     };
     std::uint64_t total = 0;
     for (const auto& [weight, action] : kActions) total += weight;
@@ -90,6 +92,17 @@ class FleetFuzz {
     if (requests_.empty()) return;
     const auto& request = requests_[rng_.Below(requests_.size())];
     if (request.id.has_value()) sim_.core.Cancel(*request.id);
+  }
+
+  // Prompts of other routers, of the same families. What a worker says need not make sense.
+  void TellOthers(FakeWorker& worker) {
+    std::vector<wire::OtherPrompt> prompts;
+    for (std::uint64_t n = rng_.Below(4); n > 0; --n) {
+      const auto prompt = MakePrompt(static_cast<TokenId>(rng_.Below(4)), 1 + rng_.Below(40));
+      prompts.push_back({static_cast<std::uint32_t>(prompt.size()), 0, rng_.Below(6)});
+      if (rng_.Below(2) == 0) prompts.back().hashes = BlocksOf(prompt);
+    }
+    worker.SetOtherPrompts(std::move(prompts));
   }
 
   void PassTime(FakeWorker&) {

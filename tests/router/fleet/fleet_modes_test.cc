@@ -105,6 +105,20 @@ TEST_F(FleetModesTest, BrokenPromisesCostASnapshotThenTheEventsThenAllTrust) {
             (std::vector<std::string>{"exact missing_tokens", "predicted missing_tokens", "blind missing_tokens"}));
 }
 
+TEST_F(FleetModesTest, WhatABlindWorkerComputesForOthersIsNotFollowed) {
+  FakeWorker& worker = sim.JoinWorker("a");
+  worker.SetOtherPrompts({{50, 0, 1, BlocksOf(MakePrompt(1, 50))}});
+  worker.Heartbeat();
+  sim.DeliverAll();
+  EXPECT_EQ(sim.core.pending_count(), 1U);
+  BreakPromises(worker, 4);
+  sim.Advance(200ms);
+  BreakPromises(worker, 8);
+  ASSERT_EQ(ModeOf(worker), WorkerMode::kBlind);
+  sim.Advance(200ms);
+  EXPECT_EQ(sim.core.pending_count(), 0U);
+}
+
 TEST_F(FleetModesTest, QuietWorkerIsTrustedAgainStepByStep) {
   FakeWorker& worker = sim.JoinWorker("a");
   BreakPromises(worker, 4);

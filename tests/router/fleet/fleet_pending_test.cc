@@ -1,6 +1,8 @@
 // Requests that follow a prefix while it is still being computed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/router/fleet/fleet_sim.h"
 
 namespace roost::router {
@@ -84,6 +86,83 @@ TEST_F(FleetPendingTest, RequestsWithoutTheCacheNeitherFollowNorLead) {
   wishes.cache_mode = wire::CacheMode::kOff;
   EXPECT_EQ(CandidateForSibling(std::move(wishes)).matched_tokens, 0U);
   EXPECT_EQ(sim.core.pending_count(), 1U);
+}
+
+// ---- what workers compute for other routers ----
+
+struct FleetToldTest : ::testing::Test {
+  FleetSim sim;
+  FakeWorker& a = sim.JoinWorker("a");
+  FakeWorker& b = sim.JoinWorker("b");
+
+  void Tell(FakeWorker& worker, std::vector<wire::OtherPrompt> prompts) {
+    worker.SetOtherPrompts(std::move(prompts));
+    worker.Heartbeat();
+    sim.DeliverAll();
+  }
+  // Prompt tokens that a sibling finds pending, at the worker to which it goes.
+  std::uint32_t FollowedTokens() {
+    const Request request = sim.Submit(Sibling(2), kOutput);
+    sim.core.Cancel(*request.id);
+    sim.CarryOutEffects();
+    went_to = request.observer->workers.front();
+    const Decision& decision = request.observer->decisions.front();
+    const auto chosen = std::find_if(decision.candidates.begin(), decision.candidates.end(),
+                                     [&](const Candidate& candidate) { return candidate.slot == decision.slot; });
+    return chosen->pending_tokens;
+  }
+  std::string went_to;
+  const wire::OtherPrompt told{203, 10, 1, BlocksOf(Sibling(1))};
+  const wire::OtherPrompt again{100, 20, 1};
+};
+
+TEST_F(FleetToldTest, SiblingsFollowAPromptOfAnotherRouterWhileItIsListed) {
+  Tell(b, {told});
+  EXPECT_EQ(sim.core.pending_count(), 1U);
+  EXPECT_EQ(FollowedTokens(), 200U);
+  EXPECT_EQ(went_to, "b");
+  Tell(b, {{40, 0, 2}, again});
+  EXPECT_EQ(FollowedTokens(), 200U);
+  Tell(b, {{40, 0, 2}});
+  EXPECT_EQ(sim.core.pending_count(), 0U);
+  EXPECT_EQ(FollowedTokens(), 0U);
+}
+
+TEST_F(FleetToldTest, ItHoldsForAsLongAsTheWorkerSaysSo) {
+  Tell(b, {told});
+  sim.Advance(300s);  // with heartbeats that list it
+  EXPECT_EQ(FollowedTokens(), 200U);
+}
+
+TEST_F(FleetToldTest, LostWorkerLeavesNothingToFollow) {
+  Tell(b, {told});
+  sim.core.OnUnreachable("b", sim.clock.Now());
+  EXPECT_EQ(sim.core.pending_count(), 0U);
+  EXPECT_EQ(FollowedTokens(), 0U);
+}
+
+TEST_F(FleetToldTest, AWorkerThatComesBackTellsAnew) {
+  Tell(b, {told});
+  b.Restart();
+  b.SayHello();
+  sim.DeliverAll();
+  EXPECT_EQ(sim.core.pending_count(), 0U);
+  Tell(b, {again});  // whose hashes the last life was told
+  EXPECT_EQ(sim.core.pending_count(), 0U);
+  Tell(b, {});
+  Tell(b, {told});
+  EXPECT_EQ(FollowedTokens(), 200U);
+}
+
+TEST_F(FleetToldTest, NoMoreIsHeldThanAWorkerMayTell) {
+  wire::OtherPrompt large{9, 9, 7, BlocksOf(MakePrompt(5, 4 * wire::kMaxOtherHashes))};
+  Tell(b, {large});
+  EXPECT_EQ(sim.core.pending_count(), 1U);
+  Tell(b, {{9, 9, 7}, told});
+  EXPECT_EQ(sim.core.pending_count(), 1U);
+  Tell(b, {told});
+  EXPECT_EQ(sim.core.pending_count(), 1U);
+  EXPECT_EQ(FollowedTokens(), 200U);
 }
 
 }  // namespace

@@ -111,46 +111,111 @@ TEST_F(LinkCoreTest, TokensGoToTheirOwnRouterAlone) {
   EXPECT_EQ(requests, (std::map<PeerId, std::uint64_t>{{kPeer, 1}, {kOther, 2}}));
 }
 
-TEST_F(LinkCoreTest, EachRouterIsToldWhatTheOthersHaveQueued) {
+// Two links, each of which has sent requests that are still to be computed.
+class LinkCoreQueueTest : public LinkCoreTest {
+ protected:
+  using Others = std::map<PeerId, std::vector<wire::OtherPrompt>>;
+
+  // The last list that each peer was sent.
+  Others TakeOthers() {
+    Others others;
+    for (const auto& [peer, message] : std::exchange(effects_.sent, {})) {
+      if (const auto* step = std::get_if<wire::Step>(&message)) others[peer] = step->load.other_prompts;
+    }
+    return others;
+  }
+  Others ReportQueue(std::vector<LinkPrompt> prompts) {
+    StepReport report = cache_.Report({});
+    report.prompts = std::move(prompts);
+    core_.OnOutput(std::move(report));
+    return TakeOthers();
+  }
+  [[nodiscard]] LinkPrompt Queued(LinkId link, std::uint64_t request, std::uint32_t uncached_tokens) const {
+    return {{link, RequestId(request)}, submitted_, uncached_tokens};
+  }
+  // A request with two blocks, whose hashes hold its number.
+  LinkId SubmitWithHashes(PeerId peer, std::uint64_t request, wire::CacheMode mode = wire::CacheMode::kOn) {
+    wire::Generate generate = GenerateNumber(request);
+    generate.block_hashes = HashesOf(request);
+    generate.cache_mode = mode;
+    core_.OnMessage(peer, std::move(generate));
+    return effects_.TakeCommands<SubmitCommand>().at(0).link;
+  }
+  static std::vector<BlockHash> HashesOf(std::uint64_t request) { return {{request, 1}, {request, 2}}; }
+
+  const Instant submitted_ = clock_.Now();
+};
+
+TEST_F(LinkCoreQueueTest, EachRouterIsToldWhatTheOthersHaveQueued) {
   BringUp(kPeer);
   BringUp(kOther);
   const LinkId first = Submit(kPeer, 1);
   const LinkId second = Submit(kOther, 2);
-  const auto others_of = [this] {
-    std::map<PeerId, std::vector<wire::OtherPrompt>> others;
-    for (const auto& [peer, message] : std::exchange(effects_.sent, {})) {
-      others[peer] = std::get<wire::Step>(message).load.other_prompts;
-    }
-    return others;
-  };
-  StepReport report = cache_.Report({});
-  report.prompts = {{first, clock_.Now(), 100}, {second, clock_.Now(), 50}, {first, clock_.Now(), 7000}};
+  Submit(kPeer, 3);
   clock_.Advance(milliseconds(30));
-  core_.OnOutput(std::move(report));
-  auto others = others_of();
-  EXPECT_EQ(others[kPeer], (std::vector<wire::OtherPrompt>{{50, 30}}));
-  EXPECT_EQ(others[kOther], (std::vector<wire::OtherPrompt>{{100, 30}, {7000, 30}}));
+  Others others = ReportQueue({Queued(first, 1, 100), Queued(second, 2, 50), Queued(first, 3, 7000)});
+  EXPECT_EQ(others[kPeer], (std::vector<wire::OtherPrompt>{{50, 30, 2}}));
+  EXPECT_EQ(others[kOther], (std::vector<wire::OtherPrompt>{{100, 30, 1}, {7000, 30, 3}}));
   // They wait on, and a heartbeat says so.
   Pass(milliseconds(250));
-  others = others_of();
-  EXPECT_EQ(others[kPeer], (std::vector<wire::OtherPrompt>{{50, 280}}));
+  EXPECT_EQ(TakeOthers()[kPeer], (std::vector<wire::OtherPrompt>{{50, 280, 2}}));
   // Who comes is told too.
   core_.AddPeer(PeerId(3), "router");
   core_.Tick();
   Welcome(PeerId(3), effects_.Take<wire::Hello>().at(0).epoch);
-  EXPECT_EQ(effects_.Take<wire::Step>().at(0).load.other_prompts.size(), 3U);
-  Report({});
-  for (const auto& [peer, prompts] : others_of()) EXPECT_TRUE(prompts.empty());
+  EXPECT_EQ(TakeOthers()[PeerId(3)].size(), 3U);
+  for (const auto& [peer, prompts] : ReportQueue({})) EXPECT_TRUE(prompts.empty());
 }
 
-TEST_F(LinkCoreTest, OfManyPromptsTheFirstAreTold) {
+TEST_F(LinkCoreQueueTest, HashesAreToldOnceInEachLifeOfALink) {
   BringUp(kPeer);
-  StepReport report = cache_.Report({});
-  for (std::uint32_t i = 0; i < 2 * wire::kMaxOtherPrompts; ++i) report.prompts.push_back({LinkId(99), Instant{}, i});
-  core_.OnOutput(std::move(report));
-  const auto prompts = effects_.Take<wire::Step>().at(0).load.other_prompts;
-  ASSERT_EQ(prompts.size(), wire::kMaxOtherPrompts);
-  EXPECT_EQ(prompts.back().uncached_tokens, wire::kMaxOtherPrompts - 1);
+  BringUp(kOther);
+  const LinkId link = SubmitWithHashes(kPeer, 1);
+  Others others = ReportQueue({Queued(link, 1, 100)});
+  EXPECT_TRUE(others[kPeer].empty());
+  EXPECT_EQ(others[kOther], (std::vector<wire::OtherPrompt>{{100, 0, 1, HashesOf(1)}}));
+  others = ReportQueue({Queued(link, 1, 60)});
+  EXPECT_EQ(others[kOther], (std::vector<wire::OtherPrompt>{{60, 0, 1}}));
+
+  core_.OnMessage(kOther, wire::WantHello{});
+  core_.Tick();
+  Welcome(kOther, effects_.Take<wire::Hello>().at(0).epoch);
+  EXPECT_EQ(TakeOthers()[kOther], (std::vector<wire::OtherPrompt>{{60, 0, 1, HashesOf(1)}}));
+}
+
+TEST_F(LinkCoreQueueTest, PromptsThatLeaveNoBlocksHaveNoHashes) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  const LinkId link = SubmitWithHashes(kPeer, 1, wire::CacheMode::kOff);
+  EXPECT_EQ(ReportQueue({Queued(link, 1, 100)})[kOther], (std::vector<wire::OtherPrompt>{{100, 0, 1}}));
+}
+
+TEST_F(LinkCoreQueueTest, PromptsOfALinkThatIsGoneHaveNoName) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  const LinkId link = SubmitWithHashes(kPeer, 1);
+  EXPECT_EQ(ReportQueue({Queued(link, 1, 100)})[kOther].at(0).hashes, HashesOf(1));
+  core_.OnMalformed(kPeer);
+  // The engine has not heard of it yet.
+  EXPECT_EQ(ReportQueue({Queued(link, 1, 100)})[kOther], (std::vector<wire::OtherPrompt>{{100, 0, 0}}));
+}
+
+TEST_F(LinkCoreQueueTest, RoutersMayUseTheSameNumbers) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  BringUp(PeerId(3));
+  const LinkId first = SubmitWithHashes(kPeer, 5);
+  const LinkId second = SubmitWithHashes(kOther, 5);
+  const auto told = ReportQueue({Queued(first, 5, 100), Queued(second, 5, 100)})[PeerId(3)];
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_NE(told[0].id, told[1].id);
+  EXPECT_EQ(told[1].hashes, HashesOf(5));
+}
+
+TEST_F(LinkCoreQueueTest, ALinkAloneIsToldNothing) {
+  BringUp(kPeer);
+  const LinkId link = SubmitWithHashes(kPeer, 1);
+  EXPECT_TRUE(ReportQueue({Queued(link, 1, 100)})[kPeer].empty());
 }
 
 // ---- requests ----

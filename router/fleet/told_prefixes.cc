@@ -1,0 +1,37 @@
+#include "router/fleet/told_prefixes.h"
+
+#include <utility>
+
+#include "common/base/clock.h"
+
+namespace roost::router {
+
+void ToldPrefixes::Follow(std::vector<wire::OtherPrompt> prompts) {
+  ++list_;
+  KeepThoseOf(prompts);
+  for (wire::OtherPrompt& prompt : prompts) {
+    if (prompt.hashes.empty() || prompt.hashes.size() > wire::kMaxOtherHashes - hash_count_) continue;
+    const auto [entry, is_new] = told_.try_emplace(prompt.id);
+    if (!is_new) continue;
+    Told& told = entry->second;
+    told.hashes = std::move(prompt.hashes);
+    told.list = list_;
+    hash_count_ += told.hashes.size();
+    // The worker itself says for how long.
+    told.pending = pending_.Add(worker_, told.hashes, Instant::max());
+  }
+}
+
+void ToldPrefixes::KeepThoseOf(const std::vector<wire::OtherPrompt>& prompts) {
+  for (const wire::OtherPrompt& prompt : prompts) {
+    const auto found = told_.find(prompt.id);
+    if (found != told_.end()) found->second.list = list_;
+  }
+  std::erase_if(told_, [&](const auto& entry) {
+    const bool is_gone = entry.second.list != list_;
+    if (is_gone) hash_count_ -= entry.second.hashes.size();
+    return is_gone;
+  });
+}
+
+}  // namespace roost::router
