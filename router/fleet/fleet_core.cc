@@ -24,7 +24,7 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
     : options_(std::move(options)),
       metrics_(metrics),
       router_instance_(Rng(seed)()),
-      roster_(options_.modes, options_.index_memory_bytes, options_.unix_seconds),
+      roster_(options_.modes, options_.index_memory_bytes, options_.unix_seconds, Rng(~router_instance_)()),
       requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {

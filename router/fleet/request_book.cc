@@ -138,7 +138,7 @@ RequestBook::Sending RequestBook::Dispatch(Attempt attempt, Admission admission,
   ++worker.requests_total;
   worker.generate_digest ^= wire::MixedId(attempt.id);
   worker.sent_tokens.Add(uncached_tokens, now);
-  worker.last_sent = ++sent_count_;
+  worker.last_sent = ++sent_number_;
   roster_.Refresh(worker);
   effects_.Send(attempt.worker_id, MessageOf(attempt));
   effects_.Push(

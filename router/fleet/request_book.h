@@ -188,7 +188,7 @@ class RequestBook {
   Decider decider_;
 
   std::uint64_t next_id_;
-  std::uint64_t sent_count_ = 0;
+  std::uint64_t sent_number_ = Roster::kFirstSent;  // of the last
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
   std::map<std::string, Waiting> waiting_;  // by model

@@ -27,7 +27,7 @@ bool ServeTheSame(const wire::Hello& a, const wire::Hello& b) {
 }  // namespace
 
 Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index,
-               PendingPrefixes& pending, ModeOptions modes, Instant now)
+               PendingPrefixes& pending, ModeOptions modes, std::uint64_t turn, Instant now)
     : hello(std::move(its_hello)),
       slot(its_slot),
       index(std::move(its_index)),
@@ -36,7 +36,8 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       told(pending, slot),
       joined_at(now),
       last_heard(now),
-      sent_tokens(kSentHalfLife, now) {
+      sent_tokens(kSentHalfLife, now),
+      last_sent(turn) {
   load.free_block_count = hello.block_count;
 }
 
@@ -65,9 +66,11 @@ void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetri
                                                                {"reason", std::string(NameOf(change.reason))}});
 }
 
-Roster::Roster(ModeOptions modes, std::uint64_t index_memory_bytes, std::function<std::int64_t()> unix_seconds)
+Roster::Roster(ModeOptions modes, std::uint64_t index_memory_bytes, std::function<std::int64_t()> unix_seconds,
+               std::uint64_t seed)
     : modes_(modes),
       unix_seconds_(std::move(unix_seconds)),
+      rng_(seed),
       index_budget_(std::make_shared<IndexBudget>(index_memory_bytes)) {}
 
 Worker* Roster::Find(std::string_view worker_id) {
@@ -95,7 +98,8 @@ Result<void> Roster::Admit(std::string_view identity, const wire::Hello& hello) 
 
 Result<Worker*> Roster::Add(std::string_view identity, const wire::Hello& hello, Instant now) {
   ROOST_RETURN_IF_ERROR(Admit(identity, hello));
-  auto worker = std::make_unique<Worker>(hello, FreeSlot(), IndexFor(hello.model), pending_, modes_, now);
+  auto worker =
+      std::make_unique<Worker>(hello, FreeSlot(), IndexFor(hello.model), pending_, modes_, rng_.Below(kFirstSent), now);
   Worker* const added = workers_.insert_or_assign(hello.worker_id, std::move(worker)).first->second.get();
   RefreshModel(hello.model);
   const auto bundle = bundles_.find(hello.tokenizer_digest);

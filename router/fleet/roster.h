@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/rate_estimator.h"
 #include "common/base/result.h"
+#include "common/base/rng.h"
 #include "common/wire/messages.h"
 #include "router/fleet/cache_view.h"
 #include "router/fleet/dispatcher.h"
@@ -39,9 +40,9 @@ struct TextBundle {
 
 // One life of a worker: from an accepted hello to its end or its next hello.
 struct Worker {
-  // `pending` outlives it.
+  // `turn` is its first last_sent. `pending` outlives it.
   Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, PendingPrefixes& pending,
-         ModeOptions modes, Instant now);
+         ModeOptions modes, std::uint64_t turn, Instant now);
 
   // Takes a load report that arrived at `now`: load, rates, charges, and what it computes for other routers.
   void Report(wire::Load report, Instant now);
@@ -60,7 +61,7 @@ struct Worker {
   std::uint64_t requests_total = 0;
   std::uint64_t generate_digest = 0;  // of what it was sent; see wire::Ping
   FadedSum sent_tokens;               // see WorkerView::sent_tokens_lately
-  std::uint64_t last_sent = 0;        // see WorkerView
+  std::uint64_t last_sent;            // see WorkerView
 };
 
 // Counts and logs that the worker's part of the index has another source now.
@@ -71,9 +72,13 @@ class Roster {
   // More are refused: the index and the decision are made for so many.
   static constexpr std::size_t kMaxWorkers = 1024;
 
-  // `unix_seconds` tells when a model appeared.
-  // All indexes together have so much memory.
-  Roster(ModeOptions modes, std::uint64_t index_memory_bytes, std::function<std::int64_t()> unix_seconds);
+  // What is sent to workers is numbered from here on, for Worker::last_sent.
+  static constexpr std::uint64_t kFirstSent = std::uint64_t{1} << 32U;
+
+  // All indexes together have so much memory. `unix_seconds` tells when a model appeared. `seed` differs in every
+  // process.
+  Roster(ModeOptions modes, std::uint64_t index_memory_bytes, std::function<std::int64_t()> unix_seconds,
+         std::uint64_t seed);
 
   // Null when unknown.
   [[nodiscard]] Worker* Find(std::string_view worker_id);
@@ -150,6 +155,7 @@ class Roster {
 
   const ModeOptions modes_;
   const std::function<std::int64_t()> unix_seconds_;
+  Rng rng_;
   PendingPrefixes pending_;  // of the workers and the requests at them, which go first
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
   std::map<std::string, Bundle, std::less<>> bundles_;  // by digest

@@ -38,7 +38,9 @@ struct WorkerView {
   Instant joined_at{};                   // when it said hello
   std::uint32_t in_flight_requests = 0;
   double sent_tokens_lately = 0;  // uncached ones of prompts that it was sent, by half less each kSentHalfLife
-  std::uint64_t last_sent = 0;    // number of the last request sent to it, in the order of all; 0: none yet
+  // Number of the last request sent to it, in the order of all. Of a worker that was sent none, a random one below all
+  // of these: routers that know nothing of each other are not to begin with the same worker.
+  std::uint64_t last_sent = 0;
 
   // Fitted online from the steps that it reports; zero until known.
   double prefill_tokens_per_second = 0;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "tests/router/fleet/fleet_sim.h"
@@ -108,6 +109,25 @@ TEST(FleetDecisionsTest, OtherRoutersPromptsStandInLineLikeOwnOnes) {
   EXPECT_LT(behind_long.queue_seconds, 2 * behind_short.queue_seconds);  // the step that is under way
   EXPECT_GT(behind_long.delay_seconds, behind_short.delay_seconds);
   EXPECT_GT(behind_old.queue_seconds, 20 * behind_long.queue_seconds);
+}
+
+// Else those that come up together would all give their first requests to one worker, then all to the next.
+TEST(FleetDecisionsTest, EveryRouterHasAnOrderOfItsOwnInWhichWorkersHaveTheirFirstTurn) {
+  constexpr std::size_t kWorkers = 8;
+  std::map<std::string, int> first_of;
+  for (std::uint64_t seed = 1; seed <= 64; ++seed) {
+    FleetSim sim(seed);
+    for (std::size_t i = 0; i < kWorkers; ++i) sim.JoinWorker("w" + std::to_string(i));
+    std::set<std::string> taken;
+    for (std::size_t i = 0; i < kWorkers; ++i) {
+      const auto request = sim.Submit(MakePrompt(static_cast<TokenId>(i), 40), 1);
+      sim.Run();
+      if (i == 0) ++first_of[request.observer->workers.front()];
+      taken.insert(request.observer->workers.front());
+    }
+    EXPECT_EQ(taken.size(), kWorkers) << "a second turn before another's first";
+  }
+  for (const auto& [worker, count] : first_of) EXPECT_LT(count, 20) << worker;
 }
 
 // In turn one of the two would get all that is long.
