@@ -63,6 +63,7 @@ void LinkCore::BeginLife(Link& link) {
   link.next_sequence = 1;
   link.generate_digest = 0;
   link.prompt_teller = PromptTeller();
+  link.has_news = false;
   link.snapshot_due = setup_.hello.sends_cache_events;
   link.next_hello = clock_.Now();
 }
@@ -70,6 +71,7 @@ void LinkCore::BeginLife(Link& link) {
 // Whoever sent the requests in flight has lost them.
 void LinkCore::EndLife(Link& link) {
   if (!link.in_flight.empty()) effects_.Command(CancelLinkCommand{link.id});
+  for (const auto& [id, request] : link.in_flight) prompt_board_.Remove(request.prompt.prompt.id);
   link.in_flight.clear();
 }
 
@@ -145,13 +147,14 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   if (load_.draining) {
     return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
   }
-  InFlight in_flight{.open_choices = generate.sample_count, .prompt_id = next_prompt_id_++, .hashes = nullptr};
-  const bool leaves_blocks = generate.cache_mode == wire::CacheMode::kOn && !generate.block_hashes.empty();
-  if (leaves_blocks && links_.size() > 1) {
-    in_flight.hashes = std::make_shared<const std::vector<BlockHash>>(generate.block_hashes);
-  }
+  InFlight in_flight{.open_choices = generate.sample_count, .prompt = {}};
+  if (links_.size() > 1) in_flight.prompt = PromptOf(generate, link.id.value(), next_prompt_id_++, clock_.Now());
   if (!effects_.Submit(SubmitCommand{link.id, std::move(generate)})) {
     return Refuse(link, id, Error{ErrorCode::kOverloaded, "the worker's inbox is full", ""});
+  }
+  if (in_flight.prompt.prompt.id != 0) {
+    prompt_board_.Arrive(in_flight.prompt);
+    for (Link& other : links_) other.has_news = other.has_news || other.id != link.id;
   }
   link.in_flight.emplace(id, std::move(in_flight));
 }
@@ -208,9 +211,10 @@ void LinkCore::OnOutput(EngineOutput output) {
 }
 
 // A request counts under the reason that ended its last choice.
-void LinkCore::NoteFinish(Link& link, const wire::TokenEvent& event) {
-  if (!event.finish) return;
+void LinkCore::NoteEvent(Link& link, const wire::TokenEvent& event) {
   const auto found = link.in_flight.find(event.request_id);
+  if (found != link.in_flight.end()) prompt_board_.Remove(found->second.prompt.prompt.id);
+  if (!event.finish) return;
   const bool is_last =
       found == link.in_flight.end() || found->second.open_choices == 1 || wire::EndsAllChoices(*event.finish);
   if (!is_last) {
@@ -221,34 +225,32 @@ void LinkCore::NoteFinish(Link& link, const wire::TokenEvent& event) {
   if (found != link.in_flight.end()) link.in_flight.erase(found);
 }
 
-void LinkCore::NotePrompts(const std::vector<LinkPrompt>& prompts) {
-  queue_.clear();
-  if (links_.size() < 2) return;
-  queue_.reserve(prompts.size());
+void LinkCore::NoteQueue(const std::vector<LinkPrompt>& prompts) {
+  if (links_.size() < 2) return prompt_board_.Clear();
+  std::vector<OwnedPrompt> queue;
+  queue.reserve(prompts.size());
   for (const LinkPrompt& prompt : prompts) {
-    OwnedPrompt& owned = queue_.emplace_back();
-    owned.link = prompt.key.link;
+    const InFlight* const request = FindInFlight(prompt.key);
+    OwnedPrompt& owned = queue.emplace_back();
+    if (request != nullptr) owned = request->prompt;  // else it is cancelled, and the engine has not heard it yet
+    owned.link = prompt.key.link.value();
     owned.prompt.uncached_tokens = prompt.uncached_tokens;
     owned.prompt.submitted = prompt.submitted;
-    const InFlight* const request = FindInFlight(prompt.key);
-    if (request == nullptr) continue;  // cancelled, and the engine has not heard it yet
-    owned.prompt.id = request->prompt_id;
-    owned.hashes = request->hashes;
-    if (owned.hashes != nullptr) owned.prompt.hashes = *owned.hashes;
   }
+  prompt_board_.Assign(std::move(queue));
 }
 
 void LinkCore::Take(StepReport report) {
   Follow(report);
   report.load.draining = load_.draining;
   load_ = WithoutStep(report.load);
-  NotePrompts(report.prompts);
+  NoteQueue(report.prompts);
   std::unordered_map<LinkId, std::vector<wire::TokenEvent>> tokens;
   for (RequestEvent& event : report.tokens) tokens[event.link].push_back(std::move(event.event));
   for (Link& link : links_) {
     if (link.state != State::kUp) continue;
     std::vector<wire::TokenEvent>& own = tokens[link.id];
-    for (const wire::TokenEvent& event : own) NoteFinish(link, event);
+    for (const wire::TokenEvent& event : own) NoteEvent(link, event);
     const bool hears_events = setup_.hello.sends_cache_events && !link.snapshot_due;
     SendStep(link, std::move(own), hears_events ? report.events : std::vector<wire::CacheEvent>(), report.load);
   }
@@ -305,16 +307,6 @@ void LinkCore::SendHello(Link& link) {
   link.next_hello = clock_.Now() + (sent ? setup_.times.hello_interval : setup_.times.unsent_hello_interval);
 }
 
-std::vector<wire::OtherPrompt> LinkCore::TellOtherPrompts(Link& link) {
-  std::vector<QueuedPrompt> others;
-  for (const OwnedPrompt& owned : queue_) {
-    if (owned.link == link.id) continue;
-    if (others.size() == wire::kMaxOtherPrompts) break;
-    others.push_back(owned.prompt);
-  }
-  return link.prompt_teller.Tell(others, clock_.Now());
-}
-
 void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                         const wire::Load& load) {
   wire::Step step;
@@ -323,8 +315,9 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   step.tokens = std::move(tokens);
   step.events = events;
   step.load = load;
-  step.load.other_prompts = TellOtherPrompts(link);
   link.last_step = clock_.Now();
+  link.has_news = false;
+  prompt_board_.TellTo(link.id.value(), link.prompt_teller, link.last_step, step.load);
   if (effects_.Send(link.peer, std::move(step)) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
 }
 
@@ -407,7 +400,8 @@ void LinkCore::Tick() {
 
 Instant LinkCore::NextDue(const Link& link) const {
   if (link.state == State::kGreeting) return link.next_hello;
-  return std::min(link.last_step + setup_.times.heartbeat_interval, link.last_heard + setup_.times.router_timeout);
+  const Duration pause = link.has_news ? setup_.times.news_interval : setup_.times.heartbeat_interval;
+  return std::min(link.last_step + pause, link.last_heard + setup_.times.router_timeout);
 }
 
 Duration LinkCore::TimeToNextTick() const {

@@ -47,6 +47,7 @@
 #include "common/wire/socket.h"
 #include "worker/cache/snapshot_mirror.h"
 #include "worker/link/exchange.h"
+#include "worker/sched/prompt_board.h"
 #include "worker/sched/prompt_teller.h"
 
 namespace roost::worker {
@@ -69,6 +70,7 @@ struct LinkTimes {
   Duration hello_interval = std::chrono::seconds(1);
   Duration unsent_hello_interval = std::chrono::milliseconds(50);  // while no connection stands
   Duration heartbeat_interval = std::chrono::milliseconds(250);
+  Duration news_interval = PromptBoard::kNewsInterval;
   Duration router_timeout = std::chrono::seconds(3);
   Duration engine_snapshot_interval = std::chrono::seconds(1);  // between two of a mirror that is lost again and again
 };
@@ -136,19 +138,10 @@ class LinkCore {
  private:
   enum class State : std::uint8_t { kGreeting, kUp };
 
-  using SharedHashes = std::shared_ptr<const std::vector<BlockHash>>;
   // What is known of a request until its last choice ends.
   struct InFlight {
     std::uint32_t open_choices = 1;
-    std::uint64_t prompt_id = 0;  // for other routers; no other prompt has it
-    SharedHashes hashes;          // of its prompt, for other routers; null: there is none to be told
-  };
-
-  // A prompt that is still to be computed. It may be listed for longer than its request is in flight.
-  struct OwnedPrompt {
-    LinkId link;
-    QueuedPrompt prompt;
-    SharedHashes hashes;  // that `prompt` shows
+    OwnedPrompt prompt;  // as it came, for other routers; without an id if there were none then
   };
 
   struct Link {
@@ -165,6 +158,7 @@ class LinkCore {
     Instant last_step;
     std::unordered_map<RequestId, InFlight> in_flight;
     PromptTeller prompt_teller;
+    bool has_news = false;  // prompts that have arrived from others
     // Of the last life that was up.
     std::optional<std::uint64_t> router_instance;
     std::optional<ResyncReason> resync_reason;  // why it ended
@@ -174,8 +168,6 @@ class LinkCore {
   void EndLife(Link& link);
   void Restart(Link& link, ResyncReason reason);
   void SendHello(Link& link);
-  // What the others than this link's router have queued here, as of now, for its next message.
-  [[nodiscard]] std::vector<wire::OtherPrompt> TellOtherPrompts(Link& link);
   void SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                 const wire::Load& load);
   void Refuse(Link& link, RequestId request, Error error);
@@ -194,8 +186,8 @@ class LinkCore {
   void Handle(Link& link, wire::Pin pin);
   void Handle(Link& link, wire::Unpin unpin);
 
-  void NoteFinish(Link& link, const wire::TokenEvent& event);
-  void NotePrompts(const std::vector<LinkPrompt>& prompts);
+  void NoteEvent(Link& link, const wire::TokenEvent& event);
+  void NoteQueue(const std::vector<LinkPrompt>& prompts);
   void Take(StepReport report);
   void Take(const EngineSnapshot& snapshot);
   void Take(OutputLost);
@@ -215,8 +207,8 @@ class LinkCore {
   std::uint32_t next_link_id_ = 1;
   std::uint64_t next_epoch_;
   std::uint64_t next_prompt_id_ = 1;
-  wire::Load load_;                 // the last known, without a step's numbers
-  std::vector<OwnedPrompt> queue_;  // as last known
+  wire::Load load_;           // the last known, without a step's numbers
+  PromptBoard prompt_board_;  // empty while there is one link
   LinkCounts counts_;
 
   enum class MirrorState : std::uint8_t { kCurrent, kStale, kAwaited };

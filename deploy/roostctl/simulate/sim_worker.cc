@@ -89,7 +89,14 @@ void SimWorker::Join() {
 
 void SimWorker::OnMessage(std::uint32_t router, wire::RouterMessage message) {
   if (std::holds_alternative<wire::Generate>(message) || std::holds_alternative<wire::Cancel>(message)) {
-    inbox_.push_back({router, std::move(message)});
+    const auto* const generate = std::get_if<wire::Generate>(&message);
+    worker::OwnedPrompt prompt;
+    if (generate != nullptr && links_.size() > 1) {
+      prompt = worker::PromptOf(*generate, router, generate->sampling.seed + 1, timeline_.Now());
+      prompt_board_.Arrive(prompt);
+      PlanNews(router);
+    }
+    inbox_.push_back({router, std::move(message), std::move(prompt)});
     StartStep();
   } else if (std::holds_alternative<wire::Welcome>(message)) {
     OnWelcome(links_[router]);
@@ -129,26 +136,27 @@ void SimWorker::StartStep() {
 void SimWorker::DrainInbox() {
   for (Incoming& incoming : std::exchange(inbox_, {})) {
     if (auto* const generate = std::get_if<wire::Generate>(&incoming.message)) {
-      Submit(incoming.router, std::move(*generate));
+      Submit(incoming.router, std::move(*generate), std::move(incoming.prompt));
     } else {
       Cancel(incoming.router, std::get<wire::Cancel>(incoming.message).request_id);
     }
   }
 }
 
-void SimWorker::Submit(std::uint32_t router, wire::Generate generate) {
+void SimWorker::Submit(std::uint32_t router, wire::Generate generate, worker::OwnedPrompt prompt) {
   const auto number = static_cast<std::uint32_t>(generate.sampling.seed);
   Request request{.number = number,
                   .router = router,
                   .id = generate.request_id,
                   .arrival = timeline_.Now(),
-                  .tokens_to_draw = static_cast<double>(text_.trace().requests[number].output_token_count)};
+                  .tokens_to_draw = static_cast<double>(text_.trace().requests[number].output_token_count),
+                  .prompt = std::move(prompt)};
   const Result<SequenceId> id = scheduler_.Submit({.root = generate.root,
                                                    .prompt = std::move(generate.prompt),
                                                    .block_hashes = std::move(generate.block_hashes),
                                                    .priority = generate.priority});
   if (id.ok()) {
-    requests_.emplace(*id, request);
+    requests_.emplace(*id, std::move(request));
     return;
   }
   wire::TokenEvent& event = EventFor(request);
@@ -254,6 +262,7 @@ void SimWorker::Forget(SequenceId id, wire::FinishReason reason) {
 }
 
 wire::TokenEvent& SimWorker::EventFor(const Request& request) {
+  prompt_board_.Remove(request.prompt.prompt.id);
   wire::TokenEvent& event = links_[request.router].tokens.emplace_back();
   event.request_id = request.id;
   return event;
@@ -290,34 +299,48 @@ void SimWorker::Report(const wire::Load& load) {
   load_.step_prefill_tokens = 0;
   load_.step_decode_tokens = 0;
   load_.step_seconds = 0;
+  if (links_.size() > 1) prompt_board_.Assign(Queue());
   const std::vector<wire::CacheEvent> events = kept_.cache().TakeEvents();
   for (std::uint32_t router = 0; router < links_.size(); ++router) {
     Link& link = links_[router];
     if (!link.up) continue;
     wire::Step step;
     step.load = load;
-    step.load.other_prompts = TellOtherPrompts(router);
+    step.tokens = std::exchange(link.tokens, {});
     if (!link.snapshot_due) step.events = events;
-    SendTo(router, link, std::move(step));
+    SendTo(router, std::move(step));
   }
 }
 
-std::vector<wire::OtherPrompt> SimWorker::TellOtherPrompts(std::uint32_t router) {
-  if (links_.size() == 1) return {};
-  std::vector<worker::QueuedPrompt> others;
+std::vector<worker::OwnedPrompt> SimWorker::Queue() const {
+  std::vector<worker::OwnedPrompt> queue;
   scheduler_.VisitQueued([&](const Sequence& sequence, std::uint32_t uncached_tokens) {
-    const Request& request = requests_.at(sequence.id);
-    if (request.router == router) return;
-    others.push_back({.id = request.number + std::uint64_t{1},
-                      .uncached_tokens = uncached_tokens,
-                      .submitted = request.arrival,
-                      .hashes = sequence.hashes});
+    queue.push_back(requests_.at(sequence.id).prompt);
+    queue.back().prompt.uncached_tokens = uncached_tokens;
   });
-  return links_[router].prompt_teller.Tell(others, timeline_.Now());
+  return queue;
+}
+
+void SimWorker::PlanNews(std::uint32_t router) {
+  for (std::uint32_t other = 0; other < links_.size(); ++other) {
+    Link& link = links_[other];
+    if (other == router || !link.up || std::exchange(link.has_news, true)) continue;
+    timeline_.At(std::max(timeline_.Now(), link.last_step + worker::PromptBoard::kNewsInterval),
+                 [this, other] { TellNews(other); });
+  }
+}
+
+void SimWorker::TellNews(std::uint32_t router) {
+  // A step has told, or will: a snapshot is sent with one.
+  if (!links_[router].has_news || links_[router].snapshot_due) return;
+  wire::Step step;
+  step.load = load_;
+  SendTo(router, std::move(step));
 }
 
 // A due snapshot holds what the events of this step say.
-void SimWorker::SendTo(std::uint32_t router, Link& link, wire::Step step) {
+void SimWorker::SendTo(std::uint32_t router, wire::Step step) {
+  Link& link = links_[router];
   if (std::exchange(link.snapshot_due, false)) {
     wire::Snapshot snapshot;
     snapshot.epoch = hello_.epoch;
@@ -328,7 +351,9 @@ void SimWorker::SendTo(std::uint32_t router, Link& link, wire::Step step) {
   }
   step.epoch = hello_.epoch;
   step.sequence = ++link.sequence;
-  step.tokens = std::exchange(link.tokens, {});
+  link.last_step = timeline_.Now();
+  link.has_news = false;
+  prompt_board_.TellTo(router, link.prompt_teller, link.last_step, step.load);
   send_(router, std::move(step));
 }
 

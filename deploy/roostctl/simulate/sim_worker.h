@@ -31,6 +31,7 @@
 #include "deploy/roostctl/simulate/service_model.h"
 #include "deploy/roostctl/simulate/timeline.h"
 #include "deploy/roostctl/simulate/trace_text.h"
+#include "worker/sched/prompt_board.h"
 #include "worker/sched/prompt_teller.h"
 #include "worker/sched/scheduler.h"
 
@@ -82,6 +83,8 @@ class SimWorker {
     bool up = false;
     bool snapshot_due = false;
     std::uint64_t sequence = 0;
+    bool has_news = false;  // prompts that have arrived from others
+    Instant last_step{};
     std::vector<wire::TokenEvent> tokens;  // for its next Step
     worker::PromptTeller prompt_teller;
   };
@@ -94,10 +97,12 @@ class SimWorker {
     Phase phase = Phase::kPrefill;
     bool has_first_token = false;  // also while it is computed again after a preemption
     double tokens_to_draw = 0;     // while it does not decode
+    worker::OwnedPrompt prompt;    // as it came
   };
   struct Incoming {
     std::uint32_t router = 0;
     wire::RouterMessage message;  // Generate or Cancel
+    worker::OwnedPrompt prompt;   // of a Generate, as other routers are told of it
   };
 
   void OnWelcome(Link& link);
@@ -105,7 +110,7 @@ class SimWorker {
   // ---- a step ----
   void StartStep();
   void DrainInbox();
-  void Submit(std::uint32_t router, wire::Generate generate);
+  void Submit(std::uint32_t router, wire::Generate generate, worker::OwnedPrompt prompt);
   void Cancel(std::uint32_t router, RequestId request_id);
   void AppendAnswers();
   void PausePreempted();
@@ -121,11 +126,14 @@ class SimWorker {
 
   // ---- what is told ----
   void Report(const wire::Load& load);
-  // What the others than this router have queued here, for its next Step.
-  [[nodiscard]] std::vector<wire::OtherPrompt> TellOtherPrompts(std::uint32_t router);
+  // The prompts that the scheduler has, for other routers.
+  [[nodiscard]] std::vector<worker::OwnedPrompt> Queue() const;
+  // To all but this one, of a prompt that it sent.
+  void PlanNews(std::uint32_t router);
+  void TellNews(std::uint32_t router);
   void PlanLoadReport();
   void ReportLoad();
-  void SendTo(std::uint32_t router, Link& link, wire::Step step);
+  void SendTo(std::uint32_t router, wire::Step step);
 
   const TraceText& text_;
   const WorkerOptions options_;
@@ -140,6 +148,7 @@ class SimWorker {
   FluidDecode decode_;
 
   std::vector<Link> links_;
+  worker::PromptBoard prompt_board_;  // empty with one router
   std::vector<Incoming> inbox_;
   std::unordered_map<worker::SequenceId, Request> requests_;
   std::vector<worker::SequenceId> drawn_;    // answers whose blocks are still to be committed

@@ -167,6 +167,63 @@ TEST_F(LinkCoreQueueTest, EachRouterIsToldWhatTheOthersHaveQueued) {
   for (const auto& [peer, prompts] : ReportQueue({})) EXPECT_TRUE(prompts.empty());
 }
 
+TEST_F(LinkCoreQueueTest, WhatArrivesIsToldBeforeTheEngineReportsIt) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  Pass(milliseconds(100));
+  SubmitWithHashes(kPeer, 1);
+  EXPECT_EQ(core_.TimeToNextTick(), Duration(0));
+  core_.Tick();
+  const auto steps = std::exchange(effects_.sent, {});
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps[0].first, kOther);
+  const auto& step = std::get<wire::Step>(steps[0].second);
+  EXPECT_EQ(step.load.other_prompts, (std::vector<wire::OtherPrompt>{{3, 0, 1, HashesOf(1)}}));
+  EXPECT_EQ(step.load.queued_prefill_tokens, 3U);
+  EXPECT_EQ(step.load.waiting_requests, 1U);
+  EXPECT_TRUE(step.events.empty());
+  core_.Tick();
+  EXPECT_TRUE(effects_.sent.empty());
+}
+
+TEST_F(LinkCoreQueueTest, ABurstIsToldInOneMessage) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  Pass(milliseconds(100));
+  Submit(kPeer, 1);
+  core_.Tick();
+  EXPECT_EQ(TakeOthers()[kOther].size(), 1U);
+  for (std::uint64_t request = 2; request <= 5; ++request) {
+    Submit(kPeer, request);
+    Pass(milliseconds(2));
+  }
+  EXPECT_TRUE(effects_.sent.empty());
+  EXPECT_EQ(core_.TimeToNextTick(), milliseconds(2));
+  Pass(milliseconds(2));
+  ASSERT_EQ(effects_.sent.size(), 1U);
+  EXPECT_EQ(TakeOthers()[kOther].size(), 5U);
+}
+
+TEST_F(LinkCoreQueueTest, WhatIsComputedWithinAStepIsToldNoMore) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  const LinkId link = Submit(kPeer, 1);
+  Submit(kPeer, 2);
+  Report({}, {TokensOf(link, 1)});
+  const auto others = TakeOthers()[kOther];
+  ASSERT_EQ(others.size(), 1U);
+  EXPECT_EQ(others[0].id, 2U);
+}
+
+TEST_F(LinkCoreQueueTest, WhatHasArrivedGoesWithItsLink) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  Submit(kPeer, 1);
+  core_.OnMessage(kPeer, wire::WantHello{});
+  Pass(milliseconds(250));
+  EXPECT_TRUE(TakeOthers()[kOther].empty());
+}
+
 TEST_F(LinkCoreQueueTest, HashesAreToldOnceInEachLifeOfALink) {
   BringUp(kPeer);
   BringUp(kOther);

@@ -1,0 +1,61 @@
+// The prompts at a worker that are still to be computed, by the routers that sent them, for each to be told of the
+// others'.
+//
+//   router ──► Arrive ──► the engine's inbox ──► a report lists it: Assign ──► a later one does not
+//                              └── computed within one step, refused or cancelled: Remove
+//
+// The engine reports when a step ends, and what comes during a step is in the report of the next. Routers that hear of
+// each other's requests so late send several where there is room for one; so what has arrived is told from then on.
+//
+// Not thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/prefix/block_hash.h"
+#include "common/wire/messages.h"
+#include "worker/sched/prompt_teller.h"
+
+namespace roost::worker {
+
+// With the link by which it came.
+struct OwnedPrompt {
+  std::uint32_t link = 0;
+  QueuedPrompt prompt;
+  std::shared_ptr<const std::vector<BlockHash>> hashes;  // that `prompt` shows; null when it shows none
+};
+
+// What `generate` says of itself, which has come now. It has hashes if it is to leave blocks in the cache.
+[[nodiscard]] OwnedPrompt PromptOf(const wire::Generate& generate, std::uint32_t link, std::uint64_t id, Instant now);
+
+class PromptBoard {
+ public:
+  // At least between a message and the next one that only tells what has arrived.
+  static constexpr Duration kNewsInterval = std::chrono::milliseconds(10);
+
+  // A prompt that no report has listed yet; its id is not 0.
+  void Arrive(OwnedPrompt prompt);
+  // The queue of the engine's next report, in the order in which it runs. O(queue · log arrived).
+  void Assign(std::vector<OwnedPrompt> queue);
+  // What has arrived, and was computed or is given up. Nothing if a report has listed it.
+  void Remove(std::uint64_t id) { arrived_.erase(id); }
+  void Clear();
+
+  // Makes a load, as the engine reported it, one for the router of `link`: it counts what has arrived from others, of
+  // which that router can not know, and lists all of theirs. What has arrived from itself it counts itself.
+  void TellTo(std::uint32_t link, PromptTeller& teller, Instant now, wire::Load& load) const;
+
+  [[nodiscard]] std::size_t arrived_count() const { return arrived_.size(); }
+
+ private:
+  std::vector<OwnedPrompt> queue_;
+  std::map<std::uint64_t, OwnedPrompt> arrived_;  // by id
+};
+
+}  // namespace roost::worker
