@@ -272,7 +272,8 @@ struct Load {
   waitingRequests @0 :UInt32;
   runningRequests @1 :UInt32;
   queuedPrefillTokens @2 :UInt64;
-  # Prompt tokens still to be computed (not cached), of waiting and running requests.
+  # Prompt tokens still to be computed (not cached), of waiting and running requests. These and waitingRequests count what
+  # other routers have sent and the engine has not taken in yet; what the receiver itself has sent since, it must add.
 
   runningContextTokens @3 :UInt64;
   # Sum of the running requests' lengths so far.

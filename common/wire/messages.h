@@ -144,7 +144,9 @@ inline constexpr std::size_t kMaxOtherHashes = std::size_t{1} << 16U;
 struct Load {
   std::uint32_t waiting_requests = 0;
   std::uint32_t running_requests = 0;
-  std::uint64_t queued_prefill_tokens = 0;  // uncached prompt tokens not yet computed, waiting and running
+  // Uncached prompt tokens not yet computed, waiting and running. These and waiting_requests count what other routers'
+  // requests bring that the engine has not taken in yet, and not the receiver's own of that kind.
+  std::uint64_t queued_prefill_tokens = 0;
   std::uint64_t running_context_tokens = 0;
   std::uint32_t free_block_count = 0;  // never used or evictable at once
   std::uint32_t cached_block_count = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "common/base/log.h"
 #include "common/prefix/block_hash.h"
@@ -42,10 +43,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
 }
 
 void Worker::Report(wire::Load report, Instant now) {
-  ledger->SetOthers(report.other_prompts, now);
-  // What a worker caches of which nothing is known is not known of these either.
-  if (view.mode() == WorkerMode::kBlind) report.other_prompts.clear();
-  told.Follow(std::exchange(report.other_prompts, {}));
+  std::vector<wire::OtherPrompt> others = std::exchange(report.other_prompts, {});
   load = std::move(report);
   sent_tokens.Add(0, now);
   // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
@@ -57,6 +55,10 @@ void Worker::Report(wire::Load report, Instant now) {
   } else {
     busy.Observe(0, now);
   }
+  ledger->SetOthers(others, now);
+  // What a worker caches of which nothing is known is not known of these either.
+  if (view.mode() == WorkerMode::kBlind) others.clear();
+  told.Follow(std::move(others));
 }
 
 void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics) {

@@ -10,7 +10,8 @@ void ToldPrefixes::Follow(std::vector<wire::OtherPrompt> prompts) {
   ++list_;
   KeepThoseOf(prompts);
   for (wire::OtherPrompt& prompt : prompts) {
-    if (prompt.hashes.empty() || prompt.hashes.size() > wire::kMaxOtherHashes - hash_count_) continue;
+    const bool fits = prompt.hashes.size() <= wire::kMaxOtherHashes - hash_count_;
+    if (prompt.id == 0 || prompt.hashes.empty() || !fits) continue;
     const auto [entry, is_new] = told_.try_emplace(prompt.id);
     if (!is_new) continue;
     Told& told = entry->second;

@@ -248,9 +248,11 @@ void LinkCore::Take(StepReport report) {
   std::unordered_map<LinkId, std::vector<wire::TokenEvent>> tokens;
   for (RequestEvent& event : report.tokens) tokens[event.link].push_back(std::move(event.event));
   for (Link& link : links_) {
+    for (const wire::TokenEvent& event : tokens[link.id]) NoteEvent(link, event);
+  }
+  for (Link& link : links_) {
     if (link.state != State::kUp) continue;
     std::vector<wire::TokenEvent>& own = tokens[link.id];
-    for (const wire::TokenEvent& event : own) NoteEvent(link, event);
     const bool hears_events = setup_.hello.sends_cache_events && !link.snapshot_due;
     SendStep(link, std::move(own), hears_events ? report.events : std::vector<wire::CacheEvent>(), report.load);
   }

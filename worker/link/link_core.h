@@ -26,6 +26,9 @@
 // Lost reports have taken tokens with them: the links begin new lives. Sums that differ have not: links stay up, keep
 // their requests, and are sent a snapshot as soon as the mirror is current.
 //
+// Each router is told what the others have queued here (prompt_board.h), with every step and, when one has sent a
+// request, within LinkTimes::news_interval: each alone then sees the queue that all of them make.
+//
 // Threads: one (the link thread). An EngineSnapshot takes O(blocks), and so does a Tick for each link that is sent a
 // snapshot; every other call is bounded by the links times what one message or report holds.
 #pragma once
@@ -70,7 +73,7 @@ struct LinkTimes {
   Duration hello_interval = std::chrono::seconds(1);
   Duration unsent_hello_interval = std::chrono::milliseconds(50);  // while no connection stands
   Duration heartbeat_interval = std::chrono::milliseconds(250);
-  Duration news_interval = PromptBoard::kNewsInterval;
+  Duration news_interval = PromptBoard::kNewsInterval;  // before a message that only tells of others' prompts
   Duration router_timeout = std::chrono::seconds(3);
   Duration engine_snapshot_interval = std::chrono::seconds(1);  // between two of a mirror that is lost again and again
 };
@@ -158,7 +161,7 @@ class LinkCore {
     Instant last_step;
     std::unordered_map<RequestId, InFlight> in_flight;
     PromptTeller prompt_teller;
-    bool has_news = false;  // prompts that have arrived from others
+    bool has_news = false;  // a prompt has arrived from another one, and this router has not been told
     // Of the last life that was up.
     std::optional<std::uint64_t> router_instance;
     std::optional<ResyncReason> resync_reason;  // why it ended

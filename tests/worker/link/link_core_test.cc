@@ -213,6 +213,10 @@ TEST_F(LinkCoreQueueTest, WhatIsComputedWithinAStepIsToldNoMore) {
   const auto others = TakeOthers()[kOther];
   ASSERT_EQ(others.size(), 1U);
   EXPECT_EQ(others[0].id, 2U);
+  // Also to a link that is served before the one whose request it was.
+  const LinkId second = Submit(kOther, 3);
+  Report({}, {TokensOf(second, 3)});
+  EXPECT_TRUE(TakeOthers()[kPeer].empty());
 }
 
 TEST_F(LinkCoreQueueTest, WhatHasArrivedGoesWithItsLink) {
