@@ -30,9 +30,13 @@ struct Rates {
 
 Rates MeanOf(const FleetSpeed& speed) { return {speed.prefill_tokens_per_second, speed.decode_step_seconds}; }
 
+// What is not known of a worker yet is taken to be as with the others, at its own pace: else whose decodes were
+// measured first would seem the slower one.
 Rates RatesOf(const WorkerView& worker, const FleetSpeed& speed) {
-  if (worker.prefill_tokens_per_second > 0) return {worker.prefill_tokens_per_second, worker.decode_step_seconds};
-  return MeanOf(speed);
+  const double own = worker.prefill_tokens_per_second;
+  if (own <= 0) return MeanOf(speed);
+  if (worker.decode_step_seconds > 0) return {own, worker.decode_step_seconds};
+  return {own, speed.decode_step_seconds * speed.prefill_tokens_per_second / own};
 }
 
 double StepTokens(const WorkerView& worker) {

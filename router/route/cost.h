@@ -47,7 +47,7 @@ namespace roost::router {
 // Gives the order before any rate is known a scale of seconds.
 inline constexpr double kNominalTokensPerSecond = 1000;
 
-// Means over a fleet's workers; rates over those that know theirs, zero when none does.
+// Means over a fleet's workers; each rate over those of which it is known, zero when it is of none.
 struct FleetSpeed {
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;

@@ -69,9 +69,8 @@ const WorkerView* FleetView::NextAfter(std::optional<WorkerSlot> slot) const {
 
 FleetSpeed FleetView::speed() const {
   if (workers_.empty()) return {};
-  const double known = std::max(1.0, static_cast<double>(sums_.known_count));
-  return {.prefill_tokens_per_second = sums_.prefill_tokens_per_second / known,
-          .decode_step_seconds = sums_.decode_step_seconds / known,
+  return {.prefill_tokens_per_second = sums_.prefill_tokens_per_second.Mean(),
+          .decode_step_seconds = sums_.decode_step_seconds.Mean(),
           .busy_share = std::max(0.0, sums_.busy_share / static_cast<double>(workers_.size()))};
 }
 
@@ -83,21 +82,15 @@ double FleetView::mean_cached_block_count() const {
 void FleetView::AddToSums(const WorkerView& worker) {
   sums_.cached_block_count += worker.cached_block_count;
   sums_.busy_share += worker.busy_share;
-  if (worker.prefill_tokens_per_second <= 0) return;
-  ++sums_.known_count;
-  sums_.prefill_tokens_per_second += worker.prefill_tokens_per_second;
-  sums_.decode_step_seconds += worker.decode_step_seconds;
+  sums_.prefill_tokens_per_second.Add(worker.prefill_tokens_per_second);
+  sums_.decode_step_seconds.Add(worker.decode_step_seconds);
 }
 
 void FleetView::TakeFromSums(const WorkerView& worker) {
   sums_.cached_block_count -= worker.cached_block_count;
   sums_.busy_share -= worker.busy_share;
-  if (worker.prefill_tokens_per_second <= 0) return;
-  --sums_.known_count;
-  sums_.prefill_tokens_per_second -= worker.prefill_tokens_per_second;
-  sums_.decode_step_seconds -= worker.decode_step_seconds;
-  // What is left of sums without a summand is rounding.
-  if (sums_.known_count == 0) sums_.prefill_tokens_per_second = sums_.decode_step_seconds = 0;
+  sums_.prefill_tokens_per_second.Take(worker.prefill_tokens_per_second);
+  sums_.decode_step_seconds.Take(worker.decode_step_seconds);
 }
 
 }  // namespace roost::router

@@ -65,11 +65,26 @@ class FleetView {
 
     auto operator<=>(const Place&) const = default;
   };
-  // Sums of the workers' own speeds.
+  // Of the workers of which it is known, and so not 0.
+  struct KnownSum {
+    double sum = 0;
+    std::size_t count = 0;
+
+    void Add(double value) {
+      if (value <= 0) return;
+      sum += value;
+      ++count;
+    }
+    void Take(double value) {
+      if (value <= 0) return;
+      sum = --count == 0 ? 0 : sum - value;  // without a summand the rest is rounding
+    }
+    [[nodiscard]] double Mean() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
+  };
+  // Over the workers.
   struct Sums {
-    std::size_t known_count = 0;
-    double prefill_tokens_per_second = 0;
-    double decode_step_seconds = 0;
+    KnownSum prefill_tokens_per_second;
+    KnownSum decode_step_seconds;
     double busy_share = 0;
     std::uint64_t cached_block_count = 0;
   };

@@ -223,6 +223,19 @@ TEST(PredictCostTest, NewcomerIsTakenForTheMeanOfTheOthers) {
   EXPECT_DOUBLE_EQ(cost.decode_seconds, 0.1 * 1000 / 512);
 }
 
+// Its prefill was measured, and no decode yet: that is no advantage.
+TEST(PredictCostTest, DecodesThatAreNotKnownTakeTheMeanOfTheOthers) {
+  WorkerView worker = Idle(0);
+  worker.decode_step_seconds = 0;
+  const Candidate cost = CostOf(worker, 1000);
+  EXPECT_DOUBLE_EQ(cost.prefill_seconds, CostOf(Idle(0), 1000).prefill_seconds);
+  EXPECT_DOUBLE_EQ(cost.decode_seconds, CostOf(Idle(0), 1000).decode_seconds);
+  EXPECT_GT(cost.decode_seconds, 0);
+  // At its own pace.
+  worker.prefill_tokens_per_second /= 4;
+  EXPECT_DOUBLE_EQ(CostOf(worker, 1000).decode_seconds, 4 * cost.decode_seconds);
+}
+
 // A little more load never moves a cost by much: no threshold hides in the terms.
 TEST(PredictCostTest, IsContinuousInTheLoad) {
   const auto cost_at = [](std::uint64_t queued, std::uint32_t uncached) {

@@ -27,15 +27,16 @@ class NaiveFleet {
 
   [[nodiscard]] FleetSpeed Speed() const {
     FleetSpeed speed;
-    double known = 0;
+    double prefills_known = 0;
+    double decodes_known = 0;
     for (const auto& [slot, worker] : workers_) {
       speed.busy_share += worker.busy_share / static_cast<double>(workers_.size());
-      if (worker.prefill_tokens_per_second > 0) ++known;
+      if (worker.prefill_tokens_per_second > 0) ++prefills_known;
+      if (worker.decode_step_seconds > 0) ++decodes_known;
     }
     for (const auto& [slot, worker] : workers_) {
-      if (worker.prefill_tokens_per_second <= 0) continue;
-      speed.prefill_tokens_per_second += worker.prefill_tokens_per_second / known;
-      speed.decode_step_seconds += worker.decode_step_seconds / known;
+      if (prefills_known > 0) speed.prefill_tokens_per_second += worker.prefill_tokens_per_second / prefills_known;
+      if (decodes_known > 0) speed.decode_step_seconds += worker.decode_step_seconds / decodes_known;
     }
     return speed;
   }

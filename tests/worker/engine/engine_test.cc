@@ -521,14 +521,14 @@ TEST_F(EngineTest, ReportsWhosePromptsAreStillToBeComputed) {
   Submit(GreedyRequest(2, Text(200, 2), 3), other);
   const StepReport first = harness_->Step();
   ASSERT_EQ(first.prompts.size(), 2U);
-  EXPECT_EQ(first.prompts[0].link, kLink);
-  EXPECT_EQ(first.prompts[1].link, other);
+  EXPECT_EQ(first.prompts[0].key.link, kLink);
+  EXPECT_EQ(first.prompts[1].key.link, other);
   EXPECT_EQ(first.prompts[1].submitted, came);
   EXPECT_EQ(first.prompts[0].uncached_tokens + first.prompts[1].uncached_tokens, 300 - 64U);
   bool alone = false;  // the shorter one is done first
   for (int i = 0; i < 10 && !alone; ++i) {
     const StepReport report = harness_->Step();
-    alone = report.prompts.size() == 1 && report.prompts[0].link == other;
+    alone = report.prompts.size() == 1 && report.prompts[0].key.link == other;
   }
   EXPECT_TRUE(alone);
   harness_->Run();
