@@ -75,7 +75,11 @@ class RoutersTest(unittest.TestCase):
                 return threads
 
             threads = start(first, "one")
-            wait_until(lambda: sum(worker["queued_prefill_tokens"] for worker in other.workers()) > 15_000, "a long queue")
+            def has_heard_of_all():
+                requests = sum(worker["waiting_requests"] + worker["running_requests"] for worker in other.workers())
+                return requests >= DOCUMENTS or answers
+
+            wait_until(has_heard_of_all, "that the other router hears of all prompts")
             threads += start(other, "two")
             for thread in threads:
                 thread.join()
@@ -92,7 +96,7 @@ class RoutersTest(unittest.TestCase):
         print(f"of {[decision['prompt_tokens'] for decision in decisions]} prompt tokens, {pending} were being computed for "
               f"the other router, and {cached} had not to be computed again")
         self.assertGreater(sum(tokens > 1_000 for tokens in pending), DOCUMENTS / 2)
-        self.assertGreater(sum(tokens > 1_000 for tokens in cached), DOCUMENTS * 3 / 4)
+        self.assertGreater(sum(tokens > 1_000 for tokens in cached), DOCUMENTS / 2)
 
 
 if __name__ == "__main__":
