@@ -43,6 +43,7 @@ void BenchEngineHost(Effort effort);
 void BenchEviction(Effort effort);
 void BenchIndex(Effort effort);
 void BenchModel(Effort effort);
+void BenchReport(Effort effort);
 void BenchScheduler(Effort effort);
 void BenchSeedPrefill(Effort effort);
 void BenchShortSteps(Effort effort);

@@ -25,6 +25,7 @@ constexpr Entry kEntries[] = {
     {"eviction", &BenchEviction},
     {"index", &BenchIndex},
     {"model", &BenchModel},
+    {"report", &BenchReport},
     {"cache_sched", &BenchScheduler},
     {"seed_prefill", &BenchSeedPrefill},
     {"short_steps", &BenchShortSteps},

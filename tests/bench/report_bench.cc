@@ -1,0 +1,139 @@
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/rng.h"
+#include "common/wire/codec.h"
+#include "common/wire/messages.h"
+#include "router/fleet/fleet_core.h"
+#include "router/fleet/fleet_metrics.h"
+#include "tests/bench/bench.h"
+
+namespace roost::bench {
+namespace {
+
+constexpr std::uint32_t kWorkers = 256;
+constexpr std::size_t kBlocks = 512;   // of a prompt
+constexpr std::uint64_t kOthers = 16;  // prompts that other routers have at each worker, each in as many reports
+
+// What the workers say: as bytes, a report of each of them, round after round.
+class Reports {
+ public:
+  explicit Reports(bool tells_of_others) : tells_of_others_(tells_of_others) {}
+
+  static std::string IdOf(std::uint32_t worker) { return "worker-" + std::to_string(worker); }
+
+  static wire::Hello HelloOf(std::uint32_t worker) {
+    wire::Hello hello;
+    hello.worker_id = IdOf(worker);
+    hello.epoch = 1;
+    hello.model = "demo";
+    hello.fingerprint = "f";
+    hello.kv_dtype = "f16";
+    hello.block_tokens = 16;
+    hello.block_count = 65'536;
+    hello.max_context_tokens = 131'072;
+    hello.max_running_requests = 64;
+    hello.max_batch_tokens = 2048;
+    hello.ageing_tokens = 10'000;
+    return hello;
+  }
+
+  // Empty.
+  static wire::Snapshot FirstSnapshot() {
+    wire::Snapshot snapshot;
+    snapshot.epoch = 1;
+    snapshot.sequence = 1;
+    snapshot.last = true;
+    return snapshot;
+  }
+
+  std::vector<wire::Bytes> NextRound() {
+    ++round_;
+    std::vector<wire::Bytes> frames;
+    for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
+      wire::Step step;
+      step.epoch = 1;
+      step.sequence = 1 + round_;
+      step.load.running_requests = 32;
+      step.load.free_block_count = 65'536;
+      step.load.step_decode_tokens = 32;
+      step.load.step_seconds = 0.02;
+      if (tells_of_others_) step.load.other_prompts = Others();
+      frames.push_back(wire::Encode(wire::WorkerMessage(std::move(step))));
+    }
+    return frames;
+  }
+
+ private:
+  // One of them new, with its hashes, in each report.
+  std::vector<wire::OtherPrompt> Others() {
+    std::vector<wire::OtherPrompt> others;
+    for (std::uint64_t age = 0; age < kOthers; ++age) {
+      wire::OtherPrompt& other = others.emplace_back();
+      other.uncached_tokens = 1000 + static_cast<std::uint32_t>(age);
+      other.waited_ms = static_cast<std::uint32_t>(10 * age);
+      other.id = kOthers + round_ - age;
+    }
+    for (std::size_t i = 0; i < kBlocks; ++i) others.front().hashes.push_back({rng_(), rng_()});
+    return others;
+  }
+
+  const bool tells_of_others_;
+  std::uint64_t round_ = 0;
+  Rng rng_{1};
+};
+
+void Take(router::FleetCore& core, std::uint32_t worker, const wire::Bytes& frame, Instant now) {
+  auto message = wire::DecodeWorkerMessage(frame);
+  ROOST_CHECK(message.ok() && message->has_value());
+  core.OnMessage(Reports::IdOf(worker), std::move(**message), now);
+}
+
+// Of the thread that the workers' messages come to, for each report; its bytes are read too.
+double ReportSeconds(Effort effort, bool tells_of_others) {
+  router::FleetMetrics metrics;
+  const std::unique_ptr<router::Policy> policy = std::move(router::MakePolicy("cache-aware", 1)).value();
+  router::FleetCore core({}, *policy, metrics, 1);
+  Reports reports(tells_of_others);
+  Instant now{std::chrono::hours(1)};
+  for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
+    core.OnMessage(Reports::IdOf(worker), Reports::HelloOf(worker), now);
+    core.OnMessage(Reports::IdOf(worker), Reports::FirstSnapshot(), now);
+  }
+  (void)core.TakeEffects();
+
+  const SteadyClock clock;
+  std::vector<double> seconds;
+  const int rounds = effort == Effort::kQuick ? 2 : 200;
+  for (int i = 0; i < rounds; ++i) {
+    const std::vector<wire::Bytes> frames = reports.NextRound();
+    now += std::chrono::milliseconds(20);
+    const Instant start = clock.Now();
+    for (std::uint32_t worker = 0; worker < kWorkers; ++worker) Take(core, worker, frames[worker], now);
+    seconds.push_back(ToSeconds(clock.Now() - start) / kWorkers);
+    (void)core.TakeEffects();
+  }
+  ROOST_CHECK(core.pending_count() == (tells_of_others ? kWorkers * std::min<std::uint64_t>(rounds, kOthers) : 0));
+  std::nth_element(seconds.begin(), seconds.begin() + rounds / 2, seconds.end());
+  return seconds[static_cast<std::size_t>(rounds) / 2];
+}
+
+}  // namespace
+
+// What a load report costs a router with 256 workers: of a worker that has it as its only router, and of one that has
+// 16 prompts of other routers queued, one of them new and of 512 blocks.
+void BenchReport(Effort effort) {
+  SetUpLogging(LogLevel::kWarning, LogFormat::kText);  // not of each worker that joins
+  Figure("report_us", ReportSeconds(effort, false) * 1e6, "us");
+  Figure("report_others_us", ReportSeconds(effort, true) * 1e6, "us");
+}
+
+}  // namespace roost::bench
