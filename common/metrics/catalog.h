@@ -47,6 +47,8 @@ inline constexpr Metric kRouterPredictionErrorTokens{Kind::kCounter, "roost_rout
     "Sum of the differences, without sign, between predicted and actual cached tokens, in whole blocks."};
 inline constexpr Metric kRouterCacheOff{Kind::kCounter, "roost_router_cache_off_requests_total", "model",
     "Generations that asked to leave the cache alone."};
+inline constexpr Metric kRouterCopiedTokens{Kind::kCounter, "roost_router_copied_tokens_total", "model",
+    "Prompt tokens that workers computed for copies of hot prefixes, which no request waited for."};
 inline constexpr Metric kRouterOutputTokens{Kind::kCounter, "roost_router_output_tokens_total", "model",
     "Tokens generated."};
 inline constexpr Metric kRouterTtft{Kind::kHistogram, "roost_router_ttft_seconds", "model",

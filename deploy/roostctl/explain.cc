@@ -45,9 +45,17 @@ std::string ReasonText(std::string_view reason) {
                        100 * router::kTieMargin, 1e3 * router::kTieSeconds);
   }
   if (reason == "only_worker") return "no other worker could take it";
-  if (reason == "replicate") return "one more copy of this prefix saves more waiting than it costs";
+  if (reason == "replicate") return "and one more copy of its prefix saves more waiting than it costs";
   if (reason == "warm_up") return "it is new, and due its share of what no cache helps";
   return "the policy's rule";
+}
+
+// Empty where none is made.
+std::string CopyText(element decision) {
+  element copy;
+  if (decision["copy"].get(copy) != simdjson::SUCCESS || copy.is_null()) return "";
+  return fmt::format("  copy         of its first {} blocks, by {}; nobody waits for it\n", CountAt(copy, "/blocks"),
+                     TextAt(copy, "/worker"));
 }
 
 std::string ActualText(element decision) {
@@ -67,12 +75,13 @@ std::string CandidateRow(element candidate, std::string_view chosen) {
   const auto cell = [&](const char* pointer) { return Seconds(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
       "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} "
-      "{:>9.1f} {:>9} {:>9}\n",
+      "{:>9.1f} {:>9.1f} {:>9} {:>9}\n",
       worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"),
       CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"),
       cell("/decode_seconds"), cell("/ttft_seconds"), cell("/growth_seconds"),
       Seconds(candidate, "/congestion").value_or(1), Seconds(candidate, "/pace").value_or(1), cell("/delay_seconds"),
-      cell("/cost_seconds"), TieCell(candidate, "/lately_seconds"), TieCell(candidate, "/tie_seconds"));
+      cell("/share_seconds"), cell("/cost_seconds"), TieCell(candidate, "/lately_seconds"),
+      TieCell(candidate, "/tie_seconds"));
 }
 
 std::string DecisionText(element decision) {
@@ -85,6 +94,7 @@ std::string DecisionText(element decision) {
   text += fmt::format("  went to      {}{} by {}: {} ({})\n", worker,
                       retries > 0 ? fmt::format(", retry {},", retries) : "", TextAt(decision, "/policy"), reason,
                       ReasonText(reason));
+  text += CopyText(decision);
   text += fmt::format("  predicted    {} cached tokens, first token after {}\n",
                       CountAt(decision, "/predicted/cached_tokens"),
                       Milliseconds(Seconds(decision, "/predicted/ttft_seconds")));
@@ -98,9 +108,10 @@ std::string DecisionText(element decision) {
   if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";
   }
-  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9}\n",
-                      "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "growth",
-                      "weight", "pace", "delay", "cost", "lately", "tie");
+  text += fmt::format(
+      "  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+      "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "growth", "weight",
+      "pace", "delay", "share", "cost", "lately", "tie");
   simdjson::dom::array candidates;
   if (decision["candidates"].get(candidates) != simdjson::SUCCESS) return text;
   for (const element candidate : candidates) text += CandidateRow(candidate, worker);

@@ -48,9 +48,25 @@ void WriteCandidate(const Decision& decision, const Candidate& candidate, std::s
   json.Key("congestion").Number(candidate.congestion);
   json.Key("pace").Number(candidate.pace);
   json.Key("delay_seconds").Number(candidate.delay_seconds);
+  json.Key("share_seconds").Number(candidate.share_seconds);
   json.Key("cost_seconds").Number(candidate.cost_seconds());
   WriteTie(decision, candidate.slot, json);
   json.EndObject();
+}
+
+// Its worker is one of the candidates.
+void WriteCopy(const DecisionRecord& record, JsonWriter& json) {
+  json.Key("copy");
+  if (!record.decision.copy.has_value()) {
+    json.Null();
+    return;
+  }
+  const PrefixCopy& copy = *record.decision.copy;
+  json.BeginObject();
+  for (std::size_t i = 0; i < record.candidate_ids.size(); ++i) {
+    if (record.decision.candidates[i].slot == copy.worker) json.Key("worker").String(record.candidate_ids[i]);
+  }
+  json.Key("blocks").Number(copy.block_count).EndObject();
 }
 
 void WriteOutcome(const DecisionRecord& record, JsonWriter& json) {
@@ -83,6 +99,7 @@ void WriteRecord(const DecisionRecord& record, Instant now, JsonWriter& json) {
   json.Key("policy").String(record.policy).Key("worker").String(record.worker_id);
   json.Key("reason").String(NameOf(record.decision.reason));
   json.Key("rates_known").Bool(record.decision.in_seconds);
+  WriteCopy(record, json);
   WriteOutcome(record, json);
   WriteAudit(record, json);
   json.Key("candidates").BeginArray();

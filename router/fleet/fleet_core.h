@@ -88,6 +88,7 @@ class FleetCore {
   [[nodiscard]] std::vector<Effect> TakeEffects() { return effects_.Take(); }
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
   [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting_count(); }
+  [[nodiscard]] std::size_t copy_count() const { return requests_.copy_count(); }
   [[nodiscard]] std::size_t pending_count() const { return roster_.pending().size(); }
   [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.indexed_block_count(); }
 

@@ -69,6 +69,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterPredictedCachedTokens, {model}).Increment(predicted);
     Counter(metrics::kRouterPredictionErrorTokens, {model}).Increment(PredictionError(outcome));
   }
+  void OnCopied(const std::string& model, std::uint32_t tokens) override {
+    Counter(metrics::kRouterCopiedTokens, {model}).Increment(tokens);
+  }
   void OnCacheOff(const std::string& model) override { Counter(metrics::kRouterCacheOff, {model}).Increment(); }
   void OnRetry(RetryReason reason) override {
     Counter(metrics::kRouterRetries, {std::string(NameOf(reason))}).Increment();

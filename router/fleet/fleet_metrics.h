@@ -73,6 +73,7 @@ class FleetMetrics {
   virtual void OnSent(const std::string& /*model*/, const std::string& /*worker_id*/) {}
   virtual void OnFirstToken(const std::string& /*model*/, const CacheOutcome& /*outcome*/) {}
   virtual void OnCacheOff(const std::string& /*model*/) {}
+  virtual void OnCopied(const std::string& /*model*/, std::uint32_t /*tokens*/) {}
   virtual void OnRetry(RetryReason /*reason*/) {}
   virtual void OnQueueWait(const std::string& /*model*/, double /*seconds*/) {}
   virtual void OnQueueRefused(QueueRefusal /*refusal*/) {}

@@ -8,6 +8,7 @@ namespace roost::router {
 WorkerView ViewOf(const Worker& worker) {
   const InFlightLedger& ledger = *worker.ledger;
   const wire::Load& load = worker.load;
+  const std::uint64_t queued_tokens = load.queued_prefill_tokens + ledger.uncovered_tokens();
   return {.slot = worker.slot,
           .epoch = worker.hello.epoch,
           .block_tokens = worker.hello.block_tokens,
@@ -16,16 +17,17 @@ WorkerView ViewOf(const Worker& worker) {
           .ageing_tokens = worker.hello.ageing_tokens,
           .max_sample_count = worker.hello.max_sample_count,
           .full_sampling = worker.hello.full_sampling,
-          .queued_prefill_tokens = load.queued_prefill_tokens + ledger.uncovered_tokens(),
+          .queued_prefill_tokens = queued_tokens,
           .waiting_requests = load.waiting_requests + ledger.uncovered_requests(),
           .running_requests = load.running_requests,
           .running_context_tokens = load.running_context_tokens,
           .free_block_count = load.free_block_count,
           .cached_block_count = load.cached_block_count,
+          .given_tokens_lately = worker.computed_tokens.value() + static_cast<double>(queued_tokens),
           .prompts = &ledger.prompts(),
           .joined_at = worker.joined_at,
           .in_flight_requests = ledger.request_count(),
-          .sent_tokens_lately = worker.sent_tokens.value(),
+          .receives_copy = worker.receives_copy,
           .last_sent = worker.last_sent,
           .prefill_tokens_per_second = worker.rates.prefill_tokens_per_second(),
           .decode_step_seconds = worker.rates.decode_step_seconds(load.running_requests),

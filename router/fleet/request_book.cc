@@ -70,6 +70,7 @@ RequestBook::RequestBook(RequestBookOptions options, std::uint64_t first_id, Ros
       effects_(effects),
       metrics_(metrics),
       decider_(roster, policy, metrics),
+      copies_(first_id ^ (std::uint64_t{1} << 63U), roster, effects, metrics),
       next_id_(first_id) {}
 
 RequestBook::~RequestBook() = default;
@@ -136,11 +137,9 @@ RequestBook::Sending RequestBook::Dispatch(Attempt attempt, Admission admission,
         roster_.pending().Add(worker.slot, request.spec.block_hashes, PendingUntil(now, placement->decision));
   }
   ++worker.requests_total;
-  worker.generate_digest ^= wire::MixedId(attempt.id);
-  worker.sent_tokens.Add(uncached_tokens, now);
-  worker.last_sent = ++sent_number_;
-  roster_.Refresh(worker);
+  roster_.NoteSent(worker, attempt.id);
   effects_.Send(attempt.worker_id, MessageOf(attempt));
+  if (placement->decision.copy.has_value()) copies_.Start(request.spec, *placement->decision.copy, now);
   effects_.Push(
       NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(placement->decision)}});
   const RequestId id = attempt.id;
@@ -194,6 +193,7 @@ bool RequestBook::HasOpenChoice(const Request& request, ChoiceRange range) {
 // ---- what workers say ----
 
 void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now) {
+  if (copies_.OnEvent(worker_id, event, now)) return;
   Attempt* const attempt = FindAttempt(worker_id, event.request_id);
   if (attempt == nullptr) return OnOrphan(worker_id, event, now);
   if (event.choice >= attempt->choices.count) return;
@@ -334,6 +334,7 @@ void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error&
 }
 
 void RequestBook::OnWorkerLost(const std::string& worker_id, Instant now) {
+  copies_.OnWorkerLost(worker_id);
   std::vector<RequestId> lost;  // ascending, so that a run can be repeated
   for (const auto& [id, attempt] : attempts_) {
     if (attempt.worker_id == worker_id) lost.push_back(id);
@@ -354,6 +355,7 @@ void RequestBook::Cancel(RequestId id) {
 }
 
 void RequestBook::EndAll(const Error& error) {
+  copies_.EndAll();
   while (!requests_.empty()) {
     End(*requests_.begin()->second, {.reason = wire::FinishReason::kError, .error = error});
   }

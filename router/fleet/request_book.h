@@ -13,6 +13,8 @@
 // Every accepted request ends exactly once: it leaves the book in the same call that queues its NotifyEnd, and nothing
 // is queued for a request that is not in the book.
 //
+// A decision may have a copy of a prefix made on its way: prefix_copies.h.
+//
 // Not thread-safe. What is given to the constructor outlives it.
 #pragma once
 
@@ -36,6 +38,7 @@
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/orphans.h"
+#include "router/fleet/prefix_copies.h"
 #include "router/fleet/request_queue.h"
 #include "router/fleet/roster.h"
 #include "router/index/pending_prefixes.h"
@@ -99,6 +102,8 @@ class RequestBook {
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const;
   // Requests in queues.
   [[nodiscard]] std::size_t waiting_count() const;
+  // Of prefixes, that workers are making.
+  [[nodiscard]] std::size_t copy_count() const { return copies_.size(); }
 
  private:
   struct Choice {
@@ -186,9 +191,9 @@ class RequestBook {
   EffectQueue& effects_;
   FleetMetrics& metrics_;
   Decider decider_;
+  PrefixCopies copies_;
 
   std::uint64_t next_id_;
-  std::uint64_t sent_number_ = Roster::kFirstSent;  // of the last
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
   std::map<std::string, Waiting> waiting_;  // by model

@@ -37,7 +37,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       told(pending, slot),
       joined_at(now),
       last_heard(now),
-      sent_tokens(kSentHalfLife, now),
+      computed_tokens(kGivenHalfLife, now),
       last_sent(turn) {
   load.free_block_count = hello.block_count;
 }
@@ -45,7 +45,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
 void Worker::Report(wire::Load report, Instant now) {
   std::vector<wire::OtherPrompt> others = std::exchange(report.other_prompts, {});
   load = std::move(report);
-  sent_tokens.Add(0, now);
+  computed_tokens.Add(load.step_prefill_tokens, now);
   // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
   if (load.step_seconds > 0) {
     rates.Observe({load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds});
@@ -102,6 +102,8 @@ Result<Worker*> Roster::Add(std::string_view identity, const wire::Hello& hello,
   ROOST_RETURN_IF_ERROR(Admit(identity, hello));
   auto worker =
       std::make_unique<Worker>(hello, FreeSlot(), IndexFor(hello.model), pending_, modes_, rng_.Below(kFirstSent), now);
+  const FleetView* const fleet = fleets_.Find(hello.model);
+  if (fleet != nullptr) worker->computed_tokens.Add(fleet->speed().given_tokens_lately, now);
   Worker* const added = workers_.insert_or_assign(hello.worker_id, std::move(worker)).first->second.get();
   RefreshModel(hello.model);
   const auto bundle = bundles_.find(hello.tokenizer_digest);
@@ -135,6 +137,12 @@ void Roster::DropUnusedIndex(const std::string& model) {
   if (found == indexes_.end()) return;
   shed_before_ += found->second->shed_block_total();
   indexes_.erase(found);
+}
+
+void Roster::NoteSent(Worker& worker, RequestId id) {
+  worker.generate_digest ^= wire::MixedId(id);
+  worker.last_sent = ++sent_number_;
+  Refresh(worker);
 }
 
 void Roster::SweepIndexes() {

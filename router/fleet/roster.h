@@ -60,8 +60,9 @@ struct Worker {
   Instant last_heard;
   std::uint64_t requests_total = 0;
   std::uint64_t generate_digest = 0;  // of what it was sent; see wire::Ping
-  FadedSum sent_tokens;               // see WorkerView::sent_tokens_lately
+  FadedSum computed_tokens;           // by half less each kGivenHalfLife
   std::uint64_t last_sent;            // see WorkerView
+  bool receives_copy = false;         // of a prefix
 };
 
 // Counts and logs that the worker's part of the index has another source now.
@@ -71,9 +72,6 @@ class Roster {
  public:
   // More are refused: the index and the decision are made for so many.
   static constexpr std::size_t kMaxWorkers = 1024;
-
-  // What is sent to workers is numbered from here on, for Worker::last_sent.
-  static constexpr std::uint64_t kFirstSent = std::uint64_t{1} << 32U;
 
   // All indexes together have so much memory. `unix_seconds` tells when a model appeared. `seed` differs in every
   // process.
@@ -119,6 +117,8 @@ class Roster {
   [[nodiscard]] const FleetView* FleetOf(const ServedModel& model) const;
   // The worker in a slot of a fleet.
   [[nodiscard]] Worker& At(WorkerSlot slot) const { return fleets_.At(slot); }
+  // To be called with each attempt, and piece of a copy, that goes to the worker.
+  void NoteSent(Worker& worker, RequestId id);
   // To be called whenever a worker's load or charges changed: decisions look at what it was like then.
   void Refresh(Worker& worker);
 
@@ -153,10 +153,14 @@ class Roster {
   void RefreshModel(const std::string& name);
   void DropUnusedBundles();
 
+  // What is sent to workers is numbered from here on, for Worker::last_sent.
+  static constexpr std::uint64_t kFirstSent = std::uint64_t{1} << 32U;
+
   const ModeOptions modes_;
   const std::function<std::int64_t()> unix_seconds_;
   Rng rng_;
-  PendingPrefixes pending_;  // of the workers and the requests at them, which go first
+  std::uint64_t sent_number_ = kFirstSent;  // of the last
+  PendingPrefixes pending_;                 // of the workers and the requests at them, which go first
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
   std::map<std::string, Bundle, std::less<>> bundles_;  // by digest
   const std::shared_ptr<IndexBudget> index_budget_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -20,7 +21,7 @@ namespace {
 constexpr double kPlaceSeconds = 0.005;
 constexpr double kWaitNoiseSeconds = 0.01;
 constexpr double kWaitWeight = 0.3;
-// What a second of prefill that this router gave a worker lately weighs, for each second of this prompt's own.
+// What a second of prefill that a worker was given lately weighs, for each second of this prompt's own.
 constexpr double kEvenWeight = 0.03;
 constexpr double kLongPrefillSeconds = 1;  // a longer one says no more
 
@@ -52,7 +53,7 @@ std::vector<TieScore> ScoresOf(std::span<const Candidate> tied, const FleetView&
   scores.reserve(tied.size());
   for (const Candidate& each : tied) {
     const WorkerView& worker = *fleet.Find(each.slot);
-    const double lately = speed.SecondsFor(worker.sent_tokens_lately);
+    const double lately = speed.SecondsFor(worker.given_tokens_lately);
     const double later = std::max(0.0, each.wait_seconds() - least_wait - kWaitNoiseSeconds);
     const double saved = speed.SecondsFor(each.matched_tokens);
     const double uneven = std::min(each.prefill_seconds, kLongPrefillSeconds) * lately;
@@ -98,7 +99,7 @@ class CacheAwarePolicy final : public Policy {
     std::vector<TieScore> scores;
     if (tied.size() > 1) scores = ScoresOf(tied, fleet);
     const Candidate& cheapest = scores.empty() ? tied.front() : FirstOf(tied, scores, fleet);
-    const auto [chosen, reason] =
+    const auto [chosen, reason, copy] =
         LookAhead(query, fleet, candidates, {cheapest, ReasonFor(cheapest, tied, candidates)});
     Decision decision{.slot = chosen.slot,
                       .reason = reason,
@@ -106,6 +107,7 @@ class CacheAwarePolicy final : public Policy {
                       .predicted_ttft_seconds = chosen.ttft_seconds(),
                       .in_seconds = fleet.speed().is_known()};
     decision.candidates = std::move(candidates);
+    decision.copy = copy;
     decision.tie = std::move(scores);
     return decision;
   }
@@ -114,16 +116,17 @@ class CacheAwarePolicy final : public Policy {
   struct Choice {
     const Candidate& candidate;
     DecisionReason reason;
+    std::optional<PrefixCopy> copy = {};
   };
 
-  // `choice`, or what serves those better who come after.
+  // `choice`, or what serves those better who come after; perhaps with a copy for them.
   [[nodiscard]] Choice LookAhead(const RouteQuery& query, const FleetView& fleet,
                                  const std::vector<Candidate>& candidates, Choice choice) {
     if (!query.now.has_value()) return choice;
     const Candidate* const warmed = warm_up_.Choose(query, fleet, candidates, choice.candidate);
     if (warmed != nullptr) return {*warmed, DecisionReason::kWarmUp};
-    const Candidate* const copier = replication_.Choose(query, fleet, candidates, choice.candidate);
-    return copier == nullptr ? choice : Choice{*copier, DecisionReason::kReplicate};
+    const auto copy = replication_.Choose(query, fleet, candidates, choice.candidate);
+    return copy.has_value() ? Choice{choice.candidate, DecisionReason::kReplicate, copy} : choice;
   }
 
   Replication replication_;

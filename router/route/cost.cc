@@ -23,6 +23,13 @@ constexpr double kHalfOvertakenTokens = 1000;
 // Measured speeds that differ from the mean by less than this factor are the mean.
 constexpr double kSpeedNoise = 1.5;
 
+// What a worker costs more that was given as much lately as the mean; one that was given more than twice as much, no
+// more than twice that.
+constexpr double kShareSeconds = 0.2;
+constexpr double kMostShares = 2;
+// So much work for each worker is too little to tell.
+constexpr double kFewSecondsOfWork = 0.5;
+
 struct Rates {
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;
@@ -108,6 +115,13 @@ Standing StandingOf(const WorkerView& worker, double seconds_per_token, double u
           .overtaken = place.overtaken};
 }
 
+// Work in seconds of whoever does it, so that shares go with speed.
+double ShareSeconds(const WorkerView& worker, Rates rates, const FleetSpeed& speed) {
+  const double own = worker.given_tokens_lately / rates.prefill_tokens_per_second;
+  const double shares = own / (speed.SecondsFor(speed.given_tokens_lately) + kFewSecondsOfWork);
+  return kShareSeconds * std::min(kMostShares, shares);
+}
+
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
   const double weight = (Batch(worker) + 1) / kNominalTokensPerSecond;
   candidate.queue_seconds = static_cast<double>(worker.queued_prefill_tokens) * weight;
@@ -146,6 +160,7 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);
+  candidate.share_seconds = ShareSeconds(worker, rates, speed);
   return candidate;
 }
 

@@ -2,7 +2,7 @@
 // decision reports, term by term.
 //
 //   ttft  = max(queue, slots) + prefill + decode
-//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay)
+//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay) + share
 //
 //   queue       the uncached tokens before it, at the worker's pace: where short prompts go first, only the shorter
 //               prompts, this router's and others', and the step that is under way
@@ -20,6 +20,9 @@
 //               saved it delays all who come after, so work weighs more the busier the fleet is; and twice, because
 //               what it computes evicts as much, which somebody will compute again. Without it a router that minimises
 //               each request's own wait recomputes prefixes until the fleet is full
+//   share       0.2 s · what the worker was given to compute lately ÷ what the mean worker was, 0.4 s at most: where a
+//               conversation begins it stays, and nobody knows how long it will be. Where waits alone decide, a burst
+//               leaves some workers with many conversations and some with few
 //   pace        makes equals of workers whose measured speeds differ by no more than measurements do, a factor of 1.5
 //               from the mean. Else whoever seems a little faster would get every new prefix of an idle fleet, and the
 //               others' caches would stay empty; in a busy one the weight on the work would make much of little
@@ -47,11 +50,12 @@ namespace roost::router {
 // Gives the order before any rate is known a scale of seconds.
 inline constexpr double kNominalTokensPerSecond = 1000;
 
-// Means over a fleet's workers; each rate over those of which it is known, zero when it is of none.
+// Means over a fleet's workers, see WorkerView; each rate over those of which it is known, zero when it is of none.
 struct FleetSpeed {
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;
   double busy_share = 0;
+  double given_tokens_lately = 0;
 
   [[nodiscard]] bool is_known() const { return prefill_tokens_per_second > 0; }
   // Of so much prefill on the mean worker.
@@ -73,11 +77,13 @@ struct Candidate {
   double delay_seconds = 0;
   double congestion = 1;
   double pace = 1;
+  double share_seconds = 0;
 
   [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
   [[nodiscard]] double cost_seconds() const {
-    return pace * (wait_seconds() + growth_seconds + congestion * (prefill_seconds + decode_seconds) + delay_seconds);
+    const double own = congestion * (prefill_seconds + decode_seconds);
+    return pace * (wait_seconds() + growth_seconds + own + delay_seconds) + share_seconds;
   }
 };
 

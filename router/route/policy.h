@@ -53,7 +53,7 @@ enum class DecisionReason : std::uint8_t {
   kLeastLoad,     // nothing useful matched, or the match was not worth the wait
   kNearTie,       // as good as the best within the tie margin
   kOnlyWorker,
-  kReplicate,  // held less, but one more copy of this prefix saves more waiting than it costs (replication.h)
+  kReplicate,  // as if for one of the reasons above, and another worker gets a copy of its prefix (replication.h)
   kWarmUp,     // new, and due its share of what no cache helps (warm_up.h)
   kLeastCost,  // the least of a baseline's own score
   kRotation,   // round robin's turn
@@ -71,8 +71,15 @@ enum class DecisionReason : std::uint8_t {
 // What one of several that cost as much was compared by: the least score wins.
 struct TieScore {
   WorkerSlot slot;
-  double lately_seconds = 0;  // what this router sent there lately (WorkerView::sent_tokens_lately), on the mean worker
+  double lately_seconds = 0;  // of WorkerView::given_tokens_lately, on the mean worker
   double score_seconds = 0;
+};
+
+// One more worker that is to hold the first blocks of a prompt.
+struct PrefixCopy {
+  WorkerSlot worker;
+  std::uint32_t held_block_count = 0;  // of these, that it holds or computes already
+  std::uint32_t block_count = 0;
 };
 
 struct Decision {
@@ -84,7 +91,8 @@ struct Decision {
   bool in_seconds = false;
   // What the cache-aware policy compares, and the chosen one; cheapest first. Bounded, see candidates.h.
   std::vector<Candidate> candidates = {};
-  std::vector<TieScore> tie = {};  // empty where the cheapest candidate was alone
+  std::optional<PrefixCopy> copy = {};  // to be made, whatever becomes of the request
+  std::vector<TieScore> tie = {};       // empty where the cheapest candidate was alone
 };
 
 class Policy {

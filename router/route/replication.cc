@@ -29,28 +29,31 @@ double CostAsHolder(const RouteQuery& query, const FleetView& fleet, const Candi
 
 }  // namespace
 
-const Candidate* Replication::Choose(const RouteQuery& query, const FleetView& fleet,
-                                     const std::vector<Candidate>& candidates, const Candidate& chosen) {
+std::optional<PrefixCopy> Replication::Choose(const RouteQuery& query, const FleetView& fleet,
+                                              const std::vector<Candidate>& candidates, const Candidate& chosen) {
   const std::uint32_t deepest = DeepestMatch(candidates);
-  const std::uint32_t block_count = deepest / fleet.Find(chosen.slot)->block_tokens;
-  if (block_count == 0 || block_count > query.block_hashes.size() || !fleet.speed().is_known()) return nullptr;
+  const std::uint32_t block_tokens = fleet.Find(chosen.slot)->block_tokens;
+  const std::uint32_t block_count = deepest / block_tokens;
+  if (block_count == 0 || block_count > query.block_hashes.size() || !fleet.speed().is_known()) return std::nullopt;
   const BlockHash prefix = query.block_hashes[block_count - 1];
   // Its own interest makes the copy.
   if (chosen.matched_tokens < deepest) {
     waited_.Clear(prefix);
-    return nullptr;
+    return std::nullopt;
   }
-  const auto other = std::find_if(candidates.begin(), candidates.end(),
-                                  [&](const Candidate& each) { return each.matched_tokens < deepest; });
-  if (other == candidates.end() || HolderCount(query, block_count) >= kMaxCopies) return nullptr;
+  const auto other = std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& each) {
+    return each.matched_tokens < deepest && !fleet.Find(each.slot)->receives_copy;
+  });
+  if (other == candidates.end() || HolderCount(query, block_count) >= kMaxCopies) return std::nullopt;
   const double as_holder = CostAsHolder(query, fleet, *other, block_count);
   const double price = other->cost_seconds() - as_holder;
   if (waited_.Seconds(prefix, *query.now) < price) {
     waited_.Add(prefix, chosen.cost_seconds() - as_holder, *query.now);
-    return nullptr;
+    return std::nullopt;
   }
   waited_.Clear(prefix);
-  return &*other;
+  return PrefixCopy{
+      .worker = other->slot, .held_block_count = other->matched_tokens / block_tokens, .block_count = block_count};
 }
 
 }  // namespace roost::router

@@ -1,4 +1,5 @@
-// When to give a hot prefix one more holder, although a holder is the cheaper choice for this request.
+// When to give a hot prefix one more holder. The request that makes it due goes to a holder all the same, which is the
+// cheaper choice for it: nobody waits for the copy (PrefixCopies).
 //
 // Whether to pay rent again or to buy: each request for a prefix that goes to a holder waits longer than it would if
 // the best of the other workers held the prefix too. What the requests of about the last minute have waited for want of
@@ -16,12 +17,13 @@
 // Which prefix: the deepest match of the prompt. Requests that share a prefix and go on differently all match as far as
 // it goes, so its last block names it. Turns of one conversation match deeper each time, so nothing adds up for them.
 //
-// Copies are bounded: a prefix that kMaxCopies workers hold gets none on purpose.
+// Copies are bounded: a prefix that kMaxCopies workers hold gets none on purpose, and a worker one at a time.
 //
 // Not thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "router/route/policy.h"
@@ -36,10 +38,10 @@ class Replication {
 
   explicit Replication(std::uint64_t seed) : waited_(seed) {}
 
-  // The candidate that is to take the request and hold its prefix from now on, or null: then it goes to `chosen`, of
-  // least cost, and what it waits there is remembered. `candidates` come cheapest first. O(candidates + matches).
-  [[nodiscard]] const Candidate* Choose(const RouteQuery& query, const FleetView& fleet,
-                                        const std::vector<Candidate>& candidates, const Candidate& chosen);
+  // The copy that is due as the request goes to `chosen`, of least cost; if none is, what the request waits there is
+  // remembered. `candidates` come cheapest first. O(candidates + matches).
+  [[nodiscard]] std::optional<PrefixCopy> Choose(const RouteQuery& query, const FleetView& fleet,
+                                                 const std::vector<Candidate>& candidates, const Candidate& chosen);
 
  private:
   WaitSketch waited_;

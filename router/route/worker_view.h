@@ -11,7 +11,7 @@
 
 namespace roost::router {
 
-inline constexpr Duration kSentHalfLife = std::chrono::minutes(15);
+inline constexpr Duration kGivenHalfLife = std::chrono::minutes(15);
 
 struct WorkerView {
   WorkerSlot slot;
@@ -32,12 +32,15 @@ struct WorkerView {
   std::uint64_t running_context_tokens = 0;
   std::uint32_t free_block_count = 0;
   std::uint32_t cached_block_count = 0;
+  // Prompt tokens that it computed, by half less each kGivenHalfLife, and those in its queue: what all routers gave it.
+  // It begins with the mean of those that were there: what they did before it came is no debt of its own.
+  double given_tokens_lately = 0;
 
   // This router's own.
   const PromptQueue* prompts = nullptr;  // that it has sent and has no token of, and others'; null: not known
   Instant joined_at{};                   // when it said hello
   std::uint32_t in_flight_requests = 0;
-  double sent_tokens_lately = 0;  // uncached ones of prompts that it was sent, by half less each kSentHalfLife
+  bool receives_copy = false;  // of a prefix, which this router has it make
   // Number of the last request sent to it, in the order of all. Of a worker that was sent none, a random one below all
   // of these: routers that know nothing of each other are not to begin with the same worker.
   std::uint64_t last_sent = 0;

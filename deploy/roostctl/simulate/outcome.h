@@ -27,6 +27,7 @@ struct Outcome {
   std::uint64_t prompt_token_count = 0;    // of requests that were not refused
   std::uint64_t cached_token_count = 0;    // of those
   std::uint64_t computed_token_count = 0;  // on all workers; what was computed twice counts twice
+  std::uint64_t copied_token_count = 0;    // of these, for copies of prefixes, which are nobody's prompt
   std::vector<double> ttft_seconds;        // ascending
 
   std::vector<RequestRecord> requests;                        // by their number in the trace

@@ -51,7 +51,7 @@ void SimRouter::Submit(std::uint32_t number) {
   CarryOutAll();
 }
 
-// One token more than will come, so that the worker says when it ends.
+// One token more than will come, so that the worker says when it ends; two at least, which tells it from a copy.
 router::GenerateSpec SimRouter::SpecOf(std::uint32_t number, std::shared_ptr<const router::ServedModel> model) const {
   const workload::TraceRequest& request = text_.trace().requests[number];
   router::GenerateSpec spec;

@@ -36,6 +36,7 @@ class SimRouter {
   void Tick();
 
   [[nodiscard]] std::size_t request_count() const { return core_.request_count(); }
+  [[nodiscard]] std::size_t copy_count() const { return core_.copy_count(); }
   // Charges that are not taken back.
   [[nodiscard]] std::uint64_t charge_count();
   [[nodiscard]] const std::map<router::DecisionReason, std::uint64_t>& decisions() const { return metrics_.decisions; }

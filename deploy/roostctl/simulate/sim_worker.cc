@@ -58,6 +58,9 @@ wire::Hello HelloOf(std::string id, const KeptCache& kept, const TraceText& text
   return hello;
 }
 
+// All that the router asks for on its own, see SimRouter::SpecOf.
+bool IsCopy(const wire::Generate& generate) { return generate.max_output_tokens == 1; }
+
 }  // namespace
 
 std::uint64_t ReserveTokens(const workload::Trace& trace, const WorkerOptions& options, std::uint32_t worker_count) {
@@ -92,7 +95,7 @@ void SimWorker::OnMessage(std::uint32_t router, wire::RouterMessage message) {
     const auto* const generate = std::get_if<wire::Generate>(&message);
     worker::OwnedPrompt prompt;
     if (generate != nullptr && links_.size() > 1) {
-      prompt = worker::PromptOf(*generate, router, generate->sampling.seed + 1, timeline_.Now());
+      prompt = worker::PromptOf(*generate, router, next_prompt_id_++, timeline_.Now());
       prompt_board_.Arrive(prompt);
       PlanNews(router);
     }
@@ -144,13 +147,15 @@ void SimWorker::DrainInbox() {
 }
 
 void SimWorker::Submit(std::uint32_t router, wire::Generate generate, worker::OwnedPrompt prompt) {
-  const auto number = static_cast<std::uint32_t>(generate.sampling.seed);
-  Request request{.number = number,
-                  .router = router,
+  Request request{.router = router,
                   .id = generate.request_id,
                   .arrival = timeline_.Now(),
-                  .tokens_to_draw = static_cast<double>(text_.trace().requests[number].output_token_count),
+                  .is_copy = IsCopy(generate),
                   .prompt = std::move(prompt)};
+  if (!request.is_copy) {
+    request.number = static_cast<std::uint32_t>(generate.sampling.seed);
+    request.tokens_to_draw = static_cast<double>(text_.trace().requests[request.number].output_token_count);
+  }
   const Result<SequenceId> id = scheduler_.Submit({.root = generate.root,
                                                    .prompt = std::move(generate.prompt),
                                                    .block_hashes = std::move(generate.block_hashes),
@@ -240,6 +245,13 @@ void SimWorker::OnComputed(SequenceId id) {
   Request& request = requests_.at(id);
   if (request.phase == Phase::kDrawn) return Forget(id, wire::FinishReason::kLength);
   const Sequence& sequence = scheduler_.Get(id);
+  if (request.is_copy) {
+    copied_token_count_ += sequence.prompt_token_count - sequence.cached_token_count;
+    wire::TokenEvent& event = EventFor(request);
+    event.tokens = {0};
+    event.cached_token_count = sequence.cached_token_count;
+    return Forget(id, wire::FinishReason::kLength);
+  }
   if (!request.has_first_token) {
     request.has_first_token = true;
     log_.OnFirstToken(request.number, sequence.cached_token_count, timeline_.Now());

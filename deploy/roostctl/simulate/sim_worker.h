@@ -76,6 +76,8 @@ class SimWorker {
 
   [[nodiscard]] const std::string& id() const { return hello_.worker_id; }
   [[nodiscard]] std::uint64_t prefill_token_count() const { return prefill_token_count_; }
+  // Of these, for copies of prefixes.
+  [[nodiscard]] std::uint64_t copied_token_count() const { return copied_token_count_; }
   [[nodiscard]] const worker::Scheduler& scheduler() const { return scheduler_; }
 
  private:
@@ -95,6 +97,7 @@ class SimWorker {
     RequestId id;
     Instant arrival{};
     Phase phase = Phase::kPrefill;
+    bool is_copy = false;          // of a prefix: nobody waits for it, and it has no answer
     bool has_first_token = false;  // also while it is computed again after a preemption
     double tokens_to_draw = 0;     // while it does not decode
     worker::OwnedPrompt prompt;    // as it came
@@ -148,7 +151,9 @@ class SimWorker {
   FluidDecode decode_;
 
   std::vector<Link> links_;
+  std::uint64_t copied_token_count_ = 0;
   worker::PromptBoard prompt_board_;  // empty with one router
+  std::uint64_t next_prompt_id_ = 1;
   std::vector<Incoming> inbox_;
   std::unordered_map<worker::SequenceId, Request> requests_;
   std::vector<worker::SequenceId> drawn_;    // answers whose blocks are still to be committed

@@ -37,11 +37,16 @@ class Cluster {
     arrivals_.Begin(timeline_.Now() + kSettlingTime + 4 * options_.event_delay);
     Tick();
     std::size_t told = 0;
-    while (!log_.all_ended()) {
+    while (!log_.all_ended() || HasCopies()) {
       ROOST_CHECK(timeline_.RunNext());
       if (progress && log_.ended_count() >= told + step) progress(told = log_.ended_count());
     }
     DeliverTheRest();
+  }
+
+  // Prefixes that are still being copied, although nobody will ask for them.
+  [[nodiscard]] bool HasCopies() const {
+    return std::any_of(routers_.begin(), routers_.end(), [](const auto& router) { return router->copy_count() > 0; });
   }
 
   // The last messages are on their way: after them no router may hold anything any more.
@@ -60,6 +65,7 @@ class Cluster {
     for (const auto& worker : workers_) computed.push_back(worker->prefill_token_count());
     Outcome outcome;
     outcome.Fill(log_.records(), std::move(computed));
+    for (const auto& worker : workers_) outcome.copied_token_count += worker->copied_token_count();
     for (const auto& router : routers_) {
       for (const auto& [reason, count] : router->decisions()) outcome.decisions[reason] += count;
     }

@@ -35,6 +35,7 @@ class DecisionsTest : public ApiTest {
     candidate.delay_seconds = 0.5;
     candidate.growth_seconds = 0.25;
     candidate.congestion = 2;
+    candidate.share_seconds = 0.125;
     record.decision.candidates = {candidate};
     record.worker_id = "w1";
     record.candidate_ids = {"w1"};
@@ -49,16 +50,17 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
   clock_.Advance(std::chrono::seconds(2));
   const auto responder = Ask("request_id=chatcmpl-1");
   ASSERT_EQ(responder->response->status, 200);
-  EXPECT_EQ(responder->response->body,
-            R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
-            R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
-            R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5},"actual":null,)"
-            R"("regret":{"cached_tokens":16,"ttft_seconds":0.25},)"
-            R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
-            R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
-            R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
-            R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"cost_seconds":1.5,)"
-            R"("lately_seconds":null,"tie_seconds":null}]}]})");
+  EXPECT_EQ(
+      responder->response->body,
+      R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
+      R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,"copy":null,)"
+      R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5},"actual":null,)"
+      R"("regret":{"cached_tokens":16,"ttft_seconds":0.25},)"
+      R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
+      R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
+      R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
+      R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"share_seconds":0.125,"cost_seconds":1.625,)"
+      R"("lately_seconds":null,"tie_seconds":null}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");
 }
 
@@ -77,6 +79,17 @@ TEST_F(DecisionsTest, TellsWhatATieWasDecidedBy) {
   dispatcher_.log[0].decision.tie = {{WorkerSlot(7), 1, 1}, {WorkerSlot(1), 12.5, -0.125}};
   EXPECT_EQ(At(Ask("")->response->body, "/decisions/0/candidates/0/lately_seconds"), "12.5");
   EXPECT_EQ(At(Ask("")->response->body, "/decisions/0/candidates/0/tie_seconds"), "-0.125");
+}
+
+TEST_F(DecisionsTest, TellsWhoGetsACopy) {
+  Log("chatcmpl-1");
+  DecisionRecord& record = dispatcher_.log[0];
+  Candidate other;
+  other.slot = WorkerSlot(7);
+  record.decision.candidates.push_back(other);
+  record.candidate_ids.emplace_back("w7");
+  record.decision.copy = PrefixCopy{.worker = WorkerSlot(7), .block_count = 4};
+  EXPECT_EQ(At(Ask("")->response->body, "/decisions/0/copy"), R"({"worker":"w7","blocks":4})");
 }
 
 TEST_F(DecisionsTest, GivesTheLastOnesUpToTheLimit) {

@@ -129,6 +129,7 @@ class FleetFuzz {
     ASSERT_EQ(sim_.core.request_count(), 0U);
     ASSERT_EQ(sim_.core.waiting_count(), 0U);
     ASSERT_EQ(sim_.core.pending_count(), 0U);
+    ASSERT_EQ(sim_.core.copy_count(), 0U);
     for (const auto& request : requests_) {
       const RecordingObserver& seen = *request.observer;
       ASSERT_EQ(seen.end.has_value(), request.id.has_value());

@@ -49,6 +49,7 @@ class Leaks {
     EXPECT_EQ(sim_.core.request_count(), 0U);
     EXPECT_EQ(sim_.core.waiting_count(), 0U);
     EXPECT_EQ(sim_.core.pending_count(), 0U);
+    EXPECT_EQ(sim_.core.copy_count(), 0U);
     const std::vector<WorkerStatus> workers = sim_.core.Workers(sim_.clock.Now());
     EXPECT_EQ(workers.size(), sim_.workers.size());
     for (const WorkerStatus& worker : workers) EXPECT_EQ(worker.in_flight_requests, 0U) << worker.worker_id;

@@ -28,6 +28,8 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->OnFirstToken("demo", {.prompt_tokens = 100, .predicted_cached_tokens = 48, .actual_cached_tokens = 64});
   fleet->OnFirstToken("demo", {.prompt_tokens = 100, .predicted_cached_tokens = 48, .actual_cached_tokens = 40});
   fleet->OnCacheOff("demo");
+  fleet->OnCopied("demo", 256);
+  fleet->OnCopied("demo", 44);
   fleet->OnRetry(RetryReason::kWorkerLost);
   fleet->OnWorkerLost(LostReason::kSilent);
   fleet->OnResync(ResyncReason::kDigest);
@@ -61,6 +63,7 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_predicted_cached_tokens_total{model="demo"} 96)",
                            R"(roost_router_prediction_error_tokens_total{model="demo"} 24)",
                            R"(roost_router_cache_off_requests_total{model="demo"} 1)",
+                           R"(roost_router_copied_tokens_total{model="demo"} 300)",
                            R"(roost_router_retries_total{reason="worker_lost"} 1)",
                            R"(roost_router_workers_lost_total{reason="silent"} 1)",
                            R"(roost_router_index_resyncs_total{reason="digest"} 1)",

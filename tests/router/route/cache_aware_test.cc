@@ -132,29 +132,31 @@ TEST(CacheAwarePolicyTest, MatchesThatAreAboutAsDeepGoToTheEmptierBatch) {
 
 TEST(CacheAwarePolicyTest, EqualCostsEvenOutTheWorkOfTheLastMinutes) {
   std::vector<WorkerView> workers{Idle(0), Idle(1)};
-  workers[0].sent_tokens_lately = 2000;  // 1 s
-  workers[1].last_sent = 1;              // it would be the other one's turn
+  workers[0].given_tokens_lately = 22'000;  // a second more, of ten: that is not much of a difference of cost
+  workers[1].given_tokens_lately = 20'000;
+  workers[1].last_sent = 1;  // it would be the other one's turn
   EXPECT_EQ(Choose(workers, {}).slot.value(), 1U);
   // A little more of a long prompt weighs less than that, and of a short one, which evens out nothing, more.
   EXPECT_EQ(Choose(workers, {Holds(0, 1)}).slot.value(), 1U);
   EXPECT_EQ(Choose(workers, {Holds(0, 1)}, 20).slot.value(), 0U);
-  // It is no part of the cost.
+  // Whoever costs more is in no tie.
   workers[1].queued_prefill_tokens = 200;  // 0.1 s
   EXPECT_EQ(Choose(workers, {}).slot.value(), 0U);
 }
 
 TEST(CacheAwarePolicyTest, TellsWhatATieWasDecidedBy) {
   std::vector<WorkerView> workers{Idle(0), Idle(1), Queued(Idle(2), 2000)};  // 1 s: no tie with the others
-  workers[0].sent_tokens_lately = 2000;
+  workers[0].given_tokens_lately = 22'000;
+  workers[1].given_tokens_lately = 20'000;
   const Decision decision = Choose(workers, {Holds(0, 1), Holds(1, 1)});
   ASSERT_EQ(decision.candidates.size(), 3U);
   ASSERT_EQ(decision.tie.size(), 2U);
   for (const TieScore& each : decision.tie) {
     ASSERT_NE(each.slot, WorkerSlot(2));
     const bool had_more = each.slot == WorkerSlot(0);
-    EXPECT_DOUBLE_EQ(each.lately_seconds, had_more ? 1 : 0);
+    EXPECT_DOUBLE_EQ(each.lately_seconds, had_more ? 11 : 10);
     const double saved = 0.008;  // by the match
-    EXPECT_DOUBLE_EQ(each.score_seconds, (had_more ? 0.03 * decision.candidates[0].prefill_seconds : 0) - saved);
+    EXPECT_DOUBLE_EQ(each.score_seconds, 0.03 * each.lately_seconds * decision.candidates[0].prefill_seconds - saved);
   }
   EXPECT_EQ(decision.slot, WorkerSlot(1));
   // One alone ties with nobody.

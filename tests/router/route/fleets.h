@@ -104,6 +104,7 @@ inline WorkerView RandomWorker(WorkerSlot slot, Rng& rng) {
   worker.full_sampling = below(4) > 0;
   worker.last_sent = rng.Below(1000);
   worker.busy_share = rng.Uniform();
+  worker.given_tokens_lately = 1e6 * rng.Uniform();
   worker.prefill_tokens_per_second = below(3) == 0 ? 0 : 1 + 10'000 * rng.Uniform();
   worker.decode_step_seconds = below(3) == 0 ? 0 : 0.001 + 0.1 * rng.Uniform();
   return worker;

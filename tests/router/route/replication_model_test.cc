@@ -21,6 +21,7 @@ Situation Some(Rng& rng) {
     WorkerView worker = Idle(slot);
     worker.queued_prefill_tokens = rng.Below(2) * rng.Below(400);
     worker.busy_share = rng.Uniform();
+    worker.receives_copy = rng.Below(8) == 0;
     situation.fleet.Set(worker);
   }
   situation.prompt_token_count = kPromptTokens;
@@ -46,7 +47,7 @@ class NaiveReplication {
     }
     std::optional<WorkerSlot> other;
     for (const WorkerView& worker : situation.fleet.workers()) {
-      if (situation.BlocksOn(worker.slot) == deepest) continue;
+      if (situation.BlocksOn(worker.slot) == deepest || worker.receives_copy) continue;
       if (!other.has_value() || Cost(situation, worker.slot) < Cost(situation, *other)) other = worker.slot;
     }
     if (!other.has_value()) return std::nullopt;
@@ -87,11 +88,13 @@ TEST(ReplicationModelTest, CopiesWhenTheRuleSaysSo) {
       query.now = now;
       const std::vector<Candidate> candidates = FindCandidates(query, situation.fleet);
       const Candidate& chosen = candidates[rng.Below(2)];
-      const Candidate* const copier = replication.Choose(query, situation.fleet, candidates, chosen);
+      const std::optional<PrefixCopy> copy = replication.Choose(query, situation.fleet, candidates, chosen);
       const std::optional<WorkerSlot> expected = naive.Choose(situation, chosen.slot, now);
-      ASSERT_EQ(copier != nullptr, expected.has_value()) << "decision " << i;
-      if (copier == nullptr) continue;
-      ASSERT_EQ(copier->slot, *expected) << "decision " << i;
+      ASSERT_EQ(copy.has_value(), expected.has_value()) << "decision " << i;
+      if (!copy.has_value()) continue;
+      ASSERT_EQ(copy->worker, *expected) << "decision " << i;
+      ASSERT_EQ(copy->held_block_count, situation.BlocksOn(*expected)) << "decision " << i;
+      ASSERT_EQ(copy->block_count, situation.matches.front().block_count) << "decision " << i;
       ++copies;
     }
     EXPECT_GT(copies, 10);

@@ -45,10 +45,14 @@ TEST_F(ReplicationTest, CopiesWhenWhatWasWaitedForPaysForTheCopy) {
     EXPECT_EQ(before.slot.value(), 1U) << i;
     EXPECT_EQ(before.reason, DecisionReason::kDeepestMatch) << i;
   }
-  const Decision copy = Ask(fleet, {Holds(1, kPrefixBlocks)});
-  EXPECT_EQ(copy.slot.value(), 0U);
-  EXPECT_EQ(copy.reason, DecisionReason::kReplicate);
-  EXPECT_EQ(copy.matched_tokens, 0U);
+  const Decision last = Ask(fleet, {Holds(1, kPrefixBlocks)});
+  EXPECT_EQ(last.slot.value(), 1U);  // it does not wait for the copy
+  EXPECT_EQ(last.reason, DecisionReason::kReplicate);
+  EXPECT_EQ(last.matched_tokens, kPrefixBlocks * 16);
+  ASSERT_TRUE(last.copy.has_value());
+  EXPECT_EQ(last.copy->worker.value(), 0U);
+  EXPECT_EQ(last.copy->held_block_count, 0U);
+  EXPECT_EQ(last.copy->block_count, kPrefixBlocks);
   EXPECT_EQ(Ask(fleet, {Holds(1, kPrefixBlocks)}).reason,
             DecisionReason::kDeepestMatch);  // the next one is earned anew
 }
@@ -59,6 +63,12 @@ TEST_F(ReplicationTest, WhereNobodyWaitsNothingIsCopied) {
 
 TEST_F(ReplicationTest, WhereTheOthersAreAsBusyNothingIsCopied) {
   EXPECT_EQ(CopiesAmongMany(FleetOf({Queued(0, 400), Queued(1, 400)}), {Holds(1, kPrefixBlocks)}), 0);
+}
+
+TEST_F(ReplicationTest, AWorkerReceivesOneCopyAtATime) {
+  WorkerView receiver = Idle(0);
+  receiver.receives_copy = true;
+  EXPECT_EQ(CopiesAmongMany(FleetOf({receiver, Queued(1, 400)}), {Holds(1, kPrefixBlocks)}), 0);
 }
 
 TEST_F(ReplicationTest, SeldomWaitsAreForgotten) {

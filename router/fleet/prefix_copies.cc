@@ -1,0 +1,102 @@
+#include "router/fleet/prefix_copies.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <utility>
+
+namespace roost::router {
+
+namespace {
+
+// A piece that takes longer is followed by nobody any more.
+constexpr Duration kPiecePatience = std::chrono::seconds(30);
+
+wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t block_count,
+                         std::uint32_t cached_tokens) {
+  wire::Generate piece;
+  piece.request_id = id;
+  piece.root = spec.root;
+  piece.prompt.assign(spec.prompt.begin(), spec.prompt.begin() + std::int64_t{block_count} * spec.model->block_tokens);
+  piece.block_hashes.assign(spec.block_hashes.begin(), spec.block_hashes.begin() + block_count);
+  piece.max_output_tokens = 1;
+  piece.ignore_eos = true;
+  piece.expected_cached_tokens = cached_tokens;
+  piece.tenant = spec.tenant;
+  piece.priority = spec.priority;
+  return piece;
+}
+
+}  // namespace
+
+void PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now) {
+  Worker& worker = roster_.At(copy.worker);
+  const auto [entry, is_new] = copies_.try_emplace(worker.hello.worker_id);
+  if (!is_new) return;
+  Copy& fresh = entry->second;
+  fresh.spec = spec;
+  fresh.spec.block_hashes.resize(copy.block_count);
+  fresh.spec.prompt.resize(std::size_t{copy.block_count} * spec.model->block_tokens);
+  fresh.done_block_count = copy.held_block_count;
+  worker.receives_copy = true;
+  SendNext(worker, fresh, now);
+}
+
+void PrefixCopies::SendNext(Worker& worker, Copy& copy, Instant now) {
+  const std::uint32_t block_tokens = copy.spec.model->block_tokens;
+  const auto all = static_cast<std::uint32_t>(copy.spec.block_hashes.size());
+  copy.piece_block_count = std::min(all, copy.done_block_count + std::max(1U, kPieceTokens / block_tokens));
+  const std::uint32_t cached_tokens = copy.done_block_count * block_tokens;
+  const std::uint32_t uncached_tokens = copy.piece_block_count * block_tokens - cached_tokens;
+  copy.id = RequestId(next_id_++);
+  copy.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now);
+  if (worker.view.mode() != WorkerMode::kBlind) {
+    const auto chain = std::span(copy.spec.block_hashes).first(copy.piece_block_count);
+    copy.pending = roster_.pending().Add(worker.slot, chain, now + kPiecePatience);
+  }
+  effects_.Send(worker.hello.worker_id, MessageOf(copy.spec, copy.id, copy.piece_block_count, cached_tokens));
+  roster_.NoteSent(worker, copy.id);
+}
+
+bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now) {
+  const auto found = copies_.find(worker_id);
+  if (found == copies_.end() || found->second.id != event.request_id) return false;
+  Worker& worker = *roster_.Find(worker_id);
+  Copy& copy = found->second;
+  const bool ended = event.finish.has_value();
+  const bool failed = ended && wire::EndsAllChoices(*event.finish);
+  if (failed) {
+    Drop(worker);
+    return true;
+  }
+  if (!event.tokens.empty()) OnPieceDone(worker, copy, event.cached_token_count.value_or(0), now);
+  if (!ended) return true;
+  if (copy.done_block_count == copy.spec.block_hashes.size()) {
+    Drop(worker);
+  } else {
+    SendNext(worker, copy, now);
+  }
+  return true;
+}
+
+void PrefixCopies::OnPieceDone(Worker& worker, Copy& copy, std::uint32_t cached_tokens, Instant now) {
+  const std::uint32_t tokens = copy.piece_block_count * copy.spec.model->block_tokens;
+  copy.done_block_count = copy.piece_block_count;
+  copy.pending = {};  // the events that tell of the blocks came before
+  copy.charge.OnFirstToken();
+  worker.view.OnComputed(std::span(copy.spec.block_hashes).first(copy.piece_block_count), now);
+  metrics_.OnCopied(copy.spec.model->name, tokens - std::min(tokens, cached_tokens));
+}
+
+void PrefixCopies::Drop(Worker& worker) {
+  copies_.erase(worker.hello.worker_id);
+  worker.receives_copy = false;
+  roster_.Refresh(worker);
+}
+
+void PrefixCopies::EndAll() {
+  for (const auto& [worker_id, copy] : copies_) effects_.Send(worker_id, wire::Cancel{copy.id});
+  while (!copies_.empty()) Drop(*roster_.Find(copies_.begin()->first));
+}
+
+}  // namespace roost::router

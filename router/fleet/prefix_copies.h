@@ -1,0 +1,69 @@
+// Has workers compute prefixes of which others hold the only copies, for those who come after. No client waits for it.
+//
+//   Start ──► piece 1 ──► piece 2 ──► … ──► the whole prefix       each the prefix so far, and one token that is
+//   dropped
+//
+// In pieces, so that who comes to the worker meanwhile waits for no more than one of them; at most one copy for a
+// worker at a time. What a worker refuses or gives up, or loses with its life, is not tried again: nobody misses it.
+//
+// Not thread-safe. What is given to the constructor outlives it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/wire/messages.h"
+#include "router/fleet/dispatcher.h"
+#include "router/fleet/effects.h"
+#include "router/fleet/fleet_metrics.h"
+#include "router/fleet/in_flight.h"
+#include "router/fleet/roster.h"
+#include "router/index/pending_prefixes.h"
+#include "router/route/policy.h"
+
+namespace roost::router {
+
+class PrefixCopies {
+ public:
+  static constexpr std::uint32_t kPieceTokens = 256;
+
+  // The ids of pieces begin with `first_id`.
+  PrefixCopies(std::uint64_t first_id, Roster& roster, EffectQueue& effects, FleetMetrics& metrics)
+      : next_id_(first_id), roster_(roster), effects_(effects), metrics_(metrics) {}
+
+  // Of the prompt of `spec`. Nothing while the worker receives another one.
+  void Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now);
+
+  // What a worker says about a piece. False if it is none of a copy that goes on.
+  [[nodiscard]] bool OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
+  // The worker is out of the roster.
+  void OnWorkerLost(const std::string& worker_id) { copies_.erase(worker_id); }
+  void EndAll();
+
+  [[nodiscard]] std::size_t size() const { return copies_.size(); }
+
+ private:
+  struct Copy {
+    RequestId id;  // of the piece that is under way
+    GenerateSpec spec;
+    std::uint32_t done_block_count = 0;
+    std::uint32_t piece_block_count = 0;  // with those that are done
+    InFlightLedger::Charge charge;
+    PendingPrefixes::Guard pending;
+  };
+
+  void SendNext(Worker& worker, Copy& copy, Instant now);
+  void OnPieceDone(Worker& worker, Copy& copy, std::uint32_t cached_tokens, Instant now);
+  void Drop(Worker& worker);
+
+  std::uint64_t next_id_;
+  Roster& roster_;
+  EffectQueue& effects_;
+  FleetMetrics& metrics_;
+  std::map<std::string, Copy> copies_;  // by worker
+};
+
+}  // namespace roost::router
