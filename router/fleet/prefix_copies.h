@@ -1,10 +1,10 @@
 // Has workers compute prefixes of which others hold the only copies, for those who come after. No client waits for it.
 //
-//   Start ──► piece 1 ──► piece 2 ──► … ──► the whole prefix       each the prefix so far, and one token that is
-//   dropped
+//   Start ──► piece 1 ──► piece 2 ──► … ──► the whole prefix
 //
-// In pieces, so that who comes to the worker meanwhile waits for no more than one of them; at most one copy for a
-// worker at a time. What a worker refuses or gives up, or loses with its life, is not tried again: nobody misses it.
+// A piece is a request for the prefix so far, and one token that is dropped. So who comes to the worker meanwhile waits
+// for no more than one of them. At most one copy for a worker at a time. What a worker refuses or gives up, or loses
+// with its life, is not tried again: nobody misses it.
 //
 // Not thread-safe. What is given to the constructor outlives it.
 #pragma once

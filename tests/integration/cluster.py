@@ -8,9 +8,11 @@
 """
 
 import http.client
+import itertools
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import subprocess
@@ -22,6 +24,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("ROOST_BIN", ROOT / "build/release/bin"))
 DEMO_MODEL = ROOT / "deploy/demo-model"
 DEADLINE_SECONDS = float(os.environ.get("ROOST_TEST_DEADLINE", "60"))
+
+
+def text(words, seed):
+    """Some four tokens a word, the same for the same seed."""
+    draw = random.Random(seed)
+    return " ".join("".join(draw.choice("abcdefgh") for _ in range(5)) for _ in range(words))
 
 
 def wait_until(condition, what, deadline_seconds=DEADLINE_SECONDS):
@@ -162,6 +170,20 @@ class Router(Daemon):
             return len(ready) == count and len(self.workers()) == count
 
         wait_until(settled, f"{count} ready workers")
+
+    def decisions(self, limit):
+        """The newest first."""
+        return self.request("GET", f"/admin/v1/decisions?limit={limit}").json()["decisions"]
+
+    def learn_rates(self):
+        """Shows it how fast its workers are. Until it knows, it sends nobody to wait for what is being computed."""
+        seeds = itertools.count()
+
+        def knows():
+            self.completion(text(100, f"{self.url} {next(seeds)}"), max_tokens=2)
+            return self.decisions(1)[0]["rates_known"]
+
+        wait_until(knows, "that the router knows rates")
 
     def metric(self, name, **labels):
         """The sum over the samples of `name` that carry `labels`."""

@@ -1,33 +1,15 @@
 """Two routers that share a worker and know nothing of each other, but for what the worker tells."""
 
-import itertools
-import random
 import threading
 import unittest
 
-from cluster import Cluster, wait_until
+from cluster import Cluster, text, wait_until
 
 LONG_PROMPTS = 12
 DOCUMENTS = 8
 LONG_WORDS = 700  # about 2,900 tokens
 LONGER_WORDS = 900
 SHORT_WORDS = 30
-
-
-def text(words, seed):
-    draw = random.Random(seed)
-    return " ".join("".join(draw.choice("abcdefgh") for _ in range(5)) for _ in range(words))
-
-
-def learn_rates(router):
-    """Shows it how fast its workers are. Until it knows, it sends nobody to wait for what is being computed."""
-    seeds = itertools.count()
-
-    def knows():
-        router.completion(text(100, f"{router.url} {next(seeds)}"), max_tokens=2)
-        return router.request("GET", "/admin/v1/decisions?limit=1").json()["decisions"][0]["rates_known"]
-
-    wait_until(knows, "that the router knows rates")
 
 
 class RoutersTest(unittest.TestCase):
@@ -38,7 +20,7 @@ class RoutersTest(unittest.TestCase):
             cluster.start_worker("worker-a", "--router", crowded.link)
             for router in (crowded, other):
                 router.wait_for_workers(1)
-                learn_rates(router)
+                router.learn_rates()
 
             statuses = []
 
@@ -54,7 +36,7 @@ class RoutersTest(unittest.TestCase):
             ask(other, SHORT_WORDS, "short")
             for thread in [*threads, longer]:
                 thread.join()
-            decisions = other.request("GET", "/admin/v1/decisions?limit=2").json()["decisions"]
+            decisions = other.decisions(2)
 
         self.assertEqual(statuses, [200] * (LONG_PROMPTS + 2))
         short, longer = sorted(decisions, key=lambda decision: decision["prompt_tokens"])
@@ -73,7 +55,7 @@ class RoutersTest(unittest.TestCase):
                 cluster.start_worker(name, "--router", f"{first.link},{other.link}")
             for router in (first, other):
                 router.wait_for_workers(2)
-                learn_rates(router)
+                router.learn_rates()
 
             answers = []
 
@@ -96,7 +78,7 @@ class RoutersTest(unittest.TestCase):
             threads += start(other, "two")
             for thread in threads:
                 thread.join()
-            decisions = other.request("GET", f"/admin/v1/decisions?limit={DOCUMENTS}").json()["decisions"]
+            decisions = other.decisions(DOCUMENTS)
 
         self.assertEqual({answer.status for _, answer in answers}, {200})
         pending = [

@@ -61,6 +61,7 @@ class Leaks {
     EXPECT_GT(sim_.metrics.retries["overloaded"], 100);
     EXPECT_GT(sim_.metrics.lost["silent"], 10);
     EXPECT_GT(cancelled_, 10'000);
+    EXPECT_GT(sim_.metrics.copied_tokens, 1000U);
   }
 
  private:

@@ -44,6 +44,7 @@ struct CountingMetrics final : FleetMetrics {
     mode_changes.push_back(std::string(NameOf(to)) + " " + std::string(NameOf(reason)));
   }
   void OnCacheOff(const std::string&) override { ++cache_off; }
+  void OnCopied(const std::string&, std::uint32_t tokens) override { copied_tokens += tokens; }
 
   void OnDecisionAudit(const std::string&, const Decision& decision, const DecisionAudit& audit) override {
     matched_tokens += decision.matched_tokens;
@@ -56,6 +57,7 @@ struct CountingMetrics final : FleetMetrics {
   std::vector<DecisionAudit> audits;
   std::vector<TtftOutcome> ttfts;
   int cache_off = 0;
+  std::uint64_t copied_tokens = 0;
   std::vector<CacheOutcome> outcomes;
   void OnQueueRefused(QueueRefusal refusal) override { ++queue_refusals[std::string(NameOf(refusal))]; }
 

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
