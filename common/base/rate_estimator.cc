@@ -9,14 +9,16 @@ namespace roost {
 
 namespace {
 
-constexpr std::size_t kTerms = 3;
-constexpr std::size_t kBase = 0;
-constexpr std::size_t kPrefill = 1;
-constexpr std::size_t kDecode = 2;
+constexpr std::size_t kTerms = 4;
+constexpr std::size_t kBase = 0;        // of a step with prefill
+constexpr std::size_t kDecodeBase = 1;  // of one without
+constexpr std::size_t kPrefill = 2;
+constexpr std::size_t kDecode = 3;
 
 constexpr double kForgetting = 0.99;
-constexpr double kBasePenalty = 1e-4;  // relative to the weight of the data
-constexpr double kSingular = 1e-9;     // pivots below this share of their diagonal are noise
+constexpr double kBasePenalty = 1e-4;   // on their squares, relative to the weight of the data
+constexpr double kApartPenalty = 1e-4;  // on the square of their difference, likewise
+constexpr double kSingular = 1e-9;      // pivots below this share of their diagonal are noise
 constexpr unsigned kSubsets = 1U << kTerms;
 
 using Vector = std::array<double, kTerms>;
@@ -72,7 +74,9 @@ void RateEstimator::Observe(const StepSample& step) {
   if (!std::isfinite(step.seconds) || step.seconds <= 0) return;
   if (step.prefill_tokens > 0) ++prefill_steps_;
   if (step.decode_tokens > 0) ++decode_steps_;
-  const Vector x{1, static_cast<double>(step.prefill_tokens), static_cast<double>(step.decode_tokens)};
+  const bool with_prefill = step.prefill_tokens > 0;
+  const Vector x{with_prefill ? 1.0 : 0.0, with_prefill ? 0.0 : 1.0, static_cast<double>(step.prefill_tokens),
+                 static_cast<double>(step.decode_tokens)};
   for (std::size_t row = 0; row < kTerms; ++row) {
     for (std::size_t column = 0; column < kTerms; ++column) {
       products_[row][column] = kForgetting * products_[row][column] + x[row] * x[column];
@@ -84,7 +88,10 @@ void RateEstimator::Observe(const StepSample& step) {
 
 void RateEstimator::Fit() {
   Matrix matrix = products_;
-  matrix[kBase][kBase] *= 1 + kBasePenalty;
+  const double apart = kApartPenalty * (matrix[kBase][kBase] + matrix[kDecodeBase][kDecodeBase]);
+  for (const std::size_t base : {kBase, kDecodeBase}) matrix[base][base] += kBasePenalty * matrix[base][base] + apart;
+  matrix[kBase][kDecodeBase] -= apart;
+  matrix[kDecodeBase][kBase] -= apart;
   double best = std::numeric_limits<double>::infinity();
   for (unsigned subset = 1; subset < kSubsets; ++subset) {
     const std::optional<Vector> solution = SolveSubset(matrix, targets_, subset);
@@ -102,7 +109,8 @@ double RateEstimator::prefill_tokens_per_second() const {
 }
 
 double RateEstimator::decode_step_seconds(std::uint32_t decode_tokens) const {
-  return decode_steps_ < kMinDecodeSteps ? 0 : seconds_beside_prefill(decode_tokens);
+  if (decode_steps_ < kMinDecodeSteps) return 0;
+  return coefficients_[kDecodeBase] + coefficients_[kDecode] * static_cast<double>(decode_tokens);
 }
 
 double RateEstimator::seconds_beside_prefill(std::uint32_t decode_tokens) const {

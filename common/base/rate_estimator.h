@@ -2,10 +2,14 @@
 //
 //   step_seconds ≈ base + prefill_tokens · per_prefill_token + decode_tokens · per_decode_token
 //
+// with one base for steps that carry prefill and one for those that do not: decodes alone take what their weights take
+// to be read, behind which the first tokens of a prefill may hide. With a single base short prefills would seem free.
+//
 // Least squares with exponential forgetting (a step counts half after about 70 more), coefficients not negative: with
-// three of them the constrained optimum is found by trying each subset of them as the ones that are not zero (Lawson
-// and Hanson, Solving Least Squares Problems, 1974, chapter 23, done by enumeration). A tiny penalty on `base` settles
-// what the data leave open: if all steps look alike, the time belongs to the tokens.
+// four of them the constrained optimum is found by trying each subset of them as the ones that are not zero (Lawson
+// and Hanson, Solving Least Squares Problems, 1974, chapter 23, done by enumeration). Tiny penalties settle what the
+// data leave open: if all steps look alike, the time belongs to the tokens, and the bases are the same until steps of
+// both kinds were seen.
 //
 // A plain value; not thread-safe. Constant time per step.
 #pragma once
@@ -40,12 +44,12 @@ class RateEstimator {
   static constexpr std::uint64_t kMinDecodeSteps = 2;
 
  private:
-  static constexpr std::size_t kTerms = 3;  // base, prefill, decode
+  static constexpr std::size_t kTerms = 4;  // both bases, prefill, decode
   using Vector = std::array<double, kTerms>;
 
   void Fit();
 
-  // Forgetting sums over the steps: of x·xᵀ, x·y, with x = (1, prefill, decode) and y = seconds.
+  // Forgetting sums over the steps: of x·xᵀ, x·y, with x = (with prefill, without, prefill, decode), y = seconds.
   std::array<Vector, kTerms> products_{};
   Vector targets_{};
   Vector coefficients_{};  // the fit to those sums

@@ -42,13 +42,23 @@ void PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Insta
   SendNext(worker, fresh, now);
 }
 
+std::uint32_t PrefixCopies::NextPieceBlocks(const Worker& worker, const Copy& copy) {
+  const double in_time =
+      worker.rates.prefill_tokens_per_second() * std::max(kPieceSeconds, copy.way_seconds.value_or(0));
+  const auto tokens = static_cast<std::uint32_t>(std::clamp<double>(in_time, kMinPieceTokens, kMaxPieceTokens));
+  const auto all = static_cast<std::uint32_t>(copy.spec.block_hashes.size());
+  const std::uint32_t of_so_many = (all + kMaxPieces - 1) / kMaxPieces;
+  return std::max({1U, tokens / copy.spec.model->block_tokens, of_so_many});
+}
+
 void PrefixCopies::SendNext(Worker& worker, Copy& copy, Instant now) {
   const std::uint32_t block_tokens = copy.spec.model->block_tokens;
   const auto all = static_cast<std::uint32_t>(copy.spec.block_hashes.size());
-  copy.piece_block_count = std::min(all, copy.done_block_count + std::max(1U, kPieceTokens / block_tokens));
+  copy.piece_block_count = std::min(all, copy.done_block_count + NextPieceBlocks(worker, copy));
   const std::uint32_t cached_tokens = copy.done_block_count * block_tokens;
   const std::uint32_t uncached_tokens = copy.piece_block_count * block_tokens - cached_tokens;
   copy.id = RequestId(next_id_++);
+  copy.sent_at = now;
   copy.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now);
   if (worker.view.mode() != WorkerMode::kBlind) {
     const auto chain = std::span(copy.spec.block_hashes).first(copy.piece_block_count);
@@ -81,11 +91,15 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
 
 void PrefixCopies::OnPieceDone(Worker& worker, Copy& copy, std::uint32_t cached_tokens, Instant now) {
   const std::uint32_t tokens = copy.piece_block_count * copy.spec.model->block_tokens;
+  const std::uint32_t computed_tokens = tokens - std::min(tokens, cached_tokens);
+  const double rate = worker.rates.prefill_tokens_per_second();
+  const double way_seconds = rate > 0 ? ToSeconds(now - copy.sent_at) - computed_tokens / rate : 0;
+  copy.way_seconds = std::min(copy.way_seconds.value_or(way_seconds), way_seconds);
   copy.done_block_count = copy.piece_block_count;
   copy.pending = {};  // the events that tell of the blocks came before
   copy.charge.OnFirstToken();
   worker.view.OnComputed(std::span(copy.spec.block_hashes).first(copy.piece_block_count), now);
-  metrics_.OnCopied(copy.spec.model->name, tokens - std::min(tokens, cached_tokens));
+  metrics_.OnCopied(copy.spec.model->name, computed_tokens);
 }
 
 void PrefixCopies::Drop(Worker& worker) {

@@ -3,8 +3,12 @@
 //   Start ──► piece 1 ──► piece 2 ──► … ──► the whole prefix
 //
 // A piece is a request for the prefix so far, and one token that is dropped. So who comes to the worker meanwhile waits
-// for no more than one of them. At most one copy for a worker at a time. What a worker refuses or gives up, or loses
-// with its life, is not tried again: nobody misses it.
+// for no more than one of them: what the worker computes in kPieceSeconds, or in what it takes to get there and back,
+// but not less than kMinPieceTokens nor more than kMaxPieceTokens. Each piece carries what came before, so
+// that a long prefix is cut into kMaxPieces and no more.
+//
+// At most one copy for a worker at a time. What a worker refuses or gives up, or loses with its life, is not tried
+// again: nobody misses it.
 //
 // Not thread-safe. What is given to the constructor outlives it.
 #pragma once
@@ -12,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "common/base/clock.h"
@@ -28,7 +33,10 @@ namespace roost::router {
 
 class PrefixCopies {
  public:
-  static constexpr std::uint32_t kPieceTokens = 256;
+  static constexpr std::uint32_t kMinPieceTokens = 64;
+  static constexpr std::uint32_t kMaxPieceTokens = 256;
+  static constexpr double kPieceSeconds = 0.005;
+  static constexpr std::uint32_t kMaxPieces = 64;
 
   // The ids of pieces begin with `first_id`.
   PrefixCopies(std::uint64_t first_id, Roster& roster, EffectQueue& effects, FleetMetrics& metrics)
@@ -51,11 +59,14 @@ class PrefixCopies {
     GenerateSpec spec;
     std::uint32_t done_block_count = 0;
     std::uint32_t piece_block_count = 0;  // with those that are done
+    Instant sent_at{};
+    std::optional<double> way_seconds;  // the least that a piece took beside its prefill
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;
   };
 
   void SendNext(Worker& worker, Copy& copy, Instant now);
+  [[nodiscard]] static std::uint32_t NextPieceBlocks(const Worker& worker, const Copy& copy);
   void OnPieceDone(Worker& worker, Copy& copy, std::uint32_t cached_tokens, Instant now);
   void Drop(Worker& worker);
 

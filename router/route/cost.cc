@@ -25,7 +25,7 @@ constexpr double kSpeedNoise = 1.5;
 
 // What a worker costs more that was given as much lately as the mean; one that was given more than twice as much, no
 // more than twice that.
-constexpr double kShareSeconds = 0.2;
+constexpr double kShareSeconds = 0.05;
 constexpr double kMostShares = 2;
 // So much work for each worker is too little to tell.
 constexpr double kFewSecondsOfWork = 0.5;

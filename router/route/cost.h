@@ -20,7 +20,7 @@
 //               saved it delays all who come after, so work weighs more the busier the fleet is; and twice, because
 //               what it computes evicts as much, which somebody will compute again. Without it a router that minimises
 //               each request's own wait recomputes prefixes until the fleet is full
-//   share       0.2 s · what the worker was given to compute lately ÷ what the mean worker was, 0.4 s at most: where a
+//   share       0.05 s · what the worker was given to compute lately ÷ what the mean worker was, 0.1 s at most: where a
 //               conversation begins it stays, and nobody knows how long it will be. Where waits alone decide, a burst
 //               leaves some workers with many conversations and some with few
 //   pace        makes equals of workers whose measured speeds differ by no more than measurements do, a factor of 1.5

@@ -20,11 +20,31 @@ std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
                     [&](const WorkerMatch& match) { return match.block_count >= block_count; }));
 }
 
-// The cost at `other` as it would be if it held the first `block_count` blocks.
-double CostAsHolder(const RouteQuery& query, const FleetView& fleet, const Candidate& other,
-                    std::uint32_t block_count) {
+// Of the request here, and of those that come after it in its conversation to a worker that has so much already.
+double CostOfPlace(const Candidate& candidate) {
+  return candidate.cost_seconds() + (Replication::kTurnsToCome - 1) * candidate.share_seconds;
+}
+
+// Of what the request has the worker compute. What it overtakes is left out: a shorter prompt overtakes more.
+double WorkCost(const Candidate& candidate) {
+  return candidate.pace * candidate.congestion * (candidate.prefill_seconds + candidate.decode_seconds);
+}
+
+// Who would receive a copy: of those that may, and lack some of the deepest match, the best place. Null: nobody.
+const Candidate* FindReceiver(const FleetView& fleet, const std::vector<Candidate>& candidates, std::uint32_t deepest) {
+  const Candidate* receiver = nullptr;
+  for (const Candidate& each : candidates) {
+    if (each.matched_tokens >= deepest || fleet.Find(each.slot)->receives_copy) continue;
+    if (receiver == nullptr || CostOfPlace(each) < CostOfPlace(*receiver)) receiver = &each;
+  }
+  return receiver;
+}
+
+// `receiver` as it would be if it held the first `block_count` blocks.
+Candidate AsHolder(const RouteQuery& query, const FleetView& fleet, const Candidate& receiver,
+                   std::uint32_t block_count) {
   const PromptOnWorker prompt{.prompt_token_count = query.prompt_token_count, .matched_block_count = block_count};
-  return PredictCost(prompt, *fleet.Find(other.slot), fleet.speed(), query.now).cost_seconds();
+  return PredictCost(prompt, *fleet.Find(receiver.slot), fleet.speed(), query.now);
 }
 
 }  // namespace
@@ -35,25 +55,27 @@ std::optional<PrefixCopy> Replication::Choose(const RouteQuery& query, const Fle
   const std::uint32_t block_tokens = fleet.Find(chosen.slot)->block_tokens;
   const std::uint32_t block_count = deepest / block_tokens;
   if (block_count == 0 || block_count > query.block_hashes.size() || !fleet.speed().is_known()) return std::nullopt;
-  const BlockHash prefix = query.block_hashes[block_count - 1];
+  const auto first_lacked_by = [&](const Candidate& each) {
+    return query.block_hashes[each.matched_tokens / block_tokens];
+  };
   // Its own interest makes the copy.
   if (chosen.matched_tokens < deepest) {
-    waited_.Clear(prefix);
+    waited_.Clear(first_lacked_by(chosen));
     return std::nullopt;
   }
-  const auto other = std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& each) {
-    return each.matched_tokens < deepest && !fleet.Find(each.slot)->receives_copy;
-  });
-  if (other == candidates.end() || HolderCount(query, block_count) >= kMaxCopies) return std::nullopt;
-  const double as_holder = CostAsHolder(query, fleet, *other, block_count);
-  const double price = other->cost_seconds() - as_holder;
-  if (waited_.Seconds(prefix, *query.now) < price) {
-    waited_.Add(prefix, chosen.cost_seconds() - as_holder, *query.now);
+  const Candidate* const receiver = FindReceiver(fleet, candidates, deepest);
+  if (receiver == nullptr || HolderCount(query, block_count) >= kMaxCopies) return std::nullopt;
+  const BlockHash lacked = first_lacked_by(*receiver);
+  const Candidate as_holder = AsHolder(query, fleet, *receiver, block_count);
+  const double price = WorkCost(*receiver) - WorkCost(as_holder);
+  if (waited_.Seconds(lacked, *query.now) < price) {
+    waited_.Add(lacked, CostOfPlace(chosen) - CostOfPlace(as_holder), *query.now);
     return std::nullopt;
   }
-  waited_.Clear(prefix);
-  return PrefixCopy{
-      .worker = other->slot, .held_block_count = other->matched_tokens / block_tokens, .block_count = block_count};
+  waited_.Clear(lacked);
+  return PrefixCopy{.worker = receiver->slot,
+                    .held_block_count = receiver->matched_tokens / block_tokens,
+                    .block_count = block_count};
 }
 
 }  // namespace roost::router

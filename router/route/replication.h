@@ -1,21 +1,25 @@
 // When to give a hot prefix one more holder. The request that makes it due goes to a holder all the same, which is the
 // cheaper choice for it: nobody waits for the copy (PrefixCopies).
 //
-// Whether to pay rent again or to buy: each request for a prefix that goes to a holder waits longer than it would if
-// the best of the other workers held the prefix too. What the requests of about the last minute have waited for want of
-// that copy is what those of the next minute would save. Once it is more than what the copy costs, it is made:
+// Whether to pay rent again or to buy: each request for a prefix that goes to a holder waits longer, in the seconds of
+// the cost, than it would at another worker, the receiver, if that held the prefix too. What the requests of about the
+// last minute have waited for want of that copy is what those of the next minute would save. Once it is more than what
+// the copy costs, it is made:
 //
-//   saved    Σ over recent requests: cost at the holder - cost at the other worker, if it held the prefix   (faded sum)
-//   price    cost at the other worker - what it would be if it held the prefix, that is, the prefill of the copy as
-//            the cost has it, with its weight
+//   saved    Σ over recent requests: cost at the holder - cost at the receiver, if it held the prefix   (faded sum)
+//   price    the prefill of the copy at the receiver, as the cost has it, with its weight
 //   copy     when saved by those before this request ≥ price; then the sum begins anew, towards the next copy
 //
-// There is nothing to tune, and what is spent on copies is never more than what was waited for want of them; a holder
-// that nobody waits for is never copied. The rule is that of page replication by counters (Black and Sleator,
-// Competitive algorithms for replication and migration problems, CMU-CS-89-201, 1989), with seconds for counts.
+// In `saved` the share (cost.h) counts kTurnsToCome times: with the prefix of a conversation all its later turns move.
+// So a worker that got the longer conversations passes some on, and one that nobody waits for passes on nothing unless
+// it is beyond its share. The receiver is the worker at which the request and those turns would cost the least.
 //
-// Which prefix: the deepest match of the prompt. Requests that share a prefix and go on differently all match as far as
-// it goes, so its last block names it. Turns of one conversation match deeper each time, so nothing adds up for them.
+// What is spent on copies is never more than what was waited for want of them, in these seconds. The rule is that of
+// page replication by counters (Black and Sleator, Competitive algorithms for replication and migration problems,
+// CMU-CS-89-201, 1989), with seconds for counts.
+//
+// Which prefix: what the receiver lacks of the deepest match. It goes by its first block: requests that share it and go
+// on differently lack the same one, and so do the turns of a conversation.
 //
 // Copies are bounded: a prefix that kMaxCopies workers hold gets none on purpose, and a worker one at a time.
 //
@@ -35,6 +39,8 @@ class Replication {
  public:
   // A decision looks at no more holders than that.
   static constexpr std::size_t kMaxCopies = 64;
+  // Turns of a conversation for which its place is chosen.
+  static constexpr double kTurnsToCome = 32;
 
   explicit Replication(std::uint64_t seed) : waited_(seed) {}
 

@@ -29,7 +29,7 @@ class WaitSketch {
   // `seed` keeps clients from grinding hashes that push each other out.
   explicit WaitSketch(std::uint64_t seed) : seed_(seed), sets_(kSets) {}
 
-  // A prefix goes by the hash of its last block. `now` never goes back.
+  // A prefix goes by the hash of one of its blocks. `now` never goes back.
   void Add(BlockHash prefix, double seconds, Instant now);
   void Clear(BlockHash prefix);
 

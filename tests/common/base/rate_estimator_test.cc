@@ -51,6 +51,29 @@ TEST(RateEstimatorTest, RecoversTheCostsOfMixedSteps) {
   EXPECT_NEAR(rates.decode_step_seconds(10), 0.032, 1e-4);
 }
 
+// A decode alone takes 20 ms, beside which short prefills run. With one base for both they would take no time at all.
+TEST(RateEstimatorTest, ShortPrefillsAreNotHiddenByLongDecodes) {
+  RateEstimator rates;
+  Rng rng(6);
+  for (int i = 0; i < 100; ++i) {
+    const auto prefill = static_cast<std::uint32_t>(16 + rng.Below(112));
+    rates.Observe({prefill, 0, prefill * 0.0001});
+    rates.Observe({0, static_cast<std::uint32_t>(1 + rng.Below(8)), 0.02});
+  }
+  EXPECT_NEAR(rates.prefill_tokens_per_second(), 10'000, 200);
+  EXPECT_NEAR(rates.seconds_beside_prefill(0), 0, 1e-3);
+  EXPECT_NEAR(rates.decode_step_seconds(4), 0.02, 1e-3);
+}
+
+TEST(RateEstimatorTest, WithoutStepsOfTheOtherKindBothBasesAreTheSame) {
+  RateEstimator decodes;
+  for (const std::uint32_t decode : {3U, 5U, 9U}) decodes.Observe(Truth{}.Sample(0, decode));
+  EXPECT_NEAR(decodes.seconds_beside_prefill(0), 0.002, 1e-4);
+  RateEstimator mixed;
+  for (const std::uint32_t decode : {3U, 5U, 9U}) mixed.Observe(Truth{}.Sample(decode * decode, decode));
+  EXPECT_NEAR(mixed.decode_step_seconds(0), 0.002, 1e-4);
+}
+
 TEST(RateEstimatorTest, StepsThatAllLookAlikeBelongToTheirTokens) {
   RateEstimator rates;
   for (int i = 0; i < 10; ++i) rates.Observe({512, 0, 0.256});

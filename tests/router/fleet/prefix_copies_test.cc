@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,7 +16,7 @@ namespace roost::router {
 namespace {
 
 constexpr std::uint32_t kBlockTokens = 16;
-constexpr std::uint32_t kPieceBlocks = PrefixCopies::kPieceTokens / kBlockTokens;
+constexpr std::uint32_t kPieceBlocks = PrefixCopies::kMinPieceTokens / kBlockTokens;
 constexpr std::uint32_t kBlocks = 2 * kPieceBlocks + 3;
 
 struct CopyCounter final : FleetMetrics {
@@ -34,8 +35,7 @@ class PrefixCopiesTest : public ::testing::Test {
     spec_.model = model_;
     spec_.root = {1, 1};
     spec_.tenant = "acme";
-    for (TokenId token = 0; token < (kBlocks + 5) * kBlockTokens + 7; ++token) spec_.prompt.push_back(token);
-    spec_.block_hashes = HashBlocks(spec_.root, spec_.prompt, kBlockTokens);
+    MakePrompt((kBlocks + 5) * kBlockTokens + 7);
     spec_.max_output_tokens = 100;
     spec_.session_hash = 9;
   }
@@ -51,8 +51,31 @@ class PrefixCopiesTest : public ::testing::Test {
     return std::move(roster_.Add(id, hello, now_)).value();
   }
 
-  void Start(std::uint32_t held_blocks = 0) {
-    copies_.Start(spec_, {.worker = worker_->slot, .held_block_count = held_blocks, .block_count = kBlocks}, now_);
+  void Start(std::uint32_t held_blocks = 0, std::uint32_t blocks = kBlocks) {
+    copies_.Start(spec_, {.worker = worker_->slot, .held_block_count = held_blocks, .block_count = blocks}, now_);
+  }
+  void MakePrompt(std::uint32_t token_count) {
+    spec_.prompt.resize(token_count);
+    std::iota(spec_.prompt.begin(), spec_.prompt.end(), TokenId{0});
+    spec_.block_hashes = HashBlocks(spec_.root, spec_.prompt, kBlockTokens);
+  }
+  void Measure(double tokens_per_second) {
+    for (const std::uint32_t tokens : {100U, 200U, 300U})
+      worker_->rates.Observe({tokens, 0, tokens / tokens_per_second});
+  }
+  // The tokens of each piece of a copy, all of which are made.
+  std::vector<std::uint32_t> PiecesOf(std::uint32_t blocks) {
+    MakePrompt(blocks * kBlockTokens + 1);
+    Start(0, blocks);
+    std::vector<std::uint32_t> pieces;
+    for (std::size_t done = 0; copies_.size() > 0;) {
+      const wire::Generate piece = SentPiece();
+      pieces.push_back(static_cast<std::uint32_t>(piece.prompt.size() - done));
+      done = piece.prompt.size();
+      EXPECT_TRUE(Say(piece.request_id, wire::FinishReason::kLength));
+    }
+    EXPECT_EQ(std::accumulate(pieces.begin(), pieces.end(), 0U), blocks * kBlockTokens);
+    return pieces;
   }
   // What was sent since, all of which goes to worker a.
   template <typename Message>
@@ -137,6 +160,33 @@ TEST_F(PrefixCopiesTest, BeginsBehindWhatTheWorkerHolds) {
   EXPECT_TRUE(Say(piece.request_id, wire::FinishReason::kLength, (kBlocks - 1) * kBlockTokens));
   EXPECT_EQ(metrics_.copied["demo"], kBlockTokens);  // it held one more
   ExpectNothingLeft();
+}
+
+TEST_F(PrefixCopiesTest, PiecesAreWhatTheWorkerComputesInAFewMilliseconds) {
+  const auto first_at = [this](double tokens_per_second) {
+    for (int i = 0; i < 500; ++i) Measure(tokens_per_second);  // what was before is forgotten
+    return PiecesOf(40).front();
+  };
+  EXPECT_EQ(first_at(1'000), PrefixCopies::kMinPieceTokens);
+  EXPECT_EQ(first_at(32'500), 160U);  // 162 tokens in 5 ms
+  EXPECT_EQ(first_at(1'000'000), PrefixCopies::kMaxPieceTokens);
+}
+
+TEST_F(PrefixCopiesTest, PiecesAreLongerWhereTheWayIsLong) {
+  MakePrompt(40 * kBlockTokens + 1);
+  Measure(1'000);
+  Start(0, 40);
+  const wire::Generate first = SentPiece();
+  now_ += std::chrono::milliseconds(64 + 200);  // it computes for 64 of these
+  EXPECT_TRUE(Say(first.request_id, wire::FinishReason::kLength));
+  EXPECT_EQ(SentPiece().prompt.size() - first.prompt.size(), 192U);  // whole blocks of 200 tokens
+}
+
+// Each carries what came before: were they short, what goes over the link would grow with the square.
+TEST_F(PrefixCopiesTest, ALongPrefixIsCutIntoNoMorePiecesThanThat) {
+  EXPECT_EQ(PiecesOf(4 * PrefixCopies::kMaxPieces).size(), PrefixCopies::kMaxPieces);
+  EXPECT_LE(PiecesOf(4 * PrefixCopies::kMaxPieces + 1).size(), PrefixCopies::kMaxPieces);
+  EXPECT_LE(PiecesOf(100 * PrefixCopies::kMaxPieces - 1).size(), PrefixCopies::kMaxPieces);
 }
 
 TEST_F(PrefixCopiesTest, AWorkerMakesOneAtATime) {

@@ -236,23 +236,23 @@ TEST(PredictCostTest, DecodesThatAreNotKnownTakeTheMeanOfTheOthers) {
   EXPECT_DOUBLE_EQ(CostOf(worker, 1000).decode_seconds, 4 * cost.decode_seconds);
 }
 
-// A little more load never moves a cost by much: no threshold hides in the terms.
 TEST(PredictCostTest, WorkBeyondItsShareCosts) {
   WorkerView worker = Idle(0);
   FleetSpeed speed = kSpeed;
   speed.given_tokens_lately = 19'000;  // 9.5 s, and half a second that is too little to tell
   worker.given_tokens_lately = 10'000;
   const double idle_cost = CostOf(Idle(0), 400, speed).cost_seconds();
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).share_seconds, 0.2 * 5 / 10);
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).cost_seconds(), idle_cost + 0.1);
+  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).share_seconds, 0.05 * 5 / 10);
+  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).cost_seconds(), idle_cost + 0.025);
   EXPECT_EQ(CostOf(worker, 400, speed).ttft_seconds(), CostOf(Idle(0), 400, speed).ttft_seconds());
   worker.prefill_tokens_per_second /= 2;  // the same tokens are twice the work to it
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).share_seconds, 0.2 * 10 / 10);
+  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).share_seconds, 0.05 * 10 / 10);
   worker.given_tokens_lately = 1'000'000;  // twice the mean is the most that counts
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).share_seconds, 0.4);
-  EXPECT_EQ(CostOf(worker, 400, {}).share_seconds, 0.2 * 2);  // nothing is known of the others
+  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).share_seconds, 0.1);
+  EXPECT_EQ(CostOf(worker, 400, {}).share_seconds, 0.05 * 2);  // nothing is known of the others
 }
 
+// A little more load never moves a cost by much: no threshold hides in the terms.
 TEST(PredictCostTest, IsContinuousInTheLoad) {
   const auto cost_at = [](std::uint64_t queued, std::uint32_t uncached) {
     WorkerView worker = Idle(0);

@@ -21,6 +21,7 @@ Situation Some(Rng& rng) {
     WorkerView worker = Idle(slot);
     worker.queued_prefill_tokens = rng.Below(2) * rng.Below(400);
     worker.busy_share = rng.Uniform();
+    worker.given_tokens_lately = static_cast<double>(rng.Below(4000));
     worker.receives_copy = rng.Below(8) == 0;
     situation.fleet.Set(worker);
   }
@@ -40,34 +41,45 @@ class NaiveReplication {
     std::uint32_t deepest = 0;
     for (const WorkerMatch& match : situation.matches) deepest = std::max(deepest, match.block_count);
     if (deepest == 0) return std::nullopt;
-    auto& waited = waited_[situation.block_hashes[deepest - 1]];
+    const auto lacked_by = [&](WorkerSlot slot) { return situation.block_hashes[situation.BlocksOn(slot)]; };
     if (situation.BlocksOn(chosen) < deepest) {
-      waited.clear();
+      waited_[lacked_by(chosen)].clear();
       return std::nullopt;
     }
-    std::optional<WorkerSlot> other;
+    std::optional<WorkerSlot> receiver;
     for (const WorkerView& worker : situation.fleet.workers()) {
       if (situation.BlocksOn(worker.slot) == deepest || worker.receives_copy) continue;
-      if (!other.has_value() || Cost(situation, worker.slot) < Cost(situation, *other)) other = worker.slot;
+      if (!receiver.has_value() || PlaceCost(situation, worker.slot) < PlaceCost(situation, *receiver)) {
+        receiver = worker.slot;
+      }
     }
-    if (!other.has_value()) return std::nullopt;
-    const double as_holder = Cost(situation, *other, deepest);
+    if (!receiver.has_value()) return std::nullopt;
+    auto& waited = waited_[lacked_by(*receiver)];
     double saved = 0;
     for (const auto& [when, seconds] : waited) saved += seconds * std::pow(0.5, ToSeconds(now - when) / 60);
-    if (saved >= Cost(situation, *other) - as_holder) {
+    const double price = WorkCost(situation, *receiver) - WorkCost(situation, *receiver, deepest);
+    if (saved >= price) {
       waited.clear();
-      return other;
+      return receiver;
     }
-    waited.emplace_back(now, std::max(0.0, Cost(situation, chosen) - as_holder));
+    const double more = PlaceCost(situation, chosen) - PlaceCost(situation, *receiver, deepest);
+    waited.emplace_back(now, std::max(0.0, more));
     return std::nullopt;
   }
 
  private:
-  static double Cost(const Situation& situation, WorkerSlot slot, std::uint32_t blocks) {
-    return PredictCost({kPromptTokens, blocks, 0}, *situation.fleet.Find(slot), situation.fleet.speed()).cost_seconds();
+  static Candidate CostOf(const Situation& situation, WorkerSlot slot, std::optional<std::uint32_t> blocks = {}) {
+    return PredictCost({kPromptTokens, blocks.value_or(situation.BlocksOn(slot)), 0}, *situation.fleet.Find(slot),
+                       situation.fleet.speed());
   }
-  static double Cost(const Situation& situation, WorkerSlot slot) {
-    return Cost(situation, slot, situation.BlocksOn(slot));
+  static double WorkCost(const Situation& situation, WorkerSlot slot, std::optional<std::uint32_t> blocks = {}) {
+    const Candidate cost = CostOf(situation, slot, blocks);
+    return cost.pace * cost.congestion * (cost.prefill_seconds + cost.decode_seconds);
+  }
+  // With 31 more turns, for which all that counts is the share.
+  static double PlaceCost(const Situation& situation, WorkerSlot slot, std::optional<std::uint32_t> blocks = {}) {
+    const Candidate cost = CostOf(situation, slot, blocks);
+    return cost.cost_seconds() + 31 * cost.share_seconds;
   }
 
   std::map<BlockHash, std::vector<std::pair<Instant, double>>> waited_;

@@ -79,11 +79,58 @@ TEST_F(ReplicationTest, SeldomWaitsAreForgotten) {
   }
 }
 
-TEST_F(ReplicationTest, TurnsOfAConversationAddUpToNothing) {
-  const FleetView fleet = FleetOf({Idle(0), Queued(1, 300)});
-  for (std::uint32_t turn = 1; turn < kPrefixBlocks; ++turn) {
-    ASSERT_NE(Ask(fleet, {Holds(1, turn)}).reason, DecisionReason::kReplicate) << turn;
+// As a holder the receiver would have to compute less than those that wait there, and so the prompt would overtake
+// them. That is no gain of a copy.
+TEST_F(ReplicationTest, WhatAShorterPromptOvertakesIsNoReasonForACopy) {
+  PromptQueue queue;
+  for (std::uint64_t number = 1; number <= 20; ++number) queue.Add(number, 1000, now_);
+  WorkerView receiver = Idle(0);
+  receiver.queued_prefill_tokens = 20 * 1000;
+  receiver.waiting_requests = 20;
+  receiver.ageing_tokens = 1000;
+  receiver.prompts = &queue;
+  const FleetView fleet = FleetOf({receiver, Idle(1)});
+  const RouteQuery query{.prompt_token_count = kPromptTokens, .matches = {}, .block_hashes = chain_, .now = now_};
+  const PromptOnWorker held{.prompt_token_count = kPromptTokens, .matched_block_count = kPrefixBlocks};
+  const PromptOnWorker none{.prompt_token_count = kPromptTokens};
+  const WorkerView& view = *fleet.Find(receiver.slot);
+  ASSERT_GT(PredictCost(held, view, fleet.speed(), query.now).delay_seconds,
+            PredictCost(none, view, fleet.speed(), query.now).delay_seconds);
+  EXPECT_EQ(CopiesAmongMany(fleet, {Holds(1, kPrefixBlocks)}), 0);
+}
+
+// They match deeper each time, but what the other worker lacks begins with the same block.
+TEST_F(ReplicationTest, TurnsOfAConversationAddUp) {
+  const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
+  std::uint32_t turn = 1;
+  while (Ask(fleet, {Holds(1, turn)}).reason != DecisionReason::kReplicate) ASSERT_LT(++turn, kPrefixBlocks);
+  EXPECT_GT(turn, 3U);
+}
+
+TEST_F(ReplicationTest, WhoLacksLessOfItHasASumOfItsOwn) {
+  const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_NE(Ask(fleet, {Holds(1, kPrefixBlocks)}).reason, DecisionReason::kReplicate);
   }
+  EXPECT_NE(Ask(fleet, {Holds(1, kPrefixBlocks), Holds(0, 5)}).reason, DecisionReason::kReplicate);
+  EXPECT_EQ(Ask(fleet, {Holds(1, kPrefixBlocks)}).reason, DecisionReason::kReplicate);
+}
+
+// Nobody waits, but one of them was given twice as much: what it has goes to the one that was given least.
+TEST_F(ReplicationTest, WhoIsBeyondItsSharePassesConversationsOn) {
+  const auto given = [](std::uint32_t slot, double tokens) {
+    WorkerView worker = Idle(slot);
+    worker.given_tokens_lately = tokens;
+    return worker;
+  };
+  const FleetView even = FleetOf({given(0, 20'000), given(1, 20'000), given(2, 20'000)});
+  EXPECT_EQ(CopiesAmongMany(even, {Holds(1, kPrefixBlocks)}), 0);
+  const FleetView uneven = FleetOf({given(0, 20'000), given(1, 40'000), given(2, 10'000)});
+  Decision last;
+  for (int i = 0; i < 20 && !last.copy.has_value(); ++i) last = Ask(uneven, {Holds(1, kPrefixBlocks)});
+  ASSERT_TRUE(last.copy.has_value());
+  EXPECT_EQ(last.slot.value(), 1U);
+  EXPECT_EQ(last.copy->worker.value(), 2U);
 }
 
 TEST_F(ReplicationTest, CopiesAreBounded) {
