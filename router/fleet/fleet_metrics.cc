@@ -68,6 +68,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterCachedTokens, {model}).Increment(actual);
     Counter(metrics::kRouterPredictedCachedTokens, {model}).Increment(predicted);
     Counter(metrics::kRouterPredictionErrorTokens, {model}).Increment(PredictionError(outcome));
+    Counter(metrics::kRouterCopiedTokens, {model}).Increment(0);  // there before the first copy, and its rate with it
   }
   void OnCopied(const std::string& model, std::uint32_t tokens) override {
     Counter(metrics::kRouterCopiedTokens, {model}).Increment(tokens);

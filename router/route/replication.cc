@@ -20,10 +20,9 @@ std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
                     [&](const WorkerMatch& match) { return match.block_count >= block_count; }));
 }
 
-// Of the request here, and of those that come after it in its conversation to a worker that has so much already.
-double CostOfPlace(const Candidate& candidate) {
-  return candidate.cost_seconds() + (Replication::kTurnsToCome - 1) * candidate.share_seconds;
-}
+// What it costs that the turns to come of a conversation go to a worker that was given so much already.
+double CostToCome(const Candidate& candidate) { return Replication::kTurnsToCome * candidate.share_seconds; }
+double CostOfPlace(const Candidate& candidate) { return candidate.cost_seconds() + CostToCome(candidate); }
 
 // Of what the request has the worker compute. What it overtakes is left out: a shorter prompt overtakes more.
 double WorkCost(const Candidate& candidate) {
@@ -55,12 +54,14 @@ std::optional<PrefixCopy> Replication::Choose(const RouteQuery& query, const Fle
   const std::uint32_t block_tokens = fleet.Find(chosen.slot)->block_tokens;
   const std::uint32_t block_count = deepest / block_tokens;
   if (block_count == 0 || block_count > query.block_hashes.size() || !fleet.speed().is_known()) return std::nullopt;
+  const BlockHash prefix = query.block_hashes[block_count - 1];
   const auto first_lacked_by = [&](const Candidate& each) {
     return query.block_hashes[each.matched_tokens / block_tokens];
   };
   // Its own interest makes the copy.
   if (chosen.matched_tokens < deepest) {
-    waited_.Clear(first_lacked_by(chosen));
+    waited_.Clear(prefix);
+    beyond_share_.Clear(first_lacked_by(chosen));
     return std::nullopt;
   }
   const Candidate* const receiver = FindReceiver(fleet, candidates, deepest);
@@ -68,11 +69,13 @@ std::optional<PrefixCopy> Replication::Choose(const RouteQuery& query, const Fle
   const BlockHash lacked = first_lacked_by(*receiver);
   const Candidate as_holder = AsHolder(query, fleet, *receiver, block_count);
   const double price = WorkCost(*receiver) - WorkCost(as_holder);
-  if (waited_.Seconds(lacked, *query.now) < price) {
-    waited_.Add(lacked, CostOfPlace(chosen) - CostOfPlace(as_holder), *query.now);
+  if (waited_.Seconds(prefix, *query.now) + beyond_share_.Seconds(lacked, *query.now) < price) {
+    waited_.Add(prefix, chosen.cost_seconds() - as_holder.cost_seconds(), *query.now);
+    beyond_share_.Add(lacked, CostToCome(chosen) - CostToCome(as_holder), *query.now);
     return std::nullopt;
   }
-  waited_.Clear(lacked);
+  waited_.Clear(prefix);
+  beyond_share_.Clear(lacked);
   return PrefixCopy{.worker = receiver->slot,
                     .held_block_count = receiver->matched_tokens / block_tokens,
                     .block_count = block_count};

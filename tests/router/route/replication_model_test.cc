@@ -41,9 +41,11 @@ class NaiveReplication {
     std::uint32_t deepest = 0;
     for (const WorkerMatch& match : situation.matches) deepest = std::max(deepest, match.block_count);
     if (deepest == 0) return std::nullopt;
+    auto& waited = waited_[situation.block_hashes[deepest - 1]];
     const auto lacked_by = [&](WorkerSlot slot) { return situation.block_hashes[situation.BlocksOn(slot)]; };
     if (situation.BlocksOn(chosen) < deepest) {
-      waited_[lacked_by(chosen)].clear();
+      waited.clear();
+      beyond_share_[lacked_by(chosen)].clear();
       return std::nullopt;
     }
     std::optional<WorkerSlot> receiver;
@@ -54,35 +56,43 @@ class NaiveReplication {
       }
     }
     if (!receiver.has_value()) return std::nullopt;
-    auto& waited = waited_[lacked_by(*receiver)];
-    double saved = 0;
-    for (const auto& [when, seconds] : waited) saved += seconds * std::pow(0.5, ToSeconds(now - when) / 60);
-    const double price = WorkCost(situation, *receiver) - WorkCost(situation, *receiver, deepest);
-    if (saved >= price) {
+    auto& beyond_share = beyond_share_[lacked_by(*receiver)];
+    const Candidate here = CostOf(situation, chosen);
+    const Candidate there = CostOf(situation, *receiver, deepest);
+    const double price = WorkCost(CostOf(situation, *receiver)) - WorkCost(there);
+    if (SumOf(waited, now) + SumOf(beyond_share, now) >= price) {
       waited.clear();
+      beyond_share.clear();
       return receiver;
     }
-    const double more = PlaceCost(situation, chosen) - PlaceCost(situation, *receiver, deepest);
-    waited.emplace_back(now, std::max(0.0, more));
+    waited.emplace_back(now, std::max(0.0, here.cost_seconds() - there.cost_seconds()));
+    beyond_share.emplace_back(now, std::max(0.0, 40 * (here.share_seconds - there.share_seconds)));
     return std::nullopt;
   }
 
  private:
+  using Sum = std::vector<std::pair<Instant, double>>;
+
+  static double SumOf(const Sum& sum, Instant now) {
+    double seconds = 0;
+    for (const auto& [when, each] : sum) seconds += each * std::pow(0.5, ToSeconds(now - when) / 60);
+    return seconds;
+  }
   static Candidate CostOf(const Situation& situation, WorkerSlot slot, std::optional<std::uint32_t> blocks = {}) {
     return PredictCost({kPromptTokens, blocks.value_or(situation.BlocksOn(slot)), 0}, *situation.fleet.Find(slot),
                        situation.fleet.speed());
   }
-  static double WorkCost(const Situation& situation, WorkerSlot slot, std::optional<std::uint32_t> blocks = {}) {
-    const Candidate cost = CostOf(situation, slot, blocks);
+  static double WorkCost(const Candidate& cost) {
     return cost.pace * cost.congestion * (cost.prefill_seconds + cost.decode_seconds);
   }
-  // With 31 more turns, for which all that counts is the share.
-  static double PlaceCost(const Situation& situation, WorkerSlot slot, std::optional<std::uint32_t> blocks = {}) {
-    const Candidate cost = CostOf(situation, slot, blocks);
-    return cost.cost_seconds() + 31 * cost.share_seconds;
+  // With the turns to come, for which all that counts is the share.
+  static double PlaceCost(const Situation& situation, WorkerSlot slot) {
+    const Candidate cost = CostOf(situation, slot);
+    return cost.cost_seconds() + 40 * cost.share_seconds;
   }
 
-  std::map<BlockHash, std::vector<std::pair<Instant, double>>> waited_;
+  std::map<BlockHash, Sum> waited_;        // by the last block of the deepest match
+  std::map<BlockHash, Sum> beyond_share_;  // by the first block that the receiver lacks
 };
 
 TEST(ReplicationModelTest, CopiesWhenTheRuleSaysSo) {

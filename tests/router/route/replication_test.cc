@@ -99,24 +99,15 @@ TEST_F(ReplicationTest, WhatAShorterPromptOvertakesIsNoReasonForACopy) {
   EXPECT_EQ(CopiesAmongMany(fleet, {Holds(1, kPrefixBlocks)}), 0);
 }
 
-// They match deeper each time, but what the other worker lacks begins with the same block.
-TEST_F(ReplicationTest, TurnsOfAConversationAddUp) {
-  const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
-  std::uint32_t turn = 1;
-  while (Ask(fleet, {Holds(1, turn)}).reason != DecisionReason::kReplicate) ASSERT_LT(++turn, kPrefixBlocks);
-  EXPECT_GT(turn, 3U);
-}
-
-TEST_F(ReplicationTest, WhoLacksLessOfItHasASumOfItsOwn) {
-  const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
-  for (int i = 0; i < 8; ++i) {
-    ASSERT_NE(Ask(fleet, {Holds(1, kPrefixBlocks)}).reason, DecisionReason::kReplicate);
+TEST_F(ReplicationTest, WaitsOfAConversationAddUpToNothing) {
+  const FleetView fleet = FleetOf({Idle(0), Queued(1, 300)});
+  for (std::uint32_t turn = 1; turn < kPrefixBlocks; ++turn) {
+    ASSERT_NE(Ask(fleet, {Holds(1, turn)}).reason, DecisionReason::kReplicate) << turn;
   }
-  EXPECT_NE(Ask(fleet, {Holds(1, kPrefixBlocks), Holds(0, 5)}).reason, DecisionReason::kReplicate);
-  EXPECT_EQ(Ask(fleet, {Holds(1, kPrefixBlocks)}).reason, DecisionReason::kReplicate);
 }
 
-// Nobody waits, but one of them was given twice as much: what it has goes to the one that was given least.
+// Nobody waits, but one of them was given twice as much: its conversations, of which each turn matches deeper than the
+// one before, go to the worker that was given least.
 TEST_F(ReplicationTest, WhoIsBeyondItsSharePassesConversationsOn) {
   const auto given = [](std::uint32_t slot, double tokens) {
     WorkerView worker = Idle(slot);
@@ -126,11 +117,14 @@ TEST_F(ReplicationTest, WhoIsBeyondItsSharePassesConversationsOn) {
   const FleetView even = FleetOf({given(0, 20'000), given(1, 20'000), given(2, 20'000)});
   EXPECT_EQ(CopiesAmongMany(even, {Holds(1, kPrefixBlocks)}), 0);
   const FleetView uneven = FleetOf({given(0, 20'000), given(1, 40'000), given(2, 10'000)});
-  Decision last;
-  for (int i = 0; i < 20 && !last.copy.has_value(); ++i) last = Ask(uneven, {Holds(1, kPrefixBlocks)});
-  ASSERT_TRUE(last.copy.has_value());
-  EXPECT_EQ(last.slot.value(), 1U);
-  EXPECT_EQ(last.copy->worker.value(), 2U);
+  Decision turn;
+  std::uint32_t blocks = kPrefixBlocks / 2;
+  while (!turn.copy.has_value() && ++blocks < kPrefixBlocks) turn = Ask(uneven, {Holds(1, blocks)});
+  ASSERT_TRUE(turn.copy.has_value());
+  EXPECT_EQ(turn.slot.value(), 1U);
+  EXPECT_EQ(turn.copy->worker.value(), 2U);
+  EXPECT_EQ(turn.copy->block_count, blocks);
+  EXPECT_NE(Ask(uneven, {Holds(1, blocks + 1)}).reason, DecisionReason::kReplicate);  // the next one is earned anew
 }
 
 TEST_F(ReplicationTest, CopiesAreBounded) {
