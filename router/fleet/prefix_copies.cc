@@ -79,7 +79,9 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
     Drop(worker);
     return true;
   }
-  if (!event.tokens.empty()) OnPieceDone(worker, copy, event.cached_token_count.value_or(0), now);
+  // A worker may end it without a token, at a stop that it should have ignored; its prompt is computed all the same.
+  const bool is_done = copy.done_block_count == copy.piece_block_count;
+  if (!is_done && (ended || !event.tokens.empty())) OnPieceDone(worker, copy, event.cached_token_count, now);
   if (!ended) return true;
   if (copy.done_block_count == copy.spec.block_hashes.size()) {
     Drop(worker);
@@ -89,9 +91,11 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
   return true;
 }
 
-void PrefixCopies::OnPieceDone(Worker& worker, Copy& copy, std::uint32_t cached_tokens, Instant now) {
-  const std::uint32_t tokens = copy.piece_block_count * copy.spec.model->block_tokens;
-  const std::uint32_t computed_tokens = tokens - std::min(tokens, cached_tokens);
+void PrefixCopies::OnPieceDone(Worker& worker, Copy& copy, std::optional<std::uint32_t> cached_tokens, Instant now) {
+  const std::uint32_t block_tokens = copy.spec.model->block_tokens;
+  const std::uint32_t tokens = copy.piece_block_count * block_tokens;
+  const std::uint32_t computed_tokens =
+      tokens - std::min(tokens, cached_tokens.value_or(copy.done_block_count * block_tokens));
   const double rate = worker.rates.prefill_tokens_per_second();
   const double way_seconds = rate > 0 ? ToSeconds(now - copy.sent_at) - computed_tokens / rate : 0;
   copy.way_seconds = std::min(copy.way_seconds.value_or(way_seconds), way_seconds);

@@ -67,7 +67,7 @@ class PrefixCopies {
 
   void SendNext(Worker& worker, Copy& copy, Instant now);
   [[nodiscard]] static std::uint32_t NextPieceBlocks(const Worker& worker, const Copy& copy);
-  void OnPieceDone(Worker& worker, Copy& copy, std::uint32_t cached_tokens, Instant now);
+  void OnPieceDone(Worker& worker, Copy& copy, std::optional<std::uint32_t> cached_tokens, Instant now);
   void Drop(Worker& worker);
 
   std::uint64_t next_id_;

@@ -182,7 +182,7 @@ class FleetFuzz {
 };
 
 TEST(FleetCoreFuzzTest, EveryRequestEndsOnceAndEveryViewIsExactInTheEnd) {
-  constexpr std::uint64_t kSeeds = testing_support::kSanitized ? 100 : 500;
+  constexpr std::uint64_t kSeeds = testing_support::kSanitized ? 200 : 2000;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     FleetFuzz(seed).Run(400);

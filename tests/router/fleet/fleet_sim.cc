@@ -132,7 +132,7 @@ void FleetSim::CarryOut(Effect& effect) {
 }
 
 void FleetSim::Run(int rounds) {
-  for (int round = 0; round < rounds && core.request_count() > 0; ++round) {
+  for (int round = 0; round < rounds && core.request_count() + core.copy_count() > 0; ++round) {
     for (auto& [id, worker] : workers) worker->Step();
     DeliverAll();
     clock.Advance(50ms);

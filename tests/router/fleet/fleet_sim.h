@@ -96,7 +96,7 @@ class FleetSim {
   // Carries out what the core wants. Messages to a cut-off worker vanish.
   void CarryOutEffects();
 
-  // Steps all workers and delivers, until no request is left or `rounds` are over; each round takes 50 ms.
+  // Steps all workers and delivers, until no request or copy is left or `rounds` are over; each round takes 50 ms.
   void Run(int rounds = 200);
   // Moves time in steps of 100 ms, with a tick and a heartbeat of each worker in each.
   void Advance(Duration by);

@@ -199,6 +199,18 @@ TEST_F(PrefixCopiesTest, AWorkerMakesOneAtATime) {
   EXPECT_NE(SentPiece().request_id, first);
 }
 
+// Or else the same piece would be sent for ever: its next token is a stop each time.
+TEST_F(PrefixCopiesTest, APieceThatEndsWithoutATokenIsDone) {
+  Start();
+  for (const std::uint32_t blocks : {kPieceBlocks, 2 * kPieceBlocks, kBlocks}) {
+    const wire::Generate piece = SentPiece();
+    EXPECT_EQ(piece.block_hashes.size(), blocks);
+    EXPECT_TRUE(Say(piece.request_id, wire::FinishReason::kStop));
+  }
+  EXPECT_EQ(metrics_.copied["demo"], kBlocks * kBlockTokens);
+  ExpectNothingLeft();
+}
+
 TEST_F(PrefixCopiesTest, WhatAWorkerDoesNotTakeIsNotTriedAgain) {
   for (const wire::FinishReason reason : {wire::FinishReason::kError, wire::FinishReason::kCancelled}) {
     Start();
