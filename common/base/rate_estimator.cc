@@ -1,5 +1,6 @@
 #include "common/base/rate_estimator.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -16,9 +17,15 @@ constexpr std::size_t kPrefill = 2;
 constexpr std::size_t kDecode = 3;
 
 constexpr double kForgetting = 0.99;
-constexpr double kBasePenalty = 1e-4;   // on their squares, relative to the weight of the data
-constexpr double kApartPenalty = 1e-4;  // on the square of their difference, likewise
-constexpr double kSingular = 1e-9;      // pivots below this share of their diagonal are noise
+// As if so much of a step more had been seen that carried a prefill of no tokens and took no time. Without it the noise
+// of a few prefills of about the same length would be taken for a base, with which all tokens are free.
+constexpr double kEmptySteps = 0.1;
+// Relative to the weight of the data: on the square of the base of steps without prefill, and of the bases' difference.
+constexpr double kBasePenalty = 1e-4;
+constexpr double kApartPenalty = 1e-4;
+// A token of a prefill takes at least this share of what its steps take in all, for each of their tokens.
+constexpr double kLeastShare = 0.01;
+constexpr double kSingular = 1e-9;  // pivots below this share of their diagonal are noise
 constexpr unsigned kSubsets = 1U << kTerms;
 
 using Vector = std::array<double, kTerms>;
@@ -88,8 +95,11 @@ void RateEstimator::Observe(const StepSample& step) {
 
 void RateEstimator::Fit() {
   Matrix matrix = products_;
-  const double apart = kApartPenalty * (matrix[kBase][kBase] + matrix[kDecodeBase][kDecodeBase]);
-  for (const std::size_t base : {kBase, kDecodeBase}) matrix[base][base] += kBasePenalty * matrix[base][base] + apart;
+  const double with_prefill = matrix[kBase][kBase];
+  const double without = matrix[kDecodeBase][kDecodeBase];
+  const double apart = kApartPenalty * (with_prefill + without);
+  matrix[kBase][kBase] += kEmptySteps * std::min(1.0, with_prefill) + apart;
+  matrix[kDecodeBase][kDecodeBase] += kBasePenalty * without + apart;
   matrix[kBase][kDecodeBase] -= apart;
   matrix[kDecodeBase][kBase] -= apart;
   double best = std::numeric_limits<double>::infinity();
@@ -104,8 +114,9 @@ void RateEstimator::Fit() {
 }
 
 double RateEstimator::prefill_tokens_per_second() const {
-  if (prefill_steps_ < kMinPrefillSteps || coefficients_[kPrefill] <= 0) return 0;
-  return 1 / coefficients_[kPrefill];
+  if (prefill_steps_ < kMinPrefillSteps) return 0;
+  const double all_seconds_per_token = targets_[kBase] / products_[kBase][kPrefill];
+  return 1 / std::max(coefficients_[kPrefill], kLeastShare * all_seconds_per_token);
 }
 
 double RateEstimator::decode_step_seconds(std::uint32_t decode_tokens) const {

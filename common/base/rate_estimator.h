@@ -7,9 +7,9 @@
 //
 // Least squares with exponential forgetting (a step counts half after about 70 more), coefficients not negative: with
 // four of them the constrained optimum is found by trying each subset of them as the ones that are not zero (Lawson
-// and Hanson, Solving Least Squares Problems, 1974, chapter 23, done by enumeration). Tiny penalties settle what the
-// data leave open: if all steps look alike, the time belongs to the tokens, and the bases are the same until steps of
-// both kinds were seen.
+// and Hanson, Solving Least Squares Problems, 1974, chapter 23, done by enumeration). Small penalties settle what the
+// data leave open: if all steps look alike, but for noise, the time belongs to the tokens, and the bases are the same
+// until steps of both kinds were seen.
 //
 // A plain value; not thread-safe. Constant time per step.
 #pragma once
@@ -30,7 +30,7 @@ class RateEstimator {
   // Ignores what is no step: no tokens, or a time that is not positive and finite.
   void Observe(const StepSample& step);
 
-  // Zero until kMinPrefillSteps steps with prefill were seen.
+  // Zero until kMinPrefillSteps steps with prefill were seen, and never again.
   [[nodiscard]] double prefill_tokens_per_second() const;
 
   // Of a step that carries `decode_tokens` decodes and no prefill; zero until kMinDecodeSteps steps with decodes were
