@@ -79,10 +79,10 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
     Drop(worker);
     return true;
   }
-  // A worker may end it without a token, at a stop that it should have ignored; its prompt is computed all the same.
-  const bool is_done = copy.done_block_count == copy.piece_block_count;
-  if (!is_done && (ended || !event.tokens.empty())) OnPieceDone(worker, copy, event.cached_token_count, now);
-  if (!ended) return true;
+  // One that it ends without a token, at a stop that it should have ignored, has its prompt computed all the same.
+  if (!ended && event.tokens.empty()) return true;
+  OnPieceDone(worker, copy, event.cached_token_count, now);
+  if (!ended) effects_.Send(worker_id, wire::Cancel{copy.id});  // it was to end with its first token
   if (copy.done_block_count == copy.spec.block_hashes.size()) {
     Drop(worker);
   } else {

@@ -11,7 +11,8 @@ namespace {
 constexpr TokenId kVocabulary = 1000;
 constexpr TokenId kStopToken = 0;  // one token in thirty
 
-constexpr double kStepSeconds = 0.01;
+constexpr double kSecondsPerPrefillToken = 1e-4;
+constexpr double kSecondsPerDecode = 1e-3;
 
 }  // namespace
 
@@ -121,11 +122,12 @@ void FakeWorker::Step() {
   if (!welcomed_) return;
   std::vector<wire::TokenEvent> tokens = std::exchange(answers_, {});
   load_.step_decode_tokens = static_cast<std::uint32_t>(running_.size());
-  load_.step_seconds = running_.empty() ? 0 : kStepSeconds;
   for (auto entry = running_.begin(); entry != running_.end();) {
     const bool ended = Advance(entry->second, tokens);
     entry = ended ? running_.erase(entry) : std::next(entry);
   }
+  load_.step_seconds =
+      load_.step_prefill_tokens * kSecondsPerPrefillToken + load_.step_decode_tokens * kSecondsPerDecode;
   SendStep(std::move(tokens));
   load_.step_prefill_tokens = 0;
   load_.step_decode_tokens = 0;

@@ -161,7 +161,7 @@ TEST(FleetDecisionsTest, MeasuresTheTimeToTheFirstTokenOnceRatesAreKnown) {
 }
 
 TEST(FleetDecisionsTest, ShadowOfRoundRobinMissesWhatAffinityFinds) {
-  FleetSim sim;
+  FleetSim sim(1, "lmetric");  // makes no copies
   for (const char* id : {"a", "b", "c", "d"}) sim.JoinWorker(id);
   const auto prompt = MakePrompt(1, 101);
   for (int i = 0; i < 9; ++i) {

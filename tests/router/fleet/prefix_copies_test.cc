@@ -211,6 +211,20 @@ TEST_F(PrefixCopiesTest, APieceThatEndsWithoutATokenIsDone) {
   ExpectNothingLeft();
 }
 
+TEST_F(PrefixCopiesTest, APieceThatGoesOnIsCutShort) {
+  Start(kBlocks - 1);
+  const RequestId id = SentPiece().request_id;
+  wire::TokenEvent event;
+  event.request_id = id;
+  EXPECT_TRUE(copies_.OnEvent("a", event, now_));  // says nothing
+  EXPECT_EQ(copies_.size(), 1U);
+  event.tokens = {7};
+  EXPECT_TRUE(copies_.OnEvent("a", event, now_));
+  EXPECT_EQ(Sent<wire::Cancel>(), std::vector<wire::Cancel>{{id}});
+  EXPECT_EQ(metrics_.copied["demo"], kBlockTokens);
+  ExpectNothingLeft();
+}
+
 TEST_F(PrefixCopiesTest, WhatAWorkerDoesNotTakeIsNotTriedAgain) {
   for (const wire::FinishReason reason : {wire::FinishReason::kError, wire::FinishReason::kCancelled}) {
     Start();
