@@ -17,6 +17,9 @@ constexpr std::size_t kPrefill = 2;
 constexpr std::size_t kDecode = 3;
 
 constexpr double kForgetting = 0.99;
+// What was seen of prefills is not forgotten below this weight while nothing but decodes comes: it is all that is
+// known.
+constexpr double kLeastPrefillWeight = 1e-6;
 // As if so much of a step more had been seen that carried a prefill of no tokens and took no time. Without it the noise
 // of a few prefills of about the same length would be taken for a base, with which all tokens are free.
 constexpr double kEmptySteps = 0.1;
@@ -84,11 +87,16 @@ void RateEstimator::Observe(const StepSample& step) {
   const bool with_prefill = step.prefill_tokens > 0;
   const Vector x{with_prefill ? 1.0 : 0.0, with_prefill ? 0.0 : 1.0, static_cast<double>(step.prefill_tokens),
                  static_cast<double>(step.decode_tokens)};
+  const bool keeps_prefills = !with_prefill && products_[kBase][kBase] < kLeastPrefillWeight;
+  const auto kept = [&](std::size_t term) {
+    return keeps_prefills && (term == kBase || term == kPrefill) ? 1 : kForgetting;
+  };
   for (std::size_t row = 0; row < kTerms; ++row) {
     for (std::size_t column = 0; column < kTerms; ++column) {
-      products_[row][column] = kForgetting * products_[row][column] + x[row] * x[column];
+      const double rest = std::max(kept(row), kept(column)) * products_[row][column];
+      products_[row][column] = rest + x[row] * x[column];
     }
-    targets_[row] = kForgetting * targets_[row] + x[row] * step.seconds;
+    targets_[row] = kept(row) * targets_[row] + x[row] * step.seconds;
   }
   Fit();
 }

@@ -4,8 +4,8 @@
 //
 // A piece is a request for the prefix so far, and one token that is dropped. So who comes to the worker meanwhile waits
 // for no more than one of them: what the worker computes in kPieceSeconds, or in what it takes to get there and back,
-// but not less than kMinPieceTokens nor more than kMaxPieceTokens. Each piece carries what came before, so
-// that a long prefix is cut into kMaxPieces and no more.
+// but not less than kMinPieceTokens nor more than kMaxPieceTokens. Each piece carries what came before, so a long
+// prefix is cut into kMaxPieces and no more.
 //
 // At most one copy for a worker at a time. What a worker refuses or gives up, or loses with its life, is not tried
 // again: nobody misses it.

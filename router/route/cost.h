@@ -81,9 +81,10 @@ struct Candidate {
 
   [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
+  // What the worker computes for it, with the weight of that.
+  [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
   [[nodiscard]] double cost_seconds() const {
-    const double own = congestion * (prefill_seconds + decode_seconds);
-    return pace * (wait_seconds() + growth_seconds + own + delay_seconds) + share_seconds;
+    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds) + share_seconds;
   }
 };
 

@@ -24,10 +24,8 @@ std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
 double CostToCome(const Candidate& candidate) { return Replication::kTurnsToCome * candidate.share_seconds; }
 double CostOfPlace(const Candidate& candidate) { return candidate.cost_seconds() + CostToCome(candidate); }
 
-// Of what the request has the worker compute. What it overtakes is left out: a shorter prompt overtakes more.
-double WorkCost(const Candidate& candidate) {
-  return candidate.pace * candidate.congestion * (candidate.prefill_seconds + candidate.decode_seconds);
-}
+// Of the cost what the request has the worker compute. What it overtakes is left out: a shorter prompt overtakes more.
+double WorkCost(const Candidate& candidate) { return candidate.pace * candidate.work_seconds(); }
 
 // Who would receive a copy: of those that may, and lack some of the deepest match, the best place. Null: nobody.
 const Candidate* FindReceiver(const FleetView& fleet, const std::vector<Candidate>& candidates, std::uint32_t deepest) {

@@ -1,4 +1,5 @@
-// What requests have waited lately for want of one more copy of their prefix: seconds by prefix, that fade.
+// What requests have waited lately for want of one more copy of their prefix, or paid for work beyond their worker's
+// share: seconds by prefix, that fade.
 //
 //   set = hash(prefix)   [ prefix, seconds, when ] [ … ] … kWays of them      the least goes when a new one needs room
 //

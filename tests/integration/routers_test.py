@@ -81,20 +81,16 @@ class RoutersTest(unittest.TestCase):
             decisions = other.decisions(DOCUMENTS)
 
         self.assertEqual({answer.status for _, answer in answers}, {200})
-        chosen = [
-            candidate
+        pending = [
+            candidate["pending_tokens"]
             for decision in decisions
             for candidate in decision["candidates"]
             if candidate["worker"] == decision["worker"]
         ]
-        matched = [candidate["matched_tokens"] for candidate in chosen]
-        pending = [candidate["pending_tokens"] for candidate in chosen]
         cached = [decision["actual"]["cached_tokens"] for decision in decisions]
         print(f"of {[decision['prompt_tokens'] for decision in decisions]} prompt tokens, {pending} were being computed for "
               f"the other router, and {cached} had not to be computed again")
-        self.assertGreater(sum(tokens > 1_000 for tokens in matched), DOCUMENTS * 3 / 4)
-        # How many are done by then is up to the machine.
-        self.assertGreaterEqual(sum(tokens > 1_000 for tokens in pending), DOCUMENTS / 4)
+        self.assertGreater(sum(tokens > 1_000 for tokens in pending), DOCUMENTS * 3 / 4)
         self.assertGreater(sum(tokens > 1_000 for tokens in cached), DOCUMENTS * 3 / 4)
 
 

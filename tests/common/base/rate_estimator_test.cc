@@ -111,6 +111,16 @@ TEST(RateEstimatorTest, WhatIsKnownStaysKnown) {
   }
 }
 
+TEST(RateEstimatorTest, AWorkerThatOnlyDecodesForLongKeepsItsPrefillRate) {
+  RateEstimator rates;
+  for (std::uint32_t prefill = 10; prefill <= 500; prefill += 10) rates.Observe(Truth{}.Sample(prefill, 0));
+  for (std::uint32_t i = 0; i < 200'000; ++i) {
+    rates.Observe(Truth{}.Sample(0, 1 + i % 8));
+    ASSERT_NEAR(rates.prefill_tokens_per_second(), 2000, 20) << i;
+  }
+  EXPECT_NEAR(rates.decode_step_seconds(4), 0.014, 1e-4);
+}
+
 TEST(RateEstimatorTest, SurvivesNoiseAndFollowsAChangeOfSpeed) {
   RateEstimator rates;
   Rng rng(4);
