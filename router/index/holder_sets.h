@@ -59,14 +59,23 @@ class HolderSets {
   [[nodiscard]] std::optional<Holders> Without(Holders holders, Lane lane);
   void Release(Holders holders);
 
+  // Calls visit(word, bits) for words of a bit set of lanes, some of them perhaps empty, in ascending order. An inline
+  // lane is a visit of its own.
   template <typename Visit>
-  void ForEachLane(Holders holders, Visit visit) const {
+  void ForEachWord(Holders holders, Visit visit) const {
     if (holders.is_set()) {
       const std::span<const std::uint64_t> words = Words(holders.set());
-      for (std::size_t word = 0; word < words.size(); ++word) ForEachLaneOfWord(word, words[word], visit);
+      for (std::size_t word = 0; word < words.size(); ++word) visit(word, words[word]);
       return;
     }
-    for (std::size_t i = 0; i < holders.inline_count(); ++i) visit(holders.lane(i));
+    for (std::size_t i = 0; i < holders.inline_count(); ++i) {
+      const std::uint32_t lane = holders.lane(i).value();
+      visit(lane / kLanesPerWord, std::uint64_t{1} << (lane % kLanesPerWord));
+    }
+  }
+  template <typename Visit>
+  void ForEachLane(Holders holders, Visit visit) const {
+    ForEachWord(holders, [&](std::size_t word, std::uint64_t bits) { ForEachLaneOfWord(word, bits, visit); });
   }
 
   // Frees sets that nobody refers to or sees; a bounded number of them.

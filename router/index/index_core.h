@@ -34,11 +34,11 @@ class PrefixIndex::Core {
   [[nodiscard]] const HolderSets& sets() const { return sets_; }
   [[nodiscard]] const Lanes& lanes() const { return lanes_; }
 
+  [[nodiscard]] BlockTable::Search Locate(BlockHash hash) const { return table_.Locate(KeyOf(hash)); }
   [[nodiscard]] BlockTable::Search Begin(BlockHash hash) const { return table_.Begin(KeyOf(hash)); }
   [[nodiscard]] Holders Finish(const BlockTable::Search& search) const {
     const Entry entry(BlockTable::Finish(search));
     if (entry.depth() >= depth_limit_.limit()) return {};
-    sets_.Prefetch(entry.holders());
     return entry.holders();
   }
 

@@ -19,6 +19,7 @@
 // that) or all that is missing is removed. A table never shrinks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,7 @@ class MatchBuffer {
   friend class PrefixIndex;
 
   std::vector<WorkerMatch> matches_;
+  std::array<Lane, kMaxLanes + 1> lanes_;
   ChainSearch<BlockTable::Search> search_;
 };
 

@@ -21,7 +21,8 @@ using router::PrefixIndex;
 using router::WorkerMatch;
 
 // Prompts as a fleet sees them: a trunk that many workers hold (a system prompt, a document), some of them only its
-// front, and branches (conversations), each held by one worker, and its front half by one more in four.
+// front, and branches (conversations), each held by one worker, and its front by one more in four. Where a front ends
+// no search can guess.
 struct Shape {
   std::uint32_t workers = 256;
   std::uint32_t trunks = 4096;
@@ -58,29 +59,37 @@ class Fleet {
     return WorkerSlot((trunk * 31 + i * 3) % shape_.workers);
   }
   // The first holder of a trunk holds all of it.
-  [[nodiscard]] std::uint32_t DepthOf(std::uint32_t i) const {
-    return shape_.trunk_blocks - shape_.trunk_blocks * (i % shape_.trunk_depths) / (shape_.trunk_depths + 1);
+  [[nodiscard]] std::uint32_t DepthOf(std::uint32_t trunk, std::uint32_t i) const {
+    const std::uint32_t kind = i % shape_.trunk_depths;
+    if (kind == 0) return shape_.trunk_blocks;
+    return AnyDepth(std::uint64_t{trunk} << 32U | kind, shape_.trunk_blocks);
   }
   [[nodiscard]] WorkerSlot Owner(std::uint32_t branch) const {
     return Holder(branch / shape_.branches_per_trunk, shape_.trunk_depths * (branch % 8));
   }
-  // Holds the front half of the branch.
+  // Holds the front of the branch.
   [[nodiscard]] bool HasSecond(std::uint32_t branch) const { return branch % 4 == 0; }
   [[nodiscard]] WorkerSlot Second(std::uint32_t branch) const {
     return Holder(branch / shape_.branches_per_trunk, shape_.trunk_depths * (branch % 8 + 1));
   }
 
+  [[nodiscard]] std::uint32_t SecondDepth(std::uint32_t branch) const { return AnyDepth(branch, shape_.branch_blocks); }
+
   // By worker.
   [[nodiscard]] std::map<WorkerSlot, std::uint32_t> Truth(std::uint32_t branch) const {
     std::map<WorkerSlot, std::uint32_t> depths;
     const std::uint32_t trunk = branch / shape_.branches_per_trunk;
-    for (std::uint32_t i = 0; i < shape_.trunk_holders; ++i) depths[Holder(trunk, i)] = DepthOf(i);
-    if (HasSecond(branch)) depths[Second(branch)] = shape_.trunk_blocks + shape_.branch_blocks / 2;
+    for (std::uint32_t i = 0; i < shape_.trunk_holders; ++i) depths[Holder(trunk, i)] = DepthOf(trunk, i);
+    if (HasSecond(branch)) depths[Second(branch)] = shape_.trunk_blocks + SecondDepth(branch);
     depths[Owner(branch)] = shape_.prompt_blocks();
     return depths;
   }
 
  private:
+  // 1 … count - 1
+  static std::uint32_t AnyDepth(std::uint64_t seed, std::uint32_t count) {
+    return 1 + static_cast<std::uint32_t>(Mix64(seed) % (count - 1));
+  }
   static std::vector<BlockHash> Hashes(std::uint64_t chain, std::uint32_t count) {
     std::vector<BlockHash> hashes;
     hashes.reserve(count);
@@ -98,14 +107,14 @@ void Fill(const Fleet& fleet, PrefixIndex& index) {
   for (std::uint32_t trunk = 0; trunk < shape.trunks; ++trunk) {
     const std::vector<BlockHash> hashes = fleet.Trunk(trunk);
     for (std::uint32_t i = 0; i < shape.trunk_holders; ++i) {
-      index.Store(fleet.Holder(trunk, i), 0, std::span(hashes).first(fleet.DepthOf(i)));
+      index.Store(fleet.Holder(trunk, i), 0, std::span(hashes).first(fleet.DepthOf(trunk, i)));
     }
   }
   for (std::uint32_t branch = 0; branch < shape.branches(); ++branch) {
     const std::vector<BlockHash> hashes = fleet.Branch(branch);
     index.Store(fleet.Owner(branch), shape.trunk_blocks, hashes);
     if (fleet.HasSecond(branch)) {
-      index.Store(fleet.Second(branch), shape.trunk_blocks, std::span(hashes).first(hashes.size() / 2));
+      index.Store(fleet.Second(branch), shape.trunk_blocks, std::span(hashes).first(fleet.SecondDepth(branch)));
     }
   }
 }
