@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/big_vector.h"
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "router/index/prefix_index.h"
@@ -191,6 +192,30 @@ Latencies TimeLookups(const Fleet& fleet, const PrefixIndex& index, std::size_t 
   return std::move(lookups.latencies());
 }
 
+// The limit that a lookup's figures are to be seen beside, which is another one on another machine and in another hour:
+// what its reads of memory take by themselves. It has about so many at random places, in rounds of which each waits for
+// the one before.
+Latencies TimeMemoryReads(std::size_t bytes, std::size_t count) {
+  constexpr std::size_t kRounds = 4;
+  constexpr std::size_t kReadsOfRound = 12;
+  const BigVector<std::uint64_t> memory(std::max<std::size_t>(bytes / sizeof(std::uint64_t), 1), 1);
+  const SteadyClock clock;
+  Rng rng(17);
+  Latencies latencies;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t next = rng();
+    const Instant start = clock.Now();
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      std::uint64_t sum = 0;
+      for (std::size_t read = 0; read < kReadsOfRound; ++read) sum += memory[Mix64(next + read) % memory.size()];
+      next += sum * kReadsOfRound;
+    }
+    latencies.seconds.push_back(ToSeconds(clock.Now() - start));
+    ROOST_CHECK(next != 0);
+  }
+  return latencies;
+}
+
 // One change of the fleet: the owner of a branch drops it, tail first, and takes a new one, in runs of a prefill chunk;
 // then somebody looks a prompt up.
 struct Turn {
@@ -268,6 +293,9 @@ void Wide(Effort effort, std::size_t lookups) {
   Latencies latencies = TimeLookups(fleet, index, lookups);
   Figure("index_lookup_p50_us", latencies.Microseconds(0.5), "us");
   Figure("index_lookup_p99_us", latencies.Microseconds(0.99), "us");
+  latencies = TimeMemoryReads(index.memory_bytes(), lookups);
+  Figure("index_memory_reads_p50_us", latencies.Microseconds(0.5), "us");
+  Figure("index_memory_reads_p99_us", latencies.Microseconds(0.99), "us");
 
   const std::size_t turn_count = quick ? 20 : 20'000;
   {
