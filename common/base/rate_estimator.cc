@@ -26,6 +26,8 @@ constexpr double kEmptySteps = 0.1;
 // Relative to the weight of the data: on the square of the base of steps without prefill, and of the bases' difference.
 constexpr double kBasePenalty = 1e-4;
 constexpr double kApartPenalty = 1e-4;
+// The latter by no more than so much of the weight of prefills: what is known of them must outlast many decodes.
+constexpr double kMostApart = 0.01;
 // A token of a prefill takes at least this share of what its steps take in all, for each of their tokens.
 constexpr double kLeastShare = 0.01;
 constexpr double kSingular = 1e-9;  // pivots below this share of their diagonal are noise
@@ -105,7 +107,8 @@ void RateEstimator::Fit() {
   Matrix matrix = products_;
   const double with_prefill = matrix[kBase][kBase];
   const double without = matrix[kDecodeBase][kDecodeBase];
-  const double apart = kApartPenalty * (with_prefill + without);
+  const double most_apart = with_prefill > 0 ? kMostApart * with_prefill : std::numeric_limits<double>::infinity();
+  const double apart = std::min(kApartPenalty * (with_prefill + without), most_apart);
   matrix[kBase][kBase] += kEmptySteps * std::min(1.0, with_prefill) + apart;
   matrix[kDecodeBase][kDecodeBase] += kBasePenalty * without + apart;
   matrix[kBase][kDecodeBase] -= apart;

@@ -121,6 +121,17 @@ TEST(RateEstimatorTest, AWorkerThatOnlyDecodesForLongKeepsItsPrefillRate) {
   EXPECT_NEAR(rates.decode_step_seconds(4), 0.014, 1e-4);
 }
 
+// Prefills hide behind the weights that decodes read: no base of theirs may be taken over from decodes.
+TEST(RateEstimatorTest, DecodesForLongSayNothingOfTheBaseOfPrefills) {
+  RateEstimator rates;
+  for (std::uint32_t prefill = 100; prefill <= 2000; prefill += 20) rates.Observe({prefill, 0, prefill * 1e-4});
+  for (std::uint32_t i = 0; i < 200'000; ++i) {
+    rates.Observe({0, 1 + i % 8, 0.02});
+    ASSERT_NEAR(rates.prefill_tokens_per_second(), 10'000, 200) << i;
+    ASSERT_NEAR(rates.seconds_beside_prefill(0), 0, 2e-3) << i;
+  }
+}
+
 TEST(RateEstimatorTest, SurvivesNoiseAndFollowsAChangeOfSpeed) {
   RateEstimator rates;
   Rng rng(4);
