@@ -76,7 +76,8 @@ void PrefixIndex::Match(std::span<const BlockHash> hashes, MatchBuffer& buffer) 
     void Expect(Holders holders) const { core.sets().Prefetch(holders); }
   };
   const EpochGate::Pin pin(core_->gate());
-  const auto stretches = buffer.search_.Run(static_cast<std::uint32_t>(hashes.size()), Probe{*core_, hashes});
+  const auto length = static_cast<std::uint32_t>(hashes.size());
+  const auto stretches = buffer.search_.Run(length, hashes.front().low, Probe{*core_, hashes});
   Collector collector(core_->sets(), core_->lanes(), stretches.back().holders, buffer.lanes_);
   for (const Stretch& stretch : stretches) collector.Take(stretch, buffer.matches_);
 }
