@@ -83,9 +83,9 @@ void PrefixIndex::Match(std::span<const BlockHash> hashes, MatchBuffer& buffer) 
 }
 
 std::vector<WorkerMatch> PrefixIndex::Match(std::span<const BlockHash> hashes) const {
-  MatchBuffer buffer;
+  thread_local MatchBuffer buffer;
   Match(hashes, buffer);
-  return std::move(buffer.matches_);
+  return buffer.matches_;
 }
 
 void PrefixIndex::Store(WorkerSlot worker, std::uint32_t first_position, std::span<const BlockHash> hashes) {
