@@ -27,15 +27,9 @@ class Lanes {
 
   // Nothing when the lane was retired.
   [[nodiscard]] std::optional<WorkerSlot> OwnerOf(Lane lane) const {
-    std::optional<WorkerSlot> owner;
-    IfOwned(lane, [&](WorkerSlot worker) { owner = worker; });
-    return owner;
-  }
-  // Calls visit(WorkerSlot) unless the lane was retired.
-  template <typename Visit>
-  void IfOwned(Lane lane, Visit visit) const {
     const std::uint32_t owner = owners_[lane.value()].load(std::memory_order_acquire);
-    if (owner != kNobody) visit(WorkerSlot(owner - 1));
+    if (owner == kNobody) return std::nullopt;
+    return WorkerSlot(owner - 1);
   }
 
   // The lowest one, so that sets stay short. Nothing when all are owned or not empty yet. O(kMaxLanes).

@@ -40,13 +40,13 @@ namespace roost::router {
 class MatchBuffer {
  public:
   // Deepest first.
-  [[nodiscard]] std::span<const WorkerMatch> matches() const { return matches_; }
+  [[nodiscard]] std::span<const WorkerMatch> matches() const { return std::span(matches_).first(match_count_); }
 
  private:
   friend class PrefixIndex;
 
-  std::vector<WorkerMatch> matches_;
-  std::array<Lane, kMaxLanes + 1> lanes_;
+  std::array<WorkerMatch, kMaxLanes + 1> matches_;
+  std::size_t match_count_ = 0;
   ChainSearch<BlockTable::Search> search_;
 };
 

@@ -55,7 +55,7 @@ STD_HEADERS = {
     "memory": "align enable_shared_from_this make_shared make_unique shared_ptr unique_ptr weak_ptr addressof",
     "mutex": "lock_guard mutex scoped_lock unique_lock once_flag",
     "new": "align_val_t bad_alloc",
-    "numeric": "accumulate",
+    "numeric": "accumulate midpoint",
     "optional": "nullopt nullopt_t optional",
     "queue": "queue priority_queue",
     "set": "multiset set",
@@ -72,7 +72,7 @@ STD_HEADERS = {
     "remove_cv_t remove_cvref_t true_type type_identity_t underlying_type_t void_t",
     "unordered_map": "unordered_map",
     "unordered_set": "unordered_set",
-    "utility": "declval exchange forward in_place in_place_index in_place_t make_pair move pair swap",
+    "utility": "declval exchange forward in_place in_place_index in_place_t integer_sequence make_integer_sequence make_pair move pair swap",
     "variant": "get get_if holds_alternative monostate variant visit",
     "vector": "vector",
 }
