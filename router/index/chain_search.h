@@ -12,8 +12,8 @@
 // read, so is that of those behind it, and a round of cuts takes little more than one read. Probes cost enough that
 // more of them for fewer rounds are no gain: cuts in four, six and eight were measured to be slower.
 //
-// Keeps its memory from search to search. Probes: about 4 · (changes) · log5(length), and never more than 4 ·
-// kMaxChanges beside; rounds: log5(length).
+// Keeps its memory from search to search. Probes: about 4 · (changes) · log5(length), and some 4 · kMaxChanges beside
+// if all guesses are wrong; rounds: log5(length), and one for each two wrong guesses.
 #pragma once
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 // A change is recalled once two lookups of a family in a row have seen it, so that what differs from prompt to prompt
 // leads nobody astray. Four families to a cache line, of which the one that was not looked up for longest gives way.
 //
-// 256 KiB, taken where they are touched. Not thread-safe.
+// 256 KiB, all of them touched when it is made, so that no lookup waits for a page. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include "common/base/prefetch.h"
-#include "router/index/zeroed_array.h"
 
 namespace roost::router {
 
@@ -38,7 +38,7 @@ class ChangeMemory {
     const Set& set = SetOf(family);
     const std::size_t way = WayOf(set, family);
     if (way == kWays) return changes;
-    const Entry& entry = set[way];
+    const Entry& entry = set.ways[way];
     for (std::size_t i = 0; i < kMaxChanges; ++i) {
       changes[count] = entry.positions[i];
       count += entry.confirmed >> i & 1U;
@@ -51,9 +51,9 @@ class ChangeMemory {
   void Remember(std::uint64_t family, std::span<const std::uint32_t> changes) {
     Set& set = SetOf(family);
     const std::size_t way = WayOf(set, family);
-    const Entry before = way < kWays ? set[way] : Entry{};
-    for (std::size_t i = std::min(way, kWays - 1); i > 0; --i) set[i] = set[i - 1];
-    Entry& entry = set[0];
+    const Entry before = way < kWays ? set.ways[way] : Entry{};
+    for (std::size_t i = std::min(way, kWays - 1); i > 0; --i) set.ways[i] = set.ways[i - 1];
+    Entry& entry = set.ways[0];
     entry = {.tag = TagOf(family)};
     const std::size_t count = std::min(changes.size(), kMaxChanges);
     for (std::size_t i = 0; i < count && changes[i] < kMaxPositions; ++i) {
@@ -70,26 +70,27 @@ class ChangeMemory {
   static constexpr std::size_t kWays = 4;
   static constexpr std::uint32_t kMaxPositions = 1U << 16U;
 
-  // Zero bytes: nothing recalled.
   struct Entry {
     std::uint16_t tag = 0;
     std::uint16_t confirmed = 0;  // bit i: position i was seen by two lookups in a row
     std::array<std::uint16_t, kMaxChanges> positions = {};
   };
-  using Set = std::array<Entry, kWays>;  // the last one looked up first
-  static_assert(sizeof(Set) == 64);
+  struct alignas(64) Set {
+    std::array<Entry, kWays> ways;  // the last one looked up first
+  };
+  static_assert(sizeof(Set) == 64);  // a cache line
 
   static std::uint16_t TagOf(std::uint64_t family) { return static_cast<std::uint16_t>(family >> 48U); }
   // kWays when it is not there.
   static std::size_t WayOf(const Set& set, std::uint64_t family) {
     std::size_t way = 0;
-    while (way < kWays && set[way].tag != TagOf(family)) ++way;
+    while (way < kWays && set.ways[way].tag != TagOf(family)) ++way;
     return way;
   }
   [[nodiscard]] const Set& SetOf(std::uint64_t family) const { return sets_[family % kSets]; }
   [[nodiscard]] Set& SetOf(std::uint64_t family) { return sets_[family % kSets]; }
 
-  ZeroedArray<Set> sets_{kSets};
+  std::vector<Set> sets_ = std::vector<Set>(kSets);
 };
 
 }  // namespace roost::router

@@ -23,7 +23,7 @@ using router::WorkerMatch;
 
 // Prompts as a fleet sees them: a trunk that many workers hold (a system prompt, a document), some of them only its
 // front, and branches (conversations), each held by one worker, and its front by one more in four. Where a front ends
-// no search can guess.
+// differs from trunk to trunk and from branch to branch.
 struct Shape {
   std::uint32_t workers = 256;
   std::uint32_t trunks = 4096;
@@ -196,6 +196,19 @@ Latencies TimeLookups(const Fleet& fleet, const PrefixIndex& index, std::size_t 
   return std::move(lookups.latencies());
 }
 
+// The same by threads that remember nothing yet.
+Latencies TimeFreshLookups(const Fleet& fleet, const PrefixIndex& index, std::size_t count) {
+  constexpr std::size_t kLookupsOfThread = 400;  // one in twenty of which meets a trunk again
+  Latencies latencies;
+  while (latencies.seconds.size() < count) {
+    TimedLookups lookups(fleet, index, latencies.seconds.size());
+    for (std::size_t i = 0; i < kLookupsOfThread; ++i) lookups.LookUp(lookups.ChooseBranch());
+    const std::vector<double>& seconds = lookups.latencies().seconds;
+    latencies.seconds.insert(latencies.seconds.end(), seconds.begin(), seconds.end());
+  }
+  return latencies;
+}
+
 // The limit that a lookup's figures are to be seen beside, which is another one on another machine and in another hour:
 // what its reads of memory take by themselves. It has about so many at random places, in rounds of which each waits for
 // the one before.
@@ -297,6 +310,9 @@ void Wide(Effort effort, std::size_t lookups) {
   Latencies latencies = TimeLookups(fleet, index, lookups);
   Figure("index_lookup_p50_us", latencies.Microseconds(0.5), "us");
   Figure("index_lookup_p99_us", latencies.Microseconds(0.99), "us");
+  latencies = TimeFreshLookups(fleet, index, lookups / 2);
+  Figure("index_lookup_fresh_p50_us", latencies.Microseconds(0.5), "us");
+  Figure("index_lookup_fresh_p99_us", latencies.Microseconds(0.99), "us");
   latencies = TimeMemoryReads(index.memory_bytes(), lookups);
   Figure("index_memory_reads_p50_us", latencies.Microseconds(0.5), "us");
   Figure("index_memory_reads_p99_us", latencies.Microseconds(0.99), "us");
