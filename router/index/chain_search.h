@@ -144,8 +144,12 @@ class ChainSearch {
 
   void Remember(std::uint64_t family) {
     std::array<std::uint32_t, ChangeMemory::kMaxChanges> changes = {};
-    const std::size_t count = std::min(changes.size(), stretches_.size() - 1);
-    for (std::size_t i = 0; i < count; ++i) changes[i] = stretches_[stretches_.size() - 1 - i].end - 1;
+    std::size_t count = 0;
+    for (std::size_t i = stretches_.size() - 1; i > 0 && count < changes.size(); --i) {
+      const std::uint32_t position = stretches_[i].end - 1;
+      // One that was read twice may end two stretches: it changed meanwhile.
+      if (count == 0 || position > changes[count - 1]) changes[count++] = position;
+    }
     memory_.Remember(family, std::span(changes).first(count));
   }
 

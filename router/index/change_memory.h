@@ -47,7 +47,7 @@ class ChangeMemory {
     return changes;
   }
 
-  // What a lookup found, ascending.
+  // What a lookup found, ascending, none of them twice.
   void Remember(std::uint64_t family, std::span<const std::uint32_t> changes) {
     Set& set = SetOf(family);
     const std::size_t way = WayOf(set, family);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "common/base/check.h"
 #include "common/base/rng.h"
 
 namespace roost::router {
@@ -125,6 +126,31 @@ TEST(ChainSearchTest, EndsWhateverTheHolders) {
       }
     }
     EXPECT_EQ(stretches.back().holders, holders.front());
+  }
+}
+
+// What a writer beside the search may do: who reads a position twice sees two answers.
+struct Flicker {
+  std::uint32_t length = 0;
+  mutable Rng rng;
+
+  [[nodiscard]] std::uint32_t Locate(std::uint32_t position) const {
+    ROOST_CHECK(position < length, "position {} of {}", position, length);
+    return position;
+  }
+  static void Fetch(std::uint32_t /*position*/) {}
+  [[nodiscard]] Holders Finish(std::uint32_t /*position*/) const { return Named(rng.Below(3)); }
+  static void Expect(Holders /*at*/) {}
+};
+
+TEST(ChainSearchTest, StaysWithinTheChainWhateverChangesMeanwhile) {
+  ChainSearch<std::uint32_t> search;
+  for (std::uint64_t seed = 1; seed <= 2'000; ++seed) {
+    Rng rng(seed);
+    const auto length = static_cast<std::uint32_t>(1 + rng.Below(40));
+    const auto stretches = search.Run(length, 1, Flicker{length, Rng(seed)});
+    EXPECT_EQ(stretches.front().end, length);
+    EXPECT_GE(stretches.back().end, 1U);
   }
 }
 
