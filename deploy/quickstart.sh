@@ -72,7 +72,8 @@ if $once; then http=127.0.0.1:0 link=tcp://127.0.0.1:0; fi
 # start_cluster POLICY: sets url.
 start_cluster() {
   local bound worker
-  "$bin/roost-router" --policy "$1" --http-address "$http" --link-address "$link" 2>"$logs/router-$1.log" &
+  "$bin/roost-router" --policy "$1" --http-address "$http" --link-address "$link" --drain-announce-seconds 0 \
+    2>"$logs/router-$1.log" &
   pids=($!)
   url=$(await "$logs/router-$1.log" 'router ready .*http=\([^ ]*\)' "${pids[0]}")
   bound=$(await "$logs/router-$1.log" 'router ready .*link=\([^ ]*\)' "${pids[0]}")

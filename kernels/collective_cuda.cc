@@ -1,6 +1,7 @@
 // Through NCCL, on the device's stream, so that collective ops are recorded like all others.
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <string>
 
 #include "kernels/collective.h"
@@ -17,15 +18,17 @@ std::string Describe(const NcclLibrary& nccl, ncclComm_t communicator, ncclResul
   return text;
 }
 
-// The devices and communicators of a group, by rank. Any thread may ask one how it is.
+// The devices and communicators of a group, by rank. Any thread may ask one how it is, for as long as it is there: a
+// rank may go while the others load.
 struct NcclGroup {
   NcclGroup(const NcclLibrary& library, std::span<Device* const> ranks) : nccl(library), communicators(ranks.size()) {
     for (Device* device : ranks) devices.push_back(&CudaDevice::Of(*device));
   }
 
   const NcclLibrary nccl;
-  std::vector<const CudaDevice*> devices;
-  std::vector<ncclComm_t> communicators;  // constant once they are connected
+  std::mutex mutex;
+  std::vector<const CudaDevice*> devices;  // null: the rank is gone. Guarded by mutex, but for the rank's own
+  std::vector<ncclComm_t> communicators;   // constant once they are connected
 };
 
 // Which device a thread uses is its own business.
@@ -42,7 +45,7 @@ class ScopedCurrentDevice {
 
 class CudaCommunicator final : public Communicator {
  public:
-  CudaCommunicator(std::uint32_t rank, std::shared_ptr<RankBarrier> barrier, std::shared_ptr<const NcclGroup> group,
+  CudaCommunicator(std::uint32_t rank, std::shared_ptr<RankBarrier> barrier, std::shared_ptr<NcclGroup> group,
                    CudaDevice& device)
       : Communicator(rank, static_cast<std::uint32_t>(group->communicators.size()), std::move(barrier)),
         group_(std::move(group)),
@@ -51,6 +54,10 @@ class CudaCommunicator final : public Communicator {
   }
   ~CudaCommunicator() override {
     device_.SetWatch(nullptr);
+    {
+      const std::lock_guard lock(group_->mutex);
+      group_->devices[rank()] = nullptr;
+    }
     nccl().comm_destroy(get());  // what is broken at the end changes nothing any more
   }
 
@@ -74,7 +81,10 @@ class CudaCommunicator final : public Communicator {
     if (now < next_check_) return;
     next_check_ = now + kWatchPeriod;
     const ScopedCurrentDevice restored;
-    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) CheckPeer(rank);
+    const std::lock_guard lock(group_->mutex);
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+      if (group_->devices[rank] != nullptr) CheckPeer(rank);
+    }
   }
 
  private:
@@ -96,7 +106,7 @@ class CudaCommunicator final : public Communicator {
     device_.FailFor(*group_->devices[rank], call, Describe(nccl(), group_->communicators[rank], status).c_str());
   }
 
-  const std::shared_ptr<const NcclGroup> group_;
+  const std::shared_ptr<NcclGroup> group_;
   CudaDevice& device_;
   std::chrono::steady_clock::time_point next_check_;
 };

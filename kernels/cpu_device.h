@@ -1,9 +1,11 @@
 // The CPU as a device: plain memory, scratch per compute thread, and the products' kernels.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,12 @@
 namespace roost::kernels {
 
 class MatmulKernelCache;
+
+// Tasks of one compute thread, of which others may take some; see cpu_parallel.h.
+struct alignas(64) TaskShare {
+  std::atomic<std::size_t> next = 0;
+  std::size_t end = 0;
+};
 
 class CpuDevice final : public Device {
  public:
@@ -28,6 +36,9 @@ class CpuDevice final : public Device {
   [[nodiscard]] const BatchShape& batch() const { return batch_; }
   void BeginBatch(const BatchShape& batch) { batch_ = batch; }
 
+  // A share for each thread.
+  [[nodiscard]] std::span<TaskShare> shares() { return shares_; }
+
   // At least `floats` floats for compute thread `thread`, 64-byte aligned, valid until its next call.
   [[nodiscard]] float* Scratch(std::uint32_t thread, std::size_t floats);
 
@@ -41,7 +52,8 @@ class CpuDevice final : public Device {
   };
 
   const std::uint32_t thread_count_;
-  std::vector<Buffer> scratch_;  // each used by its compute thread alone
+  std::vector<Buffer> scratch_;    // each used by its compute thread alone
+  std::vector<TaskShare> shares_;  // of the loop that runs
   std::unique_ptr<MatmulKernelCache> matmul_kernels_;
   HostReadbacks readbacks_;
   BatchShape batch_;

@@ -1,9 +1,14 @@
 // Work for the compute threads of the CPU. OpenMP is the one pool: oneDNN's own loops run inside ours and stay serial.
+//
+// A device's team has one size for ever: OpenMP ends threads when a smaller team follows a larger one, and starts new
+// ones for the next. A thread for which there is no task is idle.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <omp.h>
 
@@ -20,23 +25,40 @@ struct Cost {
 // taken by others: not worth it for less.
 inline constexpr Cost kLeastSharedCost{std::uint64_t{2} << 20U};
 
-// Calls task(index, thread) for 0 … count-1, each once, in any order. No team is woken for one thread, one task, or
-// little to do.
+// Each thread has a share of neighbouring tasks, in order, because they read neighbouring memory; one that has finished
+// its own helps with the others'.
 template <typename Task>
-void ParallelFor(const CpuDevice& device, std::size_t count, Cost cost, const Task& task) {
-  const bool shared = cost.operations >= kLeastSharedCost.operations;
-  const auto threads = shared ? static_cast<int>(std::min<std::size_t>(device.thread_count(), count)) : 1;
-  if (threads <= 1) {
+void RunShares(std::span<TaskShare> shares, std::uint32_t thread, const Task& task) {
+  for (std::size_t turn = 0; turn < shares.size(); ++turn) {
+    TaskShare& share = shares[(thread + turn) % shares.size()];
+    while (share.next.load(std::memory_order_relaxed) < share.end) {
+      const std::size_t index = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (index < share.end) task(index, thread);
+    }
+  }
+}
+
+// Calls task(index, thread) for 0 … count-1, each once, in any order. The team is woken for nothing less than several
+// tasks with much to do.
+template <typename Task>
+void ParallelFor(CpuDevice& device, std::size_t count, Cost cost, const Task& task) {
+  const std::uint32_t threads = device.thread_count();
+  if (threads == 1 || count <= 1 || cost.operations < kLeastSharedCost.operations) {
     for (std::size_t index = 0; index < count; ++index) task(index, std::uint32_t{0});
     return;
   }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (std::size_t index = 0; index < count; ++index) task(index, static_cast<std::uint32_t>(omp_get_thread_num()));
+  const std::span<TaskShare> shares = device.shares();
+  for (std::size_t thread = 0; thread < threads; ++thread) {
+    shares[thread].next.store(count * thread / threads, std::memory_order_relaxed);
+    shares[thread].end = count * (thread + 1) / threads;
+  }
+#pragma omp parallel num_threads(static_cast <int>(threads))
+  RunShares(shares, static_cast<std::uint32_t>(omp_get_thread_num()), task);
 }
 
 // Calls task(begin, end) on ranges that cover rows 0 … rows-1, each with `width` elements to read and write.
 template <typename Task>
-void ParallelRows(const CpuDevice& device, std::uint32_t rows, std::uint32_t width, const Task& task) {
+void ParallelRows(CpuDevice& device, std::uint32_t rows, std::uint32_t width, const Task& task) {
   constexpr std::uint64_t kOperationsPerElement = 8;
   constexpr std::uint32_t kRowsPerTask = 16;
   const std::size_t tasks = (std::size_t{rows} + kRowsPerTask - 1) / kRowsPerTask;

@@ -265,7 +265,9 @@ void CheckLaunch(Device& device, cudaError_t error) { CudaDevice::Of(device).Che
 
 void LoadKernel(Device& device, const void* kernel) {
   cudaFuncAttributes attributes{};
-  CudaDevice::Of(device).Check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  CudaDevice& cuda = CudaDevice::Of(device);
+  cuda.Check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  cuda.shared_allowances().Declare(kernel, static_cast<std::uint32_t>(attributes.sharedSizeBytes));
 }
 
 void AllowShared(Device& device, const void* kernel, std::uint32_t bytes) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kernels/backend_module.h"
+#include "kernels/check_model_cuda.h"
 #include "kernels/cuda_device.h"
 #include "kernels/cuda_kernels.h"
 
@@ -73,6 +74,8 @@ std::unique_ptr<Recording> EndRecording(Device& device) {
   cudaGraphExec_t exec = nullptr;
   cuda.Check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
   cuda.Check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  // What the first launch would do otherwise, when other ranks may wait for it.
+  cuda.Check(cudaGraphUpload(exec, cuda.stream()), "cudaGraphUpload");
   return std::make_unique<CudaGraph>(exec);
 }
 
@@ -107,18 +110,6 @@ Result<std::vector<DeviceInfo>> ListCudaDevices() {
   return devices;
 }
 
-Result<void> CheckLayoutCuda(Device& /*device*/, const KvLayout& kv) {
-  constexpr std::uint32_t kLeastBlockTokens = 16;
-  if (kv.head_dim != 64 && kv.head_dim != 128) {
-    return InvalidArgument("head_dim", "the CUDA backend computes heads of 64 and 128, not of {}", kv.head_dim);
-  }
-  if (kv.block_tokens < kLeastBlockTokens) {
-    return InvalidArgument("block_tokens", "the CUDA backend takes blocks of at least {} tokens, not {}",
-                           kLeastBlockTokens, kv.block_tokens);
-  }
-  return {};
-}
-
 const OpTable& CudaOps() {
   static constexpr OpTable kOps{
       .name = "cuda",
@@ -141,7 +132,7 @@ const OpTable& CudaOps() {
       .begin_recording = BeginRecording,
       .end_recording = EndRecording,
       .replay = Replay,
-      .check_layout = CheckLayoutCuda,
+      .check_model = CheckModelCuda,
       .gather_embedding = GatherEmbeddingCuda,
       .rms_norm = RmsNormCuda,
       .prepare_matmul = PrepareMatmulCuda,

@@ -21,6 +21,7 @@ void EndOnDeviceFailure(const DeviceFailure& failure) {
   static std::atomic<bool> ending{false};
   while (ending.exchange(true)) ::pause();
   LogError("the device failed, the worker ends: " + Describe(failure));
+  FlushLog();
   std::_Exit(kDeviceFailureExitCode);
 }
 

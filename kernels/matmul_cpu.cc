@@ -1,14 +1,17 @@
-// Weights are packed by oneDNN, so rows that lie on the device already are no use here. W is cut into slabs of output
-// columns. A task is one slab times one tile of rows; tasks are dealt to threads in any
-// order. A small W is one slab, so that its tiles write y in place; else a tile's part of y is copied from scratch.
+// Weights are packed, so rows that lie on the device already are no use here: in panels where the CPU has no bf16 of
+// its own, see matmul_panels_cpu.cc, and else by oneDNN. For it W is cut into slabs of output columns. A task is one
+// slab times one tile of rows; tasks are dealt to threads in any order. A small W is one slab, so that its tiles write
+// y in place; else a tile's part of y is copied from scratch.
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "kernels/cpu_parallel.h"
-#include "kernels/matmul.h"
+#include "kernels/large_memory.h"
+#include "kernels/matmul_cpu.h"
 #include "kernels/matmul_kernels.h"
+#include "kernels/matmul_stream.h"
 
 namespace roost::kernels {
 namespace {
@@ -20,56 +23,25 @@ constexpr std::uint32_t kSmallestTileForBalance = 16;
 struct Slab {
   std::uint32_t first_output = 0;
   MatmulKernelFamily* family = nullptr;  // of the device
+  std::size_t offset = 0;                // in the weights' memory
   dnnl::memory packed;
 };
 
-class CpuWeights final : public MatmulWeights {
+class SlabWeights final : public CpuMatmulWeights {
  public:
-  CpuWeights(std::uint32_t inputs, std::uint32_t outputs, DType compute_dtype)
-      : MatmulWeights(inputs, outputs), dtype(compute_dtype) {}
+  SlabWeights(std::uint32_t inputs, std::uint32_t outputs, DType compute_dtype)
+      : CpuMatmulWeights(inputs, outputs), dtype(compute_dtype) {}
+
+  void Multiply(CpuDevice& device, const MatmulArgs& args) const override;
 
   DType dtype;
+  LargeArray<std::byte> memory;  // of all slabs
   std::vector<Slab> slabs;
   std::vector<float> bias;  // [outputs], or empty
 };
 
-// Rows first … first + count - 1 of the stacked parts, in the compute dtype.
-void ConvertRows(const PrepareMatmulArgs& args, std::uint32_t first, std::uint32_t count, std::byte* to) {
-  const std::size_t inputs = args.inputs;
-  std::uint32_t part_first = 0;
-  for (const MatmulPart& part : args.parts) {
-    const std::uint32_t begin = std::max(first, part_first);
-    const std::uint32_t end = std::min(first + count, part_first + part.outputs);
-    for (std::uint32_t row = begin; row < end; ++row) {
-      const std::size_t source = (row - part_first) * inputs;
-      std::byte* row_to = to + (row - first) * inputs * SizeOf(args.compute_dtype);
-      if (part.dtype == args.compute_dtype) {
-        const std::size_t size = SizeOf(part.dtype);
-        std::memcpy(row_to, static_cast<const std::byte*>(part.weight) + source * size, inputs * size);
-        continue;
-      }
-      for (std::size_t i = 0; i < inputs; ++i) {
-        StoreElement(row_to, args.compute_dtype, i, LoadElement(part.weight, part.dtype, source + i));
-      }
-    }
-    part_first += part.outputs;
-  }
-}
-
-std::vector<float> StackedBias(std::span<const MatmulPart> parts) {
-  std::vector<float> bias;
-  if (std::none_of(parts.begin(), parts.end(), [](const MatmulPart& part) { return part.bias != nullptr; }))
-    return bias;
-  for (const MatmulPart& part : parts) {
-    for (std::size_t i = 0; i < part.outputs; ++i) {
-      bias.push_back(part.bias != nullptr ? LoadElement(part.bias, part.dtype, i) : 0);
-    }
-  }
-  return bias;
-}
-
 // The tile's y: into place, with bias.
-void Deliver(const CpuWeights& weights, const Slab& slab, const MatmulTile& tile, const float* from, float* y) {
+void Deliver(const SlabWeights& weights, const Slab& slab, const MatmulTile& tile, const float* from, float* y) {
   const std::size_t columns = slab.family->shape().outputs;
   const float* bias = weights.bias.empty() ? nullptr : weights.bias.data() + slab.first_output;
   for (std::size_t r = 0; r < tile.rows; ++r) {
@@ -83,7 +55,7 @@ void Deliver(const CpuWeights& weights, const Slab& slab, const MatmulTile& tile
   }
 }
 
-void RunTile(CpuDevice& device, const CpuWeights& weights, const MatmulArgs& args, const Slab& slab,
+void RunTile(CpuDevice& device, const SlabWeights& weights, const MatmulArgs& args, const Slab& slab,
              const MatmulTile& tile, std::uint32_t thread) {
   const std::size_t columns = slab.family->shape().outputs;
   const std::size_t tile_rows = slab.family->tile_rows(tile.kernel);
@@ -107,7 +79,7 @@ void RunTile(CpuDevice& device, const CpuWeights& weights, const MatmulArgs& arg
 }
 
 // Tiles shrink until there are enough for all threads; their size changes no result.
-std::uint32_t MaxTileRows(const CpuDevice& device, const CpuWeights& weights, std::uint32_t rows) {
+std::uint32_t MaxTileRows(const CpuDevice& device, const SlabWeights& weights, std::uint32_t rows) {
   std::uint32_t max_tile_rows = kLargestTileRows;
   const auto wanted = std::size_t{2} * device.thread_count();
   while (device.thread_count() > 1 && max_tile_rows > kSmallestTileForBalance &&
@@ -117,30 +89,33 @@ std::uint32_t MaxTileRows(const CpuDevice& device, const CpuWeights& weights, st
   return max_tile_rows;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<MatmulWeights>> PrepareMatmulCpu(Device& device, const PrepareMatmulArgs& args) {
-  CpuDevice& cpu = CpuDevice::Of(device);
-  std::uint32_t outputs = 0;
-  for (const MatmulPart& part : args.parts) outputs += part.outputs;
-  ROOST_CHECK(outputs > 0 && args.inputs > 0);
-  auto weights = std::make_unique<CpuWeights>(args.inputs, outputs, args.compute_dtype);
-  weights->bias = StackedBias(args.parts);
-  const std::uint32_t width = std::size_t{outputs} * args.inputs <= kOneSlabElements ? outputs : kSlabOutputs;
+// The slabs' shapes, and memory for all of them.
+Result<void> ReserveSlabs(CpuDevice& device, SlabWeights& weights) {
+  const std::uint32_t outputs = weights.outputs();
+  const bool is_small = std::size_t{outputs} * weights.inputs() <= kOneSlabElements;
+  const std::uint32_t width = is_small ? outputs : kSlabOutputs;
+  std::size_t bytes = 0;
   for (std::uint32_t first = 0; first < outputs; first += width) {
-    const MatmulShape shape{std::min(width, outputs - first), args.inputs, args.compute_dtype};
-    ROOST_ASSIGN_OR_RETURN(MatmulKernelFamily * family, cpu.matmul_kernels().For(shape));
-    weights->slabs.push_back({first, family, {}});
+    const MatmulShape shape{std::min(width, outputs - first), weights.inputs(), weights.dtype};
+    ROOST_ASSIGN_OR_RETURN(MatmulKernelFamily * family, device.matmul_kernels().For(shape));
+    weights.slabs.push_back({first, family, bytes, {}});
+    bytes += family->packed_bytes();
   }
-  std::vector<std::optional<Error>> errors(weights->slabs.size());
-  const Cost packing{std::uint64_t{8} * outputs * args.inputs};
-  ParallelFor(cpu, weights->slabs.size(), packing, [&](std::size_t index, std::uint32_t thread) {
-    Slab& slab = weights->slabs[index];
+  weights.memory.reset(static_cast<std::byte*>(AllocateLarge(bytes)));
+  if (weights.memory != nullptr) return {};
+  return Error{ErrorCode::kInternal, fmt::format("no memory for {} bytes of weights", bytes), {}};
+}
+
+Result<void> PackSlabs(CpuDevice& device, const PrepareMatmulArgs& args, SlabWeights& weights) {
+  std::vector<std::optional<Error>> errors(weights.slabs.size());
+  const Cost packing{std::uint64_t{8} * weights.outputs() * weights.inputs()};
+  ParallelFor(device, weights.slabs.size(), packing, [&](std::size_t index, std::uint32_t thread) {
+    Slab& slab = weights.slabs[index];
     const MatmulShape& shape = slab.family->shape();
     const std::size_t bytes = std::size_t{shape.outputs} * shape.inputs * SizeOf(shape.dtype);
-    auto* plain = reinterpret_cast<std::byte*>(cpu.Scratch(thread, bytes / sizeof(float) + 1));
+    auto* plain = reinterpret_cast<std::byte*>(device.Scratch(thread, bytes / sizeof(float) + 1));
     ConvertRows(args, slab.first_output, shape.outputs, plain);
-    auto packed = slab.family->Pack(plain);
+    auto packed = slab.family->Pack(plain, weights.memory.get() + slab.offset);
     if (packed.ok()) {
       slab.packed = *std::move(packed);
     } else {
@@ -150,27 +125,68 @@ Result<std::unique_ptr<MatmulWeights>> PrepareMatmulCpu(Device& device, const Pr
   for (const std::optional<Error>& error : errors) {
     if (error) return *error;
   }
+  return {};
+}
+
+// A few rows: each slab is read once, slab after slab.
+void StreamSlabs(CpuDevice& device, const SlabWeights& weights, const MatmulArgs& args) {
+  const Cost cost{std::uint64_t{args.rows} * weights.outputs() * weights.inputs()};
+  ParallelFor(device, weights.slabs.size(), cost, [&](std::size_t index, std::uint32_t) {
+    const Slab& slab = weights.slabs[index];
+    float* y = static_cast<float*>(args.y) + slab.first_output;
+    const std::uint32_t columns = slab.family->shape().outputs;
+    Stream({.packed = weights.memory.get() + slab.offset,
+            .inputs = weights.inputs(),
+            .outputs = columns,
+            .x = static_cast<const std::uint16_t*>(args.x),
+            .rows = args.rows,
+            .y = y,
+            .y_stride = weights.outputs()});
+    if (weights.bias.empty()) return;
+    for (std::size_t row = 0; row < args.rows; ++row) {
+      for (std::size_t i = 0; i < columns; ++i) y[row * weights.outputs() + i] += weights.bias[slab.first_output + i];
+    }
+  });
+}
+
+void SlabWeights::Multiply(CpuDevice& device, const MatmulArgs& args) const {
+  if (args.rows <= kMaxStreamedRows && slabs.front().family->can_stream() && slabs.back().family->can_stream()) {
+    StreamSlabs(device, *this, args);
+    return;
+  }
+  const ScopedSerialOpenMp serial;
+  // All slabs but the last share a family; the last, if narrower, may have kept other tile sizes.
+  const std::uint32_t max_tile_rows = MaxTileRows(device, *this, args.rows);
+  const std::vector<MatmulTile> tiles = slabs.front().family->Cut(args.rows, max_tile_rows);
+  const std::vector<MatmulTile> last_tiles = slabs.back().family->Cut(args.rows, max_tile_rows);
+  const std::size_t last_first = (slabs.size() - 1) * tiles.size();
+  const Cost cost{std::uint64_t{args.rows} * outputs() * inputs()};
+  ParallelFor(device, last_first + last_tiles.size(), cost, [&](std::size_t index, std::uint32_t thread) {
+    const bool last = index >= last_first;
+    const Slab& slab = last ? slabs.back() : slabs[index / tiles.size()];
+    const MatmulTile& tile = last ? last_tiles[index - last_first] : tiles[index % tiles.size()];
+    RunTile(device, *this, args, slab, tile, thread);
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MatmulWeights>> PrepareMatmulCpu(Device& device, const PrepareMatmulArgs& args) {
+  CpuDevice& cpu = CpuDevice::Of(device);
+  const std::uint32_t outputs = OutputsOf(args);
+  ROOST_CHECK(outputs > 0 && args.inputs > 0);
+  if (args.compute_dtype == DType::kBF16 && !CpuComputesBF16()) return PreparePanels(cpu, args);
+  auto weights = std::make_unique<SlabWeights>(args.inputs, outputs, args.compute_dtype);
+  weights->bias = StackedBias(args);
+  ROOST_RETURN_IF_ERROR(ReserveSlabs(cpu, *weights));
+  ROOST_RETURN_IF_ERROR(PackSlabs(cpu, args, *weights));
   return std::unique_ptr<MatmulWeights>(std::move(weights));
 }
 
 void MatmulCpu(Device& device, const MatmulArgs& args) {
   ROOST_CHECK(args.y_dtype == DType::kF32);
   if (args.rows == 0) return;
-  CpuDevice& cpu = CpuDevice::Of(device);
-  const auto& weights = static_cast<const CpuWeights&>(*args.weights);
-  const ScopedSerialOpenMp serial;
-  // All slabs but the last share a family; the last, if narrower, may have kept other tile sizes.
-  const std::uint32_t max_tile_rows = MaxTileRows(cpu, weights, args.rows);
-  const std::vector<MatmulTile> tiles = weights.slabs.front().family->Cut(args.rows, max_tile_rows);
-  const std::vector<MatmulTile> last_tiles = weights.slabs.back().family->Cut(args.rows, max_tile_rows);
-  const std::size_t last_first = (weights.slabs.size() - 1) * tiles.size();
-  const Cost cost{std::uint64_t{args.rows} * weights.outputs() * weights.inputs()};
-  ParallelFor(cpu, last_first + last_tiles.size(), cost, [&](std::size_t index, std::uint32_t thread) {
-    const bool last = index >= last_first;
-    const Slab& slab = last ? weights.slabs.back() : weights.slabs[index / tiles.size()];
-    const MatmulTile& tile = last ? last_tiles[index - last_first] : tiles[index % tiles.size()];
-    RunTile(cpu, weights, args, slab, tile, thread);
-  });
+  static_cast<const CpuMatmulWeights&>(*args.weights).Multiply(CpuDevice::Of(device), args);
 }
 
 }  // namespace roost::kernels

@@ -11,6 +11,8 @@
 #include "common/base/log.h"
 #include "common/base/rng.h"
 #include "kernels/cpu_parallel.h"
+#include "kernels/large_memory.h"
+#include "kernels/matmul_stream.h"
 
 namespace roost::kernels {
 namespace {
@@ -119,7 +121,9 @@ Result<void> MatmulKernelFamily::DropUnequalKernels() {
   Rng rng(shape_.outputs * std::uint64_t{1000003} + shape_.inputs);
   const auto x = RandomMatrix(rng, std::size_t{kLargestTileRows} * shape_.inputs, shape_.dtype);
   const auto weight = RandomMatrix(rng, std::size_t{shape_.outputs} * shape_.inputs, shape_.dtype);
-  ROOST_ASSIGN_OR_RETURN(const dnnl::memory packed, Pack(weight.data()));
+  const LargeArray<std::byte> memory(static_cast<std::byte*>(AllocateLarge(packed_bytes())));
+  if (memory == nullptr) return Error{ErrorCode::kInternal, "no memory to try products of oneDNN", {}};
+  ROOST_ASSIGN_OR_RETURN(const dnnl::memory packed, Pack(weight.data(), memory.get()));
   const auto rotated_x = RotatedRows(x, kLargestTileRows, kShift);
 
   std::optional<std::vector<float>> wanted;
@@ -147,12 +151,32 @@ Result<void> MatmulKernelFamily::DropUnequalKernels() {
     }
   }
   kernels_ = std::move(kept);
+  can_stream_ = StreamsLikeKernels(packed, x, *wanted);
   if (!dropped.empty()) {
     LogDebug("tile sizes whose rows differ are not used",
              {{"shape", fmt::format("{}x{} {}", shape_.outputs, shape_.inputs, NameOf(shape_.dtype))},
               {"dropped", fmt::format("{}", fmt::join(dropped, " "))}});
   }
   return {};
+}
+
+bool MatmulKernelFamily::StreamsLikeKernels(const dnnl::memory& packed, const std::vector<std::byte>& x,
+                                            const std::vector<float>& wanted) const {
+  if (!CanStream() || shape_.dtype != DType::kBF16 || !CpuComputesBF16()) return false;
+  const dnnl::memory::desc streamed({shape_.inputs, shape_.outputs}, DnnlType(shape_.dtype),
+                                    dnnl::memory::format_tag::BA16a64b2a);
+  if (packed.get_desc() != streamed) return false;
+  std::vector<float> y(wanted.size());
+  for (std::uint32_t row = 0, rows = 1; row < kLargestTileRows; row += rows, rows = rows % kMaxStreamedRows + 1) {
+    Stream({.packed = packed.get_data_handle(),
+            .inputs = shape_.inputs,
+            .outputs = shape_.outputs,
+            .x = reinterpret_cast<const std::uint16_t*>(x.data()) + std::size_t{row} * shape_.inputs,
+            .rows = std::min(rows, kLargestTileRows - row),
+            .y = y.data() + std::size_t{row} * shape_.outputs,
+            .y_stride = shape_.outputs});
+  }
+  return BitEqual(y, wanted);
 }
 
 std::vector<std::uint32_t> MatmulKernelFamily::TileSizes() const {
@@ -176,13 +200,18 @@ std::vector<MatmulTile> MatmulKernelFamily::Cut(std::uint32_t rows, std::uint32_
   return tiles;
 }
 
-Result<dnnl::memory> MatmulKernelFamily::Pack(const void* weight) const {
+std::size_t MatmulKernelFamily::packed_bytes() const {
+  constexpr std::size_t kAlignment = 64;
+  return (kernels_.front().description.weights_desc().get_size() + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Result<dnnl::memory> MatmulKernelFamily::Pack(const void* weight, void* to) const {
   const ScopedSerialOpenMp serial;
   try {
     const dnnl::memory::dim columns = shape_.inputs;
     const dnnl::memory::desc plain({columns, shape_.outputs}, DnnlType(shape_.dtype), {1, columns});
     dnnl::memory from(plain, engine_, const_cast<void*>(weight));  // NOLINT: oneDNN has no read-only memory
-    dnnl::memory packed(kernels_.front().description.weights_desc(), engine_);
+    dnnl::memory packed(kernels_.front().description.weights_desc(), engine_, to);
     dnnl::stream stream(engine_);
     dnnl::reorder(from, packed).execute(stream, from, packed);
     stream.wait();

@@ -3,7 +3,8 @@
 //
 // A family is trusted only after a trial on random numbers: every row must come out bit for bit the same from every
 // tile size and at every place in the tile. Tile sizes that fail are dropped, so what is left may be mixed freely: any
-// number of rows is cut into tiles, and no row's result tells how. Primitives run on one thread each; our own loop
+// number of rows is cut into tiles, and no row's result tells how. Streaming (see matmul_stream.h) has the same trial.
+// Primitives run on one thread each; our own loop
 // deals tiles out. oneDNN's exceptions end here.
 #pragma once
 
@@ -23,7 +24,7 @@ namespace roost::kernels {
 
 inline constexpr std::uint32_t kLargestTileRows = 128;
 
-// Has the CPU instructions for products of bf16 that oneDNN uses? Without them f32 is both exact and faster.
+// Has the CPU instructions for products of bf16 that oneDNN uses? Without them its products in bf16 are slow.
 [[nodiscard]] bool CpuComputesBF16();
 
 struct MatmulShape {
@@ -53,11 +54,17 @@ class MatmulKernelFamily {
   // Of all tile sizes in use, ascending.
   [[nodiscard]] std::vector<std::uint32_t> TileSizes() const;
 
+  // May products of up to kMaxStreamedRows rows be streamed? Their rows come out as from tiles, bit for bit.
+  [[nodiscard]] bool can_stream() const { return can_stream_; }
+
   // Cuts `rows` into tiles of at most `max_tile_rows` (where the sizes in use allow).
   [[nodiscard]] std::vector<MatmulTile> Cut(std::uint32_t rows, std::uint32_t max_tile_rows) const;
 
-  // W [N][K], row-major in the shape's dtype, in the kernels' own layout.
-  [[nodiscard]] Result<dnnl::memory> Pack(const void* weight) const;
+  // Of a packed W, with what aligns another behind it.
+  [[nodiscard]] std::size_t packed_bytes() const;
+
+  // W [N][K], row-major in the shape's dtype, in the kernels' own layout: at `to`, 64-byte aligned.
+  [[nodiscard]] Result<dnnl::memory> Pack(const void* weight, void* to) const;
 
   // y[tile_rows][N] = x[tile_rows][K] · packedᵀ; y is contiguous.
   void Run(std::size_t kernel, std::uint32_t thread, const dnnl::memory& packed, const void* x, float* y);
@@ -80,6 +87,8 @@ class MatmulKernelFamily {
   void Generate();
   [[nodiscard]] Kernel MakeKernel(std::uint32_t tile_rows, const dnnl::memory::desc& packed) const;
   [[nodiscard]] Result<void> DropUnequalKernels();
+  [[nodiscard]] bool StreamsLikeKernels(const dnnl::memory& packed, const std::vector<std::byte>& x,
+                                        const std::vector<float>& wanted) const;
   [[nodiscard]] std::vector<float> RunAll(std::size_t kernel, const dnnl::memory& packed,
                                           const std::vector<std::byte>& x);
 
@@ -88,6 +97,7 @@ class MatmulKernelFamily {
   dnnl::engine engine_;
   std::vector<dnnl::stream> streams_;  // per thread
   std::vector<Kernel> kernels_;        // ascending tile_rows
+  bool can_stream_ = false;
 };
 
 // The families of one device.

@@ -3,6 +3,13 @@
 #include "kernels/cuda_device.h"
 
 namespace roost::kernels {
+namespace {
+
+// Where a product is cut along K its parts are added in f32. The other schemes keep them in the type of y, and so would
+// round the sum of a bf16 product once for each part.
+constexpr std::uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+
+}  // namespace
 
 CudaProduct::CudaProduct(const CudaDevice& device, const MatmulPlanKey& shape, const void* bias) : device_(device) {
   device_.Check(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
@@ -29,10 +36,12 @@ CudaProduct::CudaProduct(const CudaDevice& device, const MatmulPlanKey& shape, c
 cublasLtMatmulAlgo_t CudaProduct::FindAlgorithm() {
   cublasLtMatmulPreferenceOpaque_t preference;
   device_.Check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
-  const std::size_t workspace = CudaDevice::kWorkspaceBytes;
-  device_.Check(cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                     sizeof(workspace)),
-                "cublasLtMatmulPreferenceSetAttribute");
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    device_.Check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
+                  "cublasLtMatmulPreferenceSetAttribute");
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CudaDevice::kWorkspaceBytes);
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductions);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   device_.Check(cublasLtMatmulAlgoGetHeuristic(device_.cublas(), &operation_, &weight_, &x_, &y_, &y_, &preference, 1,

@@ -32,7 +32,7 @@ class CudaProduct {
  public:
   CudaProduct(const CudaDevice& device, const MatmulPlanKey& shape, const void* bias);
 
-  // The best algorithm within the device's workspace; ends the process when cuBLASLt knows none.
+  // The best algorithm within the device's workspace that adds in f32 alone; ends the process when cuBLASLt knows none.
   [[nodiscard]] cublasLtMatmulAlgo_t FindAlgorithm();
   // False when the algorithm, which may have been found for another number of rows, does not take this one. Any other
   // failure ends the process.

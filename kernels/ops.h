@@ -21,6 +21,7 @@
 #include "kernels/gather_embedding.h"
 #include "kernels/host_pieces.h"
 #include "kernels/matmul.h"
+#include "kernels/model_dims.h"
 #include "kernels/move_blocks.h"
 #include "kernels/place_sampled.h"
 #include "kernels/recording.h"
@@ -77,9 +78,8 @@ struct OpTable {
   std::unique_ptr<Recording> (*end_recording)(Device& device) = nullptr;
   void (*replay)(Device& device, const Recording& recording) = nullptr;
 
-  // kInvalidArgument when attention does not compute this cache, with the reason. Its base and block count do not
-  // matter.
-  Result<void> (*check_layout)(Device& device, const KvLayout& kv) = nullptr;
+  // kInvalidArgument when the ops do not compute such a model, with the reason and the name of the size.
+  Result<void> (*check_model)(Device& device, const ModelDims& model) = nullptr;
 
   void (*gather_embedding)(Device& device, const GatherEmbeddingArgs& args) = nullptr;
   void (*rms_norm)(Device& device, const RmsNormArgs& args) = nullptr;

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::uint32_t kMaxThreads = 1024;
 
+static_assert(kMaxNormedWidth * sizeof(float) + sizeof(BlockSums) <= kMaxSharedBytes);
+
 template <std::uint32_t kCount>
 __global__ void RmsNormKernel(RmsNormArgs args) {
   auto* row = reinterpret_cast<float*>(DynamicShared());
@@ -60,7 +62,7 @@ void RmsNormCuda(Device& device, const RmsNormArgs& args) {
   const LaunchShape shape{.grid_x = args.rows,
                           .threads = BlockThreads(items, kMaxThreads),
                           .shared_bytes = args.width * static_cast<std::uint32_t>(sizeof(float))};
-  ROOST_CHECK(shape.shared_bytes + sizeof(BlockSums) <= kMaxSharedBytes, "rows of {}", args.width);
+  ROOST_CHECK(args.width <= kMaxNormedWidth, "rows of {}", args.width);
   Launch(device, shape, vectors ? RmsNormKernel<kVectorElements> : RmsNormKernel<1>, args);
 }
 

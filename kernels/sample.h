@@ -1,7 +1,7 @@
 // From rows of logits to tokens: greedy, or drawn after adjustments, temperature, min-p, top-k and top-p, in this
 // order. It is vLLM's (vllm/v1/sample/sampler.py); Hugging Face transformers takes min-p last.
 //
-//   adjustments     logit[i] for the tokens that the draw lists; see LogitAdjustment. Greedy sees them too.
+//   adjustments     logit[i] by biases and penalties; see LogitAdjustment. Greedy sees them too.
 //   temperature 0   the highest logit; of equals the lowest token id. What follows changes nothing.
 //   temperature T   p[i] ∝ exp(logit[i] / T)
 //   min_p m         the tokens with p[i] >= m · max(p). 0: all.
@@ -12,8 +12,12 @@
 // Tokens are taken by their ids where top_k is 0 and top_p is 1, else the likeliest first. A logit of -inf is a token
 // that can not be drawn. The logits themselves stay as they are, whatever a draw adjusts.
 //
-// Weights are of f64 on the CPU. On CUDA they are f64 rounded to multiples of 2^-44, so that a sum does not depend on
-// its order: the draw differs where the random number is within about 1e-11 of a token's border.
+// Weights are relative to the likeliest token's, 1, and rounded to multiples of 2^-44, so that a sum does not depend on
+// its order. On CUDA they are computed in f64: the draw differs from the definition's (SampleInDouble) where the random
+// number is within about 1e-11 of a token's border. On the CPU they are computed in f32, with an error of a few 2^-24
+// of their distance from the best in units of the temperature, which is about ten for the tokens that are drawn: there
+// the draw differs within about 1e-6 of a border. That is one token of a million, while bf16 rounds logits to three
+// digits.
 #pragma once
 
 #include <cstdint>
@@ -28,27 +32,43 @@ namespace roost::kernels {
 // What a draw changes in one logit: the bias is added; then a logit above 0 is divided by `repetition` and another one
 // multiplied, as in CTRL (Keskar et al., 2019); then `subtract` is taken away. The order is vLLM's.
 struct LogitAdjustment {
-  TokenId token = 0;     // below vocab_size
   float bias = 0;        // finite, as all three
   float repetition = 1;  // above 0
   float subtract = 0;
-  std::uint32_t output_count = 0;  // times that the output has the token; for WithOneMore
 };
 
-// How tokens of the output change their logits from then on.
+struct LogitBias {
+  TokenId token = 0;  // below vocab_size
+  float bias = 0;     // finite
+};
+
+// How tokens of prompt and output change their logits.
 struct OutputPenalties {
-  float repetition = 1;  // above 0
+  float repetition = 1;  // above 0; of those of the prompt too
   float presence = 0;    // these are finite
   float frequency = 0;
 };
 
-// The adjustment of a token that the output has once more. The same bits everywhere: in f64 the product is exact.
-[[nodiscard]] constexpr LogitAdjustment WithOneMore(LogitAdjustment adjustment, const OutputPenalties& penalties) {
-  const auto count = static_cast<double>(++adjustment.output_count);
-  adjustment.repetition = penalties.repetition;
-  adjustment.subtract =
-      static_cast<float>(static_cast<double>(penalties.presence) + count * static_cast<double>(penalties.frequency));
-  return adjustment;
+// What penalties know of a token: how often the output has it, and kInPrompt if the prompt has it. They live on the
+// device, one table of all tokens for each output that has penalties, and grow there with the tokens that are drawn: 4
+// bytes for each token of the vocabulary.
+using TokenCount = std::uint32_t;
+inline constexpr TokenCount kInPrompt = TokenCount{1} << 31U;
+
+struct CountedToken {
+  TokenId token = 0;  // below vocab_size
+  TokenCount count = 0;
+};
+
+// The same bits everywhere: in f64 the product is exact.
+[[nodiscard]] constexpr LogitAdjustment AdjustmentOf(float bias, TokenCount count, const OutputPenalties& penalties) {
+  if (count == 0) return {.bias = bias};
+  const TokenCount in_output = count & ~kInPrompt;
+  const double subtract = static_cast<double>(penalties.presence) +
+                          static_cast<double>(in_output) * static_cast<double>(penalties.frequency);
+  return {.bias = bias,
+          .repetition = penalties.repetition,
+          .subtract = in_output > 0 ? static_cast<float>(subtract) : 0.0F};
 }
 
 // The same bits everywhere: a product of two f32 is exact in f64, so that fusing it with the difference changes
@@ -60,8 +80,8 @@ struct OutputPenalties {
   return static_cast<float>(scaled - static_cast<double>(adjustment.subtract));
 }
 
-// One draw. Several may be of one row of logits, each with adjustments of its own. It may be planned before the token
-// that the output has before it is known: then that one is still to be counted, when the draw is made.
+// One draw. Several may be of one row of logits, each with biases and counts of its own. It may be planned before the
+// token that the output has before it is known: that one is counted when the draw is made.
 struct SampleRow {
   std::uint64_t seed = 0;
   std::uint64_t output_index = 0;
@@ -70,23 +90,25 @@ struct SampleRow {
   std::uint32_t top_k = 0;
   float top_p = 1;  // 0 to 1
   float min_p = 0;  // 0 to 1
-  // adjustments[first_adjustment .. + adjustment_count), each of another token.
-  std::uint32_t first_adjustment = 0;
-  std::uint32_t adjustment_count = 0;
+  // SampleArgs::biases[first_bias .. + bias_count), each of another token.
+  std::uint32_t first_bias = 0;
+  std::uint32_t bias_count = 0;
   // Where the draw is adjusted, its own row of SampleArgs::adjusted.
   std::uint32_t adjusted_row = 0;
-  // The output's newest token is SampleArgs::tokens[newest], and the adjustments are those of the output before it.
-  bool has_newest = false;
-  std::uint32_t newest = 0;
+  // With penalties, its own row of SampleArgs::counts. Before the draw that becomes, if it resets, SampleArgs::counted
+  // [first_counted .. + counted_count), each of another token, and of all others 0; then the output's newest token,
+  // SampleArgs::tokens[newest], is counted once more, if there is one that the row has not.
   OutputPenalties penalties = {};
+  bool has_counts = false;
+  bool resets_counts = false;
+  bool has_newest = false;
+  std::uint32_t counts_row = 0;
+  std::uint32_t first_counted = 0;
+  std::uint32_t counted_count = 0;
+  std::uint32_t newest = 0;
 };
 
-[[nodiscard]] constexpr bool IsAdjusted(const SampleRow& draw) { return draw.adjustment_count > 0 || draw.has_newest; }
-
-[[nodiscard]] inline std::span<const LogitAdjustment> AdjustmentsOf(const SampleRow& draw,
-                                                                    const LogitAdjustment* adjustments) {
-  return {adjustments + draw.first_adjustment, draw.adjustment_count};
-}
+[[nodiscard]] constexpr bool IsAdjusted(const SampleRow& draw) { return draw.bias_count > 0 || draw.has_counts; }
 
 // Broken logits have no token.
 enum class SampleStatus : std::uint32_t { kSampled, kNotANumber, kInfinite, kAllMinusInfinity };
@@ -103,7 +125,9 @@ struct SampleArgs {
   std::uint32_t vocab_size = 0;   // 1 to kMaxSampledVocab
   const SampleRow* rows = nullptr;
   std::uint32_t row_count = 0;
-  const LogitAdjustment* adjustments = nullptr;
+  const LogitBias* biases = nullptr;
+  const CountedToken* counted = nullptr;
+  TokenCount* counts = nullptr;     // [*][vocab_size]; a row that no draw names stays as it is
   const TokenId* tokens = nullptr;  // where draws have a newest one; below vocab_size
   float* adjusted = nullptr;        // [adjusted draws][vocab_size], for the op to work in
   SampledToken* out = nullptr;      // [row_count]
@@ -112,23 +136,36 @@ struct SampleArgs {
 void SampleCpu(Device& device, const SampleArgs& args);
 void SampleCuda(Device& device, const SampleArgs& args);
 
+void SampleRef(Device& device, const SampleArgs& args);
+
+// Brings the counts of a draw that has some up to date. O(V) if it resets them.
+void UpdateCounts(const SampleArgs& args, const SampleRow& draw);
+// The row as the draw sees it, to `out`. O(V).
+void AdjustLogits(const SampleArgs& args, const SampleRow& draw, std::span<const float> logits, std::span<float> out);
+// The logits that a draw of SampleArgs is made from: its row as it is, or adjusted, in the draw's own part of
+// SampleArgs::adjusted, after its counts are up to date. Once for each draw. For devices whose memory is the host's.
+[[nodiscard]] std::span<const float> LogitsOf(const SampleArgs& args, const SampleRow& draw);
+
 // Memory that is used again from draw to draw. Its content means nothing between calls.
 struct SampleScratch {
-  struct Candidate {
-    float logit = 0;
-    TokenId token = 0;
+  struct Bucket {
+    std::uint64_t weight = 0;
+    std::uint64_t count = 0;
   };
+  struct Candidate {
+    float logit;
+    TokenId token;
+    std::uint64_t weight;
+  };
+  std::vector<Bucket> buckets;
+  std::vector<std::uint64_t> tile_weights;
   std::vector<Candidate> candidates;
-  std::vector<double> weights;
 };
 
-// The row as a draw with these adjustments sees it, to `out`. O(V).
-void AdjustLogits(std::span<const float> logits, std::span<const LogitAdjustment> adjustments, std::span<float> out);
-// The same for a draw of SampleArgs.
-void AdjustLogits(std::span<const float> logits, const SampleRow& draw, const LogitAdjustment* adjustments,
-                  const TokenId* tokens, std::span<float> out);
-
-// One draw on the CPU, from logits as they are. O(V), and O(log V) for each token that top-p keeps.
+// One draw on the CPU, from logits as they are. O(V).
 [[nodiscard]] SampledToken SampleOnCpu(std::span<const float> logits, const SampleRow& draw, SampleScratch& scratch);
+
+// The same by definition, with weights and sums of f64. O(V), and O(log V) for each token that top-p keeps.
+[[nodiscard]] SampledToken SampleInDouble(std::span<const float> logits, const SampleRow& draw);
 
 }  // namespace roost::kernels

@@ -1,155 +1,194 @@
-#include "kernels/sample.h"
-
+// As on CUDA (sample_cuda.cu): what is sought is always the first token, in some order, at which a running sum of
+// counts or weights passes a threshold. In the order of ids that is a search in the sums of tiles. In the order of
+// likelihood nothing is sorted: tokens fall into buckets by their distance from the best logit, and of the bucket where
+// the sum passes, halves are left out until one token remains.
+//
+// Source of the latter: weighted quickselect, as in Cormen, Leiserson, Rivest, Stein: Introduction to Algorithms,
+// problem 9-2.
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/base/rng.h"
+#include "kernels/cpu_parallel.h"
+#include "kernels/sample.h"
+#include "kernels/sample_weights_cpu.h"
 
 namespace roost::kernels {
 namespace {
 
+using Bucket = SampleScratch::Bucket;
 using Candidate = SampleScratch::Candidate;
 
-// A total order: no two candidates are equal, so that nothing depends on how a library sorts.
+// A total order: no two candidates are equal.
 bool IsLikelier(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
-bool IsLessLikely(const Candidate& a, const Candidate& b) { return IsLikelier(b, a); }
 
-// The likeliest token of a row, or what is wrong with the row.
-struct Best {
-  Candidate candidate{-std::numeric_limits<float>::infinity(), 0};
-  SampleStatus status = SampleStatus::kSampled;
+SampleStatus StatusOf(const RowExtremes& row) {
+  if (row.has_nan) return SampleStatus::kNotANumber;
+  if (std::isfinite(row.best)) return SampleStatus::kSampled;
+  return row.best > 0 ? SampleStatus::kInfinite : SampleStatus::kAllMinusInfinity;
+}
+
+std::uint64_t TargetOf(double uniform, std::uint64_t total) {
+  return std::min(static_cast<std::uint64_t>(uniform * static_cast<double>(total)), total - 1);
+}
+
+// The first token whose running sum passes this is the first whose sum reaches the share of the total.
+std::uint64_t ThresholdOf(float top_p, std::uint64_t total) {
+  const auto wanted = static_cast<std::uint64_t>(std::ceil(static_cast<double>(top_p) * static_cast<double>(total)));
+  return std::clamp<std::uint64_t>(wanted, 1, total) - 1;
+}
+
+// ---- the order of ids ----
+
+TokenId DrawById(const WeightedRow& row, double uniform, SampleScratch& scratch) {
+  scratch.tile_weights.resize((row.logits.size() + kTileTokens - 1) / kTileTokens);
+  SumTiles(row, scratch.tile_weights);
+  std::uint64_t total = 0;
+  for (const std::uint64_t weight : scratch.tile_weights) total += weight;
+  std::uint64_t left = TargetOf(uniform, total);
+  std::size_t tile = 0;
+  for (; scratch.tile_weights[tile] <= left; ++tile) left -= scratch.tile_weights[tile];
+  return FindInTile(row, tile, left);
+}
+
+// ---- the order of likelihood ----
+
+enum class Measure : std::uint8_t { kCount, kWeight };
+
+template <Measure kMeasure, typename T>
+std::uint64_t MeasureOf(const T& value) {
+  if constexpr (kMeasure == Measure::kWeight) {
+    return value.weight;
+  } else if constexpr (std::is_same_v<T, Bucket>) {
+    return value.count;
+  } else {
+    return 1;
+  }
+}
+
+// Where a running sum passes a threshold.
+struct Border {
+  TokenId token = 0;
+  std::uint64_t weight = 0;  // of all up to this token, with it
 };
 
-Best FindBest(std::span<const float> logits) {
-  Best best;
-  for (std::size_t token = 0; token < logits.size(); ++token) {
-    if (std::isnan(logits[token])) return {.status = SampleStatus::kNotANumber};
-    if (logits[token] > best.candidate.logit) best.candidate = {logits[token], static_cast<TokenId>(token)};
+class LikeliestFirst {
+ public:
+  LikeliestFirst(const WeightedRow& row, SampleScratch& scratch) : row_(row), scratch_(scratch) {}
+
+  TokenId Draw(const SampleRow& draw, double uniform) {
+    scratch_.buckets.assign(kBucketCount, {});
+    FillBuckets(row_, scratch_.buckets);
+    std::uint64_t total = 0;
+    for (const Bucket& bucket : scratch_.buckets) total += bucket.weight;
+    const bool cut = draw.top_k > 0 && draw.top_k < row_.logits.size();
+    if (cut) total = Find<Measure::kCount>(draw.top_k - 1).weight;
+    if (draw.top_p != 1.0F) total = Find<Measure::kWeight>(ThresholdOf(draw.top_p, total)).weight;
+    return Find<Measure::kWeight>(TargetOf(uniform, total)).token;
   }
-  if (std::isinf(best.candidate.logit)) {
-    best.status = best.candidate.logit > 0 ? SampleStatus::kInfinite : SampleStatus::kAllMinusInfinity;
+
+ private:
+  // The threshold is less than the sum over all tokens.
+  template <Measure kMeasure>
+  Border Find(std::uint64_t threshold) {
+    Border border;
+    std::uint32_t bucket = 0;
+    for (; MeasureOf<kMeasure>(scratch_.buckets[bucket]) <= threshold; ++bucket) {
+      threshold -= MeasureOf<kMeasure>(scratch_.buckets[bucket]);
+      border.weight += scratch_.buckets[bucket].weight;
+    }
+    scratch_.candidates.clear();
+    CollectBucket(row_, bucket, scratch_.candidates);
+    auto begin = scratch_.candidates.begin();
+    auto end = scratch_.candidates.end();
+    while (end - begin > 1) {
+      const auto middle = begin + (end - begin) / 2;
+      std::nth_element(begin, middle, end, IsLikelier);
+      Bucket half;
+      for (auto each = begin; each != middle; ++each) half.weight += each->weight;
+      half.count = static_cast<std::uint64_t>(middle - begin);
+      if (MeasureOf<kMeasure>(half) > threshold) {
+        end = middle;
+      } else {
+        threshold -= MeasureOf<kMeasure>(half);
+        border.weight += half.weight;
+        begin = middle;
+      }
+    }
+    return {begin->token, border.weight + begin->weight};
   }
-  return best;
-}
 
-// The token at which the running sum of the weights passes `uniform` of their total. The weights' own rounding can
-// leave the sum short of it: then it is the last token that can be drawn.
-template <typename TokenAt>
-TokenId Draw(std::span<const double> weights, double uniform, const TokenAt& token_at) {
-  double total = 0;
-  for (const double weight : weights) total += weight;
-  const double target = uniform * total;
-  double sum = 0;
-  std::size_t last_possible = 0;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i] <= 0) continue;
-    sum += weights[i];
-    last_possible = i;
-    if (sum > target) break;
-  }
-  return token_at(last_possible);
-}
-
-// Of the best token 1; 0 for what min-p drops.
-double Weight(float logit, float best_logit, const SampleRow& draw) {
-  const double distance = static_cast<double>(logit) - static_cast<double>(best_logit);
-  const double weight = std::exp(distance / static_cast<double>(draw.temperature));
-  return weight < static_cast<double>(draw.min_p) ? 0 : weight;
-}
-
-// Leaves the candidates that top-k keeps, in no order.
-void KeepTopK(std::uint32_t top_k, std::vector<Candidate>& candidates) {
-  if (top_k == 0 || top_k >= candidates.size()) return;
-  const auto end = candidates.begin() + static_cast<std::ptrdiff_t>(top_k);
-  std::nth_element(candidates.begin(), end, candidates.end(), IsLikelier);
-  candidates.erase(end, candidates.end());
-}
-
-// Leaves the candidates that top-p keeps, likeliest first, with their weights. A heap, because top-p keeps few of many.
-void KeepTopP(const SampleRow& draw, float best_logit, SampleScratch& scratch) {
-  std::vector<Candidate>& candidates = scratch.candidates;
-  double total = 0;
-  for (const Candidate& candidate : candidates) total += Weight(candidate.logit, best_logit, draw);
-  const double wanted = static_cast<double>(draw.top_p) * total;
-
-  std::make_heap(candidates.begin(), candidates.end(), IsLessLikely);
-  auto heap_end = candidates.end();
-  double sum = 0;
-  scratch.weights.clear();
-  while (heap_end != candidates.begin() && (scratch.weights.empty() || draw.top_p == 1.0F || sum < wanted)) {
-    std::pop_heap(candidates.begin(), heap_end, IsLessLikely);
-    --heap_end;
-    scratch.weights.push_back(Weight(heap_end->logit, best_logit, draw));
-    sum += scratch.weights.back();
-  }
-  // The heap fills its end with the likeliest, the likeliest last.
-  std::reverse(candidates.begin(), candidates.end());
-  candidates.resize(scratch.weights.size());
-}
-
-TokenId DrawToken(std::span<const float> logits, const SampleRow& draw, float best_logit, SampleScratch& scratch) {
-  const double uniform = CounterUniform(draw.seed, draw.output_index);
-  if (draw.top_k == 0 && draw.top_p == 1.0F) {
-    scratch.weights.resize(logits.size());
-    for (std::size_t i = 0; i < logits.size(); ++i) scratch.weights[i] = Weight(logits[i], best_logit, draw);
-    return Draw(scratch.weights, uniform, [](std::size_t i) { return static_cast<TokenId>(i); });
-  }
-  scratch.candidates.resize(logits.size());
-  for (std::size_t i = 0; i < logits.size(); ++i) scratch.candidates[i] = {logits[i], static_cast<TokenId>(i)};
-  KeepTopK(draw.top_k, scratch.candidates);
-  KeepTopP(draw, best_logit, scratch);
-  return Draw(scratch.weights, uniform, [&scratch](std::size_t i) { return scratch.candidates[i].token; });
-}
+  const WeightedRow& row_;
+  SampleScratch& scratch_;
+};
 
 }  // namespace
 
-void AdjustLogits(std::span<const float> logits, std::span<const LogitAdjustment> adjustments, std::span<float> out) {
-  ROOST_CHECK(out.size() == logits.size());
+void UpdateCounts(const SampleArgs& args, const SampleRow& draw) {
+  if (!draw.has_counts) return;
+  const std::span<TokenCount> counts(args.counts + std::size_t{draw.counts_row} * args.vocab_size, args.vocab_size);
+  if (draw.resets_counts) {
+    std::fill(counts.begin(), counts.end(), 0);
+    for (const CountedToken& counted : std::span(args.counted + draw.first_counted, draw.counted_count)) {
+      ROOST_CHECK(counted.token < args.vocab_size, "token {} of {}", counted.token, args.vocab_size);
+      counts[counted.token] = counted.count;
+    }
+  }
+  if (!draw.has_newest) return;
+  const TokenId newest = args.tokens[draw.newest];
+  ROOST_CHECK(newest < args.vocab_size, "token {} of {}", newest, args.vocab_size);
+  ++counts[newest];
+}
+
+void AdjustLogits(const SampleArgs& args, const SampleRow& draw, std::span<const float> logits, std::span<float> out) {
+  ROOST_CHECK(out.size() == logits.size() && logits.size() == args.vocab_size);
   std::copy(logits.begin(), logits.end(), out.begin());
-  for (const LogitAdjustment& adjustment : adjustments) {
-    ROOST_CHECK(adjustment.token < logits.size(), "token {} of {}", adjustment.token, logits.size());
-    out[adjustment.token] = Adjusted(logits[adjustment.token], adjustment);
+  const TokenCount* counts = draw.has_counts ? args.counts + std::size_t{draw.counts_row} * args.vocab_size : nullptr;
+  for (std::size_t token = 0; counts != nullptr && token < logits.size(); ++token) {
+    if (counts[token] != 0) out[token] = Adjusted(logits[token], AdjustmentOf(0, counts[token], draw.penalties));
+  }
+  for (const LogitBias& bias : std::span(args.biases + draw.first_bias, draw.bias_count)) {
+    ROOST_CHECK(bias.token < logits.size(), "token {} of {}", bias.token, logits.size());
+    const TokenCount count = counts == nullptr ? 0 : counts[bias.token];
+    out[bias.token] = Adjusted(logits[bias.token], AdjustmentOf(bias.bias, count, draw.penalties));
   }
 }
 
-void AdjustLogits(std::span<const float> logits, const SampleRow& draw, const LogitAdjustment* adjustments,
-                  const TokenId* tokens, std::span<float> out) {
-  const std::span<const LogitAdjustment> known = AdjustmentsOf(draw, adjustments);
-  AdjustLogits(logits, known, out);
-  if (!draw.has_newest) return;
-  const TokenId newest = tokens[draw.newest];
-  ROOST_CHECK(newest < logits.size(), "token {} of {}", newest, logits.size());
-  const auto found = std::find_if(known.begin(), known.end(),
-                                  [newest](const LogitAdjustment& adjustment) { return adjustment.token == newest; });
-  const LogitAdjustment before = found != known.end() ? *found : LogitAdjustment{.token = newest};
-  out[newest] = Adjusted(logits[newest], WithOneMore(before, draw.penalties));
+std::span<const float> LogitsOf(const SampleArgs& args, const SampleRow& draw) {
+  const std::span<const float> logits(args.logits + std::size_t{draw.row} * args.vocab_size, args.vocab_size);
+  if (!IsAdjusted(draw)) return logits;
+  const std::span<float> adjusted(args.adjusted + std::size_t{draw.adjusted_row} * args.vocab_size, args.vocab_size);
+  UpdateCounts(args, draw);
+  AdjustLogits(args, draw, logits, adjusted);
+  return adjusted;
 }
 
 SampledToken SampleOnCpu(std::span<const float> logits, const SampleRow& draw, SampleScratch& scratch) {
-  ROOST_CHECK(!logits.empty());
-  const Best best = FindBest(logits);
-  if (best.status != SampleStatus::kSampled) return {.token = 0, .status = best.status};
-  if (draw.temperature == 0) return {.token = best.candidate.token, .status = best.status};
-  return {.token = DrawToken(logits, draw, best.candidate.logit, scratch), .status = best.status};
+  ROOST_CHECK(!logits.empty() && logits.size() <= kMaxSampledVocab);
+  const RowExtremes extremes = FindExtremes(logits);
+  const SampleStatus status = StatusOf(extremes);
+  if (status != SampleStatus::kSampled) return {.token = 0, .status = status};
+  if (draw.temperature == 0) return {.token = FindFirst(logits, extremes.best), .status = status};
+  const WeightedRow row{.logits = logits, .best = extremes.best, .temperature = draw.temperature, .min_p = draw.min_p};
+  const double uniform = CounterUniform(draw.seed, draw.output_index);
+  const bool by_id = draw.top_k == 0 && draw.top_p == 1.0F;
+  const TokenId token = by_id ? DrawById(row, uniform, scratch) : LikeliestFirst(row, scratch).Draw(draw, uniform);
+  return {.token = token, .status = status};
 }
 
-void SampleCpu(Device& /*device*/, const SampleArgs& args) {
-  SampleScratch scratch;
-  for (std::uint32_t i = 0; i < args.row_count; ++i) {
+void SampleCpu(Device& device, const SampleArgs& args) {
+  constexpr std::uint64_t kOperationsPerLogit = 16;
+  CpuDevice& cpu = CpuDevice::Of(device);
+  std::vector<SampleScratch> scratch(cpu.thread_count());
+  const Cost cost{kOperationsPerLogit * args.row_count * args.vocab_size};
+  ParallelFor(cpu, args.row_count, cost, [&](std::size_t i, std::uint32_t thread) {
     const SampleRow& draw = args.rows[i];
-    std::span<const float> logits(args.logits + std::size_t{draw.row} * args.vocab_size, args.vocab_size);
-    if (IsAdjusted(draw)) {
-      const std::span<float> adjusted(args.adjusted + std::size_t{draw.adjusted_row} * args.vocab_size,
-                                      args.vocab_size);
-      AdjustLogits(logits, draw, args.adjustments, args.tokens, adjusted);
-      logits = adjusted;
-    }
-    args.out[i] = SampleOnCpu(logits, draw, scratch);
-  }
+    args.out[i] = SampleOnCpu(LogitsOf(args, draw), draw, scratch[thread]);
+  });
 }
 
 }  // namespace roost::kernels

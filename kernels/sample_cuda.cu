@@ -340,23 +340,39 @@ __device__ SampleStatus StatusOf(const Shared& shared) {
   return best > 0 ? SampleStatus::kInfinite : SampleStatus::kAllMinusInfinity;
 }
 
-// The logits that the draw is made from: the row as it is, or a copy of its own with the draw's adjustments. The newest
-// token's is written as if it were the only one of its token, and again where there was one before.
-__device__ const float* LogitsOf(const SampleArgs& args, const SampleRow& draw) {
+// Of a draw that has counts: they are its own.
+__device__ TokenCount* UpdatedCounts(const SampleArgs& args, const SampleRow& draw) {
+  TokenCount* counts = args.counts + std::size_t{draw.counts_row} * args.vocab_size;
+  if (draw.resets_counts) {
+    for (std::uint32_t token = threadIdx.x; token < args.vocab_size; token += kThreads) counts[token] = 0;
+    __syncthreads();
+    for (std::uint32_t i = threadIdx.x; i < draw.counted_count; i += kThreads) {
+      const CountedToken counted = args.counted[draw.first_counted + i];
+      counts[counted.token] = counted.count;
+    }
+    __syncthreads();
+  }
+  if (draw.has_newest && threadIdx.x == 0) ++counts[args.tokens[draw.newest]];
+  __syncthreads();
+  return counts;
+}
+
+// The logits that the draw is made from: the row as it is, or a copy of its own as biases and penalties leave it.
+__device__ const float* AdjustedRow(const SampleArgs& args, const SampleRow& draw) {
   const float* logits = args.logits + std::size_t{draw.row} * args.vocab_size;
   if (!IsAdjusted(draw)) return logits;
+  const TokenCount* counts = draw.has_counts ? UpdatedCounts(args, draw) : nullptr;
   float* adjusted = args.adjusted + std::size_t{draw.adjusted_row} * args.vocab_size;
-  for (std::uint32_t token = threadIdx.x; token < args.vocab_size; token += kThreads) adjusted[token] = logits[token];
-  __syncthreads();
-  const TokenId newest = draw.has_newest ? args.tokens[draw.newest] : 0;
-  if (draw.has_newest && threadIdx.x == 0) {
-    adjusted[newest] = Adjusted(logits[newest], WithOneMore({.token = newest}, draw.penalties));
+  for (std::uint32_t token = threadIdx.x; token < args.vocab_size; token += kThreads) {
+    const TokenCount count = counts == nullptr ? 0 : counts[token];
+    const float logit = logits[token];
+    adjusted[token] = count == 0 ? logit : Adjusted(logit, AdjustmentOf(0, count, draw.penalties));
   }
   __syncthreads();
-  for (std::uint32_t i = threadIdx.x; i < draw.adjustment_count; i += kThreads) {
-    LogitAdjustment adjustment = args.adjustments[draw.first_adjustment + i];
-    if (draw.has_newest && adjustment.token == newest) adjustment = WithOneMore(adjustment, draw.penalties);
-    adjusted[adjustment.token] = Adjusted(logits[adjustment.token], adjustment);
+  for (std::uint32_t i = threadIdx.x; i < draw.bias_count; i += kThreads) {
+    const LogitBias bias = args.biases[draw.first_bias + i];
+    const TokenCount count = counts == nullptr ? 0 : counts[bias.token];
+    adjusted[bias.token] = Adjusted(logits[bias.token], AdjustmentOf(bias.bias, count, draw.penalties));
   }
   __syncthreads();
   return adjusted;
@@ -365,7 +381,7 @@ __device__ const float* LogitsOf(const SampleArgs& args, const SampleRow& draw) 
 __global__ void __launch_bounds__(kThreads) SampleKernel(SampleArgs args) {
   Shared& shared = *reinterpret_cast<Shared*>(DynamicShared());
   const SampleRow draw = args.rows[blockIdx.x];
-  const float* logits = LogitsOf(args, draw);
+  const float* logits = AdjustedRow(args, draw);
   FindBest(logits, args.vocab_size, shared);
   SampledToken sampled{.token = TokenOf(shared.key), .status = StatusOf(shared)};
   if (sampled.status != SampleStatus::kSampled) {

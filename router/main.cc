@@ -1,6 +1,7 @@
 // roost-router: takes OpenAI-style requests, sends each to the worker that is predicted to answer it first, and streams
 // the answer back.
 
+#include <fmt/format.h>
 #include <prometheus/counter.h>
 #include <sysexits.h>
 
@@ -14,8 +15,10 @@
 #include <thread>
 #include <utility>
 
+#include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/memory_limit.h"
 #include "common/base/termination.h"
 #include "common/config/config.h"
 #include "common/metrics/registry.h"
@@ -27,6 +30,7 @@
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
+#include "router/text/text_pool.h"
 
 namespace roost::router {
 namespace {
@@ -44,7 +48,8 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(seconds));
 }
 
-Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver& observer) {
+Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver& observer,
+                                      std::shared_ptr<ByteBudget> input_budget) {
   ROOST_ASSIGN_OR_RETURN(HostAndPort address, ParseHostAndPort(options.http_address, "http-address"));
   if (!IsLoopback(address.host) && !options.insecure_bind) {
     return InvalidArgument(
@@ -57,17 +62,20 @@ Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver&
   http.thread_count = options.http_threads;
   http.max_connections = options.max_connections;
   http.body_bytes = options.max_body_bytes;
+  http.input_budget = std::move(input_budget);
   http.header_timeout = Milliseconds(options.request_head_timeout_seconds);
   http.on_refused = [&observer](const Error& error) { observer.OnAnswer("other", TraitsOf(error.code).http_status); };
   return http;
 }
 
-FleetOptions FleetOptionsOf(const RouterOptions& options) {
+FleetOptions FleetOptionsOf(const RouterOptions& options, std::shared_ptr<ByteBudget> input_budget) {
   FleetOptions fleet;
+  fleet.input_budget = std::move(input_budget);
   fleet.bind = options.link_address;
   fleet.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;
   fleet.policy = options.policy;
   fleet.core.worker_timeout = FromSeconds(options.worker_timeout_seconds);
+  fleet.core.stall_timeout = FromSeconds(options.stall_timeout_seconds);
   fleet.core.requests.max_requests = options.max_in_flight_requests;
   fleet.core.index_memory_bytes = options.index_memory_bytes;
   fleet.core.requests.worker_queue_bound = options.worker_queue_bound;
@@ -87,8 +95,18 @@ Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, met
                          }});
 }
 
-// Lets open requests end, until the time is over. A second signal ends the process at once.
-void Drain(HttpServer& server, std::chrono::milliseconds timeout, Termination& termination) {
+// Serves on while /ready says 503, so that whoever sends requests here can learn of it first: balancers and proxies
+// look every few seconds, and a listener that closed before they did would cost requests. A second signal skips the
+// rest. Returns the number of the signal that is to end the process at once.
+int Announce(std::chrono::milliseconds time, Api& api, Termination& termination) {
+  api.BeginDrain();
+  if (time.count() == 0) return 2;
+  LogInfo("router will drain", {{"seconds", fmt::format("{:.1f}", ToSeconds(time))}});
+  return termination.Wait(time, 2) ? 3 : 2;
+}
+
+// Lets open requests end, until the time is over or signal number `last_signal` comes.
+void Drain(HttpServer& server, std::chrono::milliseconds timeout, int last_signal, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
   std::atomic<bool> stopped = false;
   std::thread stopper([&server, &stopped, timeout] {
@@ -96,29 +114,34 @@ void Drain(HttpServer& server, std::chrono::milliseconds timeout, Termination& t
     stopped = true;
   });
   while (!stopped) {
-    if (!termination.Wait(kLook, 2)) continue;
-    LogWarning("open requests are cut off", {{"why", "a second signal"}});
+    if (!termination.Wait(kLook, last_signal)) continue;
+    LogWarning("open requests are cut off", {{"why", "one more signal"}});
+    FlushLog();
     std::_Exit(1);
   }
   stopper.join();
 }
 
-// Runs until a signal; then lets open requests end, within the drain timeout or until a second signal.
+// Runs until a signal; then announces the end, and lets open requests end within the drain timeout. Each further signal
+// ends what it finds: the announcement, or the process.
 Result<void> Run(const RouterOptions& options, Termination& termination) {
   const SteadyClock clock;
   metrics::Registry registry;
   ApiMetrics api_metrics(registry);
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
-  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics));
+  const auto input_budget = std::make_shared<ByteBudget>(options.input_memory_bytes);
+  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics, input_budget));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
-                         Fleet::Start(FleetOptionsOf(options), &ReadTextBundle, *fleet_metrics));
+                         Fleet::Start(FleetOptionsOf(options, input_budget), &ReadTextBundle, *fleet_metrics));
   std::optional<RecordingDispatcher> recording;
   if (recorder != nullptr) recording.emplace(*fleet, *recorder, clock);
   Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
-  Api api(dispatcher, api_metrics, clock,
+  TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_in_flight_requests});
+  Api api(dispatcher, api_metrics, clock, text,
           {.version = std::string(Version()),
            .seed = RandomSeed(),
+           .request_timeout = FromSeconds(options.request_timeout_seconds),
            .metrics_text = [&registry] { return registry.Text(); },
            .unix_seconds_now = &UnixSeconds});
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
@@ -133,16 +156,18 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
 
   termination.BeginServing();
   termination.Wait(std::nullopt, 1);
+  const int last_signal = Announce(Milliseconds(options.drain_announce_seconds), api, termination);
   LogInfo("router drains", {{"connections", std::to_string(server->connection_count())}});
-  api.BeginDrain();
-  Drain(*server, Milliseconds(options.drain_timeout_seconds), termination);
+  Drain(*server, Milliseconds(options.drain_timeout_seconds), last_signal, termination);
+  text.Stop();
   fleet->Stop();
   LogInfo("router stopped", {});
   return {};
 }
 
 int Main(int argc, char** argv) {
-  RouterOptions options;
+  const Machine machine{MemoryLimitBytes(), std::thread::hardware_concurrency()};
+  RouterOptions options = DefaultsFor(machine);
   ConfigParser parser("roost-router",
                       "Takes OpenAI-style requests and sends each to the worker that holds most of its prompt's KV "
                       "cache, balanced against load. Workers dial it and bring their models along.");
@@ -156,7 +181,9 @@ int Main(int argc, char** argv) {
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
   // Before any other thread, so that all of them leave the signals to it.
   Termination termination;
-  const Result<void> run = Run(options, termination);
+  const LogThread log_thread;
+  Result<void> run = CheckMemory(options, machine);
+  if (run.ok()) run = Run(options, termination);
   if (run.ok()) return EX_OK;
   LogError("roost-router can not start", {{"error", run.error().ToString()}});
   return run.error().code == ErrorCode::kInvalidArgument ? EX_CONFIG : EX_UNAVAILABLE;

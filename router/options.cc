@@ -1,5 +1,6 @@
 #include "router/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <span>
@@ -8,6 +9,33 @@
 #include "router/route/policy.h"
 
 namespace roost::router {
+namespace {
+
+constexpr std::uint64_t kLeastMemoryBytes = 1U << 20U;
+
+}  // namespace
+
+RouterOptions DefaultsFor(const Machine& machine) {
+  RouterOptions options;
+  options.input_memory_bytes = std::clamp(machine.memory_bytes / 4, kLeastMemoryBytes, kMaxDefaultInputMemoryBytes);
+  options.index_memory_bytes = std::clamp(machine.memory_bytes / 4, kLeastMemoryBytes, kMaxDefaultIndexMemoryBytes);
+  // Two at least, so that short requests need not wait for the end of a long one; few, because workers need the
+  // processors more where they share a machine.
+  options.text_threads = std::clamp(machine.processor_count, 2U, 4U);
+  return options;
+}
+
+Result<void> CheckMemory(const RouterOptions& options, const Machine& machine) {
+  if (options.index_memory_bytes <= machine.memory_bytes &&
+      options.input_memory_bytes <= machine.memory_bytes - options.index_memory_bytes) {
+    return {};
+  }
+  return InvalidArgument(
+      "input-memory-bytes",
+      "{} bytes for requests and {} for the index (index-memory-bytes) are more than the {} that this "
+      "process may use: the least of its cgroup's limit, its address space's and the machine's memory",
+      options.input_memory_bytes, options.index_memory_bytes, machine.memory_bytes);
+}
 
 void Declare(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Clients")
@@ -16,17 +44,31 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("max-connections", options.max_connections, "Client connections; one more is answered 429", {1, 1e6})
       .Add("max-body-bytes", options.max_body_bytes, "Size of a request's body; a larger one is answered 413",
            {1024, 1e9})
+      .Add("input-memory-bytes", options.input_memory_bytes,
+           "Memory for requests that arrive, are read, wait or may be sent again, and for workers' messages; beyond it "
+           "requests are answered 429, or 413 if they are larger than all of it. Reading a body takes up to 60 times "
+           "its size. By default a quarter of what the process may use, at most 2 GiB",
+           {kLeastMemoryBytes, 1e15})
+      .Add("text-threads", options.text_threads, "Threads that read requests: JSON, templates, tokens, hashes",
+           {1, 256})
       .Add("request-head-timeout-seconds", options.request_head_timeout_seconds,
            "Time that a client may take to send a request's head", {0.01, 3600});
   parser.Section("Workers")
       .Add("link-address", options.link_address, "Address tcp://HOST:PORT that workers dial; port 0 takes a free one")
       .Add("worker-timeout-seconds", options.worker_timeout_seconds,
            "Silence after which a worker is taken for dead; workers report four times a second", {0.5, 3600})
+      .Add("stall-timeout-seconds", options.stall_timeout_seconds,
+           "Time without a step after which a worker that has work counts as hung; at least four of its steps",
+           {0.5, 3600})
+      .Add("request-timeout-seconds", options.request_timeout_seconds,
+           "Time after which a request ends with an error, whatever it has got; x-request-timeout-ms may shorten it",
+           {0.1, 86'400})
       .Add("max-in-flight-requests", options.max_in_flight_requests, "Generations under way; one more is answered 429",
            {1, 1e6});
   parser.Section("Index").Add("index-memory-bytes", options.index_memory_bytes,
-                              "Memory for what workers hold, of all models; over it the oldest tails are left out",
-                              {1 << 20, 1e15});
+                              "Memory for what workers hold, of all models; over it the oldest tails are left out. By "
+                              "default a quarter of what the process may use, at most 1 GiB",
+                              {kLeastMemoryBytes, 1e15});
   parser.Section("Queue")
       .Add("worker-queue-bound", options.worker_queue_bound,
            "Requests that may wait at a worker; new ones wait at the router while every worker has so many", {1, 1e6})
@@ -42,8 +84,11 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "File that takes down lengths and block hashes of all requests, no text, for roostctl simulate")
       .AddSwitch("insecure-bind", options.insecure_bind,
                  "Allow addresses beyond loopback, where anyone who reaches them may send requests or pose as a worker")
-      .Add("drain-timeout-seconds", options.drain_timeout_seconds, "Time that open requests have after SIGTERM",
+      .Add("drain-announce-seconds", options.drain_announce_seconds,
+           "Time after SIGTERM in which /ready says 503 and requests are still taken; a second signal skips the rest",
            {0, 86400})
+      .Add("drain-timeout-seconds", options.drain_timeout_seconds,
+           "Time that open requests have after the announcement; one more signal ends it", {0, 86400})
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Least level that is logged")
       .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of the log lines");
 }

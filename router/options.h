@@ -10,21 +10,30 @@
 
 namespace roost::router {
 
+// Each is a quarter of what the process may use, where that is less. Half is left for what neither bounds: threads,
+// sockets, answers, tokenizers, the allocator's slack.
+inline constexpr std::uint64_t kMaxDefaultInputMemoryBytes = std::uint64_t{2} << 30U;
+inline constexpr std::uint64_t kMaxDefaultIndexMemoryBytes = std::uint64_t{1} << 30U;
+
 struct RouterOptions {
   // Clients
   std::string http_address = "127.0.0.1:8000";
   std::uint32_t http_threads = 1;
   std::uint32_t max_connections = 10'000;
   std::uint64_t max_body_bytes = 8U << 20U;
+  std::uint64_t input_memory_bytes = kMaxDefaultInputMemoryBytes;
+  std::uint32_t text_threads = 2;
   double request_head_timeout_seconds = 10;
 
   // Workers
   std::string link_address = "tcp://127.0.0.1:7001";
   double worker_timeout_seconds = 2;
+  double stall_timeout_seconds = 10;
   std::uint32_t max_in_flight_requests = 10'000;
+  double request_timeout_seconds = 3600;
 
   // Queue
-  std::uint64_t index_memory_bytes = std::uint64_t{1} << 30U;
+  std::uint64_t index_memory_bytes = kMaxDefaultIndexMemoryBytes;
   std::uint32_t worker_queue_bound = 128;
   std::uint32_t max_queue = 1024;
   std::uint32_t max_queue_wait_ms = 30'000;
@@ -35,10 +44,21 @@ struct RouterOptions {
   // Operation
   std::string record;  // file; empty: nothing is recorded
   bool insecure_bind = false;
+  double drain_announce_seconds = 5;
   double drain_timeout_seconds = 30;
   std::string log_level = "info";
   std::string log_format = "text";
 };
+
+// The defaults that depend on the machine: of memory that the process may use, and of its processors.
+struct Machine {
+  std::uint64_t memory_bytes = 0;
+  std::uint32_t processor_count = 1;
+};
+[[nodiscard]] RouterOptions DefaultsFor(const Machine& machine);
+
+// Do index and input fit into the memory? kInvalidArgument names the flags.
+[[nodiscard]] Result<void> CheckMemory(const RouterOptions& options, const Machine& machine);
 
 // `options` must outlive the parse.
 void Declare(RouterOptions& options, ConfigParser& parser);

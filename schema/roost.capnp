@@ -4,7 +4,7 @@
 # ever added; a number is never used again. A receiver ignores members of the two unions that it does not know (and
 # counts them), so a newer peer can speak to an older one of the same major version.
 #
-#   ROUTER socket (router, binds)                                  DEALER socket (worker, connects; identity = worker id)
+#   ROUTER socket (router, binds)                                  DEALER socket (worker, connects)
 #     │                                  hello(epoch 7)                     each second until welcomed
 #     │ ◄───────────────────────────────────────────────────────────────── │
 #     │   welcome(instance, epoch 7)                                        wantTokenizer too, when it has not got it
@@ -20,7 +20,10 @@
 # the router answers wantHello, and the worker begins a new epoch. The other way each ping carries a digest of the
 # generates before it: a worker that got others begins a new epoch too, so that the router sends them again.
 # Silence: a router that hears nothing for two seconds (by default) takes the worker for dead; a worker that hears
-# nothing (the router pings each second) for three says hello again under a new epoch.
+# nothing (the router pings each second) for three connects anew and says hello again under a new epoch. A worker whose
+# engine makes no progress (Load.progress) although it has work counts as lost too, while its link still answers.
+# Identity: ZeroMQ gives each connection a random identity, which means nothing. Who a worker is stands in its hello
+# alone, and all later messages of that connection are this worker's.
 #
 # Bounds (common/wire/codec.h has the numbers): bytes per frame, nesting, traversal, lengths of lists and texts. A
 # message over a bound is malformed. The receiver of a malformed message counts it; it drops the link, never the process.
@@ -71,6 +74,7 @@ enum ErrorCode {
   dataLoss @12;
   internal @13;
   modelNotFound @14;
+  unsupportedMediaType @15;
 }
 
 enum FinishReason {
@@ -132,11 +136,11 @@ struct Hello {
   # Who the worker is and what it serves. Begins an epoch.
 
   protocolVersion @0 :UInt32;
-  # Major version, now 1. Another one is refused by the router with a log line, and no answer.
+  # Major version, now 2. Another one is refused.
 
   workerId @1 :Text;
-  # Stable name, also the ZeroMQ identity: 1 to 200 bytes of UTF-8. Two workers of one name push each other off the
-  # link; a router sees that as one worker whose epoch changes all the time.
+  # Stable name: 1 to 200 bytes of UTF-8 without control characters. A name belongs to one process at a time: see
+  # processId.
 
   epoch @2 :UInt64;
   # Differs from all earlier ones of the same worker, across restarts too. Receivers compare for equality alone. Not 0.
@@ -145,8 +149,8 @@ struct Hello {
   # The name that clients ask for. Not empty.
 
   fingerprint @4 :Text;
-  # Covers config, tokenizer and the weights' headers. Workers of one model name and different fingerprints do not share
-  # a router's queue: the router refuses the later one.
+  # Covers config, tokenizer and the weights. Workers of one model name and different fingerprints share no blocks and
+  # continue none of each other's requests: they are two revisions of the model.
 
   kvDtype @5 :Text;
   # "f32" or "bf16": part of block identity.
@@ -192,6 +196,11 @@ struct Hello {
   ageingTokens @20 :UInt32 = 0;
   # Waiting prompts of equal priority are taken by their uncached tokens, fewest first, so many tokens being worth a
   # second of waiting. 0: in another order, or not told; then a router takes what waits for what goes first.
+
+  processId @21 :UInt64;
+  # Random, another one for each process. Not 0. A hello of the process that has the name already takes its link over
+  # to the new connection. Another process is refused until the earlier one has left, is lost, or was silent for two
+  # seconds.
 }
 
 struct TokenEvent {
@@ -301,7 +310,12 @@ struct Load {
 
   otherPrompts @12 :List(OtherPrompt);
   # The prompts of other routers than the receiver that queuedPrefillTokens counts, so that all routers see one queue; at
-  # most 1,024, those that run first. Empty where there is one router.
+  # most 1,024, those that run first (a worker of this version tells 64, and what has just come). Empty where there is one
+  # router.
+
+  progress @13 :UInt64 = 0;
+  # Grows with each report of the engine, also with one that tells of no step. A heartbeat repeats the last one. So a
+  # worker that has work and whose progress stands still has an engine that hangs.
 }
 
 struct Step {
@@ -330,7 +344,7 @@ struct Snapshot {
   # The view is complete with this chunk. An empty cache sends one chunk, number 0 and last.
 
   runs @4 :List(StoredRun);
-  # Parents before children, across chunks too.
+  # Parents before children, across chunks too. At most 4,096 hashes in all runs of a chunk.
 }
 
 struct Tokenizer {
@@ -380,6 +394,7 @@ struct RouterMessage {
 
     pin @8 :Pin;
     unpin @9 :Unpin;
+    refused @10 :Refused;
   }
 }
 
@@ -390,6 +405,16 @@ struct Welcome {
 
   epoch @1 :UInt64;
   # The hello that this answers. A welcome to another epoch than the worker's current one is ignored.
+}
+
+struct Refused {
+  # Answers a hello that the router does not accept. The worker says it in its log and goes on asking.
+
+  epoch @0 :UInt64;
+  # The hello that this answers.
+
+  reason @1 :Text;
+  # A clause for people.
 }
 
 struct LogitBias {

@@ -3,6 +3,7 @@
 #include <sysexits.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "common/base/log.h"
@@ -11,6 +12,7 @@
 #include "worker/options.h"
 #include "worker/prepare.h"
 #include "worker/worker.h"
+#include "worker/worker_name.h"
 
 namespace roost::worker {
 namespace {
@@ -38,6 +40,16 @@ void LogReady(const Worker& worker, const WorkerOptions& options) {
                            {"metrics", worker.metrics_url()}});
 }
 
+// Until a router has welcomed the worker. False when a signal comes first.
+bool AwaitRouter(Worker& worker, Termination& termination) {
+  constexpr std::chrono::milliseconds kLook{50};
+  LogInfo("worker waits for a router", {{"worker", worker.hello().worker_id}, {"metrics", worker.metrics_url()}});
+  while (!worker.WaitForRouter(kLook)) {
+    if (termination.Wait(std::chrono::milliseconds(0), 1)) return false;
+  }
+  return true;
+}
+
 // Until no request is left, the time is over, or a second signal comes. True for the first.
 bool Drain(Worker& worker, const WorkerOptions& options, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
@@ -58,8 +70,8 @@ int Serve(const WorkerOptions& options, Termination& termination) {
   Result<std::unique_ptr<Worker>> started = Worker::Start(std::move(setup).value());
   if (!started.ok()) return CanNotStart(started.error(), ExitCodeOf(started.error()));
   const std::unique_ptr<Worker> worker = std::move(started).value();
-  LogReady(*worker, options);
   termination.BeginServing();
+  if (AwaitRouter(*worker, termination)) LogReady(*worker, options);
   termination.Wait(std::nullopt, 1);
   LogInfo("worker drains");
   const bool drained = Drain(*worker, options, termination);
@@ -78,7 +90,10 @@ int Main(int argc, const char* const* argv) {
   // Choices were checked by the parser.
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
   if (const Result<void> complete = Complete(options); !complete.ok()) return CanNotStart(complete.error(), EX_USAGE);
+  std::optional<WorkerName> name;  // until the end: it keeps others from it
+  if (options.worker_id.empty()) options.worker_id = name.emplace(WorkerName::Take()).value();
   Termination termination;
+  const LogThread log_thread;
   return Serve(options, termination);
 }
 

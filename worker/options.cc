@@ -1,10 +1,8 @@
 #include "worker/options.h"
 
 #include <sysexits.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <thread>
 #include <utility>
@@ -36,13 +34,6 @@ std::vector<std::string> Names(const Table& table) {
   return names;
 }
 
-std::string HostAndProcess() {
-  std::array<char, 256> host{};
-  // A name that is too long comes without its end; the last byte stays zero.
-  if (gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') return fmt::format("worker-{}", getpid());
-  return fmt::format("{}-{}", host.data(), getpid());
-}
-
 Result<TenantShare> ParseTenantShare(const std::string& value) {
   // The last one: a name may hold an equals sign, a fraction can not.
   const std::size_t equals = value.rfind('=');
@@ -69,7 +60,7 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
       .Add("kv-memory", options.kv_memory,
            "Memory for KV blocks when kv-blocks is 0: bytes, a share below 1 of what is free on a CUDA device beside "
            "the "
-           "weights, or auto: 0.9 of that, and 1 GiB on the CPU")
+           "weights, or auto: 0.9 of that, and on the CPU 1 GiB or half of the memory there is")
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
                  "Policy that says which idle blocks go first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
@@ -183,7 +174,8 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice(
           "cache-events", options.cache_events, {"on", "off"},
           "Whether routers are told which blocks come and go; without it they go by what they sent here themselves")
-      .Add("worker-id", options.worker_id, "Name of this worker, different in each; by default host name and process");
+      .Add("worker-id", options.worker_id,
+           "Name of this worker, different in each; by default the host's name and the first free number");
   DeclareCache(options, parser);
   DeclareEngine(options, parser);
   parser.Section("Operation")
@@ -216,7 +208,6 @@ Result<void> Complete(WorkerOptions& options) {
   if (options.plan_ahead == "on" && options.verify_hits > 0) {
     return InvalidArgument("plan-ahead", "on goes without verify-hits, which reads what the next step overwrites");
   }
-  if (options.worker_id.empty()) options.worker_id = HostAndProcess();
   if (options.threads == 0) options.threads = std::max(1U, std::thread::hardware_concurrency());
   return {};
 }

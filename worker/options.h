@@ -30,7 +30,7 @@ struct WorkerOptions {
   // Links
   std::vector<std::string> routers{"tcp://127.0.0.1:7001"};
   std::string cache_events = "on";
-  std::string worker_id;  // empty: host name and process id
+  std::string worker_id;  // empty: see WorkerName
 
   // Cache
   std::uint32_t block_tokens = 16;
@@ -66,8 +66,8 @@ struct WorkerOptions {
 // `options` must outlive the parse.
 void Declare(WorkerOptions& options, ConfigParser& parser);
 
-// What flags alone can not tell: a power of two, addresses, the worker's name, the number of cores. Before the model is
-// read, because that may take minutes.
+// What flags alone can not tell: a power of two, addresses, the number of cores. Before the model is read, because that
+// may take minutes.
 [[nodiscard]] Result<void> Complete(WorkerOptions& options);
 
 // What a step computes at the most: what was given, else what suits the device. A CUDA device reads all weights in

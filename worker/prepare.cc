@@ -1,10 +1,12 @@
 #include "worker/prepare.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/memory_limit.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "worker/backend/choose_backend.h"
@@ -15,6 +17,8 @@ namespace {
 
 // Steps need the rest.
 constexpr double kDeviceKvShare = 0.9;
+// On the CPU, where little memory is there: weights and the rest of the process need the other half.
+constexpr std::uint64_t kHostKvPart = 2;
 
 // Says what was found and taken before the weights are read: that may take minutes.
 Result<BackendChoice> TakeBackend(const WorkerOptions& options) {
@@ -49,6 +53,10 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
     model.kv_bytes = *kv_memory.bytes;
   } else if (!kv_memory.share && KindOf(*backend.ops) == DeviceKind::kCuda) {
     model.kv_share = kDeviceKvShare;
+  }
+  if (KindOf(*backend.ops) == DeviceKind::kCpu) {
+    model.memory_limit_bytes = MemoryLimitBytes();
+    if (!kv_memory.bytes) model.kv_bytes = std::min(model.kv_bytes, *model.memory_limit_bytes / kHostKvPart);
   }
   if (options.max_context_tokens > 0) model.max_context_tokens = options.max_context_tokens;
   model.step_bounds = StepBoundsOf(options, KindOf(*backend.ops));

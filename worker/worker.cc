@@ -1,16 +1,14 @@
 #include "worker/worker.h"
 
-#include <openssl/evp.h>
-
-#include <array>
 #include <chrono>
-#include <string_view>
+#include <random>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/utf8.h"
 #include "common/wire/codec.h"
 #include "common/wire/endpoint.h"
+#include "common/wire/tokenizer_digest.h"
 
 namespace roost::worker {
 namespace {
@@ -21,17 +19,21 @@ std::uint64_t FirstEpoch() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()) | 1U;
 }
 
+std::uint64_t RandomProcessId() {
+  std::random_device device;
+  return ((std::uint64_t{device()} << 32U) | device()) | 1U;
+}
+
 Result<void> CheckName(const std::string& name, const char* field, std::size_t max_bytes) {
   if (name.empty()) return InvalidArgument(field, "must not be empty");
   if (name.size() > max_bytes) return InvalidArgument(field, "{} bytes, at most {}", name.size(), max_bytes);
   if (!IsValidUtf8(name)) return InvalidArgument(field, "is not UTF-8");
+  if (HasControlCharacter(name)) return InvalidArgument(field, "holds a control character");
   return {};
 }
 
 Result<void> CheckSetup(const WorkerSetup& setup) {
   ROOST_RETURN_IF_ERROR(CheckName(setup.hello.worker_id, "worker-id", wire::WireLimits::kMaxWorkerIdBytes));
-  // ZeroMQ keeps names that begin with a zero byte for itself.
-  if (setup.hello.worker_id[0] == '\0') return InvalidArgument("worker-id", "begins with a zero byte");
   ROOST_RETURN_IF_ERROR(CheckName(setup.hello.model, "served-model-name", wire::WireLimits::kMaxTextBytes));
   const wire::Tokenizer& bundle = setup.tokenizer;
   const std::size_t size = bundle.tokenizer_json.size() + bundle.chat_template.size();
@@ -55,6 +57,7 @@ Result<std::vector<wire::Endpoint>> ParseRouters(const std::vector<std::string>&
 
 wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
   wire::Hello hello = setup.hello;
+  hello.process_id = RandomProcessId();
   hello.block_tokens = setup.model->block_tokens();
   hello.block_count = setup.model->block_count();
   hello.max_context_tokens = engine.max_context_tokens();
@@ -68,28 +71,11 @@ wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
 }
 
 WorkerSetup WithDigest(WorkerSetup setup) {
-  setup.tokenizer.digest = TokenizerDigest(setup.tokenizer);
+  setup.tokenizer.digest = wire::DigestOf(setup.tokenizer);
   return setup;
 }
 
 }  // namespace
-
-std::string TokenizerDigest(const wire::Tokenizer& tokenizer) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
-  ROOST_CHECK(context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1);
-  for (const std::string& part :
-       {tokenizer.tokenizer_json, tokenizer.chat_template, tokenizer.bos_token, tokenizer.eos_token}) {
-    const std::uint64_t length = part.size();
-    ROOST_CHECK(EVP_DigestUpdate(context.get(), &length, sizeof(length)) == 1);
-    ROOST_CHECK(EVP_DigestUpdate(context.get(), part.data(), part.size()) == 1);
-  }
-  ROOST_CHECK(EVP_DigestFinal_ex(context.get(), digest.data(), &size) == 1);
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
-}
 
 Result<std::unique_ptr<Worker>> Worker::Start(WorkerSetup setup) {
   ROOST_RETURN_IF_ERROR(CheckSetup(setup));

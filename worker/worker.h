@@ -29,7 +29,7 @@ namespace roost::worker {
 struct WorkerSetup {
   std::unique_ptr<Model> model;
   EngineOptions engine;
-  // worker_id, model, fingerprint, kv_dtype and sampling; the rest follows from the model and the engine.
+  // worker_id, model, fingerprint, kv_dtype and sampling; the rest follows from the process, the model and the engine.
   wire::Hello hello;
   wire::Tokenizer tokenizer;         // its digest is filled in
   std::vector<std::string> routers;  // tcp://HOST:PORT
@@ -46,6 +46,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
+  // True when a router has welcomed the worker, at the latest after `timeout`.
+  [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout) { return link_thread_->WaitForRouter(timeout); }
   // From here on requests are refused and those that run go on.
   void BeginDrain() { link_thread_->BeginDrain(); }
   // True when draining has begun and no request is left, at the latest after `timeout`.
@@ -75,8 +77,5 @@ class Worker {
   std::unique_ptr<LinkThread> link_thread_;
   std::unique_ptr<MetricsServer> metrics_server_;
 };
-
-// SHA-256 of the bundle's parts, each with its length in front, in hexadecimal.
-[[nodiscard]] std::string TokenizerDigest(const wire::Tokenizer& tokenizer);
 
 }  // namespace roost::worker

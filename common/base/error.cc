@@ -30,6 +30,7 @@ constexpr std::array kRows{
     Row{ErrorCode::kDataLoss,         {"data_loss",          500, "server_error",          "data_loss", false}},
     Row{ErrorCode::kInternal,         {"internal",           500, "server_error",          "internal", false}},
     Row{ErrorCode::kModelNotFound,    {"model_not_found",    404, "invalid_request_error", "model_not_found", false}},
+    Row{ErrorCode::kUnsupportedMediaType, {"unsupported_media_type", 415, "invalid_request_error", "unsupported_media_type", false}},
 };
 // clang-format on
 

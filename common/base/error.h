@@ -9,24 +9,25 @@ namespace roost {
 
 // The values travel between the daemons: new codes go to the end.
 enum class ErrorCode {
-  kInvalidArgument,   // the request or file is wrong and stays wrong
-  kUnauthenticated,   // no valid API key
-  kNotFound,          // no such route, file
-  kMethodNotAllowed,  // the route exists, the method does not
-  kTimeout,           // the client was too slow to send its request
-  kContextTooLong,    // prompt and output do not fit the model's context
-  kBodyTooLarge,      // HTTP body over its limit
-  kHeaderTooLarge,    // HTTP header over its limit
-  kOverloaded,        // every queue that could take it is full; retry later
-  kUnavailable,       // no worker serves the model now, or the worker was lost
-  kDeadlineExceeded,  // accepted, but its deadline passed before it ended
-  kCancelled,         // the client went away
-  kDataLoss,          // a file or message is truncated or corrupt
-  kInternal,          // a bug or a device failure, reported instead of crashing where one request alone is hit
-  kModelNotFound,     // no worker serves a model of that name
+  kInvalidArgument,       // the request or file is wrong and stays wrong
+  kUnauthenticated,       // no valid API key
+  kNotFound,              // no such route, file
+  kMethodNotAllowed,      // the route exists, the method does not
+  kTimeout,               // the client was too slow to send its request
+  kContextTooLong,        // prompt and output do not fit the model's context
+  kBodyTooLarge,          // HTTP body over its limit
+  kHeaderTooLarge,        // HTTP header over its limit
+  kOverloaded,            // every queue that could take it is full; retry later
+  kUnavailable,           // no worker serves the model now, or the worker was lost
+  kDeadlineExceeded,      // accepted, but its deadline passed before it ended
+  kCancelled,             // the client went away
+  kDataLoss,              // a file or message is truncated or corrupt
+  kInternal,              // a bug or a device failure, reported instead of crashing where one request alone is hit
+  kModelNotFound,         // no worker serves a model of that name
+  kUnsupportedMediaType,  // the request's body is said to be something else than JSON
 };
 
-inline constexpr int kErrorCodeCount = static_cast<int>(ErrorCode::kModelNotFound) + 1;
+inline constexpr int kErrorCodeCount = static_cast<int>(ErrorCode::kUnsupportedMediaType) + 1;
 
 // The row of the table in error.cc.
 struct ErrorTraits {

@@ -1,15 +1,20 @@
 #include "common/base/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <ctime>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
 
 #include "common/base/json_writer.h"
+#include "common/base/log_queue.h"
 
 namespace roost {
 namespace {
@@ -19,14 +24,38 @@ std::atomic<LogFormat>& ActiveFormat() {
   return format;
 }
 
-// spdlog writes the line as it is: its own pattern does not escape values, so the line is built here.
+// Where lines go while a LogThread lives. Never freed: a thread may log until the process is gone.
+struct Output {
+  std::shared_mutex mutex;
+  std::unique_ptr<LogQueue> queue;  // guarded by mutex
+};
+Output& ActiveOutput() {
+  static Output* const output = new Output;
+  return *output;
+}
+
+// Lines are short: what a reader that is stuck does not take within a minute was for nobody.
+constexpr std::chrono::milliseconds kWriteTime{60'000};
+
+// spdlog's own asynchronous logger can not be flushed within a time, and its sinks hold the lock of stdio while they
+// wait for the reader.
+class OutputSink final : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    std::string line(message.payload.data(), message.payload.size());
+    line += '\n';
+    Output& output = ActiveOutput();
+    const std::shared_lock lock(output.mutex);
+    if (output.queue) return output.queue->Put(std::move(line));
+    WriteWithin(STDERR_FILENO, line, kWriteTime);
+  }
+  void flush_() override {}
+};
+
+// spdlog passes the line as it is: its own pattern does not escape values, so the line is built here.
 spdlog::logger& Logger() {
-  static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto made = std::make_shared<spdlog::logger>("roost", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%v");
-    made->flush_on(spdlog::level::trace);
-    return made;
-  }();
+  static const std::shared_ptr<spdlog::logger> logger =
+      std::make_shared<spdlog::logger>("roost", std::make_shared<OutputSink>());
   return *logger;
 }
 
@@ -91,7 +120,32 @@ std::string TextLine(LogLevel level, std::string_view message, std::initializer_
   return line;
 }
 
+std::string Line(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
+  return ActiveFormat() == LogFormat::kJson ? JsonLine(level, message, fields) : TextLine(level, message, fields);
+}
+
 }  // namespace
+
+LogThread::LogThread() {
+  auto queue = std::make_unique<LogQueue>(STDERR_FILENO, [](std::uint64_t count) {
+    return Line(LogLevel::kWarning, "log lines were dropped", {{"count", fmt::to_string(count)}}) + "\n";
+  });
+  const std::lock_guard lock(ActiveOutput().mutex);
+  ActiveOutput().queue = std::move(queue);
+}
+
+LogThread::~LogThread() {
+  std::unique_ptr<LogQueue> queue;
+  {
+    const std::lock_guard lock(ActiveOutput().mutex);
+    queue = std::move(ActiveOutput().queue);
+  }
+}
+
+void FlushLog() {
+  const std::shared_lock lock(ActiveOutput().mutex);
+  if (ActiveOutput().queue) ActiveOutput().queue->Flush(LogQueue::kFlushTime);
+}
 
 void SetUpLogging(LogLevel level, LogFormat format) {
   Logger().set_level(ToSpdlog(level));
@@ -114,8 +168,7 @@ Result<LogFormat> ParseLogFormat(std::string_view name) {
 void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
   const auto spdlog_level = ToSpdlog(level);
   if (!Logger().should_log(spdlog_level)) return;
-  Logger().log(spdlog_level, ActiveFormat() == LogFormat::kJson ? JsonLine(level, message, fields)
-                                                                : TextLine(level, message, fields));
+  Logger().log(spdlog_level, Line(level, message, fields));
 }
 
 }  // namespace roost

@@ -25,6 +25,21 @@ void SetUpLogging(LogLevel level, LogFormat format);
 [[nodiscard]] Result<LogLevel> ParseLogLevel(std::string_view name);
 [[nodiscard]] Result<LogFormat> ParseLogFormat(std::string_view name);
 
+// While it lives, lines are written by a thread of their own, and whoever logs never waits for whoever reads them; what
+// the reader does not keep up with is dropped, oldest first, and counted in a later line. Before and after it Log
+// writes by itself, so that nothing of a start or an end is lost. One at a time; made after Termination, whose signals
+// its thread leaves alone, too.
+class LogThread {
+ public:
+  LogThread();
+  ~LogThread();
+  LogThread(const LogThread&) = delete;
+  LogThread& operator=(const LogThread&) = delete;
+};
+
+// Waits until all lines are written, a second at most. For those who end the process themselves.
+void FlushLog();
+
 // Thread-safe. A line is written whole.
 void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
 

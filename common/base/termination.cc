@@ -49,6 +49,7 @@ void Termination::Watch() {
     if (ending_) return;
     if (!serving_) {
       LogInfo("ended by a signal during start-up");
+      FlushLog();
       std::_Exit(128 + signal);
     }
     ++count_;

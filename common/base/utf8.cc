@@ -82,6 +82,15 @@ std::optional<CodePoint> DecodeUtf8(std::string_view text) {
   return CodePoint{value, length};
 }
 
+bool HasControlCharacter(std::string_view text) {
+  while (!text.empty()) {
+    const std::optional<CodePoint> point = DecodeUtf8(text);
+    if (!point.has_value() || point->value < 0x20 || (point->value >= 0x7F && point->value < 0xA0)) return true;
+    text.remove_prefix(point->length);
+  }
+  return false;
+}
+
 void AppendUtf8(char32_t value, std::string& out) {
   ROOST_CHECK(value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF), "U+{:04X}", static_cast<std::uint32_t>(value));
   const auto tail = [&](unsigned shift) { out += static_cast<char>(0x80U | ((value >> shift) & 0x3FU)); };

@@ -62,6 +62,21 @@ prometheus::Histogram& Registry::Histogram(const Metric& metric, const std::vect
       .Add(PairLabels(metric, values), buckets);
 }
 
+void Registry::Remove(const Metric& metric, const std::vector<std::string>& values) {
+  const auto labels = PairLabels(metric, values);
+  const auto remove = [&](auto& family, auto&... arguments) {
+    if (family.Has(labels)) family.Remove(&family.Add(labels, arguments...));
+  };
+  switch (metric.kind) {
+    case Kind::kCounter: return remove(Family(prometheus::BuildCounter(), metric, constant_labels_, *registry_));
+    case Kind::kGauge: return remove(Family(prometheus::BuildGauge(), metric, constant_labels_, *registry_));
+    case Kind::kHistogram: {
+      const prometheus::Histogram::BucketBoundaries buckets(metric.buckets.begin(), metric.buckets.end());
+      return remove(Family(prometheus::BuildHistogram(), metric, constant_labels_, *registry_), buckets);
+    }
+  }
+}
+
 std::string Registry::Text() const { return prometheus::TextSerializer().Serialize(registry_->Collect()); }
 
 std::shared_ptr<prometheus::Collectable> Registry::collectable() const { return registry_; }

@@ -18,7 +18,7 @@ class Registry;
 
 namespace roost::metrics {
 
-// Thread-safe. References stay valid as long as the registry.
+// Thread-safe. References stay valid as long as the registry, or until Remove.
 class Registry {
  public:
   // A label that every metric carries.
@@ -36,6 +36,9 @@ class Registry {
   prometheus::Counter& Counter(const Metric& metric, const std::vector<std::string>& values = {});
   prometheus::Gauge& Gauge(const Metric& metric, const std::vector<std::string>& values = {});
   prometheus::Histogram& Histogram(const Metric& metric, const std::vector<std::string>& values = {});
+
+  // Ends the series with these label values, if there is one: nothing of it is told from now on.
+  void Remove(const Metric& metric, const std::vector<std::string>& values);
 
   // All metrics in Prometheus' text format.
   [[nodiscard]] std::string Text() const;

@@ -40,7 +40,7 @@ struct BlockHash {
 
 // What separates name spaces. Two requests share blocks only if all of it is equal.
 struct PrefixScope {
-  std::string fingerprint;  // of the model: config, tokenizer, weights' headers
+  std::string fingerprint;  // of the model: config, tokenizer, weights
   std::string adapter;      // LoRA name; empty for none
   std::string tenant;       // from the authenticated API key; empty when the router has no keys
   std::string salt;         // the request's own cache_salt; it narrows, never widens

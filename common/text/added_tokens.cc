@@ -69,7 +69,8 @@ Result<void> AddedTokens::Add(const JsonNode& node, const Vocabulary& vocabulary
   }
   token.matched = token.content;
   if (token.normalized) {
-    Result<void> applied = normalizer.Apply(token.matched, scratch);
+    scratch.budget().Start(token.matched.size());
+    Result<void> applied = normalizer.Apply(token.matched, kMaxAddedTokenBytes, scratch);
     if (!applied.ok()) return node.Complain(applied.error().message);
   }
   id_end_ = std::max<std::size_t>(id_end_, token.id + 1);
@@ -134,9 +135,11 @@ Result<bool> AddedTokens::StandsAlone(std::string_view text, TextRange range, Re
 Result<void> AddedTokens::Split(std::string_view text, Stage stage, SpecialTokenText special, RegexScratch& scratch,
                                 std::vector<Segment>& segments) const {
   const Matcher& matcher = MatcherOf(stage);
-  std::size_t done = 0;  // segments cover the text up to here
+  std::size_t done = 0;       // segments cover the text up to here
+  std::size_t space_end = 0;  // of the white space that a token took on its right
   for (std::size_t i = 0; i < text.size();) {
     const bool may_begin = matcher.first_bytes[static_cast<unsigned char>(text[i])];
+    if (may_begin && !scratch.budget().TrySpend(1)) return scratch.budget().SpentTime();
     const AddedToken* token = may_begin ? LongestAt(matcher, text.substr(i)) : nullptr;
     if (token == nullptr) {
       ++i;
@@ -149,8 +152,11 @@ Result<void> AddedTokens::Split(std::string_view text, Stage stage, SpecialToken
       ROOST_ASSIGN_OR_RETURN(const bool alone, StandsAlone(text, range, scratch));
       if (!alone) continue;
     }
-    if (token->strip_left) range.begin = std::max(TrailingWhitespaceBegin(text.substr(0, range.begin)), done);
-    if (token->strip_right) range.end += LeadingWhitespaceEnd(text.substr(range.end));
+    if (token->strip_left && range.begin <= done) range.begin = done;
+    if (token->strip_left) range.begin = done + TrailingWhitespaceBegin(text.substr(done, range.begin - done));
+    if (token->strip_right && range.end >= space_end)
+      space_end = range.end + LeadingWhitespaceEnd(text.substr(range.end));
+    if (token->strip_right) range.end = space_end;
     if (done < range.begin) segments.push_back({{done, range.begin}, std::nullopt});
     segments.push_back({range, token->id});
     done = range.end;

@@ -26,7 +26,8 @@
 
 namespace roost::text {
 
-inline constexpr std::size_t kMaxAddedTokenBytes = 1024;  // each: bounds the cost per byte of text
+inline constexpr std::size_t kMaxAddedTokenBytes =
+    1024;  // each, also in its normal form: bounds the cost per byte of text
 
 // Is the text of special tokens, in the text to encode, theirs?
 enum class SpecialTokenText {

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "common/base/utf8.h"
 #include "common/text/jinja/interpreter.h"
 #include "common/text/jinja/parser.h"
 
@@ -35,6 +36,10 @@ Result<std::string> ChatTemplate::Render(const jinja::Value& context, const Rend
   Result<std::string> text = interpreter.Render();
   if (text.ok()) return text;
   Error error = std::move(text).error();
+  // It may quote what the template was given, which goes to clients and logs.
+  constexpr std::size_t kMaxMessageBytes = 4096;
+  const std::string_view kept = std::string_view(error.message).substr(0, kMaxMessageBytes);
+  error.message.resize(kept.size() - IncompleteUtf8Suffix(kept));
   error.message = fmt::format("chat template {}, line {}: {}", source_name_, interpreter.line(), error.message);
   return error;
 }

@@ -5,18 +5,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/text/rewrite_bounds.h"
 #include "common/text/unicode.h"
 
 namespace roost::text {
 namespace {
 
-using NormalizerSteps = std::vector<std::unique_ptr<const NormalizerStep>>;
-
 class PrependStep final : public NormalizerStep {
  public:
   explicit PrependStep(std::string_view prefix) : prefix_(prefix) {}
-  Result<void> Apply(std::string& text, RegexScratch&) const override {
-    if (!text.empty()) text.insert(0, prefix_);
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
+    if (text.empty()) return {};
+    if (text.size() + prefix_.size() > limit) return GrowsOver(limit);
+    text.insert(0, prefix_);
     return {};
   }
 
@@ -27,8 +28,8 @@ class PrependStep final : public NormalizerStep {
 class ReplaceStringStep final : public NormalizerStep {
  public:
   ReplaceStringStep(std::string_view pattern, std::string_view content) : pattern_(pattern), content_(content) {}
-  Result<void> Apply(std::string& text, RegexScratch&) const override {
-    ReplaceAll(pattern_, content_, text);
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
+    if (!ReplaceAll(pattern_, content_, limit, text)) return GrowsOver(limit);
     return {};
   }
   [[nodiscard]] bool MayDropFront() const override { return content_.empty(); }
@@ -41,7 +42,7 @@ class ReplaceStringStep final : public NormalizerStep {
 class ReplaceRegexStep final : public NormalizerStep {
  public:
   ReplaceRegexStep(Regex regex, std::string_view content) : regex_(std::move(regex)), content_(content) {}
-  Result<void> Apply(std::string& text, RegexScratch& scratch) const override {
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch) const override {
     std::vector<TextRange> matches;
     std::string stand_in;
     const std::string_view subject = ReplaceNewCodePoints(text, stand_in) ? stand_in : text;
@@ -52,6 +53,7 @@ class ReplaceRegexStep final : public NormalizerStep {
     for (const TextRange& match : matches) {
       out.append(text, begin, match.begin - begin).append(content_);
       begin = match.end;
+      if (out.size() > limit) return GrowsOver(limit);
     }
     out.append(text, begin);
     text = std::move(out);
@@ -67,8 +69,8 @@ class ReplaceRegexStep final : public NormalizerStep {
 class NormalFormStep final : public NormalizerStep {
  public:
   explicit NormalFormStep(NormalForm form) : form_(form) {}
-  Result<void> Apply(std::string& text, RegexScratch&) const override {
-    Normalize(form_, text);
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
+    if (!Normalize(form_, limit, text)) return GrowsOver(limit);
     return {};
   }
 
@@ -80,7 +82,7 @@ class StripStep final : public NormalizerStep {
  public:
   enum class Side { kLeft, kRight };
   explicit StripStep(Side side) : side_(side) {}
-  Result<void> Apply(std::string& text, RegexScratch&) const override {
+  Result<void> Apply(std::string& text, std::size_t, RegexScratch&) const override {
     if (side_ == Side::kRight) text.resize(TrailingWhitespaceBegin(text));
     if (side_ == Side::kLeft) text.erase(0, LeadingWhitespaceEnd(text));
     return {};
@@ -111,69 +113,82 @@ Result<std::unique_ptr<const NormalizerStep>> MakeReplace(const JsonNode& node) 
   return std::unique_ptr<const NormalizerStep>(std::make_unique<ReplaceRegexStep>(std::move(regex), content));
 }
 
-Result<void> AppendStrip(const JsonNode& node, NormalizerSteps& steps) {
+}  // namespace
+
+void Normalizer::Append(const JsonNode& node, std::unique_ptr<const NormalizerStep> step) {
+  rules_.push_back({node.path(), std::move(step)});
+}
+
+Result<void> Normalizer::AppendStrip(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const bool left, node.GetBool("strip_left"));
   ROOST_ASSIGN_OR_RETURN(const bool right, node.GetBool("strip_right"));
-  if (right) steps.push_back(std::make_unique<StripStep>(StripStep::Side::kRight));
-  if (left) steps.push_back(std::make_unique<StripStep>(StripStep::Side::kLeft));
+  if (right) Append(node, std::make_unique<StripStep>(StripStep::Side::kRight));
+  if (left) Append(node, std::make_unique<StripStep>(StripStep::Side::kLeft));
   return {};
 }
 
 // A Sequence is flat here: nesting means nothing more. The parser bounds its depth.
-Result<void> AppendSteps(const JsonNode& node, NormalizerSteps& steps) {
+Result<void> Normalizer::Append(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());
   if (name == "Sequence") {
     ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.GetArray("normalizers"));
-    for (const JsonNode& part : parts) ROOST_RETURN_IF_ERROR(AppendSteps(part, steps));
+    for (const JsonNode& part : parts) ROOST_RETURN_IF_ERROR(Append(part));
     return {};
   }
-  if (name == "Strip") return AppendStrip(node, steps);
+  if (name == "Strip") return AppendStrip(node);
   if (name == "Prepend") {
     ROOST_ASSIGN_OR_RETURN(const std::string_view prefix, node.GetString("prepend"));
-    steps.push_back(std::make_unique<PrependStep>(prefix));
+    Append(node, std::make_unique<PrependStep>(prefix));
     return {};
   }
   if (name == "Replace") {
     ROOST_ASSIGN_OR_RETURN(auto step, MakeReplace(node));
-    steps.push_back(std::move(step));
+    Append(node, std::move(step));
     return {};
   }
   const std::optional<NormalForm> form = FormNamed(name);
   if (!form) return type.Complain(fmt::format("'{}' is not supported", name));
-  steps.push_back(std::make_unique<NormalFormStep>(*form));
+  Append(node, std::make_unique<NormalFormStep>(*form));
   return {};
 }
 
-}  // namespace
-
 Result<Normalizer> Normalizer::FromJson(const std::optional<JsonNode>& node) {
   Normalizer normalizer;
-  if (node) ROOST_RETURN_IF_ERROR(AppendSteps(*node, normalizer.steps_));
+  if (node) ROOST_RETURN_IF_ERROR(normalizer.Append(*node));
   return normalizer;
 }
 
-Result<void> Normalizer::Apply(std::string& text, RegexScratch& scratch) const {
-  for (const auto& step : steps_) ROOST_RETURN_IF_ERROR(step->Apply(text, scratch));
+Result<void> Normalizer::Apply(std::string& text, std::size_t limit, RegexScratch& scratch) const {
+  for (const auto& [path, step] : rules_) {
+    Result<void> applied = step->Apply(text, limit, scratch);
+    if (applied.ok() && !scratch.budget().TrySpend(1 + text.size() / CpuBudget::kBytesPerWork)) {
+      applied = scratch.budget().SpentTime();
+    }
+    if (!applied.ok()) return InvalidArgument("", "{}: {}", path, applied.error().message);
+  }
   return {};
 }
 
 bool Normalizer::MayDropFront() const {
-  return std::any_of(steps_.begin(), steps_.end(), [](const auto& step) { return step->MayDropFront(); });
+  return std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return rule.step->MayDropFront(); });
 }
 
-void ReplaceAll(std::string_view pattern, std::string_view content, std::string& text) {
+bool ReplaceAll(std::string_view pattern, std::string_view content, std::size_t limit, std::string& text) {
   std::size_t found = text.find(pattern);
-  if (found == std::string::npos) return;
+  if (found == std::string::npos) return true;
   std::string out;
   out.reserve(text.size());
   std::size_t begin = 0;
   for (; found != std::string::npos; found = text.find(pattern, begin)) {
     out.append(text, begin, found - begin).append(content);
     begin = found + pattern.size();
+    if (out.size() > limit) return false;
   }
+  if (out.size() + (text.size() - begin) > limit) return false;
   out.append(text, begin);
   text = std::move(out);
+  return true;
 }
 
 Result<Pattern> Pattern::FromJson(const JsonNode& parent) {
@@ -183,6 +198,9 @@ Result<Pattern> Pattern::FromJson(const JsonNode& parent) {
   if (string.has_value() == regex.has_value()) return node.Complain("must have either 'String' or 'Regex'");
   const JsonNode& member = string ? *string : *regex;
   ROOST_ASSIGN_OR_RETURN(const std::string_view text, member.AsString());
+  if (string && text.size() > kMaxStringBytes) {
+    return member.Complain(fmt::format("is over the limit of {} bytes", kMaxStringBytes));
+  }
   return Pattern{string ? Kind::kString : Kind::kRegex, text, member};
 }
 

@@ -2,6 +2,7 @@
 // NFD, NFKC, NFKD, Strip, Sequence. Immutable, shared by threads.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +18,8 @@ namespace roost::text {
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  virtual Result<void> Apply(std::string& text, RegexScratch& scratch) const = 0;
+  // Fails, and may leave anything in `text`, where the result would be over `limit` bytes.
+  virtual Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch) const = 0;
   // May the first character of the result stem from another place than the text's beginning?
   [[nodiscard]] virtual bool MayDropFront() const { return false; }
 };
@@ -27,20 +29,32 @@ class Normalizer {
   // Nothing (no normalizer) leaves text as it is.
   static Result<Normalizer> FromJson(const std::optional<JsonNode>& node);
 
-  Result<void> Apply(std::string& text, RegexScratch& scratch) const;
-  [[nodiscard]] bool is_identity() const { return steps_.empty(); }
+  // Makes at most `limit` bytes, at no step more, within the CPU budget of `scratch`; an error names the rule.
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch) const;
+  [[nodiscard]] bool is_identity() const { return rules_.empty(); }
   [[nodiscard]] bool MayDropFront() const;
 
  private:
-  std::vector<std::unique_ptr<const NormalizerStep>> steps_;
+  struct Rule {
+    std::string path;  // where it stands in the file: "normalizer.normalizers[1]"
+    std::unique_ptr<const NormalizerStep> step;
+  };
+  Result<void> Append(const JsonNode& node);
+  void Append(const JsonNode& node, std::unique_ptr<const NormalizerStep> step);
+  Result<void> AppendStrip(const JsonNode& node);
+
+  std::vector<Rule> rules_;
 };
 
-// Replaces every `pattern`, which is not empty, in `text` by `content`; from left to right. Linear.
-void ReplaceAll(std::string_view pattern, std::string_view content, std::string& text);
+// Replaces every `pattern`, which is not empty, in `text` by `content`; from left to right. Linear, as patterns are
+// short. False, and `text` as it was, when it would grow over `limit` bytes.
+bool ReplaceAll(std::string_view pattern, std::string_view content, std::size_t limit, std::string& text);
 
 // The "pattern" member of several parts: {"String": …} or {"Regex": …}.
 struct Pattern {
   enum class Kind { kString, kRegex };
+  static constexpr std::size_t kMaxStringBytes = 1024;  // of a string: bounds the cost per byte of text
+
   Kind kind;
   std::string_view text;
   JsonNode node;

@@ -23,6 +23,10 @@ constexpr std::string_view kNonSpaces =
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{d7ff}\x{e000}-\x{10ffff})";
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 
+// Stands behind every repeat and group: what a match can try in several ways it tries by passing one of them, so that
+// between two callouts lies no more work than the pattern's length and one run of characters.
+constexpr std::string_view kCallout = "(?C)";
+
 // Properties whose meaning is the same on both sides.
 constexpr std::array<std::string_view, 34> kProperties = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P",  "Pc",  "Pd",
@@ -91,6 +95,7 @@ class Translator {
   Result<void> Literal(char32_t c);
   Result<void> CheckCaseless(char32_t c);
   [[nodiscard]] std::string_view IntervalAhead() const;
+  [[nodiscard]] bool IsRepeatAhead() const { return Next("*") || Next("+") || Next("?") || !IntervalAhead().empty(); }
 
   void BeginAtom() {
     atom_ = out_.size();
@@ -193,7 +198,14 @@ Result<void> Translator::CloseGroup() {
   caseless_ = group.caseless;
   last_literal_ = 0;
   atom_.reset();
-  if (group.quantifiable) atom_ = group.start;
+  if (!group.quantifiable) return {};
+  if (IsRepeatAhead()) {  // then one callout per round
+    out_.insert(group.start, "(?:");
+    out_.append(kCallout).append(")");
+    atom_ = group.start;
+  } else {
+    out_ += kCallout;
+  }
   return {};
 }
 
@@ -217,11 +229,10 @@ Result<void> Translator::Repeat() {
     out_ += in_[pos_++];
     if (Next("?") || Next("+")) out_ += in_[pos_++];
   }
+  out_ += kCallout;
   atom_.reset();
   last_literal_ = 0;
-  if (pos_ < in_.size() && (Next("*") || Next("+") || Next("?") || !IntervalAhead().empty())) {
-    return Refuse("a repeat of a repeat is not supported");
-  }
+  if (IsRepeatAhead()) return Refuse("a repeat of a repeat is not supported");
   return {};
 }
 

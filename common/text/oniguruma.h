@@ -6,6 +6,8 @@
 // class intersections, nested classes, back-references, \b, \w, case folding that changes a string's length, …) is
 // refused with a message that names it: a wrong split would be a wrong prompt.
 //
+// The result has callouts, by which regex.cc bounds the time of a match.
+//
 // Source: Oniguruma's doc/RE and doc/SYNTAX.md; pcre2pattern(3).
 #pragma once
 

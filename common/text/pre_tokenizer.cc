@@ -216,20 +216,20 @@ Result<void> AppendDigits(const JsonNode& node, PreTokenizerSteps& steps) {
   return AppendSplit("\\p{N}", individual ? Behavior::kIsolated : Behavior::kContiguous, steps);
 }
 
-// A Sequence is flat here: nesting means nothing more. The parser bounds its depth.
-Result<void> AppendSteps(const JsonNode& node, PreTokenizerSteps& steps) {
-  ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
-  ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());
-  if (name == "Sequence") {
-    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.GetArray("pretokenizers"));
-    for (const JsonNode& part : parts) ROOST_RETURN_IF_ERROR(AppendSteps(part, steps));
-    return {};
+Result<PreTokenizerSteps> StepsOf(const JsonNode& node, const JsonNode& type, std::string_view name) {
+  PreTokenizerSteps steps;
+  if (name == "ByteLevel") {
+    ROOST_RETURN_IF_ERROR(AppendByteLevelSteps(node, steps));
+  } else if (name == "Split") {
+    ROOST_RETURN_IF_ERROR(AppendSplit(node, steps));
+  } else if (name == "Metaspace") {
+    ROOST_RETURN_IF_ERROR(AppendMetaspace(node, steps));
+  } else if (name == "Digits") {
+    ROOST_RETURN_IF_ERROR(AppendDigits(node, steps));
+  } else {
+    return type.Complain(fmt::format("'{}' is not supported", name));
   }
-  if (name == "ByteLevel") return AppendByteLevelSteps(node, steps);
-  if (name == "Split") return AppendSplit(node, steps);
-  if (name == "Metaspace") return AppendMetaspace(node, steps);
-  if (name == "Digits") return AppendDigits(node, steps);
-  return type.Complain(fmt::format("'{}' is not supported", name));
+  return steps;
 }
 
 }  // namespace
@@ -241,19 +241,40 @@ void PreTokenized::Assign(std::string_view input, bool at_start) {
   starts_text = at_start;
 }
 
+// A Sequence is flat here: nesting means nothing more. The parser bounds its depth.
+Result<void> PreTokenizer::Append(const JsonNode& node) {
+  ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());
+  if (name == "Sequence") {
+    ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> parts, node.GetArray("pretokenizers"));
+    for (const JsonNode& part : parts) ROOST_RETURN_IF_ERROR(Append(part));
+    return {};
+  }
+  ROOST_ASSIGN_OR_RETURN(PreTokenizerSteps steps, StepsOf(node, type, name));
+  for (auto& step : steps) rules_.push_back({node.path(), std::move(step)});
+  return {};
+}
+
 Result<PreTokenizer> PreTokenizer::FromJson(const std::optional<JsonNode>& node) {
   PreTokenizer pre_tokenizer;
-  if (node) ROOST_RETURN_IF_ERROR(AppendSteps(*node, pre_tokenizer.steps_));
+  if (node) ROOST_RETURN_IF_ERROR(pre_tokenizer.Append(*node));
   return pre_tokenizer;
 }
 
-Result<void> PreTokenizer::Apply(PreTokenizeScratch& scratch, RegexScratch& regex) const {
-  for (const auto& step : steps_) ROOST_RETURN_IF_ERROR(step->Apply(scratch, regex));
+Result<void> PreTokenizer::Apply(PreTokenizeScratch& scratch, std::size_t limit, RegexScratch& regex) const {
+  for (const auto& [path, step] : rules_) {
+    Result<void> applied = step->Apply(scratch, regex);
+    const std::size_t size = scratch.now.text.size();
+    if (applied.ok() && size > limit) applied = GrowsOver(limit);
+    if (applied.ok() && !regex.budget().TrySpend(1 + size / CpuBudget::kBytesPerWork))
+      applied = regex.budget().SpentTime();
+    if (!applied.ok()) return InvalidArgument("", "{}: {}", path, applied.error().message);
+  }
   return {};
 }
 
 bool PreTokenizer::NeedsStart() const {
-  return std::any_of(steps_.begin(), steps_.end(), [](const auto& step) { return step->NeedsStart(); });
+  return std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return rule.step->NeedsStart(); });
 }
 
 }  // namespace roost::text

@@ -8,6 +8,7 @@
 //     rewrite                    [it]['s][Ġ][Ġ1][Ã©]     new text, as many pieces
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,12 +59,19 @@ class PreTokenizer {
   // Nothing (no pre-tokenizer) leaves the text in one piece.
   static Result<PreTokenizer> FromJson(const std::optional<JsonNode>& node);
 
-  // Linear, if the file's patterns are.
-  Result<void> Apply(PreTokenizeScratch& scratch, RegexScratch& regex) const;
+  // Linear, if the file's patterns are. The text stays within `limit` bytes, and the work within the CPU budget of
+  // `regex`; an error names the rule.
+  Result<void> Apply(PreTokenizeScratch& scratch, std::size_t limit, RegexScratch& regex) const;
   [[nodiscard]] bool NeedsStart() const;
 
  private:
-  std::vector<std::unique_ptr<const PreTokenizerStep>> steps_;
+  struct Rule {
+    std::string path;  // where it stands in the file: "pre_tokenizer.pretokenizers[1]"
+    std::unique_ptr<const PreTokenizerStep> step;
+  };
+  Result<void> Append(const JsonNode& node);
+
+  std::vector<Rule> rules_;
 };
 
 }  // namespace roost::text

@@ -4,6 +4,7 @@
 
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -20,6 +21,20 @@ std::string MessageOf(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
+// A match may begin at so many places before the clock is looked at again, whatever the pattern.
+constexpr std::size_t kStartsPerLook = std::size_t{64} << 10U;
+// Of text that lies behind the place where the match began, in units of CpuBudget: a repeat may have gone over all of
+// it.
+constexpr std::size_t kBytesPerCalloutWork = std::size_t{64} << 10U;
+
+// Called by PCRE2 wherever oniguruma.cc put a callout: behind each part of a pattern that can be matched in several
+// ways.
+int OnCallout(pcre2_callout_block* callout, void* budget) {
+  const std::size_t length = callout->current_position - std::min(callout->start_match, callout->current_position);
+  const bool has_time = static_cast<CpuBudget*>(budget)->TrySpend(1 + length / kBytesPerCalloutWork);
+  return has_time ? 0 : PCRE2_ERROR_CALLOUT;
+}
+
 PCRE2_SPTR Bytes(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 }  // namespace
@@ -32,6 +47,7 @@ RegexScratch::RegexScratch()
   pcre2_set_match_limit(context_.get(), kRegexMatchLimit);
   pcre2_set_heap_limit(context_.get(), kRegexHeapKibibytes);
   pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
+  pcre2_set_callout(context_.get(), OnCallout, &budget_);
 }
 
 RegexScratch::~RegexScratch() = default;
@@ -49,8 +65,9 @@ Result<Regex> Regex::CompilePcre2(std::string_view pattern) {
   int code = 0;
   std::size_t offset = 0;
   pcre2_code* compiled =
-      pcre2_compile(Bytes(pattern), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
-                    &code, &offset, context.get());
+      pcre2_compile(Bytes(pattern), pattern.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &code,
+                    &offset, context.get());
   if (compiled == nullptr) {
     return InvalidArgument("", "regular expression '{}' at byte {}: {}", pattern, offset, MessageOf(code));
   }
@@ -70,9 +87,19 @@ Result<void> Regex::FindAll(std::string_view subject, RegexScratch& scratch, std
   const std::size_t* range = pcre2_get_ovector_pointer(scratch.match_.get());
   std::optional<std::size_t> last_match_end;
   for (std::size_t start = 0; start <= subject.size();) {
+    const std::size_t last_start = std::min(start + kStartsPerLook, subject.size());
+    pcre2_set_offset_limit(scratch.context_.get(), last_start);
     const int code = pcre2_match(code_.get(), Bytes(subject), subject.size(), start, PCRE2_NO_UTF_CHECK,
                                  scratch.match_.get(), scratch.context_.get());
-    if (code == PCRE2_ERROR_NOMATCH) break;
+    if (!scratch.budget_.TrySpend(1)) return scratch.budget_.SpentTime();
+    if (code == PCRE2_ERROR_NOMATCH && last_start == subject.size()) break;
+    if (code == PCRE2_ERROR_NOMATCH) {
+      if (!scratch.budget_.TrySpend(kStartsPerLook)) return scratch.budget_.SpentTime();
+      start = last_start;
+      while (start < subject.size() && (static_cast<unsigned char>(subject[start]) & 0xC0U) == 0x80U) ++start;
+      continue;
+    }
+    if (code == PCRE2_ERROR_CALLOUT) return scratch.budget_.SpentTime();
     if (code < 0) {
       return InvalidArgument("", "a pattern of the tokenizer can not be matched with this text: {}", MessageOf(code));
     }

@@ -3,7 +3,8 @@
 // match.
 //
 // A Regex is immutable and shared by threads; what a match needs to write lies in a RegexScratch, one per thread at a
-// time. Steps and memory of one match are bounded; a text that needs more is refused with an Error.
+// time. Steps and memory of one match are bounded, and all matches of one text share a CpuBudget; a text that needs
+// more is refused with an Error.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/text/rewrite_bounds.h"
 
 struct pcre2_real_code_8;
 struct pcre2_real_match_context_8;
@@ -43,11 +45,15 @@ class RegexScratch {
   RegexScratch(const RegexScratch&) = delete;
   RegexScratch& operator=(const RegexScratch&) = delete;
 
+  // Of the text at work. Whoever takes up another text starts it anew.
+  [[nodiscard]] CpuBudget& budget() { return budget_; }
+
  private:
   friend class Regex;
 
   template <typename T>
   using Owned = std::unique_ptr<T, void (*)(T*)>;
+  CpuBudget budget_;
   Owned<pcre2_real_match_context_8> context_;
   Owned<pcre2_real_match_data_8> match_;
   Owned<pcre2_real_jit_stack_8> stack_;

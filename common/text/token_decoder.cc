@@ -14,6 +14,7 @@
 namespace roost::text {
 namespace {
 
+constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();  // AddReplace bounds how much they all add
 constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
 std::optional<unsigned> HexDigit(char c) {
@@ -88,6 +89,13 @@ Result<void> TokenDecoder::AddReplace(const JsonNode& node, Phase phase) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view content, node.GetString("content"));
   if (pattern.kind == Pattern::Kind::kRegex) return pattern.node.Complain("is not supported in a decoder");
   if (pattern.text.empty()) return pattern.node.Complain("must not be empty");
+  // How often longer a text may get by all rules together: they are few, and shorten in all files seen.
+  constexpr std::size_t kMaxTokenGrowth = 64;
+  growth_ *= std::max<std::size_t>(1, (content.size() + pattern.text.size() - 1) / pattern.text.size());
+  if (growth_ > kMaxTokenGrowth) {
+    return node.Complain(
+        fmt::format("with the rules before it, it may make a text over {} times as long", kMaxTokenGrowth));
+  }
   Replace replace{std::string(pattern.text), std::string(content)};
   if (phase == Phase::kTokens) {
     token_steps_.emplace_back(std::move(replace));
@@ -150,13 +158,13 @@ void TokenDecoder::Push(std::string_view token, State& state, std::string& out) 
   const bool is_first = std::exchange(state.at_first_token, false);
   for (const TokenStep& step : token_steps_) {
     if (const auto* replace = std::get_if<Replace>(&step)) {
-      ReplaceAll(replace->pattern, replace->content, text);
+      ReplaceAll(replace->pattern, replace->content, kNoLimit, text);
     } else if (const auto* strip = std::get_if<Strip>(&step)) {
       StripToken(*strip, text);
     } else {
       const Metaspace& options = std::get<Metaspace>(step);
       const bool drops = is_first && options.scheme != PrependScheme::kNever;
-      ReplaceAll(options.replacement, drops ? "" : " ", text);
+      ReplaceAll(options.replacement, drops ? "" : " ", kNoLimit, text);
     }
   }
   if (joins_with_spaces_ && !is_first) text.insert(0, " ");
@@ -204,7 +212,7 @@ void TokenDecoder::PushText(std::string text, State& state, std::string& out) co
       StripStream(*strip, state.strips[i], text);
     } else {
       const Replace& replace = std::get<Replace>(text_steps_[i]);
-      ReplaceAll(replace.pattern, replace.content, text);
+      ReplaceAll(replace.pattern, replace.content, kNoLimit, text);
     }
   }
   out += text;

@@ -75,6 +75,7 @@ class TokenDecoder {
   static void StripToken(const Strip& strip, std::string& token);
   static void StripStream(const Strip& strip, State::Strip& state, std::string& text);
 
+  std::size_t growth_ = 1;  // bounds how many times longer all rules make a text
   std::vector<TokenStep> token_steps_;
   Bytes bytes_ = Bytes::kNone;
   std::vector<TextStep> text_steps_;

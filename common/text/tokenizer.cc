@@ -31,6 +31,8 @@ Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, SpecialTok
   std::vector<TokenId> ids;
   if (special_tokens == SpecialTokens::kAdd) ids = frame_.before;
   std::unique_ptr<Scratch> scratch = pool_->Take();
+  scratch->regex.budget().Start(text.size());
+  scratch->rewritten_left = text::MaxRewrittenBytes(text.size());
   const Result<void> encoded = EncodeText(text, special_text, *scratch, ids);
   pool_->GiveBack(std::move(scratch));
   if (!encoded.ok()) return encoded.error();
@@ -52,7 +54,7 @@ Result<void> Tokenizer::EncodeText(std::string_view text, SpecialTokenText speci
     std::string_view part = text.substr(segment.range.begin, segment.range.end - segment.range.begin);
     if (!normalizer_.is_identity()) {
       scratch.normalized = part;
-      ROOST_RETURN_IF_ERROR(normalizer_.Apply(scratch.normalized, scratch.regex));
+      ROOST_RETURN_IF_ERROR(normalizer_.Apply(scratch.normalized, scratch.rewritten_left, scratch.regex));
       part = scratch.normalized;
     }
     ROOST_RETURN_IF_ERROR(EncodeNormalized(part, at_start, special_text, scratch, ids));
@@ -80,8 +82,10 @@ Result<void> Tokenizer::EncodeNormalized(std::string_view text, bool at_start, S
 Result<void> Tokenizer::EncodePlain(std::string_view text, bool at_start, Scratch& scratch,
                                     std::vector<TokenId>& ids) const {
   scratch.pre_tokenize.now.Assign(text, at_start);
-  ROOST_RETURN_IF_ERROR(pre_tokenizer_.Apply(scratch.pre_tokenize, scratch.regex));
+  ROOST_RETURN_IF_ERROR(pre_tokenizer_.Apply(scratch.pre_tokenize, scratch.rewritten_left, scratch.regex));
   const std::string_view all = scratch.pre_tokenize.now.text;
+  if (all.size() > scratch.rewritten_left) return text::GrowsOver(scratch.rewritten_left);
+  scratch.rewritten_left -= all.size();
   for (const text::TextRange& piece : scratch.pre_tokenize.now.pieces) {
     ROOST_RETURN_IF_ERROR(model_.Encode(all.substr(piece.begin, piece.end - piece.begin), scratch.bpe, ids));
   }

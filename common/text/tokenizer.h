@@ -9,7 +9,8 @@
 // buffers from a pool (one short lock at each end), so the memory grows with the callers at a time, not with calls.
 //
 // Costs: Encode is n log n in the worst text (one word without end) and linear in all others, if the file's regular
-// expressions are linear; matching is bounded in steps. The size of a text is the caller's to bound.
+// expressions are linear. Whatever the file says, what its rules make of a text and how long they take is bounded
+// (rewrite_bounds.h). The size of a text is the caller's to bound.
 #pragma once
 
 #include <cstddef>
@@ -54,8 +55,8 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ill-formed parts of UTF-8 are read as U+FFFD. Fails only where a regular expression of the file exceeds its bounds
-  // on this text, or the file leaves a character without token.
+  // Ill-formed parts of UTF-8 are read as U+FFFD. Fails only where a rule of the file exceeds its bounds on this text,
+  // or the file leaves a character without token.
   Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special_tokens,
                                       SpecialTokenText special_text = SpecialTokenText::kParse) const;
 

@@ -25,9 +25,19 @@ struct Tokenizer::Scratch {
   text::RegexScratch regex;
   text::BpeScratch bpe;
   text::PreTokenizeScratch pre_tokenize;
+  std::size_t rewritten_left = 0;  // bytes that the rest of the text may become
   std::string normalized;
   std::vector<text::AddedTokens::Segment> raw_segments;
   std::vector<text::AddedTokens::Segment> normalized_segments;
+
+  // What the buffers hold that grow with the text.
+  [[nodiscard]] std::size_t buffer_bytes() const {
+    const auto& [now, next, stand_in, matches, parts] = pre_tokenize;
+    return now.text.capacity() + next.text.capacity() + stand_in.capacity() + normalized.capacity() +
+           (now.pieces.capacity() + next.pieces.capacity() + matches.capacity()) * sizeof(text::TextRange) +
+           parts.capacity() * sizeof(text::PreTokenizeScratch::Part) +
+           (raw_segments.capacity() + normalized_segments.capacity()) * sizeof(text::AddedTokens::Segment);
+  }
 };
 
 // Scratches that are not in use. Thread-safe. The last one given back is lent first: its table of words is warm.
@@ -35,7 +45,7 @@ class Tokenizer::ScratchPool {
  public:
   // What is more is freed: buffers of more threads at a time, and ones that a long text made large.
   static constexpr std::size_t kMaxIdle = 64;
-  static constexpr std::size_t kMaxKeptTextBytes = 4 * 1024 * 1024;
+  static constexpr std::size_t kMaxKeptBytes = 16 * 1024 * 1024;
 
   [[nodiscard]] std::unique_ptr<Scratch> Take() {
     {
@@ -50,7 +60,7 @@ class Tokenizer::ScratchPool {
   }
 
   void GiveBack(std::unique_ptr<Scratch> scratch) {
-    if (scratch->pre_tokenize.now.text.capacity() > kMaxKeptTextBytes) return;
+    if (scratch->buffer_bytes() > kMaxKeptBytes) return;
     const std::lock_guard lock(mutex_);
     if (idle_.size() < kMaxIdle) idle_.push_back(std::move(scratch));
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include "common/base/check.h"
@@ -70,7 +71,9 @@ bool IsSurelyUnchangedBy(NormalForm form, std::string_view text) {
   return std::all_of(text.begin(), text.end(), [&](char c) { return static_cast<unsigned char>(c) < limit; });
 }
 
-std::vector<utf8proc_int32_t> Decompose(std::string_view text, utf8proc_option_t options) {
+// Nothing when there are more than `limit`.
+std::optional<std::vector<utf8proc_int32_t>> Decompose(std::string_view text, std::size_t limit,
+                                                       utf8proc_option_t options) {
   constexpr utf8proc_ssize_t kLongestDecomposition = 18;  // U+FDFA
   std::array<utf8proc_int32_t, kLongestDecomposition> parts{};
   std::vector<utf8proc_int32_t> points;
@@ -83,6 +86,7 @@ std::vector<utf8proc_int32_t> Decompose(std::string_view text, utf8proc_option_t
                                                            kLongestDecomposition, options, &boundary);
     ROOST_CHECK(count >= 0 && count <= kLongestDecomposition, "{}", count);
     points.insert(points.end(), parts.begin(), parts.begin() + count);
+    if (points.size() > limit) return std::nullopt;
   }
   return points;
 }
@@ -127,10 +131,12 @@ std::size_t LeadingWhitespaceEnd(std::string_view text) {
   return end;
 }
 
-void Normalize(NormalForm form, std::string& text) {
-  if (IsSurelyUnchangedBy(form, text)) return;
+bool Normalize(NormalForm form, std::size_t limit, std::string& text) {
+  if (IsSurelyUnchangedBy(form, text)) return true;
   const utf8proc_option_t options = OptionsOf(form);
-  std::vector<utf8proc_int32_t> points = Decompose(text, options);
+  std::optional<std::vector<utf8proc_int32_t>> decomposed = Decompose(text, limit, options);
+  if (!decomposed) return false;
+  std::vector<utf8proc_int32_t>& points = *decomposed;
   Reorder(points);
   auto count = static_cast<utf8proc_ssize_t>(points.size());
   if (form == NormalForm::kC || form == NormalForm::kKc) {
@@ -141,6 +147,7 @@ void Normalize(NormalForm form, std::string& text) {
   for (utf8proc_ssize_t i = 0; i < count; ++i) {
     AppendUtf8(static_cast<char32_t>(points[static_cast<std::size_t>(i)]), text);
   }
+  return text.size() <= limit;
 }
 
 bool ReplaceNewCodePoints(std::string_view text, std::string& stand_in) {

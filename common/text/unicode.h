@@ -23,7 +23,8 @@ enum class NormalForm { kC, kD, kKc, kKd };
 // linear otherwise; utf8proc's own one-call interface is quadratic in such a run. The tables are utf8proc's (Unicode
 // 15), the reference library's are older: their NFC differs in the order of three rare marks (U+1DF6, U+1E4EC,
 // U+1E4ED).
-void Normalize(NormalForm form, std::string& text);
+// False when it would have more than `limit` characters on the way, or more bytes; `text` then is as it was, or longer.
+[[nodiscard]] bool Normalize(NormalForm form, std::size_t limit, std::string& text);
 
 // PCRE2 10.42 knows Unicode 14, the reference library Unicode 16. Before matching, each code point that was assigned
 // in between is replaced by an older one of the same category, script (where patterns name it) and length in UTF-8, so

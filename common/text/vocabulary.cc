@@ -21,6 +21,10 @@ Result<Vocabulary> Vocabulary::FromJson(const JsonNode& node) {
   TokenId end = 0;
   std::size_t count = 0;
   for (const auto entry : entries) {
+    if (entry.key.size() > kMaxTokenBytes) {
+      return node.Complain(
+          fmt::format("a token of {} bytes is over the limit of {}", entry.key.size(), kMaxTokenBytes));
+    }
     ROOST_ASSIGN_OR_RETURN(const TokenId id, IdFromJson(node, entry.key, entry.value));
     end = std::max(end, id + 1);
     ++count;

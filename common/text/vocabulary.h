@@ -16,6 +16,8 @@ namespace roost::text {
 
 // Ids are below it: a table is as long as the greatest id. The largest vocabularies have under 300,000 entries.
 inline constexpr TokenId kMaxVocabularyIds = 1U << 22U;
+inline constexpr std::size_t kMaxTokenBytes = std::size_t{64}
+                                              << 10U;  // of a token's text; the longest in use have hundreds
 
 class Vocabulary {
  public:

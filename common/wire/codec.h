@@ -34,8 +34,16 @@ struct WireLimits {
   static constexpr std::size_t kMaxLogitBiases = 1024;
   static constexpr std::size_t kMaxTokensPerEvent = std::size_t{1} << 16U;
   static constexpr std::size_t kMaxHashesPerRun = std::size_t{1} << 16U;
+  // Of a snapshot's chunk, in all its runs: a router takes a chunk in at once, and nothing waits long behind one.
+  static constexpr std::size_t kMaxSnapshotHashes = 4096;
   static constexpr std::size_t kMaxListItems = std::size_t{1} << 16U;  // events of a step, runs of a snapshot chunk
   static constexpr int kMaxNesting = 8;
+
+  // What a worker may say of itself. No engine is near these.
+  static constexpr double kMinStepSeconds = 1e-7;
+  static constexpr double kMaxStepSeconds = 1e6;
+  static constexpr double kMaxTokensPerSecond = 1e9;
+  static constexpr std::uint64_t kMaxTokensOfAWorker = std::uint64_t{1} << 48U;  // queued, or in running contexts
 };
 static_assert(WireLimits::kMaxPromptTokens * (sizeof(TokenId) + sizeof(BlockHash) / kMinBlockTokens) <
               WireLimits::kMaxPlainFrameBytes);

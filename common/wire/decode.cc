@@ -25,9 +25,16 @@ Result<std::string> ReadText(capnp::Text::Reader text, const char* field, std::s
   return std::string(view);
 }
 
+// For logs, metrics and headers.
+Result<std::string> ReadLine(capnp::Text::Reader text, const char* field, std::size_t max_bytes) {
+  ROOST_ASSIGN_OR_RETURN(std::string line, ReadText(text, field, max_bytes));
+  if (HasControlCharacter(line)) return DataLoss(field, "holds a control character");
+  return line;
+}
+
 Result<std::string> ReadName(capnp::Text::Reader text, const char* field, std::size_t max_bytes) {
   if (text.size() == 0) return DataLoss(field, "empty");
-  return ReadText(text, field, max_bytes);
+  return ReadLine(text, field, max_bytes);
 }
 
 template <typename List>
@@ -55,6 +62,25 @@ Result<std::vector<TokenId>> ReadTokens(capnp::List<std::uint32_t>::Reader list,
   return tokens;
 }
 
+// The numbers of a step, from which rates are fitted: what no engine can have done is refused.
+Result<void> CheckStep(const Load& load) {
+  if (load.step_seconds == 0) return {};
+  if (load.step_seconds < WireLimits::kMinStepSeconds || load.step_seconds > WireLimits::kMaxStepSeconds) {
+    return DataLoss("stepSeconds", "{} is not from {} to {}", load.step_seconds, WireLimits::kMinStepSeconds,
+                    WireLimits::kMaxStepSeconds);
+  }
+  const double tokens = static_cast<double>(load.step_prefill_tokens) + static_cast<double>(load.step_decode_tokens);
+  if (tokens <= WireLimits::kMaxTokensPerSecond * load.step_seconds) return {};
+  return DataLoss("stepPrefillTokens", "{} tokens in {} s are more than {} per second", tokens, load.step_seconds,
+                  WireLimits::kMaxTokensPerSecond);
+}
+
+Result<std::uint64_t> ReadTokenCount(std::uint64_t count, const char* field) {
+  if (count > WireLimits::kMaxTokensOfAWorker)
+    return DataLoss(field, "{}, limit {}", count, WireLimits::kMaxTokensOfAWorker);
+  return count;
+}
+
 Result<double> ReadSeconds(double seconds, const char* field) {
   if (!std::isfinite(seconds) || seconds < 0) return DataLoss(field, "{} is no duration", seconds);
   return seconds;
@@ -77,16 +103,16 @@ Result<std::uint64_t> ReadKeepMs(std::uint64_t milliseconds, const char* field) 
 
 Result<void> ReadError(schema::Error::Reader in, Error& error) {
   const auto code = in.getCode();
-  if (code <= schema::ErrorCode::MODEL_NOT_FOUND) error.code = static_cast<ErrorCode>(code);
+  if (code <= schema::ErrorCode::UNSUPPORTED_MEDIA_TYPE) error.code = static_cast<ErrorCode>(code);
   ROOST_ASSIGN_OR_RETURN(error.message, ReadText(in.getMessage(), "error.message", WireLimits::kMaxTextBytes));
   ROOST_ASSIGN_OR_RETURN(error.field, ReadText(in.getField(), "error.field", WireLimits::kMaxTextBytes));
   return {};
 }
 
-Result<StoredRun> ReadRun(schema::StoredRun::Reader in) {
+Result<StoredRun> ReadRun(schema::StoredRun::Reader in, std::size_t limit) {
   StoredRun run;
   run.first_position = in.getFirstPosition();
-  ROOST_ASSIGN_OR_RETURN(run.hashes, ReadHashes(in.getHashes(), "run.hashes", WireLimits::kMaxHashesPerRun));
+  ROOST_ASSIGN_OR_RETURN(run.hashes, ReadHashes(in.getHashes(), "run.hashes", limit));
   return run;
 }
 
@@ -118,7 +144,7 @@ Result<CacheEvent> ReadCacheEvent(schema::CacheEvent::Reader in) {
   switch (in.which()) {
     case schema::CacheEvent::STORED: {
       event.kind = CacheEvent::Kind::kStored;
-      ROOST_ASSIGN_OR_RETURN(event.stored, ReadRun(in.getStored()));
+      ROOST_ASSIGN_OR_RETURN(event.stored, ReadRun(in.getStored(), WireLimits::kMaxHashesPerRun));
       return event;
     }
     case schema::CacheEvent::REMOVED: {
@@ -149,16 +175,20 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   Load load;
   load.waiting_requests = in.getWaitingRequests();
   load.running_requests = in.getRunningRequests();
-  load.queued_prefill_tokens = in.getQueuedPrefillTokens();
-  load.running_context_tokens = in.getRunningContextTokens();
+  ROOST_ASSIGN_OR_RETURN(load.queued_prefill_tokens,
+                         ReadTokenCount(in.getQueuedPrefillTokens(), "queuedPrefillTokens"));
+  ROOST_ASSIGN_OR_RETURN(load.running_context_tokens,
+                         ReadTokenCount(in.getRunningContextTokens(), "runningContextTokens"));
   load.free_block_count = in.getFreeBlockCount();
   load.cached_block_count = in.getCachedBlockCount();
   load.digest = ReadHash(in.getDigest());
   load.step_prefill_tokens = in.getStepPrefillTokens();
   load.step_decode_tokens = in.getStepDecodeTokens();
   ROOST_ASSIGN_OR_RETURN(load.step_seconds, ReadSeconds(in.getStepSeconds(), "stepSeconds"));
+  ROOST_RETURN_IF_ERROR(CheckStep(load));
   load.draining = in.getDraining();
   load.pinned_block_count = in.getPinnedBlockCount();
+  load.progress = in.getProgress();
   ROOST_ASSIGN_OR_RETURN(load.other_prompts, ReadOtherPrompts(in.getOtherPrompts()));
   return load;
 }
@@ -170,10 +200,11 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   Hello hello;
   hello.protocol_version = in.getProtocolVersion();
   ROOST_ASSIGN_OR_RETURN(hello.worker_id, ReadName(in.getWorkerId(), "workerId", WireLimits::kMaxWorkerIdBytes));
+  hello.process_id = in.getProcessId();
   ROOST_ASSIGN_OR_RETURN(hello.epoch, ReadNonZero(in.getEpoch(), "epoch"));
   ROOST_ASSIGN_OR_RETURN(hello.model, ReadName(in.getModel(), "model", kText));
-  ROOST_ASSIGN_OR_RETURN(hello.fingerprint, ReadText(in.getFingerprint(), "fingerprint", kText));
-  ROOST_ASSIGN_OR_RETURN(hello.kv_dtype, ReadText(in.getKvDtype(), "kvDtype", kText));
+  ROOST_ASSIGN_OR_RETURN(hello.fingerprint, ReadLine(in.getFingerprint(), "fingerprint", kText));
+  ROOST_ASSIGN_OR_RETURN(hello.kv_dtype, ReadLine(in.getKvDtype(), "kvDtype", kText));
   hello.block_tokens = in.getBlockTokens();
   if (!IsValidBlockTokens(hello.block_tokens)) return DataLoss("blockTokens", "{}", hello.block_tokens);
   hello.block_count = in.getBlockCount();
@@ -181,7 +212,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.max_context_tokens = in.getMaxContextTokens();
   ROOST_RETURN_IF_ERROR(ReadNonZero(hello.max_context_tokens, "maxContextTokens"));
   hello.max_running_requests = in.getMaxRunningRequests();
-  ROOST_ASSIGN_OR_RETURN(hello.tokenizer_digest, ReadText(in.getTokenizerDigest(), "tokenizerDigest", kText));
+  ROOST_ASSIGN_OR_RETURN(hello.tokenizer_digest, ReadLine(in.getTokenizerDigest(), "tokenizerDigest", kText));
   ROOST_ASSIGN_OR_RETURN(hello.sampling, ReadSamplingDefaults(in));
   hello.max_batch_tokens = in.getMaxBatchTokens();
   hello.ageing_tokens = in.getAgeingTokens();
@@ -221,10 +252,12 @@ Result<Snapshot> ReadSnapshot(schema::Snapshot::Reader in) {
   snapshot.chunk_index = in.getChunkIndex();
   snapshot.last = in.getLast();
   const auto runs = in.getRuns();
-  ROOST_RETURN_IF_ERROR(CheckCount(runs, "runs", WireLimits::kMaxListItems));
+  ROOST_RETURN_IF_ERROR(CheckCount(runs, "runs", WireLimits::kMaxSnapshotHashes));
   snapshot.runs.reserve(runs.size());
+  std::size_t hashes_left = WireLimits::kMaxSnapshotHashes;
   for (const auto run : runs) {
-    ROOST_ASSIGN_OR_RETURN(StoredRun read, ReadRun(run));
+    ROOST_ASSIGN_OR_RETURN(StoredRun read, ReadRun(run, hashes_left));
+    hashes_left -= read.hashes.size();
     snapshot.runs.push_back(std::move(read));
   }
   return snapshot;
@@ -252,6 +285,13 @@ Result<Welcome> ReadWelcome(schema::Welcome::Reader in) {
   welcome.router_instance = in.getRouterInstance();
   ROOST_ASSIGN_OR_RETURN(welcome.epoch, ReadNonZero(in.getEpoch(), "epoch"));
   return welcome;
+}
+
+Result<Refused> ReadRefused(schema::Refused::Reader in) {
+  Refused refused;
+  ROOST_ASSIGN_OR_RETURN(refused.epoch, ReadNonZero(in.getEpoch(), "epoch"));
+  ROOST_ASSIGN_OR_RETURN(refused.reason, ReadLine(in.getReason(), "reason", WireLimits::kMaxTextBytes));
+  return refused;
 }
 
 Result<Retention> ReadRetention(schema::Retention::Reader in) {
@@ -363,6 +403,7 @@ Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader i
     case schema::RouterMessage::PING: return std::optional<RouterMessage>(ReadPing(in.getPing()));
     case schema::RouterMessage::PIN: return Known<RouterMessage>(ReadPin(in.getPin()));
     case schema::RouterMessage::UNPIN: return Known<RouterMessage>(ReadUnpin(in.getUnpin()));
+    case schema::RouterMessage::REFUSED: return Known<RouterMessage>(ReadRefused(in.getRefused()));
   }
   return std::optional<RouterMessage>();
 }

@@ -32,7 +32,7 @@ std::string BoundedText(const std::string& text) {
 }
 
 void FillError(const Error& error, schema::Error::Builder out) {
-  static_assert(kErrorCodeCount == static_cast<int>(schema::ErrorCode::MODEL_NOT_FOUND) + 1);
+  static_assert(kErrorCodeCount == static_cast<int>(schema::ErrorCode::UNSUPPORTED_MEDIA_TYPE) + 1);
   const std::string message = BoundedText(error.message);
   const std::string field = BoundedText(error.field);
   out.setCode(static_cast<schema::ErrorCode>(error.code));
@@ -93,6 +93,7 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setStepSeconds(load.step_seconds);
   out.setDraining(load.draining);
   out.setPinnedBlockCount(load.pinned_block_count);
+  out.setProgress(load.progress);
   auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
   std::size_t hashes_left = kMaxOtherHashes;
   for (unsigned i = 0; i < others.size(); ++i) {
@@ -120,6 +121,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   auto out = message.initHello();
   out.setProtocolVersion(hello.protocol_version);
   out.setWorkerId(Text(hello.worker_id));
+  out.setProcessId(hello.process_id);
   out.setEpoch(hello.epoch);
   out.setModel(Text(hello.model));
   out.setFingerprint(Text(hello.fingerprint));
@@ -158,7 +160,7 @@ void Fill(const Snapshot& snapshot, schema::WorkerMessage::Builder message) {
   out.setSequence(snapshot.sequence);
   out.setChunkIndex(snapshot.chunk_index);
   out.setLast(snapshot.last);
-  auto runs = out.initRuns(Count(snapshot.runs.size(), WireLimits::kMaxListItems, "runs"));
+  auto runs = out.initRuns(Count(snapshot.runs.size(), WireLimits::kMaxSnapshotHashes, "runs"));
   for (unsigned i = 0; i < runs.size(); ++i) FillRun(snapshot.runs[i], runs[i]);
 }
 
@@ -177,6 +179,13 @@ void Fill(const Welcome& welcome, schema::RouterMessage::Builder message) {
   auto out = message.initWelcome();
   out.setRouterInstance(welcome.router_instance);
   out.setEpoch(welcome.epoch);
+}
+
+void Fill(const Refused& refused, schema::RouterMessage::Builder message) {
+  auto out = message.initRefused();
+  const std::string reason = BoundedText(refused.reason);
+  out.setEpoch(refused.epoch);
+  out.setReason(Text(reason));
 }
 
 // What the request asks of the cache and the queue.

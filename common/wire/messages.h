@@ -3,7 +3,7 @@
 // WireLimits).
 //
 //   worker → router   Hello, Step, Snapshot, Tokenizer, Bye
-//   router → worker   Welcome, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer, Ping
+//   router → worker   Welcome, Refused, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer, Ping
 //
 // A worker's life on a link: Hello until Welcome arrives, then a Snapshot and Steps. `epoch` names one life of the
 // link: whoever sees a new one forgets all that came before, blocks and requests. Snapshots and Steps share one
@@ -34,7 +34,7 @@
 namespace roost::wire {
 
 // Major version of the protocol. Peers of another major version are refused with a clear log line.
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 // Sampling defaults that a model brings along (its generation_config.json).
 struct SamplingDefaults {
@@ -51,11 +51,12 @@ struct SamplingDefaults {
 
 struct Hello {
   std::uint32_t protocol_version = kProtocolVersion;
-  std::string worker_id;    // stable name of the worker, also its ZeroMQ identity
-  std::uint64_t epoch = 0;  // another one for each new life, across restarts too; never 0
-  std::string model;        // served model name
-  std::string fingerprint;  // see PrefixScope
-  std::string kv_dtype;     // see PrefixScope
+  std::string worker_id;         // stable name of the worker; one process at a time has it
+  std::uint64_t process_id = 0;  // random, another one for each process; never 0
+  std::uint64_t epoch = 0;       // another one for each new life, across restarts too; never 0
+  std::string model;             // served model name
+  std::string fingerprint;       // see PrefixScope
+  std::string kv_dtype;          // see PrefixScope
   std::uint32_t block_tokens = 0;
   std::uint32_t block_count = 0;
   std::uint32_t max_context_tokens = 0;    // prompt and output together
@@ -160,6 +161,7 @@ struct Load {
   // Of the prompts that queued_prefill_tokens counts, those of other routers, which this one can not know: the first
   // kMaxOtherPrompts in the order in which they run.
   std::vector<OtherPrompt> other_prompts;
+  std::uint64_t progress = 0;  // grows with each report of the engine; heartbeats repeat the last one
 
   bool operator==(const Load&) const = default;
 };
@@ -213,6 +215,14 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
+// The router does not accept the hello of this epoch.
+struct Refused {
+  std::uint64_t epoch = 0;
+  std::string reason;  // for people
+
+  bool operator==(const Refused&) const = default;
+};
+
 inline constexpr float kMinRepetitionPenalty = 0.01F;
 inline constexpr float kMaxRepetitionPenalty = 100.0F;
 inline constexpr float kMaxPenalty = 2.0F;  // of presence and frequency, on both sides of 0
@@ -225,7 +235,7 @@ struct LogitBias {
   bool operator==(const LogitBias&) const = default;
 };
 
-// kernels/sample.h has the order in which these act, worker/sample/logit_adjuster.h what the penalties count.
+// kernels/sample.h has the order in which these act, worker/sample/token_counts.h what the penalties count.
 struct Sampling {
   float temperature = 1.0F;  // 0: greedy
   float top_p = 1.0F;
@@ -341,6 +351,7 @@ struct Ping {
 };
 
 using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye>;
-using RouterMessage = std::variant<Welcome, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping, Pin, Unpin>;
+using RouterMessage =
+    std::variant<Welcome, Refused, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping, Pin, Unpin>;
 
 }  // namespace roost::wire

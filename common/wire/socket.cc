@@ -32,11 +32,7 @@ void SetCommonOptions(zmq::socket_t& socket, const Endpoint& endpoint) {
   socket.set(zmq::sockopt::ipv6, endpoint.IsV6());
   socket.set(zmq::sockopt::linger, static_cast<int>(kLinger.count()));
   socket.set(zmq::sockopt::sndhwm, kHighWaterMark);
-  socket.set(zmq::sockopt::rcvhwm, kHighWaterMark);
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(WireLimits::kMaxFrameBytes));
-  socket.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(kHeartbeatInterval.count()));
-  socket.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(kPeerTimeout.count()));
-  socket.set(zmq::sockopt::heartbeat_ttl, static_cast<int>(kPeerTimeout.count()));
 }
 
 void SetReconnectPauses(zmq::socket_t& socket) {
@@ -62,16 +58,33 @@ bool ReceivePart(zmq::socket_t& socket, zmq::message_t& part) {
   }
 }
 
-SendOutcome SendPart(zmq::socket_t& socket, const void* data, std::size_t size, zmq::send_flags more) {
+// A part that was not sent is untouched.
+SendOutcome SendPart(zmq::socket_t& socket, zmq::message_t& part, zmq::send_flags more) {
   while (true) {
     try {
-      const bool sent = socket.send(zmq::const_buffer(data, size), zmq::send_flags::dontwait | more).has_value();
+      const bool sent = socket.send(part, zmq::send_flags::dontwait | more).has_value();
       return sent ? SendOutcome::kSent : SendOutcome::kFull;
     } catch (const zmq::error_t& error) {
       if (error.num() == EHOSTUNREACH) return SendOutcome::kUnreachable;
       ROOST_CHECK(error.num() == EINTR, "zmq send: {}", error.what());
     }
   }
+}
+
+// What a frame that ZeroMQ holds needs.
+struct HeldFrame {
+  Bytes bytes;
+  std::shared_ptr<const void> held;
+};
+
+// ZeroMQ may let go on a thread of its own.
+zmq::message_t WithoutCopy(Bytes frame, std::shared_ptr<const void> held) {
+  auto owned = std::make_unique<HeldFrame>(HeldFrame{std::move(frame), std::move(held)});
+  zmq::message_t part(
+      owned->bytes.data(), owned->bytes.size(),
+      [](void*, void* hint) { const std::unique_ptr<HeldFrame> done(static_cast<HeldFrame*>(hint)); }, owned.get());
+  static_cast<void>(owned.release());
+  return part;
 }
 
 Bytes ToBytes(const zmq::message_t& part) {
@@ -112,7 +125,7 @@ Result<RouterSocket> RouterSocket::Bind(Context& context, const std::string& end
     auto state = std::make_unique<State>(zmq::socket_t(context.state().context, zmq::socket_type::router));
     SetCommonOptions(state->socket, parsed);
     state->socket.set(zmq::sockopt::router_mandatory, true);
-    state->socket.set(zmq::sockopt::router_handover, true);
+    state->socket.set(zmq::sockopt::rcvhwm, kReceiveMark);
     state->socket.bind(parsed.ToString());
     std::string bound = state->socket.get(zmq::sockopt::last_endpoint);
     return RouterSocket(std::move(state), std::move(bound));
@@ -135,26 +148,27 @@ std::optional<Received> RouterSocket::TryReceive() {
   return std::nullopt;
 }
 
-SendOutcome RouterSocket::Send(std::string_view identity, std::span<const std::byte> frame) {
+SendOutcome RouterSocket::Send(std::string_view identity, Bytes frame, std::shared_ptr<const void> held) {
+  zmq::message_t address(identity.data(), identity.size());
   // The first part decides: once a peer has taken it, the rest of the message is taken too.
-  const SendOutcome outcome = SendPart(state_->socket, identity.data(), identity.size(), zmq::send_flags::sndmore);
+  const SendOutcome outcome = SendPart(state_->socket, address, zmq::send_flags::sndmore);
   if (outcome != SendOutcome::kSent) return outcome;
-  return SendPart(state_->socket, frame.data(), frame.size(), zmq::send_flags::none);
+  zmq::message_t body = WithoutCopy(std::move(frame), std::move(held));
+  return SendPart(state_->socket, body, zmq::send_flags::none);
 }
 
 // ---- dealer ----
 
 DealerSocket::DealerSocket(std::unique_ptr<State> state) : Socket(std::move(state)) {}
 
-Result<DealerSocket> DealerSocket::Connect(Context& context, const std::string& endpoint, std::string_view identity) {
+Result<DealerSocket> DealerSocket::Connect(Context& context, const std::string& endpoint) {
   ROOST_ASSIGN_OR_RETURN(const Endpoint parsed, ParseEndpoint(endpoint));
-  ROOST_CHECK(!identity.empty() && identity.size() <= 255 && identity[0] != '\0');
   try {
     auto state = std::make_unique<State>(zmq::socket_t(context.state().context, zmq::socket_type::dealer));
     SetCommonOptions(state->socket, parsed);
     SetReconnectPauses(state->socket);
     state->socket.set(zmq::sockopt::immediate, true);
-    state->socket.set(zmq::sockopt::routing_id, identity);
+    state->socket.set(zmq::sockopt::rcvhwm, kHighWaterMark);
     state->socket.connect(endpoint);
     return DealerSocket(std::move(state));
   } catch (const zmq::error_t& error) {
@@ -175,7 +189,8 @@ std::optional<Bytes> DealerSocket::TryReceive() {
 }
 
 SendOutcome DealerSocket::Send(std::span<const std::byte> frame) {
-  return SendPart(state_->socket, frame.data(), frame.size(), zmq::send_flags::none);
+  zmq::message_t part(frame.data(), frame.size());
+  return SendPart(state_->socket, part, zmq::send_flags::none);
 }
 
 // ---- waiting ----

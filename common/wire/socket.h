@@ -2,14 +2,19 @@
 // every router address. Nothing is dropped silently, and no send or receive waits:
 //
 //   ROUTER_MANDATORY   a send to an unknown or full peer is an answer (SendOutcome), not a silent drop
-//   ROUTER_HANDOVER    a restarted worker takes its name over from the connection it left behind
 //   IMMEDIATE          a dealer queues only on a connection that stands: nothing waits for a router to appear
 //   LINGER             what was sent before closing has kLinger to leave, so that a Bye arrives; then it is gone
-//   high-water marks   kHighWaterMark messages each way and peer; full is an answer
-//   heartbeats         a dead connection is noticed within kPeerTimeout, and made again with growing pauses
+//   high-water marks   kHighWaterMark messages each way and peer (kReceiveMark on the router's side); full is an answer
+//
+// A connection has a random identity that ZeroMQ gives it, and that means nothing: who the peer is, it says itself. Two
+// options stay off. ROUTER_HANDOVER: together with heartbeats it aborts the process when two connections of one
+// identity overlap (`!_io_error`, libzmq 4.3.4 and 4.3.5), and any stranger can choose an identity. Heartbeats: whether
+// a peer lives is seen from the messages of the protocol; who misses them makes a new socket.
 //
 // Without keys the wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless told
-// InsecureBind::kAllow.
+// InsecureBind::kAllow. Nor is it bounded against strangers: a frame has at most WireLimits::kMaxFrameBytes, but ZeroMQ
+// itself keeps the parts of a message that has not ended, and what a connection sends under an identity that is taken,
+// up to kReceiveMark frames. So the port is for workers alone.
 //
 // Threads: a socket belongs to one thread at a time; Context and Waker are shared. All sockets are gone before their
 // Context. Errors of ZeroMQ become Results and outcomes here; whatever else it throws is a bug and stops the process.
@@ -31,8 +36,7 @@ namespace roost::wire {
 
 inline constexpr std::uint16_t kDefaultLinkPort = 7001;
 inline constexpr int kHighWaterMark = 4096;
-inline constexpr std::chrono::milliseconds kHeartbeatInterval{1000};
-inline constexpr std::chrono::milliseconds kPeerTimeout{3000};
+inline constexpr int kReceiveMark = 64;  // a router reads all the time: more is TCP's to hold back
 inline constexpr std::chrono::milliseconds kLinger{500};
 
 // ZeroMQ's threads and sockets of one daemon.
@@ -53,13 +57,13 @@ class Context {
 enum class [[nodiscard]] SendOutcome{
     kSent,         // handed to ZeroMQ; it may still be lost with the connection
     kFull,         // the peer does not take its messages fast enough, or (dealer) no connection stands
-    kUnreachable,  // router: no such peer
+    kUnreachable,  // router: no such connection (any more)
 };
 
 enum class InsecureBind { kRefuse, kAllow };
 
 struct Received {
-  std::string identity;  // of the worker that sent it; 1 to 255 bytes, any of them
+  std::string identity;  // of the connection that it came by; 1 to 255 bytes, any of them
   Bytes frame;
 };
 
@@ -90,8 +94,9 @@ class RouterSocket : public Socket {
   // Nothing when no whole message is there. Never waits. Messages that are not [identity, frame] are skipped.
   [[nodiscard]] std::optional<Received> TryReceive();
 
-  // Never waits.
-  SendOutcome Send(std::string_view identity, std::span<const std::byte> frame);
+  // Never waits. The frame is not copied. `held` is let go once ZeroMQ has no more use for the frame: sent, or dropped
+  // with its connection.
+  SendOutcome Send(std::string_view identity, Bytes frame, std::shared_ptr<const void> held = nullptr);
 
  private:
   RouterSocket(std::unique_ptr<State> state, std::string endpoint);
@@ -101,10 +106,8 @@ class RouterSocket : public Socket {
 
 class DealerSocket : public Socket {
  public:
-  // Connects in the background, again and again. `identity` is 1 to 255 bytes, the first not zero. kInvalidArgument:
-  // not an endpoint.
-  [[nodiscard]] static Result<DealerSocket> Connect(Context& context, const std::string& endpoint,
-                                                    std::string_view identity);
+  // Connects in the background, again and again. kInvalidArgument: not an endpoint.
+  [[nodiscard]] static Result<DealerSocket> Connect(Context& context, const std::string& endpoint);
 
   [[nodiscard]] std::optional<Bytes> TryReceive();
   SendOutcome Send(std::span<const std::byte> frame);

@@ -7,17 +7,30 @@
 //   POST /admin/v1/pin   POST /admin/v1/unpin
 //
 // Every answer is JSON (but for /metrics and streams), also 404 and 405. HEAD is answered as GET, OPTIONS with Allow.
+// A POST must say that it is JSON, else 415: what a web page sends to another site without asking it first is anything
+// but JSON, so no page that somebody opens reaches the router on that person's machine.
+//
+// A request crosses from its connection's thread to a text thread, which reads its JSON, makes and hashes its tokens
+// and submits them, and back:
+//
+//   connection   Handle: route ── post ─────────────────────────────► Respond
+//   text                            └► JSON → tokens → Submit ─ post ─┘
+//
+// Whatever may take long, or waits for the dispatcher's lock, is done there. A request whose client is gone by then is
+// dropped; one that finds no memory is answered 429, 413 or 503.
 //
 // Threads: Handle runs on the server's threads, several at once; BeginDrain may be called from any.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "router/api/api_observer.h"
@@ -26,20 +39,22 @@
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
 #include "router/http/responder.h"
+#include "router/text/text_work.h"
 
 namespace roost::router {
 
 struct ApiOptions {
   std::string version;
-  std::uint64_t seed = 0;                          // of answers' ids and of requests without a seed; random in daemons
-  std::function<std::string()> metrics_text;       // the body of /metrics
-  std::function<std::int64_t()> unix_seconds_now;  // wall time, for `created`
+  std::uint64_t seed = 0;  // of answers' ids and of requests without a seed; random in daemons
+  Duration request_timeout = std::chrono::hours(1);  // a request has no longer; its header may shorten it
+  std::function<std::string()> metrics_text;         // the body of /metrics
+  std::function<std::int64_t()> unix_seconds_now;    // wall time, for `created`
 };
 
 class Api {
  public:
-  // All three outlive the Api, which outlives the server.
-  Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, ApiOptions options);
+  // All four outlive the Api, which outlives the server and whatever runs for it on `text`.
+  Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, TextWork& text, ApiOptions options);
 
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
@@ -52,11 +67,15 @@ class Api {
 
  private:
   struct Route;
-  struct Call;  // a request on its route
+  struct Call;    // a request on its route
+  struct Prompt;  // a generation that can be submitted
 
   [[nodiscard]] static std::span<const Route> Routes();
   [[nodiscard]] static const Route* FindRoute(std::string_view method, std::string_view path);
   [[nodiscard]] static std::string AllowedMethods(std::string_view path);
+
+  void PostToText(const std::shared_ptr<Call>& call, const Route& route);
+  void RunText(Call& call, const Route& route);
 
   void AnswerUnrouted(const Call& call);
   void ChatCompletions(Call& call);
@@ -74,14 +93,24 @@ class Api {
   void Unpin(Call& call);
 
   void ApplyPin(Call& call, PinAction action);
-  [[nodiscard]] Result<std::string> PinBody(std::string body, PinAction action) const;
+  [[nodiscard]] Result<std::string> PinBody(Call& call, PinAction action) const;
+  // What `parse` makes of the request's body, if it is for a model that takes requests now.
+  template <typename Request>
+  [[nodiscard]] Result<Request> ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const;
+  [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
-  void Generate(const Call& call, AnswerKind kind, Result<GenerateSpec> spec, const SamplingFields& fields);
+  [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
+  [[nodiscard]] Result<Prompt> ReadChat(Call& call);
+  [[nodiscard]] Result<Prompt> ReadCompletion(Call& call);
+  [[nodiscard]] Result<Prompt> MakePrompt(Call& call, std::vector<TokenId> tokens, SamplingFields fields,
+                                          std::string_view field);
+  void Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt);
   void Answer(const Call& call, HttpResponse response);
   void AnswerError(const Call& call, const Error& error);
   [[nodiscard]] std::uint64_t NextRandom();
 
   const GenerationServices services_;
+  TextWork& text_;
   const ApiOptions options_;
   std::atomic<bool> draining_ = false;
   std::atomic<std::uint64_t> random_counter_ = 0;

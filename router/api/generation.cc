@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "common/base/log.h"
@@ -54,20 +55,51 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
   }
 }
 
-void Generation::Start(const GenerationServices& services, std::shared_ptr<Responder> responder, GenerateSpec spec,
-                       GenerationOptions options) {
+void Generation::Start(const GenerationServices& services, std::shared_ptr<Responder> responder, ClientWatch& client,
+                       GenerateSpec spec, GenerationOptions options) {
   const std::shared_ptr<Generation> generation(
       new Generation(services, std::move(responder), spec, std::move(options)));
-  generation->Submit(std::move(spec));
+  generation->Submit(client, std::move(spec));
 }
 
-void Generation::Submit(GenerateSpec spec) {
+void Generation::Submit(ClientWatch& client, GenerateSpec spec) {
   services_.observer.OnGenerationStart(model_->name);
-  responder_->OnClosed([self = shared_from_this()] { self->OnClientGone(); });
-  if (ended_) return;
-  Result<RequestId> request = services_.dispatcher.Submit(std::move(spec), std::make_shared<Relay>(shared_from_this()));
-  if (!request.ok()) return Fail(request.error());
-  request_ = *request;
+  if (!client.Watch([self = shared_from_this()] { self->OnClientGone(); })) {
+    return responder_->Post([self = shared_from_this()] { self->OnClientGone(); });
+  }
+  Result<RequestId> request = TrySubmit(std::move(spec));
+  if (request.ok()) return OnSubmitted(*request);
+  const Duration retry_after = RetryAfter(services_.dispatcher, request.error(), model_->name);
+  responder_->Post([self = shared_from_this(), error = std::move(request).error(), retry_after] {
+    if (!self->ended_) self->Fail(error, retry_after);
+  });
+}
+
+Result<RequestId> Generation::TrySubmit(GenerateSpec spec) {
+  try {
+    return services_.dispatcher.Submit(std::move(spec), std::make_shared<Relay>(shared_from_this()));
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kUnavailable, "the server is out of memory", ""};
+  }
+}
+
+void Generation::OnSubmitted(RequestId request) {
+  {
+    const std::lock_guard lock(submit_mutex_);
+    request_ = request;
+    if (!cancelled_) return;
+  }
+  services_.dispatcher.Cancel(request);
+}
+
+void Generation::Cancel() {
+  std::optional<RequestId> request;
+  {
+    const std::lock_guard lock(submit_mutex_);
+    cancelled_ = true;
+    request = request_;
+  }
+  if (request) services_.dispatcher.Cancel(*request);
 }
 
 void Generation::OnDispatched(const Dispatched& dispatched) {
@@ -110,15 +142,17 @@ void Generation::OnEnd(const GenerationEnd& end) {
       return Finish();
     case wire::FinishReason::kCancelled:
       // Nobody here asked for it, so the answer is cut for a reason of the cluster's.
-      return Fail({ErrorCode::kUnavailable, "the generation was cancelled by the server", ""});
-    case wire::FinishReason::kError:
-      return Fail(end.error.value_or(Error{ErrorCode::kInternal, "the generation failed", ""}));
+      return Fail({ErrorCode::kUnavailable, "the generation was cancelled by the server", ""}, Duration(0));
+    case wire::FinishReason::kError: {
+      const Error error = end.error.value_or(Error{ErrorCode::kInternal, "the generation failed", ""});
+      return Fail(error, RetryAfter(services_.dispatcher, error, model_->name));
+    }
   }
 }
 
 void Generation::OnClientGone() {
   if (ended_) return;
-  if (request_) services_.dispatcher.Cancel(*request_);
+  Cancel();
   Conclude(Outcome::kClientGone, TraitsOf(ErrorCode::kCancelled).http_status);
 }
 
@@ -163,7 +197,7 @@ void Generation::EndChoice(std::uint32_t index, Outcome outcome) {
 void Generation::FinishIfDone() {
   const auto is_open = [](const Choice& choice) { return !choice.outcome; };
   if (std::any_of(choices_.begin(), choices_.end(), is_open)) return;
-  services_.dispatcher.Cancel(*request_);
+  Cancel();
   Finish();
 }
 
@@ -189,11 +223,10 @@ void Generation::FinishWhole() {
   responder_->Respond(std::move(response));
 }
 
-void Generation::Fail(const Error& error) {
-  const Duration retry_after = error.code == ErrorCode::kOverloaded ? RetryAfter() : Duration(0);
-  responder_->Fail(ErrorResponse(error, retry_after), Frame(ErrorBody(error)) + std::string(kDoneFrame));
-  const bool is_streaming = options_.delivery == Delivery::kStream && completion_token_count() > 0;
-  Conclude(Outcome::kError, is_streaming ? kStatusOk : TraitsOf(error.code).http_status);
+void Generation::Fail(const Error& error, Duration retry_after) {
+  const FailureShape shape =
+      responder_->Fail(ErrorResponse(error, retry_after), Frame(ErrorBody(error)) + std::string(kDoneFrame));
+  Conclude(Outcome::kError, shape == FailureShape::kFrames ? kStatusOk : TraitsOf(error.code).http_status);
 }
 
 void Generation::Conclude(Outcome outcome, int status) {
@@ -235,15 +268,16 @@ std::optional<Usage> Generation::ChunkUsage() const {
   return CurrentUsage();
 }
 
-Duration Generation::RetryAfter() const {
-  for (const QueueStatus& queue : services_.dispatcher.Queues()) {
-    if (queue.model == model_->name) return FromSeconds(queue.drain_seconds);
-  }
-  return Duration(0);
-}
-
 std::vector<HttpHeader> Generation::RoutingHeaders(std::uint32_t cached_tokens) const {
   return {{"x-roost-worker", worker_id_}, {"x-roost-cached-tokens", fmt::to_string(cached_tokens)}};
+}
+
+Duration RetryAfter(const Dispatcher& dispatcher, const Error& error, std::string_view model) {
+  if (error.code != ErrorCode::kOverloaded) return Duration(0);
+  for (const QueueStatus& queue : dispatcher.Queues()) {
+    if (queue.model == model) return FromSeconds(queue.drain_seconds);
+  }
+  return Duration(0);
 }
 
 }  // namespace roost::router

@@ -9,12 +9,14 @@
 //
 // A choice that a stop string ends while others go on runs to its end at the worker; what it gets there is dropped.
 //
-// Threads: the dispatcher's calls are posted to the connection's thread; everything here runs there. Nothing is locked.
+// Threads: Start runs on a text thread. The dispatcher's calls and the client's going are posted to the connection's
+// thread; everything else runs there, and is not locked. What both need is the request's id, to cancel it by.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +25,7 @@
 #include "common/base/clock.h"
 #include "router/api/api_observer.h"
 #include "router/api/choice_text.h"
+#include "router/api/client_watch.h"
 #include "router/api/openai_json.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
@@ -49,9 +52,9 @@ struct GenerationOptions {
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // In the handler. It keeps itself alive until its end.
-  static void Start(const GenerationServices& services, std::shared_ptr<Responder> responder, GenerateSpec spec,
-                    GenerationOptions options);
+  // It keeps itself alive until its end. `client` is told by the responder's OnClosed.
+  static void Start(const GenerationServices& services, std::shared_ptr<Responder> responder, ClientWatch& client,
+                    GenerateSpec spec, GenerationOptions options);
 
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
@@ -69,7 +72,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::optional<Instant> last_tokens_at;
   };
 
-  void Submit(GenerateSpec spec);
+  void Submit(ClientWatch& client, GenerateSpec spec);
+  [[nodiscard]] Result<RequestId> TrySubmit(GenerateSpec spec);
+  void OnSubmitted(RequestId request);
+  // Tells the worker, now or once the request has an id.
+  void Cancel();
   void OnDispatched(const Dispatched& dispatched);
   void OnTokens(const ChoiceTokens& tokens);
   void OnChoiceEnd(ChoiceEnd end);
@@ -86,14 +93,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void Finish();
   void FinishStream();
   void FinishWhole();
-  void Fail(const Error& error);
+  void Fail(const Error& error, Duration retry_after);
   void Conclude(GenerationSummary::Outcome outcome, int status);
 
   [[nodiscard]] std::uint32_t completion_token_count() const;
   [[nodiscard]] Usage CurrentUsage() const;
   [[nodiscard]] std::optional<Usage> ChunkUsage() const;
-  // When those of the model that wait at the router will have gone.
-  [[nodiscard]] Duration RetryAfter() const;
   [[nodiscard]] std::vector<HttpHeader> RoutingHeaders(std::uint32_t cached_tokens) const;
 
   const GenerationServices services_;
@@ -104,13 +109,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::vector<TokenId> stop_tokens_;
 
   std::vector<Choice> choices_;
-  std::optional<RequestId> request_;  // once submitted
   bool ended_ = false;
   std::string worker_id_;
   std::uint32_t predicted_cached_tokens_ = 0;
   std::optional<std::uint32_t> cached_tokens_;
   bool first_token_told_ = false;
   GenerationSummary::Outcome last_outcome_ = GenerationSummary::Outcome::kStop;  // of the choice that ended last
+
+  std::mutex submit_mutex_;
+  std::optional<RequestId> request_;  // guarded by submit_mutex_; once submitted
+  bool cancelled_ = false;            // guarded by submit_mutex_
 };
+
+// When to ask again after `error`: for an overload, when those that wait at the router for the model will have gone.
+[[nodiscard]] Duration RetryAfter(const Dispatcher& dispatcher, const Error& error, std::string_view model);
 
 }  // namespace roost::router

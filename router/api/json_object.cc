@@ -154,13 +154,18 @@ JsonBody::JsonBody(std::string body) : body_(std::move(body)) {}
 Result<JsonObject> JsonBody::Parse() {
   const std::size_t size = body_.size();
   // The parser reads whole vectors past the end.
-  body_.resize(size + simdjson::SIMDJSON_PADDING);
+  body_.resize(size + kPadding);
   JsonElement root;
   simdjson::error_code error = parser_.allocate(size, kMaxJsonDepth);
   if (!error) error = parser_.parse(body_.data(), size, false).get(root);
   if (error == simdjson::EMPTY) return InvalidArgument("", "the request body is empty");
   if (error) return InvalidArgument("", "the request body is not valid JSON: {}", simdjson::error_message(error));
   return JsonObject::From(root, "");
+}
+
+std::size_t JsonBody::node_count() const {
+  // The first word of the parser's tape says where the tape ends.
+  return static_cast<std::size_t>(parser_.doc.tape[0] & simdjson::internal::JSON_VALUE_MASK);
 }
 
 }  // namespace roost::router

@@ -73,12 +73,18 @@ class JsonObject {
 // A request's body and what it parses to. Neither copied nor moved: objects refer to it.
 class JsonBody {
  public:
+  // Room behind a body's text that Parse uses: with it the text need not be copied.
+  static constexpr std::size_t kPadding = simdjson::SIMDJSON_PADDING;
+
   explicit JsonBody(std::string body);
   JsonBody(const JsonBody&) = delete;
   JsonBody& operator=(const JsonBody&) = delete;
 
   // Call once.
   [[nodiscard]] Result<JsonObject> Parse();
+
+  // Values of all kinds in it, and names, and one for each end of a container; once parsed.
+  [[nodiscard]] std::size_t node_count() const;
 
  private:
   std::string body_;

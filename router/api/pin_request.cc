@@ -35,8 +35,12 @@ Result<PinTarget> ParseTarget(const JsonObject& body) {
 }
 
 Result<std::vector<TokenId>> Tokenize(const ServedModel& model, const PinRequest& request, std::int64_t unix_seconds) {
-  if (const auto* chat = std::get_if<ChatRequest>(&request.prompt)) return TokenizeChat(model, *chat, unix_seconds);
-  return TokenizeCompletion(model, std::get<CompletionRequest>(request.prompt));
+  if (const auto* completion = std::get_if<CompletionRequest>(&request.prompt)) {
+    return TokenizeCompletion(model, *completion);
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::string text,
+                         RenderChat(model, std::get<ChatRequest>(request.prompt), unix_seconds));
+  return TokenizeRendered(model, text);
 }
 
 Result<void> CheckLength(const ServedModel& model, std::size_t token_count, std::string field) {

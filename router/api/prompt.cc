@@ -29,19 +29,6 @@ jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& reques
   return jinja::Value::Mapping(std::move(context));
 }
 
-Result<std::string> Render(const ServedModel& model, const ChatRequest& request, std::int64_t unix_seconds) {
-  if (model.chat_template == nullptr) {
-    return InvalidArgument("model", "the model '{}' has no chat template: use /v1/completions", model.name);
-  }
-  RenderOptions options;
-  options.now = LocalTime(static_cast<std::time_t>(unix_seconds));
-  Result<std::string> text = model.chat_template->Render(TemplateContext(model, request), options);
-  if (!text.ok()) {
-    return InvalidArgument("messages", "the model's chat template refuses them: {}", text.error().message);
-  }
-  return text;
-}
-
 // A text that the tokenizer can not take is the client's; its message names what is wrong.
 Result<std::vector<TokenId>> Encode(const ServedModel& model, std::string_view text, SpecialTokens specials,
                                     std::string_view field) {
@@ -117,18 +104,20 @@ void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
 
 }  // namespace
 
-BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
-  return RootHash({.fingerprint = model.fingerprint,
-                   .adapter = "",
-                   .tenant = "",
-                   .salt = salt,
-                   .block_tokens = model.block_tokens,
-                   .kv_dtype = model.kv_dtype});
+Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& request, std::int64_t unix_seconds) {
+  if (model.chat_template == nullptr) {
+    return InvalidArgument("model", "the model '{}' has no chat template: use /v1/completions", model.name);
+  }
+  RenderOptions options;
+  options.now = LocalTime(static_cast<std::time_t>(unix_seconds));
+  Result<std::string> text = model.chat_template->Render(TemplateContext(model, request), options);
+  if (!text.ok()) {
+    return InvalidArgument("messages", "the model's chat template refuses them: {}", text.error().message);
+  }
+  return text;
 }
 
-Result<std::vector<TokenId>> TokenizeChat(const ServedModel& model, const ChatRequest& request,
-                                          std::int64_t unix_seconds) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, Render(model, request, unix_seconds));
+Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, std::string_view text) {
   // The template has written the tokens that begin a text.
   return Encode(model, text, SpecialTokens::kOmit, "messages");
 }
@@ -151,7 +140,8 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.stop_tokens = fields.stop_tokens;
   spec.ignore_eos = fields.ignore_eos;
   spec.sample_count = fields.choice_count;
-  spec.root = ScopeRoot(*model, fields.cache.salt);
+  spec.salt = fields.cache.salt;
+  spec.root = ScopeRoot(*model, spec.salt);
   ApplyCacheFields(fields.cache, spec);
   spec.block_hashes = HashBlocks(spec.root, prompt, model->block_tokens);
   spec.prompt = std::move(prompt);

@@ -22,15 +22,14 @@
 namespace roost::router {
 
 // `unix_seconds` is the time that templates see. Errors name `messages` or `model` (it has no template).
-[[nodiscard]] Result<std::vector<TokenId>> TokenizeChat(const ServedModel& model, const ChatRequest& request,
-                                                        std::int64_t unix_seconds);
+[[nodiscard]] Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& request,
+                                             std::int64_t unix_seconds);
+// Of what RenderChat made.
+[[nodiscard]] Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, std::string_view text);
 
 // Errors name `prompt`, or the id in it that the model does not have.
 [[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model,
                                                               const CompletionRequest& request);
-
-// The scope of a model's blocks under a salt; empty for none.
-[[nodiscard]] BlockHash ScopeRoot(const ServedModel& model, const std::string& salt);
 
 struct PromptSource {
   std::string_view field;          // that the prompt came from, for errors

@@ -1,7 +1,10 @@
 #include "router/fleet/bundle_reader.h"
 
 #include <chrono>
+#include <new>
 #include <utility>
+
+#include "common/wire/tokenizer_digest.h"
 
 namespace roost::router {
 
@@ -23,9 +26,22 @@ BundleReader::~BundleReader() {
 
 void BundleReader::Run() {
   while (!stopping_) {
-    const std::optional<wire::Tokenizer> bundle = queue_.PopFor(kUntilClosed);
-    if (stopping_ || !bundle.has_value()) continue;
-    done_(bundle->digest, read_(*bundle));
+    const std::optional<Job> job = queue_.PopFor(kUntilClosed);
+    if (stopping_ || !job.has_value()) continue;
+    done_(job->bundle.digest, Prove(job->bundle));
+  }
+}
+
+BundleReader::Outcome BundleReader::Prove(const wire::Tokenizer& bundle) const {
+  if (wire::DigestOf(bundle) != bundle.digest) {
+    return {.text = {}, .error = {BundleFault::kNotAsTold, DataLoss("digest", "its bytes have another one")}};
+  }
+  try {
+    Result<TextBundle> text = read_(bundle);
+    if (text.ok()) return {.text = std::move(text).value(), .error = {}};
+    return {.text = {}, .error = {BundleFault::kUnreadable, std::move(text).error()}};
+  } catch (const std::bad_alloc&) {
+    return {.text = {}, .error = {BundleFault::kPassing, {ErrorCode::kOverloaded, "there is no memory for it", ""}}};
   }
 }
 

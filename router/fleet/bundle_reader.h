@@ -1,25 +1,31 @@
-// Reads tokenizer bundles on a thread of its own, because that takes up to a second and neither streams nor decisions
-// may wait for it.
+// Proves and reads tokenizer bundles on a thread of its own, because that takes up to a second and neither streams nor
+// decisions may wait for it.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "common/base/bounded_queue.h"
+#include "common/base/byte_budget.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
-#include "router/fleet/roster.h"
+#include "router/fleet/bundle_store.h"
 
 namespace roost::router {
 
 class BundleReader {
  public:
   using Read = std::function<Result<TextBundle>(const wire::Tokenizer&)>;
-  using Done = std::function<void(const std::string& digest, Result<TextBundle>)>;
+  struct Outcome {
+    std::optional<TextBundle> text;  // or:
+    BundleError error;
+  };
+  using Done = std::function<void(const std::string& digest, Outcome)>;
 
   // `done` is called on the reader's thread, once per bundle that was taken.
   BundleReader(Read read, Done done);
@@ -28,18 +34,26 @@ class BundleReader {
   BundleReader(const BundleReader&) = delete;
   BundleReader& operator=(const BundleReader&) = delete;
 
-  // Any thread. False when too many wait.
-  [[nodiscard]] bool TryRead(wire::Tokenizer bundle) { return queue_.TryPush(std::move(bundle)); }
+  // Any thread. False when too many wait. `memory` is what the bundle takes of a budget until it is read.
+  [[nodiscard]] bool TryRead(wire::Tokenizer bundle, ByteBudget::Guard memory) {
+    return queue_.TryPush({std::move(bundle), std::move(memory)});
+  }
 
  private:
   // A bundle holds up to 64 MiB; each model brings one.
-  static constexpr std::size_t kMaxWaiting = 16;
+  static constexpr std::size_t kMaxWaiting = 2;
+
+  struct Job {
+    wire::Tokenizer bundle;
+    ByteBudget::Guard memory;
+  };
 
   void Run();
+  [[nodiscard]] Outcome Prove(const wire::Tokenizer& bundle) const;
 
   const Read read_;
   const Done done_;
-  BoundedQueue<wire::Tokenizer> queue_{kMaxWaiting};
+  BoundedQueue<Job> queue_{kMaxWaiting};
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };

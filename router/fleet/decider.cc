@@ -8,14 +8,12 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   const GenerateSpec& spec = query.spec;
   const FleetView* const fleet = roster_.FleetOf(*spec.model);
   if (fleet == nullptr) return std::nullopt;
-  const std::vector<WorkerSlot> excluded = SlotsOf(query.refused_by);
   RouteQuery route{.prompt_token_count = query.prompt_token_count,
                    .sample_count = query.sample_count,
                    .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
                    .matches = query.matches,
                    .block_hashes = spec.block_hashes,
                    .session_hash = spec.session_hash,
-                   .excluded = excluded,
                    .waiting_bound = query.waiting_bound,
                    .now = now};
   // What workers hold is of no use to a request that leaves the cache alone.
@@ -57,14 +55,6 @@ void Decider::OnFirstToken(const ServedModel& model, const Prediction& predictio
   log_.SetOutcome(prediction.number, {.cached_tokens = cached_tokens, .ttft_seconds = ttft_seconds});
   if (!prediction.in_seconds) return;
   metrics_.OnTtft(model.name, {.predicted_seconds = prediction.ttft_seconds, .actual_seconds = ttft_seconds});
-}
-
-std::vector<WorkerSlot> Decider::SlotsOf(const std::set<std::string>& worker_ids) {
-  std::vector<WorkerSlot> slots;
-  for (const std::string& id : worker_ids) {
-    if (const Worker* const worker = roster_.Find(id)) slots.push_back(worker->slot);
-  }
-  return slots;
 }
 
 std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,7 +29,6 @@ struct PlacementQuery {
   std::uint32_t prompt_token_count = 0;  // with what was generated before this attempt
   std::uint32_t sample_count = 1;
   std::uint32_t retry_count = 0;
-  const std::set<std::string>& refused_by;    // workers that it does not go to
   std::span<const WorkerMatch> matches = {};  // deepest first
   std::uint32_t waiting_bound = kNoBound;     // see RouteQuery
 };
@@ -68,7 +66,6 @@ class Decider {
   [[nodiscard]] const DecisionLog& log() const { return log_; }
 
  private:
-  [[nodiscard]] std::vector<WorkerSlot> SlotsOf(const std::set<std::string>& worker_ids);
   [[nodiscard]] std::uint64_t Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,
                                   Instant now);
 

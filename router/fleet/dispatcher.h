@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/byte_budget.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/ids.h"
 #include "common/base/result.h"
@@ -30,7 +32,8 @@ namespace roost::router {
 
 class PrefixIndex;
 
-// A model that at least one worker serves, with what the router needs to speak it. Immutable; a change is a new object.
+// A revision of a model that at least one worker serves (revisions.h), with what the router needs to speak it.
+// Immutable; a change is a new object.
 struct ServedModel {
   std::string name;
   std::string fingerprint;
@@ -43,9 +46,20 @@ struct ServedModel {
   std::string bos_token;
   std::string eos_token;
   std::int64_t created_unix_seconds = 0;
+  std::string revision;  // names it; equal for all workers that serve the very same
   // Which of its workers hold which blocks; any thread may match in it. Lives while somebody holds it.
   std::shared_ptr<const PrefixIndex> index;
 };
+
+// The scope of a model's blocks under a salt; empty for none.
+[[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
+  return RootHash({.fingerprint = model.fingerprint,
+                   .adapter = "",
+                   .tenant = "",
+                   .salt = salt,
+                   .block_tokens = model.block_tokens,
+                   .kv_dtype = model.kv_dtype});
+}
 
 // One generation, ready to be routed: validated, rendered, tokenized, hashed.
 struct GenerateSpec {
@@ -68,6 +82,10 @@ struct GenerateSpec {
   // By which the client may ask about it later; see DecisionRecord.
   std::string answer_id;
   std::string request_id;
+  std::string salt;                 // of the scope that `root` is the hash of
+  std::optional<Instant> deadline;  // then the request ends, whatever it has got
+  // What it holds of the server's budget for input, as long as anybody holds this; null: it is not counted.
+  std::shared_ptr<ByteBudget::Guard> memory;
 };
 
 struct Dispatched {
@@ -148,15 +166,24 @@ class Dispatcher {
  public:
   virtual ~Dispatcher() = default;
 
-  // Null when no worker serves it now.
+  // Null when no worker serves it now. Of several revisions the one with the most workers.
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> FindModel(std::string_view name) const = 0;
+  // The same for one more request: of several revisions each gets its share.
+  [[nodiscard]] virtual std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) {
+    return FindModel(name);
+  }
+  // Is a worker about to serve the model, or did one not long ago?
+  [[nodiscard]] virtual bool IsExpected(std::string_view /*model*/) const { return false; }
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
   [[nodiscard]] virtual std::vector<QueueStatus> Queues() const = 0;
 
+  // The error with which Submit would certainly refuse any request for the model now, so that nobody tokenizes for it.
+  [[nodiscard]] virtual Result<void> CheckRoom(const ServedModel& /*model*/) const { return {}; }
+
   // Routes and sends. On success the observer will see OnEnd exactly once, perhaps before Submit returns; on an error
-  // (kUnavailable, kOverloaded, kInvalidArgument for what the wire can not carry) it sees nothing. The observer is kept
-  // until its end.
+  // (kUnavailable, kOverloaded, kDeadlineExceeded, kInvalidArgument for what the wire can not carry) it sees nothing.
+  // The observer is kept until its end.
   [[nodiscard]] virtual Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) = 0;
 
   // Sends the order to workers that serve the model now, and tells their names; those that come later know nothing of

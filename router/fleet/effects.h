@@ -15,8 +15,10 @@
 namespace roost::router {
 
 struct SendToWorker {
-  std::string worker_id;
+  std::string identity;  // of the worker's connection
   wire::RouterMessage message;
+  // Let go once the message is sent: what its request holds of the input memory.
+  std::shared_ptr<const void> held = nullptr;
 };
 
 // Read a tokenizer bundle, which takes long, and give FleetCore::OnTextBundle what came of it.
@@ -50,8 +52,8 @@ void NotifyObserver(Effect& effect);
 // Not thread-safe.
 class EffectQueue {
  public:
-  void Send(std::string worker_id, wire::RouterMessage message) {
-    effects_.emplace_back(SendToWorker{std::move(worker_id), std::move(message)});
+  void Send(std::string identity, wire::RouterMessage message, std::shared_ptr<const void> held = nullptr) {
+    effects_.emplace_back(SendToWorker{std::move(identity), std::move(message), std::move(held)});
   }
   void Push(Effect effect) { effects_.push_back(std::move(effect)); }
 

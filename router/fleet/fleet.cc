@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <random>
 
 #include "common/wire/codec.h"
@@ -14,10 +15,23 @@ namespace {
 constexpr std::chrono::milliseconds kTickInterval{100};
 // Messages taken in under one lock: bounds how long a Submit can wait for it.
 constexpr std::size_t kMaxBatch = 64;
+// A batch ends with the frame that goes over it.
+constexpr std::size_t kMaxBatchBytes = std::size_t{4} << 20U;
+// Of memory, times the file, while a tokenizer is read.
+constexpr std::uint64_t kReadingTakes = 6;
 
 std::uint64_t RandomSeed() {
   std::random_device device;
   return (std::uint64_t{device()} << 32U) | device();
+}
+
+// One that finds no memory is lost, and its sender's link with it; the router goes on.
+Result<std::optional<wire::WorkerMessage>> Decode(const wire::Bytes& frame) {
+  try {
+    return wire::DecodeWorkerMessage(frame);
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kOverloaded, "there is no memory for it", "frame"};
+  }
 }
 
 }  // namespace
@@ -32,7 +46,10 @@ Result<std::unique_ptr<Fleet>> Fleet::Start(const FleetOptions& options, BundleR
 }
 
 Fleet::Fleet(const FleetOptions& options, std::unique_ptr<Policy> policy, FleetMetrics& metrics)
-    : metrics_(metrics), policy_(std::move(policy)), core_(options.core, *policy_, metrics, RandomSeed()) {}
+    : metrics_(metrics),
+      input_budget_(options.input_budget),
+      policy_(std::move(policy)),
+      core_(options.core, *policy_, metrics, RandomSeed()) {}
 
 Fleet::~Fleet() { Stop(); }
 
@@ -45,9 +62,13 @@ Result<void> Fleet::Bind(const FleetOptions& options) {
 }
 
 void Fleet::StartThreads(BundleReader::Read read_bundle) {
-  bundle_reader_.emplace(std::move(read_bundle), [this](const std::string& digest, Result<TextBundle> bundle) {
+  bundle_reader_.emplace(std::move(read_bundle), [this](const std::string& digest, BundleReader::Outcome outcome) {
     const std::lock_guard lock(mutex_);
-    core_.OnTextBundle(digest, std::move(bundle));
+    if (outcome.text.has_value()) {
+      core_.OnTextBundle(digest, *std::move(outcome.text));
+    } else {
+      core_.OnBundleFault(digest, outcome.error, clock_.Now());
+    }
   });
   link_ = std::thread([this] { RunLink(); });
 }
@@ -76,25 +97,23 @@ void Fleet::RunLink() {
 
 std::vector<Fleet::Incoming> Fleet::ReceiveBatch() {
   std::vector<Incoming> batch;
-  while (batch.size() < kMaxBatch) {
+  std::size_t bytes = 0;
+  while (batch.size() < kMaxBatch && bytes < kMaxBatchBytes) {
     std::optional<wire::Received> received = socket_->TryReceive();
     if (!received.has_value()) break;
-    batch.push_back({std::move(received->identity), wire::DecodeWorkerMessage(received->frame)});
+    bytes += received->frame.size();
+    batch.push_back({std::move(received->identity), Decode(received->frame)});
   }
   return batch;
 }
 
 std::vector<Effect> Fleet::Feed(std::vector<Incoming> batch) {
-  const std::lock_guard lock(mutex_);
   const Instant now = clock_.Now();
   for (Incoming& incoming : batch) {
-    if (!incoming.message.ok()) {
-      metrics_.OnMalformedMessage();
-      core_.OnMalformed(incoming.identity, incoming.message.error(), now);
-    } else if (incoming.message->has_value()) {
-      core_.OnMessage(incoming.identity, **std::move(incoming.message), now);
-    }
+    FeedOne(std::move(incoming), now);
+    LetOthersIn();
   }
+  const std::lock_guard lock(mutex_);
   if (now - last_tick_ >= kTickInterval) {
     last_tick_ = now;
     core_.Tick(now);
@@ -102,28 +121,47 @@ std::vector<Effect> Fleet::Feed(std::vector<Incoming> batch) {
   return core_.TakeEffects();
 }
 
+void Fleet::FeedOne(Incoming incoming, Instant now) {
+  const std::lock_guard lock(mutex_);
+  if (!incoming.message.ok()) {
+    metrics_.OnMalformedMessage();
+    core_.OnMalformed(incoming.identity, incoming.message.error(), now);
+  } else if (incoming.message->has_value()) {
+    core_.OnMessage(incoming.identity, **std::move(incoming.message), now);
+  }
+}
+
+void Fleet::LetOthersIn() const {
+  constexpr int kMostTurns = 200;
+  for (int turn = 0; waiting_threads_ > 0 && turn < kMostTurns; ++turn) std::this_thread::yield();
+}
+
 void Fleet::CarryOutAll(std::vector<Effect> effects) {
   while (!effects.empty()) {
     std::vector<std::string> unreachable;
     for (Effect& effect : effects) {
-      if (!CarryOut(effect)) unreachable.push_back(std::get<SendToWorker>(effect).worker_id);
+      if (!CarryOut(effect)) unreachable.push_back(std::get<SendToWorker>(effect).identity);
     }
     if (unreachable.empty()) return;
     const std::lock_guard lock(mutex_);
-    for (const std::string& worker_id : unreachable) core_.OnUnreachable(worker_id, clock_.Now());
+    for (const std::string& identity : unreachable) core_.OnUnreachable(identity, clock_.Now());
     effects = core_.TakeEffects();
   }
 }
 
 bool Fleet::CarryOut(Effect& effect) {
-  if (const auto* const send = std::get_if<SendToWorker>(&effect)) {
-    return socket_->Send(send->worker_id, wire::Encode(send->message)) == wire::SendOutcome::kSent;
+  if (auto* const send = std::get_if<SendToWorker>(&effect)) {
+    wire::Bytes frame = wire::Encode(send->message);
+    return socket_->Send(send->identity, std::move(frame), std::move(send->held)) == wire::SendOutcome::kSent;
   }
   if (auto* const read = std::get_if<ReadBundle>(&effect)) {
     const std::string digest = read->bundle.digest;
-    if (bundle_reader_->TryRead(std::move(read->bundle))) return true;
+    ByteBudget::Guard memory(input_budget_);
+    const bool fits = memory.TryGrow(kReadingTakes * read->bundle.tokenizer_json.size());
+    if (fits && bundle_reader_->TryRead(std::move(read->bundle), std::move(memory))) return true;
     const std::lock_guard lock(mutex_);
-    core_.OnTextBundle(digest, Error{ErrorCode::kOverloaded, "too many tokenizers wait to be read", digest});
+    const Error error{ErrorCode::kOverloaded, "there is no room to read it now", ""};
+    core_.OnBundleFault(digest, {BundleFault::kPassing, error}, clock_.Now());
   } else {
     NotifyObserver(effect);
   }
@@ -132,34 +170,63 @@ bool Fleet::CarryOut(Effect& effect) {
 
 // ---- any thread ----
 
+class Fleet::Turn {
+ public:
+  explicit Turn(const Fleet& fleet) : lock_(fleet.mutex_, std::defer_lock) {
+    ++fleet.waiting_threads_;
+    lock_.lock();
+    --fleet.waiting_threads_;
+  }
+
+  void End() { lock_.unlock(); }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
 std::shared_ptr<const ServedModel> Fleet::FindModel(std::string_view name) const {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   return core_.FindModel(name);
 }
 
+std::shared_ptr<const ServedModel> Fleet::ChooseModel(std::string_view name) {
+  const Turn turn(*this);
+  return core_.ChooseModel(name);
+}
+
+bool Fleet::IsExpected(std::string_view model) const {
+  const Turn turn(*this);
+  return core_.IsExpected(model, clock_.Now());
+}
+
 std::vector<std::shared_ptr<const ServedModel>> Fleet::Models() const {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   return core_.Models();
 }
 
 std::vector<WorkerStatus> Fleet::Workers() const {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   return core_.Workers(clock_.Now());
 }
 
 std::vector<QueueStatus> Fleet::Queues() const {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   return core_.Queues(clock_.Now());
+}
+
+Result<void> Fleet::CheckRoom(const ServedModel& model) const {
+  const Turn turn(*this);
+  return core_.CheckRoom(model);
 }
 
 Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) {
   const Instant start = clock_.Now();
   thread_local MatchBuffer lookup;  // so that lookups need no memory of their own
   spec.model->index->Match(spec.block_hashes, lookup);
-  std::unique_lock lock(mutex_);
+  Turn turn(*this);
   const Instant now = clock_.Now();
   Result<RequestId> id = core_.Submit(std::move(spec), std::move(observer), lookup.matches(), now);
-  lock.unlock();
+  turn.End();
   waker_.Wake();
   metrics_.OnDecisionSeconds(ToSeconds(clock_.Now() - start));
   return id;
@@ -167,25 +234,25 @@ Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObs
 
 Result<std::vector<std::string>> Fleet::Pin(PinOrder order) {
   const std::vector<WorkerMatch> matches = order.model->index->Match(HashesOf(order));
-  std::unique_lock lock(mutex_);
+  Turn turn(*this);
   Result<std::vector<std::string>> workers = core_.Pin(std::move(order), matches);
-  lock.unlock();
+  turn.End();
   waker_.Wake();
   return workers;
 }
 
 std::vector<DecisionRecord> Fleet::LatestDecisions(std::size_t limit) const {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   return core_.decisions().Latest(limit);
 }
 
 std::vector<DecisionRecord> Fleet::FindDecisions(std::string_view id) const {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   return core_.decisions().Find(id);
 }
 
 void Fleet::Cancel(RequestId id) {
-  const std::unique_lock lock(mutex_);
+  const Turn turn(*this);
   core_.Cancel(id);
   waker_.Wake();
 }

@@ -4,6 +4,8 @@
 //   link thread     receive and decode → core under the mutex → encode and send, call observers (no lock held)
 //   reader thread   reads tokenizer bundles, then tells the core under the mutex
 //
+// The link thread holds the mutex for one message at a time, and lets HTTP threads in that wait for it.
+//
 // The core's effects are the queue from HTTP threads to the link thread: bounded, full is kOverloaded. Observers are
 // called from the link thread alone, one effect after the other; they may call Submit and Cancel.
 #pragma once
@@ -19,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/wire/socket.h"
@@ -35,6 +38,8 @@ struct FleetOptions {
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
   std::string policy = "cache-aware";  // see MakePolicy
   FleetCoreOptions core;
+  // What workers' messages hold while they are under way is to be taken from it; null: it is not counted.
+  std::shared_ptr<ByteBudget> input_budget;
 };
 
 class Fleet final : public Dispatcher {
@@ -53,9 +58,12 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
 
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override;
+  [[nodiscard]] std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) override;
+  [[nodiscard]] bool IsExpected(std::string_view model) const override;
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override;
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override;
   [[nodiscard]] std::vector<QueueStatus> Queues() const override;
+  [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const override;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
   [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order) override;
   [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override;
@@ -68,6 +76,9 @@ class Fleet final : public Dispatcher {
     Result<std::optional<wire::WorkerMessage>> message;
   };
 
+  // The mutex, for an HTTP thread.
+  class Turn;
+
   Fleet(const FleetOptions& options, std::unique_ptr<Policy> policy, FleetMetrics& metrics);
 
   [[nodiscard]] Result<void> Bind(const FleetOptions& options);
@@ -75,6 +86,9 @@ class Fleet final : public Dispatcher {
   void RunLink();
   [[nodiscard]] std::vector<Incoming> ReceiveBatch();
   [[nodiscard]] std::vector<Effect> Feed(std::vector<Incoming> batch);
+  void FeedOne(Incoming incoming, Instant now);
+  // Without the mutex: until the threads that wait for it had their turn, or some time has passed.
+  void LetOthersIn() const;
   // Until no effect is left.
   void CarryOutAll(std::vector<Effect> effects);
   // False when the effect was a message to a worker that can not be reached.
@@ -82,10 +96,12 @@ class Fleet final : public Dispatcher {
 
   const SteadyClock clock_;
   FleetMetrics& metrics_;
-  const std::unique_ptr<Policy> policy_;  // used by the core alone
+  const std::shared_ptr<ByteBudget> input_budget_;  // null: without a bound
+  const std::unique_ptr<Policy> policy_;            // used by the core alone
 
   mutable std::mutex mutex_;
-  mutable FleetCore core_;  // guarded by mutex_
+  mutable FleetCore core_;                                  // guarded by mutex_
+  mutable std::atomic<std::uint32_t> waiting_threads_ = 0;  // HTTP threads that want the mutex
 
   std::string endpoint_;  // constant after Bind
   wire::Context context_;

@@ -10,6 +10,7 @@ namespace roost::router {
 
 namespace {
 
+constexpr std::size_t kFingerprintDigits = 12;
 constexpr Duration kHelloPatience = std::chrono::seconds(1);
 // Senders that are no workers (yet) and are remembered, so that they are neither asked nor logged too often.
 constexpr std::size_t kMaxStrangers = 1024;
@@ -24,7 +25,10 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
     : options_(std::move(options)),
       metrics_(metrics),
       router_instance_(Rng(seed)()),
-      roster_(options_.modes, options_.index_memory_bytes, options_.unix_seconds, Rng(~router_instance_)()),
+      roster_({.worker = {.modes = options_.modes, .stall_timeout = options_.stall_timeout},
+               .index_memory_bytes = options_.index_memory_bytes,
+               .unix_seconds = options_.unix_seconds,
+               .seed = Rng(~router_instance_)()}),
       requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
@@ -32,7 +36,7 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     OnHello(identity, *hello, now);
     return;
   }
-  Worker* const worker = roster_.Find(identity);
+  Worker* const worker = roster_.FindByIdentity(identity);
   if (worker == nullptr) {
     if (!std::holds_alternative<wire::Bye>(message)) AskForHello(identity, now);
     return;
@@ -50,45 +54,63 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
 }
 
 void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, Instant now) {
-  Worker* const known = roster_.Find(identity);
-  const wire::Welcome welcome{.router_instance = router_instance_, .epoch = hello.epoch};
-  if (known != nullptr && known->hello.epoch == hello.epoch) {
+  // A connection is one worker's.
+  const Worker* const other = roster_.FindByIdentity(identity);
+  if (other != nullptr && other->hello.worker_id != hello.worker_id) {
+    Lose(std::string(other->hello.worker_id), LostReason::kBrokenLink, now);
+  }
+  Worker* const known = roster_.Find(hello.worker_id);
+  if (known == nullptr) return Begin(identity, hello, now);
+  if (known->hello.process_id != hello.process_id && !YieldsName(*known, identity, hello, now)) return;
+  if (known->hello.process_id == hello.process_id && known->hello.epoch == hello.epoch) {
+    roster_.Reconnect(*known, identity);
     known->last_heard = now;
-    effects_.Send(identity, welcome);
+    effects_.Send(identity, wire::Welcome{.router_instance = router_instance_, .epoch = hello.epoch});
     return;
   }
   // The new life stands before the old one's requests are placed: it may take them itself.
-  const bool restarted = known != nullptr;
-  if (restarted) {
-    metrics_.OnWorkerLost(LostReason::kRestarted);
-    ClearGauges(*known);
-    roster_.Remove(identity);
-  }
+  metrics_.OnWorkerLost(LostReason::kRestarted);
+  metrics_.ForgetWorker(known->hello.model, known->hello.worker_id);
+  roster_.Remove(hello.worker_id, now);
+  Begin(identity, hello, now);
+  requests_.OnWorkerLost(hello.worker_id, now);
+}
+
+bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now) {
+  if (worker.identity == identity || now - worker.last_heard >= kTakeOverSilence) return true;
+  // If its connection is gone, this finds out, and the next hello is accepted.
+  effects_.Send(worker.identity, wire::Ping{.generate_digest = worker.generate_digest});
+  Refuse(hello, identity,
+         InvalidArgument("worker_id", "another process serves under the name {}, and was heard {:.1f} s ago",
+                         hello.worker_id, ToSeconds(now - worker.last_heard)));
+  return false;
+}
+
+void FleetCore::Begin(const std::string& identity, const wire::Hello& hello, Instant now) {
   const Result<Worker*> added = roster_.Add(identity, hello, now);
-  if (added.ok()) {
-    LogInfo("worker joined", {{"worker", identity},
-                              {"model", hello.model},
-                              {"blocks", BlocksText(hello.block_count, hello.block_tokens)},
-                              {"epoch", fmt::to_string(hello.epoch)}});
-    hello_asked_.erase(identity);
-    metrics_.OnResync(ResyncReason::kHello);
-    effects_.Send(identity, welcome);
-    AskForBundle(**added, now);
-  } else {
-    Refuse(hello, identity, added.error());
-  }
-  if (restarted) requests_.OnWorkerLost(identity, now);
+  if (!added.ok()) return Refuse(hello, identity, added.error());
+  LogInfo("worker joined", {{"worker", hello.worker_id},
+                            {"model", hello.model},
+                            {"fingerprint", hello.fingerprint.substr(0, kFingerprintDigits)},
+                            {"blocks", BlocksText(hello.block_count, hello.block_tokens)},
+                            {"epoch", fmt::to_string(hello.epoch)}});
+  hello_asked_.erase(identity);
+  refusals_.erase(hello.worker_id);
+  metrics_.OnResync(ResyncReason::kHello);
+  effects_.Send(identity, wire::Welcome{.router_instance = router_instance_, .epoch = hello.epoch});
+  AskForBundle(**added, now);
 }
 
 void FleetCore::Refuse(const wire::Hello& hello, const std::string& identity, const Error& error) {
-  if (refused_epochs_.size() >= kMaxStrangers) refused_epochs_.clear();
-  const auto [entry, is_new] = refused_epochs_.try_emplace(identity, hello.epoch);
-  if (!is_new && std::exchange(entry->second, hello.epoch) == hello.epoch) return;
-  LogWarning("worker refused", {{"worker", identity}, {"error", error.ToString()}});
+  effects_.Send(identity, wire::Refused{.epoch = hello.epoch, .reason = error.ToString()});
+  if (refusals_.size() >= kMaxStrangers) refusals_.clear();
+  const std::string refusal = fmt::format("{} {}", hello.process_id, error.field);
+  if (std::exchange(refusals_[hello.worker_id], refusal) == refusal) return;
+  LogError("worker refused", {{"worker", hello.worker_id}, {"error", error.ToString()}});
 }
 
 void FleetCore::AskForBundle(const Worker& worker, Instant now) {
-  if (roster_.ShouldAskForBundle(worker, now)) effects_.Send(worker.hello.worker_id, wire::WantTokenizer{});
+  if (roster_.ShouldAskForBundle(worker, now)) effects_.Send(worker.identity, wire::WantTokenizer{});
 }
 
 void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
@@ -115,14 +137,14 @@ bool FleetCore::Settle(Worker& worker, ViewSync::Outcome outcome, Instant now) {
     case ViewSync::Outcome::kWantSnapshot:
       metrics_.OnResync(ResyncReason::kDigest);
       LogWarning("index differs from its worker; asking for a snapshot", {{"worker", worker.hello.worker_id}});
-      effects_.Send(worker.hello.worker_id, wire::WantSnapshot{});
+      effects_.Send(worker.identity, wire::WantSnapshot{});
       return true;
     case ViewSync::Outcome::kLinkBroken: break;
   }
-  const std::string worker_id = worker.hello.worker_id;
   metrics_.OnResync(ResyncReason::kGap);
-  Lose(worker_id, LostReason::kBrokenLink, now);
-  AskForHello(worker_id, now);
+  const std::string identity = worker.identity;
+  Lose(std::string(worker.hello.worker_id), LostReason::kBrokenLink, now);
+  AskForHello(identity, now);
   return false;
 }
 
@@ -131,33 +153,49 @@ void FleetCore::OnTokenizer(const Worker& worker, wire::Tokenizer bundle) {
   effects_.Push(ReadBundle{std::move(bundle)});
 }
 
-void FleetCore::OnTextBundle(const std::string& digest, Result<TextBundle> bundle) {
+void FleetCore::OnTextBundle(const std::string& digest, TextBundle bundle) {
   roster_.SetBundle(digest, std::move(bundle));
+}
+
+void FleetCore::OnBundleFault(const std::string& digest, const BundleError& error, Instant now) {
+  roster_.SetBundleFault(digest, error, now);
 }
 
 void FleetCore::OnBye(const Worker& worker, const wire::Bye& bye, Instant now) {
   if (bye.epoch != worker.hello.epoch) return;
-  const std::string worker_id = worker.hello.worker_id;
-  Lose(worker_id, LostReason::kLeft, now);
+  Lose(std::string(worker.hello.worker_id), LostReason::kLeft, now);
 }
 
 void FleetCore::OnMalformed(const std::string& identity, const Error& error, Instant now) {
-  if (roster_.Find(identity) == nullptr) return;  // whoever it is, it gets no log line
-  LogWarning("malformed message", {{"worker", identity}, {"error", error.ToString()}});
-  Lose(identity, LostReason::kBrokenLink, now);
+  const Worker* const worker = roster_.FindByIdentity(identity);
+  if (worker == nullptr) return;  // whoever it is, it gets no log line
+  LogWarning("malformed message", {{"worker", worker->hello.worker_id}, {"error", error.ToString()}});
+  Lose(std::string(worker->hello.worker_id), LostReason::kBrokenLink, now);
   AskForHello(identity, now);
 }
 
 void FleetCore::OnUnreachable(const std::string& identity, Instant now) {
-  if (roster_.Find(identity) != nullptr) Lose(identity, LostReason::kUnreachable, now);
+  const Worker* const worker = roster_.FindByIdentity(identity);
+  if (worker != nullptr) Lose(std::string(worker->hello.worker_id), LostReason::kUnreachable, now);
 }
 
 void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant now) {
   LogWarning("worker lost", {{"worker", worker_id}, {"reason", std::string(NameOf(reason))}});
   metrics_.OnWorkerLost(reason);
-  ClearGauges(*roster_.Find(worker_id));
-  roster_.Remove(worker_id);
+  metrics_.ForgetWorker(roster_.Find(worker_id)->hello.model, worker_id);
+  roster_.Remove(worker_id, now);
   requests_.OnWorkerLost(worker_id, now);
+}
+
+void FleetCore::LoseHungWorkers(Instant now) {
+  std::vector<std::string> hung;
+  roster_.ForEach([&](const Worker& worker) {
+    if (!worker.stalled_at.has_value() && worker.IsStalled(now)) hung.push_back(worker.hello.worker_id);
+  });
+  for (const std::string& worker_id : hung) {
+    roster_.RememberStall(*roster_.Find(worker_id));
+    Lose(worker_id, LostReason::kStalled, now);
+  }
 }
 
 void FleetCore::AskForHello(const std::string& identity, Instant now) {
@@ -176,32 +214,31 @@ void FleetCore::Tick(Instant now) {
   if (ping) last_ping_ = now;
   std::vector<std::string> silent;
   roster_.ForEach([&](Worker& worker) {
-    const std::string& id = worker.hello.worker_id;
     if (now - worker.last_heard > options_.worker_timeout) {
-      silent.push_back(id);
+      silent.push_back(worker.hello.worker_id);
       return;
     }
-    if (ping) effects_.Send(id, wire::Ping{.generate_digest = worker.generate_digest});
+    if (ping) effects_.Send(worker.identity, wire::Ping{.generate_digest = worker.generate_digest});
     if (!roster_.IsReady(worker)) AskForBundle(worker, now);
     if (const auto change = worker.view.Tick(now)) TellModeChange(worker, *change, metrics_);
-    if (worker.view.TakeSnapshotDue(now)) effects_.Send(id, wire::WantSnapshot{});
+    if (worker.view.TakeSnapshotDue(now)) effects_.Send(worker.identity, wire::WantSnapshot{});
   });
   for (const std::string& worker_id : silent) Lose(worker_id, LostReason::kSilent, now);
+  LoseHungWorkers(now);
+  roster_.Readmit(now);
+  requests_.Expire(now);
   requests_.DispatchWaiting(now);
-  requests_.ExpireWaiting(now);
-  roster_.SweepIndexes();
+  roster_.revisions().SweepIndexes();
   PublishGauges();
 }
 
 void FleetCore::ForgiveOwnPause(Instant now) {
   const Duration since_last = now - std::exchange(last_tick_, now);
   if (since_last < options_.worker_timeout / 2) return;
-  roster_.ForEach([&](Worker& worker) { worker.last_heard = now; });
-}
-
-void FleetCore::ClearGauges(const Worker& worker) {
-  metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id, 0);
-  metrics_.SetMode(worker.hello.model, worker.hello.worker_id, std::nullopt);
+  roster_.ForEach([&](Worker& worker) {
+    worker.last_heard = now;
+    worker.engine.Forgive(now);
+  });
 }
 
 void FleetCore::PublishGauges() {
@@ -223,6 +260,11 @@ Result<void> FleetCore::CheckOpen() const {
     return Error{ErrorCode::kOverloaded, "the router's link to the workers is full", ""};
   }
   return {};
+}
+
+Result<void> FleetCore::CheckRoom(const ServedModel& model) const {
+  ROOST_RETURN_IF_ERROR(CheckOpen());
+  return requests_.CheckRoom(model);
 }
 
 Result<RequestId> FleetCore::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,

@@ -2,15 +2,16 @@
 // ended. No sockets, no threads, no clock: messages and instants go in, effects come out. fleet.h puts it behind a
 // socket.
 //
-//   identity unknown   anything but hello        → WantHello (at most one per second and sender)
-//   hello              same epoch                → Welcome again
-//                      new epoch                 → the old life is lost; Welcome, WantTokenizer if its bundle is not
-//                      there
-//   step, snapshot     next in sequence          → tokens to their requests, events to the index, load to the decision
-//                      came before               → ignored
-//                      gap, or another epoch     → the life is lost; WantHello
-//                      digest or count differ    → WantSnapshot
-//   bye, malformed, unreachable, silent          → the life is lost
+//   connection unknown  anything but hello       → WantHello (at most one per second and sender)
+//   hello               same process and epoch   → Welcome again, over the connection that it came by
+//                       same process, new epoch  → the old life is lost; Welcome, WantTokenizer if its bundle is not
+//                                                  there
+//                       name of another process  → Refused, until that one is lost or was silent for kTakeOverSilence
+//   step, snapshot      next in sequence         → tokens to their requests, events to the index, load to the decision
+//                       came before              → ignored
+//                       gap, or another epoch    → the life is lost; WantHello
+//                       digest or count differ   → WantSnapshot
+//   bye, malformed, unreachable, silent, stalled → the life is lost
 //
 // A lost life takes its part of the index with it, and its requests are sent elsewhere with what they got so far.
 //
@@ -46,6 +47,8 @@ struct FleetCoreOptions {
   Duration ping_interval = std::chrono::seconds(1);
   RequestBookOptions requests;
   ModeOptions modes;
+  // Work without progress after which a worker's engine counts as hung; longer where steps take long (EngineWatch).
+  Duration stall_timeout = std::chrono::seconds(10);
   std::uint64_t index_memory_bytes = std::uint64_t{1} << 30U;  // of all models together
   std::size_t max_pending_effects = 8192;  // over it Submit answers kOverloaded: the link thread does not keep up
   std::function<std::int64_t()> unix_seconds = [] { return std::int64_t{0}; };
@@ -53,29 +56,40 @@ struct FleetCoreOptions {
 
 class FleetCore {
  public:
+  // A name is taken over by another process once its worker was silent for so long.
+  static constexpr Duration kTakeOverSilence = std::chrono::seconds(2);
+
   // `seed` differs in every process: request ids and the router's instance number come from it.
   FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& metrics, std::uint64_t seed);
 
   // ---- from the link; `now` never goes back ----
   void OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now);
   void OnMalformed(const std::string& identity, const Error& error, Instant now);
-  // A message could not be sent to this worker.
+  // A message could not be sent over this connection.
   void OnUnreachable(const std::string& identity, Instant now);
   // What came of a ReadBundle.
-  void OnTextBundle(const std::string& digest, Result<TextBundle> bundle);
+  void OnTextBundle(const std::string& digest, TextBundle bundle);
+  void OnBundleFault(const std::string& digest, const BundleError& error, Instant now);
   // Several times a second: silence, pings, snapshots that do not come, requests that wait, gauges. A pause between
   // ticks of half the worker timeout or more is taken for a pause of this process, and excuses everybody's silence.
   void Tick(Instant now);
 
   // ---- from clients: see Dispatcher and RequestBook ----
+  [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
   void Cancel(RequestId id) { requests_.Cancel(id); }
   [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order, std::span<const WorkerMatch> matches);
-  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const {
-    return roster_.FindModel(name);
+  [[nodiscard]] std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) {
+    return roster_.revisions().Choose(name);
   }
-  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const { return roster_.Models(); }
+  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const {
+    return roster_.revisions().Main(name);
+  }
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const { return roster_.revisions().Models(); }
+  [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const {
+    return roster_.revisions().IsExpected(model, now);
+  }
   [[nodiscard]] std::vector<WorkerStatus> Workers(Instant now);
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return requests_.Queues(now); }
 
@@ -90,12 +104,15 @@ class FleetCore {
   [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting_count(); }
   [[nodiscard]] std::size_t copy_count() const { return requests_.copy_count(); }
   [[nodiscard]] std::size_t pending_count() const { return roster_.pending().size(); }
-  [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.indexed_block_count(); }
+  [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.revisions().indexed_block_count(); }
 
  private:
   // May clients have something sent?
   [[nodiscard]] Result<void> CheckOpen() const;
   void OnHello(const std::string& identity, const wire::Hello& hello, Instant now);
+  // False when the hello is answered with this: another process has the name.
+  [[nodiscard]] bool YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now);
+  void Begin(const std::string& identity, const wire::Hello& hello, Instant now);
   void OnStep(Worker& worker, wire::Step step, Instant now);
   void OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now);
   void OnTokenizer(const Worker& worker, wire::Tokenizer bundle);
@@ -107,9 +124,8 @@ class FleetCore {
   void AskForHello(const std::string& identity, Instant now);
   void AskForBundle(const Worker& worker, Instant now);
   void Refuse(const wire::Hello& hello, const std::string& identity, const Error& error);
+  void LoseHungWorkers(Instant now);
   void ForgiveOwnPause(Instant now);
-  // Of a worker that goes.
-  void ClearGauges(const Worker& worker);
   void PublishGauges();
 
   const FleetCoreOptions options_;
@@ -122,8 +138,8 @@ class FleetCore {
   bool shut_down_ = false;
   Instant last_tick_{};
   Instant last_ping_{};
-  std::map<std::string, Instant> hello_asked_;           // by identity; the last second's
-  std::map<std::string, std::uint64_t> refused_epochs_;  // by identity; so that a refusal is logged once
+  std::map<std::string, Instant> hello_asked_;   // by identity; the last second's
+  std::map<std::string, std::string> refusals_;  // by worker; the last, so that it is logged once
 };
 
 }  // namespace roost::router

@@ -4,6 +4,7 @@
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -16,6 +17,8 @@ namespace roost::router {
 namespace {
 
 using metrics::Metric;
+
+constexpr std::array kModes{WorkerMode::kExact, WorkerMode::kPredicted, WorkerMode::kBlind};
 
 // Tokens of a block that is equal only in part are more than any report tells of: they are no error.
 std::uint32_t PredictionError(const CacheOutcome& outcome) {
@@ -78,13 +81,13 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterRetries, {std::string(NameOf(reason))}).Increment();
   }
   void OnQueueWait(const std::string& model, double seconds) override {
-    registry_.Histogram(metrics::kRouterQueueWait, {model}).Observe(seconds);
+    Histogram(metrics::kRouterQueueWait, model).Observe(seconds);
   }
   void OnQueueRefused(QueueRefusal refusal) override {
     Counter(metrics::kRouterQueueRefused, {std::string(NameOf(refusal))}).Increment();
   }
   void SetQueued(const std::string& model, std::uint32_t requests) override {
-    registry_.Gauge(metrics::kRouterQueued, {model}).Set(requests);
+    Gauge(metrics::kRouterQueued, {model}).Set(requests);
   }
   void OnWorkerLost(LostReason reason) override {
     Counter(metrics::kRouterWorkersLost, {std::string(NameOf(reason))}).Increment();
@@ -111,12 +114,18 @@ class RegistryFleetMetrics final : public FleetMetrics {
         static_cast<double>(use.shed_blocks_total - std::exchange(shed_told_, use.shed_blocks_total)));
   }
   void SetInFlight(const std::string& model, const std::string& worker_id, std::uint32_t requests) override {
-    registry_.Gauge(metrics::kRouterWorkerInFlight, {model, worker_id}).Set(requests);
+    Gauge(metrics::kRouterWorkerInFlight, {model, worker_id}).Set(requests);
   }
-  void SetMode(const std::string& model, const std::string& worker_id, std::optional<WorkerMode> mode) override {
-    for (const WorkerMode other : {WorkerMode::kExact, WorkerMode::kPredicted, WorkerMode::kBlind}) {
-      registry_.Gauge(metrics::kRouterWorkerMode, {model, worker_id, std::string(NameOf(other))})
-          .Set(mode == other ? 1 : 0);
+  void SetMode(const std::string& model, const std::string& worker_id, WorkerMode mode) override {
+    for (const WorkerMode other : kModes) {
+      Gauge(metrics::kRouterWorkerMode, {model, worker_id, std::string(NameOf(other))}).Set(mode == other ? 1 : 0);
+    }
+  }
+  void ForgetWorker(const std::string& model, const std::string& worker_id) override {
+    Remove(counters_, metrics::kRouterWorkerRequests, {model, worker_id});
+    Remove(gauges_, metrics::kRouterWorkerInFlight, {model, worker_id});
+    for (const WorkerMode mode : kModes) {
+      Remove(gauges_, metrics::kRouterWorkerMode, {model, worker_id, std::string(NameOf(mode))});
     }
   }
 
@@ -126,6 +135,17 @@ class RegistryFleetMetrics final : public FleetMetrics {
     auto [entry, is_new] = counters_.try_emplace({metric.name, std::move(values)}, nullptr);
     if (is_new) entry->second = &registry_.Counter(metric, entry->first.second);
     return *entry->second;
+  }
+
+  prometheus::Gauge& Gauge(const Metric& metric, std::vector<std::string> values) {
+    auto [entry, is_new] = gauges_.try_emplace({metric.name, std::move(values)}, nullptr);
+    if (is_new) entry->second = &registry_.Gauge(metric, entry->first.second);
+    return *entry->second;
+  }
+
+  template <typename Series>
+  void Remove(Series& series, const Metric& metric, const std::vector<std::string>& values) {
+    if (series.erase({metric.name, values}) > 0) registry_.Remove(metric, values);
   }
 
   prometheus::Histogram& Histogram(const Metric& metric, const std::string& model) {
@@ -146,6 +166,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
   prometheus::Counter& shed_blocks_;
   std::uint64_t shed_told_ = 0;
   std::map<std::pair<std::string_view, std::vector<std::string>>, prometheus::Counter*> counters_;
+  std::map<std::pair<std::string_view, std::vector<std::string>>, prometheus::Gauge*> gauges_;
   std::map<std::pair<std::string_view, std::string>, prometheus::Histogram*> histograms_;
 };
 
@@ -158,6 +179,7 @@ std::string_view NameOf(LostReason reason) {
     case LostReason::kLeft: return "left";
     case LostReason::kBrokenLink: return "broken_link";
     case LostReason::kUnreachable: return "unreachable";
+    case LostReason::kStalled: return "stalled";
   }
   return "unknown";
 }

@@ -24,6 +24,7 @@ enum class LostReason : std::uint8_t {
   kLeft,         // it said bye
   kBrokenLink,   // messages were lost, or were malformed
   kUnreachable,  // its connection is gone, or takes no more
+  kStalled,      // its engine has work and makes no progress
 };
 [[nodiscard]] std::string_view NameOf(LostReason reason);
 
@@ -87,9 +88,9 @@ class FleetMetrics {
   virtual void SetIndex(const IndexUse& /*use*/) {}
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {
   }
-  // Nothing when the worker is gone.
-  virtual void SetMode(const std::string& /*model*/, const std::string& /*worker_id*/,
-                       std::optional<WorkerMode> /*mode*/) {}
+  virtual void SetMode(const std::string& /*model*/, const std::string& /*worker_id*/, WorkerMode /*mode*/) {}
+  // It is gone: its series end.
+  virtual void ForgetWorker(const std::string& /*model*/, const std::string& /*worker_id*/) {}
 };
 
 // Counts under the names of common/metrics/catalog.h. `registry` outlives it.

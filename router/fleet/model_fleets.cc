@@ -35,7 +35,7 @@ WorkerView ViewOf(const Worker& worker) {
 }
 
 void ModelFleets::Set(Worker& worker) {
-  const auto fleet = fleets_.try_emplace(worker.hello.model, static_cast<std::uint32_t>(fleets_.size())).first;
+  const auto fleet = fleets_.try_emplace(worker.revision, static_cast<std::uint32_t>(fleets_.size())).first;
   fleet->second.Set(ViewOf(worker));
   const std::size_t slot = worker.slot.value();
   if (workers_.size() <= slot) workers_.resize(slot + 1);
@@ -46,17 +46,22 @@ void ModelFleets::Remove(const Worker& worker) {
   const std::size_t slot = worker.slot.value();
   if (slot >= workers_.size() || workers_[slot] != &worker) return;
   workers_[slot] = nullptr;
-  fleets_.find(worker.hello.model)->second.Remove(worker.slot);
+  fleets_.find(worker.revision)->second.Remove(worker.slot);
 }
 
-const FleetView* ModelFleets::Find(std::string_view model) const {
-  const auto found = fleets_.find(model);
+const FleetView* ModelFleets::Find(std::string_view revision) const {
+  const auto found = fleets_.find(revision);
   return found == fleets_.end() ? nullptr : &found->second;
 }
 
+Worker* ModelFleets::FindAt(WorkerSlot slot) const {
+  return slot.value() < workers_.size() ? workers_[slot.value()] : nullptr;
+}
+
 Worker& ModelFleets::At(WorkerSlot slot) const {
-  ROOST_CHECK(slot.value() < workers_.size() && workers_[slot.value()] != nullptr, "slot {}", slot.value());
-  return *workers_[slot.value()];
+  Worker* const worker = FindAt(slot);
+  ROOST_CHECK(worker != nullptr, "slot {}", slot.value());
+  return *worker;
 }
 
 }  // namespace roost::router

@@ -1,5 +1,5 @@
-// The workers that may take requests, model by model, as decisions look at them: follows the roster's workers as they
-// come, report, are charged and go.
+// The workers that take requests, revision by revision (revisions.h), as decisions look at them: follows the roster's
+// workers as they come, report, are charged and go.
 //
 // Not thread-safe. Workers are told before they are destroyed.
 #pragma once
@@ -22,18 +22,20 @@ struct Worker;
 
 class ModelFleets {
  public:
-  // It may take requests of its model, and this is what it is like now. O(log workers).
+  // It takes requests, and this is what it is like now. O(log workers).
   void Set(Worker& worker);
-  // It may not, or is gone.
+  // It does not, or is gone.
   void Remove(const Worker& worker);
 
-  // Null when no worker ever took requests of this model.
-  [[nodiscard]] const FleetView* Find(std::string_view model) const;
-  // The worker that a fleet has in this slot. There must be one.
+  // Null when no worker ever took requests of this revision.
+  [[nodiscard]] const FleetView* Find(std::string_view revision) const;
+  // The worker that a fleet has in this slot; null when there is none.
+  [[nodiscard]] Worker* FindAt(WorkerSlot slot) const;
+  // The same where there must be one.
   [[nodiscard]] Worker& At(WorkerSlot slot) const;
 
  private:
-  std::map<std::string, FleetView, std::less<>> fleets_;  // by model; kept when empty, for its number
+  std::map<std::string, FleetView, std::less<>> fleets_;  // by revision; kept when empty, for its number
   std::vector<Worker*> workers_;                          // by slot; null: none
 };
 

@@ -30,7 +30,9 @@ wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t b
 }  // namespace
 
 void PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now) {
-  Worker& worker = roster_.At(copy.worker);
+  Worker* const found = roster_.FindAt(copy.worker);
+  if (found == nullptr) return;
+  Worker& worker = *found;
   const auto [entry, is_new] = copies_.try_emplace(worker.hello.worker_id);
   if (!is_new) return;
   Copy& fresh = entry->second;
@@ -64,7 +66,8 @@ void PrefixCopies::SendNext(Worker& worker, Copy& copy, Instant now) {
     const auto chain = std::span(copy.spec.block_hashes).first(copy.piece_block_count);
     copy.pending = roster_.pending().Add(worker.slot, chain, now + kPiecePatience);
   }
-  effects_.Send(worker.hello.worker_id, MessageOf(copy.spec, copy.id, copy.piece_block_count, cached_tokens));
+  effects_.Send(worker.identity, MessageOf(copy.spec, copy.id, copy.piece_block_count, cached_tokens),
+                copy.spec.memory);
   roster_.NoteSent(worker, copy.id);
 }
 
@@ -82,7 +85,7 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
   // One that it ends without a token, at a stop that it should have ignored, has its prompt computed all the same.
   if (!ended && event.tokens.empty()) return true;
   OnPieceDone(worker, copy, event.cached_token_count, now);
-  if (!ended) effects_.Send(worker_id, wire::Cancel{copy.id});  // it was to end with its first token
+  if (!ended) effects_.Send(worker.identity, wire::Cancel{copy.id});  // it was to end with its first token
   if (copy.done_block_count == copy.spec.block_hashes.size()) {
     Drop(worker);
   } else {
@@ -113,7 +116,7 @@ void PrefixCopies::Drop(Worker& worker) {
 }
 
 void PrefixCopies::EndAll() {
-  for (const auto& [worker_id, copy] : copies_) effects_.Send(worker_id, wire::Cancel{copy.id});
+  for (const auto& [worker_id, copy] : copies_) effects_.Send(roster_.Find(worker_id)->identity, wire::Cancel{copy.id});
   while (!copies_.empty()) Drop(*roster_.Find(copies_.begin()->first));
 }
 

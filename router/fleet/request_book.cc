@@ -48,10 +48,30 @@ std::vector<TokenId> PromptSoFar(const GenerateSpec& spec, const std::vector<Tok
   return prompt;
 }
 
-std::vector<BlockHash> HashesSoFar(const GenerateSpec& spec, const std::vector<TokenId>& output) {
-  if (output.empty()) return spec.block_hashes;
-  return HashBlocks(spec.root, PromptSoFar(spec, output), spec.model->block_tokens);
+// Of the blocks of prompt and the first `output_count` tokens of output. Those of the prompt were hashed when it came;
+// only what stands behind them is hashed here.
+std::vector<BlockHash> HashesSoFar(const GenerateSpec& spec, const std::vector<TokenId>& output,
+                                   std::size_t output_count) {
+  std::vector<BlockHash> hashes = spec.block_hashes;
+  const auto hashed_tokens = static_cast<std::ptrdiff_t>(hashes.size() * spec.model->block_tokens);
+  std::vector<TokenId> rest(spec.prompt.begin() + hashed_tokens, spec.prompt.end());
+  rest.insert(rest.end(), output.begin(), output.begin() + static_cast<std::ptrdiff_t>(output_count));
+  const BlockHash parent = hashes.empty() ? spec.root : hashes.back();
+  const std::vector<BlockHash> behind = HashBlocks(parent, rest, spec.model->block_tokens);
+  hashes.insert(hashes.end(), behind.begin(), behind.end());
+  return hashes;
 }
+
+// A worker that said that it is full is asked again after this: many requests wait, and each would ask it.
+constexpr Duration kFullTime = std::chrono::milliseconds(100);
+
+std::uint64_t MillisecondsLeft(Instant deadline, Instant now) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now).count();
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(1, left));
+}
+
+// What the worker alone is to blame for, whatever the request asked.
+bool IsWorkersFault(ErrorCode code) { return code == ErrorCode::kInternal || code == ErrorCode::kDataLoss; }
 
 }  // namespace
 
@@ -78,8 +98,9 @@ RequestBook::~RequestBook() = default;
 Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                       std::span<const WorkerMatch> matches, Instant now) {
   ROOST_RETURN_IF_ERROR(CheckBounds(spec));
-  if (requests_.size() >= options_.max_requests) {
-    return Error{ErrorCode::kOverloaded, fmt::format("{} requests are in flight already", requests_.size()), ""};
+  if (requests_.size() >= options_.max_requests) return TooManyInFlight();
+  if (spec.deadline.has_value() && *spec.deadline <= now) {
+    return Error{ErrorCode::kDeadlineExceeded, "the request's time was over before it could be sent", ""};
   }
   auto owned = std::make_unique<Request>();
   Request& request = *owned;
@@ -87,95 +108,123 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.spec = std::move(spec);
   request.observer = std::move(observer);
   request.choices.resize(request.spec.sample_count);
+  request.parts = {{.choices = {0, request.spec.sample_count}}};
   Sending sending = Sending::kNoRoom;  // who comes later does not overtake those that wait
   if (!HasQueue(*request.spec.model)) {
-    sending = Dispatch(FirstAttempt(request), Admission::kWithRoom, matches, now);
+    sending = SendFirstPart(request, request.spec.block_hashes, matches, Admission::kWithRoom, now);
+    if (sending == Sending::kNoWorker && MoveToOtherRevision(request)) {
+      sending = SendParts(request, Admission::kWithRoom, now);
+    }
   }
   if (sending == Sending::kNoWorker) return NobodyServes(*request.spec.model);
   if (sending == Sending::kNoRoom) ROOST_RETURN_IF_ERROR(Enqueue(request, now));
   if (request.spec.cache_mode == wire::CacheMode::kOff) metrics_.OnCacheOff(request.spec.model->name);
+  if (request.spec.deadline.has_value()) deadlines_.emplace(*request.spec.deadline, request.id);
   requests_.emplace(request.id, std::move(owned));
   return request.id;
 }
 
-RequestBook::Attempt RequestBook::FirstAttempt(Request& request) {
-  Attempt attempt;
-  attempt.request = &request;
-  attempt.choices = {0, request.spec.sample_count};
-  return attempt;
+RequestBook::Sending RequestBook::SendParts(Request& request, Admission admission, Instant now) {
+  while (!request.parts.empty()) {
+    const std::vector<TokenId>& output = request.choices[request.parts.front().choices.first].output;
+    std::vector<BlockHash> hashes = HashesSoFar(request.spec, output, output.size());
+    const std::vector<WorkerMatch> matches = MatchNow(*request.spec.model, hashes);
+    const Sending sending = SendFirstPart(request, std::move(hashes), matches, admission, now);
+    if (sending == Sending::kSent || (sending == Sending::kNoWorker && MoveToOtherRevision(request))) continue;
+    return sending;
+  }
+  // Choices that waited have gone along with others: nothing of it waits any more.
+  if (std::exchange(request.waits, false)) waiting_.at(request.spec.model->revision).queue.Remove(request.id);
+  return Sending::kSent;
 }
 
-RequestBook::Sending RequestBook::Dispatch(Attempt attempt, Admission admission, std::span<const WorkerMatch> matches,
-                                           Instant now) {
-  Request& request = *attempt.request;
+RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<BlockHash> hashes,
+                                                std::span<const WorkerMatch> matches, Admission admission,
+                                                Instant now) {
+  const Part part = request.parts.front();
   const bool uses_cache = request.spec.cache_mode == wire::CacheMode::kOn;
   std::vector<WorkerMatch> depths(matches.begin(), matches.end());
   if (uses_cache) roster_.pending().Deepen(request.spec.block_hashes, now, depths);
-  const std::size_t output_tokens = request.choices[attempt.choices.first].output.size();
+  const std::size_t output_tokens = request.choices[part.choices.first].output.size();
   const auto prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size() + output_tokens);
   const PlacementQuery query{.spec = request.spec,
                              .prompt_token_count = prompt_tokens,
-                             .sample_count = attempt.choices.count,
-                             .retry_count = attempt.retry_count,
-                             .refused_by = request.refused_by,
+                             .sample_count = part.choices.count,
+                             .retry_count = part.retry_count,
                              .matches = depths};
   std::optional<Placement> placement = FindPlace(query, admission, now);
-  if (!placement.has_value()) {
-    return admission == Admission::kWithRoom && MayBeTaken(request) ? Sending::kNoRoom : Sending::kNoWorker;
-  }
+  if (!placement.has_value()) return MayBeTaken(request) ? Sending::kNoRoom : Sending::kNoWorker;
   Worker& worker = placement->worker;
   metrics_.OnSent(worker.hello.model, worker.hello.worker_id);
 
+  Attempt attempt;
+  attempt.request = &request;
+  attempt.part = part;
   // The first attempt has the request's own id.
-  attempt.id = attempt.retry_count == 0 ? request.id : NextId();
+  attempt.id = std::exchange(request.was_sent, true) ? NextId() : request.id;
   attempt.worker_id = worker.hello.worker_id;
   attempt.prediction = Decider::PredictionOf(*placement);
   const std::uint32_t uncached_tokens = prompt_tokens - attempt.prediction.cached_tokens;
   attempt.charge = InFlightLedger::Add(worker.ledger, uncached_tokens, now);
+  attempt.is_probe = worker.ejection.OnSent();
   if (uses_cache && worker.view.mode() != WorkerMode::kBlind) {
     attempt.pending =
         roster_.pending().Add(worker.slot, request.spec.block_hashes, PendingUntil(now, placement->decision));
   }
   ++worker.requests_total;
   roster_.NoteSent(worker, attempt.id);
-  effects_.Send(attempt.worker_id, MessageOf(attempt));
+  effects_.Send(worker.identity, MessageOf(attempt, std::move(hashes), now), request.spec.memory);
   if (placement->decision.copy.has_value()) copies_.Start(request.spec, *placement->decision.copy, now);
   effects_.Push(
       NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(placement->decision)}});
   const RequestId id = attempt.id;
+  request.parts.erase(request.parts.begin());
   request.attempts.push_back(id);
   attempts_.emplace(id, std::move(attempt));
   return Sending::kSent;
 }
 
-wire::Generate RequestBook::MessageOf(const Attempt& attempt) {
+bool RequestBook::MoveToOtherRevision(Request& request) {
+  if (HasOutput(request)) return false;
+  const std::shared_ptr<const ServedModel> other = roster_.revisions().Choose(request.spec.model->name);
+  if (other == nullptr || other->revision == request.spec.model->revision) return false;
+  if (other->tokenizer != request.spec.model->tokenizer) return false;
+  if (request.spec.prompt.size() + request.spec.max_output_tokens > other->max_context_tokens) return false;
+  request.spec.model = other;
+  request.spec.root = ScopeRoot(*other, request.spec.salt);
+  request.spec.block_hashes = HashBlocks(request.spec.root, request.spec.prompt, other->block_tokens);
+  return true;
+}
+
+wire::Generate RequestBook::MessageOf(const Attempt& attempt, std::vector<BlockHash> hashes, Instant now) {
   const GenerateSpec& spec = attempt.request->spec;
-  const std::vector<TokenId>& output = attempt.request->choices[attempt.choices.first].output;
+  const std::uint32_t first_choice = attempt.part.choices.first;
+  const std::vector<TokenId>& output = attempt.request->choices[first_choice].output;
   const auto output_count = static_cast<std::uint32_t>(output.size());
   wire::Sampling sampling = spec.sampling;
-  sampling.seed += attempt.choices.first;
+  sampling.seed += first_choice;
   return {.request_id = attempt.id,
           .prompt = PromptSoFar(spec, output),
           .root = spec.root,
-          .block_hashes = HashesSoFar(spec, output),
+          .block_hashes = std::move(hashes),
           .sampling = sampling,
           .max_output_tokens = spec.max_output_tokens - output_count,
           .first_output_index = output_count,
           .stop_tokens = spec.stop_tokens,
           .ignore_eos = spec.ignore_eos,
           .expected_cached_tokens = attempt.prediction.cached_tokens,
-          .deadline_ms = 0,
+          .deadline_ms = spec.deadline.has_value() ? MillisecondsLeft(*spec.deadline, now) : 0,
           .tenant = spec.tenant,
           .cache_mode = spec.cache_mode,
           .priority = spec.priority,
           .retention = spec.retention,
           .session_hash = spec.session_hash,
           .expect_return_ms = spec.expect_return_ms,
-          .sample_count = attempt.choices.count};
+          .sample_count = attempt.part.choices.count};
 }
 
-std::vector<WorkerMatch> RequestBook::MatchNow(const std::string& model, std::span<const BlockHash> hashes) const {
-  const std::shared_ptr<const ServedModel> served = roster_.FindModel(model);
+std::vector<WorkerMatch> RequestBook::MatchNow(const ServedModel& model, std::span<const BlockHash> hashes) const {
+  const std::shared_ptr<const ServedModel> served = roster_.revisions().Find(model.revision);
   return served == nullptr ? std::vector<WorkerMatch>() : served->index->Match(hashes);
 }
 
@@ -190,14 +239,23 @@ bool RequestBook::HasOpenChoice(const Request& request, ChoiceRange range) {
   return std::any_of(first, first + range.count, [](const Choice& choice) { return !choice.ended; });
 }
 
+bool RequestBook::HasOutput(const Request& request) {
+  return std::any_of(request.choices.begin(), request.choices.end(),
+                     [](const Choice& choice) { return choice.ended || !choice.output.empty(); });
+}
+
+void RequestBook::SendTo(const std::string& worker_id, wire::RouterMessage message) {
+  if (const Worker* const worker = roster_.Find(worker_id)) effects_.Send(worker->identity, std::move(message));
+}
+
 // ---- what workers say ----
 
 void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now) {
   if (copies_.OnEvent(worker_id, event, now)) return;
   Attempt* const attempt = FindAttempt(worker_id, event.request_id);
   if (attempt == nullptr) return OnOrphan(worker_id, event, now);
-  if (event.choice >= attempt->choices.count) return;
-  const std::uint32_t index = attempt->choices.first + event.choice;
+  if (event.choice >= attempt->part.choices.count) return;
+  const std::uint32_t index = attempt->part.choices.first + event.choice;
   const Choice& choice = attempt->request->choices[index];
   if (!choice.ended && !event.tokens.empty()) OnTokens(*attempt, event, now);
   if (event.finish.has_value() && wire::EndsAllChoices(*event.finish)) {
@@ -215,13 +273,13 @@ void RequestBook::OnOrphan(const std::string& worker_id, const wire::TokenEvent&
   if (event.finish.has_value()) {
     orphans_.OnEnd(event.request_id);
   } else if (orphans_.OnTokens(event.request_id, now)) {
-    effects_.Send(worker_id, wire::Cancel{event.request_id});
+    SendTo(worker_id, wire::Cancel{event.request_id});
   }
 }
 
 void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now) {
   Request& request = *attempt.request;
-  const std::uint32_t index = attempt.choices.first + event.choice;
+  const std::uint32_t index = attempt.part.choices.first + event.choice;
   std::vector<TokenId>& output = request.choices[index].output;
   const std::size_t room = request.spec.max_output_tokens - output.size();
   if (event.tokens.size() > room) event.tokens.resize(room);
@@ -231,7 +289,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   std::optional<std::uint32_t> cached_tokens;
   if (!request.cache_outcome_told && event.cached_token_count.has_value()) {
     request.cache_outcome_told = true;
-    cached_tokens = event.cached_token_count;
+    cached_tokens = std::min(*event.cached_token_count, static_cast<std::uint32_t>(request.spec.prompt.size()));
     metrics_.OnFirstToken(request.spec.model->name,
                           {.prompt_tokens = static_cast<std::uint32_t>(request.spec.prompt.size()),
                            .predicted_cached_tokens = attempt.prediction.cached_tokens,
@@ -248,7 +306,10 @@ void RequestBook::OnPromptComputed(Attempt& attempt, const wire::TokenEvent& eve
   attempt.charge.OnFirstToken();
   const GenerateSpec& spec = attempt.request->spec;
   Worker* const worker = roster_.Find(attempt.worker_id);
-  if (worker == nullptr || spec.cache_mode == wire::CacheMode::kOff) return;
+  if (worker == nullptr) return;
+  worker->ejection.OnFirstToken();
+  if (std::exchange(attempt.is_probe, false)) roster_.Refresh(*worker);
+  if (spec.cache_mode == wire::CacheMode::kOff) return;
   worker->view.OnComputed(spec.block_hashes, now);
   if (!event.cached_token_count.has_value()) return;
   const auto change = worker->view.OnOutcome(
@@ -261,17 +322,18 @@ void RequestBook::NoteOutput(const Attempt& attempt, std::uint32_t choice, Insta
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (worker == nullptr || worker->view.mode() != WorkerMode::kPredicted) return;
   if (spec.cache_mode == wire::CacheMode::kOff) return;
-  std::vector<TokenId> tokens = PromptSoFar(spec, attempt.request->choices[choice].output);
-  tokens.pop_back();  // nothing was drawn after the last one, so its KV was not needed
-  worker->view.OnComputed(HashBlocks(spec.root, tokens, spec.model->block_tokens), now);
+  const std::vector<TokenId>& output = attempt.request->choices[choice].output;
+  if (output.empty()) return;
+  // Nothing was drawn after the last token, so its KV was not needed.
+  worker->view.OnComputed(HashesSoFar(spec, output, output.size() - 1), now);
 }
 
 void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
   Request& request = *attempt.request;
   NoteOutput(attempt, end.choice, now);
   request.choices[end.choice].ended = true;
-  if (!HasOpenChoice(request, attempt.choices)) {
-    if (attempt.cut_short) effects_.Send(attempt.worker_id, wire::Cancel{attempt.id});
+  if (!HasOpenChoice(request, attempt.part.choices)) {
+    if (attempt.cut_short) SendTo(attempt.worker_id, wire::Cancel{attempt.id});
     Forget(attempt);
   }
   if (HasOpenChoice(request, {0, request.spec.sample_count})) {
@@ -288,10 +350,18 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
   const Error error = given_up
                           ? WorkerLost()
                           : event.error.value_or(Error{ErrorCode::kInternal, "the worker failed without a word", ""});
-  const bool full = error.code == ErrorCode::kOverloaded;
-  if (full || error.code == ErrorCode::kUnavailable) {
-    request.refused_by.insert(attempt.worker_id);
-    Retry(attempt, full ? RetryReason::kOverloaded : RetryReason::kUnavailable, error, now);
+  const bool is_full = error.code == ErrorCode::kOverloaded;
+  if (Worker* const worker = roster_.Find(attempt.worker_id)) {
+    if (is_full) worker->full_until = now + kFullTime;
+    worker->is_leaving = worker->is_leaving || error.code == ErrorCode::kUnavailable;
+    if (IsWorkersFault(error.code)) {
+      attempt.is_probe = false;
+      roster_.NoteFailure(*worker, now);
+    }
+    roster_.Refresh(*worker);
+  }
+  if (is_full || error.code == ErrorCode::kUnavailable) {
+    Retry(attempt, is_full ? RetryReason::kOverloaded : RetryReason::kUnavailable, error, now);
   } else {
     Forget(attempt);
     End(request, {.reason = wire::FinishReason::kError, .error = error});
@@ -301,36 +371,40 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
 // ---- what becomes of an attempt ----
 
 // All of it together while nothing was generated, else every open choice alone.
-std::vector<RequestBook::ChoiceRange> RequestBook::PartsLeft(const Attempt& attempt) {
+std::vector<RequestBook::ChoiceRange> RequestBook::RangesLeft(const Attempt& attempt) {
   const std::vector<Choice>& choices = attempt.request->choices;
-  const ChoiceRange all = attempt.choices;
+  const ChoiceRange all = attempt.part.choices;
   const auto first = choices.begin() + all.first;
   const auto is_untouched = [](const Choice& choice) { return !choice.ended && choice.output.empty(); };
   if (std::all_of(first, first + all.count, is_untouched)) return {all};
-  std::vector<ChoiceRange> parts;
+  std::vector<ChoiceRange> ranges;
   for (std::uint32_t i = all.first; i < all.first + all.count; ++i) {
-    if (!choices[i].ended) parts.push_back({i, 1});
+    if (!choices[i].ended) ranges.push_back({i, 1});
   }
-  return parts;
+  return ranges;
 }
 
+// A worker that is full for a moment is no reason to give up: that counts as no retry, and what no worker takes waits.
 void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now) {
   Request& request = *attempt.request;
-  const std::vector<ChoiceRange> parts = PartsLeft(attempt);
-  const std::uint32_t retry_count = attempt.retry_count + 1;
-  Forget(attempt);
-  bool placed = retry_count <= options_.max_retries;
-  for (std::size_t i = 0; placed && i < parts.size(); ++i) {
-    Attempt next;
-    next.request = &request;
-    next.choices = parts[i];
-    next.retry_count = retry_count;
-    const std::vector<TokenId>& output = request.choices[parts[i].first].output;
-    const std::vector<WorkerMatch> matches = MatchNow(request.spec.model->name, HashesSoFar(request.spec, output));
-    placed = Dispatch(std::move(next), Admission::kAnyway, matches, now) == Sending::kSent;
+  Part part = attempt.part;
+  if (reason != RetryReason::kOverloaded) ++part.retry_count;
+  for (const ChoiceRange range : RangesLeft(attempt)) {
+    part.choices = range;
+    request.parts.push_back(part);
   }
-  if (!placed) return End(request, {.reason = wire::FinishReason::kError, .error = error});
+  Forget(attempt);
+  Sending sending = Sending::kNoWorker;
+  if (part.retry_count <= options_.max_retries) {
+    const bool is_new = reason == RetryReason::kOverloaded && !HasOutput(request);
+    sending = SendParts(request, is_new ? Admission::kWithRoom : Admission::kAnyway, now);
+  }
+  if (sending == Sending::kNoWorker) return End(request, {.reason = wire::FinishReason::kError, .error = error});
   metrics_.OnRetry(reason);
+  if (sending == Sending::kSent || request.waits) return;
+  // One that workers refuse again and again does not wait for ever.
+  if (request.wait_deadline.has_value() && now >= *request.wait_deadline) return EndWait(request);
+  EnqueueFirst(request, now);
 }
 
 void RequestBook::OnWorkerLost(const std::string& worker_id, Instant now) {
@@ -363,6 +437,7 @@ void RequestBook::EndAll(const Error& error) {
 
 void RequestBook::Forget(const Attempt& attempt) {
   Worker* const worker = roster_.Find(attempt.worker_id);
+  if (attempt.is_probe && worker != nullptr) worker->ejection.OnProbeDropped();
   std::erase(attempt.request->attempts, attempt.id);
   attempts_.erase(attempt.id);
   if (worker != nullptr) roster_.Refresh(*worker);
@@ -371,10 +446,11 @@ void RequestBook::Forget(const Attempt& attempt) {
 void RequestBook::End(Request& request, GenerationEnd end) {
   while (!request.attempts.empty()) {
     const Attempt& attempt = attempts_.at(request.attempts.back());
-    effects_.Send(attempt.worker_id, wire::Cancel{attempt.id});
+    SendTo(attempt.worker_id, wire::Cancel{attempt.id});
     Forget(attempt);
   }
-  if (request.waits) waiting_.at(request.spec.model->name).queue.Remove(request.id);
+  if (request.waits) waiting_.at(request.spec.model->revision).queue.Remove(request.id);
+  if (request.spec.deadline.has_value()) deadlines_.erase({*request.spec.deadline, request.id});
   effects_.Push(NotifyEnd{std::move(request.observer), std::move(end)});
   requests_.erase(request.id);
 }
@@ -382,7 +458,7 @@ void RequestBook::End(Request& request, GenerationEnd end) {
 // ---- pins ----
 
 Result<std::vector<std::string>> RequestBook::Pin(PinOrder order, std::span<const WorkerMatch> matches) {
-  std::vector<Worker*> workers = roster_.Serving(*order.model);
+  std::vector<Worker*> workers = roster_.Serving(order.model->revision);
   if (workers.empty()) return NobodyServes(*order.model);
   const std::vector<BlockHash>& hashes = HashesOf(order);
   if (order.target == PinTarget::kBestWorker) {
@@ -392,7 +468,7 @@ Result<std::vector<std::string>> RequestBook::Pin(PinOrder order, std::span<cons
   std::vector<std::string> names;
   for (const Worker* worker : workers) {
     names.push_back(worker->hello.worker_id);
-    std::visit([&](const auto& message) { effects_.Send(names.back(), message); }, order.message);
+    std::visit([&](const auto& message) { effects_.Send(worker->identity, message); }, order.message);
   }
   return names;
 }

@@ -2,13 +2,16 @@
 // id of its own on the wire, so that what a lost attempt still sends can not be mistaken for the next one's.
 //
 //   Submit ─┬─────────────► attempt 1 ──► tokens ──► end               what the client sees
-//           └► RequestQueue ┘   │ worker lost, or full, or leaving
-//              while no worker  └──► attempt 2: prompt + tokens so far ──► tokens ──► end
-//              has room
+//           └► RequestQueue ┘ ▲  │ worker lost, or full, or leaving
+//              while no worker│  └──► attempt 2: prompt + tokens so far ──► tokens ──► end
+//              has room ◄─────┘       while no worker takes it, it waits like a new one, before all others
 //
 // A request with several choices begins as one attempt, so that they share their prompt's prefill. Once one of them has
 // tokens, their continuations have no common prompt any more: each that has not ended goes on as an attempt of its own.
 // Where one of them finds no worker, the request ends.
+//
+// A stream stays with the revision of its model that began it. A request without tokens goes to another revision when
+// nobody serves its own any more.
 //
 // Every accepted request ends exactly once: it leaves the book in the same call that queues its NotifyEnd, and nothing
 // is queued for a request that is not in the book.
@@ -26,7 +29,9 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -49,9 +54,10 @@ namespace roost::router {
 
 struct RequestBookOptions {
   std::uint32_t max_requests = 16384;  // over it Submit answers kOverloaded
-  std::uint32_t max_retries = 2;       // further attempts of one request
+  std::uint32_t max_retries = 2;       // further attempts of one request, but for those that a full worker refused
   // A worker has room while fewer than so many requests wait there: as it reported, and sent since. A new request waits
-  // at the router only while no worker has room, or behind others that do; one that goes on after a failure never does.
+  // at the router only while no worker has room, or behind others that do; one that goes on after a failure only while
+  // no worker takes any.
   std::uint32_t worker_queue_bound = 128;
   std::uint32_t max_queue = 1024;  // requests that may wait for one model; over it Submit answers kOverloaded
   Duration max_queue_wait = std::chrono::seconds(30);  // then the request ends with kOverloaded
@@ -70,10 +76,12 @@ class RequestBook {
   ~RequestBook();
 
   // kUnavailable: no ready worker serves the model. kOverloaded: too many requests, in all or waiting.
-  // kInvalidArgument: more than the wire can carry. Then the observer hears nothing. `matches` are the index's answer
-  // for the prompt; a stale one costs a poorer decision.
+  // kDeadlineExceeded: it has none left. kInvalidArgument: more than the wire can carry. Then the observer hears
+  // nothing. `matches` are the index's answer for the prompt; a stale one costs a poorer decision.
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
+  // See Dispatcher::CheckRoom.
+  [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
   void Cancel(RequestId id);
 
   // See Dispatcher::Pin; `matches` are the index's answer for the order's blocks.
@@ -89,8 +97,9 @@ class RequestBook {
   void DispatchWaiting(Instant now);
   // The same while this worker has, which has reported. O(log workers) beside what is sent.
   void DispatchWaitingTo(const Worker& worker, Instant now);
-  // Ends those that have waited too long. kUnavailable when nobody serves their model any more.
-  void ExpireWaiting(Instant now);
+  // Ends those that have waited too long (kUnavailable when nobody serves their model any more) and those whose
+  // deadline has passed.
+  void Expire(Instant now);
   void PublishQueues();
 
   // Ends everything with `error`.
@@ -110,66 +119,91 @@ class RequestBook {
     std::vector<TokenId> output;
     bool ended = false;
   };
-  struct Request {
-    RequestId id;
-    GenerateSpec spec;
-    std::shared_ptr<GenerationObserver> observer;
-    std::vector<Choice> choices;
-    bool waits = false;  // in its model's queue; then it has no attempt
-    bool cache_outcome_told = false;
-    std::set<std::string> refused_by;  // workers that were full or leaving
-    std::vector<RequestId> attempts;   // at workers now
-  };
   // Choices [first, first + count) of a request; on the wire they are 0 to count - 1.
   struct ChoiceRange {
     std::uint32_t first = 0;
     std::uint32_t count = 1;
   };
+  // Choices of a request that are sent together.
+  struct Part {
+    ChoiceRange choices;            // none has tokens, or it is a single one
+    std::uint32_t retry_count = 0;  // attempts of these choices that came to nothing before
+  };
+  struct Request {
+    RequestId id;
+    GenerateSpec spec;
+    std::shared_ptr<GenerationObserver> observer;
+    std::vector<Choice> choices;
+    std::vector<Part> parts;               // at no worker
+    bool waits = false;                    // in its revision's queue
+    std::optional<Instant> wait_deadline;  // since it first waited
+    bool was_sent = false;
+    bool cache_outcome_told = false;
+    std::vector<RequestId> attempts;  // at workers now
+  };
   struct Attempt {
     RequestId id;
     Request* request = nullptr;
-    ChoiceRange choices;            // none has tokens, or it is a single one
-    std::uint32_t retry_count = 0;  // attempts of these choices that came to nothing before
+    Part part;
     std::string worker_id;
     Decider::Prediction prediction;
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
     bool prompt_computed = false;
     bool cut_short = false;  // a choice ended here that its worker goes on with
+    bool is_probe = false;   // see Ejection
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
-  // Of one model, from when somebody waits until a tick finds nobody.
+  // Of one revision of a model, from when somebody waits until a tick finds nobody.
   struct Waiting {
+    std::string model;
     RequestQueue queue;
     DrainRate drain;
   };
 
-  // In the index that the model has now; a request may have come while it had another.
-  [[nodiscard]] std::vector<WorkerMatch> MatchNow(const std::string& model, std::span<const BlockHash> hashes) const;
-  [[nodiscard]] static Attempt FirstAttempt(Request& request);
+  // In the index that the revision has now; a request may have come while it had another.
+  [[nodiscard]] std::vector<WorkerMatch> MatchNow(const ServedModel& model, std::span<const BlockHash> hashes) const;
   [[nodiscard]] RequestId NextId() { return RequestId(next_id_++); }
   [[nodiscard]] Attempt* FindAttempt(const std::string& worker_id, RequestId attempt_id);
   [[nodiscard]] static bool HasOpenChoice(const Request& request, ChoiceRange range);
+  [[nodiscard]] static bool HasOutput(const Request& request);
+  void SendTo(const std::string& worker_id, wire::RouterMessage message);
 
+  // ---- the queue (request_book_queue.cc) ----
   [[nodiscard]] bool HasRoom(const Worker& worker) const;
   // Is there a worker, with room or without, that the request can go to?
   [[nodiscard]] bool MayBeTaken(const Request& request);
-  [[nodiscard]] bool AnyHasRoom(const ServedModel& model);
+  [[nodiscard]] bool AnyHasRoom(std::string_view revision);
   [[nodiscard]] bool HasQueue(const ServedModel& model) const;
+  [[nodiscard]] Waiting& WaitingFor(const ServedModel& model, Instant now);
+  [[nodiscard]] QueuedRequest PlaceInQueue(Request& request, Instant now) const;
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);
-  void DispatchNext(Waiting& waiting, Instant now);
+  // Before all others of its priority, also when the queue is full.
+  void EnqueueFirst(Request& request, Instant now);
+  // False when it waits again.
+  bool DispatchNext(Waiting& waiting, Instant now);
+  // Those whose revision has nobody left, as far as another one takes them.
+  void MoveWaiting(const std::string& revision, Waiting& waiting, Instant now);
+  void ExpireWaiting(Instant now);
+  // It has waited too long; `request` dangles afterwards.
+  void EndWait(Request& request);
+  [[nodiscard]] Error TooManyInFlight() const;
 
   enum class Admission : std::uint8_t { kWithRoom, kAnyway };
   enum class Sending : std::uint8_t { kSent, kNoRoom, kNoWorker };
-  // Chooses a worker, sends, charges. Workers with room are preferred; kNoRoom only when that is asked for. `attempt`
-  // says which choices of which request, and how often they were tried.
-  [[nodiscard]] Sending Dispatch(Attempt attempt, Admission admission, std::span<const WorkerMatch> matches,
-                                 Instant now);
+  // Sends what of the request is at no worker. What is left when that is not kSent stays among its parts.
+  [[nodiscard]] Sending SendParts(Request& request, Admission admission, Instant now);
+  // Chooses a worker for the first part, sends, charges. `hashes` are those of prompt and output, `matches` what the
+  // index says of them.
+  [[nodiscard]] Sending SendFirstPart(Request& request, std::vector<BlockHash> hashes,
+                                      std::span<const WorkerMatch> matches, Admission admission, Instant now);
+  // False when it has tokens, or no other revision that is served has its tokenizer.
+  [[nodiscard]] bool MoveToOtherRevision(Request& request);
   [[nodiscard]] std::optional<Placement> FindPlace(PlacementQuery query, Admission admission, Instant now);
-  [[nodiscard]] static wire::Generate MessageOf(const Attempt& attempt);
+  [[nodiscard]] static wire::Generate MessageOf(const Attempt& attempt, std::vector<BlockHash> hashes, Instant now);
   // After an attempt came to nothing: further ones for what it leaves, or the end of the request with `error`.
   void Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now);
-  [[nodiscard]] static std::vector<ChoiceRange> PartsLeft(const Attempt& attempt);
+  [[nodiscard]] static std::vector<ChoiceRange> RangesLeft(const Attempt& attempt);
   // The attempt is over; `attempt` dangles afterwards.
   void Forget(const Attempt& attempt);
   // Forgets the request and cancels what is still at workers; `request` dangles afterwards.
@@ -196,7 +230,8 @@ class RequestBook {
   std::uint64_t next_id_;
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
-  std::map<std::string, Waiting> waiting_;  // by model
+  std::set<std::pair<Instant, RequestId>> deadlines_;  // of requests that have one
+  std::map<std::string, Waiting> waiting_;             // by revision
   Orphans orphans_;
 };
 

@@ -8,17 +8,35 @@
 namespace roost::router {
 
 bool RequestQueue::Push(QueuedRequest request) {
-  ROOST_CHECK(!places_.contains(request.id), "request {} waits already", request.id.value());
   if (size() >= max_requests_) return false;
   const auto round = rounds_.try_emplace(request.priority).first;
-  const auto [named, is_new] = round->second.by_name.try_emplace(request.tenant);
+  const auto tenant = TenantOf(round->second, request.tenant);
+  Insert(round, tenant, tenant->requests.end(), std::move(request));
+  return true;
+}
+
+void RequestQueue::PushFront(QueuedRequest request) {
+  const auto round = rounds_.try_emplace(request.priority).first;
   Tenants& tenants = round->second.tenants;
-  if (is_new) named->second = tenants.insert(tenants.end(), {.name = request.tenant, .requests = {}});
-  const Tenants::iterator tenant = named->second;
+  const auto tenant = TenantOf(round->second, request.tenant);
+  tenants.splice(tenants.begin(), tenants, tenant);
+  tenant->earned += request.token_count;
+  round->second.turn_is_paid = true;
+  Insert(round, tenant, tenant->requests.begin(), std::move(request));
+}
+
+RequestQueue::Tenants::iterator RequestQueue::TenantOf(Round& round, const std::string& name) {
+  const auto [named, is_new] = round.by_name.try_emplace(name);
+  if (is_new) named->second = round.tenants.insert(round.tenants.end(), {.name = name, .requests = {}});
+  return named->second;
+}
+
+void RequestQueue::Insert(Rounds::iterator round, Tenants::iterator tenant, Requests::iterator before,
+                          QueuedRequest request) {
+  ROOST_CHECK(!places_.contains(request.id), "request {} waits already", request.id.value());
   deadlines_.emplace(request.deadline, request.id);
   const RequestId id = request.id;
-  places_.emplace(id, Place{round, tenant, tenant->requests.insert(tenant->requests.end(), std::move(request))});
-  return true;
+  places_.emplace(id, Place{round, tenant, tenant->requests.insert(before, std::move(request))});
 }
 
 std::optional<QueuedRequest> RequestQueue::Pop() {

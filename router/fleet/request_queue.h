@@ -50,6 +50,9 @@ class RequestQueue {
   // False when it is full; then nothing was changed. An id that waits already is a bug.
   [[nodiscard]] bool Push(QueuedRequest request);
 
+  // Puts one back that had its turn, or was sent already: it is the next of its priority, also when the queue is full.
+  void PushFront(QueuedRequest request);
+
   // Takes out the one whose turn it is; nothing when nobody waits.
   std::optional<QueuedRequest> Pop();
 
@@ -84,6 +87,9 @@ class RequestQueue {
     Requests::iterator request;
   };
 
+  // The tenant's place in the round, made at the end if it has none.
+  [[nodiscard]] static Tenants::iterator TenantOf(Round& round, const std::string& name);
+  void Insert(Rounds::iterator round, Tenants::iterator tenant, Requests::iterator before, QueuedRequest request);
   static void EndTurn(Round& round);
   // The first tenant has its turn and can send its first request afterwards.
   static void GoRound(Round& round);

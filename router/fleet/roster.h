@@ -1,9 +1,16 @@
 // The workers that this router knows and the models that they serve: who they are, what they reported, what they may be
 // sent. Requests are none of its business (request_book.h).
 //
+// A worker is a process that said hello under its name. Its connection has an identity, which changes when it connects
+// anew; messages come and go by that. One name is one process at a time.
+//
+//   joined ── its tokenizer is read ──► ready ── not draining, engine makes progress ──► serving
+//                                                 serving, not full, not ejected:         takes requests
+//
 // Not thread-safe. Pointers to workers stay valid until that worker is removed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -11,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -18,11 +26,15 @@
 #include "common/base/result.h"
 #include "common/base/rng.h"
 #include "common/wire/messages.h"
+#include "router/fleet/bundle_store.h"
 #include "router/fleet/cache_view.h"
 #include "router/fleet/dispatcher.h"
+#include "router/fleet/ejection.h"
+#include "router/fleet/engine_watch.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/model_fleets.h"
+#include "router/fleet/revisions.h"
 #include "router/fleet/told_prefixes.h"
 #include "router/index/pending_prefixes.h"
 #include "router/route/busy_share.h"
@@ -30,26 +42,27 @@
 
 namespace roost::router {
 
-// A tokenizer bundle, read.
-struct TextBundle {
-  std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const ChatTemplate> chat_template;  // null when the model brings none
-  std::string bos_token;
-  std::string eos_token;
-};
-
 // One life of a worker: from an accepted hello to its end or its next hello.
 struct Worker {
+  struct Options {
+    ModeOptions modes;
+    Duration stall_timeout = std::chrono::seconds(10);
+  };
   // `turn` is its first last_sent. `pending` outlives it.
   Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, PendingPrefixes& pending,
-         ModeOptions modes, std::uint64_t turn, Instant now);
+         const Options& options, std::uint64_t turn, Instant now);
 
   // Takes a load report that arrived at `now`: load, rates, charges, and what it computes for other routers.
   void Report(wire::Load report, Instant now);
 
+  // It has work and makes no progress, for longer than a step can take.
+  [[nodiscard]] bool IsStalled(Instant now) const;
+
   const wire::Hello hello;
+  const std::string revision;  // see RevisionKey
   const WorkerSlot slot;
-  const std::shared_ptr<PrefixIndex> index;  // its model's
+  const std::shared_ptr<PrefixIndex> index;  // its revision's
+  std::string identity;                      // of its connection
   CacheView view;
   RateEstimator rates;
   BusyShare busy;
@@ -63,6 +76,13 @@ struct Worker {
   FadedSum computed_tokens;           // by half less each kGivenHalfLife
   std::uint64_t last_sent;            // see WorkerView
   bool receives_copy = false;         // of a prefix
+  EngineWatch engine;
+  // It was lost because its engine hung, and has shown no progress beyond this since.
+  std::optional<std::uint64_t> stalled_at;
+  Ejection ejection;
+  std::optional<Instant> full_until;  // it refused a request because it was full
+  bool is_leaving = false;            // it refused one because it leaves; its next report says whether that is so
+  bool was_serving = false;           // when the roster looked last
 };
 
 // Counts and logs that the worker's part of the index has another source now.
@@ -73,54 +93,73 @@ class Roster {
   // More are refused: the index and the decision are made for so many.
   static constexpr std::size_t kMaxWorkers = 1024;
 
-  // All indexes together have so much memory. `unix_seconds` tells when a model appeared. `seed` differs in every
-  // process.
-  Roster(ModeOptions modes, std::uint64_t index_memory_bytes, std::function<std::int64_t()> unix_seconds,
-         std::uint64_t seed);
+  struct Options {
+    Worker::Options worker;
+    std::uint64_t index_memory_bytes = std::uint64_t{1} << 30U;  // of all indexes together
+    std::function<std::int64_t()> unix_seconds;                  // tells when a model appeared
+    std::uint64_t seed = 0;                                      // differs in every process
+  };
+  explicit Roster(Options options);
 
   // Null when unknown.
   [[nodiscard]] Worker* Find(std::string_view worker_id);
+  // The one of a connection.
+  [[nodiscard]] Worker* FindByIdentity(const std::string& identity);
 
-  // Takes in a worker that is not there. kInvalidArgument (naming the field) when it can not belong: another protocol
-  // version, a name that is not its identity, a model that the others of that name do not serve, one worker too many.
-  [[nodiscard]] Result<Worker*> Add(std::string_view identity, const wire::Hello& hello, Instant now);
+  // Takes in a worker whose name is not there. kInvalidArgument (naming the field) when it can not belong: another
+  // protocol version, no process, one worker too many.
+  [[nodiscard]] Result<Worker*> Add(const std::string& identity, const wire::Hello& hello, Instant now);
+  // The worker goes on over another connection.
+  void Reconnect(Worker& worker, const std::string& identity);
 
   // Forgets it, its blocks and its slot.
-  void Remove(std::string_view worker_id);
+  void Remove(std::string_view worker_id, Instant now);
+  // The worker is about to be removed because its engine hangs: when it comes back, it gets nothing before it has made
+  // progress.
+  void RememberStall(const Worker& worker);
 
-  // The tokenizer bundles. A worker is ready, and its model served, once the bundle of its digest was read.
-  // True if nobody was asked for the bundle of this worker's digest, or the one that was asked is gone or does not
-  // answer; then `worker` counts as asked.
+  // The tokenizer bundles. A worker is ready, and its revision served, once the bundle of its digest was read.
+  // True if `worker` is to be asked for its bundle now; then it counts as asked.
   [[nodiscard]] bool ShouldAskForBundle(const Worker& worker, Instant now);
   // Is this the answer that was asked of `worker`? Then it counts as given, and is not asked for again.
   [[nodiscard]] bool TakeBundleAnswer(const Worker& worker, std::string_view digest);
-  void SetBundle(const std::string& digest, Result<TextBundle> bundle);
-  [[nodiscard]] bool IsReady(const Worker& worker) const;
+  void SetBundle(const std::string& digest, TextBundle bundle);
+  void SetBundleFault(const std::string& digest, const BundleError& error, Instant now);
+  [[nodiscard]] bool IsReady(const Worker& worker) const {
+    return bundles_.Find(worker.hello.tokenizer_digest) != nullptr;
+  }
 
-  [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const;
-  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
+  // Does it take part in serving its model, now or as soon as it has room?
+  [[nodiscard]] bool IsServing(const Worker& worker) const;
+
+  // Of the models: see Revisions.
+  [[nodiscard]] Revisions& revisions() { return revisions_; }
+  [[nodiscard]] const Revisions& revisions() const { return revisions_; }
 
   // Prefixes that workers are computing now: what this router sent and what workers tell of others.
   [[nodiscard]] PendingPrefixes& pending() { return pending_; }
   [[nodiscard]] const PendingPrefixes& pending() const { return pending_; }
 
-  // Frees some of what lost workers left in the indexes.
-  void SweepIndexes();
   [[nodiscard]] IndexUse IndexesNow() const;
-  // Distinct blocks in the indexes of all models.
-  [[nodiscard]] std::uint64_t indexed_block_count() const;
 
-  // Ready workers of exactly this model that take new requests.
-  [[nodiscard]] std::vector<Worker*> Serving(const ServedModel& model);
+  // Those of this revision that are serving.
+  [[nodiscard]] std::vector<Worker*> Serving(std::string_view revision);
 
-  // The same as decisions look at them; null when the model is not served, or is another one by now under its name.
+  // Those of this revision that take requests, as decisions look at them; null when nobody serves it.
   [[nodiscard]] const FleetView* FleetOf(const ServedModel& model) const;
-  // The worker in a slot of a fleet.
+  // The worker in a slot of a fleet; null when it takes no requests now.
+  [[nodiscard]] Worker* FindAt(WorkerSlot slot) const { return fleets_.FindAt(slot); }
   [[nodiscard]] Worker& At(WorkerSlot slot) const { return fleets_.At(slot); }
   // To be called with each attempt, and piece of a copy, that goes to the worker.
   void NoteSent(Worker& worker, RequestId id);
-  // To be called whenever a worker's load or charges changed: decisions look at what it was like then.
+  // To be called whenever a worker's load, charges or state changed: decisions look at what it was like then.
   void Refresh(Worker& worker);
+  // Does it take a request now?
+  [[nodiscard]] bool TakesRequests(const Worker& worker) const;
+  // A request that it had failed by the worker's fault. Left out, it stays in if there is no other worker.
+  void NoteFailure(Worker& worker, Instant now);
+  // Time goes on: takes workers back in whose time out is over, and those left out of a revision that has no other.
+  void Readmit(Instant now);
 
   template <typename Visit>
   void ForEach(Visit visit) {
@@ -129,44 +168,30 @@ class Roster {
   [[nodiscard]] WorkerStatus StatusOf(const Worker& worker, Instant now) const;
 
  private:
-  // Asked for, then read or found to be unreadable.
-  struct Bundle {
-    std::string asked_worker_id;
-    std::uint64_t asked_epoch = 0;
-    Instant ask_again;      // unless it has come by then
-    bool answered = false;  // and is being read
-    std::shared_ptr<const TextBundle> text;
-    std::optional<Error> unreadable;
+  // So many processes whose engine hung are remembered.
+  static constexpr std::size_t kMaxStalled = 1024;
 
-    [[nodiscard]] bool is_open() const { return text == nullptr && !unreadable.has_value(); }
-  };
-
-  [[nodiscard]] bool WasAsked(const Bundle& bundle, const Worker& worker) const;
-  void LogUnreadable(const Worker& worker, const Error& error) const;
-
-  [[nodiscard]] Result<void> Admit(std::string_view identity, const wire::Hello& hello) const;
+  [[nodiscard]] Result<void> Admit(const wire::Hello& hello) const;
   [[nodiscard]] WorkerSlot FreeSlot() const;
-  // The model's index, made for its first worker and dropped with its last.
-  [[nodiscard]] std::shared_ptr<PrefixIndex> IndexFor(const std::string& model);
-  void DropUnusedIndex(const std::string& model);
-  // Makes models_ follow the ready workers.
-  void RefreshModel(const std::string& name);
+  // Makes the revision follow its ready workers.
+  void RefreshRevision(const std::string& key);
+  void CountCapacity(const std::string& key);
+  // Of its revision, that serves and is not left out.
+  [[nodiscard]] bool IsOnlyOne(const Worker& worker) const;
   void DropUnusedBundles();
 
   // What is sent to workers is numbered from here on, for Worker::last_sent.
   static constexpr std::uint64_t kFirstSent = std::uint64_t{1} << 32U;
 
-  const ModeOptions modes_;
-  const std::function<std::int64_t()> unix_seconds_;
+  const Options options_;
   Rng rng_;
   std::uint64_t sent_number_ = kFirstSent;  // of the last
   PendingPrefixes pending_;                 // of the workers and the requests at them, which go first
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
-  std::map<std::string, Bundle, std::less<>> bundles_;  // by digest
-  const std::shared_ptr<IndexBudget> index_budget_;
-  std::uint64_t shed_before_ = 0;                                             // blocks, by indexes that are gone
-  std::map<std::string, std::shared_ptr<PrefixIndex>, std::less<>> indexes_;  // by model
-  std::map<std::string, std::shared_ptr<const ServedModel>, std::less<>> models_;
+  std::unordered_map<std::string, Worker*> by_identity_;
+  std::unordered_map<std::uint64_t, std::uint64_t> stalled_;  // progress of a process at its end, by process
+  BundleStore bundles_;
+  Revisions revisions_;
   ModelFleets fleets_;
 };
 

@@ -7,12 +7,13 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/status.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <iterator>
 #include <limits>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
+#include "router/http/budgeted_body.h"
 #include "router/http/request_head.h"
 
 namespace roost::router {
@@ -21,8 +22,10 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-constexpr std::size_t kChunkBytes = 4 * 1024;  // held by every connection
-constexpr std::size_t kBodyChunkBytes = 64 * 1024;
+constexpr std::size_t kAheadBytes = 4 * 1024;      // of one read before the answer to an earlier request is out
+constexpr std::size_t kFreeInputBytes = 4 * 1024;  // that each connection may hold without a charge
+// A head is held as text, by the library and as the request's headers.
+constexpr std::size_t kHeadCopies = 3;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kPing = ": ping\n\n";
 
@@ -35,10 +38,13 @@ std::string_view SafeHeaderValue(std::string_view value, std::string& buffer) {
   return buffer;
 }
 
+Error BodyTooLarge() { return {ErrorCode::kBodyTooLarge, "the request body is larger than this server accepts", ""}; }
+
+Error NoMemory() { return {ErrorCode::kOverloaded, "the server has no memory for more requests now", ""}; }
+
 Error ParseError(boost::system::error_code error) {
-  if (error == http::error::body_limit) {
-    return Error{ErrorCode::kBodyTooLarge, "the request body is larger than this server accepts", ""};
-  }
+  if (error == http::error::body_limit) return BodyTooLarge();
+  if (error == boost::system::errc::not_enough_memory) return NoMemory();
   if (error == http::error::header_limit) {
     return Error{ErrorCode::kHeaderTooLarge, "the request head is larger than this server accepts", ""};
   }
@@ -47,15 +53,16 @@ Error ParseError(boost::system::error_code error) {
 
 std::string NewRequestId(Rng& ids) { return fmt::format("req-{:016x}{:016x}", ids(), ids()); }
 
-HttpRequest ToHttpRequest(http::request<http::string_body>&& message, Rng& ids) {
+HttpRequest ToHttpRequest(http::request<BudgetedBody>&& message, Rng& ids) {
   HttpRequest request;
   request.method = std::string(message.method_string());
-  const std::string_view target(message.target().data(), message.target().size());
-  const std::size_t question = std::min(target.find('?'), target.size());
-  request.path = target.substr(0, question);
-  request.query = target.substr(std::min(question + 1, target.size()));
+  const RequestTarget target = ParseTarget({message.target().data(), message.target().size()});
+  request.path = target.path;
+  request.query = target.query;
   for (const auto& field : message) {
-    request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
+    const bool is_replaced = field.name() == http::field::host && !target.authority.empty();
+    request.headers.push_back(
+        {std::string(field.name_string()), is_replaced ? std::string(target.authority) : std::string(field.value())});
   }
   request.body = std::move(message.body());
   const std::string_view sent_id = request.FindHeader("x-request-id").value_or("");
@@ -68,9 +75,10 @@ HttpRequest ToHttpRequest(http::request<http::string_body>&& message, Rng& ids) 
 struct Connection::Request {
   std::size_t scanned = 0;
   bool head_done = false;
-  http::request_parser<http::string_body> parser;
+  http::request_parser<BudgetedBody> parser;
 
   explicit Request(const HttpServerOptions& options) {
+    parser.get().body() = HttpBody(options.input_budget);
     parser.eager(true);
     parser.body_limit(options.body_bytes);
     parser.header_limit(static_cast<std::uint32_t>(
@@ -78,11 +86,17 @@ struct Connection::Request {
   }
 };
 
-bool CountConnection(ServerShared& shared) {
-  const std::lock_guard lock(shared.mutex);
-  if (shared.connection_count >= shared.options.max_connections) return false;
-  ++shared.connection_count;
-  return true;
+std::shared_ptr<ServerShared> CountConnection(const std::shared_ptr<ServerShared>& shared) {
+  {
+    const std::lock_guard lock(shared->mutex);
+    if (shared->connection_count >= shared->options.max_connections) return nullptr;
+    ++shared->connection_count;
+  }
+  // Without memory for the pointer itself the connection is uncounted at once.
+  return std::shared_ptr<ServerShared>(shared.get(), [shared](ServerShared* counted) {
+    const std::lock_guard lock(counted->mutex);
+    if (--counted->connection_count == 0) counted->all_closed.notify_all();
+  });
 }
 
 Connection::Connection(Socket socket, std::shared_ptr<ServerShared> shared, const std::shared_ptr<IoThread>& thread)
@@ -90,20 +104,18 @@ Connection::Connection(Socket socket, std::shared_ptr<ServerShared> shared, cons
       thread_(*thread),
       weak_thread_(thread),
       socket_(std::move(socket)),
+      input_memory_(shared_->options.input_budget),
       timer_(socket_.get_executor()) {
   thread_.connections.insert(this);
 }
 
-Connection::~Connection() {
-  thread_.connections.erase(this);
-  const std::lock_guard lock(shared_->mutex);
-  if (--shared_->connection_count == 0) shared_->all_closed.notify_all();
-}
+Connection::~Connection() { thread_.connections.erase(this); }
 
 void Connection::Start() {
   if (shared_->draining) return Close();
   boost::system::error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.non_blocking(true, ignored);
   Expire(kReadDeadline, shared_->options.idle_timeout);
   Read();
 }
@@ -136,23 +148,23 @@ void Connection::Close() {
 
 void Connection::Read() {
   if (read_pending_ || input_ended_ || state_ == State::kClosed) return;
-  if (state_ == State::kAnswer && input_.size() > shared_->options.header_bytes) return;
-  const bool in_body = state_ == State::kRequest && request_->head_done;
-  const std::size_t wanted = in_body ? kBodyChunkBytes : kChunkBytes;
-  if (chunk_.size() != wanted) chunk_ = std::vector<char>(wanted);
+  if (state_ == State::kAnswer && (!reads_ahead_ || input_.size() > shared_->options.header_bytes)) return;
   read_pending_ = true;
-  socket_.async_read_some(
-      asio::buffer(chunk_),
-      [self = shared_from_this()](boost::system::error_code error, std::size_t size) { self->OnRead(error, size); });
+  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](boost::system::error_code error) {
+    self->Guard([&] { self->OnReadable(error); });
+  });
 }
 
-void Connection::OnRead(boost::system::error_code error, std::size_t size) {
+void Connection::OnReadable(boost::system::error_code error) {
   read_pending_ = false;
   if (state_ == State::kClosed) return;
+  if (error) return Abort();
+  const std::size_t wanted = state_ == State::kAnswer ? kAheadBytes : thread_.read_buffer.size();
+  const std::size_t size = socket_.read_some(asio::buffer(thread_.read_buffer, wanted), error);
+  if (error == asio::error::would_block) return Read();
   if (error == asio::error::eof) return OnInputEnded();
   if (error) return Abort();
-  if (state_ != State::kLinger) input_.append(chunk_.data(), size);
-  Advance();
+  TakeInput({thread_.read_buffer.data(), size});
   Read();
 }
 
@@ -164,10 +176,24 @@ void Connection::OnInputEnded() {
   Abort();
 }
 
+void Connection::TakeInput(std::string_view bytes) {
+  if (state_ == State::kLinger) return;
+  if (state_ == State::kRequest && request_->head_done) return ParseBody(bytes);
+  input_.append(bytes);
+  Advance();
+  if (ChargeInput()) return;
+  if (state_ == State::kRequest) return Refuse(NoMemory());
+  if (state_ == State::kAnswer) reads_ahead_ = false;
+}
+
+bool Connection::ChargeInput() {
+  if (input_.empty() && input_.capacity() > kFreeInputBytes) input_ = std::string();
+  return input_memory_.TryResize(input_.capacity() > kFreeInputBytes ? input_.capacity() : 0);
+}
+
 void Connection::Advance() {
   if (state_ == State::kIdle) BeginRequest();
-  if (state_ != State::kRequest) return;
-  request_->head_done ? ParseBody() : ParseHead();
+  if (state_ == State::kRequest) ParseHead();
 }
 
 void Connection::BeginRequest() {
@@ -190,10 +216,16 @@ void Connection::ParseHead() {
   }
   if (!complete) return;
   if (const auto error = CheckHead(std::string_view(input_).substr(0, scan.head_size))) return Refuse(*error);
+  if (!request_->parser.get().body().memory().TryGrow(kHeadCopies * scan.head_size)) return Refuse(NoMemory());
   request_->head_done = true;
   Expire(kReadDeadline, shared_->options.body_timeout);
-  ParseBody();
+  ParseBody({});
   if (state_ != State::kRequest) return;
+  // A body that can never fit is refused before it comes, and so is one that does not fit now.
+  const std::uint64_t body_bytes = request_->parser.content_length().value_or(0);
+  const ByteBudget::Guard& memory = request_->parser.get().body().memory();
+  if (!memory.CouldHold(body_bytes)) return Refuse(BodyTooLarge());
+  if (!memory.HasRoomFor(body_bytes)) return Refuse(NoMemory());
   const auto& head = request_->parser.get();
   const auto expect = head[http::field::expect];
   if (head.version() >= 11 && EqualsIgnoringCase({expect.data(), expect.size()}, "100-continue")) {
@@ -202,10 +234,15 @@ void Connection::ParseHead() {
   }
 }
 
-void Connection::ParseBody() {
+void Connection::ParseBody(std::string_view arrived) {
+  // Nearly always nothing is left of earlier reads, and the bytes go straight to the body.
+  if (!input_.empty()) input_.append(arrived);
+  const std::string_view bytes = input_.empty() ? arrived : std::string_view(input_);
   boost::system::error_code error;
-  input_.erase(0, request_->parser.put(asio::buffer(input_), error));
+  const std::size_t used = request_->parser.put(asio::buffer(bytes), error);
   if (error && error != http::error::need_more) return Refuse(ParseError(error));
+  input_.empty() ? input_.assign(bytes.substr(used)) : input_.erase(0, used);
+  if (!ChargeInput()) return Refuse(NoMemory());
   if (request_->parser.is_done()) return Handle();
   // What the parser keeps waiting for is a chunk's size line or the trailer.
   if (input_.size() > shared_->options.header_bytes) {
@@ -219,7 +256,6 @@ void Connection::Handle() {
   deadlines_[kReadDeadline].reset();
   auto message = request_->parser.release();
   request_.reset();
-  input_.shrink_to_fit();
   keep_alive_ = message.keep_alive() && !shared_->draining;
   framing_ = message.version() >= 11 ? Framing::kChunked : Framing::kUntilClose;
   HttpRequest request = ToHttpRequest(std::move(message), thread_.ids);
@@ -229,6 +265,16 @@ void Connection::Handle() {
   exchange_ = exchange;
   shared_->handler(std::move(request), std::move(exchange));
   if (input_ended_ && answer_ != Answer::kEnded) Abort();
+}
+
+void Connection::OnOutOfMemory() {
+  try {
+    if (state_ != State::kRequest) return OnException("std::bad_alloc");
+    Refuse({ErrorCode::kUnavailable, "the server is out of memory", ""});
+    Read();
+  } catch (const std::bad_alloc&) {
+    Close();
+  }
 }
 
 void Connection::Refuse(const Error& error) {
@@ -326,10 +372,14 @@ void Connection::EndStream() {
   Flush();
 }
 
-void Connection::Fail(HttpResponse response, std::string_view frames) {
-  if (answer_ != Answer::kStreaming) return Respond(std::move(response));
+FailureShape Connection::Fail(HttpResponse response, std::string_view frames) {
+  if (answer_ != Answer::kStreaming) {
+    Respond(std::move(response));
+    return FailureShape::kResponse;
+  }
   WriteFrames(frames);
   EndStream();
+  return FailureShape::kFrames;
 }
 
 void Connection::Abandon() {
@@ -349,9 +399,10 @@ void Connection::Flush() {
   }
   writing_.swap(output_);
   Expire(kWriteDeadline, shared_->options.write_timeout);
-  asio::async_write(
-      socket_, asio::buffer(writing_),
-      [self = shared_from_this()](boost::system::error_code error, std::size_t) { self->OnWritten(error); });
+  asio::async_write(socket_, asio::buffer(writing_),
+                    [self = shared_from_this()](boost::system::error_code error, std::size_t) {
+                      self->Guard([&] { self->OnWritten(error); });
+                    });
 }
 
 void Connection::OnWritten(boost::system::error_code error) {
@@ -363,6 +414,7 @@ void Connection::OnWritten(boost::system::error_code error) {
 
 void Connection::FinishAnswer() {
   exchange_.reset();
+  reads_ahead_ = true;
   stream_headers_.clear();
   if (!keep_alive_ || input_ended_ || shared_->draining) return Linger();
   state_ = State::kIdle;
@@ -386,6 +438,28 @@ void Connection::Linger() {
   Read();
 }
 
+// ---- exceptions ----
+
+// What threw may have left the answer half done: nobody adds to it any more, and its owner hears that the client is
+// gone.
+void Connection::OnException(const char* what) {
+  const std::shared_ptr<Exchange> exchange = exchange_.lock();
+  try {
+    LogError("an exception ends a connection", {{"error", what}, {"request_id", request_id_}});
+    keep_alive_ = false;
+    const bool can_answer = state_ == State::kAnswer && (answer_ == Answer::kOpen || answer_ == Answer::kPrepared);
+    if (can_answer && writing_.empty() && output_.empty()) {
+      Respond(ErrorResponse({ErrorCode::kInternal, "the server failed at this request", ""}));
+    } else {
+      Abort();
+    }
+    if (exchange) exchange->MarkClosed();
+  } catch (const std::exception& again) {
+    Close();
+    LogError("an exception at the end of a connection", {{"error", again.what()}});
+  }
+}
+
 // ---- deadlines ----
 
 void Connection::Expire(Deadline deadline, std::chrono::milliseconds after) {
@@ -402,7 +476,7 @@ void Connection::ArmTimer() {
   armed_ = earliest;
   timer_.expires_at(*earliest);
   timer_.async_wait([self = shared_from_this()](boost::system::error_code error) {
-    if (!error) self->OnTimer();
+    if (!error) self->Guard([&] { self->OnTimer(); });
   });
 }
 

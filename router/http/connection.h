@@ -7,8 +7,8 @@
 //   kClosed ◄───────────────────────────────────────────────── kClosed ◄──────────────────────────┘ peer closes
 //
 // One read is outstanding at nearly all times, also while a request is being answered: that is how a client that goes
-// away is noticed. It stops only when a client sends more than header_bytes ahead. One write is outstanding while there
-// is something to write; what is added meanwhile is one more write.
+// away is noticed. It stops only when a client sends more than header_bytes ahead, or more than there is memory for.
+// One write is outstanding while there is something to write; what is added meanwhile is one more write.
 #pragma once
 
 #include <array>
@@ -20,9 +20,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,7 +32,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/byte_budget.h"
 #include "common/base/rng.h"
+#include "router/http/refused_connection.h"
 #include "router/http/responder.h"
 #include "router/http/server.h"
 
@@ -52,10 +56,14 @@ struct ServerShared {
 
 // One event loop. All but `context` is touched by its own thread only.
 struct IoThread {
-  explicit IoThread(std::uint64_t seed) : ids(seed) {}
+  static constexpr std::size_t kReadBytes = 64 * 1024;
+
+  explicit IoThread(std::uint64_t seed) : ids(seed), read_buffer(kReadBytes) {}
 
   Rng ids;
+  std::vector<char> read_buffer;  // where the reads of all its connections land: none holds memory while it waits
   std::unordered_set<Connection*> connections;
+  RefusedConnection::Count refused;
   boost::asio::io_context context{1};  // last: handlers that die with it may touch the rest
 };
 
@@ -63,7 +71,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Socket = boost::asio::ip::tcp::socket;
 
-  // `shared` already counts this connection. `thread` outlives it: its handlers live in the thread's context.
+  // `shared` comes from CountConnection. `thread` outlives it: its handlers live in the thread's context.
   Connection(Socket socket, std::shared_ptr<ServerShared> shared, const std::shared_ptr<IoThread>& thread);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -80,9 +88,24 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void PrepareStream(std::vector<HttpHeader> headers);
   void Send(std::string_view frames);
   void End();
-  void Fail(HttpResponse response, std::string_view frames);
+  FailureShape Fail(HttpResponse response, std::string_view frames);
   // The exchange was dropped by everybody without an end.
   void Abandon();
+
+  // Runs `function`, which may throw (memory that is not there, a library): then this connection ends, with a status if
+  // that is still possible, and the others go on.
+  template <typename Function>
+  void Guard(Function function) {
+    try {
+      function();
+    } catch (const std::bad_alloc&) {
+      OnOutOfMemory();
+    } catch (const std::exception& thrown) {
+      OnException(thrown.what());
+    } catch (...) {
+      OnException("no std::exception");
+    }
+  }
 
  private:
   enum class State { kIdle, kRequest, kAnswer, kLinger, kClosed };
@@ -93,13 +116,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Request;  // the library's parser, and what is known of the request
 
   void Read();
-  void OnRead(boost::system::error_code error, std::size_t size);
+  void OnReadable(boost::system::error_code error);
   void OnInputEnded();
+  void TakeInput(std::string_view bytes);
+  // What waits in input_ is charged when it is more than a connection may hold for nothing. False when that can not be.
+  [[nodiscard]] bool ChargeInput();
   void Advance();
   void BeginRequest();
   void ParseHead();
-  void ParseBody();
+  void ParseBody(std::string_view arrived);
   void Handle();
+  void OnOutOfMemory();
   void Refuse(const Error& error);
 
   void WriteStreamHead();
@@ -116,6 +143,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ArmTimer();
   void OnTimer();
   void OnReadExpired();
+  void OnException(const char* what);
 
   const std::shared_ptr<ServerShared> shared_;
   IoThread& thread_;
@@ -125,8 +153,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   State state_ = State::kIdle;
   bool read_pending_ = false;
   bool input_ended_ = false;
-  std::vector<char> chunk_;  // where a read lands
+  bool reads_ahead_ = true;  // false: there is no memory for more before the answer is out
   std::string input_;        // read and not yet parsed
+  ByteBudget::Guard input_memory_;
   std::unique_ptr<Request> request_;
 
   // Of the answer in kAnswer.
@@ -160,7 +189,7 @@ class Exchange final : public Responder {
   void PrepareStream(std::vector<HttpHeader> headers) override;
   void Send(std::string frames) override;
   void End() override;
-  void Fail(HttpResponse response, std::string frames) override;
+  FailureShape Fail(HttpResponse response, std::string frames) override;
   void OnClosed(std::function<void()> callback) override;
   void Post(std::function<void()> function) override;
 
@@ -178,7 +207,7 @@ class Exchange final : public Responder {
   std::function<void()> on_closed_;
 };
 
-// Opens `shared`'s books for one more connection; false when it has max_connections.
-[[nodiscard]] bool CountConnection(ServerShared& shared);
+// `shared` for one more connection, which is counted while the copy lives; null when there are max_connections.
+[[nodiscard]] std::shared_ptr<ServerShared> CountConnection(const std::shared_ptr<ServerShared>& shared);
 
 }  // namespace roost::router

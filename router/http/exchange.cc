@@ -1,4 +1,5 @@
 #include <boost/asio/post.hpp>
+#include <new>
 #include <utility>
 
 #include "common/base/check.h"
@@ -17,9 +18,14 @@ bool RunsHere(const std::weak_ptr<IoThread>& weak_thread) {
 Exchange::~Exchange() {
   const std::shared_ptr<IoThread> thread = thread_.lock();
   if (state_ != State::kOpen || !thread) return;
-  boost::asio::post(thread->context, [weak_connection = connection_] {
-    if (const std::shared_ptr<Connection> connection = weak_connection.lock()) connection->Abandon();
-  });
+  try {
+    boost::asio::post(thread->context, [weak_connection = connection_] {
+      const std::shared_ptr<Connection> connection = weak_connection.lock();
+      if (connection) connection->Guard([&] { connection->Abandon(); });
+    });
+  } catch (const std::bad_alloc&) {
+    // A destructor can not say so; the client's own patience ends the request.
+  }
 }
 
 void Exchange::MarkEnded() {
@@ -59,10 +65,11 @@ void Exchange::End() {
   if (const std::shared_ptr<Connection> connection = connection_.lock()) connection->End();
 }
 
-void Exchange::Fail(HttpResponse response, std::string frames) {
-  if (state_ != State::kOpen) return;
+FailureShape Exchange::Fail(HttpResponse response, std::string frames) {
+  if (state_ != State::kOpen) return FailureShape::kResponse;
   MarkEnded();
-  if (const std::shared_ptr<Connection> connection = connection_.lock()) connection->Fail(std::move(response), frames);
+  const std::shared_ptr<Connection> connection = connection_.lock();
+  return connection ? connection->Fail(std::move(response), frames) : FailureShape::kResponse;
 }
 
 void Exchange::OnClosed(std::function<void()> callback) {
@@ -71,7 +78,13 @@ void Exchange::OnClosed(std::function<void()> callback) {
 }
 
 void Exchange::Post(std::function<void()> function) {
-  if (const std::shared_ptr<IoThread> thread = thread_.lock()) boost::asio::post(thread->context, std::move(function));
+  const std::shared_ptr<IoThread> thread = thread_.lock();
+  if (!thread) return;
+  boost::asio::post(thread->context, [weak_connection = connection_, function = std::move(function)] {
+    const std::shared_ptr<Connection> connection = weak_connection.lock();
+    // Without its connection it can end none: what it throws reaches the loop, which goes on.
+    connection ? connection->Guard(function) : function();
+  });
 }
 
 }  // namespace roost::router

@@ -33,6 +33,18 @@ std::optional<std::string_view> HttpRequest::FindHeader(std::string_view name) c
   return found->value;
 }
 
+bool IsJson(std::string_view content_type) {
+  constexpr std::string_view kPrefix = "application/";
+  constexpr std::string_view kSuffix = "+json";
+  std::string_view media_type = content_type.substr(0, content_type.find(';'));
+  while (!media_type.empty() && (media_type.back() == ' ' || media_type.back() == '\t')) media_type.remove_suffix(1);
+  if (!EqualsIgnoringCase(media_type.substr(0, kPrefix.size()), kPrefix)) return false;
+  media_type.remove_prefix(kPrefix.size());
+  if (EqualsIgnoringCase(media_type, "json")) return true;
+  return media_type.size() > kSuffix.size() &&
+         EqualsIgnoringCase(media_type.substr(media_type.size() - kSuffix.size()), kSuffix);
+}
+
 std::string ErrorBody(const Error& error) {
   const ErrorTraits& traits = TraitsOf(error.code);
   JsonWriter json;
@@ -49,7 +61,7 @@ HttpResponse ErrorResponse(const Error& error, Duration retry_after) {
   HttpResponse response;
   response.status = TraitsOf(error.code).http_status;
   response.body = ErrorBody(error);
-  if (error.code == ErrorCode::kOverloaded) {
+  if (error.code == ErrorCode::kOverloaded || error.code == ErrorCode::kUnavailable) {
     const auto seconds = std::max(std::chrono::ceil<std::chrono::seconds>(retry_after), std::chrono::seconds(1));
     response.headers.push_back({"Retry-After", fmt::to_string(seconds.count())});
     response.headers.push_back({"retry-after-ms", fmt::to_string(std::chrono::milliseconds(seconds).count())});

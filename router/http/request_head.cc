@@ -39,10 +39,24 @@ std::string_view TakeLine(std::string_view& rest) {
   return line;
 }
 
+// The length of "http://" or "https://" at the front of `target`, letter case aside; 0 without.
+std::size_t SchemeLength(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (EqualsIgnoringCase(target.substr(0, scheme.size()), scheme)) return scheme.size();
+  }
+  return 0;
+}
+
+// A host and perhaps a port; user names are refused, as RFC 9110, section 4.2.4, wants it.
+bool IsAuthority(std::string_view text) {
+  return !text.empty() && text.front() != ':' && text.find_first_of("@\\") == std::string_view::npos;
+}
+
 bool IsTarget(std::string_view method, std::string_view target) {
   if (target == "*") return method == "OPTIONS";
   const auto visible = [](char c) { return c > 0x20 && c < 0x7F; };
-  return !target.empty() && target.front() == '/' && std::all_of(target.begin(), target.end(), visible);
+  if (target.empty() || !std::all_of(target.begin(), target.end(), visible)) return false;
+  return target.front() == '/' || (SchemeLength(target) > 0 && IsAuthority(ParseTarget(target).authority));
 }
 
 std::optional<Error> CheckRequestLine(std::string_view line) {
@@ -55,7 +69,8 @@ std::optional<Error> CheckRequestLine(std::string_view line) {
   const std::string_view version = line.substr(target_end + 1);
   if (!IsToken(method)) return Malformed("the request line's method is malformed");
   if (version != "HTTP/1.1" && version != "HTTP/1.0") return Malformed("the HTTP version must be 1.0 or 1.1");
-  if (!IsTarget(method, target)) return Malformed("the request target must be an absolute path of visible ASCII");
+  if (!IsTarget(method, target))
+    return Malformed("the request target must be a path, or an http or https URL, of visible ASCII");
   return std::nullopt;
 }
 
@@ -106,6 +121,20 @@ std::optional<Error> CheckCounts(const HeaderCounts& counts, bool is_http_1_1) {
 }
 
 }  // namespace
+
+RequestTarget ParseTarget(std::string_view target) {
+  RequestTarget parsed;
+  if (const std::size_t scheme = SchemeLength(target); scheme > 0) {
+    target.remove_prefix(scheme);
+    parsed.authority = target.substr(0, target.find_first_of("/?#"));
+    target.remove_prefix(parsed.authority.size());
+  }
+  const std::size_t question = std::min(target.find('?'), target.size());
+  parsed.path = target.substr(0, question);
+  parsed.query = target.substr(std::min(question + 1, target.size()));
+  if (parsed.path.empty()) parsed.path = "/";
+  return parsed;
+}
 
 HeadScan ScanHead(std::string_view input, std::size_t& scanned) {
   for (; scanned < input.size(); ++scanned) {

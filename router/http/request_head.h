@@ -31,7 +31,16 @@ struct HeadScan {
 
 // What is wrong with a complete head, if anything: folded lines, control bytes, a wrong request line, more than
 // kMaxHeaderCount headers, Host missing or doubled, Content-Length doubled or beside Transfer-Encoding, a
-// Transfer-Encoding other than chunked, a target that is not a path.
+// Transfer-Encoding other than chunked, a target that is neither a path nor an http or https URL.
 [[nodiscard]] std::optional<Error> CheckHead(std::string_view head);
+
+// The parts of a target that CheckHead let pass: "/a?b", or "http://host:80/a?b", as a client sends it that takes this
+// server for its proxy (RFC 9112, section 3.2.2).
+struct RequestTarget {
+  std::string_view authority;  // empty for a path; else it counts, and not the Host header
+  std::string_view path;       // "/" where a URL has none
+  std::string_view query;      // after the first '?'
+};
+[[nodiscard]] RequestTarget ParseTarget(std::string_view target);
 
 }  // namespace roost::router

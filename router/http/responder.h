@@ -23,6 +23,9 @@
 
 namespace roost::router {
 
+// What a client sees of a failure.
+enum class FailureShape { kResponse, kFrames };
+
 class Responder {
  public:
   virtual ~Responder() = default;
@@ -39,8 +42,9 @@ class Responder {
 
   virtual void End() = 0;
 
-  // Ends with `response` when nothing of the stream is out yet, else with `frames`.
-  virtual void Fail(HttpResponse response, std::string frames) = 0;
+  // Ends with `response` when nothing of the stream is out yet, else with `frames`, and tells which: a keep-alive
+  // comment may have sent the head, with its status 200, before the first frame.
+  virtual FailureShape Fail(HttpResponse response, std::string frames) = 0;
 
   // Called once if the client goes away, or is cut, before the answer ended; never after its end. The server notices at
   // any time, by reading ahead. Called at once when the client is gone already. One callback; set it in the handler.

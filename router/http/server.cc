@@ -6,13 +6,16 @@
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
+#include <exception>
 #include <random>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "router/http/connection.h"
+#include "router/http/refused_connection.h"
 
 namespace roost::router {
 namespace {
@@ -29,17 +32,25 @@ std::uint64_t RandomSeed() {
   return (std::uint64_t{device()} << 32U) | device();
 }
 
-// The client of one connection too many gets its answer if it fits the socket's buffer, which it does.
-void RefuseConnection(tcp::socket socket) {
-  const HttpResponse response = ErrorResponse({ErrorCode::kOverloaded, "the server has too many connections", ""});
-  const std::string text = fmt::format(
+std::string AnswerToOneTooMany(const Error& error) {
+  const HttpResponse response = ErrorResponse(error);
+  return fmt::format(
       "HTTP/1.1 429 Too Many Requests\r\nServer: roost\r\nConnection: close\r\nRetry-After: 1\r\n"
       "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
       response.body.size(), response.body);
-  boost::system::error_code ignored;
-  socket.non_blocking(true, ignored);
-  socket.write_some(asio::buffer(text), ignored);
-  socket.shutdown(tcp::socket::shutdown_both, ignored);
+}
+
+// Until the loop is stopped. What a connection's work throws ends that connection (Connection::Guard); what else throws
+// is dropped with what it was about to do.
+void RunLoop(asio::io_context& context) {
+  for (;;) {
+    try {
+      context.run();
+      return;
+    } catch (const std::exception& thrown) {
+      LogError("an exception in an event loop", {{"error", thrown.what()}});
+    }
+  }
 }
 
 }  // namespace
@@ -63,6 +74,7 @@ struct HttpServer::Impl {
 
   Result<void> Listen();
   void Accept();
+  void Refuse(tcp::socket socket, const std::shared_ptr<IoThread>& io);
   void OnAccepted(tcp::socket socket, const std::shared_ptr<IoThread>& io);
   void ForEachConnection(void (Connection::*act)());
   bool WaitUntilClosed(std::chrono::milliseconds timeout);
@@ -94,7 +106,11 @@ void HttpServer::Impl::Accept() {
                          [this, weak_io = std::weak_ptr(io)](boost::system::error_code error, tcp::socket socket) {
                            if (error == asio::error::operation_aborted || !acceptor->is_open()) return;
                            const std::shared_ptr<IoThread> target = weak_io.lock();
-                           if (!error && target) OnAccepted(std::move(socket), target);
+                           try {
+                             if (!error && target) OnAccepted(std::move(socket), target);
+                           } catch (const std::exception& thrown) {
+                             LogError("an exception ends a connection", {{"error", thrown.what()}});
+                           }
                            if (!error || error == asio::error::connection_aborted) return Accept();
                            accept_pause->expires_after(kAcceptPause);
                            accept_pause->async_wait([this](boost::system::error_code stopped_early) {
@@ -103,14 +119,28 @@ void HttpServer::Impl::Accept() {
                          });
 }
 
-void HttpServer::Impl::OnAccepted(tcp::socket socket, const std::shared_ptr<IoThread>& io) {
-  if (!CountConnection(*shared)) return RefuseConnection(std::move(socket));
-  // The connection is made on its own thread, which alone touches the thread's books.
-  asio::post(io->context, [shared = shared, weak_io = std::weak_ptr(io), socket = std::move(socket)]() mutable {
+void HttpServer::Impl::Refuse(tcp::socket socket, const std::shared_ptr<IoThread>& io) {
+  const Error error{ErrorCode::kOverloaded, "the server has too many connections", ""};
+  if (shared->options.on_refused) shared->options.on_refused(error);
+  asio::post(io->context, [shared = shared, weak_io = std::weak_ptr(io), socket = std::move(socket), error]() mutable {
     const std::shared_ptr<IoThread> target = weak_io.lock();
     ROOST_CHECK(target != nullptr);
-    std::make_shared<Connection>(std::move(socket), std::move(shared), target)->Start();
+    RefusedConnection::Answer(std::move(socket), AnswerToOneTooMany(error), shared->options.linger_timeout,
+                              target->refused);
   });
+}
+
+void HttpServer::Impl::OnAccepted(tcp::socket socket, const std::shared_ptr<IoThread>& io) {
+  std::shared_ptr<ServerShared> counted = CountConnection(shared);
+  if (counted == nullptr) return Refuse(std::move(socket), io);
+  // The connection is made on its own thread, which alone touches the thread's books.
+  asio::post(io->context,
+             [shared = std::move(counted), weak_io = std::weak_ptr(io), socket = std::move(socket)]() mutable {
+               const std::shared_ptr<IoThread> target = weak_io.lock();
+               ROOST_CHECK(target != nullptr);
+               const auto connection = std::make_shared<Connection>(std::move(socket), std::move(shared), target);
+               connection->Guard([&] { connection->Start(); });
+             });
 }
 
 void HttpServer::Impl::ForEachConnection(void (Connection::*act)()) {
@@ -146,7 +176,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options,
   ROOST_RETURN_IF_ERROR(impl->Listen());
   impl->Accept();
   for (Impl::Worker& worker : impl->workers) {
-    worker.thread = std::thread([io = worker.io.get()] { io->context.run(); });
+    worker.thread = std::thread([io = worker.io.get()] { RunLoop(io->context); });
   }
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }

@@ -2,7 +2,8 @@
 // connection stays on its thread. One request at a time per connection: what a client sends ahead waits, bounded.
 //
 // Every way to misuse it ends in a bounded time and in bounded memory, with an OpenAI error body where an answer is
-// still possible: 400 malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections.
+// still possible: 400 malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections or
+// bytes. When memory runs out all the same, the connection that wanted it ends, not the process.
 //
 // Threads: Start and Stop from one thread; port and connection_count from any. The handler runs on the server's
 // threads.
@@ -15,6 +16,7 @@
 #include <memory>
 #include <string>
 
+#include "common/base/byte_budget.h"
 #include "common/base/error.h"
 #include "common/base/result.h"
 #include "router/http/responder.h"
@@ -30,6 +32,9 @@ struct HttpServerOptions {
   std::size_t header_bytes = 32 * 1024;
   std::size_t body_bytes = 8 * 1024 * 1024;
   std::size_t stream_buffer_bytes = 256 * 1024;  // of one stream, not yet taken by its client
+  // What all requests hold that arrive or wait is taken from it; null: only the bounds above hold. Beyond it a request
+  // is answered 429, or 413 when it is larger than all of it.
+  std::shared_ptr<ByteBudget> input_budget;
 
   std::chrono::milliseconds header_timeout{10'000};  // from the first byte of a head to its last
   std::chrono::milliseconds body_timeout{60'000};    // from the end of the head to the end of the body

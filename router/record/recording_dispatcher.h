@@ -23,6 +23,10 @@ class RecordingDispatcher final : public Dispatcher {
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override {
     return inner_.FindModel(name);
   }
+  [[nodiscard]] std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) override {
+    return inner_.ChooseModel(name);
+  }
+  [[nodiscard]] bool IsExpected(std::string_view model) const override { return inner_.IsExpected(model); }
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const override { return inner_.Models(); }
   [[nodiscard]] std::vector<WorkerStatus> Workers() const override { return inner_.Workers(); }
   [[nodiscard]] std::vector<QueueStatus> Queues() const override { return inner_.Queues(); }
@@ -32,6 +36,7 @@ class RecordingDispatcher final : public Dispatcher {
   [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view id) const override {
     return inner_.FindDecisions(id);
   }
+  [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const override { return inner_.CheckRoom(model); }
   // Records what is accepted, when it ends, with the first choice as its answer.
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
   [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order) override { return inner_.Pin(std::move(order)); }

@@ -43,11 +43,14 @@ void BenchEngineHost(Effort effort);
 void BenchEviction(Effort effort);
 void BenchIndex(Effort effort);
 void BenchModel(Effort effort);
+void BenchRelay(Effort effort);
 void BenchReport(Effort effort);
+void BenchSample(Effort effort);
 void BenchScheduler(Effort effort);
 void BenchSeedPrefill(Effort effort);
 void BenchShortSteps(Effort effort);
 void BenchSnapshot(Effort effort);
+void BenchSubmit(Effort effort);
 void BenchWeights(Effort effort);
 
 }  // namespace roost::bench

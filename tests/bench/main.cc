@@ -25,11 +25,14 @@ constexpr Entry kEntries[] = {
     {"eviction", &BenchEviction},
     {"index", &BenchIndex},
     {"model", &BenchModel},
+    {"relay", &BenchRelay},
     {"report", &BenchReport},
+    {"sample", &BenchSample},
     {"cache_sched", &BenchScheduler},
     {"seed_prefill", &BenchSeedPrefill},
     {"short_steps", &BenchShortSteps},
     {"cache_snapshot", &BenchSnapshot},
+    {"submit", &BenchSubmit},
     {"weights", &BenchWeights},
 };
 

@@ -33,6 +33,7 @@ class Reports {
   static wire::Hello HelloOf(std::uint32_t worker) {
     wire::Hello hello;
     hello.worker_id = IdOf(worker);
+    hello.process_id = 1;
     hello.epoch = 1;
     hello.model = "demo";
     hello.fingerprint = "f";

@@ -1,12 +1,15 @@
 // Reading a model's weights from a file, as they are read to be put on a device: into a small buffer, by several
-// threads. From the page cache, and from the disk; with conversion between them, which reading ahead hides.
+// threads. From the page cache, and from the disk; with conversion between them, which reading ahead hides. And what it
+// costs that the same threads hash all of it: the ratio to reading ahead alone, each pair measured one after the other.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,16 +59,39 @@ class ModelFile {
     ::close(descriptor);
   }
 
-  // Bytes per second of copying all of it, with `work` after each layer.
+  // Bytes per second of copying all of it, with `work` after each layer, and of hashing it meanwhile.
   template <typename Work>
   [[nodiscard]] double Read(const Work& work) const {
     const SteadyClock clock;
     const Instant start = clock.Now();
-    const worker::SafetensorsWeights weights(worker::SafetensorsDirectory::Open(directory_).value());
+    worker::SafetensorsWeights weights(worker::SafetensorsDirectory::Open(directory_).value());
     std::vector<std::byte> staging(kLayerBytes);
     const std::vector<std::uint64_t> shape = {kWidth, kWidth};
     for (std::uint64_t layer = 0; layer < layers_; ++layer) {
       kernels::CopyInParallel(staging.data(), weights.Get(NameOf(layer), shape)->data, kLayerBytes);
+      work(staging);
+    }
+    ROOST_CHECK(weights.FinishRecords().ok());
+    return static_cast<double>(layers_ * kLayerBytes) / ToSeconds(clock.Now() - start);
+  }
+
+  // The same without hashes.
+  template <typename Work>
+  [[nodiscard]] double ReadAlone(const Work& work) const {
+    const SteadyClock clock;
+    const Instant start = clock.Now();
+    const auto files = worker::SafetensorsDirectory::Open(directory_).value();
+    std::vector<std::span<const std::byte>> ranges;
+    for (std::uint64_t layer = 0; layer < layers_; ++layer) {
+      const auto found = files.Find(NameOf(layer)).value();
+      ranges.push_back(found.file->Data(*found.info));
+    }
+    worker::ReadAhead ahead(ranges);
+    std::vector<std::byte> staging(kLayerBytes);
+    for (const auto& range : ranges) {
+      ROOST_CHECK(worker::BringMapped(range) == 0);
+      ahead.Take(range.size());
+      kernels::CopyInParallel(staging.data(), range.data(), kLayerBytes);
       work(staging);
     }
     return static_cast<double>(layers_ * kLayerBytes) / ToSeconds(clock.Now() - start);
@@ -85,6 +111,22 @@ void Convert(std::vector<std::byte>& bytes) {
     byte = static_cast<std::byte>(carry = static_cast<std::uint8_t>(carry + std::to_integer<std::uint8_t>(byte)));
 }
 
+enum class From { kPageCache, kDisk };
+
+// How many times as long reading takes with hashes.
+template <typename Work>
+double HashCost(Effort effort, const ModelFile& file, From from, const Work& work) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < (effort == Effort::kQuick ? 1U : 5U); ++i) {
+    if (from == From::kDisk) file.Forget();
+    const double alone = file.ReadAlone(work);
+    if (from == From::kDisk) file.Forget();
+    ratios.push_back(alone / file.Read(work));
+  }
+  std::nth_element(ratios.begin(), ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2), ratios.end());
+  return ratios[ratios.size() / 2];
+}
+
 }  // namespace
 
 void BenchWeights(Effort effort) {
@@ -97,6 +139,10 @@ void BenchWeights(Effort effort) {
   Figure("weights_page_cache_converted_gb_per_s", file.Read(Convert) / 1e9, "GB/s");
   file.Forget();
   Figure("weights_disk_converted_gb_per_s", file.Read(Convert) / 1e9, "GB/s");
+  Figure("weights_hash_cost_page_cache", HashCost(effort, file, From::kPageCache, nothing), "times");
+  Figure("weights_hash_cost_page_cache_converted", HashCost(effort, file, From::kPageCache, Convert), "times");
+  Figure("weights_hash_cost_disk", HashCost(effort, file, From::kDisk, nothing), "times");
+  Figure("weights_hash_cost_disk_converted", HashCost(effort, file, From::kDisk, Convert), "times");
 }
 
 }  // namespace roost::bench

@@ -29,6 +29,11 @@ class BackendTest(unittest.TestCase):
             module = f"{empty}/libroost_cuda.so"
             self.assert_one_line(run_worker("--backend", "cuda", "--cuda-module", module), module, "not there")
 
+    def test_more_kv_memory_than_the_machine_has_is_refused_with_both_numbers(self):
+        done = run_worker("--backend", "cpu", "--kv-memory", "1e13")
+        self.assertEqual(done.returncode, 78, done.stderr)
+        self.assertRegex(done.stderr, r"kv-memory: 9\d{12} bytes of KV blocks and \d+ bytes of weights are more than the \d+ ")
+
     def test_auto_without_a_module_serves_on_the_cpu_and_says_why(self):
         with Cluster() as cluster:
             cluster.start_router()

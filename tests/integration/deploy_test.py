@@ -54,8 +54,18 @@ class ManifestsTest(unittest.TestCase):
 
     def test_drain_ends_before_the_grace_period(self):
         for name, pod in pods().items():
-            drain = int(re.search(r"--drain-timeout-seconds=(\d+)", " ".join(pod["spec"]["containers"][0]["args"])).group(1))
+            args = " ".join(pod["spec"]["containers"][0]["args"])
+            drain = int(re.search(r"--drain-timeout-seconds=(\d+)", args).group(1))
+            announcement = re.search(r"--drain-announce-seconds=(\d+)", args)
+            self.assertEqual(announcement is not None, name == "roost-router", name)
+            drain += int(announcement.group(1)) if announcement else 0
             self.assertGreater(pod["spec"]["terminationGracePeriodSeconds"], drain + 10, name)
+
+    def test_readiness_is_looked_at_while_the_end_is_announced(self):
+        container = pods()["roost-router"]["spec"]["containers"][0]
+        announcement = int(re.search(r"--drain-announce-seconds=(\d+)", " ".join(container["args"])).group(1))
+        probe = container["readinessProbe"]
+        self.assertGreaterEqual(announcement, probe["periodSeconds"] * probe.get("failureThreshold", 3), "it must fail")
 
 
 class QuickstartTest(unittest.TestCase):

@@ -1,15 +1,19 @@
 """Bad days: workers and routers that die and come back, models that can not be loaded, requests that make no sense."""
 
+import fcntl
 import http.client
 import json
+import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
 import unittest
+import urllib.parse
 
-from cluster import BIN, DEMO_MODEL, ROOT, Cluster, wait_until
+from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, ROOT, Cluster, Router, wait_until
 
 SYSTEM = (ROOT / "deploy/demo-prompts/system-2-innkeeper.txt").read_text()
 
@@ -101,6 +105,35 @@ class WorkerDeathTest(unittest.TestCase):
             self.assertEqual(answers[0].usage()["completion_tokens"], 200)
             self.assertEqual(router.stop(), 0)
 
+    def test_a_router_announces_its_end_and_serves_meanwhile(self):
+        with Cluster() as cluster:
+            router = cluster.start_router("--drain-announce-seconds", "600", "--drain-timeout-seconds", "600")
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+            self.assertEqual(router.request("GET", "/ready").status, 200)
+            router.process.send_signal(signal.SIGTERM)
+            router.wait_for_log("router will drain")
+            self.assertEqual(router.request("GET", "/ready").status, 503)
+            self.assertEqual(router.chat(question("Still there?"), max_tokens=2).status, 200)
+            router.process.send_signal(signal.SIGTERM)
+            self.assertEqual(router.process.wait(DEADLINE_SECONDS), 0, "a second signal skips the announcement")
+
+    def test_a_third_signal_ends_a_router_at_once(self):
+        with Cluster() as cluster:
+            router = cluster.start_router("--drain-announce-seconds", "600", "--drain-timeout-seconds", "600")
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+            connection = http.client.HTTPConnection(router.address)
+            body = {"model": "demo-model", "messages": question("Long?"), "max_tokens": 2000, "stream": True,
+                    "ignore_eos": True}
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+            connection.getresponse().readline()
+            for message in ("router will drain", "router drains", "open requests are cut off"):
+                router.process.send_signal(signal.SIGTERM)
+                router.wait_for_log(message)
+            self.assertEqual(router.process.wait(DEADLINE_SECONDS), 1)
+            connection.close()
+
     def test_a_client_that_leaves_frees_the_worker(self):
         with Cluster() as cluster:
             router = cluster.start_router()
@@ -109,12 +142,45 @@ class WorkerDeathTest(unittest.TestCase):
             connection = http.client.HTTPConnection(router.address)
             body = {"model": "demo-model", "messages": question("Long?"), "max_tokens": 2000, "stream": True,
                     "ignore_eos": True}
-            connection.request("POST", "/v1/chat/completions", json.dumps(body))
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
             connection.getresponse().readline()
             connection.close()
             wait_until(lambda: router.workers()[0]["running_requests"] == 0, "the end of the abandoned request")
             wait_until(lambda: router.metric("roost_router_active_requests") == 0, "no active request")
             wait_until(lambda: router.workers()[0]["in_flight_requests"] == 0, "no charge left")
+
+
+class UnreadRouter(Router):
+    """A router whose log is read up to its ready line, and then by nobody, through a pipe of one page."""
+
+    def __init__(self):
+        reader, writer = os.pipe()
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        self.process = subprocess.Popen(
+            [BIN / "roost-router", "--http-address", "127.0.0.1:0", "--link-address", "tcp://127.0.0.1:0",
+             "--log-format", "json", "--drain-announce-seconds", "0"], stderr=writer)
+        os.close(writer)
+        self.log = os.fdopen(reader)
+        record = {}
+        while record.get("msg") != "router ready":
+            record = json.loads(self.log.readline())
+        self.url = record["http"]
+        self.link = record["link"]
+        self.address = urllib.parse.urlparse(self.url).netloc
+
+
+class UnreadLogTest(unittest.TestCase):
+    def test_a_log_that_nobody_reads_holds_up_nobody(self):
+        with Cluster() as cluster:
+            router = cluster.router = UnreadRouter()
+            self.addCleanup(router.log.close)
+            self.addCleanup(router.process.kill)
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+            for number in range(60):  # some 250 bytes each: the pipe takes 16
+                self.assertEqual(router.completion(f"Who comes {number}?", max_tokens=1).status, 200)
+            router.process.send_signal(signal.SIGTERM)
+            self.assertEqual(router.process.wait(DEADLINE_SECONDS), 0)
 
 
 class BadRequestTest(unittest.TestCase):

@@ -12,6 +12,11 @@
 #include "tests/support/fake_cuda/fake_cuda.h"
 
 namespace roost::kernels {
+
+// As cuda_primitives.cuh, which only nvcc compiles, has them.
+void LoadKernel(Device& device, const void* kernel);
+void AllowShared(Device& device, const void* kernel, std::uint32_t bytes);
+
 namespace {
 
 using testing::ExitedWithCode;
@@ -32,6 +37,19 @@ TEST_F(CudaHostTest, ADeviceWithTooLittleSharedMemoryIsRefusedWithBothNumbers) {
   EXPECT_EQ(device.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(device.error().message,
             "device 1 can not be used: its blocks have 65536 bytes of shared memory, and the kernels need 101376");
+}
+
+// RMSNorm keeps a row beside 128 bytes that it declares: rows of 12,257 elements are the first that do not fit 48 KiB.
+TEST_F(CudaHostTest, ALaunchMayBringWhatItNeedsBesideWhatTheKernelDeclares) {
+  const auto device = Open(0);
+  fake_cuda::SetDeclaredShared(128);
+  for (const std::uint32_t width : {8U, 12'256U, 12'257U, 12'288U, 12'289U, kMaxNormedWidth}) {
+    const int kernel = 0;
+    LoadKernel(*device, &kernel);
+    const auto bytes = static_cast<std::uint32_t>(width * sizeof(float));
+    AllowShared(*device, &kernel, bytes);
+    EXPECT_GE(fake_cuda::AllowedShared(&kernel), bytes) << "rows of " << width;
+  }
 }
 
 // The ring of pinned memory is full, and the device does not go on unless somebody looks.
@@ -65,6 +83,18 @@ TEST_F(CudaHostTest, AProductThatItsBucketsAlgorithmDoesNotTakeIsPlannedAloneOnc
   EXPECT_EQ(tries_of(3), 2);
   EXPECT_EQ(tries_of(3), 1);
   EXPECT_EQ(tries_of(4), 1);
+}
+
+TEST_F(CudaHostTest, PartsOfAProductAreAddedInF32WhateverItGives) {
+  const auto device = Open(0);
+  const std::array<float, 32> values{};
+  const MatmulPart part{.weight = values.data(), .dtype = DType::kF32, .outputs = 4};
+  const auto weights = PrepareMatmulCuda(*device, {.parts = {&part, 1}, .inputs = 8, .compute_dtype = DType::kBF16});
+  ASSERT_TRUE(weights.ok());
+  for (const DType y_dtype : {DType::kBF16, DType::kF32}) {
+    MatmulCuda(*device, {.weights = weights->get(), .rows = 3, .y_dtype = y_dtype});
+    EXPECT_EQ(fake_cuda::LastReduction(), CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+  }
 }
 
 // While the device computes a step the host begins the next one.
@@ -162,6 +192,14 @@ TEST_F(CudaRanksTest, AStreamThatIsRecordedIsLeftAlone) {
   devices_[1]->BeginCapture();
   communicators_[0]->CheckPeers();
   EXPECT_EQ(devices_[1]->EndCapture(), nullptr);  // it would end the process
+}
+
+// It failed to load; the others notice when they have loaded.
+TEST_F(CudaRanksTest, ARankThatIsGoneIsLookedAfterNoMore) {
+  communicators_[1].reset();
+  devices_[1].reset();
+  fake_cuda::FailCommunicator(1, ncclRemoteError);
+  communicators_[0]->CheckPeers();  // it would end the process
 }
 
 TEST_F(CudaRanksTest, LookingAfterPeersKeepsTheThreadsDevice) {

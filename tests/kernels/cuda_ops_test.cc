@@ -1,4 +1,5 @@
 // The CUDA backend's ops but attention against the plain ones, over random shapes; see tested_ops.h.
+#include "kernels/cuda_limits.h"
 #include "kernels/device_memory.h"
 #include "tests/kernels/kernels_testing.h"
 #include "tests/kernels/tested_ops.h"
@@ -171,39 +172,51 @@ TEST_F(CudaOpsTest, ReadbacksEndInTheirOrderWithWhatWasThereWhenTheyBegan) {
   }
 }
 
-TEST_F(CudaOpsTest, RmsNormAgreesWithThePlainOne) {
-  for (int round = 0; round < 24; ++round) {
-    const std::uint32_t width = round % 2 == 0 ? 8 * Size(700) : Size(1200);
-    const std::uint32_t source_rows = Size(48);
-    const bool some_rows = rng_.Below(2) == 0;
-    const std::uint32_t rows = some_rows ? Size(source_rows) : source_rows;
-    const bool has_delta = rng_.Below(3) > 0;
-    const std::vector<std::uint32_t> indices = Distinct(rows, source_rows);
-    const DeviceBuffer device_indices = Upload(indices);
-    DeviceTensor hidden = Random(DType::kF32, std::size_t{source_rows} * width, 3);
-    DeviceTensor delta = Random(DType::kBF16, std::size_t{source_rows} * width);
-    DeviceTensor weight = Random(DType::kF32, width);
-    DeviceTensor out = Zeros(DType::kBF16, std::size_t{rows} * width);
-    RmsNormArgs args{.hidden = hidden.device_f32(),
-                     .delta = has_delta ? delta.device() : nullptr,
-                     .weight = weight.device_f32(),
-                     .row_indices = some_rows ? device_indices.as<std::uint32_t>() : nullptr,
-                     .epsilon = 1e-5F,
-                     .rows = rows,
-                     .width = width,
-                     .out = out.device(),
-                     .out_dtype = DType::kBF16,
-                     .delta_dtype = DType::kBF16};
-    ops().rms_norm(device(), args);
-    Tensor plain(DType::kBF16, out.host().size());
-    args.hidden = static_cast<float*>(hidden.host().data());
-    args.delta = has_delta ? delta.host().data() : nullptr;
-    args.weight = static_cast<const float*>(weight.host().data());
-    args.row_indices = some_rows ? indices.data() : nullptr;
-    args.out = plain.data();
-    RmsNormRef(plain_, args);
-    ASSERT_EQ(hidden.Read().bytes, hidden.host().bytes);
-    ExpectNear(out.Read(), plain, 1e-5);
+class CudaRmsNormTest : public CudaOpsTest {
+ protected:
+  void Compare(std::uint32_t width, std::uint32_t source_rows);
+};
+
+void CudaRmsNormTest::Compare(std::uint32_t width, std::uint32_t source_rows) {
+  const bool some_rows = rng_.Below(2) == 0;
+  const std::uint32_t rows = some_rows ? Size(source_rows) : source_rows;
+  const bool has_delta = rng_.Below(3) > 0;
+  const std::vector<std::uint32_t> indices = Distinct(rows, source_rows);
+  const DeviceBuffer device_indices = Upload(indices);
+  DeviceTensor hidden = Random(DType::kF32, std::size_t{source_rows} * width, 3);
+  DeviceTensor delta = Random(DType::kBF16, std::size_t{source_rows} * width);
+  DeviceTensor weight = Random(DType::kF32, width);
+  DeviceTensor out = Zeros(DType::kBF16, std::size_t{rows} * width);
+  RmsNormArgs args{.hidden = hidden.device_f32(),
+                   .delta = has_delta ? delta.device() : nullptr,
+                   .weight = weight.device_f32(),
+                   .row_indices = some_rows ? device_indices.as<std::uint32_t>() : nullptr,
+                   .epsilon = 1e-5F,
+                   .rows = rows,
+                   .width = width,
+                   .out = out.device(),
+                   .out_dtype = DType::kBF16,
+                   .delta_dtype = DType::kBF16};
+  ops().rms_norm(device(), args);
+  Tensor plain(DType::kBF16, out.host().size());
+  args.hidden = static_cast<float*>(hidden.host().data());
+  args.delta = has_delta ? delta.host().data() : nullptr;
+  args.weight = static_cast<const float*>(weight.host().data());
+  args.row_indices = some_rows ? indices.data() : nullptr;
+  args.out = plain.data();
+  RmsNormRef(plain_, args);
+  ASSERT_EQ(hidden.Read().bytes, hidden.host().bytes);
+  ExpectNear(out.Read(), plain, 1e-5);
+}
+
+TEST_F(CudaRmsNormTest, AgreesWithThePlainOne) {
+  for (int round = 0; round < 24; ++round) Compare(round % 2 == 0 ? 8 * Size(700) : Size(1200), Size(48));
+}
+
+// A row is in shared memory, of which a kernel has 48 KiB without asking for more.
+TEST_F(CudaRmsNormTest, TakesRowsUpToTheWidest) {
+  for (const std::uint32_t width : {12'256U, 12'257U, 12'264U, 12'288U, 12'289U, 16'384U, kMaxNormedWidth}) {
+    Compare(width, 2);
   }
 }
 

@@ -1,5 +1,8 @@
-// The product of oneDNN against the plain one, and its promise: a row's result depends on that row alone.
+// The CPU's products against the plain one, and their promise: a row's result depends on that row alone.
+#include <algorithm>
+
 #include "kernels/matmul_bucket.h"
+#include "kernels/matmul_cpu.h"
 #include "kernels/matmul_kernels.h"
 #include "tests/kernels/kernels_testing.h"
 
@@ -12,11 +15,25 @@ struct Shape {
 };
 
 // Small and whole, odd, more than one slab, a last slab of its own width, many inputs.
-constexpr std::array<Shape, 6> kShapes{{{192, 256}, {100, 70}, {1, 64}, {1152, 1024}, {1100, 1000}, {260, 12288}}};
+constexpr std::array<Shape, 7> kShapes{
+    {{192, 256}, {100, 70}, {33, 271}, {1, 64}, {1152, 1024}, {1100, 1000}, {260, 12288}}};
 
-std::vector<DType> ComputeDTypes() {
-  if (CpuComputesBF16()) return {DType::kF32, DType::kBF16};
-  return {DType::kF32};
+// A way to compute a product.
+struct Kind {
+  const char* name = "";
+  DType dtype = DType::kF32;
+  Result<std::unique_ptr<MatmulWeights>> (*prepare)(Device& device, const PrepareMatmulArgs& args) = PrepareMatmulCpu;
+};
+
+// Those of oneDNN, and panels in every instruction set.
+template <typename Body>
+void ForEachKind(const Body& body) {
+  body(Kind{.name = "f32"});
+  if (CpuComputesBF16()) body(Kind{.name = "bf16", .dtype = DType::kBF16});
+  const Kind panels{.name = "panels", .dtype = DType::kBF16, .prepare = [](Device& device, const auto& args) {
+                      return PreparePanels(CpuDevice::Of(device), args);
+                    }};
+  ForEachInstructionSet([&] { body(panels); });
 }
 
 std::vector<float> Product(Device& device, const MatmulWeights& weights, Tensor& x, std::size_t first_row,
@@ -49,45 +66,60 @@ class MatmulTest : public testing::Test {
 
 TEST_F(MatmulTest, AgreesWithThePlainOne) {
   OpenDevice device(CpuOps(), kTestThreads);
-  for (const DType dtype : ComputeDTypes()) {
+  ForEachKind([&](const Kind& kind) {
     for (const Shape& shape : kShapes) {
       constexpr std::uint32_t kRows = 7;
-      const PrepareMatmulArgs args = Weights(shape, dtype);
-      const auto weights = PrepareMatmulCpu(device, args).value();
+      const PrepareMatmulArgs args = Weights(shape, kind.dtype);
+      const auto weights = kind.prepare(device, args).value();
       const auto plain_weights = PrepareMatmulRef(device, args).value();
       Rng rng(5);
-      Tensor x(dtype, RandomFloats(rng, std::size_t{kRows} * shape.inputs));
+      Tensor x(kind.dtype, RandomFloats(rng, std::size_t{kRows} * shape.inputs));
       const std::vector<float> y = Product(device, *weights, x, 0, kRows);
       std::vector<float> plain(y.size());
       MatmulRef(device, {plain_weights.get(), x.data(), kRows, plain.data()});
       const double tolerance = 1e-6 * std::sqrt(shape.inputs);
-      for (std::size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], plain[i], tolerance * (1 + std::abs(plain[i]))) << i;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        ASSERT_NEAR(y[i], plain[i], tolerance * (1 + std::abs(plain[i]))) << kind.name << " " << i;
+      }
     }
-  }
+  });
 }
 
 TEST_F(MatmulTest, ARowsResultIsTheSameWhateverItIsComputedWith) {
   OpenDevice one(CpuOps(), 1);
   OpenDevice two(CpuOps(), kTestThreads);
-  for (const DType dtype : ComputeDTypes()) {
+  ForEachKind([&](const Kind& kind) {
     for (const Shape& shape : kShapes) {
       constexpr std::uint32_t kRows = 150;
-      const PrepareMatmulArgs args = Weights(shape, dtype);
-      const auto weights = PrepareMatmulCpu(one, args).value();
-      const auto same_weights = PrepareMatmulCpu(two, args).value();
+      const PrepareMatmulArgs args = Weights(shape, kind.dtype);
+      const auto weights = kind.prepare(one, args).value();
+      const auto same_weights = kind.prepare(two, args).value();
       Rng rng(5);
-      Tensor x(dtype, RandomFloats(rng, std::size_t{kRows} * shape.inputs));
+      Tensor x(kind.dtype, RandomFloats(rng, std::size_t{kRows} * shape.inputs));
       const std::vector<float> wanted = Product(one, *weights, x, 0, kRows);
       EXPECT_EQ(Product(two, *same_weights, x, 0, kRows), wanted);
-      for (const std::uint32_t rows : {1U, 2U, 3U, 5U, 13U, 16U, 31U, 100U, 149U}) {
+      for (const std::uint32_t rows : {1U, 2U, 3U, 4U, 5U, 6U, 13U, 16U, 31U, 100U, 149U}) {
         for (const std::uint32_t first : {0U, 1U, kRows - rows}) {
           const std::vector<float> y = Product(one, *weights, x, first, rows);
           ASSERT_EQ(std::memcmp(y.data(), wanted.data() + std::size_t{first} * shape.outputs, y.size() * sizeof(float)),
                     0)
-              << shape.outputs << "x" << shape.inputs << " " << NameOf(dtype) << " rows " << first << "+" << rows;
+              << shape.outputs << "x" << shape.inputs << " " << kind.name << " rows " << first << "+" << rows;
         }
       }
     }
+  });
+}
+
+TEST_F(MatmulTest, MoreRowsThanPanelsTakeAtOnceAreComputedAlike) {
+  OpenDevice device(CpuOps(), kTestThreads);
+  constexpr std::uint32_t kRows = 401;
+  const auto weights = PreparePanels(CpuDevice::Of(device), Weights({40, 70}, DType::kBF16)).value();
+  Rng rng(5);
+  Tensor x(DType::kBF16, RandomFloats(rng, std::size_t{kRows} * 70));
+  const std::vector<float> all = Product(device, *weights, x, 0, kRows);
+  for (const std::uint32_t row : {0U, 383U, 384U, 400U}) {
+    const std::vector<float> y = Product(device, *weights, x, row, 1);
+    EXPECT_TRUE(std::equal(y.begin(), y.end(), all.begin() + std::ptrdiff_t{row} * 40)) << "row " << row;
   }
 }
 
@@ -120,11 +152,12 @@ TEST(MatmulBucketTest, BatchesOfABucketArePlannedForItsLargest) {
   }
 }
 
-TEST_F(MatmulTest, RefusesADTypeThatTheCpuLacks) {
-  if (CpuComputesBF16()) GTEST_SKIP() << "this CPU computes in bf16";
+TEST(CpuOpsTest, HoldsWeightsInBF16WhateverInstructionsThereAre) {
   OpenDevice device(CpuOps(), 1);
-  EXPECT_FALSE(CpuOps().supports_dtype(device, DType::kBF16));
-  EXPECT_EQ(CpuOps().preferred_dtype(device), DType::kF32);
+  EXPECT_EQ(CpuOps().preferred_dtype(device), DType::kBF16);
+  EXPECT_TRUE(CpuOps().supports_dtype(device, DType::kBF16));
+  EXPECT_TRUE(CpuOps().supports_dtype(device, DType::kF32));
+  EXPECT_FALSE(CpuOps().supports_dtype(device, DType::kF16));
 }
 
 }  // namespace

@@ -121,6 +121,12 @@ def loaded(source):
 
 
 class PtxasTest(unittest.TestCase):
+    def test_what_loads_a_files_kernels_is_called_when_a_device_is_opened(self):
+        opened = (ROOT / "kernels" / "cuda_ops.cc").read_text()
+        for source in sorted((ROOT / "kernels").glob("*_cuda.cu")):
+            [load] = re.findall(r"^void (Load\w+Kernels)\(Device& device\)", source.read_text(), re.MULTILINE)
+            self.assertRegex(opened, rf"\b{load}\b", source.name)
+
     def test_no_kernel_spills_and_each_has_room_for_the_blocks_that_it_wants(self):
         seen = set()
         sources = sorted((ROOT / "kernels").glob("*_cuda.cu"))

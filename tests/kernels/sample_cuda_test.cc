@@ -21,55 +21,84 @@ class SampleCudaTest : public testing::Test {
     tested_.emplace(Backend::Open(**ops, {}).value());
   }
 
+  // What draws bring along, and what they leave.
+  struct Beside {
+    std::vector<LogitBias> biases;
+    std::vector<CountedToken> counted;
+    std::vector<TokenCount> counts;
+    std::vector<TokenId> tokens;
+  };
+
+  // Changes the counts.
   std::vector<SampledToken> Sample(const std::vector<float>& logits, std::uint32_t vocab_size,
-                                   const std::vector<SampleRow>& draws,
-                                   const std::vector<LogitAdjustment>& adjustments = {},
-                                   const std::vector<TokenId>& tokens_before = {}) const {
+                                   const std::vector<SampleRow>& draws, Beside& beside) const {
     DeviceBuffer device_logits(*tested_);
     DeviceBuffer device_draws(*tested_);
-    DeviceBuffer device_adjustments(*tested_);
+    DeviceBuffer device_biases(*tested_);
+    DeviceBuffer device_counted(*tested_);
+    DeviceBuffer device_counts(*tested_);
     DeviceBuffer device_tokens(*tested_);
     DeviceBuffer adjusted(*tested_);
     DeviceBuffer out(*tested_);
     device_logits.Upload(std::span<const float>(logits));
     device_draws.Upload(std::span<const SampleRow>(draws));
-    device_adjustments.Upload(std::span<const LogitAdjustment>(adjustments));
-    device_tokens.Upload(std::span<const TokenId>(tokens_before));
+    device_biases.Upload(std::span<const LogitBias>(beside.biases));
+    device_counted.Upload(std::span<const CountedToken>(beside.counted));
+    device_counts.Upload(std::span<const TokenCount>(beside.counts));
+    device_tokens.Upload(std::span<const TokenId>(beside.tokens));
     adjusted.Reserve(draws.size() * vocab_size * sizeof(float));
     out.Reserve(draws.size() * sizeof(SampledToken));
     tested_->ops().sample(tested_->device(), {.logits = device_logits.as<float>(),
                                               .vocab_size = vocab_size,
                                               .rows = device_draws.as<SampleRow>(),
                                               .row_count = static_cast<std::uint32_t>(draws.size()),
-                                              .adjustments = device_adjustments.as<LogitAdjustment>(),
+                                              .biases = device_biases.as<LogitBias>(),
+                                              .counted = device_counted.as<CountedToken>(),
+                                              .counts = device_counts.as<TokenCount>(),
                                               .tokens = device_tokens.as<TokenId>(),
                                               .adjusted = adjusted.as<float>(),
                                               .out = out.as<SampledToken>()});
     std::vector<SampledToken> tokens(draws.size());
-    tested_->ops().copy_to_host(tested_->device(), tokens.data(), out.data(), tokens.size() * sizeof(SampledToken));
+    CopyBack(out, tokens);
     std::vector<float> logits_after(logits.size());
-    tested_->ops().copy_to_host(tested_->device(), logits_after.data(), device_logits.data(),
-                                logits.size() * sizeof(float));
+    CopyBack(device_logits, logits_after);
     EXPECT_EQ(std::memcmp(logits.data(), logits_after.data(), logits.size() * sizeof(float)), 0) << "logits changed";
+    CopyBack(device_counts, beside.counts);
     return tokens;
+  }
+  std::vector<SampledToken> Sample(const std::vector<float>& logits, std::uint32_t vocab_size,
+                                   const std::vector<SampleRow>& draws) const {
+    Beside nothing;
+    return Sample(logits, vocab_size, draws, nothing);
+  }
+
+  template <typename T>
+  void CopyBack(const DeviceBuffer& from, std::vector<T>& to) const {
+    if (!to.empty()) tested_->ops().copy_to_host(tested_->device(), to.data(), from.data(), to.size() * sizeof(T));
   }
 
   void ExpectAsOnTheCpu(const std::vector<float>& logits, std::uint32_t vocab_size, const std::vector<SampleRow>& draws,
-                        const std::vector<LogitAdjustment>& adjustments = {},
-                        const std::vector<TokenId>& tokens_before = {}) {
-    const std::vector<SampledToken> tokens = Sample(logits, vocab_size, draws, adjustments, tokens_before);
-    std::vector<float> adjusted(vocab_size);
+                        Beside beside = {}) {
+    Beside of_cpu = beside;
+    const std::vector<SampledToken> tokens = Sample(logits, vocab_size, draws, beside);
+    std::vector<float> adjusted(draws.size() * vocab_size);
+    const SampleArgs args{.logits = logits.data(),
+                          .vocab_size = vocab_size,
+                          .biases = of_cpu.biases.data(),
+                          .counted = of_cpu.counted.data(),
+                          .counts = of_cpu.counts.data(),
+                          .tokens = of_cpu.tokens.data(),
+                          .adjusted = adjusted.data()};
     for (std::size_t i = 0; i < draws.size(); ++i) {
-      const std::span<const float> row(logits.data() + std::size_t{draws[i].row} * vocab_size, vocab_size);
-      AdjustLogits(row, draws[i], adjustments.data(), tokens_before.data(), adjusted);
-      const SampledToken wanted = SampleOnCpu(adjusted, draws[i], scratch_);
+      const SampledToken wanted = SampleInDouble(LogitsOf(args, draws[i]), draws[i]);
       EXPECT_EQ(tokens[i].status, wanted.status);
       EXPECT_EQ(tokens[i].token, wanted.token)
           << "temperature " << draws[i].temperature << " top_k " << draws[i].top_k << " top_p " << draws[i].top_p
-          << " min_p " << draws[i].min_p << " adjustments " << draws[i].adjustment_count << " newest "
-          << draws[i].has_newest << " vocab " << vocab_size << " seed " << draws[i].seed << " at "
+          << " min_p " << draws[i].min_p << " biases " << draws[i].bias_count << " counts " << draws[i].has_counts
+          << " newest " << draws[i].has_newest << " vocab " << vocab_size << " seed " << draws[i].seed << " at "
           << draws[i].output_index;
     }
+    EXPECT_EQ(beside.counts, of_cpu.counts);
   }
 
   // Draws from row `row`: a quarter of all kinds, or a sixteenth.
@@ -93,30 +122,53 @@ class SampleCudaTest : public testing::Test {
     return draws;
   }
 
-  // Adjustments of some tokens for some of the draws, each in memory of its own.
-  std::vector<LogitAdjustment> Adjust(std::vector<SampleRow>& draws, std::uint32_t vocab_size) {
-    std::vector<LogitAdjustment> adjustments;
-    std::uint32_t adjusted_count = 0;
+  // Biases of some tokens for some of the draws.
+  void Bias(std::vector<SampleRow>& draws, std::uint32_t vocab_size, Beside& beside) {
     for (SampleRow& draw : draws) {
       if (rng_.Below(3) == 0) continue;
-      draw.first_adjustment = static_cast<std::uint32_t>(adjustments.size());
+      draw.first_bias = static_cast<std::uint32_t>(beside.biases.size());
       for (TokenId token = 0; token < vocab_size; ++token) {
-        if (rng_.Below(3) > 0) continue;
-        const auto uniform = [this](double scale) { return static_cast<float>(rng_.Uniform() * scale); };
-        adjustments.push_back({.token = token,
-                               .bias = rng_.Below(8) == 0 ? uniform(200) - 100 : 0,
-                               .repetition = 0.5F + uniform(1.5),
-                               .subtract = uniform(4) - 2});
+        if (rng_.Below(3) == 0) beside.biases.push_back({.token = token, .bias = Uniform(20) - 10});
       }
-      draw.adjustment_count = static_cast<std::uint32_t>(adjustments.size()) - draw.first_adjustment;
-      if (draw.adjustment_count > 0) draw.adjusted_row = adjusted_count++;
+      draw.bias_count = static_cast<std::uint32_t>(beside.biases.size()) - draw.first_bias;
     }
-    return adjustments;
+  }
+  // Penalties for some of the draws, each with counts of its own: some go on from what is there, which is anything.
+  void Penalize(std::vector<SampleRow>& draws, std::uint32_t vocab_size, Beside& beside) {
+    std::uint32_t rows = 0;
+    for (SampleRow& draw : draws) {
+      if (rng_.Below(4) == 0) continue;
+      draw.penalties = {.repetition = 0.5F + Uniform(1.5), .presence = Uniform(2) - 1, .frequency = Uniform(4)};
+      draw.has_counts = true;
+      draw.counts_row = rows++;
+      draw.resets_counts = rng_.Below(2) == 0;
+      draw.first_counted = static_cast<std::uint32_t>(beside.counted.size());
+      for (TokenId token = 0; draw.resets_counts && token < vocab_size; ++token) {
+        if (rng_.Below(3) == 0) beside.counted.push_back({.token = token, .count = RandomCount()});
+      }
+      draw.counted_count = static_cast<std::uint32_t>(beside.counted.size()) - draw.first_counted;
+      draw.has_newest = rng_.Below(4) > 0;
+      draw.newest = static_cast<std::uint32_t>(beside.tokens.size());
+      beside.tokens.push_back(static_cast<TokenId>(rng_.Below(vocab_size)));
+    }
+    beside.counts.resize(std::size_t{rows} * vocab_size);
+    for (TokenCount& count : beside.counts) count = RandomCount();
+  }
+  // Each adjusted draw has memory of its own.
+  static void Place(std::vector<SampleRow>& draws) {
+    std::uint32_t adjusted_count = 0;
+    for (SampleRow& draw : draws) {
+      if (IsAdjusted(draw)) draw.adjusted_row = adjusted_count++;
+    }
+  }
+
+  float Uniform(double scale) { return static_cast<float>(rng_.Uniform() * scale); }
+  TokenCount RandomCount() {
+    return static_cast<TokenCount>(rng_.Below(3)) | (rng_.Below(2) == 0 ? kInPrompt : TokenCount{0});
   }
 
   Rng rng_{1};
   std::optional<Backend> tested_;
-  SampleScratch scratch_;
 };
 
 TEST_F(SampleCudaTest, DrawsWhatTheCpuDraws) {
@@ -141,63 +193,48 @@ TEST_F(SampleCudaTest, AWholeVocabulary) {
   }
 }
 
-TEST_F(SampleCudaTest, AdjustmentsAreEachDrawsOwn) {
+TEST_F(SampleCudaTest, BiasesAndCountsAreEachDrawsOwn) {
+  std::size_t bias_count = 0;
+  std::size_t counted_count = 0;
   for (const std::uint32_t vocab_size : {1U, 33U, 1500U, 2500U}) {
     const std::vector<float> logits = RandomFloats(rng_, 2 * vocab_size, 8);
     std::vector<SampleRow> draws = Draws(0, vocab_size);
     const std::vector<SampleRow> more = Draws(1, vocab_size);
     draws.insert(draws.end(), more.begin(), more.end());
-    const std::vector<LogitAdjustment> adjustments = Adjust(draws, vocab_size);
-    ASSERT_FALSE(vocab_size > 1 && adjustments.empty());
-    ExpectAsOnTheCpu(logits, vocab_size, draws, adjustments);
+    Beside beside;
+    Bias(draws, vocab_size, beside);
+    Penalize(draws, vocab_size, beside);
+    Place(draws);
+    bias_count += beside.biases.size();
+    counted_count += std::min(beside.counted.size(), beside.counts.size());
+    ExpectAsOnTheCpu(logits, vocab_size, draws, std::move(beside));
   }
+  EXPECT_GT(bias_count, 0U);
+  EXPECT_GT(counted_count, 0U);
 }
 
-// Of tokens that are among the draw's adjustments, and of others; draws without adjustments too.
-TEST_F(SampleCudaTest, TheNewestTokenIsCounted) {
-  for (const std::uint32_t vocab_size : {1U, 33U, 1500U}) {
-    const std::vector<float> logits = RandomFloats(rng_, 2 * vocab_size, 8);
-    std::vector<SampleRow> draws = Draws(0, vocab_size);
-    const std::vector<SampleRow> more = Draws(1, vocab_size);
-    draws.insert(draws.end(), more.begin(), more.end());
-    std::vector<LogitAdjustment> adjustments = Adjust(draws, vocab_size);
-    for (LogitAdjustment& adjustment : adjustments) {
-      adjustment.output_count = static_cast<std::uint32_t>(rng_.Below(3));
-    }
-    std::vector<TokenId> tokens_before;
-    std::uint32_t adjusted_count = 0;
-    for (SampleRow& draw : draws) {
-      draw.has_newest = rng_.Below(4) > 0;
-      draw.newest = static_cast<std::uint32_t>(tokens_before.size());
-      draw.penalties = {.repetition = 1.3F, .presence = -0.4F, .frequency = static_cast<float>(rng_.Uniform() * 4)};
-      tokens_before.push_back(static_cast<TokenId>(rng_.Below(vocab_size)));
-      if (IsAdjusted(draw)) draw.adjusted_row = adjusted_count++;
-    }
-    ExpectAsOnTheCpu(logits, vocab_size, draws, adjustments, tokens_before);
-  }
-}
-
-TEST_F(SampleCudaTest, TheNewestTokenDecidesAGreedyDraw) {
+TEST_F(SampleCudaTest, CountsGrowOnTheDevice) {
   const std::vector<float> logits = {1, 5, 4, -2};
-  const std::vector<LogitAdjustment> adjustments = {{.token = 1, .subtract = 0.5F, .output_count = 1}};
-  const SampleRow one_more{.has_newest = true, .newest = 1, .penalties = {.frequency = 0.75F}};
-  SampleRow listed = one_more;
-  listed.adjustment_count = 1;
-  listed.adjusted_row = 1;
+  SampleRow draw{.penalties = {.frequency = 0.75F}, .has_counts = true, .resets_counts = true, .counted_count = 1};
+  Beside beside{.biases = {}, .counted = {{.token = 0, .count = 3}}, .counts = {9, 9, 9, 9}, .tokens = {1}};
+  EXPECT_EQ(Sample(logits, 4, {draw}, beside)[0].token, 1U);
+  EXPECT_EQ(beside.counts, (std::vector<TokenCount>{3, 0, 0, 0}));
+  draw.resets_counts = false;
+  draw.has_newest = true;
   // Once is not enough to go below 4, twice is.
-  const std::vector<SampledToken> tokens = Sample(logits, 4, {one_more, listed}, adjustments, {3, 1});
-  EXPECT_EQ(tokens[0].token, 1U);
-  EXPECT_EQ(tokens[1].token, 2U);
+  EXPECT_EQ(Sample(logits, 4, {draw}, beside)[0].token, 1U);
+  EXPECT_EQ(Sample(logits, 4, {draw}, beside)[0].token, 2U);
+  EXPECT_EQ(beside.counts, (std::vector<TokenCount>{3, 2, 0, 0}));
 }
 
-TEST_F(SampleCudaTest, AnAdjustmentDecidesAGreedyDraw) {
+TEST_F(SampleCudaTest, ABiasDecidesAGreedyDraw) {
   const std::vector<float> logits = {1, 5, 4, -2};
-  const std::vector<LogitAdjustment> adjustments = {{.token = 1, .repetition = 2}, {.token = 3, .bias = 100}};
-  const std::vector<SampleRow> draws = {
-      {.temperature = 0},
-      {.temperature = 0, .first_adjustment = 0, .adjustment_count = 1},
-      {.temperature = 0, .first_adjustment = 1, .adjustment_count = 1, .adjusted_row = 1}};
-  const std::vector<SampledToken> tokens = Sample(logits, 4, draws, adjustments);
+  Beside beside{
+      .biases = {{.token = 1, .bias = -2}, {.token = 3, .bias = 100}}, .counted = {}, .counts = {}, .tokens = {}};
+  const std::vector<SampleRow> draws = {{.temperature = 0},
+                                        {.temperature = 0, .first_bias = 0, .bias_count = 1},
+                                        {.temperature = 0, .first_bias = 1, .bias_count = 1, .adjusted_row = 1}};
+  const std::vector<SampledToken> tokens = Sample(logits, 4, draws, beside);
   EXPECT_EQ(tokens[0].token, 1U);
   EXPECT_EQ(tokens[1].token, 2U);
   EXPECT_EQ(tokens[2].token, 3U);

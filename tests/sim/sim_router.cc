@@ -100,7 +100,7 @@ void SimRouter::CarryOut() {
   for (auto effects = core_.TakeEffects(); !effects.empty(); effects = core_.TakeEffects()) {
     for (router::Effect& effect : effects) {
       if (const auto* const send = std::get_if<router::SendToWorker>(&effect)) {
-        carry_(send->worker_id, send->message);
+        carry_(send->identity, send->message);
       } else if (const auto* const read = std::get_if<router::ReadBundle>(&effect)) {
         core_.OnTextBundle(read->bundle.digest, router::TextBundle{});
       } else {

@@ -27,6 +27,7 @@ worker::LinkCore::Setup SimWorker::CoreSetup(const Setup& setup) {
   worker::LinkCore::Setup core;
   core.first_epoch = setup.first_epoch;
   core.hello.worker_id = setup.id;
+  core.hello.process_id = setup.first_epoch;
   core.hello.model = "demo";
   core.hello.fingerprint = "f";
   core.hello.kv_dtype = "f32";

@@ -49,6 +49,7 @@ class SimWorker final : private worker::LinkEffects {
   [[nodiscard]] std::set<BlockHash> Held() const;
 
  private:
+  void Redial(worker::PeerId /*peer*/) override {}
   wire::SendOutcome Send(worker::PeerId peer, const wire::WorkerMessage& message) override;
   bool Submit(worker::EngineCommand command) override;
   void Command(worker::EngineCommand command) override { static_cast<void>(Submit(std::move(command))); }

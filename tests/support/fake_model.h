@@ -76,6 +76,8 @@ class FakeModel final : public worker::Model {
   }
 
   [[nodiscard]] std::uint64_t computed_token_count() const { return computed_token_count_; }
+  // Sent for penalties.
+  [[nodiscard]] std::uint64_t counted_token_count() const { return counted_token_count_; }
   [[nodiscard]] std::size_t largest_batch() const { return largest_batch_; }
 
  private:
@@ -106,12 +108,21 @@ class FakeModel final : public worker::Model {
   void Draw(const worker::Draws& draws, const std::vector<TokenId>& tokens) {
     ROOST_CHECK(begun_.size() < kernels::kMaxReadbacks, "{} batches have begun", begun_.size());
     std::vector<kernels::SampledToken>& sampled = begun_.emplace_back();
-    adjusted_.resize(options_.vocab_size);
+    adjusted_.resize(std::size_t{draws.adjusted_count} * options_.vocab_size);
+    if (counts_.size() < std::size_t{draws.counts_row_count} * options_.vocab_size) {
+      counts_.resize(std::size_t{draws.counts_row_count} * options_.vocab_size, 77);
+    }
+    const kernels::SampleArgs args{.logits = logits_.data(),
+                                   .vocab_size = options_.vocab_size,
+                                   .biases = draws.biases.data(),
+                                   .counted = draws.counted.data(),
+                                   .counts = counts_.data(),
+                                   .tokens = tokens.data(),
+                                   .adjusted = adjusted_.data()};
+    counted_token_count_ += draws.counted.size();
     for (const kernels::SampleRow& draw : draws.rows) {
-      const auto row = std::span(logits_).subspan(std::size_t{draw.row} * options_.vocab_size, options_.vocab_size);
       ROOST_CHECK(!draw.has_newest || draw.newest < tokens.size());
-      kernels::AdjustLogits(row, draw, draws.adjustments.data(), tokens.data(), adjusted_);
-      sampled.push_back(kernels::SampleOnCpu(adjusted_, draw, scratch_));
+      sampled.push_back(kernels::SampleOnCpu(kernels::LogitsOf(args, draw), draw, scratch_));
     }
     fed_.clear();
     if (draws.feed_next_batch) fed_ = sampled;
@@ -202,12 +213,14 @@ class FakeModel final : public worker::Model {
   worker::ModelShape shape_;
   std::vector<Slot> slots_;
   std::vector<float> logits_;
-  std::vector<float> adjusted_;                           // a row
+  std::vector<float> adjusted_;                           // rows
+  std::vector<kernels::TokenCount> counts_;               // rows, of anything until they are reset
   std::deque<std::vector<kernels::SampledToken>> begun_;  // what batches drew that have not ended
   std::vector<kernels::SampledToken> ended_;
   std::vector<kernels::SampledToken> fed_;  // to the next batch
   kernels::SampleScratch scratch_;
   std::uint64_t computed_token_count_ = 0;
+  std::uint64_t counted_token_count_ = 0;
   std::size_t largest_batch_ = 0;
 };
 

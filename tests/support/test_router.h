@@ -7,6 +7,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,7 +39,7 @@ class TestRouter {
 
   void Send(const std::string& worker, const wire::RouterMessage& message) { SendFrame(worker, wire::Encode(message)); }
   void SendFrame(const std::string& worker, const wire::Bytes& frame) {
-    EXPECT_EQ(socket_->Send(worker, frame), wire::SendOutcome::kSent);
+    EXPECT_EQ(socket_->Send(identities_[worker], frame), wire::SendOutcome::kSent);
   }
 
   // The next message of type T from `worker`; all others before it are dropped. Fails the test without one.
@@ -104,7 +105,7 @@ class TestRouter {
       std::optional<wire::WorkerMessage> message = Receive(worker);
       if (!message) continue;
       if (auto* hello = std::get_if<wire::Hello>(&*message)) return std::move(*hello);
-      Send(worker, wire::WantHello{});
+      if (identities_.contains(worker)) Send(worker, wire::WantHello{});
     }
     ADD_FAILURE() << "no hello from " << worker;
     return {};
@@ -112,24 +113,41 @@ class TestRouter {
 
   // The next message of `worker`, if one comes within a moment. Others' messages wait for their turn.
   std::optional<wire::WorkerMessage> Receive(const std::string& worker) {
-    while (std::optional<wire::Received> received = socket_->TryReceive()) inbox_.push_back(*std::move(received));
+    while (std::optional<wire::Received> received = socket_->TryReceive()) Take(*received);
     for (auto next = inbox_.begin(); next != inbox_.end(); ++next) {
-      if (next->identity != worker) continue;
-      auto message = wire::DecodeWorkerMessage(next->frame);
+      if (next->worker != worker) continue;
+      wire::WorkerMessage message = std::move(next->message);
       inbox_.erase(next);
-      EXPECT_TRUE(message.ok() && message.value().has_value());
-      return std::move(message).value();
+      return message;
     }
     const wire::Socket* sockets[] = {&*socket_};
     wire::WaitForMessages(sockets, waker_, std::chrono::milliseconds(20));
     return std::nullopt;
   }
 
+  // Who speaks is known from its hello; one that has not said any is asked.
+  void Take(const wire::Received& received) {
+    auto message = wire::DecodeWorkerMessage(received.frame);
+    ASSERT_TRUE(message.ok() && message.value().has_value());
+    if (const auto* hello = std::get_if<wire::Hello>(&**message)) identities_[hello->worker_id] = received.identity;
+    for (const auto& [worker, identity] : identities_) {
+      if (identity == received.identity) return inbox_.push_back({worker, **std::move(message)});
+    }
+    EXPECT_EQ(socket_->Send(received.identity, wire::Encode(wire::RouterMessage(wire::WantHello{}))),
+              wire::SendOutcome::kSent);
+  }
+
+  struct Incoming {
+    std::string worker;
+    wire::WorkerMessage message;
+  };
+
   const std::uint64_t instance_;
   wire::Context context_;
   wire::Waker waker_;
   std::optional<wire::RouterSocket> socket_;
-  std::deque<wire::Received> inbox_;
+  std::map<std::string, std::string> identities_;  // of connections, by worker
+  std::deque<Incoming> inbox_;
 };
 
 }  // namespace roost::testing_support

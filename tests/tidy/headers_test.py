@@ -24,12 +24,12 @@ ANGLED = re.compile(r"^#include <([^>]+)>", re.MULTILINE)
 STD_NAME = re.compile(r"\bstd::(?:(?:chrono|filesystem|this_thread)::)?(\w+)")
 # Header -> names of namespace std that it is included for.
 STD_HEADERS = {
-    "algorithm": "clamp copy count equal fill find lower_bound max min sort transform upper_bound all_of any_of find_if",
+    "algorithm": "min_element clamp copy count equal fill find lower_bound max min sort transform upper_bound all_of any_of find_if",
     "array": "array",
     "atomic": "atomic memory_order_acq_rel memory_order_acquire memory_order_relaxed memory_order_release memory_order_seq_cst atomic_thread_fence",
     "bit": "bit_cast bit_ceil bit_width countl_zero countr_zero endian has_single_bit popcount rotl",
     "charconv": "from_chars to_chars",
-    "chrono": "chrono duration duration_cast microseconds milliseconds minutes nanoseconds seconds steady_clock system_clock time_point",
+    "chrono": "chrono duration duration_cast hours microseconds milliseconds minutes nanoseconds seconds steady_clock system_clock time_point",
     "cmath": "abs ceil exp exp2 floor isfinite log log2 pow sqrt",
     "compare": "strong_ordering",
     "concepts": "convertible_to same_as integral invocable floating_point",
@@ -37,7 +37,7 @@ STD_HEADERS = {
     "cstddef": "byte max_align_t nullptr_t ptrdiff_t size_t",
     "cstdint": "int16_t int32_t int64_t int8_t uint16_t uint32_t uint64_t uint8_t uintptr_t",
     "cstdio": "FILE",
-    "cstdlib": "abort exit free",
+    "cstdlib": "abort aligned_alloc exit free",
     "cstring": "memcpy memset memcmp",
     "ctime": "time_t tm",
     "deque": "deque",

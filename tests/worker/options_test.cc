@@ -23,7 +23,6 @@ TEST(WorkerOptionsTest, DefaultsWork) {
   ASSERT_TRUE(options.ok()) << options.error().ToString();
   EXPECT_EQ(options->routers, std::vector<std::string>{"tcp://127.0.0.1:7001"});
   EXPECT_EQ(options->block_tokens, 16U);
-  EXPECT_FALSE(options->worker_id.empty());
   EXPECT_GT(options->threads, 0U);
 }
 

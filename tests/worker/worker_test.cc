@@ -12,6 +12,7 @@
 #include <string>
 
 #include "common/wire/endpoint.h"
+#include "common/wire/tokenizer_digest.h"
 #include "tests/support/fake_model.h"
 #include "tests/support/test_router.h"
 
@@ -194,7 +195,7 @@ TEST_F(WorkerTest, SendsItsTokenizer) {
   const auto bundle = router.Next<wire::Tokenizer>("worker-1");
   EXPECT_EQ(bundle.tokenizer_json.size(), 20'000'000U);
   EXPECT_EQ(bundle.digest, hello.tokenizer_digest);
-  EXPECT_EQ(TokenizerDigest(bundle), hello.tokenizer_digest);
+  EXPECT_EQ(wire::DigestOf(bundle), hello.tokenizer_digest);
 }
 
 TEST_F(WorkerTest, DrainsThenSaysGoodbye) {

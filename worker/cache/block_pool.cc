@@ -41,6 +41,12 @@ void BlockPool::Free(BlockId block) {
   if (notes_emptied_) emptied_.push_back(block);
 }
 
+void BlockPool::MakeStale(BlockId block) {
+  Entry& entry = entries_[Checked(block)];
+  ROOST_CHECK(!entry.free(), "block {} is free", block.value());
+  ++entry.generation;
+}
+
 std::uint32_t BlockPool::Checked(BlockId block) const {
   ROOST_CHECK(block.value() < entries_.size(), "block {} of {}", block.value(), entries_.size());
   return block.value();

@@ -43,6 +43,9 @@ class BlockPool {
   // Gives an idle block back.
   void Free(BlockId block);
 
+  // What a block holds is no longer what it was found for: refs to it are stale from now on, whoever holds it.
+  void MakeStale(BlockId block);
+
   // For debugging: from now on, notes the blocks whose contents nobody may read any more.
   void NoteEmptied() { notes_emptied_ = true; }
   // The blocks that were freed or handed out since the last call. One may be there more than once.

@@ -266,6 +266,20 @@ std::optional<TailMatch> PrefixCache::FindTail(const BlockChain& chain, std::spa
   return best;
 }
 
+// A partial block behind `parent` that holds nothing but what the chain has after its first `count` blocks.
+std::optional<std::uint32_t> PrefixCache::FindPartialOf(const BlockChain& chain, std::uint32_t count,
+                                                        std::uint32_t parent) const {
+  const auto rest = chain.tokens.subspan(std::min(chain.tokens.size(), std::size_t{count} * block_tokens_));
+  const auto begin = rest.first(std::min<std::size_t>(rest.size(), block_tokens_));
+  const auto [before, after] = siblings_.Neighbours(ChildrenOf(parent), TokenOrder(*this, chain.root, begin));
+  for (const std::uint32_t block : {before, after}) {
+    if (block == kNoBlock || !IsPartial(block) || nodes_[block].root != chain.root) continue;
+    const auto stored = StoredTokens(block);
+    if (stored.size() <= begin.size() && std::equal(stored.begin(), stored.end(), begin.begin())) return block;
+  }
+  return std::nullopt;
+}
+
 void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent,
                         EvictionGroup group) {
   ROOST_CHECK((std::size_t{index} + 1) * block_tokens_ <= chain.tokens.size(), "block {} has no tokens", index);
@@ -327,19 +341,17 @@ void PrefixCache::DropPrefixOf(std::uint32_t block) {
     Evict(BlockId(before));
 }
 
-// Takes an idle leaf out of the tree. Its node keeps nothing.
+// Takes a leaf out of the tree. Its node keeps nothing.
 void PrefixCache::Remove(std::uint32_t block) {
   Node& node = nodes_[block];
-  ROOST_CHECK(node.ready && node.children == kNoBlock && !node.pinned, "block {} is not a leaf to evict", block);
+  ROOST_CHECK(node.ready && node.children == kNoBlock && !node.pinned, "block {} is not a leaf to remove", block);
   siblings_.Erase(ChildrenOf(node.parent), block, TokenOrder(*this, block));
   --groups_[node.group].ready_count;
   hold_timers_.Clear(BlockId(block));
   retention_timers_.Clear(BlockId(block));
-  residency_.OnEvicted(BlockId(block), now_);
   if (!IsPartial(block)) {
     index_.Erase(node.hash, BlockId(block));
     digest_ = digest_ ^ node.hash;
-    ghosts_.Remember(node.hash.low);
     events_.AddRemoved(node.hash);
   }
   node = Node{};

@@ -155,6 +155,13 @@ class PrefixCache {
   void StorePartial(const BlockChain& chain, std::span<const BlockId> blocks, std::uint32_t token_count,
                     EvictionGroup group);
 
+  // What the caller computed of `chain` from block `first` on may be wrong. The ready blocks from there on leave the
+  // tree with all that stands behind them, and so does a partial block that begins like the chain where it ends: free
+  // if nobody holds them, else once nobody does. Whoever holds one has no ready block there any more (see IsReady), and
+  // commits nothing behind it. Pins stay for what will be computed in their place. O(blocks that leave + hashes).
+  void Discard(const BlockChain& chain, std::uint32_t first);
+  [[nodiscard]] bool IsReady(BlockId block) const { return nodes_[block.value()].ready; }
+
   // ---- what is kept ----
 
   // Takes back the retention that a request asked for when it let go of `last` and all before it. Blocks that somebody
@@ -255,6 +262,11 @@ class PrefixCache {
   void DropPrefixOf(std::uint32_t block);
   [[nodiscard]] bool IsPartial(std::uint32_t block) const { return nodes_[block].token_count < block_tokens_; }
   void Remove(std::uint32_t block);
+  void DiscardTree(std::uint32_t first);
+  void DiscardLeaf(std::uint32_t block);
+  [[nodiscard]] std::optional<std::uint32_t> FindPartialOf(const BlockChain& chain, std::uint32_t count,
+                                                           std::uint32_t parent) const;
+  void LoseChild(std::uint32_t parent);
   void ReportStored(const Node& node);
 
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, IdleBlocks::Reach reach);

@@ -95,9 +95,15 @@ void PrefixCache::Evict(BlockId victim) {
   const std::uint32_t parent = nodes_[victim.value()].parent;
   PrefetchEvictionsAfter(victim.value());
   idle_.Evict(victim);
+  residency_.OnEvicted(victim, now_);
+  if (!IsPartial(victim.value())) ghosts_.Remember(nodes_[victim.value()].hash.low);
   Remove(victim.value());
   pool_.Free(victim);
   ++counters_.evicted_blocks;
+  LoseChild(parent);
+}
+
+void PrefixCache::LoseChild(std::uint32_t parent) {
   if (parent == kNoBlock || !IsIdle(parent) || nodes_[parent].pinned) return;
   if (PlaceOf(parent) == TreePlace::kLeaf) idle_.BecomeLeaf(BlockId(parent));
 }
@@ -111,6 +117,51 @@ void PrefixCache::PrefetchEvictionsAfter(std::uint32_t block) const {
   index_.Prefetch(ahead.hash);
   ghosts_.Prefetch(ahead.hash.low);
   if (ahead.parent != kNoBlock) PrefetchBlock(BlockId(ahead.parent));
+}
+
+// ---- what turned out to be wrong ----
+
+void PrefixCache::Discard(const BlockChain& chain, std::uint32_t first) {
+  std::uint32_t parent = kNoBlock;
+  std::uint32_t index = 0;
+  while (index < chain.hashes.size()) {
+    const std::optional<std::uint32_t> block = FindVerified(chain, index, parent);
+    if (!block) break;
+    if (index == first) return DiscardTree(*block);
+    parent = *block;
+    ++index;
+  }
+  while (const std::optional<std::uint32_t> partial = FindPartialOf(chain, index, parent)) DiscardTree(*partial);
+}
+
+// Children before parents.
+void PrefixCache::DiscardTree(std::uint32_t first) {
+  std::uint32_t block = first;
+  while (nodes_[first].ready) {
+    const Node& node = nodes_[block];
+    if (node.children != kNoBlock) {
+      block = node.children;
+    } else {
+      const std::uint32_t parent = node.parent;
+      DiscardLeaf(block);
+      block = parent;
+    }
+  }
+}
+
+// A pin stays in the table, for the block that will be computed in this one's place.
+void PrefixCache::DiscardLeaf(std::uint32_t block) {
+  const std::uint32_t parent = nodes_[block].parent;
+  if (nodes_[block].has_pin) EndPin(nodes_[block].hash);
+  const bool idle = IsIdle(block);
+  if (idle) Unshelve(block);
+  Remove(block);
+  if (idle) {
+    pool_.Free(BlockId(block));
+  } else {
+    pool_.MakeStale(BlockId(block));
+  }
+  LoseChild(parent);
 }
 
 // ---- retention ----

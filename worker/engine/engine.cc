@@ -80,7 +80,8 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
       cache(pool, CacheOptionsOf(options, model), MakePolicy(options, model.block_count())),
       scheduler(cache, SchedulerOptionsOf(options, max_context_tokens)),
       verifier(scheduler, options.verify_hits_share),
-      watch(cache, scheduler) {
+      watch(cache, scheduler),
+      count_rows(std::min(options.max_running_requests, options.max_batch_tokens)) {
   ROOST_CHECK(!options.plan_ahead || options.verify_hits_share == 0,
               "hits are verified by logits that are still there");
   if (options.check_invariants) pool.NoteEmptied();
@@ -102,14 +103,16 @@ Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& reque
   return {};
 }
 
-Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate) {
+Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate, Instant received) {
   ROOST_RETURN_IF_ERROR(Validate(key, generate));
-  const Instant now = clock.Now();
-  scheduler.AdvanceTo(now);
+  scheduler.AdvanceTo(clock.Now());
   const auto prompt_token_count = static_cast<std::uint32_t>(generate.prompt.size());
-  ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit(SpecOf(generate, now)));
+  ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit(SpecOf(generate, received)));
   Request request;
   request.key = key;
+  for (const auto& [token, bias] : std::exchange(generate.sampling.logit_bias, {})) {
+    request.biases.push_back({.token = token, .bias = bias});
+  }
   request.sampling = std::move(generate.sampling);
   request.first_output_index = generate.first_output_index;
   request.output_limit = std::min(generate.max_output_tokens, max_context_tokens - prompt_token_count);
@@ -119,24 +122,23 @@ Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate) {
     request.stop_tokens.insert(request.stop_tokens.end(), options.stop_tokens.begin(), options.stop_tokens.end());
   }
   request.root = generate.root;
-  request.submitted = now;
+  request.submitted = received;
+  request.deadline = After(generate.deadline_ms, received);
   watch.OnSubmitted(request, scheduler.Get(id));
   if (generate.cache_mode == wire::CacheMode::kOff) ++uncached_requests;
-  LogitAdjuster adjuster(request.sampling, scheduler.Get(id).tokens, request.first_output_index);
-  adjuster.Reserve(request.output_limit);
-  requests.Add(std::move(request), id).adjuster = std::move(adjuster);
+  requests.Add(std::move(request), id);
   return {};
 }
 
 // Takes the prompt and its hashes out of `generate`.
-SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant now) const {
-  std::optional<Instant> deadline = After(generate.deadline_ms, now);
-  if (options.max_queue_wait) deadline = std::min(deadline.value_or(Instant::max()), now + *options.max_queue_wait);
+SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) const {
+  std::optional<Instant> start_deadline;
+  if (options.max_queue_wait) start_deadline = received + *options.max_queue_wait;
   const wire::Retention retention = generate.retention.value_or(wire::Retention{});
   return {.root = generate.root,
           .prompt = std::move(generate.prompt),
           .block_hashes = std::move(generate.block_hashes),
-          .deadline = deadline,
+          .deadline = start_deadline,
           .priority = generate.priority,
           .cache_mode = generate.cache_mode,
           .group = GroupOf(generate.tenant),
@@ -222,9 +224,10 @@ Engine::Engine(Model& model, const Clock& clock, EngineOptions options)
     : state_(std::make_unique<State>(model, clock, std::move(options))) {}
 Engine::~Engine() = default;
 
-Result<void> Engine::Submit(LinkId link, wire::Generate request) {
+Result<void> Engine::Submit(LinkId link, wire::Generate request, std::optional<Instant> received) {
   const RequestKey key{link, request.request_id};
-  return state_->Submit(key, std::move(request));
+  ++state_->submit_count;
+  return state_->Submit(key, std::move(request), received.value_or(state_->clock.Now()));
 }
 void Engine::Cancel(RequestKey key) { state_->Cancel(key); }
 void Engine::CancelLink(LinkId link) { state_->CancelLink(link); }

@@ -106,6 +106,11 @@ struct StepCounts {
 inline constexpr std::array<double, 4> kPoolMultiples{0.5, 1.0, 2.0, 4.0};
 using HitRateCurve = std::array<double, kPoolMultiples.size()>;
 
+// So many of the prompts that are still to be computed are in a report, so that no step's work grows with those that
+// wait.
+inline constexpr std::size_t kMaxReportedPrompts = 64;
+static_assert(kMaxReportedPrompts <= wire::kMaxOtherPrompts);
+
 // A prompt that is still to be computed.
 struct LinkPrompt {
   RequestKey key;
@@ -114,10 +119,12 @@ struct LinkPrompt {
 };
 
 struct StepReport {
+  std::uint64_t step_number = 0;  // steps that were computed to their end since the start: it stands while one hangs
   std::vector<RequestEvent> tokens;
   std::vector<wire::CacheEvent> events;
   wire::Load load;                  // without other_prompts, which differ from link to link
-  std::vector<LinkPrompt> prompts;  // that load.queued_prefill_tokens counts
+  std::vector<LinkPrompt> prompts;  // of those that load.queued_prefill_tokens counts the first, in their order
+  std::uint64_t submit_count = 0;   // requests that the engine has been given since the start: the load counts them
   StepCounts counts;
   // Blocks by state; their sum is the pool.
   std::uint32_t free_blocks = 0;
@@ -134,8 +141,11 @@ class Engine {
   ~Engine();
 
   // Takes a request in. kOverloaded when the queue is full, kContextTooLong and kInvalidArgument when it can never run.
-  // Output ends with kLength at max_output_tokens or at the context's end, whatever comes first.
-  [[nodiscard]] Result<void> Submit(LinkId link, wire::Generate request);
+  // Output ends with kLength at max_output_tokens or at the context's end, whatever comes first. Its deadline, and what
+  // it waits, count from when it was received: now, if nothing is said. The first step past its deadline ends it with
+  // kDeadlineExceeded, whether it waits or runs.
+  [[nodiscard]] Result<void> Submit(LinkId link, wire::Generate request,
+                                    std::optional<Instant> received = std::nullopt);
 
   // Ends a request; its event with kCancelled is in the next report. Unknown ids are ignored (it may just have ended).
   void Cancel(RequestKey key);

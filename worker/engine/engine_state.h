@@ -15,6 +15,7 @@
 #include "worker/cache/block_pool.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/engine/cache_watch.h"
+#include "worker/engine/count_rows.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/hit_verifier.h"
 #include "worker/engine/request_table.h"
@@ -34,7 +35,8 @@ struct StepUnderWay {
   };
 
   std::vector<WantedRow> wanted;
-  std::vector<SequenceId> choices;  // whose next token each draw is
+  std::vector<SequenceId> choices;       // whose next token each draw is
+  std::vector<CountRows::Place> counts;  // of each draw, if it has penalties
   std::uint32_t prefill_token_count = 0;
   std::uint32_t decode_token_count = 0;
   Instant begin;
@@ -45,8 +47,8 @@ struct Engine::State {
 
   // ---- requests in and out (engine.cc) ----
   Result<void> Validate(RequestKey key, const wire::Generate& request) const;
-  Result<void> Submit(RequestKey key, wire::Generate generate);
-  SequenceSpec SpecOf(wire::Generate& generate, Instant now) const;
+  Result<void> Submit(RequestKey key, wire::Generate generate, Instant received);
+  SequenceSpec SpecOf(wire::Generate& generate, Instant received) const;
   EvictionGroup GroupOf(const std::string& tenant) const;
   void Cancel(RequestKey key);
   void CancelLink(LinkId link);
@@ -66,17 +68,20 @@ struct Engine::State {
   void PoisonEmptied();
   void NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts);
   void PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step);
-  void PlanDrawsOf(const ScheduledSlice& slice, const Choice& choice, std::uint32_t last_token, StepUnderWay& step);
+  void PlanDrawsOf(const ScheduledSlice& slice, Choice& choice, std::uint32_t last_token, StepUnderWay& step);
   void BeginChoices(StepUnderWay& step);
-  SequenceId BeginChoice(SequenceId origin, std::uint32_t index);
+  SequenceId BeginChoice(SequenceId origin, std::uint32_t index, CountRows::Place counts);
+  CountRows::Place PlanCounts(const Sequence& sequence, const Choice& choice, CountRows::Place place,
+                              kernels::SampleRow& draw);
   void Finish(const StepUnderWay& step, StepReport& report);
   void TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
                    StepReport& report);
   std::span<const float> LogitsOf(std::uint32_t row);
   void Verify(std::span<const float> logits, StepCounts& counts);
   void TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now, StepReport& report);
-  void NoteToken(Choice& choice, TokenId token, Instant now, StepCounts& counts);
+  void NoteToken(Choice& choice, Instant now, StepCounts& counts);
   void FillReport(StepReport& report);
+  void ListPrompts(std::vector<LinkPrompt>& prompts) const;
 
   Model& model;
   const Clock& clock;
@@ -90,16 +95,19 @@ struct Engine::State {
 
   RequestTable requests;
   std::vector<RequestEvent> pending_events;
+  std::uint64_t submit_count = 0;
   std::uint64_t uncached_requests = 0;  // since the last report
 
   // The step that was begun and not finished, and the one that is begun meanwhile.
   bool is_under_way = false;
   StepUnderWay under_way;
   StepUnderWay next;
-  Instant last_end;  // of a step
+  Instant last_end;               // of a step
+  std::uint64_t step_number = 0;  // steps whose tokens were taken
 
   Batch batch;
   Draws draws;  // from its rows of logits, row after row
+  CountRows count_rows;
 };
 
 }  // namespace roost::worker

@@ -3,6 +3,7 @@
 //
 //   host     plan 1  begin 1  plan 2  begin 2  tokens of 1  plan 3  begin 3  tokens of 2
 //   device                    [─────── 1 ───────][─────── 2 ───────][─────── 3 ──────…
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "common/base/check.h"
 #include "worker/engine/engine_state.h"
 #include "worker/sample/sampler.h"
+#include "worker/sample/token_counts.h"
 
 namespace roost::worker {
 
@@ -35,12 +37,14 @@ StepReport Engine::State::Step() {
 }
 
 void Engine::State::EndExpired(Instant now, StepReport& report) {
+  while (const Request* request = requests.FirstPastDeadline(now)) {
+    const char* const where = request->first_scheduled ? "before the last token" : "in the worker's queue";
+    const Error error{ErrorCode::kDeadlineExceeded, fmt::format("the deadline passed {}", where), ""};
+    report.tokens.push_back(End(request->sequences.front(), wire::FinishReason::kError, error));
+  }
   for (const SequenceId id : scheduler.Expired(now)) {
-    const Choice* choice = requests.FindChoice(id);
-    if (choice == nullptr) continue;
-    const bool overdue = options.max_queue_wait && now >= choice->request->submitted + *options.max_queue_wait;
-    const Error error = overdue ? Error{ErrorCode::kOverloaded, "waited too long in the worker's queue", ""}
-                                : Error{ErrorCode::kDeadlineExceeded, "the deadline passed in the worker's queue", ""};
+    if (requests.FindChoice(id) == nullptr) continue;  // a verification's
+    const Error error{ErrorCode::kOverloaded, "waited too long in the worker's queue", ""};
     report.tokens.push_back(End(id, wire::FinishReason::kError, error));
   }
 }
@@ -119,7 +123,9 @@ void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, St
 void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step) {
   step.wanted.clear();
   step.choices.clear();
+  step.counts.clear();
   draws.Clear();
+  count_rows.BeginStep();
   draws.feed_next_batch = options.plan_ahead;
   std::uint32_t token_count = 0;  // of the slices up to this one
   for (const ScheduledSlice& slice : slices) {
@@ -127,48 +133,71 @@ void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnd
     if (!slice.wants_logits) continue;
     const SequenceId id = slice.sequence->id;
     step.wanted.push_back({.sequence = id, .first_draw = static_cast<std::uint32_t>(draws.rows.size())});
-    const Choice* choice = requests.FindChoice(id);
+    Choice* choice = requests.FindChoice(id);
     if (choice != nullptr) PlanDrawsOf(slice, *choice, token_count - 1, step);
   }
 }
 
-// Where the token before is not known yet, penalties count it on the device.
-void Engine::State::PlanDrawsOf(const ScheduledSlice& slice, const Choice& choice, std::uint32_t last_token,
+// The tokens before are the choice's output, and one that is still awaited.
+void Engine::State::PlanDrawsOf(const ScheduledSlice& slice, Choice& choice, std::uint32_t last_token,
                                 StepUnderWay& step) {
   const Request& request = *choice.request;
   const Sequence& sequence = *slice.sequence;
-  const bool awaits = sequence.awaited_draw.has_value();
-  const std::uint32_t output_count = choice.output_count + (awaits ? 1 : 0);
+  const std::uint32_t output_count = choice.output_count + (sequence.awaited_draw ? 1 : 0);
   StepUnderWay::WantedRow& row = step.wanted.back();
   row.draw_count = sequence.fork_count + 1;
   row.is_last = output_count + 1 == request.output_limit;
+  const auto first_counted = static_cast<std::uint32_t>(draws.counted.size());
   for (std::uint32_t fork = 0; fork < row.draw_count; ++fork) {
     kernels::SampleRow draw = DrawOf(request.sampling, request.first_output_index + output_count);
     draw.seed += choice.index + fork;
     draw.row = static_cast<std::uint32_t>(step.wanted.size() - 1);
-    draw.has_newest = awaits && choice.adjuster.penalizes_output();
     draw.newest = last_token;
-    draw.penalties = choice.adjuster.penalties();
-    draws.Add(draw, choice.adjuster.adjustments());
+    draw.first_counted = first_counted;
+    const CountRows::Place counts = PlanCounts(sequence, choice, fork == 0 ? choice.counts : CountRows::Place(), draw);
+    if (fork == 0) choice.counts = counts;
+    step.counts.push_back(counts);
+    draws.Add(draw, request.biases);
     step.choices.push_back(sequence.id);
   }
+}
+
+// A row that has all but the newest token of the output counts that one on the device, where it is known or will be.
+// Else all are sent that are known; the draws of several choices, which begin with the same tokens, share the list.
+CountRows::Place Engine::State::PlanCounts(const Sequence& sequence, const Choice& choice, CountRows::Place place,
+                                           kernels::SampleRow& draw) {
+  draw.penalties = PenaltiesOf(choice.request->sampling);
+  draw.has_counts = Penalizes(draw.penalties);
+  if (!draw.has_counts) return {};
+  const std::uint64_t before_count = draw.output_index;
+  draw.resets_counts = !count_rows.Touch(place) || place.counted_count + 1 != before_count;
+  if (draw.resets_counts) {
+    const auto known = std::span(sequence.tokens).first(sequence.known_count());
+    const std::uint64_t known_output = before_count - (sequence.awaited_draw ? 1 : 0);
+    if (draws.counted.size() == draw.first_counted) AppendCounts(draw.penalties, known, known_output, draws.counted);
+    draw.counted_count = static_cast<std::uint32_t>(draws.counted.size()) - draw.first_counted;
+    place = count_rows.Take();
+  }
+  draw.has_newest = !draw.resets_counts || sequence.awaited_draw.has_value();
+  draw.counts_row = place.row;
+  place.counted_count = before_count;
+  return place;
 }
 
 // The prompts of some requests are computed with this step: their other choices go on from there like the first one.
 void Engine::State::BeginChoices(StepUnderWay& step) {
   for (const StepUnderWay::WantedRow& row : step.wanted) {
     for (std::uint32_t index = 1; index < row.draw_count; ++index) {
-      step.choices[row.first_draw + index] = BeginChoice(row.sequence, index);
+      const std::uint32_t draw = row.first_draw + index;
+      step.choices[draw] = BeginChoice(row.sequence, index, step.counts[draw]);
     }
   }
 }
 
-SequenceId Engine::State::BeginChoice(SequenceId origin, std::uint32_t index) {
+SequenceId Engine::State::BeginChoice(SequenceId origin, std::uint32_t index, CountRows::Place counts) {
   Request& request = *requests.FindChoice(origin)->request;
   const SequenceId fork = scheduler.Fork(origin);
-  LogitAdjuster& adjuster = requests.AddChoice(request, fork, index).adjuster;
-  adjuster = requests.FindChoice(origin)->adjuster;
-  adjuster.Reserve(request.output_limit);
+  requests.AddChoice(request, fork, index).counts = counts;
   return fork;
 }
 
@@ -176,6 +205,7 @@ SequenceId Engine::State::BeginChoice(SequenceId origin, std::uint32_t index) {
 void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
   is_under_way = false;
   const std::span<const kernels::SampledToken> sampled = model.AwaitSampled();
+  ++step_number;
   const Instant end = clock.Now();
   const Duration step_time = end - std::max(step.begin, last_end);
   last_end = end;
@@ -236,6 +266,7 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
   }
   RequestEvent& event = report.tokens.emplace_back();
   if (!sample.ok()) {
+    for (const SequenceId each : request.sequences) scheduler.Discard(each);
     event = End(id, wire::FinishReason::kError, sample.error());
     return;
   }
@@ -244,7 +275,7 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
     event = End(id, wire::FinishReason::kStop, std::nullopt);
     return;
   }
-  NoteToken(choice, token, now, report.counts);
+  NoteToken(choice, now, report.counts);
   if (choice.output_count == request.output_limit) {
     event = End(id, wire::FinishReason::kLength, std::nullopt);
     event.event.tokens.push_back(token);
@@ -261,19 +292,19 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
 }
 
 // The time to the first token is the request's; its choices have theirs at one time.
-void Engine::State::NoteToken(Choice& choice, TokenId token, Instant now, StepCounts& counts) {
+void Engine::State::NoteToken(Choice& choice, Instant now, StepCounts& counts) {
   if (choice.last_token) {
     counts.inter_token_seconds.push_back(ToSeconds(now - *choice.last_token));
   } else if (choice.index == 0) {
     counts.ttft_seconds.push_back(ToSeconds(now - choice.request->submitted));
   }
   choice.last_token = now;
-  choice.adjuster.Append(token);
   ++choice.output_count;
   ++counts.output_tokens;
 }
 
 void Engine::State::FillReport(StepReport& report) {
+  report.step_number = step_number;
   cache.TakeEvents(report.events);
   watch.Fill(clock.Now(), report);
   report.counts.uncached_requests = std::exchange(uncached_requests, 0);
@@ -284,11 +315,18 @@ void Engine::State::FillReport(StepReport& report) {
   report.load.step_prefill_tokens = step.step_prefill_tokens;
   report.load.step_decode_tokens = step.step_decode_tokens;
   report.load.step_seconds = step.step_seconds;
-  scheduler.VisitQueued([&](const Sequence& sequence, std::uint32_t uncached_tokens) {
+  report.submit_count = submit_count;
+  ListPrompts(report.prompts);
+}
+
+void Engine::State::ListPrompts(std::vector<LinkPrompt>& prompts) const {
+  const auto list = [&](const Sequence& sequence, std::uint32_t uncached_tokens) {
     const Choice* const choice = requests.FindChoice(sequence.id);
     if (choice == nullptr) return;  // a verification's
-    report.prompts.push_back({choice->request->key, choice->request->submitted, uncached_tokens});
-  });
+    if (prompts.empty()) prompts.reserve(kMaxReportedPrompts);
+    prompts.push_back({choice->request->key, choice->request->submitted, uncached_tokens});
+  };
+  scheduler.VisitQueued(kMaxReportedPrompts, list);
 }
 
 }  // namespace roost::worker

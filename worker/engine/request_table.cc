@@ -16,6 +16,7 @@ Request* RequestTable::Find(RequestKey key) {
 Choice& RequestTable::Add(Request request, SequenceId first_choice) {
   const auto [added, is_new] = requests_.emplace(request.key, std::move(request));
   ROOST_CHECK(is_new, "request {} is in the table", added->first.request.value());
+  if (added->second.deadline) deadlines_.emplace(*added->second.deadline, added->first);
   return AddChoice(added->second, first_choice, 0);
 }
 
@@ -28,13 +29,23 @@ void RequestTable::ForgetChoice(SequenceId sequence) {
   Request& request = *choices_.At(sequence).request;
   std::erase(request.sequences, sequence);
   choices_.Erase(sequence);
-  if (request.sequences.empty()) requests_.erase(RequestKey(request.key));
+  if (request.sequences.empty()) Erase(requests_.find(request.key));
 }
 
 void RequestTable::Forget(RequestKey key) {
   const auto found = requests_.find(key);
   for (const SequenceId sequence : found->second.sequences) choices_.Erase(sequence);
-  requests_.erase(found);
+  Erase(found);
+}
+
+void RequestTable::Erase(Requests::iterator request) {
+  if (request->second.deadline) deadlines_.erase({*request->second.deadline, request->first});
+  requests_.erase(request);
+}
+
+Request* RequestTable::FirstPastDeadline(Instant now) {
+  if (deadlines_.empty() || deadlines_.begin()->first > now) return nullptr;
+  return Find(deadlines_.begin()->second);
 }
 
 std::vector<RequestKey> RequestTable::KeysOf(LinkId link) const {

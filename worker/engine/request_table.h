@@ -1,20 +1,23 @@
 // The requests that the engine has taken in, and the choices (outputs) of each. A choice is a sequence of the
 // scheduler; all but the first begin when the prompt has been computed.
 //
-// Not thread-safe. FindChoice is O(1), Find, Add and Forget are O(log requests). References stay valid until what they
-// refer to is forgotten.
+// Not thread-safe. FindChoice and FirstPastDeadline are O(1), Find, Add and Forget are O(log requests). References stay
+// valid until what they refer to is forgotten.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/wire/messages.h"
+#include "kernels/sample.h"
+#include "worker/engine/count_rows.h"
 #include "worker/engine/engine.h"
-#include "worker/sample/logit_adjuster.h"
 #include "worker/sched/sequence.h"
 #include "worker/sched/sequence_slots.h"
 
@@ -24,7 +27,8 @@ namespace roost::worker {
 struct Request {
   // What every step looks at stands together.
   RequestKey key;
-  wire::Sampling sampling;
+  wire::Sampling sampling;  // but for its biases
+  std::vector<kernels::LogitBias> biases;
   std::uint64_t first_output_index = 0;
   std::uint32_t output_limit = 0;  // tokens of each choice
   bool prompt_counted = false;
@@ -34,7 +38,8 @@ struct Request {
   std::uint32_t sample_count = 1;
   BlockHash root;
   Instant submitted;
-  bool other_root = false;  // its prompt begins like one of another scope
+  std::optional<Instant> deadline;  // for its last token
+  bool other_root = false;          // its prompt begins like one of another scope
 
   std::vector<SequenceId> sequences;  // of the choices that run
   std::optional<Instant> first_scheduled;
@@ -45,7 +50,7 @@ struct Choice {
   std::uint32_t index = 0;
   std::uint32_t output_count = 0;
   std::optional<Instant> last_token = std::nullopt;
-  LogitAdjuster adjuster = {};  // by its output so far
+  CountRows::Place counts = {};  // of its tokens, if it has penalties
 };
 
 class RequestTable {
@@ -59,6 +64,9 @@ class RequestTable {
   // One more choice of a request.
   Choice& AddChoice(Request& request, SequenceId sequence, std::uint32_t index);
 
+  // The request whose deadline came first, if that has come.
+  [[nodiscard]] Request* FirstPastDeadline(Instant now);
+
   // Nothing for a sequence that is no request's.
   [[nodiscard]] Choice* FindChoice(SequenceId sequence) const { return choices_.Find(sequence); }
 
@@ -70,7 +78,11 @@ class RequestTable {
   [[nodiscard]] std::vector<RequestKey> KeysOf(LinkId link) const;
 
  private:
-  std::map<RequestKey, Request> requests_;  // ordered: the requests of one link lie together
+  using Requests = std::map<RequestKey, Request>;
+  void Erase(Requests::iterator request);
+
+  Requests requests_;  // ordered: the requests of one link lie together
+  std::set<std::pair<Instant, RequestKey>> deadlines_;
   SequenceSlots<Choice> choices_;
 };
 

@@ -1,6 +1,7 @@
 #include "worker/link/engine_thread.h"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <chrono>
 #include <iterator>
@@ -35,6 +36,7 @@ void EngineThread::Stop() {
 }
 
 void EngineThread::Run() {
+  pthread_setname_np(pthread_self(), "engine");  // for whoever looks at the process's threads
   // The number of threads is a property of the thread that asks for a team.
   if (compute_thread_count_ > 0) omp_set_num_threads(static_cast<int>(compute_thread_count_));
   while (!stopping_.load()) {
@@ -66,7 +68,7 @@ void EngineThread::Apply(SubmitCommand command) {
   RequestEvent answer;
   answer.link = command.link;
   answer.event.request_id = command.request.request_id;
-  Result<void> taken = engine_.Submit(command.link, std::move(command.request));
+  Result<void> taken = engine_.Submit(command.link, std::move(command.request), command.received);
   if (taken.ok()) return;
   answer.event.finish = wire::FinishReason::kError;
   answer.event.error = std::move(taken).error();

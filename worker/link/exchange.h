@@ -7,9 +7,11 @@
 //   report 1 ─ report 2 ─ report 3 ─ snapshot ─ report 4 …    the snapshot holds the events of 1 to 3 and none of 4
 #pragma once
 
+#include <optional>
 #include <variant>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/wire/messages.h"
 #include "worker/engine/engine.h"
 
@@ -18,6 +20,7 @@ namespace roost::worker {
 struct SubmitCommand {
   LinkId link;
   wire::Generate request;
+  std::optional<Instant> received = {};  // nothing: when the engine takes it in
 };
 struct CancelCommand {
   RequestKey key;

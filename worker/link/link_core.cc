@@ -10,11 +10,9 @@
 namespace roost::worker {
 namespace {
 
-// Half a megabyte of hashes: large enough to be few, small enough that nothing waits long behind one.
-constexpr std::size_t kHashesPerChunk = std::size_t{1} << 15U;
-constexpr std::size_t kRunsPerChunk = std::size_t{1} << 13U;
+constexpr std::size_t kHashesPerChunk = wire::WireLimits::kMaxSnapshotHashes;
+constexpr std::size_t kRunsPerChunk = wire::WireLimits::kMaxSnapshotHashes;
 static_assert(kHashesPerChunk <= wire::WireLimits::kMaxHashesPerRun);
-static_assert(kRunsPerChunk <= wire::WireLimits::kMaxListItems);
 
 // The numbers of a step belong to the one report that brings them.
 wire::Load WithoutStep(wire::Load load) {
@@ -46,6 +44,7 @@ void LinkCore::AddPeer(PeerId peer, std::string name) {
   ROOST_CHECK(FindPeer(peer) == nullptr);
   links_.emplace_back().peer = peer;
   links_.back().name = std::move(name);
+  links_.back().last_heard = clock_.Now();
   BeginLife(links_.back());
 }
 
@@ -126,12 +125,19 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   const std::string_view reason = link.resync_reason ? kResyncReasonNames[IndexOf(*link.resync_reason)] : "first";
   if (link.resync_reason) ++counts_.resyncs[IndexOf(*link.resync_reason)];
   link.resync_reason.reset();
+  link.refusal.clear();
   link.router_instance = welcome.router_instance;
   link.state = State::kUp;
   LogInfo("router link up",
           {{"router", link.name}, {"epoch", std::to_string(link.epoch)}, {"reason", std::string(reason)}});
   // Routers decide by the load, and an idle engine reports none.
   SendStep(link, {}, {}, load_);
+}
+
+void LinkCore::Handle(Link& link, const wire::Refused& refused) {
+  if (refused.epoch != link.epoch || link.refusal == refused.reason) return;
+  link.refusal = refused.reason;
+  LogError("a router refuses this worker", {{"router", link.name}, {"reason", refused.reason}});
 }
 
 void LinkCore::Handle(Link& link, wire::Generate generate) {
@@ -148,10 +154,11 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
     return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
   }
   InFlight in_flight{.open_choices = generate.sample_count, .prompt = {}};
-  if (links_.size() > 1) in_flight.prompt = PromptOf(generate, link.id.value(), next_prompt_id_++, clock_.Now());
-  if (!effects_.Submit(SubmitCommand{link.id, std::move(generate)})) {
+  if (links_.size() > 1) in_flight.prompt = PromptOf(generate, link.id.value(), submit_count_ + 1, clock_.Now());
+  if (!effects_.Submit(SubmitCommand{link.id, std::move(generate), clock_.Now()})) {
     return Refuse(link, id, Error{ErrorCode::kOverloaded, "the worker's inbox is full", ""});
   }
+  ++submit_count_;
   if (in_flight.prompt.prompt.id != 0) {
     prompt_board_.Arrive(in_flight.prompt);
     for (Link& other : links_) other.has_news = other.has_news || other.id != link.id;
@@ -225,11 +232,11 @@ void LinkCore::NoteEvent(Link& link, const wire::TokenEvent& event) {
   if (found != link.in_flight.end()) link.in_flight.erase(found);
 }
 
-void LinkCore::NoteQueue(const std::vector<LinkPrompt>& prompts) {
+void LinkCore::NoteQueue(const StepReport& report) {
   if (links_.size() < 2) return prompt_board_.Clear();
   std::vector<OwnedPrompt> queue;
-  queue.reserve(prompts.size());
-  for (const LinkPrompt& prompt : prompts) {
+  queue.reserve(report.prompts.size());
+  for (const LinkPrompt& prompt : report.prompts) {
     const InFlight* const request = FindInFlight(prompt.key);
     OwnedPrompt& owned = queue.emplace_back();
     if (request != nullptr) owned = request->prompt;  // else it is cancelled, and the engine has not heard it yet
@@ -237,14 +244,15 @@ void LinkCore::NoteQueue(const std::vector<LinkPrompt>& prompts) {
     owned.prompt.uncached_tokens = prompt.uncached_tokens;
     owned.prompt.submitted = prompt.submitted;
   }
-  prompt_board_.Assign(std::move(queue));
+  prompt_board_.Assign(std::move(queue), report.submit_count);
 }
 
 void LinkCore::Take(StepReport report) {
   Follow(report);
   report.load.draining = load_.draining;
+  report.load.progress = ++report_count_;
   load_ = WithoutStep(report.load);
-  NoteQueue(report.prompts);
+  NoteQueue(report);
   std::unordered_map<LinkId, std::vector<wire::TokenEvent>> tokens;
   for (RequestEvent& event : report.tokens) tokens[event.link].push_back(std::move(event.event));
   for (Link& link : links_) {
@@ -388,9 +396,7 @@ void LinkCore::Tick() {
   SendDueSnapshots();
   const Instant now = clock_.Now();
   for (Link& link : links_) {
-    if (link.state == State::kUp && now >= link.last_heard + setup_.times.router_timeout) {
-      Restart(link, ResyncReason::kSilent);
-    }
+    RedialIfSilent(link);
     if (now < NextDue(link)) continue;
     if (link.state == State::kGreeting) {
       SendHello(link);
@@ -400,10 +406,19 @@ void LinkCore::Tick() {
   }
 }
 
+void LinkCore::RedialIfSilent(Link& link) {
+  const Instant now = clock_.Now();
+  if (now < link.last_heard + setup_.times.router_timeout) return;
+  link.last_heard = now;
+  if (link.state == State::kUp) Restart(link, ResyncReason::kSilent);
+  effects_.Redial(link.peer);
+}
+
 Instant LinkCore::NextDue(const Link& link) const {
-  if (link.state == State::kGreeting) return link.next_hello;
+  const Instant silent = link.last_heard + setup_.times.router_timeout;
+  if (link.state == State::kGreeting) return std::min(link.next_hello, silent);
   const Duration pause = link.has_news ? setup_.times.news_interval : setup_.times.heartbeat_interval;
-  return std::min(link.last_step + pause, link.last_heard + setup_.times.router_timeout);
+  return std::min(link.last_step + pause, silent);
 }
 
 Duration LinkCore::TimeToNextTick() const {

@@ -8,6 +8,9 @@
 //          on silence, WantHello, a Welcome from another router process, a message that could not be sent, a malformed
 //          one, a Ping after other Generates than came, reports lost between engine and link
 //
+// A router that is silent, or leaves hellos without an answer, is dialled anew: its connection may be dead without a
+// sign. One that answers Refused is asked again each second.
+//
 // A link's life has its own LinkId, so that whatever the engine still says about an earlier one falls on the floor.
 //
 // Snapshots come from a mirror of the ready blocks, which follows the events of all reports, whether a router hears
@@ -63,6 +66,8 @@ class LinkEffects {
  public:
   virtual ~LinkEffects() = default;
   virtual wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) = 0;
+  // Drops the peer's connection and makes another one.
+  virtual void Redial(PeerId peer) = 0;
   // Requests and pins, of which routers may send any number: false when the engine's inbox is full.
   [[nodiscard]] virtual bool Submit(EngineCommand command) = 0;
   // Cancels and a snapshot: few, bounded by the requests in flight and the links, and never refused.
@@ -157,7 +162,7 @@ class LinkCore {
     std::uint64_t generate_digest = 0;  // of those received; see wire::Ping
     bool snapshot_due = true;           // it will hold the events so far: none are sent before it
     Instant next_hello;
-    Instant last_heard;
+    Instant last_heard;  // or dialled, if that is later
     Instant last_step;
     std::unordered_map<RequestId, InFlight> in_flight;
     PromptTeller prompt_teller;
@@ -165,11 +170,13 @@ class LinkCore {
     // Of the last life that was up.
     std::optional<std::uint64_t> router_instance;
     std::optional<ResyncReason> resync_reason;  // why it ended
+    std::string refusal;                        // what was logged last; empty once the router has welcomed it
   };
 
   void BeginLife(Link& link);
   void EndLife(Link& link);
   void Restart(Link& link, ResyncReason reason);
+  void RedialIfSilent(Link& link);
   void SendHello(Link& link);
   void SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const std::vector<wire::CacheEvent>& events,
                 const wire::Load& load);
@@ -180,6 +187,7 @@ class LinkCore {
   void SendSnapshot(Link& link, std::vector<wire::WorkerMessage>& chunks);
 
   void Handle(Link& link, const wire::Welcome& welcome);
+  void Handle(Link& link, const wire::Refused& refused);
   void Handle(Link& link, wire::Generate generate);
   void Handle(Link& link, const wire::Cancel& cancel);
   void Handle(Link& link, const wire::WantHello&);
@@ -190,7 +198,7 @@ class LinkCore {
   void Handle(Link& link, wire::Unpin unpin);
 
   void NoteEvent(Link& link, const wire::TokenEvent& event);
-  void NoteQueue(const std::vector<LinkPrompt>& prompts);
+  void NoteQueue(const StepReport& report);
   void Take(StepReport report);
   void Take(const EngineSnapshot& snapshot);
   void Take(OutputLost);
@@ -209,9 +217,10 @@ class LinkCore {
   std::vector<Link> links_;
   std::uint32_t next_link_id_ = 1;
   std::uint64_t next_epoch_;
-  std::uint64_t next_prompt_id_ = 1;
-  wire::Load load_;           // the last known, without a step's numbers
-  PromptBoard prompt_board_;  // empty while there is one link
+  std::uint64_t report_count_ = 0;  // of the engine
+  std::uint64_t submit_count_ = 0;  // requests that the engine was given: the number of each is its prompt's id
+  wire::Load load_;                 // the last known, without a step's numbers
+  PromptBoard prompt_board_;        // empty while there is one link
   LinkCounts counts_;
 
   enum class MirrorState : std::uint8_t { kCurrent, kStale, kAwaited };

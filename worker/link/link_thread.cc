@@ -17,8 +17,7 @@ constexpr int kFramesPerRound = 256;
 
 LinkThread::LinkThread(LinkCore::Setup setup, Resolver::Options routers, const Clock& clock, const wire::Waker& waker,
                        EngineThread& engine, LinkObserver& observer)
-    : identity_(setup.hello.worker_id),
-      waker_(waker),
+    : waker_(waker),
       engine_(engine),
       observer_(observer),
       resolver_(std::move(routers), waker),
@@ -37,9 +36,20 @@ void LinkThread::BeginDrain() {
   waker_.Wake();
 }
 
-bool LinkThread::WaitForDrained(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(drained_mutex_);
-  return drained_changed_.wait_for(lock, timeout, [this] { return drained_; });
+bool LinkThread::WaitForRouter(std::chrono::milliseconds timeout) { return WaitFor(welcomed_, timeout); }
+bool LinkThread::WaitForDrained(std::chrono::milliseconds timeout) { return WaitFor(drained_, timeout); }
+
+bool LinkThread::WaitFor(const bool& milestone, std::chrono::milliseconds timeout) {
+  std::unique_lock lock(milestones_mutex_);
+  return milestone_reached_.wait_for(lock, timeout, [&milestone] { return milestone; });
+}
+
+void LinkThread::Reach(bool& milestone) {
+  {
+    const std::lock_guard lock(milestones_mutex_);
+    milestone = true;
+  }
+  milestone_reached_.notify_all();
 }
 
 void LinkThread::Stop() {
@@ -66,6 +76,7 @@ void LinkThread::Round() {
   ReceiveOutputs();
   core_.Tick();
   ApplyDrain();
+  if (core_.up_count() > 0) Reach(welcomed_);
   observer_.OnRound(core_.counts(), {core_.up_count(), core_.link_count() - core_.up_count()});
 }
 
@@ -89,7 +100,7 @@ void LinkThread::ApplyAddresses() {
 }
 
 void LinkThread::Connect(const std::string& endpoint) {
-  Result<wire::DealerSocket> socket = wire::DealerSocket::Connect(context_, endpoint, identity_);
+  Result<wire::DealerSocket> socket = wire::DealerSocket::Connect(context_, endpoint);
   if (!socket.ok()) {
     LogError("router can not be connected", {{"router", endpoint}, {"error", socket.error().ToString()}});
     return;
@@ -135,11 +146,20 @@ void LinkThread::Wait() {
 
 // ---- out ----
 
-wire::SendOutcome LinkThread::Send(PeerId peer, const wire::WorkerMessage& message) {
-  const auto found =
-      std::find_if(peers_.begin(), peers_.end(), [peer](auto& entry) { return entry.second.id == peer; });
+LinkThread::Peers::value_type& LinkThread::EntryOf(PeerId id) {
+  const auto found = std::find_if(peers_.begin(), peers_.end(), [id](auto& entry) { return entry.second.id == id; });
   ROOST_CHECK(found != peers_.end());
-  return found->second.socket.Send(wire::Encode(message));
+  return *found;
+}
+
+wire::SendOutcome LinkThread::Send(PeerId peer, const wire::WorkerMessage& message) {
+  return EntryOf(peer).second.socket.Send(wire::Encode(message));
+}
+
+void LinkThread::Redial(PeerId peer) {
+  auto& [endpoint, entry] = EntryOf(peer);
+  Result<wire::DealerSocket> socket = wire::DealerSocket::Connect(context_, endpoint);
+  if (socket.ok()) entry.socket = std::move(socket).value();
 }
 
 bool LinkThread::Submit(EngineCommand command) {
@@ -162,12 +182,7 @@ void LinkThread::FlushBacklog() {
 void LinkThread::ApplyDrain() {
   if (!draining_.load()) return;
   if (!std::exchange(drain_begun_, true)) core_.BeginDrain();
-  if (core_.in_flight_request_count() > 0) return;
-  {
-    const std::lock_guard lock(drained_mutex_);
-    drained_ = true;
-  }
-  drained_changed_.notify_all();
+  if (core_.in_flight_request_count() == 0) Reach(drained_);
 }
 
 }  // namespace roost::worker

@@ -50,6 +50,8 @@ class LinkThread final : private LinkEffects {
   void Start();
   // Takes no new requests from here on.
   void BeginDrain();
+  // True when a router has welcomed the worker, at the latest after `timeout`.
+  [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout);
   // True when draining has begun and no request is left, at the latest after `timeout`.
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout);
   // Says goodbye and ends. Idempotent.
@@ -60,8 +62,10 @@ class LinkThread final : private LinkEffects {
     PeerId id;
     wire::DealerSocket socket;
   };
+  using Peers = std::map<std::string, Peer>;  // by endpoint
 
   wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) override;
+  void Redial(PeerId peer) override;
   [[nodiscard]] bool Submit(EngineCommand command) override;
   void Command(EngineCommand command) override;
 
@@ -69,13 +73,15 @@ class LinkThread final : private LinkEffects {
   void Round();
   void ApplyAddresses();
   void ApplyDrain();
+  void Reach(bool& milestone);
+  [[nodiscard]] bool WaitFor(const bool& milestone, std::chrono::milliseconds timeout);
   void Connect(const std::string& endpoint);
+  [[nodiscard]] Peers::value_type& EntryOf(PeerId id);
   void FlushBacklog();
   void ReceiveFrom(Peer& peer);
   void ReceiveOutputs();
   void Wait();
 
-  const std::string identity_;
   const wire::Waker& waker_;
   EngineThread& engine_;
   LinkObserver& observer_;
@@ -84,13 +90,14 @@ class LinkThread final : private LinkEffects {
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
 
-  std::mutex drained_mutex_;
-  std::condition_variable drained_changed_;
-  bool drained_ = false;  // guarded by drained_mutex_
+  std::mutex milestones_mutex_;
+  std::condition_variable milestone_reached_;
+  bool welcomed_ = false;  // guarded by milestones_mutex_
+  bool drained_ = false;   // guarded by milestones_mutex_
 
   // The link thread's own. The context is declared before the sockets, so that they go first.
   wire::Context context_;
-  std::map<std::string, Peer> peers_;  // by endpoint
+  Peers peers_;
   std::uint32_t next_peer_id_ = 1;
   std::deque<EngineCommand> backlog_;  // commands that the inbox had no room for; requests are never among them
   bool drain_begun_ = false;

@@ -47,6 +47,9 @@ Result<wire::SamplingDefaults> ParseSampling(const JsonObject& config) {
   defaults.top_k = top_k.value_or(defaults.top_k);
   defaults.min_p = static_cast<float>(min_p);
   defaults.repetition_penalty = static_cast<float>(repetition);
+  // Transformers then takes the likeliest token, whatever else the file says of drawing.
+  ROOST_ASSIGN_OR_RETURN(const bool draws, config.BoolOr("do_sample", true));
+  if (!draws) defaults.temperature = 0;
   return defaults;
 }
 

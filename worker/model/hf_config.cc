@@ -6,17 +6,28 @@
 namespace roost::worker {
 namespace {
 
+// Keys of config.json that add biases. Transformers reads them of some architectures and ignores them of others.
+enum class BiasKeys : std::uint8_t { kNone, kAttention, kAttentionAndMlp };
+// When a window counts: always where there is one, or if use_sliding_window says so, in the layers from
+// max_window_layers on.
+enum class WindowUse : std::uint8_t { kAlways, kIfSaid };
+
 struct Architecture {
   std::string_view name;
-  QkvBias qkv_bias;
+  Bias qkv_bias;  // whatever the keys say
+  BiasKeys bias_keys;
   QkNorm qk_norm;
-  std::uint32_t default_head_dim;  // 0: hidden_size / num_attention_heads
+  WindowUse window_use;
+  std::optional<std::uint32_t> default_window;  // where sliding_window is absent and not null
+  std::uint32_t default_head_dim;               // 0: hidden_size / num_attention_heads
 };
 
-constexpr std::array<Architecture, 4> kArchitectures{{{"LlamaForCausalLM", QkvBias::kNone, QkNorm::kNone, 0},
-                                                      {"MistralForCausalLM", QkvBias::kNone, QkNorm::kNone, 0},
-                                                      {"Qwen2ForCausalLM", QkvBias::kBiased, QkNorm::kNone, 0},
-                                                      {"Qwen3ForCausalLM", QkvBias::kNone, QkNorm::kNormed, 128}}};
+// Transformers has no window in Llama at all; where a file names one, somebody means it.
+constexpr std::array<Architecture, 4> kArchitectures{
+    {{"LlamaForCausalLM", Bias::kNone, BiasKeys::kAttentionAndMlp, QkNorm::kNone, WindowUse::kAlways, std::nullopt, 0},
+     {"MistralForCausalLM", Bias::kNone, BiasKeys::kNone, QkNorm::kNone, WindowUse::kAlways, 4096, 0},
+     {"Qwen2ForCausalLM", Bias::kBiased, BiasKeys::kNone, QkNorm::kNone, WindowUse::kIfSaid, 4096, 0},
+     {"Qwen3ForCausalLM", Bias::kNone, BiasKeys::kAttention, QkNorm::kNormed, WindowUse::kIfSaid, 4096, 128}}};
 
 Result<const Architecture*> ParseArchitecture(const JsonObject& config) {
   ROOST_ASSIGN_OR_RETURN(const auto names, config.Array("architectures"));
@@ -75,47 +86,6 @@ Result<void> ParseHeads(const JsonObject& config, const Architecture& architectu
   return {};
 }
 
-Result<double> PositiveNumber(const JsonObject& object, std::string_view key) {
-  ROOST_ASSIGN_OR_RETURN(const auto value, object.Number(key));
-  if (!value || !(*value > 0)) return object.Complain(key, "must be a positive number");
-  return *value;
-}
-
-Result<Llama3Scaling> ParseLlama3Scaling(const JsonObject& scaling) {
-  Llama3Scaling result;
-  ROOST_ASSIGN_OR_RETURN(result.factor, PositiveNumber(scaling, "factor"));
-  ROOST_ASSIGN_OR_RETURN(result.low_freq_factor, PositiveNumber(scaling, "low_freq_factor"));
-  ROOST_ASSIGN_OR_RETURN(result.high_freq_factor, PositiveNumber(scaling, "high_freq_factor"));
-  ROOST_ASSIGN_OR_RETURN(result.original_max_positions, PositiveNumber(scaling, "original_max_position_embeddings"));
-  if (result.high_freq_factor <= result.low_freq_factor) {
-    return scaling.Complain("high_freq_factor", "must be greater than low_freq_factor");
-  }
-  return result;
-}
-
-// rope_theta at the top and rope_scaling beside it, or both inside rope_parameters, as newer files have it.
-Result<void> ParseRope(const JsonObject& config, RopeConfig& result) {
-  ROOST_ASSIGN_OR_RETURN(const auto parameters, config.Object("rope_parameters"));
-  ROOST_ASSIGN_OR_RETURN(const auto scaling, config.Object("rope_scaling"));
-  const JsonObject& theta_at = parameters ? *parameters : config;
-  ROOST_ASSIGN_OR_RETURN(const double top_theta, config.NumberOr("rope_theta", 10000));
-  ROOST_ASSIGN_OR_RETURN(result.theta, theta_at.NumberOr("rope_theta", top_theta));
-  if (!(result.theta >= 1)) return theta_at.Complain("rope_theta", "must be at least 1");
-
-  const std::optional<JsonObject>& described = parameters ? parameters : scaling;
-  if (!described) return {};
-  ROOST_ASSIGN_OR_RETURN(auto type, described->String("rope_type"));
-  if (!type) {
-    ROOST_ASSIGN_OR_RETURN(type, described->String("type"));
-  }
-  if (!type || *type == "default") return {};
-  if (*type != "llama3") {
-    return described->Complain("rope_type", fmt::format("'{}' is not supported: default and llama3 are", *type));
-  }
-  ROOST_ASSIGN_OR_RETURN(result.llama3, ParseLlama3Scaling(*described));
-  return {};
-}
-
 // Keys that must be off.
 Result<void> RefuseWhenTrue(const JsonObject& config, std::string_view key) {
   ROOST_ASSIGN_OR_RETURN(const bool value, config.BoolOr(key, false));
@@ -123,27 +93,71 @@ Result<void> RefuseWhenTrue(const JsonObject& config, std::string_view key) {
   return {};
 }
 
-Result<void> RefuseSlidingWindow(const JsonObject& config, std::string_view architecture, std::uint32_t max_positions) {
-  ROOST_ASSIGN_OR_RETURN(const auto window, config.Count("sliding_window"));
-  // Qwen's files name a window and say beside it that it is not used.
-  const bool used_unless_said = architecture == "MistralForCausalLM";
-  ROOST_ASSIGN_OR_RETURN(const bool used, config.BoolOr("use_sliding_window", used_unless_said));
-  if (used && window && *window < max_positions) {
-    return config.Complain("sliding_window", fmt::format("{} is not supported: it must be null or at least "
-                                                         "max_position_embeddings, {}",
-                                                         *window, max_positions));
+// Adds what the key says, or refuses it where transformers would not read it.
+Result<Bias> ParseBias(const JsonObject& config, std::string_view key, const Architecture& architecture,
+                       BiasKeys needed) {
+  if (architecture.bias_keys < needed) {
+    ROOST_RETURN_IF_ERROR(RefuseWhenTrue(config, key));
+    return Bias::kNone;
   }
-  ROOST_ASSIGN_OR_RETURN(const auto layer_types, config.Array("layer_types"));
-  for (const simdjson::dom::element& element : layer_types) {
-    std::string_view type;
-    if (element.get(type) != simdjson::SUCCESS || type != "full_attention") {
-      return config.Complain("layer_types", "only full_attention is supported");
-    }
+  ROOST_ASSIGN_OR_RETURN(const bool biased, config.BoolOr(key, false));
+  return biased ? Bias::kBiased : Bias::kNone;
+}
+
+Result<void> ParseBiases(const JsonObject& config, const Architecture& architecture, HfConfig& result) {
+  result.qkv_bias = architecture.qkv_bias;
+  // Qwen 2 always has its biases, and its files do not say so.
+  if (architecture.qkv_bias == Bias::kNone) {
+    ROOST_ASSIGN_OR_RETURN(result.qkv_bias, ParseBias(config, "attention_bias", architecture, BiasKeys::kAttention));
+    result.o_bias = result.qkv_bias;
   }
+  ROOST_ASSIGN_OR_RETURN(result.mlp_bias, ParseBias(config, "mlp_bias", architecture, BiasKeys::kAttentionAndMlp));
   return {};
 }
 
-Result<void> RefuseWhatIsNotBuilt(const JsonObject& config, std::string_view architecture, const HfConfig& result) {
+// What layer_types says of the layers.
+enum class LayerTypes : std::uint8_t { kUnsaid, kAllFull, kSomeSliding };
+
+Result<LayerTypes> ParseLayerTypes(const JsonObject& config) {
+  ROOST_ASSIGN_OR_RETURN(const auto elements, config.Array("layer_types"));
+  LayerTypes result = elements.empty() ? LayerTypes::kUnsaid : LayerTypes::kAllFull;
+  for (const simdjson::dom::element& element : elements) {
+    std::string_view type;
+    const bool is_text = element.get(type) == simdjson::SUCCESS;
+    if (is_text && type == "sliding_attention") {
+      result = LayerTypes::kSomeSliding;
+    } else if (!is_text || type != "full_attention") {
+      return config.Complain("layer_types", "only full_attention and sliding_attention are supported");
+    }
+  }
+  return result;
+}
+
+// Does a layer have the window that the file names?
+Result<bool> UsesWindow(const JsonObject& config, const Architecture& architecture, std::uint32_t layer_count) {
+  ROOST_ASSIGN_OR_RETURN(const LayerTypes types, ParseLayerTypes(config));
+  const bool always = architecture.window_use == WindowUse::kAlways;
+  ROOST_ASSIGN_OR_RETURN(const bool used, config.BoolOr("use_sliding_window", always));
+  if (!used && types == LayerTypes::kSomeSliding) {
+    return config.Complain("layer_types", "has sliding_attention, but use_sliding_window is not true");
+  }
+  if (always || !used) return used;
+  constexpr std::uint32_t kDefaultFullLayers = 28;
+  ROOST_ASSIGN_OR_RETURN(const auto full_layers, config.Count("max_window_layers"));
+  return types == LayerTypes::kSomeSliding ||
+         (types == LayerTypes::kUnsaid && full_layers.value_or(kDefaultFullLayers) < layer_count);
+}
+
+Result<void> ParseSlidingWindow(const JsonObject& config, const Architecture& architecture, HfConfig& result) {
+  ROOST_ASSIGN_OR_RETURN(auto window, config.Count("sliding_window"));
+  if (!window && !config.IsNull("sliding_window")) window = architecture.default_window;
+  if (window == 0U) return config.Complain("sliding_window", "must not be 0");
+  ROOST_ASSIGN_OR_RETURN(const bool used, UsesWindow(config, architecture, result.layer_count));
+  if (used) result.sliding_window = window;
+  return {};
+}
+
+Result<void> RefuseWhatIsNotBuilt(const JsonObject& config) {
   if (config.Find("quantization_config")) {
     return config.Complain("quantization_config", "quantized weights are not supported");
   }
@@ -151,12 +165,7 @@ Result<void> RefuseWhatIsNotBuilt(const JsonObject& config, std::string_view arc
   if (activation && *activation != "silu") {
     return config.Complain("hidden_act", fmt::format("'{}' is not supported: silu is", *activation));
   }
-  ROOST_ASSIGN_OR_RETURN(const double rotated, config.NumberOr("partial_rotary_factor", 1));
-  if (rotated != 1) return config.Complain("partial_rotary_factor", "must be 1");
-  // Qwen 2 always has its biases, and its files do not say so.
-  if (result.qkv_bias == QkvBias::kNone) ROOST_RETURN_IF_ERROR(RefuseWhenTrue(config, "attention_bias"));
-  ROOST_RETURN_IF_ERROR(RefuseWhenTrue(config, "mlp_bias"));
-  return RefuseSlidingWindow(config, architecture, result.max_positions);
+  return {};
 }
 
 }  // namespace
@@ -165,15 +174,33 @@ Result<HfConfig> ParseHfConfig(const JsonObject& config) {
   ROOST_ASSIGN_OR_RETURN(const Architecture* architecture, ParseArchitecture(config));
   HfConfig result;
   result.architecture = architecture->name;
-  result.qkv_bias = architecture->qkv_bias;
   result.qk_norm = architecture->qk_norm;
   ROOST_RETURN_IF_ERROR(ParseSizes(config, result));
   ROOST_RETURN_IF_ERROR(ParseHeads(config, *architecture, result));
-  ROOST_RETURN_IF_ERROR(ParseRope(config, result.rope));
-  ROOST_RETURN_IF_ERROR(RefuseWhatIsNotBuilt(config, architecture->name, result));
+  ROOST_ASSIGN_OR_RETURN(result.rope, ParseRopeConfig(config, result.max_positions));
+  result.max_positions = ScaledPositions(result.rope, result.max_positions);
+  ROOST_RETURN_IF_ERROR(ParseBiases(config, *architecture, result));
+  ROOST_RETURN_IF_ERROR(ParseSlidingWindow(config, *architecture, result));
+  ROOST_RETURN_IF_ERROR(RefuseWhatIsNotBuilt(config));
   ROOST_ASSIGN_OR_RETURN(const bool tied, config.BoolOr("tie_word_embeddings", false));
   result.tie = tied ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
   return result;
+}
+
+std::uint64_t MatrixElements(const HfConfig& config) {
+  const std::uint64_t hidden = config.hidden_size;
+  const std::uint64_t heads = 2 * std::uint64_t{config.query_head_count} + 2 * std::uint64_t{config.kv_head_count};
+  const std::uint64_t layer = hidden * (heads * config.head_dim + 3 * std::uint64_t{config.intermediate_size});
+  const std::uint64_t tables = config.tie == EmbeddingTie::kTied ? 1 : 2;
+  return config.layer_count * layer + tables * config.vocab_size * hidden;
+}
+
+Result<void> CheckSlidingWindow(const HfConfig& config, std::uint32_t context_tokens) {
+  if (!config.sliding_window || context_tokens <= *config.sliding_window) return {};
+  return InvalidArgument("sliding_window",
+                         "the model's attention is over {} tokens and its context has {}, which is not supported; with "
+                         "--max-context-tokens of at most {} it is served",
+                         *config.sliding_window, context_tokens, *config.sliding_window);
 }
 
 }  // namespace roost::worker

@@ -1,8 +1,9 @@
 // What config.json of a Hugging Face model directory says about the network, as far as it is served. Whatever would
 // change the numbers and is not built is an Error that names the file and the key, never a wrong answer.
 //
-// Architectures: LlamaForCausalLM, MistralForCausalLM (without sliding window), Qwen2ForCausalLM (biases on q, k, v),
-// Qwen3ForCausalLM (norms on q and k).
+// Architectures: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM (biases on q, k, v), Qwen3ForCausalLM (norms on
+// q and k). Attention over a sliding window is served as far as it is the same as over all: in contexts up to the
+// window.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,11 @@
 
 #include "common/base/result.h"
 #include "worker/model/json_file.h"
-#include "worker/model/rope.h"
+#include "worker/model/rope_config.h"
 
 namespace roost::worker {
 
-enum class QkvBias : std::uint8_t { kNone, kBiased };
+enum class Bias : std::uint8_t { kNone, kBiased };
 enum class QkNorm : std::uint8_t { kNone, kNormed };
 enum class EmbeddingTie : std::uint8_t { kUntied, kTied };  // kTied: the output matrix is the embedding
 
@@ -32,7 +33,11 @@ struct HfConfig {
   std::uint32_t max_positions = 0;
   float norm_epsilon = 1e-6F;
   RopeConfig rope;
-  QkvBias qkv_bias = QkvBias::kNone;
+  // Of the layers that have one: so many tokens are seen by the last of them.
+  std::optional<std::uint32_t> sliding_window = std::nullopt;
+  Bias qkv_bias = Bias::kNone;  // of q, k and v
+  Bias o_bias = Bias::kNone;
+  Bias mlp_bias = Bias::kNone;  // of gate, up and down
   QkNorm qk_norm = QkNorm::kNone;
   EmbeddingTie tie = EmbeddingTie::kUntied;
 };
@@ -44,8 +49,13 @@ inline constexpr std::uint32_t kMaxVocabSize = 1U << 22U;
 inline constexpr std::uint32_t kMaxWidth = 1U << 18U;  // hidden_size, intermediate_size, heads · head_dim
 inline constexpr std::uint32_t kMaxLayers = 1024;
 inline constexpr std::uint32_t kMaxHeadDim = 1024;
-inline constexpr std::uint32_t kMaxPositions = 1U << 26U;
 
 [[nodiscard]] Result<HfConfig> ParseHfConfig(const JsonObject& config);
+
+// Of all matrices, each counted once.
+[[nodiscard]] std::uint64_t MatrixElements(const HfConfig& config);
+
+// An Error that names sliding_window where a context of so many tokens is longer than it.
+[[nodiscard]] Result<void> CheckSlidingWindow(const HfConfig& config, std::uint32_t context_tokens);
 
 }  // namespace roost::worker

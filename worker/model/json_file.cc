@@ -38,6 +38,19 @@ std::optional<simdjson::dom::element> JsonObject::Find(std::string_view key) con
   return element;
 }
 
+bool JsonObject::IsNull(std::string_view key) const {
+  simdjson::dom::element element;
+  return object_.at_key(key).get(element) == simdjson::SUCCESS && element.is_null();
+}
+
+std::vector<std::string_view> JsonObject::Keys() const {
+  std::vector<std::string_view> keys;
+  for (const simdjson::dom::key_value_pair entry : object_) {
+    if (!entry.value.is_null()) keys.push_back(entry.key);
+  }
+  return keys;
+}
+
 Error JsonObject::Complain(std::string_view key, std::string_view message) const {
   return InvalidArgument(*file_, "{}{}: {}", path_, key, message);
 }

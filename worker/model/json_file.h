@@ -40,6 +40,10 @@ class JsonObject {
   [[nodiscard]] Result<bool> BoolOr(std::string_view key, bool fallback) const;
 
   [[nodiscard]] std::optional<simdjson::dom::element> Find(std::string_view key) const;
+  // For the few keys where null says something else than absence.
+  [[nodiscard]] bool IsNull(std::string_view key) const;
+  // Those that are not null. They live as long as the file.
+  [[nodiscard]] std::vector<std::string_view> Keys() const;
   [[nodiscard]] Error Complain(std::string_view key, std::string_view message) const;
 
  private:

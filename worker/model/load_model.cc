@@ -1,13 +1,11 @@
 #include "worker/model/load_model.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <limits>
 
 #include "common/prefix/block_hash.h"
+#include "worker/model/fingerprint.h"
 #include "worker/model/generation_config.h"
 #include "worker/model/hf_config.h"
 #include "worker/model/load_progress.h"
@@ -16,40 +14,13 @@
 #include "worker/model/synthetic.h"
 #include "worker/model/tensor_parallel.h"
 #include "worker/model/transformer.h"
+#include "worker/model/transformer_weights.h"
 #include "worker/model/weights.h"
 
 namespace roost::worker {
 namespace {
 
 constexpr std::string_view kSyntheticPrefix = "synthetic:";
-
-// SHA-256 over parts, each after its length, so that no two lists of parts are alike.
-class Fingerprint {
- public:
-  Fingerprint() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    ROOST_CHECK(context_ != nullptr && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
-  }
-
-  Fingerprint& Add(std::string_view part) {
-    std::array<unsigned char, 8> length{};
-    for (std::size_t i = 0; i < length.size(); ++i) length[i] = static_cast<unsigned char>(part.size() >> (8 * i));
-    ROOST_CHECK(EVP_DigestUpdate(context_.get(), length.data(), length.size()) == 1);
-    ROOST_CHECK(EVP_DigestUpdate(context_.get(), part.data(), part.size()) == 1);
-    return *this;
-  }
-
-  // Once, at the end.
-  [[nodiscard]] std::string Hex() {
-    std::array<unsigned char, 32> digest{};
-    ROOST_CHECK(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr) == 1);
-    std::string hex;
-    for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
-    return hex;
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
-};
 
 std::uint32_t RankCountOf(const ModelOptions& options) {
   return static_cast<std::uint32_t>(options.device_ordinals.size());
@@ -75,6 +46,21 @@ Result<std::uint32_t> ResolveBlockCount(const HfConfig& config, const ModelOptio
                            block_bytes);
   }
   return static_cast<std::uint32_t>(count);
+}
+
+// The host grants memory that it does not have, and ends the process once it is filled. So it is compared before.
+Result<void> CheckHostMemory(const HfConfig& config, const ModelOptions& options, kernels::DType dtype,
+                             std::uint32_t block_count) {
+  if (!options.memory_limit_bytes) return {};
+  const auto ranks = RankCountOf(options);
+  const std::uint64_t kv_bytes =
+      std::uint64_t{block_count} * ranks * KvBlockBytes(ConfigOf(config, {0, ranks}), options.block_tokens, dtype);
+  const std::uint64_t weight_bytes = MatrixElements(config) * SizeOf(dtype);
+  if (kv_bytes + weight_bytes <= *options.memory_limit_bytes) return {};
+  return InvalidArgument(options.block_count ? "kv-blocks" : "kv-memory",
+                         "{} bytes of KV blocks and {} bytes of weights are more than the {} bytes of memory that this "
+                         "process may use",
+                         kv_bytes, weight_bytes, *options.memory_limit_bytes);
 }
 
 Result<void> CheckOptions(const ModelOptions& options) {
@@ -119,9 +105,11 @@ Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, con
   const bool by_share = options.kv_share && !options.block_count;
   if (!by_share) {
     ROOST_ASSIGN_OR_RETURN(block_count, ResolveBlockCount(config, options, dtype));
+    ROOST_RETURN_IF_ERROR(CheckHostMemory(config, options, dtype, block_count));
   }
   loaded.kv_dtype = NameOf(dtype);
   loaded.max_context_tokens = std::min(config.max_positions, options.max_context_tokens.value_or(config.max_positions));
+  ROOST_RETURN_IF_ERROR(CheckSlidingWindow(config, loaded.max_context_tokens));
   const SteadyClock clock;
   LoadProgress progress(weights.total_bytes(), clock, StandardProgress());
   const CountedWeights counted(weights, progress, RankCountOf(options));
@@ -142,8 +130,7 @@ Result<LoadedModel> LoadSynthetic(std::string_view preset, const ModelOptions& o
   LoadedModel loaded;
   loaded.name = preset;
   ROOST_RETURN_IF_ERROR(BuildModel(*config, RandomWeights(options.synthetic_seed), options, loaded));
-  loaded.fingerprint =
-      Fingerprint().Add("synthetic").Add(preset).Add(fmt::format("{}", options.synthetic_seed)).Add("bf16").Hex();
+  loaded.fingerprint = SyntheticFingerprint(*config, options.synthetic_seed);
   loaded.stop_tokens = {kSyntheticTurnEnd, kSyntheticEndOfText};
   loaded.tokenizer_json = SyntheticTokenizerJson();
   loaded.chat_template = SyntheticChatTemplate();
@@ -177,13 +164,12 @@ Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const 
   loaded.chat_template = std::move(chat.chat_template);
   loaded.bos_token = std::move(chat.bos_token);
   loaded.eos_token = std::move(chat.eos_token);
-  ROOST_ASSIGN_OR_RETURN(SafetensorsDirectory weights, SafetensorsDirectory::Open(directory));
-  Fingerprint fingerprint;
-  fingerprint.Add(config_file.text()).Add(tokenizer.text());
-  for (const auto& file : weights.files()) fingerprint.Add(file->header());
-  loaded.fingerprint = fingerprint.Hex();
-  ROOST_RETURN_IF_ERROR(
-      BuildModel(config, SafetensorsWeights(std::move(weights), RankCountOf(options)), options, loaded));
+  ROOST_ASSIGN_OR_RETURN(SafetensorsDirectory files, SafetensorsDirectory::Open(directory));
+  SafetensorsWeights weights(std::move(files), RankCountOf(options));
+  ROOST_RETURN_IF_ERROR(BuildModel(config, weights, options, loaded));
+  ROOST_ASSIGN_OR_RETURN(const std::vector<TensorRecord> tensors, weights.FinishRecords());
+  ROOST_RETURN_IF_ERROR(CheckAllRead(config, tensors));
+  loaded.fingerprint = ModelFingerprint({config_file.text(), tokenizer.text()}, tensors);
   return loaded;
 }
 

@@ -22,7 +22,7 @@ struct ModelSource {
   std::string location;
 };
 
-// kAuto: bf16 where the device multiplies it natively, else f32.
+// kAuto: what the device prefers, see preferred_dtype in ops.h.
 enum class ComputeDType : std::uint8_t { kAuto, kBF16, kF32 };
 [[nodiscard]] Result<ComputeDType> ParseComputeDType(std::string_view name);
 
@@ -33,6 +33,9 @@ struct ModelOptions {
   // The KV pool: so many blocks, or as many as fit into so many bytes of all ranks together.
   std::optional<std::uint32_t> block_count = std::nullopt;
   std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
+  // What all of it together may take where the device's memory is the host's, see MemoryLimitBytes; nothing: it is not
+  // looked at.
+  std::optional<std::uint64_t> memory_limit_bytes = std::nullopt;
   // Or as many as fit into a part of what is free on the device beside the weights; see TransformerOptions.
   std::optional<double> kv_share = std::nullopt;
   // What the engine will ask for in a step at the most; see TransformerOptions.

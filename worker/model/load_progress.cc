@@ -63,12 +63,18 @@ ProgressOutlet StandardProgress() {
 }
 
 LoadProgress::LoadProgress(std::optional<std::uint64_t> total_bytes, const Clock& clock, ProgressOutlet outlet)
-    : total_bytes_(total_bytes), clock_(clock), outlet_(std::move(outlet)), begin_(clock.Now()), told_(begin_) {}
+    : total_bytes_(total_bytes),
+      clock_(clock),
+      outlet_(std::move(outlet)),
+      begin_(clock.Now()),
+      added_(begin_),
+      told_(begin_) {}
 
 void LoadProgress::Add(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   bytes_ += bytes;
   const Instant now = clock_.Now();
+  added_ = now;
   if (!IsDue(now)) return;
   told_ = now;
   told_bytes_ = bytes_;
@@ -77,7 +83,7 @@ void LoadProgress::Add(std::uint64_t bytes) {
 
 void LoadProgress::Finish() {
   const std::lock_guard lock(mutex_);
-  outlet_.finish(StateAt(clock_.Now()));
+  outlet_.finish(StateAt(added_));
 }
 
 bool LoadProgress::IsDue(Instant now) const {

@@ -46,7 +46,7 @@ class LoadProgress {
  public:
   LoadProgress(std::optional<std::uint64_t> total_bytes, const Clock& clock, ProgressOutlet outlet);
   void Add(std::uint64_t bytes);
-  // All is read. Call once.
+  // All is read, with the last weight that was added, and what came after it does not count. Call once.
   void Finish();
 
  private:
@@ -60,6 +60,7 @@ class LoadProgress {
   std::mutex mutex_;
   std::uint64_t bytes_ = 0;  // guarded by mutex_, as all below
   std::uint64_t told_bytes_ = 0;
+  Instant added_;
   Instant told_;
 };
 

@@ -2,6 +2,7 @@
 // the bytes of the KV blocks; which block holds what is the cache's business.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -61,28 +62,34 @@ struct Batch {
   }
 };
 
-// Tokens to draw from a batch's logits. A draw's newest token is one of the batch's tokens.
+// Tokens to draw from a batch's logits. A draw's newest token is one of the batch's tokens. What counts a draw leaves
+// stays for the draws of later batches that name them.
 struct Draws {
   std::vector<kernels::SampleRow> rows;
-  std::vector<kernels::LogitAdjustment> adjustments;  // of one row after another
-  std::uint32_t adjusted_count = 0;                   // rows that are adjusted
-  bool feed_next_batch = false;                       // its sampled_places may name them
+  std::vector<kernels::LogitBias> biases;      // of one row after another
+  std::vector<kernels::CountedToken> counted;  // that rows reset their counts to
+  std::uint32_t adjusted_count = 0;            // rows that are adjusted
+  std::uint32_t counts_row_count = 0;          // rows of counts that there must be
+  bool feed_next_batch = false;                // its sampled_places may name them
 
   void Clear() {
     rows.clear();
-    adjustments.clear();
+    biases.clear();
+    counted.clear();
     adjusted_count = 0;
+    counts_row_count = 0;
     feed_next_batch = false;
   }
 
-  // A draw with these adjustments, each of another token.
-  void Add(kernels::SampleRow row, std::span<const kernels::LogitAdjustment> row_adjustments) {
-    row.first_adjustment = static_cast<std::uint32_t>(adjustments.size());
-    row.adjustment_count = static_cast<std::uint32_t>(row_adjustments.size());
+  // A draw with these biases, each of another token.
+  void Add(kernels::SampleRow row, std::span<const kernels::LogitBias> row_biases) {
+    row.first_bias = static_cast<std::uint32_t>(biases.size());
+    row.bias_count = static_cast<std::uint32_t>(row_biases.size());
     row.adjusted_row = adjusted_count;
     if (IsAdjusted(row)) ++adjusted_count;
+    if (row.has_counts) counts_row_count = std::max(counts_row_count, row.counts_row + 1);
     rows.push_back(row);
-    adjustments.insert(adjustments.end(), row_adjustments.begin(), row_adjustments.end());
+    biases.insert(biases.end(), row_biases.begin(), row_biases.end());
   }
 };
 

@@ -26,8 +26,8 @@ ReadAhead::ReadAhead(const std::vector<std::span<const std::byte>>& ranges, Read
     : options_(std::move(options)) {
   for (std::span<const std::byte> range : ranges) {
     while (!range.empty()) {
-      pieces_.push_back(range.first(std::min(range.size(), options_.piece_bytes)));
-      range = range.subspan(pieces_.back().size());
+      pieces_.push_back({pieces_.size(), range.first(std::min(range.size(), options_.piece_bytes))});
+      range = range.subspan(pieces_.back().bytes.size());
     }
   }
   for (std::size_t i = 0; i < options_.thread_count; ++i) threads_.emplace_back([this] { Run(); });
@@ -50,17 +50,29 @@ void ReadAhead::Take(std::uint64_t bytes) {
   moved_.notify_all();
 }
 
-void ReadAhead::Run() {
-  for (auto piece = NextPiece(); !piece.empty(); piece = NextPiece()) options_.bring(piece);
+void ReadAhead::Finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_finishing_ = true;
+  }
+  moved_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
-// Empty when there is none, or no more are wanted.
-std::span<const std::byte> ReadAhead::NextPiece() {
+void ReadAhead::Run() {
+  for (auto piece = NextPiece(); piece; piece = NextPiece()) options_.bring(*piece);
+}
+
+// Nothing when there is none, or no more are wanted.
+std::optional<ReadPiece> ReadAhead::NextPiece() {
   std::unique_lock lock(mutex_);
-  const auto is_due = [this] { return begun_bytes_ + pieces_[next_].size() <= taken_bytes_ + options_.window_bytes; };
+  const auto is_due = [this] {
+    return is_finishing_ || begun_bytes_ + pieces_[next_].bytes.size() <= taken_bytes_ + options_.window_bytes;
+  };
   moved_.wait(lock, [&] { return ending_ || next_ == pieces_.size() || is_due(); });
-  if (ending_ || next_ == pieces_.size()) return {};
-  begun_bytes_ += pieces_[next_].size();
+  if (ending_ || next_ == pieces_.size()) return std::nullopt;
+  begun_bytes_ += pieces_[next_].bytes.size();
   return pieces_[next_++];
 }
 

@@ -5,7 +5,8 @@
 //                             ▲ Take moves this, whatever the reader took
 //
 // It only hints: who reads a piece that is not there waits for the disk as if this were not there. Failures are silent
-// here, as the reader meets them too and can say what it wanted. Takes no memory but the page cache's.
+// here, as the reader meets them too and can say what it wanted. Takes no memory but the page cache's. What else is to
+// be done once with all bytes, such as hashing them, the same threads do with each piece.
 #pragma once
 
 #include <condition_variable>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -24,13 +26,19 @@ namespace roost::worker {
 // it answers nothing and does nothing.
 [[nodiscard]] int BringMapped(std::span<const std::byte> mapped);
 
+// Of a range, at most piece_bytes.
+struct ReadPiece {
+  std::size_t index = 0;  // counted over all ranges, in order; empty ranges have none
+  std::span<const std::byte> bytes;
+};
+
 struct ReadAheadOptions {
   std::size_t thread_count = 4;
   std::size_t piece_bytes = std::size_t{64} << 20U;      // long enough for the disk to see several streams, not jumps
   std::uint64_t window_bytes = std::uint64_t{2} << 30U;  // at least a piece
-  std::function<void(std::span<const std::byte>)> bring = [](std::span<const std::byte> piece) {
-    (void)BringMapped(piece);
-  };  // called by all threads
+  std::function<void(const ReadPiece&)> bring = [](const ReadPiece& piece) {
+    (void)BringMapped(piece.bytes);
+  };  // called by all threads, once for each piece
 };
 
 // Thread-safe. The mapped bytes outlive it.
@@ -46,18 +54,22 @@ class ReadAhead {
   // So many more bytes have been read by whom all this is for.
   void Take(std::uint64_t bytes);
 
+  // Brings all that is left, whatever was taken, and returns when every piece has been brought. From one thread.
+  void Finish();
+
  private:
   void Run();
-  [[nodiscard]] std::span<const std::byte> NextPiece();
+  [[nodiscard]] std::optional<ReadPiece> NextPiece();
 
   const ReadAheadOptions options_;
-  std::vector<std::span<const std::byte>> pieces_;
+  std::vector<ReadPiece> pieces_;
 
   std::mutex mutex_;
   std::condition_variable moved_;
   std::size_t next_ = 0;           // guarded by mutex_
   std::uint64_t begun_bytes_ = 0;  // guarded by mutex_: of the pieces before next_
   std::uint64_t taken_bytes_ = 0;  // guarded by mutex_
+  bool is_finishing_ = false;      // guarded by mutex_
   bool ending_ = false;            // guarded by mutex_
   std::vector<std::thread> threads_;
 };

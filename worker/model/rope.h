@@ -1,11 +1,17 @@
-// Frequencies of the rotary position embedding, with the scaling of Llama 3.1.
+// Frequencies of the rotary position embedding, and the ways in which models stretch them beyond the context that they
+// were trained on. Computed in f32 where Hugging Face transformers does.
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <variant>
 #include <vector>
 
 namespace roost::worker {
+
+// Every position is divided by `factor`.
+struct LinearScaling {
+  double factor = 1;
+};
 
 // Llama 3.1's: long wavelengths are stretched by `factor`, short ones kept, those between blended.
 struct Llama3Scaling {
@@ -15,12 +21,29 @@ struct Llama3Scaling {
   double original_max_positions = 8192;
 };
 
-struct RopeConfig {
-  double theta = 10000;
-  std::optional<Llama3Scaling> llama3;
+// Elements whose pairs turn more than beta_fast times in the original context are kept, those that turn less than
+// beta_slow times are stretched by `factor`, and those between are blended along their index.
+// Source: Peng et al.: YaRN, 2023.
+enum class YarnBounds : std::uint8_t { kWholeElements, kExact };
+struct YarnScaling {
+  double factor = 1;
+  double original_max_positions = 8192;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  YarnBounds bounds = YarnBounds::kWholeElements;
+  double attention_factor = 1;  // of q and of k: scores get its square
 };
 
-// Angle per position of each pair of elements: [head_dim/2]. Computed in f32 where Hugging Face transformers does.
+struct RopeConfig {
+  double theta = 10000;
+  std::variant<std::monostate, LinearScaling, Llama3Scaling, YarnScaling> scaling;
+};
+
+// Angle per position of each pair of elements: [head_dim/2].
 [[nodiscard]] std::vector<float> InverseFrequencies(const RopeConfig& config, std::uint32_t head_dim);
+
+// What scores are multiplied with beside 1/√head_dim. Transformers multiplies the sine and the cosine of both q and k
+// with a number instead, which is the same but for rounding.
+[[nodiscard]] double ScoreFactor(const RopeConfig& config);
 
 }  // namespace roost::worker

@@ -13,13 +13,23 @@ void StepRecorder::Run(const Shape& shape, const std::function<void()>& ops) {
     return;
   }
   if (seen->recording == nullptr) {
-    backend_.ops().begin_recording(backend_.device());
-    ops();
-    seen->recording = backend_.ops().end_recording(backend_.device());
+    seen->recording = RecordingOf(ops);
     // Making it may wait for other devices, whose replays may wait for this one's.
     if (communicator_ != nullptr) communicator_->AwaitPeers();
   }
   backend_.ops().replay(backend_.device(), *seen->recording);
+}
+
+bool StepRecorder::Record(const Shape& shape, const std::function<void()>& ops) {
+  if (!enabled() || Find(shape) != nullptr) return false;
+  seen_.front().recording = RecordingOf(ops);
+  return true;
+}
+
+std::unique_ptr<kernels::Recording> StepRecorder::RecordingOf(const std::function<void()>& ops) {
+  backend_.ops().begin_recording(backend_.device());
+  ops();
+  return backend_.ops().end_recording(backend_.device());
 }
 
 StepRecorder::Seen* StepRecorder::Find(const Shape& shape) {

@@ -37,6 +37,9 @@ class StepRecorder {
 
   // `ops` calls ops of the backend that can be recorded; see ops.h. Equal shapes, equal arguments.
   void Run(const Shape& shape, const std::function<void()>& ops);
+  // Records a shape ahead of its first step, which is replayed then; runs nothing, and waits for no other rank. False
+  // where the shape is there already or the device does not record.
+  bool Record(const Shape& shape, const std::function<void()>& ops);
 
  private:
   struct Seen {
@@ -46,6 +49,7 @@ class StepRecorder {
 
   // The shape's entry, which is now the most recent; null where the shape is new, and then there is one.
   [[nodiscard]] Seen* Find(const Shape& shape);
+  [[nodiscard]] std::unique_ptr<kernels::Recording> RecordingOf(const std::function<void()>& ops);
 
   const kernels::Backend& backend_;
   kernels::Communicator* const communicator_;

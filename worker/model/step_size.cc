@@ -33,7 +33,7 @@ class InputBytes {
 
 bool StepSize::FitsInto(const StepSize& other) const {
   return input_bytes <= other.input_bytes && rows <= other.rows && logits_rows <= other.logits_rows &&
-         partials <= other.partials && adjusted_rows <= other.adjusted_rows;
+         partials <= other.partials && adjusted_rows <= other.adjusted_rows && counts_rows <= other.counts_rows;
 }
 
 StepSize Grown(const StepSize& from, const StepSize& step) {
@@ -44,7 +44,8 @@ StepSize Grown(const StepSize& from, const StepSize& step) {
           .rows = grown(from.rows, step.rows),
           .logits_rows = grown(from.logits_rows, step.logits_rows),
           .partials = grown(from.partials, step.partials),
-          .adjusted_rows = grown(from.adjusted_rows, step.adjusted_rows)};
+          .adjusted_rows = grown(from.adjusted_rows, step.adjusted_rows),
+          .counts_rows = grown(from.counts_rows, step.counts_rows)};
 }
 
 StepSize LargestStep(const StepBounds& bounds, const ModelLimits& model, const AttentionPlanOptions& attention) {
@@ -71,12 +72,14 @@ StepSize LargestStep(const StepBounds& bounds, const ModelLimits& model, const A
   inputs.AddPadded<kernels::AttentionMerge>(plan.merges);
   inputs.Add<kernels::SampledPlace>(requests);
   inputs.Add<kernels::SampleRow>(requests);
-  inputs.Add<kernels::LogitAdjustment>(requests * std::min(model.vocab_size, kUsualAdjustments));
+  inputs.Add<kernels::LogitBias>(requests * std::min(model.vocab_size, kUsualBiases));
+  inputs.Add<kernels::CountedToken>(requests * std::min(model.vocab_size, kUsualCountedTokens));
   return {.input_bytes = inputs.bytes(),
           .rows = rows,
           .logits_rows = logits_rows,
           .partials = plan.partials,
-          .adjusted_rows = requests};
+          .adjusted_rows = requests,
+          .counts_rows = requests};
 }
 
 }  // namespace roost::worker

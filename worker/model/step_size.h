@@ -23,6 +23,7 @@ struct StepSize {
   std::size_t logits_rows = 0;
   std::size_t partials = 0;       // of attention
   std::size_t adjusted_rows = 0;  // draws whose logits are adjusted
+  std::size_t counts_rows = 0;    // outputs whose tokens are counted for penalties
 
   // No entry is larger than the other's.
   [[nodiscard]] bool FitsInto(const StepSize& other) const;
@@ -31,9 +32,10 @@ struct StepSize {
 // At least both, entry by entry; what is larger in `step` has the next power of two.
 [[nodiscard]] StepSize Grown(const StepSize& from, const StepSize& step);
 
-// Adjustments of a request's draw, at the most: more tokens than these have few outputs. On average over the requests
-// of a step; beyond that a step is larger than LargestStep.
-inline constexpr std::uint32_t kUsualAdjustments = 4096;
+// Biases of a request and tokens that its counts are reset to, at the most: few outputs have more. On average over the
+// requests of a step; beyond that a step is larger than LargestStep.
+inline constexpr std::uint32_t kUsualBiases = 1024;
+inline constexpr std::uint32_t kUsualCountedTokens = 4096;
 
 // The context and the vocabulary of the model.
 struct ModelLimits {

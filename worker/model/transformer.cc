@@ -1,6 +1,7 @@
 #include "worker/model/transformer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "common/prefix/block_hash.h"
@@ -56,7 +57,8 @@ Transformer::Workspace::Workspace(const kernels::Backend& backend)
       logits_part(backend),
       arriving(backend),
       sampled(backend),
-      adjusted(backend) {}
+      adjusted(backend),
+      counts(backend) {}
 
 Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backend, const HfConfig& config,
                                                          const WeightSource& source, const TransformerOptions& options,
@@ -75,8 +77,10 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backen
   if (!backend.ops().supports_dtype(backend.device(), options.compute_dtype)) {
     return InvalidArgument("compute_dtype", "{} is not supported by this machine", NameOf(options.compute_dtype));
   }
-  ROOST_RETURN_IF_ERROR(backend.ops().check_layout(
-      backend.device(), LayoutOf(config, options.block_tokens, options.block_count, options.compute_dtype)));
+  ROOST_RETURN_IF_ERROR(backend.ops().check_model(
+      backend.device(), {.kv = LayoutOf(config, options.block_tokens, options.block_count, options.compute_dtype),
+                         .vocab_size = config.vocab_size,
+                         .hidden_size = config.hidden_size}));
   std::unique_ptr<Transformer> transformer(new Transformer(std::move(backend), config, options, std::move(rank)));
   ROOST_RETURN_IF_ERROR(transformer->Load(config, source, options));
   return transformer;
@@ -87,9 +91,11 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
     : backend_(std::move(backend)),
       shard_(rank.shard),
       communicator_(std::move(rank.communicator)),
+      peers_(communicator_.get()),
       vocabulary_(RangesOf(config, shard_).vocabulary),
       config_(ConfigOf(config, shard_)),
       attention_options_(AttentionOptionsOf(backend_, config_, options)),
+      score_scale_(static_cast<float>(ScoreFactor(config.rope) / std::sqrt(static_cast<double>(config.head_dim)))),
       dtype_(options.compute_dtype),
       activation_dtype_(backend_.ops().activation_dtype(backend_.device(), options.compute_dtype)),
       shape_{.vocab_size = config.vocab_size,
@@ -107,16 +113,21 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       work_(backend_),
       recorder_(backend_, communicator_.get()) {}
 
-// What has a number is tried before the weights are read, which may take long; a share of what is left, after.
+// What has a number is tried before the weights are read, which may take long; a share of what is left, after. The code
+// of products takes some of the device's memory too.
 Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source, const TransformerOptions& options) {
   if (!options.kv_share) ROOST_RETURN_IF_ERROR(ReserveKv());
   ROOST_RETURN_IF_ERROR(ReserveSteps(options.step_bounds));
   const std::vector<float> frequencies = InverseFrequencies(config_.rope, config_.head_dim);
   inverse_frequencies_.Upload(std::span<const float>(frequencies));
   ROOST_ASSIGN_OR_RETURN(weights_, LoadTransformerWeights(backend_, whole, shard_, source, dtype_));
-  if (!options.kv_share) return {};
-  ROOST_RETURN_IF_ERROR(CountBlocks(*options.kv_share));
-  return ReserveKv();
+  WarmUpProducts();
+  if (options.kv_share) {
+    ROOST_RETURN_IF_ERROR(CountBlocks(*options.kv_share));
+    ROOST_RETURN_IF_ERROR(ReserveKv());
+  }
+  WarmUpSteps(options.step_bounds);
+  return {};
 }
 
 Result<void> Transformer::CountBlocks(double kv_share) {
@@ -136,6 +147,11 @@ Result<void> Transformer::ReserveKv() {
   // What padding tokens write goes behind the blocks that there are.
   const std::size_t spare_blocks = recorder_.enabled() ? (kMaxPadding + kv_.block_tokens - 1) / kv_.block_tokens : 0;
   const std::size_t kv_bytes = kv_.BlockBytes() * (kv_.block_count + spare_blocks);
+  const std::optional<std::size_t> free_bytes = backend_.ops().free_memory(backend_.device());
+  if (free_bytes && kv_bytes > *free_bytes) {
+    return InvalidArgument("kv-memory", "{} KV blocks have {} bytes, and the device has {} bytes free", kv_.block_count,
+                           kv_bytes, *free_bytes);
+  }
   if (!kv_memory_.TryReserve(kv_bytes)) {
     return Error{ErrorCode::kInternal, fmt::format("no memory for {} KV blocks, {} bytes", kv_.block_count, kv_bytes),
                  "block_count"};
@@ -223,7 +239,9 @@ void Transformer::Draw(const Draws& draws) {
                                             .vocab_size = config_.vocab_size,
                                             .rows = work_.inputs.At(inputs_.draws),
                                             .row_count = static_cast<std::uint32_t>(draws.rows.size()),
-                                            .adjustments = work_.inputs.At(inputs_.adjustments),
+                                            .biases = work_.inputs.At(inputs_.biases),
+                                            .counted = work_.inputs.At(inputs_.counted),
+                                            .counts = work_.counts.as<kernels::TokenCount>(),
                                             .tokens = work_.inputs.At(inputs_.tokens),
                                             .adjusted = work_.adjusted.as<float>(),
                                             .out = work_.sampled.as<kernels::SampledToken>()});
@@ -255,8 +273,11 @@ void Transformer::Check(const Draws& draws) const {
     ROOST_CHECK(draw.row < wanted_count_, "a draw from row {} of {}", draw.row, wanted_count_);
     ROOST_CHECK(!draw.has_newest || draw.newest < rows_, "a draw after token {} of {}", draw.newest, rows_);
   }
-  for (const kernels::LogitAdjustment& adjustment : draws.adjustments) {
-    ROOST_CHECK(adjustment.token < config_.vocab_size, "token {} of {}", adjustment.token, config_.vocab_size);
+  for (const kernels::LogitBias& bias : draws.biases) {
+    ROOST_CHECK(bias.token < config_.vocab_size, "token {} of {}", bias.token, config_.vocab_size);
+  }
+  for (const kernels::CountedToken& counted : draws.counted) {
+    ROOST_CHECK(counted.token < config_.vocab_size, "token {} of {}", counted.token, config_.vocab_size);
   }
 }
 

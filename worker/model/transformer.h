@@ -10,6 +10,10 @@
 // bounds need is reserved at load, before the KV pool takes its share of what is left. A larger step takes more, which
 // waits for the device and moves what recorded ops use; where there is no more the device has failed.
 //
+// Where that is so it also goes through its products, a step and the recordings of decodes at load, each rank by
+// itself: what a device brings to its memory when it is first used is there before the first request, and no rank waits
+// for it while others wait in a collective op.
+//
 // It may be one of several ranks that compute a model together, each with its heads and its part of the inner layer;
 // see shard.h. Then embeddings, a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
 #pragma once
@@ -93,11 +97,12 @@ class Transformer final : public Model {
     kernels::DeviceBuffer arriving;     // [wanted][vocab_size] f32, on rank 0 of several
     kernels::DeviceBuffer sampled;      // [draws], of the latest batch that had some; never grows
     kernels::DeviceBuffer adjusted;     // [adjusted draws][vocab_size] f32, on rank 0
+    kernels::DeviceBuffer counts;  // [outputs with penalties][vocab_size] TokenCount, on rank 0; growing keeps them
   };
 
   // All that a step brings to its device, in one copy, and where each array lies in Workspace::inputs:
   //
-  //   tokens positions slots logits_rows parts rows items merges blocks │ sampled_places draws adjustments
+  //   tokens positions slots logits_rows parts rows items merges blocks │ sampled_places draws biases counted
   //   of recorded ops, which know them by their addresses               │ of ops that are called in every step
   //
   // So an array of the left half moves only with the lengths before it, which StepShape has, or when the whole grows.
@@ -114,7 +119,8 @@ class Transformer final : public Model {
     PackedArray<std::uint32_t> blocks;
     PackedArray<kernels::SampledPlace> sampled_places;
     PackedArray<kernels::SampleRow> draws;
-    PackedArray<kernels::LogitAdjustment> adjustments;
+    PackedArray<kernels::LogitBias> biases;
+    PackedArray<kernels::CountedToken> counted;
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
@@ -122,6 +128,11 @@ class Transformer final : public Model {
   [[nodiscard]] Result<void> ReserveSteps(const StepBounds& bounds);
   [[nodiscard]] Result<void> CountBlocks(double kv_share);
   [[nodiscard]] Result<void> ReserveKv();
+  void WarmUpProducts();
+  void WarmUpSteps(const StepBounds& bounds);
+  void RunWarmUpStep();
+  std::size_t RecordSteps(const StepBounds& bounds);
+  void AwaitDevice();
 
   void Check(const Batch& batch) const;
   void Check(const Draws& draws) const;
@@ -132,6 +143,7 @@ class Transformer final : public Model {
   void Upload(const Batch& batch, const Draws& draws);
   void Reserve(const StepSize& step);
   [[nodiscard]] bool TryReserve(const StepSize& step);
+  [[nodiscard]] bool TryReserveCounts(std::size_t row_count);
   void PlaceSampled(const Batch& batch);
   [[nodiscard]] StepRecorder::Shape StepShape() const;
   void RunOps();
@@ -142,6 +154,7 @@ class Transformer final : public Model {
   void Multiply(const kernels::MatmulWeights& weights, const void* x, void* y) const;
   void SumOverRanks(void* values, kernels::DType dtype);  // [rows][hidden_size]
   void ComputeLogits();
+  void MultiplyLogits(std::uint32_t rows) const;
   void GatherLogits();
   void Sample(const Draws& draws);
   void Draw(const Draws& draws);
@@ -149,9 +162,11 @@ class Transformer final : public Model {
   const kernels::Backend backend_;  // outlives everything below
   const Shard shard_;
   const std::unique_ptr<kernels::Communicator> communicator_;  // outlives the recordings of its ops
+  kernels::Communicator* peers_;                               // the same, but null while the rank warms up by itself
   const WeightRange vocabulary_;                               // that this rank embeds and gives logits to
   const HfConfig config_;                                      // of this rank; see ConfigOf
   const AttentionPlanOptions attention_options_;
+  const float score_scale_;
   const kernels::DType dtype_;             // of products' inputs and the cache
   const kernels::DType activation_dtype_;  // of products' results
   ModelShape shape_;
@@ -160,7 +175,8 @@ class Transformer final : public Model {
   kernels::DeviceBuffer kv_memory_;
   kernels::KvLayout kv_;
   Workspace work_;
-  StepSize reserved_;               // that work_ has room for
+  StepSize reserved_;                 // that work_ has room for
+  std::size_t counts_row_count_ = 0;  // of work_.counts
   std::uint64_t growth_count_ = 0;  // of work_: another count, another place. It changes at the same steps on all ranks
   // The step, which may be padded; see pad_plan.h.
   std::vector<TokenId> tokens_;

@@ -50,16 +50,18 @@ void Transformer::Upload(const Batch& batch, const Draws& draws) {
              .blocks = work_.inputs.Add(plan_.attention.blocks),
              .sampled_places = work_.inputs.Add(batch.sampled_places),
              .draws = work_.inputs.Add(draws.rows),
-             .adjustments = work_.inputs.Add(draws.adjustments)};
+             .biases = work_.inputs.Add(draws.biases),
+             .counted = work_.inputs.Add(draws.counted)};
   Reserve({.input_bytes = work_.inputs.bytes(),
            .rows = rows_,
            .logits_rows = plan_.logits_rows.size(),
            .partials = plan_.attention.partial_count,
-           .adjusted_rows = draws.adjusted_count});
+           .adjusted_rows = draws.adjusted_count,
+           .counts_rows = draws.counts_row_count});
   work_.inputs.Upload();
   // A device that asks for memory may wait for the others', and these may wait for this rank in a collective op: none
   // begins before all have their memory.
-  if (communicator_) communicator_->AwaitPeers();
+  if (peers_ != nullptr) peers_->AwaitPeers();
 }
 
 void Transformer::PlaceSampled(const Batch& batch) {
@@ -124,8 +126,21 @@ bool Transformer::TryReserve(const StepSize& step) {
   const std::size_t logits_bytes = config_.vocab_size * sizeof(float);
   reserve(work_.logits, step.logits_rows, logits_bytes);
   reserve(work_.adjusted, step.adjusted_rows, logits_bytes);
+  enough = enough && TryReserveCounts(step.counts_rows);
   if (communicator_) reserve(work_.arriving, step.logits_rows, logits_bytes);
   return enough;
+}
+
+// What outputs have counted so far goes along. Within bounds this is called once, at load.
+bool Transformer::TryReserveCounts(std::size_t row_count) {
+  if (row_count <= counts_row_count_) return true;
+  const std::size_t row_bytes = config_.vocab_size * sizeof(kernels::TokenCount);
+  std::vector<std::uint8_t> kept(counts_row_count_ * row_bytes);
+  if (!kept.empty()) backend_.ops().copy_to_host(backend_.device(), kept.data(), work_.counts.data(), kept.size());
+  if (!work_.counts.TryReserve(row_count * row_bytes)) return false;
+  if (!kept.empty()) backend_.ops().copy_to_device(backend_.device(), work_.counts.data(), kept.data(), kept.size());
+  counts_row_count_ = row_count;
+  return true;
 }
 
 // Lengths of lists, which are places too, and the memory of whatever grows.

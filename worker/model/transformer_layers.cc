@@ -1,6 +1,4 @@
 // The ops of a transformer's layers and of its logits.
-#include <cmath>
-
 #include "worker/model/transformer.h"
 
 namespace roost::worker {
@@ -30,7 +28,7 @@ void Transformer::WriteKv(std::uint32_t layer) {
 void Transformer::Attend(std::uint32_t layer) {
   backend_.ops().attention(backend_.device(), {.q = work_.q.data(),
                                                .q_dtype = activation_dtype_,
-                                               .scale = 1 / std::sqrt(static_cast<float>(config_.head_dim)),
+                                               .scale = score_scale_,
                                                .query_head_count = config_.query_head_count,
                                                .kv = kv_,
                                                .layer = layer,
@@ -78,11 +76,10 @@ void Transformer::Multiply(const kernels::MatmulWeights& weights, const void* x,
 }
 
 void Transformer::SumOverRanks(void* values, kernels::DType dtype) {
-  if (!communicator_) return;
-  backend_.ops().all_reduce(backend_.device(), {.communicator = communicator_.get(),
-                                                .values = values,
-                                                .count = std::size_t{rows_} * config_.hidden_size,
-                                                .dtype = dtype});
+  if (peers_ == nullptr) return;
+  backend_.ops().all_reduce(
+      backend_.device(),
+      {.communicator = peers_, .values = values, .count = std::size_t{rows_} * config_.hidden_size, .dtype = dtype});
 }
 
 void Transformer::ComputeLogits() {
@@ -97,16 +94,20 @@ void Transformer::ComputeLogits() {
                                               .out = work_.normed.data(),
                                               .out_dtype = dtype_,
                                               .delta_dtype = activation_dtype_});
+  MultiplyLogits(wanted);
+  if (peers_ != nullptr) GatherLogits();
+}
+
+void Transformer::MultiplyLogits(std::uint32_t rows) const {
   const DeviceBuffer& logits = communicator_ ? work_.logits_part : work_.logits;
   backend_.ops().matmul(backend_.device(),
-                        {weights_.output.get(), work_.normed.data(), wanted, logits.data(), kernels::DType::kF32});
-  if (communicator_) GatherLogits();
+                        {weights_.output.get(), work_.normed.data(), rows, logits.data(), kernels::DType::kF32});
 }
 
 // Whole rows to one device, because drawing needs them: 4 · rows · vocab_size bytes, of which (ranks - 1) / ranks
 // cross. For 64 rows of 128,256 tokens that is 33 MB, next to the bf16 weights of gigabytes that a step reads.
 void Transformer::GatherLogits() {
-  backend_.ops().gather_columns(backend_.device(), {.communicator = communicator_.get(),
+  backend_.ops().gather_columns(backend_.device(), {.communicator = peers_,
                                                     .part = work_.logits_part.as<float>(),
                                                     .rows = static_cast<std::uint32_t>(plan_.logits_rows.size()),
                                                     .width = config_.vocab_size,

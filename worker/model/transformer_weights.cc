@@ -1,8 +1,13 @@
 #include "worker/model/transformer_weights.h"
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <map>
 #include <string>
+#include <string_view>
+
+#include "common/base/log.h"
 
 namespace roost::worker {
 namespace {
@@ -43,9 +48,11 @@ class Loader {
       ROOST_RETURN_IF_ERROR(LoadLayer(fmt::format("model.layers.{}.", layer), weights.layers.back()));
     }
     ROOST_RETURN_IF_ERROR(LoadVector("model.norm.weight", config_.hidden_size, weights.final_norm));
-    if (config_.tie == EmbeddingTie::kTied) return weights;
-    ROOST_ASSIGN_OR_RETURN(weights.output, LoadProjections({{"lm_head", config_.vocab_size, ranges_.vocabulary}},
-                                                           All(config_.hidden_size), QkvBias::kNone));
+    if (config_.tie == EmbeddingTie::kUntied) {
+      ROOST_ASSIGN_OR_RETURN(weights.output, LoadProjections({{"lm_head", config_.vocab_size, ranges_.vocabulary}},
+                                                             All(config_.hidden_size), Bias::kNone));
+    }
+    LogRounding();
     return weights;
   }
 
@@ -62,6 +69,7 @@ class Loader {
     backend_.ops().copy_to_device(backend_.device(), weights.embedding.data(), table.data, bytes);
     if (config_.tie == EmbeddingTie::kUntied) return {};
     const MatmulPart part{table.data, table.dtype, nullptr, ranges_.vocabulary.size()};
+    NoteRounding(table.dtype);
     ROOST_ASSIGN_OR_RETURN(weights.output,
                            backend_.ops().prepare_matmul(backend_.device(), {.parts = {&part, 1},
                                                                              .inputs = config_.hidden_size,
@@ -86,14 +94,14 @@ class Loader {
                                                        {attention + "k_proj", kv_width, ranges_.kv},
                                                        {attention + "v_proj", kv_width, ranges_.kv}},
                                                       All(hidden), config_.qkv_bias));
-    ROOST_ASSIGN_OR_RETURN(
-        layer.o, LoadProjections({{attention + "o_proj", hidden, {0, hidden}}}, {q_width, ranges_.q}, QkvBias::kNone));
+    ROOST_ASSIGN_OR_RETURN(layer.o, LoadProjections({{attention + "o_proj", hidden, {0, hidden}}}, {q_width, ranges_.q},
+                                                    OfOneRank(config_.o_bias)));
     const std::uint32_t inner = config_.intermediate_size;
     ROOST_ASSIGN_OR_RETURN(layer.gate_up, LoadProjections({{mlp + "gate_proj", inner, ranges_.intermediate},
                                                            {mlp + "up_proj", inner, ranges_.intermediate}},
-                                                          All(hidden), QkvBias::kNone));
+                                                          All(hidden), config_.mlp_bias));
     ROOST_ASSIGN_OR_RETURN(layer.down, LoadProjections({{mlp + "down_proj", hidden, {0, hidden}}},
-                                                       {inner, ranges_.intermediate}, QkvBias::kNone));
+                                                       {inner, ranges_.intermediate}, OfOneRank(config_.mlp_bias)));
     return {};
   }
 
@@ -106,11 +114,28 @@ class Loader {
     return {};
   }
 
+  void NoteRounding(DType dtype) {
+    if (compute_dtype_ == DType::kBF16 && dtype != DType::kBF16) ++rounded_[dtype];
+  }
+
+  // Not an error: it is what bf16 devices can do. But answers may differ a little from those of the file's precision.
+  void LogRounding() const {
+    if (shard_.rank != 0) return;
+    for (const auto& [dtype, count] : rounded_) {
+      LogWarning("weights are rounded", {{"from", std::string(NameOf(dtype))},
+                                         {"to", std::string(NameOf(compute_dtype_))},
+                                         {"tensors", fmt::format("{}", count)}});
+    }
+  }
+
+  // Where ranks' results are summed, one of them adds the bias.
+  [[nodiscard]] Bias OfOneRank(Bias bias) const { return shard_.rank == 0 ? bias : Bias::kNone; }
+
   static ProjectionInputs All(std::uint32_t size) { return {size, {0, size}}; }
 
   // Projections of one input, fused into one product.
   Result<std::unique_ptr<MatmulWeights>> LoadProjections(std::initializer_list<Projection> projections,
-                                                         const ProjectionInputs& inputs, QkvBias biased) {
+                                                         const ProjectionInputs& inputs, Bias biased) {
     std::vector<MatmulPart> parts;
     std::vector<Weight> loaded;  // alive until the weights are prepared
     for (const Projection& projection : projections) {
@@ -118,7 +143,8 @@ class Loader {
       ROOST_ASSIGN_OR_RETURN(Weight weight,
                              source_.GetPart(projection.name + ".weight", shape, {projection.rows, inputs.columns}));
       MatmulPart part{weight.data, weight.dtype, nullptr, projection.rows.size()};
-      if (biased == QkvBias::kBiased) {
+      NoteRounding(weight.dtype);
+      if (biased == Bias::kBiased) {
         ROOST_ASSIGN_OR_RETURN(
             Weight bias, source_.GetPart(projection.name + ".bias", {shape.data(), 1}, {projection.rows, {0, 1}}));
         if (bias.dtype != weight.dtype) {
@@ -150,9 +176,42 @@ class Loader {
   const ShardRanges ranges_;
   const WeightSource& source_;
   const DType compute_dtype_;
+  std::map<DType, std::size_t> rounded_;  // matrices whose dtype holds more than the compute dtype
 };
 
+constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
+constexpr std::string_view kOutput = "lm_head.weight";
+
+// Is it the embedding under another name?
+bool IsTheEmbedding(const TensorRecord& tensor, std::span<const TensorRecord> tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [&tensor](const TensorRecord& other) {
+    return other.name == kEmbedding && other.dtype == tensor.dtype && other.shape == tensor.shape &&
+           other.hash == tensor.hash;
+  });
+}
+
+bool IsNeededByNobody(const TensorRecord& tensor) { return tensor.name.ends_with(".rotary_emb.inv_freq"); }
+
 }  // namespace
+
+Result<void> CheckAllRead(const HfConfig& config, std::span<const TensorRecord> tensors) {
+  for (const TensorRecord& tensor : tensors) {
+    if (tensor.was_read || IsNeededByNobody(tensor)) continue;
+    if (tensor.name == kOutput && config.tie == EmbeddingTie::kTied) {
+      if (IsTheEmbedding(tensor, tensors)) continue;
+      return InvalidArgument(tensor.file,
+                             "tensor '{}' differs from {}, but tie_word_embeddings in config.json says that they are "
+                             "one",
+                             tensor.name, kEmbedding);
+    }
+    return InvalidArgument(
+        tensor.file,
+        "tensor '{}' is not used: {} as config.json describes it does not read it from this file, and "
+        "answers without it may be wrong",
+        tensor.name, config.architecture);
+  }
+  return {};
+}
 
 Result<TransformerWeights> LoadTransformerWeights(const kernels::Backend& backend, const HfConfig& config,
                                                   const Shard& shard, const WeightSource& source, DType compute_dtype) {

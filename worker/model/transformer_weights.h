@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "common/base/result.h"
@@ -37,5 +38,10 @@ struct TransformerWeights {
 [[nodiscard]] Result<TransformerWeights> LoadTransformerWeights(const kernels::Backend& backend, const HfConfig& config,
                                                                 const Shard& shard, const WeightSource& source,
                                                                 kernels::DType compute_dtype);
+
+// An Error that names the tensor and its file if one of the files' tensors was not read: config.json and weights then
+// do not belong together, and the answers would be wrong. Not so an output matrix that is the embedding once more,
+// where config.json ties the two, and the rotary frequencies of old files, which follow from config.json.
+[[nodiscard]] Result<void> CheckAllRead(const HfConfig& config, std::span<const TensorRecord> tensors);
 
 }  // namespace roost::worker

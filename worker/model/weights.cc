@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <system_error>
+#include <tuple>
 #include <vector>
 
 #include "common/base/check.h"
@@ -67,18 +68,6 @@ std::pair<int, std::uint64_t> PlaceOf(std::string_view name) {
   return {1, layer};
 }
 
-std::vector<std::span<const std::byte>> InOrderOfLoading(const SafetensorsDirectory& directory) {
-  std::vector<std::pair<std::pair<int, std::uint64_t>, std::span<const std::byte>>> placed;
-  for (const auto& file : directory.files()) {
-    for (const auto& [name, info] : file->tensors()) placed.emplace_back(PlaceOf(name), file->Data(info));
-  }
-  std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<std::span<const std::byte>> ranges;
-  ranges.reserve(placed.size());
-  for (const auto& entry : placed) ranges.push_back(entry.second);
-  return ranges;
-}
-
 }  // namespace
 
 std::uint64_t ElementsOf(std::span<const std::uint64_t> shape) {
@@ -95,10 +84,57 @@ Result<Weight> WeightSource::GetPart(std::string_view name, std::span<const std:
 }
 
 SafetensorsWeights::SafetensorsWeights(SafetensorsDirectory directory, std::uint32_t reader_count)
-    : directory_(std::move(directory)), reader_count_(reader_count) {
-  const std::vector<std::span<const std::byte>> ranges = InOrderOfLoading(directory_);
-  for (const auto& range : ranges) total_bytes_ += range.size();
-  read_ahead_ = std::make_unique<ReadAhead>(ranges);
+    : directory_(std::move(directory)), reader_count_(reader_count), tensors_(InOrderOfLoading(directory_)) {
+  std::vector<std::span<const std::byte>> ranges;
+  std::vector<std::size_t> sizes;
+  for (const Placed& tensor : tensors_) {
+    ranges.push_back(tensor.file->Data(*tensor.info));
+    sizes.push_back(ranges.back().size());
+    total_bytes_ += ranges.back().size();
+  }
+  ReadAheadOptions options;
+  hashes_ = std::make_unique<TensorHashes>(sizes, options.piece_bytes);
+  // What can not be read stays without a hash.
+  options.bring = [hashes = hashes_.get()](const ReadPiece& piece) {
+    if (BringMapped(piece.bytes) == 0) hashes->AddPiece(piece.index, piece.bytes);
+  };
+  read_ahead_ = std::make_unique<ReadAhead>(ranges, std::move(options));
+}
+
+std::vector<SafetensorsWeights::Placed> SafetensorsWeights::InOrderOfLoading(const SafetensorsDirectory& directory) {
+  std::vector<Placed> tensors;
+  for (const auto& file : directory.files()) {
+    for (const auto& [name, info] : file->tensors()) tensors.push_back({&name, file.get(), &info});
+  }
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const Placed& a, const Placed& b) { return PlaceOf(*a.name) < PlaceOf(*b.name); });
+  return tensors;
+}
+
+void SafetensorsWeights::NoteRead(const TensorInfo& info) const {
+  const std::lock_guard lock(mutex_);
+  read_.insert(&info);
+}
+
+Result<std::vector<TensorRecord>> SafetensorsWeights::FinishRecords() {
+  read_ahead_->Finish();
+  const std::lock_guard lock(mutex_);
+  std::vector<TensorRecord> records;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const auto& [name, file, info] = tensors_[i];
+    const std::optional<TensorHash> hash = hashes_->HashOf(i);
+    if (!hash) return DataLoss(file->path(), "tensor '{}' can not be read", *name);
+    records.push_back({.name = *name,
+                       .file = file->path(),
+                       .dtype = info->dtype_name,
+                       .shape = info->ShapeText(),
+                       .hash = *hash,
+                       .was_read = read_.count(info) > 0});
+  }
+  std::sort(records.begin(), records.end(), [](const TensorRecord& a, const TensorRecord& b) {
+    return std::tie(a.name, a.file) < std::tie(b.name, b.file);
+  });
+  return records;
 }
 
 Result<Weight> SafetensorsWeights::Get(std::string_view name, std::span<const std::uint64_t> shape) const {
@@ -116,6 +152,7 @@ Result<Weight> SafetensorsWeights::Get(std::string_view name, std::span<const st
         found.file->path(), "tensor '{}' can not be read: {}", name,
         reason == EFAULT ? "the file has become shorter, or its disk fails" : std::generic_category().message(reason));
   }
+  NoteRead(*found.info);
   read_ahead_->Take(bytes.size() / reader_count_);
   Weight weight{bytes.data(), dtype, bytes.size() / SizeOf(dtype), nullptr};
   // Nothing in the format aligns data, although writers do.

@@ -3,16 +3,20 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/result.h"
 #include "kernels/dtype.h"
 #include "worker/model/read_ahead.h"
 #include "worker/model/safetensors.h"
+#include "worker/model/tensor_hashes.h"
 
 namespace roost::worker {
 
@@ -53,7 +57,18 @@ class WeightSource {
   [[nodiscard]] virtual std::optional<std::uint64_t> total_bytes() const { return std::nullopt; }
 };
 
-// Reads ahead from the start, in the order in which a transformer is loaded. A weight that Get gives is in memory.
+// A tensor of a model's files, whether the model has it or not.
+struct TensorRecord {
+  std::string name;
+  std::string file;
+  std::string dtype;  // as the file has it
+  std::string shape;  // "[2, 3]"
+  TensorHash hash;
+  bool was_read = false;  // by Get
+};
+
+// Reads ahead from the start, in the order in which a transformer is loaded, and hashes every tensor on the way. A
+// weight that Get gives is in memory.
 class SafetensorsWeights final : public WeightSource {
  public:
   // Each of `reader_count` will get every weight, all about equally soon.
@@ -61,11 +76,28 @@ class SafetensorsWeights final : public WeightSource {
   [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const override;
   [[nodiscard]] std::optional<std::uint64_t> total_bytes() const override { return total_bytes_; }
 
+  // Of every tensor in the files, by name, and of one name by file. Waits for those that are not read and hashed yet.
+  // Call once, when no other thread uses this.
+  [[nodiscard]] Result<std::vector<TensorRecord>> FinishRecords();
+
  private:
+  struct Placed {
+    const std::string* name;
+    const SafetensorsFile* file;
+    const TensorInfo* info;
+  };
+
+  [[nodiscard]] static std::vector<Placed> InOrderOfLoading(const SafetensorsDirectory& directory);
+  void NoteRead(const TensorInfo& info) const;
+
   SafetensorsDirectory directory_;
   std::uint32_t reader_count_;
   std::uint64_t total_bytes_ = 0;
-  std::unique_ptr<ReadAhead> read_ahead_;  // of the directory's files
+  std::vector<Placed> tensors_;
+  mutable std::mutex mutex_;
+  mutable std::set<const TensorInfo*> read_;  // guarded by mutex_
+  std::unique_ptr<TensorHashes> hashes_;      // of tensors_
+  std::unique_ptr<ReadAhead> read_ahead_;     // of tensors_, and ends before all of these
 };
 
 // Random weights in bf16 of the size that keeps activations near 1; norms near 1, biases small. A weight depends on the

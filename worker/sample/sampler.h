@@ -19,7 +19,7 @@ namespace roost::worker {
 // `vocab_size`; the error names the field.
 [[nodiscard]] Result<void> ValidateSampling(const wire::Sampling& sampling, std::uint32_t vocab_size);
 
-// The draw of one token from row 0, without adjustments: those are LogitAdjuster's. `sampling` is valid.
+// The draw of one token from row 0, without biases and penalties. `sampling` is valid.
 [[nodiscard]] inline kernels::SampleRow DrawOf(const wire::Sampling& sampling, std::uint64_t output_index) {
   return {.seed = sampling.seed,
           .output_index = output_index,

@@ -26,9 +26,9 @@ void PromptBoard::Arrive(OwnedPrompt prompt) {
   arrived_.insert_or_assign(id, std::move(prompt));
 }
 
-void PromptBoard::Assign(std::vector<OwnedPrompt> queue) {
+void PromptBoard::Assign(std::vector<OwnedPrompt> queue, std::uint64_t last_taken_id) {
   queue_ = std::move(queue);
-  for (const OwnedPrompt& each : queue_) arrived_.erase(each.prompt.id);
+  arrived_.erase(arrived_.begin(), arrived_.upper_bound(last_taken_id));
 }
 
 void PromptBoard::Clear() {

@@ -1,13 +1,15 @@
 // The prompts at a worker that are still to be computed, by the routers that sent them, for each to be told of the
 // others'.
 //
-//   router ──► Arrive ──► the engine's inbox ──► a report lists it: Assign ──► a later one does not
-//                              └── computed within one step, refused or cancelled: Remove
+//   router ──► Arrive ──► the engine's inbox ──► the engine has it, says a report: Assign
+//                              └── its link is gone: Remove
 //
 // The engine reports when a step ends, and what comes during a step is in the report of the next. Routers that hear of
-// each other's requests so late send several where there is room for one; so what has arrived is told from then on.
+// each other's requests so late send several where there is room for one; so what has arrived is told from then on. A
+// report lists the first kMaxReportedPrompts of the engine's queue; its load counts all.
 //
-// Not thread-safe.
+// Not thread-safe. What it holds, and what it does for a report, is bounded by that list and by what arrives between
+// two reports, not by what waits at the engine.
 #pragma once
 
 #include <chrono>
@@ -39,11 +41,12 @@ class PromptBoard {
   // At least between a message and the next one that only tells what has arrived.
   static constexpr Duration kNewsInterval = std::chrono::milliseconds(10);
 
-  // A prompt that no report has listed yet; its id is not 0.
+  // A prompt that the engine has not got yet; its id is not 0, and larger than all before.
   void Arrive(OwnedPrompt prompt);
-  // The queue of the engine's next report, in the order in which it runs. O(queue · log arrived).
-  void Assign(std::vector<OwnedPrompt> queue);
-  // What has arrived, and was computed or is given up. Nothing if a report has listed it.
+  // The queue of the engine's next report, in the order in which it runs: its front. The engine has got the prompts up
+  // to `last_taken_id`, whether they still are to be computed or not.
+  void Assign(std::vector<OwnedPrompt> queue, std::uint64_t last_taken_id);
+  // What has arrived, and was computed or is given up. Nothing if the engine has got it.
   void Remove(std::uint64_t id) { arrived_.erase(id); }
   void Clear();
 

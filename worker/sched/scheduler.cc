@@ -23,6 +23,7 @@ void Scheduler::AdvanceTo(Instant now) {
   now_ = now;
   cache_.AdvanceTo(now);
   sessions_.AdvanceTo(now);
+  waiting_.AdvanceTo(now);
 }
 
 Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
@@ -59,11 +60,8 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   if (sequence->hashes.size() != sequence->tokens.size() / block_tokens_) {
     sequence->hashes = HashBlocks(spec.root, sequence->tokens, block_tokens_);
   }
-  const std::uint32_t context = static_cast<std::uint32_t>(
+  sequence->most_tokens = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(options_.max_context_tokens, sequence->tokens.size() + spec.max_output_tokens));
-  sequence->tokens.reserve(context);
-  sequence->hashes.reserve(context / block_tokens_);
-  sequence->blocks.reserve(BlocksFor(context));
   sequence->deadline = spec.deadline;
   sequence->priority = spec.priority;
   sequence->cache_mode = spec.cache_mode;
@@ -89,6 +87,23 @@ void Scheduler::Remove(SequenceId id) {
   }
   sequences_.Erase(id);
   ids_.Return(id);
+}
+
+// What it found in the cache was computed by others, and stays.
+void Scheduler::Discard(SequenceId id) {
+  Sequence& sequence = sequences_.At(id);
+  if (!sequence.uses_cache()) return;
+  const auto none = static_cast<std::uint32_t>(sequence.hashes.size());
+  cache_.Discard(sequence.chain(), sequence.first_stored_block.value_or(none));
+  sequence.can_commit = false;
+  for (Sequence* each : running_) ForgetDiscarded(*each);
+}
+
+void Scheduler::ForgetDiscarded(Sequence& sequence) const {
+  while (sequence.committed_block_count > 0 && !cache_.IsReady(sequence.blocks[sequence.committed_block_count - 1])) {
+    --sequence.committed_block_count;
+    sequence.can_commit = false;
+  }
 }
 
 const std::vector<ScheduledSlice>& Scheduler::Schedule() {
@@ -420,6 +435,9 @@ void Scheduler::CommitFullBlocks(Sequence& sequence) {
     if (result.kind == CommitResult::Kind::kCollided) {
       sequence.can_commit = false;
     } else {
+      if (result.kind == CommitResult::Kind::kStored) {
+        sequence.first_stored_block = std::min(sequence.first_stored_block.value_or(index), index);
+      }
       sequence.blocks[index] = result.block;
       ++sequence.committed_block_count;
     }

@@ -122,6 +122,10 @@ class Scheduler {
   // Forgets a sequence in whatever state it is, and releases what it holds. Not between Schedule and Commit.
   void Remove(SequenceId id);
 
+  // What the sequence, in whatever state it is, has computed may be wrong: none of it stays in the cache, nor what
+  // others computed behind it, which they keep for themselves. It is to be removed. Not between Schedule and Commit.
+  void Discard(SequenceId id);
+
   // The sequences without output that wait beyond their deadline. They wait on until they are removed.
   [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const { return waiting_.Expired(now); }
 
@@ -169,15 +173,19 @@ class Scheduler {
   // when they were last looked at, and those that running sequences still have to prefill.
   [[nodiscard]] wire::Load Load() const;
 
-  // Calls visit(sequence, tokens) for each that Load() counts as queued, with what it has to compute: first those that
-  // run, then the others in the order in which they wait.
+  // Calls visit(sequence, tokens) for the first `limit` that Load() counts as queued, with what each has to compute:
+  // first those that run, then the others in the order in which they wait. O(running + limit · log waiting).
   template <typename Visit>
-  void VisitQueued(Visit visit) const {
+  void VisitQueued(std::size_t limit, Visit visit) const {
     for (const Sequence* sequence : running_) {
       const bool is_queued = !sequence->decoding() && sequence->remaining_count() > 0;
-      if (is_queued) visit(*sequence, sequence->remaining_count());
+      if (!is_queued) continue;
+      if (limit-- == 0) return;
+      visit(*sequence, sequence->remaining_count());
     }
-    waiting_.Visit([&](const Sequence& sequence) { visit(sequence, sequence.expected_uncached_count); });
+    for (const Sequence* next = waiting_.First(); next != nullptr && limit-- > 0; next = waiting_.After(next->rank)) {
+      visit(*next, next->expected_uncached_count);
+    }
   }
 
   // The cache's invariants against this scheduler's block tables, and the tables' own. O(blocks).
@@ -215,6 +223,7 @@ class Scheduler {
   [[nodiscard]] bool HasFullBlock(const Sequence& sequence) const;
   void HashFullBlock(Sequence& sequence) const;
   void CommitFullBlocks(Sequence& sequence);
+  void ForgetDiscarded(Sequence& sequence) const;
 
   // ---- admission (scheduler_admission.cc) ----
   // A running sequence whose prompt is computed in part.

@@ -153,6 +153,7 @@ std::uint32_t Scheduler::SurveyRunning() {
       ++decode_count;
     } else {
       MatchAgain(*sequence);
+      waiting_.LosePatience(*sequence);
       InsertPartial(*sequence);
     }
     promised_block_count_ += BlocksFor(sequence->token_count()) - sequence->blocks.size();
@@ -283,9 +284,12 @@ bool Scheduler::HasRoomFor(const Sequence& sequence) const {
   return needed + promised_block_count_ + static_cast<std::size_t>(available_matched) <= cache_.available_count();
 }
 
-// With its match, which is in `matched_`.
+// With its match, which is in `matched_`. Memory for its output is taken here, so that those who wait hold none.
 void Scheduler::Start(Sequence& sequence) {
   waiting_.Erase(sequence);
+  sequence.tokens.reserve(sequence.most_tokens);
+  sequence.hashes.reserve(sequence.most_tokens / block_tokens_);
+  sequence.blocks.reserve(BlocksFor(sequence.most_tokens));
   sequence.state = Sequence::State::kRunning;
   running_.push_back(&sequence);
   coming_forks_ += sequence.fork_count;

@@ -45,7 +45,7 @@ struct SequenceSpec {
   RetentionHint decode_retention = {};
   std::uint64_t session = 0;            // see SessionTable; 0: none
   std::uint32_t fork_count = 0;         // times that Fork will be called when the prompt has been computed
-  std::uint32_t max_output_tokens = 0;  // for memory alone: so much output costs no allocation
+  std::uint32_t max_output_tokens = 0;  // for memory alone: so much output costs no allocation once it runs
 };
 
 // The place of a waiting sequence: the least one is taken first.
@@ -88,14 +88,18 @@ struct Sequence {
   std::vector<BlockId> blocks;
   std::uint32_t fork_count = 0;  // forks still to come
   bool forked = false;           // or a fork: others may hold its last block, however full it is
-  bool can_commit = true;        // false after a hash collision: what follows an uncommitted block can not be committed
+  // False after a hash collision, and once a block is discarded: what follows an uncommitted block can not be
+  // committed.
+  bool can_commit = true;
+  std::optional<std::uint32_t> first_stored_block;  // the first that it has brought into the cache
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   State state = State::kWaiting;
 
   BlockHash root;
   std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
+  std::uint32_t most_tokens = 0;  // that memory is reserved for while it runs
   std::optional<Instant> deadline;
-  std::uint32_t priority = 50;
+  std::uint32_t priority = 50;  // grows when it has waited long, see WaitingQueue
   EvictionGroup group;
   RetentionHint prompt_retention;
   RetentionHint decode_retention;

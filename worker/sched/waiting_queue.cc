@@ -1,5 +1,7 @@
 #include "worker/sched/waiting_queue.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 
 namespace roost::worker {
@@ -11,7 +13,29 @@ Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name) {
   return InvalidArgument("schedule", "'{}' is not known", name);
 }
 
+void WaitingQueue::LosePatience(Sequence& sequence) const {
+  if (now_ - sequence.arrival >= kPriorityPatience) sequence.priority = std::max(sequence.priority, wire::kMaxPriority);
+}
+
+void WaitingQueue::AdvanceTo(Instant now) {
+  now_ = now;
+  while (!patient_.empty() && now - patient_.begin()->first.first >= kPriorityPatience) {
+    Sequence& sequence = *patient_.begin()->second;
+    patient_.erase(patient_.begin());
+    by_age_.erase(sequence.age());
+    auto node = sequences_.extract(sequence.rank);
+    LosePatience(sequence);
+    if (sequence.rank.standing == WaitingRank::Class::kNew) {
+      sequence.rank = RankOf(sequence, sequence.expected_uncached_count);
+    }
+    node.key() = sequence.rank;
+    sequences_.insert(std::move(node));
+    by_age_.emplace(sequence.age(), &sequence);
+  }
+}
+
 void WaitingQueue::Push(Sequence& sequence, WaitingRank::Class standing) {
+  LosePatience(sequence);
   sequence.state = Sequence::State::kWaiting;
   sequence.expected_uncached_count = sequence.token_count();
   uncached_count_ += sequence.expected_uncached_count;
@@ -20,6 +44,7 @@ void WaitingQueue::Push(Sequence& sequence, WaitingRank::Class standing) {
                       : RankOf(sequence, sequence.expected_uncached_count);
   sequences_.emplace(sequence.rank, &sequence);
   by_age_.emplace(sequence.age(), &sequence);
+  if (sequence.priority < wire::kMaxPriority) patient_.emplace(std::pair(sequence.arrival, sequence.id), &sequence);
   const bool has_output = sequence.token_count() > sequence.prompt_token_count;
   if (sequence.deadline && !has_output) deadlines_.emplace(*sequence.deadline, sequence.id);
 }
@@ -27,6 +52,7 @@ void WaitingQueue::Push(Sequence& sequence, WaitingRank::Class standing) {
 void WaitingQueue::Erase(Sequence& sequence) {
   ROOST_CHECK(sequences_.erase(sequence.rank) == 1, "sequence {} does not wait", sequence.id.value());
   by_age_.erase(sequence.age());
+  patient_.erase({sequence.arrival, sequence.id});
   uncached_count_ -= sequence.expected_uncached_count;
   if (sequence.deadline) deadlines_.erase({*sequence.deadline, sequence.id});
 }

@@ -1,7 +1,7 @@
 // The sequences that wait to be computed, in the order in which they are to be taken:
 //
 //   1  preempted ones, the one that was preempted last first: it was the first of them to be admitted
-//   2  of the others those with the higher priority
+//   2  of the others those with the higher priority; who came kPriorityPatience ago has the highest there is
 //   3  of equals, as the policy says:
 //        kFcfs              the one that came first
 //        kLongestPrefix     the one with the most cached tokens
@@ -9,10 +9,15 @@
 //      The last two age: kAgeingTokens of advantage are worth one second of waiting, so nobody waits for ever. As all
 //      grow older at one pace, that does not change the order of two sequences, and no place has to be looked at again.
 //
-// Not thread-safe. Every operation is O(log waiting).
+// So no priority starves: who comes more than kPriorityPatience after a sequence does not go before it, whatever the
+// priorities, with kFcfs; with the others, who comes later than that by another (tokens of the sequence) /
+// kAgeingTokens seconds.
+//
+// Not thread-safe. Every operation is O(log waiting), AdvanceTo for each sequence whose patience ends, which is once.
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -46,6 +51,9 @@ inline constexpr std::uint32_t kDefaultShortStepTokens = 256;
 [[nodiscard]] Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 
 inline constexpr std::int64_t kAgeingTokens = 100;  // per second
+// For so long a higher priority goes before a lower one that came earlier.
+inline constexpr Duration kPriorityPatience = std::chrono::seconds(60);
+
 // What a worker says of its order: see wire::Hello.
 [[nodiscard]] constexpr std::uint32_t AgeingTokens(SchedulePolicy policy) {
   return policy == SchedulePolicy::kShortestUncached ? std::uint32_t{kAgeingTokens} : 0;
@@ -54,6 +62,12 @@ inline constexpr std::int64_t kAgeingTokens = 100;  // per second
 class WaitingQueue {
  public:
   explicit WaitingQueue(SchedulePolicy policy) : policy_(policy) {}
+
+  // Time goes on; never back.
+  void AdvanceTo(Instant now);
+
+  // Gives a sequence, that runs or is about to wait, the highest priority if its patience has ended.
+  void LosePatience(Sequence& sequence) const;
 
   // `sequence` waits from now on, with nothing known of what is cached for it.
   void Push(Sequence& sequence, WaitingRank::Class standing);
@@ -70,12 +84,6 @@ class WaitingQueue {
   [[nodiscard]] Sequence* First() const { return sequences_.empty() ? nullptr : sequences_.begin()->second; }
   // The one after a rank, which need not be in the queue any more.
   [[nodiscard]] Sequence* After(const WaitingRank& rank) const;
-
-  // All of them, in order.
-  template <typename Visitor>
-  void Visit(Visitor visit) const {
-    for (const auto& [rank, sequence] : sequences_) visit(*sequence);
-  }
 
   // Of those with the highest priority the one that came first, whatever the policy; preempted ones count as others.
   [[nodiscard]] Sequence* Oldest() const { return by_age_.empty() ? nullptr : by_age_.begin()->second; }
@@ -95,7 +103,9 @@ class WaitingQueue {
   const SchedulePolicy policy_;
   std::map<WaitingRank, Sequence*> sequences_;  // ranks differ: by their order at least
   std::map<SequenceAge, Sequence*> by_age_;
-  std::set<std::pair<Instant, SequenceId>> deadlines_;  // of sequences without output
+  std::set<std::pair<Instant, SequenceId>> deadlines_;           // of sequences without output
+  std::map<std::pair<Instant, SequenceId>, Sequence*> patient_;  // those below the highest priority, by arrival
+  Instant now_;
   std::uint64_t uncached_count_ = 0;
   std::int64_t preempted_order_ = 0;
 };

@@ -15,9 +15,10 @@ enum class WhenEmpty { kFalse, kTrue };
 
 // Do all code points of the text fulfil the predicate?
 template <Predicate kPredicate, WhenEmpty kWhenEmpty>
-Result<Value> AllAre(Runtime& /*runtime*/, const Value& self, const Arguments& arguments) {
+Result<Value> AllAre(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("character test", {}, 0));
   const std::string_view text = self.AsString();
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(text));
   if (text.empty()) return Value::Bool(kWhenEmpty == WhenEmpty::kTrue);
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint point = DecodeUtf8(text.substr(i)).value_or(CodePoint{0xFFFD, 1});
@@ -29,9 +30,10 @@ Result<Value> AllAre(Runtime& /*runtime*/, const Value& self, const Arguments& a
 
 // At least one letter of the wanted case, and none of the other.
 template <Predicate kWanted, Predicate kOther>
-Result<Value> CasedAs(Runtime& /*runtime*/, const Value& self, const Arguments& arguments) {
+Result<Value> CasedAs(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("case test", {}, 0));
   const std::string_view text = self.AsString();
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(text));
   bool has_wanted = false;
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint point = DecodeUtf8(text.substr(i)).value_or(CodePoint{0xFFFD, 1});
@@ -43,9 +45,10 @@ Result<Value> CasedAs(Runtime& /*runtime*/, const Value& self, const Arguments& 
 }
 
 // Upper case letters begin words, lower case letters go on in them.
-Result<Value> IsTitle(Runtime& /*runtime*/, const Value& self, const Arguments& arguments) {
+Result<Value> IsTitle(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("istitle", {}, 0));
   const std::string_view text = self.AsString();
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(text));
   bool has_letters = false;
   bool in_word = false;
   for (std::size_t i = 0; i < text.size();) {

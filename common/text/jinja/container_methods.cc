@@ -197,7 +197,7 @@ Result<Value> Update(Runtime& runtime, const Value& self, const Arguments& argum
   }
   for (const auto& [name, value] : arguments.named) added.emplace_back(Value::String(name), value);
   for (auto& [key, value] : added) {
-    ROOST_RETURN_IF_ERROR(runtime.Spend(1));
+    ROOST_RETURN_IF_ERROR(runtime.SpendOn(key));
     ROOST_RETURN_IF_ERROR(runtime.BeginChange(self.SharedDict(), value));
     self.AsDict().Set(std::move(key), std::move(value));
   }

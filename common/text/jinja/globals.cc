@@ -40,13 +40,17 @@ Result<Dict> CollectEntries(Runtime& runtime, const Arguments& arguments, std::s
   if (arguments.positional.size() > 1) return InvalidArgument("", "{}() takes at most 1 positional argument", function);
   Dict dict;
   if (!arguments.positional.empty() && arguments.positional[0].is(Kind::kDict)) {
-    for (const Dict::Entry& entry : arguments.positional[0].AsDict().entries()) dict.Set(entry.key, entry.value);
+    for (const Dict::Entry& entry : arguments.positional[0].AsDict().entries()) {
+      ROOST_RETURN_IF_ERROR(runtime.SpendOn(entry.key));
+      dict.Set(entry.key, entry.value);
+    }
   } else if (!arguments.positional.empty()) {
     ROOST_ASSIGN_OR_RETURN(const std::vector<Value> pairs, Items(arguments.positional[0], runtime));
     for (const Value& pair : pairs) {
       ROOST_ASSIGN_OR_RETURN(const std::vector<Value> parts, Items(pair, runtime));
       if (parts.size() != 2) return InvalidArgument("", "{}() needs pairs of key and value", function);
       if (!Dict::IsKey(parts[0])) return InvalidArgument("", "a '{}' can not be a key", parts[0].TypeName());
+      ROOST_RETURN_IF_ERROR(runtime.SpendOnCopy(parts[0]));
       dict.Set(parts[0], parts[1]);
     }
   }
@@ -69,6 +73,7 @@ Result<Value> MakeNamespace(Runtime& runtime, const Arguments& arguments) {
 
 Result<Value> MakeCycler(Runtime& runtime, const Arguments& arguments) {
   if (arguments.positional.empty()) return InvalidArgument("", "at least one item has to be provided");
+  ROOST_RETURN_IF_ERROR(runtime.SpendBytes(arguments.positional.size() * sizeof(Value)));
   return runtime.NewObject(std::make_shared<Cycler>(arguments.positional));
 }
 

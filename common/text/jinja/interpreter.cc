@@ -80,12 +80,15 @@ Result<Interpreter::Flow> Interpreter::Run(const Statement& statement, std::stri
 
 Result<Interpreter::Flow> Interpreter::Exec(const TextOutput& node, std::string& out) {
   out += node.text;
+  ROOST_RETURN_IF_ERROR(runtime_.SpendBytes(node.text.size()));
   ROOST_RETURN_IF_ERROR(runtime_.AllowText(out.size()));
   return Flow::kOn;
 }
 
 Result<void> Interpreter::Append(const Value& value, std::string& out) {
+  const std::size_t before = out.size();
   ROOST_RETURN_IF_ERROR(AppendText(value, runtime_, out));
+  ROOST_RETURN_IF_ERROR(runtime_.SpendBytes(out.size() - before));
   return runtime_.AllowText(out.size());
 }
 

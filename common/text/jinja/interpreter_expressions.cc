@@ -68,6 +68,7 @@ Result<Value> Interpreter::Eval(const DictLiteral& node) {
     ROOST_ASSIGN_OR_RETURN(Value key, Evaluate(*entry.first));
     ROOST_ASSIGN_OR_RETURN(Value value, Evaluate(*entry.second));
     if (!Dict::IsKey(key)) return InvalidArgument("", "a '{}' can not be a key of a dict", key.TypeName());
+    ROOST_RETURN_IF_ERROR(runtime_.SpendOnCopy(key));
     dict.Set(std::move(key), std::move(value));
   }
   return runtime_.NewDict(std::move(dict));
@@ -81,6 +82,8 @@ Result<Value> Interpreter::Eval(const Unary& node) {
 Result<Value> Interpreter::Eval(const Binary& node) {
   ROOST_ASSIGN_OR_RETURN(const Value left, Evaluate(*node.left));
   ROOST_ASSIGN_OR_RETURN(const Value right, Evaluate(*node.right));
+  ROOST_RETURN_IF_ERROR(runtime_.SpendOnCopy(left));
+  ROOST_RETURN_IF_ERROR(runtime_.SpendOnCopy(right));
   return Apply(node.op, left, right, runtime_);
 }
 
@@ -100,7 +103,8 @@ Result<Value> Interpreter::Eval(const Concatenation& node) {
   std::string text;
   for (const ExpressionPtr& part : node.parts) {
     ROOST_ASSIGN_OR_RETURN(const Value value, Evaluate(*part));
-    ROOST_RETURN_IF_ERROR(Append(value, text));
+    ROOST_RETURN_IF_ERROR(AppendText(value, runtime_, text));
+    ROOST_RETURN_IF_ERROR(runtime_.AllowText(text.size()));
   }
   return runtime_.NewString(std::move(text));
 }
@@ -192,9 +196,13 @@ Result<Arguments> Interpreter::EvaluateArguments(const CallArguments& arguments)
     ROOST_RETURN_IF_ERROR(runtime_.Spend(more.AsDict().entries().size()));
     for (const Dict::Entry& entry : more.AsDict().entries()) {
       if (!entry.key.is(Kind::kString)) return InvalidArgument("", "argument names must be strings");
+      ROOST_RETURN_IF_ERROR(runtime_.SpendOnCopy(entry.key));
+      // Here, and where the callee makes a dict of them.
+      ROOST_RETURN_IF_ERROR(runtime_.SpendBytes(2 * entry.key.AsString().size()));
       values.named.emplace_back(entry.key.AsString(), entry.value);
     }
   }
+  ROOST_RETURN_IF_ERROR(SpendOnCopies(values, runtime_));
   return values;
 }
 

@@ -52,7 +52,7 @@ class JsonTextWriter {
       : style_(style), runtime_(runtime), out_(out) {}
 
   Result<void> Write(const Value& value) {
-    ROOST_RETURN_IF_ERROR(runtime_.Spend(1));
+    ROOST_RETURN_IF_ERROR(runtime_.SpendPerCharacter(value.is(Kind::kString) ? value.AsString() : std::string_view()));
     ROOST_RETURN_IF_ERROR(runtime_.AllowText(out_.size()));
     switch (value.kind()) {
       case Kind::kString: WriteString(value.AsString()); return {};
@@ -141,6 +141,7 @@ class JsonTextWriter {
       if (i > 0) out_ += style_.item_separator;
       NewLine();
       const Value& key = entries[i]->key;
+      ROOST_RETURN_IF_ERROR(runtime_.SpendPerCharacter(key.is(Kind::kString) ? key.AsString() : std::string_view()));
       WriteString(key.is(Kind::kString) ? key.AsString() : ScalarText(key));
       out_ += style_.key_separator;
       ROOST_RETURN_IF_ERROR(Write(entries[i]->value));

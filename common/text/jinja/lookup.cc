@@ -142,6 +142,12 @@ Value MissingAttribute(const Value& object, std::string_view name) {
   return Value::Undefined(fmt::format("'{} object' has no attribute '{}'", object.TypeName(), name));
 }
 
+Result<void> SpendOnCopies(const Arguments& arguments, Runtime& runtime) {
+  for (const Value& value : arguments.positional) ROOST_RETURN_IF_ERROR(runtime.SpendOnCopy(value));
+  for (const auto& [name, value] : arguments.named) ROOST_RETURN_IF_ERROR(runtime.SpendOnCopy(value));
+  return {};
+}
+
 Result<std::shared_ptr<Sequence>> AsIterable(const Value& value, Runtime& runtime) {
   std::vector<Value> items;
   switch (value.kind()) {
@@ -233,6 +239,7 @@ Result<Value> GetSlice(const Value& object, const SliceBounds& bounds, Runtime& 
 Result<Value> EscapeMarkup(const Value& value, Runtime& runtime) {
   if (value.IsMarkup()) return value;
   ROOST_ASSIGN_OR_RETURN(const std::string text, ToText(value, runtime));
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(text));
   std::string escaped;
   AppendEscaped(text, escaped);
   return runtime.NewString(std::move(escaped), Markup::kYes);

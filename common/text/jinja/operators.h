@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/text/jinja/arguments.h"
 #include "common/text/jinja/runtime.h"
 #include "common/text/jinja/value.h"
 
@@ -32,6 +33,9 @@ struct Sortable {
   Value value;
 };
 Result<void> Sort(std::vector<Sortable>& items, SortOrder order, Runtime& runtime);
+
+// For one use of the arguments of a call: what copying those that are strings takes.
+Result<void> SpendOnCopies(const Arguments& arguments, Runtime& runtime);
 
 // What `for` walks over: the items of a sequence, the keys of a dict, the code points of a string, nothing of an
 // undefined value. A list is shared, not copied; a generator is emptied.

@@ -226,12 +226,14 @@ Result<Value> FieldValue(std::string_view name, const Arguments& arguments, std:
 }  // namespace
 
 Result<Value> PercentFormat(const Value& format, const Value& values, Runtime& runtime) {
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(format.AsString()));
   ROOST_ASSIGN_OR_RETURN(std::string text, PercentFormatter(format.AsString(), values, runtime).Run());
   return runtime.NewString(std::move(text), format.IsMarkup() ? Markup::kYes : Markup::kNo);
 }
 
 Result<Value> BraceFormat(const Value& format, const Arguments& arguments, Runtime& runtime) {
   const std::string_view text = format.AsString();
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(text));
   std::string out;
   std::size_t next = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {

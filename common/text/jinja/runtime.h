@@ -1,8 +1,10 @@
 // What one render may use and what it has made. Every part of the interpreter that loops or allocates asks here first,
 // so a template's cost is bounded whatever it does:
 //
-//   steps   one per expression evaluated, statement run, item visited or written, and 64 bytes of text read
-//   bytes   of all strings and containers made, also those already dropped; so memory in use is bounded too
+//   steps   one per expression evaluated, statement run, item visited or written, and 64 bytes of text read, or 4 where
+//           each character is looked at by itself
+//   bytes   of all strings and containers made, also those already dropped, and of all output, also that of macros and
+//           blocks inside one another; so memory in use is bounded too
 //   length  of any one string, and of the output
 //
 // Of one render, used by one thread. Containers that the template changes after making them may hold each other in a
@@ -14,6 +16,7 @@
 #include <ctime>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,6 +54,10 @@ class Runtime {
   // For one use of `value`: a step, and more for a long string, as it may be read from end to end.
   Result<void> SpendOn(const Value& value) { return Spend(1 + (value.is(Kind::kString) ? TextSteps(value) : 0)); }
   [[nodiscard]] static std::uint64_t TextSteps(const Value& text) { return text.AsString().size() / kBytesPerStep; }
+  // For a use of `value` that may be free: nothing, but of a string what reading or copying it takes.
+  Result<void> SpendOnCopy(const Value& value) { return Spend(value.is(Kind::kString) ? TextSteps(value) : 0); }
+  // For work on each character by itself, which takes some ten times longer than reading.
+  Result<void> SpendPerCharacter(std::string_view text) { return Spend(1 + text.size() / kBytesPerCharacterStep); }
 
   // Asked before a string of `size` bytes is built by multiplying, joining, padding or replacing.
   Result<void> AllowText(std::uint64_t size) const;
@@ -70,6 +77,7 @@ class Runtime {
 
  private:
   static constexpr std::uint64_t kBytesPerStep = 64;  // that a filter or method reads
+  static constexpr std::uint64_t kBytesPerCharacterStep = 4;
 
   Limits limits_;
   std::tm now_;

@@ -48,6 +48,7 @@ Result<Value> Walk(Value item, const std::vector<Value>& path, Runtime& runtime)
 
 Result<Value> Folded(Value key, Case sensitivity, Runtime& runtime) {
   if (sensitivity == Case::kSensitive || !key.is(Kind::kString)) return key;
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(key.AsString()));
   return runtime.NewString(ToLower(key.AsString()));
 }
 
@@ -252,6 +253,7 @@ Result<Value> Map(Runtime& runtime, const Value& input, const Arguments& argumen
   ROOST_ASSIGN_OR_RETURN(std::vector<Value> items, Items(input, runtime));
   for (Value& item : items) {
     ROOST_RETURN_IF_ERROR(runtime.SpendOn(item));
+    ROOST_RETURN_IF_ERROR(SpendOnCopies(rest, runtime));
     ROOST_ASSIGN_OR_RETURN(item, filter(runtime, item, rest));
   }
   return runtime.NewSequence(SequenceKind::kGenerator, std::move(items));
@@ -277,6 +279,7 @@ Result<Value> KeepItems(Runtime& runtime, const Value& input, const std::vector<
   for (const Value& item : items) {
     ROOST_ASSIGN_OR_RETURN(const Value tested, Walk(item, path, runtime));
     ROOST_RETURN_IF_ERROR(runtime.SpendOn(tested));
+    ROOST_RETURN_IF_ERROR(SpendOnCopies(rest, runtime));
     Result<bool> holds = test == nullptr ? Result<bool>(tested.IsTrue()) : test(runtime, tested, rest);
     if (!holds.ok()) return std::move(holds).error();
     if (*holds == (keep == Keep::kIfTrue)) kept.push_back(item);

@@ -125,6 +125,7 @@ Result<Value> SplitFrom(Runtime& runtime, const Value& self, const Arguments& ar
   ROOST_ASSIGN_OR_RETURN(const std::int64_t max_split, bound.Int(1, -1));
   const std::size_t limit = max_split < 0 ? kNoLimit : static_cast<std::size_t>(max_split);
   const std::string& text = self.AsString();
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(text));
   if (!bound.HasNotNone(0)) {
     return MadeList(runtime, self, from == From::kLeft ? SplitWords(text, limit) : SplitWordsFromRight(text, limit));
   }
@@ -144,6 +145,7 @@ Result<Value> RSplit(Runtime& runtime, const Value& self, const Arguments& argum
 
 Result<Value> SplitLinesMethod(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("splitlines", {"keepends"}, 0));
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(self.AsString()));
   return MadeList(runtime, self, SplitLines(self.AsString(), bound.IsTrue(0) ? LineEnds::kKeep : LineEnds::kDrop));
 }
 
@@ -215,20 +217,24 @@ Result<Value> Replace(Runtime& runtime, const Value& self, const Arguments& argu
 
 Result<Value> Upper(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("upper", {}, 0));
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(self.AsString()));
   return Made(runtime, self, ToUpper(self.AsString()));
 }
 Result<Value> Lower(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("lower", {}, 0));
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(self.AsString()));
   return Made(runtime, self, ToLower(self.AsString()));
 }
 Result<Value> CapitalizeMethod(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("capitalize", {}, 0));
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(self.AsString()));
   return Made(runtime, self, Capitalize(self.AsString()));
 }
 
 // Every letter behind a non-letter begins a word.
 Result<Value> Title(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("title", {}, 0));
+  ROOST_RETURN_IF_ERROR(runtime.Spend(self.AsString().size()));
   std::string out;
   bool in_word = false;
   for (const std::string_view point : SplitCodePoints(self.AsString())) {
@@ -240,6 +246,7 @@ Result<Value> Title(Runtime& runtime, const Value& self, const Arguments& argume
 
 Result<Value> SwapCase(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("swapcase", {}, 0));
+  ROOST_RETURN_IF_ERROR(runtime.Spend(self.AsString().size()));
   std::string out;
   for (const std::string_view point : SplitCodePoints(self.AsString())) {
     const std::string upper = ToUpper(point);

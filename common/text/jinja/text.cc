@@ -23,7 +23,7 @@ class ReprWriter {
   ReprWriter(Runtime& runtime, std::string& out) : runtime_(runtime), out_(out) {}
 
   Result<void> Write(const Value& value) {
-    ROOST_RETURN_IF_ERROR(runtime_.Spend(1));
+    ROOST_RETURN_IF_ERROR(runtime_.SpendPerCharacter(value.is(Kind::kString) ? value.AsString() : std::string_view()));
     ROOST_RETURN_IF_ERROR(runtime_.AllowText(out_.size()));
     switch (value.kind()) {
       case Kind::kUndefined: out_ += "Undefined"; return {};
@@ -182,6 +182,7 @@ void AppendQuoted(std::string_view text, std::string& out) {
 
 Result<void> AppendText(const Value& value, Runtime& runtime, std::string& out) {
   if (value.is(Kind::kString)) {
+    ROOST_RETURN_IF_ERROR(runtime.SpendOnCopy(value));
     out += value.AsString();
     return {};
   }

@@ -79,6 +79,7 @@ bool EndsWord(char32_t c) { return c == '-' || c == '(' || c == '{' || c == '[' 
 Result<Value> Title(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("title", {}, 0));
   ROOST_ASSIGN_OR_RETURN(const Value text, AsText(runtime, input));
+  ROOST_RETURN_IF_ERROR(runtime.Spend(text.AsString().size()));
   std::string out;
   bool is_first = true;
   for (const std::string_view point : SplitCodePoints(text.AsString())) {
@@ -139,6 +140,7 @@ Result<Value> Indent(Runtime& runtime, const Value& input, const Arguments& argu
   if (input.is(Kind::kUndefined)) return UndefinedError(input);
   if (!input.is(Kind::kString)) return InvalidArgument("", "indent() needs a string, not '{}'", input.TypeName());
   // As Jinja2 splits: with a newline added, so that one at the end makes an empty last line.
+  ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(input.AsString()));
   const std::string text = input.AsString() + "\n";
   std::string out;
   bool is_first = true;
@@ -174,6 +176,7 @@ Result<Value> Truncate(Runtime& runtime, const Value& input, const Arguments& ar
 Result<Value> WordCount(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("wordcount", {}, 0));
   ROOST_ASSIGN_OR_RETURN(const Value text, AsText(runtime, input));
+  ROOST_RETURN_IF_ERROR(runtime.Spend(text.AsString().size()));
   std::int64_t count = 0;
   bool in_word = false;
   for (const std::string_view point : SplitCodePoints(text.AsString())) {
@@ -185,11 +188,15 @@ Result<Value> WordCount(Runtime& runtime, const Value& input, const Arguments& a
   return Value::Int(count);
 }
 
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
 // float(text) of Python: white space around it and single underscores between digits are allowed.
 std::optional<double> ParseDouble(std::string_view text) {
-  std::string digits(StripSpace(text, Side::kBoth));
-  for (std::size_t i = 1; i + 1 < digits.size(); ++i) {
-    if (digits[i] == '_' && std::isdigit(digits[i - 1]) != 0 && std::isdigit(digits[i + 1]) != 0) digits.erase(i, 1);
+  const std::string_view written = StripSpace(text, Side::kBoth);
+  std::string digits;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const bool is_between = i > 0 && i + 1 < written.size() && IsDigit(written[i - 1]) && IsDigit(written[i + 1]);
+    if (written[i] != '_' || !is_between) digits += written[i];
   }
   if (!digits.empty() && digits[0] == '+' && digits.substr(0, 2) != "+-") digits.erase(0, 1);
   double value = 0;
@@ -209,8 +216,10 @@ std::optional<std::int64_t> ParseInteger(std::string_view text, std::int64_t giv
   if (!digits.empty() && (digits[0] == '-' || digits[0] == '+')) digits.erase(0, 1);
   const std::string_view prefix = base == 16 ? "0x" : base == 8 ? "0o" : base == 2 ? "0b" : "";
   if (!prefix.empty() && ToLower(digits.substr(0, 2)) == prefix) digits.erase(0, 2);
-  for (std::size_t i = 1; i + 1 < digits.size(); ++i) {
-    if (digits[i] == '_' && digits[i + 1] != '_') digits.erase(i, 1);
+  std::string grouped = std::exchange(digits, {});
+  for (std::size_t i = 0; i < grouped.size(); ++i) {
+    const bool is_between = i > 0 && i + 1 < grouped.size() && grouped[i + 1] != '_';
+    if (grouped[i] != '_' || !is_between) digits += grouped[i];
   }
   if (digits.empty() || digits[0] == '-' || digits[0] == '+') return std::nullopt;
   std::int64_t value = 0;

@@ -2,9 +2,18 @@
 
 #include <algorithm>
 
+#include "common/base/utf8.h"
+
 namespace roost::jinja {
 
 Value Value::Undefined(std::string reason) {
+  // It may quote a key of any length, and the template may keep any number of such values.
+  constexpr std::size_t kMaxReasonBytes = 256;
+  if (reason.size() > kMaxReasonBytes) {
+    reason.resize(kMaxReasonBytes - IncompleteUtf8Suffix(std::string_view(reason).substr(0, kMaxReasonBytes)));
+    reason.shrink_to_fit();
+    reason += "…";
+  }
   return Value(Storage(std::in_place_index<0>, std::make_shared<const std::string>(std::move(reason))));
 }
 

@@ -47,7 +47,7 @@ class Value {
   Value() = default;  // undefined, without a word why
 
   // `reason` becomes the message of the error if the template asks the value for more.
-  static Value Undefined(std::string reason);
+  static Value Undefined(std::string reason);  // of a long one the beginning is kept
   static Value None() { return Value(Storage(std::in_place_index<1>)); }
   static Value Bool(bool value) { return Value(Storage(std::in_place_index<2>, value)); }
   static Value Int(std::int64_t value) { return Value(Storage(std::in_place_index<3>, value)); }
@@ -149,7 +149,8 @@ class Dict {
   void Reindex();
 
   std::vector<Entry> entries_;
-  std::map<std::string, std::size_t, std::less<>> index_;  // of string keys; empty up to kLinearEntries entries
+  // Of string keys, which lie in entries_, shared and in place; empty up to kLinearEntries entries.
+  std::map<std::string_view, std::size_t> index_;
   Mutability mutability_ = Mutability::kFrozen;
   int nesting_ = 1;
 };

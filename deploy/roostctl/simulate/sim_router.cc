@@ -79,7 +79,7 @@ void SimRouter::Tick() {
 void SimRouter::CarryOutAll() {
   for (router::Effect& effect : core_.TakeEffects()) {
     if (auto* const send = std::get_if<router::SendToWorker>(&effect)) {
-      send_(send->worker_id, std::move(send->message));
+      send_(send->identity, std::move(send->message));
     } else if (auto* const read = std::get_if<router::ReadBundle>(&effect)) {
       core_.OnTextBundle(read->bundle.digest, router::TextBundle{});
     } else {

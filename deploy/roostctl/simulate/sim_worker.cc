@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "worker/engine/engine.h"
 
 namespace roost::simulate {
 
@@ -44,6 +45,7 @@ worker::SchedulerOptions SchedulerOptionsOf(const WorkerOptions& options, std::u
 wire::Hello HelloOf(std::string id, const KeptCache& kept, const TraceText& text, const WorkerOptions& options) {
   wire::Hello hello;
   hello.worker_id = std::move(id);
+  hello.process_id = 1;
   hello.epoch = 1;
   hello.model = "simulated";
   hello.fingerprint = "simulated";
@@ -147,6 +149,7 @@ void SimWorker::DrainInbox() {
 }
 
 void SimWorker::Submit(std::uint32_t router, wire::Generate generate, worker::OwnedPrompt prompt) {
+  last_taken_prompt_id_ = std::max(last_taken_prompt_id_, prompt.prompt.id);
   Request request{.router = router,
                   .id = generate.request_id,
                   .arrival = timeline_.Now(),
@@ -308,16 +311,18 @@ void SimWorker::OnDecodeEnd() {
 void SimWorker::Report(const wire::Load& load) {
   last_report_ = timeline_.Now();
   load_ = load;
+  load_.progress = ++report_count_;
   load_.step_prefill_tokens = 0;
   load_.step_decode_tokens = 0;
   load_.step_seconds = 0;
-  if (links_.size() > 1) prompt_board_.Assign(Queue());
+  if (links_.size() > 1) prompt_board_.Assign(Queue(), last_taken_prompt_id_);
   const std::vector<wire::CacheEvent> events = kept_.cache().TakeEvents();
   for (std::uint32_t router = 0; router < links_.size(); ++router) {
     Link& link = links_[router];
     if (!link.up) continue;
     wire::Step step;
     step.load = load;
+    step.load.progress = load_.progress;
     step.tokens = std::exchange(link.tokens, {});
     if (!link.snapshot_due) step.events = events;
     SendTo(router, std::move(step));
@@ -326,7 +331,7 @@ void SimWorker::Report(const wire::Load& load) {
 
 std::vector<worker::OwnedPrompt> SimWorker::Queue() const {
   std::vector<worker::OwnedPrompt> queue;
-  scheduler_.VisitQueued([&](const Sequence& sequence, std::uint32_t uncached_tokens) {
+  scheduler_.VisitQueued(worker::kMaxReportedPrompts, [&](const Sequence& sequence, std::uint32_t uncached_tokens) {
     queue.push_back(requests_.at(sequence.id).prompt);
     queue.back().prompt.uncached_tokens = uncached_tokens;
   });

@@ -154,6 +154,7 @@ class SimWorker {
   std::uint64_t copied_token_count_ = 0;
   worker::PromptBoard prompt_board_;  // empty with one router
   std::uint64_t next_prompt_id_ = 1;
+  std::uint64_t last_taken_prompt_id_ = 0;  // by the engine
   std::vector<Incoming> inbox_;
   std::unordered_map<worker::SequenceId, Request> requests_;
   std::vector<worker::SequenceId> drawn_;    // answers whose blocks are still to be committed
@@ -164,6 +165,7 @@ class SimWorker {
   std::uint64_t prefill_token_count_ = 0;
   std::uint64_t decode_plan_ = 0;  // the latest; earlier ones are void
   Instant last_report_{};
+  std::uint64_t report_count_ = 0;
   wire::Load load_;  // as last told, without a step
 };
 

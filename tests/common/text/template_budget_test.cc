@@ -34,7 +34,7 @@ class HostileTemplateTest : public testing::TestWithParam<Hostile> {};
 
 TEST_P(HostileTemplateTest, IsStopped) {
   RenderOptions options = StoredDate();
-  options.limits.steps = 500'000;
+  options.limits.steps = 2'000'000;
   options.limits.value_bytes = 64U << 20U;
   EXPECT_THAT(FailureOf(GetParam().source, options), testing::HasSubstr(GetParam().said));
 }
@@ -111,6 +111,37 @@ constexpr Hostile kHostile[] = {
      "{% set a = 'x' * 8000000 %}{% set d = {'x' * 8000000: 1} %}{% for i in range(9999) %}{{ '' if d[a] }}{% endfor "
      "%}",
      "steps"},
+    {"OutputOfNestedMacros",
+     "{% set s = 'x' * 8000000 %}{% macro m(n) %}{{ s }}{% if n %}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(40) }}",
+     "bytes of values"},
+    {"TextOfNestedBlocks",
+     "{% macro m(n) %}{% for i in range(1000) %}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx{% endfor "
+     "%}"
+     "{% for i in range(99) %}{{ m(n) }}{% endfor %}{% endmacro %}{{ m(1) }}",
+     "nested more than"},
+    {"LongNamesOfArguments",
+     "{% set l = [] %}{% set d = {'x' * 4000000: 1} %}{% macro m() %}{% set _ = l.append(kwargs) %}{% endmacro %}"
+     "{% for i in range(9999) %}{{ m(**d) }}{% endfor %}",
+     "bytes of values"},
+    {"LongTextsQuotedAndDropped", "{% set s = 'x' * 8000000 %}{% for i in range(9999) %}{{ '%.0r' % s }}{% endfor %}",
+     "steps"},
+    {"LongTextsCopiedAndDropped", "{% set s = 'x' * 8000000 %}{% for i in range(9999) %}{{ '%.0s' % s }}{% endfor %}",
+     "steps"},
+    {"LongTextsInReasons",
+     "{% set s = 'x' * 8000000 %}{% set l = [] %}{% for i in range(9999) %}{% set _ = l.append([1][[s]]) %}{% endfor "
+     "%}",
+     "steps"},
+    {"LongArgumentsOfMap", "{% set s = 'x' * 8000000 %}{{ (range(9999)|map('replace', 'a', s)|list)|length }}",
+     "steps"},
+    {"LongArgumentsOfSelect", "{% set s = 'x' * 8000000 %}{{ (range(9999)|select('equalto', s)|list)|length }}",
+     "steps"},
+    {"LongKeysOfDicts",
+     "{% set s = 'x' * 4000000 %}{% for i in range(9999) %}{% set d = {s: 1, s: 2, s: 3, s: 4, s: 5} %}{% endfor %}",
+     "steps"},
+    {"LongTextsCapitalized", "{% set s = 'x' * 8000000 %}{% for i in range(9999) %}{% set _ = s|title %}{% endfor %}",
+     "steps"},
+    {"WordsOfLongTexts", "{% set s = 'x' * 8000000 %}{% for i in range(9999) %}{% set _ = s|wordcount %}{% endfor %}",
+     "steps"},
     {"IntegerPower", "{{ 10 ** 10 ** 10 }}", "64 bits"},
     {"IntegerMinimum", "{{ (0 - 9223372036854775807 - 1) // -1 }}", "64 bits"},
 };
@@ -124,6 +155,28 @@ TEST(TemplateBudgetTest, SearchingIsLinear) {
   EXPECT_EQ(FailureOf("{{ ('x' * 8000000).replace('x' * 4000000 ~ 'y', '')|length }}"), "rendered 7 bytes");
   EXPECT_EQ(FailureOf("{{ ('x' * 8000000).count('x' * 4000000 ~ 'y') }}"), "rendered 1 bytes");
   EXPECT_EQ(FailureOf("{{ ('x' * 8000000).split('x' * 4000000 ~ 'y')|length }}"), "rendered 1 bytes");
+}
+
+TEST(TemplateBudgetTest, NumbersOfManyDigitGroupsAreReadOnce) {
+  EXPECT_EQ(FailureOf("{{ ('0_' * 2000000 ~ '1')|int }}"), "rendered 1 bytes");
+  EXPECT_EQ(FailureOf("{{ ('0_' * 2000000 ~ '1.5')|float }}"), "rendered 3 bytes");
+}
+
+// A copy of a dict shares its keys, however long they are and however it finds them.
+TEST(TemplateBudgetTest, CopiesOfDictsShareLongKeys) {
+  const std::string entries =
+      "{'a':1,'b':1,'c':1,'d':1,'e':1,'f':1,'g':1,'h':1,'i':1,'j':1,'k':1,'l':1,'m':1,'n':1,"
+      "'o':1,'p':1,'q':1, s: 2}";
+  EXPECT_EQ(FailureOf("{% set s = 'x' * 8000000 %}{% set l = [] %}{% set d = " + entries +
+                      " %}{% for i in range(9999) %}{% set _ = l.append(d.copy()) %}{% endfor %}{{ l[9000][s] }}"),
+            "rendered 1 bytes");
+}
+
+TEST(TemplateBudgetTest, ErrorsQuoteTheBeginningOfALongText) {
+  const std::string said = FailureOf("{{ raise_exception('é' * 1000000) }}");
+  EXPECT_LT(said.size(), 5000U);
+  EXPECT_THAT(said, testing::EndsWith("é"));
+  EXPECT_LT(FailureOf("{{ {}['x' * 1000000].y }}").size(), 1000U);
 }
 
 TEST(TemplateBudgetTest, LongChainsOfOwnObjectsAreFreed) {

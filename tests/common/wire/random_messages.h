@@ -26,7 +26,7 @@ class RandomMessages {
   }
 
   [[nodiscard]] RouterMessage Router() {
-    switch (rng_.Below(10)) {
+    switch (rng_.Below(11)) {
       case 0: return Welcome{rng_(), NonZero()};
       case 1: return MakeGenerate();
       case 2: return Cancel{RequestId(rng_())};
@@ -36,6 +36,7 @@ class RandomMessages {
       case 6: return MakePin();
       case 7: return Unpin{Hash(), Hashes(1 + rng_.Below(6))};
       case 8: return Ping{rng_()};
+      case 9: return Refused{NonZero(), Name()};
       default: return Ping{};
     }
   }
@@ -43,16 +44,17 @@ class RandomMessages {
   [[nodiscard]] Hello MakeHello() {
     Hello hello;
     hello.protocol_version = Small() + 1;
-    hello.worker_id = "w" + Text();
+    hello.worker_id = "w" + Name();
+    hello.process_id = rng_();
     hello.epoch = NonZero();
-    hello.model = "m" + Text();
-    hello.fingerprint = Text();
-    hello.kv_dtype = Text();
+    hello.model = "m" + Name();
+    hello.fingerprint = Name();
+    hello.kv_dtype = Name();
     hello.block_tokens = 4U << rng_.Below(7);
     hello.block_count = Small() + 1;
     hello.max_context_tokens = Small() + 1;
     hello.max_running_requests = Small();
-    hello.tokenizer_digest = Text();
+    hello.tokenizer_digest = Name();
     hello.sampling = {static_cast<float>(rng_.Uniform()), 0.25F + static_cast<float>(rng_.Uniform()) / 2, Small(),
                       static_cast<float>(rng_.Uniform()), 0.5F + static_cast<float>(rng_.Uniform())};
     hello.max_batch_tokens = Small();
@@ -80,7 +82,7 @@ class RandomMessages {
     return snapshot;
   }
 
-  [[nodiscard]] Tokenizer MakeTokenizer() { return {"d" + Text(), Text() + Text(), Text(), Text(), Text()}; }
+  [[nodiscard]] Tokenizer MakeTokenizer() { return {"d" + Name(), Text() + Text(), Text(), Text(), Text()}; }
 
   [[nodiscard]] Generate MakeGenerate() {
     Generate generate;
@@ -129,7 +131,7 @@ class RandomMessages {
     if (rng_.Below(2) == 0) event.queue_wait_seconds = rng_.Uniform();
     if (rng_.Below(2) == 0) event.finish = static_cast<FinishReason>(rng_.Below(4));
     if (event.finish == FinishReason::kError) {
-      event.error = Error{static_cast<ErrorCode>(rng_.Below(14)), Text(), Text()};
+      event.error = Error{static_cast<ErrorCode>(rng_.Below(kErrorCodeCount)), Text(), Text()};
     }
     return event;
   }
@@ -151,16 +153,17 @@ class RandomMessages {
     Load load;
     load.waiting_requests = Small();
     load.running_requests = Small();
-    load.queued_prefill_tokens = rng_();
-    load.running_context_tokens = rng_();
+    load.queued_prefill_tokens = rng_.Below(WireLimits::kMaxTokensOfAWorker);
+    load.running_context_tokens = rng_.Below(WireLimits::kMaxTokensOfAWorker);
     load.free_block_count = Small();
     load.cached_block_count = Small();
     load.digest = Hash();
-    load.step_prefill_tokens = Small();
-    load.step_decode_tokens = Small();
-    load.step_seconds = rng_.Uniform();
+    load.step_prefill_tokens = static_cast<std::uint32_t>(rng_.Below(100'000));
+    load.step_decode_tokens = static_cast<std::uint32_t>(rng_.Below(1000));
+    load.step_seconds = 0.001 + rng_.Uniform();
     load.draining = rng_.Below(2) == 0;
     load.pinned_block_count = Small();
+    load.progress = rng_();
     for (std::uint64_t n = rng_.Below(4); n > 0; --n) {
       load.other_prompts.push_back({Small(), Small(), rng_.Below(3), Hashes(rng_.Below(6))});
     }
@@ -182,6 +185,12 @@ class RandomMessages {
     std::vector<TokenId> tokens;
     for (; count > 0; --count) tokens.push_back(Small());
     return tokens;
+  }
+  // Without control characters.
+  std::string Name() {
+    std::string name = Text();
+    std::erase_if(name, [](char c) { return c == '\n' || c == '\x01'; });
+    return name;
   }
   std::string Text() {
     static constexpr std::string_view kPieces[] = {"a", "Z", "/", "é", "€", "😀", "\n", "\"", "roost", "\x01"};

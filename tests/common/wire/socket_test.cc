@@ -7,9 +7,11 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
+#include <zmq.hpp>
 
 #include "common/wire/endpoint.h"
 
@@ -33,8 +35,8 @@ class SocketTest : public ::testing::Test {
     return std::move(bound).value();
   }
 
-  DealerSocket Connect(const RouterSocket& router, std::string_view identity) {
-    auto connected = DealerSocket::Connect(context_, router.endpoint(), identity);
+  DealerSocket Connect(const RouterSocket& router) {
+    auto connected = DealerSocket::Connect(context_, router.endpoint());
     EXPECT_TRUE(connected.ok());
     return std::move(connected).value();
   }
@@ -66,12 +68,11 @@ class SocketTest : public ::testing::Test {
 
 TEST_F(SocketTest, CarriesFramesBothWays) {
   RouterSocket router = Bind();
-  DealerSocket dealer = Connect(router, "worker-1");
+  DealerSocket dealer = Connect(router);
   SendFirst(dealer, "hello");
   const Received received = ReceiveOne(router);
-  EXPECT_EQ(received.identity, "worker-1");
   EXPECT_EQ(received.frame, ToBytes("hello"));
-  EXPECT_EQ(router.Send("worker-1", ToBytes("welcome")), SendOutcome::kSent);
+  EXPECT_EQ(router.Send(received.identity, ToBytes("welcome")), SendOutcome::kSent);
   std::optional<Bytes> answer;
   ASSERT_TRUE(WaitUntil({&dealer}, [&] { return (answer = dealer.TryReceive()).has_value(); }));
   EXPECT_EQ(*answer, ToBytes("welcome"));
@@ -91,7 +92,7 @@ TEST_F(SocketTest, DealerWithoutConnectionIsFull) {
   socklen_t size = sizeof(address);
   ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
   ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  auto dealer = DealerSocket::Connect(context_, Endpoint{"127.0.0.1", ntohs(address.sin_port)}.ToString(), "worker-1");
+  auto dealer = DealerSocket::Connect(context_, Endpoint{"127.0.0.1", ntohs(address.sin_port)}.ToString());
   ASSERT_TRUE(dealer.ok());
   EXPECT_EQ(dealer->Send(ToBytes("x")), SendOutcome::kFull);
   close(fd);
@@ -99,27 +100,69 @@ TEST_F(SocketTest, DealerWithoutConnectionIsFull) {
 
 TEST_F(SocketTest, PeerThatTakesNothingBecomesFull) {
   RouterSocket router = Bind();
-  DealerSocket dealer = Connect(router, "worker-1");
+  DealerSocket dealer = Connect(router);
   SendFirst(dealer, "hello");
-  (void)ReceiveOne(router);
+  const std::string identity = ReceiveOne(router).identity;
   const Bytes large(64 << 10U);
   int sent = 0;
-  while (router.Send("worker-1", large) == SendOutcome::kSent && sent < 100 * kHighWaterMark) ++sent;
+  while (router.Send(identity, large) == SendOutcome::kSent && sent < 100 * kHighWaterMark) ++sent;
   EXPECT_LT(sent, 100 * kHighWaterMark);
 }
 
-TEST_F(SocketTest, RestartedPeerTakesItsNameOver) {
+TEST_F(SocketTest, EachConnectionHasAnIdentityOfItsOwn) {
   RouterSocket router = Bind();
-  DealerSocket before = Connect(router, "worker-1");
-  SendFirst(before, "first");
-  (void)ReceiveOne(router);
-  DealerSocket after = Connect(router, "worker-1");
-  SendFirst(after, "second");
-  EXPECT_EQ(ReceiveOne(router).frame, ToBytes("second"));
-  ASSERT_EQ(router.Send("worker-1", ToBytes("answer")), SendOutcome::kSent);
+  DealerSocket first = Connect(router);
+  SendFirst(first, "first");
+  const std::string first_identity = ReceiveOne(router).identity;
+  DealerSocket second = Connect(router);
+  SendFirst(second, "second");
+  const std::string second_identity = ReceiveOne(router).identity;
+  EXPECT_NE(first_identity, second_identity);
+  ASSERT_EQ(router.Send(second_identity, ToBytes("answer")), SendOutcome::kSent);
   std::optional<Bytes> answer;
-  ASSERT_TRUE(WaitUntil({&after}, [&] { return (answer = after.TryReceive()).has_value(); }));
+  ASSERT_TRUE(WaitUntil({&second}, [&] { return (answer = second.TryReceive()).has_value(); }));
   EXPECT_EQ(*answer, ToBytes("answer"));
+  EXPECT_FALSE(first.TryReceive().has_value());
+}
+
+// Whatever strangers do with identities, the first connection of one keeps it and others are served.
+TEST_F(SocketTest, AStrangerCanNotTakeAnIdentityOver) {
+  RouterSocket router = Bind();
+  zmq::context_t strangers;
+  const auto connect = [&] {
+    zmq::socket_t socket(strangers, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::routing_id, "nobody");
+    socket.set(zmq::sockopt::linger, 0);
+    socket.connect(router.endpoint());
+    socket.send(zmq::str_buffer("x"), zmq::send_flags::none);
+    return socket;
+  };
+  zmq::socket_t first = connect();
+  EXPECT_EQ(ReceiveOne(router).identity, "nobody");
+  zmq::socket_t second = connect();
+  DealerSocket dealer = Connect(router);
+  SendFirst(dealer, "hello");
+  EXPECT_EQ(ReceiveOne(router).frame, ToBytes("hello"));
+  ASSERT_EQ(router.Send("nobody", ToBytes("answer")), SendOutcome::kSent);
+  first.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::chrono::milliseconds(kPatience).count()));
+  zmq::message_t answer;
+  EXPECT_TRUE(first.recv(answer).has_value());
+}
+
+TEST_F(SocketTest, WhatAFrameHoldsIsLetGoOnceItIsSentOrDropped) {
+  RouterSocket router = Bind();
+  DealerSocket dealer = Connect(router);
+  SendFirst(dealer, "hello");
+  const std::string identity = ReceiveOne(router).identity;
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  ASSERT_EQ(router.Send(identity, ToBytes("answer"), std::move(held)), SendOutcome::kSent);
+  ASSERT_TRUE(WaitUntil({&dealer}, [&] { return dealer.TryReceive().has_value(); }));
+  EXPECT_TRUE(WaitUntil({&dealer}, [&] { return watch.expired(); }));
+  held = std::make_shared<int>(2);
+  const std::weak_ptr<int> dropped = held;
+  EXPECT_EQ(router.Send("nobody", ToBytes("answer"), std::move(held)), SendOutcome::kUnreachable);
+  EXPECT_TRUE(dropped.expired());
 }
 
 TEST_F(SocketTest, WakerEndsAWaitFromAnotherThread) {
@@ -146,7 +189,7 @@ TEST_F(SocketTest, RefusesWhatIsNoEndpoint) {
                                "tcp://127.0.0.1:70000", "ipc:///tmp/x"}) {
     EXPECT_EQ(RouterSocket::Bind(context_, endpoint, InsecureBind::kAllow).error().code, ErrorCode::kInvalidArgument)
         << endpoint;
-    EXPECT_FALSE(DealerSocket::Connect(context_, endpoint, "w").ok()) << endpoint;
+    EXPECT_FALSE(DealerSocket::Connect(context_, endpoint).ok()) << endpoint;
   }
 }
 

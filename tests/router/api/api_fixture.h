@@ -47,6 +47,7 @@ class ApiTest : public ::testing::Test {
     request.method = std::move(method);
     request.path = std::move(path);
     request.body = std::move(body);
+    request.headers = {{"Content-Type", "application/json"}};
     return Handle(std::move(request));
   }
   std::shared_ptr<FakeResponder> Get(std::string path, std::string query) {
@@ -100,9 +101,11 @@ class ApiTest : public ::testing::Test {
   FakeDispatcher dispatcher_;
   RecordingObserver observer_;
   ManualClock clock_;
+  FakeTextWork text_;
   Api api_{dispatcher_,
            observer_,
            clock_,
+           text_,
            {.version = "1.2.3",
             .seed = 7,
             .metrics_text = [] { return std::string("roost_up 1\n"); },

@@ -74,6 +74,32 @@ TEST_F(ApiTest, UnknownPathsAndMethodsAnswerJson) {
               ElementsAre("other 404", "other 404", "other 405", "other 405", "health 200", "other 204", "other 204"));
 }
 
+TEST_F(ApiTest, APostMustSayThatItIsJson) {
+  const auto post = [&](std::string path, std::optional<std::string> type) {
+    HttpRequest request;
+    request.method = "POST";
+    request.path = std::move(path);
+    request.body = std::string("no JSON");
+    if (type) request.headers = {{"content-type", *type}};
+    return Handle(std::move(request));
+  };
+  for (const char* type :
+       {"application/json", "Application/JSON; charset=utf-8", "application/json ;x", "application/x+json"}) {
+    EXPECT_EQ(post("/v1/completions", type)->response->status, 400) << type;
+  }
+  for (const std::optional<std::string>& type : std::initializer_list<std::optional<std::string>>{
+           std::nullopt, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+           "application/jsonx", "application/+json", "text/json", "text/plain; application/json"}) {
+    for (const char* path : {"/v1/completions", "/v1/chat/completions", "/admin/v1/pin", "/admin/v1/unpin"}) {
+      const auto responder = post(path, type);
+      EXPECT_EQ(responder->response->status, 415) << type.value_or("none");
+      EXPECT_EQ(At(responder->response->body, "/error/type"), "\"invalid_request_error\"");
+      EXPECT_EQ(At(responder->response->body, "/error/code"), "\"unsupported_media_type\"");
+    }
+  }
+  EXPECT_EQ(observer_.answers.back(), "unpin 415");
+}
+
 TEST_F(ApiTest, ShowsWorkers) {
   WorkerStatus worker;
   worker.worker_id = "w1";
@@ -319,6 +345,17 @@ TEST_F(ApiTest, FailureBeforeTheFirstTokenHasAStatus) {
   ASSERT_TRUE(responder->response.has_value());
   EXPECT_EQ(responder->response->status, 503);
   EXPECT_EQ(responder->frames, "");
+}
+
+// The head went out with a keep-alive comment while the prompt was computed: the client saw 200, and so do the metrics.
+TEST_F(ApiTest, FailureAfterAKeepAliveCommentIsAnErrorEventOfAnAnswerThatBeganWell) {
+  const auto responder = Chat(AskWith(R"("stream":true)"));
+  dispatcher_.Dispatch(0);
+  responder->commented = true;
+  dispatcher_.Finish(FinishReason::kError, Error{ErrorCode::kUnavailable, "the worker was lost", ""});
+  EXPECT_FALSE(responder->response.has_value());
+  EXPECT_EQ(Events(*responder).size(), 2U);
+  EXPECT_EQ(observer_.answers.back(), "chat_completions 200");
 }
 
 TEST_F(ApiTest, FailureMidStreamIsAnErrorEvent) {

@@ -22,6 +22,7 @@
 #include "router/api/api_observer.h"
 #include "router/fleet/dispatcher.h"
 #include "router/http/responder.h"
+#include "router/text/text_work.h"
 
 namespace roost::router {
 
@@ -118,8 +119,12 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<std::shared_ptr<const ServedModel>> Models() const override { return models; }
   std::vector<WorkerStatus> Workers() const override { return workers; }
   std::vector<QueueStatus> Queues() const override { return queues; }
+  Result<void> CheckRoom(const ServedModel&) const override {
+    return no_room ? Result<void>(*no_room) : Result<void>();
+  }
   Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override {
     if (refusal) return *refusal;
+    if (on_submit) on_submit();
     specs.push_back(std::move(spec));
     observers.push_back(std::move(observer));
     return RequestId(specs.size());
@@ -165,6 +170,8 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;
   std::optional<Error> refusal;
+  std::optional<Error> no_room;
+  std::function<void()> on_submit;
   std::vector<GenerateSpec> specs;
   std::vector<std::shared_ptr<GenerationObserver>> observers;
   std::vector<RequestId> cancelled;
@@ -188,10 +195,12 @@ class FakeResponder final : public Responder {
     if (!done()) frames += more;
   }
   void End() override { Finish(); }
-  void Fail(HttpResponse answer, std::string more) override {
-    if (done()) return;
-    frames.empty() ? Respond(std::move(answer)) : Send(std::move(more));
+  FailureShape Fail(HttpResponse answer, std::string more) override {
+    if (done()) return FailureShape::kResponse;
+    const bool is_open = frames.empty() && !commented;
+    is_open ? Respond(std::move(answer)) : Send(std::move(more));
     Finish();
+    return is_open ? FailureShape::kResponse : FailureShape::kFrames;
   }
   void OnClosed(std::function<void()> callback) override {
     if (closed) return callback();
@@ -212,6 +221,7 @@ class FakeResponder final : public Responder {
   std::optional<HttpResponse> response;
   std::vector<HttpHeader> stream_headers;
   std::string frames;
+  bool commented = false;  // a keep-alive comment has sent the head
   bool ended = false;
   bool closed = false;
 
@@ -222,6 +232,31 @@ class FakeResponder final : public Responder {
   }
 
   std::function<void()> on_closed_;
+};
+
+// ---- text work ----
+
+// Does it at once, or keeps it until it is told to.
+class FakeTextWork final : public TextWork {
+ public:
+  bool TryPost(std::size_t bytes, std::function<void()> job) override {
+    sizes.push_back(bytes);
+    if (is_full) return false;
+    if (!holds) {
+      job();
+    } else {
+      held.push_back(std::move(job));
+    }
+    return true;
+  }
+  void DoHeld() {
+    for (const auto& job : std::exchange(held, {})) job();
+  }
+
+  bool is_full = false;
+  bool holds = false;
+  std::vector<std::size_t> sizes;
+  std::vector<std::function<void()>> held;
 };
 
 // ---- the observer ----

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "router/http/server.h"
+#include "router/text/text_pool.h"
 #include "tests/router/api/api_fixture.h"
 #include "tests/router/http/raw_client.h"
 
@@ -82,8 +83,14 @@ class ServingTest : public ::testing::Test {
                         }).value());
   }
 
+  ~ServingTest() override {
+    server_.reset();
+    text_.Stop();  // its jobs need the API
+  }
+
   static std::string Post(std::string_view path, std::string_view body) {
-    return fmt::format("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{}", path, body.size(), body);
+    return fmt::format("POST {} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
+                       path, body.size(), body);
   }
   static std::string Prompt(std::string_view prompt, std::string_view members) {
     return Post("/v1/completions", fmt::format(R"({{"model":"bytes","prompt":"{}",{}}})", prompt, members));
@@ -93,9 +100,11 @@ class ServingTest : public ::testing::Test {
   QueueDispatcher dispatcher_;
   NullApiObserver observer_;
   SteadyClock clock_;
+  TextPool text_{{}};
   Api api_{dispatcher_,
            observer_,
            clock_,
+           text_,
            {.version = "1",
             .seed = 1,
             .metrics_text = [] { return std::string(); },

@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "common/wire/tokenizer_digest.h"
+
 namespace roost::router {
 
 namespace {
@@ -33,8 +35,9 @@ std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t m
   return output;
 }
 
-FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed) {
+FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identity_(id) {
   hello_.worker_id = std::move(id);
+  hello_.process_id = rng_() | 1U;
   hello_.epoch = 1 + rng_() / 2;
   hello_.model = "demo";
   hello_.fingerprint = "f";
@@ -45,7 +48,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed) {
   hello_.max_running_requests = 8;
   hello_.max_sample_count = wire::kMaxSampleCount;
   hello_.full_sampling = true;
-  hello_.tokenizer_digest = "digest";
+  hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
 
 void FakeWorker::NewEpoch() {
@@ -57,8 +60,11 @@ void FakeWorker::NewEpoch() {
   events_.clear();
 }
 
+wire::Tokenizer FakeWorker::Bundle() const { return {hello_.tokenizer_digest, "{}", "", "", ""}; }
+
 void FakeWorker::Restart() {
   NewEpoch();
+  hello_.process_id = rng_() | 1U;
   parents_.clear();
   outbox_.clear();
 }
@@ -75,6 +81,8 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
     if (welcome->epoch != hello_.epoch || welcomed_) return;
     welcomed_ = true;
     if (hello_.sends_cache_events) SendSnapshot();
+  } else if (const auto* const refused = std::get_if<wire::Refused>(&message)) {
+    if (refused->epoch == hello_.epoch) refusals_.push_back(refused->reason);
   } else if (const auto* const request = std::get_if<wire::Generate>(&message)) {
     received_.push_back(*request);
     Admit(*request);
@@ -97,7 +105,7 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
     if (welcomed_ && hello_.sends_cache_events) SendSnapshot();
   } else if (std::holds_alternative<wire::WantTokenizer>(message)) {
     ++tokenizer_requests_;
-    outbox_.emplace_back(wire::Tokenizer{hello_.tokenizer_digest, "{}", "", "", ""});
+    outbox_.emplace_back(Bundle());
   }
 }
 
@@ -107,6 +115,8 @@ void FakeWorker::Admit(const wire::Generate& request) {
   refusal.finish = wire::FinishReason::kError;
   if (load_.draining) {
     refusal.error = Error{ErrorCode::kUnavailable, "draining", ""};
+  } else if (broken_) {
+    refusal.error = Error{ErrorCode::kInternal, "the device is broken", ""};
   } else if (full_) {
     refusal.error = Error{ErrorCode::kOverloaded, "queue is full", ""};
   } else {
@@ -119,7 +129,9 @@ void FakeWorker::Admit(const wire::Generate& request) {
 }
 
 void FakeWorker::Step() {
+  if (hung_) return Heartbeat();
   if (!welcomed_) return;
+  ++load_.progress;
   std::vector<wire::TokenEvent> tokens = std::exchange(answers_, {});
   load_.step_decode_tokens = static_cast<std::uint32_t>(running_.size());
   for (auto entry = running_.begin(); entry != running_.end();) {

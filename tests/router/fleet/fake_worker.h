@@ -32,6 +32,9 @@ class FakeWorker {
   // What it says of itself; change before it starts.
   wire::Hello& hello() { return hello_; }
   [[nodiscard]] const std::string& id() const { return hello_.worker_id; }
+  // Of its connection: its name, until it connects anew.
+  [[nodiscard]] const std::string& identity() const { return identity_; }
+  void Reconnect() { identity_ = hello_.worker_id + "/" + std::to_string(++connection_count_); }
 
   // A new process under the old name: empty cache, new epoch.
   void Restart();
@@ -42,6 +45,10 @@ class FakeWorker {
   void Step();
   // The load alone, as a worker sends it when no step ends for a while.
   void Heartbeat();
+  // Its engine hangs: no step has an end. Its link goes on.
+  void SetHung(bool hung) { hung_ = hung; }
+  // Requests that come from now on fail at once.
+  void SetBroken(bool broken) { broken_ = broken; }
   // Requests that come from now on are refused.
   void SetFull(bool full) { full_ = full; }
   // Requests that it says wait there, of other routers.
@@ -67,6 +74,8 @@ class FakeWorker {
   [[nodiscard]] const std::vector<wire::Generate>& received() const { return received_; }
   [[nodiscard]] const std::vector<wire::Pin>& pins() const { return pins_; }
   [[nodiscard]] const std::vector<wire::Unpin>& unpins() const { return unpins_; }
+  // Why routers refused it.
+  [[nodiscard]] const std::vector<std::string>& refusals() const { return refusals_; }
   [[nodiscard]] const std::vector<RequestId>& cancelled() const { return cancelled_; }
   [[nodiscard]] std::uint64_t block_count() const { return parents_.size(); }
   [[nodiscard]] BlockHash digest() const;
@@ -87,6 +96,7 @@ class FakeWorker {
     std::optional<std::uint32_t> cached_tokens;  // known and not yet told
   };
 
+  [[nodiscard]] wire::Tokenizer Bundle() const;
   void NewEpoch();
   void Admit(const wire::Generate& request);
   void SendSnapshot();
@@ -98,9 +108,13 @@ class FakeWorker {
 
   Rng rng_;
   wire::Hello hello_;
+  std::string identity_;
+  int connection_count_ = 0;
   std::uint64_t sequence_ = 0;
   bool welcomed_ = false;
   bool full_ = false;
+  bool hung_ = false;
+  bool broken_ = false;
   bool hitless_ = false;
   wire::Load load_;
   std::map<BlockHash, BlockHash> parents_;  // the blocks it holds, each with its parent
@@ -111,6 +125,7 @@ class FakeWorker {
   std::vector<wire::Pin> pins_;
   std::vector<wire::Unpin> unpins_;
   std::vector<RequestId> cancelled_;
+  std::vector<std::string> refusals_;
   std::deque<wire::WorkerMessage> outbox_;
   int tokenizer_requests_ = 0;
   int snapshot_requests_ = 0;

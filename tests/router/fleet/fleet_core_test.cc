@@ -90,7 +90,7 @@ TEST(FleetCoreTest, TokenizerThatDoesNotComeIsAskedForAgain) {
 
 TEST(FleetCoreTest, WorkerWithAnUnreadableTokenizerIsNotUsed) {
   FleetSim sim;
-  sim.bundle_error = DataLoss("tokenizer.json", "truncated");
+  sim.bundle_error = {BundleFault::kUnreadable, DataLoss("tokenizer.json", "truncated")};
   sim.JoinWorker("a");
   sim.Advance(3s);
   EXPECT_EQ(sim.core.FindModel("demo"), nullptr);
@@ -107,23 +107,6 @@ TEST(FleetCoreTest, RepeatedHelloIsWelcomedAgainAndChangesNothing) {
   sim.Run();
   ExpectWholeAnswer(request);
   EXPECT_TRUE(sim.metrics.lost.empty());
-}
-
-TEST(FleetCoreTest, WorkerOfAnotherKindUnderTheSameModelNameIsRefusedWhileTheFirstServes) {
-  FleetSim sim;
-  FakeWorker& first = sim.JoinWorker("a");
-  FakeWorker& second = sim.AddWorker("b");
-  second.hello().fingerprint = "other weights";
-  second.SayHello();
-  sim.DeliverAll();
-  EXPECT_FALSE(second.welcomed());
-  EXPECT_EQ(sim.core.FindModel("demo")->fingerprint, "f");
-
-  first.SayBye();
-  second.SayHello();
-  sim.DeliverAll();
-  EXPECT_TRUE(second.welcomed());
-  EXPECT_EQ(sim.core.FindModel("demo")->fingerprint, "other weights");
 }
 
 TEST(FleetCoreTest, EachModelHasItsOwnIndexWhichGoesWithItsLastWorker) {
@@ -160,8 +143,8 @@ TEST(FleetCoreTest, HelloThatCanNotBelongIsRefused) {
     sim.CarryOutEffects();
     return !worker.welcomed();
   };
-  EXPECT_TRUE(refused("a", [](wire::Hello& hello) { hello.protocol_version = 2; }));
-  EXPECT_TRUE(refused("b", [](wire::Hello& hello) { hello.worker_id = "c"; }));
+  EXPECT_TRUE(refused("a", [](wire::Hello& hello) { hello.protocol_version = 1; }));
+  EXPECT_TRUE(refused("b", [](wire::Hello& hello) { hello.process_id = 0; }));
   EXPECT_TRUE(refused("d", [](wire::Hello& hello) { hello.block_tokens = 3; }));
   EXPECT_FALSE(refused("e", [](wire::Hello&) {}));
 }
@@ -433,15 +416,6 @@ TEST_F(FleetCoreFailureTest, FullWorkerSendsTheRequestToTheOther) {
   EXPECT_EQ(sim.metrics.retries["overloaded"], 1);
 }
 
-TEST_F(FleetCoreFailureTest, WhenAllWorkersAreFullTheClientIsToldToComeBack) {
-  a.SetFull(true);
-  b.SetFull(true);
-  sim.Run();
-  ExpectError(request, ErrorCode::kOverloaded);
-  EXPECT_EQ(request.observer->workers.size(), 2U);
-  ExpectNothingCharged(sim);
-}
-
 TEST_F(FleetCoreFailureTest, DrainingWorkerEndsWhatItHasAndGetsNothingNew) {
   Start(1);
   FakeWorker& draining = Serving();
@@ -547,7 +521,7 @@ TEST_F(FleetCoreFailureTest, PingsTellWhichGeneratesTheWorkersLifeWasSent) {
     for (const Effect& effect : sim.core.TakeEffects()) {
       const auto* const send = std::get_if<SendToWorker>(&effect);
       if (send == nullptr) continue;
-      if (const auto* ping = std::get_if<wire::Ping>(&send->message)) told[send->worker_id] = ping->generate_digest;
+      if (const auto* ping = std::get_if<wire::Ping>(&send->message)) told[send->identity] = ping->generate_digest;
     }
     return told;
   };

@@ -9,6 +9,7 @@ namespace roost::router {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   metrics::Registry registry;
@@ -35,7 +36,10 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->OnResync(ResyncReason::kDigest);
   fleet->OnModeChange(WorkerMode::kPredicted, ModeReason::kMissingTokens);
   fleet->SetMode("demo", "a", WorkerMode::kPredicted);
-  fleet->SetMode("demo", "b", std::nullopt);
+  fleet->SetMode("demo", "b", WorkerMode::kExact);
+  fleet->SetInFlight("demo", "b", 2);
+  fleet->OnSent("demo", "b");
+  fleet->ForgetWorker("demo", "b");
   fleet->OnQueueRefused(QueueRefusal::kDeadline);
   fleet->OnQueueWait("demo", 0.25);
   fleet->SetQueued("demo", 5);
@@ -79,13 +83,13 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_worker_mode_changes_total{mode="predicted",reason="missing_tokens"} 1)",
                            R"(roost_router_worker_mode{mode="predicted",model="demo",worker="a"} 1)",
                            R"(roost_router_worker_mode{mode="exact",model="demo",worker="a"} 0)",
-                           R"(roost_router_worker_mode{mode="blind",model="demo",worker="b"} 0)",
                            R"(roost_router_queue_refused_total{reason="deadline"} 1)",
                            R"(roost_router_queue_wait_seconds_count{model="demo"} 1)",
                            R"(roost_router_queued_requests{model="demo"} 5)",
                            "roost_router_decision_seconds_count 1"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+  EXPECT_THAT(text, Not(HasSubstr(R"(worker="b")")));  // it is gone
 }
 
 }  // namespace

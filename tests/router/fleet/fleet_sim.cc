@@ -73,7 +73,7 @@ FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t ma
                   .id = {},
                   .refusal = {}};
   GenerateSpec spec = std::move(wishes);
-  spec.model = core.FindModel("demo");
+  spec.model = core.ChooseModel("demo");
   if (spec.model == nullptr) {
     request.refusal = Error{ErrorCode::kNotFound, "no such model", "model"};
     return request;
@@ -96,7 +96,7 @@ void FleetSim::DeliverOne(FakeWorker& worker) {
   if (worker.outbox().empty()) return;
   wire::WorkerMessage message = std::move(worker.outbox().front());
   worker.outbox().pop_front();
-  if (!IsCutOff(worker)) core.OnMessage(worker.id(), std::move(message), clock.Now());
+  if (!IsCutOff(worker)) core.OnMessage(worker.identity(), std::move(message), clock.Now());
 }
 
 void FleetSim::DeliverAll() {
@@ -118,11 +118,12 @@ void FleetSim::CarryOutEffects() {
 
 void FleetSim::CarryOut(Effect& effect) {
   if (const auto* const send = std::get_if<SendToWorker>(&effect)) {
-    const auto worker = workers.find(send->worker_id);
-    if (worker != workers.end() && !IsCutOff(*worker->second)) worker->second->Receive(send->message);
+    for (const auto& [name, worker] : workers) {
+      if (worker->identity() == send->identity && !IsCutOff(*worker)) worker->Receive(send->message);
+    }
   } else if (const auto* const read = std::get_if<ReadBundle>(&effect)) {
     if (bundle_error.has_value()) {
-      core.OnTextBundle(read->bundle.digest, *bundle_error);
+      core.OnBundleFault(read->bundle.digest, *bundle_error, clock.Now());
     } else {
       core.OnTextBundle(read->bundle.digest, TextBundle{});
     }

@@ -122,7 +122,7 @@ class FleetSim {
   FleetCore core;
   std::map<std::string, std::unique_ptr<FakeWorker>> workers;
   // What reading a bundle gives.
-  std::optional<Error> bundle_error;
+  std::optional<BundleError> bundle_error;
 
  private:
   void CarryOut(Effect& effect);

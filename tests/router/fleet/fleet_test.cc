@@ -42,7 +42,7 @@ class SocketWorker {
  private:
   void Run(const std::string& endpoint) {
     wire::Context context;
-    wire::DealerSocket socket = std::move(wire::DealerSocket::Connect(context, endpoint, worker_.id())).value();
+    wire::DealerSocket socket = std::move(wire::DealerSocket::Connect(context, endpoint)).value();
     const std::array<const wire::Socket*, 1> sockets{&socket};
     while (!stopping_) {
       if (!worker_.welcomed() && worker_.outbox().empty()) worker_.SayHello();

@@ -43,6 +43,7 @@ class PrefixCopiesTest : public ::testing::Test {
   Worker* Join(const std::string& id) {
     wire::Hello hello;
     hello.worker_id = id;
+    hello.process_id = 1;
     hello.epoch = 1;
     hello.model = "demo";
     hello.tokenizer_digest = "digest";
@@ -83,7 +84,7 @@ class PrefixCopiesTest : public ::testing::Test {
     std::vector<Message> sent;
     for (Effect& effect : effects_.Take()) {
       auto& send = std::get<SendToWorker>(effect);
-      EXPECT_EQ(send.worker_id, "a");
+      EXPECT_EQ(send.identity, "a");
       sent.push_back(std::get<Message>(std::move(send.message)));
     }
     return sent;
@@ -112,7 +113,7 @@ class PrefixCopiesTest : public ::testing::Test {
   }
 
   Instant now_{std::chrono::hours(1)};
-  Roster roster_{ModeOptions{}, std::uint64_t{1} << 26U, [] { return std::int64_t{0}; }, 1};
+  Roster roster_{Roster::Options{.worker = {}, .unix_seconds = [] { return std::int64_t{0}; }, .seed = 1}};
   EffectQueue effects_;
   CopyCounter metrics_;
   PrefixCopies copies_{1000, roster_, effects_, metrics_};
@@ -253,7 +254,7 @@ TEST_F(PrefixCopiesTest, EndsWithItsWorker) {
   Start();
   const RequestId id = SentPiece().request_id;
   const std::shared_ptr<InFlightLedger> ledger = worker_->ledger;
-  roster_.Remove("a");
+  roster_.Remove("a", now_);
   copies_.OnWorkerLost("a");
   EXPECT_EQ(copies_.size(), 0U);
   EXPECT_EQ(ledger->request_count(), 0U);

@@ -16,6 +16,7 @@ class GivenTokensTest : public ::testing::Test {
   Worker& Join(const std::string& id) {
     wire::Hello hello;
     hello.worker_id = id;
+    hello.process_id = 1;
     hello.epoch = ++epoch_;
     hello.model = "demo";
     hello.block_tokens = 16;
@@ -32,12 +33,12 @@ class GivenTokensTest : public ::testing::Test {
     roster_.Refresh(worker);
   }
   double Given(const Worker& worker) {
-    return roster_.FleetOf(*roster_.FindModel("demo"))->Find(worker.slot)->given_tokens_lately;
+    return roster_.FleetOf(*roster_.revisions().Main("demo"))->Find(worker.slot)->given_tokens_lately;
   }
 
   std::uint64_t epoch_ = 0;
   Instant now_{std::chrono::hours(1)};
-  Roster roster_{ModeOptions{}, std::uint64_t{1} << 26U, [] { return std::int64_t{0}; }, 1};
+  Roster roster_{Roster::Options{.worker = {}, .unix_seconds = [] { return std::int64_t{0}; }, .seed = 1}};
 };
 
 TEST_F(GivenTokensTest, AreThoseThatItComputedAndThoseThatItHasQueued) {
@@ -60,7 +61,7 @@ TEST_F(GivenTokensTest, BeginWithTheMeanOfThoseThatWereThere) {
   Report(a, 3000, 0);
   Report(b, 1000, 0);
   EXPECT_EQ(Given(Join("c")), 2000);
-  roster_.Remove("a");
+  roster_.Remove("a", now_);
   EXPECT_EQ(Given(Join("a")), 1500);  // another life of its own
   EXPECT_EQ(Given(b), 1000);
 }

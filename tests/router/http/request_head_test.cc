@@ -39,12 +39,32 @@ TEST(RequestHeadTest, AcceptsOrdinaryHeads) {
   for (const char* head : {
            "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
            "GET /v1/models?x=%20y HTTP/1.0\r\n\r\n",
+           "GET http://a:8000/v1/models HTTP/1.1\r\nHost: b\r\n\r\n",
+           "GET HTTPS://[::1]?x HTTP/1.1\r\nHost: a\r\n\r\n",
            "POST /v1/completions HTTP/1.1\r\nHost: [::1]:80\r\nContent-Length: 12\r\n\r\n",
            "POST / HTTP/1.1\r\nhost:a\r\ntransfer-encoding:  Chunked \r\n\r\n",
            "OPTIONS * HTTP/1.1\r\nHost: a\r\nX-Empty:\r\nX-Tab: a\tb\r\nX-Bytes: \xC3\xA9\r\n\r\n",
        }) {
     const auto error = CheckHead(head);
     EXPECT_FALSE(error.has_value()) << head << ": " << error->message;
+  }
+}
+
+TEST(RequestHeadTest, TakesAUrlApart) {
+  struct Case {
+    const char* target;
+    const char* authority;
+    const char* path;
+    const char* query;
+  };
+  for (const Case& expected :
+       {Case{"/a?b?c", "", "/a", "b?c"}, Case{"*", "", "*", ""}, Case{"//a/b", "", "//a/b", ""},
+        Case{"http://h:80/a/b?c", "h:80", "/a/b", "c"}, Case{"HTTP://h", "h", "/", ""},
+        Case{"https://[::1]:8?x", "[::1]:8", "/", "x"}, Case{"/http://a", "", "/http://a", ""}}) {
+    const RequestTarget target = ParseTarget(expected.target);
+    EXPECT_EQ(target.authority, expected.authority) << expected.target;
+    EXPECT_EQ(target.path, expected.path) << expected.target;
+    EXPECT_EQ(target.query, expected.query) << expected.target;
   }
 }
 
@@ -80,7 +100,13 @@ TEST(RequestHeadTest, RefusesWhatTwoParsersCouldReadDifferently) {
            "GET /\r\n\r\n",
            "GET  HTTP/1.1\r\nHost: a\r\n\r\n",
            "GET / x HTTP/1.1\r\nHost: a\r\n\r\n",
-           "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+           "GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+           "GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n",
+           "GET http://:80/x HTTP/1.1\r\nHost: a\r\n\r\n",
+           "GET http:/x HTTP/1.1\r\nHost: a\r\n\r\n",
+           "GET http://a@b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+           "GET http://a/ HTTP/1.1\r\n\r\n",
+           "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
            "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
            "GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n",
            "GET /\xC3\xA9 HTTP/1.1\r\nHost: a\r\n\r\n",

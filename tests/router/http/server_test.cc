@@ -2,86 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <future>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "tests/router/http/raw_client.h"
+#include "tests/router/http/server_fixture.h"
 
 namespace roost::router {
 namespace {
-
-using std::chrono::milliseconds;
-
-constexpr milliseconds kPatience{20'000};
-constexpr std::string_view kGet = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
-
-// Hands requests from the server's threads to the test.
-class Mailbox {
- public:
-  struct Item {
-    HttpRequest request;
-    std::shared_ptr<Responder> responder;
-  };
-
-  void Put(Item item) {
-    const std::lock_guard lock(mutex_);
-    items_.push_back(std::move(item));
-    changed_.notify_all();
-  }
-  Item Take() {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [this] { return !items_.empty(); }));
-    Item item = std::move(items_.front());
-    items_.erase(items_.begin());
-    return item;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Item> items_;
-};
-
-HttpResponse Text(std::string body) {
-  HttpResponse response;
-  response.content_type = "text/plain";
-  response.body = std::move(body);
-  return response;
-}
-
-// Echoes "<method> <path>?<query> <body>".
-void Echo(HttpRequest request, const std::shared_ptr<Responder>& responder) {
-  responder->Respond(Text(request.method + " " + request.path + "?" + request.query + " " + request.body));
-}
-
-class HttpServerTest : public ::testing::Test {
- protected:
-  void Serve(HttpHandler handler) {
-    options_.port = 0;
-    Result<std::unique_ptr<HttpServer>> server = HttpServer::Start(options_, std::move(handler));
-    ASSERT_TRUE(server.ok()) << server.error().ToString();
-    server_ = std::move(*server);
-  }
-  // Requests wait in mailbox_ for the test to answer; set_up runs in the handler.
-  void ServeByHand(std::function<void(Responder&)> set_up = {}) {
-    Serve([this, set_up](HttpRequest request, std::shared_ptr<Responder> responder) {
-      if (set_up) set_up(*responder);
-      mailbox_.Put({std::move(request), std::move(responder)});
-    });
-  }
-  RawResponse Ask(std::string_view bytes) {
-    RawClient client(server_->port());
-    client.Write(bytes);
-    return client.ReadResponse();
-  }
-
-  HttpServerOptions options_;
-  Mailbox mailbox_;
-  std::unique_ptr<HttpServer> server_;
-};
 
 TEST_F(HttpServerTest, AnswersSeveralRequestsOnOneConnection) {
   Serve(Echo);
@@ -104,7 +33,7 @@ TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrderOneAtATime) {
   for (const char* path : {"/1", "/2", "/3"}) {
     const Mailbox::Item item = mailbox_.Take();
     EXPECT_EQ(item.request.path, path);
-    item.responder->Post([item] { item.responder->Respond(Text(item.request.path)); });
+    item.responder->Post([responder = item.responder, path] { responder->Respond(Text(path)); });
     EXPECT_EQ(client.ReadResponse().body, path);
   }
 }
@@ -128,6 +57,14 @@ TEST_F(HttpServerTest, AnswersHeadWithoutABody) {
   EXPECT_EQ(response.Header("content-length"), std::to_string(std::string("HEAD /x? ").size()));
   client.Write(kGet);
   EXPECT_EQ(client.ReadResponse().body, "GET /x? ");
+}
+
+TEST_F(HttpServerTest, TakesThePathOfAUrlAndItsHost) {
+  Serve([](const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
+    responder->Respond(Text(request.path + "?" + request.query + " " + std::string(*request.FindHeader("host"))));
+  });
+  EXPECT_EQ(Ask("GET http://a.example:80/x?y HTTP/1.1\r\nHost: b\r\n\r\n").body, "/x?y a.example:80");
+  EXPECT_EQ(Ask("GET https://a.example HTTP/1.1\r\nHost: b\r\n\r\n").body, "/? a.example");
 }
 
 TEST_F(HttpServerTest, ClosesWhenTheClientWantsItTo) {
@@ -256,21 +193,6 @@ TEST_F(HttpServerTest, ClosesIdleConnectionsWithoutAWord) {
   EXPECT_TRUE(once.AtEnd());
 }
 
-TEST_F(HttpServerTest, RefusesOneConnectionTooMany) {
-  options_.max_connections = 1;
-  ServeByHand();
-  RawClient first(server_->port());
-  first.Write(kGet);
-  const Mailbox::Item item = mailbox_.Take();
-  RawClient second(server_->port());
-  const RawResponse refused = second.ReadResponse();
-  EXPECT_EQ(refused.status, 429);
-  EXPECT_EQ(refused.Header("retry-after"), "1");
-  EXPECT_NE(refused.body.find("rate_limit_error"), std::string::npos);
-  item.responder->Post([item] { item.responder->Respond(Text("ok")); });
-  EXPECT_EQ(first.ReadResponse().body, "ok");
-}
-
 TEST_F(HttpServerTest, StartNamesWhatCanNotBeBound) {
   options_.address = "not an address";
   EXPECT_EQ(HttpServer::Start(options_, Echo).error().field, "address");
@@ -328,7 +250,9 @@ TEST_F(HttpServerTest, BreaksTheSilenceOfAStreamWithComments) {
   client.Write(kGet);
   EXPECT_TRUE(client.ReadUntil("8\r\n: ping\n\n\r\n8\r\n: ping\n\n\r\n").has_value());
   const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
-  responder->Post([=] { responder->Fail(Text("too late for a status"), "data: error\n\n"); });
+  std::promise<FailureShape> shape;
+  responder->Post([&] { shape.set_value(responder->Fail(Text("too late for a status"), "data: error\n\n")); });
+  EXPECT_EQ(shape.get_future().get(), FailureShape::kFrames);
   const std::string rest = client.ReadUntil("0\r\n\r\n").value();
   EXPECT_NE(rest.find("data: error\n\n"), std::string::npos);
 }
@@ -336,7 +260,8 @@ TEST_F(HttpServerTest, BreaksTheSilenceOfAStreamWithComments) {
 TEST_F(HttpServerTest, FailureBeforeTheFirstFrameKeepsItsStatus) {
   Serve([](const HttpRequest&, const std::shared_ptr<Responder>& responder) {
     responder->PrepareStream({});
-    responder->Fail(ErrorResponse({ErrorCode::kUnavailable, "gone", ""}), "data: unused\n\n");
+    const Error gone{ErrorCode::kUnavailable, "gone", ""};
+    EXPECT_EQ(responder->Fail(ErrorResponse(gone), "data: unused\n\n"), FailureShape::kResponse);
   });
   const RawResponse response = Ask(kGet);
   EXPECT_EQ(response.status, 503);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "kernels/nccl_library.h"
@@ -42,6 +43,9 @@ int current_device = 0;
 bool take_only_planned_rows = false;
 int products_tried = 0;
 int allocations = 0;
+std::size_t declared_shared = 0;
+std::map<const void*, std::size_t> allowed_shared;
+cublasLtReductionScheme_t last_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
 
 State& Current() { return devices[static_cast<std::size_t>(current_device)]; }
 State& Of(int device) { return devices[static_cast<std::size_t>(device)]; }
@@ -85,6 +89,8 @@ void Reset() {
   current_device = 0;
   take_only_planned_rows = false;
   products_tried = 0;
+  declared_shared = 0;
+  allowed_shared.clear();
 }
 void Hang(int device) {
   Of(device).hangs = true;
@@ -95,6 +101,13 @@ void Fail(int device, cudaError_t error) { Of(device).error = error; }
 void SetSharedBytes(int device, std::size_t bytes) { Of(device).shared_bytes = bytes; }
 void FailCommunicator(int rank, ncclResult_t error) { communicators[static_cast<std::size_t>(rank)].state = error; }
 void TakeOnlyPlannedRows() { take_only_planned_rows = true; }
+void SetDeclaredShared(std::size_t bytes) { declared_shared = bytes; }
+std::size_t AllowedShared(const void* kernel) {
+  constexpr std::size_t kWithoutAsking = std::size_t{48} * 1024;
+  const auto found = allowed_shared.find(kernel);
+  return found != allowed_shared.end() ? found->second : kWithoutAsking - declared_shared;
+}
+cublasLtReductionScheme_t LastReduction() { return last_reduction; }
 int ProductsTried() { return products_tried; }
 int Allocations() { return allocations; }
 
@@ -147,10 +160,16 @@ cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorIllegalAddress ? "an illegal memory access was encountered" : "another error";
 }
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* /*attributes*/, const void* /*kernel*/) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*kernel*/) {
+  attributes->sharedSizeBytes = roost::fake_cuda::declared_shared;
   return Current().error;
 }
-cudaError_t cudaFuncSetAttribute(const void* /*kernel*/, cudaFuncAttribute /*attribute*/, int /*value*/) {
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+    const auto bytes = static_cast<std::size_t>(value);
+    if (roost::fake_cuda::declared_shared + bytes > Current().shared_bytes) return cudaErrorInvalidValue;
+    roost::fake_cuda::allowed_shared[kernel] = bytes;
+  }
   return Current().error;
 }
 
@@ -219,7 +238,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) { return roost::fake_cuda::Ask(event->device, event->hangs); }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return roost::fake_cuda::Wait(event->device, event->hangs); }
 
-// ---- products: an algorithm knows the rows that it was found for, and a layout its own ----
+// ---- products: an algorithm knows the rows that it was found for, and a layout its own. Each cuts the sum, and keeps
+// its parts in the type that takes the least memory among those that are allowed ----
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   *handle = nullptr;
@@ -242,21 +262,30 @@ cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, 
   layout->data[0] = columns;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t /*preference*/, std::size_t /*size*/) {
+cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference, std::size_t /*size*/) {
+  preference->data[0] = CUBLASLT_REDUCTION_SCHEME_MASK;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t /*preference*/,
-                                                    cublasLtMatmulPreferenceAttributes_t /*attribute*/,
-                                                    const void* /*value*/, std::size_t /*size*/) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    std::size_t size) {
+  if (attribute != CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) return CUBLAS_STATUS_SUCCESS;
+  if (size != sizeof(std::uint32_t)) return CUBLAS_STATUS_INVALID_VALUE;
+  preference->data[0] = *static_cast<const std::uint32_t*>(value);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t /*operation*/,
                                               cublasLtMatrixLayout_t /*a*/, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t /*d*/,
-                                              cublasLtMatmulPreference_t /*preference*/, int /*wanted*/,
+                                              cublasLtMatmulPreference_t preference, int /*wanted*/,
                                               cublasLtMatmulHeuristicResult_t* found, int* count) {
   *found = {};
   found->algo.data[0] = b->data[0];
+  found->algo.data[1] = CUBLASLT_REDUCTION_SCHEME_NONE;
+  for (const auto scheme : {CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_INPLACE,
+                            CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE}) {
+    if ((preference->data[0] & scheme) != 0) found->algo.data[1] = scheme;
+  }
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -267,6 +296,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
                               const cublasLtMatmulAlgo_t* algorithm, void* /*workspace*/,
                               std::size_t /*workspace_bytes*/, cudaStream_t /*stream*/) {
   ++roost::fake_cuda::products_tried;
+  roost::fake_cuda::last_reduction = static_cast<cublasLtReductionScheme_t>(algorithm->data[1]);
   const bool taken = !roost::fake_cuda::take_only_planned_rows || algorithm->data[0] == b->data[0];
   return taken ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }

@@ -22,6 +22,9 @@ void GoOn(int device);
 // Each call that looks at the device from now on answers this.
 void Fail(int device, cudaError_t error);
 void SetSharedBytes(int device, std::size_t bytes);
+// What every kernel declares of shared memory, and how much more a launch of this one may bring.
+void SetDeclaredShared(std::size_t bytes);
+[[nodiscard]] std::size_t AllowedShared(const void* kernel);
 // The asynchronous error of a rank's communicator.
 void FailCommunicator(int rank, ncclResult_t error);
 
@@ -29,6 +32,8 @@ void FailCommunicator(int rank, ncclResult_t error);
 void TakeOnlyPlannedRows();
 // Calls of cublasLtMatmul, refused ones too.
 [[nodiscard]] int ProductsTried();
+// How the latest product, which is cut along K where it may be, adds its parts.
+[[nodiscard]] cublasLtReductionScheme_t LastReduction();
 // Calls of cudaMalloc and cudaMallocHost.
 [[nodiscard]] int Allocations();
 

@@ -1,5 +1,6 @@
 #include "tests/support/simt/simt_ops.h"
 
+#include "kernels/check_model_cuda.h"
 #include "tests/support/simt/ops.h"
 
 namespace roost::simt {
@@ -25,7 +26,7 @@ const kernels::OpTable& SimtOps() {
     ops.activation_dtype = ActivationDType;
     ops.begin_batch = BeginBatch;
     ops.free_memory = FreeMemory;
-    ops.check_layout = [](kernels::Device& /*device*/, const kernels::KvLayout& /*kv*/) { return Result<void>(); };
+    ops.check_model = kernels::CheckModelCuda;
     ops.gather_embedding = kernels::GatherEmbeddingCuda;
     ops.rms_norm = kernels::RmsNormCuda;
     ops.prepare_matmul = kernels::PrepareMatmulRef;

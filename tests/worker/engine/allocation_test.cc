@@ -1,5 +1,5 @@
 // A decode step in steady state costs no heap allocation but that of what it reports, from the schedule to the last op
-// of a device, when steps are planned ahead.
+// of a device, when steps are planned ahead; and those who wait cost a step nothing.
 #include "tests/support/allocation_count.h"
 
 #include <gtest/gtest.h>
@@ -32,24 +32,42 @@ class EngineAllocationTest : public testing::Test {
     EngineOptions options{.max_batch_tokens = kRunning * kPromptTokens, .max_running_requests = kRunning};
     options.plan_ahead = true;
     engine_ = std::make_unique<Engine>(*model_, clock_, std::move(options));
-    Rng rng(1);
-    for (std::uint64_t i = 0; i < kRunning; ++i) {
+    Submit(kRunning);
+    for (std::uint32_t i = 0; i < kWarmUpSteps; ++i) (void)engine_->Step();
+  }
+
+  void Submit(std::uint32_t count) {
+    for (; count > 0; --count) {
+      const std::uint64_t id = next_id_++;
       wire::Generate request;
-      request.request_id = RequestId(i);
+      request.request_id = RequestId(id);
       request.root = {1, 1};
       request.prompt.resize(kPromptTokens);
-      for (TokenId& token : request.prompt) token = static_cast<TokenId>(rng.Below(config.vocab_size));
+      for (TokenId& token : request.prompt) token = static_cast<TokenId>(rng_.Below(model_->shape().vocab_size));
       request.max_output_tokens = 300;
       request.ignore_eos = true;
-      request.sampling = {.temperature = i % 2 == 0 ? 0.0F : 1.0F, .top_k = 20, .seed = i};
+      request.sampling = {.temperature = id % 2 == 0 ? 0.0F : 1.0F, .top_k = 20, .seed = id};
       EXPECT_TRUE(engine_->Submit(LinkId(1), std::move(request)).ok());
     }
-    for (std::uint32_t i = 0; i < kWarmUpSteps; ++i) (void)engine_->Step();
+  }
+
+  // By so many steps, without what their events take.
+  std::uint64_t AllocationsOf(std::uint32_t step_count) {
+    std::uint64_t allocated = 0;
+    for (; step_count > 0; --step_count) {
+      const std::uint64_t before = testing_support::AllocationCount();
+      const StepReport report = engine_->Step();
+      allocated += testing_support::AllocationCount() - before;
+      if (!report.events.empty()) allocated -= 1 + report.events.size();
+    }
+    return allocated;
   }
 
   SteadyClock clock_;
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<Engine> engine_;
+  Rng rng_{1};
+  std::uint64_t next_id_ = 0;
 };
 
 TEST_F(EngineAllocationTest, ADecodeStepAllocatesItsReportAlone) {
@@ -66,6 +84,15 @@ TEST_F(EngineAllocationTest, ADecodeStepAllocatesItsReportAlone) {
     without_events += report.events.empty() ? 1 : 0;
   }
   EXPECT_EQ(without_events, kMeasuredSteps / 16 * 15);  // all fill their blocks at the same steps
+}
+
+TEST_F(EngineAllocationTest, AThousandThatWaitCostAStepWhatTenCost) {
+  Submit(10);
+  const std::uint64_t with_ten = AllocationsOf(32);
+  EXPECT_EQ(with_ten, 32 * 3U);  // the prompts that are still to be computed, beside tokens and times
+  Submit(990);
+  EXPECT_EQ(AllocationsOf(32), with_ten);
+  EXPECT_EQ(engine_->Step().load.waiting_requests, 1000U);
 }
 
 }  // namespace

@@ -39,12 +39,13 @@ DeterminismSubject PlannedAhead(DeterminismSubject subject) {
   return subject;
 }
 
-// kAuto is bf16 where the processor has it.
+// kAuto is bf16.
 INSTANTIATE_TEST_SUITE_P(CpuModel, DeterminismTest,
                          testing::Values(Subject("F32", worker::ComputeDType::kF32, 1),
                                          Subject("F32TwoThreads", worker::ComputeDType::kF32, 2),
                                          Subject("F32TwoRanks", worker::ComputeDType::kF32, 1, 2),
                                          Subject("Auto", worker::ComputeDType::kAuto, 1),
+                                         Subject("AutoTwoThreads", worker::ComputeDType::kAuto, 2),
                                          Poisoned(Subject("AutoPoisoned", worker::ComputeDType::kAuto, 1)),
                                          PlannedAhead(Subject("F32", worker::ComputeDType::kF32, 1)),
                                          PlannedAhead(Subject("F32TwoRanks", worker::ComputeDType::kF32, 1, 2))),

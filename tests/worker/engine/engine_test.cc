@@ -6,70 +6,16 @@
 #include <memory>
 #include <numeric>
 
-#include "common/base/rng.h"
-#include "tests/model/naive_penalties.h"
-#include "tests/support/engine_harness.h"
-#include "tests/support/fake_model.h"
 #include "tests/support/sanitized.h"
+#include "tests/worker/engine/engine_fixture.h"
 
 namespace roost::worker {
 namespace {
 
-using testing_support::EngineHarness;
-using testing_support::FakeModel;
 using testing_support::GreedyRequest;
 using testing_support::kLink;
 using testing_support::kRoot;
 using wire::FinishReason;
-
-class EngineTest : public testing::Test {
- protected:
-  void SetUp() override { Make({}, {}); }
-
-  void Make(FakeModel::Options model, EngineOptions engine) {
-    model.clock = &clock_;
-    harness_.reset();
-    model_ = std::make_unique<FakeModel>(model);
-    harness_ = std::make_unique<EngineHarness>(*model_, clock_, std::move(engine));
-  }
-
-  // `count` tokens; another `stream` is another text.
-  std::vector<TokenId> Text(std::size_t count, std::uint64_t stream) const {
-    Rng rng(stream);
-    std::vector<TokenId> tokens(count);
-    for (TokenId& token : tokens) token = static_cast<TokenId>(rng.Below(90));
-    return tokens;
-  }
-  static std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-  }
-
-  // What a greedy request must answer, by definition.
-  std::vector<TokenId> Reference(const std::vector<TokenId>& prompt, std::uint32_t output_count) const {
-    return Penalized(prompt, output_count, {});
-  }
-  std::vector<TokenId> Penalized(const std::vector<TokenId>& prompt, std::uint32_t output_count,
-                                 const wire::Sampling& sampling) const {
-    std::vector<TokenId> output;
-    for (std::uint32_t i = 0; i < output_count; ++i) {
-      const std::vector<float> logits =
-          testing_support::NaivePenalized(model_->ReferenceLogits(Join(prompt, output)), sampling, prompt, output);
-      const auto best = std::max_element(logits.begin(), logits.end());
-      output.push_back(static_cast<TokenId>(best - logits.begin()));
-    }
-    return output;
-  }
-
-  void Submit(wire::Generate request, LinkId link = kLink) {
-    const Result<void> submitted = harness_->Submit(std::move(request), link);
-    ASSERT_TRUE(submitted.ok()) << submitted.error().ToString();
-  }
-
-  ManualClock clock_;
-  std::unique_ptr<FakeModel> model_;
-  std::unique_ptr<EngineHarness> harness_;
-};
 
 // ---- the seeds of the field ----
 
@@ -290,6 +236,19 @@ TEST_F(EngineTest, PenaltiesSurvivePreemption) {
   }
 }
 
+// What they count goes to the model with the first draw, and grows there.
+TEST_F(EngineTest, PenaltiesSendNoHistoryWithEachStep) {
+  Make({.vocab_size = 12}, {});
+  const std::vector<TokenId> prompt = {3, 1, 4, 1, 5, 9, 2, 6};
+  for (const std::uint32_t output_count : {1U, 100U}) {
+    const std::uint64_t before = model_->counted_token_count();
+    auto request = GreedyRequest(output_count, prompt, output_count);
+    request.sampling.repetition_penalty = 1.25F;
+    EXPECT_EQ(harness_->Serve(request).tokens, Penalized(prompt, output_count, request.sampling));
+    EXPECT_EQ(model_->counted_token_count() - before, 7U);  // distinct tokens of the prompt
+  }
+}
+
 TEST_F(EngineTest, AContinuedRequestHasThePenaltiesOfItsOutputSoFar) {
   Make({.vocab_size = 12}, {});
   auto request = GreedyRequest(1, {3, 1, 4, 1, 5}, 40);
@@ -339,106 +298,6 @@ TEST_F(EngineTest, TheSnapshotIsWhatTheEventsSay) {
     listed.insert(run.hashes.begin(), run.hashes.end());
   }
   EXPECT_EQ(listed, harness_->resident());
-}
-
-// ---- requests that are refused, cancelled, too late or broken ----
-
-TEST_F(EngineTest, WhatCanNeverRunIsRefused) {
-  Make({.max_context_tokens = 100}, {});
-  EXPECT_EQ(harness_->Submit(GreedyRequest(1, {}, 1)).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(harness_->Submit(GreedyRequest(1, Text(100, 1), 1)).error().code, ErrorCode::kContextTooLong);
-  EXPECT_EQ(harness_->Submit(GreedyRequest(1, {97}, 1)).error().field, "prompt");
-  EXPECT_EQ(harness_->Submit(GreedyRequest(1, {1}, 0)).error().field, "max_output_tokens");
-  auto request = GreedyRequest(1, {1}, 1);
-  request.sampling.temperature = -1;
-  EXPECT_EQ(harness_->Submit(request).error().field, "temperature");
-  request.sampling = {.logit_bias = {{.token = 97, .bias = 1}}};
-  EXPECT_EQ(harness_->Submit(request).error().field, "logit_bias");
-  EXPECT_FALSE(harness_->engine().HasWork());
-}
-
-TEST_F(EngineTest, AnIdInUseIsRefusedOnItsLinkAlone) {
-  Submit(GreedyRequest(1, Text(5, 1), 2));
-  EXPECT_EQ(harness_->Submit(GreedyRequest(1, Text(5, 1), 2)).error().field, "request_id");
-  Submit(GreedyRequest(1, Text(5, 1), 2), LinkId(2));
-  harness_->Run();
-  EXPECT_EQ(harness_->outcomes().size(), 2U);
-}
-
-TEST_F(EngineTest, AFullQueueAnswersOverloaded) {
-  Make({}, {.max_waiting_requests = 2});
-  Submit(GreedyRequest(1, Text(5, 1), 1));
-  Submit(GreedyRequest(2, Text(5, 2), 1));
-  EXPECT_EQ(harness_->Submit(GreedyRequest(3, Text(5, 3), 1)).error().code, ErrorCode::kOverloaded);
-  harness_->Step();
-  Submit(GreedyRequest(3, Text(5, 3), 1));
-  harness_->Run();
-}
-
-TEST_F(EngineTest, CancelWorksInEveryPhase) {
-  Make({}, {.max_batch_tokens = 64, .max_running_requests = 2});
-  Submit(GreedyRequest(1, Text(10, 1), 50));
-  Submit(GreedyRequest(2, Text(500, 2), 50));
-  Submit(GreedyRequest(3, Text(10, 3), 50));
-  harness_->Step();
-  harness_->Step();
-  for (const std::uint64_t id : {1U, 2U, 3U})
-    harness_->engine().Cancel({kLink, RequestId(id)});  // decoding, prefill, queue
-  harness_->engine().Cancel({kLink, RequestId(99)});
-  EXPECT_TRUE(harness_->engine().HasWork());
-  const StepReport report = harness_->Step();
-  EXPECT_EQ(report.tokens.size(), 3U);
-  EXPECT_EQ(report.referenced_blocks, 0U);
-  for (const std::uint64_t id : {1U, 2U, 3U}) EXPECT_EQ(harness_->outcome(id).finish, FinishReason::kCancelled);
-  EXPECT_EQ(harness_->outcome(1).tokens.size(), 2U);
-  EXPECT_EQ(harness_->outcome(2).cached_token_count, 0U);
-  EXPECT_FALSE(harness_->outcome(3).cached_token_count.has_value());
-  EXPECT_FALSE(harness_->engine().HasWork());
-}
-
-TEST_F(EngineTest, CancellingALinkIsSilentAndLeavesTheOthers) {
-  for (const std::uint32_t link : {1U, 2U, 3U}) {
-    for (std::uint64_t id = 0; id < 3; ++id) Submit(GreedyRequest(id, Text(20, id), 5), LinkId(link));
-  }
-  harness_->engine().Cancel({LinkId(2), RequestId(0)});
-  harness_->engine().CancelLink(LinkId(2));
-  harness_->Run();
-  EXPECT_EQ(harness_->outcomes().size(), 6U);
-  for (const auto& [key, outcome] : harness_->outcomes()) {
-    EXPECT_NE(key.link, LinkId(2));
-    EXPECT_EQ(outcome.tokens.size(), 5U);
-  }
-}
-
-TEST_F(EngineTest, ARequestWhoseDeadlinePassesInTheQueueEndsWithAnError) {
-  Make({}, {.max_running_requests = 1});
-  auto running = GreedyRequest(1, Text(10, 1), 30);
-  running.deadline_ms = 5;  // it starts in time
-  auto late = GreedyRequest(2, Text(10, 2), 1);
-  late.deadline_ms = 40;
-  auto patient = GreedyRequest(3, Text(10, 3), 1);
-  patient.deadline_ms = 10'000;
-  auto boundless = GreedyRequest(4, Text(10, 4), 1);
-  boundless.deadline_ms = ~std::uint64_t{0};
-  for (const auto& request : {running, late, patient, boundless}) Submit(request);
-  harness_->Run();
-  EXPECT_EQ(harness_->outcome(1).tokens.size(), 30U);
-  EXPECT_EQ(harness_->outcome(2).finish, FinishReason::kError);
-  EXPECT_EQ(harness_->outcome(2).error->code, ErrorCode::kDeadlineExceeded);
-  EXPECT_EQ(harness_->outcome(3).finish, FinishReason::kLength);
-  EXPECT_EQ(harness_->outcome(4).finish, FinishReason::kLength);
-}
-
-TEST_F(EngineTest, BrokenLogitsEndTheirRequestAlone) {
-  Make({.poison_token = 95}, {});
-  Submit(GreedyRequest(1, Text(10, 1), 3));
-  Submit(GreedyRequest(2, Join(Text(10, 2), {95}), 3));
-  Submit(GreedyRequest(3, Text(10, 3), 3));
-  harness_->Run();
-  EXPECT_EQ(harness_->outcome(2).finish, FinishReason::kError);
-  EXPECT_EQ(harness_->outcome(2).error->code, ErrorCode::kInternal);
-  EXPECT_EQ(harness_->outcome(1).finish, FinishReason::kLength);
-  EXPECT_EQ(harness_->outcome(3).tokens, Reference(Text(10, 3), 3));
 }
 
 // ---- hashes that are wrong ----
@@ -533,6 +392,18 @@ TEST_F(EngineTest, ReportsWhosePromptsAreStillToBeComputed) {
   EXPECT_TRUE(alone);
   harness_->Run();
   EXPECT_TRUE(harness_->Step().prompts.empty());
+}
+
+TEST_F(EngineTest, ReportsTheFirstOfThePromptsAloneAndCountsAll) {
+  Make({}, {.max_batch_tokens = 64, .max_running_requests = 1});
+  for (std::uint64_t id = 0; id < 100; ++id) Submit(GreedyRequest(id, Text(70, id), 1));
+  const StepReport report = harness_->Step();
+  ASSERT_EQ(report.prompts.size(), kMaxReportedPrompts);
+  for (std::uint64_t id = 0; id < kMaxReportedPrompts; ++id) EXPECT_EQ(report.prompts[id].key.request, RequestId(id));
+  EXPECT_EQ(report.load.queued_prefill_tokens, 100 * 70 - 64U);
+  EXPECT_EQ(report.submit_count, 100U);
+  EXPECT_FALSE(harness_->Submit(GreedyRequest(0, Text(5, 1), 1)).ok());
+  EXPECT_EQ(harness_->Step().submit_count, 101U);
 }
 
 }  // namespace

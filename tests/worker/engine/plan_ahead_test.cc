@@ -202,6 +202,35 @@ TEST_F(PlanAheadTest, BrokenLogitsEndARequestWhoseNextStepHasBegun) {
   EXPECT_EQ(outcome.tokens, std::vector<TokenId>(tokens.begin(), first + 1));
 }
 
+TEST_F(PlanAheadTest, ADeadlineEndsARequestWhoseNextStepHasBegun) {
+  wire::Generate request = GreedyRequest(1, kPrompt, 20);
+  request.deadline_ms = 45;  // a step takes 10
+  const auto outcome = harness_->Serve(request);
+  ASSERT_EQ(outcome.finish, FinishReason::kError);
+  EXPECT_EQ(outcome.error->code, ErrorCode::kDeadlineExceeded);
+  const std::vector<TokenId> tokens = Wanted(request);
+  ASSERT_LT(outcome.tokens.size(), 6U);
+  EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(), tokens.begin()));
+}
+
+// Those that began with what the broken one had computed have begun their own steps when that is known.
+TEST_F(PlanAheadTest, BrokenLogitsLeaveNoBlocksBehind) {
+  constexpr TokenId kPoison = 11;
+  Make({.vocab_size = 12, .poison_token = kPoison});
+  std::vector<TokenId> prompt(40, 3);
+  prompt.push_back(kPoison);
+  ASSERT_TRUE(harness_->Submit(GreedyRequest(1, prompt, 8)).ok());
+  harness_->Step();
+  for (std::uint64_t id = 2; id <= 4; ++id) {
+    ASSERT_TRUE(harness_->Submit(GreedyRequest(id, prompt, 8)).ok());
+  }
+  harness_->Run();
+  for (std::uint64_t id = 1; id <= 4; ++id) EXPECT_EQ(harness_->outcome(id).finish, FinishReason::kError) << id;
+  EXPECT_EQ(harness_->outcome(2).cached_token_count, 32U);
+  EXPECT_TRUE(harness_->resident().empty());
+  EXPECT_EQ(harness_->Step().free_blocks, model_->block_count());
+}
+
 // What a step lasted is told for fitting rates: from the end of the one before, not from its own beginning.
 TEST_F(PlanAheadTest, StepsAreTimedFromTheEndOfTheOneBefore) {
   const Instant begin = clock_.Now();

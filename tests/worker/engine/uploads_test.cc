@@ -22,6 +22,7 @@ struct DeviceCounts {
   std::uint64_t decode_batches = 0;
   std::uint64_t other_batches = 0;
   std::uint64_t adjusted_draws = 0;
+  std::uint64_t resets = 0;  // of what penalties count
 
   [[nodiscard]] std::uint64_t batches() const { return decode_batches + other_batches; }
 };
@@ -62,7 +63,9 @@ const OpTable& CountingOps() {
     };
     ops.sample = [](Device& device, const kernels::SampleArgs& args) {
       for (std::uint32_t i = 0; i < args.row_count; ++i) {
-        if (args.rows[i].adjustment_count > 0) Note(device, [](DeviceCounts& counts) { ++counts.adjusted_draws; });
+        const kernels::SampleRow& draw = args.rows[i];
+        if (kernels::IsAdjusted(draw)) Note(device, [](DeviceCounts& counts) { ++counts.adjusted_draws; });
+        if (draw.resets_counts) Note(device, [](DeviceCounts& counts) { ++counts.resets; });
       }
       RecordingOps().sample(device, args);
     };
@@ -112,10 +115,10 @@ class UploadsTest : public testing::TestWithParam<std::uint32_t> {
     }
   }
 
-  [[nodiscard]] static std::uint64_t AdjustedDraws() {
-    std::uint64_t draws = 0;
-    for (const auto& [device, counts] : AllCounts().of) draws += counts.adjusted_draws;
-    return draws;
+  [[nodiscard]] static std::uint64_t Sum(std::uint64_t DeviceCounts::*count) {
+    std::uint64_t sum = 0;
+    for (const auto& [device, counts] : AllCounts().of) sum += counts.*count;
+    return sum;
   }
 
   ManualClock clock_;
@@ -131,7 +134,7 @@ TEST_P(UploadsTest, PrefillsAndDecodesTakeOneCopy) {
     const std::uint64_t replayed = CountsOfRecordings().replayed;
     Serve({Request(1, 1), Request(2, 2), Request(3, 3)});
     ExpectOneCopyPerBatch();
-    EXPECT_EQ(AdjustedDraws(), 0U);
+    EXPECT_EQ(Sum(&DeviceCounts::adjusted_draws), 0U);
     EXPECT_GT(CountsOfRecordings().replayed, replayed);
   }
 }
@@ -150,7 +153,27 @@ TEST_P(UploadsTest, SoDoPenaltiesBiasesAndDrawsAtATemperature) {
   drawn.sampling.top_p = 0.9F;
   Serve({penalized, biased, drawn});
   ExpectOneCopyPerBatch();
-  EXPECT_EQ(AdjustedDraws(), 24U);
+  EXPECT_EQ(Sum(&DeviceCounts::adjusted_draws), 24U);
+  EXPECT_EQ(Sum(&DeviceCounts::resets), 1U);  // what penalties count goes there once
+}
+
+// Without bounds there is memory for as many as there have been at one time.
+TEST_P(UploadsTest, WhatPenaltiesCountOutlivesTheGrowthOfItsMemory) {
+  std::vector<wire::Generate> requests;
+  for (std::uint64_t id = 1; id <= 5; ++id) {
+    requests.push_back(Request(id, static_cast<TokenId>(id)));
+    requests.back().sampling.repetition_penalty = 1.5F;
+    requests.back().sampling.frequency_penalty = 0.5F;
+    requests.back().max_output_tokens = 40;
+  }
+  Make({});
+  Serve(requests);
+  std::vector<std::vector<TokenId>> together;
+  for (std::uint64_t id = 1; id <= 5; ++id) together.push_back(harness_->outcome(id).tokens);
+  for (const wire::Generate& request : requests) {
+    Make({});
+    EXPECT_EQ(harness_->Serve(request).tokens, together[request.request_id.value() - 1]);
+  }
 }
 
 TEST_P(UploadsTest, SoDoSeveralChoicesOfOneRequest) {

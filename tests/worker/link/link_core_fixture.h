@@ -27,8 +27,10 @@ class RecordedEffects final : public LinkEffects {
     if (outcome == wire::SendOutcome::kSent) sent.emplace_back(peer, message);
     return outcome;
   }
+  void Redial(PeerId peer) override { redialled.push_back(peer); }
   bool Submit(EngineCommand command) override {
     if (inbox_is_full) return false;
+    submit_count += std::holds_alternative<SubmitCommand>(command) ? 1 : 0;
     commands.emplace_back(std::move(command));
     return true;
   }
@@ -54,8 +56,10 @@ class RecordedEffects final : public LinkEffects {
 
   wire::SendOutcome outcome = wire::SendOutcome::kSent;
   bool inbox_is_full = false;
+  std::uint64_t submit_count = 0;
   std::vector<std::pair<PeerId, wire::WorkerMessage>> sent;
   std::vector<EngineCommand> commands;
+  std::vector<PeerId> redialled;
 };
 
 // A block that hangs off the root.

@@ -43,6 +43,40 @@ TEST_F(LinkCoreTest, RetriesSoonWhileNoConnectionStands) {
   EXPECT_EQ(ResyncCount(ResyncReason::kOverflow), 0U);
 }
 
+TEST_F(LinkCoreTest, ASilentRouterIsDialledAnewAndAgain) {
+  BringUp(kPeer);
+  Pass(milliseconds(2999));
+  EXPECT_TRUE(effects_.redialled.empty());
+  Pass(milliseconds(1));
+  EXPECT_EQ(effects_.redialled, (std::vector<PeerId>{kPeer}));
+  EXPECT_EQ(core_.up_count(), 0U);
+  Pass(seconds(3));  // it does not answer hellos either
+  EXPECT_EQ(effects_.redialled.size(), 2U);
+}
+
+TEST_F(LinkCoreTest, ARouterThatRefusesIsAskedEachSecondAndNotDialledAnew) {
+  const std::uint64_t epoch = Greet(kPeer);
+  for (int i = 0; i < 10; ++i) {
+    core_.OnMessage(kPeer, wire::Refused{epoch, "another process serves under this name"});
+    Pass(seconds(1));
+  }
+  EXPECT_TRUE(effects_.redialled.empty());
+  EXPECT_EQ(effects_.Take<wire::Hello>().size(), 10U);
+  EXPECT_EQ(core_.up_count(), 0U);
+  Welcome(kPeer, epoch);
+  EXPECT_EQ(core_.up_count(), 1U);
+}
+
+TEST_F(LinkCoreTest, EachReportOfTheEngineIsProgressAndAHeartbeatIsNone) {
+  BringUp(kPeer);
+  Report({});
+  const std::uint64_t first = effects_.Take<wire::Step>().at(0).load.progress;
+  Report({});
+  EXPECT_EQ(effects_.Take<wire::Step>().at(0).load.progress, first + 1);
+  Pass(milliseconds(250));
+  EXPECT_EQ(effects_.Take<wire::Step>().at(0).load.progress, first + 1);
+}
+
 TEST_F(LinkCoreTest, IgnoresAWelcomeToAnotherEpoch) {
   const std::uint64_t epoch = Greet(kPeer);
   Welcome(kPeer, epoch + 1);
@@ -119,7 +153,9 @@ TEST_F(LinkCoreTest, PassesRequestsAndCancelsToTheEngine) {
   core_.OnMessage(kPeer, wire::Cancel{RequestId(7)});
   core_.OnMessage(kPeer, wire::Cancel{RequestId(8)});  // unknown
   ASSERT_EQ(effects_.commands.size(), 2U);
-  const LinkId link = std::get<SubmitCommand>(effects_.commands[0]).link;
+  const auto& submitted = std::get<SubmitCommand>(effects_.commands[0]);
+  EXPECT_EQ(submitted.received, clock_.Now());
+  const LinkId link = submitted.link;
   EXPECT_EQ(std::get<CancelCommand>(effects_.commands[1]).key, (RequestKey{link, RequestId(7)}));
   EXPECT_EQ(core_.in_flight_request_count(), 1U);
   Report({}, {TokensOf(link, 7, wire::FinishReason::kCancelled)});

@@ -143,12 +143,13 @@ TEST_F(LinkMirrorTest, ALargeSnapshotIsCutAndLosesNothing) {
   core.OnMessage(kPeer, wire::Welcome{1, effects_.Take<wire::Hello>().at(0).epoch});
   core.Tick();
   const auto chunks = effects_.Take<wire::Snapshot>();
-  ASSERT_EQ(chunks.size(), 3U);
+  ASSERT_EQ(chunks.size(), 20U);
   std::vector<BlockHash> hashes;
-  for (std::uint32_t i = 0; i < 3; ++i) {
+  for (std::uint32_t i = 0; i < 20; ++i) {
     EXPECT_EQ(chunks[i].chunk_index, i);
     EXPECT_EQ(chunks[i].sequence, i + 2);
-    EXPECT_EQ(chunks[i].last, i == 2);
+    EXPECT_EQ(chunks[i].last, i == 19);
+    EXPECT_LE(chunks[i].runs[0].hashes.size(), wire::WireLimits::kMaxSnapshotHashes);
     ASSERT_EQ(chunks[i].runs.size(), 1U);
     EXPECT_EQ(chunks[i].runs[0].first_position, hashes.size());
     hashes.insert(hashes.end(), chunks[i].runs[0].hashes.begin(), chunks[i].runs[0].hashes.end());

@@ -76,6 +76,8 @@ class NaiveRouter {
 // An engine, its thread's rules without a thread, a core, and routers.
 class Rig final : private LinkEffects {
  public:
+  void Redial(PeerId /*peer*/) override {}
+
   explicit Rig(std::uint64_t seed) : rng_(seed) {}
 
   void Act() {

@@ -28,6 +28,7 @@ class LinkCoreQueueTest : public LinkCoreTest {
   Others ReportQueue(std::vector<LinkPrompt> prompts) {
     StepReport report = cache_.Report({});
     report.prompts = std::move(prompts);
+    report.submit_count = effects_.submit_count;
     core_.OnOutput(std::move(report));
     return TakeOthers();
   }
@@ -172,6 +173,25 @@ TEST_F(LinkCoreQueueTest, RoutersMayUseTheSameNumbers) {
   ASSERT_EQ(told.size(), 2U);
   EXPECT_NE(told[0].id, told[1].id);
   EXPECT_EQ(told[1].hashes, HashesOf(5));
+}
+
+// A report lists the front of the queue alone, and its load counts all of it.
+TEST_F(LinkCoreQueueTest, WhatTheEngineHasIsNotCountedAgainIfItsReportDoesNotListIt) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  const LinkId link = Submit(kPeer, 1);
+  Submit(kPeer, 2);
+  StepReport report = cache_.Report({});
+  report.load.queued_prefill_tokens = 6;
+  report.load.waiting_requests = 2;
+  report.prompts = {Queued(link, 1, 3)};
+  report.submit_count = 2;
+  std::exchange(effects_.sent, {});
+  core_.OnOutput(std::move(report));
+  for (const auto& step : effects_.Take<wire::Step>()) {
+    EXPECT_EQ(step.load.queued_prefill_tokens, 6U);
+    EXPECT_EQ(step.load.waiting_requests, 2U);
+  }
 }
 
 TEST_F(LinkCoreQueueTest, ALinkAloneIsToldNothing) {

@@ -34,10 +34,13 @@ std::vector<HfConfig> Configs() {
   llama.rope = {10000, Llama3Scaling{8, 1, 4, 32}};
   HfConfig qwen2 = qwen3;
   qwen2.qk_norm = QkNorm::kNone;
-  qwen2.qkv_bias = QkvBias::kBiased;
+  qwen2.qkv_bias = Bias::kBiased;
   qwen2.kv_head_count = 1;
   qwen2.head_dim = 128;
-  return {qwen3, llama, qwen2};
+  HfConfig biased = llama;
+  biased.qkv_bias = biased.o_bias = biased.mlp_bias = Bias::kBiased;
+  biased.rope.scaling = YarnScaling{.factor = 4, .original_max_positions = 32, .attention_factor = 1.3};
+  return {qwen3, llama, qwen2, biased};
 }
 
 // bf16 between all ops: each rounds by up to 1/256, and errors of some tens of roundings add up like a random walk.
@@ -53,6 +56,43 @@ TEST_F(CudaModelTest, AgreesWithTheReference) {
     EXPECT_LT(RelativeError(LastLogits(*tested, tokens, 40), wanted), kTolerance);
     EXPECT_LT(RelativeError(LastLogits(*tested, tokens, 7), wanted), kTolerance) << "in chunks";
   }
+}
+
+TEST_F(CudaModelTest, SizesThatTheKernelsDoNotComputeAreRefusedBeforeAnyWeightIsRead) {
+  class NoWeights final : public WeightSource {
+   public:
+    [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> /*shape*/) const override {
+      return Error{ErrorCode::kInternal, std::string(name), "a weight"};
+    }
+  };
+  const auto refused = [this](const HfConfig& config) {
+    return MakeModel(config, NoWeights(), {.dtype = DType::kBF16, .ops = ops_}).error().field;
+  };
+  HfConfig config = Configs().front();
+  EXPECT_EQ(refused(config), "a weight");
+  config.vocab_size = kernels::kMaxSampledVocab + 1;
+  EXPECT_EQ(refused(config), "vocab_size");
+  config = Configs().front();
+  config.hidden_size = 32'768;
+  EXPECT_EQ(refused(config), "hidden_size");
+  config = Configs().front();
+  config.head_dim = 96;
+  EXPECT_EQ(refused(config), "head_dim");
+}
+
+TEST_F(CudaModelTest, AModelThatWasWarmedUpComputesTheSame) {
+  const HfConfig config = Configs().front();
+  const std::vector<TokenId> tokens = RandomTokens(4, 40, config.vocab_size);
+  const auto logits_of = [&](const StepBounds& bounds) {
+    const auto model =
+        MakeModel(config, RandomWeights(kTestSeed), {.dtype = DType::kBF16, .step_bounds = bounds, .ops = ops_})
+            .value();
+    std::vector<float> logits = LastLogits(*model, tokens, 24);
+    const std::vector<float> of_decodes = AllLogits(*model, tokens);
+    logits.insert(logits.end(), of_decodes.begin(), of_decodes.end());
+    return logits;
+  };
+  EXPECT_TRUE(BitEqual(logits_of({.token_count = 100, .request_count = 9}), logits_of({})));
 }
 
 // Prefills and decodes of one batch, and blocks that are copied before.

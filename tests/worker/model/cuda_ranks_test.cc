@@ -32,9 +32,11 @@ class CudaRanksTest : public testing::TestWithParam<std::uint32_t> {
   }
 
   [[nodiscard]] std::unique_ptr<TensorParallelModel> MakeRanks() {
-    return TensorParallelModel::Create(
-               std::move(backends_), Config(), RandomWeights(kTestSeed),
-               {.block_count = 50, .max_context_tokens = Config().max_positions, .compute_dtype = DType::kBF16})
+    return TensorParallelModel::Create(std::move(backends_), Config(), RandomWeights(kTestSeed),
+                                       {.block_count = 50,
+                                        .max_context_tokens = Config().max_positions,
+                                        .step_bounds = {.token_count = 64, .request_count = 4},
+                                        .compute_dtype = DType::kBF16})
         .value();
   }
 

@@ -48,6 +48,12 @@ struct Golden {
     const auto data = file->Data(file->tensors().find(name)->second);
     return {reinterpret_cast<const T*>(data.data()), data.size() / sizeof(T)};
   }
+  [[nodiscard]] bool Has(std::string_view name) const { return file->tensors().count(name) > 0; }
+  // The longest context that it speaks of. Models with a sliding window are served up to that.
+  [[nodiscard]] std::uint32_t context_tokens() const {
+    const std::size_t greedy = Has("greedy_ids") ? Get<std::int32_t>("greedy_ids").size() : 0;
+    return static_cast<std::uint32_t>(Get<std::int32_t>("input_ids").size() + greedy);
+  }
   [[nodiscard]] std::vector<TokenId> Ids(std::string_view name) const {
     const auto ids = Get<std::int32_t>(name);
     return {ids.begin(), ids.end()};

@@ -11,15 +11,48 @@ namespace {
 
 namespace fs = std::filesystem;
 
-LoadedModel LoadInF32(const fs::path& folder) {
-  return LoadModel({folder.string()}, {.compute_dtype = ComputeDType::kF32, .block_count = 512}).value();
+constexpr std::uint32_t kBlockTokens = 8;
+
+LoadedModel LoadInF32(const fs::path& folder, std::optional<std::uint32_t> context_tokens = std::nullopt) {
+  return LoadModel({folder.string()}, {.compute_dtype = ComputeDType::kF32,
+                                       .block_tokens = kBlockTokens,
+                                       .block_count = 512,
+                                       .max_context_tokens = context_tokens})
+      .value();
+}
+
+// Computes the tokens of a sequence from `first` on, at once, in blocks that hold what is before; the last one's
+// logits.
+std::vector<float> ComputeFrom(Model& model, std::uint32_t first, const std::vector<TokenId>& tokens,
+                               const std::vector<BlockId>& blocks) {
+  Batch batch;
+  batch.tokens.assign(tokens.begin() + first, tokens.end());
+  batch.slices.push_back({blocks, first, static_cast<std::uint32_t>(tokens.size()) - first, true});
+  const auto logits = model.Forward(batch);
+  return {logits.begin(), logits.end()};
+}
+
+// The golden's greedy tokens come one after the other, after a prompt of which the first `cached` tokens are there.
+void ExpectGreedyTokens(Model& model, const Golden& golden, std::uint32_t cached, const std::vector<BlockId>& blocks) {
+  const std::vector<TokenId> wanted = golden.Ids("greedy_ids");
+  const auto margins = golden.Get<float>("margins");
+  std::vector<TokenId> tokens = golden.Ids("input_ids");
+  std::uint32_t computed = cached;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const std::vector<float> logits = ComputeFrom(model, computed, tokens, blocks);
+    const auto best = std::max_element(logits.begin(), logits.end());
+    ASSERT_GT(margins[i], 1e-3F) << "no test of output " << i;
+    ASSERT_EQ(static_cast<TokenId>(best - logits.begin()), wanted[i]) << "output " << i;
+    computed = static_cast<std::uint32_t>(tokens.size());
+    tokens.push_back(wanted[i]);
+  }
 }
 
 class GoldenTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenTest, LogitsAgreeWithTransformers) {
   const Golden golden(GoldensDir() / GetParam());
-  const LoadedModel loaded = LoadInF32(GoldensDir() / GetParam());
+  const LoadedModel loaded = LoadInF32(GoldensDir() / GetParam(), golden.context_tokens());
   const std::vector<TokenId> tokens = golden.Ids("input_ids");
   const std::span<const float> wanted = golden.Get<float>("logits");
   const std::size_t vocab = loaded.model->shape().vocab_size;
@@ -34,17 +67,40 @@ TEST_P(GoldenTest, LogitsAgreeWithTransformers) {
   EXPECT_FALSE(loaded.chat_template.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(GoldenNames()), [](const auto& param) {
-  std::string name = param.param;
+std::string TestNameOf(const testing::TestParamInfo<std::string>& model) {
+  std::string name = model.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(GoldenNames()), TestNameOf);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GoldenTest);
+
+// Those that go on from their prompt.
+std::vector<std::string> GreedyGoldenNames() {
+  std::vector<std::string> names = GoldenNames();
+  const auto ends = [](const std::string& name) { return !Golden(GoldensDir() / name).Has("greedy_ids"); };
+  names.erase(std::remove_if(names.begin(), names.end(), ends), names.end());
+  return names;
+}
+
+class GreedyGoldenTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(GreedyGoldenTest, TokensAgreeWithTransformersColdAndCached) {
+  const Golden golden(GoldensDir() / GetParam());
+  const LoadedModel loaded = LoadInF32(GoldensDir() / GetParam(), golden.context_tokens());
+  ExpectGreedyTokens(*loaded.model, golden, 0, {BlockId(0), BlockId(1), BlockId(2)});
+  // The first block is the other sequence's.
+  ExpectGreedyTokens(*loaded.model, golden, kBlockTokens, {BlockId(0), BlockId(3), BlockId(4)});
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GreedyGoldenTest, testing::ValuesIn(GreedyGoldenNames()), TestNameOf);
 
 TEST(GoldensTest, EveryArchitectureAndFormHasOne) {
   const std::vector<std::string> names = GoldenNames();
-  for (const char* name : {"llama-llama3-rope", "llama-new-config", "llama-sharded", "llama-untied", "mistral", "qwen2",
-                           "qwen2-f16", "qwen3", "qwen3-bf16"}) {
+  for (const char* name : {"llama-biases-linear", "llama-llama3-rope", "llama-new-config", "llama-sharded",
+                           "llama-untied", "llama-yarn-in-full", "mistral", "mistral-window", "qwen2", "qwen2-f16",
+                           "qwen2-window", "qwen3", "qwen3-bf16", "qwen3-yarn"}) {
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
   }
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "tests/worker/model/model_directory.h"
+#include "worker/model/fingerprint.h"
 #include "worker/model/synthetic.h"
 
 namespace roost::worker {
@@ -15,6 +16,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 namespace fs = std::filesystem;
 
 class LoadModelTest : public testing::Test {
@@ -56,16 +58,6 @@ TEST_F(LoadModelTest, LoadsADirectory) {
 TEST_F(LoadModelTest, ATrailingSlashChangesNoName) {
   const auto loaded = LoadModel({directory_.path().string() + "/"}, {.block_count = 8});
   EXPECT_EQ(loaded->name, directory_.path().filename());
-}
-
-TEST_F(LoadModelTest, TheFingerprintCoversConfigTokenizerAndWeightsHeaders) {
-  const std::string before = Load()->fingerprint;
-  EXPECT_EQ(Load()->fingerprint, before);
-  directory_.Write("tokenizer.json", R"({"version": "1.1"})");
-  const std::string other_tokenizer = Load()->fingerprint;
-  EXPECT_NE(other_tokenizer, before);
-  directory_.Write("config.json", SmallLlamaConfig() + "\n");
-  EXPECT_NE(Load()->fingerprint, other_tokenizer);
 }
 
 TEST_F(LoadModelTest, MissingFilesAreNamed) {
@@ -110,6 +102,64 @@ TEST_F(LoadModelTest, TensorsOfOtherDTypesAreNamed) {
   EXPECT_THAT(Complaint(), HasSubstr("tensor 'model.embed_tokens.weight': dtype U32 is not supported"));
 }
 
+TEST_F(LoadModelTest, ATensorThatNothingReadsIsNamed) {
+  for (const char* name : {"model.layers.0.self_attn.q_proj.bias", "model.layers.1.mlp.up_proj.weight", "extra"}) {
+    std::vector<NamedShape> tensors = SmallLlamaTensors();
+    tensors.push_back({name, {8}});
+    directory_.Write("model.safetensors", WeightsFile(tensors));
+    EXPECT_THAT(Complaint(), HasSubstr(fmt::format("model.safetensors: tensor '{}' is not used", name)));
+  }
+}
+
+TEST_F(LoadModelTest, ATensorOfAShardThatTheIndexDoesNotNameIsNamed) {
+  fs::remove(directory_.path() / "model.safetensors");
+  WriteSmallLlamaInShards(directory_);
+  EXPECT_EQ(Complaint(), "");
+  directory_.Write("two.safetensors", WeightsFile(SmallLlamaTensors()));
+  EXPECT_THAT(Complaint(), HasSubstr("two.safetensors: tensor 'model.embed_tokens.weight' is not used"));
+}
+
+TEST_F(LoadModelTest, RotaryFrequenciesOfOldFilesMayBeThere) {
+  std::vector<NamedShape> tensors = SmallLlamaTensors();
+  tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {2}});
+  directory_.Write("model.safetensors", WeightsFile(tensors));
+  EXPECT_EQ(Complaint(), "");
+}
+
+TEST_F(LoadModelTest, TheOutputOfATiedModelMayBeTheEmbeddingOnceMoreAndNothingElse) {
+  std::string config = SmallLlamaConfig();
+  config.insert(1, R"("tie_word_embeddings": true, )");
+  directory_.Write("config.json", config);
+  EXPECT_THAT(Complaint(), HasSubstr("model.safetensors: tensor 'lm_head.weight' differs from model.embed_tokens"));
+  std::string bytes = WeightsFile(SmallLlamaTensors());
+  constexpr std::size_t kTableBytes = 16 * 8 * sizeof(float);
+  const std::size_t embedding = bytes.size() - SmallLlamaDataBytes();
+  std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(embedding), kTableBytes,
+              bytes.end() - static_cast<std::ptrdiff_t>(kTableBytes));
+  directory_.Write("model.safetensors", bytes);
+  EXPECT_EQ(Complaint(), "");
+}
+
+TEST_F(LoadModelTest, RoundedWeightsAreLoggedOnce) {
+  const auto log_of = [this](ComputeDType dtype, std::vector<std::uint32_t> ranks) {
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(Load({.compute_dtype = dtype,
+                      .block_count = 8,
+                      .ops = &kernels::ReferenceOps(),
+                      .device_ordinals = std::move(ranks)})
+                    .ok());
+    return testing::internal::GetCapturedStderr();
+  };
+  for (const std::vector<std::uint32_t>& ranks : {std::vector<std::uint32_t>{0}, {0, 0}}) {
+    const std::string log = log_of(ComputeDType::kBF16, ranks);
+    const std::size_t line = log.find("weights are rounded");
+    ASSERT_NE(line, std::string::npos) << log;
+    EXPECT_EQ(log.find("weights are rounded", line + 1), std::string::npos) << log;
+    EXPECT_THAT(log.substr(line), HasSubstr("from=f32 to=bf16 tensors=8"));
+  }
+  EXPECT_THAT(log_of(ComputeDType::kF32, {0}), Not(HasSubstr("rounded")));
+}
+
 TEST_F(LoadModelTest, BadOptionsAreNamed) {
   EXPECT_EQ(Load({.block_tokens = 5, .block_count = 8}).error().field, "block_tokens");
   EXPECT_EQ(Load({.block_tokens = 0}).error().field, "block_tokens");
@@ -127,9 +177,38 @@ TEST_F(LoadModelTest, ThePoolIsSizedInBytes) {
   EXPECT_EQ(Load(options)->model->block_count(), 10U);
 }
 
+TEST_F(LoadModelTest, TheCpuHoldsKvInBF16UnlessToldOtherwise) {
+  const LoadedModel loaded = Load({.kv_bytes = 10 * 1024}).value();
+  EXPECT_EQ(loaded.kv_dtype, "bf16");
+  EXPECT_EQ(loaded.model->block_count(), 20U);
+}
+
+TEST_F(LoadModelTest, APoolBeyondTheMemoryOfTheProcessIsRefused) {
+  const std::uint64_t weight_bytes = SmallLlamaDataBytes() - 3 * 8 * sizeof(float);  // without three norms
+  ModelOptions options{.compute_dtype = ComputeDType::kF32, .kv_bytes = 10 * 1024};
+  options.memory_limit_bytes = options.kv_bytes + weight_bytes;
+  EXPECT_TRUE(Load(options).ok());
+  --*options.memory_limit_bytes;
+  const Error by_bytes = Load(options).error();
+  EXPECT_EQ(by_bytes.field, "kv-memory");
+  EXPECT_THAT(by_bytes.message, HasSubstr("10240 bytes of KV blocks"));
+  EXPECT_THAT(by_bytes.message, HasSubstr(fmt::format("the {} bytes of memory", *options.memory_limit_bytes)));
+  options.block_count = 10;
+  EXPECT_EQ(Load(options).error().field, "kv-blocks");
+}
+
 TEST_F(LoadModelTest, AnOptionLowersTheContext) {
   EXPECT_EQ(Load({.block_count = 8, .max_context_tokens = 40})->max_context_tokens, 40U);
   EXPECT_EQ(Load({.block_count = 8, .max_context_tokens = 4000})->max_context_tokens, 64U);
+}
+
+TEST_F(LoadModelTest, ASlidingWindowIsServedUpToItsLength) {
+  std::string config = SmallLlamaConfig();
+  config.insert(1, R"("sliding_window": 40, )");
+  directory_.Write("config.json", config);
+  EXPECT_EQ(Load().error().field, "sliding_window");
+  EXPECT_EQ(Load({.block_count = 8, .max_context_tokens = 41}).error().field, "sliding_window");
+  EXPECT_EQ(Load({.block_count = 8, .max_context_tokens = 40})->max_context_tokens, 40U);
 }
 
 TEST(SyntheticModelTest, TinyLoadsAndDependsOnItsSeed) {
@@ -141,6 +220,7 @@ TEST(SyntheticModelTest, TinyLoadsAndDependsOnItsSeed) {
   EXPECT_EQ(a.name, "tiny");
   EXPECT_EQ(a.fingerprint, load(1).fingerprint);
   EXPECT_NE(a.fingerprint, b.fingerprint);
+  EXPECT_NE(a.fingerprint, SyntheticFingerprint(*SyntheticConfig("qwen3-0.6b"), 1));
   EXPECT_THAT(a.stop_tokens, ElementsAre(kSyntheticTurnEnd, kSyntheticEndOfText));
   const std::vector<BlockId> blocks{BlockId(0)};
   Batch batch;

@@ -1,6 +1,8 @@
 // config.json and the small files around the weights: what they mean, and what is refused by name.
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "tests/worker/model/model_directory.h"
 #include "worker/model/generation_config.h"
 #include "worker/model/hf_config.h"
@@ -33,14 +35,14 @@ TEST(HfConfigTest, FillsInDefaults) {
   EXPECT_EQ(config.kv_head_count, 8U);
   EXPECT_EQ(config.head_dim, 8U);
   EXPECT_EQ(config.rope.theta, 10000);
-  EXPECT_FALSE(config.rope.llama3);
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(config.rope.scaling));
   EXPECT_EQ(config.tie, EmbeddingTie::kUntied);
-  EXPECT_EQ(config.qkv_bias, QkvBias::kNone);
+  EXPECT_EQ(config.qkv_bias, Bias::kNone);
   EXPECT_EQ(config.qk_norm, QkNorm::kNone);
 }
 
 TEST(HfConfigTest, ArchitecturesDifferInBiasesNormsAndHeads) {
-  EXPECT_EQ(Parse(ConfigWith("", "Qwen2ForCausalLM"))->qkv_bias, QkvBias::kBiased);
+  EXPECT_EQ(Parse(ConfigWith("", "Qwen2ForCausalLM"))->qkv_bias, Bias::kBiased);
   EXPECT_EQ(Parse(ConfigWith("", "Qwen3ForCausalLM"))->qk_norm, QkNorm::kNormed);
   EXPECT_EQ(Parse(ConfigWith("", "Qwen3ForCausalLM"))->head_dim, 128U);
   EXPECT_EQ(Parse(ConfigWith(R"("head_dim": 32)", "Qwen3ForCausalLM"))->head_dim, 32U);
@@ -56,33 +58,153 @@ TEST(HfConfigTest, ReadsRopeOfOldAndNewFiles) {
           .value();
   for (const HfConfig& config : {old_file, new_file}) {
     EXPECT_EQ(config.rope.theta, 500000);
-    ASSERT_TRUE(config.rope.llama3);
-    EXPECT_EQ(config.rope.llama3->factor, 8);
-    EXPECT_EQ(config.rope.llama3->original_max_positions, 8192);
+    const auto* scaling = std::get_if<Llama3Scaling>(&config.rope.scaling);
+    ASSERT_NE(scaling, nullptr);
+    EXPECT_EQ(scaling->factor, 8);
+    EXPECT_EQ(scaling->original_max_positions, 8192);
   }
   EXPECT_EQ(Complaint(R"("rope_scaling": {"type": "default"})"), "");
+}
+
+TEST(HfConfigTest, ReadsLinearScaling) {
+  const HfConfig config = Parse(ConfigWith(R"("rope_scaling": {"type": "linear", "factor": 4})")).value();
+  EXPECT_EQ(std::get<LinearScaling>(config.rope.scaling).factor, 4);
+  EXPECT_EQ(config.max_positions, 512U);
+}
+
+YarnScaling YarnOf(const std::string& keys) {
+  return std::get<YarnScaling>(Parse(ConfigWith(keys)).value().rope.scaling);
+}
+
+TEST(HfConfigTest, ReadsYarnWithItsDefaults) {
+  const YarnScaling yarn = YarnOf(R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0})");
+  EXPECT_EQ(yarn.factor, 4);
+  EXPECT_EQ(yarn.original_max_positions, 512);
+  EXPECT_EQ(yarn.beta_fast, 32);
+  EXPECT_EQ(yarn.beta_slow, 1);
+  EXPECT_EQ(yarn.bounds, YarnBounds::kWholeElements);
+  EXPECT_DOUBLE_EQ(yarn.attention_factor, 0.1 * std::log(4) + 1);
+}
+
+TEST(HfConfigTest, ReadsAllOfYarn) {
+  const std::string keys = R"("rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 64,
+                              "beta_fast": 16, "beta_slow": 2, "truncate": false)";
+  const YarnScaling yarn = YarnOf(R"("rope_parameters": {"attention_factor": 1.5, )" + keys + "}");
+  EXPECT_EQ(yarn.original_max_positions, 64);
+  EXPECT_EQ(yarn.beta_fast, 16);
+  EXPECT_EQ(yarn.beta_slow, 2);
+  EXPECT_EQ(yarn.bounds, YarnBounds::kExact);
+  EXPECT_EQ(yarn.attention_factor, 1.5);
+  const YarnScaling weighed = YarnOf(R"("rope_parameters": {"mscale": 0.7, "mscale_all_dim": 1.2, )" + keys + "}");
+  EXPECT_DOUBLE_EQ(weighed.attention_factor, (0.07 * std::log(8) + 1) / (0.12 * std::log(8) + 1));
+}
+
+TEST(HfConfigTest, AnOriginalContextAtTheTopCountsBeforeTheOneInside) {
+  EXPECT_EQ(YarnOf(R"("original_max_position_embeddings": 128, "rope_scaling": {"rope_type": "yarn", "factor": 2,
+                      "original_max_position_embeddings": 64})")
+                .original_max_positions,
+            128);
+}
+
+TEST(HfConfigTest, YarnsContextIsTheStretchedOneWhereThatIsLonger) {
+  const auto positions = [](const std::string& factor) {
+    return Parse(ConfigWith(R"("rope_scaling": {"rope_type": "yarn", "original_max_position_embeddings": 256,
+                               "factor": )" +
+                            factor + "}"))
+        ->max_positions;
+  };
+  EXPECT_EQ(positions("8"), 2048U);
+  EXPECT_EQ(positions("1.5"), 512U);
+  EXPECT_EQ(positions("1e30"), kMaxPositions);
+}
+
+TEST(HfConfigTest, ReadsBiasesWhereTheArchitectureHasThem) {
+  const HfConfig llama = Parse(ConfigWith(R"("attention_bias": true, "mlp_bias": true)")).value();
+  EXPECT_EQ(llama.qkv_bias, Bias::kBiased);
+  EXPECT_EQ(llama.o_bias, Bias::kBiased);
+  EXPECT_EQ(llama.mlp_bias, Bias::kBiased);
+  const HfConfig qwen3 = Parse(ConfigWith(R"("attention_bias": true)", "Qwen3ForCausalLM")).value();
+  EXPECT_EQ(qwen3.qkv_bias, Bias::kBiased);
+  EXPECT_EQ(qwen3.o_bias, Bias::kBiased);
+  EXPECT_EQ(qwen3.mlp_bias, Bias::kNone);
+  EXPECT_EQ(Parse(ConfigWith(R"("attention_bias": true)", "Qwen2ForCausalLM"))->o_bias, Bias::kNone);
+  EXPECT_THAT(Complaint(R"("mlp_bias": true)", "Qwen3ForCausalLM"), HasSubstr("mlp_bias: true is not supported"));
+  EXPECT_THAT(Complaint(R"("attention_bias": true)", "MistralForCausalLM"), HasSubstr("attention_bias"));
 }
 
 TEST(HfConfigTest, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_THAT(Complaint("", "GemmaForCausalLM"), HasSubstr("config.json: architectures: 'GemmaForCausalLM'"));
   EXPECT_THAT(Complaint(R"("quantization_config": {"bits": 4})"), HasSubstr("quantization_config"));
   EXPECT_THAT(Complaint(R"("hidden_act": "gelu")"), HasSubstr("hidden_act: 'gelu'"));
-  EXPECT_THAT(Complaint(R"("attention_bias": true)"), HasSubstr("attention_bias"));
-  EXPECT_THAT(Complaint(R"("mlp_bias": true)"), HasSubstr("mlp_bias"));
-  EXPECT_THAT(Complaint(R"("partial_rotary_factor": 0.5)"), HasSubstr("partial_rotary_factor"));
-  EXPECT_THAT(Complaint(R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0})"),
-              HasSubstr("rope_scaling.rope_type"));
-  EXPECT_THAT(Complaint(R"("rope_scaling": {"type": "linear"})"), HasSubstr("'linear'"));
-  EXPECT_THAT(Complaint(R"("layer_types": ["full_attention", "sliding_attention"])"), HasSubstr("layer_types"));
+  EXPECT_THAT(Complaint(R"("layer_types": ["full_attention", "chunked_attention"])"), HasSubstr("layer_types"));
 }
 
-TEST(HfConfigTest, ASlidingWindowIsRefusedWhereItWouldHideSomething) {
-  EXPECT_THAT(Complaint(R"("sliding_window": 256)", "MistralForCausalLM"), HasSubstr("sliding_window"));
-  EXPECT_EQ(Complaint(R"("sliding_window": 512)", "MistralForCausalLM"), "");
-  EXPECT_EQ(Complaint(R"("sliding_window": null)", "MistralForCausalLM"), "");
-  EXPECT_EQ(Complaint(R"("sliding_window": 256, "use_sliding_window": false)", "Qwen2ForCausalLM"), "");
-  EXPECT_THAT(Complaint(R"("sliding_window": 256, "use_sliding_window": true)", "Qwen2ForCausalLM"),
-              HasSubstr("sliding_window"));
+TEST(HfConfigTest, RopeThatIsNotBuiltIsRefusedByName) {
+  EXPECT_THAT(Complaint(R"("partial_rotary_factor": 0.5)"), HasSubstr("config.json: partial_rotary_factor: is 0.5"));
+  EXPECT_THAT(Complaint(R"("rope_parameters": {"partial_rotary_factor": 0.25})"),
+              HasSubstr("rope_parameters.partial_rotary_factor: is 0.25"));
+  EXPECT_EQ(Complaint(R"("rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": 1.0})"), "");
+  EXPECT_THAT(Complaint(R"("rope_scaling": {"rope_type": "longrope", "factor": 4.0})"),
+              HasSubstr("rope_scaling.rope_type: 'longrope'"));
+  EXPECT_THAT(Complaint(R"("rope_scaling": {"factor": 4.0})"), HasSubstr("rope_scaling.rope_type: is missing"));
+  EXPECT_THAT(Complaint(R"("rope_parameters": {"factor": 4.0})"), HasSubstr("rope_parameters.rope_type: is missing"));
+  EXPECT_THAT(Complaint(R"("rope_scaling": {"rope_type": "yarn", "type": "linear", "factor": 4.0})"),
+              HasSubstr("rope_scaling.type: 'linear' and rope_type, 'yarn', contradict"));
+  EXPECT_THAT(Complaint(R"("rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {}})"),
+              HasSubstr("rope_parameters.full_attention: parameters that differ between layers"));
+  EXPECT_THAT(Complaint(R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "finetuned": true})"),
+              HasSubstr("rope_scaling.finetuned: is not known for rope_type 'yarn'"));
+  EXPECT_THAT(Complaint(R"("rope_scaling": {"rope_type": "linear", "factor": 4.0, "beta_fast": 2})"),
+              HasSubstr("rope_scaling.beta_fast: is not known for rope_type 'linear'"));
+  EXPECT_THAT(Complaint(R"("rope_scaling": {"type": "default"}, "rope_parameters": {"rope_theta": 1e6})"),
+              HasSubstr("rope_scaling"));
+}
+
+TEST(HfConfigTest, AThetaInsideCountsBeforeTheOneAtTheTop) {
+  EXPECT_EQ(Parse(ConfigWith(R"("rope_theta": 5e5, "rope_parameters": {"rope_theta": 1e6})"))->rope.theta, 1e6);
+  EXPECT_EQ(
+      Parse(ConfigWith(R"("rope_theta": 5e5, "rope_scaling": {"type": "default", "rope_theta": 1e6})"))->rope.theta,
+      1e6);
+  EXPECT_EQ(Parse(ConfigWith(R"("rope_theta": 5e5, "rope_parameters": {"rope_type": "default"})"))->rope.theta, 5e5);
+}
+
+// The window that a model with two layers has; 0 for none.
+std::uint32_t WindowOf(const std::string& keys, const std::string& architecture) {
+  return Parse(ConfigWith(keys, architecture)).value().sliding_window.value_or(0);
+}
+
+TEST(HfConfigTest, MistralsWindowIsTheOneThatStandsThere) {
+  EXPECT_EQ(WindowOf(R"("sliding_window": 256)", "MistralForCausalLM"), 256U);
+  EXPECT_EQ(WindowOf(R"("sliding_window": null)", "MistralForCausalLM"), 0U);
+  EXPECT_EQ(WindowOf("", "MistralForCausalLM"), 4096U);
+  EXPECT_EQ(WindowOf("", "LlamaForCausalLM"), 0U);
+  EXPECT_EQ(WindowOf(R"("sliding_window": 256)", "LlamaForCausalLM"), 256U);
+}
+
+TEST(HfConfigTest, QwensWindowCountsIfItIsUsedAndALayerHasIt) {
+  for (const char* qwen : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
+    const std::string used = R"("use_sliding_window": true, "sliding_window": 256)";
+    EXPECT_EQ(WindowOf(R"("sliding_window": 256)", qwen), 0U);
+    EXPECT_EQ(WindowOf(R"("use_sliding_window": false, "sliding_window": 256)", qwen), 0U);
+    EXPECT_EQ(WindowOf(used, qwen), 0U);  // from layer 28 on, if nothing else is said
+    EXPECT_EQ(WindowOf(used + R"(, "max_window_layers": 2)", qwen), 0U);
+    EXPECT_EQ(WindowOf(used + R"(, "max_window_layers": 1)", qwen), 256U);
+    EXPECT_EQ(WindowOf(used + R"(, "layer_types": ["full_attention", "sliding_attention"])", qwen), 256U);
+    EXPECT_EQ(WindowOf(used + R"(, "max_window_layers": 1, "layer_types": ["full_attention", "full_attention"])", qwen),
+              0U);
+    EXPECT_EQ(WindowOf(R"("use_sliding_window": true, "max_window_layers": 1)", qwen), 4096U);
+    EXPECT_THAT(Complaint(R"("layer_types": ["sliding_attention"], "sliding_window": 256)", qwen),
+                HasSubstr("layer_types"));
+  }
+}
+
+TEST(HfConfigTest, AWindowIsServedInContextsThatFitIntoIt) {
+  const HfConfig config = Parse(ConfigWith(R"("sliding_window": 256)", "MistralForCausalLM")).value();
+  EXPECT_TRUE(CheckSlidingWindow(config, 256).ok());
+  const auto longer = CheckSlidingWindow(config, 257);
+  ASSERT_FALSE(longer.ok());
+  EXPECT_EQ(longer.error().field, "sliding_window");
+  EXPECT_THAT(longer.error().message, HasSubstr("--max-context-tokens of at most 256"));
 }
 
 TEST(HfConfigTest, WrongValuesAreNamed) {
@@ -147,6 +269,14 @@ TEST_F(SmallFilesTest, SamplingDefaultsAreRead) {
   EXPECT_FLOAT_EQ(config.sampling.repetition_penalty, 1.05F);
 }
 
+TEST_F(SmallFilesTest, WithoutSamplingTheTemperatureIsZeroWhateverElseIsThere) {
+  const auto config =
+      Generation(R"({"do_sample": false, "temperature": 0.6, "top_p": 0.9, "repetition_penalty": 1.05})").value();
+  EXPECT_EQ(config.sampling.temperature, 0);
+  EXPECT_FLOAT_EQ(config.sampling.repetition_penalty, 1.05F);
+  EXPECT_FLOAT_EQ(Generation(R"({"do_sample": true, "temperature": 0.6})")->sampling.temperature, 0.6F);
+}
+
 TEST_F(SmallFilesTest, BadGenerationValuesAreNamed) {
   for (const auto& [text, key] :
        std::map<std::string, std::string>{{R"({"eos_token_id": 100})", "eos_token_id"},
@@ -156,6 +286,7 @@ TEST_F(SmallFilesTest, BadGenerationValuesAreNamed) {
                                           {R"({"top_p": 0})", "top_p"},
                                           {R"({"min_p": 2})", "min_p"},
                                           {R"({"repetition_penalty": 0})", "repetition_penalty"},
+                                          {R"({"do_sample": "no"})", "do_sample"},
                                           {R"({"top_k": 1.5})", "top_k"}}) {
     const auto config = Generation(text);
     ASSERT_FALSE(config.ok()) << text;

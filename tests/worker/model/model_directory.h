@@ -6,7 +6,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,18 +72,27 @@ inline std::vector<NamedShape> SmallLlamaTensors() {
           {"lm_head.weight", {16, 8}}};
 }
 
+// Of all of them in f32; the embedding comes first and lm_head last.
+inline std::size_t SmallLlamaDataBytes() {
+  std::size_t elements = 0;
+  for (const NamedShape& tensor : SmallLlamaTensors()) {
+    elements += std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::uint64_t{1}, std::multiplies<>());
+  }
+  return elements * sizeof(float);
+}
+
 inline std::string SmallLlamaConfig() {
   return R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 16, "hidden_size": 8, "intermediate_size": 12,
              "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64, "eos_token_id": 3})";
 }
 
-// Random f32 weights for `tensors`.
+// Random f32 weights for `tensors`, each tensor's by its name and size.
 inline std::string WeightsFile(const std::vector<NamedShape>& tensors) {
   JsonWriter json;
   json.BeginObject();
   std::string data;
-  Rng rng(3);
   for (const NamedShape& tensor : tensors) {
+    Rng rng(std::hash<std::string>()(tensor.name));
     std::uint64_t elements = 1;
     json.Key(tensor.name).BeginObject().Key("dtype").String("F32").Key("shape").BeginArray();
     for (const std::uint64_t dim : tensor.shape) {
@@ -105,6 +116,22 @@ inline void WriteSmallLlama(const TemporaryDirectory& directory) {
   directory.Write("config.json", SmallLlamaConfig());
   directory.Write("tokenizer.json", R"({"version": "1.0"})");
   directory.Write("model.safetensors", WeightsFile(SmallLlamaTensors()));
+}
+
+// The same weights in two files, so that no tensor lies beside the one before it.
+inline void WriteSmallLlamaInShards(const TemporaryDirectory& directory) {
+  std::vector<NamedShape> shards[2];
+  JsonWriter index;
+  index.BeginObject().Key("weight_map").BeginObject();
+  for (const NamedShape& tensor : SmallLlamaTensors()) {
+    const std::size_t shard = shards[0].size() > shards[1].size() ? 1 : 0;
+    shards[shard].push_back(tensor);
+    index.Key(tensor.name).String(shard == 0 ? "one.safetensors" : "two.safetensors");
+  }
+  index.EndObject().EndObject();
+  directory.Write("one.safetensors", WeightsFile(shards[0]));
+  directory.Write("two.safetensors", WeightsFile(shards[1]));
+  directory.Write("model.safetensors.index.json", index.Take());
 }
 
 }  // namespace roost::worker

@@ -22,6 +22,7 @@ struct TestModelOptions {
   std::uint32_t thread_count = 1;
   std::uint32_t block_tokens = 16;
   std::uint32_t block_count = 200;
+  StepBounds step_bounds = {};
   const kernels::OpTable* ops = &kernels::CpuOps();
 };
 
@@ -34,6 +35,7 @@ inline Result<std::unique_ptr<Transformer>> MakeModel(const HfConfig& config, co
                              {.block_tokens = options.block_tokens,
                               .block_count = options.block_count,
                               .max_context_tokens = config.max_positions,
+                              .step_bounds = options.step_bounds,
                               .compute_dtype = options.dtype});
 }
 

@@ -41,6 +41,11 @@ class NaiveTransformer {
     return values;
   }
 
+  // Empty where there is none.
+  Vector BiasOf(Bias bias, const std::string& projection, std::uint64_t width) {
+    return bias == Bias::kBiased ? Load(projection + ".bias", {width}) : Vector();
+  }
+
   static Vector Times(const Vector& matrix, const Vector& x, const Vector& bias) {
     Vector y(matrix.size() / x.size());
     for (std::size_t n = 0; n < y.size(); ++n) {
@@ -65,7 +70,7 @@ class NaiveTransformer {
     const std::string name = prefix + which;
     const std::uint64_t width = std::uint64_t{count} * config_.head_dim;
     const Vector matrix = Load(name + "_proj.weight", {width, config_.hidden_size});
-    const Vector bias = config_.qkv_bias == QkvBias::kBiased ? Load(name + "_proj.bias", {width}) : Vector();
+    const Vector bias = BiasOf(config_.qkv_bias, name + "_proj", width);
     const bool normed = config_.qk_norm == QkNorm::kNormed && which != 'v';
     const Vector norm = normed ? Load(name + "_norm.weight", {config_.head_dim}) : Vector();
     std::vector<std::vector<Vector>> heads(inputs.size());
@@ -84,24 +89,45 @@ class NaiveTransformer {
 
   void Rotate(std::size_t position, Vector& head) const {
     const std::size_t half = head.size() / 2;
+    const auto* yarn = std::get_if<YarnScaling>(&config_.rope.scaling);
+    const double factor = yarn != nullptr ? yarn->attention_factor : 1;
     for (std::size_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(position) * Frequency(i);
       const double a = head[i];
       const double b = head[i + half];
-      head[i] = a * std::cos(angle) - b * std::sin(angle);
-      head[i + half] = b * std::cos(angle) + a * std::sin(angle);
+      head[i] = (a * std::cos(angle) - b * std::sin(angle)) * factor;
+      head[i + half] = (b * std::cos(angle) + a * std::sin(angle)) * factor;
     }
   }
 
   double Frequency(std::size_t i) const {
     const double frequency = std::pow(config_.rope.theta, -2.0 * static_cast<double>(i) / config_.head_dim);
-    if (!config_.rope.llama3) return frequency;
-    const Llama3Scaling& scaling = *config_.rope.llama3;
+    if (const auto* linear = std::get_if<LinearScaling>(&config_.rope.scaling)) return frequency / linear->factor;
+    if (const auto* llama3 = std::get_if<Llama3Scaling>(&config_.rope.scaling)) return Stretched(frequency, *llama3);
+    if (const auto* yarn = std::get_if<YarnScaling>(&config_.rope.scaling)) return Stretched(frequency, i, *yarn);
+    return frequency;
+  }
+
+  static double Stretched(double frequency, const Llama3Scaling& scaling) {
     const double turns = scaling.original_max_positions * frequency / (2 * M_PI);  // in the original context
     if (turns > scaling.high_freq_factor) return frequency;
     if (turns < scaling.low_freq_factor) return frequency / scaling.factor;
     const double share = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
     return frequency * (share + (1 - share) / scaling.factor);
+  }
+
+  double Stretched(double frequency, std::size_t i, const YarnScaling& scaling) const {
+    const auto index_that_turns = [&](double times) {  // of the pair, if there were pairs between pairs
+      const double frequency_there = times * 2 * M_PI / scaling.original_max_positions;
+      return -std::log(frequency_there) / std::log(config_.rope.theta) * config_.head_dim / 2;
+    };
+    double begin = index_that_turns(scaling.beta_fast);
+    double end = index_that_turns(scaling.beta_slow);
+    if (scaling.bounds == YarnBounds::kWholeElements) begin = std::floor(begin), end = std::ceil(end);
+    begin = std::max(begin, 0.0);
+    end = std::min(end, config_.head_dim - 1.0);
+    const double stretched_share = std::min(1.0, std::max(0.0, (static_cast<double>(i) - begin) / (end - begin)));
+    return frequency * (1 - stretched_share + stretched_share / scaling.factor);
   }
 
   void Layer(std::uint32_t layer, std::vector<Vector>& hidden) {
@@ -111,12 +137,15 @@ class NaiveTransformer {
     const Vector gate = Load(prefix + "mlp.gate_proj.weight", {config_.intermediate_size, config_.hidden_size});
     const Vector up = Load(prefix + "mlp.up_proj.weight", {config_.intermediate_size, config_.hidden_size});
     const Vector down = Load(prefix + "mlp.down_proj.weight", {config_.hidden_size, config_.intermediate_size});
+    const Vector gate_bias = BiasOf(config_.mlp_bias, prefix + "mlp.gate_proj", config_.intermediate_size);
+    const Vector up_bias = BiasOf(config_.mlp_bias, prefix + "mlp.up_proj", config_.intermediate_size);
+    const Vector down_bias = BiasOf(config_.mlp_bias, prefix + "mlp.down_proj", config_.hidden_size);
     for (Vector& row : hidden) {
       const Vector x = Normed(row, norm);
-      Vector inner = Times(gate, x, {});
-      const Vector factor = Times(up, x, {});
+      Vector inner = Times(gate, x, gate_bias);
+      const Vector factor = Times(up, x, up_bias);
       for (std::size_t i = 0; i < inner.size(); ++i) inner[i] = inner[i] / (1 + std::exp(-inner[i])) * factor[i];
-      Add(Times(down, inner, {}), row);
+      Add(Times(down, inner, down_bias), row);
     }
   }
 
@@ -130,13 +159,14 @@ class NaiveTransformer {
     const auto v = Heads(attention, 'v', config_.kv_head_count, inputs);
     const Vector o = Load(attention + "o_proj.weight",
                           {config_.hidden_size, std::uint64_t{config_.query_head_count} * config_.head_dim});
+    const Vector bias = BiasOf(config_.o_bias, attention + "o_proj", config_.hidden_size);
     for (std::size_t t = 0; t < hidden.size(); ++t) {
       Vector joined;
       for (std::uint32_t h = 0; h < config_.query_head_count; ++h) {
         const Vector head = Attend(q[t][h], k, v, t, h / (config_.query_head_count / config_.kv_head_count));
         joined.insert(joined.end(), head.begin(), head.end());
       }
-      Add(Times(o, joined, {}), hidden[t]);
+      Add(Times(o, joined, bias), hidden[t]);
     }
   }
 

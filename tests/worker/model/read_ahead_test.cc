@@ -59,7 +59,7 @@ class ReadAheadTest : public testing::Test {
     return {.thread_count = 3,
             .piece_bytes = kPiece,
             .window_bytes = window_bytes,
-            .bring = [this](std::span<const std::byte> piece) { brought_.Note(piece); }};
+            .bring = [this](const ReadPiece& piece) { brought_.Note(piece.bytes); }};
   }
 
   Brought brought_;
@@ -95,6 +95,13 @@ TEST_F(ReadAheadTest, EndsWhileNobodyTakesAnything) {
   { const ReadAhead ahead({bytes_}, Options(kPiece)); }
   EXPECT_LE(brought_.bytes(), kPiece);
   { const ReadAhead ahead({}, Options(kPiece)); }
+}
+
+TEST_F(ReadAheadTest, FinishBringsWhatNobodyTook) {
+  ReadAhead ahead({bytes_}, Options(kPiece));
+  ahead.Finish();
+  EXPECT_EQ(brought_.bytes(), bytes_.size());
+  EXPECT_EQ(brought_.piece_count(), 101U);
 }
 
 TEST(BringMappedTest, BytesBeyondTheEndOfTheFileAreAnErrorAndNoSignal) {

@@ -137,6 +137,21 @@ TEST_F(StepRecorderTest, ShapesComeAgainAndAreForgotten) {
   EXPECT_EQ(CountsOfRecordings().replayed, before.replayed + 4);
 }
 
+TEST_F(StepRecorderTest, AShapeThatIsRecordedAheadIsReplayedTheFirstTime) {
+  auto backend = kernels::Backend::Open(RecordingOps(), {}).value();
+  StepRecorder recorder(backend);
+  int runs = 0;
+  const auto ops = [&runs] { ++runs; };
+  const auto before = CountsOfRecordings();
+  EXPECT_TRUE(recorder.Record({1}, ops));
+  EXPECT_FALSE(recorder.Record({1}, ops));
+  EXPECT_EQ(CountsOfRecordings().recorded, before.recorded + 1);
+  EXPECT_EQ(CountsOfRecordings().replayed, before.replayed);
+  recorder.Run({1}, ops);
+  EXPECT_EQ(runs, 1);  // for the recording
+  EXPECT_EQ(CountsOfRecordings().replayed, before.replayed + 1);
+}
+
 TEST_F(StepRecorderTest, TheShapeThatWasNotRunForLongestIsForgotten) {
   auto backend = kernels::Backend::Open(RecordingOps(), {}).value();
   StepRecorder recorder(backend);

@@ -24,10 +24,11 @@ struct Split {
 };
 
 Result<LoadedModel> LoadGolden(const Split& split) {
-  return LoadModel({(GoldensDir() / split.model).string()},
-                   {.compute_dtype = ComputeDType::kF32,
-                    .block_count = 512,
-                    .device_ordinals = std::vector<std::uint32_t>(split.rank_count, 0)});
+  const std::filesystem::path folder = GoldensDir() / split.model;
+  return LoadModel({folder.string()}, {.compute_dtype = ComputeDType::kF32,
+                                       .block_count = 512,
+                                       .max_context_tokens = Golden(folder).context_tokens(),
+                                       .device_ordinals = std::vector<std::uint32_t>(split.rank_count, 0)});
 }
 
 std::vector<Split> Splits() {
@@ -85,9 +86,12 @@ std::vector<HfConfig> Configs() {
   llama.vocab_size = 331;  // uneven shares
   HfConfig qwen2 = qwen3;
   qwen2.qk_norm = QkNorm::kNone;
-  qwen2.qkv_bias = QkvBias::kBiased;
+  qwen2.qkv_bias = Bias::kBiased;
   qwen2.kv_head_count = 1;
-  return {qwen3, llama, qwen2};
+  HfConfig biased = llama;
+  biased.qkv_bias = biased.o_bias = biased.mlp_bias = Bias::kBiased;
+  biased.rope.scaling = YarnScaling{.factor = 4, .original_max_positions = 32, .attention_factor = 1.3};
+  return {qwen3, llama, qwen2, biased};
 }
 
 class RanksTest : public testing::TestWithParam<std::uint32_t> {
@@ -172,10 +176,10 @@ TEST_P(RanksTest, WantedRowsComeInOrderAndDrawsAreThoseOfOneRank) {
     for (TestSequence& sequence : sequences) sequence.AddTo(batch, sequence.remaining());
     batch.slices[1].wants_logits = false;
     Draws draws;
-    const std::vector<kernels::LogitAdjustment> adjustments = {{.token = 1, .bias = 4}};
+    const std::vector<kernels::LogitBias> biases = {{.token = 1, .bias = 4}};
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
       draws.Add({.seed = seed, .row = static_cast<std::uint32_t>(seed % 3), .temperature = seed < 3 ? 0.0F : 1.0F},
-                seed % 2 == 0 ? std::span(adjustments) : std::span<const kernels::LogitAdjustment>());
+                seed % 2 == 0 ? std::span(biases) : std::span<const kernels::LogitBias>());
     }
     model->Compute(batch, draws);
     drawn.emplace_back();
@@ -229,14 +233,14 @@ TEST_P(RanksTest, RecordedStepsChangeNoBit) {
 TEST_P(RanksTest, RecordedStepsOutliveDrawsThatNeedMoreMemory) {
   const auto plain = Make();
   const auto recorded = Make({.ops = &RecordingOps()});
-  std::vector<kernels::LogitAdjustment> adjustments;
-  for (TokenId token = 0; token < kVocab; ++token) adjustments.push_back({.token = token, .bias = 1});
+  std::vector<kernels::LogitBias> biases;
+  for (TokenId token = 0; token < kVocab; ++token) biases.push_back({.token = token, .bias = 1});
   TestSequence plain_sequence(*plain, tokens_);
   TestSequence recorded_sequence(*recorded, tokens_);
   const auto before = CountsOfRecordings();
   for (std::uint32_t step = 0; step < 20; ++step) {
     Draws draws;
-    for (std::uint32_t i = 0; i < (step == 10 ? 100 : 1); ++i) draws.Add({.seed = i, .temperature = 1}, adjustments);
+    for (std::uint32_t i = 0; i < (step == 10 ? 100 : 1); ++i) draws.Add({.seed = i, .temperature = 1}, biases);
     std::vector<std::vector<TokenId>> drawn;
     for (auto [model, sequence] : {std::pair(plain.get(), &plain_sequence), {recorded.get(), &recorded_sequence}}) {
       Batch batch;

@@ -2,6 +2,8 @@
 // how its prompt was cut, on what else was in the batch, on block size or threads.
 #include "worker/model/transformer.h"
 
+#include <gmock/gmock.h>
+
 #include "tests/worker/model/model_testing.h"
 #include "tests/worker/model/naive_transformer.h"
 
@@ -27,10 +29,19 @@ std::vector<HfConfig> Configs() {
   llama.kv_head_count = 4;
   HfConfig qwen2 = qwen3;
   qwen2.qk_norm = QkNorm::kNone;
-  qwen2.qkv_bias = QkvBias::kBiased;
+  qwen2.qkv_bias = Bias::kBiased;
   qwen2.kv_head_count = 1;
   qwen2.head_dim = 24;
-  return {qwen3, llama, qwen2};
+  HfConfig biased = llama;
+  biased.qkv_bias = biased.o_bias = biased.mlp_bias = Bias::kBiased;
+  biased.rope.scaling = LinearScaling{4};
+  HfConfig yarn = qwen3;
+  yarn.rope = {100, YarnScaling{.factor = 4,
+                                .original_max_positions = 32,
+                                .beta_fast = 4,
+                                .bounds = YarnBounds::kExact,
+                                .attention_factor = 1.3}};
+  return {qwen3, llama, qwen2, biased, yarn};
 }
 
 double ErrorAgainstNaive(const HfConfig& config, const TestModelOptions& options) {
@@ -201,6 +212,12 @@ TEST(TransformerTest, RefusesOptionsThatCanNotWork) {
   auto cpu = kernels::Backend::Open(kernels::CpuOps(), {}).value();
   EXPECT_EQ(Transformer::Create(std::move(cpu), config, weights, {.kv_share = 0.5}).error().field, "kv_memory");
   EXPECT_EQ(MakeModel(config, weights, {.block_count = 0x7fffffff}).error().field, "block_count");
+  kernels::OpTable small = kernels::CpuOps();
+  small.free_memory = [](kernels::Device& /*device*/) { return std::optional<std::size_t>(12345); };
+  const Error too_large = MakeModel(config, weights, {.block_count = 100, .ops = &small}).error();
+  EXPECT_EQ(too_large.field, "kv-memory");
+  EXPECT_THAT(too_large.message, testing::HasSubstr("100 KV blocks have 819200 bytes"));
+  EXPECT_THAT(too_large.message, testing::HasSubstr("12345 bytes free"));
   EXPECT_EQ(MakeModel(config, weights, {.dtype = DType::kF16}).error().field, "compute_dtype");
 }
 

@@ -49,25 +49,37 @@ TEST_F(PromptBoardTest, WhatHasArrivedIsToldToTheOthersAlone) {
   EXPECT_TRUE(other.other_prompts.empty());
 }
 
-TEST_F(PromptBoardTest, AReportTakesOverWhatItLists) {
+TEST_F(PromptBoardTest, AReportTakesOverWhatTheEngineHas) {
   OwnedPrompt first = PromptOf(GenerateOf(40), kOther, 5, kToday);
   const OwnedPrompt second = PromptOf(GenerateOf(50), kOther, 6, kToday);
   board.Arrive(first);
   board.Arrive(second);
   first.prompt.uncached_tokens = 30;  // some were cached
-  board.Assign({first});
+  board.Assign({first}, 5);
   const wire::Load load = Told(kMine);
   EXPECT_EQ(load.queued_prefill_tokens, 150U);
   EXPECT_EQ(load.waiting_requests, 4U);
   ASSERT_EQ(load.other_prompts.size(), 2U);
   EXPECT_EQ(load.other_prompts[0].uncached_tokens, 30U);
   EXPECT_EQ(load.other_prompts[1].uncached_tokens, 50U);
-  board.Assign({});
+  board.Assign({}, 5);
   EXPECT_EQ(Told(kMine).other_prompts.size(), 1U);
-  board.Assign({second});
+  board.Assign({second}, 6);
   EXPECT_EQ(Told(kMine).queued_prefill_tokens, 100U);
-  board.Assign({});
+  board.Assign({}, 6);
   EXPECT_TRUE(Told(kMine).other_prompts.empty());
+}
+
+// The engine's load counts it.
+TEST_F(PromptBoardTest, WhatTheEngineHasIsNotCountedAgainIfNoReportListsIt) {
+  board.Arrive(PromptOf(GenerateOf(40), kOther, 5, kToday));
+  board.Arrive(PromptOf(GenerateOf(50), kOther, 6, kToday));
+  board.Assign({}, 5);
+  EXPECT_EQ(board.arrived_count(), 1U);
+  EXPECT_EQ(Told(kMine).queued_prefill_tokens, 150U);
+  board.Assign({}, 6);
+  EXPECT_EQ(board.arrived_count(), 0U);
+  EXPECT_EQ(Told(kMine).queued_prefill_tokens, 100U);
 }
 
 TEST_F(PromptBoardTest, WhatNoReportWillListIsRemoved) {
@@ -101,6 +113,7 @@ TEST_F(PromptBoardTest, EachRouterSeesWhatTheOthersHaveThere) {
   Rng rng(1);
   std::map<std::uint64_t, Known> known;
   std::uint64_t next_id = 1;
+  std::uint64_t taken = 0;  // by the engine: up to this id
   for (int round = 0; round < 3000; ++round) {
     const std::uint64_t roll = rng.Below(4);
     const auto any = known.empty() ? known.end() : std::next(known.begin(), static_cast<long>(rng.Below(known.size())));
@@ -115,11 +128,12 @@ TEST_F(PromptBoardTest, EachRouterSeesWhatTheOthersHaveThere) {
     } else {
       std::vector<OwnedPrompt> queue;
       std::erase_if(known, [&](const auto& entry) { return entry.second.reported && rng.Below(2) == 0; });
+      taken += rng.Below(next_id - taken);
       for (auto& [id, each] : known) {
-        each.reported = each.reported || rng.Below(2) == 0;
+        each.reported = id <= taken;
         if (each.reported) queue.push_back(each.owned);
       }
-      board.Assign(std::move(queue));
+      board.Assign(std::move(queue), taken);
     }
     for (std::uint32_t link = 0; link < 3; ++link) {
       std::map<std::uint64_t, std::uint32_t> expected;

@@ -195,5 +195,16 @@ TEST_F(SchedulerTest, APromptThatFillsTheContextIsRefused) {
   EXPECT_EQ(submit(0).error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST_F(SchedulerTest, WhoWaitsHoldsNoMemoryForItsOutput) {
+  Make({.max_running = 1});
+  const SequenceId running = Submit(SequenceSpec{.root = kRoot, .prompt = Text(8, 1), .max_output_tokens = 200});
+  const SequenceId waiting = Submit(SequenceSpec{.root = kRoot, .prompt = Text(8, 2), .max_output_tokens = 200});
+  Step();
+  EXPECT_EQ(scheduler_->Get(running).tokens.capacity(), 208U);
+  EXPECT_EQ(scheduler_->Get(waiting).tokens.capacity(), 8U);
+  EXPECT_EQ(scheduler_->Get(waiting).hashes.capacity(), 2U);
+  EXPECT_EQ(scheduler_->Get(waiting).blocks.capacity(), 0U);
+}
+
 }  // namespace
 }  // namespace roost::worker

@@ -8,6 +8,7 @@
 namespace roost::worker {
 namespace {
 
+using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -116,6 +117,34 @@ TEST_F(WaitingQueueTest, PriorityComesBeforeThePolicy) {
   const auto middle = Push({.token_count = 10});
   const auto high = Push({.token_count = 100'000, .after = std::chrono::hours(1), .priority = 51});
   EXPECT_THAT(Order(), ElementsAre(high, middle, low));
+}
+
+TEST_F(WaitingQueueTest, WhoHasWaitedLongHasTheHighestPriority) {
+  const auto low = Push({.priority = 0});
+  const auto lower_but_preempted = PushPreempted({.priority = 1});
+  const auto before = Push({.after = milliseconds(59'999), .priority = 70});
+  queue_->AdvanceTo(kStart + milliseconds(59'999));
+  EXPECT_THAT(Order(), ElementsAre(lower_but_preempted, before, low));
+  queue_->AdvanceTo(kStart + kPriorityPatience);
+  EXPECT_THAT(Order(), ElementsAre(lower_but_preempted, low, before));
+  const auto after = Push({.after = milliseconds(60'000), .priority = 100});
+  EXPECT_THAT(Order(), ElementsAre(lower_but_preempted, low, after, before));
+  EXPECT_EQ(queue_->Oldest(), &At(low));
+  EXPECT_EQ(queue_->YoungerThan(At(low)), &At(lower_but_preempted));
+  for (const auto number : {low, lower_but_preempted, before, after}) queue_->Erase(At(number));
+  queue_->AdvanceTo(kStart + std::chrono::hours(1));
+  EXPECT_THAT(Order(), IsEmpty());
+}
+
+// Equals in priority, they stand as the policy says.
+TEST_F(WaitingQueueTest, ThoseThatHaveWaitedLongStandAsThePolicySays) {
+  Make(SchedulePolicy::kShortestUncached);
+  const auto large = Push({.token_count = 6'000, .priority = 10});
+  const auto small = Push({.token_count = 10, .priority = 0});
+  const auto soon = Push({.token_count = 10, .after = std::chrono::seconds(59), .priority = 100});
+  const auto late = Push({.token_count = 10, .after = std::chrono::seconds(61), .priority = 100});
+  queue_->AdvanceTo(kStart + kPriorityPatience);
+  EXPECT_THAT(Order(), ElementsAre(small, soon, large, late));
 }
 
 TEST_F(WaitingQueueTest, PreemptedOnesAreFirstAndOfThemTheLatest) {

@@ -3,13 +3,15 @@
 
     python3 -m venv build/goldens-venv
     build/goldens-venv/bin/pip install torch transformers tokenizers safetensors
-    build/goldens-venv/bin/python tests/worker/model/goldens/make_goldens.py
+    build/goldens-venv/bin/python tests/worker/model/goldens/make_goldens.py [NAME ...]
 
-Each folder beside this script is a Hugging Face model directory with random weights, drawn from a fixed seed, and a
+Without names it makes all. Each folder beside this script is a Hugging Face model directory with random weights, drawn from a fixed seed, and a
 golden.safetensors:
 
     input_ids  I32 [tokens]         a prompt of random ids
     logits     F32 [tokens, vocab]  of every position, computed in float32 from the weights as stored
+
+The small ones, which came later, go on from there: greedy_ids I32 [8] and margins F32 [8], as below.
 
 `demo` has no weights: it is about deploy/demo-model, with the logits of the last positions only:
 
@@ -27,6 +29,7 @@ import dataclasses
 import json
 import pathlib
 import shutil
+import sys
 
 import safetensors.torch
 import tokenizers
@@ -37,6 +40,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 DEMO_MODEL = HERE.parents[3] / "deploy" / "demo-model"
 SEED = 20261121
 PROMPT_TOKENS = 72
+SMALL_PROMPT_TOKENS = 12
+SMALL_GREEDY_TOKENS = 8
 VOCAB = 272
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 END = VOCAB - 1
@@ -52,6 +57,8 @@ class Golden:
     dtype: torch.dtype = torch.float32
     shard_size: str = "1GB"
     keep_new_config: bool = False  # config.json as transformers 5 writes it: rope_parameters, dtype
+    prompt_tokens: int = PROMPT_TOKENS
+    greedy_tokens: int = 0
 
 
 BASE = {"hidden_act": "silu", "hidden_size": 64, "intermediate_size": 72, "num_hidden_layers": 2,
@@ -68,6 +75,26 @@ QWEN2 = {"rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "use_sliding_window": Fa
 MISTRAL = {"sliding_window": None, "tie_word_embeddings": False, "hidden_size": 48, "num_attention_heads": 6,
            "head_dim": 16}
 
+
+# A context of 20 tokens, prompt and greedy tokens together, is all that the windows of some of these hold.
+SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
+WINDOW = SMALL_PROMPT_TOKENS + SMALL_GREEDY_TOKENS
+BIASES = {"attention_bias": True, "mlp_bias": True}
+LINEAR = {"rope_scaling": {"type": "linear", "factor": 4.0}}
+# Of 8 frequencies some are kept, some blended and some stretched.
+YARN = {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 4.0},
+        "rope_theta": 100.0, "attention_bias": True}
+YARN_IN_FULL = {"rope_parameters": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 8.0,
+                                    "original_max_position_embeddings": 32, "beta_fast": 3.0, "beta_slow": 0.5,
+                                    "mscale": 0.7, "mscale_all_dim": 1.3, "truncate": False}}
+
+
+def small(name, architecture, config, **keywords):
+    """A few kilobytes: the weights in bfloat16, few positions."""
+    return Golden(name, architecture, SMALL | config, dtype=torch.bfloat16, prompt_tokens=SMALL_PROMPT_TOKENS,
+                  greedy_tokens=SMALL_GREEDY_TOKENS, **keywords)
+
+
 GOLDENS = [
     Golden("llama-llama3-rope", "LlamaForCausalLM", LLAMA3),
     Golden("llama-untied", "LlamaForCausalLM",
@@ -80,6 +107,12 @@ GOLDENS = [
     Golden("qwen3", "Qwen3ForCausalLM", QWEN3),
     Golden("qwen3-bf16", "Qwen3ForCausalLM", QWEN3 | {"tie_word_embeddings": False}, dtype=torch.bfloat16),
     Golden("mistral", "MistralForCausalLM", MISTRAL),
+    small("llama-biases-linear", "LlamaForCausalLM", BIASES | LINEAR),
+    small("llama-yarn-in-full", "LlamaForCausalLM", YARN_IN_FULL, keep_new_config=True),
+    small("qwen3-yarn", "Qwen3ForCausalLM", YARN),
+    small("mistral-window", "MistralForCausalLM", {"sliding_window": WINDOW}),
+    small("qwen2-window", "Qwen2ForCausalLM",
+          {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}),
 ]
 
 
@@ -138,6 +171,23 @@ def save_golden(folder, tensors):
                                 folder / "golden.safetensors", metadata)
 
 
+def check_window(golden, folder):
+    """A window of as many tokens as the context has hides none of them, and hides one of a longer context."""
+    window = golden.config.get("sliding_window")
+    if window is None:
+        return
+    windowed, whole = load(folder), load(folder)
+    whole.config.sliding_window = None
+    whole.config.layer_types = ["full_attention"] * whole.config.num_hidden_layers
+    for layer in whole.model.layers:
+        layer.self_attn.sliding_window = None
+    whole.model.has_sliding_layers = False
+    ids = torch.randint(0, VOCAB, (window + 1,), dtype=torch.int32)
+    with_window, without = logits_of(windowed, ids), logits_of(whole, ids)
+    assert torch.equal(with_window[:window], without[:window]), "the window hides something"
+    assert not torch.allclose(with_window[window], without[window]), "there is no window"
+
+
 def make(golden):
     torch.manual_seed(SEED)
     folder = HERE / golden.name
@@ -146,14 +196,19 @@ def make(golden):
     model = architecture(architecture.config_class(**copy.deepcopy(BASE | golden.config))).eval()
     draw_weights(model)
     model.to(golden.dtype).save_pretrained(folder, max_shard_size=golden.shard_size)
-    ids = torch.randint(0, VOCAB, (PROMPT_TOKENS,), dtype=torch.int32)
+    ids = torch.randint(0, VOCAB, (golden.prompt_tokens,), dtype=torch.int32)
     logits = logits_of(load(folder), ids)
     if not golden.keep_new_config:
         write_json(folder / "config.json", published_config(golden, model))
         assert torch.equal(logits, logits_of(load(folder), ids)), "the published form says something else"
     write_json(folder / "generation_config.json", {"bos_token_id": VOCAB - 3, "eos_token_id": [END, VOCAB - 3]})
     write_tokenizer(folder)
-    save_golden(folder, {"input_ids": ids, "logits": logits})
+    check_window(golden, folder)
+    tensors = {"input_ids": ids, "logits": logits}
+    if golden.greedy_tokens:
+        tensors["greedy_ids"], tensors["margins"] = greedy(load(folder), ids, golden.greedy_tokens)
+        print(f"{golden.name}: smallest margin {tensors['margins'].min():.4f}")
+    save_golden(folder, tensors)
 
 
 def greedy(model, prompt, count):
@@ -192,9 +247,11 @@ def make_demo():
 def main():
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
+    names = sys.argv[1:] or [golden.name for golden in GOLDENS] + ["demo"]
     for golden in GOLDENS:
-        make(golden)
-    if (DEMO_MODEL / "model.safetensors").exists():
+        if golden.name in names:
+            make(golden)
+    if "demo" in names and (DEMO_MODEL / "model.safetensors").exists():
         make_demo()
     write_json(HERE / "versions.json", {"torch": torch.__version__, "transformers": transformers.__version__,
                                         "tokenizers": tokenizers.__version__, "safetensors": safetensors.__version__})

@@ -1,0 +1,65 @@
+// Lines on their way to a file descriptor whose reader may be slow or stuck: a pipe to a container's log, a terminal
+// that somebody has stopped. Whoever logs never waits: lines go into a bounded queue, from which a thread writes; when
+// it is full the oldest go, and a line says how many.
+//
+//   Put ─► lines_ (kMaxBytes) ─► the thread ─► poll, write ─► fd
+//            │ full: the oldest are dropped and counted
+//
+// Thread-safe. The thread writes only what the descriptor takes at once, so that it can always be stopped.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+namespace roost {
+
+// Writes all of `text`, waiting for the descriptor until `timeout` in all; false when that was not enough, or on an
+// error.
+bool WriteWithin(int fd, std::string_view text, std::chrono::milliseconds timeout);
+
+class LogQueue {
+ public:
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 20U;
+
+  // `tell_dropped` makes the line, with its end, that says how many were dropped. The thread inherits the signal mask.
+  LogQueue(int fd, std::function<std::string(std::uint64_t)> tell_dropped);
+  LogQueue(const LogQueue&) = delete;
+  LogQueue& operator=(const LogQueue&) = delete;
+  // Writes what it can within kFlushTime, and drops the rest.
+  ~LogQueue();
+
+  // A whole line, with its end. Never waits for the descriptor.
+  void Put(std::string line);
+  // Until all that was put is written, or the time is over: then false.
+  bool Flush(std::chrono::milliseconds timeout);
+
+  static constexpr std::chrono::milliseconds kFlushTime{1000};
+
+ private:
+  void Run();
+  // The next lines as one text, with the word about dropped ones before them; empty when it is to stop.
+  std::string Take();
+
+  const int fd_;
+  const std::function<std::string(std::uint64_t)> tell_dropped_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> lines_;  // guarded by mutex_
+  std::size_t bytes_ = 0;          // guarded by mutex_
+  std::uint64_t dropped_ = 0;      // guarded by mutex_; not told yet
+  bool writing_ = false;           // guarded by mutex_
+  bool stopping_ = false;          // guarded by mutex_
+
+  std::thread thread_;
+};
+
+}  // namespace roost

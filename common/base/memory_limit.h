@@ -1,0 +1,30 @@
+// How much memory this process may use: the least of what its cgroup, its address space and the machine allow. Bounds
+// that a user gives are compared with it at the start, so that a pool that can never be filled is an error then, and no
+// visit of the kernel's memory killer in the middle of a request.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace roost {
+
+// Bytes; nothing where there is no limit or it can not be read.
+struct MemoryLimits {
+  std::optional<std::uint64_t> cgroup;         // the least of the process's cgroup and of those that it lies in
+  std::optional<std::uint64_t> address_space;  // RLIMIT_AS
+  std::optional<std::uint64_t> physical;       // of the machine, without swap
+
+  friend bool operator==(const MemoryLimits&, const MemoryLimits&) = default;
+};
+
+// From the files of /proc and of /sys/fs/cgroup, version 2 or 1, under `root`.
+[[nodiscard]] MemoryLimits ReadMemoryLimits(const std::filesystem::path& root = "/");
+
+// The largest std::uint64_t where no limit is known.
+[[nodiscard]] std::uint64_t LeastOf(const MemoryLimits& limits);
+
+// Of this process, now. Reads a few small files.
+[[nodiscard]] std::uint64_t MemoryLimitBytes();
+
+}  // namespace roost

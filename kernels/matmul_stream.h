@@ -1,0 +1,30 @@
+// Products of a few rows with weights as oneDNN packs them for CPUs with AVX-512 and bf16. oneDNN waits for memory
+// there: it asks for nothing ahead. This reads the packed weights once, from their begin to their end, and asks in
+// time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace roost::kernels {
+
+inline constexpr std::uint32_t kMaxStreamedRows = 4;
+
+struct StreamedProduct {
+  // oneDNN's BA16a64b2a: [ceil(outputs / 64)][ceil(inputs / 32) · 16][64] pairs of bf16, 64-byte aligned.
+  const void* packed = nullptr;
+  std::uint32_t inputs = 0;
+  std::uint32_t outputs = 0;
+  const std::uint16_t* x = nullptr;  // [rows][inputs]
+  std::uint32_t rows = 0;            // 1 to kMaxStreamedRows
+  float* y = nullptr;                // [rows][outputs], a row every y_stride
+  std::size_t y_stride = 0;
+};
+
+// Is there code for this processor? Stream may be called where the CPU computes in bf16, too.
+[[nodiscard]] bool CanStream();
+
+// Each output is one chain of the processor's bf16 products over the inputs in order.
+void Stream(const StreamedProduct& product);
+
+}  // namespace roost::kernels

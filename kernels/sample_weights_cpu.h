@@ -1,0 +1,44 @@
+// The vector part of sampling on the CPU: passes over one row of logits. A weight is exp((logit - best) / temperature),
+// computed in f32, 0 where min-p drops the token, in multiples of 2^-44. It is the same in every pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "kernels/sample.h"
+
+namespace roost::kernels {
+
+// A row of at most kMaxSampledVocab logits, none of them NaN or above `best`, which is finite.
+struct WeightedRow {
+  std::span<const float> logits;
+  float best = 0;
+  float temperature = 1;  // above 0
+  float min_p = 0;
+};
+
+struct RowExtremes {
+  float best = 0;  // of logits that are numbers
+  bool has_nan = false;
+};
+[[nodiscard]] RowExtremes FindExtremes(std::span<const float> logits);
+
+// The first token with this logit, which is there.
+[[nodiscard]] TokenId FindFirst(std::span<const float> logits, float logit);
+
+// The weight of each tile of kTileTokens tokens. So many that a tile's sum is exact in f64.
+inline constexpr std::size_t kTileTokens = 512;
+void SumTiles(const WeightedRow& row, std::span<std::uint64_t> sums);
+// The token of the tile at which the running sum passes `target`, which is less than the tile's weight.
+[[nodiscard]] TokenId FindInTile(const WeightedRow& row, std::size_t tile, std::uint64_t target);
+
+// Adds tokens to the buckets of their logits, the likelier ones to the first.
+inline constexpr std::uint32_t kBucketCount = 2048;
+void FillBuckets(const WeightedRow& row, std::span<SampleScratch::Bucket> buckets);
+// Appends the tokens of one bucket.
+void CollectBucket(const WeightedRow& row, std::uint32_t bucket, std::vector<SampleScratch::Candidate>& candidates);
+
+}  // namespace roost::kernels

@@ -1,0 +1,30 @@
+// One HTTP request on its route. Private to the Api's sources.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/base/clock.h"
+#include "router/api/api.h"
+#include "router/api/client_watch.h"
+#include "router/http/responder.h"
+
+namespace roost::router {
+
+// Who answers: the thread that read the request, at once, or a text thread.
+enum class CallThread { kConnection, kText };
+
+// Belongs to the connection's thread until it is posted, then to the text thread.
+struct Api::Call {
+  HttpRequest request;
+  std::shared_ptr<Responder> responder;
+  Instant started_at;
+  CallThread thread = CallThread::kConnection;
+  std::string_view route;                    // a name of the route table
+  std::string_view rest;                     // of the path, behind a prefix route
+  std::shared_ptr<const ServedModel> model;  // once its name was read and is served
+  std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
+};
+
+}  // namespace roost::router

@@ -1,0 +1,167 @@
+// The part of the Api that reads prompts: generations and pins. On text threads.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/json_writer.h"
+#include "router/api/api_call.h"
+#include "router/api/chat_request.h"
+#include "router/api/completion_request.h"
+#include "router/api/prompt.h"
+#include "router/api/text_memory.h"
+
+namespace roost::router {
+namespace {
+
+constexpr std::size_t kFingerprintDigits = 12;
+constexpr std::string_view kTimeoutHeader = "x-request-timeout-ms";
+
+std::size_t SizeOf(const CompletionRequest& request) {
+  const auto* text = std::get_if<std::string>(&request.prompt);
+  return text == nullptr ? 0 : text->size();
+}
+
+}  // namespace
+
+struct Api::Prompt {
+  GenerateSpec spec;
+  SamplingFields fields;
+};
+
+Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& name) const {
+  if (std::shared_ptr<const ServedModel> model = services_.dispatcher.ChooseModel(name)) return model;
+  if (services_.dispatcher.IsExpected(name)) {
+    return Error{ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
+  }
+  if (services_.dispatcher.Models().empty()) {
+    return Error{ErrorCode::kUnavailable, "no worker is ready yet", ""};
+  }
+  return Error{ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", name), "model"};
+}
+
+// When the request's time is over: its header may only shorten what the server allows.
+Result<Instant> Api::DeadlineOf(const Call& call) const {
+  const std::optional<std::string_view> text = call.request.FindHeader(kTimeoutHeader);
+  if (!text.has_value()) return call.started_at + options_.request_timeout;
+  std::uint64_t milliseconds = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), milliseconds);
+  if (error != std::errc() || end != text->data() + text->size() || milliseconds == 0) {
+    return InvalidArgument(std::string(kTimeoutHeader), "must be a number of milliseconds, at least 1");
+  }
+  const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(options_.request_timeout).count();
+  const auto shorter = std::min(milliseconds, static_cast<std::uint64_t>(most));
+  return call.started_at + std::chrono::milliseconds(shorter);
+}
+
+// What is certain to be refused is refused before its messages are looked at.
+Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
+  const Result<std::optional<std::string_view>> name = body.String("model");
+  if (!name.ok() || name->value_or("").empty()) return {};  // reading the request will say so
+  ROOST_ASSIGN_OR_RETURN(call.model, FindModel(std::string(**name)));
+  return services_.dispatcher.CheckRoom(*call.model);
+}
+
+template <typename Request>
+Result<Request> Api::ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const {
+  HttpBody& body = call.request.body;
+  const std::size_t size = body.size();
+  ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size)));
+  JsonBody json(body.TakeText(JsonBody::kPadding));
+  ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
+  ROOST_RETURN_IF_ERROR(CheckModel(call, object));
+  ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size, json.node_count())));
+  Result<Request> request = parse(object);
+  ROOST_CHECK(!request.ok() || call.model != nullptr, "a request was read that names no model");
+  return request;
+}
+
+// ---- generation ----
+
+void Api::ChatCompletions(Call& call) { Generate(call, AnswerKind::kChat, ReadChat(call)); }
+void Api::Completions(Call& call) { Generate(call, AnswerKind::kCompletion, ReadCompletion(call)); }
+
+Result<Api::Prompt> Api::ReadChat(Call& call) {
+  ROOST_ASSIGN_OR_RETURN(ChatRequest chat, ReadBody(call, &ParseChatRequest));
+  ROOST_ASSIGN_OR_RETURN(const std::string text, RenderChat(*call.model, chat, options_.unix_seconds_now()));
+  SamplingFields fields = std::move(chat.sampling);
+  chat = ChatRequest();  // the text holds all that is still needed
+  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
+  ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeRendered(*call.model, text));
+  return MakePrompt(call, std::move(tokens), std::move(fields), "messages");
+}
+
+Result<Api::Prompt> Api::ReadCompletion(Call& call) {
+  ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ReadBody(call, &ParseCompletionRequest));
+  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(SizeOf(completion))));
+  ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeCompletion(*call.model, completion));
+  return MakePrompt(call, std::move(tokens), std::move(completion.sampling), "prompt");
+}
+
+Result<Api::Prompt> Api::MakePrompt(Call& call, std::vector<TokenId> tokens, SamplingFields fields,
+                                    std::string_view field) {
+  ROOST_ASSIGN_OR_RETURN(GenerateSpec spec,
+                         MakeGenerateSpec(call.model, std::move(tokens), fields, {field, NextRandom()}));
+  ByteBudget::Guard& memory = call.request.body.memory();
+  ROOST_RETURN_IF_ERROR(Hold(memory, SpecBytes(spec)));
+  ROOST_ASSIGN_OR_RETURN(spec.deadline, DeadlineOf(call));
+  spec.memory = std::make_shared<ByteBudget::Guard>(std::move(memory));
+  return Prompt{std::move(spec), std::move(fields)};
+}
+
+void Api::Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt) {
+  if (!prompt.ok()) return AnswerError(call, prompt.error());
+  GenerateSpec& spec = prompt->spec;
+  GenerationOptions options;
+  options.route = call.route;
+  options.request_id = call.request.request_id;
+  options.identity.kind = kind;
+  options.identity.id =
+      fmt::format("{}-{:016x}{:016x}", kind == AnswerKind::kChat ? "chatcmpl" : "cmpl", NextRandom(), NextRandom());
+  options.identity.created_unix_seconds = options_.unix_seconds_now();
+  options.identity.model = spec.model->name;
+  options.identity.system_fingerprint = "fp_" + spec.model->fingerprint.substr(0, kFingerprintDigits);
+  spec.answer_id = options.identity.id;
+  spec.request_id = options.request_id;
+  options.delivery = prompt->fields.delivery;
+  options.usage_report = prompt->fields.usage_report;
+  options.stop = std::move(prompt->fields.stop);
+  options.started_at = call.started_at;
+  Generation::Start(services_, call.responder, *call.client, std::move(spec), std::move(options));
+}
+
+// ---- pins ----
+
+void Api::Pin(Call& call) { ApplyPin(call, PinAction::kPin); }
+void Api::Unpin(Call& call) { ApplyPin(call, PinAction::kUnpin); }
+
+void Api::ApplyPin(Call& call, PinAction action) {
+  Result<std::string> body = PinBody(call, action);
+  if (!body.ok()) return AnswerError(call, body.error());
+  HttpResponse response;
+  response.body = std::move(*body);
+  Answer(call, std::move(response));
+}
+
+Result<std::string> Api::PinBody(Call& call, PinAction action) const {
+  const std::size_t size = call.request.body.size();
+  ROOST_ASSIGN_OR_RETURN(const PinRequest request, ReadBody(call, &ParsePinRequest));
+  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
+  ROOST_ASSIGN_OR_RETURN(PinPlan plan, MakePinPlan(call.model, request, action, options_.unix_seconds_now()));
+  ROOST_ASSIGN_OR_RETURN(const std::vector<std::string> workers, services_.dispatcher.Pin(std::move(plan.order)));
+  JsonWriter answer;
+  answer.BeginObject().Key("model").String(call.model->name);
+  answer.Key("blocks")
+      .Number(std::uint64_t{plan.block_count})
+      .Key("tokens")
+      .Number(std::uint64_t{plan.prompt_token_count});
+  answer.Key("workers").BeginArray();
+  for (const std::string& worker : workers) answer.String(worker);
+  answer.EndArray().EndObject();
+  return answer.Take();
+}
+
+}  // namespace roost::router

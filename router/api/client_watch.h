@@ -1,0 +1,44 @@
+// Whether the client of a request is still there, told by its connection's thread to the thread that works for it.
+//
+// Threads: OnGone on the connection's thread, Watch and gone from any.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <utility>
+
+namespace roost::router {
+
+class ClientWatch {
+ public:
+  // The client went away. Called once at most.
+  void OnGone() {
+    std::function<void()> callback;
+    {
+      const std::lock_guard lock(mutex_);
+      gone_ = true;
+      callback = std::exchange(callback_, nullptr);
+    }
+    if (callback) callback();
+  }
+
+  [[nodiscard]] bool gone() const {
+    const std::lock_guard lock(mutex_);
+    return gone_;
+  }
+
+  // `callback` will run within OnGone; false when that was before. Once.
+  [[nodiscard]] bool Watch(std::function<void()> callback) {
+    const std::lock_guard lock(mutex_);
+    if (gone_) return false;
+    callback_ = std::move(callback);
+    return true;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  bool gone_ = false;               // guarded by mutex_
+  std::function<void()> callback_;  // guarded by mutex_
+};
+
+}  // namespace roost::router

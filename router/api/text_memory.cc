@@ -1,0 +1,48 @@
+#include "router/api/text_memory.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "common/base/ids.h"
+#include "common/prefix/block_hash.h"
+
+namespace roost::router {
+namespace {
+
+// simdjson takes 14 bytes for each of the text, whatever the text; with the text itself and the strings' copies.
+constexpr std::uint64_t kJsonFactor = 16;
+// A value as requests and templates hold it, with its part of the containers around it.
+constexpr std::uint64_t kNodeBytes = 96;
+// One word without end takes 48 bytes for each of its own; the text and what it was made of are beside it.
+constexpr std::uint64_t kEncodeFactor = 56;
+// What every request has beside its prompt: the book's entries, the answer's state.
+constexpr std::uint64_t kRequestBytes = 8 * 1024;
+
+}  // namespace
+
+std::uint64_t ParseBytes(std::size_t body_bytes) { return kRequestBytes + 2 * kJsonFactor * body_bytes; }
+
+std::uint64_t ParseBytes(std::size_t body_bytes, std::size_t nodes) {
+  return ParseBytes(body_bytes) + 2 * body_bytes + kNodeBytes * nodes;
+}
+
+std::uint64_t EncodeBytes(std::size_t text_bytes) { return kRequestBytes + kEncodeFactor * text_bytes; }
+
+std::uint64_t SpecBytes(const GenerateSpec& spec) {
+  const std::uint64_t once =
+      spec.prompt.capacity() * sizeof(TokenId) + spec.block_hashes.capacity() * sizeof(BlockHash);
+  return kRequestBytes + 2 * once;
+}
+
+Result<void> Hold(ByteBudget::Guard& memory, std::uint64_t bytes) {
+  if (memory.TryResize(bytes)) return {};
+  if (!memory.CouldHold(bytes)) {
+    return Error{ErrorCode::kBodyTooLarge,
+                 fmt::format("the request needs {} bytes of memory, more than this server has for requests", bytes),
+                 ""};
+  }
+  return Error{ErrorCode::kOverloaded, "the server has no memory for more requests now", ""};
+}
+
+}  // namespace roost::router

@@ -1,0 +1,108 @@
+// The tokenizer bundles that workers bring, by digest: which worker is asked for one, and what came of it.
+//
+//   nobody asked ── Ask ──► asked ── the answer ──► being read ──► there
+//        ▲                    │ no answer in time      │  ├──► unreadable: its bytes have the digest, so it stays so
+//        └────────────────────┴────────────────────────┘  └──► lie: the sender is asked last from now on
+//                                 not read, for a reason that passes
+//
+// Not thread-safe, no clock. Bounded: kMaxUnused bundles that no worker uses are kept, for one that restarts.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+
+namespace roost {
+class ChatTemplate;
+class Tokenizer;
+}  // namespace roost
+
+namespace roost::router {
+
+// A tokenizer bundle, read.
+struct TextBundle {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat_template;  // null when the model brings none
+  std::string bos_token;
+  std::string eos_token;
+};
+
+// Why a bundle was not read.
+enum class BundleFault : std::uint8_t {
+  kUnreadable,  // what it holds is wrong, and stays wrong
+  kNotAsTold,   // its bytes do not have its digest
+  kPassing,     // no memory, or too many bundles to read: it may be asked for again
+};
+struct BundleError {
+  BundleFault fault = BundleFault::kUnreadable;
+  Error error;
+};
+
+class BundleStore {
+ public:
+  // A bundle may be large and the network slow; after this the answer is taken for lost.
+  static constexpr Duration kPatience = std::chrono::seconds(10);
+  // Before a worker that lied is asked again, doubling up to the second.
+  static constexpr Duration kFirstDistrust = std::chrono::seconds(30);
+  static constexpr Duration kLongestDistrust = std::chrono::minutes(30);
+  static constexpr std::size_t kMaxUnused = 8;
+
+  // One life of a worker.
+  struct Source {
+    std::string worker_id;
+    std::uint64_t epoch = 0;
+    bool operator==(const Source&) const = default;
+  };
+
+  // True if `source` is to be asked for the bundle of `digest` now; then it counts as asked. `is_here` tells whether a
+  // source that was asked before is still there.
+  [[nodiscard]] bool Ask(const std::string& digest, const Source& source,
+                         const std::function<bool(const Source&)>& is_here, Instant now);
+  // Is this the answer that was asked of `source`? Then it counts as being read, until SetText or SetFault.
+  [[nodiscard]] bool TakeAnswer(std::string_view digest, const Source& source);
+
+  void SetText(const std::string& digest, TextBundle text);
+  void SetFault(const std::string& digest, BundleError error, Instant now);
+
+  // Null unless it was read.
+  [[nodiscard]] std::shared_ptr<const TextBundle> Find(std::string_view digest) const;
+  // Of a bundle that is unreadable for good.
+  [[nodiscard]] const Error* FindUnreadable(std::string_view digest) const;
+
+  // Forgets bundles that are not `used`, if there are many.
+  void DropUnused(const std::set<std::string_view>& used);
+
+ private:
+  struct Bundle {
+    std::optional<Source> asked;
+    Instant ask_again{};
+    bool answered = false;  // and is being read
+    std::shared_ptr<const TextBundle> text;
+    std::optional<Error> unreadable;
+
+    [[nodiscard]] bool is_open() const { return text == nullptr && !unreadable.has_value(); }
+  };
+  // Of a worker whose bundle was not what it had told.
+  struct Distrust {
+    Duration time{};
+    Instant until{};
+  };
+  static constexpr std::size_t kMaxDistrusted = 1024;
+
+  [[nodiscard]] bool IsTrusted(const std::string& worker_id, Instant now) const;
+
+  std::map<std::string, Bundle, std::less<>> bundles_;  // by digest
+  std::map<std::string, Distrust> distrusted_;          // by worker
+};
+
+}  // namespace roost::router

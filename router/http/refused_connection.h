@@ -1,0 +1,45 @@
+// A connection over the server's limit: it gets its 429, which the client must be able to read. Private to router/http.
+//
+// Closing while the client's request is on its way would reset the connection and take the answer with it. So the
+// answer is written, the sending side closed, and what comes is read and dropped until the client has closed too, or
+// the time is over. Few linger so at a time; one more is closed at once, and its client may see a reset.
+#pragma once
+
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace roost::router {
+
+class RefusedConnection : public std::enable_shared_from_this<RefusedConnection> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+  static constexpr std::size_t kMaxLingering = 256;
+
+  // How many linger on one event loop; touched on its thread only.
+  struct Count {
+    std::size_t lingering = 0;
+  };
+
+  // On the thread of `socket`'s event loop. `count` outlives what runs there.
+  static void Answer(Socket socket, const std::string& answer, std::chrono::milliseconds linger, Count& count);
+
+  RefusedConnection(Socket socket, Count& count);
+  RefusedConnection(const RefusedConnection&) = delete;
+  RefusedConnection& operator=(const RefusedConnection&) = delete;
+  ~RefusedConnection() { --count_.lingering; }
+
+ private:
+  void Read();
+
+  Count& count_;
+  Socket socket_;
+  boost::asio::steady_timer timer_;
+  std::array<char, 1024> dropped_{};
+};
+
+}  // namespace roost::router

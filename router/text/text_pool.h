@@ -1,0 +1,72 @@
+// A few threads that do the work on requests' text, in fair turns.
+//
+//   waiting     small   S ─ S ─ S       jobs in the order of their finish tags
+//               large   L ─ L           more than kLargeBytes: never on all threads at once
+//   threads     [S] [L] [S]
+//
+// Turns are those of self-clocked fair queueing (Golestani, A Self-Clocked Fair Queueing Scheme for Broadband
+// Applications, INFOCOM 1994): a job's tag is the tag of the job begun last when it came, plus its bytes; the least tag
+// is next. A connection has one job at a time, so all connections that wait get equal shares of the bytes: a short
+// request overtakes a long one that came shortly before it, and a long one goes when others have had as many bytes as
+// it has. A job that runs is not interrupted. With large jobs on all threads but one, a small one never waits for a
+// large one's end.
+//
+// Threads: TryPost from any; Stop and the destructor from one.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "router/text/text_work.h"
+
+namespace roost::router {
+
+struct TextPoolOptions {
+  std::uint32_t thread_count = 2;  // with one, small jobs wait for large ones
+  std::size_t max_jobs = 10'000;   // that wait
+};
+
+class TextPool final : public TextWork {
+ public:
+  static constexpr std::size_t kLargeBytes = 256 * 1024;
+  // What a job counts beside its bytes, so that empty ones take turns too.
+  static constexpr std::size_t kJobBytes = 1024;
+
+  explicit TextPool(const TextPoolOptions& options);
+  TextPool(const TextPool&) = delete;
+  TextPool& operator=(const TextPool&) = delete;
+  ~TextPool() override;
+
+  [[nodiscard]] bool TryPost(std::size_t bytes, std::function<void()> job) override;
+
+  // Drops the jobs that wait, and returns when none runs. From here on none is taken. Does nothing the second time.
+  void Stop();
+
+ private:
+  using Jobs = std::multimap<std::uint64_t, std::function<void()>>;  // by finish tag; equal ones in order of arrival
+
+  void Run();
+  // The jobs whose first is next; null when there is nothing that this thread may begin. Needs mutex_.
+  [[nodiscard]] Jobs* NextJobs();
+
+  const std::size_t max_jobs_;
+  const std::size_t max_large_running_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Jobs small_;  // guarded by mutex_, as all below
+  Jobs large_;
+  std::uint64_t begun_tag_ = 0;  // of the job begun last
+  std::size_t large_running_ = 0;
+  bool stopped_ = false;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,309 @@
+// How long a token that a worker sends is on its way through the router to its client, beside clients that send large
+// bodies. Router and worker are in this process: the real server, API, text threads and fleet, over real sockets; the
+// worker is a script.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/rng.h"
+#include "common/text/chat_template.h"
+#include "common/text/tokenizer.h"
+#include "common/wire/codec.h"
+#include "common/wire/socket.h"
+#include "common/wire/tokenizer_digest.h"
+#include "router/api/api.h"
+#include "router/fleet/fleet.h"
+#include "router/http/server.h"
+#include "router/text/text_pool.h"
+#include "tests/bench/bench.h"
+#include "tests/router/http/raw_client.h"
+#include "tests/support/source_dir.h"
+
+namespace roost::bench {
+namespace {
+
+using router::RawClient;
+
+constexpr std::chrono::milliseconds kTokenInterval{4};
+constexpr std::string_view kTemplate =
+    "{%- for m in messages -%}{{- m.role + ': ' + m.content + '\\n' -}}{%- endfor -%}";
+
+// Clients and workers are on other machines: here the senders must not take processors from the router's threads, and
+// those that take times should not wait for one, if this user may ask for that.
+void SetNice(int nice) { static_cast<void>(setpriority(PRIO_PROCESS, 0, nice)); }
+
+constexpr int kTimekeeperNice = -15;
+
+struct Sizes {
+  std::size_t senders;
+  std::size_t body_bytes;
+  std::size_t tokens;
+};
+
+// Answers its first request, the stream, one token every few milliseconds, and all others with their end.
+class ScriptedWorker {
+ public:
+  ScriptedWorker(const std::string& endpoint, TokenId token)
+      : token_(token), socket_(wire::DealerSocket::Connect(context_, endpoint).value()) {
+    thread_ = std::thread([this] { Run(); });
+  }
+  ScriptedWorker(const ScriptedWorker&) = delete;
+  ScriptedWorker& operator=(const ScriptedWorker&) = delete;
+  ~ScriptedWorker() {
+    stopping_ = true;
+    waker_.Wake();
+    thread_.join();
+  }
+
+  // When the stream's n-th token was sent.
+  [[nodiscard]] Instant SentAt(std::size_t n) const {
+    const std::lock_guard lock(mutex_);
+    return sent_.at(n);
+  }
+
+ private:
+  static wire::Tokenizer Bundle() { return {"", "{}", "", "", ""}; }
+  static wire::Hello MakeHello() {
+    wire::Hello hello;
+    hello.worker_id = "scripted";
+    hello.process_id = 1;
+    hello.epoch = 1;
+    hello.model = "m";
+    hello.fingerprint = "f";
+    hello.kv_dtype = "f32";
+    hello.block_tokens = 16;
+    hello.block_count = 1U << 16U;
+    hello.max_context_tokens = 1U << 20U;
+    hello.max_running_requests = 64;
+    hello.tokenizer_digest = wire::DigestOf(Bundle());
+    hello.sends_cache_events = false;
+    return hello;
+  }
+
+  void Run() {
+    SetNice(kTimekeeperNice);
+    const wire::Socket* const sockets[] = {&socket_};
+    while (!stopping_) {
+      if (!welcomed_) Send(hello_);
+      wire::WaitForMessages(sockets, waker_, kTokenInterval);
+      while (const std::optional<wire::Bytes> frame = socket_.TryReceive()) {
+        const auto message = wire::DecodeRouterMessage(*frame);
+        if (message.ok() && message->has_value()) Take(**message);
+      }
+      if (welcomed_ && clock_.Now() >= next_step_) SendStep();
+    }
+  }
+
+  void Take(const wire::RouterMessage& message) {
+    if (std::holds_alternative<wire::Welcome>(message)) welcomed_ = true;
+    if (std::holds_alternative<wire::WantTokenizer>(message)) {
+      wire::Tokenizer bundle = Bundle();
+      bundle.digest = hello_.tokenizer_digest;
+      Send(std::move(bundle));
+    }
+    const auto* const request = std::get_if<wire::Generate>(&message);
+    if (request == nullptr) return;
+    if (!stream_) {
+      stream_ = request->request_id;
+      return;
+    }
+    wire::TokenEvent end;
+    end.request_id = request->request_id;
+    end.finish = wire::FinishReason::kLength;
+    ends_.push_back(std::move(end));
+  }
+
+  void SendStep() {
+    next_step_ = clock_.Now() + kTokenInterval;
+    wire::Step step;
+    step.load.progress = sequence_;
+    step.epoch = hello_.epoch;
+    step.sequence = ++sequence_;
+    step.tokens = std::exchange(ends_, {});
+    if (stream_) {
+      wire::TokenEvent event;
+      event.request_id = *stream_;
+      event.tokens.push_back(token_);
+      step.tokens.push_back(std::move(event));
+      const std::lock_guard lock(mutex_);
+      sent_.push_back(clock_.Now());
+    }
+    Send(std::move(step));
+  }
+
+  void Send(wire::WorkerMessage message) {
+    const wire::Bytes frame = wire::Encode(message);
+    // Before the connection stands a hello is full, and comes again.
+    const wire::SendOutcome outcome = socket_.Send(frame);
+    ROOST_CHECK(!welcomed_ || outcome == wire::SendOutcome::kSent);
+  }
+
+  const wire::Hello hello_ = MakeHello();
+  const TokenId token_;
+  const SteadyClock clock_;
+  wire::Context context_;
+  wire::Waker waker_;
+  wire::DealerSocket socket_;
+  std::atomic<bool> stopping_ = false;
+
+  // The thread's own.
+  bool welcomed_ = false;
+  std::uint64_t sequence_ = 0;
+  Instant next_step_{};
+  std::optional<RequestId> stream_;
+  std::vector<wire::TokenEvent> ends_;
+
+  mutable std::mutex mutex_;
+  std::vector<Instant> sent_;  // guarded by mutex_
+
+  std::thread thread_;
+};
+
+std::string Request(std::string_view body) {
+  return fmt::format(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+      "Content-Length: {}\r\n\r\n{}",
+      body.size(), body);
+}
+
+// Words, as many as make the size.
+std::string LargeBody(std::size_t size) {
+  Rng rng(3);
+  std::string text;
+  while (text.size() < size) {
+    for (std::uint64_t i = 2 + rng.Below(8); i > 0; --i) text += static_cast<char>('a' + rng.Below(26));
+    text += ' ';
+  }
+  return R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":")" + text + R"("}]})";
+}
+
+// A router in this process.
+class Router {
+ public:
+  explicit Router(const std::shared_ptr<const Tokenizer>& tokenizer) {
+    router::FleetOptions options;
+    options.bind = "tcp://127.0.0.1:0";
+    const auto read = [tokenizer](const wire::Tokenizer&) -> Result<router::TextBundle> {
+      return router::TextBundle{tokenizer, ChatTemplate::Parse(kTemplate, "bench").value(), "", ""};
+    };
+    fleet_ = std::move(router::Fleet::Start(options, read, metrics_).value());
+    api_.emplace(*fleet_, observer_, clock_, text_,
+                 router::ApiOptions{.version = "1",
+                                    .seed = 1,
+                                    .metrics_text = [] { return std::string(); },
+                                    .unix_seconds_now = [] { return std::int64_t{1}; }});
+    router::HttpServerOptions http;
+    http.port = 0;
+    http.input_budget = std::make_shared<ByteBudget>(std::uint64_t{2} << 30U);
+    http.body_bytes = 16U << 20U;
+    const auto handle = [this](router::HttpRequest request, std::shared_ptr<router::Responder> responder) {
+      api_->Handle(std::move(request), std::move(responder));
+    };
+    server_ = std::move(router::HttpServer::Start(http, handle).value());
+  }
+  Router(const Router&) = delete;
+  Router& operator=(const Router&) = delete;
+  ~Router() {
+    server_.reset();
+    text_.Stop();
+  }
+
+  [[nodiscard]] std::uint16_t port() const { return server_->port(); }
+  [[nodiscard]] const std::string& link() const { return fleet_->endpoint(); }
+  void WaitForModel() const {
+    while (fleet_->FindModel("m") == nullptr) std::this_thread::yield();
+  }
+
+ private:
+  router::FleetMetrics metrics_;
+  router::NullApiObserver observer_;
+  SteadyClock clock_;
+  std::unique_ptr<router::Fleet> fleet_;
+  router::TextPool text_{{}};
+  std::optional<router::Api> api_;
+  std::unique_ptr<router::HttpServer> server_;
+};
+
+// Sends large bodies, one after the other on one connection, and reads the answers, until told to stop.
+class Sender {
+ public:
+  Sender(std::uint16_t port, const std::string& request, std::atomic<std::size_t>& answers)
+      : thread_([this, port, &request, &answers] {
+          SetNice(19);
+          while (!stopping_) {
+            RawClient client(port);
+            while (!stopping_ && client.Write(request)) {
+              if (client.ReadResponse().status == 0) break;
+              ++answers;
+            }
+          }
+        }) {}
+  ~Sender() { thread_.join(); }
+  void Stop() { stopping_ = true; }
+
+ private:
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+// Seconds from the worker to the client, of each token from the first to the last, sorted.
+std::vector<double> ReadStream(RawClient& client, const ScriptedWorker& worker, std::size_t first, std::size_t last) {
+  const SteadyClock clock;
+  std::vector<double> seconds;
+  while (first < last) {
+    const std::optional<std::string> event = client.ReadUntil("\n\n");
+    ROOST_CHECK(event.has_value(), "the stream ended early");
+    // The role's chunk comes with the first token, and has no text.
+    if (event->find("\"content\":\"a\"") == std::string::npos) continue;
+    seconds.push_back(ToSeconds(clock.Now() - worker.SentAt(first++)));
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds;
+}
+
+}  // namespace
+
+void BenchRelay(Effort effort) {
+  const Sizes sizes = effort == Effort::kQuick ? Sizes{2, 1U << 20U, 50} : Sizes{8, 8'000'000, 2500};
+  const std::string tokenizer_file = std::string(testing_support::SourceDir()) + "/deploy/demo-model/tokenizer.json";
+  const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::FromFile(tokenizer_file).value();
+  Router router(tokenizer);
+  const ScriptedWorker worker(router.link(), tokenizer->IdOf("a").value());
+  router.WaitForModel();
+  const std::string request = Request(LargeBody(sizes.body_bytes));
+
+  // Threads inherit it, so the others have begun.
+  SetNice(kTimekeeperNice);
+  RawClient client(router.port());
+  ROOST_CHECK(client.Write(Request(R"({"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]})")));
+  ROOST_CHECK(client.ReadUntil("\r\n\r\n").has_value());
+  // What is the machine's, not the router's.
+  const std::vector<double> quiet = ReadStream(client, worker, 0, sizes.tokens);
+  std::atomic<std::size_t> answers = 0;
+  std::vector<std::unique_ptr<Sender>> senders;
+  for (std::size_t i = 0; i < sizes.senders; ++i) {
+    senders.push_back(std::make_unique<Sender>(router.port(), request, answers));
+  }
+  const std::vector<double> seconds = ReadStream(client, worker, sizes.tokens, 2 * sizes.tokens);
+  for (const auto& sender : senders) sender->Stop();
+
+  Figure("relay_delay_quiet_max_ms", quiet.back() * 1e3, "ms");
+  Figure("relay_delay_median_ms", seconds[seconds.size() / 2] * 1e3, "ms");
+  Figure("relay_delay_p99_ms", seconds[seconds.size() * 99 / 100] * 1e3, "ms");
+  Figure("relay_delay_max_ms", seconds.back() * 1e3, "ms");
+  Figure("relay_bodies_answered", static_cast<double>(answers), "bodies");
+}
+
+}  // namespace roost::bench

@@ -1,0 +1,89 @@
+#include "common/base/memory_limit.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace roost {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A machine's files of /proc and /sys.
+class MemoryLimitTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "roost-memory-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  void Write(const std::string& path, const std::string& text) const {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  [[nodiscard]] MemoryLimits Read() const { return ReadMemoryLimits(root_); }
+
+  fs::path root_;
+};
+
+TEST_F(MemoryLimitTest, NothingIsKnownWhereThereAreNoFiles) {
+  EXPECT_EQ(Read(), MemoryLimits());
+  EXPECT_EQ(LeastOf(Read()), std::numeric_limits<std::uint64_t>::max());
+}
+
+TEST_F(MemoryLimitTest, ReadsTheMachinesMemoryAndTheSoftLimitOfTheAddressSpace) {
+  Write("proc/meminfo", "MemTotal:       24682416 kB\nMemFree:        1024 kB\n");
+  Write("proc/self/limits",
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        "Max data size             7                    unlimited            bytes     \n"
+        "Max address space         8589934592           9589934592           bytes     \n");
+  EXPECT_EQ(Read().physical, 24682416ULL * 1024);
+  EXPECT_EQ(Read().address_space, 8589934592ULL);
+  EXPECT_EQ(LeastOf(Read()), 8589934592ULL);
+}
+
+TEST_F(MemoryLimitTest, AnUnlimitedAddressSpaceIsNoLimit) {
+  Write("proc/self/limits", "Max address space         unlimited            unlimited            bytes     \n");
+  EXPECT_EQ(Read().address_space, std::nullopt);
+}
+
+TEST_F(MemoryLimitTest, TheLeastOfACgroupAndThoseAboveItCounts) {
+  Write("proc/self/cgroup", "0::/slice/service\n");
+  Write("sys/fs/cgroup/slice/memory.max", "2000\n");
+  Write("sys/fs/cgroup/slice/service/memory.max", "max\n");
+  EXPECT_EQ(Read().cgroup, 2000U);
+  Write("sys/fs/cgroup/slice/service/memory.max", "1000\n");
+  EXPECT_EQ(Read().cgroup, 1000U);
+}
+
+TEST_F(MemoryLimitTest, AContainersLimitLiesAtTheMountWhateverItsPathOutside) {
+  Write("proc/self/cgroup", "4:cpu,memory:/docker/abc\n");
+  Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "3000\n");
+  EXPECT_EQ(Read().cgroup, 3000U);
+}
+
+TEST_F(MemoryLimitTest, VersionOneSaysNoLimitWithALargeNumber) {
+  Write("proc/self/cgroup", "9:name=systemd:/\n4:memory:/\n0::/\n");
+  Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(Read().cgroup, std::nullopt);
+}
+
+TEST_F(MemoryLimitTest, OtherControllersAndDamagedLinesCountForNothing) {
+  Write("proc/self/cgroup", "nonsense\n:\n3:hugetlb:/a\n");
+  Write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "5\n");
+  Write("sys/fs/cgroup/a/memory.max", "5\n");
+  EXPECT_EQ(Read().cgroup, std::nullopt);
+}
+
+TEST(MemoryLimitBytesTest, ThisProcessHasSome) {
+  EXPECT_GT(MemoryLimitBytes(), 1U << 20U);
+  EXPECT_LT(MemoryLimitBytes(), std::numeric_limits<std::uint64_t>::max());
+}
+
+}  // namespace
+}  // namespace roost

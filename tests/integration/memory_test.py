@@ -1,0 +1,133 @@
+"""What clients send is bounded in bytes: a router with 2 GiB of address space outlives all of it, and serves others.
+
+The long form, 10,000 requests of 32,000 tokens, is ROOST_MEMORY_TEST_REQUESTS=10000 with the default budget.
+"""
+
+import json
+import os
+import pathlib
+import select
+import shutil
+import socket
+import tempfile
+import unittest
+
+from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, Cluster, Router, wait_until
+
+ADDRESS_SPACE_KIB = 2 << 20
+BODY_BYTES = 8_000_000
+BODIES = 300
+PROMPT_TOKENS = 32_000
+CONTEXT_TOKENS = 33_000
+REQUESTS = int(os.environ.get("ROOST_MEMORY_TEST_REQUESTS", "300"))
+# The short form fills a smaller budget: each request holds some 350 KB of it.
+INPUT_MEMORY_BYTES = (64 << 20) if REQUESTS < 1000 else None
+
+
+def start_bounded_router(cluster, *flags):
+    command = [BIN / "roost-router", "--http-address", "127.0.0.1:0", "--link-address", "tcp://127.0.0.1:0",
+               "--log-format", "json", "--log-level", "info", *flags]
+    router = Router(["bash", "-c", f'ulimit -v {ADDRESS_SPACE_KIB} && exec "$@"', "bash", *command])
+    cluster.daemons.append(router)
+    cluster.router = router
+    return router
+
+
+def head(size):
+    return (f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {size}\r\n\r\n").encode()
+
+
+class Client:
+    """A connection that is left open."""
+
+    def __init__(self, router):
+        host, port = router.address.split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS)
+
+    def send(self, data):
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            pass  # it was refused, and what comes after that is not read for long
+
+    def status(self):
+        """Of the answer, if one is there."""
+        if not select.select([self.socket], [], [], 0)[0]:
+            return None
+        try:
+            line = self.socket.recv(64)
+        except OSError:
+            return None
+        return int(line.split()[1]) if line.startswith(b"HTTP/1.1 ") else None
+
+    def close(self):
+        self.socket.close()
+
+
+class MemoryTest(unittest.TestCase):
+    def assert_serves(self, router):
+        self.assertIsNone(router.process.poll())
+        answer = router.completion("Who comes", max_tokens=2)
+        self.assertEqual(answer.status, 200, answer.body)
+
+    def test_unfinished_bodies(self):
+        with Cluster() as cluster:
+            router = start_bounded_router(cluster)
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+            begin = b"{" + b" " * (BODY_BYTES - 100_000)
+            clients = []
+            for _ in range(BODIES):
+                client = Client(router)
+                clients.append(client)
+                client.send(head(BODY_BYTES))
+                if client.status() is None:
+                    client.send(begin)
+            refused = int(router.metric("roost_router_requests_total", route="other", code="429"))
+            print(f"{BODIES} unfinished bodies of 8 MB within 2 GiB of address space: {refused} refused")
+            self.assertGreater(refused, BODIES // 2)
+            self.assertLess(refused, BODIES)
+            self.assert_serves(router)
+            for client in clients:
+                client.close()
+
+    def test_long_prompts_that_wait(self):
+        flags = ["--max-in-flight-requests", "20000", "--max-queue", "20000", "--worker-queue-bound", "2"]
+        if INPUT_MEMORY_BYTES:
+            flags += ["--input-memory-bytes", str(INPUT_MEMORY_BYTES)]
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / "demo-model"
+            shutil.copytree(DEMO_MODEL, model)
+            config = json.loads((model / "config.json").read_text())
+            (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": CONTEXT_TOKENS}))
+            router = start_bounded_router(cluster, *flags)
+            cluster.start_worker("worker-a", "--kv-blocks", str(CONTEXT_TOKENS // 16 + 100), model=model)
+            router.wait_for_workers(1)
+            clients = [self.ask(router, number) for number in range(REQUESTS)]
+
+            def answered():
+                refused = router.metric("roost_router_requests_total", route="completions", code="429")
+                others = router.metric("roost_router_requests_total", route="completions")
+                waiting = router.metric("roost_router_active_requests")
+                return (int(refused), int(waiting)) if others + waiting >= REQUESTS else None
+
+            refused, waiting = wait_until(answered, "that all requests were read")
+            print(f"{REQUESTS} requests of {PROMPT_TOKENS} tokens: {waiting} wait, {refused} refused")
+            self.assertGreater(waiting, 10)
+            self.assertGreater(refused, 10)
+            for client in clients:
+                client.close()
+            wait_until(lambda: router.metric("roost_router_active_requests") == 0, "that all clients' requests end")
+            self.assert_serves(router)
+
+    def ask(self, router, number):
+        prompt = [(number + i) % 2000 for i in range(PROMPT_TOKENS)]
+        body = json.dumps({"model": "demo-model", "prompt": prompt, "max_tokens": 1}, separators=(",", ":")).encode()
+        client = Client(router)
+        client.send(head(len(body)) + body)
+        return client
+
+
+if __name__ == "__main__":
+    unittest.main()

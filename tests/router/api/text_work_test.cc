@@ -1,0 +1,116 @@
+// What happens to a request between its connection and the dispatcher: its turn, its memory, a client that leaves.
+#include "router/api/text_memory.h"
+#include "tests/router/api/api_fixture.h"
+#include "tests/support/out_of_memory.h"
+
+namespace roost::router {
+namespace {
+
+constexpr std::string_view kHello = R"({"model":"bytes","messages":[{"role":"user","content":"hello"}]})";
+
+class TextWorkTest : public ApiTest {
+ protected:
+  std::shared_ptr<FakeResponder> ChatWithin(const std::shared_ptr<ByteBudget>& budget, std::string_view body) {
+    HttpRequest request;
+    request.method = "POST";
+    request.path = "/v1/chat/completions";
+    request.headers = {{"content-type", "application/json"}};
+    request.body = HttpBody(budget);
+    EXPECT_TRUE(request.body.TryAppend(body));
+    return Handle(std::move(request));
+  }
+  static std::string Long(std::size_t size) {
+    return R"({"model":"bytes","messages":[{"role":"user","content":")" + std::string(size, 'x') + R"("}]})";
+  }
+};
+
+TEST_F(TextWorkTest, WaitsForItsTurnWithItsSize) {
+  text_.holds = true;
+  const auto answer = Chat(std::string(kHello));
+  EXPECT_TRUE(dispatcher_.specs.empty());
+  EXPECT_EQ(text_.sizes, std::vector<std::size_t>{kHello.size()});
+  text_.DoHeld();
+  EXPECT_EQ(dispatcher_.specs.size(), 1U);
+}
+
+TEST_F(TextWorkTest, HealthWaitsForNobody) {
+  text_.holds = true;
+  EXPECT_EQ(Ask("GET", "/health")->response->status, 200);
+  EXPECT_FALSE(Ask("GET", "/v1/models")->done());
+}
+
+TEST_F(TextWorkTest, TooManyWaitingAreRefused) {
+  text_.is_full = true;
+  const auto answer = Chat(std::string(kHello));
+  EXPECT_EQ(answer->response->status, 429);
+  EXPECT_EQ(HeaderOf(answer->response->headers, "Retry-After"), "1");
+}
+
+TEST_F(TextWorkTest, AClientThatLeavesBeforeItsTurnCostsNoWork) {
+  text_.holds = true;
+  const auto answer = Chat(std::string(kHello));
+  answer->Close();
+  text_.DoHeld();
+  EXPECT_TRUE(dispatcher_.specs.empty());
+  EXPECT_EQ(observer_.answers, std::vector<std::string>{"chat_completions 499"});
+}
+
+TEST_F(TextWorkTest, AClientThatLeavesWhileItsRequestIsSubmittedIsCancelled) {
+  text_.holds = true;
+  const auto answer = Chat(std::string(kHello));
+  dispatcher_.on_submit = [&] { answer->Close(); };
+  text_.DoHeld();
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(dispatcher_.cancelled, std::vector<RequestId>{RequestId(1)});
+  EXPECT_EQ(observer_.active, 0);
+  EXPECT_EQ(observer_.answers, std::vector<std::string>{"chat_completions 499"});
+}
+
+TEST_F(TextWorkTest, AnUnknownModelIsRefusedBeforeItsMessagesAreRead) {
+  const auto answer = Chat(R"({"model":"nobody","messages":"not even a list"})");
+  EXPECT_EQ(answer->response->status, 404);
+}
+
+TEST_F(TextWorkTest, AFullQueueIsToldBeforeMessagesAreRead) {
+  dispatcher_.no_room = Error{ErrorCode::kOverloaded, "full", ""};
+  dispatcher_.queues = {{.model = "bytes", .waiting_requests = 3, .oldest_wait_seconds = 1, .drain_seconds = 6.5}};
+  const auto answer = Chat(R"({"model":"bytes","messages":"not even a list"})");
+  EXPECT_EQ(answer->response->status, 429);
+  EXPECT_EQ(HeaderOf(answer->response->headers, "Retry-After"), "7");
+}
+
+TEST_F(TextWorkTest, ARequestHoldsItsPromptsBytesUntilItEnds) {
+  const auto budget = std::make_shared<ByteBudget>(std::uint64_t{1} << 30U);
+  const auto answer = ChatWithin(budget, kHello);
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(budget->used(), SpecBytes(dispatcher_.specs[0]));
+  dispatcher_.specs.clear();
+  EXPECT_EQ(budget->used(), 0U);
+}
+
+TEST_F(TextWorkTest, ReadingABodyTakesWhatItNeedsFromTheBudget) {
+  const std::string body = Long(20'000);
+  const auto large_enough = std::make_shared<ByteBudget>(EncodeBytes(body.size()) + ParseBytes(body.size(), 100));
+  EXPECT_EQ(ChatWithin(large_enough, body)->response->status, 400);  // it is longer than the context
+  EXPECT_EQ(large_enough->used(), 0U);
+
+  const auto too_small = std::make_shared<ByteBudget>(ParseBytes(body.size()) - 1);
+  EXPECT_EQ(ChatWithin(too_small, body)->response->status, 413);
+
+  ByteBudget::Guard others(large_enough);
+  ASSERT_TRUE(others.TryGrow(large_enough->limit() - body.size() * 2));
+  const auto answer = ChatWithin(large_enough, body);
+  EXPECT_EQ(answer->response->status, 429);
+  EXPECT_EQ(HeaderOf(answer->response->headers, "Retry-After"), "1");
+  EXPECT_EQ(ChatWithin(large_enough, kHello)->done(), false);
+}
+
+TEST_F(TextWorkTest, ASubmitThatFindsNoMemoryEndsTheRequest) {
+  dispatcher_.on_submit = [] { testing_support::FailAllocation(); };
+  const auto answer = Chat(std::string(kHello));
+  EXPECT_EQ(answer->response->status, 503);
+  EXPECT_EQ(observer_.active, 0);
+}
+
+}  // namespace
+}  // namespace roost::router

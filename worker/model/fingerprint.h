@@ -1,0 +1,27 @@
+// Which model this is, in 64 hexadecimal digits: a SHA-256. Workers with the same fingerprint share KV blocks and go on
+// with each other's streams, so that it covers all that a token depends on. See PrefixScope.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "worker/model/hf_config.h"
+#include "worker/model/weights.h"
+
+namespace roost::worker {
+
+struct ModelFiles {
+  std::string_view config;     // the text of config.json
+  std::string_view tokenizer;  // and of tokenizer.json
+};
+
+// Covers both files and each tensor's name, dtype, shape and bytes. `tensors` are in the order of their names: how they
+// are spread over files makes no difference.
+[[nodiscard]] std::string ModelFingerprint(const ModelFiles& files, std::span<const TensorRecord> tensors);
+
+// Of a model with random weights, which follow from the seed and the shape; see synthetic.h.
+[[nodiscard]] std::string SyntheticFingerprint(const HfConfig& config, std::uint64_t seed);
+
+}  // namespace roost::worker

@@ -1,0 +1,40 @@
+// 128-bit hashes of tensors' bytes, by which weights are told from a fine-tune of the same shape. They are made while
+// the tensors are read, by the threads that read ahead, in whatever order these come to the pieces:
+//
+//   tensor      [ piece 0 | piece 1 | … | rest ]     of the size that ReadAhead cuts
+//   its hash    XXH3_128(XXH3_128(piece 0) ‖ XXH3_128(piece 1) ‖ …)
+//
+// A hash depends on the tensor's bytes and on the size of pieces, and on nothing else: not on the file that the tensor
+// lies in, its place there, or threads. It tells apart what comes by chance, not what is forged: who may write a
+// model's files decides what it answers anyway.
+// Source: XXH3, https://github.com/Cyan4973/xxHash.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace roost::worker {
+
+using TensorHash = std::array<std::uint8_t, 16>;
+
+class TensorHashes {
+ public:
+  // The sizes of tensors, in the order of the ranges that ReadAhead is given.
+  TensorHashes(std::span<const std::size_t> tensor_bytes, std::size_t piece_bytes);
+
+  // From any thread; each piece once. See ReadPiece for the index.
+  void AddPiece(std::size_t index, std::span<const std::byte> bytes);
+
+  // After all threads are done. Nothing unless all of its pieces were added.
+  [[nodiscard]] std::optional<TensorHash> HashOf(std::size_t tensor) const;
+
+ private:
+  std::vector<std::size_t> first_piece_;           // of each tensor, and behind the last
+  std::vector<std::optional<TensorHash>> pieces_;  // each written by the thread that has it
+};
+
+}  // namespace roost::worker

@@ -1,0 +1,97 @@
+// What a transformer goes through when it is loaded; see warm_up_plan.h.
+#include <fmt/format.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "worker/model/transformer.h"
+#include "worker/model/warm_up_plan.h"
+
+namespace roost::worker {
+namespace {
+
+// Some places are left for the steps that traffic brings.
+constexpr std::size_t kMostRecordings = StepRecorder::kMaxShapes * 3 / 4;
+
+}  // namespace
+
+// Of whatever the workspace holds: nobody reads what they give.
+void Transformer::WarmUpProducts() {
+  const std::vector<std::uint32_t> layer_rows = WarmUpRows(static_cast<std::uint32_t>(reserved_.rows));
+  const std::vector<std::uint32_t> logits_rows = WarmUpRows(static_cast<std::uint32_t>(reserved_.logits_rows));
+  if (layer_rows.empty()) return;
+  const SteadyClock clock;
+  const Instant begin = clock.Now();
+  const LayerWeights& layer = weights_.layers.front();  // all have the same shapes
+  for (const std::uint32_t rows : layer_rows) {
+    rows_ = rows;
+    Multiply(*layer.qkv, work_.normed.data(), work_.qkv.data());
+    Multiply(*layer.o, work_.attended.data(), work_.delta.data());
+    Multiply(*layer.gate_up, work_.normed.data(), work_.gate_up.data());
+    Multiply(*layer.down, work_.activated.data(), work_.delta.data());
+  }
+  rows_ = 0;
+  for (const std::uint32_t rows : logits_rows) MultiplyLogits(rows);
+  AwaitDevice();
+  LogInfo("products are warm", {{"rank", fmt::format("{}", shard_.rank)},
+                                {"products", fmt::format("{}", 4 * layer_rows.size() + logits_rows.size())},
+                                {"ms", fmt::format("{:.0f}", 1e3 * ToSeconds(clock.Now() - begin))}});
+}
+
+// Without the other ranks, which may be at another point of their loading, or have failed.
+void Transformer::WarmUpSteps(const StepBounds& bounds) {
+  if (reserved_.rows == 0 || !recorder_.enabled()) return;
+  const SteadyClock clock;
+  const Instant begin = clock.Now();
+  peers_ = nullptr;
+  RunWarmUpStep();
+  const std::size_t recording_count = RecordSteps(bounds);
+  peers_ = communicator_.get();
+  rows_ = wanted_count_ = 0;
+  LogInfo("steps are warm", {{"rank", fmt::format("{}", shard_.rank)},
+                             {"recordings", fmt::format("{}", recording_count)},
+                             {"ms", fmt::format("{:.0f}", 1e3 * ToSeconds(clock.Now() - begin))}});
+}
+
+// All ops of a decode as they are, and a draw: what a first launch asks of the device is asked before one is recorded.
+// Its K and V go behind the blocks that there are.
+void Transformer::RunWarmUpStep() {
+  backend_.ops().begin_batch(backend_.device(), {.request_count = 1, .token_count = 1});
+  std::vector<BlockId> blocks;
+  Plan(BatchOf({.request_count = 1, .shortest = 1, .longest = 1}, kv_.block_tokens, blocks));
+  plan_.slots.front() = kv_.block_count * kv_.block_tokens;
+  plan_.attention.blocks.front() = kv_.block_count;
+  Draws draws;
+  draws.Add({}, {});
+  Upload({}, draws);
+  RunOps();
+  if (shard_.rank == 0) Draw(draws);
+}
+
+// Nothing runs here. Of several ranks the recordings lack the collective ops, so each is thrown away: it has shown the
+// driver what a graph is made of.
+std::size_t Transformer::RecordSteps(const StepBounds& bounds) {
+  const WarmUpLimits limits{.bounds = bounds,
+                            .context_tokens = shape_.max_context_tokens,
+                            .block_tokens = kv_.block_tokens,
+                            .block_count = kv_.block_count};
+  std::vector<BlockId> blocks;
+  std::size_t count = 0;
+  for (const WarmUpDecode& decode : WarmUpDecodes(limits)) {
+    if (count == kMostRecordings) break;
+    const Batch batch = BatchOf(decode, kv_.block_tokens, blocks);
+    Plan(batch);
+    Upload(batch, {});
+    StepRecorder of_several(backend_);
+    StepRecorder& recorder = communicator_ ? of_several : recorder_;
+    if (recorder.Record(StepShape(), [this] { RunOps(); })) ++count;
+    AwaitDevice();
+  }
+  return count;
+}
+
+void Transformer::AwaitDevice() {
+  backend_.ops().begin_readback(backend_.device(), nullptr, 0);
+  backend_.ops().end_readback(backend_.device(), nullptr);
+}
+
+}  // namespace roost::worker
