@@ -22,7 +22,7 @@ Tokenizer::Tokenizer(Parts parts)
 Tokenizer::~Tokenizer() = default;
 
 Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, SpecialTokens special_tokens,
-                                               SpecialTokenText special_text) const {
+                                               SpecialTokenText special_text, std::size_t max_tokens) const {
   std::string repaired;
   if (!IsValidUtf8(text)) {
     repaired = ReplaceInvalidUtf8(text);
@@ -33,6 +33,7 @@ Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, SpecialTok
   std::unique_ptr<Scratch> scratch = pool_->Take();
   scratch->regex.budget().Start(text.size());
   scratch->rewritten_left = text::MaxRewrittenBytes(text.size());
+  scratch->max_tokens = max_tokens;
   const Result<void> encoded = EncodeText(text, special_text, *scratch, ids);
   pool_->GiveBack(std::move(scratch));
   if (!encoded.ok()) return encoded.error();
@@ -46,6 +47,7 @@ Result<void> Tokenizer::EncodeText(std::string_view text, SpecialTokenText speci
   ROOST_RETURN_IF_ERROR(
       added_.Split(text, AddedTokens::Stage::kRaw, special_text, scratch.regex, scratch.raw_segments));
   for (const AddedTokens::Segment& segment : scratch.raw_segments) {
+    if (ids.size() > scratch.max_tokens) return {};
     if (segment.token) {
       ids.push_back(*segment.token);
       continue;
@@ -69,6 +71,7 @@ Result<void> Tokenizer::EncodeNormalized(std::string_view text, bool at_start, S
   ROOST_RETURN_IF_ERROR(
       added_.Split(text, AddedTokens::Stage::kNormalized, special_text, scratch.regex, scratch.normalized_segments));
   for (const AddedTokens::Segment& segment : scratch.normalized_segments) {
+    if (ids.size() > scratch.max_tokens) return {};
     if (segment.token) {
       ids.push_back(*segment.token);
       continue;
@@ -87,6 +90,7 @@ Result<void> Tokenizer::EncodePlain(std::string_view text, bool at_start, Scratc
   if (all.size() > scratch.rewritten_left) return text::GrowsOver(scratch.rewritten_left);
   scratch.rewritten_left -= all.size();
   for (const text::TextRange& piece : scratch.pre_tokenize.now.pieces) {
+    if (ids.size() > scratch.max_tokens) return {};
     ROOST_RETURN_IF_ERROR(model_.Encode(all.substr(piece.begin, piece.end - piece.begin), scratch.bpe, ids));
   }
   return {};

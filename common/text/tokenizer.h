@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,9 +57,10 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   // Ill-formed parts of UTF-8 are read as U+FFFD. Fails only where a rule of the file exceeds its bounds on this text,
-  // or the file leaves a character without token.
+  // or the file leaves a character without token. Stops once there are more than `max_tokens` ids, and returns those.
   Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special_tokens,
-                                      SpecialTokenText special_text = SpecialTokenText::kParse) const;
+                                      SpecialTokenText special_text = SpecialTokenText::kParse,
+                                      std::size_t max_tokens = std::numeric_limits<std::size_t>::max()) const;
 
   // Valid UTF-8. Ids that no token has are left out.
   [[nodiscard]] std::string Decode(std::span<const TokenId> ids,

@@ -26,6 +26,7 @@ struct Tokenizer::Scratch {
   text::BpeScratch bpe;
   text::PreTokenizeScratch pre_tokenize;
   std::size_t rewritten_left = 0;  // bytes that the rest of the text may become
+  std::size_t max_tokens = 0;      // with more, the rest of the text is left
   std::string normalized;
   std::vector<text::AddedTokens::Segment> raw_segments;
   std::vector<text::AddedTokens::Segment> normalized_segments;

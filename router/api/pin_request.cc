@@ -46,8 +46,8 @@ Result<std::vector<TokenId>> Tokenize(const ServedModel& model, const PinRequest
 Result<void> CheckLength(const ServedModel& model, std::size_t token_count, std::string field) {
   if (token_count > model.max_context_tokens) {
     return Error{ErrorCode::kContextTooLong,
-                 fmt::format("the prompt has {} tokens, but the context of '{}' is {} tokens", token_count, model.name,
-                             model.max_context_tokens),
+                 fmt::format("the prompt has {}, but the context of '{}' is {} tokens",
+                             CountedTokens(model, token_count), model.name, model.max_context_tokens),
                  std::move(field)};
   }
   if (token_count < model.block_tokens) {

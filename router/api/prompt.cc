@@ -13,6 +13,12 @@
 namespace roost::router {
 namespace {
 
+// A prompt that does not fit is counted, so that its error tells by how much; but not to its end, however long it is.
+std::size_t MaxCountedTokens(const ServedModel& model) {
+  constexpr std::size_t kCountedContexts = 4;
+  return kCountedContexts * std::size_t{model.max_context_tokens};
+}
+
 // What the API gives every template. A client adds variables of its own; it can not replace these.
 jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& request) {
   jinja::Dict context;
@@ -32,7 +38,8 @@ jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& reques
 // A text that the tokenizer can not take is the client's; its message names what is wrong.
 Result<std::vector<TokenId>> Encode(const ServedModel& model, std::string_view text, SpecialTokens specials,
                                     std::string_view field) {
-  Result<std::vector<TokenId>> ids = model.tokenizer->Encode(text, specials);
+  Result<std::vector<TokenId>> ids =
+      model.tokenizer->Encode(text, specials, SpecialTokenText::kParse, MaxCountedTokens(model));
   if (!ids.ok()) return InvalidArgument(std::string(field), "can not be tokenized: {}", ids.error().message);
   return ids;
 }
@@ -57,9 +64,8 @@ Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_t
   const std::size_t context = model.max_context_tokens;
   if (prompt_tokens >= context) {
     return Error{ErrorCode::kContextTooLong,
-                 fmt::format("the prompt has {} tokens, which leaves no room for an answer: the context of '{}' is {} "
-                             "tokens",
-                             prompt_tokens, model.name, context),
+                 fmt::format("the prompt has {}, which leaves no room for an answer: the context of '{}' is {} tokens",
+                             CountedTokens(model, prompt_tokens), model.name, context),
                  std::string(field)};
   }
   const auto room = static_cast<std::uint32_t>(context - prompt_tokens);
@@ -103,6 +109,11 @@ void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
 }
 
 }  // namespace
+
+std::string CountedTokens(const ServedModel& model, std::size_t count) {
+  const std::size_t most = MaxCountedTokens(model);
+  return count > most ? fmt::format("more than {} tokens", most) : fmt::format("{} tokens", count);
+}
 
 Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& request, std::int64_t unix_seconds) {
   if (model.chat_template == nullptr) {

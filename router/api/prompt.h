@@ -31,6 +31,9 @@ namespace roost::router {
 [[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model,
                                                               const CompletionRequest& request);
 
+// "301 tokens", or "more than …": the functions above stop counting at four contexts.
+[[nodiscard]] std::string CountedTokens(const ServedModel& model, std::size_t count);
+
 struct PromptSource {
   std::string_view field;          // that the prompt came from, for errors
   std::uint64_t default_seed = 0;  // when the request has none

@@ -133,8 +133,7 @@ RequestBook::Sending RequestBook::SendParts(Request& request, Admission admissio
     if (sending == Sending::kSent || (sending == Sending::kNoWorker && MoveToOtherRevision(request))) continue;
     return sending;
   }
-  // Choices that waited have gone along with others: nothing of it waits any more.
-  if (std::exchange(request.waits, false)) waiting_.at(request.spec.model->revision).queue.Remove(request.id);
+  LeaveQueue(request);  // choices that waited have gone along with others
   return Sending::kSent;
 }
 
@@ -190,6 +189,7 @@ bool RequestBook::MoveToOtherRevision(Request& request) {
   if (other == nullptr || other->revision == request.spec.model->revision) return false;
   if (other->tokenizer != request.spec.model->tokenizer) return false;
   if (request.spec.prompt.size() + request.spec.max_output_tokens > other->max_context_tokens) return false;
+  LeaveQueue(request);
   request.spec.model = other;
   request.spec.root = ScopeRoot(*other, request.spec.salt);
   request.spec.block_hashes = HashBlocks(request.spec.root, request.spec.prompt, other->block_tokens);
@@ -449,7 +449,7 @@ void RequestBook::End(Request& request, GenerationEnd end) {
     SendTo(attempt.worker_id, wire::Cancel{attempt.id});
     Forget(attempt);
   }
-  if (request.waits) waiting_.at(request.spec.model->revision).queue.Remove(request.id);
+  LeaveQueue(request);
   if (request.spec.deadline.has_value()) deadlines_.erase({*request.spec.deadline, request.id});
   effects_.Push(NotifyEnd{std::move(request.observer), std::move(end)});
   requests_.erase(request.id);

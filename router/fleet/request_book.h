@@ -180,6 +180,8 @@ class RequestBook {
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);
   // Before all others of its priority, also when the queue is full.
   void EnqueueFirst(Request& request, Instant now);
+  // Does nothing when it is in none.
+  void LeaveQueue(Request& request);
   // False when it waits again.
   bool DispatchNext(Waiting& waiting, Instant now);
   // Those whose revision has nobody left, as far as another one takes them.

@@ -88,6 +88,10 @@ void RequestBook::EnqueueFirst(Request& request, Instant now) {
   request.waits = true;
 }
 
+void RequestBook::LeaveQueue(Request& request) {
+  if (std::exchange(request.waits, false)) waiting_.at(request.spec.model->revision).queue.Remove(request.id);
+}
+
 void RequestBook::DispatchWaiting(Instant now) {
   for (auto& [revision, waiting] : waiting_) {
     if (waiting.queue.size() > 0 && roster_.Serving(revision).empty()) MoveWaiting(revision, waiting, now);

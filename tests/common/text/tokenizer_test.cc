@@ -109,6 +109,21 @@ TEST(TokenizerTest, ReportsAPatternThatNeedsTooManySteps) {
   EXPECT_EQ(encoded.error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST(TokenizerTest, StopsSoonAfterTheMostTokensThatAreAskedFor) {
+  const auto tokenizer = LoadTestdata("gpt2_style.tokenizer.json");
+  std::string text;
+  for (int i = 0; i < 1'000; ++i) text += " word";
+  const Ids all = *tokenizer->Encode(text, SpecialTokens::kOmit);
+  const auto encode = [&](std::size_t most) {
+    return *tokenizer->Encode(text, SpecialTokens::kOmit, SpecialTokenText::kParse, most);
+  };
+  const Ids some = encode(100);
+  EXPECT_GT(some.size(), 100U);
+  EXPECT_LT(some.size(), 110U);
+  EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()));
+  EXPECT_EQ(encode(all.size()), all);
+}
+
 TEST(TokenizerTest, GivesThreadsEqualAnswers) {
   const auto tokenizer = LoadTestdata("gpt2_style.tokenizer.json");
   const auto run = [&](std::size_t begin) {

@@ -146,6 +146,15 @@ void FakeWorker::Step() {
   load_.step_seconds = 0;
 }
 
+void FakeWorker::GiveUp(RequestId request_id) {
+  running_.erase(request_id);
+  wire::TokenEvent event;
+  event.request_id = request_id;
+  event.finish = wire::FinishReason::kError;
+  event.error = Error{ErrorCode::kOverloaded, "queue is full", ""};
+  SendStep({std::move(event)});
+}
+
 void FakeWorker::Heartbeat() {
   if (welcomed_) SendStep({});
 }

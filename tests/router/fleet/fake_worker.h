@@ -51,6 +51,8 @@ class FakeWorker {
   void SetBroken(bool broken) { broken_ = broken; }
   // Requests that come from now on are refused.
   void SetFull(bool full) { full_ = full; }
+  // Says of a request that runs here that there is no room for it after all.
+  void GiveUp(RequestId request_id);
   // Requests that it says wait there, of other routers.
   void SetWaiting(std::uint32_t count) { load_.waiting_requests = count; }
   // Prompts that other routers have queued there.

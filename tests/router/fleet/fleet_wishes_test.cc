@@ -147,6 +147,28 @@ TEST_F(FleetCoreChoicesTest, EndTogetherWhenOneCanNotGoOn) {
   EXPECT_EQ(sim_.core.request_count(), 0U);
 }
 
+TEST_F(FleetCoreChoicesTest, OneThatWaitsGoesAlongWithAnotherAndWaitsNoMore) {
+  Request request = SubmitTwo();
+  FakeWorker& holder = HolderOf(request);
+  holder.Step();
+  sim_.DeliverAll();
+  sim_.Kill(holder);
+  sim_.Advance(3s);
+  FakeWorker& other = Other(holder, a_, b_);
+  ASSERT_EQ(other.received().size(), 2U);
+  other.GiveUp(other.received()[1].request_id);
+  sim_.DeliverAll();
+  EXPECT_EQ(sim_.core.waiting_count(), 1U);
+  FakeWorker& third = sim_.JoinWorker("c");
+  other.GiveUp(other.received()[0].request_id);
+  sim_.DeliverAll();
+  EXPECT_EQ(third.received().size(), 2U);
+  EXPECT_EQ(sim_.core.waiting_count(), 0U);
+  sim_.Run();
+  ExpectBothWhole(request);
+  ExpectNothingCharged(sim_);
+}
+
 TEST_F(FleetCoreChoicesTest, CancelReachesEveryAttempt) {
   const Request request = SubmitTwo();
   FakeWorker& holder = HolderOf(request);
