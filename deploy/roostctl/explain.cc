@@ -41,8 +41,8 @@ std::string ReasonText(std::string_view reason) {
   if (reason == "deepest_match") return "it holds the most of the prompt, and none was cheaper by more than a tie";
   if (reason == "least_load") return "nothing useful was cached, or not worth the wait";
   if (reason == "near_tie") {
-    return fmt::format("of those within {:g} % or {:g} ms of the best it has the least in the column tie",
-                       100 * router::kTieMargin, 1e3 * router::kTieSeconds);
+    return fmt::format("of those within {:g} ms of the cheapest it holds the most, then has the shortest wait",
+                       1e3 * router::kTieSeconds);
   }
   if (reason == "only_worker") return "no other worker could take it";
   if (reason == "replicate") return "and one more copy of its prefix saves more waiting than it costs";
@@ -64,24 +64,17 @@ std::string ActualText(element decision) {
                      Milliseconds(Seconds(decision, "/actual/ttft_seconds")));
 }
 
-// In milliseconds, of who was in a tie.
-std::string TieCell(element candidate, const char* pointer) {
-  const std::optional<double> seconds = Seconds(candidate, pointer);
-  return seconds.has_value() ? fmt::format("{:.1f}", *seconds * 1e3) : "-";
-}
-
 std::string CandidateRow(element candidate, std::string_view chosen) {
   const std::string_view worker = TextAt(candidate, "/worker");
   const auto cell = [&](const char* pointer) { return Seconds(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
       "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} "
-      "{:>9.1f} {:>9.1f} {:>9} {:>9}\n",
+      "{:>9.1f}\n",
       worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"),
       CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"),
       cell("/decode_seconds"), cell("/ttft_seconds"), cell("/growth_seconds"),
       Seconds(candidate, "/congestion").value_or(1), Seconds(candidate, "/pace").value_or(1), cell("/delay_seconds"),
-      cell("/share_seconds"), cell("/cost_seconds"), TieCell(candidate, "/lately_seconds"),
-      TieCell(candidate, "/tie_seconds"));
+      cell("/cost_seconds"));
 }
 
 std::string DecisionText(element decision) {
@@ -108,10 +101,9 @@ std::string DecisionText(element decision) {
   if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";
   }
-  text += fmt::format(
-      "  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
-      "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "growth", "weight",
-      "pace", "delay", "share", "cost", "lately", "tie");
+  text += fmt::format("  {:<20} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9}\n",
+                      "candidate, in ms", "matched", "pending", "queue", "slots", "prefill", "decode", "ttft", "growth",
+                      "weight", "pace", "delay", "cost");
   simdjson::dom::array candidates;
   if (decision["candidates"].get(candidates) != simdjson::SUCCESS) return text;
   for (const element candidate : candidates) text += CandidateRow(candidate, worker);

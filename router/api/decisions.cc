@@ -23,19 +23,7 @@ void WriteSeconds(std::string_view key, double seconds, bool in_seconds, JsonWri
   in_seconds ? json.Number(seconds) : json.Null();
 }
 
-// Null for who was in no tie.
-void WriteTie(const Decision& decision, WorkerSlot slot, JsonWriter& json) {
-  const auto score = std::find_if(decision.tie.begin(), decision.tie.end(),
-                                  [slot](const TieScore& each) { return each.slot == slot; });
-  const bool tied = score != decision.tie.end();
-  json.Key("lately_seconds");
-  tied ? json.Number(score->lately_seconds) : json.Null();
-  json.Key("tie_seconds");
-  tied ? json.Number(score->score_seconds) : json.Null();
-}
-
-void WriteCandidate(const Decision& decision, const Candidate& candidate, std::string_view worker_id,
-                    JsonWriter& json) {
+void WriteCandidate(const Candidate& candidate, std::string_view worker_id, JsonWriter& json) {
   json.BeginObject().Key("worker").String(worker_id);
   json.Key("matched_tokens").Number(candidate.matched_tokens);
   json.Key("pending_tokens").Number(candidate.pending_tokens);
@@ -48,9 +36,7 @@ void WriteCandidate(const Decision& decision, const Candidate& candidate, std::s
   json.Key("congestion").Number(candidate.congestion);
   json.Key("pace").Number(candidate.pace);
   json.Key("delay_seconds").Number(candidate.delay_seconds);
-  json.Key("share_seconds").Number(candidate.share_seconds);
   json.Key("cost_seconds").Number(candidate.cost_seconds());
-  WriteTie(decision, candidate.slot, json);
   json.EndObject();
 }
 
@@ -104,7 +90,7 @@ void WriteRecord(const DecisionRecord& record, Instant now, JsonWriter& json) {
   WriteAudit(record, json);
   json.Key("candidates").BeginArray();
   for (std::size_t i = 0; i < record.candidate_ids.size(); ++i) {
-    WriteCandidate(record.decision, record.decision.candidates[i], record.candidate_ids[i], json);
+    WriteCandidate(record.decision.candidates[i], record.candidate_ids[i], json);
   }
   json.EndArray().EndObject();
 }

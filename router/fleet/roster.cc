@@ -51,8 +51,6 @@ Result<Worker*> Roster::Add(const std::string& identity, const wire::Hello& hell
                                          options_.worker, rng_.Below(kFirstSent), now);
   const auto stalled = stalled_.find(hello.process_id);
   if (stalled != stalled_.end()) worker->stalled_at = stalled->second;
-  const FleetView* const fleet = fleets_.Find(revision);
-  if (fleet != nullptr) worker->computed_tokens.Add(fleet->speed().given_tokens_lately, now);
   Worker* const added = workers_.insert_or_assign(hello.worker_id, std::move(worker)).first->second.get();
   Reconnect(*added, identity);
   RefreshRevision(revision);

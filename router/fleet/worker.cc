@@ -29,7 +29,6 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       told(pending, slot),
       joined_at(now),
       last_heard(now),
-      computed_tokens(kGivenHalfLife, now),
       last_sent(turn),
       engine(options.stall_timeout, now) {
   load.free_block_count = hello.block_count;
@@ -43,7 +42,6 @@ void Worker::Report(wire::Load report, Instant now) {
   engine.Observe(load.progress, has_work ? EngineWork::kSome : EngineWork::kNone, now);
   if (stalled_at.has_value() && load.progress != *stalled_at) stalled_at.reset();
   is_leaving = false;
-  computed_tokens.Add(load.step_prefill_tokens, now);
   // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
   if (load.step_seconds > 0) {
     rates.Observe({load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds});

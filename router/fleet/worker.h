@@ -21,7 +21,6 @@
 #include "router/index/pending_prefixes.h"
 #include "router/index/prefix_index.h"
 #include "router/route/busy_share.h"
-#include "router/route/faded_sum.h"
 
 namespace roost::router {
 
@@ -56,7 +55,6 @@ struct Worker {
   Instant last_heard;
   std::uint64_t requests_total = 0;
   std::uint64_t generate_digest = 0;  // of what it was sent; see wire::Ping
-  FadedSum computed_tokens;           // by half less each kGivenHalfLife
   std::uint64_t last_sent;            // see WorkerView
   bool receives_copy = false;         // of a prefix
   EngineWatch engine;

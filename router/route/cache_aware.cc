@@ -1,10 +1,8 @@
 #include "router/route/cache_aware.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <span>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,62 +14,22 @@ namespace roost::router {
 
 namespace {
 
-// Between equal costs: what a place in a full batch weighs against one in an empty one, the difference between waits
-// that says nothing, and what a second of more says, since a wait is a guess where a match is none.
-constexpr double kPlaceSeconds = 0.005;
-constexpr double kWaitNoiseSeconds = 0.01;
-constexpr double kWaitWeight = 0.3;
-// What a second of prefill that a worker was given lately weighs, for each second of this prompt's own.
-constexpr double kEvenWeight = 0.03;
-constexpr double kLongPrefillSeconds = 1;  // a longer one says no more
-
-// Those within the margin of the first, which is the cheapest.
+// Those that cost the same as the first, which is the cheapest.
 std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
-  const Candidate& best = candidates.front();
-  const double bound = best.cost_seconds() + std::max(best.ttft_seconds() * kTieMargin, kTieSeconds);
+  const double bound = candidates.front().cost_seconds() + kTieSeconds;
   const auto end = std::find_if(candidates.begin(), candidates.end(),
                                 [bound](const Candidate& candidate) { return candidate.cost_seconds() > bound; });
   return {candidates.begin(), end};
 }
 
-// The part of its batch that is taken.
-double Fullness(const WorkerView& worker) {
-  const double requests = static_cast<double>(worker.running_requests) + static_cast<double>(worker.waiting_requests);
-  return requests / std::max(1.0, static_cast<double>(worker.max_running_requests));
-}
-
-// Who has the deepest match, but for what an emptier batch, a shorter wait and less work lately are worth; then the
-// shorter wait, then whose turn it is (FirstOf). Were the match alone to decide, whoever is some tokens ahead in a
-// prompt that all share would get all who come, and a request keeps its place in the batch long after its prefill. A
-// prefill times the work before it is what the sum of squares of all workers' work grows by, which is least when they
-// are even; so what is long goes to who had least, and what is short to who holds it. One for each of `tied`.
-std::vector<TieScore> ScoresOf(std::span<const Candidate> tied, const FleetView& fleet) {
-  double least_wait = std::numeric_limits<double>::infinity();
-  for (const Candidate& each : tied) least_wait = std::min(least_wait, each.wait_seconds());
-  const FleetSpeed speed = fleet.speed();  // by their own, who seem a little faster would get all that nobody holds
-  std::vector<TieScore> scores;
-  scores.reserve(tied.size());
-  for (const Candidate& each : tied) {
-    const WorkerView& worker = *fleet.Find(each.slot);
-    const double lately = speed.SecondsFor(worker.given_tokens_lately);
-    const double later = std::max(0.0, each.wait_seconds() - least_wait - kWaitNoiseSeconds);
-    const double saved = speed.SecondsFor(each.matched_tokens);
-    const double uneven = std::min(each.prefill_seconds, kLongPrefillSeconds) * lately;
-    const double score = kWaitWeight * later + kPlaceSeconds * Fullness(worker) + kEvenWeight * uneven - saved;
-    scores.push_back({.slot = each.slot, .lately_seconds = lately, .score_seconds = score});
-  }
-  return scores;
-}
-
-// `tied` is not empty, and has these scores.
-const Candidate& FirstOf(std::span<const Candidate> tied, std::span<const TieScore> scores, const FleetView& fleet) {
-  const auto key = [&](const TieScore& score) {
-    const Candidate& candidate = tied[static_cast<std::size_t>(&score - scores.data())];
-    return std::make_tuple(score.score_seconds, candidate.wait_seconds(), fleet.Find(score.slot)->last_sent);
+// `tied` is not empty.
+const Candidate& FirstOf(std::span<const Candidate> tied, const FleetView& fleet) {
+  const auto goes_before = [&fleet](const Candidate& a, const Candidate& b) {
+    if (a.matched_tokens != b.matched_tokens) return a.matched_tokens > b.matched_tokens;
+    if (a.wait_seconds() != b.wait_seconds()) return a.wait_seconds() < b.wait_seconds();
+    return fleet.Find(a.slot)->last_sent < fleet.Find(b.slot)->last_sent;
   };
-  const auto first = std::min_element(scores.begin(), scores.end(),
-                                      [&key](const TieScore& a, const TieScore& b) { return key(a) < key(b); });
-  return tied[static_cast<std::size_t>(first - scores.begin())];
+  return *std::min_element(tied.begin(), tied.end(), goes_before);
 }
 
 DecisionReason ReasonFor(const Candidate& chosen, std::span<const Candidate> tied,
@@ -96,9 +54,7 @@ class CacheAwarePolicy final : public Policy {
     std::vector<Candidate> candidates = FindCandidates(query, fleet);
     if (candidates.empty()) return std::nullopt;
     const std::span<const Candidate> tied = NearBest(candidates);
-    std::vector<TieScore> scores;
-    if (tied.size() > 1) scores = ScoresOf(tied, fleet);
-    const Candidate& cheapest = scores.empty() ? tied.front() : FirstOf(tied, scores, fleet);
+    const Candidate& cheapest = FirstOf(tied, fleet);
     const auto [chosen, reason, copy] =
         LookAhead(query, fleet, candidates, {cheapest, ReasonFor(cheapest, tied, candidates)});
     Decision decision{.slot = chosen.slot,
@@ -108,7 +64,6 @@ class CacheAwarePolicy final : public Policy {
                       .in_seconds = fleet.speed().is_known()};
     decision.candidates = std::move(candidates);
     decision.copy = copy;
-    decision.tie = std::move(scores);
     return decision;
   }
 

@@ -6,29 +6,18 @@ namespace roost::router {
 
 namespace {
 
-// The token budget of one engine step of a worker that does not tell its own. Only the number of steps that a prefill
-// is cut into hangs on it.
-constexpr double kUsualStepTokens = 512;
 // A running request is taken to draw this many tokens more before it gives its slot back.
 constexpr double kAssumedRemainingTokens = 128;
-// Bounds what a busy fleet multiplies at 10, for one that has more work than it can do.
+// Beyond this busy share a fleet is saturated. Bounds what a busy fleet multiplies at 10.
 constexpr double kMaxBusyShare = 0.9;
-// What is computed, and what it evicts. On the traces of the README 1 and 3 do worse.
+// What is computed, and what it evicts.
 constexpr double kPriceOfAMiss = 2;
-// Of a queue of so many seconds half is taken in the order of age: about what a first token may take (see
-// --first-token-target-ms).
-constexpr double kLongQueueSeconds = 120;
 // A prompt of so many uncached tokens is overtaken by half of the work that comes while it waits; a longer one by more.
 constexpr double kHalfOvertakenTokens = 1000;
 // Measured speeds that differ from the mean by less than this factor are the mean.
 constexpr double kSpeedNoise = 1.5;
-
-// What a worker costs more that was given as much lately as the mean; one that was given more than twice as much, no
-// more than twice that.
-constexpr double kShareSeconds = 0.05;
-constexpr double kMostShares = 2;
-// So much work for each worker is too little to tell.
-constexpr double kFewSecondsOfWork = 0.5;
+// How often each request that waits at a worker of a saturated fleet counts there.
+constexpr double kSaturatedDelay = 2;
 
 struct Rates {
   double prefill_tokens_per_second = 0;
@@ -46,9 +35,7 @@ Rates RatesOf(const WorkerView& worker, const FleetSpeed& speed) {
   return {own, speed.decode_step_seconds * speed.prefill_tokens_per_second / own};
 }
 
-double StepTokens(const WorkerView& worker) {
-  return worker.max_batch_tokens > 0 ? static_cast<double>(worker.max_batch_tokens) : kUsualStepTokens;
-}
+double StepTokens(const WorkerView& worker) { return static_cast<double>(worker.max_batch_tokens); }
 
 double Batch(const WorkerView& worker) {
   return static_cast<double>(worker.running_requests) + static_cast<double>(worker.waiting_requests);
@@ -90,8 +77,9 @@ double SlotSeconds(const WorkerView& worker, Rates rates, double uncached) {
 // What stands before one more prompt of so many tokens, and whom it holds up.
 struct Standing {
   double tokens_before = 0;
-  double growth_tokens = 0;  // that may come to stand before it
-  double overtaken = 0;
+  double growth_tokens = 0;        // that may come to stand before it
+  double overtaken = 0;            // prompts
+  double impatient_overtaken = 0;  // the same, those that are late counting more
 };
 
 // Where the shortest goes first, a wait lasts longer by what comes in the meantime and is shorter.
@@ -107,23 +95,27 @@ Standing StandingOf(const WorkerView& worker, double seconds_per_token, double u
   const double of_others = std::max(0.0, queued - place.all_tokens);
   const double under_way = StepTokens(worker);  // nobody overtakes what is in it
   const double before = std::min(queued, place.before_tokens + of_others + under_way);
-  const double length = queued * seconds_per_token / kLongQueueSeconds;
-  const double in_order_of_age = length * length / (1 + length * length);
-  const double with_aged = before + in_order_of_age * (queued - before);
   return {.tokens_before = before,
-          .growth_tokens = with_aged * StretchOf(uncached, busy_share) - before,
-          .overtaken = place.overtaken};
+          .growth_tokens = before * (StretchOf(uncached, busy_share) - 1),
+          .overtaken = place.overtaken,
+          .impatient_overtaken = place.impatient_overtaken};
 }
 
-// Work in seconds of whoever does it, so that shares go with speed.
-double ShareSeconds(const WorkerView& worker, Rates rates, const FleetSpeed& speed) {
-  const double own = worker.given_tokens_lately / rates.prefill_tokens_per_second;
-  const double shares = own / (speed.SecondsFor(speed.given_tokens_lately) + kFewSecondsOfWork);
-  return kShareSeconds * std::min(kMostShares, shares);
+// 0 in a fleet that keeps up, to 1 in one that does nothing but prefill.
+double SaturationOf(const FleetSpeed& speed) {
+  return std::clamp((speed.busy_share - kMaxBusyShare) / (1 - kMaxBusyShare), 0.0, 1.0);
+}
+
+// How many requests the prefill of one more holds up. Who is late goes first while that helps anybody; where all are
+// late, it only makes the fleet serve the requests that are late already instead of those that need not be.
+double DelayedBy(const Standing& standing, const WorkerView& worker, double saturation) {
+  const double late = standing.impatient_overtaken - standing.overtaken;
+  return standing.overtaken + (1 - saturation) * late + saturation * kSaturatedDelay * worker.waiting_requests;
 }
 
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
-  const double weight = (Batch(worker) + 1) / kNominalTokensPerSecond;
+  // As if a step's tokens took a second.
+  const double weight = (Batch(worker) + 1) / kUsualBatchTokens;
   candidate.queue_seconds = static_cast<double>(worker.queued_prefill_tokens) * weight;
   candidate.prefill_seconds = uncached * weight;
   return candidate;
@@ -151,27 +143,26 @@ Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const Fle
   const double seconds_per_token = SecondsPerToken(worker, rates);
   const Standing standing = StandingOf(worker, seconds_per_token, uncached, busy_share, now);
   candidate.queue_seconds = standing.tokens_before * seconds_per_token;
-  candidate.growth_seconds = standing.growth_tokens * seconds_per_token;
+  const double saturation = SaturationOf(speed);
+  candidate.growth_seconds = (1 - saturation) * standing.growth_tokens * seconds_per_token;
   candidate.slot_seconds = SlotSeconds(worker, rates, uncached);
   candidate.prefill_seconds = uncached / rates.prefill_tokens_per_second;
   candidate.decode_seconds = rates.decode_step_seconds * std::max(1.0, uncached / StepTokens(worker));
-  const double running = std::min(1.0, static_cast<double>(worker.running_requests) / Slots(worker));
-  candidate.delay_seconds = candidate.prefill_seconds * (running + standing.overtaken);
+  candidate.delay_seconds = candidate.prefill_seconds * DelayedBy(standing, worker, saturation);
   const double slowness = SlownessOf(worker, seconds_per_token, speed);
   candidate.pace = WithoutNoise(slowness) / slowness;
   candidate.congestion = kPriceOfAMiss / (1 - busy_share);
-  candidate.share_seconds = ShareSeconds(worker, rates, speed);
   return candidate;
 }
 
 double LoadTokens(const WorkerView& worker, const FleetSpeed& speed) {
   const Rates rates = RatesOf(worker, speed);
   if (rates.prefill_tokens_per_second <= 0) {
-    return (static_cast<double>(worker.queued_prefill_tokens) + kUsualPromptTokens) * (Batch(worker) + 1);
+    return (static_cast<double>(worker.queued_prefill_tokens) + kUsualBatchTokens) * (Batch(worker) + 1);
   }
   const double seconds_per_token = SecondsPerToken(worker, rates);
   const double waiting = PredictCost({}, worker, speed).wait_seconds() / seconds_per_token;
-  return (waiting + kUsualPromptTokens) * WithoutNoise(SlownessOf(worker, seconds_per_token, speed));
+  return (waiting + kUsualBatchTokens) * WithoutNoise(SlownessOf(worker, seconds_per_token, speed));
 }
 
 double PrefillSeconds(const WorkerView& worker, std::uint64_t prompt_tokens) {

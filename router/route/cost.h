@@ -2,36 +2,33 @@
 // decision reports, term by term.
 //
 //   ttft  = max(queue, slots) + prefill + decode
-//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay) + share
+//   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay)
 //
-//   queue       the uncached tokens before it, at the worker's pace: where short prompts go first, only the shorter
-//               prompts, this router's and others', and the step that is under way
-//   growth      what the queue may come to beyond that, where short prompts go first: the longer all that is queued,
-//               the more of it, since who waits for long goes first too (--first-token-target-ms); and both over
-//               1 - ρ · (the part of the work that is shorter), for those that come and overtake it meanwhile. A price
-//               and no prediction: as others are sent elsewhere because of it, less of it comes true
+//   queue       the uncached tokens that stand before it, at the worker's pace. Where short prompts go first these are
+//               the shorter prompts, this router's and others', and the step under way
 //   slots       until requests end, where batch slots or blocks are short; runs while the queue does
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps carry along, at least one step
-//   delay       what its prefill holds up: the running decodes, prefill · share of the batch slots that run, and the
-//               prompts that it overtakes, prefill · their number, the later ones counting up to 20 times
-//               (prompt_queue.h)
+//   growth      what may come and overtake it while it waits, where short prompts go first: the queue over
+//               1 - ρ · (the part of the work that is shorter). A price and no prediction: as others are sent elsewhere
+//               because of it, less of it comes true
+//   delay       what its prefill holds up: prefill · the prompts that it overtakes, the later ones counting up to 20
+//               times (prompt_queue.h). In a saturated fleet everybody is late: there each request that waits at the
+//               worker counts twice instead
 //   congestion  2 / (1 - ρ), ρ the busy share of the fleet: a second of work spent where a longer match would have
 //               saved it delays all who come after, so work weighs more the busier the fleet is; and twice, because
 //               what it computes evicts as much, which somebody will compute again. Without it a router that minimises
 //               each request's own wait recomputes prefixes until the fleet is full
-//   share       0.05 s · what the worker was given to compute lately ÷ what the mean worker was, 0.1 s at most: where a
-//               conversation begins it stays, and nobody knows how long it will be. Where waits alone decide, a burst
-//               leaves some workers with many conversations and some with few
 //   pace        makes equals of workers whose measured speeds differ by no more than measurements do, a factor of 1.5
 //               from the mean. Else whoever seems a little faster would get every new prefix of an idle fleet, and the
-//               others' caches would stay empty; in a busy one the weight on the work would make much of little
+//               others' caches would stay empty
 //
-// Every term is continuous in the load: there is no cliff between affinity and balance.
+// Every term is continuous in the load: there is no cliff between affinity and balance. What each term and constant is
+// worth stands in router/route/README.md.
 //
 // A worker whose rates are not known yet is taken to be as fast as the mean of those that are known. While none is
-// known there are no seconds, only an order: (queued + uncached) · (batch + 1) at a nominal rate, after LMetric's
-// product of new prefill tokens and batch size (Zhang et al., arXiv 2603.15202).
+// known there are no seconds, only an order: (queued + uncached) · (batch + 1), after LMetric's product of new prefill
+// tokens and batch size (Zhang et al., arXiv 2603.15202).
 //
 // The congestion weight is derived from the mean wait of a single queue, which goes with 1 / (1 - ρ), what overtakes a
 // waiting prompt from the residence under shortest remaining time first (Schrage and Miller, Operations Research 14,
@@ -47,21 +44,13 @@
 
 namespace roost::router {
 
-// Gives the order before any rate is known a scale of seconds.
-inline constexpr double kNominalTokensPerSecond = 1000;
-
 // Means over a fleet's workers, see WorkerView; each rate over those of which it is known, zero when it is of none.
 struct FleetSpeed {
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;
   double busy_share = 0;
-  double given_tokens_lately = 0;
 
   [[nodiscard]] bool is_known() const { return prefill_tokens_per_second > 0; }
-  // Of so much prefill on the mean worker.
-  [[nodiscard]] double SecondsFor(double prompt_tokens) const {
-    return prompt_tokens / (is_known() ? prefill_tokens_per_second : kNominalTokensPerSecond);
-  }
 };
 
 // One worker with its price for a request.
@@ -77,14 +66,13 @@ struct Candidate {
   double delay_seconds = 0;
   double congestion = 1;
   double pace = 1;
-  double share_seconds = 0;
 
   [[nodiscard]] double wait_seconds() const { return std::max(queue_seconds, slot_seconds); }
   [[nodiscard]] double ttft_seconds() const { return wait_seconds() + prefill_seconds + decode_seconds; }
   // What the worker computes for it, with the weight of that.
   [[nodiscard]] double work_seconds() const { return congestion * (prefill_seconds + decode_seconds); }
   [[nodiscard]] double cost_seconds() const {
-    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds) + share_seconds;
+    return pace * (wait_seconds() + growth_seconds + work_seconds() + delay_seconds);
   }
 };
 
@@ -103,10 +91,9 @@ struct PromptOnWorker {
 [[nodiscard]] Candidate PredictCost(PromptOnWorker prompt, const WorkerView& worker, const FleetSpeed& speed,
                                     std::optional<Instant> now = {});
 
-// How long a usual prompt of which nothing is cached would take, in tokens that the mean worker computes meanwhile: by
-// this workers are ordered, so that a slow one counts as loaded. Idle workers of about the same speed are equal,
-// exactly.
-inline constexpr double kUsualPromptTokens = 1024;
+// How long a prompt that fills a step, of which nothing is cached, would take, in tokens that the mean worker computes
+// meanwhile: by this workers are ordered, so that a slow one counts as loaded. Idle workers of about the same speed are
+// equal, exactly.
 [[nodiscard]] double LoadTokens(const WorkerView& worker, const FleetSpeed& speed);
 
 // How long the worker needs for so many prompt tokens, in full steps that carry its decodes along. Zero while its rates

@@ -3,11 +3,16 @@
 // A plain value; not thread-safe. Constant time.
 #pragma once
 
+#include <chrono>
 #include <cmath>
 
 #include "common/base/clock.h"
 
 namespace roost::router {
+
+// What lies further back by more than some of these says little of what comes: of waits for want of a copy, of a
+// worker's joining.
+inline constexpr Duration kRecentTime = std::chrono::minutes(1);
 
 class FadedSum {
  public:

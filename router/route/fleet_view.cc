@@ -71,8 +71,7 @@ FleetSpeed FleetView::speed() const {
   if (workers_.empty()) return {};
   return {.prefill_tokens_per_second = sums_.prefill_tokens_per_second.Mean(),
           .decode_step_seconds = sums_.decode_step_seconds.Mean(),
-          .busy_share = std::max(0.0, sums_.busy_share / static_cast<double>(workers_.size())),
-          .given_tokens_lately = std::max(0.0, sums_.given_tokens_lately / static_cast<double>(workers_.size()))};
+          .busy_share = std::max(0.0, sums_.busy_share / static_cast<double>(workers_.size()))};
 }
 
 double FleetView::mean_cached_block_count() const {
@@ -83,7 +82,6 @@ double FleetView::mean_cached_block_count() const {
 void FleetView::AddToSums(const WorkerView& worker) {
   sums_.cached_block_count += worker.cached_block_count;
   sums_.busy_share += worker.busy_share;
-  sums_.given_tokens_lately += worker.given_tokens_lately;
   sums_.prefill_tokens_per_second.Add(worker.prefill_tokens_per_second);
   sums_.decode_step_seconds.Add(worker.decode_step_seconds);
 }
@@ -91,7 +89,6 @@ void FleetView::AddToSums(const WorkerView& worker) {
 void FleetView::TakeFromSums(const WorkerView& worker) {
   sums_.cached_block_count -= worker.cached_block_count;
   sums_.busy_share -= worker.busy_share;
-  sums_.given_tokens_lately -= worker.given_tokens_lately;
   sums_.prefill_tokens_per_second.Take(worker.prefill_tokens_per_second);
   sums_.decode_step_seconds.Take(worker.decode_step_seconds);
 }

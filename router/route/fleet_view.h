@@ -86,7 +86,6 @@ class FleetView {
     KnownSum prefill_tokens_per_second;
     KnownSum decode_step_seconds;
     double busy_share = 0;
-    double given_tokens_lately = 0;
     std::uint64_t cached_block_count = 0;
   };
 

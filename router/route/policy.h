@@ -50,7 +50,7 @@ struct RouteQuery {
 enum class DecisionReason : std::uint8_t {
   kDeepestMatch,  // held the longest prefix, and none was cheaper by more than a tie
   kLeastLoad,     // nothing useful matched, or the match was not worth the wait
-  kNearTie,       // as good as the best within the tie margin
+  kNearTie,       // costs as much as the best, but for what nobody notices
   kOnlyWorker,
   kReplicate,  // as if for one of the reasons above, and another worker gets a copy of its prefix (replication.h)
   kWarmUp,     // new, and due its share of what no cache helps (warm_up.h)
@@ -66,13 +66,6 @@ enum class DecisionReason : std::uint8_t {
   kUnsticky,   // held enough of the prompt, but was too far behind
 };
 [[nodiscard]] std::string_view NameOf(DecisionReason reason);
-
-// What one of several that cost as much was compared by: the least score wins.
-struct TieScore {
-  WorkerSlot slot;
-  double lately_seconds = 0;  // of WorkerView::given_tokens_lately, on the mean worker
-  double score_seconds = 0;
-};
 
 // One more worker that is to hold the first blocks of a prompt.
 struct PrefixCopy {
@@ -91,7 +84,6 @@ struct Decision {
   // What the cache-aware policy compares, and the chosen one; cheapest first. Bounded, see candidates.h.
   std::vector<Candidate> candidates = {};
   std::optional<PrefixCopy> copy = {};  // to be made, whatever becomes of the request
-  std::vector<TieScore> tie = {};       // empty where the cheapest candidate was alone
 };
 
 class Policy {

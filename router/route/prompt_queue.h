@@ -41,8 +41,9 @@ class PromptQueue {
   struct Place {
     double all_tokens = 0;     // left of all
     double before_tokens = 0;  // left of those that go first
-    // Those that it overtakes, each as often as its wait counts: the longer its first token takes anyway, the more.
-    double overtaken = 0;
+    double overtaken = 0;      // prompts, that go after it
+    // The same, each as often as its wait counts: the longer its first token takes anyway, the more.
+    double impatient_overtaken = 0;
   };
   // The place of one more prompt. `seconds_per_token` is the worker's pace.
   [[nodiscard]] Place PlaceOf(double uncached_tokens, Instant now, std::uint32_t ageing,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "router/route/candidates.h"
+
 namespace roost::router {
 
 namespace {
@@ -20,19 +22,15 @@ std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
                     [&](const WorkerMatch& match) { return match.block_count >= block_count; }));
 }
 
-// What it costs that the turns to come of a conversation go to a worker that was given so much already.
-double CostToCome(const Candidate& candidate) { return Replication::kTurnsToCome * candidate.share_seconds; }
-double CostOfPlace(const Candidate& candidate) { return candidate.cost_seconds() + CostToCome(candidate); }
-
 // Of the cost what the request has the worker compute. What it overtakes is left out: a shorter prompt overtakes more.
 double WorkCost(const Candidate& candidate) { return candidate.pace * candidate.work_seconds(); }
 
-// Who would receive a copy: of those that may, and lack some of the deepest match, the best place. Null: nobody.
+// Who would receive a copy: of those that may, and lack some of the deepest match, the cheapest. Null: nobody.
 const Candidate* FindReceiver(const FleetView& fleet, const std::vector<Candidate>& candidates, std::uint32_t deepest) {
   const Candidate* receiver = nullptr;
   for (const Candidate& each : candidates) {
     if (each.matched_tokens >= deepest || fleet.Find(each.slot)->receives_copy) continue;
-    if (receiver == nullptr || CostOfPlace(each) < CostOfPlace(*receiver)) receiver = &each;
+    if (receiver == nullptr || each.cost_seconds() < receiver->cost_seconds()) receiver = &each;
   }
   return receiver;
 }
@@ -53,27 +51,20 @@ std::optional<PrefixCopy> Replication::Choose(const RouteQuery& query, const Fle
   const std::uint32_t block_count = deepest / block_tokens;
   if (block_count == 0 || block_count > query.block_hashes.size() || !fleet.speed().is_known()) return std::nullopt;
   const BlockHash prefix = query.block_hashes[block_count - 1];
-  const auto first_lacked_by = [&](const Candidate& each) {
-    return query.block_hashes[each.matched_tokens / block_tokens];
-  };
   // Its own interest makes the copy.
   if (chosen.matched_tokens < deepest) {
     waited_.Clear(prefix);
-    beyond_share_.Clear(first_lacked_by(chosen));
     return std::nullopt;
   }
   const Candidate* const receiver = FindReceiver(fleet, candidates, deepest);
-  if (receiver == nullptr || HolderCount(query, block_count) >= kMaxCopies) return std::nullopt;
-  const BlockHash lacked = first_lacked_by(*receiver);
+  if (receiver == nullptr || HolderCount(query, block_count) >= kMaxHolders) return std::nullopt;
   const Candidate as_holder = AsHolder(query, fleet, *receiver, block_count);
   const double price = WorkCost(*receiver) - WorkCost(as_holder);
-  if (waited_.Seconds(prefix, *query.now) + beyond_share_.Seconds(lacked, *query.now) < price) {
+  if (waited_.Seconds(prefix, *query.now) < price) {
     waited_.Add(prefix, chosen.cost_seconds() - as_holder.cost_seconds(), *query.now);
-    beyond_share_.Add(lacked, CostToCome(chosen) - CostToCome(as_holder), *query.now);
     return std::nullopt;
   }
   waited_.Clear(prefix);
-  beyond_share_.Clear(lacked);
   return PrefixCopy{.worker = receiver->slot,
                     .held_block_count = receiver->matched_tokens / block_tokens,
                     .block_count = block_count};

@@ -7,22 +7,20 @@
 // the copy costs, it is made:
 //
 //   saved    Σ over recent requests: cost at the holder - cost at the receiver, if it held the prefix   (faded sum)
-//            + kTurnsToCome · the share of it
 //   price    the prefill of the copy at the receiver, as the cost has it, with its weight
-//   copy     when saved by those before this request ≥ price; then the sums begin anew, towards the next copy
+//   copy     when saved by those before this request ≥ price; then the sum begins anew, towards the next copy
 //
-// What is spent on copies is never more than what was waited for want of them, and paid for work beyond a worker's
-// share (cost.h); a holder that nobody waits for and that has no more than its share is never copied. The receiver is
-// the worker at which both would cost the least. The rule is that of page replication by counters (Black and Sleator,
-// Competitive algorithms for replication and migration problems, CMU-CS-89-201, 1989), with seconds for counts.
+// What is spent on copies is never more than what was waited for want of them; a holder that nobody waits for is never
+// copied. The receiver is the worker at which the request would cost the least. The rule is that of page replication by
+// counters (Black and Sleator, Competitive algorithms for replication and migration problems, CMU-CS-89-201, 1989),
+// with seconds for counts.
 //
 // Which prefix: the deepest match of the prompt. Who wait for want of a copy are the requests that share all of it,
 // however they go on, so what they waited goes by its last block. Turns of one conversation match deeper each time, and
-// so their waits add up to nothing: where everybody waits, to copy long conversations makes all wait longer. What is
-// beyond the share goes by the first block that the receiver lacks, which is the same one for all turns: so a worker
-// that got the longer conversations passes some on.
+// so their waits add up to nothing: where everybody waits, to copy long conversations makes all wait longer.
 //
-// Copies are bounded: a prefix that kMaxCopies workers hold gets none on purpose, and a worker one at a time.
+// Copies are bounded: a prefix that kMaxHolders workers hold (candidates.h) gets none on purpose, and a worker one at a
+// time.
 //
 // Not thread-safe.
 #pragma once
@@ -38,12 +36,7 @@ namespace roost::router {
 
 class Replication {
  public:
-  // A decision looks at no more holders than that.
-  static constexpr std::size_t kMaxCopies = 64;
-  // Turns of a conversation that the share counts for, which move with its prefix.
-  static constexpr double kTurnsToCome = 40;
-
-  explicit Replication(std::uint64_t seed) : waited_(seed), beyond_share_(seed) {}
+  explicit Replication(std::uint64_t seed) : waited_(seed) {}
 
   // The copy that is due as the request goes to `chosen`, of least cost; if none is, what the request waits there is
   // remembered. `candidates` come cheapest first. O(candidates + matches).
@@ -51,8 +44,7 @@ class Replication {
                                                  const std::vector<Candidate>& candidates, const Candidate& chosen);
 
  private:
-  WaitSketch waited_;        // by the last block of the deepest match
-  WaitSketch beyond_share_;  // by the first block that the receiver lacks
+  WaitSketch waited_;  // by the last block of the deepest match
 };
 
 }  // namespace roost::router

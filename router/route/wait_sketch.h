@@ -1,5 +1,4 @@
-// What requests have waited lately for want of one more copy of their prefix, or paid for work beyond their worker's
-// share: seconds by prefix, that fade.
+// What requests have waited lately for want of one more copy of their prefix: seconds by prefix, that fade.
 //
 //   set = hash(prefix)   [ prefix, seconds, when ] [ … ] … kWays of them      the least goes when a new one needs room
 //
@@ -10,7 +9,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -23,7 +21,6 @@ namespace roost::router {
 
 class WaitSketch {
  public:
-  static constexpr Duration kHalfLife = std::chrono::minutes(1);
   static constexpr std::size_t kSets = 256;
   static constexpr std::size_t kWays = 8;
 
@@ -40,7 +37,7 @@ class WaitSketch {
  private:
   struct Entry {
     BlockHash prefix;
-    FadedSum seconds{kHalfLife, Instant{}};  // 0: a free place
+    FadedSum seconds{kRecentTime, Instant{}};  // 0: a free place
   };
   using Set = std::array<Entry, kWays>;
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "router/route/faded_sum.h"
+
 namespace roost::router {
 
 namespace {
@@ -13,8 +15,7 @@ bool IsMiss(const RouteQuery& query, const std::vector<Candidate>& candidates) {
 }
 
 bool IsWarming(const WorkerView& worker, const FleetView& fleet, Instant now) {
-  return now - worker.joined_at < WarmUp::kWarmUpTime &&
-         2.0 * worker.cached_block_count < fleet.mean_cached_block_count();
+  return now - worker.joined_at < kRecentTime && 2.0 * worker.cached_block_count < fleet.mean_cached_block_count();
 }
 
 }  // namespace
@@ -30,14 +31,14 @@ const Candidate* WarmUp::Choose(const RouteQuery& query, const FleetView& fleet,
   // Prompts without full blocks, and those that leave the cache alone, warm nobody.
   if (query.block_hashes.empty() || !IsMiss(query, candidates)) return nullptr;
   const std::uint64_t misses = misses_[fleet.number()]++;
+  const double most_seconds = chosen.cost_seconds() / (1 - 1.0 / kLeastUsefulPart);
   const Candidate* warmed = nullptr;
   for (const Candidate& candidate : candidates) {
     const WorkerView& worker = *fleet.Find(candidate.slot);
     if (!IsWarming(worker, fleet, *query.now)) continue;
     Share& share = ShareOf(worker, misses);
-    const double due = static_cast<double>(misses + 1 - share.misses_before) * (1 + kExtraShare);
-    const bool is_due = static_cast<double>((share.taken + 1) * fleet.size()) <= due;
-    if (is_due && candidate.cost_seconds() <= kMostStretch * chosen.cost_seconds()) {
+    const bool is_due = (share.taken + 1) * fleet.size() <= misses + 1 - share.misses_before;
+    if (is_due && candidate.cost_seconds() <= most_seconds) {
       warmed = &candidate;
       break;
     }

@@ -1,18 +1,16 @@
-// A worker that joined lately, and holds little, gets its share of the requests that no cache helps, and a quarter
-// more: else it would stay cold as long as the others are a little cheaper, for the little that they hold of
-// everything.
+// A worker that joined lately, and holds little, gets its share of the requests that no cache helps: else it would stay
+// cold as long as the others are a little cheaper, for the little that they hold of everything.
 //
-//   warming   joined less than kWarmUpTime ago, and holds less than half of what the mean worker of its fleet does
+//   warming   joined less than kRecentTime ago, and holds less than half of what the mean worker of its fleet does
 //   miss      no candidate holds more than a third of the prompt: affinity loses nothing by it
-//   share     misses since it was first seen warming · (1 + kExtraShare) / workers of the fleet, whoever sends them
+//   share     misses since it was first seen warming / workers of the fleet, whoever sends them
 //
-// It costs little: a warming worker where the request would cost more than half as much again (it has a queue, or is
-// slow) gets nothing.
+// It costs little: a warming worker where the request would cost more than a match of a third would save (it has a
+// queue, or is slow) gets nothing.
 //
 // Not thread-safe. State is bounded by slots.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -24,11 +22,7 @@ namespace roost::router {
 
 class WarmUp {
  public:
-  static constexpr Duration kWarmUpTime = std::chrono::minutes(1);
-  static constexpr double kExtraShare = 0.25;
   static constexpr std::uint32_t kLeastUsefulPart = 3;  // a match of less than 1/3 of the prompt is a miss
-
-  static constexpr double kMostStretch = 1.5;  // of the cost, which is what a match of 1/3 would save
 
   // The warming candidate that is to take the request, or null: then it goes to `chosen`. Counts the request, if it is
   // a miss. O(candidates).

@@ -2,7 +2,6 @@
 // for the queue that it points to, which outlives it.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 
 #include "common/base/clock.h"
@@ -11,7 +10,8 @@
 
 namespace roost::router {
 
-inline constexpr Duration kGivenHalfLife = std::chrono::minutes(15);
+// Of a worker that does not tell its own token budget. Only the number of steps that a prefill is cut into hangs on it.
+inline constexpr std::uint32_t kUsualBatchTokens = 512;
 
 struct WorkerView {
   WorkerSlot slot;
@@ -20,8 +20,8 @@ struct WorkerView {
   // As it said hello.
   std::uint32_t block_tokens = 16;
   std::uint32_t max_running_requests = 1;
-  std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
-  std::uint32_t ageing_tokens = 0;     // of its queue, where short prompts go first; see wire::Hello
+  std::uint32_t max_batch_tokens = kUsualBatchTokens;  // token budget of one step, above 0
+  std::uint32_t ageing_tokens = 0;                     // of its queue, where short prompts go first; see wire::Hello
   std::uint32_t max_sample_count = 1;
   bool full_sampling = false;
 
@@ -32,9 +32,6 @@ struct WorkerView {
   std::uint64_t running_context_tokens = 0;
   std::uint32_t free_block_count = 0;
   std::uint32_t cached_block_count = 0;
-  // Prompt tokens that it computed, by half less each kGivenHalfLife, and those in its queue: what all routers gave it.
-  // It begins with the mean of those that were there: what they did before it came is no debt of its own.
-  double given_tokens_lately = 0;
 
   // This router's own.
   const PromptQueue* prompts = nullptr;  // that it has sent and has no token of, and others'; null: not known

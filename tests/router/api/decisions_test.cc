@@ -35,7 +35,6 @@ class DecisionsTest : public ApiTest {
     candidate.delay_seconds = 0.5;
     candidate.growth_seconds = 0.25;
     candidate.congestion = 2;
-    candidate.share_seconds = 0.125;
     record.decision.candidates = {candidate};
     record.worker_id = "w1";
     record.candidate_ids = {"w1"};
@@ -59,8 +58,7 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
       R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
       R"("candidates":[{"worker":"w1","matched_tokens":64,"pending_tokens":0,"queue_seconds":0.25,)"
       R"("slot_seconds":0,"prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
-      R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"share_seconds":0.125,"cost_seconds":1.625,)"
-      R"("lately_seconds":null,"tie_seconds":null}]}]})");
+      R"("growth_seconds":0.25,"congestion":2,"pace":1,"delay_seconds":0.5,"cost_seconds":1.5}]}]})");
   EXPECT_EQ(observer_.answers.back(), "decisions 200");
 }
 
@@ -72,13 +70,6 @@ TEST_F(DecisionsTest, TellsWhatCameOfItAndNoSecondsBeforeRatesAreKnown) {
   EXPECT_EQ(At(responder->response->body, "/decisions/0/actual"), R"({"cached_tokens":48,"ttft_seconds":0.625})");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/predicted/ttft_seconds"), "null");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/round_robin/ttft_seconds"), "null");
-}
-
-TEST_F(DecisionsTest, TellsWhatATieWasDecidedBy) {
-  Log("chatcmpl-1");
-  dispatcher_.log[0].decision.tie = {{WorkerSlot(7), 1, 1}, {WorkerSlot(1), 12.5, -0.125}};
-  EXPECT_EQ(At(Ask("")->response->body, "/decisions/0/candidates/0/lately_seconds"), "12.5");
-  EXPECT_EQ(At(Ask("")->response->body, "/decisions/0/candidates/0/tie_seconds"), "-0.125");
 }
 
 TEST_F(DecisionsTest, TellsWhoGetsACopy) {

@@ -130,20 +130,6 @@ TEST(FleetDecisionsTest, EveryRouterHasAnOrderOfItsOwnInWhichWorkersHaveTheirFir
   for (const auto& [worker, count] : first_of) EXPECT_LT(count, 20) << worker;
 }
 
-// In turn one of the two would get all that is long.
-TEST(FleetDecisionsTest, IdleWorkersGetTheSameWorkRatherThanTheSameNumberOfRequests) {
-  FleetSim sim;
-  sim.JoinWorker("a");
-  sim.JoinWorker("b");
-  std::map<std::string, std::size_t> tokens_of;
-  for (TokenId seed = 1; seed <= 40; ++seed) {
-    const auto request = sim.Submit(MakePrompt(seed, seed % 2 == 0 ? 600 : 30), 1);
-    sim.Run();
-    tokens_of[request.observer->workers.front()] += request.prompt.size();
-  }
-  EXPECT_NEAR(static_cast<double>(tokens_of["a"]), static_cast<double>(tokens_of["b"]), 600);
-}
-
 TEST(FleetDecisionsTest, MeasuresTheTimeToTheFirstTokenOnceRatesAreKnown) {
   FleetSim sim;
   sim.JoinWorker("a");

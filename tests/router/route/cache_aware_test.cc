@@ -115,54 +115,6 @@ TEST(CacheAwarePolicyTest, NearTiePrefersDeeperMatchThenShorterWait) {
   EXPECT_EQ(Choose({Queued(Idle(1), 10), Idle(2)}, {}).slot.value(), 2U);
 }
 
-// A prompt that all know, but for a few tokens: with the match alone to decide all would follow the first one.
-TEST(CacheAwarePolicyTest, MatchesThatAreAboutAsDeepGoToTheEmptierBatch) {
-  std::vector<WorkerView> workers{Idle(0), Idle(1)};
-  for (WorkerView& worker : workers) worker.prefill_tokens_per_second = 40'000;
-  const Matches about_equal{Holds(0, 52), Holds(1, 50)};  // 32 tokens, 0.8 ms
-  EXPECT_EQ(Choose(workers, about_equal).slot.value(), 0U);
-  workers[0].running_requests = 4;  // an eighth of the batch, 0.6 ms
-  EXPECT_EQ(Choose(workers, about_equal).slot.value(), 0U);
-  workers[0].running_requests = 8;
-  EXPECT_EQ(Choose(workers, about_equal).slot.value(), 1U);
-  EXPECT_EQ(Choose(workers, {Holds(0, 60), Holds(1, 50)}).slot.value(), 0U);  // 160 tokens, 4 ms
-  // A wait that is longer by less than a guess may be wrong: 6.4 ms.
-  EXPECT_EQ(Choose({workers[0], Queued(workers[1], 100)}, about_equal).slot.value(), 1U);
-}
-
-TEST(CacheAwarePolicyTest, EqualCostsEvenOutTheWorkOfTheLastMinutes) {
-  std::vector<WorkerView> workers{Idle(0), Idle(1)};
-  workers[0].given_tokens_lately = 22'000;  // a second more, of ten: that is not much of a difference of cost
-  workers[1].given_tokens_lately = 20'000;
-  workers[1].last_sent = 1;  // it would be the other one's turn
-  EXPECT_EQ(Choose(workers, {}).slot.value(), 1U);
-  // A little more of a long prompt weighs less than that, and of a short one, which evens out nothing, more.
-  EXPECT_EQ(Choose(workers, {Holds(0, 1)}).slot.value(), 1U);
-  EXPECT_EQ(Choose(workers, {Holds(0, 1)}, 20).slot.value(), 0U);
-  // Whoever costs more is in no tie.
-  workers[1].queued_prefill_tokens = 200;  // 0.1 s
-  EXPECT_EQ(Choose(workers, {}).slot.value(), 0U);
-}
-
-TEST(CacheAwarePolicyTest, TellsWhatATieWasDecidedBy) {
-  std::vector<WorkerView> workers{Idle(0), Idle(1), Queued(Idle(2), 2000)};  // 1 s: no tie with the others
-  workers[0].given_tokens_lately = 22'000;
-  workers[1].given_tokens_lately = 20'000;
-  const Decision decision = Choose(workers, {Holds(0, 1), Holds(1, 1)});
-  ASSERT_EQ(decision.candidates.size(), 3U);
-  ASSERT_EQ(decision.tie.size(), 2U);
-  for (const TieScore& each : decision.tie) {
-    ASSERT_NE(each.slot, WorkerSlot(2));
-    const bool had_more = each.slot == WorkerSlot(0);
-    EXPECT_DOUBLE_EQ(each.lately_seconds, had_more ? 11 : 10);
-    const double saved = 0.008;  // by the match
-    EXPECT_DOUBLE_EQ(each.score_seconds, 0.03 * each.lately_seconds * decision.candidates[0].prefill_seconds - saved);
-  }
-  EXPECT_EQ(decision.slot, WorkerSlot(1));
-  // One alone ties with nobody.
-  EXPECT_TRUE(Choose({Idle(0), Queued(Idle(1), 2000)}, {}).tie.empty());
-}
-
 // Idle workers all look alike; each must get its share of new prefixes, however many there are.
 TEST(CacheAwarePolicyTest, IdleFleetFillsEvenly) {
   const auto policy = Make("cache-aware");

@@ -52,8 +52,6 @@ TEST(PredictCostTest, QueueIsWaitedForAtTheWorkersPace) {
   worker.max_batch_tokens = 1000;
   // Two seconds of prefill in four steps, each of which carries the decodes along.
   EXPECT_DOUBLE_EQ(CostOf(worker, 400).queue_seconds, 2 + 4 * 0.02);
-  worker.max_batch_tokens = 0;  // not told: 512
-  EXPECT_DOUBLE_EQ(CostOf(worker, 512).queue_seconds, 2 + 4000.0 / 512 * 0.02);
 }
 
 // What is sent to a worker that takes short prompts first.
@@ -101,15 +99,6 @@ TEST(PredictCostTest, WhatOthersSentGoesFirst) {
   EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, 800 * WorkerWithPrompts::kSecondsPerToken);
 }
 
-TEST(PredictCostTest, OfLongQueuesMoreMayGoFirst) {
-  const WorkerWithPrompts queued({5900});
-  const double seconds = 5900 * WorkerWithPrompts::kSecondsPerToken;
-  const double by_age = seconds * seconds / (120 * 120 + seconds * seconds);
-  EXPECT_DOUBLE_EQ(queued.Cost(100).growth_seconds, by_age * 5800 * WorkerWithPrompts::kSecondsPerToken);
-  const WorkerWithPrompts very_long({2'000'000});
-  EXPECT_GT(very_long.Cost(100).growth_seconds, 0.99 * 2'000'000 * WorkerWithPrompts::kSecondsPerToken);
-}
-
 // The fleet is busy for half of its time: half of that is shorter than a prompt of 1,000 tokens, three quarters than
 // one of 3,000.
 TEST(PredictCostTest, AWaitGrowsByThoseThatComeMeanwhileAndOvertake) {
@@ -147,13 +136,20 @@ TEST(PredictCostTest, OwnStepsCarryDecodesAlong) {
   EXPECT_DOUBLE_EQ(CostOf(worker, 10).decode_seconds, 0.02);
 }
 
-TEST(PredictCostTest, PrefillHoldsUpWhatRuns) {
-  WorkerView worker = Idle(0);
-  worker.running_requests = 8;  // of 32
-  EXPECT_DOUBLE_EQ(CostOf(worker, 1000).delay_seconds, 0.5 / 4);
-  // Others wait, not this one.
-  EXPECT_DOUBLE_EQ(CostOf(worker, 1000).ttft_seconds(), CostOf(Idle(0), 1000).ttft_seconds());
-  EXPECT_DOUBLE_EQ(CostOf(worker, 1000).cost_seconds(), CostOf(Idle(0), 1000).cost_seconds() + 0.125);
+// In a fleet that can not keep up the late ones do not count more, and each that waits counts, however short.
+TEST(PredictCostTest, InASaturatedFleetWhoWaitsCountsTwice) {
+  WorkerWithPrompts queued({3000, 3000});
+  queued.worker.waiting_requests = 5;
+  FleetSpeed speed = kSpeed;
+  const auto cost = [&](double busy_share) {
+    speed.busy_share = busy_share;
+    return PredictCost({.prompt_token_count = 1000}, queued.worker, speed, queued.now);
+  };
+  EXPECT_DOUBLE_EQ(cost(0.9).delay_seconds, cost(0.5).delay_seconds);
+  EXPECT_GT(cost(0.9).growth_seconds, 0);
+  EXPECT_DOUBLE_EQ(cost(1).delay_seconds, 0.5 * (2 + 2 * 5));
+  EXPECT_EQ(cost(1).growth_seconds, 0);
+  EXPECT_NEAR(cost(0.95).delay_seconds, (cost(0.9).delay_seconds + cost(1).delay_seconds) / 2, 1e-9);
 }
 
 TEST(PredictCostTest, OwnWorkWeighsMoreInABusyFleet) {
@@ -236,22 +232,6 @@ TEST(PredictCostTest, DecodesThatAreNotKnownTakeTheMeanOfTheOthers) {
   EXPECT_DOUBLE_EQ(CostOf(worker, 1000).decode_seconds, 4 * cost.decode_seconds);
 }
 
-TEST(PredictCostTest, WorkBeyondItsShareCosts) {
-  WorkerView worker = Idle(0);
-  FleetSpeed speed = kSpeed;
-  speed.given_tokens_lately = 19'000;  // 9.5 s, and half a second that is too little to tell
-  worker.given_tokens_lately = 10'000;
-  const double idle_cost = CostOf(Idle(0), 400, speed).cost_seconds();
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).share_seconds, 0.05 * 5 / 10);
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).cost_seconds(), idle_cost + 0.025);
-  EXPECT_EQ(CostOf(worker, 400, speed).ttft_seconds(), CostOf(Idle(0), 400, speed).ttft_seconds());
-  worker.prefill_tokens_per_second /= 2;  // the same tokens are twice the work to it
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).share_seconds, 0.05 * 10 / 10);
-  worker.given_tokens_lately = 1'000'000;  // twice the mean is the most that counts
-  EXPECT_DOUBLE_EQ(CostOf(worker, 400, speed).share_seconds, 0.1);
-  EXPECT_EQ(CostOf(worker, 400, {}).share_seconds, 0.05 * 2);  // nothing is known of the others
-}
-
 // A little more load never moves a cost by much: no threshold hides in the terms.
 TEST(PredictCostTest, IsContinuousInTheLoad) {
   const auto cost_at = [](std::uint64_t queued, std::uint32_t uncached) {
@@ -293,22 +273,22 @@ TEST(PredictCostTest, PaceMakesEqualsOfWorkersThatAreAboutAsFast) {
 
 TEST(LoadTokensTest, AreThoseBeforeAUsualPromptAndItsOwn) {
   WorkerView worker = Idle(0);
-  EXPECT_EQ(LoadTokens(worker, kSpeed), 1024);
+  EXPECT_EQ(LoadTokens(worker, kSpeed), 512);
   worker.queued_prefill_tokens = 512;
-  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1536);
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1024);
   worker.prefill_tokens_per_second = 1900;  // about the mean
-  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1536);
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1024);
   worker.prefill_tokens_per_second = 0;  // taken for the mean
-  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1536);
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1024);
   worker.running_requests = 1;
-  EXPECT_DOUBLE_EQ(LoadTokens(worker, {}), 2 * 1536);
+  EXPECT_DOUBLE_EQ(LoadTokens(worker, {}), 2 * 1024);
 }
 
 TEST(LoadTokensTest, CountASlowWorkerAsLoaded) {
   WorkerView slow = Idle(0);
   slow.prefill_tokens_per_second = 500;
   slow.decode_step_seconds = 0.08;
-  EXPECT_DOUBLE_EQ(LoadTokens(slow, kSpeed), 1024 * 4 / 1.5);
+  EXPECT_DOUBLE_EQ(LoadTokens(slow, kSpeed), 512 * 4 / 1.5);
 }
 
 TEST(PrefillSecondsTest, CountsFullStepsWithTheirDecodes) {

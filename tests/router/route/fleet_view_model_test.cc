@@ -31,7 +31,6 @@ class NaiveFleet {
     double decodes_known = 0;
     for (const auto& [slot, worker] : workers_) {
       speed.busy_share += worker.busy_share / static_cast<double>(workers_.size());
-      speed.given_tokens_lately += worker.given_tokens_lately / static_cast<double>(workers_.size());
       if (worker.prefill_tokens_per_second > 0) ++prefills_known;
       if (worker.decode_step_seconds > 0) ++decodes_known;
     }
@@ -107,7 +106,6 @@ class FleetViewModelTest : public ::testing::TestWithParam<std::uint64_t> {
     ASSERT_NEAR(actual.prefill_tokens_per_second, expected.prefill_tokens_per_second, 1e-6);
     ASSERT_NEAR(actual.decode_step_seconds, expected.decode_step_seconds, 1e-9);
     ASSERT_NEAR(actual.busy_share, expected.busy_share, 1e-9);
-    ASSERT_NEAR(actual.given_tokens_lately, expected.given_tokens_lately, 1e-6);
     ASSERT_NEAR(fleet_.mean_cached_block_count(), naive_.MeanCachedBlocks(), 1e-9);
   }
   void CheckTurns() {

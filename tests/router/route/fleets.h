@@ -99,12 +99,11 @@ inline WorkerView RandomWorker(WorkerSlot slot, Rng& rng) {
   worker.free_block_count = below(1000);
   worker.cached_block_count = below(1000);
   worker.max_running_requests = 1 + below(40);
-  worker.max_batch_tokens = below(2) * 1024;
+  worker.max_batch_tokens = 512 + below(2) * 1024;
   worker.max_sample_count = 1 + below(4);
   worker.full_sampling = below(4) > 0;
   worker.last_sent = rng.Below(1000);
   worker.busy_share = rng.Uniform();
-  worker.given_tokens_lately = 1e6 * rng.Uniform();
   worker.prefill_tokens_per_second = below(3) == 0 ? 0 : 1 + 10'000 * rng.Uniform();
   worker.decode_step_seconds = below(3) == 0 ? 0 : 0.001 + 0.1 * rng.Uniform();
   return worker;

@@ -21,7 +21,6 @@ Situation Some(Rng& rng) {
     WorkerView worker = Idle(slot);
     worker.queued_prefill_tokens = rng.Below(2) * rng.Below(400);
     worker.busy_share = rng.Uniform();
-    worker.given_tokens_lately = static_cast<double>(rng.Below(4000));
     worker.receives_copy = rng.Below(8) == 0;
     situation.fleet.Set(worker);
   }
@@ -42,31 +41,27 @@ class NaiveReplication {
     for (const WorkerMatch& match : situation.matches) deepest = std::max(deepest, match.block_count);
     if (deepest == 0) return std::nullopt;
     auto& waited = waited_[situation.block_hashes[deepest - 1]];
-    const auto lacked_by = [&](WorkerSlot slot) { return situation.block_hashes[situation.BlocksOn(slot)]; };
     if (situation.BlocksOn(chosen) < deepest) {
       waited.clear();
-      beyond_share_[lacked_by(chosen)].clear();
       return std::nullopt;
     }
     std::optional<WorkerSlot> receiver;
     for (const WorkerView& worker : situation.fleet.workers()) {
       if (situation.BlocksOn(worker.slot) == deepest || worker.receives_copy) continue;
-      if (!receiver.has_value() || PlaceCost(situation, worker.slot) < PlaceCost(situation, *receiver)) {
+      if (!receiver.has_value() ||
+          CostOf(situation, worker.slot).cost_seconds() < CostOf(situation, *receiver).cost_seconds()) {
         receiver = worker.slot;
       }
     }
     if (!receiver.has_value()) return std::nullopt;
-    auto& beyond_share = beyond_share_[lacked_by(*receiver)];
     const Candidate here = CostOf(situation, chosen);
     const Candidate there = CostOf(situation, *receiver, deepest);
     const double price = WorkCost(CostOf(situation, *receiver)) - WorkCost(there);
-    if (SumOf(waited, now) + SumOf(beyond_share, now) >= price) {
+    if (SumOf(waited, now) >= price) {
       waited.clear();
-      beyond_share.clear();
       return receiver;
     }
     waited.emplace_back(now, std::max(0.0, here.cost_seconds() - there.cost_seconds()));
-    beyond_share.emplace_back(now, std::max(0.0, 40 * (here.share_seconds - there.share_seconds)));
     return std::nullopt;
   }
 
@@ -85,14 +80,8 @@ class NaiveReplication {
   static double WorkCost(const Candidate& cost) {
     return cost.pace * cost.congestion * (cost.prefill_seconds + cost.decode_seconds);
   }
-  // With the turns to come, for which all that counts is the share.
-  static double PlaceCost(const Situation& situation, WorkerSlot slot) {
-    const Candidate cost = CostOf(situation, slot);
-    return cost.cost_seconds() + 40 * cost.share_seconds;
-  }
 
-  std::map<BlockHash, Sum> waited_;        // by the last block of the deepest match
-  std::map<BlockHash, Sum> beyond_share_;  // by the first block that the receiver lacks
+  std::map<BlockHash, Sum> waited_;  // by the last block of the deepest match
 };
 
 TEST(ReplicationModelTest, CopiesWhenTheRuleSaysSo) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "router/route/candidates.h"
 #include "tests/router/route/fleets.h"
 
 namespace roost::router {
@@ -74,7 +75,7 @@ TEST_F(ReplicationTest, AWorkerReceivesOneCopyAtATime) {
 TEST_F(ReplicationTest, SeldomWaitsAreForgotten) {
   const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
   for (int i = 0; i < kManyRequests; ++i) {
-    now_ += 2 * WaitSketch::kHalfLife;
+    now_ += 2 * kRecentTime;
     ASSERT_NE(Ask(fleet, {Holds(1, kPrefixBlocks)}).reason, DecisionReason::kReplicate);
   }
 }
@@ -106,31 +107,10 @@ TEST_F(ReplicationTest, WaitsOfAConversationAddUpToNothing) {
   }
 }
 
-// Nobody waits, but one of them was given twice as much: its conversations, of which each turn matches deeper than the
-// one before, go to the worker that was given least.
-TEST_F(ReplicationTest, WhoIsBeyondItsSharePassesConversationsOn) {
-  const auto given = [](std::uint32_t slot, double tokens) {
-    WorkerView worker = Idle(slot);
-    worker.given_tokens_lately = tokens;
-    return worker;
-  };
-  const FleetView even = FleetOf({given(0, 20'000), given(1, 20'000), given(2, 20'000)});
-  EXPECT_EQ(CopiesAmongMany(even, {Holds(1, kPrefixBlocks)}), 0);
-  const FleetView uneven = FleetOf({given(0, 20'000), given(1, 40'000), given(2, 10'000)});
-  Decision turn;
-  std::uint32_t blocks = kPrefixBlocks / 2;
-  while (!turn.copy.has_value() && ++blocks < kPrefixBlocks) turn = Ask(uneven, {Holds(1, blocks)});
-  ASSERT_TRUE(turn.copy.has_value());
-  EXPECT_EQ(turn.slot.value(), 1U);
-  EXPECT_EQ(turn.copy->worker.value(), 2U);
-  EXPECT_EQ(turn.copy->block_count, blocks);
-  EXPECT_NE(Ask(uneven, {Holds(1, blocks + 1)}).reason, DecisionReason::kReplicate);  // the next one is earned anew
-}
-
 TEST_F(ReplicationTest, CopiesAreBounded) {
   std::vector<WorkerView> workers{Idle(0)};
   std::vector<WorkerMatch> matches;
-  for (std::uint32_t slot = 1; slot <= Replication::kMaxCopies; ++slot) {
+  for (std::uint32_t slot = 1; slot <= kMaxHolders; ++slot) {
     workers.push_back(Queued(slot, 400));
     matches.push_back(Holds(slot, kPrefixBlocks));
   }

@@ -20,7 +20,7 @@ class NaiveSums {
     const auto found = added_.find(prefix);
     if (found == added_.end()) return 0;
     for (const auto& [when, seconds] : found->second) {
-      sum += seconds * std::pow(0.5, ToSeconds(now - when) / ToSeconds(WaitSketch::kHalfLife));
+      sum += seconds * std::pow(0.5, ToSeconds(now - when) / ToSeconds(kRecentTime));
     }
     return sum;
   }

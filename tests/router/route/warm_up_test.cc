@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "router/route/candidates.h"
+#include "router/route/faded_sum.h"
 #include "tests/router/route/fleets.h"
 
 namespace roost::router {
@@ -52,11 +53,11 @@ class WarmUpTest : public ::testing::Test {
   WarmUp warm_up_;
 };
 
-TEST_F(WarmUpTest, GivesAQuarterMoreThanTheFairShareOfMisses) {
+TEST_F(WarmUpTest, GivesTheFairShareOfMisses) {
   int taken = 0;
   for (int misses = 1; misses <= kRequests; ++misses) {
     taken += Take() ? 1 : 0;
-    ASSERT_EQ(taken, misses * 5 / 4 / 4) << misses;
+    ASSERT_EQ(taken, misses / 4) << misses;
   }
 }
 
@@ -73,7 +74,7 @@ TEST_F(WarmUpTest, LeavesAlone) {
   const std::vector<Case> cases = {
       {"requests that a cache helps", [&] { matches_ = {Holds(0, 40)}; }},
       {"requests without blocks", [&] { chain_.clear(); }},
-      {"workers that are there for long", [&] { now_ += WarmUp::kWarmUpTime; }},
+      {"workers that are there for long", [&] { now_ += kRecentTime; }},
       {"workers that have filled", [&] { workers_[kCold].cached_block_count = 700; }},
       {"workers that have more to do", [&] { workers_[kCold].queued_prefill_tokens = 5000; }},
       {"workers that are slow", [&] { workers_[kCold].prefill_tokens_per_second = 500; }},
