@@ -1,15 +1,15 @@
 # Sourced: the same questions under two routing policies, and what came of it as a table and as bars. Needs cluster.sh
 # and figures, a folder.
 #
-# Twelve documents of about 3,000 tokens, eight questions on each in a shuffled order, four at a time. A worker's cache
-# holds seven documents. So two workers can hold all twelve if each document has its place, and cannot if each worker
-# gets all of them in turn.
+# Fourteen documents of about 2,600 tokens, four questions on each in a shuffled order, four at a time. A worker's cache
+# holds seven documents and their questions. So two workers hold all documents if each has its place, and neither does
+# if it gets all of them in turn.
 
-document_count=12
-question_count=96
-kv_blocks=1440  # of 16 tokens
-demo_load=(--prompts deploy/demo-prompts --documents $document_count --conversations $question_count --turns 1
-           --concurrency 4 --max-tokens 8 --probes 0)
+document_count=14
+question_count=56
+kv_blocks=1248  # of 16 tokens
+demo_load=(--prompts deploy/demo-prompts --documents "$document_count" --conversations "$question_count"
+           --turns 1 --concurrency 4 --max-tokens 8 --probes 0)
 
 # start_demo POLICY HTTP_ADDRESS LINK_ADDRESS: a router and two workers with empty caches. Their logs go to a folder of
 # their own.

@@ -277,9 +277,11 @@ Result<BenchPrompts> LoadBenchPrompts(const std::filesystem::path& folder) {
 std::vector<std::string> MakeDocuments(const std::vector<std::string>& texts, std::uint32_t count) {
   std::vector<std::string> documents;
   documents.reserve(count);
+  const std::size_t n = texts.size();
   for (std::size_t i = 0; i < count; ++i) {
-    const std::string& first = texts[i % texts.size()];
-    const std::string& second = texts[(i + 1 + i / texts.size()) % texts.size()];
+    const std::size_t shift = n == 1 ? 0 : 1 + (i / n) % (n - 1);
+    const std::string& first = texts[i % n];
+    const std::string& second = texts[(i + shift) % n];
     documents.push_back(fmt::format("Document {}.\n\n{}\n\n{}", i + 1, first, second));
   }
   return documents;

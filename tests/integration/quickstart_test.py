@@ -66,13 +66,13 @@ class DemonstrationTest(unittest.TestCase):
     def test_cache_aware_routing_finds_far_more_in_caches_and_answers_the_same(self):
         done = quickstart()
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
-        found = re.fullmatch(r"quickstart: ok requests=96 ttft_gain=([\d.]+) cached_gain=([\d.]+) answers=(\w+) "
+        found = re.fullmatch(r"quickstart: ok requests=56 ttft_gain=([\d.]+) cached_gain=([\d.]+) answers=(\w+) "
                              r"backend=cpu", last_line(done))
         self.assertIsNotNone(found, last_line(done))
         self.assertGreaterEqual(float(found.group(2)), 1.5, done.stdout)
         self.assertEqual(found.group(3), self.reference_answers())
         for policy in ("round-robin", "cache-aware"):
-            self.assertRegex(done.stdout, rf"(?m)^{policy} +96 +0 ")
+            self.assertRegex(done.stdout, rf"(?m)^{policy} +56 +0 ")
             self.assertRegex(done.stdout, rf"(?m)^  {policy} +[#█]+ [\d.]+ ms$")
             self.assertRegex(done.stdout, rf"(?m)^  {policy} +[#█]+ \d+ %$")
 

@@ -59,6 +59,8 @@ TEST(MakeDocumentsTest, GivesEachABeginningOfItsOwnAndTwoTexts) {
   ASSERT_EQ(documents.size(), 7U);
   EXPECT_EQ(documents[0], "Document 1.\n\nred\n\ngreen");
   EXPECT_EQ(documents[3], "Document 4.\n\nred\n\nblue");
+  EXPECT_EQ(documents[6], "Document 7.\n\nred\n\ngreen");
+  EXPECT_EQ(MakeDocuments({"red"}, 1).front(), "Document 1.\n\nred\n\nred");
   const std::set<std::string> titles = [&documents] {
     std::set<std::string> seen;
     for (const std::string& document : documents) seen.insert(document.substr(0, document.find('\n')));
