@@ -37,6 +37,14 @@ done
 say() { printf '\n== %s\n' "$*"; }
 fail() { echo "quickstart: FAILED $*" >&2; exit 1; }
 
+http=${ROOST_HTTP_ADDRESS:-127.0.0.1:8000}
+link_address=${ROOST_LINK_ADDRESS:-tcp://127.0.0.1:7001}
+if $once; then
+  http=127.0.0.1:0 link_address=tcp://127.0.0.1:0
+else
+  check_free "$http" ROOST_HTTP_ADDRESS
+  check_free "${link_address#tcp://}" ROOST_LINK_ADDRESS
+fi
 choose_backend "$backend_wanted"
 bin=${ROOST_BIN:-build/release/bin}
 if [ -z "${ROOST_BIN:-}" ]; then
@@ -49,9 +57,6 @@ figures=$(mktemp -d "${TMPDIR:-/tmp}/roost-quickstart.XXXXXX")
 trap stop_cluster EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-http=${ROOST_HTTP_ADDRESS:-127.0.0.1:8000}
-link_address=${ROOST_LINK_ADDRESS:-tcp://127.0.0.1:7001}
-if $once; then http=127.0.0.1:0 link_address=tcp://127.0.0.1:0; fi
 started=$SECONDS
 
 if [ -n "$model" ]; then
@@ -76,12 +81,12 @@ The cluster is up. Try:
 
   curl $url$example_path -H 'Content-Type: application/json' -d '$example_body'
 
-What it does:
+See the workers, their load and what their caches hold; and why the last requests went to their workers:
 
-  $bin/roostctl status --router $url               workers, their load, what their caches hold
-  $bin/roostctl explain --last 3 --router $url     why requests went where they went
+  $bin/roostctl status --router $url
+  $bin/roostctl explain --last 3 --router $url
 
-Metrics, for Prometheus; dashboards/roost.json shows them in Grafana:
+Metrics are in the format of Prometheus; dashboards/roost.json shows them in Grafana:
 
 $(print_metrics)
 

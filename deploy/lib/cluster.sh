@@ -10,6 +10,14 @@ stop_cluster() {
   pids=()
 }
 
+# check_free HOST:PORT VARIABLE: ends the script where something listens there.
+check_free() {
+  if (exec 3<>"/dev/tcp/${1%:*}/${1##*:}") 2>/dev/null; then
+    echo "quickstart: something listens on $1 already; $2 names another address" >&2
+    exit 1
+  fi
+}
+
 # await FILE PATTERN PID: waits until PATTERN is in FILE, and prints what its first group matched.
 await() {
   local deadline=$((SECONDS + 60)) found

@@ -29,13 +29,13 @@ print_metrics() {
   done
 }
 
-# measure_model FOLDER WORKERS: prints what the model takes, and sets memory_line. On CUDA the first device's memory counts.
+# measure_model FOLDER WORKERS: prints what the model takes, and sets memory_line. On CUDA each worker has a device, and
+# the one with the least free memory counts.
 measure_model() {
-  local flags=(--workers "$2")
+  local flags=(--workers "$2") free_mib
   if [ "$backend" = cuda ]; then
-    local free_mib
-    free_mib=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits | head -n 1)
-    flags=(--workers 1 --compute-dtype bf16 --memory-bytes $((free_mib * 1024 * 1024)))
+    free_mib=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits | sort -n | head -n 1)
+    flags=(--backend cuda --memory-bytes $((free_mib * 1024 * 1024)))
   fi
   "$bin/roostctl" memory --model "$1" "${flags[@]}" >"$figures/memory.txt" || fail "$1 can not be served"
   sed '$d' "$figures/memory.txt"
@@ -51,11 +51,9 @@ serve_model() {
   measure_model "$1" "$workers"
   name=$(basename "$1" | tr -c '[:alnum:]._\n-' -)
   context=$(memory_figure context_tokens)
-  if [ "$backend" = cpu ]; then
-    tokens=$(memory_figure kv_tokens)
-    flags=(--kv-memory "$(memory_figure kv_memory)")
-    [ "$tokens" -ge "$context" ] || context=$tokens
-  fi
+  tokens=$(memory_figure kv_tokens)
+  [ "$tokens" -ge "$context" ] || context=$tokens
+  [ "$backend" = cuda ] || flags=(--kv-memory "$(memory_figure kv_memory)")
   logs=$figures/cluster
   mkdir "$logs"
   start_router "$http" "$link_address"

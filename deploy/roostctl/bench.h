@@ -35,8 +35,8 @@ struct BenchPrompts {
 };
 [[nodiscard]] Result<BenchPrompts> LoadBenchPrompts(const std::filesystem::path& folder);
 
-// So many documents, each a title of its own and then two of the texts, different ones where there are two. They share no
-// beginning, so each needs KV of its own. `texts` is not empty.
+// So many documents, each a title of its own and then two of the texts, different ones where there are two. They share
+// no beginning, so each needs KV of its own. `texts` is not empty.
 [[nodiscard]] std::vector<std::string> MakeDocuments(const std::vector<std::string>& texts, std::uint32_t count);
 
 // One request as the client saw it.

@@ -123,9 +123,9 @@ int Memory(std::span<const char* const> arguments) {
   ConfigParser parser("roostctl memory", "Checks a model folder and prints how much memory it takes.");
   parser.Add("model", options.folder, "Model folder in Hugging Face layout")
       .Require("model")
-      .AddChoice("compute-dtype", options.compute_dtype, {"auto", "bf16", "f32"},
-                 "Precision in memory; auto takes what roost-worker takes on this CPU, a CUDA device takes bf16")
-      .Add("memory-bytes", options.memory_bytes, "Memory for all workers; 0 takes what is free here")
+      .AddChoice("backend", options.backend, {"cpu", "cuda"}, "What will compute; CUDA takes bf16")
+      .Add("memory-bytes", options.memory_bytes,
+           "Memory for all workers; 0 takes what is free here. For CUDA it must say what is free on the device")
       .Add("workers", options.worker_count, "Workers that share the memory", {.low = 1, .high = 1024});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunMemory(options, std::cout, std::cerr);

@@ -21,7 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMostKvBytes = std::uint64_t{8} << 30U;
+constexpr std::uint64_t kMostHostKvBytes = std::uint64_t{8} << 30U;
+constexpr std::uint64_t kMostHostContexts = 64;  // as many requests as a CPU worker runs at a time
+constexpr double kHostKvShare = 0.5;
+constexpr double kDeviceKvShare = 0.9;
 constexpr std::uint64_t kLeastKvTokens = 1024;
 // What a process needs beside weights and KV: itself, activations and logits of a step.
 constexpr std::uint64_t kProcessBytes = std::uint64_t{256} << 20U;
@@ -44,12 +47,19 @@ std::uint64_t FreeBytes() {
   return free;
 }
 
-Result<kernels::DType> DTypeOf(const std::string& name) {
-  ROOST_ASSIGN_OR_RETURN(const worker::ComputeDType dtype, worker::ParseComputeDType(name));
-  if (dtype == worker::ComputeDType::kBF16) return kernels::DType::kBF16;
-  if (dtype == worker::ComputeDType::kF32) return kernels::DType::kF32;
+// What roost-worker takes by default.
+Result<kernels::DType> DTypeOf(MemoryOf where) {
+  if (where == MemoryOf::kDevice) return kernels::DType::kBF16;
   ROOST_ASSIGN_OR_RETURN(const auto cpu, kernels::Backend::Open(kernels::CpuOps(), {.thread_count = 1, .ordinal = 0}));
   return cpu.ops().preferred_dtype(cpu.device());
+}
+
+Result<FreeMemory> FreeMemoryOf(const MemoryOptions& options) {
+  if (options.backend == "cpu") {
+    return FreeMemory{options.memory_bytes > 0 ? options.memory_bytes : FreeBytes(), MemoryOf::kHost};
+  }
+  if (options.memory_bytes > 0) return FreeMemory{options.memory_bytes, MemoryOf::kDevice};
+  return InvalidArgument("memory-bytes", "must say for CUDA what is free on the device");
 }
 
 std::string FolderName(const fs::path& folder) {
@@ -102,12 +112,20 @@ void Print(const ModelSize& model, const MemoryPlan& plan, FreeMemory free, std:
 }
 
 Result<void> Describe(const MemoryOptions& options, std::ostream& out) {
-  ROOST_ASSIGN_OR_RETURN(const kernels::DType dtype, DTypeOf(options.compute_dtype));
+  ROOST_ASSIGN_OR_RETURN(const FreeMemory free, FreeMemoryOf(options));
+  ROOST_ASSIGN_OR_RETURN(const kernels::DType dtype, DTypeOf(free.where));
   ROOST_ASSIGN_OR_RETURN(const ModelSize model, MeasureModel(options.folder, dtype));
-  const FreeMemory free{options.memory_bytes > 0 ? options.memory_bytes : FreeBytes()};
   ROOST_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(model, free, options.worker_count));
   Print(model, plan, free, out);
   return {};
+}
+
+// Of what weights and steps leave to a worker.
+std::uint64_t KvBytes(const ModelSize& model, MemoryOf where, std::uint64_t left) {
+  if (where == MemoryOf::kDevice) return static_cast<std::uint64_t>(kDeviceKvShare * static_cast<double>(left));
+  const std::uint64_t context_bytes = model.context_tokens * model.kv_bytes_per_token;
+  const std::uint64_t most = std::max(context_bytes, std::min(kMostHostKvBytes, kMostHostContexts * context_bytes));
+  return std::min(static_cast<std::uint64_t>(kHostKvShare * static_cast<double>(left)), most);
 }
 
 }  // namespace
@@ -135,20 +153,18 @@ Result<ModelSize> MeasureModel(const fs::path& folder, kernels::DType dtype) {
 }
 
 Result<MemoryPlan> PlanMemory(const ModelSize& model, FreeMemory free, std::uint32_t worker_count) {
-  const std::uint64_t context_bytes = model.context_tokens * model.kv_bytes_per_token;
-  const std::uint64_t least = std::min(context_bytes, kLeastKvTokens * model.kv_bytes_per_token);
+  const std::uint64_t least_tokens = std::min<std::uint64_t>(model.context_tokens, kLeastKvTokens);
   const std::uint64_t of_each = free.bytes / worker_count;
-  const std::uint64_t needed = StepBytes(model) + 2 * least;
-  if (of_each < needed) {
-    return Error{
-        ErrorCode::kUnavailable,
-        fmt::format("{} of memory are free and {} needed: {} worker{} of {} of weights, steps and the least KV",
-                    Amount(free.bytes), Amount(worker_count * needed), worker_count, worker_count == 1 ? "" : "s",
-                    Amount(model.weight_bytes)),
-        model.name};
-  }
-  const std::uint64_t kv_bytes = std::min((of_each - StepBytes(model)) / 2, std::max(kMostKvBytes, context_bytes));
-  return MemoryPlan{.kv_bytes = kv_bytes, .kv_tokens = kv_bytes / model.kv_bytes_per_token};
+  const std::uint64_t left = of_each - std::min(of_each, StepBytes(model));
+  const std::uint64_t kv_bytes = KvBytes(model, free.where, left);
+  const std::uint64_t kv_tokens = kv_bytes / model.kv_bytes_per_token;
+  if (kv_tokens >= least_tokens) return MemoryPlan{.kv_bytes = kv_bytes, .kv_tokens = kv_tokens};
+  return Error{ErrorCode::kUnavailable,
+               fmt::format("{} of memory per worker are free; weights take {}, steps {}, KV of {} tokens {} of what is "
+                           "left, {}",
+                           Amount(of_each), Amount(model.weight_bytes), Amount(StepBytes(model) - model.weight_bytes),
+                           least_tokens, Amount(least_tokens * model.kv_bytes_per_token), Amount(left)),
+               model.name};
 }
 
 int RunMemory(const MemoryOptions& options, std::ostream& out, std::ostream& err) {

@@ -32,19 +32,24 @@ struct MemoryPlan {
   std::uint64_t kv_tokens = 0;  // that these hold
 };
 
+enum class MemoryOf : std::uint8_t { kHost, kDevice };
+
 struct FreeMemory {
   std::uint64_t bytes = 0;
+  MemoryOf where = MemoryOf::kHost;
 };
 
-// Memory for KV of each of `worker_count` workers, at least 1, that share `free`: half of what weights and steps leave,
-// and no more than 8 GiB unless one whole context needs it. kUnavailable, with what is needed and what is there, where
-// that holds neither a context nor 1,024 tokens.
+// Memory for KV of each of `worker_count` workers, at least 1, that share `free`. On a device it is 0.9 of what weights
+// and steps leave, as with --kv-memory auto. On the host, where others need memory too, it is half of that, and no more
+// than 8 GiB or 64 whole contexts unless one context needs it. kUnavailable, with what is needed and what is there,
+// where that holds neither a context nor 1,024 tokens.
 [[nodiscard]] Result<MemoryPlan> PlanMemory(const ModelSize& model, FreeMemory free, std::uint32_t worker_count);
 
 struct MemoryOptions {
   std::string folder;
-  std::string compute_dtype = "auto";  // auto: what roost-worker takes on this CPU
-  std::uint64_t memory_bytes = 0;      // 0: what this process may use and the machine has free
+  std::string backend = "cpu";  // or cuda
+  // 0: what this process may use and the machine has free. On CUDA it must be given: what is free on the device.
+  std::uint64_t memory_bytes = 0;
   std::uint32_t worker_count = 1;
 };
 

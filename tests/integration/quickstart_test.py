@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -125,6 +126,17 @@ class ProcessesTest(Folder):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(60), 143)
         self.assertEqual([pid for pid in pids if pathlib.Path("/proc", pid).exists()], [])
+
+
+class AddressTest(unittest.TestCase):
+    def test_an_address_in_use_is_named_at_once(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = "127.0.0.1:%d" % server.getsockname()[1]
+            done = subprocess.run([QUICKSTART, "--backend", "cpu"], capture_output=True, text=True,
+                                  env=environment(ROOST_HTTP_ADDRESS=address))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{address} already; ROOST_HTTP_ADDRESS", done.stderr)
+        self.assertEqual(done.stdout, "")
 
 
 class OwnModelTest(Folder):

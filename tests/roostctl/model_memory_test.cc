@@ -76,8 +76,7 @@ TEST_F(ModelMemoryTest, NamesAFolderThatIsNotThere) {
 TEST_F(ModelMemoryTest, PrintsWhatItFoundAndALineForPrograms) {
   std::ostringstream out;
   std::ostringstream err;
-  const MemoryOptions options{
-      .folder = folder_, .compute_dtype = "bf16", .memory_bytes = 1024 * kMiB, .worker_count = 1};
+  const MemoryOptions options{.folder = folder_, .backend = "cuda", .memory_bytes = 1024 * kMiB, .worker_count = 1};
   ASSERT_EQ(RunMemory(options, out, err), 0) << err.str();
   const std::string last = out.str().substr(out.str().rfind("\nmemory: ") + 1);
   EXPECT_NE(last.find(" chat=yes dtype=bf16 "), std::string::npos) << last;
@@ -88,51 +87,68 @@ TEST_F(ModelMemoryTest, PrintsWhatItFoundAndALineForPrograms) {
 TEST_F(ModelMemoryTest, EndsWithAnErrorWhereTheMemoryIsShort) {
   std::ostringstream out;
   std::ostringstream err;
-  const MemoryOptions options{
-      .folder = folder_, .compute_dtype = "bf16", .memory_bytes = 100 * kMiB, .worker_count = 1};
-  EXPECT_EQ(RunMemory(options, out, err), 1);
-  EXPECT_NE(err.str().find("104.9 MB of memory are free"), std::string::npos) << err.str();
+  EXPECT_EQ(RunMemory({.folder = folder_, .backend = "cpu", .memory_bytes = 100 * kMiB, .worker_count = 1}, out, err),
+            1);
+  EXPECT_NE(err.str().find("104.9 MB of memory per worker are free"), std::string::npos) << err.str();
 }
 
-class PlanMemoryTest : public testing::Test {
- protected:
-  static std::uint64_t KvBytes(std::uint64_t free_mib, std::uint32_t workers) {
-    const auto plan = PlanMemory(kModel, {free_mib * kMiB}, workers);
-    return plan.ok() ? plan->kv_bytes : 0;
-  }
-
-  // 160 MiB of weights and 1 MiB of KV per token: with what steps need, 160 + 10 + 256 MiB.
-  static inline const ModelSize kModel{.name = "model",
-                                       .architecture = "",
-                                       .dtype = kernels::DType::kF32,
-                                       .weight_bytes = 160 * kMiB,
-                                       .file_bytes = 0,
-                                       .kv_bytes_per_token = kMiB,
-                                       .context_tokens = 2048,
-                                       .has_chat_template = true};
-};
-
-TEST_F(PlanMemoryTest, TakesHalfOfWhatWeightsAndStepsLeave) {
-  EXPECT_EQ(KvBytes(4426, 1), 2000 * kMiB);
-  EXPECT_EQ(KvBytes(8852, 2), 2000 * kMiB);
+TEST_F(ModelMemoryTest, LooksAtTheMachineUnlessToldOtherwise) {
+  std::ostringstream out;
+  std::ostringstream err;
+  EXPECT_EQ(RunMemory({.folder = folder_, .backend = "cpu", .memory_bytes = 0, .worker_count = 1}, out, err), 0)
+      << err.str();
+  EXPECT_EQ(out.str().find(" free_bytes=0\n"), std::string::npos) << out.str();
 }
 
-TEST_F(PlanMemoryTest, TakesAtMostEightGibibytesOrOneContext) {
-  EXPECT_EQ(KvBytes(1'000'000, 1), 8192 * kMiB);
-  ModelSize model = kModel;
-  model.context_tokens = 10'000;
-  const auto plan = PlanMemory(model, {1'000'000 * kMiB}, 1);
-  ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan->kv_tokens, 10'000U);
+TEST_F(ModelMemoryTest, MustBeToldWhatADeviceHas) {
+  std::ostringstream out;
+  std::ostringstream err;
+  EXPECT_EQ(RunMemory({.folder = folder_, .backend = "cuda", .memory_bytes = 0, .worker_count = 1}, out, err), 1);
+  EXPECT_NE(err.str().find("memory-bytes: "), std::string::npos) << err.str();
 }
 
-TEST_F(PlanMemoryTest, RefusesWhatHoldsNoUsefulContext) {
-  EXPECT_EQ(KvBytes(426 + 2048, 1), 1024 * kMiB);
-  const auto plan = PlanMemory(kModel, {(426 + 2047) * kMiB}, 1);
+// 160 MiB of weights and 1 MiB of KV per token: with what steps need, 160 + 10 + 256 MiB.
+ModelSize SomeModel(std::uint32_t context_tokens) {
+  ModelSize model;
+  model.name = "model";
+  model.weight_bytes = 160 * kMiB;
+  model.kv_bytes_per_token = kMiB;
+  model.context_tokens = context_tokens;
+  return model;
+}
+
+// 0 where it is refused.
+std::uint64_t PlannedTokens(const ModelSize& model, std::uint64_t free_mib, MemoryOf where, std::uint32_t workers = 1) {
+  const auto plan = PlanMemory(model, {free_mib * kMiB, where}, workers);
+  if (!plan.ok()) return 0;
+  EXPECT_EQ(plan->kv_bytes / kMiB, plan->kv_tokens);
+  return plan->kv_tokens;
+}
+
+TEST(PlanMemoryTest, TakesHalfOfWhatWeightsAndStepsLeaveOnTheHost) {
+  EXPECT_EQ(PlannedTokens(SomeModel(2048), 426 + 4000, MemoryOf::kHost), 2000U);
+  EXPECT_EQ(PlannedTokens(SomeModel(2048), 2 * (426 + 4000), MemoryOf::kHost, 2), 2000U);
+}
+
+TEST(PlanMemoryTest, TakesNineTenthsOfItOnADevice) {
+  EXPECT_EQ(PlannedTokens(SomeModel(2048), 426 + 40'000, MemoryOf::kDevice), 36'000U);
+}
+
+TEST(PlanMemoryTest, BoundsWhatItTakesOnTheHost) {
+  EXPECT_EQ(PlannedTokens(SomeModel(2048), 1'000'000, MemoryOf::kHost), 8192U);      // 8 GiB
+  EXPECT_EQ(PlannedTokens(SomeModel(100), 1'000'000, MemoryOf::kHost), 6400U);       // 64 contexts
+  EXPECT_EQ(PlannedTokens(SomeModel(10'000), 1'000'000, MemoryOf::kHost), 10'000U);  // one context
+}
+
+TEST(PlanMemoryTest, RefusesWhatHoldsNoUsefulContext) {
+  EXPECT_EQ(PlannedTokens(SomeModel(2048), 426 + 2048, MemoryOf::kHost), 1024U);
+  EXPECT_EQ(PlannedTokens(SomeModel(100), 426 + 200, MemoryOf::kHost), 100U);
+  const auto plan = PlanMemory(SomeModel(2048), {(426 + 2046) * kMiB, MemoryOf::kHost}, 1);
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::kUnavailable);
-  EXPECT_NE(plan.error().message.find("2.6 GB of memory are free and 2.6 GB needed"), std::string::npos)
+  EXPECT_NE(plan.error().message.find("2.6 GB of memory per worker are free; weights take 167.8 MB"), std::string::npos)
       << plan.error().message;
+  EXPECT_EQ(PlannedTokens(SomeModel(2048), 100, MemoryOf::kDevice), 0U);
 }
 
 }  // namespace
