@@ -8,7 +8,7 @@
 #   ./deploy/quickstart.sh … --backend cpu    cpu or cuda; by default cuda where there are a CUDA toolkit and a GPU
 #
 # The router listens on ROOST_HTTP_ADDRESS, by default 127.0.0.1:8000, and takes workers on ROOST_LINK_ADDRESS, by
-# default tcp://127.0.0.1:7001; with --once on free ports. ROOST_BIN names a folder with programs that are built already.
+# default tcp://127.0.0.1:7001; with --once on free ports. ROOST_BIN names a folder with programs that are built.
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "$0")/.."
@@ -46,8 +46,10 @@ else
   check_free "${link_address#tcp://}" ROOST_LINK_ADDRESS
 fi
 choose_backend "$backend_wanted"
-bin=${ROOST_BIN:-build/release/bin}
-if [ -z "${ROOST_BIN:-}" ]; then
+if [ -n "${ROOST_BIN:-}" ]; then
+  bin=$(cd "$called_from" && realpath -ms "$ROOST_BIN")
+else
+  bin=build/release/bin
   say 'packages and build'
   build_programs
 fi

@@ -1,5 +1,5 @@
-# Sourced: starts and stops a cluster on this machine. Needs: bin, the folder of the programs; logs, the folder for their
-# logs; backend and device_count of backend.sh.
+# Sourced: starts and stops a cluster on this machine. Needs: bin, the folder of the programs; logs, the folder for
+# their logs; backend and device_count of backend.sh.
 
 pids=()  # of the processes that were started here, the router's first
 
