@@ -56,7 +56,8 @@ print_bars() {
   most=$(printf '%s\n' "$(figure round-robin ttft_p50_ms)" "$(figure cache-aware ttft_p50_ms)" | sort -g | tail -n 1)
   printf '\nMedian time to the first token\n'
   for policy in round-robin cache-aware; do
-    printf '  %-12s %s %s ms\n' $policy "$(bar "$(figure $policy ttft_p50_ms)" "$most")" "$(figure $policy ttft_p50_ms)"
+    printf '  %-12s %s %.1f ms\n' $policy "$(bar "$(figure $policy ttft_p50_ms)" "$most")" \
+      "$(figure $policy ttft_p50_ms)"
   done
   printf 'Prompt tokens found in a cache\n'
   for policy in round-robin cache-aware; do
