@@ -1,132 +1,97 @@
 #!/usr/bin/env bash
-# From nothing to a running cluster: installs packages, builds, starts one router and two workers with the demo model
-# on loopback, sends a demonstration load under two routing policies and prints a table. Then the cluster stays up
-# until Ctrl-C.
+# From nothing to a running cluster: installs packages, builds, starts a router and workers on loopback, shows what
+# cache-aware routing does for a load, and leaves the cluster up until Ctrl-C.
 #
-#   ./deploy/quickstart.sh           the cluster listens on http://127.0.0.1:8000 and stays up
-#   ./deploy/quickstart.sh --once    stops after the table; exits 0 only if every answer came, at least half of the
-#                                    prompt tokens came from caches, and a warm prompt's first token took less than
-#                                    half of a cold one's time
+#   ./deploy/quickstart.sh                    the demo model, two workers, the same load under two routing policies
+#   ./deploy/quickstart.sh --model DIR        your model instead: checks its folder and memory, serves it
+#   ./deploy/quickstart.sh … --once           stops then; exits 0 only if the answers were whole and right
+#   ./deploy/quickstart.sh … --backend cpu    cpu or cuda; by default cuda where there are a CUDA toolkit and a GPU
+#
+# The router listens on ROOST_HTTP_ADDRESS, by default 127.0.0.1:8000, and takes workers on ROOST_LINK_ADDRESS, by
+# default tcp://127.0.0.1:7001; with --once on free ports. ROOST_BIN names a folder with programs that are built.
 set -euo pipefail
+called_from=$PWD
 cd "$(dirname "$0")/.."
+. deploy/lib/backend.sh
+. deploy/lib/cluster.sh
+. deploy/lib/demonstration.sh
+. deploy/lib/own_model.sh
 
 once=false
-case "${1:-}" in
-  '') ;;
-  --once) once=true ;;
-  *) echo "usage: $0 [--once]" >&2; exit 64 ;;
-esac
+model=
+backend_wanted=auto
+usage() {
+  echo "usage: $0 [--once] [--model DIR] [--backend auto|cpu|cuda]" >&2
+  exit 64
+}
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --once) once=true ;;
+    --model) [ -n "${2:-}" ] || usage; model=$(cd "$called_from" && realpath -ms "$2"); shift ;;
+    --backend) [[ ${2:-} =~ ^(auto|cpu|cuda)$ ]] || usage; backend_wanted=$2; shift ;;
+    *) usage ;;
+  esac
+  shift
+done
 
 say() { printf '\n== %s\n' "$*"; }
+fail() { echo "quickstart: FAILED $*" >&2; exit 1; }
 
-say 'packages and build'
-./deploy/packages.sh build
-# Tests are configured only where their packages are; the daemons need none of them.
-[ -f build/release/build.ninja ] || cmake --preset release -DROOST_BUILD_TESTS=OFF >/dev/null
-cmake --build --preset release --target roost-router roost-worker roostctl
-bin=build/release/bin
+http=${ROOST_HTTP_ADDRESS:-127.0.0.1:8000}
+link_address=${ROOST_LINK_ADDRESS:-tcp://127.0.0.1:7001}
+if $once; then
+  http=127.0.0.1:0 link_address=tcp://127.0.0.1:0
+else
+  check_free "$http" ROOST_HTTP_ADDRESS
+  check_free "${link_address#tcp://}" ROOST_LINK_ADDRESS
+fi
+choose_backend "$backend_wanted"
+if [ -n "${ROOST_BIN:-}" ]; then
+  bin=$(cd "$called_from" && realpath -ms "$ROOST_BIN")
+else
+  bin=build/release/bin
+  say 'packages and build'
+  build_programs
+fi
+say "backend: $backend ($backend_reason)"
 
-logs=$(mktemp -d "${TMPDIR:-/tmp}/roost-quickstart.XXXXXX")
-pids=()
-
-stop_cluster() {
-  local pid
-  for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
-  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
-  pids=()
-}
+figures=$(mktemp -d "${TMPDIR:-/tmp}/roost-quickstart.XXXXXX")
 trap stop_cluster EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+started=$SECONDS
 
-# await FILE PATTERN PID: waits until PATTERN is in FILE, and prints what its first group matched.
-await() {
-  local deadline=$((SECONDS + 60)) found
-  while ((SECONDS < deadline)); do
-    found=$(sed -n "s/.*$2.*/\1/p" "$1" | head -n 1)
-    [ -n "$found" ] && { echo "$found"; return; }
-    kill -0 "$3" 2>/dev/null || break
-    sleep 0.05
-  done
-  echo "quickstart: $1 does not say '$2':" >&2
-  tail -n 5 "$1" >&2
-  return 1
-}
+if [ -n "$model" ]; then
+  serve_model "$model"
+  result="model=$name"
+else
+  say "one router, two workers, the demo model: $question_count questions on $document_count documents, twice"
+  compare_policies
+  result="requests=$question_count ttft_gain=$ttft_gain cached_gain=$cached_gain answers=$(figure cache-aware answers)"
+fi
+echo "That took $((SECONDS - started)) s."
 
-# await_workers COUNT LOGS: waits until the router has so many workers that are ready.
-await_workers() {
-  local deadline=$((SECONDS + 60))
-  while ((SECONDS < deadline)); do
-    [ "$("$bin/roostctl" status --router "$url" | grep -c ' ready  *exact ')" -lt "$1" ] || return 0
-    sleep 0.05
-  done
-  echo "quickstart: the workers are not ready after a minute:" >&2
-  tail -n 5 "$2"/*.log >&2
-  return 1
-}
-
-http=127.0.0.1:8000
-link=tcp://127.0.0.1:7001
-if $once; then http=127.0.0.1:0 link=tcp://127.0.0.1:0; fi
-
-# start_cluster POLICY: sets url.
-start_cluster() {
-  local bound worker
-  "$bin/roost-router" --policy "$1" --http-address "$http" --link-address "$link" --drain-announce-seconds 0 \
-    2>"$logs/router-$1.log" &
-  pids=($!)
-  url=$(await "$logs/router-$1.log" 'router ready .*http=\([^ ]*\)' "${pids[0]}")
-  bound=$(await "$logs/router-$1.log" 'router ready .*link=\([^ ]*\)' "${pids[0]}")
-  for worker in worker-a worker-b; do
-    "$bin/roost-worker" --model deploy/demo-model --worker-id "$worker" --router "$bound" --threads 1 \
-      2>"$logs/$worker-$1.log" &
-    pids+=($!)
-  done
-  await_workers 2 "$logs"
-}
-
-# bench POLICY [FLAG…]: prints a row of the table; its last line of key=value pairs stays in $figures.
-bench() {
-  local out
-  out=$("$bin/roostctl" bench --router "$url" --prompts deploy/demo-prompts --label "$1" "${@:2}")
-  printf '%s\n' "$out" | sed '$d'
-  figures=$(printf '%s\n' "$out" | tail -n 1)
-}
-figure() { printf '%s\n' "$figures" | sed -n "s/.* $1=\([^ ]*\).*/\1/p"; }
-
-say 'one router, two workers, the demo model: the same load under two policies'
-start_cluster round-robin
-bench round-robin --table-header
-stop_cluster
-start_cluster cache-aware
-bench cache-aware
-
-requests=$(figure requests) failed=$(figure failed) ratio=$(figure cached_ratio)
-cold=$(figure ttft_cold_ms) warm=$(figure ttft_warm_ms)
-echo
-echo "A prompt of about 1,500 tokens, sent alone: first token after $cold ms cold, $warm ms warm."
-
-if ! $once; then
-  cat <<TEXT
+if $once; then
+  stop_cluster
+  rm -rf "$figures"
+  echo "quickstart: ok $result backend=$backend"
+  exit
+fi
+cat <<TEXT
 
 The cluster is up. Try:
 
-  curl -N $url/v1/chat/completions -H 'Content-Type: application/json' -d '{
-    "model": "demo-model", "messages": [{"role": "user", "content": "Who comes here at this hour?"}], "max_tokens": 64, "stream": true}'
+  curl $url$example_path -H 'Content-Type: application/json' -d '$example_body'
+
+See the workers, their load and what their caches hold; and why the last requests went to their workers:
 
   $bin/roostctl status --router $url
-  curl $url/metrics
+  $bin/roostctl explain --last 3 --router $url
+
+Metrics are in the format of Prometheus; dashboards/roost.json shows them in Grafana:
+
+$(print_metrics)
 
 Logs are in $logs. Ctrl-C stops it.
 TEXT
-  wait
-  exit
-fi
-
-stop_cluster
-if [ "$failed" != 0 ] || ! awk "BEGIN { exit !($ratio >= 0.5 && $warm < $cold / 2) }"; then
-  echo "quickstart: FAILED requests=$requests failed=$failed cached_ratio=$ratio ttft_cold_ms=$cold ttft_warm_ms=$warm" >&2
-  exit 1
-fi
-rm -rf "$logs"
-echo "quickstart: ok requests=$requests cached_ratio=$ratio ttft_cold_ms=$cold ttft_warm_ms=$warm"
+wait

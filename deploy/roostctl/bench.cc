@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <simdjson.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
@@ -103,6 +104,10 @@ std::string ErrorMessage(const HttpResponse& response) {
   return fmt::format("status {}: {}", response.status, readable ? message : response.body);
 }
 
+std::uint64_t AnswerHash(std::size_t conversation, std::size_t turn, std::string_view answer) {
+  return XXH3_64bits_withSeed(answer.data(), answer.size(), Mix64(conversation) + turn);
+}
+
 // Sends `turns` and appends the answer to them.
 BenchSample Ask(HttpClient& client, const BenchOptions& options, std::vector<ChatTurn>& turns) {
   const SteadyClock clock;
@@ -127,6 +132,7 @@ BenchSample Ask(HttpClient& client, const BenchOptions& options, std::vector<Cha
 }
 
 struct Conversation {
+  std::size_t number = 0;
   std::vector<ChatTurn> turns;
   std::vector<std::string> questions;  // one per turn
 };
@@ -135,6 +141,7 @@ std::vector<Conversation> MakeConversations(const BenchOptions& options, const B
   Rng rng(options.seed);
   std::vector<Conversation> conversations(options.conversation_count);
   for (std::size_t i = 0; i < conversations.size(); ++i) {
+    conversations[i].number = i;
     conversations[i].turns.push_back({"system", prompts.systems[i % prompts.systems.size()]});
     for (std::uint32_t turn = 0; turn < options.turn_count; ++turn) {
       conversations[i].questions.push_back(prompts.questions[rng.Below(prompts.questions.size())]);
@@ -165,6 +172,8 @@ class Load {
       for (const std::string& question : conversation->questions) {
         conversation->turns.push_back({"user", question});
         BenchSample sample = Ask(client, options_, conversation->turns);
+        sample.answer_hash =
+            AnswerHash(conversation->number, conversation->turns.size(), conversation->turns.back().text);
         const std::lock_guard lock(mutex_);
         samples_.push_back(std::move(sample));
       }
@@ -265,6 +274,19 @@ Result<BenchPrompts> LoadBenchPrompts(const std::filesystem::path& folder) {
   return prompts;
 }
 
+std::vector<std::string> MakeDocuments(const std::vector<std::string>& texts, std::uint32_t count) {
+  std::vector<std::string> documents;
+  documents.reserve(count);
+  const std::size_t n = texts.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t shift = n == 1 ? 0 : 1 + (i / n) % (n - 1);
+    const std::string& first = texts[i % n];
+    const std::string& second = texts[(i + shift) % n];
+    documents.push_back(fmt::format("Document {}.\n\n{}\n\n{}", i + 1, first, second));
+  }
+  return documents;
+}
+
 double Percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -288,6 +310,7 @@ BenchSummary Summarise(const std::vector<BenchSample>& samples, double wall_seco
     cached_tokens += sample.cached_tokens;
     output_tokens += sample.output_tokens;
     ttft.push_back(sample.ttft_seconds);
+    summary.answers_hash += sample.answer_hash;
     summary.share_by_worker[sample.worker] += 1;
   }
   for (auto& [worker, share] : summary.share_by_worker) share /= static_cast<double>(ttft.size());
@@ -308,24 +331,27 @@ int RunBench(const BenchOptions& given) {
     }
     options.model = *model;
   }
-  const auto prompts = LoadBenchPrompts(options.prompts);
+  auto prompts = LoadBenchPrompts(options.prompts);
   if (!prompts.ok()) {
     fmt::print(stderr, "roostctl bench: {}\n", prompts.error().ToString());
     return 2;
   }
+  if (options.document_count > 0) prompts->systems = MakeDocuments(prompts->systems, options.document_count);
   const SteadyClock clock;
   const Instant start = clock.Now();
   const auto samples = Load(options, MakeConversations(options, *prompts)).Run();
-  const BenchSummary summary = Summarise(samples, ToSeconds(clock.Now() - start));
+  const double wall_seconds = ToSeconds(clock.Now() - start);
+  const BenchSummary summary = Summarise(samples, wall_seconds);
   const ColdAndWarm probe = Probe(options, *prompts);
   PrintTableRow(options, summary);
   if (!summary.first_error.empty()) fmt::print(stderr, "roostctl bench: first error: {}\n", summary.first_error);
   if (!probe.error.empty()) fmt::print(stderr, "roostctl bench: probe: {}\n", probe.error);
   fmt::print(
       "bench: label={} requests={} failed={} cached_ratio={:.3f} ttft_p50_ms={:.2f} ttft_p99_ms={:.2f} "
-      "ttft_cold_ms={:.2f} ttft_warm_ms={:.2f}\n",
+      "ttft_cold_ms={:.2f} ttft_warm_ms={:.2f} seconds={:.1f} answers={:016x}\n",
       options.label, summary.request_count, summary.failed_count, summary.cached_ratio, summary.ttft_p50_seconds * 1e3,
-      summary.ttft_p99_seconds * 1e3, probe.cold_seconds * 1e3, probe.warm_seconds * 1e3);
+      summary.ttft_p99_seconds * 1e3, probe.cold_seconds * 1e3, probe.warm_seconds * 1e3, wall_seconds,
+      summary.answers_hash);
   return summary.failed_count == 0 && probe.error.empty() ? 0 : 1;
 }
 

@@ -17,11 +17,13 @@ struct BenchOptions {
   std::string model;    // empty: the first that the router serves
   std::string prompts;  // folder: system-*.txt and questions.txt (one per line)
   std::string label = "-";
+  // Above 0: so many long system prompts, each of several texts; see MakeDocuments. 0: the texts as they are.
+  std::uint32_t document_count = 0;
   std::uint32_t conversation_count = 16;
   std::uint32_t turn_count = 3;
   std::uint32_t concurrency = 4;
   std::uint32_t max_tokens = 24;
-  std::uint32_t probe_count = 5;  // pairs of one cold and one warm request, sent alone
+  std::uint32_t probe_count = 5;  // pairs of one cold and one warm request, sent alone; may be 0
   std::uint64_t seed = 1;
   bool table_header = false;
 };
@@ -33,6 +35,10 @@ struct BenchPrompts {
 };
 [[nodiscard]] Result<BenchPrompts> LoadBenchPrompts(const std::filesystem::path& folder);
 
+// So many documents, each a title of its own and then two of the texts, different ones where there are two. They share
+// no beginning, so each needs KV of its own. `texts` is not empty.
+[[nodiscard]] std::vector<std::string> MakeDocuments(const std::vector<std::string>& texts, std::uint32_t count);
+
 // One request as the client saw it.
 struct BenchSample {
   std::string error;  // empty when the answer came whole
@@ -42,6 +48,7 @@ struct BenchSample {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t cached_tokens = 0;
   std::uint64_t output_tokens = 0;
+  std::uint64_t answer_hash = 0;  // of the conversation's number, the turn's and the text
 };
 
 struct BenchSummary {
@@ -53,6 +60,8 @@ struct BenchSummary {
   double ttft_p99_seconds = 0;
   double output_tokens_per_second = 0;
   std::map<std::string, double> share_by_worker;  // of the requests
+  // The same for the same answers, in whatever order they came. Failed requests are left out.
+  std::uint64_t answers_hash = 0;
 };
 [[nodiscard]] BenchSummary Summarise(const std::vector<BenchSample>& samples, double wall_seconds);
 

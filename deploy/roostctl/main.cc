@@ -15,6 +15,7 @@
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
 #include "deploy/roostctl/explain.h"
+#include "deploy/roostctl/model_memory.h"
 #include "deploy/roostctl/pin.h"
 #include "deploy/roostctl/simulate/simulate.h"
 #include "deploy/roostctl/status.h"
@@ -72,11 +73,14 @@ int Bench(std::span<const char* const> arguments) {
       .Add("prompts", options.prompts, "Folder with system-*.txt and questions.txt")
       .Require("prompts")
       .Add("label", options.label, "Name of this run in the table")
+      .Add("documents", options.document_count,
+           "Long system prompts, each with a title of its own and two of the folder's texts; 0: the texts as they are",
+           {.low = 0, .high = 1e4})
       .Add("conversations", options.conversation_count, "Conversations", {.low = 1, .high = 1e6})
       .Add("turns", options.turn_count, "Questions per conversation", {.low = 1, .high = 1000})
       .Add("concurrency", options.concurrency, "Conversations at a time", {.low = 1, .high = 512})
       .Add("max-tokens", options.max_tokens, "Tokens per answer at most", {.low = 1, .high = 100000})
-      .Add("probes", options.probe_count, "Prompts sent alone, cold and then warm", {.low = 1, .high = 1000})
+      .Add("probes", options.probe_count, "Prompts sent alone, cold and then warm", {.low = 0, .high = 1000})
       .Add("seed", options.seed, "Seed of the questions and their order")
       .AddSwitch("table-header", options.table_header, "Print the table's header first");
   if (const auto code = Ended(parser, arguments)) return *code;
@@ -112,6 +116,19 @@ int Unpin(std::span<const char* const> arguments) {
   DeclarePrompt(options, parser);
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunPin(PinVerb::kUnpin, options, std::cout, std::cerr);
+}
+
+int Memory(std::span<const char* const> arguments) {
+  MemoryOptions options;
+  ConfigParser parser("roostctl memory", "Checks a model folder and prints how much memory it takes.");
+  parser.Add("model", options.folder, "Model folder in Hugging Face layout")
+      .Require("model")
+      .AddChoice("backend", options.backend, {"cpu", "cuda"}, "What will compute; CUDA takes bf16")
+      .Add("memory-bytes", options.memory_bytes,
+           "Memory for all workers; 0 takes what is free here. For CUDA it must say what is free on the device")
+      .Add("workers", options.worker_count, "Workers that share the memory", {.low = 1, .high = 1024});
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunMemory(options, std::cout, std::cerr);
 }
 
 int Tokenize(std::span<const char* const> arguments) {
@@ -217,6 +234,7 @@ constexpr Command kCommands[] = {
     {"pin", "keep a prompt in the workers' caches", &Pin},
     {"unpin", "take back a pin", &Unpin},
     {"bench", "send a load of conversations and measure", &Bench},
+    {"memory", "check a model folder and its memory", &Memory},
     {"simulate", "play a trace against a simulated cluster", &Simulate},
     {"tokenize", "turn text into token ids and back", &Tokenize},
     {"template", "render a chat template", &Template},

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace roost::roostctl {
 namespace {
@@ -38,6 +41,32 @@ TEST(SummariseTest, CountsWholeAnswersAndKeepsTheFirstError) {
   EXPECT_DOUBLE_EQ(summary.cached_ratio, 175.0 / 300);
   EXPECT_DOUBLE_EQ(summary.output_tokens_per_second, 15);
   EXPECT_DOUBLE_EQ(summary.share_by_worker.at("a"), 2.0 / 3);
+}
+
+TEST(SummariseTest, HashesAnswersInAnyOrder) {
+  BenchSample first;
+  first.answer_hash = 1;
+  BenchSample second;
+  second.answer_hash = 2;
+  BenchSample other;
+  other.answer_hash = 3;
+  EXPECT_EQ(Summarise({first, second}, 1).answers_hash, Summarise({second, first}, 1).answers_hash);
+  EXPECT_NE(Summarise({first, second}, 1).answers_hash, Summarise({first, other}, 1).answers_hash);
+}
+
+TEST(MakeDocumentsTest, GivesEachABeginningOfItsOwnAndTwoTexts) {
+  const std::vector<std::string> documents = MakeDocuments({"red", "green", "blue"}, 7);
+  ASSERT_EQ(documents.size(), 7U);
+  EXPECT_EQ(documents[0], "Document 1.\n\nred\n\ngreen");
+  EXPECT_EQ(documents[3], "Document 4.\n\nred\n\nblue");
+  EXPECT_EQ(documents[6], "Document 7.\n\nred\n\ngreen");
+  EXPECT_EQ(MakeDocuments({"red"}, 1).front(), "Document 1.\n\nred\n\nred");
+  const std::set<std::string> titles = [&documents] {
+    std::set<std::string> seen;
+    for (const std::string& document : documents) seen.insert(document.substr(0, document.find('\n')));
+    return seen;
+  }();
+  EXPECT_EQ(titles.size(), documents.size());
 }
 
 TEST(LoadBenchPromptsTest, ReadsTheRepositorysOwnAndNamesWhatIsMissing) {

@@ -1,0 +1,64 @@
+# Sourced: starts and stops a cluster on this machine. Needs: bin, the folder of the programs; logs, the folder for
+# their logs; backend and device_count of backend.sh.
+
+pids=()  # of the processes that were started here, the router's first
+
+stop_cluster() {
+  local pid
+  for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
+  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+  pids=()
+}
+
+# check_free HOST:PORT VARIABLE: ends the script where something listens there.
+check_free() {
+  if (exec 3<>"/dev/tcp/${1%:*}/${1##*:}") 2>/dev/null; then
+    echo "quickstart: something listens on $1 already; $2 names another address" >&2
+    exit 1
+  fi
+}
+
+# await FILE PATTERN PID: waits until PATTERN is in FILE, and prints what its first group matched.
+await() {
+  local deadline=$((SECONDS + 60)) found
+  while ((SECONDS < deadline)); do
+    found=$(sed -n "s/.*$2.*/\1/p" "$1" | head -n 1)
+    [ -n "$found" ] && { echo "$found"; return; }
+    kill -0 "$3" 2>/dev/null || break
+    sleep 0.05
+  done
+  echo "quickstart: $1 does not say '$2':" >&2
+  tail -n 5 "$1" >&2
+  return 1
+}
+
+# start_router HTTP_ADDRESS LINK_ADDRESS [FLAG…]: sets url and link.
+start_router() {
+  local log=$logs/router.log
+  "$bin/roost-router" --http-address "$1" --link-address "$2" --drain-announce-seconds 0 "${@:3}" 2>"$log" &
+  pids=($!)
+  url=$(await "$log" 'router ready .*http=\([^ ]*\)' "${pids[0]}")
+  link=$(await "$log" 'router ready .*link=\([^ ]*\)' "${pids[0]}")
+}
+
+# start_worker NAME NUMBER MODEL [FLAG…]: one more worker for $link. Workers go round the devices by their numbers.
+start_worker() {
+  local device=()
+  [ "$backend" = cpu ] || device=(--device $(($2 % device_count)))
+  "$bin/roost-worker" --worker-id "$1" --model "$3" --router "$link" --backend "$backend" "${device[@]}" "${@:4}" \
+    2>"$logs/$1.log" &
+  pids+=($!)
+}
+
+# await_workers COUNT SECONDS: waits until the router has so many workers that are ready.
+await_workers() {
+  local deadline=$((SECONDS + $2)) pid
+  while ((SECONDS < deadline)); do
+    [ "$("$bin/roostctl" status --router "$url" | grep -c ' ready  *exact ')" -lt "$1" ] || return 0
+    for pid in "${pids[@]}"; do kill -0 "$pid" 2>/dev/null || break 2; done
+    sleep 0.05
+  done
+  echo "quickstart: $1 workers are not ready:" >&2
+  tail -n 5 "$logs"/*.log >&2
+  return 1
+}

@@ -1,0 +1,71 @@
+# Sourced: serves the user's model. Needs cluster.sh.
+
+# chat_example MODEL QUESTION, completion_example MODEL PROMPT: set example_path and example_body, a request that works.
+chat_example() {
+  example_path=/v1/chat/completions
+  example_body='{"model": "'$1'", "messages": [{"role": "user", "content": "'$2'"}], "max_tokens": 64}'
+}
+completion_example() {
+  example_path=/v1/completions
+  example_body='{"model": "'$1'", "prompt": "'$2'", "max_tokens": 64}'
+}
+
+# ask_example: sends it and prints the answer.
+ask_example() {
+  local status
+  status=$(curl -sS -o "$figures/answer.json" -w '%{http_code}' "$url$example_path" \
+    -H 'Content-Type: application/json' -d "$example_body")
+  cat "$figures/answer.json"
+  echo
+  [ "$status" = 200 ] || fail "the first request was answered with status $status"
+}
+
+# print_metrics: where the daemons' metrics are, one command a line.
+print_metrics() {
+  local log
+  echo "  curl $url/metrics"
+  for log in "$logs"/worker-*.log; do
+    echo "  curl $(sed -n 's/.*worker ready .*metrics=\([^ ]*\).*/\1/p' "$log" | head -n 1)"
+  done
+}
+
+# measure_model FOLDER WORKERS: prints what the model takes, and sets memory_line. On CUDA each worker has a device, and
+# the one with the least free memory counts.
+measure_model() {
+  local flags=(--workers "$2") free_mib
+  if [ "$backend" = cuda ]; then
+    free_mib=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits | sort -n | head -n 1)
+    flags=(--backend cuda --memory-bytes $((free_mib * 1024 * 1024)))
+  fi
+  "$bin/roostctl" memory --model "$1" "${flags[@]}" >"$figures/memory.txt" || fail "$1 can not be served"
+  sed '$d' "$figures/memory.txt"
+  memory_line=$(tail -n 1 "$figures/memory.txt")
+}
+memory_figure() { printf '%s\n' "$memory_line" | sed -n "s/.* $1=\([^ ]*\).*/\1/p"; }
+
+# serve_model FOLDER: one worker on the CPU, with all cores; on CUDA one for each device. Sets name.
+serve_model() {
+  local workers=1 number context tokens flags=()
+  [ "$backend" = cpu ] || workers=$device_count
+  say "$1: $workers worker(s)"
+  measure_model "$1" "$workers"
+  name=$(basename "$1" | tr -c '[:alnum:]._\n-' -)
+  context=$(memory_figure context_tokens)
+  tokens=$(memory_figure kv_tokens)
+  [ "$tokens" -ge "$context" ] || context=$tokens
+  [ "$backend" = cuda ] || flags=(--kv-memory "$(memory_figure kv_memory)")
+  logs=$figures/cluster
+  mkdir "$logs"
+  start_router "$http" "$link_address"
+  for ((number = 0; number < workers; ++number)); do
+    start_worker "worker-$number" $number "$1" --served-model-name "$name" --max-context-tokens "$context" "${flags[@]}"
+  done
+  await_workers "$workers" 600
+  if [ "$(memory_figure chat)" = yes ]; then
+    chat_example "$name" 'Who are you?'
+  else
+    completion_example "$name" 'Once upon a time'
+  fi
+  say 'a first request'
+  ask_example
+}

@@ -1,0 +1,254 @@
+"""The quickstart shows what cache-aware routing does, serves a folder of the user's, takes CUDA where it is, and leaves
+no process behind."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+from cluster import BIN, DEMO_MODEL, ROOT, Cluster, wait_until
+
+QUICKSTART = ROOT / "deploy/quickstart.sh"
+
+
+def environment(programs=BIN, **more):
+    return {**os.environ, "ROOST_BIN": str(programs), **more}
+
+
+def quickstart(*arguments, **fields):
+    return subprocess.run([QUICKSTART, "--once", "--backend", "cpu", *arguments], capture_output=True, text=True,
+                          env=environment(**fields))
+
+
+def last_line(done):
+    return done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
+
+
+def script(path, text):
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="quickstart_test.")))
+
+    def programs(self, **instead):
+        """A folder with the real programs, but for those that are given as shell scripts."""
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for name in ("roost-router", "roost-worker", "roostctl"):
+            if name in instead:
+                script(programs / name, instead[name])
+            else:
+                (programs / name).symlink_to(BIN / name)
+        return programs
+
+
+class DemonstrationTest(unittest.TestCase):
+    def reference_answers(self):
+        """What one worker answers that holds all documents, asked one question at a time."""
+        flags = subprocess.run(["bash", "-c", '. deploy/lib/demonstration.sh; printf "%s\n" "${demo_load[@]}"'],
+                               cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+        with Cluster() as cluster:
+            router = cluster.start_router()
+            cluster.start_worker("worker-a", "--kv-blocks", "4096")
+            router.wait_for_workers(1)
+            flags[flags.index("--concurrency") + 1] = "1"
+            done = subprocess.run([BIN / "roostctl", "bench", "--router", router.url, *flags], cwd=ROOT,
+                                  capture_output=True, text=True, check=True)
+        return re.search(r"answers=(\w+)", done.stdout).group(1)
+
+    def test_cache_aware_routing_finds_far_more_in_caches_and_answers_the_same(self):
+        done = quickstart()
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+        found = re.fullmatch(r"quickstart: ok requests=56 ttft_gain=([\d.]+) cached_gain=([\d.]+) answers=(\w+) "
+                             r"backend=cpu", last_line(done))
+        self.assertIsNotNone(found, last_line(done))
+        self.assertGreaterEqual(float(found.group(2)), 1.5, done.stdout)
+        self.assertEqual(found.group(3), self.reference_answers())
+        for policy in ("round-robin", "cache-aware"):
+            self.assertRegex(done.stdout, rf"(?m)^{policy} +56 +0 ")
+            self.assertRegex(done.stdout, rf"(?m)^  {policy} +[#█]+ [\d.]+ ms$")
+            self.assertRegex(done.stdout, rf"(?m)^  {policy} +[#█]+ \d+ %$")
+
+
+class WrongAnswersTest(Folder):
+    def once_with_figures(self, round_robin, cache_aware):
+        """The quickstart with a load that does not run but ends with these lines."""
+        bench = f"""
+case "$*" in
+  bench*round-robin*) printf 'row\\n%s\\n' '{round_robin}' ;;
+  bench*cache-aware*) printf 'row\\n%s\\n' '{cache_aware}' ;;
+  *) exec {BIN}/roostctl "$@" ;;
+esac
+"""
+        return quickstart(programs=self.programs(roostctl=bench))
+
+    @staticmethod
+    def figures(ttft, ratio, answers):
+        return f"bench: label=x requests=96 failed=0 cached_ratio={ratio} ttft_p50_ms={ttft} answers={answers}"
+
+    def test_figures_are_shown_as_they_were_measured(self):
+        done = self.once_with_figures(self.figures(80, 0.25, "aa"), self.figures(160, 0.5, "aa"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ttft_gain=0.5 cached_gain=2.0", last_line(done))
+        bars = [len(bar) for bar in re.findall(r"(?m)^  [\w-]+ +([#█]+) ", done.stdout)]
+        self.assertEqual(bars, [20, 40, 10, 20])
+
+    def test_answers_that_differ_are_a_failure(self):
+        done = self.once_with_figures(self.figures(80, 0.25, "aa"), self.figures(8, 0.9, "bb"))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("FAILED the two policies got different answers", done.stderr)
+
+    def test_answers_that_are_missing_are_a_failure(self):
+        done = quickstart(programs=self.programs(
+            roostctl=f'[ "$1" != bench ] || {{ echo row; echo figures; exit 1; }}; exec {BIN}/roostctl "$@"'))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("FAILED round-robin: not every answer came", done.stderr)
+
+
+class ProcessesTest(Folder):
+    def test_nothing_runs_on_after_sigterm(self):
+        note = self.folder / "pids"
+        daemons = {name: f'echo $$ >>{note}; exec {BIN}/{name} "$@"' for name in ("roost-router", "roost-worker")}
+        bench = f'[ "$1" != bench ] || {{ echo $$ >>{note}; exec sleep 1000; }}; exec {BIN}/roostctl "$@"'
+        process = subprocess.Popen([QUICKSTART, "--once", "--backend", "cpu"], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL,
+                                   env=environment(self.programs(roostctl=bench, **daemons)))
+        pids = wait_until(lambda: note.exists() and len(note.read_text().split()) == 4 and note.read_text().split(),
+                          "a router, two workers and a load")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), 143)
+        self.assertEqual([pid for pid in pids if pathlib.Path("/proc", pid).exists()], [])
+
+
+class AddressTest(unittest.TestCase):
+    def test_an_address_in_use_is_named_at_once(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = "127.0.0.1:%d" % server.getsockname()[1]
+            done = subprocess.run([QUICKSTART, "--backend", "cpu"], capture_output=True, text=True,
+                                  env=environment(ROOST_HTTP_ADDRESS=address))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{address} already; ROOST_HTTP_ADDRESS", done.stderr)
+        self.assertEqual(done.stdout, "")
+
+
+class OwnModelTest(Folder):
+    def test_a_folder_is_measured_and_served(self):
+        model = self.folder / "my model"
+        shutil.copytree(DEMO_MODEL, model)
+        done = quickstart("--model", model)
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+        self.assertEqual(last_line(done), "quickstart: ok model=my-model backend=cpu")
+        self.assertRegex(done.stdout, r"(?m)^weights +[\d.]+ MB of memory per worker, as (f32|bf16)$")
+        self.assertRegex(done.stdout, r"(?m)^KV +[\d.]+ .B of memory per worker: \d+ tokens of \d+ bytes each")
+        self.assertRegex(done.stdout, r'"role":"assistant","content":"[^"]')
+
+    def test_a_model_without_a_chat_template_completes(self):
+        model = self.folder / "model"
+        shutil.copytree(DEMO_MODEL, model)
+        config = json.loads((model / "tokenizer_config.json").read_text())
+        del config["chat_template"]
+        (model / "tokenizer_config.json").write_text(json.dumps(config))
+        done = quickstart("--model", model)
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+        self.assertRegex(done.stdout, r'"object":"text_completion".*"text":"[^"]')
+
+    def test_a_folder_without_a_file_is_refused_before_anything_starts(self):
+        model = self.folder / "model"
+        shutil.copytree(DEMO_MODEL, model)
+        (model / "tokenizer.json").unlink()
+        done = quickstart("--model", model, programs=self.programs(**{"roost-router": "echo started >&2"}))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("tokenizer.json", done.stderr)
+        self.assertNotIn("started", done.stderr)
+
+
+class BackendTest(Folder):
+    """The choice, with fakes in PATH of what it looks at. cmake takes down how it was called."""
+
+    def setUp(self):
+        super().setUp()
+        self.tools = self.folder / "tools"
+        self.tools.mkdir()
+        (self.tools / "grep").symlink_to(shutil.which("grep"))
+        (self.folder / "deploy").mkdir()
+        script(self.folder / "deploy/packages.sh", "exit 0")
+        script(self.tools / "cmake", f'echo "$@" >>{self.folder}/cmake.log')
+
+    def fake_nvcc(self):
+        script(self.tools / "nvcc", "exit 0")
+
+    def fake_devices(self, *names):
+        script(self.tools / "nvidia-smi", "".join(f"echo 'GPU {i}: {name}'\n" for i, name in enumerate(names)))
+
+    def choose(self, wanted="auto"):
+        """Sources the script, chooses and builds. Returns (exit code, output, cmake's arguments)."""
+        done = subprocess.run(
+            ["/bin/bash", "-euo", "pipefail", "-c",
+             f'. {ROOT}/deploy/lib/backend.sh; choose_backend {wanted}; echo "$backend $device_count"; build_programs'],
+            cwd=self.folder, capture_output=True, text=True,
+            env={"PATH": str(self.tools), "CUDA_PATH": str(self.folder / "none")})
+        log = self.folder / "cmake.log"
+        return done.returncode, done.stdout.strip() + done.stderr.strip(), log.read_text() if log.exists() else ""
+
+    def test_toolkit_and_device_are_built_for_and_used(self):
+        self.fake_nvcc()
+        self.fake_devices("NVIDIA H200", "NVIDIA H200")
+        code, said, cmake = self.choose()
+        self.assertEqual((code, said), (0, "cuda 2"))
+        self.assertIn("-DROOST_CUDA=ON", cmake)
+        self.assertRegex(cmake, r"--build .* roost_cuda")
+
+    def test_a_toolkit_without_a_device_is_left_alone(self):
+        self.fake_nvcc()
+        script(self.tools / "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
+        code, said, cmake = self.choose()
+        self.assertEqual((code, said), (0, "cpu 0"))
+        self.assertNotIn("CUDA", cmake)
+        self.assertNotIn("roost_cuda", cmake)
+
+    def test_a_device_without_a_toolkit_is_left_alone(self):
+        self.fake_devices("NVIDIA L4")
+        code, said, cmake = self.choose()
+        self.assertEqual((code, said), (0, "cpu 1"))
+        self.assertNotIn("roost_cuda", cmake)
+
+    def test_cpu_leaves_both_alone(self):
+        self.fake_nvcc()
+        self.fake_devices("NVIDIA L4")
+        self.assertEqual(self.choose("cpu")[:2], (0, "cpu 1"))
+
+    def test_cuda_without_a_device_ends_with_the_reason(self):
+        self.fake_nvcc()
+        code, said, cmake = self.choose("cuda")
+        self.assertEqual(code, 69)
+        self.assertIn("nvidia-smi lists no GPU", said)
+        self.assertEqual(cmake, "")
+
+    def test_workers_go_round_the_devices(self):
+        note = self.folder / "workers"
+        programs = self.programs(**{"roost-worker": f'echo "$@" >>{note}; exec sleep 1000',
+                                    "roostctl": "echo no worker"})
+        self.fake_nvcc()
+        self.fake_devices("NVIDIA L4", "NVIDIA L4")
+        process = subprocess.Popen([QUICKSTART, "--once"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                   env=environment(programs, PATH=f"{self.tools}:/usr/bin:/bin"))
+        lines = wait_until(lambda: note.exists() and len(note.read_text().splitlines()) == 2
+                           and note.read_text().splitlines(), "two workers")
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=60)[0]
+        self.assertIn("backend: cuda (nvcc is", said)
+        devices = [re.search(r"--backend cuda --device (\d)", line).group(1) for line in lines]
+        self.assertEqual(sorted(devices), ["0", "1"])
+
+
+if __name__ == "__main__":
+    unittest.main()
