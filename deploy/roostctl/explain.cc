@@ -53,10 +53,9 @@ std::string ActualText(element decision) {
 // What it hit, and along the prompt's blocks who of the candidates held how much. Empty when the router does not tell.
 std::string HitText(element decision) {
   const std::uint64_t block_tokens = CountAt(decision, "/block_tokens");
-  simdjson::dom::array candidates;
-  if (block_tokens == 0 || decision["candidates"].get(candidates) != simdjson::SUCCESS) return "";
+  if (block_tokens == 0) return "";
   std::vector<BlockHolder> holders;
-  for (const element candidate : candidates) {
+  for (const element candidate : ListAt(decision, "/candidates")) {
     const std::uint64_t blocks = CountAt(candidate, "/matched_tokens") / block_tokens;
     const std::uint64_t pending = std::min(blocks, CountAt(candidate, "/pending_tokens") / block_tokens);
     holders.push_back({std::string(TextAt(candidate, "/worker")), blocks - pending, pending});

@@ -6,6 +6,14 @@
 
 namespace roost::roostctl {
 
+std::vector<simdjson::dom::element> ListAt(simdjson::dom::element object, const char* pointer) {
+  simdjson::dom::array list;
+  if (object.at_pointer(pointer).get(list) != simdjson::SUCCESS) return {};
+  std::vector<simdjson::dom::element> items;
+  for (const simdjson::dom::element item : list) items.push_back(item);
+  return items;
+}
+
 std::string PercentEncode(std::string_view text) {
   std::string encoded;
   for (const char c : text) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace roost::roostctl {
 
@@ -31,6 +32,9 @@ namespace roost::roostctl {
   if (object.at_pointer(pointer).get(value) != simdjson::SUCCESS) return std::nullopt;
   return value;
 }
+
+// The items of an array; none for what is no array. O(items).
+[[nodiscard]] std::vector<simdjson::dom::element> ListAt(simdjson::dom::element object, const char* pointer);
 
 // A value for a URL's query.
 [[nodiscard]] std::string PercentEncode(std::string_view text);

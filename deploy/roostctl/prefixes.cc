@@ -53,12 +53,8 @@ std::string WarmLine(element worker) {
 
 std::string PrefixText(element prefix) {
   std::string workers;
-  simdjson::dom::array list;
-  if (prefix["workers"].get(list) == simdjson::SUCCESS) {
-    for (const element worker : list) {
-      workers +=
-          fmt::format("{}{} {}", workers.empty() ? "" : ", ", TextAt(worker, "/worker"), CountAt(worker, "/hits"));
-    }
+  for (const element worker : ListAt(prefix, "/workers")) {
+    workers += fmt::format("{}{} {}", workers.empty() ? "" : ", ", TextAt(worker, "/worker"), CountAt(worker, "/hits"));
   }
   std::string text =
       fmt::format("{:>8} {:>8} {:>9}  {:<16}  {}\n", CountAt(prefix, "/hits"), CountAt(prefix, "/blocks"),
@@ -75,7 +71,7 @@ bool IsWarm(std::string_view answer_json) {
   simdjson::dom::parser parser;
   const Result<element> answer = Parse(parser, answer_json, "workers");
   if (!answer.ok()) return false;
-  const auto workers = (*answer)["workers"].get_array().value();
+  const std::vector<element> workers = ListAt(*answer, "/workers");
   return std::all_of(workers.begin(), workers.end(), [](element worker) {
     return FlagAt(worker, "/answered") && TextAt(worker, "/outcome") != "refused";
   });
@@ -150,7 +146,7 @@ Result<std::string> FormatMatch(std::string_view answer_json) {
   std::vector<BlockHolder> holders;
   std::string table =
       fmt::format("{:<24} {:>8} {:>8} {:>14}  {}\n", "worker", "held", "pending", "cached tokens", "index");
-  for (const element worker : answer["workers"].get_array().value()) {
+  for (const element worker : ListAt(answer, "/workers")) {
     const BlockHolder& holder = holders.emplace_back(BlockHolder{
         std::string(TextAt(worker, "/worker")), CountAt(worker, "/held_blocks"), CountAt(worker, "/pending_blocks")});
     table += fmt::format("{:<24} {:>8} {:>8} {:>14}  {}\n", holder.name, holder.held_blocks, holder.pending_blocks,
@@ -167,7 +163,7 @@ Result<std::string> FormatWarm(std::string_view answer_json) {
   ROOST_ASSIGN_OR_RETURN(const element answer, Parse(parser, answer_json, "workers"));
   std::string text =
       fmt::format("{} blocks of a prompt of {} tokens\n", CountAt(answer, "/blocks"), CountAt(answer, "/tokens"));
-  for (const element worker : answer["workers"].get_array().value()) {
+  for (const element worker : ListAt(answer, "/workers")) {
     text += fmt::format("  {:<24} {}\n", TextAt(worker, "/worker"), WarmLine(worker));
   }
   return text;
@@ -178,12 +174,10 @@ Result<std::string> FormatPrefixes(std::string_view answer_json) {
   ROOST_ASSIGN_OR_RETURN(const element answer, Parse(parser, answer_json, "prefixes"));
   std::string text =
       fmt::format("{:>8} {:>8} {:>9}  {:<16}  {}\n", "hits", "blocks", "tokens", "hash", "hits by worker");
-  const auto prefixes = answer["prefixes"].get_array().value();
+  const std::vector<element> prefixes = ListAt(answer, "/prefixes");
   for (const element prefix : prefixes) text += PrefixText(prefix);
-  if (prefixes.size() == 0) text += "(no prefix was found by a request yet)\n";
-  simdjson::dom::array workers;
-  if (answer["workers"].get(workers) != simdjson::SUCCESS) return text;
-  for (const element worker : workers) {
+  if (prefixes.empty()) text += "(no prefix was found by a request yet)\n";
+  for (const element worker : ListAt(answer, "/workers")) {
     if (!FlagAt(worker, "/answered")) text += fmt::format("no answer from {}\n", TextAt(worker, "/worker"));
   }
   return text;

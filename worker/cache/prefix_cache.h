@@ -204,9 +204,9 @@ class PrefixCache {
   // All ready blocks as runs, parents before children. O(ready blocks).
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
 
-  // The prefixes that requests found most often, the most used first, at most `most`: those that end where not every
-  // request went on to the same child. Of equally used ones the longest is first. O(blocks + found · log most); the
-  // way to the first blocks' tokens adds at most kMaxFrontSteps.
+  // The prefixes that requests found most often, the most used first, at most `most`: those that end where more than
+  // one request did not go on as the others did. Of equally used ones the longest is first. O(blocks + found · log
+  // most); the way to the first blocks' tokens adds at most kMaxFrontSteps.
   static constexpr std::size_t kMaxFrontSteps = std::size_t{1} << 16U;
   [[nodiscard]] std::vector<wire::UsedPrefix> MostUsed(std::uint32_t most, wire::PrefixTokens tokens) const;
 
@@ -306,7 +306,7 @@ class PrefixCache {
   void UnpinReady(std::uint32_t block);
   void EndPin(BlockHash hash);
 
-  // Blocks whose children were all found less often than they were themselves.
+  // Found blocks whose children were all found less often, by more than one request, or not at all.
   [[nodiscard]] std::vector<std::uint32_t> EndsOfUse() const;
   // The first block on the way to `block`; nothing when that takes more than `steps_left`, which is counted down.
   [[nodiscard]] std::optional<std::uint32_t> FrontOf(std::uint32_t block, std::size_t& steps_left) const;

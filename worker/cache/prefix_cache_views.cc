@@ -42,7 +42,10 @@ std::vector<wire::StoredRun> PrefixCache::Snapshot() const {
   return runs;
 }
 
+// A prefix that was computed in pieces was found by each piece where the one before had ended, once less than there: no
+// reason to tell of each piece.
 std::vector<std::uint32_t> PrefixCache::EndsOfUse() const {
+  constexpr std::uint32_t kStrayHits = 1;
   std::vector<bool> goes_on(pool_.block_count());
   const auto is_used = [this](std::uint32_t block) {
     return nodes_[block].ready && !IsPartial(block) && nodes_[block].hit_count > 0;
@@ -50,7 +53,7 @@ std::vector<std::uint32_t> PrefixCache::EndsOfUse() const {
   for (std::uint32_t block = 0; block < pool_.block_count(); ++block) {
     const std::uint32_t parent = nodes_[block].parent;
     if (!is_used(block) || parent == kNoBlock) continue;
-    if (nodes_[block].hit_count >= nodes_[parent].hit_count) goes_on[parent] = true;
+    if (nodes_[block].hit_count + kStrayHits >= nodes_[parent].hit_count) goes_on[parent] = true;
   }
   std::vector<std::uint32_t> ends;
   for (std::uint32_t block = 0; block < pool_.block_count(); ++block) {

@@ -28,10 +28,18 @@ class MostUsedTest : public testing_support::PrefixCacheFixture {
 };
 
 TEST_F(MostUsedTest, APrefixEndsWhereRequestsPart) {
-  Visit("abc");   // brings them
-  Visit("abde");  // finds a and b
+  Visit("abc");  // brings them
+  VisitTimes(2, "abde");
   VisitTimes(2, "abc");
-  EXPECT_EQ(MostUsed(10), (Prefixes{Used("ab", 3), Used("abc", 2)}));
+  EXPECT_EQ(MostUsed(10), (Prefixes{Used("ab", 4), Used("abc", 2), Used("abde", 1)}));
+}
+
+// Each piece is a request for the prefix so far.
+TEST_F(MostUsedTest, APrefixThatWasComputedInPiecesIsOne) {
+  for (const char* piece : {"a", "ab", "abc", "abcd"}) Visit(piece);
+  EXPECT_EQ(MostUsed(10), Prefixes{Used("abc", 1)});
+  VisitTimes(3, "abcdxyz");
+  EXPECT_EQ(MostUsed(10), Prefixes{Used("abcdxyz", 2)});
 }
 
 TEST_F(MostUsedTest, WhatNobodyFoundIsNoPrefix) {
