@@ -222,7 +222,9 @@ TEST_F(LinkCoreTest, AnAnswerForAnEarlierLifeOfTheLinkIsDropped) {
   core_.OnMessage(kPeer, wire::WantPrefixes{9, 5, wire::PrefixTokens::kOmit});
   const LinkId asked = effects_.TakeCommands<WantPrefixesCommand>().at(0).link;
   core_.OnMessage(kPeer, wire::WantHello{});
-  BringUp(kPeer);
+  core_.Tick();
+  Welcome(kPeer, effects_.Take<wire::Hello>().at(0).epoch);
+  ASSERT_EQ(core_.up_count(), 1U);
   effects_.sent.clear();
   core_.OnOutput(EngineAnswer{asked, wire::Prefixes{9, {}}});
   EXPECT_TRUE(effects_.sent.empty());
