@@ -138,6 +138,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
           {.version = std::string(Version()),
            .seed = RandomSeed(),
            .request_timeout = FromSeconds(options.request_timeout_seconds),
+           .prefix_text = options.show_prefix_text ? PrefixText::kShow : PrefixText::kHide,
            .metrics_text = [&registry] { return registry.Text(); },
            .unix_seconds_now = &UnixSeconds});
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,

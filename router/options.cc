@@ -82,6 +82,8 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Operation")
       .Add("record", options.record,
            "File that takes down lengths and block hashes of all requests, no text, for roostctl simulate")
+      .AddSwitch("show-prefix-text", options.show_prefix_text,
+                 "Show text of the most used prompts in /admin/v1/prefixes. Workers send their tokens for that")
       .AddSwitch("insecure-bind", options.insecure_bind,
                  "Allow addresses beyond loopback, where anyone who reaches them may send requests or pose as a worker")
       .Add("drain-announce-seconds", options.drain_announce_seconds,

@@ -43,6 +43,7 @@ struct RouterOptions {
 
   // Operation
   std::string record;  // file; empty: nothing is recorded
+  bool show_prefix_text = false;
   bool insecure_bind = false;
   double drain_announce_seconds = 5;
   double drain_timeout_seconds = 30;

@@ -13,6 +13,8 @@
 #     │ ◄───────────────────────────────────────────────────────────────── │
 #     │   generate, cancel, pin, ping    step n+1, n+2, …                   one per engine step, and every 250 ms
 #     │ ◄─────────────────────────────────────────────────────────────────►│
+#     │   pin, wantPrefixes              pinAnswer, prefixes                to a worker that answers (Hello.answers)
+#     │ ◄─────────────────────────────────────────────────────────────────►│
 #
 # Epoch: one life of the link. It begins with a hello; what either side held of an earlier one is void then: the router
 # forgets the worker's blocks and has lost the requests it had sent, the worker ends those requests without a word.
@@ -129,6 +131,8 @@ struct WorkerMessage {
     snapshot @3 :Snapshot;
     tokenizer @4 :Tokenizer;
     bye @5 :Bye;
+    pinAnswer @6 :PinAnswer;
+    prefixes @7 :Prefixes;
   }
 }
 
@@ -201,6 +205,9 @@ struct Hello {
   # Random, another one for each process. Not 0. A hello of the process that has the name already takes its link over
   # to the new connection. Another process is refused until the earlier one has left, is lost, or was silent for two
   # seconds.
+
+  answers @22 :Bool = false;
+  # The worker answers a pin, an unpin and a wantPrefixes with an answerId. A router waits for no answer of another one.
 }
 
 struct TokenEvent {
@@ -370,6 +377,49 @@ struct Bye {
   epoch @0 :UInt64;
 }
 
+struct PinAnswer {
+  # What came of a Pin or an Unpin: every block that it named counts once. The state right after the order was carried
+  # out; the answer of an order that was lost on its way never comes.
+
+  answerId @0 :UInt64;
+  # Of the order.
+
+  keptBlocks @1 :UInt32;
+  # In the cache, and pinned. After an Unpin: pinned all the same, because a pinned block stands behind them.
+
+  awaitedBlocks @2 :UInt32;
+  # Not in the cache: pinned as soon as a request has computed them.
+
+  refusedBlocks @3 :UInt32;
+  # Not pinned: the pins' share of the pool is full. After an Unpin: not pinned any more.
+}
+
+struct UsedPrefix {
+  # A prefix in the cache, named by its last block: where requests that used all of it went different ways.
+
+  hash @0 :BlockHash;
+  # Of its last block.
+
+  blockCount @1 :UInt32;
+  # At least 1.
+
+  hits @2 :UInt64;
+  # Requests that found the last block in the cache since it was computed. At least 1.
+
+  firstTokens @3 :List(UInt32);
+  lastTokens @4 :List(UInt32);
+  # Of the first and of the last block, at most 256 each. Empty unless the question asked for tokens; firstTokens also
+  # for a prefix of one block, and where the worker found it too long a way to the front.
+}
+
+struct Prefixes {
+  # Answers a WantPrefixes.
+
+  answerId @0 :UInt64;
+  prefixes @1 :List(UsedPrefix);
+  # The most used first; at most 1,000.
+}
+
 # ---- router → worker ----
 
 struct RouterMessage {
@@ -395,6 +445,7 @@ struct RouterMessage {
     pin @8 :Pin;
     unpin @9 :Unpin;
     refused @10 :Refused;
+    wantPrefixes @11 :WantPrefixes;
   }
 }
 
@@ -526,7 +577,7 @@ struct Pin {
   # Keep a prefix: its blocks are not evicted while the pin holds. A block that is not there yet is pinned when it becomes
   # ready. Pins are the worker's, not the link's: they outlive the router that asked, and a second pin of a block by
   # whichever router sets its end anew. Over the worker's limit for pinned blocks the tail of the prefix stays unpinned.
-  # There is no answer: Load.pinnedBlockCount shows what is held.
+  # Load.pinnedBlockCount shows what is held in all.
 
   root @0 :BlockHash;
   # Hash of the scope that the blocks live in.
@@ -536,6 +587,9 @@ struct Pin {
 
   durationMs @2 :UInt64 = 0;
   # From receipt. 0: until unpinned. At most 366 days.
+
+  answerId @3 :UInt64 = 0;
+  # Not 0: the worker answers with a PinAnswer of this id.
 }
 
 struct Unpin {
@@ -545,4 +599,19 @@ struct Unpin {
   root @0 :BlockHash;
   hashes @1 :List(BlockHash);
   # At least one.
+
+  answerId @2 :UInt64 = 0;
+  # As of a Pin.
+}
+
+struct WantPrefixes {
+  # Which prefixes do requests find most often? Costs the worker's engine a look at all its blocks.
+
+  answerId @0 :UInt64;
+  # Not 0.
+
+  most @1 :UInt32;
+  # So many at most: 1 to 1,000.
+
+  withTokens @2 :Bool = false;
 }

@@ -39,8 +39,8 @@ Result<TenantShare> ParseTenantShare(const std::string& value) {
   const std::size_t equals = value.rfind('=');
   if (equals == std::string::npos) return InvalidArgument("tenant-share", "'{}' is not NAME=FRACTION", value);
   TenantShare share{value.substr(0, equals), 0};
-  if (share.name.empty() || share.name.size() > wire::WireLimits::kMaxTenantBytes || !IsValidUtf8(share.name)) {
-    return InvalidArgument("tenant-share", "the name in '{}' is not 1 to {} bytes of UTF-8", value,
+  if (share.name.size() > wire::WireLimits::kMaxTenantBytes || !IsValidUtf8(share.name)) {
+    return InvalidArgument("tenant-share", "the name in '{}' is not at most {} bytes of UTF-8", value,
                            wire::WireLimits::kMaxTenantBytes);
   }
   const std::string_view fraction = std::string_view(value).substr(equals + 1);
@@ -65,8 +65,10 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
                  "Policy that says which idle blocks go first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
       .Add("min-hold-ms", options.min_hold_ms, "How long a new block stays whatever the policy says", {0, kMaxHoldMs})
-      .AddList("tenant-share", options.tenant_share,
-               "NAME=FRACTION: part of the blocks that is a tenant's own; what it leaves unused others may borrow")
+      .AddList(
+          "tenant-share", options.tenant_share,
+          "NAME=FRACTION: part of the blocks that is a tenant's own; what it leaves unused others may borrow. Without "
+          "NAME, of requests of no tenant, which all are as long as routers have no API keys")
       .Add("verify-hits", options.verify_hits,
            "Part of the requests with cached tokens whose cached blocks are computed anew and compared", {0, 1})
       .AddSwitch("check-invariants", options.check_invariants,
@@ -130,6 +132,17 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
   }
   if (sum > 1 + kRounding) return InvalidArgument("tenant-share", "the shares add up to {}, at most 1 is there", sum);
   return shares;
+}
+
+Result<void> CheckTenants(std::span<const TenantShare> shares) {
+  for (const TenantShare& share : shares) {
+    if (share.name.empty()) continue;
+    return InvalidArgument("tenant-share",
+                           "no request can be of the tenant '{}': a router tells tenants by API keys, which it does "
+                           "not have yet. Only a share without a name, =FRACTION, has any use now",
+                           share.name);
+  }
+  return {};
 }
 
 Result<KvMemory> ParseKvMemory(std::string_view value) {
@@ -203,7 +216,8 @@ Result<void> Complete(WorkerOptions& options) {
     const Result<wire::Endpoint> endpoint = wire::ParseEndpoint(router);
     if (!endpoint.ok()) return InvalidArgument("router", "{}", endpoint.error().ToString());
   }
-  ROOST_RETURN_IF_ERROR(ParseTenantShares(options.tenant_share));
+  ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
+  ROOST_RETURN_IF_ERROR(CheckTenants(shares));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {
     return InvalidArgument("plan-ahead", "on goes without verify-hits, which reads what the next step overwrites");

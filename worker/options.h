@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,9 +77,11 @@ void Declare(WorkerOptions& options, ConfigParser& parser);
 enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 [[nodiscard]] StepBounds StepBoundsOf(const WorkerOptions& options, DeviceKind device);
 
-// The shares that NAME=FRACTION values give: names of 1 to 200 bytes, each once; fractions above 0, together at most 1;
-// at most 64 tenants.
+// The shares that NAME=FRACTION values give: names of at most 200 bytes, each once, the empty one for requests of no
+// tenant; fractions above 0, together at most 1; at most 64 tenants.
 [[nodiscard]] Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values);
+// Can there be requests of these tenants? kInvalidArgument names one of which there can not.
+[[nodiscard]] Result<void> CheckTenants(std::span<const TenantShare> shares);
 
 // Memory for KV blocks.
 struct KvMemory {

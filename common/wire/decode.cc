@@ -5,62 +5,18 @@
 #include <cmath>
 #include <cstring>
 #include <string>
-#include <string_view>
 #include <utility>
 
-#include "common/base/utf8.h"
 #include "common/wire/codec.h"
+#include "common/wire/decode_prefixes.h"
 #include "common/wire/decode_sampling.h"
+#include "common/wire/decode_values.h"
 #include "schema/roost.capnp.h"
 
 // Cap'n Proto throws kj::Exception from any read of a malformed message: Decode catches, at the bottom of this file.
 // Readers are read once: each read of a pointer counts against the traversal limit.
 namespace roost::wire {
 namespace {
-
-Result<std::string> ReadText(capnp::Text::Reader text, const char* field, std::size_t max_bytes) {
-  if (text.size() > max_bytes) return DataLoss(field, "{} bytes of text, limit {}", text.size(), max_bytes);
-  const std::string_view view(text.cStr(), text.size());
-  if (!IsValidUtf8(view)) return DataLoss(field, "text is not UTF-8");
-  return std::string(view);
-}
-
-// For logs, metrics and headers.
-Result<std::string> ReadLine(capnp::Text::Reader text, const char* field, std::size_t max_bytes) {
-  ROOST_ASSIGN_OR_RETURN(std::string line, ReadText(text, field, max_bytes));
-  if (HasControlCharacter(line)) return DataLoss(field, "holds a control character");
-  return line;
-}
-
-Result<std::string> ReadName(capnp::Text::Reader text, const char* field, std::size_t max_bytes) {
-  if (text.size() == 0) return DataLoss(field, "empty");
-  return ReadLine(text, field, max_bytes);
-}
-
-template <typename List>
-Result<void> CheckCount(const List& list, const char* field, std::size_t limit) {
-  if (list.size() > limit) return DataLoss(field, "{} items, limit {}", list.size(), limit);
-  return {};
-}
-
-BlockHash ReadHash(schema::BlockHash::Reader hash) { return {hash.getHigh(), hash.getLow()}; }
-
-Result<std::vector<BlockHash>> ReadHashes(capnp::List<schema::BlockHash>::Reader list, const char* field,
-                                          std::size_t limit) {
-  ROOST_RETURN_IF_ERROR(CheckCount(list, field, limit));
-  std::vector<BlockHash> hashes;
-  hashes.reserve(list.size());
-  for (const auto hash : list) hashes.push_back(ReadHash(hash));
-  return hashes;
-}
-
-Result<std::vector<TokenId>> ReadTokens(capnp::List<std::uint32_t>::Reader list, const char* field, std::size_t limit) {
-  ROOST_RETURN_IF_ERROR(CheckCount(list, field, limit));
-  std::vector<TokenId> tokens;
-  tokens.reserve(list.size());
-  for (const std::uint32_t token : list) tokens.push_back(token);
-  return tokens;
-}
 
 // The numbers of a step, from which rates are fitted: what no engine can have done is refused.
 Result<void> CheckStep(const Load& load) {
@@ -79,26 +35,6 @@ Result<std::uint64_t> ReadTokenCount(std::uint64_t count, const char* field) {
   if (count > WireLimits::kMaxTokensOfAWorker)
     return DataLoss(field, "{}, limit {}", count, WireLimits::kMaxTokensOfAWorker);
   return count;
-}
-
-Result<double> ReadSeconds(double seconds, const char* field) {
-  if (!std::isfinite(seconds) || seconds < 0) return DataLoss(field, "{} is no duration", seconds);
-  return seconds;
-}
-
-Result<std::uint64_t> ReadNonZero(std::uint64_t value, const char* field) {
-  if (value == 0) return DataLoss(field, "zero");
-  return value;
-}
-
-Result<std::uint32_t> ReadPriority(std::uint32_t priority, const char* field) {
-  if (priority > kMaxPriority) return DataLoss(field, "{}, limit {}", priority, kMaxPriority);
-  return priority;
-}
-
-Result<std::uint64_t> ReadKeepMs(std::uint64_t milliseconds, const char* field) {
-  if (milliseconds > kMaxKeepMs) return DataLoss(field, "{} ms, limit {}", milliseconds, kMaxKeepMs);
-  return milliseconds;
 }
 
 Result<void> ReadError(schema::Error::Reader in, Error& error) {
@@ -220,6 +156,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   ROOST_RETURN_IF_ERROR(ReadNonZero(hello.max_sample_count, "maxSampleCount"));
   hello.sends_cache_events = in.getSendsCacheEvents();
   hello.full_sampling = in.getFullSampling();
+  hello.answers = in.getAnswers();
   return hello;
 }
 
@@ -320,27 +257,6 @@ Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   return {};
 }
 
-// Of a pin or its end: a prefix of at least one block.
-Result<std::vector<BlockHash>> ReadPrefix(capnp::List<schema::BlockHash>::Reader list) {
-  if (list.size() == 0) return DataLoss("hashes", "empty");
-  return ReadHashes(list, "hashes", WireLimits::kMaxPromptHashes);
-}
-
-Result<Pin> ReadPin(schema::Pin::Reader in) {
-  Pin pin;
-  pin.root = ReadHash(in.getRoot());
-  ROOST_ASSIGN_OR_RETURN(pin.hashes, ReadPrefix(in.getHashes()));
-  ROOST_ASSIGN_OR_RETURN(pin.duration_ms, ReadKeepMs(in.getDurationMs(), "durationMs"));
-  return pin;
-}
-
-Result<Unpin> ReadUnpin(schema::Unpin::Reader in) {
-  Unpin unpin;
-  unpin.root = ReadHash(in.getRoot());
-  ROOST_ASSIGN_OR_RETURN(unpin.hashes, ReadPrefix(in.getHashes()));
-  return unpin;
-}
-
 Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   Generate generate;
   generate.request_id = RequestId(in.getRequestId());
@@ -380,6 +296,8 @@ Result<std::optional<WorkerMessage>> ReadMessage(schema::WorkerMessage::Reader i
     case schema::WorkerMessage::SNAPSHOT: return Known<WorkerMessage>(ReadSnapshot(in.getSnapshot()));
     case schema::WorkerMessage::TOKENIZER: return Known<WorkerMessage>(ReadTokenizer(in.getTokenizer()));
     case schema::WorkerMessage::BYE: return Known<WorkerMessage>(ReadBye(in.getBye()));
+    case schema::WorkerMessage::PIN_ANSWER: return std::optional<WorkerMessage>(ReadPinAnswer(in.getPinAnswer()));
+    case schema::WorkerMessage::PREFIXES: return Known<WorkerMessage>(ReadPrefixes(in.getPrefixes()));
   }
   return std::optional<WorkerMessage>();
 }
@@ -404,6 +322,7 @@ Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader i
     case schema::RouterMessage::PIN: return Known<RouterMessage>(ReadPin(in.getPin()));
     case schema::RouterMessage::UNPIN: return Known<RouterMessage>(ReadUnpin(in.getUnpin()));
     case schema::RouterMessage::REFUSED: return Known<RouterMessage>(ReadRefused(in.getRefused()));
+    case schema::RouterMessage::WANT_PREFIXES: return Known<RouterMessage>(ReadWantPrefixes(in.getWantPrefixes()));
   }
   return std::optional<RouterMessage>();
 }

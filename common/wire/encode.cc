@@ -141,6 +141,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setMaxSampleCount(hello.max_sample_count);
   out.setSendsCacheEvents(hello.sends_cache_events);
   out.setFullSampling(hello.full_sampling);
+  out.setAnswers(hello.answers);
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {
@@ -174,6 +175,31 @@ void Fill(const Tokenizer& tokenizer, schema::WorkerMessage::Builder message) {
 }
 
 void Fill(const Bye& bye, schema::WorkerMessage::Builder message) { message.initBye().setEpoch(bye.epoch); }
+
+void Fill(const PinAnswer& answer, schema::WorkerMessage::Builder message) {
+  auto out = message.initPinAnswer();
+  out.setAnswerId(answer.answer_id);
+  out.setKeptBlocks(answer.kept_block_count);
+  out.setAwaitedBlocks(answer.awaited_block_count);
+  out.setRefusedBlocks(answer.refused_block_count);
+}
+
+void FillUsedPrefix(const UsedPrefix& prefix, schema::UsedPrefix::Builder out) {
+  FillHash(prefix.hash, out.initHash());
+  out.setBlockCount(prefix.block_count);
+  out.setHits(prefix.hits);
+  FillTokens(prefix.first_tokens,
+             out.initFirstTokens(Count(prefix.first_tokens.size(), kMaxBlockTokens, "tokens of a block")));
+  FillTokens(prefix.last_tokens,
+             out.initLastTokens(Count(prefix.last_tokens.size(), kMaxBlockTokens, "tokens of a block")));
+}
+
+void Fill(const Prefixes& answer, schema::WorkerMessage::Builder message) {
+  auto out = message.initPrefixes();
+  out.setAnswerId(answer.answer_id);
+  auto prefixes = out.initPrefixes(Count(answer.prefixes.size(), kMaxUsedPrefixes, "prefixes"));
+  for (unsigned i = 0; i < prefixes.size(); ++i) FillUsedPrefix(answer.prefixes[i], prefixes[i]);
+}
 
 void Fill(const Welcome& welcome, schema::RouterMessage::Builder message) {
   auto out = message.initWelcome();
@@ -246,12 +272,22 @@ void Fill(const Pin& pin, schema::RouterMessage::Builder message) {
   FillHash(pin.root, out.initRoot());
   FillHashes(pin.hashes, out.initHashes(Count(pin.hashes.size(), WireLimits::kMaxPromptHashes, "pinned hashes")));
   out.setDurationMs(pin.duration_ms);
+  out.setAnswerId(pin.answer_id);
 }
 
 void Fill(const Unpin& unpin, schema::RouterMessage::Builder message) {
   auto out = message.initUnpin();
   FillHash(unpin.root, out.initRoot());
   FillHashes(unpin.hashes, out.initHashes(Count(unpin.hashes.size(), WireLimits::kMaxPromptHashes, "unpinned hashes")));
+  out.setAnswerId(unpin.answer_id);
+}
+
+void Fill(const WantPrefixes& want, schema::RouterMessage::Builder message) {
+  auto out = message.initWantPrefixes();
+  ROOST_CHECK(want.most >= 1 && want.most <= kMaxUsedPrefixes, "{} prefixes", want.most);
+  out.setAnswerId(want.answer_id);
+  out.setMost(want.most);
+  out.setWithTokens(want.tokens == PrefixTokens::kTell);
 }
 
 void Fill(const WantHello&, schema::RouterMessage::Builder message) { message.setWantHello(); }

@@ -2,8 +2,9 @@
 // turns one into the other. Everything here is copyable, comparable data; vectors are bounded by the codec (see
 // WireLimits).
 //
-//   worker → router   Hello, Step, Snapshot, Tokenizer, Bye
-//   router → worker   Welcome, Refused, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer, Ping
+//   worker → router   Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes
+//   router → worker   Welcome, Refused, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer,
+//                     WantPrefixes, Ping
 //
 // A worker's life on a link: Hello until Welcome arrives, then a Snapshot and Steps. `epoch` names one life of the
 // link: whoever sees a new one forgets all that came before, blocks and requests. Snapshots and Steps share one
@@ -70,6 +71,7 @@ struct Hello {
   std::uint32_t max_sample_count = 1;  // the largest Generate::sample_count that it serves
   bool full_sampling = false;          // it knows Sampling's min_p, penalties and logit_bias
   bool sends_cache_events = true;      // steps hold its cache events, and snapshots come
+  bool answers = false;                // a Pin, Unpin or WantPrefixes with an answer_id
 
   bool operator==(const Hello&) const = default;
 };
@@ -206,6 +208,38 @@ struct Bye {
   bool operator==(const Bye&) const = default;
 };
 
+// What came of a Pin or an Unpin, right after it: each of its blocks counts once.
+struct PinAnswer {
+  std::uint64_t answer_id = 0;            // of the order
+  std::uint32_t kept_block_count = 0;     // in the cache, and pinned
+  std::uint32_t awaited_block_count = 0;  // not there; pinned once they are computed
+  std::uint32_t refused_block_count = 0;  // not pinned: the pins' share is full, or an Unpin has ended the pin
+
+  bool operator==(const PinAnswer&) const = default;
+};
+
+// So many prefixes are in one answer.
+inline constexpr std::uint32_t kMaxUsedPrefixes = 1000;
+
+// A prefix in a worker's cache, named by its last block.
+struct UsedPrefix {
+  BlockHash hash;  // of the last block
+  std::uint32_t block_count = 0;
+  std::uint64_t hits = 0;             // requests that found the last block there, since it was computed
+  std::vector<TokenId> first_tokens;  // of the first and of the last block; see schema/roost.capnp for when they are
+  std::vector<TokenId> last_tokens;   // empty
+
+  bool operator==(const UsedPrefix&) const = default;
+};
+
+// Answers a WantPrefixes.
+struct Prefixes {
+  std::uint64_t answer_id = 0;
+  std::vector<UsedPrefix> prefixes;  // the most used first
+
+  bool operator==(const Prefixes&) const = default;
+};
+
 // ---- router → worker ----
 
 struct Welcome {
@@ -315,6 +349,7 @@ struct Pin {
   BlockHash root;                 // hash of the blocks' scope
   std::vector<BlockHash> hashes;  // of the prefix's full blocks, front to back; at least one
   std::uint64_t duration_ms = 0;  // from receipt; 0: until unpinned
+  std::uint64_t answer_id = 0;    // of the PinAnswer that is wanted; 0: none
 
   bool operator==(const Pin&) const = default;
 };
@@ -323,8 +358,20 @@ struct Pin {
 struct Unpin {
   BlockHash root;
   std::vector<BlockHash> hashes;  // at least one
+  std::uint64_t answer_id = 0;    // as of a Pin
 
   bool operator==(const Unpin&) const = default;
+};
+
+enum class PrefixTokens : std::uint8_t { kOmit, kTell };
+
+// Which prefixes do requests find most often?
+struct WantPrefixes {
+  std::uint64_t answer_id = 0;  // not 0
+  std::uint32_t most = 0;       // 1 to kMaxUsedPrefixes
+  PrefixTokens tokens = PrefixTokens::kOmit;
+
+  bool operator==(const WantPrefixes&) const = default;
 };
 
 // The router does not know the sender, or saw a gap.
@@ -350,8 +397,8 @@ struct Ping {
   bool operator==(const Ping&) const = default;
 };
 
-using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye>;
-using RouterMessage =
-    std::variant<Welcome, Refused, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping, Pin, Unpin>;
+using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes>;
+using RouterMessage = std::variant<Welcome, Refused, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping,
+                                   Pin, Unpin, WantPrefixes>;
 
 }  // namespace roost::wire

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include <cctype>
+#include <algorithm>
 #include <optional>
 #include <ostream>
+#include <vector>
 
+#include "deploy/roostctl/block_tree.h"
 #include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/json_members.h"
 #include "deploy/roostctl/refusal.h"
 #include "router/route/cache_aware.h"
 
@@ -15,23 +18,6 @@ namespace roost::roostctl {
 namespace {
 
 using simdjson::dom::element;
-
-std::string_view TextAt(element object, const char* pointer) {
-  std::string_view value;
-  return object.at_pointer(pointer).get(value) == simdjson::SUCCESS ? value : "?";
-}
-
-std::uint64_t CountAt(element object, const char* pointer) {
-  std::uint64_t value = 0;
-  return object.at_pointer(pointer).get(value) == simdjson::SUCCESS ? value : 0;
-}
-
-// Nothing for null and for what is absent.
-std::optional<double> Seconds(element object, const char* pointer) {
-  double value = 0;
-  if (object.at_pointer(pointer).get(value) != simdjson::SUCCESS) return std::nullopt;
-  return value;
-}
 
 std::string Milliseconds(std::optional<double> seconds) {
   return seconds.has_value() ? fmt::format("{:.1f} ms", *seconds * 1e3) : "unknown";
@@ -61,20 +47,35 @@ std::string CopyText(element decision) {
 std::string ActualText(element decision) {
   if (decision["actual"].is_null()) return "no token yet";
   return fmt::format("{} cached tokens, first token after {}", CountAt(decision, "/actual/cached_tokens"),
-                     Milliseconds(Seconds(decision, "/actual/ttft_seconds")));
+                     Milliseconds(SecondsAt(decision, "/actual/ttft_seconds")));
+}
+
+// What it hit, and along the prompt's blocks who of the candidates held how much. Empty when the router does not tell.
+std::string HitText(element decision) {
+  const std::uint64_t block_tokens = CountAt(decision, "/block_tokens");
+  if (block_tokens == 0) return "";
+  std::vector<BlockHolder> holders;
+  for (const element candidate : ListAt(decision, "/candidates")) {
+    const std::uint64_t blocks = CountAt(candidate, "/matched_tokens") / block_tokens;
+    const std::uint64_t pending = std::min(blocks, CountAt(candidate, "/pending_tokens") / block_tokens);
+    holders.push_back({std::string(TextAt(candidate, "/worker")), blocks - pending, pending});
+  }
+  const PromptShape shape{.token_count = CountAt(decision, "/prompt_tokens"), .block_tokens = block_tokens};
+  return fmt::format("  hit          {}\n{}", TextAt(decision, "/hit"),
+                     DrawBlockTree(shape, holders, "               "));
 }
 
 std::string CandidateRow(element candidate, std::string_view chosen) {
   const std::string_view worker = TextAt(candidate, "/worker");
-  const auto cell = [&](const char* pointer) { return Seconds(candidate, pointer).value_or(0) * 1e3; };
+  const auto cell = [&](const char* pointer) { return SecondsAt(candidate, pointer).value_or(0) * 1e3; };
   return fmt::format(
       "{} {:<20} {:>8} {:>8} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.2f} {:>6.2f} {:>9.1f} "
       "{:>9.1f}\n",
       worker == chosen ? '*' : ' ', worker, CountAt(candidate, "/matched_tokens"),
       CountAt(candidate, "/pending_tokens"), cell("/queue_seconds"), cell("/slot_seconds"), cell("/prefill_seconds"),
       cell("/decode_seconds"), cell("/ttft_seconds"), cell("/growth_seconds"),
-      Seconds(candidate, "/congestion").value_or(1), Seconds(candidate, "/pace").value_or(1), cell("/delay_seconds"),
-      cell("/cost_seconds"));
+      SecondsAt(candidate, "/congestion").value_or(1), SecondsAt(candidate, "/pace").value_or(1),
+      cell("/delay_seconds"), cell("/cost_seconds"));
 }
 
 std::string DecisionText(element decision) {
@@ -82,7 +83,7 @@ std::string DecisionText(element decision) {
   const std::string_view reason = TextAt(decision, "/reason");
   std::string text = fmt::format("{} ({}), model {}, {} prompt tokens, {:.1f} s ago\n", TextAt(decision, "/id"),
                                  TextAt(decision, "/request_id"), TextAt(decision, "/model"),
-                                 CountAt(decision, "/prompt_tokens"), Seconds(decision, "/seconds_ago").value_or(0));
+                                 CountAt(decision, "/prompt_tokens"), SecondsAt(decision, "/seconds_ago").value_or(0));
   const std::uint64_t retries = CountAt(decision, "/retries");
   text += fmt::format("  went to      {}{} by {}: {} ({})\n", worker,
                       retries > 0 ? fmt::format(", retry {},", retries) : "", TextAt(decision, "/policy"), reason,
@@ -90,13 +91,14 @@ std::string DecisionText(element decision) {
   text += CopyText(decision);
   text += fmt::format("  predicted    {} cached tokens, first token after {}\n",
                       CountAt(decision, "/predicted/cached_tokens"),
-                      Milliseconds(Seconds(decision, "/predicted/ttft_seconds")));
+                      Milliseconds(SecondsAt(decision, "/predicted/ttft_seconds")));
   text += fmt::format("  actual       {}\n", ActualText(decision));
+  text += HitText(decision);
   text += fmt::format("  regret       {} tokens beyond, {} over the best\n", CountAt(decision, "/regret/cached_tokens"),
-                      Milliseconds(Seconds(decision, "/regret/ttft_seconds")));
+                      Milliseconds(SecondsAt(decision, "/regret/ttft_seconds")));
   text += fmt::format("  round robin  {} cached tokens, first token after {}\n",
                       CountAt(decision, "/round_robin/cached_tokens"),
-                      Milliseconds(Seconds(decision, "/round_robin/ttft_seconds")));
+                      Milliseconds(SecondsAt(decision, "/round_robin/ttft_seconds")));
   bool rates_known = false;
   if (decision["rates_known"].get(rates_known) == simdjson::SUCCESS && !rates_known) {
     text += "  no worker's speed is known yet: the columns below give an order, not times\n";
@@ -121,13 +123,7 @@ Result<std::string> Ask(const ExplainOptions& options) {
 
 std::string ExplainPath(const ExplainOptions& options) {
   if (options.request_id.empty()) return fmt::format("/admin/v1/decisions?limit={}", options.limit);
-  std::string path = "/admin/v1/decisions?request_id=";
-  for (const char c : options.request_id) {
-    const auto byte = static_cast<unsigned char>(c);
-    path +=
-        std::isalnum(byte) != 0 || c == '-' || c == '_' || c == '.' ? std::string(1, c) : fmt::format("%{:02X}", byte);
-  }
-  return path;
+  return "/admin/v1/decisions?request_id=" + PercentEncode(options.request_id);
 }
 
 Result<std::string> FormatDecisions(std::string_view decisions_json) {

@@ -17,6 +17,8 @@
 #include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/model_memory.h"
 #include "deploy/roostctl/pin.h"
+#include "deploy/roostctl/prefixes.h"
+#include "deploy/roostctl/prompt_options.h"
 #include "deploy/roostctl/simulate/simulate.h"
 #include "deploy/roostctl/status.h"
 #include "deploy/roostctl/template_command.h"
@@ -27,6 +29,8 @@ namespace roost::roostctl {
 namespace {
 
 constexpr int kExitUsage = 64;
+constexpr const char* kWorkersHelp =
+    "all workers of the model, the best one (where a request with this prompt would go), or names: worker-a,worker-b";
 
 // A command gets the arguments after its own name, with the name in front as a program gets its own.
 struct Command {
@@ -46,7 +50,7 @@ std::optional<int> Ended(ConfigParser& parser, std::span<const char* const> argu
   return std::nullopt;
 }
 
-void DeclarePrompt(PinOptions& options, ConfigParser& parser) {
+void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
   parser.Add("router", options.router, "URL of the router")
       .Add("model", options.model, "Model that the prompt is for")
       .Require("model")
@@ -101,11 +105,10 @@ int Pin(std::span<const char* const> arguments) {
   PinOptions options;
   ConfigParser parser("roostctl pin",
                       "Keeps the blocks of a prompt in the workers' caches: those that are there at once, the others "
-                      "when a request has brought them.");
+                      "when a request has brought them. Prints what each worker kept.");
   DeclarePrompt(options, parser);
   parser.Add("duration", options.duration, "How long, like 30s, 10m or 2h; until unpinned when empty")
-      .AddChoice("workers", options.workers, {"all", "best"},
-                 "All workers of the model, or the one that a request with this prompt would go to");
+      .Add("workers", options.workers, kWorkersHelp);
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunPin(PinVerb::kPin, options, std::cout, std::cerr);
 }
@@ -129,6 +132,40 @@ int Memory(std::span<const char* const> arguments) {
       .Add("workers", options.worker_count, "Workers that share the memory", {.low = 1, .high = 1024});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunMemory(options, std::cout, std::cerr);
+}
+
+int Match(std::span<const char* const> arguments) {
+  PromptOptions options;
+  ConfigParser parser(
+      "roostctl match",
+      "Prints what a request with this prompt would find in the workers' caches now, and where it would "
+      "go. Runs nothing.");
+  DeclarePrompt(options, parser);
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunMatch(options, std::cout, std::cerr);
+}
+
+int Warm(std::span<const char* const> arguments) {
+  WarmOptions options;
+  ConfigParser parser("roostctl warm",
+                      "Has workers compute the full blocks of a prompt, so that requests find them. Waits until they "
+                      "have. No answer is generated.");
+  DeclarePrompt(options, parser);
+  parser.Add("workers", options.workers, kWorkersHelp);
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunWarm(options, std::cout, std::cerr);
+}
+
+int Prefixes(std::span<const char* const> arguments) {
+  PrefixesOptions options;
+  ConfigParser parser("roostctl prefixes",
+                      "Prints the prefixes that requests found most often in the workers' caches, with text where the "
+                      "router runs with --show-prefix-text.");
+  parser.Add("router", options.router, "URL of the router")
+      .Add("model", options.model, "Model; may be left out while the router serves a single one")
+      .Add("top", options.top, "Prefixes, the most used first", {.low = 1, .high = 1000});
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunPrefixes(options, std::cout, std::cerr);
 }
 
 int Tokenize(std::span<const char* const> arguments) {
@@ -233,6 +270,9 @@ constexpr Command kCommands[] = {
     {"explain", "why a request went to its worker", &Explain},
     {"pin", "keep a prompt in the workers' caches", &Pin},
     {"unpin", "take back a pin", &Unpin},
+    {"match", "what a prompt would hit, and where", &Match},
+    {"prefixes", "the prefixes that are used most", &Prefixes},
+    {"warm", "have workers compute a prompt", &Warm},
     {"bench", "send a load of conversations and measure", &Bench},
     {"memory", "check a model folder and its memory", &Memory},
     {"simulate", "play a trace against a simulated cluster", &Simulate},

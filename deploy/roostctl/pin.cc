@@ -5,13 +5,12 @@
 
 #include <charconv>
 #include <cstddef>
-#include <fstream>
 #include <ostream>
-#include <sstream>
 #include <utility>
 
 #include "common/base/json_writer.h"
 #include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/json_members.h"
 #include "deploy/roostctl/refusal.h"
 
 namespace roost::roostctl {
@@ -27,40 +26,18 @@ constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
 
 std::string_view NameOf(PinVerb verb) { return verb == PinVerb::kPin ? "pin" : "unpin"; }
 
-Result<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::kNotFound, "can not be read", path};
-  std::ostringstream content;
-  content << file.rdbuf();
-  return content.str();
-}
-
-// Members "messages" and "tools" from a file that holds an array of messages, or an object with these members.
-Result<void> AddMessages(std::string_view file, JsonWriter& body) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  if (parser.parse(simdjson::padded_string(file)).get(root) != simdjson::SUCCESS) {
-    return InvalidArgument("messages", "the file holds no JSON");
+std::string WorkerText(PinVerb verb, simdjson::dom::element worker) {
+  if (!FlagAt(worker, "/answered")) return "no answer";
+  const std::uint64_t kept = CountAt(worker, "/kept_blocks");
+  if (verb == PinVerb::kUnpin) {
+    return kept == 0 ? "none of them is pinned" : fmt::format("{} still pinned, for blocks behind them", kept);
   }
-  if (root.is_array()) {
-    body.Key("messages").Raw(simdjson::minify(root));
-    return {};
-  }
-  simdjson::dom::element messages;
-  if (root["messages"].get(messages) != simdjson::SUCCESS) {
-    return InvalidArgument("messages", "the file holds neither an array nor an object with messages");
-  }
-  body.Key("messages").Raw(simdjson::minify(messages));
-  simdjson::dom::element tools;
-  if (root["tools"].get(tools) == simdjson::SUCCESS) body.Key("tools").Raw(simdjson::minify(tools));
-  return {};
+  return fmt::format("kept {}, {} more once they are computed, refused {}", kept, CountAt(worker, "/pending_blocks"),
+                     CountAt(worker, "/refused_blocks"));
 }
 
 Result<std::string> Ask(PinVerb verb, const PinOptions& options) {
-  std::string messages;
-  if (!options.messages_file.empty()) {
-    ROOST_ASSIGN_OR_RETURN(messages, ReadFile(options.messages_file));
-  }
+  ROOST_ASSIGN_OR_RETURN(const std::string messages, ReadMessages(options));
   ROOST_ASSIGN_OR_RETURN(const std::string body, PinBody(options, messages));
   HttpClient client(options.router, 60);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.PostJson(fmt::format("/admin/v1/{}", NameOf(verb)), body));
@@ -83,21 +60,15 @@ Result<std::uint64_t> ParseDuration(std::string_view text) {
 }
 
 Result<std::string> PinBody(const PinOptions& options, std::string_view messages_json) {
-  if (options.prompt.empty() == options.messages_file.empty()) {
-    return InvalidArgument("prompt", "give a prompt or a file with messages, one of them");
-  }
   JsonWriter body;
-  body.BeginObject().Key("model").String(options.model).Key("workers").String(options.workers);
-  if (!options.cache_salt.empty()) body.Key("cache_salt").String(options.cache_salt);
+  body.BeginObject();
+  WriteScope(options, body);
+  WriteWorkers(options.workers, body);
   if (!options.duration.empty()) {
     ROOST_ASSIGN_OR_RETURN(const std::uint64_t duration_ms, ParseDuration(options.duration));
     body.Key("duration_ms").Number(duration_ms);
   }
-  if (options.prompt.empty()) {
-    ROOST_RETURN_IF_ERROR(AddMessages(messages_json, body));
-  } else {
-    body.Key("prompt").String(options.prompt);
-  }
+  ROOST_RETURN_IF_ERROR(WritePrompt(options, messages_json, body));
   body.EndObject();
   return body.Take();
 }
@@ -113,12 +84,11 @@ Result<std::string> FormatPinAnswer(PinVerb verb, std::string_view answer_json) 
       answer["workers"].get(workers) != simdjson::SUCCESS) {
     return DataLoss("answer", "it does not tell blocks, tokens and workers");
   }
-  std::string line = fmt::format("{} of {} blocks ({} tokens) sent to", NameOf(verb), blocks, tokens);
+  std::string text = fmt::format("{} of {} blocks ({} tokens)\n", NameOf(verb), blocks, tokens);
   for (const simdjson::dom::element worker : workers) {
-    std::string_view name;
-    if (worker.get(name) == simdjson::SUCCESS) line += fmt::format(" {}", name);
+    text += fmt::format("  {:<24} {}\n", TextAt(worker, "/worker"), WorkerText(verb, worker));
   }
-  return line + '\n';
+  return text;
 }
 
 int RunPin(PinVerb verb, const PinOptions& options, std::ostream& out, std::ostream& err) {

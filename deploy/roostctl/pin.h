@@ -7,19 +7,15 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/prompt_options.h"
 
 namespace roost::roostctl {
 
 enum class PinVerb { kPin, kUnpin };
 
-struct PinOptions {
-  std::string router = "http://127.0.0.1:8000";
-  std::string model;
-  std::string prompt;         // text, or
-  std::string messages_file;  // JSON: an array of messages, or an object with messages and perhaps tools
-  std::string cache_salt;
-  std::string duration;  // like 10m; empty: until unpinned
-  std::string workers = "all";
+struct PinOptions : PromptOptions {
+  std::string duration;         // like 10m; empty: until unpinned
+  std::string workers = "all";  // or best, or names with commas between them
 };
 
 // Milliseconds of a whole number with a unit: ms, s, m, h or d. More than 0 and at most 366 days.
@@ -28,7 +24,7 @@ struct PinOptions {
 // The body of POST /admin/v1/pin. `messages_json` is what the file holds; not read when there is a prompt.
 [[nodiscard]] Result<std::string> PinBody(const PinOptions& options, std::string_view messages_json);
 
-// The line that tells what the router did. kDataLoss when the answer is none of its own.
+// What each worker kept, a line for each. kDataLoss when the answer is none of its own.
 [[nodiscard]] Result<std::string> FormatPinAnswer(PinVerb verb, std::string_view answer_json);
 
 // Asks the router and prints. Returns the exit code: 0 when it sent the order to its workers.

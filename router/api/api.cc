@@ -21,12 +21,6 @@ namespace {
 
 constexpr std::string_view kUnrouted = "other";
 
-HttpResponse Json(std::string body) {
-  HttpResponse response;
-  response.body = std::move(body);
-  return response;
-}
-
 }  // namespace
 
 struct Api::Route {
@@ -59,6 +53,9 @@ std::span<const Api::Route> Api::Routes() {
       Route{"GET", "/admin/v1/workers", Match::kExact, "workers", CallThread::kText, &Api::Workers},
       Route{"GET", "/admin/v1/decisions", Match::kExact, "decisions", CallThread::kText, &Api::Decisions},
       Route{"GET", "/admin/v1/queues", Match::kExact, "queues", CallThread::kText, &Api::Queues},
+      Route{"GET", "/admin/v1/prefixes", Match::kExact, "prefixes", CallThread::kText, &Api::Prefixes},
+      Route{"POST", "/admin/v1/warm", Match::kExact, "warm", CallThread::kText, &Api::Warm},
+      Route{"POST", "/admin/v1/match", Match::kExact, "match", CallThread::kText, &Api::Match},
       Route{"POST", "/admin/v1/pin", Match::kExact, "pin", CallThread::kText, &Api::Pin},
       Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", CallThread::kText, &Api::Unpin},
   };
@@ -133,19 +130,19 @@ void Api::AnswerUnrouted(const Call& call) {
   Answer(call, std::move(response));
 }
 
-void Api::ListModels(Call& call) { Answer(call, Json(ModelListBody(services_.dispatcher.Models()))); }
+void Api::ListModels(Call& call) { Answer(call, JsonResponse(ModelListBody(services_.dispatcher.Models()))); }
 
 void Api::GetModel(Call& call) {
   const std::string name = PercentDecode(call.rest);
   const std::shared_ptr<const ServedModel> model = services_.dispatcher.FindModel(name);
-  if (model != nullptr) return Answer(call, Json(ModelBody(*model)));
+  if (model != nullptr) return Answer(call, JsonResponse(ModelBody(*model)));
   AnswerError(call, {ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", name), "model"});
 }
 
 void Api::Health(Call& call) {
   JsonWriter json;
   json.BeginObject().Key("status").String("ok").EndObject();
-  Answer(call, Json(json.Take()));
+  Answer(call, JsonResponse(json.Take()));
 }
 
 void Api::Ready(Call& call) {
@@ -157,7 +154,7 @@ void Api::Ready(Call& call) {
   JsonWriter json;
   json.BeginObject().Key("status").String("ready");
   json.Key("ready_workers").Number(static_cast<std::int64_t>(ready_count)).EndObject();
-  Answer(call, Json(json.Take()));
+  Answer(call, JsonResponse(json.Take()));
 }
 
 void Api::Metrics(Call& call) {
@@ -170,10 +167,10 @@ void Api::Metrics(Call& call) {
 void Api::Version(Call& call) {
   JsonWriter json;
   json.BeginObject().Key("version").String(options_.version).EndObject();
-  Answer(call, Json(json.Take()));
+  Answer(call, JsonResponse(json.Take()));
 }
 
-void Api::Workers(Call& call) { Answer(call, Json(WorkersBody(services_.dispatcher.Workers()))); }
+void Api::Workers(Call& call) { Answer(call, JsonResponse(WorkersBody(services_.dispatcher.Workers()))); }
 
 void Api::Decisions(Call& call) {
   const Result<DecisionsQuery> query = ParseDecisionsQuery(call.request.query);
@@ -187,10 +184,10 @@ void Api::Decisions(Call& call) {
                fmt::format("no decision about '{}' among the last {}", *query->request_id, DecisionLog::kCapacity),
                "request_id"});
   }
-  Answer(call, Json(DecisionsBody(records, services_.clock.Now())));
+  Answer(call, JsonResponse(DecisionsBody(records, services_.clock.Now())));
 }
 
-void Api::Queues(Call& call) { Answer(call, Json(QueuesBody(services_.dispatcher.Queues()))); }
+void Api::Queues(Call& call) { Answer(call, JsonResponse(QueuesBody(services_.dispatcher.Queues()))); }
 
 void Api::Answer(const Call& call, HttpResponse response) {
   if (call.thread == CallThread::kText) {

@@ -3,8 +3,8 @@
 //
 //   POST /v1/chat/completions   POST /v1/completions   GET /v1/models   GET /v1/models/{id}
 //   GET /health   GET /ready   GET /metrics   GET /version
-//   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues
-//   POST /admin/v1/pin   POST /admin/v1/unpin
+//   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
+//   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
 //
 // Every answer is JSON (but for /metrics and streams), also 404 and 405. HEAD is answered as GET, OPTIONS with Allow.
 // A POST must say that it is JSON, else 415: what a web page sends to another site without asking it first is anything
@@ -43,10 +43,14 @@
 
 namespace roost::router {
 
+// May operators see what prompts hold?
+enum class PrefixText { kHide, kShow };
+
 struct ApiOptions {
   std::string version;
   std::uint64_t seed = 0;  // of answers' ids and of requests without a seed; random in daemons
   Duration request_timeout = std::chrono::hours(1);  // a request has no longer; its header may shorten it
+  PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
   std::function<std::string()> metrics_text;         // the body of /metrics
   std::function<std::int64_t()> unix_seconds_now;    // wall time, for `created`
 };
@@ -91,9 +95,18 @@ class Api {
   void Queues(Call& call);
   void Pin(Call& call);
   void Unpin(Call& call);
+  void Warm(Call& call);
+  void Match(Call& call);
+  void Prefixes(Call& call);
 
   void ApplyPin(Call& call, PinAction action);
-  [[nodiscard]] Result<std::string> PinBody(Call& call, PinAction action) const;
+  [[nodiscard]] Result<void> SendPin(Call& call, PinAction action);
+  [[nodiscard]] Result<void> SendWarm(Call& call);
+  [[nodiscard]] Result<std::string> AskMatch(Call& call);
+  [[nodiscard]] Result<void> AskPrefixes(Call& call);
+  // For the dispatcher: answers the call with what `make_body` makes of the workers' answers.
+  using MakeBody = std::function<std::string(std::span<const WorkerAnswer>)>;
+  [[nodiscard]] AnswersDone AnswerLater(const Call& call, MakeBody make_body);
   // What `parse` makes of the request's body, if it is for a model that takes requests now.
   template <typename Request>
   [[nodiscard]] Result<Request> ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const;

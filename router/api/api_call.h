@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/clock.h"
 #include "router/api/api.h"
@@ -26,5 +27,11 @@ struct Api::Call {
   std::shared_ptr<const ServedModel> model;  // once its name was read and is served
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };
+
+[[nodiscard]] inline HttpResponse JsonResponse(std::string body) {
+  HttpResponse response;
+  response.body = std::move(body);
+  return response;
+}
 
 }  // namespace roost::router

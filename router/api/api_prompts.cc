@@ -1,4 +1,4 @@
-// The part of the Api that reads prompts: generations and pins. On text threads.
+// The part of the Api that reads prompts and has them answered. On text threads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,8 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "common/base/check.h"
-#include "common/base/json_writer.h"
+#include "router/api/api_body.h"
 #include "router/api/api_call.h"
 #include "router/api/chat_request.h"
 #include "router/api/completion_request.h"
@@ -65,20 +64,6 @@ Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
   return services_.dispatcher.CheckRoom(*call.model);
 }
 
-template <typename Request>
-Result<Request> Api::ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const {
-  HttpBody& body = call.request.body;
-  const std::size_t size = body.size();
-  ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size)));
-  JsonBody json(body.TakeText(JsonBody::kPadding));
-  ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
-  ROOST_RETURN_IF_ERROR(CheckModel(call, object));
-  ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size, json.node_count())));
-  Result<Request> request = parse(object);
-  ROOST_CHECK(!request.ok() || call.model != nullptr, "a request was read that names no model");
-  return request;
-}
-
 // ---- generation ----
 
 void Api::ChatCompletions(Call& call) { Generate(call, AnswerKind::kChat, ReadChat(call)); }
@@ -131,37 +116,6 @@ void Api::Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt) {
   options.stop = std::move(prompt->fields.stop);
   options.started_at = call.started_at;
   Generation::Start(services_, call.responder, *call.client, std::move(spec), std::move(options));
-}
-
-// ---- pins ----
-
-void Api::Pin(Call& call) { ApplyPin(call, PinAction::kPin); }
-void Api::Unpin(Call& call) { ApplyPin(call, PinAction::kUnpin); }
-
-void Api::ApplyPin(Call& call, PinAction action) {
-  Result<std::string> body = PinBody(call, action);
-  if (!body.ok()) return AnswerError(call, body.error());
-  HttpResponse response;
-  response.body = std::move(*body);
-  Answer(call, std::move(response));
-}
-
-Result<std::string> Api::PinBody(Call& call, PinAction action) const {
-  const std::size_t size = call.request.body.size();
-  ROOST_ASSIGN_OR_RETURN(const PinRequest request, ReadBody(call, &ParsePinRequest));
-  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
-  ROOST_ASSIGN_OR_RETURN(PinPlan plan, MakePinPlan(call.model, request, action, options_.unix_seconds_now()));
-  ROOST_ASSIGN_OR_RETURN(const std::vector<std::string> workers, services_.dispatcher.Pin(std::move(plan.order)));
-  JsonWriter answer;
-  answer.BeginObject().Key("model").String(call.model->name);
-  answer.Key("blocks")
-      .Number(std::uint64_t{plan.block_count})
-      .Key("tokens")
-      .Number(std::uint64_t{plan.prompt_token_count});
-  answer.Key("workers").BeginArray();
-  for (const std::string& worker : workers) answer.String(worker);
-  answer.EndArray().EndObject();
-  return answer.Take();
 }
 
 }  // namespace roost::router

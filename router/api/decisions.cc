@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "common/base/json_writer.h"
+#include "router/api/prefix_json.h"
 #include "router/api/url.h"
 
 namespace roost::router {
@@ -55,6 +56,14 @@ void WriteCopy(const DecisionRecord& record, JsonWriter& json) {
   json.Key("blocks").Number(copy.block_count).EndObject();
 }
 
+// What it hit, or before its first token is to hit.
+void WriteHit(const DecisionRecord& record, JsonWriter& json) {
+  const std::uint32_t cached =
+      record.outcome.has_value() ? record.outcome->cached_tokens : record.decision.matched_tokens;
+  json.Key("block_tokens").Number(record.block_tokens);
+  json.Key("hit").String(HitLine(record.prompt_token_count, cached, record.block_tokens));
+}
+
 void WriteOutcome(const DecisionRecord& record, JsonWriter& json) {
   const Decision& decision = record.decision;
   json.Key("predicted").BeginObject().Key("cached_tokens").Number(decision.matched_tokens);
@@ -85,6 +94,7 @@ void WriteRecord(const DecisionRecord& record, Instant now, JsonWriter& json) {
   json.Key("policy").String(record.policy).Key("worker").String(record.worker_id);
   json.Key("reason").String(NameOf(record.decision.reason));
   json.Key("rates_known").Bool(record.decision.in_seconds);
+  WriteHit(record, json);
   WriteCopy(record, json);
   WriteOutcome(record, json);
   WriteAudit(record, json);

@@ -30,14 +30,20 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   return Placement{roster_.At(decision->slot), *std::move(decision), number, now};
 }
 
+std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t prompt_token_count,
+                                     std::span<const BlockHash> block_hashes, std::span<const WorkerMatch> matches) {
+  const FleetView* const fleet = roster_.FleetOf(model);
+  if (fleet == nullptr) return std::nullopt;
+  return policy_.Choose(
+      {.prompt_token_count = prompt_token_count, .matches = matches, .block_hashes = block_hashes, .is_question = true},
+      *fleet);
+}
+
 Worker* Decider::BestFor(const ServedModel& model, std::span<const BlockHash> block_hashes,
                          std::span<const WorkerMatch> matches) {
-  const FleetView* const fleet = roster_.FleetOf(model);
-  if (fleet == nullptr) return nullptr;
   // One token more than the blocks hold: the last token of a prompt is always computed.
   const auto prompt_tokens = static_cast<std::uint32_t>(block_hashes.size() * model.block_tokens + 1);
-  const std::optional<Decision> decision =
-      policy_.Choose({.prompt_token_count = prompt_tokens, .matches = matches, .block_hashes = block_hashes}, *fleet);
+  const std::optional<Decision> decision = Ask(model, prompt_tokens, block_hashes, matches);
   return decision.has_value() ? &roster_.At(decision->slot) : nullptr;
 }
 
@@ -63,6 +69,7 @@ std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision
                         .request_id = query.spec.request_id,
                         .model = query.spec.model->name,
                         .prompt_token_count = query.prompt_token_count,
+                        .block_tokens = query.spec.model->block_tokens,
                         .retry_count = query.retry_count,
                         .decided_at = now,
                         .policy = std::string(policy_.name()),

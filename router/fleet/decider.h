@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -48,7 +49,11 @@ class Decider {
   // Nothing when no worker may take it.
   [[nodiscard]] std::optional<Placement> Decide(const PlacementQuery& query, Instant now);
 
-  // The worker that a request for this prompt would go to; null when there is none. Counts as no decision.
+  // What would be decided now for a request with this prompt. Counts as no decision, and leaves no trace.
+  [[nodiscard]] std::optional<Decision> Ask(const ServedModel& model, std::uint32_t prompt_token_count,
+                                            std::span<const BlockHash> block_hashes,
+                                            std::span<const WorkerMatch> matches);
+  // The worker that it would go to; null when there is none.
   [[nodiscard]] Worker* BestFor(const ServedModel& model, std::span<const BlockHash> block_hashes,
                                 std::span<const WorkerMatch> matches);
 
@@ -64,6 +69,7 @@ class Decider {
   void OnFirstToken(const ServedModel& model, const Prediction& prediction, std::uint32_t cached_tokens, Instant now);
 
   [[nodiscard]] const DecisionLog& log() const { return log_; }
+  [[nodiscard]] std::string_view policy_name() const { return policy_.name(); }
 
  private:
   [[nodiscard]] std::uint64_t Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,

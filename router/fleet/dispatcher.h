@@ -19,6 +19,7 @@
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "router/fleet/worker_answer.h"
 #include "router/fleet/worker_mode.h"
 #include "router/route/decision_log.h"
 #include "router/route/policy.h"
@@ -125,17 +126,64 @@ class GenerationObserver {
   virtual void OnEnd(GenerationEnd end) = 0;
 };
 
-// Which of a model's workers a pin is for.
+// Which of a model's workers an order is for.
 enum class PinTarget : std::uint8_t {
   kAllWorkers,
   kBestWorker,  // the one that a request with this prompt would go to
+  kNamedWorkers,
+};
+struct WorkerChoice {
+  PinTarget target = PinTarget::kAllWorkers;
+  std::vector<std::string> names = {};  // of kNamedWorkers, each once
+
+  bool operator==(const WorkerChoice&) const = default;
 };
 
 // A pin, or the end of one. At least one hash, and of the model's scope.
 struct PinOrder {
   std::shared_ptr<const ServedModel> model;
-  std::variant<wire::Pin, wire::Unpin> message;
-  PinTarget target = PinTarget::kAllWorkers;
+  std::variant<wire::Pin, wire::Unpin> message;  // their answer_id is the dispatcher's
+  WorkerChoice workers = {};
+};
+
+// A prompt whose full blocks workers are to compute and keep in their caches. Nothing is generated for anybody.
+struct WarmOrder {
+  GenerateSpec spec;
+  WorkerChoice workers = {};
+  Instant deadline{};  // whoever has not answered by then goes on all the same
+};
+
+// Which prefixes do requests of this model find most often?
+struct PrefixesQuestion {
+  std::shared_ptr<const ServedModel> model;
+  std::uint32_t most = 0;  // of each worker: 1 to wire::kMaxUsedPrefixes
+  wire::PrefixTokens tokens = wire::PrefixTokens::kOmit;
+};
+
+// What would a request with this prompt hit?
+struct PromptQuery {
+  std::shared_ptr<const ServedModel> model;
+  std::uint32_t prompt_token_count = 0;
+  std::vector<BlockHash> block_hashes;
+};
+
+// One worker's part of a prompt's blocks, front to back.
+struct PromptHolder {
+  std::string worker_id;
+  WorkerMode mode = WorkerMode::kExact;   // what the numbers rest on
+  std::uint32_t held_block_count = 0;     // in its cache
+  std::uint32_t pending_block_count = 0;  // behind these: it is computing them now
+};
+struct PromptChoice {
+  std::string worker_id;  // where the request would go now
+  std::string policy;
+  DecisionReason reason = DecisionReason::kOnlyWorker;
+  std::uint32_t cached_tokens = 0;
+  std::optional<double> ttft_seconds;  // nothing while no worker's speed is known
+};
+struct PromptMatch {
+  std::vector<PromptHolder> holders;   // all that serve the model, the deepest first
+  std::optional<PromptChoice> choice;  // nothing when none of them takes requests now
 };
 
 struct WorkerStatus {
@@ -186,9 +234,15 @@ class Dispatcher {
   // The observer is kept until its end.
   [[nodiscard]] virtual Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) = 0;
 
-  // Sends the order to workers that serve the model now, and tells their names; those that come later know nothing of
-  // it. kUnavailable when there is none, kOverloaded when the link does not keep up.
-  [[nodiscard]] virtual Result<std::vector<std::string>> Pin(PinOrder order) = 0;
+  // Orders and questions for the workers that serve the model now; those that come later know nothing of them. On
+  // success `done` is called once. Errors: kUnavailable when nobody serves it, kInvalidArgument for a name of nobody
+  // who does, kOverloaded when the link does not keep up or too many are open. Pin and MostUsed take two seconds at
+  // most.
+  [[nodiscard]] virtual Result<void> Pin(PinOrder order, AnswersDone done) = 0;
+  [[nodiscard]] virtual Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) = 0;
+  [[nodiscard]] virtual Result<void> Warm(WarmOrder order, AnswersDone done) = 0;
+  // Sends nothing and changes nothing. kUnavailable when nobody serves the model.
+  [[nodiscard]] virtual Result<PromptMatch> Match(PromptQuery query) = 0;
 
   // The last decisions, the newest first, at most `limit`.
   [[nodiscard]] virtual std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const = 0;

@@ -11,6 +11,8 @@ void NotifyObserver(Effect& effect) {
     choice->observer->OnChoiceEnd(choice->end);
   } else if (auto* const end = std::get_if<NotifyEnd>(&effect)) {
     end->observer->OnEnd(std::move(end->end));
+  } else if (auto* const answers = std::get_if<NotifyAnswers>(&effect)) {
+    answers->done(std::move(answers->answers));
   }
 }
 

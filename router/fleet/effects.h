@@ -44,9 +44,16 @@ struct NotifyEnd {
   GenerationEnd end;
 };
 
-using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyTokens, NotifyChoiceEnd, NotifyEnd>;
+// The end of an inquiry.
+struct NotifyAnswers {
+  AnswersDone done;
+  std::vector<WorkerAnswer> answers;
+};
 
-// Calls the observer, if that is what the effect wants; else does nothing.
+using Effect =
+    std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyTokens, NotifyChoiceEnd, NotifyEnd, NotifyAnswers>;
+
+// Calls the observer, or whoever asked, if that is what the effect wants; else does nothing.
 void NotifyObserver(Effect& effect);
 
 // Not thread-safe.

@@ -233,13 +233,33 @@ Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObs
   return id;
 }
 
-Result<std::vector<std::string>> Fleet::Pin(PinOrder order) {
+Result<void> Fleet::Pin(PinOrder order, AnswersDone done) {
   const std::vector<WorkerMatch> matches = order.model->index->Match(HashesOf(order));
-  Turn turn(*this);
-  Result<std::vector<std::string>> workers = core_.Pin(std::move(order), matches);
-  turn.End();
+  const Turn turn(*this);
+  Result<void> sent = core_.Pin(std::move(order), matches, clock_.Now(), std::move(done));
   waker_.Wake();
-  return workers;
+  return sent;
+}
+
+Result<void> Fleet::MostUsed(PrefixesQuestion question, AnswersDone done) {
+  const Turn turn(*this);
+  Result<void> sent = core_.MostUsed(question, clock_.Now(), std::move(done));
+  waker_.Wake();
+  return sent;
+}
+
+Result<void> Fleet::Warm(WarmOrder order, AnswersDone done) {
+  const std::vector<WorkerMatch> matches = order.spec.model->index->Match(order.spec.block_hashes);
+  const Turn turn(*this);
+  Result<void> sent = core_.Warm(order, matches, clock_.Now(), std::move(done));
+  waker_.Wake();
+  return sent;
+}
+
+Result<PromptMatch> Fleet::Match(PromptQuery query) {
+  const std::vector<WorkerMatch> matches = query.model->index->Match(query.block_hashes);
+  const Turn turn(*this);
+  return core_.Match(query, matches, clock_.Now());
 }
 
 std::vector<DecisionRecord> Fleet::LatestDecisions(std::size_t limit) const {

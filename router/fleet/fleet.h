@@ -65,7 +65,10 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] std::vector<QueueStatus> Queues() const override;
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const override;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
-  [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order) override;
+  [[nodiscard]] Result<void> Pin(PinOrder order, AnswersDone done) override;
+  [[nodiscard]] Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) override;
+  [[nodiscard]] Result<void> Warm(WarmOrder order, AnswersDone done) override;
+  [[nodiscard]] Result<PromptMatch> Match(PromptQuery query) override;
   [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override;
   [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view id) const override;
   void Cancel(RequestId id) override;

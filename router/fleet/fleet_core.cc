@@ -29,7 +29,8 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
                .index_memory_bytes = options_.index_memory_bytes,
                .unix_seconds = options_.unix_seconds,
                .seed = Rng(~router_instance_)()}),
-      requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics) {}
+      requests_(options_.requests, Rng(~seed)(), roster_, policy, effects_, metrics),
+      prefix_orders_(Mix64(~seed), roster_, requests_.decider(), requests_.copies(), effects_) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
   if (const auto* const hello = std::get_if<wire::Hello>(&message)) {
@@ -48,6 +49,10 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     OnSnapshot(*worker, *chunk, now);
   } else if (auto* const bundle = std::get_if<wire::Tokenizer>(&message)) {
     OnTokenizer(*worker, std::move(*bundle));
+  } else if (const auto* const pinned = std::get_if<wire::PinAnswer>(&message)) {
+    prefix_orders_.OnAnswer(worker->hello.worker_id, *pinned);
+  } else if (auto* const prefixes = std::get_if<wire::Prefixes>(&message)) {
+    prefix_orders_.OnAnswer(worker->hello.worker_id, std::move(*prefixes));
   } else if (const auto* const bye = std::get_if<wire::Bye>(&message)) {
     OnBye(*worker, *bye, now);
   }
@@ -74,6 +79,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   roster_.Remove(hello.worker_id, now);
   Begin(identity, hello, now);
   requests_.OnWorkerLost(hello.worker_id, now);
+  prefix_orders_.OnWorkerLost(hello.worker_id);
 }
 
 bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now) {
@@ -185,6 +191,7 @@ void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant no
   metrics_.ForgetWorker(roster_.Find(worker_id)->hello.model, worker_id);
   roster_.Remove(worker_id, now);
   requests_.OnWorkerLost(worker_id, now);
+  prefix_orders_.OnWorkerLost(worker_id);
 }
 
 void FleetCore::LoseHungWorkers(Instant now) {
@@ -227,6 +234,7 @@ void FleetCore::Tick(Instant now) {
   LoseHungWorkers(now);
   roster_.Readmit(now);
   requests_.Expire(now);
+  prefix_orders_.Expire(now);
   requests_.DispatchWaiting(now);
   roster_.revisions().SweepIndexes();
   PublishGauges();
@@ -273,9 +281,20 @@ Result<RequestId> FleetCore::Submit(GenerateSpec spec, std::shared_ptr<Generatio
   return requests_.Submit(std::move(spec), std::move(observer), matches, now);
 }
 
-Result<std::vector<std::string>> FleetCore::Pin(PinOrder order, std::span<const WorkerMatch> matches) {
+Result<void> FleetCore::Pin(PinOrder order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done) {
   ROOST_RETURN_IF_ERROR(CheckOpen());
-  return requests_.Pin(std::move(order), matches);
+  return prefix_orders_.Pin(std::move(order), matches, now, std::move(done));
+}
+
+Result<void> FleetCore::MostUsed(const PrefixesQuestion& question, Instant now, AnswersDone done) {
+  ROOST_RETURN_IF_ERROR(CheckOpen());
+  return prefix_orders_.MostUsed(question, now, std::move(done));
+}
+
+Result<void> FleetCore::Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
+                             AnswersDone done) {
+  ROOST_RETURN_IF_ERROR(CheckOpen());
+  return prefix_orders_.Warm(order, matches, now, std::move(done));
 }
 
 std::vector<WorkerStatus> FleetCore::Workers(Instant now) {
@@ -287,6 +306,7 @@ std::vector<WorkerStatus> FleetCore::Workers(Instant now) {
 void FleetCore::Shutdown() {
   shut_down_ = true;
   requests_.EndAll({ErrorCode::kUnavailable, "the router is stopping", ""});
+  prefix_orders_.EndAll();
 }
 
 }  // namespace roost::router

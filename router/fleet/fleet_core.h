@@ -34,6 +34,7 @@
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
+#include "router/fleet/prefix_orders.h"
 #include "router/fleet/request_book.h"
 #include "router/fleet/roster.h"
 #include "router/index/prefix_index.h"
@@ -74,12 +75,18 @@ class FleetCore {
   // ticks of half the worker timeout or more is taken for a pause of this process, and excuses everybody's silence.
   void Tick(Instant now);
 
-  // ---- from clients: see Dispatcher and RequestBook ----
+  // ---- from clients: see Dispatcher, RequestBook and PrefixOrders ----
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
   void Cancel(RequestId id) { requests_.Cancel(id); }
-  [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order, std::span<const WorkerMatch> matches);
+  [[nodiscard]] Result<void> Pin(PinOrder order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done);
+  [[nodiscard]] Result<void> MostUsed(const PrefixesQuestion& question, Instant now, AnswersDone done);
+  [[nodiscard]] Result<void> Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
+                                  AnswersDone done);
+  [[nodiscard]] Result<PromptMatch> Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now) {
+    return prefix_orders_.Match(query, matches, now);
+  }
   [[nodiscard]] std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) {
     return roster_.revisions().Choose(name);
   }
@@ -134,6 +141,7 @@ class FleetCore {
   EffectQueue effects_;
   Roster roster_;
   RequestBook requests_;
+  PrefixOrders prefix_orders_;
 
   bool shut_down_ = false;
   Instant last_tick_{};

@@ -29,19 +29,21 @@ wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t b
 
 }  // namespace
 
-void PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now) {
+bool PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now, CopyDone done) {
   Worker* const found = roster_.FindAt(copy.worker);
-  if (found == nullptr) return;
+  if (found == nullptr) return false;
   Worker& worker = *found;
   const auto [entry, is_new] = copies_.try_emplace(worker.hello.worker_id);
-  if (!is_new) return;
+  if (!is_new) return false;
   Copy& fresh = entry->second;
   fresh.spec = spec;
   fresh.spec.block_hashes.resize(copy.block_count);
   fresh.spec.prompt.resize(std::size_t{copy.block_count} * spec.model->block_tokens);
   fresh.done_block_count = copy.held_block_count;
+  fresh.done = std::move(done);
   worker.receives_copy = true;
   SendNext(worker, fresh, now);
+  return true;
 }
 
 std::uint32_t PrefixCopies::NextPieceBlocks(const Worker& worker, const Copy& copy) {
@@ -79,7 +81,7 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
   const bool ended = event.finish.has_value();
   const bool failed = ended && wire::EndsAllChoices(*event.finish);
   if (failed) {
-    Drop(worker);
+    Drop(worker, event.error.value_or(Error{ErrorCode::kCancelled, "the worker gave it up", ""}));
     return true;
   }
   // One that it ends without a token, at a stop that it should have ignored, has its prompt computed all the same.
@@ -87,7 +89,7 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
   OnPieceDone(worker, copy, event.cached_token_count, now);
   if (!ended) effects_.Send(worker.identity, wire::Cancel{copy.id});  // it was to end with its first token
   if (copy.done_block_count == copy.spec.block_hashes.size()) {
-    Drop(worker);
+    Drop(worker, std::nullopt);
   } else {
     SendNext(worker, copy, now);
   }
@@ -103,21 +105,31 @@ void PrefixCopies::OnPieceDone(Worker& worker, Copy& copy, std::optional<std::ui
   const double way_seconds = rate > 0 ? ToSeconds(now - copy.sent_at) - computed_tokens / rate : 0;
   copy.way_seconds = std::min(copy.way_seconds.value_or(way_seconds), way_seconds);
   copy.done_block_count = copy.piece_block_count;
+  copy.computed_tokens += computed_tokens;
   copy.pending = {};  // the events that tell of the blocks came before
   copy.charge.OnFirstToken();
   worker.view.OnComputed(std::span(copy.spec.block_hashes).first(copy.piece_block_count), now);
   metrics_.OnCopied(copy.spec.model->name, computed_tokens);
 }
 
-void PrefixCopies::Drop(Worker& worker) {
-  copies_.erase(worker.hello.worker_id);
+void PrefixCopies::Drop(Worker& worker, std::optional<Error> error) {
+  auto ended = copies_.extract(worker.hello.worker_id);
+  const Copy& copy = ended.mapped();
+  if (copy.done) {
+    copy.done({.done_block_count = copy.done_block_count,
+               .computed_tokens = copy.computed_tokens,
+               .error = std::move(error)});
+  }
+  ended = {};
   worker.receives_copy = false;
   roster_.Refresh(worker);
 }
 
 void PrefixCopies::EndAll() {
   for (const auto& [worker_id, copy] : copies_) effects_.Send(roster_.Find(worker_id)->identity, wire::Cancel{copy.id});
-  while (!copies_.empty()) Drop(*roster_.Find(copies_.begin()->first));
+  while (!copies_.empty()) {
+    Drop(*roster_.Find(copies_.begin()->first), Error{ErrorCode::kUnavailable, "the router is stopping", ""});
+  }
 }
 
 }  // namespace roost::router

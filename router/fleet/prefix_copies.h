@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,6 +32,14 @@
 
 namespace roost::router {
 
+// How a copy ended that somebody asked for.
+struct CopyEnd {
+  std::uint32_t done_block_count = 0;  // with those that the worker held before
+  std::uint64_t computed_tokens = 0;
+  std::optional<Error> error = {};  // of a piece that came to nothing; the rest of the copy was not made
+};
+using CopyDone = std::function<void(const CopyEnd&)>;
+
 class PrefixCopies {
  public:
   static constexpr std::uint32_t kMinPieceTokens = 64;
@@ -42,8 +51,9 @@ class PrefixCopies {
   PrefixCopies(std::uint64_t first_id, Roster& roster, EffectQueue& effects, FleetMetrics& metrics)
       : next_id_(first_id), roster_(roster), effects_(effects), metrics_(metrics) {}
 
-  // Of the prompt of `spec`. Nothing while the worker receives another one.
-  void Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now);
+  // Of the prompt of `spec`. False, and nothing, while the worker receives another one or takes no requests. `done` is
+  // called at the end of the copy, but not when its worker is lost.
+  bool Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now, CopyDone done = {});
 
   // What a worker says about a piece. False if it is none of a copy that goes on.
   [[nodiscard]] bool OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
@@ -63,12 +73,15 @@ class PrefixCopies {
     std::optional<double> way_seconds;  // the least that a piece took beside its prefill
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;
+    std::uint64_t computed_tokens = 0;
+    CopyDone done;  // may be empty
   };
 
   void SendNext(Worker& worker, Copy& copy, Instant now);
   [[nodiscard]] static std::uint32_t NextPieceBlocks(const Worker& worker, const Copy& copy);
   void OnPieceDone(Worker& worker, Copy& copy, std::optional<std::uint32_t> cached_tokens, Instant now);
-  void Drop(Worker& worker);
+  // The copy is over; with `error` it is not whole.
+  void Drop(Worker& worker, std::optional<Error> error);
 
   std::uint64_t next_id_;
   Roster& roster_;

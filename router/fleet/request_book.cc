@@ -33,10 +33,6 @@ Error NobodyServes(const ServedModel& model) {
   return {ErrorCode::kUnavailable, fmt::format("no worker serves {} now", model.name), ""};
 }
 
-const std::vector<BlockHash>& HashesOf(const PinOrder& order) {
-  return std::visit([](const auto& message) -> const std::vector<BlockHash>& { return message.hashes; }, order.message);
-}
-
 RequestBook::RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, Policy& policy,
                          EffectQueue& effects, FleetMetrics& metrics)
     : options_(options),
@@ -383,24 +379,6 @@ void RequestBook::End(Request& request, GenerationEnd end) {
   if (request.spec.deadline.has_value()) deadlines_.erase({*request.spec.deadline, request.id});
   effects_.Push(NotifyEnd{std::move(request.observer), std::move(end)});
   requests_.erase(request.id);
-}
-
-// ---- pins ----
-
-Result<std::vector<std::string>> RequestBook::Pin(PinOrder order, std::span<const WorkerMatch> matches) {
-  std::vector<Worker*> workers = roster_.Serving(order.model->revision);
-  if (workers.empty()) return NobodyServes(*order.model);
-  const std::vector<BlockHash>& hashes = HashesOf(order);
-  if (order.target == PinTarget::kBestWorker) {
-    Worker* const best = decider_.BestFor(*order.model, hashes, matches);
-    if (best != nullptr) workers = {best};
-  }
-  std::vector<std::string> names;
-  for (const Worker* worker : workers) {
-    names.push_back(worker->hello.worker_id);
-    std::visit([&](const auto& message) { effects_.Send(worker->identity, message); }, order.message);
-  }
-  return names;
 }
 
 }  // namespace roost::router

@@ -64,9 +64,6 @@ struct RequestBookOptions {
 
 [[nodiscard]] Error NobodyServes(const ServedModel& model);
 
-// The blocks that an order is about, front to back.
-[[nodiscard]] const std::vector<BlockHash>& HashesOf(const PinOrder& order);
-
 class RequestBook {
  public:
   // `first_id` is random, so that ids of an earlier router process mean nothing.
@@ -82,9 +79,6 @@ class RequestBook {
   // See Dispatcher::CheckRoom.
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
   void Cancel(RequestId id);
-
-  // See Dispatcher::Pin; `matches` are the index's answer for the order's blocks.
-  [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order, std::span<const WorkerMatch> matches);
 
   // What a worker says about one of its attempts. Events of attempts that are not (any more) at this worker are
   // ignored, but for those that it should have heard a Cancel of: see Orphans.
@@ -112,6 +106,9 @@ class RequestBook {
   [[nodiscard]] std::size_t waiting_count() const { return waiting_.size(); }
   // Of prefixes, that workers are making.
   [[nodiscard]] std::size_t copy_count() const { return copies_.size(); }
+  // Shared with what operators ask for: see PrefixOrders.
+  [[nodiscard]] Decider& decider() { return decider_; }
+  [[nodiscard]] PrefixCopies& copies() { return copies_; }
 
  private:
   struct Choice {

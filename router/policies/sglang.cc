@@ -33,7 +33,7 @@ class Sglang final : public ScanningPolicy {
   [[nodiscard]] Pick PickFrom(const RouteQuery& query, std::span<const Prospect> prospects,
                               const FleetView& /*fleet*/) override {
     const Pick pick = PickByHistory(query, prospects);
-    tree_.Add(*prospects[pick.index].worker, query.block_hashes);
+    if (!query.is_question) tree_.Add(*prospects[pick.index].worker, query.block_hashes);
     return pick;
   }
 

@@ -39,7 +39,16 @@ class RecordingDispatcher final : public Dispatcher {
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const override { return inner_.CheckRoom(model); }
   // Records what is accepted, when it ends, with the first choice as its answer.
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
-  [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder order) override { return inner_.Pin(std::move(order)); }
+  [[nodiscard]] Result<void> Pin(PinOrder order, AnswersDone done) override {
+    return inner_.Pin(std::move(order), std::move(done));
+  }
+  [[nodiscard]] Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) override {
+    return inner_.MostUsed(std::move(question), std::move(done));
+  }
+  [[nodiscard]] Result<void> Warm(WarmOrder order, AnswersDone done) override {
+    return inner_.Warm(std::move(order), std::move(done));
+  }
+  [[nodiscard]] Result<PromptMatch> Match(PromptQuery query) override { return inner_.Match(std::move(query)); }
   void Cancel(RequestId id) override { inner_.Cancel(id); }
 
  private:

@@ -25,7 +25,8 @@ struct DecisionRecord {
   std::string request_id;  // as in the answer's x-request-id
   std::string model;
   std::uint32_t prompt_token_count = 0;
-  std::uint32_t retry_count = 0;  // attempts that came to nothing before
+  std::uint32_t block_tokens = 16;  // of the model
+  std::uint32_t retry_count = 0;    // attempts that came to nothing before
   Instant decided_at{};
 
   // What it was.

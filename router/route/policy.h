@@ -36,6 +36,7 @@ struct RouteQuery {
   std::uint64_t session_hash = 0;                // names the conversation; 0: none
   std::uint32_t waiting_bound = kNoBound;        // where so many requests wait there is no room for it
   std::optional<Instant> now = {};               // nothing for a mere question, that no request follows
+  bool is_question = false;                      // a policy that keeps turns or histories leaves them as they are
 };
 
 // May this worker take the request?

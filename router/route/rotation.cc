@@ -10,7 +10,7 @@ const WorkerView* Rotation::Next(const RouteQuery& query, const FleetView& fleet
     const WorkerView* const worker = fleet.NextAfter(at);
     at = worker->slot;
     if (!MayTake(query, *worker)) continue;
-    last_.insert_or_assign(fleet.number(), worker->slot);
+    if (!query.is_question) last_.insert_or_assign(fleet.number(), worker->slot);
     return worker;
   }
   return nullptr;

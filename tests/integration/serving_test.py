@@ -75,12 +75,14 @@ class ServingTest(unittest.TestCase):
         pinned = answer.json()
         self.assertEqual(pinned["blocks"], pinned["tokens"] // BLOCK_TOKENS)
         self.assertGreaterEqual(len(pinned["workers"]), 1)
-        self.assertEqual(self.router.request("POST", "/admin/v1/unpin", body).json(), pinned)
+        self.assertTrue(all(worker["answered"] for worker in pinned["workers"]))
+        unpinned = self.router.request("POST", "/admin/v1/unpin", body).json()
+        self.assertEqual([worker["kept_blocks"] for worker in unpinned["workers"]], [0] * len(pinned["workers"]))
         missing = self.router.request("POST", "/admin/v1/pin", {**body, "model": "none"})
         self.assertEqual((missing.status, missing.json()["error"]["param"]), (404, "model"))
         command = [BIN / "roostctl", "pin", "--router", self.router.url, "--model", "demo-model", "--prompt", system]
         told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        self.assertIn(pinned["workers"][0], told)
+        self.assertIn(pinned["workers"][0]["worker"], told)
 
     def test_completions_take_text_and_token_ids(self):
         answer = self.router.completion("Now is the winter", temperature=0, max_tokens=8)

@@ -61,6 +61,18 @@ TEST(FormatDecisionsTest, PrintsOneRowPerCandidateAndMarksTheChosenOne) {
   EXPECT_THAT(other, HasSubstr("2000.0"));
 }
 
+TEST(FormatDecisionsTest, DrawsTheHitAndWhoHoldsThePrompt) {
+  const std::string text =
+      Formatted(With(std::string(kDecision), R"("predicted")",
+                     R"("block_tokens":16,"hit":"prompt 1600 tokens: 1424 cached in 89 blocks, 176 to prefill",)"
+                     R"("predicted")"));
+  EXPECT_THAT(text, HasSubstr("  hit          prompt 1600 tokens: 1424 cached in 89 blocks, 176 to prefill\n"
+                              "               block 1: w2; being computed by w1\n"
+                              "               └─ blocks 2-90: w2\n"
+                              "                  └─ to prefill: blocks 91-100\n"));
+  EXPECT_THAT(Formatted(kDecision), Not(HasSubstr("  hit ")));  // of a router that does not tell
+}
+
 TEST(FormatDecisionsTest, SaysHowNearATieIsAndWhatDecidedIt) {
   EXPECT_THAT(
       Formatted(With(std::string(kDecision), "deepest_match", "near_tie")),

@@ -38,7 +38,11 @@ TEST(PinBodyTest, HoldsWhatTheFlagsSay) {
   options.cache_salt = "s";
   options.duration = "10m";
   EXPECT_EQ(PinBody(options, "").value(),
-            R"({"model":"demo","workers":"best","cache_salt":"s","duration_ms":600000,"prompt":"a \"text\""})");
+            R"({"model":"demo","cache_salt":"s","workers":"best","duration_ms":600000,"prompt":"a \"text\""})");
+  options.workers = "worker-a,b";
+  options.cache_salt = "";
+  options.duration = "";
+  EXPECT_EQ(PinBody(options, "").value(), R"({"model":"demo","workers":["worker-a","b"],"prompt":"a \"text\""})");
 }
 
 TEST(PinBodyTest, TakesMessagesAloneOrWithTools) {
@@ -60,10 +64,25 @@ TEST(PinBodyTest, WantsOnePromptAndAGoodDuration) {
   EXPECT_EQ(PinBody(options, "").error().field, "duration");
 }
 
-TEST(FormatPinAnswerTest, TellsBlocksAndWorkers) {
-  EXPECT_EQ(FormatPinAnswer(PinVerb::kPin, R"({"model":"demo","blocks":3,"tokens":50,"workers":["a","b"]})").value(),
-            "pin of 3 blocks (50 tokens) sent to a b\n");
+TEST(FormatPinAnswerTest, TellsWhatEachWorkerKept) {
+  const std::string answer =
+      R"({"model":"demo","blocks":9,"tokens":150,"workers":[{"worker":"a","answered":true,"kept_blocks":4,)"
+      R"("pending_blocks":3,"refused_blocks":2},{"worker":"b","answered":false}]})";
+  EXPECT_EQ(FormatPinAnswer(PinVerb::kPin, answer).value(),
+            "pin of 9 blocks (150 tokens)\n"
+            "  a                        kept 4, 3 more once they are computed, refused 2\n"
+            "  b                        no answer\n");
   EXPECT_FALSE(FormatPinAnswer(PinVerb::kUnpin, R"({"error":{}})").ok());
+}
+
+TEST(FormatPinAnswerTest, AnUnpinTellsWhatIsPinnedAllTheSame) {
+  const std::string answer =
+      R"({"blocks":9,"tokens":150,"workers":[{"worker":"a","answered":true,"kept_blocks":4,"pending_blocks":0,)"
+      R"("refused_blocks":5},{"worker":"b","answered":true,"kept_blocks":0,"pending_blocks":0,"refused_blocks":9}]})";
+  EXPECT_EQ(FormatPinAnswer(PinVerb::kUnpin, answer).value(),
+            "unpin of 9 blocks (150 tokens)\n"
+            "  a                        4 still pinned, for blocks behind them\n"
+            "  b                        none of them is pinned\n");
 }
 
 TEST(RunPinTest, SaysWhyItFails) {

@@ -82,7 +82,7 @@ TEST(WorkerOptionsTest, TenantSharesAreNamesAndFractions) {
 }
 
 TEST(WorkerOptionsTest, WrongTenantSharesAreErrors) {
-  const std::vector<std::vector<std::string>> wrong{{"roosters"},       {"=0.5"},
+  const std::vector<std::vector<std::string>> wrong{{"roosters"},       {"=0"},
                                                     {"roosters="},      {"roosters=half"},
                                                     {"roosters=0.5x"},  {"roosters=0"},
                                                     {"a=-0.1"},         {"a=1.1"},
@@ -97,6 +97,16 @@ TEST(WorkerOptionsTest, WrongTenantSharesAreErrors) {
   EXPECT_EQ(Parse({"--model", "m", "--tenant-share", "a=2"}).error().field, "tenant-share");
 }
 
+TEST(WorkerOptionsTest, AShareOfATenantThatNoRequestCanHaveIsRefused) {
+  const auto refused = Parse({"--model", "m", "--tenant-share", "=0.25,roosters=0.5"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused.error().field, "tenant-share");
+  EXPECT_NE(refused.error().message.find("'roosters'"), std::string::npos);
+  EXPECT_TRUE(Parse({"--model", "m", "--tenant-share", "=0.25"}).ok());  // of requests of no tenant
+  EXPECT_EQ(ParseTenantShares({"=0.25"}).value(), (std::vector<TenantShare>{{"", 0.25}}));
+}
+
 TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
   const auto options = Parse({"--model",
                               "m",
@@ -107,7 +117,7 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
                               "--min-hold-ms",
                               "1500",
                               "--tenant-share",
-                              "a=0.5,b=0.25",
+                              "=0.5",
                               "--schedule",
                               "longest-prefix",
                               "--short-step-tokens",
@@ -125,7 +135,7 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
   EXPECT_EQ(options->eviction, "lru");
   EXPECT_EQ(options->pin_limit, 0.25);
   EXPECT_EQ(options->min_hold_ms, 1500U);
-  EXPECT_EQ(options->tenant_share, (std::vector<std::string>{"a=0.5", "b=0.25"}));
+  EXPECT_EQ(options->tenant_share, std::vector<std::string>{"=0.5"});
   EXPECT_EQ(ParseSchedulePolicy(options->schedule).value(), SchedulePolicy::kLongestPrefix);
   EXPECT_EQ(options->short_step_tokens, 64U);
   EXPECT_EQ(options->max_partial_prefills, 0U);

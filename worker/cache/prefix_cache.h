@@ -94,6 +94,13 @@ struct CacheCounters {
   std::uint64_t refused_pins = 0;         // blocks that were not pinned, because the pins' share of the pool was full
 };
 
+// Blocks of a prefix that somebody wants pinned.
+struct PinCounts {
+  std::uint32_t kept = 0;     // ready, and pinned
+  std::uint32_t awaited = 0;  // not ready; pinned once they are
+  std::uint32_t refused = 0;
+};
+
 struct CacheOptions {
   std::uint32_t block_tokens = 16;
   double pinned_share_limit = 0.5;        // of the pool
@@ -181,6 +188,8 @@ class PrefixCache {
   void Unpin(std::span<const BlockHash> hashes);
   // Ends all pins. O(pins).
   void UnpinAll();
+  // What pins make of these blocks, each of which counts once. O(hashes).
+  [[nodiscard]] PinCounts PinsOf(std::span<const BlockHash> hashes) const;
 
   // ---- what it tells ----
 
@@ -194,6 +203,12 @@ class PrefixCache {
 
   // All ready blocks as runs, parents before children. O(ready blocks).
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
+
+  // The prefixes that requests found most often, the most used first, at most `most`: those that end where more than
+  // one request did not go on as the others did. Of equally used ones the longest is first. O(blocks + found · log
+  // most); the way to the first blocks' tokens adds at most kMaxFrontSteps.
+  static constexpr std::size_t kMaxFrontSteps = std::size_t{1} << 16U;
+  [[nodiscard]] std::vector<wire::UsedPrefix> MostUsed(std::uint32_t most, wire::PrefixTokens tokens) const;
 
   [[nodiscard]] BlockHash digest() const { return digest_; }  // xor of the hashes of all ready blocks
   [[nodiscard]] std::uint32_t ready_count() const { return index_.size(); }
@@ -290,6 +305,11 @@ class PrefixCache {
   void PinReady(std::uint32_t block);
   void UnpinReady(std::uint32_t block);
   void EndPin(BlockHash hash);
+
+  // Found blocks whose children were all found less often, by more than one request, or not at all.
+  [[nodiscard]] std::vector<std::uint32_t> EndsOfUse() const;
+  // The first block on the way to `block`; nothing when that takes more than `steps_left`, which is counted down.
+  [[nodiscard]] std::optional<std::uint32_t> FrontOf(std::uint32_t block, std::size_t& steps_left) const;
 
   [[nodiscard]] Result<void> CheckNode(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckChildren(std::uint32_t block) const;

@@ -265,6 +265,16 @@ void PrefixCache::UnpinAll() {
   for (const BlockHash hash : hashes) EndPin(hash);
 }
 
+PinCounts PrefixCache::PinsOf(std::span<const BlockHash> hashes) const {
+  PinCounts counts;
+  for (const BlockHash hash : hashes) {
+    const std::optional<BlockId> block = FindByHash(hash);
+    const bool is_pinned = block ? nodes_[block->value()].pinned : pins_.Contains(hash);
+    ++(!is_pinned ? counts.refused : block ? counts.kept : counts.awaited);
+  }
+  return counts;
+}
+
 // `block` is ready, and its hash is in the pin table.
 void PrefixCache::PinByHash(std::uint32_t block) {
   Node& node = nodes_[block];

@@ -1,7 +1,10 @@
-// The parts of the prefix cache that look at the whole tree: the snapshot and the invariants.
+// The parts of the prefix cache that look at the whole tree: the snapshot, what is used most, and the invariants.
 #include "worker/cache/prefix_cache.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
 
 namespace roost::worker {
 namespace {
@@ -37,6 +40,62 @@ std::vector<wire::StoredRun> PrefixCache::Snapshot() const {
     }
   }
   return runs;
+}
+
+// A prefix that was computed in pieces was found by each piece where the one before had ended, once less than there: no
+// reason to tell of each piece.
+std::vector<std::uint32_t> PrefixCache::EndsOfUse() const {
+  constexpr std::uint32_t kStrayHits = 1;
+  std::vector<bool> goes_on(pool_.block_count());
+  const auto is_used = [this](std::uint32_t block) {
+    return nodes_[block].ready && !IsPartial(block) && nodes_[block].hit_count > 0;
+  };
+  for (std::uint32_t block = 0; block < pool_.block_count(); ++block) {
+    const std::uint32_t parent = nodes_[block].parent;
+    if (!is_used(block) || parent == kNoBlock) continue;
+    if (nodes_[block].hit_count + kStrayHits >= nodes_[parent].hit_count) goes_on[parent] = true;
+  }
+  std::vector<std::uint32_t> ends;
+  for (std::uint32_t block = 0; block < pool_.block_count(); ++block) {
+    if (is_used(block) && !goes_on[block]) ends.push_back(block);
+  }
+  return ends;
+}
+
+std::optional<std::uint32_t> PrefixCache::FrontOf(std::uint32_t block, std::size_t& steps_left) const {
+  for (; nodes_[block].parent != kNoBlock; block = nodes_[block].parent) {
+    if (steps_left == 0) return std::nullopt;
+    --steps_left;
+  }
+  return block;
+}
+
+std::vector<wire::UsedPrefix> PrefixCache::MostUsed(std::uint32_t most, wire::PrefixTokens tokens) const {
+  std::vector<std::uint32_t> ends = EndsOfUse();
+  const auto end = ends.begin() + std::min<std::ptrdiff_t>(most, std::ssize(ends));
+  std::partial_sort(ends.begin(), end, ends.end(), [this](std::uint32_t a, std::uint32_t b) {
+    const auto key = [this](std::uint32_t block) {
+      return std::make_tuple(nodes_[block].hit_count, nodes_[block].position, nodes_[block].hash);
+    };
+    return key(a) > key(b);
+  });
+  std::vector<wire::UsedPrefix> prefixes;
+  std::size_t steps_left = kMaxFrontSteps;
+  for (auto block = ends.begin(); block != end; ++block) {
+    const Node& node = nodes_[*block];
+    wire::UsedPrefix& prefix = prefixes.emplace_back();
+    prefix.hash = node.hash;
+    prefix.block_count = node.position + 1;
+    prefix.hits = node.hit_count;
+    if (tokens == wire::PrefixTokens::kOmit) continue;
+    const std::span<const TokenId> last = StoredTokens(*block);
+    prefix.last_tokens.assign(last.begin(), last.end());
+    const std::optional<std::uint32_t> front = FrontOf(*block, steps_left);
+    if (!front || *front == *block) continue;
+    const std::span<const TokenId> first = StoredTokens(*front);
+    prefix.first_tokens.assign(first.begin(), first.end());
+  }
+  return prefixes;
 }
 
 Result<void> PrefixCache::CheckInvariants(std::span<const std::uint32_t> expected_references) const {

@@ -154,9 +154,12 @@ class Engine {
   void CancelLink(LinkId link);
 
   // Keeps the blocks of a prefix, those that are ready at once and the others as they become ready; see wire::Pin.
-  void Pin(const wire::Pin& pin);
+  wire::PinAnswer Pin(const wire::Pin& pin);
   // Takes back the pins of these blocks.
-  void Unpin(const wire::Unpin& unpin);
+  wire::PinAnswer Unpin(const wire::Unpin& unpin);
+
+  // The prefixes that requests found most often. O(blocks).
+  [[nodiscard]] wire::Prefixes MostUsed(const wire::WantPrefixes& want) const;
 
   // Is there anything to compute or to report?
   [[nodiscard]] bool HasWork() const;

@@ -52,7 +52,9 @@ struct Engine::State {
   EvictionGroup GroupOf(const std::string& tenant) const;
   void Cancel(RequestKey key);
   void CancelLink(LinkId link);
-  void Pin(const wire::Pin& pin);
+  wire::PinAnswer Pin(const wire::Pin& pin);
+  wire::PinAnswer Unpin(const wire::Unpin& unpin);
+  [[nodiscard]] wire::PinAnswer PinsOf(std::uint64_t answer_id, std::span<const BlockHash> hashes) const;
   void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event);
   static void Address(RequestEvent& event, const Choice& choice);
   RequestEvent End(SequenceId id, wire::FinishReason reason, std::optional<Error> error);

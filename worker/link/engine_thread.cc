@@ -81,12 +81,19 @@ void EngineThread::Apply(const CancelLinkCommand& command) {
 }
 
 void EngineThread::Apply(const PinCommand& command) {
-  engine_.Pin(command.pin);
+  const wire::PinAnswer answer = engine_.Pin(command.pin);
+  if (answer.answer_id != 0) answers_.push_back({command.link, answer});
   report_due_ = true;
 }
 
 void EngineThread::Apply(const UnpinCommand& command) {
-  engine_.Unpin(command.unpin);
+  const wire::PinAnswer answer = engine_.Unpin(command.unpin);
+  if (answer.answer_id != 0) answers_.push_back({command.link, answer});
+  report_due_ = true;
+}
+
+void EngineThread::Apply(const WantPrefixesCommand& command) {
+  answers_.push_back({command.link, engine_.MostUsed(command.want)});
   report_due_ = true;
 }
 
@@ -98,9 +105,17 @@ void EngineThread::Round() {
                        std::make_move_iterator(rejected_.end()));
   rejected_.clear();
   Publish(std::move(report));
+  PublishAnswers();
   if (!snapshot_wanted_ || !CanPublish()) return;
   Publish(EngineSnapshot{engine_.Snapshot()});
   snapshot_wanted_ = false;
+}
+
+void EngineThread::PublishAnswers() {
+  for (EngineAnswer& answer : answers_) {
+    if (CanPublish()) Publish(std::move(answer));
+  }
+  answers_.clear();
 }
 
 void EngineThread::Publish(EngineOutput output) {

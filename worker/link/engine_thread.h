@@ -48,6 +48,7 @@ class EngineThread {
   void DrainInbox();
   void Round();
   void Publish(EngineOutput output);
+  void PublishAnswers();
   void TellOfLoss();
   [[nodiscard]] bool CanPublish() const { return !output_lost_ && outbox_.size() < outbox_.capacity(); }
 
@@ -58,6 +59,7 @@ class EngineThread {
   void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
   void Apply(const PinCommand& command);
   void Apply(const UnpinCommand& command);
+  void Apply(const WantPrefixesCommand& command);
 
   const wire::Waker& waker_;
   const std::uint32_t compute_thread_count_;
@@ -69,6 +71,7 @@ class EngineThread {
   // The engine thread's own.
   Engine& engine_;
   std::vector<RequestEvent> rejected_;  // answers to requests that the engine did not take
+  std::vector<EngineAnswer> answers_;   // follow the next report
   bool snapshot_wanted_ = false;        // taken after the next step whose report and the snapshot have room
   bool report_due_ = false;  // a command has changed the load: it is told even if there is nothing to compute
   bool output_lost_ = false;

@@ -31,16 +31,23 @@ struct CancelLinkCommand {
 // Answered once, with an EngineSnapshot that is never lost. Costs the engine's thread O(blocks).
 struct SnapshotCommand {};
 
-// Pins are the worker's: which link asked is of no account.
+// Pins are the worker's: the link that asked gets the answer, if it wants one, and nothing else.
 struct PinCommand {
+  LinkId link;
   wire::Pin pin;
 };
 struct UnpinCommand {
+  LinkId link;
   wire::Unpin unpin;
 };
+// Costs the engine's thread O(blocks).
+struct WantPrefixesCommand {
+  LinkId link;
+  wire::WantPrefixes want;
+};
 
-using EngineCommand =
-    std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, PinCommand, UnpinCommand>;
+using EngineCommand = std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, PinCommand,
+                                   UnpinCommand, WantPrefixesCommand>;
 
 // The ready blocks after the step reported before it, parents before children.
 struct EngineSnapshot {
@@ -50,6 +57,13 @@ struct EngineSnapshot {
 // Reports between the output before and the one after did not fit the queue: every link has missed something.
 struct OutputLost {};
 
-using EngineOutput = std::variant<StepReport, EngineSnapshot, OutputLost>;
+// To a pin, an unpin or a question that came over this link. After the report that shows what the order did. Dropped
+// when there is no room for it: who asked waits for a bounded time.
+struct EngineAnswer {
+  LinkId link;
+  std::variant<wire::PinAnswer, wire::Prefixes> answer;
+};
+
+using EngineOutput = std::variant<StepReport, EngineSnapshot, OutputLost, EngineAnswer>;
 
 }  // namespace roost::worker

@@ -166,15 +166,20 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   link.in_flight.emplace(id, std::move(in_flight));
 }
 
-// A pin has no answer: one that finds no room is seen to be missing from the load, and can be sent again.
+// A pin that finds no room gets no answer, and can be sent again.
 void LinkCore::Handle(Link& link, wire::Pin pin) {
-  if (link.state != State::kUp || effects_.Submit(PinCommand{std::move(pin)})) return;
+  if (link.state != State::kUp || effects_.Submit(PinCommand{link.id, std::move(pin)})) return;
   LogWarning("a pin is dropped: the inbox is full", {{"router", link.name}});
 }
 
 void LinkCore::Handle(Link& link, wire::Unpin unpin) {
-  if (link.state != State::kUp || effects_.Submit(UnpinCommand{std::move(unpin)})) return;
+  if (link.state != State::kUp || effects_.Submit(UnpinCommand{link.id, std::move(unpin)})) return;
   LogWarning("an unpin is dropped: the inbox is full", {{"router", link.name}});
+}
+
+void LinkCore::Handle(Link& link, const wire::WantPrefixes& want) {
+  if (link.state != State::kUp || effects_.Submit(WantPrefixesCommand{link.id, want})) return;
+  LogWarning("a question for prefixes is dropped: the inbox is full", {{"router", link.name}});
 }
 
 void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {
@@ -269,6 +274,17 @@ void LinkCore::Take(StepReport report) {
 void LinkCore::Take(const EngineSnapshot& snapshot) {
   mirror_.Assign(snapshot.runs);
   mirror_state_ = MirrorState::kCurrent;
+}
+
+// An answer for an earlier life of its link falls on the floor, as tokens do.
+void LinkCore::Take(const EngineAnswer& answer) {
+  for (Link& link : links_) {
+    if (link.id != answer.link || link.state != State::kUp) continue;
+    const auto to_message = [](const auto& value) { return wire::WorkerMessage(value); };
+    const wire::SendOutcome outcome = effects_.Send(link.peer, std::visit(to_message, answer.answer));
+    if (outcome != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
+    return;
+  }
 }
 
 void LinkCore::Take(OutputLost) {

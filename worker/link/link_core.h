@@ -68,7 +68,7 @@ class LinkEffects {
   virtual wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) = 0;
   // Drops the peer's connection and makes another one.
   virtual void Redial(PeerId peer) = 0;
-  // Requests and pins, of which routers may send any number: false when the engine's inbox is full.
+  // Requests, pins and questions, of which routers may send any number: false when the engine's inbox is full.
   [[nodiscard]] virtual bool Submit(EngineCommand command) = 0;
   // Cancels and a snapshot: few, bounded by the requests in flight and the links, and never refused.
   virtual void Command(EngineCommand command) = 0;
@@ -196,11 +196,13 @@ class LinkCore {
   void Handle(Link& link, const wire::Ping& ping);
   void Handle(Link& link, wire::Pin pin);
   void Handle(Link& link, wire::Unpin unpin);
+  void Handle(Link& link, const wire::WantPrefixes& want);
 
   void NoteEvent(Link& link, const wire::TokenEvent& event);
   void NoteQueue(const StepReport& report);
   void Take(StepReport report);
   void Take(const EngineSnapshot& snapshot);
+  void Take(const EngineAnswer& answer);
   void Take(OutputLost);
   void Follow(const StepReport& report);
   void LoseMirror(MirrorLoss reason);

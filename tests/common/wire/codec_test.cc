@@ -168,11 +168,22 @@ TEST(CodecTest, BytesOfAGenerateDoNotChange) {
 }
 
 TEST(CodecTest, BytesOfAPinDoNotChange) {
-  const Pin pin{{1, 2}, {{0xa1a2a3a4a5a6a7a8, 0xb1b2b3b4b5b6b7b8}}, 600'000};
+  const Pin pin{{1, 2}, {{0xa1a2a3a4a5a6a7a8, 0xb1b2b3b4b5b6b7b8}}, 600'000, 7};
   EXPECT_EQ(ToHex(Encode(RouterMessage(pin))),
-            "000000000b000000000000000100010008000000000000000000000001000200"
-            "c027090000000000040000000200000009000000170000000100000000000000"
-            "02000000000000000400000002000000a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b1");
+            "000000000c000000000000000100010008000000000000000000000002000200"
+            "c027090000000000070000000000000004000000020000000900000017000000"
+            "010000000000000002000000000000000400000002000000a8a7a6a5a4a3a2a1"
+            "b8b7b6b5b4b3b2b1");
+}
+
+// As a peer sends it that does not know of answers.
+TEST(CodecTest, AShorterPinWantsNoAnswer) {
+  const auto decoded =
+      DecodeRouterMessage(FromHex("000000000b000000000000000100010008000000000000000000000001000200"
+                                  "c027090000000000040000000200000009000000170000000100000000000000"
+                                  "02000000000000000400000002000000a8a7a6a5a4a3a2a1b8b7b6b5b4b3b2b1"));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
+  EXPECT_TRUE(*decoded.value() == RouterMessage(Pin{{1, 2}, {{0xa1a2a3a4a5a6a7a8, 0xb1b2b3b4b5b6b7b8}}, 600'000, 0}));
 }
 
 // As a peer sends it that does not know of tenants, retention, sessions, choices and penalties.
@@ -252,6 +263,16 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
   pin = random.MakePin();
   pin.duration_ms = kMaxKeepMs + 1;
   expect_refused(RouterMessage(pin), "durationMs");
+  WantPrefixes want = random.MakeWantPrefixes();
+  want.answer_id = 0;
+  expect_refused(RouterMessage(want), "answerId");
+  const auto expect_prefix_refused = [&expect_refused](const UsedPrefix& prefix, const char* field) {
+    expect_refused(WorkerMessage(Prefixes{1, {prefix}}), field);
+  };
+  expect_prefix_refused({.hash = {1, 2}, .block_count = 0, .hits = 1, .first_tokens = {}, .last_tokens = {}},
+                        "prefixes.blockCount");
+  expect_prefix_refused({.hash = {1, 2}, .block_count = 1, .hits = 0, .first_tokens = {}, .last_tokens = {}},
+                        "prefixes.hits");
   Step step = random.MakeStep();
   step.tokens.assign(1, TokenEvent());
   step.tokens[0].choice = kMaxSampleCount;
@@ -331,6 +352,36 @@ TEST(CodecTest, RefusesMoreOfOtherRoutersThanMayBeTold) {
   const auto hashes = decode(2, kMaxOtherHashes / 2 + 1);
   ASSERT_FALSE(hashes.ok());
   EXPECT_EQ(hashes.error().field, "otherPrompts.hashes");
+}
+
+TEST(CodecTest, RefusesMorePrefixesThanMayBeTold) {
+  const auto decode = [](unsigned prefix_count, unsigned token_count) {
+    capnp::MallocMessageBuilder builder;
+    auto answer = builder.initRoot<schema::WorkerMessage>().initPrefixes();
+    for (auto prefix : answer.initPrefixes(prefix_count)) {
+      prefix.setBlockCount(1);
+      prefix.setHits(1);
+      prefix.initLastTokens(token_count);
+    }
+    const auto words = capnp::messageToFlatArray(builder);
+    return DecodeWorkerMessage(std::as_bytes(std::span(words.begin(), words.size())));
+  };
+  EXPECT_TRUE(decode(kMaxUsedPrefixes, kMaxBlockTokens).ok());
+  EXPECT_EQ(decode(kMaxUsedPrefixes + 1, 0).error().field, "prefixes");
+  EXPECT_EQ(decode(1, kMaxBlockTokens + 1).error().field, "prefixes.lastTokens");
+}
+
+TEST(CodecTest, RefusesAQuestionForNoPrefixesOrTooMany) {
+  for (const std::uint32_t most : {0U, kMaxUsedPrefixes + 1}) {
+    capnp::MallocMessageBuilder builder;
+    auto want = builder.initRoot<schema::RouterMessage>().initWantPrefixes();
+    want.setAnswerId(1);
+    want.setMost(most);
+    const auto words = capnp::messageToFlatArray(builder);
+    const auto decoded = DecodeRouterMessage(std::as_bytes(std::span(words.begin(), words.size())));
+    ASSERT_FALSE(decoded.ok());
+    EXPECT_EQ(decoded.error().field, "most");
+  }
 }
 
 TEST(CodecTest, LongErrorMessagesAreCutToValidText) {

@@ -16,17 +16,19 @@ class RandomMessages {
   explicit RandomMessages(std::uint64_t seed) : rng_(seed) {}
 
   [[nodiscard]] WorkerMessage Worker() {
-    switch (rng_.Below(5)) {
+    switch (rng_.Below(7)) {
       case 0: return MakeHello();
       case 1: return MakeStep();
       case 2: return MakeSnapshot();
       case 3: return MakeTokenizer();
+      case 4: return PinAnswer{rng_(), Small(), Small(), Small()};
+      case 5: return MakePrefixes();
       default: return Bye{NonZero()};
     }
   }
 
   [[nodiscard]] RouterMessage Router() {
-    switch (rng_.Below(11)) {
+    switch (rng_.Below(12)) {
       case 0: return Welcome{rng_(), NonZero()};
       case 1: return MakeGenerate();
       case 2: return Cancel{RequestId(rng_())};
@@ -34,9 +36,10 @@ class RandomMessages {
       case 4: return WantSnapshot{};
       case 5: return WantTokenizer{};
       case 6: return MakePin();
-      case 7: return Unpin{Hash(), Hashes(1 + rng_.Below(6))};
+      case 7: return Unpin{Hash(), Hashes(1 + rng_.Below(6)), rng_()};
       case 8: return Ping{rng_()};
       case 9: return Refused{NonZero(), Name()};
+      case 10: return MakeWantPrefixes();
       default: return Ping{};
     }
   }
@@ -61,6 +64,7 @@ class RandomMessages {
     hello.ageing_tokens = Small();
     hello.sends_cache_events = rng_.Below(2) == 0;
     hello.full_sampling = rng_.Below(2) == 0;
+    hello.answers = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;
   }
@@ -107,7 +111,20 @@ class RandomMessages {
     return generate;
   }
 
-  [[nodiscard]] Pin MakePin() { return {Hash(), Hashes(1 + rng_.Below(6)), KeepMs()}; }
+  [[nodiscard]] Pin MakePin() { return {Hash(), Hashes(1 + rng_.Below(6)), KeepMs(), rng_()}; }
+
+  [[nodiscard]] WantPrefixes MakeWantPrefixes() {
+    return {NonZero(), 1 + static_cast<std::uint32_t>(rng_.Below(kMaxUsedPrefixes)),
+            rng_.Below(2) == 0 ? PrefixTokens::kOmit : PrefixTokens::kTell};
+  }
+
+  [[nodiscard]] Prefixes MakePrefixes() {
+    Prefixes answer{rng_(), {}};
+    for (std::uint64_t n = rng_.Below(4); n > 0; --n) {
+      answer.prefixes.push_back({Hash(), Small() | 1U, NonZero(), Tokens(rng_.Below(9)), Tokens(rng_.Below(9))});
+    }
+    return answer;
+  }
 
  private:
   Sampling MakeSampling() {

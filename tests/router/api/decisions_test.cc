@@ -52,7 +52,8 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
   EXPECT_EQ(
       responder->response->body,
       R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
-      R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,"copy":null,)"
+      R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
+      R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,)"
       R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5},"actual":null,)"
       R"("regret":{"cached_tokens":16,"ttft_seconds":0.25},)"
       R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75},)"
@@ -68,6 +69,8 @@ TEST_F(DecisionsTest, TellsWhatCameOfItAndNoSecondsBeforeRatesAreKnown) {
   dispatcher_.log[0].outcome = DecisionRecord::Outcome{.cached_tokens = 48, .ttft_seconds = 0.625};
   const auto responder = Ask("request_id=chatcmpl-1");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/actual"), R"({"cached_tokens":48,"ttft_seconds":0.625})");
+  EXPECT_EQ(At(responder->response->body, "/decisions/0/hit"),
+            R"("prompt 100 tokens: 48 cached in 3 blocks, 52 to prefill")");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/predicted/ttft_seconds"), "null");
   EXPECT_EQ(At(responder->response->body, "/decisions/0/round_robin/ttft_seconds"), "null");
 }

@@ -130,10 +130,29 @@ class FakeDispatcher final : public Dispatcher {
     return RequestId(specs.size());
   }
   void Cancel(RequestId id) override { cancelled.push_back(id); }
-  Result<std::vector<std::string>> Pin(PinOrder order) override {
+  // Workers answer when the test calls `done` with their answers.
+  Result<void> Pin(PinOrder order, AnswersDone its_done) override {
     if (refusal) return *refusal;
     orders.push_back(std::move(order));
-    return std::vector<std::string>{"w1", "w2"};
+    done = std::move(its_done);
+    return {};
+  }
+  Result<void> MostUsed(PrefixesQuestion question, AnswersDone its_done) override {
+    if (refusal) return *refusal;
+    questions.push_back(std::move(question));
+    done = std::move(its_done);
+    return {};
+  }
+  Result<void> Warm(WarmOrder order, AnswersDone its_done) override {
+    if (refusal) return *refusal;
+    warm_orders.push_back(std::move(order));
+    done = std::move(its_done);
+    return {};
+  }
+  Result<PromptMatch> Match(PromptQuery query) override {
+    if (refusal) return *refusal;
+    queries.push_back(std::move(query));
+    return match;
   }
 
   std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override {
@@ -176,6 +195,11 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<std::shared_ptr<GenerationObserver>> observers;
   std::vector<RequestId> cancelled;
   std::vector<PinOrder> orders;
+  std::vector<PrefixesQuestion> questions;
+  std::vector<WarmOrder> warm_orders;
+  std::vector<PromptQuery> queries;
+  AnswersDone done;  // of the last one
+  PromptMatch match;
   std::vector<DecisionRecord> log;
 };
 

@@ -8,7 +8,12 @@ namespace {
 
 class PinTest : public ApiTest {
  protected:
-  std::shared_ptr<FakeResponder> Pin(std::string body) { return Ask("POST", "/admin/v1/pin", std::move(body)); }
+  // Two workers answer at once, the second one not.
+  std::shared_ptr<FakeResponder> Pin(std::string body) {
+    auto responder = Ask("POST", "/admin/v1/pin", std::move(body));
+    if (dispatcher_.done) std::exchange(dispatcher_.done, nullptr)({{"w1", wire::PinAnswer{1, 2, 1, 0}}, {"w2"}});
+    return responder;
+  }
   const wire::Pin& LastPin() { return std::get<wire::Pin>(dispatcher_.orders.back().message); }
 };
 
@@ -16,11 +21,36 @@ TEST_F(PinTest, PinsTheBlocksThatACompletionAsksFor) {
   const auto responder = Pin(R"({"model":"bytes","prompt":"some long text","cache_salt":"s","duration_ms":600000})");
   ASSERT_TRUE(responder->response.has_value());
   EXPECT_EQ(responder->response->status, 200);
-  EXPECT_EQ(responder->response->body, R"({"model":"bytes","blocks":3,"tokens":15,"workers":["w1","w2"]})");
+  EXPECT_EQ(responder->response->body,
+            R"({"model":"bytes","blocks":3,"tokens":15,"workers":[)"
+            R"({"worker":"w1","answered":true,"kept_blocks":2,"pending_blocks":1,"refused_blocks":0},)"
+            R"({"worker":"w2","answered":false}]})");
   Complete(R"({"model":"bytes","prompt":"some long text","cache_salt":"s"})");
   EXPECT_EQ(LastPin(), (wire::Pin{dispatcher_.specs[0].root, dispatcher_.specs[0].block_hashes, 600'000}));
-  EXPECT_EQ(dispatcher_.orders[0].target, PinTarget::kAllWorkers);
+  EXPECT_EQ(dispatcher_.orders[0].workers, WorkerChoice{});
   EXPECT_EQ(observer_.answers.front(), "pin 200");
+}
+
+TEST_F(PinTest, WaitsForTheWorkersWithoutATextThread) {
+  const auto responder = Ask("POST", "/admin/v1/pin", R"({"model":"bytes","prompt":"some long text"})");
+  EXPECT_FALSE(responder->done());
+  text_.holds = true;
+  dispatcher_.done({{"w1", wire::PinAnswer{1, 3, 0, 0}}});
+  EXPECT_FALSE(responder->done());  // what came is told on a text thread
+  text_.DoHeld();
+  EXPECT_EQ(At(responder->response->body, "/workers/0/kept_blocks"), "3");
+}
+
+TEST_F(PinTest, AnAnswerThatFindsNoTextThreadIsRefused) {
+  const auto responder = Ask("POST", "/admin/v1/pin", R"({"model":"bytes","prompt":"some long text"})");
+  text_.is_full = true;
+  dispatcher_.done({});
+  EXPECT_EQ(responder->response->status, 429);
+}
+
+TEST_F(PinTest, NamesWorkers) {
+  Pin(R"({"model":"bytes","prompt":"some long text","workers":["w2","w1"]})");
+  EXPECT_EQ(dispatcher_.orders.back().workers, (WorkerChoice{PinTarget::kNamedWorkers, {"w2", "w1"}}));
 }
 
 TEST_F(PinTest, PinsTheFrontOfAChat) {
@@ -28,7 +58,7 @@ TEST_F(PinTest, PinsTheFrontOfAChat) {
   Pin(R"({"model":"bytes","messages":[)" + system + R"(],"workers":"best"})");
   Chat(R"({"model":"bytes","messages":[)" + system + R"(,{"role":"user","content":"hi"}]})");
   ASSERT_EQ(dispatcher_.orders.size(), 1U);
-  EXPECT_EQ(dispatcher_.orders[0].target, PinTarget::kBestWorker);
+  EXPECT_EQ(dispatcher_.orders[0].workers, WorkerChoice{PinTarget::kBestWorker});
   EXPECT_EQ(LastPin().duration_ms, 0U);
   const std::vector<BlockHash>& asked = dispatcher_.specs[0].block_hashes;
   ASSERT_EQ(LastPin().hashes.size(), 6U);  // 24 tokens: <|im_start|>, "system\nYou are a hen.", <|im_end|>, "\n"
@@ -39,6 +69,7 @@ TEST_F(PinTest, UnpinNamesTheSameBlocks) {
   Pin(R"({"model":"bytes","prompt":"some long text"})");
   const wire::Pin pin = LastPin();
   const auto responder = Ask("POST", "/admin/v1/unpin", R"({"model":"bytes","prompt":"some long text"})");
+  dispatcher_.done({{"w1", wire::PinAnswer{1, 0, 0, 3}}});
   EXPECT_EQ(responder->response->status, 200);
   EXPECT_EQ(std::get<wire::Unpin>(dispatcher_.orders.back().message), (wire::Unpin{pin.root, pin.hashes}));
 }
@@ -54,7 +85,10 @@ TEST_F(PinTest, BadRequestsNameTheField) {
       {R"({"model":"bytes","prompt":"text","duration_ms":0})", "duration_ms"},
       {R"({"model":"bytes","prompt":"text","duration_ms":"10m"})", "duration_ms"},
       {R"({"model":"bytes","prompt":"text","workers":"some"})", "workers"},
-      {R"({"model":"bytes","prompt":"text","workers":["w1"]})", "workers"},
+      {R"({"model":"bytes","prompt":"text","workers":[]})", "workers"},
+      {R"({"model":"bytes","prompt":"text","workers":[1]})", "workers"},
+      {R"({"model":"bytes","prompt":"text","workers":7})", "workers"},
+      {R"({"model":"bytes","prompt":"text","workers":["w1","w1"]})", "workers"},
   };
   for (const auto& [body, param] : cases) {
     const auto responder = Pin(body);

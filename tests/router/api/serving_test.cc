@@ -42,7 +42,10 @@ class QueueDispatcher final : public Dispatcher {
     changed_.notify_all();
     return id;
   }
-  Result<std::vector<std::string>> Pin(PinOrder) override { return std::vector<std::string>(); }
+  [[nodiscard]] Result<void> Pin(PinOrder /*order*/, AnswersDone /*done*/) override { return {}; }
+  [[nodiscard]] Result<void> MostUsed(PrefixesQuestion /*question*/, AnswersDone /*done*/) override { return {}; }
+  [[nodiscard]] Result<void> Warm(WarmOrder /*order*/, AnswersDone /*done*/) override { return {}; }
+  [[nodiscard]] Result<PromptMatch> Match(PromptQuery /*query*/) override { return PromptMatch(); }
   std::vector<DecisionRecord> LatestDecisions(std::size_t) const override { return {}; }
   std::vector<DecisionRecord> FindDecisions(std::string_view) const override { return {}; }
   void Cancel(RequestId id) override {

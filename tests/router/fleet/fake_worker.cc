@@ -48,6 +48,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.max_running_requests = 8;
   hello_.max_sample_count = wire::kMaxSampleCount;
   hello_.full_sampling = true;
+  hello_.answers = true;
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
 
@@ -88,8 +89,13 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
     Admit(*request);
   } else if (const auto* const pin = std::get_if<wire::Pin>(&message)) {
     pins_.push_back(*pin);
+    AnswerPin(pin->answer_id, pin->hashes);
   } else if (const auto* const unpin = std::get_if<wire::Unpin>(&message)) {
     unpins_.push_back(*unpin);
+    AnswerPin(unpin->answer_id, {});
+  } else if (const auto* const want = std::get_if<wire::WantPrefixes>(&message)) {
+    questions_.push_back(*want);
+    if (!mute_) outbox_.emplace_back(wire::Prefixes{want->answer_id, used_prefixes_});
   } else if (const auto* const cancel = std::get_if<wire::Cancel>(&message)) {
     cancelled_.push_back(cancel->request_id);
     if (running_.erase(cancel->request_id) == 0) return;
@@ -107,6 +113,13 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
     ++tokenizer_requests_;
     outbox_.emplace_back(Bundle());
   }
+}
+
+// Keeps what is there, and waits for the rest.
+void FakeWorker::AnswerPin(std::uint64_t answer_id, const std::vector<BlockHash>& hashes) {
+  if (answer_id == 0 || mute_) return;
+  const std::uint32_t kept = Held(hashes);
+  outbox_.emplace_back(wire::PinAnswer{answer_id, kept, static_cast<std::uint32_t>(hashes.size()) - kept, 0});
 }
 
 void FakeWorker::Admit(const wire::Generate& request) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -64,6 +65,11 @@ class FakeWorker {
   // The same, but nobody is told: the router's view drifts.
   void EvictSilently(std::size_t count);
 
+  // Pins and questions get no answer from now on.
+  void SetMute(bool mute) { mute_ = mute; }
+  // What it answers when it is asked for its most used prefixes.
+  void SetUsedPrefixes(std::vector<wire::UsedPrefix> prefixes) { used_prefixes_ = std::move(prefixes); }
+
   // It reports its blocks as ever and finds none of them when a request comes.
   void SetHitless(bool hitless) { hitless_ = hitless; }
 
@@ -76,6 +82,7 @@ class FakeWorker {
   [[nodiscard]] const std::vector<wire::Generate>& received() const { return received_; }
   [[nodiscard]] const std::vector<wire::Pin>& pins() const { return pins_; }
   [[nodiscard]] const std::vector<wire::Unpin>& unpins() const { return unpins_; }
+  [[nodiscard]] const std::vector<wire::WantPrefixes>& questions() const { return questions_; }
   // Why routers refused it.
   [[nodiscard]] const std::vector<std::string>& refusals() const { return refusals_; }
   [[nodiscard]] const std::vector<RequestId>& cancelled() const { return cancelled_; }
@@ -100,6 +107,7 @@ class FakeWorker {
 
   [[nodiscard]] wire::Tokenizer Bundle() const;
   void NewEpoch();
+  void AnswerPin(std::uint64_t answer_id, const std::vector<BlockHash>& hashes);
   void Admit(const wire::Generate& request);
   void SendSnapshot();
   void SendStep(std::vector<wire::TokenEvent> tokens);
@@ -126,6 +134,9 @@ class FakeWorker {
   std::vector<wire::Generate> received_;
   std::vector<wire::Pin> pins_;
   std::vector<wire::Unpin> unpins_;
+  std::vector<wire::WantPrefixes> questions_;
+  std::vector<wire::UsedPrefix> used_prefixes_;
+  bool mute_ = false;
   std::vector<RequestId> cancelled_;
   std::vector<std::string> refusals_;
   std::deque<wire::WorkerMessage> outbox_;

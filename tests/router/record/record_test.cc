@@ -29,7 +29,10 @@ class OneRequestDispatcher final : public Dispatcher {
     observers.push_back(std::move(observer));
     return RequestId(observers.size());
   }
-  [[nodiscard]] Result<std::vector<std::string>> Pin(PinOrder /*order*/) override { return std::vector<std::string>(); }
+  [[nodiscard]] Result<void> Pin(PinOrder /*order*/, AnswersDone /*done*/) override { return {}; }
+  [[nodiscard]] Result<void> MostUsed(PrefixesQuestion /*question*/, AnswersDone /*done*/) override { return {}; }
+  [[nodiscard]] Result<void> Warm(WarmOrder /*order*/, AnswersDone /*done*/) override { return {}; }
+  [[nodiscard]] Result<PromptMatch> Match(PromptQuery /*query*/) override { return PromptMatch(); }
   void Cancel(RequestId /*id*/) override {}
 
   std::vector<std::shared_ptr<GenerationObserver>> observers;

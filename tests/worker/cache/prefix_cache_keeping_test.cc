@@ -254,6 +254,26 @@ TEST_F(CacheKeepingTest, OverTheLimitLaterBlocksAreNotPinnedAndCounted) {
   ExpectSound();
 }
 
+TEST_F(CacheKeepingTest, TellsWhatPinsKeepAwaitAndRefuse) {
+  Make(8, {.pinned_share_limit = 0.5});
+  Visit("ab");
+  const auto expect_pins = [this](std::uint32_t kept, std::uint32_t awaited, std::uint32_t refused) {
+    const PinCounts counts = cache().PinsOf(Hashes("abcdef"));
+    EXPECT_EQ(counts.kept, kept);
+    EXPECT_EQ(counts.awaited, awaited);
+    EXPECT_EQ(counts.refused, refused);
+  };
+  expect_pins(0, 0, 6);
+  cache().Pin(Hashes("abcdef"), std::nullopt);
+  expect_pins(2, 2, 2);
+  Visit("abcdef");
+  expect_pins(4, 0, 2);
+  cache().Unpin(Hashes("ab"));  // c and d keep them
+  expect_pins(4, 0, 2);
+  cache().Unpin(Hashes("abcd"));
+  expect_pins(0, 0, 6);
+}
+
 TEST_F(CacheKeepingTest, FutureBlocksCountTowardsTheLimitAtOnce) {
   Make(8, {.pinned_share_limit = 0.25});
   cache().Pin(Hashes("ab"), std::nullopt);

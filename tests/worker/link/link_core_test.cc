@@ -204,13 +204,40 @@ TEST_F(LinkCoreTest, PassesPinsToTheEngine) {
   EXPECT_EQ(std::get<UnpinCommand>(effects_.commands[1]).unpin, unpin);
 }
 
+TEST_F(LinkCoreTest, AnswersGoToTheLinkThatAsked) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  core_.OnMessage(kOther, wire::Pin{{1, 2}, {{3, 4}}, 0, 9});
+  const LinkId asked = effects_.TakeCommands<PinCommand>().at(0).link;
+  effects_.sent.clear();
+  const wire::PinAnswer answer{9, 0, 1, 0};
+  core_.OnOutput(EngineAnswer{asked, answer});
+  ASSERT_EQ(effects_.sent.size(), 1U);
+  EXPECT_EQ(effects_.sent[0].first, kOther);
+  EXPECT_EQ(std::get<wire::PinAnswer>(effects_.sent[0].second), answer);
+}
+
+TEST_F(LinkCoreTest, AnAnswerForAnEarlierLifeOfTheLinkIsDropped) {
+  BringUp(kPeer);
+  core_.OnMessage(kPeer, wire::WantPrefixes{9, 5, wire::PrefixTokens::kOmit});
+  const LinkId asked = effects_.TakeCommands<WantPrefixesCommand>().at(0).link;
+  core_.OnMessage(kPeer, wire::WantHello{});
+  core_.Tick();
+  Welcome(kPeer, effects_.Take<wire::Hello>().at(0).epoch);
+  ASSERT_EQ(core_.up_count(), 1U);
+  effects_.sent.clear();
+  core_.OnOutput(EngineAnswer{asked, wire::Prefixes{9, {}}});
+  EXPECT_TRUE(effects_.sent.empty());
+}
+
 TEST_F(LinkCoreTest, PinsBeforeTheWelcomeOrWithoutRoomAreDropped) {
   (void)Greet(kPeer);
   core_.OnMessage(kPeer, wire::Pin{{1, 2}, {{3, 4}}, 0});
   BringUp(kOther);
   effects_.inbox_is_full = true;
   core_.OnMessage(kOther, wire::Pin{{1, 2}, {{3, 4}}, 0});
-  EXPECT_TRUE(effects_.TakeCommands<PinCommand>().empty());
+  core_.OnMessage(kOther, wire::WantPrefixes{9, 5, wire::PrefixTokens::kOmit});
+  EXPECT_TRUE(effects_.commands.empty());
 }
 
 TEST_F(LinkCoreTest, FullInboxIsAnsweredAtOnce) {

@@ -1,0 +1,17 @@
+// What routers and workers say about prefixes: pins, questions and their answers, read and judged for Decode. Errors
+// name the field. May throw kj::Exception, as any read of a malformed message; Decode catches.
+#pragma once
+
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "schema/roost.capnp.h"
+
+namespace roost::wire {
+
+[[nodiscard]] Result<Pin> ReadPin(schema::Pin::Reader in);
+[[nodiscard]] Result<Unpin> ReadUnpin(schema::Unpin::Reader in);
+[[nodiscard]] PinAnswer ReadPinAnswer(schema::PinAnswer::Reader in);
+[[nodiscard]] Result<WantPrefixes> ReadWantPrefixes(schema::WantPrefixes::Reader in);
+[[nodiscard]] Result<Prefixes> ReadPrefixes(schema::Prefixes::Reader in);
+
+}  // namespace roost::wire

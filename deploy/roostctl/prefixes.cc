@@ -1,0 +1,201 @@
+#include "deploy/roostctl/prefixes.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <optional>
+#include <ostream>
+#include <vector>
+
+#include "deploy/roostctl/block_tree.h"
+#include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/json_members.h"
+#include "deploy/roostctl/refusal.h"
+
+namespace roost::roostctl {
+namespace {
+
+using simdjson::dom::element;
+
+// A prompt may take long to compute; the router has its own limit.
+constexpr double kWarmSeconds = 3600;
+constexpr std::size_t kHashDigits = 16;
+
+Result<element> Parse(simdjson::dom::parser& parser, std::string_view json, const char* list) {
+  element answer;
+  simdjson::dom::array found;
+  if (parser.parse(simdjson::padded_string(json)).get(answer) != simdjson::SUCCESS ||
+      answer[list].get(found) != simdjson::SUCCESS) {
+    return DataLoss("answer", "it does not tell {}", list);
+  }
+  return answer;
+}
+
+std::string ChoiceText(element answer) {
+  if (answer["choice"].is_null()) return "no worker takes requests now\n";
+  const std::optional<double> seconds = SecondsAt(answer, "/choice/ttft_seconds");
+  return fmt::format("would go to {} now, by {}: {}; first token after {}\n", TextAt(answer, "/choice/worker"),
+                     TextAt(answer, "/choice/policy"), TextAt(answer, "/choice/reason"),
+                     seconds.has_value() ? fmt::format("{:.1f} ms", *seconds * 1e3) : "an unknown time");
+}
+
+std::string WarmLine(element worker) {
+  const std::string_view outcome = TextAt(worker, "/outcome");
+  if (!FlagAt(worker, "/answered")) return "no answer";
+  const std::uint64_t blocks = CountAt(worker, "/held_blocks");
+  if (outcome == "held") return fmt::format("held all {} blocks already", blocks);
+  if (outcome == "computed") {
+    return fmt::format("computed {} tokens, holds all {} blocks", CountAt(worker, "/computed_tokens"), blocks);
+  }
+  return fmt::format("refused, holds {} blocks: {}", blocks, Printable(TextAt(worker, "/reason")));
+}
+
+std::string PrefixText(element prefix) {
+  std::string workers;
+  for (const element worker : ListAt(prefix, "/workers")) {
+    workers += fmt::format("{}{} {}", workers.empty() ? "" : ", ", TextAt(worker, "/worker"), CountAt(worker, "/hits"));
+  }
+  std::string text =
+      fmt::format("{:>8} {:>8} {:>9}  {:<16}  {}\n", CountAt(prefix, "/hits"), CountAt(prefix, "/blocks"),
+                  CountAt(prefix, "/tokens"), TextAt(prefix, "/hash").substr(0, kHashDigits), workers);
+  for (const char* member : {"begins", "ends"}) {
+    std::string_view shown;
+    if (prefix[member].get(shown) != simdjson::SUCCESS) continue;
+    text += fmt::format("{:>28} {:<6} \"{}\"\n", "", member, Printable(shown));
+  }
+  return text;
+}
+
+bool IsWarm(std::string_view answer_json) {
+  simdjson::dom::parser parser;
+  const Result<element> answer = Parse(parser, answer_json, "workers");
+  if (!answer.ok()) return false;
+  const std::vector<element> workers = ListAt(*answer, "/workers");
+  return std::all_of(workers.begin(), workers.end(), [](element worker) {
+    return FlagAt(worker, "/answered") && TextAt(worker, "/outcome") != "refused";
+  });
+}
+
+Result<std::string> Post(const PromptOptions& options, const char* path, const Result<std::string>& body,
+                         double timeout_seconds) {
+  if (!body.ok()) return body.error();
+  HttpClient client(options.router, timeout_seconds);
+  ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.PostJson(path, *body));
+  if (response.status != 200) return RefusalOf(response);
+  return response.body;
+}
+
+Result<std::string> AskMatch(const PromptOptions& options) {
+  ROOST_ASSIGN_OR_RETURN(const std::string messages, ReadMessages(options));
+  ROOST_ASSIGN_OR_RETURN(const std::string answer, Post(options, "/admin/v1/match", MatchBody(options, messages), 60));
+  return FormatMatch(answer);
+}
+
+Result<std::string> AskWarm(const WarmOptions& options) {
+  ROOST_ASSIGN_OR_RETURN(const std::string messages, ReadMessages(options));
+  return Post(options, "/admin/v1/warm", WarmBody(options, messages), kWarmSeconds);
+}
+
+Result<std::string> AskPrefixes(const PrefixesOptions& options) {
+  HttpClient client(options.router, 60);
+  ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get(PrefixesPath(options)));
+  if (response.status != 200) return RefusalOf(response);
+  return FormatPrefixes(response.body);
+}
+
+int Print(const char* command, const Result<std::string>& text, std::ostream& out, std::ostream& err) {
+  if (!text.ok()) {
+    err << "roostctl " << command << ": " << text.error().ToString() << '\n';
+    return 1;
+  }
+  out << *text;
+  return 0;
+}
+
+}  // namespace
+
+Result<std::string> MatchBody(const PromptOptions& options, std::string_view messages_json) {
+  JsonWriter body;
+  body.BeginObject();
+  WriteScope(options, body);
+  ROOST_RETURN_IF_ERROR(WritePrompt(options, messages_json, body));
+  body.EndObject();
+  return body.Take();
+}
+
+Result<std::string> WarmBody(const WarmOptions& options, std::string_view messages_json) {
+  JsonWriter body;
+  body.BeginObject();
+  WriteScope(options, body);
+  WriteWorkers(options.workers, body);
+  ROOST_RETURN_IF_ERROR(WritePrompt(options, messages_json, body));
+  body.EndObject();
+  return body.Take();
+}
+
+std::string PrefixesPath(const PrefixesOptions& options) {
+  std::string path = fmt::format("/admin/v1/prefixes?top={}", options.top);
+  if (!options.model.empty()) path += "&model=" + PercentEncode(options.model);
+  return path;
+}
+
+Result<std::string> FormatMatch(std::string_view answer_json) {
+  simdjson::dom::parser parser;
+  ROOST_ASSIGN_OR_RETURN(const element answer, Parse(parser, answer_json, "workers"));
+  std::vector<BlockHolder> holders;
+  std::string table =
+      fmt::format("{:<24} {:>8} {:>8} {:>14}  {}\n", "worker", "held", "pending", "cached tokens", "index");
+  for (const element worker : ListAt(answer, "/workers")) {
+    const BlockHolder& holder = holders.emplace_back(BlockHolder{
+        std::string(TextAt(worker, "/worker")), CountAt(worker, "/held_blocks"), CountAt(worker, "/pending_blocks")});
+    table += fmt::format("{:<24} {:>8} {:>8} {:>14}  {}\n", holder.name, holder.held_blocks, holder.pending_blocks,
+                         CountAt(worker, "/cached_tokens"), TextAt(worker, "/mode"));
+  }
+  const PromptShape shape{.token_count = CountAt(answer, "/prompt_tokens"),
+                          .block_tokens = std::max<std::uint64_t>(1, CountAt(answer, "/block_tokens"))};
+  return fmt::format("{}\n{}{}{}", TextAt(answer, "/hit"), ChoiceText(answer), DrawBlockTree(shape, holders, "  "),
+                     table);
+}
+
+Result<std::string> FormatWarm(std::string_view answer_json) {
+  simdjson::dom::parser parser;
+  ROOST_ASSIGN_OR_RETURN(const element answer, Parse(parser, answer_json, "workers"));
+  std::string text =
+      fmt::format("{} blocks of a prompt of {} tokens\n", CountAt(answer, "/blocks"), CountAt(answer, "/tokens"));
+  for (const element worker : ListAt(answer, "/workers")) {
+    text += fmt::format("  {:<24} {}\n", TextAt(worker, "/worker"), WarmLine(worker));
+  }
+  return text;
+}
+
+Result<std::string> FormatPrefixes(std::string_view answer_json) {
+  simdjson::dom::parser parser;
+  ROOST_ASSIGN_OR_RETURN(const element answer, Parse(parser, answer_json, "prefixes"));
+  std::string text =
+      fmt::format("{:>8} {:>8} {:>9}  {:<16}  {}\n", "hits", "blocks", "tokens", "hash", "hits by worker");
+  const std::vector<element> prefixes = ListAt(answer, "/prefixes");
+  for (const element prefix : prefixes) text += PrefixText(prefix);
+  if (prefixes.empty()) text += "(no prefix was found by a request yet)\n";
+  for (const element worker : ListAt(answer, "/workers")) {
+    if (!FlagAt(worker, "/answered")) text += fmt::format("no answer from {}\n", TextAt(worker, "/worker"));
+  }
+  return text;
+}
+
+int RunMatch(const PromptOptions& options, std::ostream& out, std::ostream& err) {
+  return Print("match", AskMatch(options), out, err);
+}
+
+int RunWarm(const WarmOptions& options, std::ostream& out, std::ostream& err) {
+  const Result<std::string> answer = AskWarm(options);
+  if (!answer.ok()) return Print("warm", answer, out, err);
+  const int code = Print("warm", FormatWarm(*answer), out, err);
+  return code == 0 && !IsWarm(*answer) ? 1 : code;
+}
+
+int RunPrefixes(const PrefixesOptions& options, std::ostream& out, std::ostream& err) {
+  return Print("prefixes", AskPrefixes(options), out, err);
+}
+
+}  // namespace roost::roostctl

@@ -1,0 +1,40 @@
+// `roostctl match`, `roostctl warm` and `roostctl prefixes`: looks at what workers hold, and has them hold it.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "deploy/roostctl/prompt_options.h"
+
+namespace roost::roostctl {
+
+struct WarmOptions : PromptOptions {
+  std::string workers = "all";  // or best, or names with commas between them
+};
+
+struct PrefixesOptions {
+  std::string router = "http://127.0.0.1:8000";
+  std::string model;  // empty: the only one
+  std::uint32_t top = 20;
+};
+
+// The bodies of POST /admin/v1/match and /admin/v1/warm. `messages_json` is what the file holds.
+[[nodiscard]] Result<std::string> MatchBody(const PromptOptions& options, std::string_view messages_json);
+[[nodiscard]] Result<std::string> WarmBody(const WarmOptions& options, std::string_view messages_json);
+[[nodiscard]] std::string PrefixesPath(const PrefixesOptions& options);
+
+// The answers for people. kDataLoss when they are none of the router's.
+[[nodiscard]] Result<std::string> FormatMatch(std::string_view answer_json);
+[[nodiscard]] Result<std::string> FormatWarm(std::string_view answer_json);
+[[nodiscard]] Result<std::string> FormatPrefixes(std::string_view answer_json);
+
+// Ask the router and print. Return the exit code: 0 when the router answered; of a warm-up when every worker holds the
+// prompt now.
+int RunMatch(const PromptOptions& options, std::ostream& out, std::ostream& err);
+int RunWarm(const WarmOptions& options, std::ostream& out, std::ostream& err);
+int RunPrefixes(const PrefixesOptions& options, std::ostream& out, std::ostream& err);
+
+}  // namespace roost::roostctl

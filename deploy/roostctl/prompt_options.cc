@@ -1,0 +1,74 @@
+#include "deploy/roostctl/prompt_options.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+namespace roost::roostctl {
+namespace {
+
+// Members "messages" and "tools" from a file that holds an array of messages, or an object with these members.
+Result<void> WriteMessages(std::string_view file, JsonWriter& body) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (parser.parse(simdjson::padded_string(file)).get(root) != simdjson::SUCCESS) {
+    return InvalidArgument("messages", "the file holds no JSON");
+  }
+  if (root.is_array()) {
+    body.Key("messages").Raw(simdjson::minify(root));
+    return {};
+  }
+  simdjson::dom::element messages;
+  if (root["messages"].get(messages) != simdjson::SUCCESS) {
+    return InvalidArgument("messages", "the file holds neither an array nor an object with messages");
+  }
+  body.Key("messages").Raw(simdjson::minify(messages));
+  simdjson::dom::element tools;
+  if (root["tools"].get(tools) == simdjson::SUCCESS) body.Key("tools").Raw(simdjson::minify(tools));
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> ReadMessages(const PromptOptions& options) {
+  if (options.messages_file.empty()) return std::string();
+  std::ifstream file(options.messages_file, std::ios::binary);
+  if (!file) return Error{ErrorCode::kNotFound, "can not be read", options.messages_file};
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+void WriteScope(const PromptOptions& options, JsonWriter& body) {
+  body.Key("model").String(options.model);
+  if (!options.cache_salt.empty()) body.Key("cache_salt").String(options.cache_salt);
+}
+
+Result<void> WritePrompt(const PromptOptions& options, std::string_view messages_json, JsonWriter& body) {
+  if (options.prompt.empty() == options.messages_file.empty()) {
+    return InvalidArgument("prompt", "give a prompt or a file with messages, one of them");
+  }
+  if (options.prompt.empty()) return WriteMessages(messages_json, body);
+  body.Key("prompt").String(options.prompt);
+  return {};
+}
+
+void WriteWorkers(std::string_view workers, JsonWriter& body) {
+  body.Key("workers");
+  if (workers == "all" || workers == "best") {
+    body.String(workers);
+    return;
+  }
+  body.BeginArray();
+  while (true) {
+    const std::size_t comma = std::min(workers.find(','), workers.size());
+    body.String(workers.substr(0, comma));
+    if (comma == workers.size()) break;
+    workers.remove_prefix(comma + 1);
+  }
+  body.EndArray();
+}
+
+}  // namespace roost::roostctl

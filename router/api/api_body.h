@@ -1,0 +1,27 @@
+// Reading a request's body, for the Api's sources that do. Private to them.
+#pragma once
+
+#include <utility>
+
+#include "common/base/check.h"
+#include "router/api/api_call.h"
+#include "router/api/json_object.h"
+#include "router/api/text_memory.h"
+
+namespace roost::router {
+
+template <typename Request>
+Result<Request> Api::ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const {
+  HttpBody& body = call.request.body;
+  const std::size_t size = body.size();
+  ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size)));
+  JsonBody json(body.TakeText(JsonBody::kPadding));
+  ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
+  ROOST_RETURN_IF_ERROR(CheckModel(call, object));
+  ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size, json.node_count())));
+  Result<Request> request = parse(object);
+  ROOST_CHECK(!request.ok() || call.model != nullptr, "a request was read that names no model");
+  return request;
+}
+
+}  // namespace roost::router

@@ -1,0 +1,139 @@
+// The part of the Api that is about prefixes, for operators: pins, warm-ups, matches, the most used ones. On text
+// threads.
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "router/api/api_body.h"
+#include "router/api/api_call.h"
+#include "router/api/openai_json.h"
+#include "router/api/pin_request.h"
+#include "router/api/prefix_json.h"
+#include "router/api/prompt_request.h"
+
+namespace roost::router {
+namespace {
+
+Result<PromptRequest> ParseQuestion(const JsonObject& body) { return ParsePromptRequest(body, ChatPart::kQuestion); }
+
+struct WarmRequest {
+  PromptRequest prompt;
+  WorkerChoice workers;
+};
+
+Result<WarmRequest> ParseWarmRequest(const JsonObject& body) {
+  WarmRequest request;
+  ROOST_ASSIGN_OR_RETURN(request.prompt, ParsePromptRequest(body, ChatPart::kFront));
+  ROOST_ASSIGN_OR_RETURN(request.workers, ParseWorkerChoice(body));
+  return request;
+}
+
+PromptSize SizeOf(const ServedModel& model, std::size_t block_count, std::size_t token_count) {
+  return {.model = model.name, .block_count = block_count, .token_count = token_count};
+}
+
+}  // namespace
+
+// The workers' answers come on the link thread; what is made of them is made on a text thread.
+AnswersDone Api::AnswerLater(const Call& call, MakeBody make_body) {
+  return [this, responder = call.responder, route = call.route,
+          make_body = std::move(make_body)](std::vector<WorkerAnswer> answers) {
+    auto later = std::make_shared<Call>();
+    later->responder = responder;
+    later->route = route;
+    later->thread = CallThread::kText;
+    auto shared = std::make_shared<std::vector<WorkerAnswer>>(std::move(answers));
+    const auto job = [this, later, shared, make_body] { Answer(*later, JsonResponse(make_body(*shared))); };
+    if (text_.TryPost(0, job)) return;
+    AnswerError(*later, {ErrorCode::kOverloaded, "too many requests wait to be read", ""});
+  };
+}
+
+void Api::Pin(Call& call) { ApplyPin(call, PinAction::kPin); }
+void Api::Unpin(Call& call) { ApplyPin(call, PinAction::kUnpin); }
+
+void Api::ApplyPin(Call& call, PinAction action) {
+  const Result<void> sent = SendPin(call, action);
+  if (!sent.ok()) AnswerError(call, sent.error());
+}
+
+Result<void> Api::SendPin(Call& call, PinAction action) {
+  const std::size_t size = call.request.body.size();
+  ROOST_ASSIGN_OR_RETURN(const PinRequest request, ReadBody(call, &ParsePinRequest));
+  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
+  ROOST_ASSIGN_OR_RETURN(PinPlan plan, MakePinPlan(call.model, request, action, options_.unix_seconds_now()));
+  const PromptSize prompt = SizeOf(*call.model, plan.block_count, plan.prompt_token_count);
+  return services_.dispatcher.Pin(
+      std::move(plan.order),
+      AnswerLater(call, [prompt](std::span<const WorkerAnswer> answers) { return PinBody(prompt, answers); }));
+}
+
+void Api::Warm(Call& call) {
+  const Result<void> sent = SendWarm(call);
+  if (!sent.ok()) AnswerError(call, sent.error());
+}
+
+Result<void> Api::SendWarm(Call& call) {
+  const std::size_t size = call.request.body.size();
+  ROOST_ASSIGN_OR_RETURN(const WarmRequest request, ReadBody(call, &ParseWarmRequest));
+  ByteBudget::Guard& memory = call.request.body.memory();
+  ROOST_RETURN_IF_ERROR(Hold(memory, ParseBytes(size) + EncodeBytes(size)));
+  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt,
+                         HashBlocksOfPrompt(*call.model, request.prompt, options_.unix_seconds_now()));
+  WarmOrder order;
+  order.workers = request.workers;
+  ROOST_ASSIGN_OR_RETURN(order.deadline, DeadlineOf(call));
+  order.spec.model = call.model;
+  order.spec.prompt = std::move(prompt.tokens);
+  order.spec.root = prompt.root;
+  order.spec.block_hashes = std::move(prompt.hashes);
+  order.spec.salt = request.prompt.fields().cache.salt;
+  ROOST_RETURN_IF_ERROR(Hold(memory, SpecBytes(order.spec)));
+  order.spec.memory = std::make_shared<ByteBudget::Guard>(std::move(memory));
+  const PromptSize told = SizeOf(*call.model, order.spec.block_hashes.size(), order.spec.prompt.size());
+  return services_.dispatcher.Warm(std::move(order), AnswerLater(call, [told](std::span<const WorkerAnswer> answers) {
+                                     return WarmBody(told, answers);
+                                   }));
+}
+
+void Api::Match(Call& call) {
+  Result<std::string> body = AskMatch(call);
+  body.ok() ? Answer(call, JsonResponse(*std::move(body))) : AnswerError(call, body.error());
+}
+
+Result<std::string> Api::AskMatch(Call& call) {
+  const std::size_t size = call.request.body.size();
+  ROOST_ASSIGN_OR_RETURN(const PromptRequest request, ReadBody(call, &ParseQuestion));
+  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
+  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashPrompt(*call.model, request, options_.unix_seconds_now()));
+  const PromptQuery query{.model = call.model,
+                          .prompt_token_count = static_cast<std::uint32_t>(prompt.tokens.size()),
+                          .block_hashes = std::move(prompt.hashes)};
+  ROOST_ASSIGN_OR_RETURN(const PromptMatch match, services_.dispatcher.Match(query));
+  return MatchBody(query, match);
+}
+
+void Api::Prefixes(Call& call) {
+  const Result<void> sent = AskPrefixes(call);
+  if (!sent.ok()) AnswerError(call, sent.error());
+}
+
+Result<void> Api::AskPrefixes(Call& call) {
+  ROOST_ASSIGN_OR_RETURN(PrefixesQuery query, ParsePrefixesQuery(call.request.query));
+  if (query.model.empty()) {
+    const auto models = services_.dispatcher.Models();
+    if (models.size() != 1) return InvalidArgument("model", "is missing, and {} models are served", models.size());
+    query.model = models.front()->name;
+  }
+  ROOST_ASSIGN_OR_RETURN(call.model, FindModel(query.model));
+  const wire::PrefixTokens tokens =
+      options_.prefix_text == PrefixText::kShow ? wire::PrefixTokens::kTell : wire::PrefixTokens::kOmit;
+  const auto make_body = [model = call.model, top = query.top](std::span<const WorkerAnswer> answers) {
+    return PrefixesBody(*model, top, answers);
+  };
+  return services_.dispatcher.MostUsed({.model = call.model, .most = query.top, .tokens = tokens},
+                                       AnswerLater(call, make_body));
+}
+
+}  // namespace roost::router

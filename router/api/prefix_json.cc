@@ -1,0 +1,217 @@
+#include "router/api/prefix_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "common/base/json_writer.h"
+#include "common/base/utf8.h"
+#include "common/text/tokenizer.h"
+#include "router/api/url.h"
+#include "router/route/cost.h"
+
+namespace roost::router {
+namespace {
+
+void WriteSize(const PromptSize& size, JsonWriter& json) {
+  json.Key("model").String(size.model).Key("blocks").Number(size.block_count).Key("tokens").Number(size.token_count);
+}
+
+// Of a worker without an answer of this kind.
+void WriteUnanswered(const WorkerAnswer& answer, JsonWriter& json) {
+  json.BeginObject().Key("worker").String(answer.worker_id).Key("answered").Bool(false).EndObject();
+}
+
+std::string_view NameOf(WarmOutcome::Kind kind) {
+  if (kind == WarmOutcome::Kind::kComputed) return "computed";
+  return kind == WarmOutcome::Kind::kHeld ? "held" : "refused";
+}
+
+std::uint32_t CachedOn(const PromptQuery& query, const PromptHolder& holder) {
+  return CachedTokens({.prompt_token_count = query.prompt_token_count,
+                       .matched_block_count = holder.held_block_count + holder.pending_block_count},
+                      query.model->block_tokens);
+}
+
+void WriteChoice(const PromptMatch& match, JsonWriter& json) {
+  json.Key("choice");
+  if (!match.choice.has_value()) {
+    json.Null();
+    return;
+  }
+  const PromptChoice& choice = *match.choice;
+  json.BeginObject().Key("worker").String(choice.worker_id).Key("policy").String(choice.policy);
+  json.Key("reason").String(NameOf(choice.reason)).Key("cached_tokens").Number(choice.cached_tokens);
+  json.Key("ttft_seconds");
+  choice.ttft_seconds.has_value() ? json.Number(*choice.ttft_seconds) : json.Null();
+  json.EndObject();
+}
+
+Result<std::uint32_t> ParseTop(const std::string& text) {
+  std::uint32_t top = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, top);
+  if (error == std::errc() && stop == end && top >= 1 && top <= wire::kMaxUsedPrefixes) return top;
+  return InvalidArgument("top", "'{}' is not a number from 1 to {}", text, wire::kMaxUsedPrefixes);
+}
+
+// ---- the most used prefixes ----
+
+struct MergedPrefix {
+  BlockHash hash;
+  std::uint32_t block_count = 0;
+  std::uint64_t hits = 0;
+  std::vector<std::pair<std::string_view, std::uint64_t>> workers;  // with their hits
+  std::span<const TokenId> first_tokens;
+  std::span<const TokenId> last_tokens;
+};
+
+// Views of `answers`.
+std::vector<MergedPrefix> Merge(std::span<const WorkerAnswer> answers) {
+  std::map<BlockHash, MergedPrefix> by_hash;
+  for (const WorkerAnswer& answer : answers) {
+    const auto* const prefixes = std::get_if<wire::Prefixes>(&answer.reply);
+    if (prefixes == nullptr) continue;
+    for (const wire::UsedPrefix& prefix : prefixes->prefixes) {
+      MergedPrefix& merged = by_hash[prefix.hash];
+      merged.hash = prefix.hash;
+      merged.block_count = prefix.block_count;
+      merged.hits += prefix.hits;
+      merged.workers.emplace_back(answer.worker_id, prefix.hits);
+      merged.first_tokens = prefix.first_tokens;
+      merged.last_tokens = prefix.last_tokens;
+    }
+  }
+  std::vector<MergedPrefix> all;
+  for (auto& [hash, merged] : by_hash) all.push_back(std::move(merged));
+  std::sort(all.begin(), all.end(), [](const MergedPrefix& a, const MergedPrefix& b) {
+    return std::tie(a.hits, a.block_count, a.hash) > std::tie(b.hits, b.block_count, b.hash);
+  });
+  return all;
+}
+
+std::string TextOf(const ServedModel& model, std::span<const TokenId> tokens) {
+  std::string text = model.tokenizer->Decode(tokens);
+  if (text.size() <= kMaxShownText) return text;
+  text.resize(kMaxShownText);
+  text.resize(text.size() - IncompleteUtf8Suffix(text));
+  return text;
+}
+
+void WritePrefix(const ServedModel& model, const MergedPrefix& prefix, JsonWriter& json) {
+  json.BeginObject().Key("hash").String(prefix.hash.ToHex()).Key("blocks").Number(prefix.block_count);
+  json.Key("tokens").Number(std::uint64_t{prefix.block_count} * model.block_tokens).Key("hits").Number(prefix.hits);
+  if (!prefix.first_tokens.empty()) json.Key("begins").String(TextOf(model, prefix.first_tokens));
+  if (!prefix.last_tokens.empty()) json.Key("ends").String(TextOf(model, prefix.last_tokens));
+  json.Key("workers").BeginArray();
+  for (const auto& [worker, hits] : prefix.workers) {
+    json.BeginObject().Key("worker").String(worker).Key("hits").Number(hits).EndObject();
+  }
+  json.EndArray().EndObject();
+}
+
+}  // namespace
+
+std::string HitLine(std::uint32_t prompt_tokens, std::uint32_t cached_tokens, std::uint32_t block_tokens) {
+  const std::uint32_t cached = std::min(cached_tokens, prompt_tokens);
+  const std::uint32_t blocks = (cached + block_tokens - 1) / block_tokens;
+  return fmt::format("prompt {} token{}: {} cached in {} block{}, {} to prefill", prompt_tokens,
+                     prompt_tokens == 1 ? "" : "s", cached, blocks, blocks == 1 ? "" : "s", prompt_tokens - cached);
+}
+
+std::string PinBody(const PromptSize& size, std::span<const WorkerAnswer> answers) {
+  JsonWriter json;
+  json.BeginObject();
+  WriteSize(size, json);
+  json.Key("workers").BeginArray();
+  for (const WorkerAnswer& answer : answers) {
+    const auto* const pinned = std::get_if<wire::PinAnswer>(&answer.reply);
+    if (pinned == nullptr) {
+      WriteUnanswered(answer, json);
+      continue;
+    }
+    json.BeginObject().Key("worker").String(answer.worker_id).Key("answered").Bool(true);
+    json.Key("kept_blocks").Number(pinned->kept_block_count);
+    json.Key("pending_blocks").Number(pinned->awaited_block_count);
+    json.Key("refused_blocks").Number(pinned->refused_block_count).EndObject();
+  }
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+std::string WarmBody(const PromptSize& size, std::span<const WorkerAnswer> answers) {
+  JsonWriter json;
+  json.BeginObject();
+  WriteSize(size, json);
+  json.Key("workers").BeginArray();
+  for (const WorkerAnswer& answer : answers) {
+    const auto* const outcome = std::get_if<WarmOutcome>(&answer.reply);
+    if (outcome == nullptr) {
+      WriteUnanswered(answer, json);
+      continue;
+    }
+    json.BeginObject().Key("worker").String(answer.worker_id).Key("answered").Bool(true);
+    json.Key("outcome").String(NameOf(outcome->kind)).Key("held_blocks").Number(outcome->block_count);
+    json.Key("computed_tokens").Number(outcome->computed_tokens);
+    if (outcome->kind == WarmOutcome::Kind::kRefused) json.Key("reason").String(outcome->reason);
+    json.EndObject();
+  }
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+std::string MatchBody(const PromptQuery& query, const PromptMatch& match) {
+  std::uint32_t cached = match.choice.has_value() ? match.choice->cached_tokens : 0;
+  if (!match.choice.has_value() && !match.holders.empty()) cached = CachedOn(query, match.holders.front());
+  JsonWriter json;
+  json.BeginObject().Key("model").String(query.model->name).Key("prompt_tokens").Number(query.prompt_token_count);
+  json.Key("block_tokens").Number(query.model->block_tokens);
+  json.Key("blocks").Number(std::uint64_t{query.block_hashes.size()});
+  json.Key("hit").String(HitLine(query.prompt_token_count, cached, query.model->block_tokens));
+  WriteChoice(match, json);
+  json.Key("workers").BeginArray();
+  for (const PromptHolder& holder : match.holders) {
+    json.BeginObject().Key("worker").String(holder.worker_id).Key("mode").String(router::NameOf(holder.mode));
+    json.Key("held_blocks").Number(holder.held_block_count).Key("pending_blocks").Number(holder.pending_block_count);
+    json.Key("cached_tokens").Number(CachedOn(query, holder)).EndObject();
+  }
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+Result<PrefixesQuery> ParsePrefixesQuery(std::string_view query) {
+  PrefixesQuery parsed;
+  for (const QueryParameter& parameter : ParseQuery(query)) {
+    if (parameter.name == "model") {
+      parsed.model = parameter.value;
+    } else if (parameter.name == "top") {
+      ROOST_ASSIGN_OR_RETURN(parsed.top, ParseTop(parameter.value));
+    } else {
+      return InvalidArgument(parameter.name, "is none of model, top");
+    }
+  }
+  return parsed;
+}
+
+std::string PrefixesBody(const ServedModel& model, std::uint32_t top, std::span<const WorkerAnswer> answers) {
+  std::vector<MergedPrefix> prefixes = Merge(answers);
+  if (prefixes.size() > top) prefixes.resize(top);
+  JsonWriter json;
+  json.BeginObject().Key("model").String(model.name).Key("block_tokens").Number(model.block_tokens);
+  json.Key("prefixes").BeginArray();
+  for (const MergedPrefix& prefix : prefixes) WritePrefix(model, prefix, json);
+  json.EndArray().Key("workers").BeginArray();
+  for (const WorkerAnswer& answer : answers) {
+    json.BeginObject().Key("worker").String(answer.worker_id).Key("answered");
+    json.Bool(std::holds_alternative<wire::Prefixes>(answer.reply)).EndObject();
+  }
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+}  // namespace roost::router

@@ -1,0 +1,49 @@
+// How the answers about prefixes are told: pins, warm-ups, matches, the most used ones. Pure functions from values to
+// JSON text; errors name the parameter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "router/fleet/dispatcher.h"
+
+namespace roost::router {
+
+// "prompt 18 tokens: 16 cached in 4 blocks, 2 to prefill". A block of which only some tokens are cached counts.
+[[nodiscard]] std::string HitLine(std::uint32_t prompt_tokens, std::uint32_t cached_tokens, std::uint32_t block_tokens);
+
+// What all answers about one prompt begin with.
+struct PromptSize {
+  std::string model;
+  std::uint64_t block_count = 0;
+  std::uint64_t token_count = 0;
+};
+
+// Each worker with what it kept, waits for and refused, or with "answered": false.
+[[nodiscard]] std::string PinBody(const PromptSize& size, std::span<const WorkerAnswer> answers);
+// Each worker with its outcome: computed, held, refused, or unanswered.
+[[nodiscard]] std::string WarmBody(const PromptSize& size, std::span<const WorkerAnswer> answers);
+[[nodiscard]] std::string MatchBody(const PromptQuery& query, const PromptMatch& match);
+
+// GET /admin/v1/prefixes?model=M&top=K.
+struct PrefixesQuery {
+  static constexpr std::uint32_t kDefaultTop = 20;
+
+  std::string model;  // empty: the only one
+  std::uint32_t top = kDefaultTop;
+};
+[[nodiscard]] Result<PrefixesQuery> ParsePrefixesQuery(std::string_view query);
+
+// The prefixes of all answers, those with equal hashes as one whose hits add up; the most used first, at most `top`. A
+// worker that does not count a prefix among its own most used ones is not listed with it. Tokens that come along are
+// told as text of the model's tokenizer, at most kMaxShownText bytes of the first and of the last block each.
+inline constexpr std::size_t kMaxShownText = 200;
+[[nodiscard]] std::string PrefixesBody(const ServedModel& model, std::uint32_t top,
+                                       std::span<const WorkerAnswer> answers);
+
+}  // namespace roost::router

@@ -1,0 +1,104 @@
+#include "router/api/prompt_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "router/api/prompt.h"
+
+namespace roost::router {
+namespace {
+
+// More workers than a router takes.
+constexpr std::size_t kMaxNames = 1024;
+
+Result<std::vector<TokenId>> Tokenize(const ServedModel& model, const PromptRequest& request,
+                                      std::int64_t unix_seconds) {
+  if (const auto* completion = std::get_if<CompletionRequest>(&request.prompt)) {
+    return TokenizeCompletion(model, *completion);
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::string text,
+                         RenderChat(model, std::get<ChatRequest>(request.prompt), unix_seconds));
+  return TokenizeRendered(model, text);
+}
+
+Result<std::vector<std::string>> ParseNames(simdjson::dom::array elements) {
+  if (elements.size() == 0 || elements.size() > kMaxNames) {
+    return InvalidArgument("workers", "holds {} names, not 1 to {}", elements.size(), kMaxNames);
+  }
+  std::vector<std::string> names;
+  for (const JsonElement element : elements) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view name, StringOf(element, "workers"));
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      return InvalidArgument("workers", "names '{}' twice", name);
+    }
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+const SamplingFields& PromptRequest::fields() const {
+  return std::visit([](const auto& request) -> const SamplingFields& { return request.sampling; }, prompt);
+}
+
+std::string_view PromptRequest::prompt_field() const {
+  return std::holds_alternative<ChatRequest>(prompt) ? "messages" : "prompt";
+}
+
+Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part) {
+  const bool has_messages = body.Find("messages").has_value();
+  const bool has_prompt = body.Find("prompt").has_value();
+  if (has_messages && has_prompt) return InvalidArgument("prompt", "stands beside messages: give one of them");
+  if (!has_messages) {
+    if (!has_prompt) return InvalidArgument("prompt", "is missing: give a prompt or messages");
+    ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ParseCompletionRequest(body));
+    return PromptRequest{std::move(completion)};
+  }
+  ROOST_ASSIGN_OR_RETURN(ChatRequest chat, ParseChatRequest(body));
+  if (part == ChatPart::kFront && !body.Find("add_generation_prompt")) {
+    chat.generation_prompt = ChatRequest::GenerationPrompt::kOmit;
+  }
+  return PromptRequest{std::move(chat)};
+}
+
+Result<WorkerChoice> ParseWorkerChoice(const JsonObject& body) {
+  const std::optional<JsonElement> workers = body.Find("workers");
+  if (!workers) return WorkerChoice{};
+  if (simdjson::dom::array elements; workers->get(elements) == simdjson::SUCCESS) {
+    ROOST_ASSIGN_OR_RETURN(std::vector<std::string> names, ParseNames(elements));
+    return WorkerChoice{PinTarget::kNamedWorkers, std::move(names)};
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> word, body.String("workers"));
+  if (*word == "all") return WorkerChoice{};
+  if (*word == "best") return WorkerChoice{PinTarget::kBestWorker};
+  return InvalidArgument("workers", "must be \"all\", \"best\" or an array of names");
+}
+
+Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request, std::int64_t unix_seconds) {
+  HashedPrompt prompt;
+  ROOST_ASSIGN_OR_RETURN(prompt.tokens, Tokenize(model, request, unix_seconds));
+  if (prompt.tokens.size() > model.max_context_tokens) {
+    return Error{ErrorCode::kContextTooLong,
+                 fmt::format("the prompt has {}, but the context of '{}' is {} tokens",
+                             CountedTokens(model, prompt.tokens.size()), model.name, model.max_context_tokens),
+                 std::string(request.prompt_field())};
+  }
+  prompt.root = ScopeRoot(model, request.fields().cache.salt);
+  prompt.hashes = HashBlocks(prompt.root, prompt.tokens, model.block_tokens);
+  return prompt;
+}
+
+Result<HashedPrompt> HashBlocksOfPrompt(const ServedModel& model, const PromptRequest& request,
+                                        std::int64_t unix_seconds) {
+  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashPrompt(model, request, unix_seconds));
+  if (!prompt.hashes.empty()) return prompt;
+  return InvalidArgument(std::string(request.prompt_field()), "has {} tokens, which fill no block: a block holds {}",
+                         prompt.tokens.size(), model.block_tokens);
+}
+
+}  // namespace roost::router

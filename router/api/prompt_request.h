@@ -1,0 +1,57 @@
+// The part that pins, warm-ups and questions about a prompt have in common: the prompt, as for chat and completions,
+// and the workers that are meant. It is rendered, tokenized and hashed as there, so that the blocks are the ones that
+// requests ask for:
+//
+//   {"model": "m", "messages": […], "tools": […], "cache_salt": "s"}
+//   {"model": "m", "prompt": "text", "workers": "all" | "best" | ["worker-a", …]}
+//
+// Only full blocks have a hash. Where a text goes on, its last token may come out differently, and so its last block.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/result.h"
+#include "common/prefix/block_hash.h"
+#include "router/api/chat_request.h"
+#include "router/api/completion_request.h"
+#include "router/api/json_object.h"
+#include "router/fleet/dispatcher.h"
+
+namespace roost::router {
+
+struct PromptRequest {
+  std::variant<ChatRequest, CompletionRequest> prompt;
+
+  [[nodiscard]] const SamplingFields& fields() const;
+  // The field that the prompt came from.
+  [[nodiscard]] std::string_view prompt_field() const;
+};
+
+// What a chat is: the front of conversations, which go on behind it, or a question as it is asked. A front has no
+// generation prompt at its end, unless `add_generation_prompt` says so.
+enum class ChatPart { kFront, kQuestion };
+
+// Errors name the field.
+[[nodiscard]] Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part);
+[[nodiscard]] Result<WorkerChoice> ParseWorkerChoice(const JsonObject& body);
+
+// The prompt as workers see it, with the hashes of its full blocks.
+struct HashedPrompt {
+  std::vector<TokenId> tokens;
+  BlockHash root;
+  std::vector<BlockHash> hashes;
+};
+
+// `unix_seconds` is the time that templates see. kContextTooLong when the prompt is longer than the model's context.
+[[nodiscard]] Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request,
+                                              std::int64_t unix_seconds);
+// The same, and an error when it fills no block.
+[[nodiscard]] Result<HashedPrompt> HashBlocksOfPrompt(const ServedModel& model, const PromptRequest& request,
+                                                      std::int64_t unix_seconds);
+
+}  // namespace roost::router

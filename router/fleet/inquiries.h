@@ -1,0 +1,72 @@
+// What workers were asked and have not all answered yet.
+//
+//   Begin ──► OnReply for each worker ──► done, with all answers
+//                │ a worker is lost, or the deadline passes: it has no answer
+//                └────────────────────────► done
+//
+// Not thread-safe. `done` is not called by these functions: they queue the call as an effect. Each O(open inquiries ·
+// workers) at the most; kMaxOpen bounds the first, Roster::kMaxWorkers the second.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "router/fleet/effects.h"
+#include "router/fleet/worker_answer.h"
+
+namespace roost::router {
+
+class Inquiries {
+ public:
+  static constexpr std::size_t kMaxOpen = 64;
+
+  // Ids count up from `first_id`, and are never 0.
+  Inquiries(std::uint64_t first_id, EffectQueue& effects) : next_id_(first_id), effects_(effects) {}
+
+  // One worker's part.
+  struct Asked {
+    std::string worker_id;
+    WorkerReply known = {};  // what is known already, if nothing is awaited
+    bool is_awaited = true;
+  };
+
+  // kOverloaded while kMaxOpen are open.
+  [[nodiscard]] Result<void> CheckRoom() const;
+  // For the questions of one inquiry.
+  [[nodiscard]] std::uint64_t NextId();
+  // An inquiry that awaits nobody ends at once.
+  void Begin(std::uint64_t id, std::vector<Asked> asked, Instant deadline, AnswersDone done);
+
+  // A second reply, one of a worker that was not asked, and one to an inquiry that has ended are ignored.
+  void OnReply(std::uint64_t id, const std::string& worker_id, WorkerReply reply);
+  // The worker is gone: nothing is awaited of it any more.
+  void OnWorkerLost(const std::string& worker_id);
+  // Ends those whose deadline has passed.
+  void Expire(Instant now);
+  void EndAll();
+
+  [[nodiscard]] std::size_t size() const { return open_.size(); }
+
+ private:
+  struct Inquiry {
+    std::vector<Asked> asked;
+    Instant deadline;
+    AnswersDone done;
+  };
+  using Open = std::map<std::uint64_t, Inquiry>;
+
+  // Ends it if nothing is awaited; returns the next one.
+  Open::iterator EndIfComplete(Open::iterator inquiry);
+  Open::iterator End(Open::iterator inquiry);
+
+  std::uint64_t next_id_;
+  EffectQueue& effects_;
+  Open open_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,72 @@
+// What operators ask about prefixes, and have workers do with them, beside any request: pins, the most used ones, what
+// a prompt would hit, and prompts that are computed before anybody needs them.
+//
+//   Pin, MostUsed   one message to each worker, one answer of each      Inquiries
+//   Warm            pieces of a copy at each worker                     PrefixCopies
+//   Match           no message: what the index and the policy say now
+//
+// Not thread-safe. What is given to the constructor outlives it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "router/fleet/decider.h"
+#include "router/fleet/dispatcher.h"
+#include "router/fleet/effects.h"
+#include "router/fleet/inquiries.h"
+#include "router/fleet/prefix_copies.h"
+#include "router/fleet/roster.h"
+
+namespace roost::router {
+
+// The blocks that an order is about, front to back.
+[[nodiscard]] const std::vector<BlockHash>& HashesOf(const PinOrder& order);
+
+class PrefixOrders {
+ public:
+  // A worker answers at its next step; one that takes longer has no answer.
+  static constexpr Duration kAnswerPatience = std::chrono::seconds(2);
+
+  // `first_id` is random, so that ids of an earlier router process mean nothing.
+  PrefixOrders(std::uint64_t first_id, Roster& roster, Decider& decider, PrefixCopies& copies, EffectQueue& effects)
+      : roster_(roster), decider_(decider), copies_(copies), effects_(effects), inquiries_(first_id, effects) {}
+
+  // See Dispatcher; `matches` are the index's answer for the prompt's blocks.
+  [[nodiscard]] Result<void> Pin(PinOrder order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done);
+  [[nodiscard]] Result<void> MostUsed(const PrefixesQuestion& question, Instant now, AnswersDone done);
+  [[nodiscard]] Result<void> Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
+                                  AnswersDone done);
+  [[nodiscard]] Result<PromptMatch> Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now);
+
+  void OnAnswer(const std::string& worker_id, const wire::PinAnswer& answer);
+  void OnAnswer(const std::string& worker_id, wire::Prefixes answer);
+  // The worker is out of the roster.
+  void OnWorkerLost(const std::string& worker_id) { inquiries_.OnWorkerLost(worker_id); }
+  void Expire(Instant now) { inquiries_.Expire(now); }
+  void EndAll() { inquiries_.EndAll(); }
+
+ private:
+  // Of the workers that serve the model. kUnavailable when nobody does, kInvalidArgument for a name that does not.
+  [[nodiscard]] Result<std::vector<Worker*>> Chosen(const ServedModel& model, const WorkerChoice& choice,
+                                                    std::span<const BlockHash> hashes,
+                                                    std::span<const WorkerMatch> matches);
+  // `message` goes to all of them that answer, and its answers to `done`.
+  template <typename Message>
+  void Ask(std::span<Worker* const> workers, Message message, Instant now, AnswersDone done);
+  [[nodiscard]] Inquiries::Asked WarmOne(const WarmOrder& order, Worker& worker, std::uint32_t held_blocks,
+                                         std::uint64_t inquiry, Instant now);
+
+  Roster& roster_;
+  Decider& decider_;
+  PrefixCopies& copies_;
+  EffectQueue& effects_;
+  Inquiries inquiries_;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,146 @@
+"""Looking at prefixes, and keeping them: what an operator asks with roostctl, against real daemons."""
+
+import subprocess
+import unittest
+
+from cluster import BIN, Cluster, text
+
+BLOCK_TOKENS = 16
+PROMPT = text(100, "the prompt")
+SECRET = "The hen sits on a secret egg. "
+
+
+def roostctl(router, command, *flags, code=0):
+    arguments = [BIN / "roostctl", command, "--router", router.url, *flags]
+    told = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert told.returncode == code, f"{arguments}: {told.returncode} {told.stdout} {told.stderr}"
+    return told.stdout
+
+
+class PrefixesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster()
+        cls.router = cls.cluster.start_router("--show-prefix-text")
+        cls.quiet = cls.cluster.start_router()
+        links = f"{cls.router.link},{cls.quiet.link}"
+        cls.cluster.start_worker("worker-a", "--router", links)
+        cls.cluster.start_worker("worker-b", "--router", links, "--pin-limit", "0.01")  # 10 of 1,024 blocks
+        for router in (cls.router, cls.quiet):
+            router.wait_for_workers(2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.__exit__()
+
+    def ask(self, path, body):
+        answer = self.router.request("POST", f"/admin/v1/{path}", {"model": "demo-model", **body})
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json()
+
+    def by_worker(self, path, body):
+        return {worker["worker"]: worker for worker in self.ask(path, body)["workers"]}
+
+    def test_a_warmed_prompt_is_matched_found_and_counted(self):
+        prompt = "Warm. " + PROMPT
+        before = self.ask("match", {"prompt": prompt})
+        self.assertEqual({worker["held_blocks"] for worker in before["workers"]}, {0})
+        blocks = before["prompt_tokens"] // BLOCK_TOKENS
+
+        warmed = self.by_worker("warm", {"prompt": prompt, "workers": ["worker-b"]})
+        self.assertEqual(list(warmed), ["worker-b"])
+        self.assertEqual((warmed["worker-b"]["outcome"], warmed["worker-b"]["held_blocks"]), ("computed", blocks))
+        again = self.by_worker("warm", {"prompt": prompt})
+        self.assertEqual(again["worker-b"]["outcome"], "held")
+        self.assertEqual(again["worker-a"]["outcome"], "computed")
+
+        match = self.ask("match", {"prompt": prompt})
+        self.assertEqual({worker["held_blocks"] for worker in match["workers"]}, {blocks})
+        answer = self.router.completion(prompt, temperature=0, max_tokens=1)
+        self.assertGreaterEqual(answer.cached_tokens(), match["choice"]["cached_tokens"])
+        self.assertGreater(answer.cached_tokens(), (blocks - 1) * BLOCK_TOKENS)
+
+        told = roostctl(self.router, "match", "--model", "demo-model", "--prompt", prompt)
+        self.assertIn(f"prompt {match['prompt_tokens']} tokens: ", told)
+        self.assertIn(f"blocks 1-{blocks}: worker-a, worker-b", told)
+        told = roostctl(self.router, "warm", "--model", "demo-model", "--prompt", prompt, "--workers", "worker-a")
+        self.assertIn(f"worker-a                 held all {blocks} blocks already", told)
+
+    def test_a_warm_up_generates_nothing_for_anybody(self):
+        before = self.router.metric("roost_router_worker_requests_total")
+        copied = self.router.metric("roost_router_copied_tokens_total")
+        self.ask("warm", {"prompt": "Nobody. " + PROMPT})
+        self.assertEqual(self.router.metric("roost_router_worker_requests_total"), before)
+        self.assertGreater(self.router.metric("roost_router_copied_tokens_total"), copied)
+
+    def test_the_most_used_prefixes_are_listed_with_text_where_it_is_allowed(self):
+        prompt = SECRET * 8
+        for i in range(6):
+            self.router.completion(prompt + text(20, f"own {i}"), temperature=0, max_tokens=1)
+        listed = self.router.request("GET", "/admin/v1/prefixes?model=demo-model&top=50").json()
+        self.assertTrue(all(worker["answered"] for worker in listed["workers"]))
+        found = [each for each in listed["prefixes"] if each.get("begins", "").startswith(SECRET[:20])]
+        self.assertTrue(found, listed)
+        self.assertGreaterEqual(found[0]["hits"], 4)
+        self.assertEqual(found[0]["tokens"], found[0]["blocks"] * BLOCK_TOKENS)
+        hits = [each["hits"] for each in listed["prefixes"]]
+        self.assertEqual(hits, sorted(hits, reverse=True))
+
+        one = self.router.request("GET", "/admin/v1/prefixes?top=1").json()["prefixes"]
+        self.assertEqual([each["hits"] for each in one], hits[:1])
+        self.assertIn("secret egg", roostctl(self.router, "prefixes", "--top", "50"))
+        hidden = roostctl(self.quiet, "prefixes", "--top", "50")
+        self.assertIn(found[0]["hash"][:16], hidden)
+        self.assertNotIn("secret", hidden)
+
+    def test_a_pin_is_answered_with_what_was_kept(self):
+        prompt = "Pinned. " + PROMPT
+        body = {"prompt": prompt, "duration_ms": 60000}
+        pinned = self.by_worker("pin", body)
+        blocks = self.ask("match", {"prompt": prompt})["blocks"]
+        self.assertGreater(blocks, 10)
+        # The second worker has room for ten pins.
+        self.assertEqual(
+            [pinned["worker-a"][key] for key in ("kept_blocks", "pending_blocks", "refused_blocks")], [0, blocks, 0])
+        self.assertEqual(
+            [pinned["worker-b"][key] for key in ("kept_blocks", "pending_blocks", "refused_blocks")],
+            [0, 10, blocks - 10])
+        self.ask("warm", {"prompt": prompt})
+        again = self.by_worker("pin", body)
+        self.assertEqual((again["worker-a"]["kept_blocks"], again["worker-b"]["kept_blocks"]), (blocks, 10))
+        told = roostctl(self.router, "pin", "--model", "demo-model", "--prompt", prompt, "--workers", "worker-a")
+        self.assertIn(f"worker-a                 kept {blocks}, 0 more once they are computed, refused 0", told)
+        unpinned = self.by_worker("unpin", body)
+        self.assertEqual({worker["kept_blocks"] for worker in unpinned.values()}, {0})
+
+    def test_explain_draws_what_a_request_hit(self):
+        prompt = "Explained. " + PROMPT
+        self.ask("warm", {"prompt": prompt})
+        answer = self.router.completion(prompt, temperature=0, max_tokens=1).json()
+        told = roostctl(self.router, "explain", answer["id"])
+        prompt_tokens = answer["usage"]["prompt_tokens"]
+        cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+        self.assertIn(f"hit          prompt {prompt_tokens} tokens: {cached} cached in ", told)
+        self.assertIn("blocks 1-", told)
+        self.assertIn("└─ to prefill: ", told)
+
+    def test_wrong_questions_name_what_is_wrong(self):
+        for path, body, param in (("warm", {"prompt": PROMPT, "workers": ["worker-z"]}, "workers"),
+                                  ("warm", {"prompt": "hi"}, "prompt"), ("match", {}, "prompt"),
+                                  ("pin", {"prompt": PROMPT, "workers": []}, "workers")):
+            answer = self.router.request("POST", f"/admin/v1/{path}", {"model": "demo-model", **body})
+            self.assertEqual((answer.status, answer.json()["error"]["param"]), (400, param), answer.body)
+        answer = self.router.request("GET", "/admin/v1/prefixes?top=1001")
+        self.assertEqual((answer.status, answer.json()["error"]["param"]), (400, "top"))
+
+    def test_a_share_of_a_tenant_that_no_request_can_have_stops_the_start(self):
+        refused = subprocess.run(
+            [BIN / "roost-worker", "--model", "synthetic:tiny", "--router", self.router.link, "--tenant-share", "hens=0.5"],
+            capture_output=True, text=True, check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("tenant-share", refused.stderr)
+        self.assertIn("'hens'", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
