@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Prints the simulation tables of the README: every policy on every trace, with 4, 8 and 16 workers and three sizes of cache.
+"""Makes the simulation tables of router/route/README.md: every policy on every trace, with 4, 8 and 16 workers and three
+sizes of cache.
 
-    tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1] > tables.md
+    tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1]   prints tables
+    tests/simulations.py --write [--traces conversation,weka]     writes them into the page, with seed and commit
 
 One configuration for all: roostctl simulate's defaults, which are roost-worker's. Needs the release build and the traces of
 ROOST_SHARED (default ../shared). About a quarter of an hour on two cores. Exits with 1 where a request was refused.
@@ -14,22 +16,27 @@ import pathlib
 import subprocess
 import sys
 
+import page_tables
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOSTCTL = ROOT / "build/release/bin/roostctl"
 TRACES = pathlib.Path(os.environ.get("ROOST_SHARED", ROOT.parent / "shared")) / "traces"
 WORKERS = (4, 8, 16)
+PAGE = ROOT / "router/route/README.md"
 
-# Name: file, format, utilisation, tokens of cache in all workers together.
+# Name: file, format, utilisation, tokens of cache in all workers together, title. The names are the places on the page.
 LOADS = {
-    "conversation": ("mooncake_conv_first20min.jsonl", "mooncake", 0.8, (4e6, 8e6, 16e6)),
-    "synthetic": ("mooncake_synth_family_q0.jsonl", "mooncake", 0.6, (1e6, 2e6, 4e6)),
-    "weka": ("weka_sessions_q0.jsonl", "weka", 0.6, (6e6, 8e6, 16e6)),
-    "taubench": ("taubench_airline_even_tasks.jsonl", "taubench", 0.6, (256e3, 512e3, 1024e3)),
+    "conversation": ("mooncake_conv_first20min.jsonl", "mooncake", 0.8, (4e6, 8e6, 16e6), "Mooncake conversation"),
+    "synthetic": ("mooncake_synth_family_q0.jsonl", "mooncake", 0.6, (1e6, 2e6, 4e6), "Mooncake synthetic"),
+    "weka": ("weka_sessions_q0.jsonl", "weka", 0.6, (6e6, 8e6, 16e6), "coding agents (Weka)"),
+    "taubench": ("taubench_airline_even_tasks.jsonl", "taubench", 0.6, (256e3, 512e3, 1024e3), "tau-bench"),
 }
+PLACES = LOADS
+OWN_POLICY = "cache-aware"  # stands out
 
 
 def simulate(load, workers, total_tokens, options):
-    file, form, utilisation, _ = LOADS[load]
+    file, form, utilisation, _, _ = LOADS[load]
     command = [ROOSTCTL, "simulate", "--trace", TRACES / file, "--format", form, "--workers", workers, "--cache-tokens",
                int(total_tokens / workers), "--utilisation", utilisation, "--policy", options.policies, "--seed", options.seed,
                "--json"]
@@ -46,13 +53,25 @@ def cell(line):
     return f"{times}, {100 * line['hit_ratio']:.1f}, {line['imbalance']:.2f}"
 
 
-def print_table(load, cells):
-    columns = [(workers, total) for total in LOADS[load][3] for workers in WORKERS]
-    print(f"\n**{load}**, utilisation {LOADS[load][2]}: mean / p50 / p99 TTFT in s, hits in %, imbalance\n")
-    print("| policy | " + " | ".join(f"{workers} × {size(total / workers)}" for workers, total in columns) + " |")
-    print("| --- |" + " --- |" * len(columns))
+def columns_of(load):
+    return [(workers, total) for total in LOADS[load][3] for workers in WORKERS]
+
+
+def table(load, cells, measured):
+    """Folded, since it is long. `measured` says with which seed and commit."""
+    columns = columns_of(load)
+    lines = [
+        f"<details><summary>{LOADS[load][4]}, load {LOADS[load][2]}: 4, 8 and 16 workers, three sizes of cache</summary>",
+        "",
+        measured,
+        "",
+        "| policy | " + " | ".join(f"{workers} × {size(total / workers)}" for workers, total in columns) + " |",
+        "| --- |" + " --- |" * len(columns),
+    ]
     for policy in cells[columns[0]]:
-        print(f"| `{policy}` | " + " | ".join(cell(cells[column][policy]) for column in columns) + " |")
+        name = f"**`{policy}`**" if policy == OWN_POLICY else f"`{policy}`"
+        lines.append(f"| {name} | " + " | ".join(cell(cells[column][policy]) for column in columns) + " |")
+    return "\n".join([*lines, "", "</details>"])
 
 
 def main():
@@ -60,15 +79,21 @@ def main():
     parser.add_argument("--traces", default=",".join(LOADS))
     parser.add_argument("--policies", default="all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.write and options.policies != "all":
+        parser.error("--write needs all policies: their rows stand in one table")
+    measured = f"Seed {options.seed}, commit {page_tables.commit()}."
     refused = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for load in options.traces.split(","):
-            columns = [(workers, total) for total in LOADS[load][3] for workers in WORKERS]
+            columns = columns_of(load)
             runs = pool.map(lambda column, load=load: simulate(load, *column, options), columns)
             cells = dict(zip(columns, runs))
-            print_table(load, cells)
-            sys.stdout.flush()
+            if options.write:
+                page_tables.write(PAGE, "simulations", load, table(load, cells, measured))
+            else:
+                print(table(load, cells, measured), flush=True)
             refused += sum(line["refused"] for lines in cells.values() for line in lines.values())
     if refused:
         print(f"{refused} requests were refused", file=sys.stderr)
