@@ -14,7 +14,7 @@ import sys
 import page_tables
 
 PAGE = page_tables.ROOT / "worker/cache/README.md"
-PLACES = ("hits",)
+PLACES = [(PAGE, "hits")]
 POLICIES = ("lru", "s3fifo", "cost-aware", "class-aware", "foresight")
 # As the benchmark names them.
 LOADS = {

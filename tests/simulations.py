@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the simulation tables of router/route/README.md: every policy on every trace, with 4, 8 and 16 workers and three
-sizes of cache.
+"""Makes the simulation tables of router/route/README.md (every policy on every trace, with 4, 8 and 16 workers and three
+sizes of cache) and the one of README.md (a few policies and one cluster of each trace).
 
     tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1]   prints tables
-    tests/simulations.py --write [--traces conversation,weka]     writes them into the page, with seed and commit
+    tests/simulations.py --write [--traces conversation,weka]     writes them into the pages; that of README.md only with all traces
 
 One configuration for all: roostctl simulate's defaults, which are roost-worker's. Needs the release build and the traces of
 ROOST_SHARED (default ../shared). About a quarter of an hour on two cores. Exits with 1 where a request was refused.
@@ -23,6 +23,7 @@ ROOSTCTL = ROOT / "build/release/bin/roostctl"
 TRACES = pathlib.Path(os.environ.get("ROOST_SHARED", ROOT.parent / "shared")) / "traces"
 WORKERS = (4, 8, 16)
 PAGE = ROOT / "router/route/README.md"
+FIRST_PAGE = ROOT / "README.md"
 
 # Name: file, format, utilisation, tokens of cache in all workers together, title. The names are the places on the page.
 LOADS = {
@@ -31,8 +32,11 @@ LOADS = {
     "weka": ("weka_sessions_q0.jsonl", "weka", 0.6, (6e6, 8e6, 16e6), "coding agents (Weka)"),
     "taubench": ("taubench_airline_even_tasks.jsonl", "taubench", 0.6, (256e3, 512e3, 1024e3), "tau-bench"),
 }
-PLACES = LOADS
+PLACES = [*((PAGE, load) for load in LOADS), (FIRST_PAGE, "summary")]
 OWN_POLICY = "cache-aware"  # stands out
+# Of the first page: 8 workers with the middle size of cache.
+SUMMARY_POLICIES = (OWN_POLICY, "llm-d", "lmetric", "sglang", "session", "round-robin")
+SUMMARY_WORKERS = 8
 
 
 def simulate(load, workers, total_tokens, options):
@@ -74,6 +78,23 @@ def table(load, cells, measured):
     return "\n".join([*lines, "", "</details>"])
 
 
+def summary_column(load):
+    return SUMMARY_WORKERS, LOADS[load][3][1]
+
+
+def summary(cells_of, measured):
+    """`cells_of` has the cells of every load."""
+    heads = [f"{LOADS[load][4]}, load {LOADS[load][2]}, {SUMMARY_WORKERS} × {size(summary_column(load)[1] / SUMMARY_WORKERS)}"
+             for load in cells_of]
+    lines = ["| policy | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
+    for policy in SUMMARY_POLICIES:
+        name = f"**`{policy}`**" if policy == OWN_POLICY else f"`{policy}`"
+        lines_of = (cells[summary_column(load)][policy] for load, cells in cells_of.items())
+        row = (f"{line['ttft_mean_s']:.3g} / {line['ttft_p99_s']:.3g}, {100 * line['hit_ratio']:.0f} %" for line in lines_of)
+        lines.append(f"| {name} | " + " | ".join(row) + " |")
+    return "\n".join([*lines, "", measured])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--traces", default=",".join(LOADS))
@@ -85,16 +106,19 @@ def main():
         parser.error("--write needs all policies: their rows stand in one table")
     measured = f"Seed {options.seed}, commit {page_tables.commit()}."
     refused = 0
+    cells_of = {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for load in options.traces.split(","):
             columns = columns_of(load)
             runs = pool.map(lambda column, load=load: simulate(load, *column, options), columns)
-            cells = dict(zip(columns, runs))
+            cells = cells_of[load] = dict(zip(columns, runs))
             if options.write:
                 page_tables.write(PAGE, "simulations", load, table(load, cells, measured))
             else:
                 print(table(load, cells, measured), flush=True)
             refused += sum(line["refused"] for lines in cells.values() for line in lines.values())
+    if options.write and set(cells_of) == set(LOADS):
+        page_tables.write(FIRST_PAGE, "simulations", "summary", summary(cells_of, measured))
     if refused:
         print(f"{refused} requests were refused", file=sys.stderr)
     return 1 if refused else 0

@@ -18,7 +18,7 @@ import simulations  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README_LINES = 250
-# Files that a page may name without their folder: those of its own folder, or of the top one.
+# A file with such a name stands in the page's folder or below, if the page names it without its folder.
 SOURCE_SUFFIXES = ("h", "cc", "cu", "cuh", "capnp", "sh")
 # Flags of other programs in commands of the pages.
 FOREIGN_FLAGS = {
@@ -40,10 +40,6 @@ def git_files(*patterns):
     command = ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
-
-
-def top_folders():
-    return sorted({path.relative_to(ROOT).parts[0] for path in git_files() if path.parent != ROOT})
 
 
 def flags_in(path):
@@ -89,6 +85,7 @@ def anchors_of(text):
 
 
 def is_there(name, folder):
+    """A path from the top or from the page's folder, with * for any name."""
     return any(True for base in (ROOT, folder) for _ in base.glob(name.rstrip("/")))
 
 
@@ -107,8 +104,8 @@ class Pages:
     def __init__(self):
         self.flags = program_flags()
         self.metrics = metric_names()
-        tops = "|".join(map(re.escape, top_folders()))
-        self.path_pattern = re.compile(rf"(?<![\w/.:-])(?:\./)?((?:{tops})/[\w.*/-]*[\w*/])")
+        self.files = git_files()
+        self.tops = {path.relative_to(ROOT).parts[0] for path in self.files if path.parent != ROOT}
         self.file_pattern = re.compile(rf"[\w-]+\.(?:{'|'.join(SOURCE_SUFFIXES)})")
 
     def problems(self, page, text):
@@ -132,11 +129,18 @@ class Pages:
                 yield f"no heading makes the anchor of {link}"
 
     def missing_paths(self, page, text):
+        folders = {*self.tops, *(path.name for path in page.parent.iterdir() if path.is_dir())} - {"build", ".git"}
+        begins = "|".join(map(re.escape, sorted(folders)))
+        path_pattern = re.compile(rf"(?<![\w/.:-])(?:\./)?((?:{begins})/[\w.*/-]*[\w*/])")
         for code in code_of(text):
-            names = self.path_pattern.findall(code)
-            if self.file_pattern.fullmatch(code):
-                names.append(code)
-            yield from (f"there is no {name}" for name in names if not is_there(name, page.parent))
+            for name in path_pattern.findall(code):
+                if not is_there(name, page.parent):
+                    yield f"there is no {name}"
+            if self.file_pattern.fullmatch(code) and not self.is_below(page.parent, code):
+                yield f"there is no {code}"
+
+    def is_below(self, folder, file_name):
+        return any(path.name == file_name and folder in path.parents for path in self.files)
 
     def unknown_flags(self, text):
         for code in re.findall(r"`([^`\n]+)`", without_fences(text)):
@@ -188,7 +192,7 @@ class PagesTest(unittest.TestCase):
         for folder in ("common", "dashboards", "deploy", "kernels", "router", "router/route", "schema", "tests", "worker",
                        "worker/cache"):
             self.assertTrue((ROOT / folder / "README.md").is_file(), f"{folder} has no README.md")
-            self.assertIn(f"]({folder}/README.md", first, f"README.md has no link to {folder}/README.md")
+            self.assertTrue(f"]({folder}/README.md" in first, f"README.md has no link to {folder}/README.md")
 
     def test_a_dead_link_is_found(self):
         self.assertEqual(self.problems("[a](../router/nowhere.md)"), ["there is no ../router/nowhere.md"])
@@ -198,8 +202,8 @@ class PagesTest(unittest.TestCase):
     def test_a_missing_path_is_found_in_inline_and_fenced_code(self):
         self.assertEqual(self.problems("`router/nowhere.cc`"), ["there is no router/nowhere.cc"])
         self.assertEqual(self.problems("```sh\n./deploy/nowhere.sh\n```"), ["there is no deploy/nowhere.sh"])
-        self.assertEqual(self.problems("`nowhere.h`"), ["there is no nowhere.h"])
-        self.assertEqual(self.problems("`router/main.cc` `worker/` `worker.h` `kernels/*_cpu.cc` `a/b.cc`"), [])
+        self.assertEqual(self.problems("`nowhere.h` `model/no.h`"), ["there is no nowhere.h", "there is no model/no.h"])
+        self.assertEqual(self.problems("`router/main.cc` `worker/` `link_core.h` `model/weights.h` `kernels/*_cpu.cc` `a/b.cc`"), [])
 
     def test_an_unknown_flag_is_found(self):
         self.assertEqual(self.problems("`--no-such-flag`"), ["'--no-such-flag': there is no --no-such-flag"])
@@ -220,9 +224,8 @@ class WrittenTablesTest(unittest.TestCase):
 
     def test_every_script_finds_its_places(self):
         for script in (evictions, simulations):
-            text = script.PAGE.read_text()
-            for place in script.PLACES:
-                self.assertIn("| new |", page_tables.replaced(text, script.__name__, place, "| new |"))
+            for page, place in script.PLACES:
+                self.assertIn("| new |", page_tables.replaced(page.read_text(), script.__name__, place, "| new |"))
 
     def test_a_table_replaces_what_stood_at_its_place_and_nothing_else(self):
         begin, end = page_tables.markers("evictions", "hits")
@@ -241,6 +244,17 @@ class WrittenTablesTest(unittest.TestCase):
         rows = simulations.table("weka", cells, "Seed 1.").splitlines()
         self.assertIn("| policy | 4 × 1.5M |", rows[4])
         self.assertEqual(rows[6], "| **`cache-aware`** |" + " 1.23 / 0.5 / 10, 25.0, 1.50 |" * 9)
+
+    def test_the_first_page_has_a_few_policies_on_one_cluster_of_each_load(self):
+        line = {"ttft_mean_s": 1.234, "ttft_p99_s": 10, "hit_ratio": 0.25}
+        cells_of = {
+            load: {simulations.summary_column(load): dict.fromkeys(simulations.SUMMARY_POLICIES, line)}
+            for load in simulations.LOADS
+        }
+        rows = simulations.summary(cells_of, "Seed 1.").splitlines()
+        self.assertIn("coding agents (Weka), load 0.6, 8 × 1M", rows[0])
+        self.assertEqual(rows[2], "| **`cache-aware`** |" + " 1.23 / 10, 25 % |" * 4)
+        self.assertEqual(len(rows), 2 + len(simulations.SUMMARY_POLICIES) + 2)
 
     def test_an_eviction_table_has_a_row_per_load_and_pool(self):
         line = "figure eviction_agents_48_500k_{} {} %"
