@@ -1,4 +1,4 @@
-"""Writes measured tables into the pages: a script's table stands between two markers with the script's name and its own.
+"""Writes measured tables into pages. A table stands between two markers, with the script's name and its own.
 
     <!-- tests/evictions.py hits -->
     | load | …

@@ -1,6 +1,5 @@
-"""The pages say what is there: links, paths, flags and metrics exist. Run by ctest, or by hand: python3 tests/tidy/pages_test.py
-
-What is looked at: every Markdown file of the repository; of it links, inline code and fenced code.
+"""Pages name what is there: links, paths, flags and metrics exist, in links, inline and fenced code of all Markdown
+files. Run by ctest, or by hand: python3 tests/tidy/pages_test.py
 """
 
 import pathlib
@@ -18,6 +17,9 @@ import simulations  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README_LINES = 250
+FOLDERS_WITH_A_PAGE = (
+    "common", "dashboards", "deploy", "kernels", "router", "router/route", "schema", "tests", "worker", "worker/cache",
+)  # fmt: skip
 # A file with such a name stands in the page's folder or below, if the page names it without its folder.
 SOURCE_SUFFIXES = ("h", "cc", "cu", "cuh", "capnp", "sh")
 # Flags of other programs in commands of the pages.
@@ -189,8 +191,7 @@ class PagesTest(unittest.TestCase):
 
     def test_every_folder_of_code_has_a_page_and_the_first_page_leads_there(self):
         first = (ROOT / "README.md").read_text()
-        for folder in ("common", "dashboards", "deploy", "kernels", "router", "router/route", "schema", "tests", "worker",
-                       "worker/cache"):
+        for folder in FOLDERS_WITH_A_PAGE:
             self.assertTrue((ROOT / folder / "README.md").is_file(), f"{folder} has no README.md")
             self.assertTrue(f"]({folder}/README.md" in first, f"README.md has no link to {folder}/README.md")
 
@@ -203,7 +204,8 @@ class PagesTest(unittest.TestCase):
         self.assertEqual(self.problems("`router/nowhere.cc`"), ["there is no router/nowhere.cc"])
         self.assertEqual(self.problems("```sh\n./deploy/nowhere.sh\n```"), ["there is no deploy/nowhere.sh"])
         self.assertEqual(self.problems("`nowhere.h` `model/no.h`"), ["there is no nowhere.h", "there is no model/no.h"])
-        self.assertEqual(self.problems("`router/main.cc` `worker/` `link_core.h` `model/weights.h` `kernels/*_cpu.cc` `a/b.cc`"), [])
+        there = "`router/main.cc` `worker/` `link_core.h` `model/weights.h` `kernels/*_cpu.cc` `a/b.cc`"
+        self.assertEqual(self.problems(there), [])
 
     def test_an_unknown_flag_is_found(self):
         self.assertEqual(self.problems("`--no-such-flag`"), ["'--no-such-flag': there is no --no-such-flag"])
@@ -240,18 +242,19 @@ class WrittenTablesTest(unittest.TestCase):
 
     def test_a_simulated_table_has_a_row_per_policy_and_a_column_per_cluster(self):
         line = {"ttft_mean_s": 1.234, "ttft_p50_s": 0.5, "ttft_p99_s": 10, "hit_ratio": 0.25, "imbalance": 1.5}
-        cells = {column: {"cache-aware": line, "random": line} for column in simulations.columns_of("weka")}
-        rows = simulations.table("weka", cells, "Seed 1.").splitlines()
+        load = simulations.LOADS["weka"]
+        results = {column: {"cache-aware": line, "random": line} for column in simulations.columns_of(load)}
+        rows = simulations.table(load, results, "Seed 1.").splitlines()
         self.assertIn("| policy | 4 × 1.5M |", rows[4])
         self.assertEqual(rows[6], "| **`cache-aware`** |" + " 1.23 / 0.5 / 10, 25.0, 1.50 |" * 9)
 
     def test_the_first_page_has_a_few_policies_on_one_cluster_of_each_load(self):
         line = {"ttft_mean_s": 1.234, "ttft_p99_s": 10, "hit_ratio": 0.25}
-        cells_of = {
-            load: {simulations.summary_column(load): dict.fromkeys(simulations.SUMMARY_POLICIES, line)}
-            for load in simulations.LOADS
+        results_of = {
+            name: {simulations.summary_column(load): dict.fromkeys(simulations.SUMMARY_POLICIES, line)}
+            for name, load in simulations.LOADS.items()
         }
-        rows = simulations.summary(cells_of, "Seed 1.").splitlines()
+        rows = simulations.summary(results_of, "Seed 1.").splitlines()
         self.assertIn("coding agents (Weka), load 0.6, 8 × 1M", rows[0])
         self.assertEqual(rows[2], "| **`cache-aware`** |" + " 1.23 / 10, 25 % |" * 4)
         self.assertEqual(len(rows), 2 + len(simulations.SUMMARY_POLICIES) + 2)
@@ -262,9 +265,13 @@ class WrittenTablesTest(unittest.TestCase):
         self.assertIn("| coding agents (Weka), 48 sessions | 500k | 10.0 |", evictions.table("\n".join(lines)))
 
     def test_figures_change_the_values_of_their_rows_alone(self):
-        page = "| figure | value | commit |\n| --- | --- | --- |\n| `a_us` | 1 us | `old` |\n| `b_us` | 2 us | `old` |\n"
-        changed = figures.replaced(page, {"a_us": "3.5 us"}, "new")
-        self.assertEqual(changed, page.replace("1 us | `old`", "3.5 us | `new`"))
+        row = "| `{}_us` | {} us | `{}` | what |\n"
+        page = "| figure | value | commit | |\n| --- | --- | --- | --- |\n" + row.format("b", 2, "old")
+        changed = figures.replaced(page + row.format("a", 1, "old"), {"a_us": "3.5 us"}, "new")
+        self.assertEqual(changed, page + row.format("a", 3.5, "new"))
+
+    def test_figures_are_read_from_the_lines_of_the_benchmarks(self):
+        self.assertEqual(figures.measured("noise\nfigure a_us 3.456 us\n"), {"a_us": "3.46 us"})
 
 
 if __name__ == "__main__":
