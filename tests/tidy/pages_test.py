@@ -49,7 +49,11 @@ def flags_in(path):
     text = path.read_text()
     if path.suffix == ".cc":
         return set(re.findall(r'Add(?:Choice|List|Switch)?\(\s*"([a-z][a-z0-9-]*)"', text))
-    return set(re.findall(r"""(?<![\w-])--([a-z][a-z0-9-]+)(?=["'=)| ])""", text))
+    if path.suffix == ".py":
+        return set(re.findall(r'add_argument\(\s*"--([a-z][a-z0-9-]*)"', text))
+    labels = re.findall(r"^\s*((?:-[\w-]+ *\| *)*--[\w-]+(?: *\| *-[\w-]+)*)\)", text, re.MULTILINE)  # of a case
+    compared = re.findall(r"= *[\"']?(--[a-z][a-z0-9-]*)", text)
+    return set(re.findall(r"--([a-z][a-z0-9-]*)", " ".join([*labels, *compared])))
 
 
 def program_flags():
@@ -58,7 +62,7 @@ def program_flags():
     for program, patterns in PROGRAM_SOURCES.items():
         sources = [path for pattern in patterns for path in ROOT.glob(pattern)]
         flags[program] = set().union(COMMON_FLAGS, *map(flags_in, sources))
-    scripts = [path for path in git_files("*.py", "*.sh", ".ci/*") if path != pathlib.Path(__file__).resolve()]
+    scripts = git_files("*.py", "*.sh", ".ci/*")
     flags[""] = set().union(*flags.values(), *map(flags_in, scripts))
     return flags
 
