@@ -4,9 +4,17 @@
 //
 // Functions on warps are called by all 32 lanes together. Fragments are PTX's. Lane 4·g + t holds:
 //
-//   A, 16 x 16 bf16   a[0]: row g, columns 2t, 2t+1    a[1]: row g+8, the same    a[2], a[3]: the same rows, columns +
-//   8 B, 16 x 8 bf16    b[0]: column g, rows 2t, 2t+1    b[1]: column g, rows 2t+8, 2t+9 C, 16 x 8 f32     c[0], c[1]:
-//   row g, columns 2t, 2t+1    c[2], c[3]: row g+8, the same
+// clang-format off
+//   fragment   size     type   registers    row       columns of A and C, rows of B
+//   A          16 x 16  bf16   a[0]         g         2t, 2t+1
+//                              a[1]         g+8       2t, 2t+1
+//                              a[2]         g         2t+8, 2t+9
+//                              a[3]         g+8       2t+8, 2t+9
+//   B          16 x 8   bf16   b[0]         column g  2t, 2t+1
+//                              b[1]         column g  2t+8, 2t+9
+//   C          16 x 8   f32    c[0], c[1]   g         2t, 2t+1
+//                              c[2], c[3]   g+8       2t, 2t+1
+// clang-format on
 //
 // Of two bf16 in 32 bits, the first is the low half.
 // Source: NVIDIA: PTX ISA 9.0, mma.m16n8k16, ldmatrix, cp.async, ex2.approx, cvt.

@@ -25,6 +25,7 @@
 #include "router/api/api.h"
 #include "router/api_metrics.h"
 #include "router/fleet/fleet.h"
+#include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/text_bundle.h"
 #include "router/http/server.h"
 #include "router/options.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "router/route/policy.h"
+#include "router/policies/policies.h"
 
 namespace roost::router {
 namespace {

@@ -15,4 +15,5 @@ preset=${ROOST_PRESET:-release}
 # The quickstart may have configured the release build without tests.
 cmake --preset "$preset" -DROOST_BUILD_TESTS=ON
 cmake --build --preset "$preset"
+echo "run.sh: built $preset in $SECONDS s"
 exec ctest --preset "$preset" --no-tests=error --timeout 600 --parallel "$(nproc)" "$@"

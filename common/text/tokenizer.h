@@ -118,7 +118,4 @@ class TokenStream {
   text::TokenDecoder::State state_;
 };
 
-// SHA-256 of a tokenizer file's bytes, 64 hexadecimal digits: what a worker tells a router instead of the file.
-[[nodiscard]] std::string TokenizerDigest(std::string_view tokenizer_json);
-
 }  // namespace roost

@@ -1,8 +1,6 @@
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <simdjson.h>
 
-#include <array>
 #include <fstream>
 #include <sstream>
 #include <system_error>
@@ -80,17 +78,6 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::FromFile(const std::filesyst
   std::ostringstream bytes;
   if (size > 0 && !(bytes << file.rdbuf())) return DataLoss(path.string(), "can not be read");
   return FromJson(bytes.view(), path.string());
-}
-
-std::string TokenizerDigest(std::string_view tokenizer_json) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned length = 0;
-  const int done =
-      EVP_Digest(tokenizer_json.data(), tokenizer_json.size(), digest.data(), &length, EVP_sha256(), nullptr);
-  ROOST_CHECK(done == 1, "SHA-256 is not available");
-  std::string hex;
-  for (unsigned i = 0; i < length; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
 }
 
 }  // namespace roost

@@ -7,6 +7,7 @@
 
 #include "common/wire/codec.h"
 #include "router/index/prefix_index.h"
+#include "router/policies/policies.h"
 
 namespace roost::router {
 

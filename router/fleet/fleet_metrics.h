@@ -1,44 +1,17 @@
-// What the fleet counts. The core speaks to this interface, so that it needs no metrics library and tests can look.
+// What the fleet counts. The core speaks to this interface, so that it needs no metrics library and tests can look;
+// registry_fleet_metrics.h publishes what it says.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include "router/fleet/fleet_reasons.h"
 #include "router/fleet/worker_mode.h"
 #include "router/route/decision_audit.h"
 #include "router/route/policy.h"
 
-namespace roost::metrics {
-class Registry;
-}
-
 namespace roost::router {
-
-// Why a worker went away.
-enum class LostReason : std::uint8_t {
-  kSilent,       // nothing heard for the worker timeout
-  kRestarted,    // it said hello under a new epoch
-  kLeft,         // it said bye
-  kBrokenLink,   // messages were lost, or were malformed
-  kUnreachable,  // its connection is gone, or takes no more
-  kStalled,      // its engine has work and makes no progress
-};
-[[nodiscard]] std::string_view NameOf(LostReason reason);
-
-// Why a generation was sent again.
-enum class RetryReason : std::uint8_t { kWorkerLost, kOverloaded, kUnavailable };
-[[nodiscard]] std::string_view NameOf(RetryReason reason);
-
-// Why a worker's part of the index is filled from a snapshot.
-enum class ResyncReason : std::uint8_t { kHello, kGap, kDigest };
-[[nodiscard]] std::string_view NameOf(ResyncReason reason);
-
-// Why a request was refused that should have waited at the router.
-enum class QueueRefusal : std::uint8_t { kFull, kDeadline };
-[[nodiscard]] std::string_view NameOf(QueueRefusal refusal);
 
 // What the first token of a request proves about the decision that sent it.
 struct CacheOutcome {
@@ -92,8 +65,5 @@ class FleetMetrics {
   // It is gone: its series end.
   virtual void ForgetWorker(const std::string& /*model*/, const std::string& /*worker_id*/) {}
 };
-
-// Counts under the names of common/metrics/catalog.h. `registry` outlives it.
-[[nodiscard]] std::unique_ptr<FleetMetrics> MakeFleetMetrics(metrics::Registry& registry);
 
 }  // namespace roost::router

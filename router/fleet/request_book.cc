@@ -1,33 +1,15 @@
 #include "router/fleet/request_book.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
-#include "common/wire/codec.h"
+#include "router/fleet/worker_message.h"
 
 namespace roost::router {
 
 namespace {
-
-// What the wire can carry, also with all of the output in the prompt.
-Result<void> CheckBounds(const GenerateSpec& spec) {
-  const std::size_t most = wire::WireLimits::kMaxPromptTokens;
-  if (spec.prompt.empty()) return InvalidArgument("prompt", "has no tokens");
-  if (spec.prompt.size() + spec.max_output_tokens > most) {
-    return InvalidArgument("prompt", "{} tokens and {} of output are more than {}", spec.prompt.size(),
-                           spec.max_output_tokens, most);
-  }
-  if (spec.max_output_tokens == 0) return InvalidArgument("max_tokens", "must be at least 1");
-  if (spec.stop_tokens.size() > wire::WireLimits::kMaxStopTokens) {
-    return InvalidArgument("stop", "{} stop tokens are more than {}", spec.stop_tokens.size(),
-                           wire::WireLimits::kMaxStopTokens);
-  }
-  if (spec.sample_count == 0 || spec.sample_count > wire::kMaxSampleCount) {
-    return InvalidArgument("n", "{} is not from 1 to {}", spec.sample_count, wire::kMaxSampleCount);
-  }
-  ROOST_CHECK(spec.block_hashes.size() == spec.prompt.size() / spec.model->block_tokens);
-  return {};
-}
 
 Error WorkerLost() { return {ErrorCode::kUnavailable, "the worker was lost and no other can go on", ""}; }
 
@@ -39,36 +21,8 @@ Instant PendingUntil(Instant now, const Decision& decision) {
   return now + FromSeconds(std::clamp(kSlack * decision.predicted_ttft_seconds, kLeastSeconds, kMostSeconds));
 }
 
-// The request's prompt as its next attempt sees it: what was generated so far belongs to it.
-std::vector<TokenId> PromptSoFar(const GenerateSpec& spec, const std::vector<TokenId>& output) {
-  std::vector<TokenId> prompt;
-  prompt.reserve(spec.prompt.size() + output.size());
-  prompt.insert(prompt.end(), spec.prompt.begin(), spec.prompt.end());
-  prompt.insert(prompt.end(), output.begin(), output.end());
-  return prompt;
-}
-
-// Of the blocks of prompt and the first `output_count` tokens of output. Those of the prompt were hashed when it came;
-// only what stands behind them is hashed here.
-std::vector<BlockHash> HashesSoFar(const GenerateSpec& spec, const std::vector<TokenId>& output,
-                                   std::size_t output_count) {
-  std::vector<BlockHash> hashes = spec.block_hashes;
-  const auto hashed_tokens = static_cast<std::ptrdiff_t>(hashes.size() * spec.model->block_tokens);
-  std::vector<TokenId> rest(spec.prompt.begin() + hashed_tokens, spec.prompt.end());
-  rest.insert(rest.end(), output.begin(), output.begin() + static_cast<std::ptrdiff_t>(output_count));
-  const BlockHash parent = hashes.empty() ? spec.root : hashes.back();
-  const std::vector<BlockHash> behind = HashBlocks(parent, rest, spec.model->block_tokens);
-  hashes.insert(hashes.end(), behind.begin(), behind.end());
-  return hashes;
-}
-
 // A worker that said that it is full is asked again after this: many requests wait, and each would ask it.
 constexpr Duration kFullTime = std::chrono::milliseconds(100);
-
-std::uint64_t MillisecondsLeft(Instant deadline, Instant now) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now).count();
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(1, left));
-}
 
 // What the worker alone is to blame for, whatever the request asked.
 bool IsWorkersFault(ErrorCode code) { return code == ErrorCode::kInternal || code == ErrorCode::kDataLoss; }
@@ -90,6 +44,7 @@ RequestBook::RequestBook(RequestBookOptions options, std::uint64_t first_id, Ros
       effects_(effects),
       metrics_(metrics),
       decider_(roster, policy, metrics),
+      waiting_({options.max_queue, options.max_queue_wait}, metrics),
       copies_(first_id ^ (std::uint64_t{1} << 63U), roster, effects, metrics),
       next_id_(first_id) {}
 
@@ -110,7 +65,7 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.choices.resize(request.spec.sample_count);
   request.parts = {{.choices = {0, request.spec.sample_count}}};
   Sending sending = Sending::kNoRoom;  // who comes later does not overtake those that wait
-  if (!HasQueue(*request.spec.model)) {
+  if (waiting_.size(request.spec.model->revision) == 0) {
     sending = SendFirstPart(request, request.spec.block_hashes, matches, Admission::kWithRoom, now);
     if (sending == Sending::kNoWorker && MoveToOtherRevision(request)) {
       sending = SendParts(request, Admission::kWithRoom, now);
@@ -172,7 +127,9 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
   }
   ++worker.requests_total;
   roster_.NoteSent(worker, attempt.id);
-  effects_.Send(worker.identity, MessageOf(attempt, std::move(hashes), now), request.spec.memory);
+  WorkerOrder order{attempt.id, part.choices, request.choices[part.choices.first].output, std::move(hashes),
+                    attempt.prediction.cached_tokens};
+  effects_.Send(worker.identity, MessageOf(request.spec, std::move(order), now), request.spec.memory);
   if (placement->decision.copy.has_value()) copies_.Start(request.spec, *placement->decision.copy, now);
   effects_.Push(
       NotifyDispatched{request.observer, {.worker_id = attempt.worker_id, .decision = std::move(placement->decision)}});
@@ -194,33 +151,6 @@ bool RequestBook::MoveToOtherRevision(Request& request) {
   request.spec.root = ScopeRoot(*other, request.spec.salt);
   request.spec.block_hashes = HashBlocks(request.spec.root, request.spec.prompt, other->block_tokens);
   return true;
-}
-
-wire::Generate RequestBook::MessageOf(const Attempt& attempt, std::vector<BlockHash> hashes, Instant now) {
-  const GenerateSpec& spec = attempt.request->spec;
-  const std::uint32_t first_choice = attempt.part.choices.first;
-  const std::vector<TokenId>& output = attempt.request->choices[first_choice].output;
-  const auto output_count = static_cast<std::uint32_t>(output.size());
-  wire::Sampling sampling = spec.sampling;
-  sampling.seed += first_choice;
-  return {.request_id = attempt.id,
-          .prompt = PromptSoFar(spec, output),
-          .root = spec.root,
-          .block_hashes = std::move(hashes),
-          .sampling = sampling,
-          .max_output_tokens = spec.max_output_tokens - output_count,
-          .first_output_index = output_count,
-          .stop_tokens = spec.stop_tokens,
-          .ignore_eos = spec.ignore_eos,
-          .expected_cached_tokens = attempt.prediction.cached_tokens,
-          .deadline_ms = spec.deadline.has_value() ? MillisecondsLeft(*spec.deadline, now) : 0,
-          .tenant = spec.tenant,
-          .cache_mode = spec.cache_mode,
-          .priority = spec.priority,
-          .retention = spec.retention,
-          .session_hash = spec.session_hash,
-          .expect_return_ms = spec.expect_return_ms,
-          .sample_count = attempt.part.choices.count};
 }
 
 std::vector<WorkerMatch> RequestBook::MatchNow(const ServedModel& model, std::span<const BlockHash> hashes) const {
@@ -371,7 +301,7 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
 // ---- what becomes of an attempt ----
 
 // All of it together while nothing was generated, else every open choice alone.
-std::vector<RequestBook::ChoiceRange> RequestBook::RangesLeft(const Attempt& attempt) {
+std::vector<ChoiceRange> RequestBook::RangesLeft(const Attempt& attempt) {
   const std::vector<Choice>& choices = attempt.request->choices;
   const ChoiceRange all = attempt.part.choices;
   const auto first = choices.begin() + all.first;

@@ -23,7 +23,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -38,14 +37,14 @@
 #include "common/base/result.h"
 #include "router/fleet/decider.h"
 #include "router/fleet/dispatcher.h"
-#include "router/fleet/drain_rate.h"
 #include "router/fleet/effects.h"
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/in_flight.h"
 #include "router/fleet/orphans.h"
 #include "router/fleet/prefix_copies.h"
-#include "router/fleet/request_queue.h"
 #include "router/fleet/roster.h"
+#include "router/fleet/waiting_room.h"
+#include "router/fleet/worker_message.h"
 #include "router/index/pending_prefixes.h"
 #include "router/index/prefix_index.h"
 #include "router/route/policy.h"
@@ -100,7 +99,7 @@ class RequestBook {
   // Ends those that have waited too long (kUnavailable when nobody serves their model any more) and those whose
   // deadline has passed.
   void Expire(Instant now);
-  void PublishQueues();
+  void PublishQueues() { waiting_.Publish(); }
 
   // Ends everything with `error`.
   void EndAll(const Error& error);
@@ -108,9 +107,9 @@ class RequestBook {
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
   [[nodiscard]] const DecisionLog& decisions() const { return decider_.log(); }
   // The models for which requests wait.
-  [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const;
+  [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return waiting_.Statuses(now); }
   // Requests in queues.
-  [[nodiscard]] std::size_t waiting_count() const;
+  [[nodiscard]] std::size_t waiting_count() const { return waiting_.size(); }
   // Of prefixes, that workers are making.
   [[nodiscard]] std::size_t copy_count() const { return copies_.size(); }
 
@@ -119,14 +118,9 @@ class RequestBook {
     std::vector<TokenId> output;
     bool ended = false;
   };
-  // Choices [first, first + count) of a request; on the wire they are 0 to count - 1.
-  struct ChoiceRange {
-    std::uint32_t first = 0;
-    std::uint32_t count = 1;
-  };
   // Choices of a request that are sent together.
   struct Part {
-    ChoiceRange choices;            // none has tokens, or it is a single one
+    ChoiceRange choices;            // of the request; none has tokens, or it is a single one
     std::uint32_t retry_count = 0;  // attempts of these choices that came to nothing before
   };
   struct Request {
@@ -154,13 +148,6 @@ class RequestBook {
     bool is_probe = false;   // see Ejection
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
-  // Of one revision of a model, from when somebody waits until a tick finds nobody.
-  struct Waiting {
-    std::string model;
-    RequestQueue queue;
-    DrainRate drain;
-  };
-
   // In the index that the revision has now; a request may have come while it had another.
   [[nodiscard]] std::vector<WorkerMatch> MatchNow(const ServedModel& model, std::span<const BlockHash> hashes) const;
   [[nodiscard]] RequestId NextId() { return RequestId(next_id_++); }
@@ -174,19 +161,16 @@ class RequestBook {
   // Is there a worker, with room or without, that the request can go to?
   [[nodiscard]] bool MayBeTaken(const Request& request);
   [[nodiscard]] bool AnyHasRoom(std::string_view revision);
-  [[nodiscard]] bool HasQueue(const ServedModel& model) const;
-  [[nodiscard]] Waiting& WaitingFor(const ServedModel& model, Instant now);
   [[nodiscard]] QueuedRequest PlaceInQueue(Request& request, Instant now) const;
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);
   // Before all others of its priority, also when the queue is full.
   void EnqueueFirst(Request& request, Instant now);
   // Does nothing when it is in none.
   void LeaveQueue(Request& request);
-  // False when it waits again.
-  bool DispatchNext(Waiting& waiting, Instant now);
+  // The one whose turn it is. False when nobody waits, or it waits again.
+  bool DispatchNext(const std::string& revision, Instant now);
   // Those whose revision has nobody left, as far as another one takes them.
-  void MoveWaiting(const std::string& revision, Waiting& waiting, Instant now);
-  void ExpireWaiting(Instant now);
+  void MoveWaiting(const WaitingRoom::Revision& revision, Instant now);
   // It has waited too long; `request` dangles afterwards.
   void EndWait(Request& request);
   [[nodiscard]] Error TooManyInFlight() const;
@@ -202,7 +186,6 @@ class RequestBook {
   // False when it has tokens, or no other revision that is served has its tokenizer.
   [[nodiscard]] bool MoveToOtherRevision(Request& request);
   [[nodiscard]] std::optional<Placement> FindPlace(PlacementQuery query, Admission admission, Instant now);
-  [[nodiscard]] static wire::Generate MessageOf(const Attempt& attempt, std::vector<BlockHash> hashes, Instant now);
   // After an attempt came to nothing: further ones for what it leaves, or the end of the request with `error`.
   void Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now);
   [[nodiscard]] static std::vector<ChoiceRange> RangesLeft(const Attempt& attempt);
@@ -227,13 +210,13 @@ class RequestBook {
   EffectQueue& effects_;
   FleetMetrics& metrics_;
   Decider decider_;
+  WaitingRoom waiting_;
   PrefixCopies copies_;
 
   std::uint64_t next_id_;
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
   std::set<std::pair<Instant, RequestId>> deadlines_;  // of requests that have one
-  std::map<std::string, Waiting> waiting_;             // by revision
   Orphans orphans_;
 };
 

@@ -7,13 +7,6 @@
 #include "router/fleet/request_book.h"
 
 namespace roost::router {
-namespace {
-
-Error QueueFull(std::size_t waiting_requests) {
-  return {ErrorCode::kOverloaded, fmt::format("{} requests wait for a worker already", waiting_requests), ""};
-}
-
-}  // namespace
 
 bool RequestBook::HasRoom(const Worker& worker) const {
   return worker.load.waiting_requests + worker.ledger->uncovered_requests() < options_.worker_queue_bound;
@@ -41,28 +34,13 @@ bool RequestBook::AnyHasRoom(std::string_view revision) {
                      [&](const Worker* worker) { return roster_.TakesRequests(*worker) && HasRoom(*worker); });
 }
 
-bool RequestBook::HasQueue(const ServedModel& model) const {
-  const auto waiting = waiting_.find(model.revision);
-  return waiting != waiting_.end() && waiting->second.queue.size() > 0;
-}
-
 Result<void> RequestBook::CheckRoom(const ServedModel& model) const {
   if (requests_.size() >= options_.max_requests) return TooManyInFlight();
-  const auto waiting = waiting_.find(model.revision);
-  const std::size_t waiting_requests = waiting == waiting_.end() ? 0 : waiting->second.queue.size();
-  // While nobody waits, a worker may have room.
-  if (waiting_requests == 0 || waiting_requests < options_.max_queue) return {};
-  metrics_.OnQueueRefused(QueueRefusal::kFull);
-  return QueueFull(waiting_requests);
+  return waiting_.CheckRoom(model.revision);
 }
 
 Error RequestBook::TooManyInFlight() const {
   return {ErrorCode::kOverloaded, fmt::format("{} requests are in flight already", requests_.size()), ""};
-}
-
-RequestBook::Waiting& RequestBook::WaitingFor(const ServedModel& model, Instant now) {
-  Waiting fresh{model.name, RequestQueue(options_.max_queue), DrainRate(now)};
-  return waiting_.try_emplace(model.revision, std::move(fresh)).first->second;
 }
 
 QueuedRequest RequestBook::PlaceInQueue(Request& request, Instant now) const {
@@ -76,36 +54,40 @@ QueuedRequest RequestBook::PlaceInQueue(Request& request, Instant now) const {
 }
 
 Result<void> RequestBook::Enqueue(Request& request, Instant now) {
-  RequestQueue& queue = WaitingFor(*request.spec.model, now).queue;
-  request.waits = queue.Push(PlaceInQueue(request, now));
-  if (request.waits) return {};
-  metrics_.OnQueueRefused(QueueRefusal::kFull);
-  return QueueFull(queue.size());
+  Result<void> pushed = waiting_.Push(*request.spec.model, PlaceInQueue(request, now), now);
+  request.waits = pushed.ok();
+  return pushed;
 }
 
 void RequestBook::EnqueueFirst(Request& request, Instant now) {
-  WaitingFor(*request.spec.model, now).queue.PushFront(PlaceInQueue(request, now));
+  waiting_.PushFront(*request.spec.model, PlaceInQueue(request, now), now);
   request.waits = true;
 }
 
 void RequestBook::LeaveQueue(Request& request) {
-  if (std::exchange(request.waits, false)) waiting_.at(request.spec.model->revision).queue.Remove(request.id);
+  if (std::exchange(request.waits, false)) waiting_.Remove(request.spec.model->revision, request.id);
 }
 
 void RequestBook::DispatchWaiting(Instant now) {
-  for (auto& [revision, waiting] : waiting_) {
-    if (waiting.queue.size() > 0 && roster_.Serving(revision).empty()) MoveWaiting(revision, waiting, now);
-    while (waiting.queue.size() > 0 && AnyHasRoom(revision)) {
-      if (!DispatchNext(waiting, now)) break;
+  for (const WaitingRoom::Revision& revision : waiting_.Revisions()) {
+    if (roster_.Serving(revision.name).empty()) MoveWaiting(revision, now);
+    while (AnyHasRoom(revision.name)) {
+      if (!DispatchNext(revision.name, now)) break;
     }
   }
 }
 
-void RequestBook::MoveWaiting(const std::string& revision, Waiting& waiting, Instant now) {
-  const std::shared_ptr<const ServedModel> main = roster_.revisions().Main(waiting.model);
-  if (main == nullptr || main->revision == revision) return;
+void RequestBook::DispatchWaitingTo(const Worker& worker, Instant now) {
+  while (roster_.TakesRequests(worker) && HasRoom(worker)) {
+    if (!DispatchNext(worker.revision, now)) return;
+  }
+}
+
+void RequestBook::MoveWaiting(const WaitingRoom::Revision& revision, Instant now) {
+  const std::shared_ptr<const ServedModel> main = roster_.revisions().Main(revision.model);
+  if (main == nullptr || main->revision == revision.name) return;
   std::vector<Request*> waiting_on;  // in whichever queue
-  while (const std::optional<QueuedRequest> next = waiting.queue.Pop()) {
+  while (const std::optional<QueuedRequest> next = waiting_.Pop(revision.name)) {
     Request& request = *requests_.at(next->id);
     request.waits = false;
     const bool is_sent =
@@ -115,25 +97,17 @@ void RequestBook::MoveWaiting(const std::string& revision, Waiting& waiting, Ins
   for (auto request = waiting_on.rbegin(); request != waiting_on.rend(); ++request) EnqueueFirst(**request, now);
 }
 
-void RequestBook::DispatchWaitingTo(const Worker& worker, Instant now) {
-  const auto found = waiting_.find(worker.revision);
-  if (found == waiting_.end()) return;
-  while (found->second.queue.size() > 0 && roster_.TakesRequests(worker) && HasRoom(worker)) {
-    if (!DispatchNext(found->second, now)) return;
-  }
-}
-
-bool RequestBook::DispatchNext(Waiting& waiting, Instant now) {
-  const QueuedRequest next = *waiting.queue.Pop();
-  Request& request = *requests_.at(next.id);
+bool RequestBook::DispatchNext(const std::string& revision, Instant now) {
+  const std::optional<QueuedRequest> next = waiting_.Pop(revision);
+  if (!next.has_value()) return false;
+  Request& request = *requests_.at(next->id);
   request.waits = false;
   const Sending sending = SendParts(request, Admission::kAnyway, now);
   if (sending == Sending::kNoRoom) {
     EnqueueFirst(request, now);
     return false;
   }
-  waiting.drain.OnDeparture(now);
-  metrics_.OnQueueWait(request.spec.model->name, ToSeconds(now - next.queued_at));
+  waiting_.NoteDeparture(revision, *next, now);
   if (sending == Sending::kNoWorker) {
     End(request, {.reason = wire::FinishReason::kError, .error = NobodyServes(*request.spec.model)});
   }
@@ -146,16 +120,10 @@ void RequestBook::Expire(Instant now) {
     End(request, {.reason = wire::FinishReason::kError,
                   .error = Error{ErrorCode::kDeadlineExceeded, "the request's time is over", ""}});
   }
-  ExpireWaiting(now);
-}
-
-void RequestBook::ExpireWaiting(Instant now) {
-  for (auto& [revision, waiting] : waiting_) {
-    for (const QueuedRequest& expired : waiting.queue.TakeExpired(now)) {
-      Request& request = *requests_.at(expired.id);
-      request.waits = false;
-      EndWait(request);
-    }
+  for (const RequestId id : waiting_.TakeExpired(now)) {
+    Request& request = *requests_.at(id);
+    request.waits = false;
+    EndWait(request);
   }
 }
 
@@ -166,39 +134,6 @@ void RequestBook::EndWait(Request& request) {
   const bool is_served = roster_.revisions().Find(request.spec.model->revision) != nullptr;
   if (!is_served) error = NobodyServes(*request.spec.model);
   End(request, {.reason = wire::FinishReason::kError, .error = std::move(error)});
-}
-
-void RequestBook::PublishQueues() {
-  std::map<std::string, std::uint32_t> counts;
-  for (const auto& [revision, waiting] : waiting_) {
-    counts[waiting.model] += static_cast<std::uint32_t>(waiting.queue.size());
-  }
-  for (const auto& [model, count] : counts) metrics_.SetQueued(model, count);
-  std::erase_if(waiting_, [](const auto& entry) { return entry.second.queue.size() == 0; });
-}
-
-std::vector<QueueStatus> RequestBook::Queues(Instant now) const {
-  std::map<std::string, QueueStatus> by_model;
-  for (const auto& [revision, waiting] : waiting_) {
-    const RequestQueue& queue = waiting.queue;
-    if (queue.size() == 0) continue;
-    const Duration drain = std::min(waiting.drain.TimeFor(queue.size(), now), options_.max_queue_wait);
-    QueueStatus& status = by_model[waiting.model];
-    status.model = waiting.model;
-    status.waiting_requests += static_cast<std::uint32_t>(queue.size());
-    status.oldest_wait_seconds = std::max(status.oldest_wait_seconds, ToSeconds(now - queue.oldest().value_or(now)));
-    status.drain_seconds = std::max(status.drain_seconds, ToSeconds(drain));
-  }
-  std::vector<QueueStatus> statuses;
-  statuses.reserve(by_model.size());
-  for (auto& [model, status] : by_model) statuses.push_back(std::move(status));
-  return statuses;
-}
-
-std::size_t RequestBook::waiting_count() const {
-  std::size_t count = 0;
-  for (const auto& [revision, waiting] : waiting_) count += waiting.queue.size();
-  return count;
 }
 
 }  // namespace roost::router

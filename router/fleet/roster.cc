@@ -12,70 +12,11 @@ namespace roost::router {
 
 namespace {
 
-// From sending to the step that could take a request in, beside the step's own duration.
-constexpr Duration kLinkDelay = std::chrono::milliseconds(2);
-constexpr double kLongestStepSeconds = 3600;
-
 void LogUnreadable(const Worker& worker, const Error& error) {
   LogError("worker is not used: its tokenizer can not be read",
            {{"worker", worker.hello.worker_id}, {"model", worker.hello.model}, {"error", error.ToString()}});
 }
 }  // namespace
-
-Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index,
-               PendingPrefixes& pending, const Options& options, std::uint64_t turn, Instant now)
-    : hello(std::move(its_hello)),
-      revision(RevisionKey(hello)),
-      slot(its_slot),
-      index(std::move(its_index)),
-      view(*index, slot, hello, options.modes, now),
-      busy(now),
-      told(pending, slot),
-      joined_at(now),
-      last_heard(now),
-      computed_tokens(kGivenHalfLife, now),
-      last_sent(turn),
-      engine(options.stall_timeout, now) {
-  load.free_block_count = hello.block_count;
-}
-
-void Worker::Report(wire::Load report, Instant now) {
-  std::vector<wire::OtherPrompt> others = std::exchange(report.other_prompts, {});
-  load = std::move(report);
-  load.free_block_count = std::min(load.free_block_count, hello.block_count);
-  const bool has_work = load.running_requests + load.waiting_requests + ledger->request_count() > 0;
-  engine.Observe(load.progress, has_work ? EngineWork::kSome : EngineWork::kNone, now);
-  if (stalled_at.has_value() && load.progress != *stalled_at) stalled_at.reset();
-  is_leaving = false;
-  computed_tokens.Add(load.step_prefill_tokens, now);
-  // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
-  if (load.step_seconds > 0) {
-    rates.Observe({load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds});
-    busy.Observe(PrefillSeconds(ViewOf(*this), load.step_prefill_tokens), now);
-    const Instant began = now - FromSeconds(std::min(load.step_seconds, kLongestStepSeconds)) - kLinkDelay;
-    ledger->CoverUntil(began, load.step_prefill_tokens, hello.ageing_tokens);
-  } else {
-    busy.Observe(0, now);
-  }
-  ledger->SetOthers(others, now);
-  // What a worker caches of which nothing is known is not known of these either.
-  if (view.mode() == WorkerMode::kBlind) others.clear();
-  told.Follow(std::move(others));
-}
-
-bool Worker::IsStalled(Instant now) const {
-  const double decode = rates.decode_step_seconds(load.running_requests);
-  const double rate = rates.prefill_tokens_per_second();
-  const double prefill = rate > 0 ? hello.max_batch_tokens / rate : 0;
-  return engine.IsStalled(decode + prefill, now);
-}
-
-void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics) {
-  metrics.OnModeChange(change.to, change.reason);
-  LogWarning("what is known of a worker's cache begins anew", {{"worker", worker.hello.worker_id},
-                                                               {"mode", std::string(NameOf(change.to))},
-                                                               {"reason", std::string(NameOf(change.reason))}});
-}
 
 Roster::Roster(Options options)
     : options_(std::move(options)), rng_(options_.seed), revisions_(options_.index_memory_bytes) {}

@@ -28,10 +28,10 @@
 
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
+#include "common/prefix/worker_match.h"
 #include "router/index/block_table.h"
 #include "router/index/chain_search.h"
 #include "router/index/index_budget.h"
-#include "router/worker_match.h"
 
 namespace roost::router {
 

@@ -18,9 +18,9 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
+#include "common/prefix/worker_match.h"
 #include "router/route/cost.h"
 #include "router/route/fleet_view.h"
-#include "router/worker_match.h"
 
 namespace roost::router {
 
@@ -34,7 +34,6 @@ struct RouteQuery {
   std::span<const WorkerMatch> matches = {};     // the index's answer, deepest first; of any workers
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
   std::uint64_t session_hash = 0;                // names the conversation; 0: none
-  std::span<const WorkerSlot> excluded = {};     // that refused it, or lost it
   std::uint32_t waiting_bound = kNoBound;        // where so many requests wait there is no room for it
   std::optional<Instant> now = {};               // nothing for a mere question, that no request follows
 };
@@ -102,11 +101,5 @@ class Policy {
   // Nothing when no worker of the fleet may take the request. Callers serialise calls.
   [[nodiscard]] virtual std::optional<Decision> Choose(const RouteQuery& query, const FleetView& fleet) = 0;
 };
-
-// The default first.
-[[nodiscard]] std::span<const std::string_view> PolicyNames();
-
-// kInvalidArgument names the known ones.
-[[nodiscard]] Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, std::uint64_t seed);
 
 }  // namespace roost::router

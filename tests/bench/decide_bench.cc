@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "router/index/prefix_index.h"
+#include "router/policies/policies.h"
 #include "router/route/decision_audit.h"
 #include "router/route/policy.h"
 #include "tests/bench/bench.h"
@@ -23,7 +24,6 @@ using router::FleetView;
 using router::Policy;
 using router::PrefixIndex;
 using router::RouteQuery;
-using router::WorkerMatch;
 using router::WorkerView;
 
 constexpr std::uint32_t kWorkers = 256;

@@ -19,7 +19,6 @@ namespace {
 
 using router::MatchBuffer;
 using router::PrefixIndex;
-using router::WorkerMatch;
 
 // Prompts as a fleet sees them: a trunk that many workers hold (a system prompt, a document), some of them only its
 // front, and branches (conversations), each held by one worker, and its front by one more in four. Where a front ends

@@ -14,6 +14,7 @@
 #include "common/wire/messages.h"
 #include "router/fleet/fleet_core.h"
 #include "router/fleet/fleet_metrics.h"
+#include "router/policies/policies.h"
 #include "tests/bench/bench.h"
 
 namespace roost::bench {

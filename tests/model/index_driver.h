@@ -160,7 +160,7 @@ class IndexDriver {
     index_.Match(query, buffer_);
     Depths depths;
     std::size_t previous = query.size();
-    for (const router::WorkerMatch& match : buffer_.matches()) {
+    for (const WorkerMatch& match : buffer_.matches()) {
       ROOST_RETURN_IF_ERROR(Expect(match.block_count > 0 && match.block_count <= previous, "the order is wrong"));
       previous = match.block_count;
       const bool fresh = depths.emplace(match.worker.value(), match.block_count).second;

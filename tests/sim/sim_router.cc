@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "router/index/prefix_index.h"
+#include "router/policies/policies.h"
 #include "router/route/policy.h"
 
 namespace roost::sim {
@@ -82,7 +83,7 @@ bool SimRouter::Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tok
   spec.block_hashes = HashBlocks(spec.root, prompt, spec.model->block_tokens);
   spec.sampling.temperature = 0;
   spec.max_output_tokens = max_output_tokens;
-  const std::vector<router::WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
+  const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
   auto client = std::make_shared<Client>(answers_, std::move(prompt));
   const Result<RequestId> id = core_.Submit(std::move(spec), client, matches, clock_.Now());
   if (id.ok()) requests_.emplace_back(*id, std::move(client));
@@ -114,9 +115,9 @@ bool SimRouter::ViewIs(const router::WorkerStatus& worker, const std::set<BlockH
   const std::shared_ptr<const router::ServedModel> model = core_.FindModel("demo");
   if (model == nullptr || worker.indexed_block_count != held.size()) return false;
   return std::all_of(held.begin(), held.end(), [&](const BlockHash hash) {
-    const std::vector<router::WorkerMatch> holders = model->index->Match({&hash, 1});
+    const std::vector<WorkerMatch> holders = model->index->Match({&hash, 1});
     return std::any_of(holders.begin(), holders.end(),
-                       [&](const router::WorkerMatch& holder) { return holder.worker == worker.slot; });
+                       [&](const WorkerMatch& holder) { return holder.worker == worker.slot; });
   });
 }
 

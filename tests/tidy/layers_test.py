@@ -21,9 +21,10 @@ FORBIDDEN = {
     "worker/engine": {"worker/link"},
     "worker/model": {"worker/cache", "worker/sched", "worker/engine", "worker/link"},
     "router/index": {"router/route", "router/fleet", "router/api", "router/http"},
-    "router/route": {"router/index", "router/fleet", "router/api", "router/http"},
+    "router/route": {"router/index", "router/policies", "router/fleet", "router/api", "router/http"},
+    "router/policies": {"router/index", "router/fleet", "router/api", "router/http"},
     "router/fleet": {"router/api", "router/http"},
-    "router/http": {"router/api", "router/fleet", "router/index", "router/route"},
+    "router/http": {"router/api", "router/fleet", "router/index", "router/policies", "router/route"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 

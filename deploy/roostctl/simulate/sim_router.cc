@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "common/base/rng.h"
+#include "router/policies/policies.h"
 
 namespace roost::simulate {
 namespace {
@@ -44,7 +45,7 @@ void SimRouter::Submit(std::uint32_t number) {
   const auto models = core_.Models();
   if (models.empty()) return log_.OnRefused(number, now);
   router::GenerateSpec spec = SpecOf(number, models.front());
-  const std::vector<router::WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
+  const std::vector<WorkerMatch> matches = spec.model->index->Match(spec.block_hashes);
   const Result<RequestId> id =
       core_.Submit(std::move(spec), std::make_shared<Client>(number, timeline_, log_), matches, now);
   if (!id.ok()) log_.OnRefused(number, now);

@@ -9,6 +9,7 @@
 #include "common/base/rng.h"
 #include "deploy/roostctl/simulate/arrivals.h"
 #include "deploy/roostctl/simulate/sim_router.h"
+#include "router/policies/policies.h"
 
 namespace roost::simulate {
 namespace {

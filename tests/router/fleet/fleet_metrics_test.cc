@@ -1,4 +1,4 @@
-#include "router/fleet/fleet_metrics.h"
+#include "router/fleet/registry_fleet_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 #include "tests/router/fleet/fleet_sim.h"
 
+#include "router/policies/policies.h"
+
 #include <gtest/gtest.h>
 
 #include <utility>

@@ -15,12 +15,11 @@ class DecisionAuditTest : public ::testing::Test {
     return auditor_.Audit(query, fleet_, Decide(query, fleet_, WorkerSlot(chosen_slot), DecisionReason::kRandom));
   }
   [[nodiscard]] RouteQuery Query() const {
-    return {.prompt_token_count = 1601, .matches = matches_, .excluded = excluded_};
+    return {.prompt_token_count = 1601, .matches = matches_, .waiting_bound = 5};
   }
 
   FleetView fleet_ = FleetOf({Idle(0), Idle(1), Idle(2)});
   std::vector<WorkerMatch> matches_{Holds(1, 100), Holds(2, 25)};
-  std::vector<WorkerSlot> excluded_;
   DecisionAuditor auditor_;
 };
 
@@ -38,7 +37,9 @@ TEST_F(DecisionAuditTest, RegretIsWhatTheBestHadBeyond) {
 }
 
 TEST_F(DecisionAuditTest, WhoMayNotTakeItIsNotRegretted) {
-  excluded_ = {WorkerSlot(1)};
+  WorkerView full = Idle(1);
+  full.waiting_requests = 5;
+  fleet_.Set(full);
   EXPECT_EQ(AuditOf(2).regret_tokens, 0U);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
+#include "router/policies/policies.h"
 #include "router/route/policy.h"
 
 namespace roost::router {
@@ -43,16 +44,16 @@ inline std::vector<BlockHash> Chain(std::uint64_t seed, std::size_t count) {
   return chain;
 }
 
-// A situation as it may come: some workers, some of which hold something, are full, slow, unknown or excluded.
+// A situation as it may come: some workers, some of which hold something, are full, slow or unknown.
 struct Situation {
   FleetView fleet;
   std::vector<WorkerMatch> matches;
   std::vector<BlockHash> block_hashes;
-  std::vector<WorkerSlot> excluded;
   std::uint32_t prompt_token_count = 0;
   std::uint32_t sample_count = 1;
   bool needs_full_sampling = false;
   std::uint64_t session_hash = 0;
+  std::uint32_t waiting_bound = kNoBound;
 
   [[nodiscard]] RouteQuery query() const {
     return {.prompt_token_count = prompt_token_count,
@@ -61,15 +62,14 @@ struct Situation {
             .matches = matches,
             .block_hashes = block_hashes,
             .session_hash = session_hash,
-            .excluded = excluded};
+            .waiting_bound = waiting_bound};
   }
   // In the order of their slots.
   [[nodiscard]] std::vector<WorkerView> Eligible() const {
     std::vector<WorkerView> eligible;
     for (const WorkerView& worker : fleet.workers()) {
-      const bool excluded_one = std::count(excluded.begin(), excluded.end(), worker.slot) > 0;
       const bool knows = worker.max_sample_count >= sample_count && (worker.full_sampling || !needs_full_sampling);
-      if (!excluded_one && knows) eligible.push_back(worker);
+      if (worker.waiting_requests < waiting_bound && knows) eligible.push_back(worker);
     }
     std::sort(eligible.begin(), eligible.end(),
               [](const WorkerView& a, const WorkerView& b) { return a.slot < b.slot; });
@@ -123,9 +123,7 @@ inline Situation RandomSituation(Rng& rng) {
   }
   std::stable_sort(situation.matches.begin(), situation.matches.end(),
                    [](const WorkerMatch& a, const WorkerMatch& b) { return a.block_count > b.block_count; });
-  for (const WorkerView& worker : situation.fleet.workers()) {
-    if (rng.Below(8) == 0) situation.excluded.push_back(worker.slot);
-  }
+  if (rng.Below(4) == 0) situation.waiting_bound = static_cast<std::uint32_t>(1 + rng.Below(10));
   situation.sample_count = rng.Below(4) == 0 ? 2 : 1;
   situation.needs_full_sampling = rng.Below(4) == 0;
   situation.session_hash = rng.Below(3);

@@ -5,7 +5,7 @@
 
 #include "common/base/ids.h"
 
-namespace roost::router {
+namespace roost {
 
 // How many leading blocks of a query a worker holds; at least 1 in a match list.
 struct WorkerMatch {
@@ -14,4 +14,4 @@ struct WorkerMatch {
   std::uint32_t pending_block_count = 0;  // of these, the last ones are still being computed; see PendingPrefixes
 };
 
-}  // namespace roost::router
+}  // namespace roost

@@ -1,4 +1,4 @@
-#include "router/route/baselines/scanning_policy.h"
+#include "router/policies/scanning_policy.h"
 
 #include "router/route/candidates.h"
 

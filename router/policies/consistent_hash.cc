@@ -7,9 +7,9 @@
 // characters (prefixCharLength), about two blocks of 16 tokens; here it is the first four blocks, which told
 // conversations apart far better on traces where everybody's first block is the same. Prompts without a full block go
 // to the fewest requests.
-#include "router/route/baselines/baselines.h"
-#include "router/route/baselines/hash_ring.h"
-#include "router/route/baselines/scanning_policy.h"
+#include "router/policies/baselines.h"
+#include "router/policies/hash_ring.h"
+#include "router/policies/scanning_policy.h"
 
 namespace roost::router {
 

@@ -1,4 +1,4 @@
-#include "router/route/baselines/hash_ring.h"
+#include "router/policies/hash_ring.h"
 
 #include "common/base/check.h"
 #include "common/base/rng.h"

@@ -1,4 +1,4 @@
-#include "router/route/baselines/approximate_tree.h"
+#include "router/policies/approximate_tree.h"
 
 #include <gtest/gtest.h>
 

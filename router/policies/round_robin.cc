@@ -1,6 +1,6 @@
 // round-robin: one worker after the other, in the order of their slots, whatever they hold or have to do. The default
 // of most HTTP load balancers. No parameters.
-#include "router/route/baselines/baselines.h"
+#include "router/policies/baselines.h"
 #include "router/route/candidates.h"
 #include "router/route/rotation.h"
 

@@ -10,8 +10,8 @@
 // Defaults as there: scale 1, credit 1, decay 0, weight of active requests 0, temperature 0.
 #include <algorithm>
 
-#include "router/route/baselines/baselines.h"
-#include "router/route/baselines/scanning_policy.h"
+#include "router/policies/baselines.h"
+#include "router/policies/scanning_policy.h"
 
 namespace roost::router {
 

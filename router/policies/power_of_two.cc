@@ -1,7 +1,7 @@
 // power-of-two: draws two workers and takes the one with fewer of this router's requests in flight; of equals the first
 // (Mitzenmacher, The Power of Two Choices in Randomized Load Balancing, 2001). No parameters.
-#include "router/route/baselines/baselines.h"
-#include "router/route/baselines/scanning_policy.h"
+#include "router/policies/baselines.h"
+#include "router/policies/scanning_policy.h"
 
 namespace roost::router {
 

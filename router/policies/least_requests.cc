@@ -1,7 +1,7 @@
 // least-requests: the worker to which this router has the fewest requests in flight; of several any. As Envoy's
 // LEAST_REQUEST with a full scan, nginx's least_conn and the "least outstanding" of inference gateways. No parameters.
-#include "router/route/baselines/baselines.h"
-#include "router/route/baselines/scanning_policy.h"
+#include "router/policies/baselines.h"
+#include "router/policies/scanning_policy.h"
 
 namespace roost::router {
 

@@ -3,9 +3,9 @@
 // blocks, which approximates one: turns of a chat begin alike. Those without a full block go to the fewest requests.
 //
 // No parameters but the ring's, see hash_ring.h.
-#include "router/route/baselines/baselines.h"
-#include "router/route/baselines/hash_ring.h"
-#include "router/route/baselines/scanning_policy.h"
+#include "router/policies/baselines.h"
+#include "router/policies/hash_ring.h"
+#include "router/policies/scanning_policy.h"
 
 namespace roost::router {
 

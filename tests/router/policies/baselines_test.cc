@@ -100,10 +100,11 @@ TEST(RoundRobinTest, TakesTurnsWhileWorkersComeAndGo) {
 
 TEST(RoundRobinTest, PassesOverWhoMayNotTakeIt) {
   const auto policy = Make("round-robin");
-  const FleetView fleet = FleetOf({Idle(0), Idle(1), Idle(2)});
-  const std::vector<WorkerSlot> excluded{WorkerSlot(0), WorkerSlot(1)};
+  std::vector<WorkerView> workers{Idle(0), Idle(1), Idle(2)};
+  workers[0].waiting_requests = workers[1].waiting_requests = 5;
+  const FleetView fleet = FleetOf(workers);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(policy->Choose({.prompt_token_count = 10, .excluded = excluded}, fleet)->slot.value(), 2U);
+    EXPECT_EQ(policy->Choose({.prompt_token_count = 10, .waiting_bound = 5}, fleet)->slot.value(), 2U);
   }
 }
 

@@ -1,8 +1,8 @@
 // least-tokens: the worker with the fewest uncached prompt tokens in its queue, as it reported and this router has sent
 // since; of several any. The length of a queue in work instead of requests (llm-d's token-load-scorer without the
 // request's own tokens). No parameters.
-#include "router/route/baselines/baselines.h"
-#include "router/route/baselines/scanning_policy.h"
+#include "router/policies/baselines.h"
+#include "router/policies/scanning_policy.h"
 
 namespace roost::router {
 

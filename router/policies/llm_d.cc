@@ -12,8 +12,8 @@
 #include <optional>
 #include <utility>
 
-#include "router/route/baselines/baselines.h"
-#include "router/route/baselines/scanning_policy.h"
+#include "router/policies/baselines.h"
+#include "router/policies/scanning_policy.h"
 
 namespace roost::router {
 

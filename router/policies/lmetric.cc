@@ -1,8 +1,8 @@
 // lmetric: the least product of the prompt's uncached tokens and the batch size, with this request; of several any
 // (Zhang et al., LMetric: Simple is Better, arXiv 2603.15202). No parameters. The batch is what runs and waits there,
 // as reported and sent since; the one more keeps an idle worker's product from being zero whatever it holds.
-#include "router/route/baselines/baselines.h"
-#include "router/route/baselines/scanning_policy.h"
+#include "router/policies/baselines.h"
+#include "router/policies/scanning_policy.h"
 
 namespace roost::router {
 

@@ -11,9 +11,9 @@
 // taken for four to a token; there a sweep every two minutes keeps the bound, here it holds at all times.
 #include <algorithm>
 
-#include "router/route/baselines/approximate_tree.h"
-#include "router/route/baselines/baselines.h"
-#include "router/route/baselines/scanning_policy.h"
+#include "router/policies/approximate_tree.h"
+#include "router/policies/baselines.h"
+#include "router/policies/scanning_policy.h"
 
 namespace roost::router {
 

@@ -1,0 +1,32 @@
+// Why things happen in the fleet: labels of its counters, words of its log lines.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace roost::router {
+
+// Why a worker went away.
+enum class LostReason : std::uint8_t {
+  kSilent,       // nothing heard for the worker timeout
+  kRestarted,    // it said hello under a new epoch
+  kLeft,         // it said bye
+  kBrokenLink,   // messages were lost, or were malformed
+  kUnreachable,  // its connection is gone, or takes no more
+  kStalled,      // its engine has work and makes no progress
+};
+[[nodiscard]] std::string_view NameOf(LostReason reason);
+
+// Why a generation was sent again.
+enum class RetryReason : std::uint8_t { kWorkerLost, kOverloaded, kUnavailable };
+[[nodiscard]] std::string_view NameOf(RetryReason reason);
+
+// Why a worker's part of the index is filled from a snapshot.
+enum class ResyncReason : std::uint8_t { kHello, kGap, kDigest };
+[[nodiscard]] std::string_view NameOf(ResyncReason reason);
+
+// Why a request was refused that should have waited at the router.
+enum class QueueRefusal : std::uint8_t { kFull, kDeadline };
+[[nodiscard]] std::string_view NameOf(QueueRefusal refusal);
+
+}  // namespace roost::router

@@ -1,0 +1,114 @@
+#include "router/fleet/waiting_room.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace roost::router {
+namespace {
+
+Error QueueFull(std::size_t waiting_requests) {
+  return {ErrorCode::kOverloaded, fmt::format("{} requests wait for a worker already", waiting_requests), ""};
+}
+
+}  // namespace
+
+std::size_t WaitingRoom::size(std::string_view revision) const {
+  const auto found = queues_.find(revision);
+  return found == queues_.end() ? 0 : found->second.requests.size();
+}
+
+std::size_t WaitingRoom::size() const {
+  std::size_t count = 0;
+  for (const auto& [revision, queue] : queues_) count += queue.requests.size();
+  return count;
+}
+
+std::vector<WaitingRoom::Revision> WaitingRoom::Revisions() const {
+  std::vector<Revision> revisions;
+  for (const auto& [revision, queue] : queues_) {
+    if (queue.requests.size() > 0) revisions.push_back({revision, queue.model});
+  }
+  return revisions;
+}
+
+WaitingRoom::Queue& WaitingRoom::QueueOf(const ServedModel& model, Instant now) {
+  Queue fresh{model.name, RequestQueue(options_.max_queue), DrainRate(now)};
+  return queues_.try_emplace(model.revision, std::move(fresh)).first->second;
+}
+
+Result<void> WaitingRoom::CheckRoom(std::string_view revision) const {
+  const std::size_t waiting_requests = size(revision);
+  if (waiting_requests == 0 || waiting_requests < options_.max_queue) return {};
+  metrics_.OnQueueRefused(QueueRefusal::kFull);
+  return QueueFull(waiting_requests);
+}
+
+Result<void> WaitingRoom::Push(const ServedModel& model, QueuedRequest request, Instant now) {
+  RequestQueue& requests = QueueOf(model, now).requests;
+  if (requests.Push(std::move(request))) return {};
+  metrics_.OnQueueRefused(QueueRefusal::kFull);
+  return QueueFull(requests.size());
+}
+
+void WaitingRoom::PushFront(const ServedModel& model, QueuedRequest request, Instant now) {
+  QueueOf(model, now).requests.PushFront(std::move(request));
+}
+
+std::optional<QueuedRequest> WaitingRoom::Pop(std::string_view revision) {
+  const auto found = queues_.find(revision);
+  return found == queues_.end() ? std::nullopt : found->second.requests.Pop();
+}
+
+void WaitingRoom::Remove(std::string_view revision, RequestId id) {
+  const auto found = queues_.find(revision);
+  ROOST_CHECK(found != queues_.end() && found->second.requests.Remove(id), "request {} does not wait for {}",
+              id.value(), revision);
+}
+
+std::vector<RequestId> WaitingRoom::TakeExpired(Instant now) {
+  std::vector<RequestId> expired;
+  for (auto& [revision, queue] : queues_) {
+    for (const QueuedRequest& request : queue.requests.TakeExpired(now)) expired.push_back(request.id);
+  }
+  return expired;
+}
+
+void WaitingRoom::NoteDeparture(std::string_view revision, const QueuedRequest& request, Instant now) {
+  const auto found = queues_.find(revision);
+  ROOST_CHECK(found != queues_.end(), "nobody waited for {}", revision);
+  found->second.drain.OnDeparture(now);
+  metrics_.OnQueueWait(found->second.model, ToSeconds(now - request.queued_at));
+}
+
+std::vector<QueueStatus> WaitingRoom::Statuses(Instant now) const {
+  std::map<std::string, QueueStatus> by_model;
+  for (const auto& [revision, queue] : queues_) {
+    const RequestQueue& requests = queue.requests;
+    if (requests.size() == 0) continue;
+    const Duration drain = std::min(queue.drain.TimeFor(requests.size(), now), options_.max_wait);
+    QueueStatus& status = by_model[queue.model];
+    status.model = queue.model;
+    status.waiting_requests += static_cast<std::uint32_t>(requests.size());
+    status.oldest_wait_seconds = std::max(status.oldest_wait_seconds, ToSeconds(now - requests.oldest().value_or(now)));
+    status.drain_seconds = std::max(status.drain_seconds, ToSeconds(drain));
+  }
+  std::vector<QueueStatus> statuses;
+  statuses.reserve(by_model.size());
+  for (auto& [model, status] : by_model) statuses.push_back(std::move(status));
+  return statuses;
+}
+
+void WaitingRoom::Publish() {
+  std::map<std::string, std::uint32_t> counts;
+  for (const auto& [revision, queue] : queues_) {
+    counts[queue.model] += static_cast<std::uint32_t>(queue.requests.size());
+  }
+  for (const auto& [model, count] : counts) metrics_.SetQueued(model, count);
+  std::erase_if(queues_, [](const auto& entry) { return entry.second.requests.size() == 0; });
+}
+
+}  // namespace roost::router
