@@ -19,7 +19,7 @@ ROW = re.compile(r"^\| `(\w+)` \| [^|]* \| [^|]* \|", re.MULTILINE)
 
 def measured(output):
     """Figure -> value and unit."""
-    lines = re.findall(r"^figure (\S+) (\S+) (\S+)$", output, re.MULTILINE)
+    lines = re.findall(r"^figure (\S+) (\S+) (.+)$", output, re.MULTILINE)
     return {name: f"{float(value):.3g} {unit}" for name, value, unit in lines}
 
 
