@@ -18,7 +18,8 @@ import simulations  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README_LINES = 250
 FOLDERS_WITH_A_PAGE = (
-    "common", "dashboards", "deploy", "kernels", "router", "router/route", "schema", "tests", "worker", "worker/cache",
+    "common", "dashboards", "deploy", "deploy/roostctl", "kernels", "router", "router/route", "schema", "tests", "worker",
+    "worker/cache",
 )  # fmt: skip
 # A file with such a name stands in the page's folder or below, if the page names it without its folder.
 SOURCE_SUFFIXES = ("h", "cc", "cu", "cuh", "capnp", "sh")
