@@ -31,6 +31,7 @@ FOREIGN_FLAGS = {
     "kubectl": {"replicas", "image", "from-file"},
     "valgrind": {"tool"},
 }
+TEST_FLAGS = {"gtest_filter"}  # of every test program
 PROGRAM_SOURCES = {
     "roost-worker": ["worker/options.cc"],
     "roost-router": ["router/options.cc"],
@@ -102,7 +103,7 @@ def commands(block):
 
 
 def flags_used(text):
-    return re.findall(r"(?<![\w-])--([a-z][a-z0-9-]+)", text)
+    return re.findall(r"(?<![\w-])--([a-z][\w-]+)", text)
 
 
 class Pages:
@@ -160,6 +161,9 @@ class Pages:
         words = [pathlib.PurePath(word).name for word in command.split()]
         known = self.flags[""]
         for program in words:
+            if program.endswith("_test"):
+                known = TEST_FLAGS
+                break
             if program in FOREIGN_FLAGS:
                 known = FOREIGN_FLAGS[program]
                 break
