@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/memory_limit.h"
+#include "common/base/random_seed.h"
 #include "common/base/termination.h"
 #include "common/config/config.h"
 #include "common/metrics/registry.h"
@@ -38,11 +38,6 @@ namespace {
 
 std::int64_t UnixSeconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::uint64_t RandomSeed() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32U) | device();
 }
 
 std::chrono::milliseconds Milliseconds(double seconds) {

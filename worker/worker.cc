@@ -1,10 +1,10 @@
 #include "worker/worker.h"
 
 #include <chrono>
-#include <random>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/random_seed.h"
 #include "common/base/utf8.h"
 #include "common/wire/codec.h"
 #include "common/wire/endpoint.h"

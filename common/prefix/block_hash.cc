@@ -8,9 +8,9 @@
 #include <openssl/sha.h>
 
 #include <bit>
-#include <random>
 
 #include "common/base/check.h"
+#include "common/base/random_seed.h"
 
 namespace roost {
 namespace {
@@ -112,10 +112,7 @@ std::vector<BlockHash> HashBlocks(BlockHash root, std::span<const TokenId> token
 }
 
 std::uint64_t BlockHashHasher::ProcessSeed() {
-  static const std::uint64_t seed = [] {
-    std::random_device device;
-    return (static_cast<std::uint64_t>(device()) << 32U) | device();
-  }();
+  static const std::uint64_t seed = RandomSeed();
   return seed;
 }
 

@@ -21,11 +21,11 @@ std::optional<Placement> RequestBook::FindPlace(PlacementQuery query, Admission 
 }
 
 bool RequestBook::MayBeTaken(const Request& request) {
+  const RouteQuery query{.sample_count = request.spec.sample_count,
+                         .needs_full_sampling = wire::NeedsFullSampling(request.spec.sampling)};
   const std::vector<Worker*> workers = roster_.Serving(request.spec.model->revision);
-  return std::any_of(workers.begin(), workers.end(), [&](const Worker* worker) {
-    return worker->hello.max_sample_count >= request.spec.sample_count &&
-           (worker->hello.full_sampling || !wire::NeedsFullSampling(request.spec.sampling));
-  });
+  return std::any_of(workers.begin(), workers.end(),
+                     [&](const Worker* worker) { return MayTake(query, ViewOf(*worker)); });
 }
 
 bool RequestBook::AnyHasRoom(std::string_view revision) {

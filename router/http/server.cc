@@ -7,13 +7,13 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <exception>
-#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/random_seed.h"
 #include "router/http/connection.h"
 #include "router/http/refused_connection.h"
 
@@ -26,11 +26,6 @@ using asio::ip::tcp;
 // After an accept that failed for lack of descriptors or memory: some time for connections to close.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::size_t kMaxThreads = 256;
-
-std::uint64_t RandomSeed() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32U) | device();
-}
 
 std::string AnswerToOneTooMany(const Error& error) {
   const HttpResponse response = ErrorResponse(error);

@@ -40,26 +40,6 @@ std::size_t KvBlockBytes(const HfConfig& config, std::uint32_t block_tokens, DTy
   return LayoutOf(config, block_tokens, 1, dtype).BlockBytes();
 }
 
-Transformer::Workspace::Workspace(const kernels::Backend& backend)
-    : inputs(backend),
-      cos(backend),
-      sin(backend),
-      hidden(backend),
-      delta(backend),
-      normed(backend),
-      qkv(backend),
-      q(backend),
-      attended(backend),
-      gate_up(backend),
-      activated(backend),
-      partials(backend),
-      logits(backend),
-      logits_part(backend),
-      arriving(backend),
-      sampled(backend),
-      adjusted(backend),
-      counts(backend) {}
-
 Result<std::unique_ptr<Transformer>> Transformer::Create(kernels::Backend backend, const HfConfig& config,
                                                          const WeightSource& source, const TransformerOptions& options,
                                                          TensorRank rank) {
@@ -110,8 +90,9 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       inverse_frequencies_(backend_),
       kv_memory_(backend_),
       kv_(LayoutOf(config_, options.block_tokens, options.block_count, options.compute_dtype)),
-      work_(backend_),
-      recorder_(backend_, communicator_.get()) {}
+      work_(backend_, StepWidthsOf(config_, shard_, vocabulary_.size(), dtype_, activation_dtype_)),
+      recorder_(backend_, communicator_.get()),
+      readbacks_(backend_) {}
 
 // What has a number is tried before the weights are read, which may take long; a share of what is left, after. The code
 // of products takes some of the device's memory too.
@@ -223,16 +204,10 @@ void Transformer::Sample(const Draws& draws) {
                              {.communicator = communicator_.get(), .values = work_.sampled.data(), .bytes = bytes});
   }
   if (shard_.rank != 0) return;
-  backend_.ops().begin_readback(backend_.device(), work_.sampled.data(), bytes);
-  draw_counts_[begun_count_++ % draw_counts_.size()] = draws.rows.size();
+  readbacks_.Begin(work_.sampled.data(), draws.rows.size());
 }
 
-std::span<const kernels::SampledToken> Transformer::AwaitSampled() {
-  ROOST_CHECK(ended_count_ < begun_count_, "no batch has begun");
-  sampled_.resize(draw_counts_[ended_count_++ % draw_counts_.size()]);
-  backend_.ops().end_readback(backend_.device(), sampled_.data());
-  return sampled_;
-}
+std::span<const kernels::SampledToken> Transformer::AwaitSampled() { return readbacks_.Await(); }
 
 void Transformer::Draw(const Draws& draws) {
   backend_.ops().sample(backend_.device(), {.logits = work_.logits.as<float>(),

@@ -18,7 +18,6 @@
 // see shard.h. Then embeddings, a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,10 +29,12 @@
 #include "kernels/device_memory.h"
 #include "kernels/kv_layout.h"
 #include "worker/model/batch_plan.h"
+#include "worker/model/draw_readbacks.h"
 #include "worker/model/hf_config.h"
 #include "worker/model/model.h"
 #include "worker/model/packed_arrays.h"
 #include "worker/model/shard.h"
+#include "worker/model/step_memory.h"
 #include "worker/model/step_recorder.h"
 #include "worker/model/step_size.h"
 #include "worker/model/transformer_weights.h"
@@ -78,29 +79,7 @@ class Transformer final : public Model {
   [[nodiscard]] std::span<const float> Logits() override;
 
  private:
-  // What a step computes with.
-  struct Workspace {
-    explicit Workspace(const kernels::Backend& backend);
-
-    PackedArrays inputs;              // see StepInputs
-    kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
-    kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
-    kernels::DeviceBuffer delta;      // [rows][hidden_size] of the activation dtype
-    kernels::DeviceBuffer normed;     // [rows][hidden_size] of the compute dtype
-    kernels::DeviceBuffer qkv, q;     // of the activation dtype
-    kernels::DeviceBuffer attended;   // [rows][query heads · head_dim] of the compute dtype
-    kernels::DeviceBuffer gate_up;    // [rows][2 · intermediate_size] of the activation dtype
-    kernels::DeviceBuffer activated;  // [rows][intermediate_size] of the compute dtype
-    kernels::DeviceBuffer partials;
-    kernels::DeviceBuffer logits;       // [wanted][vocab_size] f32, on rank 0
-    kernels::DeviceBuffer logits_part;  // [wanted][vocabulary of this rank] f32, empty where there is one rank
-    kernels::DeviceBuffer arriving;     // [wanted][vocab_size] f32, on rank 0 of several
-    kernels::DeviceBuffer sampled;      // [draws], of the latest batch that had some; never grows
-    kernels::DeviceBuffer adjusted;     // [adjusted draws][vocab_size] f32, on rank 0
-    kernels::DeviceBuffer counts;  // [outputs with penalties][vocab_size] TokenCount, on rank 0; growing keeps them
-  };
-
-  // All that a step brings to its device, in one copy, and where each array lies in Workspace::inputs:
+  // All that a step brings to its device, in one copy, and where each array lies in StepMemory::inputs:
   //
   //   tokens positions slots logits_rows parts rows items merges blocks │ sampled_places draws biases counted
   //   of recorded ops, which know them by their addresses               │ of ops that are called in every step
@@ -141,9 +120,6 @@ class Transformer final : public Model {
   void ComputeBatch(const Batch& batch, const Draws& draws);
   void Plan(const Batch& batch);
   void Upload(const Batch& batch, const Draws& draws);
-  void Reserve(const StepSize& step);
-  [[nodiscard]] bool TryReserve(const StepSize& step);
-  [[nodiscard]] bool TryReserveCounts(std::size_t row_count);
   void PlaceSampled(const Batch& batch);
   [[nodiscard]] StepRecorder::Shape StepShape() const;
   void RunOps();
@@ -174,10 +150,7 @@ class Transformer final : public Model {
   kernels::DeviceBuffer inverse_frequencies_;
   kernels::DeviceBuffer kv_memory_;
   kernels::KvLayout kv_;
-  Workspace work_;
-  StepSize reserved_;                 // that work_ has room for
-  std::size_t counts_row_count_ = 0;  // of work_.counts
-  std::uint64_t growth_count_ = 0;  // of work_: another count, another place. It changes at the same steps on all ranks
+  StepMemory work_;
   // The step, which may be padded; see pad_plan.h.
   std::vector<TokenId> tokens_;
   BatchPlan plan_;
@@ -188,10 +161,7 @@ class Transformer final : public Model {
   std::vector<kernels::BlockRowsCopy> copies_;
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
   std::vector<float> logits_;         // of the last step, once somebody asked for them
-  std::vector<kernels::SampledToken> sampled_;
-  std::array<std::size_t, kernels::kMaxReadbacks> draw_counts_{};  // of batches that have begun, in turn
-  std::size_t begun_count_ = 0;
-  std::size_t ended_count_ = 0;
+  DrawReadbacks readbacks_;
   std::size_t feeding_draw_count_ = 0;  // of the latest draws, if they feed the next batch
 };
 

@@ -16,8 +16,8 @@ constexpr std::size_t kMostRecordings = StepRecorder::kMaxShapes * 3 / 4;
 
 // Of whatever the workspace holds: nobody reads what they give.
 void Transformer::WarmUpProducts() {
-  const std::vector<std::uint32_t> layer_rows = WarmUpRows(static_cast<std::uint32_t>(reserved_.rows));
-  const std::vector<std::uint32_t> logits_rows = WarmUpRows(static_cast<std::uint32_t>(reserved_.logits_rows));
+  const std::vector<std::uint32_t> layer_rows = WarmUpRows(static_cast<std::uint32_t>(work_.reserved().rows));
+  const std::vector<std::uint32_t> logits_rows = WarmUpRows(static_cast<std::uint32_t>(work_.reserved().logits_rows));
   if (layer_rows.empty()) return;
   const SteadyClock clock;
   const Instant begin = clock.Now();
@@ -39,7 +39,7 @@ void Transformer::WarmUpProducts() {
 
 // Without the other ranks, which may be at another point of their loading, or have failed.
 void Transformer::WarmUpSteps(const StepBounds& bounds) {
-  if (reserved_.rows == 0 || !recorder_.enabled()) return;
+  if (work_.reserved().rows == 0 || !recorder_.enabled()) return;
   const SteadyClock clock;
   const Instant begin = clock.Now();
   peers_ = nullptr;

@@ -1,0 +1,26 @@
+// SHA-256 over a list of parts, each after its length in 8 bytes, least significant first: so no two lists are alike.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+// OpenSSL's.
+struct evp_md_ctx_st;
+
+namespace roost {
+
+class PartsDigest {
+ public:
+  PartsDigest();
+
+  PartsDigest& Add(std::string_view part);
+
+  // 64 lower-case digits. Once, at the end.
+  [[nodiscard]] std::string Hex();
+
+ private:
+  std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
+};
+
+}  // namespace roost

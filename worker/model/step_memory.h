@@ -1,0 +1,84 @@
+// The memory of a device that a step computes in: what comes from the host, activations, logits, draws. It is reserved
+// when the model is loaded, for the largest step within the engine's bounds, and grows where a step is larger; growing
+// waits for the device and moves what recorded ops use.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/base/result.h"
+#include "kernels/device_memory.h"
+#include "worker/model/hf_config.h"
+#include "worker/model/packed_arrays.h"
+#include "worker/model/shard.h"
+#include "worker/model/step_size.h"
+
+namespace roost::worker {
+
+// Of the rows of each buffer, in bytes; 0: this rank has none.
+struct StepWidths {
+  std::size_t angles = 0;  // cos and sin, each
+  std::size_t hidden = 0;
+  std::size_t delta = 0;
+  std::size_t normed = 0;
+  std::size_t qkv = 0;
+  std::size_t q = 0;
+  std::size_t attended = 0;
+  std::size_t gate_up = 0;
+  std::size_t activated = 0;
+  std::size_t partial = 0;
+  std::size_t logits = 0;
+  std::size_t logits_part = 0;
+  std::size_t arriving = 0;
+  std::size_t counts = 0;
+};
+
+// Of a rank's `config` (see ConfigOf) with inputs of products of `input` and results of `result`.
+[[nodiscard]] StepWidths StepWidthsOf(const HfConfig& config, const Shard& shard, std::uint32_t vocabulary_part,
+                                      kernels::DType input, kernels::DType result);
+
+class StepMemory {
+ public:
+  StepMemory(const kernels::Backend& backend, const StepWidths& widths);
+
+  // Room for what draws bring back, and for every step up to this size. False when the device has too little.
+  [[nodiscard]] bool TryReserveAtLoad(const StepSize& largest);
+  // Room for this step. In large pieces, so that it seldom waits for the device, which fails where there is no more.
+  void Reserve(const StepSize& step);
+
+  [[nodiscard]] const StepSize& reserved() const { return reserved_; }
+  // Another count, another place. All ranks of a model grow at the same steps.
+  [[nodiscard]] std::uint64_t growth_count() const { return growth_count_; }
+
+  // [rows] is that of the step's tokens, [wanted] that of its logits.
+  PackedArrays inputs;              // see StepInputs
+  kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
+  kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
+  kernels::DeviceBuffer delta;      // [rows][hidden_size] of the activation dtype
+  kernels::DeviceBuffer normed;     // [rows][hidden_size] of the compute dtype
+  kernels::DeviceBuffer qkv, q;     // of the activation dtype
+  kernels::DeviceBuffer attended;   // [rows][query heads · head_dim] of the compute dtype
+  kernels::DeviceBuffer gate_up;    // [rows][2 · intermediate_size] of the activation dtype
+  kernels::DeviceBuffer activated;  // [rows][intermediate_size] of the compute dtype
+  kernels::DeviceBuffer partials;
+  kernels::DeviceBuffer logits;       // [wanted][vocab_size] f32, on rank 0
+  kernels::DeviceBuffer logits_part;  // [wanted][vocabulary of this rank] f32, empty where there is one rank
+  kernels::DeviceBuffer arriving;     // [wanted][vocab_size] f32, on rank 0 of several
+  kernels::DeviceBuffer sampled;      // [draws], of the latest batch that had some; never grows
+  kernels::DeviceBuffer adjusted;     // [adjusted draws][vocab_size] f32, on rank 0
+  kernels::DeviceBuffer counts;       // [outputs with penalties][vocab_size] TokenCount, on rank 0; growing keeps them
+
+ private:
+  [[nodiscard]] bool TryReserve(const StepSize& step);
+  [[nodiscard]] bool TryReserveCounts(std::size_t row_count);
+
+  const kernels::Backend& backend_;
+  const StepWidths widths_;
+  StepSize reserved_;
+  std::size_t counts_row_count_ = 0;
+  std::uint64_t growth_count_ = 0;
+};
+
+}  // namespace roost::worker
