@@ -126,7 +126,7 @@ class Pages:
         ]
 
     def dead_links(self, page, text):
-        for link in re.findall(r"\]\(([^)\s]+)\)", without_fences(text)):
+        for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]+`", "", without_fences(text))):
             if re.match(r"[a-z]+:", link):
                 continue
             name, _, anchor = link.partition("#")
@@ -208,6 +208,7 @@ class PagesTest(unittest.TestCase):
         self.assertEqual(self.problems("[a](../router/nowhere.md)"), ["there is no ../router/nowhere.md"])
         self.assertEqual(self.problems("# Here\n[a](#there)"), ["no heading makes the anchor of #there"])
         self.assertEqual(self.problems("# Here, too\n[a](#here-too) [b](../LICENSE) [c](https://example.org/x)"), [])
+        self.assertEqual(self.problems("a pattern: `[a](?:b)`"), [])
 
     def test_a_missing_path_is_found_in_inline_and_fenced_code(self):
         self.assertEqual(self.problems("`router/nowhere.cc`"), ["there is no router/nowhere.cc"])
