@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Prints the simulation tables of the README: every policy on every trace, with 4, 8 and 16 workers and three sizes of cache.
+"""Makes the simulation tables of router/route/README.md and README.md.
 
-    tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1] > tables.md
+    tests/simulations.py [--traces conversation,weka] [--policies cache-aware,llm-d] [--seed 1]    prints tables
+    tests/simulations.py --write [--traces conversation,weka]    writes them into the pages
 
-One configuration for all: roostctl simulate's defaults, which are roost-worker's. Needs the release build and the traces of
-ROOST_SHARED (default ../shared). About a quarter of an hour on two cores. Exits with 1 where a request was refused.
+router/route/README.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache; README.md has
+a few policies and one cluster of each trace, and is written only when all traces are played. One configuration for all:
+roostctl simulate's defaults, which are roost-worker's. Needs the release build and the traces of ROOST_SHARED (default
+../shared). About a quarter of an hour on two cores. Exits with 1 where a request was refused.
 """
 import argparse
 import concurrent.futures
@@ -13,27 +16,54 @@ import os
 import pathlib
 import subprocess
 import sys
+import typing
+
+import page_tables
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOSTCTL = ROOT / "build/release/bin/roostctl"
 TRACES = pathlib.Path(os.environ.get("ROOST_SHARED", ROOT.parent / "shared")) / "traces"
 WORKERS = (4, 8, 16)
 
-# Name: file, format, utilisation, tokens of cache in all workers together.
+
+class Load(typing.NamedTuple):
+    title: str
+    file: str
+    format: str
+    utilisation: float
+    total_tokens: tuple  # of cache, in all workers together
+
+
+# The names are those of the places on the page.
 LOADS = {
-    "conversation": ("mooncake_conv_first20min.jsonl", "mooncake", 0.8, (4e6, 8e6, 16e6)),
-    "synthetic": ("mooncake_synth_family_q0.jsonl", "mooncake", 0.6, (1e6, 2e6, 4e6)),
-    "weka": ("weka_sessions_q0.jsonl", "weka", 0.6, (6e6, 8e6, 16e6)),
-    "taubench": ("taubench_airline_even_tasks.jsonl", "taubench", 0.6, (256e3, 512e3, 1024e3)),
+    "conversation": Load(
+        "Mooncake conversation", "mooncake_conv_first20min.jsonl", "mooncake", 0.8, (4e6, 8e6, 16e6)
+    ),
+    "synthetic": Load("Mooncake synthetic", "mooncake_synth_family_q0.jsonl", "mooncake", 0.6, (1e6, 2e6, 4e6)),
+    "weka": Load("coding agents (Weka)", "weka_sessions_q0.jsonl", "weka", 0.6, (6e6, 8e6, 16e6)),
+    "taubench": Load("tau-bench", "taubench_airline_even_tasks.jsonl", "taubench", 0.6, (256e3, 512e3, 1024e3)),
 }
+PAGE = ROOT / "router/route/README.md"
+FIRST_PAGE = ROOT / "README.md"
+PLACES = [*((PAGE, name) for name in LOADS), (FIRST_PAGE, "summary")]
+OWN_POLICY = "cache-aware"
+# On the first page: these, on so many workers with the middle size of cache.
+SUMMARY_POLICIES = (OWN_POLICY, "llm-d", "lmetric", "sglang", "session", "round-robin")
+SUMMARY_WORKERS = 8
 
 
 def simulate(load, workers, total_tokens, options):
-    file, form, utilisation, _ = LOADS[load]
-    command = [ROOSTCTL, "simulate", "--trace", TRACES / file, "--format", form, "--workers", workers, "--cache-tokens",
-               int(total_tokens / workers), "--utilisation", utilisation, "--policy", options.policies, "--seed", options.seed,
-               "--json"]
-    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True)
+    flags = {
+        "trace": TRACES / load.file,
+        "format": load.format,
+        "workers": workers,
+        "cache-tokens": int(total_tokens / workers),
+        "utilisation": load.utilisation,
+        "policy": options.policies,
+        "seed": options.seed,
+    }
+    command = [str(ROOSTCTL), "simulate", "--json", *(f"--{flag}={value}" for flag, value in flags.items())]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
     return {line["policy"]: line for line in map(json.loads, result.stdout.splitlines())}
 
 
@@ -41,18 +71,54 @@ def size(tokens):
     return f"{tokens / 1e6:g}M" if tokens >= 1e6 else f"{tokens / 1e3:g}k"
 
 
+def cluster(column):
+    workers, total_tokens = column
+    return f"{workers} × {size(total_tokens / workers)}"
+
+
+def columns_of(load):
+    return [(workers, total) for total in load.total_tokens for workers in WORKERS]
+
+
+def name_of(policy):
+    return f"**`{policy}`**" if policy == OWN_POLICY else f"`{policy}`"
+
+
 def cell(line):
     times = " / ".join(f"{line[f'ttft_{key}_s']:.3g}" for key in ("mean", "p50", "p99"))
     return f"{times}, {100 * line['hit_ratio']:.1f}, {line['imbalance']:.2f}"
 
 
-def print_table(load, cells):
-    columns = [(workers, total) for total in LOADS[load][3] for workers in WORKERS]
-    print(f"\n**{load}**, utilisation {LOADS[load][2]}: mean / p50 / p99 TTFT in s, hits in %, imbalance\n")
-    print("| policy | " + " | ".join(f"{workers} × {size(total / workers)}" for workers, total in columns) + " |")
-    print("| --- |" + " --- |" * len(columns))
-    for policy in cells[columns[0]]:
-        print(f"| `{policy}` | " + " | ".join(cell(cells[column][policy]) for column in columns) + " |")
+def short_cell(line):
+    return f"{line['ttft_mean_s']:.3g} / {line['ttft_p99_s']:.3g}, {100 * line['hit_ratio']:.0f} %"
+
+
+def rows(heads, cells):
+    """A table: `cells` has a policy and its cells per row."""
+    lines = ["| policy | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
+    lines += [f"| {name_of(policy)} | " + " | ".join(row) + " |" for policy, row in cells]
+    return "\n".join(lines)
+
+
+def table(load, results, measured):
+    """Folded, since it is long. `measured` says with which seed and commit."""
+    columns = columns_of(load)
+    cells = ((policy, [cell(results[column][policy]) for column in columns]) for policy in results[columns[0]])
+    title = f"{load.title}, load {load.utilisation}: 4, 8 and 16 workers, three sizes of cache"
+    body = rows([cluster(column) for column in columns], cells)
+    return f"<details><summary>{title}</summary>\n\n{measured}\n\n{body}\n\n</details>"
+
+
+def summary_column(load):
+    return SUMMARY_WORKERS, load.total_tokens[1]
+
+
+def summary(results_of, measured):
+    """`results_of` has the results of every load, by name."""
+    loads = [(LOADS[name], results[summary_column(LOADS[name])]) for name, results in results_of.items()]
+    heads = [f"{load.title}, load {load.utilisation}, {cluster(summary_column(load))}" for load, _ in loads]
+    cells = ((policy, [short_cell(result[policy]) for _, result in loads]) for policy in SUMMARY_POLICIES)
+    return f"{rows(heads, cells)}\n\n{measured}"
 
 
 def main():
@@ -60,16 +126,26 @@ def main():
     parser.add_argument("--traces", default=",".join(LOADS))
     parser.add_argument("--policies", default="all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    refused = 0
+    if options.write and options.policies != "all":
+        parser.error("--write needs all policies: their rows stand in one table")
+    measured = f"Seed {options.seed}, commit {page_tables.commit()}."
+    results_of = {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for load in options.traces.split(","):
-            columns = [(workers, total) for total in LOADS[load][3] for workers in WORKERS]
-            runs = pool.map(lambda column, load=load: simulate(load, *column, options), columns)
-            cells = dict(zip(columns, runs))
-            print_table(load, cells)
-            sys.stdout.flush()
-            refused += sum(line["refused"] for lines in cells.values() for line in lines.values())
+        for name in options.traces.split(","):
+            load = LOADS[name]
+            runs = pool.map(lambda column, load=load: simulate(load, *column, options), columns_of(load))
+            results_of[name] = dict(zip(columns_of(load), runs))
+            made = table(load, results_of[name], measured)
+            if options.write:
+                page_tables.write(PAGE, "simulations", name, made)
+            else:
+                print(made, flush=True)
+    if options.write and set(results_of) == set(LOADS):
+        page_tables.write(FIRST_PAGE, "simulations", "summary", summary(results_of, measured))
+    lines = (line for results in results_of.values() for by_policy in results.values() for line in by_policy.values())
+    refused = sum(line["refused"] for line in lines)
     if refused:
         print(f"{refused} requests were refused", file=sys.stderr)
     return 1 if refused else 0

@@ -7,7 +7,7 @@
 // little-endian, and its bytes; so no two lists of parts have one encoding. Tokens are u32 little-endian. Only full
 // blocks have a hash; a hash covers every token before its block, so equal hashes mean equal prefixes.
 //
-// A cryptographic hash because a collision would let one tenant read another's cached prompt; see README.
+// A cryptographic hash because a collision would let one tenant read another's cached prompt.
 #pragma once
 
 #include <array>

@@ -1,0 +1,288 @@
+"""Pages name what is there: links, paths, flags and metrics exist, in links, inline and fenced code of all Markdown
+files. Run by ctest, or by hand: python3 tests/tidy/pages_test.py
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import evictions  # noqa: E402
+import figures  # noqa: E402
+import page_tables  # noqa: E402
+import simulations  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+README_LINES = 250
+FOLDERS_WITH_A_PAGE = (
+    "common", "dashboards", "deploy", "deploy/roostctl", "kernels", "router", "router/route", "schema", "tests", "worker",
+    "worker/cache",
+)  # fmt: skip
+# A file with such a name stands in the page's folder or below, if the page names it without its folder.
+SOURCE_SUFFIXES = ("h", "cc", "cu", "cuh", "capnp", "sh")
+# Flags of other programs in commands of the pages.
+FOREIGN_FLAGS = {
+    "clang-format-14": {"dry-run"},
+    "cmake": {"preset", "build", "target"},
+    "ctest": {"preset", "output-on-failure", "rerun-failed", "test-dir"},
+    "kubectl": {"replicas", "image", "from-file"},
+    "valgrind": {"tool"},
+}
+TEST_FLAGS = {"gtest_filter"}  # of every test program
+PROGRAM_SOURCES = {
+    "roost-worker": ["worker/options.cc"],
+    "roost-router": ["router/options.cc"],
+    "roostctl": ["deploy/roostctl/**/*.cc"],
+}
+COMMON_FLAGS = {"help", "version", "config", "print-config"}
+
+
+def git_files(*patterns):
+    command = ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+def flags_in(path):
+    """The flags that a source declares, without dashes."""
+    text = path.read_text()
+    if path.suffix == ".cc":
+        return set(re.findall(r'Add(?:Choice|List|Switch)?\(\s*"([a-z][a-z0-9-]*)"', text))
+    if path.suffix == ".py":
+        return set(re.findall(r'add_argument\(\s*"--([a-z][a-z0-9-]*)"', text))
+    labels = re.findall(r"^\s*((?:-[\w-]+ *\| *)*--[\w-]+(?: *\| *-[\w-]+)*)\)", text, re.MULTILINE)  # of a case
+    compared = re.findall(r"= *[\"']?(--[a-z][a-z0-9-]*)", text)
+    return set(re.findall(r"--([a-z][a-z0-9-]*)", " ".join([*labels, *compared])))
+
+
+def program_flags():
+    """Program -> its flags; under "" those of all programs and scripts."""
+    flags = {}
+    for program, patterns in PROGRAM_SOURCES.items():
+        sources = [path for pattern in patterns for path in ROOT.glob(pattern)]
+        flags[program] = set().union(COMMON_FLAGS, *map(flags_in, sources))
+    scripts = git_files("*.py", "*.sh", ".ci/*")
+    flags[""] = set().union(*flags.values(), *map(flags_in, scripts))
+    return flags
+
+
+def metric_names():
+    return set(re.findall(r'"(roost_(?:router|worker)_\w+)"', (ROOT / "common/metrics/catalog.h").read_text()))
+
+
+def fenced(text):
+    return re.findall(r"^```[^\n]*\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def without_fences(text):
+    return re.sub(r"^```[^\n]*\n.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def code_of(text):
+    """Inline code and fenced code."""
+    return re.findall(r"`([^`\n]+)`", without_fences(text)) + fenced(text)
+
+
+def anchors_of(text):
+    """Of its headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ +(.+)$", without_fences(text), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def is_there(name, folder):
+    """A path from the top or from the page's folder, with * for any name."""
+    return any(True for base in (ROOT, folder) for _ in base.glob(name.rstrip("/")))
+
+
+def commands(block):
+    """The command lines of a fenced block, continued ones joined."""
+    return [line.strip() for line in block.replace("\\\n", " ").splitlines()]
+
+
+def flags_used(text):
+    return re.findall(r"(?<![\w-])--([a-z][\w-]+)", text)
+
+
+class Pages:
+    """Finds what a page says and the repository does not have."""
+
+    def __init__(self):
+        self.flags = program_flags()
+        self.metrics = metric_names()
+        self.files = git_files()
+        self.tops = {path.relative_to(ROOT).parts[0] for path in self.files if path.parent != ROOT}
+        self.file_pattern = re.compile(rf"[\w-]+\.(?:{'|'.join(SOURCE_SUFFIXES)})")
+
+    def problems(self, page, text):
+        """Of the text of a page, which stands at that path."""
+        return [
+            *self.dead_links(page, text),
+            *self.missing_paths(page, text),
+            *self.unknown_flags(text),
+            *self.unknown_metrics(text),
+        ]
+
+    def dead_links(self, page, text):
+        for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]+`", "", without_fences(text))):
+            if re.match(r"[a-z]+:", link):
+                continue
+            name, _, anchor = link.partition("#")
+            target = (page.parent / name).resolve() if name else page
+            if not target.exists():
+                yield f"there is no {link}"
+            elif anchor and anchor not in anchors_of(text if target == page else target.read_text()):
+                yield f"no heading makes the anchor of {link}"
+
+    def missing_paths(self, page, text):
+        folders = {*self.tops, *(path.name for path in page.parent.iterdir() if path.is_dir())} - {"build", ".git"}
+        begins = "|".join(map(re.escape, sorted(folders)))
+        path_pattern = re.compile(rf"(?<![\w/.:-])(?:\./)?((?:{begins})/[\w.*/-]*[\w*/])")
+        for code in code_of(text):
+            for name in path_pattern.findall(code):
+                if not is_there(name, page.parent):
+                    yield f"there is no {name}"
+            if self.file_pattern.fullmatch(code) and not self.is_below(page.parent, code):
+                yield f"there is no {code}"
+
+    def is_below(self, folder, file_name):
+        return any(path.name == file_name and folder in path.parents for path in self.files)
+
+    def unknown_flags(self, text):
+        for code in re.findall(r"`([^`\n]+)`", without_fences(text)):
+            yield from self.unknown_flags_of(code)
+        for block in fenced(text):
+            for command in commands(block):
+                yield from self.unknown_flags_of(command)
+
+    def unknown_flags_of(self, command):
+        words = [pathlib.PurePath(word).name for word in command.split()]
+        known = self.flags[""]
+        for program in words:
+            if program.endswith("_test"):
+                known = TEST_FLAGS
+                break
+            if program in FOREIGN_FLAGS:
+                known = FOREIGN_FLAGS[program]
+                break
+            if program in self.flags:
+                known = self.flags[program]
+                break
+        for flag in flags_used(command):
+            if flag not in known:
+                yield f"'{command}': there is no --{flag}"
+
+    def unknown_metrics(self, text):
+        for name in re.findall(r"\broost_(?:router|worker)_\w+", "\n".join(code_of(text))):
+            if not name.endswith("_") and re.sub(r"_bucket$", "", name) not in self.metrics:
+                yield f"there is no metric {name}"
+
+
+class PagesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.pages = Pages()
+
+    def problems(self, text):
+        return list(self.pages.problems(ROOT / "worker/README.md", text))
+
+    def test_the_first_page_is_short(self):
+        count = len((ROOT / "README.md").read_text().splitlines())
+        self.assertLessEqual(count, README_LINES, "README.md: move what is long into the README.md of its folder")
+
+    def test_every_page_names_what_is_there(self):
+        found = []
+        for page in git_files("*.md"):
+            found += [f"{page.relative_to(ROOT)}: {problem}" for problem in self.pages.problems(page, page.read_text())]
+        self.assertEqual(found, [], "\n" + "\n".join(found))
+
+    def test_every_folder_of_code_has_a_page_and_the_first_page_leads_there(self):
+        first = (ROOT / "README.md").read_text()
+        for folder in FOLDERS_WITH_A_PAGE:
+            self.assertTrue((ROOT / folder / "README.md").is_file(), f"{folder} has no README.md")
+            self.assertTrue(f"]({folder}/README.md" in first, f"README.md has no link to {folder}/README.md")
+
+    def test_a_dead_link_is_found(self):
+        self.assertEqual(self.problems("[a](../router/nowhere.md)"), ["there is no ../router/nowhere.md"])
+        self.assertEqual(self.problems("# Here\n[a](#there)"), ["no heading makes the anchor of #there"])
+        self.assertEqual(self.problems("# Here, too\n[a](#here-too) [b](../LICENSE) [c](https://example.org/x)"), [])
+        self.assertEqual(self.problems("a pattern: `[a](?:b)`"), [])
+
+    def test_a_missing_path_is_found_in_inline_and_fenced_code(self):
+        self.assertEqual(self.problems("`router/nowhere.cc`"), ["there is no router/nowhere.cc"])
+        self.assertEqual(self.problems("```sh\n./deploy/nowhere.sh\n```"), ["there is no deploy/nowhere.sh"])
+        self.assertEqual(self.problems("`nowhere.h` `model/no.h`"), ["there is no nowhere.h", "there is no model/no.h"])
+        there = "`router/main.cc` `worker/` `link_core.h` `model/weights.h` `kernels/*_cpu.cc` `a/b.cc`"
+        self.assertEqual(self.problems(there), [])
+
+    def test_an_unknown_flag_is_found(self):
+        self.assertEqual(self.problems("`--no-such-flag`"), ["'--no-such-flag': there is no --no-such-flag"])
+        self.assertEqual(self.problems("`--kv-memory` `roostctl status --router URL` `kubectl scale --replicas=2`"), [])
+
+    def test_a_flag_of_another_program_is_found(self):
+        command = "roost-router --link-address tcp://127.0.0.1:7001 --kv-memory 1"
+        found = self.problems("```sh\nroost-router --link-address tcp://127.0.0.1:7001 \\\n  --kv-memory 1\n```")
+        self.assertEqual([problem.split(": ")[-1] for problem in found], ["there is no --kv-memory"], command)
+
+    def test_an_unknown_metric_is_found(self):
+        self.assertEqual(self.problems("`roost_router_wishes_total`"), ["there is no metric roost_router_wishes_total"])
+        self.assertEqual(self.problems("`rate(roost_router_ttft_seconds_bucket[1m])`"), [])
+
+
+class WrittenTablesTest(unittest.TestCase):
+    """Scripts that measure write their tables into the pages, each between its own two markers."""
+
+    def test_every_script_finds_its_places(self):
+        for script in (evictions, simulations):
+            for page, place in script.PLACES:
+                self.assertIn("| new |", page_tables.replaced(page.read_text(), script.__name__, place, "| new |"))
+
+    def test_a_table_replaces_what_stood_at_its_place_and_nothing_else(self):
+        begin, end = page_tables.markers("evictions", "hits")
+        page = f"before\n{begin}\nold\n{end}\nafter\n"
+        self.assertEqual(
+            page_tables.replaced(page, "evictions", "hits", "new\n"), f"before\n{begin}\nnew\n{end}\nafter\n"
+        )
+
+    def test_a_page_without_the_place_is_an_error(self):
+        with self.assertRaisesRegex(SystemExit, "needs '<!-- tests/evictions.py hits -->'"):
+            page_tables.replaced("no place", "evictions", "hits", "new")
+
+    def test_a_simulated_table_has_a_row_per_policy_and_a_column_per_cluster(self):
+        line = {"ttft_mean_s": 1.234, "ttft_p50_s": 0.5, "ttft_p99_s": 10, "hit_ratio": 0.25, "imbalance": 1.5}
+        load = simulations.LOADS["weka"]
+        results = {column: {"cache-aware": line, "random": line} for column in simulations.columns_of(load)}
+        rows = simulations.table(load, results, "Seed 1.").splitlines()
+        self.assertIn("| policy | 4 × 1.5M |", rows[4])
+        self.assertEqual(rows[6], "| **`cache-aware`** |" + " 1.23 / 0.5 / 10, 25.0, 1.50 |" * 9)
+
+    def test_the_first_page_has_a_few_policies_on_one_cluster_of_each_load(self):
+        line = {"ttft_mean_s": 1.234, "ttft_p99_s": 10, "hit_ratio": 0.25}
+        results_of = {
+            name: {simulations.summary_column(load): dict.fromkeys(simulations.SUMMARY_POLICIES, line)}
+            for name, load in simulations.LOADS.items()
+        }
+        rows = simulations.summary(results_of, "Seed 1.").splitlines()
+        self.assertIn("coding agents (Weka), load 0.6, 8 × 1M", rows[0])
+        self.assertEqual(rows[2], "| **`cache-aware`** |" + " 1.23 / 10, 25 % |" * 4)
+        self.assertEqual(len(rows), 2 + len(simulations.SUMMARY_POLICIES) + 2)
+
+    def test_an_eviction_table_has_a_row_per_load_and_pool(self):
+        line = "figure eviction_agents_48_500k_{} {} %"
+        lines = [line.format(policy, 10 + i) for i, policy in enumerate(evictions.POLICIES)]
+        self.assertIn("| coding agents (Weka), 48 sessions | 500k | 10.0 |", evictions.table("\n".join(lines)))
+
+    def test_figures_change_the_values_of_their_rows_alone(self):
+        row = "| `{}_us` | {} us | `{}` | what |\n"
+        page = "| figure | value | commit | |\n| --- | --- | --- | --- |\n" + row.format("b", 2, "old")
+        changed = figures.replaced(page + row.format("a", 1, "old"), {"a_us": "3.5 us"}, "new")
+        self.assertEqual(changed, page + row.format("a", 3.5, "new"))
+
+    def test_figures_are_read_from_the_lines_of_the_benchmarks(self):
+        self.assertEqual(figures.measured("noise\nfigure a_us 3.456 us\n"), {"a_us": "3.46 us"})
+
+
+if __name__ == "__main__":
+    unittest.main()
