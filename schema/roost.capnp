@@ -201,6 +201,10 @@ struct Hello {
   # Random, another one for each process. Not 0. A hello of the process that has the name already takes its link over
   # to the new connection. Another process is refused until the earlier one has left, is lost, or was silent for two
   # seconds.
+
+  keepsPrefixes @22 :Bool = true;
+  # False: the worker looks no block up and keeps none after its request. A router expects no cached token from it and
+  # chooses it for its load alone.
 }
 
 struct TokenEvent {

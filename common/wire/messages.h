@@ -70,6 +70,7 @@ struct Hello {
   std::uint32_t max_sample_count = 1;  // the largest Generate::sample_count that it serves
   bool full_sampling = false;          // it knows Sampling's min_p, penalties and logit_bias
   bool sends_cache_events = true;      // steps hold its cache events, and snapshots come
+  bool keeps_prefixes = true;          // false: it runs every request as one with CacheMode::kOff
 
   bool operator==(const Hello&) const = default;
 };

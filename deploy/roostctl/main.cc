@@ -15,6 +15,7 @@
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
 #include "deploy/roostctl/explain.h"
+#include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/pin.h"
 #include "deploy/roostctl/simulate/simulate.h"
 #include "deploy/roostctl/status.h"
@@ -78,9 +79,23 @@ int Bench(std::span<const char* const> arguments) {
       .Add("max-tokens", options.max_tokens, "Tokens per answer at most", {.low = 1, .high = 100000})
       .Add("probes", options.probe_count, "Prompts sent alone, cold and then warm", {.low = 1, .high = 1000})
       .Add("seed", options.seed, "Seed of the questions and their order")
-      .AddSwitch("table-header", options.table_header, "Print the table's header first");
+      .AddSwitch("table-header", options.table_header, "Print the table's header first")
+      .AddSwitch("compare-cache", options.compare_cache,
+                 "Send the load twice, first with requests that leave the cache alone, and print what the cache gains");
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunBench(options);
+}
+
+int Generate(std::span<const char* const> arguments) {
+  GenerateOptions options;
+  if (isatty(STDERR_FILENO) == 1) options.live = LiveOutput::kTerminal;
+  ConfigParser parser("roostctl generate",
+                      "Answers a list of prompts with the engine in this process, without router and worker, and "
+                      "prints a line of JSON per answer.");
+  Declare(options, parser);
+  if (const auto code = Ended(parser, arguments)) return *code;
+  SetUpLogging(LogLevel::kWarning, LogFormat::kText);
+  return RunGenerate(options, std::cin, std::cout, std::cerr);
 }
 
 int Explain(std::span<const char* const> arguments) {
@@ -216,6 +231,7 @@ constexpr Command kCommands[] = {
     {"explain", "why a request went to its worker", &Explain},
     {"pin", "keep a prompt in the workers' caches", &Pin},
     {"unpin", "take back a pin", &Unpin},
+    {"generate", "answer a list of prompts in this process", &Generate},
     {"bench", "send a load of conversations and measure", &Bench},
     {"simulate", "play a trace against a simulated cluster", &Simulate},
     {"tokenize", "turn text into token ids and back", &Tokenize},

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "common/base/check.h"
 #include "common/base/json_writer.h"
 #include "router/api/api_call.h"
 #include "router/api/chat_request.h"
@@ -59,9 +58,9 @@ Result<Instant> Api::DeadlineOf(const Call& call) const {
 
 // What is certain to be refused is refused before its messages are looked at.
 Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
-  const Result<std::optional<std::string_view>> name = body.String("model");
-  if (!name.ok() || name->value_or("").empty()) return {};  // reading the request will say so
-  ROOST_ASSIGN_OR_RETURN(call.model, FindModel(std::string(**name)));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, body.String("model"));
+  if (!name || name->empty()) return InvalidArgument("model", "must name the model to ask");
+  ROOST_ASSIGN_OR_RETURN(call.model, FindModel(std::string(*name)));
   return services_.dispatcher.CheckRoom(*call.model);
 }
 
@@ -74,9 +73,7 @@ Result<Request> Api::ReadBody(Call& call, Result<Request> (*parse)(const JsonObj
   ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());
   ROOST_RETURN_IF_ERROR(CheckModel(call, object));
   ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size, json.node_count())));
-  Result<Request> request = parse(object);
-  ROOST_CHECK(!request.ok() || call.model != nullptr, "a request was read that names no model");
-  return request;
+  return parse(object);
 }
 
 // ---- generation ----
