@@ -40,6 +40,16 @@ TEST(SummariseTest, CountsWholeAnswersAndKeepsTheFirstError) {
   EXPECT_DOUBLE_EQ(summary.share_by_worker.at("a"), 2.0 / 3);
 }
 
+TEST(CompareTest, GainIsAboveOneWhereTheCacheHelps) {
+  const BenchSummary without{.ttft_p50_seconds = 0.3, .ttft_p99_seconds = 0.5, .output_tokens_per_second = 100};
+  const BenchSummary with{.ttft_p50_seconds = 0.1, .ttft_p99_seconds = 1.0, .output_tokens_per_second = 250};
+  const CacheGain gain = Compare(without, with);
+  EXPECT_DOUBLE_EQ(gain.ttft_p50, 3);
+  EXPECT_DOUBLE_EQ(gain.ttft_p99, 0.5);
+  EXPECT_DOUBLE_EQ(gain.output_tokens_per_second, 2.5);
+  EXPECT_EQ(Compare({}, {}).ttft_p50, 0);
+}
+
 TEST(LoadBenchPromptsTest, ReadsTheRepositorysOwnAndNamesWhatIsMissing) {
   const auto prompts = LoadBenchPrompts(std::filesystem::path(testing_support::SourceDir()) / "deploy/demo-prompts");
   ASSERT_TRUE(prompts.ok());
