@@ -123,7 +123,8 @@ class OfflineTest(unittest.TestCase):
             size = ["--conversations", "4", "--turns", "2", "--max-tokens", "4", "--probes", "1", "--table-header"]
             ended = subprocess.run([*command, *size], capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        ratios = dict(re.findall(r"^bench: label=(cache-\w+) requests=8 failed=0 cached_ratio=(\S+)", ended.stdout, re.M))
+        line = r"^bench: label=(cache-\w+) requests=8 failed=0 cached_ratio=(\S+)"
+        ratios = dict(re.findall(line, ended.stdout, re.M))
         self.assertEqual(float(ratios["cache-off"]), 0)
         self.assertGreater(float(ratios["cache-on"]), 0.3)
         self.assertEqual(len(re.findall(r"^cache-o(?:ff|n) ", ended.stdout, re.M)), 2)

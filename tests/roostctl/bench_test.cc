@@ -41,8 +41,14 @@ TEST(SummariseTest, CountsWholeAnswersAndKeepsTheFirstError) {
 }
 
 TEST(CompareTest, GainIsAboveOneWhereTheCacheHelps) {
-  const BenchSummary without{.ttft_p50_seconds = 0.3, .ttft_p99_seconds = 0.5, .output_tokens_per_second = 100};
-  const BenchSummary with{.ttft_p50_seconds = 0.1, .ttft_p99_seconds = 1.0, .output_tokens_per_second = 250};
+  BenchSummary without;
+  without.ttft_p50_seconds = 0.3;
+  without.ttft_p99_seconds = 0.5;
+  without.output_tokens_per_second = 100;
+  BenchSummary with;
+  with.ttft_p50_seconds = 0.1;
+  with.ttft_p99_seconds = 1.0;
+  with.output_tokens_per_second = 250;
   const CacheGain gain = Compare(without, with);
   EXPECT_DOUBLE_EQ(gain.ttft_p50, 3);
   EXPECT_DOUBLE_EQ(gain.ttft_p99, 0.5);

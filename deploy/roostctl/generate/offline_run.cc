@@ -24,6 +24,7 @@ wire::Generate MessageOf(router::GenerateSpec& spec, std::size_t index, wire::Ca
           .max_output_tokens = spec.max_output_tokens,
           .stop_tokens = spec.stop_tokens,
           .ignore_eos = spec.ignore_eos,
+          .tenant = std::move(spec.tenant),
           .cache_mode = cache == wire::CacheMode::kOff ? cache : spec.cache_mode,
           .priority = spec.priority,
           .retention = spec.retention,
