@@ -25,6 +25,7 @@ class OfflineRunTest : public ::testing::Test {
     wire::CacheMode cache = wire::CacheMode::kOn;
     worker::EngineOptions engine = {.max_batch_tokens = 64, .max_running_requests = 4};
     std::uint32_t block_count = 512;
+    std::optional<TokenId> poison_token = std::nullopt;
   };
 
   static std::vector<TokenId> Prompt(std::uint64_t seed, std::uint32_t token_count) {
@@ -56,7 +57,7 @@ class OfflineRunTest : public ::testing::Test {
                      .block_count = wishes.block_count,
                      .vocab_size = 97,
                      .max_context_tokens = kContextTokens,
-                     .poison_token = kPoison,
+                     .poison_token = wishes.poison_token,
                      .clock = &clock_});
     RecordedRun run;
     totals_ = RunOffline({.model = model,
@@ -177,7 +178,8 @@ TEST_F(OfflineRunTest, StopStringCutsTheTextAndEndsTheRequest) {
 TEST_F(OfflineRunTest, RequestThatFailsLeavesTheOthersAlone) {
   std::vector<TokenId> poisoned = Prompt(2, 10);
   poisoned.push_back(kPoison);
-  const RecordedRun run = Run({}, {Ask(1, 10, 4), Ask(std::move(poisoned), Greedy(4)), Ask(3, 10, 4)});
+  const RecordedRun run =
+      Run({.poison_token = kPoison}, {Ask(1, 10, 4), Ask(std::move(poisoned), Greedy(4)), Ask(3, 10, 4)});
   ASSERT_EQ(run.answers.size(), 3U);
   EXPECT_FALSE(run.answers[0].error.has_value());
   ASSERT_TRUE(run.answers[1].error.has_value());
