@@ -2,7 +2,6 @@
 // terminal one line that is written over again; elsewhere a line a second.
 #pragma once
 
-#include <optional>
 #include <ostream>
 
 #include "common/base/clock.h"

@@ -16,6 +16,8 @@ namespace {
 
 using router::ServedModel;
 
+constexpr std::size_t kLinePieceBytes = 64 * 1024;
+
 // What one line asks for.
 struct ReadLine {
   std::vector<TokenId> tokens;
@@ -26,16 +28,20 @@ struct ReadLine {
 // Nothing at the end of the stream. An error when the line is too long: then its rest is still unread.
 Result<std::optional<std::string>> NextLine(std::istream& in) {
   std::string line;
-  for (int c = in.get(); c != std::istream::traits_type::eof(); c = in.get()) {
-    if (c == '\n') return std::optional<std::string>(std::move(line));
-    if (line.size() == kMaxPromptLineBytes) {
-      return InvalidArgument("", "the line has more than {} bytes", kMaxPromptLineBytes);
+  std::vector<char> piece(kLinePieceBytes);
+  while (line.size() <= kMaxPromptLineBytes) {
+    in.getline(piece.data(), static_cast<std::streamsize>(piece.size()));
+    const auto count = static_cast<std::size_t>(in.gcount());
+    if (in.bad()) return DataLoss("", "can not be read");
+    if (in.good()) {  // the line's end was read, too
+      line.append(piece.data(), count - 1);
+      return std::optional<std::string>(std::move(line));
     }
-    line.push_back(static_cast<char>(c));
+    line.append(piece.data(), count);
+    if (in.eof()) return line.empty() ? std::optional<std::string>() : std::optional<std::string>(std::move(line));
+    in.clear();  // the line goes on
   }
-  if (in.bad()) return DataLoss("", "can not be read");
-  if (line.empty()) return std::optional<std::string>();
-  return std::optional<std::string>(std::move(line));
+  return InvalidArgument("", "the line has more than {} bytes", kMaxPromptLineBytes);
 }
 
 Result<void> CheckModel(const ServedModel& model, const std::string& name) {

@@ -86,6 +86,8 @@ TEST_F(GenerateTest, WrongPromptStopsTheRunBeforeItBegins) {
   EXPECT_EQ(Run({"--prompts", "-"}, "fine\n{\"prompt\": \"a\", \"top_p\": 2}\n"), 65);
   EXPECT_THAT(err_.str(), HasSubstr("roostctl generate: standard input:2: top_p: must be"));
   EXPECT_EQ(out_.str(), "");
+  EXPECT_EQ(Run({"--prompts", "/"}, ""), 65);
+  EXPECT_THAT(err_.str(), HasSubstr("roostctl generate: /:1: can not be read"));
 }
 
 TEST_F(GenerateTest, OutputThatIsNotWrittenIsAFailure) {

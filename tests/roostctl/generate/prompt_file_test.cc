@@ -99,6 +99,14 @@ TEST_F(PromptFileTest, ErrorNamesFileLineAndField) {
   EXPECT_EQ(FieldOf(many), "list.txt:2: prompt");
 }
 
+TEST_F(PromptFileTest, LongLineIsReadWhole) {
+  const std::string head = "{\"prompt\": \"the king\"" + std::string(200'000, ' ');
+  const auto requests = Read(head + "}\n" + head + "}");
+  ASSERT_TRUE(requests.ok()) << requests.error().ToString();
+  ASSERT_EQ(requests->size(), 2U);
+  EXPECT_EQ(requests->at(1).spec.prompt, Tokens("the king"));
+}
+
 TEST_F(PromptFileTest, ListWithoutPromptAndALineWithoutEndAreErrors) {
   EXPECT_EQ(Read("").error().field, "list.txt");
   EXPECT_EQ(Read("\n\r\n").error().field, "list.txt");
