@@ -29,19 +29,19 @@ struct ReadLine {
 Result<std::optional<std::string>> NextLine(std::istream& in) {
   std::string line;
   std::vector<char> piece(kLinePieceBytes);
-  while (line.size() <= kMaxPromptLineBytes) {
+  while (true) {
     in.getline(piece.data(), static_cast<std::streamsize>(piece.size()));
     const auto count = static_cast<std::size_t>(in.gcount());
     if (in.bad()) return DataLoss("", "can not be read");
-    if (in.good()) {  // the line's end was read, too
-      line.append(piece.data(), count - 1);
-      return std::optional<std::string>(std::move(line));
+    const bool has_end = in.good();  // which was read, too
+    line.append(piece.data(), has_end ? count - 1 : count);
+    if (line.size() > kMaxPromptLineBytes) {
+      return InvalidArgument("", "the line has more than {} bytes", kMaxPromptLineBytes);
     }
-    line.append(piece.data(), count);
+    if (has_end) return std::optional<std::string>(std::move(line));
     if (in.eof()) return line.empty() ? std::optional<std::string>() : std::optional<std::string>(std::move(line));
     in.clear();  // the line goes on
   }
-  return InvalidArgument("", "the line has more than {} bytes", kMaxPromptLineBytes);
 }
 
 Result<void> CheckModel(const ServedModel& model, const std::string& name) {
