@@ -208,6 +208,10 @@ struct Hello {
 
   answers @22 :Bool = false;
   # The worker answers a pin, an unpin and a wantPrefixes with an answerId. A router waits for no answer of another one.
+
+  keepsPrefixes @23 :Bool = true;
+  # False: the worker looks no block up and keeps none after its request. A router expects no cached token from it and
+  # chooses it for its load alone.
 }
 
 struct TokenEvent {

@@ -2,7 +2,8 @@
 # Measures, on a release build, and prints one line per figure: figure <name> <value> <unit>.
 #
 #   ./tests/bench.sh             every figure
-#   ./tests/bench.sh seed        those whose benchmark's name contains "seed"
+#   ./tests/bench.sh seed        those whose benchmark's name contains "seed": the runs of roostctl generate
+#   ./tests/bench.sh --quick …   each once and small, to see that it runs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -52,8 +52,83 @@ Result<TenantShare> ParseTenantShare(const std::string& value) {
   return share;
 }
 
+}  // namespace
+
+Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values) {
+  // Decimal fractions that add up to 1 may come out a little above it.
+  constexpr double kRounding = 1e-9;
+  constexpr std::size_t kMostTenants = 64;
+  std::vector<TenantShare> shares;
+  double sum = 0;
+  for (const std::string& value : values) {
+    ROOST_ASSIGN_OR_RETURN(TenantShare share, ParseTenantShare(value));
+    const auto is_same = [&share](const TenantShare& other) { return other.name == share.name; };
+    if (std::any_of(shares.begin(), shares.end(), is_same)) {
+      return InvalidArgument("tenant-share", "'{}' is given twice", share.name);
+    }
+    sum += share.share;
+    shares.push_back(std::move(share));
+  }
+  if (shares.size() > kMostTenants) {
+    return InvalidArgument("tenant-share", "{} tenants are more than {}", shares.size(), kMostTenants);
+  }
+  if (sum > 1 + kRounding) return InvalidArgument("tenant-share", "the shares add up to {}, at most 1 is there", sum);
+  return shares;
+}
+
+Result<void> CheckTenants(std::span<const TenantShare> shares) {
+  for (const TenantShare& share : shares) {
+    if (share.name.empty()) continue;
+    return InvalidArgument("tenant-share",
+                           "no request can be of the tenant '{}': a router tells tenants by API keys, which it does "
+                           "not have yet. Only a share without a name, =FRACTION, has any use now",
+                           share.name);
+  }
+  return {};
+}
+
+Result<KvMemory> ParseKvMemory(std::string_view value) {
+  constexpr double kLeastBytes = 1 << 20;
+  constexpr double kMostBytes = 1e15;
+  if (value == "auto") return KvMemory{};
+  double number = 0;
+  const auto [parsed_to, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc() && parsed_to == value.data() + value.size()) {
+    if (number > 0 && number < 1) return KvMemory{.share = number, .bytes = std::nullopt};
+    if (number >= kLeastBytes && number <= kMostBytes) {
+      return KvMemory{.share = std::nullopt, .bytes = static_cast<std::uint64_t>(number)};
+    }
+  }
+  return InvalidArgument("kv-memory", "'{}' is not auto, a share between 0 and 1, or bytes from {}", value,
+                         static_cast<std::uint64_t>(kLeastBytes));
+}
+
+void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
+  parser.Section("Model")
+      .Add("model", options.model, "Model folder in Hugging Face layout, or synthetic:PRESET with random weights")
+      .Require("model")
+      .Add("served-model-name", options.served_model_name, "Name that clients ask for; by default the folder's name")
+      .AddChoice("compute-dtype", options.compute_dtype, {"auto", "bf16", "f32"}, "Precision of matrix products")
+      .AddChoice("backend", options.backend, {"auto", "cpu", "cuda"},
+                 "What computes; auto takes CUDA where there is a device, else the CPU")
+      .Add("device", options.device, "Number of the CUDA device, with tensor-parallel of the first one",
+           {0, kMaxDevices})
+      .Add("tensor-parallel", options.tensor_parallel,
+           "Devices that compute the model together, each with a part of the weights and of every KV block; it must "
+           "divide the model's heads and inner layer. On the CPU, where it is for trying it out, they share the "
+           "threads",
+           {1, kMaxRanks})
+      .Add("cuda-module", options.cuda_module,
+           "The CUDA backend's file; by default libroost_cuda.so beside the program")
+      .Add("max-context-tokens", options.max_context_tokens,
+           "Prompt and output of one request together; 0 takes the model's own limit");
+}
+
 void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Cache")
+      .AddChoice("prefix-cache", options.prefix_cache, {"on", "off"},
+                 "Whether the KV of prompts and answers stays for later requests; off computes every prompt whole, for "
+                 "comparisons")
       .Add("block-tokens", options.block_tokens, "Tokens per KV block, a power of two; one value per model fleet",
            {kMinBlockTokens, kMaxBlockTokens})
       .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory holds", {0, kMaxBlocks})
@@ -110,76 +185,8 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
       .Add("threads", options.threads, "Compute threads; 0 takes all cores", {0, kMaxThreads});
 }
 
-}  // namespace
-
-Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values) {
-  // Decimal fractions that add up to 1 may come out a little above it.
-  constexpr double kRounding = 1e-9;
-  constexpr std::size_t kMostTenants = 64;
-  std::vector<TenantShare> shares;
-  double sum = 0;
-  for (const std::string& value : values) {
-    ROOST_ASSIGN_OR_RETURN(TenantShare share, ParseTenantShare(value));
-    const auto is_same = [&share](const TenantShare& other) { return other.name == share.name; };
-    if (std::any_of(shares.begin(), shares.end(), is_same)) {
-      return InvalidArgument("tenant-share", "'{}' is given twice", share.name);
-    }
-    sum += share.share;
-    shares.push_back(std::move(share));
-  }
-  if (shares.size() > kMostTenants) {
-    return InvalidArgument("tenant-share", "{} tenants are more than {}", shares.size(), kMostTenants);
-  }
-  if (sum > 1 + kRounding) return InvalidArgument("tenant-share", "the shares add up to {}, at most 1 is there", sum);
-  return shares;
-}
-
-Result<void> CheckTenants(std::span<const TenantShare> shares) {
-  for (const TenantShare& share : shares) {
-    if (share.name.empty()) continue;
-    return InvalidArgument("tenant-share",
-                           "no request can be of the tenant '{}': a router tells tenants by API keys, which it does "
-                           "not have yet. Only a share without a name, =FRACTION, has any use now",
-                           share.name);
-  }
-  return {};
-}
-
-Result<KvMemory> ParseKvMemory(std::string_view value) {
-  constexpr double kLeastBytes = 1 << 20;
-  constexpr double kMostBytes = 1e15;
-  if (value == "auto") return KvMemory{};
-  double number = 0;
-  const auto [parsed_to, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error == std::errc() && parsed_to == value.data() + value.size()) {
-    if (number > 0 && number < 1) return KvMemory{.share = number, .bytes = std::nullopt};
-    if (number >= kLeastBytes && number <= kMostBytes) {
-      return KvMemory{.share = std::nullopt, .bytes = static_cast<std::uint64_t>(number)};
-    }
-  }
-  return InvalidArgument("kv-memory", "'{}' is not auto, a share between 0 and 1, or bytes from {}", value,
-                         static_cast<std::uint64_t>(kLeastBytes));
-}
-
 void Declare(WorkerOptions& options, ConfigParser& parser) {
-  parser.Section("Model")
-      .Add("model", options.model, "Model folder in Hugging Face layout, or synthetic:PRESET with random weights")
-      .Require("model")
-      .Add("served-model-name", options.served_model_name, "Name that clients ask for; by default the folder's name")
-      .AddChoice("compute-dtype", options.compute_dtype, {"auto", "bf16", "f32"}, "Precision of matrix products")
-      .AddChoice("backend", options.backend, {"auto", "cpu", "cuda"},
-                 "What computes; auto takes CUDA where there is a device, else the CPU")
-      .Add("device", options.device, "Number of the CUDA device, with tensor-parallel of the first one",
-           {0, kMaxDevices})
-      .Add("tensor-parallel", options.tensor_parallel,
-           "Devices that compute the model together, each with a part of the weights and of every KV block; it must "
-           "divide the model's heads and inner layer. On the CPU, where it is for trying it out, they share the "
-           "threads",
-           {1, kMaxRanks})
-      .Add("cuda-module", options.cuda_module,
-           "The CUDA backend's file; by default libroost_cuda.so beside the program")
-      .Add("max-context-tokens", options.max_context_tokens,
-           "Prompt and output of one request together; 0 takes the model's own limit");
+  DeclareModel(options, parser);
   parser.Section("Links")
       .AddList("router", options.routers,
                "Router addresses tcp://HOST:PORT; names are resolved again every few seconds, and every address gets a "

@@ -34,6 +34,7 @@ struct WorkerOptions {
   std::string worker_id;  // empty: see WorkerName
 
   // Cache
+  std::string prefix_cache = "on";
   std::uint32_t block_tokens = 16;
   std::uint32_t kv_blocks = 0;     // 0: as many as kv_memory holds
   std::string kv_memory = "auto";  // see ParseKvMemory
@@ -66,6 +67,10 @@ struct WorkerOptions {
 
 // `options` must outlive the parse.
 void Declare(WorkerOptions& options, ConfigParser& parser);
+// Its sections that say what computes and how, for others that run an engine.
+void DeclareModel(WorkerOptions& options, ConfigParser& parser);
+void DeclareCache(WorkerOptions& options, ConfigParser& parser);
+void DeclareEngine(WorkerOptions& options, ConfigParser& parser);
 
 // What flags alone can not tell: a power of two, addresses, the number of cores. Before the model is read, because that
 // may take minutes.

@@ -112,6 +112,7 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   setup.engine.stop_tokens = std::move(loaded.stop_tokens);
   setup.hello.worker_id = options.worker_id;
   setup.hello.sends_cache_events = options.cache_events == "on";
+  setup.hello.keeps_prefixes = options.prefix_cache == "on";
   setup.hello.model = options.served_model_name.empty() ? loaded.name : options.served_model_name;
   setup.hello.fingerprint = std::move(loaded.fingerprint);
   setup.hello.kv_dtype = std::move(loaded.kv_dtype);

@@ -29,7 +29,8 @@ namespace roost::worker {
 struct WorkerSetup {
   std::unique_ptr<Model> model;
   EngineOptions engine;
-  // worker_id, model, fingerprint, kv_dtype and sampling; the rest follows from the process, the model and the engine.
+  // worker_id, model, fingerprint, kv_dtype, sampling, sends_cache_events and keeps_prefixes; the rest follows from the
+  // process, the model and the engine.
   wire::Hello hello;
   wire::Tokenizer tokenizer;         // its digest is filled in
   std::vector<std::string> routers;  // tcp://HOST:PORT

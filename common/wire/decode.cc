@@ -155,6 +155,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.max_sample_count = in.getMaxSampleCount();
   ROOST_RETURN_IF_ERROR(ReadNonZero(hello.max_sample_count, "maxSampleCount"));
   hello.sends_cache_events = in.getSendsCacheEvents();
+  hello.keeps_prefixes = in.getKeepsPrefixes();
   hello.full_sampling = in.getFullSampling();
   hello.answers = in.getAnswers();
   return hello;

@@ -140,6 +140,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setAgeingTokens(hello.ageing_tokens);
   out.setMaxSampleCount(hello.max_sample_count);
   out.setSendsCacheEvents(hello.sends_cache_events);
+  out.setKeepsPrefixes(hello.keeps_prefixes);
   out.setFullSampling(hello.full_sampling);
   out.setAnswers(hello.answers);
 }

@@ -72,6 +72,7 @@ struct Hello {
   bool full_sampling = false;          // it knows Sampling's min_p, penalties and logit_bias
   bool sends_cache_events = true;      // steps hold its cache events, and snapshots come
   bool answers = false;                // a Pin, Unpin or WantPrefixes with an answer_id
+  bool keeps_prefixes = true;          // false: it runs every request as one with CacheMode::kOff
 
   bool operator==(const Hello&) const = default;
 };

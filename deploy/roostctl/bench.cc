@@ -23,18 +23,28 @@
 namespace roost::roostctl {
 namespace {
 
+enum class UseCache { kNo, kYes };
+
 struct ChatTurn {
   std::string role;
   std::string text;
 };
 
-std::string ChatBody(const BenchOptions& options, const std::vector<ChatTurn>& turns) {
+// Where the load goes, and how.
+struct LoadOptions {
+  const BenchOptions& options;
+  UseCache cache = UseCache::kYes;
+};
+
+std::string ChatBody(const LoadOptions& load, const std::vector<ChatTurn>& turns) {
+  const BenchOptions& options = load.options;
   JsonWriter json;
   json.BeginObject().Key("model").String(options.model).Key("messages").BeginArray();
   for (const ChatTurn& turn : turns) {
     json.BeginObject().Key("role").String(turn.role).Key("content").String(turn.text).EndObject();
   }
   json.EndArray().Key("max_tokens").Number(options.max_tokens).Key("temperature").Number(0);
+  if (load.cache == UseCache::kNo) json.Key("cache").String("off");
   json.Key("stream").Bool(true).Key("stream_options").BeginObject().Key("include_usage").Bool(true).EndObject();
   return json.EndObject().Take();
 }
@@ -109,13 +119,13 @@ std::uint64_t AnswerHash(std::size_t conversation, std::size_t turn, std::string
 }
 
 // Sends `turns` and appends the answer to them.
-BenchSample Ask(HttpClient& client, const BenchOptions& options, std::vector<ChatTurn>& turns) {
+BenchSample Ask(HttpClient& client, const LoadOptions& load, std::vector<ChatTurn>& turns) {
   const SteadyClock clock;
   BenchSample sample;
   std::string reply;
   const Instant start = clock.Now();
   EventReader reader(start, clock, sample, reply);
-  const auto response = client.PostForEvents("/v1/chat/completions", ChatBody(options, turns),
+  const auto response = client.PostForEvents("/v1/chat/completions", ChatBody(load, turns),
                                              [&reader](std::string_view data) { reader.Take(data); });
   sample.total_seconds = ToSeconds(clock.Now() - start);
   if (!response.ok()) {
@@ -155,23 +165,23 @@ std::vector<Conversation> MakeConversations(const BenchOptions& options, const B
 // Hands conversations to clients and collects what came; each next turn of a conversation waits for its last answer.
 class Load {
  public:
-  Load(const BenchOptions& options, std::vector<Conversation> conversations)
-      : options_(options), conversations_(std::move(conversations)) {}
+  Load(const LoadOptions& load, std::vector<Conversation> conversations)
+      : load_(load), conversations_(std::move(conversations)) {}
 
   std::vector<BenchSample> Run() {
     std::vector<std::thread> clients;
-    for (std::uint32_t i = 0; i < options_.concurrency; ++i) clients.emplace_back([this] { RunClient(); });
+    for (std::uint32_t i = 0; i < load_.options.concurrency; ++i) clients.emplace_back([this] { RunClient(); });
     for (std::thread& client : clients) client.join();
     return std::move(samples_);
   }
 
  private:
   void RunClient() {
-    HttpClient client(options_.router);
+    HttpClient client(load_.options.router);
     while (Conversation* conversation = Next()) {
       for (const std::string& question : conversation->questions) {
         conversation->turns.push_back({"user", question});
-        BenchSample sample = Ask(client, options_, conversation->turns);
+        BenchSample sample = Ask(client, load_, conversation->turns);
         sample.answer_hash =
             AnswerHash(conversation->number, conversation->turns.size(), conversation->turns.back().text);
         const std::lock_guard lock(mutex_);
@@ -185,7 +195,7 @@ class Load {
     return next_ < conversations_.size() ? &conversations_[next_++] : nullptr;
   }
 
-  const BenchOptions& options_;
+  const LoadOptions load_;
   std::vector<Conversation> conversations_;
 
   std::mutex mutex_;
@@ -193,15 +203,10 @@ class Load {
   std::vector<BenchSample> samples_;  // guarded by mutex_
 };
 
-struct ColdAndWarm {
-  double cold_seconds = 0;  // medians
-  double warm_seconds = 0;
-  std::string error;
-};
-
 // Each probe's prompt begins with words of its own, so that its first sending finds nothing cached; the second finds
 // all of it. Nothing else runs meanwhile.
-ColdAndWarm Probe(const BenchOptions& options, const BenchPrompts& prompts) {
+void Probe(const LoadOptions& load, const BenchPrompts& prompts, BenchRun& run) {
+  const BenchOptions& options = load.options;
   HttpClient client(options.router);
   Rng rng(options.seed ^ 0x9d0be);
   std::vector<double> cold;
@@ -211,12 +216,16 @@ ColdAndWarm Probe(const BenchOptions& options, const BenchPrompts& prompts) {
                                            prompts.systems[i % prompts.systems.size()]);
     for (std::vector<double>* side : {&cold, &warm}) {
       std::vector<ChatTurn> turns{{"system", system}, {"user", prompts.questions.front()}};
-      const BenchSample sample = Ask(client, options, turns);
-      if (!sample.error.empty()) return {0, 0, sample.error};
+      BenchSample sample = Ask(client, load, turns);
+      if (!sample.error.empty()) {
+        run.probe_error = std::move(sample.error);
+        return;
+      }
       side->push_back(sample.ttft_seconds);
     }
   }
-  return {Percentile(cold, 0.5), Percentile(warm, 0.5), ""};
+  run.ttft_cold_seconds = Percentile(cold, 0.5);
+  run.ttft_warm_seconds = Percentile(warm, 0.5);
 }
 
 Result<std::string> FirstModel(const std::string& router) {
@@ -238,17 +247,66 @@ Result<std::string> ReadFile(const std::filesystem::path& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-void PrintTableRow(const BenchOptions& options, const BenchSummary& summary) {
-  if (options.table_header) {
-    fmt::print("{:<14} {:>8} {:>6} {:>9} {:>12} {:>12} {:>9}  {}\n", "policy", "requests", "failed", "hit rate",
-               "TTFT p50 ms", "TTFT p99 ms", "tokens/s", "share per worker");
-  }
+void PrintTableHeader() {
+  fmt::print("{:<14} {:>8} {:>6} {:>9} {:>12} {:>12} {:>9}  {}\n", "policy", "requests", "failed", "hit rate",
+             "TTFT p50 ms", "TTFT p99 ms", "tokens/s", "share per worker");
+}
+
+void PrintTableRow(const std::string& label, const BenchSummary& summary) {
   std::string shares;
   for (const auto& [worker, share] : summary.share_by_worker)
     shares += fmt::format("{} {:.0f}%  ", worker, share * 100);
-  fmt::print("{:<14} {:>8} {:>6} {:>8.1f}% {:>12.2f} {:>12.2f} {:>9.0f}  {}\n", options.label, summary.request_count,
+  fmt::print("{:<14} {:>8} {:>6} {:>8.1f}% {:>12.2f} {:>12.2f} {:>9.0f}  {}\n", label, summary.request_count,
              summary.failed_count, summary.cached_ratio * 100, summary.ttft_p50_seconds * 1e3,
              summary.ttft_p99_seconds * 1e3, summary.output_tokens_per_second, shares);
+}
+
+void PrintKeys(const std::string& label, const BenchRun& run) {
+  const BenchSummary& summary = run.summary;
+  if (!summary.first_error.empty()) fmt::print(stderr, "roostctl bench: first error: {}\n", summary.first_error);
+  if (!run.probe_error.empty()) fmt::print(stderr, "roostctl bench: probe: {}\n", run.probe_error);
+  fmt::print(
+      "bench: label={} requests={} failed={} cached_ratio={:.3f} ttft_p50_ms={:.2f} ttft_p99_ms={:.2f} "
+      "ttft_cold_ms={:.2f} ttft_warm_ms={:.2f} seconds={:.1f} answers={:016x}\n",
+      label, summary.request_count, summary.failed_count, summary.cached_ratio, summary.ttft_p50_seconds * 1e3,
+      summary.ttft_p99_seconds * 1e3, run.ttft_cold_seconds * 1e3, run.ttft_warm_seconds * 1e3, run.seconds,
+      summary.answers_hash);
+}
+
+BenchRun RunLoad(const LoadOptions& load, const BenchPrompts& prompts) {
+  const SteadyClock clock;
+  const Instant start = clock.Now();
+  const auto samples = Load(load, MakeConversations(load.options, prompts)).Run();
+  BenchRun run;
+  run.seconds = ToSeconds(clock.Now() - start);
+  run.summary = Summarise(samples, run.seconds);
+  Probe(load, prompts, run);
+  return run;
+}
+
+int CodeOf(const BenchRun& run) { return run.summary.failed_count == 0 && run.probe_error.empty() ? 0 : 1; }
+
+int RunOnce(const BenchOptions& options, const BenchPrompts& prompts) {
+  const BenchRun run = RunLoad({options}, prompts);
+  if (options.table_header) PrintTableHeader();
+  PrintTableRow(options.label, run.summary);
+  PrintKeys(options.label, run);
+  return CodeOf(run);
+}
+
+// Without the cache first: what that run computes stays nowhere, so both begin with what the workers hold now.
+int RunComparison(const BenchOptions& options, const BenchPrompts& prompts) {
+  const BenchRun without = RunLoad({options, UseCache::kNo}, prompts);
+  const BenchRun with = RunLoad({options, UseCache::kYes}, prompts);
+  if (options.table_header) PrintTableHeader();
+  PrintTableRow("cache-off", without.summary);
+  PrintTableRow("cache-on", with.summary);
+  PrintKeys("cache-off", without);
+  PrintKeys("cache-on", with);
+  const CacheGain gain = Compare(without.summary, with.summary);
+  fmt::print("cache gain: ttft_p50={:.2f}x ttft_p99={:.2f}x tokens_per_second={:.2f}x\n", gain.ttft_p50, gain.ttft_p99,
+             gain.output_tokens_per_second);
+  return std::max(CodeOf(without), CodeOf(with));
 }
 
 }  // namespace
@@ -321,6 +379,13 @@ BenchSummary Summarise(const std::vector<BenchSample>& samples, double wall_seco
   return summary;
 }
 
+CacheGain Compare(const BenchSummary& without, const BenchSummary& with) {
+  const auto ratio = [](double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; };
+  return {.ttft_p50 = ratio(without.ttft_p50_seconds, with.ttft_p50_seconds),
+          .ttft_p99 = ratio(without.ttft_p99_seconds, with.ttft_p99_seconds),
+          .output_tokens_per_second = ratio(with.output_tokens_per_second, without.output_tokens_per_second)};
+}
+
 int RunBench(const BenchOptions& given) {
   BenchOptions options = given;
   if (options.model.empty()) {
@@ -337,22 +402,7 @@ int RunBench(const BenchOptions& given) {
     return 2;
   }
   if (options.document_count > 0) prompts->systems = MakeDocuments(prompts->systems, options.document_count);
-  const SteadyClock clock;
-  const Instant start = clock.Now();
-  const auto samples = Load(options, MakeConversations(options, *prompts)).Run();
-  const double wall_seconds = ToSeconds(clock.Now() - start);
-  const BenchSummary summary = Summarise(samples, wall_seconds);
-  const ColdAndWarm probe = Probe(options, *prompts);
-  PrintTableRow(options, summary);
-  if (!summary.first_error.empty()) fmt::print(stderr, "roostctl bench: first error: {}\n", summary.first_error);
-  if (!probe.error.empty()) fmt::print(stderr, "roostctl bench: probe: {}\n", probe.error);
-  fmt::print(
-      "bench: label={} requests={} failed={} cached_ratio={:.3f} ttft_p50_ms={:.2f} ttft_p99_ms={:.2f} "
-      "ttft_cold_ms={:.2f} ttft_warm_ms={:.2f} seconds={:.1f} answers={:016x}\n",
-      options.label, summary.request_count, summary.failed_count, summary.cached_ratio, summary.ttft_p50_seconds * 1e3,
-      summary.ttft_p99_seconds * 1e3, probe.cold_seconds * 1e3, probe.warm_seconds * 1e3, wall_seconds,
-      summary.answers_hash);
-  return summary.failed_count == 0 && probe.error.empty() ? 0 : 1;
+  return options.compare_cache ? RunComparison(options, *prompts) : RunOnce(options, *prompts);
 }
 
 }  // namespace roost::roostctl

@@ -1,5 +1,6 @@
 // `roostctl bench`: conversations that share long system prompts, sent to a router; and what came of it: cached tokens
-// as the workers counted them, time to first token as this client saw it, each worker's share.
+// as the workers counted them, time to first token as this client saw it, each worker's share. With compare_cache the
+// same load runs twice, first with requests that leave the cache alone.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,7 @@ struct BenchOptions {
   std::uint32_t probe_count = 5;  // pairs of one cold and one warm request, sent alone; may be 0
   std::uint64_t seed = 1;
   bool table_header = false;
+  bool compare_cache = false;
 };
 
 // The texts that conversations are made of.
@@ -65,11 +67,29 @@ struct BenchSummary {
 };
 [[nodiscard]] BenchSummary Summarise(const std::vector<BenchSample>& samples, double wall_seconds);
 
+// Of one run, and of its probes: medians of what is sent for the first time and for the second.
+struct BenchRun {
+  BenchSummary summary;
+  double seconds = 0;  // without the probes
+  double ttft_cold_seconds = 0;
+  double ttft_warm_seconds = 0;
+  std::string probe_error;  // empty when all came
+};
+
+// What the cache gains: each figure without it by the figure with it, and the other way round for tokens per second, so
+// that above 1 is a gain. 0 where there is nothing to divide by.
+struct CacheGain {
+  double ttft_p50 = 0;
+  double ttft_p99 = 0;
+  double output_tokens_per_second = 0;
+};
+[[nodiscard]] CacheGain Compare(const BenchSummary& without, const BenchSummary& with);
+
 // The value below which `share` of the values lie (nearest rank); 0 for no values.
 [[nodiscard]] double Percentile(std::vector<double> values, double share);
 
-// Runs it and prints a table row and a line of key=value pairs on stdout. Returns the exit code: 0 when every answer
-// came.
+// Runs it and prints a table row and a line of key=value pairs on stdout; of a comparison two of each, labelled
+// cache-off and cache-on, and a line with the gain. Returns the exit code: 0 when every answer came.
 int RunBench(const BenchOptions& options);
 
 }  // namespace roost::roostctl

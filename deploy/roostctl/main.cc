@@ -15,6 +15,7 @@
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
 #include "deploy/roostctl/explain.h"
+#include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/model_memory.h"
 #include "deploy/roostctl/pin.h"
 #include "deploy/roostctl/prefixes.h"
@@ -86,9 +87,23 @@ int Bench(std::span<const char* const> arguments) {
       .Add("max-tokens", options.max_tokens, "Tokens per answer at most", {.low = 1, .high = 100000})
       .Add("probes", options.probe_count, "Prompts sent alone, cold and then warm", {.low = 0, .high = 1000})
       .Add("seed", options.seed, "Seed of the questions and their order")
-      .AddSwitch("table-header", options.table_header, "Print the table's header first");
+      .AddSwitch("table-header", options.table_header, "Print the table's header first")
+      .AddSwitch("compare-cache", options.compare_cache,
+                 "Send the load twice, first with requests that leave the cache alone, and print what the cache gains");
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunBench(options);
+}
+
+int Generate(std::span<const char* const> arguments) {
+  GenerateOptions options;
+  if (isatty(STDERR_FILENO) == 1) options.live = LiveOutput::kTerminal;
+  ConfigParser parser("roostctl generate",
+                      "Answers a list of prompts with the engine in this process, without router and worker, and "
+                      "prints a line of JSON per answer.");
+  Declare(options, parser);
+  if (const auto code = Ended(parser, arguments)) return *code;
+  SetUpLogging(LogLevel::kWarning, LogFormat::kText);
+  return RunGenerate(options, std::cin, std::cout, std::cerr);
 }
 
 int Explain(std::span<const char* const> arguments) {
@@ -273,6 +288,7 @@ constexpr Command kCommands[] = {
     {"match", "what a prompt would hit, and where", &Match},
     {"prefixes", "the prefixes that are used most", &Prefixes},
     {"warm", "have workers compute a prompt", &Warm},
+    {"generate", "answer a list of prompts in this process", &Generate},
     {"bench", "send a load of conversations and measure", &Bench},
     {"memory", "check a model folder and its memory", &Memory},
     {"simulate", "play a trace against a simulated cluster", &Simulate},

@@ -58,9 +58,9 @@ Result<Instant> Api::DeadlineOf(const Call& call) const {
 
 // What is certain to be refused is refused before its messages are looked at.
 Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
-  const Result<std::optional<std::string_view>> name = body.String("model");
-  if (!name.ok() || name->value_or("").empty()) return {};  // reading the request will say so
-  ROOST_ASSIGN_OR_RETURN(call.model, FindModel(std::string(**name)));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, body.String("model"));
+  if (!name || name->empty()) return InvalidArgument("model", "must name the model to ask");
+  ROOST_ASSIGN_OR_RETURN(call.model, FindModel(std::string(*name)));
   return services_.dispatcher.CheckRoom(*call.model);
 }
 

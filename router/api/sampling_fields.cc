@@ -221,8 +221,7 @@ Result<void> ParseResponseFormat(const JsonObject& body) {
 
 Result<void> ParseNames(const JsonObject& body, SamplingFields& fields) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> model, body.String("model"));
-  if (!model || model->empty()) return InvalidArgument("model", "must name the model to ask");
-  fields.model = *model;
+  fields.model = model.value_or("");
   ROOST_ASSIGN_OR_RETURN(fields.cache, ParseCacheFields(body));
   return {};
 }

@@ -30,7 +30,7 @@ enum class UsageReport { kNever, kAtEnd, kEveryChunk };
 
 // What is absent is the model's default.
 struct SamplingFields {
-  std::string model;
+  std::string model;  // empty: not said
   Delivery delivery = Delivery::kWhole;
   UsageReport usage_report = UsageReport::kNever;
   std::optional<std::uint32_t> max_output_tokens;

@@ -8,6 +8,7 @@ namespace {
 constexpr Duration kSnapshotPatience = std::chrono::seconds(1);
 
 ModeTracker::Events EventsOf(const wire::Hello& hello) {
+  if (!hello.keeps_prefixes) return ModeTracker::Events::kNoBlocks;
   return hello.sends_cache_events ? ModeTracker::Events::kSent : ModeTracker::Events::kNone;
 }
 
@@ -21,7 +22,7 @@ CacheView::CacheView(PrefixIndex& index, WorkerSlot slot, const wire::Hello& hel
       snapshot_due_(now + kSnapshotPatience) {
   if (tracker_.mode() == WorkerMode::kExact) return;
   sync_.Suspend();
-  history_.emplace(index_, slot_);
+  if (tracker_.mode() == WorkerMode::kPredicted) history_.emplace(index_, slot_);
 }
 
 ViewSync::Outcome CacheView::Apply(const wire::Step& step, Instant now) {

@@ -31,7 +31,7 @@ wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t b
 
 bool PrefixCopies::Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now, CopyDone done) {
   Worker* const found = roster_.FindAt(copy.worker);
-  if (found == nullptr) return false;
+  if (found == nullptr || !found->hello.keeps_prefixes) return false;
   Worker& worker = *found;
   const auto [entry, is_new] = copies_.try_emplace(worker.hello.worker_id);
   if (!is_new) return false;

@@ -19,11 +19,24 @@ std::string_view NameOf(ModeReason reason) {
   return "unknown";
 }
 
+namespace {
+
+WorkerMode FirstMode(ModeTracker::Events events) {
+  switch (events) {
+    case ModeTracker::Events::kSent: return WorkerMode::kExact;
+    case ModeTracker::Events::kNone: return WorkerMode::kPredicted;
+    case ModeTracker::Events::kNoBlocks: return WorkerMode::kBlind;
+  }
+  return WorkerMode::kBlind;
+}
+
+}  // namespace
+
 ModeTracker::ModeTracker(Events events, ModeOptions options, Instant now)
     : events_(events),
       options_(options),
-      mode_(events == Events::kSent ? WorkerMode::kExact : WorkerMode::kPredicted),
-      has_snapshot_(events == Events::kNone),
+      mode_(FirstMode(events)),
+      has_snapshot_(events != Events::kSent),
       since_(now) {}
 
 std::optional<ModeTracker::Change> ModeTracker::OnOutcome(const PromisedTokens& outcome, Instant now) {
@@ -56,6 +69,7 @@ void ModeTracker::OnSnapshot(Instant now) {
 }
 
 std::optional<ModeTracker::Change> ModeTracker::Tick(Instant now) {
+  if (events_ == Events::kNoBlocks) return std::nullopt;
   if (mode_ == WorkerMode::kExact || now - since_ < options_.quiet_time) return std::nullopt;
   if (mode_ == WorkerMode::kBlind) return Begin(WorkerMode::kPredicted, ModeReason::kQuiet, now);
   if (events_ == Events::kSent) return Begin(WorkerMode::kExact, ModeReason::kQuiet, now);

@@ -16,7 +16,7 @@
 // exact view of it is still the best there is. Tokens found beyond the promise are no fault: other routers' requests
 // store blocks too, and siblings wait for each other. Promises that an earlier view made count for nothing.
 //
-// A worker that sends no events is predicted from the start, and at best.
+// A worker that sends no events is predicted from the start, and at best. One that keeps no blocks is blind, always.
 //
 // A plain value without a clock; not thread-safe. Every call is O(1).
 #pragma once
@@ -55,7 +55,8 @@ enum class ModeReason : std::uint8_t {
 
 class ModeTracker {
  public:
-  enum class Events : std::uint8_t { kSent, kNone };
+  // What the worker tells of its blocks; kNoBlocks: it keeps none.
+  enum class Events : std::uint8_t { kSent, kNone, kNoBlocks };
 
   ModeTracker(Events events, ModeOptions options, Instant now);
 

@@ -47,7 +47,7 @@ void BenchRelay(Effort effort);
 void BenchReport(Effort effort);
 void BenchSample(Effort effort);
 void BenchScheduler(Effort effort);
-void BenchSeedPrefill(Effort effort);
+void BenchSeed(Effort effort);
 void BenchShortSteps(Effort effort);
 void BenchSnapshot(Effort effort);
 void BenchSubmit(Effort effort);

@@ -29,7 +29,7 @@ constexpr Entry kEntries[] = {
     {"report", &BenchReport},
     {"sample", &BenchSample},
     {"cache_sched", &BenchScheduler},
-    {"seed_prefill", &BenchSeedPrefill},
+    {"seed", &BenchSeed},
     {"short_steps", &BenchShortSteps},
     {"cache_snapshot", &BenchSnapshot},
     {"submit", &BenchSubmit},

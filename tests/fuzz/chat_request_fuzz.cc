@@ -14,7 +14,6 @@ namespace roost::router {
 namespace {
 
 void CheckSampling(const SamplingFields& fields) {
-  ROOST_CHECK(!fields.model.empty());
   ROOST_CHECK(fields.max_output_tokens.value_or(1) >= 1);
   ROOST_CHECK(fields.temperature.value_or(0) >= 0 && fields.temperature.value_or(0) <= 2);
   ROOST_CHECK(fields.top_p.value_or(1) > 0 && fields.top_p.value_or(1) <= 1);

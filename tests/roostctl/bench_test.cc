@@ -69,6 +69,22 @@ TEST(MakeDocumentsTest, GivesEachABeginningOfItsOwnAndTwoTexts) {
   EXPECT_EQ(titles.size(), documents.size());
 }
 
+TEST(CompareTest, GainIsAboveOneWhereTheCacheHelps) {
+  BenchSummary without;
+  without.ttft_p50_seconds = 0.3;
+  without.ttft_p99_seconds = 0.5;
+  without.output_tokens_per_second = 100;
+  BenchSummary with;
+  with.ttft_p50_seconds = 0.1;
+  with.ttft_p99_seconds = 1.0;
+  with.output_tokens_per_second = 250;
+  const CacheGain gain = Compare(without, with);
+  EXPECT_DOUBLE_EQ(gain.ttft_p50, 3);
+  EXPECT_DOUBLE_EQ(gain.ttft_p99, 0.5);
+  EXPECT_DOUBLE_EQ(gain.output_tokens_per_second, 2.5);
+  EXPECT_EQ(Compare({}, {}).ttft_p50, 0);
+}
+
 TEST(LoadBenchPromptsTest, ReadsTheRepositorysOwnAndNamesWhatIsMissing) {
   const auto prompts = LoadBenchPrompts(std::filesystem::path(testing_support::SourceDir()) / "deploy/demo-prompts");
   ASSERT_TRUE(prompts.ok());

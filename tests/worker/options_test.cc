@@ -40,6 +40,12 @@ TEST(WorkerOptionsTest, StepsAreLargerOnCudaUnlessTheFlagsSay) {
   EXPECT_EQ(StepBoundsOf(*Parse({"--model", "m", "--max-batch-tokens", "100"}), DeviceKind::kCuda).request_count, 256U);
 }
 
+TEST(WorkerOptionsTest, PrefixCacheIsOnUnlessItIsSwitchedOff) {
+  EXPECT_EQ(Parse({"--model", "m"})->prefix_cache, "on");
+  EXPECT_EQ(Parse({"--model", "m", "--prefix-cache", "off"})->prefix_cache, "off");
+  EXPECT_FALSE(Parse({"--model", "m", "--prefix-cache", "none"}).ok());
+}
+
 TEST(WorkerOptionsTest, RoutersMayBeRepeatedAndListed) {
   const auto options = Parse({"--model", "m", "--router", "tcp://a:1,tcp://b:2", "--router", "tcp://c:3"});
   ASSERT_TRUE(options.ok()) << options.error().ToString();

@@ -18,12 +18,6 @@ constexpr std::uint32_t kReturnPriority = 60;
 constexpr double kReturnMargin = 1.25;
 constexpr std::chrono::minutes kLongestReturn{10};
 
-// The context that a model can serve from the blocks it has.
-std::uint32_t ServableContext(const Model& model) {
-  const std::uint64_t pool_tokens = std::uint64_t{model.block_count()} * model.block_tokens();
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(model.shape().max_context_tokens, pool_tokens));
-}
-
 CacheOptions CacheOptionsOf(const EngineOptions& options, const Model& model) {
   CacheOptions cache{.block_tokens = model.block_tokens(),
                      .pinned_share_limit = options.pinned_share_limit,
@@ -233,6 +227,11 @@ void Engine::State::ForgetRequest(RequestKey key) {
 }
 
 // ---- the public face ----
+
+std::uint32_t ServableContext(const Model& model) {
+  const std::uint64_t pool_tokens = std::uint64_t{model.block_count()} * model.block_tokens();
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(model.shape().max_context_tokens, pool_tokens));
+}
 
 Engine::Engine(Model& model, const Clock& clock, EngineOptions options)
     : state_(std::make_unique<State>(model, clock, std::move(options))) {}

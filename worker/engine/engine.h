@@ -134,6 +134,9 @@ struct StepReport {
   std::optional<HitRateCurve> hit_rates;  // once a second, when prompts have come
 };
 
+// The longest prompt and output of one request together: the model's context, or what its blocks hold if that is less.
+[[nodiscard]] std::uint32_t ServableContext(const Model& model);
+
 // Not thread-safe: all calls come from the engine thread. `model` and `clock` outlive it.
 class Engine {
  public:
@@ -170,7 +173,7 @@ class Engine {
   // All ready blocks, parents before children.
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
 
-  // Prompt and output of one request together: the model's context, or what the block pool holds if that is less.
+  // ServableContext of its model.
   [[nodiscard]] std::uint32_t max_context_tokens() const;
 
   // The invariants of scheduler and cache. O(blocks); for tests and for debugging a daemon.

@@ -153,6 +153,7 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   if (load_.draining) {
     return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
   }
+  if (!setup_.hello.keeps_prefixes) generate.cache_mode = wire::CacheMode::kOff;
   InFlight in_flight{.open_choices = generate.sample_count, .prompt = {}};
   if (links_.size() > 1) in_flight.prompt = PromptOf(generate, link.id.value(), submit_count_ + 1, clock_.Now());
   if (!effects_.Submit(SubmitCommand{link.id, std::move(generate), clock_.Now()})) {
@@ -168,7 +169,8 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
 
 // A pin that finds no room gets no answer, and can be sent again.
 void LinkCore::Handle(Link& link, wire::Pin pin) {
-  if (link.state != State::kUp || effects_.Submit(PinCommand{link.id, std::move(pin)})) return;
+  if (link.state != State::kUp || !setup_.hello.keeps_prefixes) return;
+  if (effects_.Submit(PinCommand{link.id, std::move(pin)})) return;
   LogWarning("a pin is dropped: the inbox is full", {{"router", link.name}});
 }
 

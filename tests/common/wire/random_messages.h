@@ -63,6 +63,7 @@ class RandomMessages {
     hello.max_batch_tokens = Small();
     hello.ageing_tokens = Small();
     hello.sends_cache_events = rng_.Below(2) == 0;
+    hello.keeps_prefixes = rng_.Below(2) == 0;
     hello.full_sampling = rng_.Below(2) == 0;
     hello.answers = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));

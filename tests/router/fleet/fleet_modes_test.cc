@@ -59,6 +59,25 @@ TEST_F(FleetModesTest, WorkerWithoutEventsIsPredictedFromWhatItWasSent) {
   }
 }
 
+TEST_F(FleetModesTest, NothingIsPromisedOfAWorkerThatKeepsNoPrefixes) {
+  FakeWorker& worker = sim.AddWorker("a");
+  worker.hello().keeps_prefixes = false;
+  worker.SetHitless(true);
+  worker.SayHello();
+  sim.DeliverAll();
+  EXPECT_EQ(ModeOf(worker), WorkerMode::kBlind);
+  const Request first = sim.Submit(MakePrompt(1, 50), kOutput);
+  const Request beside = sim.Submit(MakePrompt(1, 50), kOutput);  // while the first is computed
+  EXPECT_EQ(sim.core.pending_count(), 0U);
+  sim.Run();
+  EXPECT_EQ(beside.observer->decisions.front().matched_tokens, 0U);
+  EXPECT_EQ(Promise(MakePrompt(1, 50)), 0U);
+  sim.Advance(200s);
+  EXPECT_EQ(ModeOf(worker), WorkerMode::kBlind);
+  EXPECT_EQ(worker.snapshot_requests(), 0);
+  EXPECT_TRUE(sim.metrics.mode_changes.empty());
+}
+
 TEST_F(FleetModesTest, PredictedTurnsOfAChatMatchTheAnswersBeforeThem) {
   FakeWorker& worker = sim.AddWorker("a");
   worker.hello().sends_cache_events = false;

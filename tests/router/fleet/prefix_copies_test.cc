@@ -40,7 +40,7 @@ class PrefixCopiesTest : public ::testing::Test {
     spec_.session_hash = 9;
   }
 
-  Worker* Join(const std::string& id) {
+  static wire::Hello HelloOf(const std::string& id) {
     wire::Hello hello;
     hello.worker_id = id;
     hello.process_id = 1;
@@ -49,8 +49,9 @@ class PrefixCopiesTest : public ::testing::Test {
     hello.tokenizer_digest = "digest";
     hello.block_tokens = kBlockTokens;
     hello.block_count = 4096;
-    return std::move(roster_.Add(id, hello, now_)).value();
+    return hello;
   }
+  Worker* Join(const std::string& id) { return std::move(roster_.Add(id, HelloOf(id), now_)).value(); }
 
   void Start(std::uint32_t held_blocks = 0, std::uint32_t blocks = kBlocks) {
     copies_.Start(spec_, {.worker = worker_->slot, .held_block_count = held_blocks, .block_count = blocks}, now_);
@@ -121,6 +122,15 @@ class PrefixCopiesTest : public ::testing::Test {
   std::shared_ptr<ServedModel> model_;
   GenerateSpec spec_;
 };
+
+TEST_F(PrefixCopiesTest, WorkerThatKeepsNoPrefixesGetsNone) {
+  wire::Hello hello = HelloOf("b");
+  hello.keeps_prefixes = false;
+  worker_ = std::move(roster_.Add("b", hello, now_)).value();
+  Start();
+  EXPECT_EQ(copies_.size(), 0U);
+  EXPECT_FALSE(worker_->receives_copy);
+}
 
 TEST_F(PrefixCopiesTest, SendsThePrefixPieceByPiece) {
   Start();

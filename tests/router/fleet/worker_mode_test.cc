@@ -48,6 +48,14 @@ struct Tracked {
   ModeTracker tracker;
 };
 
+TEST(ModeTrackerTest, WorkerThatKeepsNoBlocksStaysBlind) {
+  Tracked it(Events::kNoBlocks);
+  EXPECT_EQ(it.tracker.mode(), WorkerMode::kBlind);
+  EXPECT_EQ(it.Window(0), std::nullopt);
+  EXPECT_EQ(it.Pass(1h), std::nullopt);
+  EXPECT_EQ(it.tracker.mode(), WorkerMode::kBlind);
+}
+
 TEST(ModeTrackerTest, BadWindowAsksForASnapshotAndASecondOneEndsExactness) {
   Tracked it(Events::kSent);
   it.Snapshot();

@@ -510,5 +510,46 @@ TEST(CutSnapshotTest, ChunksKeepToTheLimitsAndLoseNothing) {
   }
 }
 
+// ---- without a prefix cache ----
+
+class LinkWithoutPrefixesTest : public LinkCoreTest {
+ protected:
+  LinkWithoutPrefixesTest() : LinkCoreTest(SetupWithoutPrefixes()) {}
+  static LinkCore::Setup SetupWithoutPrefixes() {
+    LinkCore::Setup setup = MakeSetup();
+    setup.hello.keeps_prefixes = false;
+    return setup;
+  }
+};
+
+TEST_F(LinkWithoutPrefixesTest, EveryRequestLeavesTheCacheAloneAndPinsAreDropped) {
+  Welcome(kPeer, Greet(kPeer));
+  core_.OnMessage(kPeer, GenerateNumber(1));
+  core_.OnMessage(kPeer, wire::Pin{{1, 1}, {{1, 2}}, 0});
+  const auto submitted = effects_.TakeCommands<SubmitCommand>();
+  ASSERT_EQ(submitted.size(), 1U);
+  EXPECT_EQ(submitted[0].request.cache_mode, wire::CacheMode::kOff);
+  EXPECT_TRUE(effects_.TakeCommands<PinCommand>().empty());
+}
+
+TEST_F(LinkWithoutPrefixesTest, NoRouterIsToldWhatAnothersPromptWillLeave) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  wire::Generate generate = GenerateNumber(1);
+  generate.block_hashes = {{1, 1}};
+  core_.OnMessage(kPeer, std::move(generate));
+  Pass(PromptBoard::kNewsInterval);
+  std::size_t told = 0;
+  for (const auto& [peer, message] : effects_.sent) {
+    const auto* step = std::get_if<wire::Step>(&message);
+    if (peer != kOther || step == nullptr) continue;
+    for (const wire::OtherPrompt& prompt : step->load.other_prompts) {
+      ++told;
+      EXPECT_TRUE(prompt.hashes.empty());
+    }
+  }
+  EXPECT_GT(told, 0U);
+}
+
 }  // namespace
 }  // namespace roost::worker

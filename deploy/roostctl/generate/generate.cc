@@ -1,0 +1,161 @@
+#include "deploy/roostctl/generate/generate.h"
+
+#include <sysexits.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/json_writer.h"
+#include "deploy/roostctl/generate/offline_model.h"
+#include "deploy/roostctl/generate/offline_run.h"
+#include "deploy/roostctl/generate/prompt_file.h"
+
+namespace roost::roostctl {
+namespace {
+
+constexpr float kMaxTemperature = 2;
+constexpr int kSomeFailed = 1;
+
+OfflineScheduler SchedulerOf(std::string_view name) {
+  const auto found = std::find_if(kOfflineSchedulers.begin(), kOfflineSchedulers.end(),
+                                  [name](const auto& entry) { return entry.first == name; });
+  ROOST_CHECK(found != kOfflineSchedulers.end(), "the parser takes no scheduler '{}'", name);
+  return found->second;
+}
+
+Result<std::optional<float>> ParseTemperature(std::string_view value) {
+  if (value == "auto") return std::optional<float>();
+  float number = 0;
+  const auto [parsed_to, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || parsed_to != value.data() + value.size() || !(number >= 0 && number <= kMaxTemperature)) {
+    return InvalidArgument("temperature", "'{}' is not auto or a number from 0 to {}", value, kMaxTemperature);
+  }
+  return std::optional<float>(number);
+}
+
+std::int64_t UnixSecondsNow() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+Result<PromptDefaults> DefaultsOf(const GenerateOptions& options) {
+  PromptDefaults defaults{.max_tokens = options.max_tokens,
+                          .seed = options.seed,
+                          .ignore_eos = options.ignore_eos,
+                          .unix_seconds = UnixSecondsNow()};
+  ROOST_ASSIGN_OR_RETURN(defaults.temperature, ParseTemperature(options.temperature));
+  return defaults;
+}
+
+std::string FailureLine(const OfflineAnswer& answer) {
+  JsonWriter json;
+  json.BeginObject().Key("index").Number(std::uint64_t{answer.index});
+  json.Key("prompt_tokens").Number(answer.prompt_token_count);
+  json.Key("error").String(answer.error->ToString()).EndObject();
+  return json.Take();
+}
+
+std::string ChoiceLine(const OfflineAnswer& answer, std::size_t number) {
+  const OfflineChoice& choice = answer.choices[number];
+  JsonWriter json;
+  json.BeginObject().Key("index").Number(std::uint64_t{answer.index}).Key("choice").Number(std::uint64_t{number});
+  json.Key("prompt_tokens").Number(answer.prompt_token_count);
+  json.Key("cached_tokens").Number(answer.cached_token_count);
+  json.Key("output_tokens").Number(std::uint64_t{choice.tokens.size()});
+  json.Key("finish_reason").String(choice.finish == wire::FinishReason::kStop ? "stop" : "length");
+  json.Key("text").String(choice.text).Key("tokens").BeginArray();
+  for (const TokenId token : choice.tokens) json.Number(token);
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+// Answers to `out`, each line at once: whoever reads them may be another program.
+class Printer final : public OfflineSink {
+ public:
+  Printer(std::ostream& out, LiveLine& live) : out_(out), live_(live) {}
+
+  void OnAnswer(const OfflineAnswer& answer) override {
+    if (answer.error) out_ << FailureLine(answer) << '\n';
+    for (std::size_t i = 0; i < answer.choices.size(); ++i) out_ << ChoiceLine(answer, i) << '\n';
+    out_.flush();
+  }
+  void OnStep(const OfflineTotals& totals) override { live_.Update(totals); }
+
+ private:
+  std::ostream& out_;
+  LiveLine& live_;
+};
+
+int Fail(std::ostream& err, const Error& error, int exit_code) {
+  err << "roostctl generate: " << error.ToString() << '\n';
+  return exit_code;
+}
+
+int Generate(const GenerateOptions& options, const OfflineModel& model, std::vector<OfflineRequest> requests,
+             std::ostream& out, std::ostream& err) {
+  const SteadyClock clock;
+  LiveLine live(err, clock, options.live);
+  Printer printer(out, live);
+  const bool keeps_prefixes = model.setup.hello.keeps_prefixes;
+  const OfflineTotals totals = RunOffline({.model = *model.setup.model,
+                                           .clock = clock,
+                                           .engine = model.setup.engine,
+                                           .scheduler = SchedulerOf(options.scheduler),
+                                           .cache = keeps_prefixes ? wire::CacheMode::kOn : wire::CacheMode::kOff},
+                                          std::move(requests), printer);
+  live.End(totals);
+  if (!out) err << "roostctl generate: the output could not be written whole\n";
+  return out && totals.failed_count == 0 ? 0 : kSomeFailed;
+}
+
+}  // namespace
+
+void Declare(GenerateOptions& options, ConfigParser& parser) {
+  std::vector<std::string> schedulers;
+  for (const auto& [name, scheduler] : kOfflineSchedulers) schedulers.emplace_back(name);
+  parser.Section("Generation")
+      .Add("prompts", options.prompts,
+           "File with a prompt per line, - for the standard input: text, or the JSON body of a completion or a chat")
+      .Require("prompts")
+      .AddChoice(
+          "scheduler", options.scheduler, schedulers,
+          "naive: one prompt at a time; offline: in waves, as many as fit at once; online: each as soon as there "
+          "is room")
+      .Add("max-tokens", options.max_tokens,
+           "Tokens per answer at most where a prompt does not say; 0 for as many as the context holds")
+      .Add("temperature", options.temperature,
+           "Where a prompt does not say: 0 takes the likeliest token; auto takes the model's own")
+      .Add("seed", options.seed, "Where a prompt does not say: it draws with a seed made of this and its index")
+      .AddSwitch("ignore-eos", options.ignore_eos, "The model's own stop tokens end no answer");
+  worker::DeclareModel(options.worker, parser);
+  worker::DeclareCache(options.worker, parser);
+  worker::DeclareEngine(options.worker, parser);
+}
+
+// What is quickly seen to be wrong is told before the model is read.
+int RunGenerate(const GenerateOptions& given, std::istream& in, std::ostream& out, std::ostream& err) {
+  GenerateOptions options = given;
+  const Result<void> complete = worker::Complete(options.worker);
+  if (!complete.ok()) return Fail(err, complete.error(), EX_USAGE);
+  const Result<PromptDefaults> defaults = DefaultsOf(options);
+  if (!defaults.ok()) return Fail(err, defaults.error(), EX_USAGE);
+  const bool from_input = options.prompts == "-";
+  std::ifstream file;
+  if (!from_input) file.open(options.prompts, std::ios::binary);
+  if (!file) return Fail(err, {ErrorCode::kNotFound, "can not be read", options.prompts}, EX_NOINPUT);
+  const Result<OfflineModel> model = LoadOfflineModel(options.worker);
+  if (!model.ok()) return Fail(err, model.error(), worker::ExitCodeOf(model.error()));
+  Result<std::vector<OfflineRequest>> requests =
+      ReadPrompts(from_input ? in : file, from_input ? "standard input" : options.prompts, model->served, *defaults);
+  if (!requests.ok()) return Fail(err, requests.error(), EX_DATAERR);
+  return Generate(options, *model, std::move(requests).value(), out, err);
+}
+
+}  // namespace roost::roostctl

@@ -1,0 +1,33 @@
+// How a run goes on, for the person who waits: `Prefill: N tok/s, Decode: N tok/s, cached N%`, of the run so far. On a
+// terminal one line that is written over again; elsewhere a line a second.
+#pragma once
+
+#include <ostream>
+
+#include "common/base/clock.h"
+#include "deploy/roostctl/generate/offline_run.h"
+
+namespace roost::roostctl {
+
+enum class LiveOutput { kTerminal, kLines };
+
+class LiveLine {
+ public:
+  // Both outlive it.
+  LiveLine(std::ostream& out, const Clock& clock, LiveOutput output);
+
+  // Writes if it is time.
+  void Update(const OfflineTotals& totals);
+  // The last line, and one with tokens and seconds of the whole run.
+  void End(const OfflineTotals& totals);
+
+ private:
+  void Write(const OfflineTotals& totals);
+
+  std::ostream& out_;
+  const Clock& clock_;
+  const LiveOutput output_;
+  Instant written_;  // or begun
+};
+
+}  // namespace roost::roostctl

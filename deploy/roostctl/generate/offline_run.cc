@@ -1,0 +1,214 @@
+#include "deploy/roostctl/generate/offline_run.h"
+
+#include <algorithm>
+#include <map>
+
+#include "common/base/check.h"
+#include "router/api/choice_text.h"
+
+namespace roost::roostctl {
+namespace {
+
+// The engine's one listener.
+constexpr worker::LinkId kLink{1};
+
+RequestId IdOf(std::size_t index) { return RequestId(index + 1); }
+std::size_t IndexOf(RequestId id) { return id.value() - 1; }
+
+wire::Generate MessageOf(router::GenerateSpec& spec, std::size_t index, wire::CacheMode cache) {
+  return {.request_id = IdOf(index),
+          .prompt = std::move(spec.prompt),
+          .root = spec.root,
+          .block_hashes = std::move(spec.block_hashes),
+          .sampling = std::move(spec.sampling),
+          .max_output_tokens = spec.max_output_tokens,
+          .stop_tokens = spec.stop_tokens,
+          .ignore_eos = spec.ignore_eos,
+          .tenant = std::move(spec.tenant),
+          .cache_mode = cache == wire::CacheMode::kOff ? cache : spec.cache_mode,
+          .priority = spec.priority,
+          .retention = spec.retention,
+          .session_hash = spec.session_hash,
+          .expect_return_ms = spec.expect_return_ms,
+          .sample_count = spec.sample_count};
+}
+
+// A request that the engine has and that has not ended.
+struct OpenRequest {
+  struct Choice {
+    router::ChoiceText stream;
+    OfflineChoice result;
+    bool ended = false;
+  };
+
+  OfflineAnswer answer;
+  std::vector<TokenId> stop_tokens;
+  std::vector<Choice> choices;
+
+  [[nodiscard]] bool HasOpenChoice() const {
+    return std::any_of(choices.begin(), choices.end(), [](const Choice& choice) { return !choice.ended; });
+  }
+};
+
+void AddTokens(OpenRequest::Choice& choice, const wire::StepTokens& step_tokens,
+               const std::vector<TokenId>& stop_tokens) {
+  const std::vector<TokenId> tokens(step_tokens.begin(), step_tokens.end());
+  choice.result.text += choice.stream.Push(tokens, stop_tokens);
+  choice.result.tokens.insert(choice.result.tokens.end(), tokens.begin(), tokens.end());
+  choice.result.tokens.resize(choice.stream.token_count());  // without what came after a stop string
+}
+
+void EndChoice(OpenRequest::Choice& choice, wire::FinishReason reason) {
+  if (!choice.stream.stopped()) choice.result.text += choice.stream.Flush();
+  // What was held back may have ended in a stop string.
+  choice.result.finish = choice.stream.stopped() ? wire::FinishReason::kStop : reason;
+  choice.ended = true;
+}
+
+class OfflineRun {
+ public:
+  OfflineRun(const OfflineSetup& setup, std::vector<OfflineRequest> requests, OfflineSink& sink)
+      : setup_(setup),
+        engine_(setup.model, setup.clock, setup.engine),
+        start_(setup.clock.Now()),
+        requests_(std::move(requests)),
+        sink_(sink) {
+    totals_.request_count = requests_.size();
+  }
+
+  OfflineTotals Run() {
+    while (next_ < requests_.size() || !open_.empty()) {
+      Submit();
+      const worker::StepReport report = engine_.Step();
+      waiting_count_ = report.load.waiting_requests;
+      for (const worker::RequestEvent& event : report.tokens) Take(event.event);
+      Count(report);
+      sink_.OnStep(totals_);
+    }
+    return totals_;
+  }
+
+ private:
+  void Submit() {
+    switch (setup_.scheduler) {
+      case OfflineScheduler::kNaive:
+        if (open_.empty() && next_ < requests_.size()) SubmitNext();
+        return;
+      case OfflineScheduler::kOffline:
+        if (open_.empty()) SubmitWave();
+        return;
+      case OfflineScheduler::kOnline:
+        while (next_ < requests_.size() && waiting_count_ < setup_.engine.max_waiting_requests) SubmitNext();
+        return;
+    }
+  }
+
+  // As many as run together whatever the cache saves, and at least one.
+  void SubmitWave() {
+    std::uint64_t choice_count = 0;
+    std::uint64_t block_count = 0;
+    while (next_ < requests_.size() && open_.size() < setup_.engine.max_waiting_requests) {
+      const router::GenerateSpec& spec = requests_[next_].spec;
+      choice_count += spec.sample_count;
+      block_count += MostBlocksOf(spec);
+      const bool fits = choice_count <= setup_.engine.max_running_requests && block_count <= setup_.model.block_count();
+      if (!fits && !open_.empty()) return;
+      SubmitNext();
+    }
+  }
+
+  [[nodiscard]] std::uint64_t MostBlocksOf(const router::GenerateSpec& spec) const {
+    const std::uint64_t block_tokens = setup_.model.block_tokens();
+    const std::uint64_t tokens = spec.prompt.size() + std::uint64_t{spec.max_output_tokens};
+    return (tokens + block_tokens - 1) / block_tokens * spec.sample_count;
+  }
+
+  void SubmitNext() {
+    const std::size_t index = next_++;
+    OfflineRequest request = std::move(requests_[index]);
+    OpenRequest& open = open_[index];
+    open.answer.index = index;
+    open.answer.prompt_token_count = static_cast<std::uint32_t>(request.spec.prompt.size());
+    open.stop_tokens = request.spec.stop_tokens;
+    for (std::uint32_t i = 0; i < request.spec.sample_count; ++i) {
+      open.choices.push_back({router::ChoiceText(request.spec.model->tokenizer, request.stop), {}, false});
+    }
+    const Result<void> taken = engine_.Submit(kLink, MessageOf(request.spec, index, setup_.cache));
+    if (!taken.ok()) return Fail(index, taken.error());
+    ++waiting_count_;
+  }
+
+  void Take(const wire::TokenEvent& event) {
+    const std::size_t index = IndexOf(event.request_id);
+    const auto found = open_.find(index);
+    if (found == open_.end()) return;  // stop strings have ended it, and it was cancelled
+    OpenRequest& request = found->second;
+    if (event.cached_token_count) request.answer.cached_token_count = *event.cached_token_count;
+    if (event.finish && wire::EndsAllChoices(*event.finish)) {
+      return Fail(index, event.error.value_or(Error{ErrorCode::kInternal, "the generation was cancelled", ""}));
+    }
+    OpenRequest::Choice& choice = request.choices.at(event.choice);
+    if (choice.ended) return;
+    AddTokens(choice, event.tokens, request.stop_tokens);
+    if (event.finish || choice.stream.stopped()) EndChoice(choice, event.finish.value_or(wire::FinishReason::kStop));
+    if (request.HasOpenChoice()) return;
+    engine_.Cancel({kLink, event.request_id});  // choices that a stop string has ended would run on
+    for (OpenRequest::Choice& each : request.choices) request.answer.choices.push_back(std::move(each.result));
+    End(index);
+  }
+
+  void Fail(std::size_t index, Error error) {
+    open_.at(index).answer.error = std::move(error);
+    ++totals_.failed_count;
+    End(index);
+  }
+
+  void End(std::size_t index) {
+    const auto ended = open_.find(index);
+    answers_.emplace(index, std::move(ended->second.answer));
+    open_.erase(ended);
+    ++totals_.ended_count;
+    while (!answers_.empty() && answers_.begin()->first == told_count_) {
+      sink_.OnAnswer(answers_.begin()->second);
+      answers_.erase(answers_.begin());
+      ++told_count_;
+    }
+  }
+
+  void Count(const worker::StepReport& report) {
+    const std::uint32_t prefill = report.load.step_prefill_tokens;
+    const std::uint32_t decode = report.load.step_decode_tokens;
+    if (prefill + decode > 0) {
+      const double prefill_share = static_cast<double>(prefill) / (prefill + decode);
+      totals_.prefill_seconds += prefill_share * report.load.step_seconds;
+      totals_.decode_seconds += (1 - prefill_share) * report.load.step_seconds;
+    }
+    totals_.computed_prompt_tokens += prefill;
+    totals_.decode_tokens += decode;
+    totals_.prompt_tokens += report.counts.prompt_tokens;
+    totals_.cached_tokens += report.counts.cached_prompt_tokens;
+    totals_.output_tokens += report.counts.output_tokens;
+    totals_.total_seconds = ToSeconds(setup_.clock.Now() - start_);
+  }
+
+  const OfflineSetup& setup_;
+  worker::Engine engine_;
+  const Instant start_;
+  std::vector<OfflineRequest> requests_;  // those before next_ are moved from
+  OfflineSink& sink_;
+
+  std::size_t next_ = 0;
+  std::uint32_t waiting_count_ = 0;  // in the engine's queue
+  std::map<std::size_t, OpenRequest> open_;
+  std::map<std::size_t, OfflineAnswer> answers_;  // that wait for those before them
+  std::size_t told_count_ = 0;
+  OfflineTotals totals_;
+};
+
+}  // namespace
+
+OfflineTotals RunOffline(const OfflineSetup& setup, std::vector<OfflineRequest> requests, OfflineSink& sink) {
+  return OfflineRun(setup, std::move(requests), sink).Run();
+}
+
+}  // namespace roost::roostctl

@@ -1,0 +1,108 @@
+// Prompts in, answers out, in one process: the engine runs on the caller's thread, without router and sockets.
+//
+//   naive     one request at a time
+//   offline   waves: as many requests as fit begin together; the next wave begins when all of them have ended
+//   online    continuous batching: a request begins as soon as another has made room for it
+//
+// A request gets the tokens and the text that a router and a worker with this model would give it: it is submitted as
+// a router submits it, and its tokens become text as the API makes them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/ids.h"
+#include "common/wire/messages.h"
+#include "router/fleet/dispatcher.h"
+#include "worker/engine/engine.h"
+#include "worker/model/model.h"
+
+namespace roost::roostctl {
+
+enum class OfflineScheduler : std::uint8_t { kNaive, kOffline, kOnline };
+inline constexpr std::array kOfflineSchedulers{
+    std::pair<std::string_view, OfflineScheduler>{"naive", OfflineScheduler::kNaive},
+    std::pair<std::string_view, OfflineScheduler>{"offline", OfflineScheduler::kOffline},
+    std::pair<std::string_view, OfflineScheduler>{"online", OfflineScheduler::kOnline},
+};
+
+struct OfflineRequest {
+  router::GenerateSpec spec;
+  std::vector<std::string> stop;
+};
+
+struct OfflineChoice {
+  std::vector<TokenId> tokens;  // with those whose text a stop string cut; without the stop token
+  std::string text;
+  wire::FinishReason finish = wire::FinishReason::kStop;  // kStop or kLength
+};
+
+struct OfflineAnswer {
+  std::size_t index = 0;  // of the request
+  std::uint32_t prompt_token_count = 0;
+  std::uint32_t cached_token_count = 0;
+  std::vector<OfflineChoice> choices;
+  std::optional<Error> error;  // then there are no choices
+};
+
+// What a run has done so far. A step's time is divided between prefill and decode by the tokens that it computed.
+struct OfflineTotals {
+  std::size_t request_count = 0;  // of the run
+  std::size_t ended_count = 0;
+  std::size_t failed_count = 0;              // of those
+  std::uint64_t prompt_tokens = 0;           // of prompts that are computed
+  std::uint64_t cached_tokens = 0;           // of those, taken from the cache
+  std::uint64_t computed_prompt_tokens = 0;  // with those of prompts that are computed in part, or once more
+  std::uint64_t decode_tokens = 0;           // output tokens but the first of each choice, which comes with the prompt
+  std::uint64_t output_tokens = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+  double total_seconds = 0;
+
+  [[nodiscard]] std::uint64_t prefill_tokens() const { return computed_prompt_tokens + cached_tokens; }
+  // Tokens per second; 0 before the first.
+  [[nodiscard]] double prefill_rate() const { return Rate(prefill_tokens(), prefill_seconds); }
+  [[nodiscard]] double decode_rate() const { return Rate(decode_tokens, decode_seconds); }
+  [[nodiscard]] double total_rate() const { return Rate(prompt_tokens + output_tokens, total_seconds); }
+  // Of the prompt tokens.
+  [[nodiscard]] double cached_share() const {
+    return prompt_tokens == 0 ? 0 : static_cast<double>(cached_tokens) / static_cast<double>(prompt_tokens);
+  }
+
+ private:
+  [[nodiscard]] static double Rate(std::uint64_t tokens, double seconds) {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  }
+};
+
+class OfflineSink {
+ public:
+  virtual ~OfflineSink() = default;
+  // In the order of the requests, each as soon as it and all before it have ended.
+  virtual void OnAnswer(const OfflineAnswer& answer) = 0;
+  virtual void OnStep(const OfflineTotals& totals) = 0;
+};
+
+// The references outlive the run.
+struct OfflineSetup {
+  worker::Model& model;
+  const Clock& clock;
+  worker::EngineOptions engine = {};
+  OfflineScheduler scheduler = OfflineScheduler::kOnline;
+  // kOff: no request uses the cache, whatever it says.
+  wire::CacheMode cache = wire::CacheMode::kOn;
+};
+
+// Runs all requests to their end. One that fails has an answer with its error; the others go on. Returns the totals at
+// the end.
+OfflineTotals RunOffline(const OfflineSetup& setup, std::vector<OfflineRequest> requests, OfflineSink& sink);
+
+}  // namespace roost::roostctl

@@ -1,0 +1,43 @@
+// The prompts of `roostctl generate`: one per line.
+//
+//   Name three colours.                                          text, as of /v1/completions
+//   {"prompt": "Name three colours.", "max_tokens": 16}          the body of a /v1/completions request
+//   {"messages": [{"role": "user", "content": "Who are you?"}]}  the body of a /v1/chat/completions request
+//
+// A line that begins with { is JSON and takes the API's fields, with the API's checks. "model" may be left out, and has
+// to be the loaded model's name otherwise. Empty lines are skipped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <istream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "deploy/roostctl/generate/offline_run.h"
+#include "router/fleet/dispatcher.h"
+
+namespace roost::roostctl {
+
+inline constexpr std::size_t kMaxPromptLineBytes = std::size_t{16} << 20U;
+inline constexpr std::size_t kMaxPrompts = 1'000'000;
+inline constexpr std::size_t kMaxPromptFileTokens = std::size_t{1} << 28U;  // a gibibyte of token ids
+
+// For what a line does not say.
+struct PromptDefaults {
+  std::uint32_t max_tokens = 0;                     // less where the context has less room; 0: to the context's end
+  std::optional<float> temperature = std::nullopt;  // nothing: the model's own
+  std::uint64_t seed = 0;                           // each line draws with a seed made of this and its index
+  bool ignore_eos = false;                          // of all lines
+  std::int64_t unix_seconds = 0;                    // the time that chat templates see
+};
+
+// Reads all lines before anything is computed. An error names `file`, the line and the field.
+[[nodiscard]] Result<std::vector<OfflineRequest>> ReadPrompts(std::istream& in, const std::string& file,
+                                                              const std::shared_ptr<const router::ServedModel>& model,
+                                                              const PromptDefaults& defaults);
+
+}  // namespace roost::roostctl
