@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace roost::worker {
 namespace {
 
@@ -73,6 +75,7 @@ Result<void> PrefixCache::CheckTotals() const {
   std::uint32_t pinned = 0;
   std::uint32_t pinned_for_children = 0;
   std::uint32_t idle_pinned = 0;
+  std::uint32_t held = 0;
   for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
     const Node& node = nodes_[block];
     if (!node.ready) continue;
@@ -80,6 +83,7 @@ Result<void> PrefixCache::CheckTotals() const {
     pinned += node.pinned ? 1 : 0;
     pinned_for_children += node.pinned && !node.has_pin ? 1 : 0;
     idle_pinned += node.pinned && IsIdle(block) ? 1 : 0;
+    held += holds_.IsHeld(BlockId(block)) ? 1 : 0;
   }
   for (std::uint32_t group = 0; group < groups_.size(); ++group) {
     if (ready[group] != groups_[group].ready_count) return Broken("group {} has {} ready blocks", group, ready[group]);
@@ -88,6 +92,7 @@ Result<void> PrefixCache::CheckTotals() const {
     return Broken("{} blocks are pinned, {} of them idle, {} for their children", pinned, idle_pinned,
                   pinned_for_children);
   }
+  if (held != holds_.held_count()) return Broken("{} blocks are held, {} counted", holds_.held_count(), held);
   if (PinCount() > pin_limit_) return Broken("{} blocks are or will be pinned, of at most {}", PinCount(), pin_limit_);
   return {};
 }
@@ -124,6 +129,7 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
   } else if (FindByHash(node.hash) != id) {
     return Broken("block {} is not in the index under its hash", block);
   }
+  ROOST_RETURN_IF_ERROR(CheckHold(block));
   if (node.parent == kNoBlock) {
     if (node.position != 0) return Broken("block {} at position {} has no parent", block, node.position);
   } else {
@@ -134,6 +140,27 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
     }
   }
   return CheckChildren(block);
+}
+
+// Who is held is idle and not pinned, and has a reason; and who stands before it is held, too, unless it is in use or
+// pinned.
+Result<void> PrefixCache::CheckHold(std::uint32_t block) const {
+  const BlockId id(block);
+  std::vector<std::uint32_t> children;
+  siblings_.Append(nodes_[block].children, children);
+  const auto held_children = static_cast<std::uint32_t>(
+      std::count_if(children.begin(), children.end(), [this](auto child) { return holds_.IsHeld(BlockId(child)); }));
+  if (held_children != holds_.held_children(id)) {
+    return Broken("block {} has {} held children, {} counted", block, held_children, holds_.held_children(id));
+  }
+  const bool may_be_held = IsIdle(block) && !nodes_[block].pinned;
+  if (holds_.IsHeld(id) && !(may_be_held && (holds_.IsYoung(id) || held_children > 0))) {
+    return Broken("block {} is held without a reason", block);
+  }
+  if (may_be_held && held_children > 0 && !holds_.IsHeld(id)) {
+    return Broken("block {} is not held, {} of its children are", block, held_children);
+  }
+  return {};
 }
 
 // The children's tree is whole, and whoever holds a child holds the parent.

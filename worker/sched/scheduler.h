@@ -22,6 +22,12 @@
 //   same (outputs grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always
 //   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
 //   their blocks.
+// - Blocks that the cache holds for their youth (see PrefixCache) go only for a sequence that could not run otherwise,
+//   the oldest first. So a sequence is admitted without them if it can be: it waits for the end of those that run while
+//   that will make room enough, and for min_hold at most. If nobody runs, if the end of all would not be enough, or if
+//   it has waited so long, it takes them. A running one takes them before another is preempted or pins end: what is
+//   held saves some computation, and a preemption costs some. As no later one passes a sequence without room, nobody
+//   waits for ever.
 // - Nothing is computed twice: a sequence whose next block is being computed by a running one waits until it is there
 //   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. It waits at
 //   most for as long as computing these blocks itself is predicted to take, from the pace of the steps of late. The
@@ -273,7 +279,16 @@ class Scheduler {
   [[nodiscard]] bool IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const;
   [[nodiscard]] Sequence::AwaitedPrefix Await(const Sequence& other, std::uint32_t block_count,
                                               std::uint32_t missing_count) const;
-  [[nodiscard]] bool HasRoomFor(const Sequence& sequence) const;
+  // Blocks that a sequence needs to start, beside those of its match.
+  struct Need {
+    std::size_t block_count = 0;
+    std::size_t available_matched = 0;  // blocks of its match that would be available without it
+    std::size_t held_matched = 0;       // that are held
+    std::size_t free_of_keeping = 0;    // that are neither held nor pinned, available or in use
+  };
+  [[nodiscard]] Need NeedOf(const Sequence& sequence) const;
+  [[nodiscard]] bool HasRoomFor(Sequence& sequence) const;
+  [[nodiscard]] bool MayTakeHeld(Sequence& sequence, const Need& need) const;
   void Start(Sequence& sequence);
   void Expect(Sequence& sequence, std::uint32_t matched_count);
 
