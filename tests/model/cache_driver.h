@@ -59,6 +59,7 @@ class CacheDriver {
     ROOST_RETURN_IF_ERROR(Squeeze(block_count_));
     ROOST_RETURN_IF_ERROR(Compare());
     for (std::uint32_t held = naive_.held_count(); held > 0; --held) ROOST_RETURN_IF_ERROR(EvictHeld());
+    ROOST_RETURN_IF_ERROR(Expect(naive_.held_count() == 0, "{} held blocks are never to be had", naive_.held_count()));
     return Compare();
   }
 

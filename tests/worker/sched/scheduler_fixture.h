@@ -44,17 +44,16 @@ class SchedulerTest : public testing::Test {
     scheduler_.reset();
     pool_ = std::make_unique<BlockPool>(setup.block_count);
     cache_ = std::make_unique<PrefixCache>(
-        *pool_, setup.cache,
-        MakeEvictionPolicy(setup.eviction, setup.block_count, setup.cache.group_shares).value());
-    scheduler_ =
-        std::make_unique<Scheduler>(*cache_, SchedulerOptions{.max_batch_tokens = setup.max_batch_tokens,
-                                                              .short_step_tokens = setup.short_step_tokens,
-                                                              .max_running = setup.max_running,
-                                                              .max_waiting = setup.max_waiting,
-                                                              .max_context_tokens = setup.block_count * setup.cache.block_tokens,
-                                                              .max_partial_prefills = setup.max_partial_prefills,
-                                                              .policy = setup.policy,
-                                                              .first_token_target = setup.first_token_target});
+        *pool_, setup.cache, MakeEvictionPolicy(setup.eviction, setup.block_count, setup.cache.group_shares).value());
+    scheduler_ = std::make_unique<Scheduler>(
+        *cache_, SchedulerOptions{.max_batch_tokens = setup.max_batch_tokens,
+                                  .short_step_tokens = setup.short_step_tokens,
+                                  .max_running = setup.max_running,
+                                  .max_waiting = setup.max_waiting,
+                                  .max_context_tokens = setup.block_count * setup.cache.block_tokens,
+                                  .max_partial_prefills = setup.max_partial_prefills,
+                                  .policy = setup.policy,
+                                  .first_token_target = setup.first_token_target});
   }
 
   // `count` tokens that only prompts of the same `stream` begin with.
