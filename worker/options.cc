@@ -65,15 +65,13 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
                  "Policy that says which idle blocks go first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
       .Add("min-hold-ms", options.min_hold_ms,
-           "How long a new block stays at least: a younger one goes only if a request could not run otherwise, the "
-           "oldest "
-           "first; see hold-limit",
+           "Time that a new block stays in the cache: a younger one goes only if a request could not run otherwise, "
+           "and then the oldest first; see hold-limit",
            {0, kMaxHoldMs})
-      .Add(
-          "hold-limit", options.hold_limit,
-          "Largest part of the blocks without pins that min-hold-ms may keep; blocks that come beyond it go like older "
-          "ones",
-          {0, 1})
+      .Add("hold-limit", options.hold_limit,
+           "Largest part of the blocks that min-hold-ms keeps, of those that are not pinned; a new block beyond it is "
+           "not kept for its age",
+           {0, 1})
       .AddList("tenant-share", options.tenant_share,
                "NAME=FRACTION: part of the blocks that is a tenant's own; what it leaves unused others may borrow")
       .Add("verify-hits", options.verify_hits,

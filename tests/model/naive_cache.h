@@ -430,14 +430,18 @@ class NaiveCache {
 
   // ---- the hold ----
 
+  [[nodiscard]] std::uint32_t HeldCountOf(std::uint32_t group) const {
+    return Count([group](const Entry& entry) { return entry.held && entry.group == group; });
+  }
   [[nodiscard]] bool HasHeldChild(const Entry& entry) const {
     return Count([&entry](const Entry& other) { return other.held && other.parent == entry.block; }) > 0;
   }
   [[nodiscard]] bool ShouldHold(const Entry& entry, std::uint32_t pinned) const {
     if (HasHeldChild(entry)) return true;
     const auto depth = (entry.prefix.size() + options_.block_tokens - 1) / options_.block_tokens;
-    const auto limit = static_cast<std::uint32_t>(options_.held_share_limit * (block_count_ - pinned));
-    return entry.hold && held_count() + depth <= limit;
+    const double share = static_cast<double>(shares_[entry.group]) / block_count_;
+    const auto limit = static_cast<std::uint32_t>(options_.held_share_limit * (block_count_ - pinned) * share);
+    return entry.hold && HeldCountOf(entry.group) + depth <= limit;
   }
   // It is in use or pinned.
   void EndHold(Entry& entry) {

@@ -21,11 +21,11 @@
 // EvictHeld. An idle block whose pin, retention, hold or last want ends counts as used then.
 //
 // The minimum hold: a block is young until `min_hold` after it was stored. One that becomes idle while it is young is
-// held until it is old, and the blocks before it with it, as no parent goes before its child. Room for others stays all
-// the same: a block is not held if there would be more held blocks, with those before it, than held_share_limit of the
-// blocks that are not pinned. It goes like any other then. So who came first is held, and a flood of new blocks, of
-// which most will never be used again, pushes itself out and nobody else. (Blocks that stand before a held one and
-// were in use when it was held are held beyond the limit, too.)
+// held until it is old, and the blocks before it with it, because a parent never goes before its child. Held blocks
+// leave room for requests: they are at most held_share_limit of the blocks that are not pinned, and of a group's share
+// of these. A block for which there is no room, with those before it, is not held and goes like any other. So the
+// blocks that came first are held, and a flood of new ones pushes itself out and nothing else. (Blocks before a held
+// one that were in use when it became held are held beyond the limit.)
 //
 // What a group (a tenant with a share of the pool) does not use, others may; it comes back as they give. To make room
 // for a group, blocks go in this order: its own, if it has more than its share; those of the group that is the furthest
@@ -106,7 +106,7 @@ struct CacheOptions {
   std::uint32_t block_tokens = 16;
   double pinned_share_limit = 0.5;        // of the pool
   Duration min_hold = Duration(0);        // a block so young is not evicted, see above; 0: no hold
-  double held_share_limit = 0.5;          // of the blocks that are not pinned
+  double held_share_limit = 0.5;          // of the blocks that are not pinned, in each group's share
   std::vector<double> group_shares = {};  // of the pool: of groups 1, 2, …; the rest is group 0's, everybody else's
 };
 
@@ -258,6 +258,7 @@ class PrefixCache {
   struct Group {
     std::uint32_t share = 0;  // in blocks
     std::uint32_t ready_count = 0;
+    std::uint32_t held_count = 0;
   };
 
   class TokenOrder;
@@ -302,6 +303,7 @@ class PrefixCache {
   [[nodiscard]] bool ShouldHold(std::uint32_t block) const;
   void Hold(std::uint32_t block);
   void EndHold(std::uint32_t block);
+  void LetGo(std::uint32_t block);
   void SettleHolds(std::uint32_t last);
   [[nodiscard]] std::optional<BlockId> ParentOf(std::uint32_t block) const;
   [[nodiscard]] BlockUse UseOf(std::uint32_t block, const RequestUse& use) const;

@@ -81,21 +81,29 @@ bool PrefixCache::ShouldHold(std::uint32_t block) const {
   const BlockId id(block);
   if (holds_.held_children(id) > 0) return true;
   if (!holds_.IsYoung(id)) return false;
-  const auto limit = static_cast<std::uint32_t>(held_share_limit_ * (pool_.block_count() - pinned_count_));
-  return holds_.held_count() + nodes_[block].position + 1 <= limit;
+  const Group& group = groups_[nodes_[block].group];
+  const double share = static_cast<double>(group.share) / pool_.block_count();
+  const auto limit = static_cast<std::uint32_t>(held_share_limit_ * (pool_.block_count() - pinned_count_) * share);
+  return group.held_count + nodes_[block].position + 1 <= limit;
 }
 
 void PrefixCache::Hold(std::uint32_t block) {
   const BlockId id(block);
   holds_.Hold(id, ParentOf(block));
+  ++groups_[nodes_[block].group].held_count;
   idle_.InsertHeld(id, EvictionGroup(nodes_[block].group), PlaceOf(block), holds_.AgeNumber(id));
 }
 
 // `block` is on no shelf any more.
 void PrefixCache::EndHold(std::uint32_t block) {
   if (!holds_.IsHeld(BlockId(block))) return;
-  holds_.LetGo(BlockId(block), ParentOf(block));
+  LetGo(block);
   SettleHolds(nodes_[block].parent);
+}
+
+void PrefixCache::LetGo(std::uint32_t block) {
+  holds_.LetGo(BlockId(block), ParentOf(block));
+  --groups_[nodes_[block].group].held_count;
 }
 
 // Lets go of what is held without a reason, from `last` on towards the front.
@@ -104,7 +112,7 @@ void PrefixCache::SettleHolds(std::uint32_t last) {
     const BlockId id(block);
     if (!holds_.IsHeld(id) || holds_.IsYoung(id) || holds_.held_children(id) > 0) return;
     idle_.Erase(id);
-    holds_.LetGo(id, ParentOf(block));
+    LetGo(block);
     ShelveToEvict(block, LatestUse(block));
   }
 }

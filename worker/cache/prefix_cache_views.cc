@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace roost::worker {
 namespace {
@@ -75,7 +76,7 @@ Result<void> PrefixCache::CheckTotals() const {
   std::uint32_t pinned = 0;
   std::uint32_t pinned_for_children = 0;
   std::uint32_t idle_pinned = 0;
-  std::uint32_t held = 0;
+  std::vector<std::uint32_t> held(groups_.size());
   for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
     const Node& node = nodes_[block];
     if (!node.ready) continue;
@@ -83,16 +84,20 @@ Result<void> PrefixCache::CheckTotals() const {
     pinned += node.pinned ? 1 : 0;
     pinned_for_children += node.pinned && !node.has_pin ? 1 : 0;
     idle_pinned += node.pinned && IsIdle(block) ? 1 : 0;
-    held += holds_.IsHeld(BlockId(block)) ? 1 : 0;
+    held[node.group] += holds_.IsHeld(BlockId(block)) ? 1 : 0;
   }
   for (std::uint32_t group = 0; group < groups_.size(); ++group) {
-    if (ready[group] != groups_[group].ready_count) return Broken("group {} has {} ready blocks", group, ready[group]);
+    if (ready[group] != groups_[group].ready_count || held[group] != groups_[group].held_count) {
+      return Broken("group {} has {} ready and {} held blocks", group, ready[group], held[group]);
+    }
   }
   if (pinned != pinned_count_ || idle_pinned != idle_pinned_ || pinned_for_children != pinned_for_children_) {
     return Broken("{} blocks are pinned, {} of them idle, {} for their children", pinned, idle_pinned,
                   pinned_for_children);
   }
-  if (held != holds_.held_count()) return Broken("{} blocks are held, {} counted", holds_.held_count(), held);
+  if (std::accumulate(held.begin(), held.end(), 0U) != holds_.held_count()) {
+    return Broken("{} blocks are held, the groups say otherwise", holds_.held_count());
+  }
   if (PinCount() > pin_limit_) return Broken("{} blocks are or will be pinned, of at most {}", PinCount(), pin_limit_);
   return {};
 }

@@ -23,11 +23,11 @@
 //   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
 //   their blocks.
 // - Blocks that the cache holds for their youth (see PrefixCache) go only for a sequence that could not run otherwise,
-//   the oldest first. So a sequence is admitted without them if it can be: it waits for the end of those that run while
-//   that will make room enough, and for min_hold at most. If nobody runs, if the end of all would not be enough, or if
-//   it has waited so long, it takes them. A running one takes them before another is preempted or pins end: what is
-//   held saves some computation, and a preemption costs some. As no later one passes a sequence without room, nobody
-//   waits for ever.
+//   the oldest first. A waiting sequence that has no room without them waits while running ones will free enough, but
+//   no longer than min_hold for held blocks. It takes held blocks at once when nobody runs, or when all that run could
+//   not free enough. A running sequence takes held blocks before another is preempted and before pins end: a held
+//   block may save computation later, a preemption costs it now. Nobody passes a sequence that lacks room, so holds
+//   starve nobody.
 // - Nothing is computed twice: a sequence whose next block is being computed by a running one waits until it is there
 //   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. It waits at
 //   most for as long as computing these blocks itself is predicted to take, from the pace of the steps of late. The
@@ -282,9 +282,10 @@ class Scheduler {
   // Blocks that a sequence needs to start, beside those of its match.
   struct Need {
     std::size_t block_count = 0;
-    std::size_t available_matched = 0;  // blocks of its match that would be available without it
-    std::size_t held_matched = 0;       // that are held
-    std::size_t free_of_keeping = 0;    // that are neither held nor pinned, available or in use
+    // Blocks of its match:
+    std::size_t available_matched = 0;  // idle, neither held nor pinned
+    std::size_t held_matched = 0;
+    std::size_t unkept_matched = 0;  // idle or in use, neither held nor pinned
   };
   [[nodiscard]] Need NeedOf(const Sequence& sequence) const;
   [[nodiscard]] bool HasRoomFor(Sequence& sequence) const;

@@ -279,7 +279,7 @@ Scheduler::Need Scheduler::NeedOf(const Sequence& sequence) const {
   for (const BlockRef ref : matched_) {
     need.available_matched += cache_.IsAvailable(ref) ? 1 : 0;
     need.held_matched += cache_.IsHeld(ref) ? 1 : 0;
-    need.free_of_keeping += cache_.IsHeld(ref) || cache_.IsPinned(ref) ? 0 : 1;
+    need.unkept_matched += cache_.IsHeld(ref) || cache_.IsPinned(ref) ? 0 : 1;
   }
   return need;
 }
@@ -295,12 +295,12 @@ bool Scheduler::HasRoomFor(Sequence& sequence) const {
   return needed <= available + cache_.held_count() - need.held_matched && MayTakeHeld(sequence, need);
 }
 
-// There is room for the sequence if it takes blocks that are held. It waits instead if the end of those that run will
-// make room enough, but no longer than blocks are held.
+// There is room for the sequence if it takes held blocks. It waits instead while those that run will free enough, but
+// no longer than a block is held.
 bool Scheduler::MayTakeHeld(Sequence& sequence, const Need& need) const {
   const std::uint32_t kept = cache_.held_count() + cache_.pinned_count();
   const std::size_t most_room = cache_.pool().block_count() - std::min(kept, cache_.pool().block_count());
-  if (need.block_count + need.free_of_keeping > most_room) return true;
+  if (need.block_count + need.unkept_matched > most_room) return true;
   if (!sequence.hold_patience_end) sequence.hold_patience_end = now_ + cache_.min_hold();
   return now_ >= *sequence.hold_patience_end;
 }

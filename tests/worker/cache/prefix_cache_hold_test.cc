@@ -75,6 +75,17 @@ TEST_F(CacheHoldTest, TheLimitIsAPartOfWhatPinsLeave) {
   ExpectSound();
 }
 
+// The first group has 2 of 8 blocks, of which 1 may be held, and the rest 6, of which 3 may be.
+TEST_F(CacheHoldTest, AGroupHoldsNoMoreThanThatPartOfItsShare) {
+  MakeHolding(8, 0.5, {0.25});
+  VisitAs(1, "xyz");
+  EXPECT_EQ(cache().held_count(), 1U);
+  VisitAs(0, "abcd");
+  EXPECT_EQ(cache().held_count(), 4U);
+  EXPECT_EQ(Take(8), "zdy");
+  ExpectSound();
+}
+
 TEST_F(CacheHoldTest, ABlockThatFoundNoRoomIsHeldWhenItIsUsedAgainAndThereIsSome) {
   MakeHolding(4, 0.25);
   Visit("a");
