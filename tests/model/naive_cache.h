@@ -58,6 +58,7 @@ class NaiveCache {
     bool has_pin = false;
     std::optional<Timer> hold;  // while it is young
     bool held = false;
+    bool reserved = false;  // was held for its youth, is in use, and will be held again
     std::uint64_t stored_at = 0;
     std::optional<Timer> retention;
     std::uint32_t retention_priority = 0;
@@ -119,8 +120,7 @@ class NaiveCache {
   // One more holder of a block, ready or not.
   void Acquire(BlockId block) {
     if (Entry* entry = Get(block)) {
-      ++entry->references;
-      EndHold(*entry);
+      BecomeUsed(*entry);
     } else {
       ++GetOwn(block)->references;
     }
@@ -137,7 +137,9 @@ class NaiveCache {
     entry->in_prompt = entry->prefix.size() <= use.prompt_token_count;
     Retain(*entry, entry->in_prompt ? retention.prompt : retention.decode);
     TakePlace(*entry);
-    if (entry->references == 0 && !IsPinned(*entry)) entry->held = ShouldHold(*entry, pinned_count());
+    if (entry->references > 0) return;
+    entry->held = !IsPinned(*entry) && ShouldHold(*entry, pinned_count(), HoldNeed(*entry));
+    entry->reserved = false;
   }
 
   // Ends the retention of a block and of all before it, where it is just this one, back to front.
@@ -183,8 +185,7 @@ class NaiveCache {
     }
     own_.erase(GetOwn(block));
     if (equal != nullptr) {
-      ++equal->references;
-      EndHold(*equal);
+      BecomeUsed(*equal);
       return {Kind::kMerged, equal->block};
     }
     Add(chain, block, parent, Length(index), group);
@@ -431,17 +432,30 @@ class NaiveCache {
   // ---- the hold ----
 
   [[nodiscard]] std::uint32_t HeldCountOf(std::uint32_t group) const {
-    return Count([group](const Entry& entry) { return entry.held && entry.group == group; });
+    return Count([group](const Entry& entry) { return (entry.held || entry.reserved) && entry.group == group; });
   }
   [[nodiscard]] bool HasHeldChild(const Entry& entry) const {
     return Count([&entry](const Entry& other) { return other.held && other.parent == entry.block; }) > 0;
   }
-  [[nodiscard]] bool ShouldHold(const Entry& entry, std::uint32_t pinned) const {
-    if (HasHeldChild(entry)) return true;
-    const auto depth = (entry.prefix.size() + options_.block_tokens - 1) / options_.block_tokens;
+  // It and those before it, less those that are pinned or will be held anyhow.
+  [[nodiscard]] std::uint32_t HoldNeed(const Entry& entry) const {
+    std::uint32_t need = 1;
+    for (const Entry* each = &entry; each->parent;) {
+      each = Get(*each->parent);
+      need += IsPinned(*each) || each->reserved ? 0 : 1;
+    }
+    return need;
+  }
+  [[nodiscard]] bool ShouldHold(const Entry& entry, std::uint32_t pinned, std::uint32_t need) const {
+    if (HasHeldChild(entry) || entry.reserved) return true;
     const double share = static_cast<double>(shares_[entry.group]) / block_count_;
     const auto limit = static_cast<std::uint32_t>(options_.held_share_limit * (block_count_ - pinned) * share);
-    return entry.hold && HeldCountOf(entry.group) + depth <= limit;
+    return entry.hold && HeldCountOf(entry.group) + need <= limit;
+  }
+  void BecomeUsed(Entry& entry) {
+    ++entry.references;
+    if (entry.held && entry.hold) entry.reserved = true;
+    EndHold(entry);
   }
   // It is in use or pinned.
   void EndHold(Entry& entry) {
@@ -494,6 +508,7 @@ class NaiveCache {
         if (!*timer || (*timer)->end_tick > tick) continue;
         ended.emplace_back(timer == &entry.hold ? 0 : 1, (*timer)->end_tick, (*timer)->number, &entry);
         timer->reset();
+        if (!entry.hold) entry.reserved = false;
       }
     }
     std::sort(ended.begin(), ended.end());
@@ -553,7 +568,7 @@ class NaiveCache {
     for (Entry* each : unpinned) {
       --pinned;
       TakePlace(*each);
-      each->held = each->references == 0 && ShouldHold(*each, pinned);
+      each->held = each->references == 0 && ShouldHold(*each, pinned, 1);  // those before it are pinned yet
     }
   }
   [[nodiscard]] Entry* ParentOf(const Entry& entry) { return entry.parent ? Get(*entry.parent) : nullptr; }

@@ -15,7 +15,7 @@ void HoldBook::Begin(BlockId block, Instant now) {
 }
 
 void HoldBook::Forget(BlockId block) {
-  ROOST_CHECK(!IsHeld(block) && held_children(block) == 0, "block {} is held", block.value());
+  ROOST_CHECK(!IsHeld(block) && !IsReserved(block) && held_children(block) == 0, "block {} is held", block.value());
   timers_.Clear(block);
 }
 

@@ -1,7 +1,8 @@
 // The books of the minimum hold: how old blocks are, and which of them are held.
 //
-//   young   a ready block from when it is stored until `min_hold` later
-//   held    an idle block that the cache keeps for its youth, or for a held child behind it; see PrefixCache
+//   young     a ready block from when it is stored until `min_hold` later
+//   held      an idle block that the cache keeps for its youth, or for a held child behind it; see PrefixCache
+//   reserved  a young block that was held and is in use: it is held again after that
 //
 //     b0 old ─ b1 young ─ b2 young      b2 is held for its youth, b1 and b0 too, b0 for b1 alone.
 //                                       When b2 is young no more, b2 is let go, then b1 if it is old, then b0.
@@ -40,8 +41,12 @@ class HoldBook {
   void Hold(BlockId block, std::optional<BlockId> parent);
   void LetGo(BlockId block, std::optional<BlockId> parent);
 
+  void Reserve(BlockId block) { entries_[block.value()].reserved = true; }
+  void EndReservation(BlockId block) { entries_[block.value()].reserved = false; }
+
   [[nodiscard]] bool IsYoung(BlockId block) const { return timers_.IsSet(block); }
   [[nodiscard]] bool IsHeld(BlockId block) const { return !entries_.empty() && entries_[block.value()].held; }
+  [[nodiscard]] bool IsReserved(BlockId block) const { return !entries_.empty() && entries_[block.value()].reserved; }
   // Of a block's children.
   [[nodiscard]] std::uint32_t held_children(BlockId block) const {
     return entries_.empty() ? 0 : entries_[block.value()].held_children;
@@ -57,6 +62,7 @@ class HoldBook {
     std::uint64_t number = 0;
     std::uint32_t held_children = 0;
     bool held = false;
+    bool reserved = false;
   };
 
   const std::uint32_t block_count_;

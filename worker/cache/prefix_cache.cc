@@ -55,6 +55,7 @@ void PrefixCache::AdvanceTo(Instant now) {
   holds_.Expire(now, expired_timers_);
   retention_timers_.Expire(now, expired_timers_);
   for (const BlockId block : expired_timers_) {
+    if (!holds_.IsYoung(block)) EndReservation(block.value());
     if (holds_.IsHeld(block)) {
       SettleHolds(block.value());
     } else {
@@ -117,7 +118,11 @@ void PrefixCache::Acquire(BlockRef ref) {
   const std::uint32_t block = ref.block.value();
   ROOST_CHECK(ref.generation == pool_.generation(ref.block) && nodes_[block].ready,
               "block {} was freed since it was matched", block);
-  if (pool_.references(ref.block) == 0) Unshelve(block);
+  if (pool_.references(ref.block) == 0) {
+    const bool is_held_for_youth = holds_.IsHeld(ref.block) && holds_.IsYoung(ref.block);
+    Unshelve(block);
+    if (is_held_for_youth) Reserve(block);
+  }
   pool_.AddReference(ref.block);
   ++nodes_[block].hit_count;
   residency_.OnFound(ref.block, now_);
@@ -335,6 +340,7 @@ void PrefixCache::Link(const BlockChain& chain, std::uint32_t block, const Node&
   siblings_.Insert(ChildrenOf(node.parent), block, TokenOrder(*this, block));
   ++groups_[node.group].ready_count;
   residency_.OnStored(BlockId(block), now_);
+  counted_need_ = {};
   holds_.Begin(BlockId(block), now_);
 }
 
@@ -354,6 +360,7 @@ void PrefixCache::Remove(std::uint32_t block) {
   ROOST_CHECK(node.ready && node.children == kNoBlock && !node.pinned, "block {} is not a leaf to remove", block);
   siblings_.Erase(ChildrenOf(node.parent), block, TokenOrder(*this, block));
   --groups_[node.group].ready_count;
+  EndReservation(block);
   holds_.Forget(BlockId(block));
   retention_timers_.Clear(BlockId(block));
   if (!IsPartial(block)) {

@@ -23,9 +23,10 @@
 // The minimum hold: a block is young until `min_hold` after it was stored. One that becomes idle while it is young is
 // held until it is old, and the blocks before it with it, because a parent never goes before its child. Held blocks
 // leave room for requests: they are at most held_share_limit of the blocks that are not pinned, and of a group's share
-// of these. A block for which there is no room, with those before it, is not held and goes like any other. So the
-// blocks that came first are held, and a flood of new ones pushes itself out and nothing else. (Blocks before a held
-// one that were in use when it became held are held beyond the limit.)
+// of these, those counted that were held and are in use at present. A block for which there is no room, with those
+// before it, is not held and goes like any other. So the blocks that came first are held, and a flood of new ones
+// pushes itself out and nothing else. (Blocks before a held one that were in use when it became held are held beyond
+// the limit, and so are those whose pin ends.)
 //
 // What a group (a tenant with a share of the pool) does not use, others may; it comes back as they give. To make room
 // for a group, blocks go in this order: its own, if it has more than its share; those of the group that is the furthest
@@ -259,6 +260,7 @@ class PrefixCache {
     std::uint32_t share = 0;  // in blocks
     std::uint32_t ready_count = 0;
     std::uint32_t held_count = 0;
+    std::uint32_t reserved_count = 0;
   };
 
   class TokenOrder;
@@ -300,10 +302,13 @@ class PrefixCache {
   [[nodiscard]] RequestUse LatestUse(std::uint32_t block) const;
   [[nodiscard]] bool IsIdle(std::uint32_t block) const;
   [[nodiscard]] bool IsEvictable(std::uint32_t block) const;
-  [[nodiscard]] bool ShouldHold(std::uint32_t block) const;
+  [[nodiscard]] bool ShouldHold(std::uint32_t block);
+  [[nodiscard]] std::uint32_t HoldNeed(std::uint32_t block) const;
   void Hold(std::uint32_t block);
   void EndHold(std::uint32_t block);
   void LetGo(std::uint32_t block);
+  void Reserve(std::uint32_t block);
+  void EndReservation(std::uint32_t block);
   void SettleHolds(std::uint32_t last);
   [[nodiscard]] std::optional<BlockId> ParentOf(std::uint32_t block) const;
   [[nodiscard]] BlockUse UseOf(std::uint32_t block, const RequestUse& use) const;
@@ -343,6 +348,12 @@ class PrefixCache {
   Instant now_;
   std::uint64_t latest_request_ = 0;
   HoldBook holds_;
+  // The HoldNeed of a block, until it may have changed.
+  struct CountedNeed {
+    std::uint32_t block = kNoBlock;
+    std::uint32_t need = 0;
+  };
+  CountedNeed counted_need_;
   TimerWheel retention_timers_;
   PinTable pins_;
   std::uint32_t pinned_count_ = 0;  // ready ones

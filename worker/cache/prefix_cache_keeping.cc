@@ -1,5 +1,5 @@
-// The parts of the prefix cache that say which idle block stays and which goes: shelves, holds, eviction, retention,
-// pins.
+// The parts of the prefix cache that say which idle block stays and which goes: shelves, eviction, retention, pins.
+// (The minimum hold: prefix_cache_holds.cc.)
 #include <algorithm>
 #include <limits>
 
@@ -40,9 +40,11 @@ std::optional<BlockId> PrefixCache::ParentOf(std::uint32_t block) const {
 
 // `block` became idle, or its pin has ended. No block before it is idle that is not pinned.
 void PrefixCache::Shelve(std::uint32_t block, const RequestUse& use) {
+  const bool should_hold = !nodes_[block].pinned && ShouldHold(block);
+  EndReservation(block);
   if (nodes_[block].pinned) {
     ++idle_pinned_;
-  } else if (ShouldHold(block)) {
+  } else if (should_hold) {
     Hold(block);
   } else {
     ShelveToEvict(block, use);
@@ -74,62 +76,11 @@ RequestUse PrefixCache::LatestUse(std::uint32_t block) const {
   return {.number = latest_request_, .prompt_token_count = prompt_end * block_tokens_};
 }
 
-// ---- holds: a block before a held one is held, pinned or in use ----
-
-// Those before `block` are in use or pinned yet, and will be held for its sake.
-bool PrefixCache::ShouldHold(std::uint32_t block) const {
-  const BlockId id(block);
-  if (holds_.held_children(id) > 0) return true;
-  if (!holds_.IsYoung(id)) return false;
-  const Group& group = groups_[nodes_[block].group];
-  const double share = static_cast<double>(group.share) / pool_.block_count();
-  const auto limit = static_cast<std::uint32_t>(held_share_limit_ * (pool_.block_count() - pinned_count_) * share);
-  return group.held_count + nodes_[block].position + 1 <= limit;
-}
-
-void PrefixCache::Hold(std::uint32_t block) {
-  const BlockId id(block);
-  holds_.Hold(id, ParentOf(block));
-  ++groups_[nodes_[block].group].held_count;
-  idle_.InsertHeld(id, EvictionGroup(nodes_[block].group), PlaceOf(block), holds_.AgeNumber(id));
-}
-
-// `block` is on no shelf any more.
-void PrefixCache::EndHold(std::uint32_t block) {
-  if (!holds_.IsHeld(BlockId(block))) return;
-  LetGo(block);
-  SettleHolds(nodes_[block].parent);
-}
-
-void PrefixCache::LetGo(std::uint32_t block) {
-  holds_.LetGo(BlockId(block), ParentOf(block));
-  --groups_[nodes_[block].group].held_count;
-}
-
-// Lets go of what is held without a reason, from `last` on towards the front.
-void PrefixCache::SettleHolds(std::uint32_t last) {
-  for (std::uint32_t block = last; block != kNoBlock; block = nodes_[block].parent) {
-    const BlockId id(block);
-    if (!holds_.IsHeld(id) || holds_.IsYoung(id) || holds_.held_children(id) > 0) return;
-    idle_.Erase(id);
-    LetGo(block);
-    ShelveToEvict(block, LatestUse(block));
-  }
-}
-
 // ---- eviction ----
 
 bool PrefixCache::EvictOne(EvictionGroup group) {
   std::optional<BlockId> victim = Victim(group, IdleBlocks::Reach::kUnwanted);
   if (!victim) victim = Victim(group, IdleBlocks::Reach::kWanted);
-  if (!victim) return false;
-  Evict(*victim);
-  return true;
-}
-
-bool PrefixCache::EvictHeld(EvictionGroup group) {
-  if (holds_.held_count() == 0) return false;
-  const std::optional<BlockId> victim = Victim(group, IdleBlocks::Reach::kHeld);
   if (!victim) return false;
   Evict(*victim);
   return true;
@@ -367,6 +318,7 @@ void PrefixCache::PinReady(std::uint32_t block) {
   const bool idle = IsIdle(block);
   if (idle) Unshelve(block);
   node.pinned = true;
+  counted_need_ = {};
   ++pinned_count_;
   if (node.parent != kNoBlock) ++nodes_[node.parent].pinned_children;
   if (idle) Shelve(block, LatestUse(block));
@@ -390,6 +342,7 @@ void PrefixCache::UnpinReady(std::uint32_t block) {
   const bool idle = IsIdle(block);
   if (idle) Unshelve(block);
   node.pinned = false;
+  counted_need_ = {};
   --pinned_count_;
   if (node.parent != kNoBlock) --nodes_[node.parent].pinned_children;
   if (idle) Shelve(block, LatestUse(block));

@@ -77,6 +77,7 @@ Result<void> PrefixCache::CheckTotals() const {
   std::uint32_t pinned_for_children = 0;
   std::uint32_t idle_pinned = 0;
   std::vector<std::uint32_t> held(groups_.size());
+  std::vector<std::uint32_t> reserved(groups_.size());
   for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
     const Node& node = nodes_[block];
     if (!node.ready) continue;
@@ -85,10 +86,14 @@ Result<void> PrefixCache::CheckTotals() const {
     pinned_for_children += node.pinned && !node.has_pin ? 1 : 0;
     idle_pinned += node.pinned && IsIdle(block) ? 1 : 0;
     held[node.group] += holds_.IsHeld(BlockId(block)) ? 1 : 0;
+    reserved[node.group] += holds_.IsReserved(BlockId(block)) ? 1 : 0;
   }
   for (std::uint32_t group = 0; group < groups_.size(); ++group) {
-    if (ready[group] != groups_[group].ready_count || held[group] != groups_[group].held_count) {
-      return Broken("group {} has {} ready and {} held blocks", group, ready[group], held[group]);
+    const Group& counted = groups_[group];
+    if (ready[group] != counted.ready_count || held[group] != counted.held_count ||
+        reserved[group] != counted.reserved_count) {
+      return Broken("group {} has {} ready, {} held and {} reserved blocks", group, ready[group], held[group],
+                    reserved[group]);
     }
   }
   if (pinned != pinned_count_ || idle_pinned != idle_pinned_ || pinned_for_children != pinned_for_children_) {
@@ -161,6 +166,9 @@ Result<void> PrefixCache::CheckHold(std::uint32_t block) const {
   const bool may_be_held = IsIdle(block) && !nodes_[block].pinned;
   if (holds_.IsHeld(id) && !(may_be_held && (holds_.IsYoung(id) || held_children > 0))) {
     return Broken("block {} is held without a reason", block);
+  }
+  if (holds_.IsReserved(id) && (IsIdle(block) || !holds_.IsYoung(id))) {
+    return Broken("block {} has its hold reserved, and is not young or not in use", block);
   }
   if (may_be_held && held_children > 0 && !holds_.IsHeld(id)) {
     return Broken("block {} is not held, {} of its children are", block, held_children);

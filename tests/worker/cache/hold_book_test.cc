@@ -56,6 +56,15 @@ TEST_F(HoldBookTest, WhatIsForgottenIsNotYoung) {
   EXPECT_FALSE(book_.IsYoung(BlockId(1)));
 }
 
+TEST_F(HoldBookTest, AReservationLastsUntilItEnds) {
+  book_.Begin(BlockId(1), Instant());
+  EXPECT_FALSE(book_.IsReserved(BlockId(1)));
+  book_.Reserve(BlockId(1));
+  EXPECT_TRUE(book_.IsReserved(BlockId(1)));
+  book_.EndReservation(BlockId(1));
+  EXPECT_FALSE(book_.IsReserved(BlockId(1)));
+}
+
 TEST(HoldBookDeathTest, AHeldBlockCanNotBeForgotten) {
   HoldBook book(4, milliseconds(10));
   book.Begin(BlockId(1), Instant());

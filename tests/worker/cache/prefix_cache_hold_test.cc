@@ -114,6 +114,47 @@ TEST_F(CacheHoldTest, ABlockInUseIsNotHeldAndCountsForNothing) {
   ExpectSound();
 }
 
+TEST_F(CacheHoldTest, AHeldBlockKeepsItsPlaceWhileItIsInUse) {
+  MakeHolding(4, 0.5);
+  Visit("ab");
+  CacheUser user = User("ab");
+  user.Match(cache());
+  Visit("c");
+  Visit("d");
+  EXPECT_EQ(cache().held_count(), 0U);
+  ExpectSound({&user});
+  user.Release(cache());
+  EXPECT_EQ(cache().held_count(), 2U);
+  ExpectSound();
+  EXPECT_EQ(Take(4), "cd");
+}
+
+TEST_F(CacheHoldTest, AHoldThatEndsWhileItsBlockIsInUseLeavesItsPlaceToOthers) {
+  MakeHolding(4, 0.5);
+  Visit("ab");
+  CacheUser user = User("ab");
+  user.Match(cache());
+  Pass(seconds(10));
+  Visit("cd");
+  EXPECT_EQ(cache().held_count(), 2U);
+  user.Release(cache());
+  EXPECT_EQ(Take(4), "ba");
+  ExpectSound();
+}
+
+TEST_F(CacheHoldTest, APinThatComesWhileAHeldBlockIsInUseTakesItsPlace) {
+  MakeHolding(4, 1);
+  Visit("ab");
+  CacheUser user = User("ab");
+  user.Match(cache());
+  cache().Pin(Hashes("ab"), std::nullopt);
+  user.Release(cache());
+  EXPECT_EQ(cache().held_count(), 0U);
+  Visit("cd");
+  EXPECT_EQ(cache().held_count(), 2U);
+  ExpectSound();
+}
+
 TEST_F(CacheHoldTest, APartialBlockIsHeldLikeAnother) {
   MakeHolding(4, 1);
   CacheUser user = User("ab");
@@ -296,6 +337,19 @@ TEST_F(CacheHoldTest, WhatIsDiscardedIsHeldNoMore) {
   cache().Discard(User("abc").chain(), 1);
   EXPECT_EQ(cache().held_count(), 1U);
   EXPECT_EQ(Cached("abc"), 1U);
+  ExpectSound();
+}
+
+TEST_F(CacheHoldTest, WhatIsDiscardedWhileItIsInUseHasNoPlace) {
+  MakeHolding(4, 0.5);
+  Visit("ab");
+  CacheUser user = User("ab");
+  user.Match(cache());
+  cache().Discard(user.chain(), 0);
+  ExpectSound({&user});
+  Visit("cd");
+  EXPECT_EQ(cache().held_count(), 2U);
+  user.Release(cache());
   ExpectSound();
 }
 

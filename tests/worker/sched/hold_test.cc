@@ -82,6 +82,18 @@ TEST_P(HoldOfPolicyTest, OtherPromptsOneAfterTheOtherLeaveAHeldPrefixWhole) {
   EXPECT_EQ(CachedBlocks(prefix_), 64U);
 }
 
+// One request that hits the prefix runs through the first half of the flood.
+TEST_P(HoldOfPolicyTest, OtherPromptsLeaveAHeldPrefixWholeThatIsUsedMeanwhile) {
+  const SequenceId user = Submit(Join(prefix_, Text(16, 2)));
+  Compute();
+  for (TokenId prompt = 0; prompt < kPromptCount; ++prompt) {
+    AdvanceTo(milliseconds(200 * (prompt + 1)));
+    Serve(OtherPrompt(prompt), 8);
+    if (prompt == kPromptCount / 2) scheduler_->Remove(user);
+  }
+  EXPECT_EQ(CachedBlocks(prefix_), 64U);
+}
+
 TEST_P(HoldOfPolicyTest, AfterItsHoldThePrefixGoesLikeOthers) {
   AdvanceTo(kHold);
   for (TokenId prompt = 0; prompt < kPromptCount; ++prompt) Serve(OtherPrompt(prompt), 8);
