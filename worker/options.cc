@@ -139,7 +139,14 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
                  "Policy that says which idle blocks go first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
-      .Add("min-hold-ms", options.min_hold_ms, "How long a new block stays whatever the policy says", {0, kMaxHoldMs})
+      .Add("min-hold-ms", options.min_hold_ms,
+           "Time that a new block stays in the cache: a younger one goes only if a request could not run otherwise, "
+           "and then the oldest first; see hold-limit",
+           {0, kMaxHoldMs})
+      .Add("hold-limit", options.hold_limit,
+           "Largest part of the blocks that min-hold-ms keeps, of those that are not pinned; a new block beyond it is "
+           "not kept for its age",
+           {0, 1})
       .AddList(
           "tenant-share", options.tenant_share,
           "NAME=FRACTION: part of the blocks that is a tenant's own; what it leaves unused others may borrow. Without "

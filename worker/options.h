@@ -41,6 +41,7 @@ struct WorkerOptions {
   std::string eviction = std::string(kDefaultEvictionPolicy);
   double pin_limit = 0.5;  // of the pool
   std::uint32_t min_hold_ms = 0;
+  double hold_limit = 0.5;                // of the blocks that are not pinned
   std::vector<std::string> tenant_share;  // NAME=FRACTION; see ParseTenantShares
   double verify_hits = 0;                 // of the requests with hits
   bool check_invariants = false;

@@ -86,6 +86,7 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
   engine.eviction = options.eviction;
   engine.pinned_share_limit = options.pin_limit;
   engine.min_hold = std::chrono::milliseconds(options.min_hold_ms);
+  engine.held_share_limit = options.hold_limit;
   ROOST_ASSIGN_OR_RETURN(engine.tenant_shares, ParseTenantShares(options.tenant_share));
   engine.verify_hits_share = options.verify_hits;
   engine.check_invariants = options.check_invariants;

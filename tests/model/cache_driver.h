@@ -57,6 +57,9 @@ class CacheDriver {
     ROOST_RETURN_IF_ERROR(
         Expect(pool_.referenced_count() == 0, "nobody holds a block, and {} are referenced", pool_.referenced_count()));
     ROOST_RETURN_IF_ERROR(Squeeze(block_count_));
+    ROOST_RETURN_IF_ERROR(Compare());
+    for (std::uint32_t held = naive_.held_count(); held > 0; --held) ROOST_RETURN_IF_ERROR(EvictHeld());
+    ROOST_RETURN_IF_ERROR(Expect(naive_.held_count() == 0, "{} held blocks are never to be had", naive_.held_count()));
     return Compare();
   }
 
@@ -82,6 +85,7 @@ class CacheDriver {
     constexpr double kPinShares[] = {0, 0.25, 0.5, 1};
     worker::CacheOptions options{.block_tokens = kBlockTokens, .pinned_share_limit = kPinShares[Below(4)]};
     if (OneIn(2)) options.min_hold = HalfTicks(1 + Below(20));
+    options.held_share_limit = kPinShares[Below(4)];
     for (std::uint32_t groups = Below(4); groups > 0; --groups) {
       options.group_shares.push_back(static_cast<double>(1 + Below(8)) / 16);
     }
@@ -136,6 +140,7 @@ class CacheDriver {
     if (choice == 3) return Want();
     if (choice == 4) return Unwant();
     if (choice == 5 && OneIn(2)) return EndRetention();
+    if (choice == 6 && OneIn(4)) return EvictHeld();
     if (choice == 5) return OneIn(4) ? Squeeze(1 + Below(block_count_)) : Squeeze(1);
     if (users_.empty() || (choice < 10 && users_.size() < 8)) return Begin();
     const std::size_t which = Below(users_.size());
@@ -181,8 +186,8 @@ class CacheDriver {
   Result<void> CheckAvailable(worker::BlockRef ref) {
     const NaiveCache::Entry* entry = std::as_const(naive_).Get(ref.block);
     ROOST_RETURN_IF_ERROR(Expect(entry != nullptr, "block {} is not ready", ref.block.value()));
-    const bool expected = entry->references == 0 && !naive_.IsPinned(*entry);
-    return Expect(cache_.IsAvailable(ref) == expected, "block {} is available, or is not", ref.block.value());
+    const bool agree = cache_.IsAvailable(ref) == naive_.IsAvailable(*entry) && cache_.IsHeld(ref) == entry->held;
+    return Expect(agree, "block {} is available or held, or is not", ref.block.value());
   }
 
   [[nodiscard]] static bool IsPending(const User& user) { return user.held.blocks.size() > user.ready_count; }
@@ -349,6 +354,13 @@ class CacheDriver {
     return Expect(taken.size() == expected, "{} blocks to be had, {} were promised", taken.size(), expected);
   }
 
+  // A held block goes for somebody who needs it.
+  Result<void> EvictHeld() {
+    const std::uint32_t group = Below(group_count_);
+    const bool expected = naive_.EvictHeld(group);
+    return Expect(cache_.EvictHeld(worker::EvictionGroup(group)) == expected, "there is a held block, or there is not");
+  }
+
   // ---- what is kept, and time ----
 
   Result<void> AdvanceTime() {
@@ -449,6 +461,7 @@ class CacheDriver {
     ROOST_RETURN_IF_ERROR(compare("free", pool_.free_count(), naive_.free_count()));
     ROOST_RETURN_IF_ERROR(compare("pinned", cache_.pinned_count(), naive_.pinned_count()));
     ROOST_RETURN_IF_ERROR(compare("available", cache_.available_count(), naive_.available_count()));
+    ROOST_RETURN_IF_ERROR(compare("held", cache_.held_count(), naive_.held_count()));
     for (std::uint32_t group = 0; group < group_count_; ++group) {
       const std::uint32_t ready = cache_.ready_count_of(worker::EvictionGroup(group));
       ROOST_RETURN_IF_ERROR(compare("ready of a group", ready, naive_.ready_count_of(group)));

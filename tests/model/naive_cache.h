@@ -6,6 +6,10 @@
 // wanted ones after all others; of these the one that became idle first. A block's place in that order is taken anew
 // when its retention, hold, pin or last want ends, and that changes its priority or whether it is pinned or wanted.
 //
+// A block that is held goes only when a held one is asked for: of those of a group that have no child the one that was
+// stored first. It is held from when it becomes idle or its pin ends, if it is young and there is room for it and all
+// before it, or if a block behind it is held; until it is young no more and none behind it is held.
+//
 // A partial block has a prefix that ends within it. No hash finds it and no listener hears of it; in all else it is a
 // block like the others.
 #pragma once
@@ -13,6 +17,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <span>
@@ -51,11 +56,15 @@ class NaiveCache {
     std::uint32_t references = 1;
     std::uint32_t wants = 0;
     bool has_pin = false;
-    std::optional<Timer> hold;
+    std::optional<Timer> hold;  // while it is young
+    bool held = false;
+    bool reserved = false;  // was held for its youth, is in use, and will be held again
+    std::uint64_t stored_at = 0;
     std::optional<Timer> retention;
     std::uint32_t retention_priority = 0;
     bool in_prompt = true;  // of the request that let go of it last
     std::uint64_t idle_since = 0;
+    std::uint32_t placed_by = 0;  // the priority at that time
   };
   // What a listener hears, one block at a time.
   struct Event {
@@ -111,7 +120,7 @@ class NaiveCache {
   // One more holder of a block, ready or not.
   void Acquire(BlockId block) {
     if (Entry* entry = Get(block)) {
-      ++entry->references;
+      BecomeUsed(*entry);
     } else {
       ++GetOwn(block)->references;
     }
@@ -127,7 +136,10 @@ class NaiveCache {
     --entry->references;
     entry->in_prompt = entry->prefix.size() <= use.prompt_token_count;
     Retain(*entry, entry->in_prompt ? retention.prompt : retention.decode);
-    entry->idle_since = ++time_;
+    TakePlace(*entry);
+    if (entry->references > 0) return;
+    entry->held = !IsPinned(*entry) && ShouldHold(*entry, pinned_count(), HoldNeed(*entry));
+    entry->reserved = false;
   }
 
   // Ends the retention of a block and of all before it, where it is just this one, back to front.
@@ -138,7 +150,7 @@ class NaiveCache {
       if (entry->retention->end_tick != TimerUntil(*own.end).end_tick) continue;
       const std::uint32_t priority = PriorityOf(*entry);
       entry->retention.reset();
-      if (priority != PriorityOf(*entry) && !IsPinned(*entry) && entry->wants == 0) entry->idle_since = ++time_;
+      if (priority != PriorityOf(*entry) && !IsPinned(*entry) && entry->wants == 0) TakePlace(*entry);
     }
   }
 
@@ -150,10 +162,15 @@ class NaiveCache {
   // Is a block to be had? The victim, if there must be one, goes. Whoever got a block says which (Own).
   bool Allocate(std::uint32_t group) {
     if (free_count() > 0) return true;
-    const std::optional<BlockId> victim = Victim(group);
+    const std::optional<BlockId> victim = Victim(group, {Reach::kUnwanted, Reach::kWanted});
     if (!victim) return false;
     Evict(*victim);
     return true;
+  }
+  bool EvictHeld(std::uint32_t group) {
+    const std::optional<BlockId> victim = Victim(group, {Reach::kHeld});
+    if (victim) Evict(*victim);
+    return victim.has_value();
   }
   void Own(BlockId block) { own_.push_back({block, 1}); }
 
@@ -168,7 +185,7 @@ class NaiveCache {
     }
     own_.erase(GetOwn(block));
     if (equal != nullptr) {
-      ++equal->references;
+      BecomeUsed(*equal);
       return {Kind::kMerged, equal->block};
     }
     Add(chain, block, parent, Length(index), group);
@@ -208,11 +225,11 @@ class NaiveCache {
 
   void Want(BlockId block) {
     Entry* entry = Get(block);
-    if (entry->wants++ == 0) entry->idle_since = ++time_;
+    if (entry->wants++ == 0) TakePlace(*entry);
   }
   void Unwant(BlockId block) {
     Entry* entry = Get(block);
-    if (--entry->wants == 0) entry->idle_since = ++time_;
+    if (--entry->wants == 0) TakePlace(*entry);
   }
 
   void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end) {
@@ -271,8 +288,14 @@ class NaiveCache {
     return Count([this](const Entry& entry) { return IsPinned(entry); });
   }
   [[nodiscard]] std::uint32_t available_count() const {
-    return static_cast<std::uint32_t>(free_count()) +
-           Count([this](const Entry& entry) { return entry.references == 0 && !IsPinned(entry); });
+    return static_cast<std::uint32_t>(free_count()) + Count([this](const Entry& entry) { return IsAvailable(entry); });
+  }
+  // Is it to be had without taking a held block?
+  [[nodiscard]] bool IsAvailable(const Entry& entry) const {
+    return entry.references == 0 && !IsPinned(entry) && !entry.held;
+  }
+  [[nodiscard]] std::uint32_t held_count() const {
+    return Count([](const Entry& entry) { return entry.held; });
   }
   [[nodiscard]] std::uint32_t ready_count_of(std::uint32_t group) const {
     return Count([group](const Entry& entry) { return entry.group == group; });
@@ -327,6 +350,7 @@ class NaiveCache {
                 .prefix = {chain.tokens.begin(), chain.tokens.begin() + static_cast<std::ptrdiff_t>(length)},
                 .group = group,
                 .hold = std::nullopt,
+                .stored_at = ++time_,
                 .retention = std::nullopt};
     if (options_.min_hold > Duration::zero()) entry.hold = TimerUntil(now_ + options_.min_hold);
     DropPrefixOf(entry);
@@ -347,9 +371,14 @@ class NaiveCache {
 
   // ---- who goes ----
 
-  enum class Wanted : std::uint8_t { kNo, kYes };
+  enum class Reach : std::uint8_t { kUnwanted, kWanted, kHeld };
 
-  [[nodiscard]] std::optional<BlockId> Victim(std::uint32_t group) const {
+  [[nodiscard]] static Reach ReachOf(const Entry& entry) {
+    if (entry.held) return Reach::kHeld;
+    return entry.wants > 0 ? Reach::kWanted : Reach::kUnwanted;
+  }
+
+  [[nodiscard]] std::optional<BlockId> Victim(std::uint32_t group, std::initializer_list<Reach> reaches) const {
     std::vector<std::uint32_t> givers;
     for (std::uint32_t giver = 0; giver < shares_.size(); ++giver) givers.push_back(giver);
     const auto excess = [this](std::uint32_t giver) {
@@ -363,21 +392,22 @@ class NaiveCache {
     std::stable_sort(givers.begin(), givers.end(), [&](std::uint32_t a, std::uint32_t b) {
       return std::pair(rank(a), -excess(a)) < std::pair(rank(b), -excess(b));
     });
-    for (const Wanted wanted : {Wanted::kNo, Wanted::kYes}) {
+    for (const Reach reach : reaches) {
       for (const std::uint32_t giver : givers) {
-        if (const std::optional<BlockId> block = VictimOf(giver, wanted)) return block;
+        if (const std::optional<BlockId> block = VictimOf(giver, reach)) return block;
       }
     }
     return std::nullopt;
   }
 
-  [[nodiscard]] std::optional<BlockId> VictimOf(std::uint32_t group, Wanted wanted) const {
+  [[nodiscard]] std::optional<BlockId> VictimOf(std::uint32_t group, Reach reach) const {
     const Entry* victim = nullptr;
-    const auto order = [](const Entry& entry) {
+    const auto order = [reach](const Entry& entry) {
+      if (reach == Reach::kHeld) return std::pair(0U, entry.stored_at);
       return std::pair(entry.wants > 0 ? 0 : PriorityOf(entry), entry.idle_since);
     };
     for (const Entry& entry : entries_) {
-      if (entry.references > 0 || entry.group != group || (entry.wants > 0) != (wanted == Wanted::kYes)) continue;
+      if (entry.references > 0 || entry.group != group || ReachOf(entry) != reach) continue;
       if (HasChild(entry.block) || IsPinned(entry)) continue;
       if (victim == nullptr || order(entry) < order(*victim)) victim = &entry;
     }
@@ -394,7 +424,49 @@ class NaiveCache {
       if (ghosts_.size() > block_count_) ghosts_.pop_front();
     }
     ++counters.evicted_blocks;
+    const std::optional<BlockId> parent = entry->parent;
     entries_.erase(entry);
+    if (parent) LetGoWithoutReason(Get(*parent));
+  }
+
+  // ---- the hold ----
+
+  [[nodiscard]] std::uint32_t HeldCountOf(std::uint32_t group) const {
+    return Count([group](const Entry& entry) { return (entry.held || entry.reserved) && entry.group == group; });
+  }
+  [[nodiscard]] bool HasHeldChild(const Entry& entry) const {
+    return Count([&entry](const Entry& other) { return other.held && other.parent == entry.block; }) > 0;
+  }
+  // It and those before it, less those that are pinned or will be held anyhow.
+  [[nodiscard]] std::uint32_t HoldNeed(const Entry& entry) const {
+    std::uint32_t need = 1;
+    for (const Entry* each = &entry; each->parent;) {
+      each = Get(*each->parent);
+      need += IsPinned(*each) || each->reserved ? 0 : 1;
+    }
+    return need;
+  }
+  [[nodiscard]] bool ShouldHold(const Entry& entry, std::uint32_t pinned, std::uint32_t need) const {
+    if (HasHeldChild(entry) || entry.reserved) return true;
+    const double share = static_cast<double>(shares_[entry.group]) / block_count_;
+    const auto limit = static_cast<std::uint32_t>(options_.held_share_limit * (block_count_ - pinned) * share);
+    return entry.hold && HeldCountOf(entry.group) + need <= limit;
+  }
+  void BecomeUsed(Entry& entry) {
+    ++entry.references;
+    if (entry.held && entry.hold) entry.reserved = true;
+    EndHold(entry);
+  }
+  // It is in use or pinned.
+  void EndHold(Entry& entry) {
+    const bool was_held = std::exchange(entry.held, false);
+    if (was_held) LetGoWithoutReason(ParentOf(entry));
+  }
+  void LetGoWithoutReason(Entry* entry) {
+    for (; entry != nullptr && entry->held && !entry->hold && !HasHeldChild(*entry); entry = ParentOf(*entry)) {
+      entry->held = false;
+      TakePlace(*entry);
+    }
   }
 
   // Stored again, or evicted again.
@@ -407,8 +479,11 @@ class NaiveCache {
   // ---- timers ----
 
   [[nodiscard]] static std::uint32_t PriorityOf(const Entry& entry) {
-    if (entry.hold) return worker::kMaxRetentionPriority;
     return entry.retention ? entry.retention_priority : worker::kDefaultRetentionPriority;
+  }
+  void TakePlace(Entry& entry) {
+    entry.idle_since = ++time_;
+    entry.placed_by = PriorityOf(entry);
   }
   [[nodiscard]] Timer TimerUntil(Instant end) {
     const Duration since = end.time_since_epoch() + worker::TimerWheel::kTick - Duration(1);
@@ -426,23 +501,23 @@ class NaiveCache {
   // All that ended, ends; then those whose priority changed take their new places, in the order of the ends.
   void EndTimers() {
     const std::int64_t tick = now_.time_since_epoch() / worker::TimerWheel::kTick;
-    using Ended = std::tuple<int, std::int64_t, std::uint64_t, Entry*, std::uint32_t>;
+    using Ended = std::tuple<int, std::int64_t, std::uint64_t, Entry*>;
     std::vector<Ended> ended;
     for (Entry& entry : entries_) {
-      const std::uint32_t priority = PriorityOf(entry);
       for (std::optional<Timer>* timer : {&entry.hold, &entry.retention}) {
         if (!*timer || (*timer)->end_tick > tick) continue;
-        ended.emplace_back(timer == &entry.hold ? 0 : 1, (*timer)->end_tick, (*timer)->number, &entry, priority);
+        ended.emplace_back(timer == &entry.hold ? 0 : 1, (*timer)->end_tick, (*timer)->number, &entry);
         timer->reset();
+        if (!entry.hold) entry.reserved = false;
       }
     }
     std::sort(ended.begin(), ended.end());
-    std::vector<const Entry*> moved;
-    for (const auto& [kind, end, number, entry, priority] : ended) {
-      if (priority == PriorityOf(*entry) || IsPinned(*entry) || entry->wants > 0) continue;
-      if (std::find(moved.begin(), moved.end(), entry) != moved.end()) continue;
-      moved.push_back(entry);
-      entry->idle_since = ++time_;
+    for (const auto& [kind, end, number, entry] : ended) {
+      if (entry->held) {
+        LetGoWithoutReason(entry);
+      } else if (entry->placed_by != PriorityOf(*entry) && !IsPinned(*entry) && entry->wants == 0) {
+        TakePlace(*entry);
+      }
     }
   }
 
@@ -478,6 +553,8 @@ class NaiveCache {
       ++counters.refused_pins;
     } else {
       entry.has_pin = true;
+      for (Entry* before = ParentOf(entry); before != nullptr; before = ParentOf(*before)) EndHold(*before);
+      EndHold(entry);
     }
   }
   // Whoever is not pinned any more because of it takes a new place, back to front.
@@ -485,7 +562,14 @@ class NaiveCache {
     Entry* entry = WithHash(hash);
     if (entry == nullptr || !entry->has_pin) return;
     entry->has_pin = false;
-    for (; entry != nullptr && !IsPinned(*entry); entry = ParentOf(*entry)) entry->idle_since = ++time_;
+    std::vector<Entry*> unpinned;
+    for (; entry != nullptr && !IsPinned(*entry); entry = ParentOf(*entry)) unpinned.push_back(entry);
+    std::uint32_t pinned = pinned_count() + static_cast<std::uint32_t>(unpinned.size());
+    for (Entry* each : unpinned) {
+      --pinned;
+      TakePlace(*each);
+      each->held = each->references == 0 && ShouldHold(*each, pinned, 1);  // those before it are pinned yet
+    }
   }
   [[nodiscard]] Entry* ParentOf(const Entry& entry) { return entry.parent ? Get(*entry.parent) : nullptr; }
 

@@ -122,6 +122,8 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
                               "0.25",
                               "--min-hold-ms",
                               "1500",
+                              "--hold-limit",
+                              "0.75",
                               "--tenant-share",
                               "=0.5",
                               "--schedule",
@@ -141,6 +143,7 @@ TEST(WorkerOptionsTest, CacheAndQueueTakeTheirValues) {
   EXPECT_EQ(options->eviction, "lru");
   EXPECT_EQ(options->pin_limit, 0.25);
   EXPECT_EQ(options->min_hold_ms, 1500U);
+  EXPECT_EQ(options->hold_limit, 0.75);
   EXPECT_EQ(options->tenant_share, std::vector<std::string>{"=0.5"});
   EXPECT_EQ(ParseSchedulePolicy(options->schedule).value(), SchedulePolicy::kLongestPrefix);
   EXPECT_EQ(options->short_step_tokens, 64U);
@@ -161,6 +164,7 @@ TEST(WorkerOptionsTest, HitsAreNotVerifiedOfStepsThatArePlannedAhead) {
 TEST(WorkerOptionsTest, WrongCacheAndQueueValuesAreErrors) {
   for (const std::vector<const char*>& wrong : std::vector<std::vector<const char*>>{{"--pin-limit", "1.5"},
                                                                                      {"--min-hold-ms", "-1"},
+                                                                                     {"--hold-limit", "1.1"},
                                                                                      {"--eviction", "random"},
                                                                                      {"--schedule", "lifo"},
                                                                                      {"--cache-events", "some"},

@@ -5,6 +5,10 @@
 //   3  blocks with a priority above the default, the lowest first
 //   4  blocks that a waiting request will hit
 //
+// and apart from these
+//
+//   5  blocks that are held for their youth, the oldest first
+//
 // A leaf goes before its parent all the same, so a parent is never held for less than its child, whatever priorities
 // the two have (see LeafLists).
 //
@@ -36,14 +40,16 @@ class IdleBlocks {
   void Insert(BlockId block, const BlockUse& use, TreePlace place, std::uint32_t priority);
   // `block` is idle, and a waiting request will hit it.
   void InsertWanted(BlockId block, EvictionGroup group, TreePlace place);
+  // `block` is idle and held. The lower its number, which no other has, the older it is.
+  void InsertHeld(BlockId block, EvictionGroup group, TreePlace place, std::uint64_t age_number);
 
   void BecomeLeaf(BlockId block);
-  // `block` is used again, or pinned, or about to be inserted under another priority.
+  // `block` is used again, or pinned, or about to be inserted in another way.
   void Erase(BlockId block);
 
-  // Which blocks may be taken.
-  enum class Reach : std::uint8_t { kUnwanted, kWanted };
-  // The next of the group to go: with kUnwanted none that a waiting request will hit, with kWanted only those.
+  // Which blocks may be taken: 1 to 3, 4, or 5.
+  enum class Reach : std::uint8_t { kUnwanted, kWanted, kHeld };
+  // The next of the group to go.
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, Reach reach);
   void Evict(BlockId block);
 
@@ -57,9 +63,10 @@ class IdleBlocks {
   void PrefetchInsert(std::uint64_t key) const { policy_->PrefetchInsert(key); }
 
  private:
-  // Lists of one group: one per priority, and one for wanted blocks.
+  // Lists of one group: one per priority, one for wanted blocks and one for held ones.
   static constexpr std::uint32_t kWantedList = kMaxRetentionPriority + 1;
-  static constexpr std::uint32_t kListsPerGroup = kWantedList + 1;
+  static constexpr std::uint32_t kHeldList = kWantedList + 1;
+  static constexpr std::uint32_t kListsPerGroup = kHeldList + 1;
 
   [[nodiscard]] std::optional<BlockId> FirstRetained(EvictionGroup group, std::uint32_t first, std::uint32_t last);
   void NoteInUse(std::uint32_t list);

@@ -17,6 +17,17 @@ void LeafLists::PushBack(std::uint32_t list, BlockId block, TreePlace place) {
   Link(entries_[RingOf(list)].previous, block.value());
 }
 
+// As one that was set aside before and is a leaf now, or will be.
+void LeafLists::Insert(std::uint32_t list, BlockId block, TreePlace place, std::uint64_t number) {
+  Entry& entry = Enter(list, block, place);
+  entry.SetNumber(number);
+  if (place == TreePlace::kLeaf) {
+    Return(block.value());
+  } else {
+    entry.state = State::kSetAside;
+  }
+}
+
 LeafLists::Entry& LeafLists::Enter(std::uint32_t list, BlockId block, TreePlace place) {
   Entry& entry = entries_[block.value()];
   ROOST_CHECK(entry.state == State::kOutside, "block {} is in a list", block.value());

@@ -11,7 +11,7 @@
 //
 // Who comes back is older than all that were not set aside, so its place is the front, but for those that came back
 // before it, are older, and have not gone yet. It waits for these apart, in a trie over the numbers of the pushes,
-// whose paths are of 40 steps at most.
+// whose paths are of 40 steps at most. So does a block that is inserted out of order.
 //
 // Not thread-safe. Every operation is O(1) at any size, FrontLeaf amortised over the pushes. No operation allocates.
 // 16 bytes per block and list.
@@ -37,6 +37,10 @@ class LeafLists {
 
   // `block` is in no list.
   void PushBack(std::uint32_t list, BlockId block, TreePlace place);
+
+  // `block`, which is in no list, takes its place by a number of the caller's, below 2^40 and in the list no other's. A
+  // list has blocks that came like this, or with PushBack, not both.
+  void Insert(std::uint32_t list, BlockId block, TreePlace place, std::uint64_t number);
 
   // The last child of `block`, which is in a list or set aside, has gone.
   void BecomeLeaf(BlockId block);

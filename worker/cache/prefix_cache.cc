@@ -30,17 +30,18 @@ PrefixCache::PrefixCache(BlockPool& pool, CacheOptions options, std::unique_ptr<
     : pool_(pool),
       block_tokens_(options.block_tokens),
       pin_limit_(static_cast<std::uint32_t>(options.pinned_share_limit * pool.block_count())),
-      min_hold_(options.min_hold),
+      held_share_limit_(options.held_share_limit),
       idle_(pool.block_count(), static_cast<std::uint32_t>(options.group_shares.size()) + 1, std::move(eviction)),
       index_(pool.block_count()),
       nodes_(pool.block_count()),
       siblings_(pool.block_count()),
       tokens_(std::size_t{pool.block_count()} * options.block_tokens),
-      hold_timers_(pool.block_count(), Instant()),
+      holds_(pool.block_count(), options.min_hold),
       retention_timers_(pool.block_count(), Instant()),
       ghosts_(pool.block_count()),
       residency_(pool.block_count()) {
   ROOST_CHECK(IsValidBlockTokens(block_tokens_), "block_tokens {}", block_tokens_);
+  ROOST_CHECK(held_share_limit_ >= 0 && held_share_limit_ <= 1, "held_share_limit {}", held_share_limit_);
   ROOST_CHECK(options.group_shares.size() < std::numeric_limits<std::uint8_t>::max());
   for (const std::uint32_t share : SharesInBlocks(options.group_shares, pool.block_count())) {
     groups_.push_back({.share = share});
@@ -51,9 +52,16 @@ void PrefixCache::AdvanceTo(Instant now) {
   ROOST_CHECK(now >= now_, "time goes back");
   now_ = now;
   expired_timers_.clear();
-  hold_timers_.Expire(now, expired_timers_);
+  holds_.Expire(now, expired_timers_);
   retention_timers_.Expire(now, expired_timers_);
-  for (const BlockId block : expired_timers_) ReshelveByPriority(block.value());
+  for (const BlockId block : expired_timers_) {
+    if (!holds_.IsYoung(block)) EndReservation(block.value());
+    if (holds_.IsHeld(block)) {
+      SettleHolds(block.value());
+    } else {
+      ReshelveByPriority(block.value());
+    }
+  }
   expired_pins_.clear();
   pins_.TakeExpired(now, expired_pins_);
   for (const BlockHash hash : expired_pins_) EndPin(hash);
@@ -110,7 +118,11 @@ void PrefixCache::Acquire(BlockRef ref) {
   const std::uint32_t block = ref.block.value();
   ROOST_CHECK(ref.generation == pool_.generation(ref.block) && nodes_[block].ready,
               "block {} was freed since it was matched", block);
-  if (pool_.references(ref.block) == 0) Unshelve(block);
+  if (pool_.references(ref.block) == 0) {
+    const bool is_held_for_youth = holds_.IsHeld(ref.block) && holds_.IsYoung(ref.block);
+    Unshelve(block);
+    if (is_held_for_youth) Reserve(block);
+  }
   pool_.AddReference(ref.block);
   ++nodes_[block].hit_count;
   residency_.OnFound(ref.block, now_);
@@ -328,7 +340,8 @@ void PrefixCache::Link(const BlockChain& chain, std::uint32_t block, const Node&
   siblings_.Insert(ChildrenOf(node.parent), block, TokenOrder(*this, block));
   ++groups_[node.group].ready_count;
   residency_.OnStored(BlockId(block), now_);
-  if (min_hold_ > Duration::zero()) hold_timers_.Set(BlockId(block), now_ + min_hold_);
+  counted_need_ = {};
+  holds_.Begin(BlockId(block), now_);
 }
 
 // A partial block that holds nothing but the first tokens of `block` is of no use any more.
@@ -347,7 +360,8 @@ void PrefixCache::Remove(std::uint32_t block) {
   ROOST_CHECK(node.ready && node.children == kNoBlock && !node.pinned, "block {} is not a leaf to remove", block);
   siblings_.Erase(ChildrenOf(node.parent), block, TokenOrder(*this, block));
   --groups_[node.group].ready_count;
-  hold_timers_.Clear(BlockId(block));
+  EndReservation(block);
+  holds_.Forget(BlockId(block));
   retention_timers_.Clear(BlockId(block));
   if (!IsPartial(block)) {
     index_.Erase(node.hash, BlockId(block));

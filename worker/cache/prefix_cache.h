@@ -17,8 +17,16 @@
 //   - no operation scans or sorts: each is O(1) per block, whatever the size of the pool; finding a tail, storing and
 //     evicting are O(log siblings), see EvictionPolicy for the rest of an eviction.
 //
-// Who is evicted, of the idle blocks without children: see IdleBlocks. Pinned blocks never are. An idle block whose
-// pin, retention, hold or last want ends counts as used then.
+// Who is evicted, of the idle blocks without children: see IdleBlocks. Pinned blocks never are, held ones only by
+// EvictHeld. An idle block whose pin, retention, hold or last want ends counts as used then.
+//
+// The minimum hold: a block is young until `min_hold` after it was stored. One that becomes idle while it is young is
+// held until it is old, and the blocks before it with it, because a parent never goes before its child. Held blocks
+// leave room for requests: they are at most held_share_limit of the blocks that are not pinned, and of a group's share
+// of these, those counted that were held and are in use at present. A block for which there is no room, with those
+// before it, is not held and goes like any other. So the blocks that came first are held, and a flood of new ones
+// pushes itself out and nothing else. (Blocks before a held one that were in use when it became held are held beyond
+// the limit, and so are those whose pin ends.)
 //
 // What a group (a tenant with a share of the pool) does not use, others may; it comes back as they give. To make room
 // for a group, blocks go in this order: its own, if it has more than its share; those of the group that is the furthest
@@ -45,6 +53,7 @@
 #include "worker/cache/eviction.h"
 #include "worker/cache/ghost_list.h"
 #include "worker/cache/hash_index.h"
+#include "worker/cache/hold_book.h"
 #include "worker/cache/idle_blocks.h"
 #include "worker/cache/pin_table.h"
 #include "worker/cache/residency.h"
@@ -104,7 +113,8 @@ struct PinCounts {
 struct CacheOptions {
   std::uint32_t block_tokens = 16;
   double pinned_share_limit = 0.5;        // of the pool
-  Duration min_hold = Duration(0);        // a block so young goes only when there is nothing else
+  Duration min_hold = Duration(0);        // a block so young is not evicted, see above; 0: no hold
+  double held_share_limit = 0.5;          // of the blocks that are not pinned, in each group's share
   std::vector<double> group_shares = {};  // of the pool: of groups 1, 2, …; the rest is group 0's, everybody else's
 };
 
@@ -143,12 +153,16 @@ class PrefixCache {
   // One holder less of each of a request's blocks, back to front.
   void ReleaseAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention = {});
 
-  // An empty block with one holder: a free one, or the victim of an eviction. Nothing when all are referenced or
-  // pinned. `group` wants it.
+  // An empty block with one holder: a free one, or the victim of an eviction. Nothing when all are referenced, pinned
+  // or held. `group` wants it.
   [[nodiscard]] std::optional<BlockId> Allocate(EvictionGroup group = EvictionGroup(0));
 
   // Frees the idle block that Allocate would give `group` if none were free. False when there is none to evict.
   [[nodiscard]] bool EvictOne(EvictionGroup group = EvictionGroup(0));
+
+  // Frees a held block, the oldest that has no child, of the group that gives next to make room for `group`: for a
+  // request that can not run otherwise. False when there is none; there is one while any is held and EvictOne has none.
+  [[nodiscard]] bool EvictHeld(EvictionGroup group = EvictionGroup(0));
 
   // Block `index` of `chain`, lying in blocks[index], is whole; blocks[0 … index) are ready and the caller's.
   [[nodiscard]] CommitResult Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks,
@@ -214,9 +228,16 @@ class PrefixCache {
   [[nodiscard]] std::uint32_t ready_count() const { return index_.size(); }
   [[nodiscard]] std::uint32_t pinned_count() const { return pinned_count_; }
   // Blocks that Allocate can have at once.
-  [[nodiscard]] std::uint32_t available_count() const { return pool_.free_count() + pool_.idle_count() - idle_pinned_; }
+  [[nodiscard]] std::uint32_t available_count() const {
+    return pool_.free_count() + pool_.idle_count() - idle_pinned_ - holds_.held_count();
+  }
   // Of these, one less if `ref`, which is ready, is taken.
-  [[nodiscard]] bool IsAvailable(BlockRef ref) const;
+  [[nodiscard]] bool IsAvailable(BlockRef ref) const { return IsEvictable(ref.block.value()); }
+  // Blocks that EvictHeld can free, one after the other, when none is available.
+  [[nodiscard]] std::uint32_t held_count() const { return holds_.held_count(); }
+  [[nodiscard]] bool IsHeld(BlockRef ref) const { return holds_.IsHeld(ref.block); }
+  [[nodiscard]] bool IsPinned(BlockRef ref) const { return nodes_[ref.block.value()].pinned; }
+  [[nodiscard]] Duration min_hold() const { return holds_.min_hold(); }
   [[nodiscard]] std::uint32_t block_tokens() const { return block_tokens_; }
   [[nodiscard]] std::uint32_t group_count() const { return static_cast<std::uint32_t>(groups_.size()); }
   [[nodiscard]] std::uint32_t ready_count_of(EvictionGroup group) const { return groups_[group.value()].ready_count; }
@@ -253,6 +274,8 @@ class PrefixCache {
   struct Group {
     std::uint32_t share = 0;  // in blocks
     std::uint32_t ready_count = 0;
+    std::uint32_t held_count = 0;
+    std::uint32_t reserved_count = 0;
   };
 
   class TokenOrder;
@@ -289,9 +312,20 @@ class PrefixCache {
   void Evict(BlockId victim);
   void PrefetchEvictionsAfter(std::uint32_t block) const;
   void Shelve(std::uint32_t block, const RequestUse& use);
+  void ShelveToEvict(std::uint32_t block, const RequestUse& use);
   void Unshelve(std::uint32_t block);
-  void Reshelve(std::uint32_t block);
+  [[nodiscard]] RequestUse LatestUse(std::uint32_t block) const;
   [[nodiscard]] bool IsIdle(std::uint32_t block) const;
+  [[nodiscard]] bool IsEvictable(std::uint32_t block) const;
+  [[nodiscard]] bool ShouldHold(std::uint32_t block);
+  [[nodiscard]] std::uint32_t HoldNeed(std::uint32_t block) const;
+  void Hold(std::uint32_t block);
+  void EndHold(std::uint32_t block);
+  void LetGo(std::uint32_t block);
+  void Reserve(std::uint32_t block);
+  void EndReservation(std::uint32_t block);
+  void SettleHolds(std::uint32_t last);
+  [[nodiscard]] std::optional<BlockId> ParentOf(std::uint32_t block) const;
   [[nodiscard]] BlockUse UseOf(std::uint32_t block, const RequestUse& use) const;
   [[nodiscard]] TreePlace PlaceOf(std::uint32_t block) const;
   [[nodiscard]] std::uint32_t PriorityOf(std::uint32_t block) const;
@@ -313,13 +347,14 @@ class PrefixCache {
 
   [[nodiscard]] Result<void> CheckNode(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckChildren(std::uint32_t block) const;
+  [[nodiscard]] Result<void> CheckHold(std::uint32_t block) const;
   [[nodiscard]] Result<void> CheckTree() const;
   [[nodiscard]] Result<void> CheckTotals() const;
 
   BlockPool& pool_;
   const std::uint32_t block_tokens_;
   const std::uint32_t pin_limit_;  // in blocks
-  const Duration min_hold_;
+  const double held_share_limit_;
   std::vector<Group> groups_;
 
   IdleBlocks idle_;
@@ -332,7 +367,13 @@ class PrefixCache {
 
   Instant now_;
   std::uint64_t latest_request_ = 0;
-  TimerWheel hold_timers_;  // set while a block is held for its youth
+  HoldBook holds_;
+  // The HoldNeed of a block, until it may have changed.
+  struct CountedNeed {
+    std::uint32_t block = kNoBlock;
+    std::uint32_t need = 0;
+  };
+  CountedNeed counted_need_;
   TimerWheel retention_timers_;
   PinTable pins_;
   std::uint32_t pinned_count_ = 0;  // ready ones

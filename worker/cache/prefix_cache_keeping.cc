@@ -1,4 +1,5 @@
-// The parts of the prefix cache that say which idle block stays and which goes: shelves, retention, pins, eviction.
+// The parts of the prefix cache that say which idle block stays and which goes: shelves, eviction, retention, pins.
+// (The minimum hold: prefix_cache_holds.cc.)
 #include <algorithm>
 #include <limits>
 
@@ -7,14 +8,15 @@
 
 namespace roost::worker {
 
-// ---- shelves: a pinned block is on none, all other idle blocks are in idle_ ----
+// ---- shelves: a pinned block is on none, all other idle blocks are in idle_, the held ones apart ----
 
 bool PrefixCache::IsIdle(std::uint32_t block) const {
   return nodes_[block].ready && pool_.references(BlockId(block)) == 0;
 }
 
-bool PrefixCache::IsAvailable(BlockRef ref) const {
-  return IsIdle(ref.block.value()) && !nodes_[ref.block.value()].pinned;
+// By EvictOne, when its children have gone.
+bool PrefixCache::IsEvictable(std::uint32_t block) const {
+  return IsIdle(block) && !nodes_[block].pinned && !holds_.IsHeld(BlockId(block));
 }
 
 BlockUse PrefixCache::UseOf(std::uint32_t block, const RequestUse& use) const {
@@ -31,11 +33,27 @@ TreePlace PrefixCache::PlaceOf(std::uint32_t block) const {
   return nodes_[block].children == kNoBlock ? TreePlace::kLeaf : TreePlace::kInner;
 }
 
+std::optional<BlockId> PrefixCache::ParentOf(std::uint32_t block) const {
+  if (nodes_[block].parent == kNoBlock) return std::nullopt;
+  return BlockId(nodes_[block].parent);
+}
+
+// `block` became idle, or its pin has ended. No block before it is idle that is not pinned.
 void PrefixCache::Shelve(std::uint32_t block, const RequestUse& use) {
-  Node& node = nodes_[block];
-  if (node.pinned) {
+  const bool should_hold = !nodes_[block].pinned && ShouldHold(block);
+  EndReservation(block);
+  if (nodes_[block].pinned) {
     ++idle_pinned_;
-  } else if (node.wanted_count > 0) {
+  } else if (should_hold) {
+    Hold(block);
+  } else {
+    ShelveToEvict(block, use);
+  }
+}
+
+void PrefixCache::ShelveToEvict(std::uint32_t block, const RequestUse& use) {
+  Node& node = nodes_[block];
+  if (node.wanted_count > 0) {
     idle_.InsertWanted(BlockId(block), EvictionGroup(node.group), PlaceOf(block));
   } else {
     node.shelf_priority = static_cast<std::uint8_t>(PriorityOf(block));
@@ -48,14 +66,14 @@ void PrefixCache::Unshelve(std::uint32_t block) {
     --idle_pinned_;
   } else {
     idle_.Erase(BlockId(block));
+    EndHold(block);
   }
 }
 
-// What decides on the shelf of `block`, which is on none if it is idle, has changed since. Of the request that used it
-// last no more is known than when.
-void PrefixCache::Reshelve(std::uint32_t block) {
+// Of the request that used `block` last no more is known than when.
+RequestUse PrefixCache::LatestUse(std::uint32_t block) const {
   const std::uint32_t prompt_end = nodes_[block].origin == BlockOrigin::kPrompt ? nodes_[block].position + 1 : 0;
-  Shelve(block, {.number = latest_request_, .prompt_token_count = prompt_end * block_tokens_});
+  return {.number = latest_request_, .prompt_token_count = prompt_end * block_tokens_};
 }
 
 // ---- eviction ----
@@ -95,6 +113,7 @@ void PrefixCache::Evict(BlockId victim) {
   const std::uint32_t parent = nodes_[victim.value()].parent;
   PrefetchEvictionsAfter(victim.value());
   idle_.Evict(victim);
+  EndHold(victim.value());
   residency_.OnEvicted(victim, now_);
   if (!IsPartial(victim.value())) ghosts_.Remember(nodes_[victim.value()].hash.low);
   Remove(victim.value());
@@ -166,9 +185,7 @@ void PrefixCache::DiscardLeaf(std::uint32_t block) {
 
 // ---- retention ----
 
-// A block that is held for its youth counts as one of the highest priority until it is old enough.
 std::uint32_t PrefixCache::PriorityOf(std::uint32_t block) const {
-  if (hold_timers_.IsSet(BlockId(block))) return kMaxRetentionPriority;
   if (retention_timers_.IsSet(BlockId(block))) return nodes_[block].retention_priority;
   return kDefaultRetentionPriority;
 }
@@ -204,32 +221,32 @@ void PrefixCache::EndRetentionIf(std::uint32_t block, const BlockRetention& rete
   ReshelveByPriority(block);
 }
 
-// One of the block's timers is gone. Unless that leaves it where it is, it goes on as if it had been used now.
+// The block's retention is over. Unless that leaves it where it is, it goes on as if it had been used now.
 void PrefixCache::ReshelveByPriority(std::uint32_t block) {
   const Node& node = nodes_[block];
-  const bool shelved_by_priority = IsIdle(block) && !node.pinned && node.wanted_count == 0;
+  const bool shelved_by_priority = IsEvictable(block) && node.wanted_count == 0;
   if (!shelved_by_priority || node.shelf_priority == PriorityOf(block)) return;
-  Unshelve(block);
-  Reshelve(block);
+  idle_.Erase(BlockId(block));
+  ShelveToEvict(block, LatestUse(block));
 }
 
 void PrefixCache::Want(BlockRef ref) {
   const std::uint32_t block = ref.block.value();
   ROOST_CHECK(ref.generation == pool_.generation(ref.block) && nodes_[block].ready, "block {} is stale", block);
-  const bool moves = IsIdle(block) && nodes_[block].wanted_count == 0;
-  if (moves) Unshelve(block);
+  const bool moves = IsEvictable(block) && nodes_[block].wanted_count == 0;
+  if (moves) idle_.Erase(ref.block);
   ++nodes_[block].wanted_count;
-  if (moves) Reshelve(block);
+  if (moves) ShelveToEvict(block, LatestUse(block));
 }
 
 void PrefixCache::Unwant(BlockRef ref) {
   const std::uint32_t block = ref.block.value();
   if (ref.generation != pool_.generation(ref.block)) return;
   ROOST_CHECK(nodes_[block].wanted_count > 0, "block {} is not wanted", block);
-  const bool moves = IsIdle(block) && nodes_[block].wanted_count == 1;
-  if (moves) Unshelve(block);
+  const bool moves = IsEvictable(block) && nodes_[block].wanted_count == 1;
+  if (moves) idle_.Erase(ref.block);
   --nodes_[block].wanted_count;
-  if (moves) Reshelve(block);
+  if (moves) ShelveToEvict(block, LatestUse(block));
 }
 
 // ---- pins: whoever is pinned has a pinned parent, and whoever has a pin was refused or is pinned ----
@@ -311,9 +328,10 @@ void PrefixCache::PinReady(std::uint32_t block) {
   const bool idle = IsIdle(block);
   if (idle) Unshelve(block);
   node.pinned = true;
+  counted_need_ = {};
   ++pinned_count_;
   if (node.parent != kNoBlock) ++nodes_[node.parent].pinned_children;
-  if (idle) Reshelve(block);
+  if (idle) Shelve(block, LatestUse(block));
 }
 
 // `hash` is not in the pin table any more. A parent that was pinned for this block alone goes with it.
@@ -334,9 +352,10 @@ void PrefixCache::UnpinReady(std::uint32_t block) {
   const bool idle = IsIdle(block);
   if (idle) Unshelve(block);
   node.pinned = false;
+  counted_need_ = {};
   --pinned_count_;
   if (node.parent != kNoBlock) --nodes_[node.parent].pinned_children;
-  if (idle) Reshelve(block);
+  if (idle) Shelve(block, LatestUse(block));
 }
 
 }  // namespace roost::worker

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 namespace roost::worker {
@@ -132,6 +133,8 @@ Result<void> PrefixCache::CheckTotals() const {
   std::uint32_t pinned = 0;
   std::uint32_t pinned_for_children = 0;
   std::uint32_t idle_pinned = 0;
+  std::vector<std::uint32_t> held(groups_.size());
+  std::vector<std::uint32_t> reserved(groups_.size());
   for (std::uint32_t block = 0; block < nodes_.size(); ++block) {
     const Node& node = nodes_[block];
     if (!node.ready) continue;
@@ -139,13 +142,23 @@ Result<void> PrefixCache::CheckTotals() const {
     pinned += node.pinned ? 1 : 0;
     pinned_for_children += node.pinned && !node.has_pin ? 1 : 0;
     idle_pinned += node.pinned && IsIdle(block) ? 1 : 0;
+    held[node.group] += holds_.IsHeld(BlockId(block)) ? 1 : 0;
+    reserved[node.group] += holds_.IsReserved(BlockId(block)) ? 1 : 0;
   }
   for (std::uint32_t group = 0; group < groups_.size(); ++group) {
-    if (ready[group] != groups_[group].ready_count) return Broken("group {} has {} ready blocks", group, ready[group]);
+    const Group& counted = groups_[group];
+    if (ready[group] != counted.ready_count || held[group] != counted.held_count ||
+        reserved[group] != counted.reserved_count) {
+      return Broken("group {} has {} ready, {} held and {} reserved blocks", group, ready[group], held[group],
+                    reserved[group]);
+    }
   }
   if (pinned != pinned_count_ || idle_pinned != idle_pinned_ || pinned_for_children != pinned_for_children_) {
     return Broken("{} blocks are pinned, {} of them idle, {} for their children", pinned, idle_pinned,
                   pinned_for_children);
+  }
+  if (std::accumulate(held.begin(), held.end(), 0U) != holds_.held_count()) {
+    return Broken("{} blocks are held, the groups say otherwise", holds_.held_count());
   }
   if (PinCount() > pin_limit_) return Broken("{} blocks are or will be pinned, of at most {}", PinCount(), pin_limit_);
   return {};
@@ -183,6 +196,7 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
   } else if (FindByHash(node.hash) != id) {
     return Broken("block {} is not in the index under its hash", block);
   }
+  ROOST_RETURN_IF_ERROR(CheckHold(block));
   if (node.parent == kNoBlock) {
     if (node.position != 0) return Broken("block {} at position {} has no parent", block, node.position);
   } else {
@@ -193,6 +207,30 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
     }
   }
   return CheckChildren(block);
+}
+
+// Who is held is idle and not pinned, and has a reason; and who stands before it is held, too, unless it is in use or
+// pinned.
+Result<void> PrefixCache::CheckHold(std::uint32_t block) const {
+  const BlockId id(block);
+  std::vector<std::uint32_t> children;
+  siblings_.Append(nodes_[block].children, children);
+  const auto held_children = static_cast<std::uint32_t>(
+      std::count_if(children.begin(), children.end(), [this](auto child) { return holds_.IsHeld(BlockId(child)); }));
+  if (held_children != holds_.held_children(id)) {
+    return Broken("block {} has {} held children, {} counted", block, held_children, holds_.held_children(id));
+  }
+  const bool may_be_held = IsIdle(block) && !nodes_[block].pinned;
+  if (holds_.IsHeld(id) && !(may_be_held && (holds_.IsYoung(id) || held_children > 0))) {
+    return Broken("block {} is held without a reason", block);
+  }
+  if (holds_.IsReserved(id) && (IsIdle(block) || !holds_.IsYoung(id))) {
+    return Broken("block {} has its hold reserved, and is not young or not in use", block);
+  }
+  if (may_be_held && held_children > 0 && !holds_.IsHeld(id)) {
+    return Broken("block {} is not held, {} of its children are", block, held_children);
+  }
+  return {};
 }
 
 // The children's tree is whole, and whoever holds a child holds the parent.

@@ -21,7 +21,8 @@ constexpr std::chrono::minutes kLongestReturn{10};
 CacheOptions CacheOptionsOf(const EngineOptions& options, const Model& model) {
   CacheOptions cache{.block_tokens = model.block_tokens(),
                      .pinned_share_limit = options.pinned_share_limit,
-                     .min_hold = options.min_hold};
+                     .min_hold = options.min_hold,
+                     .held_share_limit = options.held_share_limit};
   for (const TenantShare& tenant : options.tenant_shares) cache.group_shares.push_back(tenant.share);
   return cache;
 }

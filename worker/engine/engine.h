@@ -57,7 +57,8 @@ struct EngineOptions {
   // The cache.
   std::string eviction = std::string(kDefaultEvictionPolicy);  // one of kEvictionPolicyNames
   double pinned_share_limit = 0.5;                             // of the pool's blocks; pins over it are not taken
-  Duration min_hold = Duration(0);                             // a block is not evicted before it is so old
+  Duration min_hold = Duration(0);                             // see PrefixCache, as for the next
+  double held_share_limit = 0.5;
   std::vector<TenantShare> tenant_shares = {};  // of the pool; unused parts may be borrowed. Their sum is at most 1
   double verify_hits_share = 0;                 // of the requests with hits: computed anew and compared
   bool check_invariants = false;                // after every step, and blocks come with NaN in them; for debugging

@@ -233,8 +233,9 @@ bool Scheduler::SecureBlock(Sequence& sequence) {
   }
 }
 
-// Ends the pins, or preempts the sequence admitted last. False: that was this one.
+// Takes a held block, ends the pins, or preempts the sequence admitted last. False: that was this one.
 bool Scheduler::MakeRoom(const Sequence& sequence) {
+  if (cache_.EvictHeld(sequence.group)) return true;
   if (running_.size() == 1 && cache_.pinned_count() > 0) {
     cache_.UnpinAll();
     ++counters_.dropped_pins;

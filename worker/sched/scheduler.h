@@ -22,6 +22,12 @@
 //   same (outputs grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always
 //   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
 //   their blocks.
+// - Blocks that the cache holds for their youth (see PrefixCache) go only for a sequence that could not run otherwise,
+//   the oldest first. A waiting sequence that has no room without them waits while running ones will free enough, but
+//   no longer than min_hold for held blocks. It takes held blocks at once when nobody runs, or when all that run could
+//   not free enough. A running sequence takes held blocks before another is preempted and before pins end: a held
+//   block may save computation later, a preemption costs it now. Nobody passes a sequence that lacks room, so holds
+//   starve nobody.
 // - Nothing is computed twice: a sequence whose next block is being computed by a running one waits until it is there
 //   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. It waits at
 //   most for as long as computing these blocks itself is predicted to take, from the pace of the steps of late. The
@@ -273,7 +279,17 @@ class Scheduler {
   [[nodiscard]] bool IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const;
   [[nodiscard]] Sequence::AwaitedPrefix Await(const Sequence& other, std::uint32_t block_count,
                                               std::uint32_t missing_count) const;
-  [[nodiscard]] bool HasRoomFor(const Sequence& sequence) const;
+  // Blocks that a sequence needs to start, beside those of its match.
+  struct Need {
+    std::size_t block_count = 0;
+    // Blocks of its match:
+    std::size_t available_matched = 0;  // idle, neither held nor pinned
+    std::size_t held_matched = 0;
+    std::size_t unkept_matched = 0;  // idle or in use, neither held nor pinned
+  };
+  [[nodiscard]] Need NeedOf(const Sequence& sequence) const;
+  [[nodiscard]] bool HasRoomFor(Sequence& sequence) const;
+  [[nodiscard]] bool MayTakeHeld(Sequence& sequence, const Need& need) const;
   void Start(Sequence& sequence);
   void Expect(Sequence& sequence, std::uint32_t matched_count);
 

@@ -273,15 +273,36 @@ Sequence::AwaitedPrefix Scheduler::Await(const Sequence& other, std::uint32_t bl
           .until = now_ + FromSeconds(seconds)};
 }
 
-// Room for all known tokens and the first one sampled by the sequence and each fork, beside what others were promised.
-// `matched_` is its match; of these blocks the idle ones stop being evictable. A sequence that runs alone always has
-// room (see Submit).
-bool Scheduler::HasRoomFor(const Sequence& sequence) const {
+// For all known tokens and the first one sampled by the sequence and each fork. `matched_` is its match.
+Scheduler::Need Scheduler::NeedOf(const Sequence& sequence) const {
+  Need need{.block_count = BlocksFor(sequence.token_count() + 1) - matched_.size() + sequence.fork_count};
+  for (const BlockRef ref : matched_) {
+    need.available_matched += cache_.IsAvailable(ref) ? 1 : 0;
+    need.held_matched += cache_.IsHeld(ref) ? 1 : 0;
+    need.unkept_matched += cache_.IsHeld(ref) || cache_.IsPinned(ref) ? 0 : 1;
+  }
+  return need;
+}
+
+// Room beside what others were promised. Of the matched blocks the idle ones stop being evictable. A sequence that runs
+// alone always has room (see Submit).
+bool Scheduler::HasRoomFor(Sequence& sequence) const {
   if (running_.empty()) return true;
-  const auto available_matched =
-      std::count_if(matched_.begin(), matched_.end(), [this](BlockRef ref) { return cache_.IsAvailable(ref); });
-  const std::size_t needed = BlocksFor(sequence.token_count() + 1) - matched_.size() + sequence.fork_count;
-  return needed + promised_block_count_ + static_cast<std::size_t>(available_matched) <= cache_.available_count();
+  const Need need = NeedOf(sequence);
+  const std::size_t needed = need.block_count + promised_block_count_;
+  const std::size_t available = cache_.available_count() - need.available_matched;
+  if (needed <= available) return true;
+  return needed <= available + cache_.held_count() - need.held_matched && MayTakeHeld(sequence, need);
+}
+
+// There is room for the sequence if it takes held blocks. It waits instead while those that run will free enough, but
+// no longer than a block is held.
+bool Scheduler::MayTakeHeld(Sequence& sequence, const Need& need) const {
+  const std::uint32_t kept = cache_.held_count() + cache_.pinned_count();
+  const std::size_t most_room = cache_.pool().block_count() - std::min(kept, cache_.pool().block_count());
+  if (need.block_count + need.unkept_matched > most_room) return true;
+  if (!sequence.hold_patience_end) sequence.hold_patience_end = now_ + cache_.min_hold();
+  return now_ >= *sequence.hold_patience_end;
 }
 
 // With its match, which is in `matched_`. Memory for its output is taken here, so that those who wait hold none.

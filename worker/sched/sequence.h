@@ -117,7 +117,8 @@ struct Sequence {
   WaitingRank rank;
   std::uint32_t expected_uncached_count = 0;
   std::optional<AwaitedPrefix> awaited;
-  std::vector<BlockRef> wanted;  // blocks of its match, which the cache was asked to keep
+  std::vector<BlockRef> wanted;              // blocks of its match, which the cache was asked to keep
+  std::optional<Instant> hold_patience_end;  // once it has lacked room because blocks are held: then it may take these
 
   [[nodiscard]] std::uint32_t token_count() const { return static_cast<std::uint32_t>(tokens.size()); }
   // Of these, the tokens that are known.

@@ -12,6 +12,7 @@ constexpr auto kLeaf = TreePlace::kLeaf;
 constexpr auto kInner = TreePlace::kInner;
 constexpr auto kUnwanted = IdleBlocks::Reach::kUnwanted;
 constexpr auto kWanted = IdleBlocks::Reach::kWanted;
+constexpr auto kHeld = IdleBlocks::Reach::kHeld;
 
 class IdleBlocksTest : public testing::Test {
  protected:
@@ -103,6 +104,21 @@ TEST_F(IdleBlocksTest, AnErasedBlockMayComeBackUnderAnotherPriority) {
   Insert(0, kDefaultRetentionPriority);
   Insert(1, 10);
   EXPECT_EQ(Drain(kUnwanted), (Order{1, 0}));
+}
+
+TEST_F(IdleBlocksTest, HeldBlocksGoApartTheOldestFirst) {
+  idle_.InsertHeld(BlockId(0), EvictionGroup(0), kLeaf, 7);
+  idle_.InsertHeld(BlockId(1), EvictionGroup(0), kLeaf, 3);
+  idle_.InsertHeld(BlockId(2), EvictionGroup(0), kInner, 1);
+  idle_.InsertHeld(BlockId(3), EvictionGroup(1), kLeaf, 2);
+  idle_.InsertWanted(BlockId(4), EvictionGroup(0), kLeaf);
+  Insert(5, kMaxRetentionPriority);
+  EXPECT_EQ(Drain(kUnwanted), Order{5});
+  EXPECT_EQ(Drain(kWanted), Order{4});
+  EXPECT_EQ(Drain(kHeld), (Order{1, 0}));
+  idle_.BecomeLeaf(BlockId(2));
+  EXPECT_EQ(Drain(kHeld), Order{2});
+  EXPECT_EQ(Drain(kHeld, 1), Order{3});
 }
 
 TEST_F(IdleBlocksTest, AListThatRanOutIsFoundAgain) {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "common/base/rng.h"
@@ -24,6 +26,40 @@ TEST(LeafListsTest, HandsOutLeavesInTheOrderOfThePushes) {
     lists.Erase(BlockId(block));
   }
   EXPECT_EQ(lists.FrontLeaf(0), std::nullopt);
+}
+
+// Against a set that is sorted: leaves and inner blocks come, become leaves and go at random.
+TEST(LeafListsTest, InsertedLeavesGoByTheirNumbers) {
+  constexpr std::uint32_t kBlocks = 64;
+  Rng rng(5);
+  LeafLists lists(kBlocks, 1);
+  std::vector<std::uint64_t> numbers(kBlocks);
+  std::vector<bool> present(kBlocks);
+  std::set<std::pair<std::uint64_t, std::uint32_t>> leaves;
+  std::uint64_t count = 0;
+  std::uint32_t out_of_order = 0;
+  for (int step = 0; step < 20'000; ++step) {
+    const auto block = static_cast<std::uint32_t>(rng.Below(kBlocks));
+    if (!present[block]) {
+      if (numbers[block] == 0 || rng.Below(2) == 0) numbers[block] = ++count;  // else it comes back by its old number
+      const TreePlace place = rng.Below(2) == 0 ? kLeaf : kInner;
+      lists.Insert(0, BlockId(block), place, numbers[block]);
+      if (place == kLeaf) leaves.emplace(numbers[block], block);
+      out_of_order += place == kLeaf && *leaves.rbegin() != std::pair(numbers[block], block) ? 1 : 0;
+    } else if (!leaves.contains({numbers[block], block}) && rng.Below(2) == 0) {
+      lists.BecomeLeaf(BlockId(block));
+      leaves.emplace(numbers[block], block);
+      continue;
+    } else {
+      lists.Erase(BlockId(block));
+      leaves.erase({numbers[block], block});
+    }
+    present[block] = !present[block];
+    const std::optional<BlockId> front = lists.FrontLeaf(0);
+    ASSERT_EQ(front.has_value(), !leaves.empty());
+    ASSERT_TRUE(!front || front->value() == leaves.begin()->second) << "step " << step;
+  }
+  EXPECT_GT(out_of_order, 1000U);
 }
 
 TEST(LeafListsTest, ListsAreApart) {

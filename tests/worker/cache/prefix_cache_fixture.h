@@ -101,11 +101,15 @@ class PrefixCacheFixture : public testing::Test {
       if (!block) break;
       taken_.push_back(*block);
     }
-    std::string gone;
-    for (const wire::CacheEvent& event : cache_->TakeEvents()) {
-      for (const BlockHash hash : event.removed) gone += names_.at(hash);
+    return Gone();
+  }
+  // Takes held blocks for good, and names them, in order.
+  std::string TakeHeld(std::uint32_t count, std::uint32_t group = 0) {
+    (void)cache_->TakeEvents();
+    for (; count > 0 && cache_->EvictHeld(worker::EvictionGroup(group)); --count) {
+      taken_.push_back(cache_->Allocate().value());
     }
-    return gone;
+    return Gone();
   }
   // Gives back the block that was taken last.
   void GiveBack() {
@@ -124,6 +128,15 @@ class PrefixCacheFixture : public testing::Test {
   }
 
  private:
+  // The blocks that have gone since the events were taken last.
+  std::string Gone() {
+    std::string gone;
+    for (const wire::CacheEvent& event : cache_->TakeEvents()) {
+      for (const BlockHash hash : event.removed) gone += names_.at(hash);
+    }
+    return gone;
+  }
+
   Instant now_;
   std::unique_ptr<worker::BlockPool> pool_;
   std::unique_ptr<worker::PrefixCache> cache_;

@@ -1,5 +1,5 @@
-// Which idle blocks stay and which go: retention, hold, wants, pins, shares. (Order without any of it, and all of it
-// against a naive cache: prefix_cache_test.cc and prefix_cache_model_test.cc.)
+// Which idle blocks stay and which go: retention, wants, pins, shares. (Holds: prefix_cache_hold_test.cc. Order without
+// any of it, and all of it against a naive cache: prefix_cache_test.cc and prefix_cache_model_test.cc.)
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
@@ -121,47 +121,6 @@ TEST_F(CacheKeepingTest, AParentIsNeverEvictedBeforeItsChildWhateverThePrioritie
 
 TEST_F(CacheKeepingTest, APriorityOutOfRangeStopsTheProcess) {
   EXPECT_DEATH(VisitRetained("a", 101, hours(1)), "priority 101");
-}
-
-// ---- minimum hold ----
-
-TEST_F(CacheKeepingTest, AYoungBlockGoesOnlyWhenThereIsNothingElse) {
-  Make(2, {.min_hold = seconds(10)});
-  Visit("a");
-  Pass(seconds(10));
-  Visit("b");
-  Visit("a");
-  EXPECT_EQ(Take(1), "a");
-  EXPECT_EQ(Take(1), "b");
-}
-
-TEST_F(CacheKeepingTest, ABlockThatIsNotYoungAnyMoreIsOneLikeOthers) {
-  Make(2, {.min_hold = seconds(10)});
-  Visit("a");
-  Pass(seconds(9));
-  Visit("b");
-  Pass(seconds(1));
-  EXPECT_EQ(Take(2), "ab");
-}
-
-TEST_F(CacheKeepingTest, TheHoldDoesNotRaiseOrProlongARetention) {
-  Make(2, {.min_hold = seconds(1)});
-  Visit("a");
-  VisitRetained("b", 10, hours(1));
-  Pass(seconds(1));
-  EXPECT_EQ(Take(2), "ba");
-}
-
-TEST_F(CacheKeepingTest, ARetentionDoesNotShortenTheHold) {
-  Make(2, {.min_hold = seconds(10)});
-  VisitRetained("a", 10, seconds(1));
-  VisitRetained("b", 90, hours(1));
-  Pass(seconds(2));
-  EXPECT_EQ(Take(1), "a");  // both are young: the oldest
-  GiveBack();
-  VisitRetained("a", 10, seconds(1));
-  Pass(seconds(8));  // b is old
-  EXPECT_EQ(Take(1), "b");
 }
 
 // ---- wanted blocks ----

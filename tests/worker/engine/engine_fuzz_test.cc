@@ -78,6 +78,7 @@ class EngineFuzz {
     options.eviction = worker::kEvictionPolicyNames[rng_.Below(worker::kEvictionPolicyNames.size())];
     options.pinned_share_limit = 0.3 * Between(1, 3);
     options.min_hold = std::chrono::milliseconds(Between(0, 1) * 50);
+    options.held_share_limit = 0.25 * Between(0, 4);
     options.schedule_policy = static_cast<worker::SchedulePolicy>(rng_.Below(3));
     options.max_partial_prefills = Between(0, 3);
     options.short_step_tokens = Between(0, 1) * Between(1, 40);

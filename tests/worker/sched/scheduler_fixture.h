@@ -8,11 +8,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tests/support/cache_user.h"
 #include "tests/support/step_sample.h"
+#include "worker/cache/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/scheduler.h"
 
@@ -25,6 +27,8 @@ class SchedulerTest : public testing::Test {
 
   struct Setup {
     std::uint32_t block_count = 64;
+    CacheOptions cache = {.block_tokens = kBlockTokens};
+    std::string_view eviction = "lru";
     std::uint32_t max_batch_tokens = 512;
     std::uint32_t short_step_tokens = 0;
     std::uint32_t max_running = 64;
@@ -39,17 +43,17 @@ class SchedulerTest : public testing::Test {
   void Make(Setup setup) {
     scheduler_.reset();
     pool_ = std::make_unique<BlockPool>(setup.block_count);
-    cache_ = std::make_unique<PrefixCache>(*pool_, CacheOptions{.block_tokens = kBlockTokens},
-                                           std::make_unique<LruEviction>(setup.block_count));
-    scheduler_ =
-        std::make_unique<Scheduler>(*cache_, SchedulerOptions{.max_batch_tokens = setup.max_batch_tokens,
-                                                              .short_step_tokens = setup.short_step_tokens,
-                                                              .max_running = setup.max_running,
-                                                              .max_waiting = setup.max_waiting,
-                                                              .max_context_tokens = setup.block_count * kBlockTokens,
-                                                              .max_partial_prefills = setup.max_partial_prefills,
-                                                              .policy = setup.policy,
-                                                              .first_token_target = setup.first_token_target});
+    cache_ = std::make_unique<PrefixCache>(
+        *pool_, setup.cache, MakeEvictionPolicy(setup.eviction, setup.block_count, setup.cache.group_shares).value());
+    scheduler_ = std::make_unique<Scheduler>(
+        *cache_, SchedulerOptions{.max_batch_tokens = setup.max_batch_tokens,
+                                  .short_step_tokens = setup.short_step_tokens,
+                                  .max_running = setup.max_running,
+                                  .max_waiting = setup.max_waiting,
+                                  .max_context_tokens = setup.block_count * setup.cache.block_tokens,
+                                  .max_partial_prefills = setup.max_partial_prefills,
+                                  .policy = setup.policy,
+                                  .first_token_target = setup.first_token_target});
   }
 
   // `count` tokens that only prompts of the same `stream` begin with.

@@ -55,7 +55,8 @@ class RandomLife {
         cache_(pool_,
                {.block_tokens = kBlockTokens,
                 .pinned_share_limit = 0.7,
-                .min_hold = std::chrono::milliseconds(Between(0, 1) * 50),
+                .min_hold = std::chrono::milliseconds(Between(0, 1) * Between(50, 2000)),
+                .held_share_limit = Between(0, 4) * 0.25,
                 .group_shares = {kShares.begin(), kShares.end()}},
                MakeEvictionPolicy(kEvictionPolicyNames[rng_.Below(4)], pool_.block_count(), kShares).value()),
         rows_(pool_.block_count()) {
