@@ -50,6 +50,7 @@ struct Escape {
   std::optional<char32_t> literal;
   std::string outside;
   std::string inside;
+  bool has_letters = true;
 };
 
 // One pass from left to right. out_ is the translation of what was read.
@@ -64,10 +65,16 @@ class Translator {
   }
 
  private:
+  // May what was read match nothing?
+  struct Emptiness {
+    bool alternative = true;  // the one at work
+    bool earlier = false;     // one before it
+  };
   struct Group {
     std::size_t start;  // where its parenthesis stands in out_
     bool caseless;      // outside of it
     bool quantifiable;  // look-arounds are not repeated
+    Emptiness outside;
   };
 
   [[nodiscard]] Error Refuse(std::string_view what) const {
@@ -100,6 +107,13 @@ class Translator {
   void BeginAtom() {
     atom_ = out_.size();
     last_literal_ = 0;
+    atom_is_any_ = false;
+    SetAtomEmptiness(false);
+  }
+  void SetAtomEmptiness(bool may_be_empty) {
+    atom_may_be_empty_ = may_be_empty;
+    emptiness_before_atom_ = emptiness_.alternative;
+    emptiness_.alternative = emptiness_.alternative && may_be_empty;
   }
   void Anchor(std::string_view text) {
     out_ += text;
@@ -111,7 +125,12 @@ class Translator {
   std::size_t pos_ = 0;
   std::string out_;
   std::vector<Group> groups_;
+  Emptiness emptiness_;  // of the group at work
   std::optional<std::size_t> atom_;  // where in out_ the thing begins that a quantifier would repeat
+  bool atom_may_be_empty_ = false;
+  bool atom_is_any_ = false;
+  bool emptiness_before_atom_ = true;
+  bool found_look_around_ = false;
   bool group_begins_ = true;         // nothing was read of this group yet
   bool caseless_ = false;
   char last_literal_ = 0;
@@ -137,14 +156,19 @@ Result<void> Translator::Step() {
       if (!IntervalAhead().empty()) return Repeat();
       break;
     case '|':
-    case '^':
-    case '$': Anchor(in_.substr(pos_++, 1)); return {};
+      emptiness_ = {true, emptiness_.earlier || emptiness_.alternative};
+      Anchor(in_.substr(pos_++, 1));
+      return {};
+    case '$': found_look_around_ = true; [[fallthrough]];
+    case '^': Anchor(in_.substr(pos_++, 1)); return {};
     case '.':
       BeginAtom();
+      atom_is_any_ = true;
       out_ += in_[pos_++];
       return {};
     case '\\': {
       if (Next("\\A") || Next("\\z") || Next("\\Z")) {
+        found_look_around_ |= !Next("\\A");
         Anchor(in_.substr(pos_, 2));
         pos_ += 2;
         return {};
@@ -180,7 +204,8 @@ Result<void> Translator::OpenGroup() {
   const auto* opening = std::find_if(std::begin(kOpenings), std::end(kOpenings),
                                      [&](const Opening& candidate) { return Next(candidate.in); });
   if (opening->in == "(" && Next("(?")) return Refuse("this kind of group is not supported");
-  groups_.push_back({out_.size(), caseless_, opening->quantifiable});
+  groups_.push_back({out_.size(), caseless_, opening->quantifiable, std::exchange(emptiness_, {})});
+  if (!opening->quantifiable) found_look_around_ = true;
   if (opening->in == "(?i:") caseless_ = true;
   if (opening->in == "(?-i:") caseless_ = false;
   pos_ += opening->in.size();
@@ -198,7 +223,11 @@ Result<void> Translator::CloseGroup() {
   caseless_ = group.caseless;
   last_literal_ = 0;
   atom_.reset();
+  const bool may_be_empty = emptiness_.alternative || emptiness_.earlier;
+  emptiness_ = group.outside;
   if (!group.quantifiable) return {};
+  atom_is_any_ = false;
+  SetAtomEmptiness(may_be_empty);
   if (IsRepeatAhead()) {  // then one callout per round
     out_.insert(group.start, "(?:");
     out_.append(kCallout).append(")");
@@ -223,6 +252,11 @@ std::string_view Translator::IntervalAhead() const {
 
 Result<void> Translator::Repeat() {
   if (!atom_) return Refuse("there is nothing to repeat");
+  if (atom_may_be_empty_) return Refuse("a repeat of what may be empty is not supported");
+  if (atom_is_any_ && found_look_around_ && !Next("?")) {
+    return Refuse("a repeat of '.' behind a look-around or an end of line is not supported");
+  }
+  if (Next("*") || Next("?") || Next("{,") || Next("{0")) emptiness_.alternative = emptiness_before_atom_;
   if (in_[pos_] == '{') {
     ROOST_RETURN_IF_ERROR(RepeatInterval(IntervalAhead()));
   } else {
@@ -274,6 +308,9 @@ Result<void> Translator::ClassItem(std::string& out) {
   if (Next("\\")) {
     ROOST_ASSIGN_OR_RETURN(Escape escape, ReadEscape());
     if (!escape.literal) {
+      if (caseless_ && escape.has_letters) {
+        return Refuse("a class with a set of letters is not supported where case does not count");
+      }
       out += escape.inside;
       return {};
     }
@@ -305,19 +342,19 @@ Result<char32_t> Translator::ClassRangeEnd() {
 }
 
 Result<Escape> Translator::ReadEscape() {
-  const auto set = [](std::string_view members) {
-    return Escape{{}, fmt::format("[{}]", members), std::string(members)};
+  const auto set = [](std::string_view members, bool has_letters) {
+    return Escape{{}, fmt::format("[{}]", members), std::string(members), has_letters};
   };
   const auto literal = [](char32_t c) { return Escape{c, {}, {}}; };
   ++pos_;
   if (pos_ >= in_.size()) return Refuse("it ends within an escape");
   ROOST_ASSIGN_OR_RETURN(char32_t c, ReadCharacter());
   switch (c) {
-    case 's': return set(kSpaces);
-    case 'S': return set(kNonSpaces);
-    case 'd': return Escape{{}, "\\p{Nd}", "\\p{Nd}"};
+    case 's': return set(kSpaces, false);
+    case 'S': return set(kNonSpaces, true);
+    case 'd': return Escape{{}, "\\p{Nd}", "\\p{Nd}", false};
     case 'D': return Escape{{}, "\\P{Nd}", "\\P{Nd}"};
-    case 'h': return set(kHexDigits);
+    case 'h': return set(kHexDigits, false);
     case 'p': return ReadProperty("\\p");
     case 'P': return ReadProperty("\\P");
     case 'n': return literal('\n');
@@ -351,7 +388,8 @@ Result<Escape> Translator::ReadProperty(std::string_view letter) {
   pos_ = close + 1;
   // Plain "Han" would be PCRE2's script extensions.
   const std::string text = fmt::format("{}{{{}{}}}", letter, name == "Han" ? "sc:" : "", name);
-  return Escape{{}, text, text};
+  const bool has_letters = letter == "\\P" || name[0] == 'L' || name[0] == 'M';
+  return Escape{{}, text, text, has_letters};
 }
 
 Result<char32_t> Translator::ReadHex(std::size_t least, std::size_t most) {

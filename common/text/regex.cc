@@ -66,7 +66,7 @@ Result<Regex> Regex::CompilePcre2(std::string_view pattern) {
   std::size_t offset = 0;
   pcre2_code* compiled =
       pcre2_compile(Bytes(pattern), pattern.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &code,
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT | PCRE2_NO_START_OPTIMIZE | (getenv("NAP") ? PCRE2_NO_AUTO_POSSESS : 0), &code,
                     &offset, context.get());
   if (compiled == nullptr) {
     return InvalidArgument("", "regular expression '{}' at byte {}: {}", pattern, offset, MessageOf(code));

@@ -297,14 +297,12 @@ TEST_F(BadRequestTest, TooLongAPromptTellsTheNumbers) {
   ExpectRefused({"", "prompt", 400, "context_length_exceeded"}, *completion);
   EXPECT_NE(completion->response->body.find("301 tokens"), std::string::npos) << completion->response->body;
   // What no context can hold is not counted to its end.
-  const auto endless = Complete(R"({"model":"bytes","prompt":")" + std::string(5'000, 'x') + ""
-}
-");
-    ExpectRefused({"", "prompt", 400, "context_length_exceeded"}, *endless);
-EXPECT_NE(endless->response->body.find("more than 800 tokens"), std::string::npos) << endless->response->body;
-// Exactly the context leaves no room for a token.
-ExpectRefused({"", "prompt", 400, "context_length_exceeded"},
-              *Complete(R"({"model":"bytes","prompt":")" + std::string(199, 'x') + "\"}"));
+  const auto endless = Complete(R"({"model":"bytes","prompt":")" + std::string(5'000, 'x') + "\"}");
+  ExpectRefused({"", "prompt", 400, "context_length_exceeded"}, *endless);
+  EXPECT_NE(endless->response->body.find("more than 800 tokens"), std::string::npos) << endless->response->body;
+  // Exactly the context leaves no room for a token.
+  ExpectRefused({"", "prompt", 400, "context_length_exceeded"},
+                *Complete(R"({"model":"bytes","prompt":")" + std::string(199, 'x') + "\"}"));
 }
 
 TEST_F(BadRequestTest, PromptAndAnswerTogetherMustFit) {
