@@ -11,13 +11,12 @@
 #include <vector>
 
 #include "common/base/utf8.h"
+#include "common/text/regex.h"
 
 namespace roost::text {
 namespace {
 
-// The 25 code points of White_Space, and all others, as parts of a character class. PCRE2's own \s has U+180E too.
-constexpr std::string_view kSpaces =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+// All code points but those of kSpaceCharacters.
 constexpr std::string_view kNonSpaces =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{d7ff}\x{e000}-\x{10ffff})";
@@ -50,7 +49,7 @@ struct Escape {
   std::optional<char32_t> literal;
   std::string outside;
   std::string inside;
-  bool has_letters = true;
+  bool has_letters = true;  // of a set: may two letters stand for one of its members where case does not count?
 };
 
 // One pass from left to right. out_ is the translation of what was read.
@@ -112,7 +111,7 @@ class Translator {
   }
   void SetAtomEmptiness(bool may_be_empty) {
     atom_may_be_empty_ = may_be_empty;
-    emptiness_before_atom_ = emptiness_.alternative;
+    empty_before_atom_ = emptiness_.alternative;
     emptiness_.alternative = emptiness_.alternative && may_be_empty;
   }
   void Anchor(std::string_view text) {
@@ -125,13 +124,13 @@ class Translator {
   std::size_t pos_ = 0;
   std::string out_;
   std::vector<Group> groups_;
-  Emptiness emptiness_;  // of the group at work
+  Emptiness emptiness_;              // of the group at work
   std::optional<std::size_t> atom_;  // where in out_ the thing begins that a quantifier would repeat
+  bool atom_is_any_ = false;         // it is '.'
   bool atom_may_be_empty_ = false;
-  bool atom_is_any_ = false;
-  bool emptiness_before_atom_ = true;
+  bool empty_before_atom_ = true;  // emptiness_.alternative without it
+  bool group_begins_ = true;       // nothing was read of this group yet
   bool found_look_around_ = false;
-  bool group_begins_ = true;         // nothing was read of this group yet
   bool caseless_ = false;
   char last_literal_ = 0;
 };
@@ -253,10 +252,11 @@ std::string_view Translator::IntervalAhead() const {
 Result<void> Translator::Repeat() {
   if (!atom_) return Refuse("there is nothing to repeat");
   if (atom_may_be_empty_) return Refuse("a repeat of what may be empty is not supported");
+  // Oniguruma tries such a pattern at the beginnings of lines only.
   if (atom_is_any_ && found_look_around_ && !Next("?")) {
     return Refuse("a repeat of '.' behind a look-around or an end of line is not supported");
   }
-  if (Next("*") || Next("?") || Next("{,") || Next("{0")) emptiness_.alternative = emptiness_before_atom_;
+  if (Next("*") || Next("?") || Next("{,") || Next("{0")) emptiness_.alternative = empty_before_atom_;
   if (in_[pos_] == '{') {
     ROOST_RETURN_IF_ERROR(RepeatInterval(IntervalAhead()));
   } else {
@@ -350,7 +350,7 @@ Result<Escape> Translator::ReadEscape() {
   if (pos_ >= in_.size()) return Refuse("it ends within an escape");
   ROOST_ASSIGN_OR_RETURN(char32_t c, ReadCharacter());
   switch (c) {
-    case 's': return set(kSpaces, false);
+    case 's': return set(kSpaceCharacters, false);
     case 'S': return set(kNonSpaces, true);
     case 'd': return Escape{{}, "\\p{Nd}", "\\p{Nd}", false};
     case 'D': return Escape{{}, "\\P{Nd}", "\\P{Nd}"};

@@ -36,8 +36,8 @@ Result<OnigRegex> OnigRegex::Compile(std::string_view pattern) {
   Initialize();
   regex_t* code = nullptr;
   OnigErrorInfo info{};
-  const int made = onig_new(&code, Bytes(pattern), End(pattern), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
-                            ONIG_SYNTAX_DEFAULT, &info);
+  const int made =
+      onig_new(&code, Bytes(pattern), End(pattern), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
   if (made != ONIG_NORMAL) return InvalidArgument("", "{}", MessageOf(made, &info));
   return OnigRegex(std::shared_ptr<void>(code, [](void* owned) { onig_free(static_cast<regex_t*>(owned)); }));
 }
