@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 #include <string>
@@ -5,6 +7,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/rng.h"
 #include "common/text/regex.h"
 #include "tests/bench/bench.h"
@@ -48,6 +51,29 @@ void Measure(Effort effort, const std::string& name, std::size_t bytes, Find fin
   Figure(name, static_cast<double>(bytes) / seconds * 1e-6, "MB/s");
 }
 
+// Seconds until a pattern that is quadratic in this text has matched or is given up. The search tries each place, and
+// the look-ahead goes over all the rest, without a step back that a limit of retries would count.
+void MeasureHostile() {
+  constexpr std::string_view kPattern = "[ab](?:[ab]|[ac])?(?=[abc]*[de])";
+  constexpr std::size_t kBytes = 24'000;
+  std::string text;
+  while (text.size() < kBytes) text += "ab";
+  const SteadyClock clock;
+  std::vector<text::TextRange> matches;
+  const text::Regex regex = text::Regex::Compile(kPattern).value();
+  text::RegexScratch scratch;
+  Instant start = clock.Now();
+  scratch.budget().Start(text.size());
+  (void)regex.FindAll(text, scratch, matches).ok();
+  Figure("regex_hostile_s_24kb", ToSeconds(clock.Now() - start), "s");
+#ifdef ROOST_HAS_ONIGURUMA
+  const auto other = testing_support::OnigRegex::Compile(kPattern).value();
+  start = clock.Now();
+  (void)other.FindAll(text, matches).ok();
+  Figure("regex_hostile_s_24kb_oniguruma", ToSeconds(clock.Now() - start), "s");
+#endif
+}
+
 }  // namespace
 
 // How fast the patterns of usual tokenizers find their words in one text, on one core: what common/text does, and
@@ -57,16 +83,17 @@ void BenchRegex(Effort effort) {
   for (const auto& [name, pattern] : testing_support::kTokenizerPatterns) {
     const text::Regex regex = text::Regex::Compile(pattern).value();
     text::RegexScratch scratch;
-    Measure(effort, "regex_split_mb_s_" + std::string(name), text.size(), [&](auto& matches) {
+    Measure(effort, fmt::format("regex_split_mb_s_{}", name), text.size(), [&](auto& matches) {
       scratch.budget().Start(text.size());
       return regex.FindAll(text, scratch, matches);
     });
 #ifdef ROOST_HAS_ONIGURUMA
     const auto other = testing_support::OnigRegex::Compile(pattern).value();
-    Measure(effort, "regex_split_mb_s_" + std::string(name) + "_oniguruma", text.size(),
+    Measure(effort, fmt::format("regex_split_mb_s_{}_oniguruma", name), text.size(),
             [&](auto& matches) { return other.FindAll(text, matches); });
 #endif
   }
+  if (effort == Effort::kFull) MeasureHostile();
 }
 
 }  // namespace roost::bench

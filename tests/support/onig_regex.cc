@@ -13,6 +13,10 @@
 namespace roost::testing_support {
 namespace {
 
+// The library's own limit of one match, and ten of them for all places where one may begin.
+constexpr unsigned long kRetriesPerMatch = 10'000'000;
+constexpr unsigned long kRetriesPerSearch = 100'000'000;
+
 const OnigUChar* Bytes(std::string_view text) { return reinterpret_cast<const OnigUChar*>(text.data()); }
 const OnigUChar* End(std::string_view text) { return Bytes(text) + text.size(); }
 
@@ -46,10 +50,14 @@ Result<void> OnigRegex::FindAll(std::string_view subject, std::vector<text::Text
   const std::unique_ptr<OnigRegion, void (*)(OnigRegion*)> region(
       onig_region_new(), [](OnigRegion* owned) { onig_region_free(owned, 1); });
   auto* code = static_cast<regex_t*>(code_.get());
+  const std::unique_ptr<OnigMatchParam, void (*)(OnigMatchParam*)> param(onig_new_match_param(), onig_free_match_param);
+  onig_initialize_match_param(param.get());
+  onig_set_retry_limit_in_match_of_match_param(param.get(), kRetriesPerMatch);
+  onig_set_retry_limit_in_search_of_match_param(param.get(), kRetriesPerSearch);
   std::optional<std::size_t> last_match_end;
   for (std::size_t start = 0; start <= subject.size();) {
-    const int found = onig_search(code, Bytes(subject), End(subject), Bytes(subject) + start, End(subject),
-                                  region.get(), ONIG_OPTION_NONE);
+    const int found = onig_search_with_param(code, Bytes(subject), End(subject), Bytes(subject) + start, End(subject),
+                                             region.get(), ONIG_OPTION_NONE, param.get());
     if (found == ONIG_MISMATCH) return {};
     if (found < 0) return InvalidArgument("", "{}", MessageOf(found, nullptr));
     const text::TextRange match{static_cast<std::size_t>(region->beg[0]), static_cast<std::size_t>(region->end[0])};
