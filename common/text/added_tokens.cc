@@ -12,9 +12,6 @@
 namespace roost::text {
 namespace {
 
-// What \w is to the reference library here (Unicode Technical Standard 18, annex C).
-constexpr std::string_view kWordCharacter = R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}])";
-
 Result<AddedToken> TokenFromJson(const JsonNode& node) {
   AddedToken token;
   ROOST_ASSIGN_OR_RETURN(const JsonNode id, node.Get("id"));
@@ -43,7 +40,7 @@ std::string_view LastCharacter(std::string_view text) {
 
 Result<AddedTokens> AddedTokens::FromJson(const std::optional<JsonNode>& node, const Vocabulary& vocabulary,
                                           const Normalizer& normalizer, RegexScratch& scratch) {
-  ROOST_ASSIGN_OR_RETURN(Regex word, Regex::CompilePcre2(kWordCharacter));
+  ROOST_ASSIGN_OR_RETURN(Regex word, Regex::CompilePcre2(fmt::format("[{}]", kWordCharacters)));
   AddedTokens tokens(std::move(word), vocabulary.token_count());
   if (!node) return tokens;
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> entries, node->AsArray());

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/utf8.h"
+#include "common/text/byte_level.h"
+#include "common/text/character_kinds.h"
 #include "common/text/rewrite_bounds.h"
 #include "common/text/unicode.h"
 
@@ -93,12 +96,62 @@ class StripStep final : public NormalizerStep {
   Side side_;
 };
 
-std::optional<NormalForm> FormNamed(std::string_view name) {
-  if (name == "NFC") return NormalForm::kC;
-  if (name == "NFD") return NormalForm::kD;
-  if (name == "NFKC") return NormalForm::kKc;
-  if (name == "NFKD") return NormalForm::kKd;
-  return std::nullopt;
+// Rewrites each character by itself.
+class CharactersStep final : public NormalizerStep {
+ public:
+  // Appends what becomes of a character.
+  using Rewrite = void (*)(char32_t c, std::string& out);
+  explicit CharactersStep(Rewrite rewrite) : rewrite_(rewrite) {}
+
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
+    std::string out;
+    out.reserve(text.size());
+    for (std::size_t i = 0; i < text.size();) {
+      const CodePoint point = *DecodeUtf8(std::string_view(text).substr(i));
+      rewrite_(point.value, out);
+      if (out.size() > limit) return GrowsOver(limit);
+      i += point.length;
+    }
+    text = std::move(out);
+    return {};
+  }
+  [[nodiscard]] bool MayDropFront() const override { return rewrite_ == AppendNmt; }
+
+  // Without control characters, and with spaces in place of other kinds of them.
+  static void AppendNmt(char32_t c, std::string& out) {
+    const bool is_control =
+        (c >= 0x1 && c <= 0x8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+    if (is_control) return;
+    const bool is_space = c == 0x9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+                          c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+    AppendUtf8(is_space ? U' ' : c, out);
+  }
+
+ private:
+  Rewrite rewrite_;
+};
+
+class ByteLevelNormalStep final : public NormalizerStep {
+ public:
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
+    std::string out;
+    AppendByteLevel(text, out);
+    if (out.size() > limit) return GrowsOver(limit);
+    text = std::move(out);
+    return {};
+  }
+};
+
+std::unique_ptr<const NormalizerStep> StepWithoutOptions(std::string_view name) {
+  if (name == "Lowercase") return std::make_unique<CharactersStep>(AppendLowercase);
+  if (name == "Nmt") return std::make_unique<CharactersStep>(CharactersStep::AppendNmt);
+  if (name == "ByteLevel") return std::make_unique<ByteLevelNormalStep>();
+  constexpr std::pair<std::string_view, NormalForm> kForms[] = {
+      {"NFC", NormalForm::kC}, {"NFD", NormalForm::kD}, {"NFKC", NormalForm::kKc}, {"NFKD", NormalForm::kKd}};
+  for (const auto& [form_name, form] : kForms) {
+    if (name == form_name) return std::make_unique<NormalFormStep>(form);
+  }
+  return nullptr;
 }
 
 Result<std::unique_ptr<const NormalizerStep>> MakeReplace(const JsonNode& node) {
@@ -147,9 +200,9 @@ Result<void> Normalizer::Append(const JsonNode& node) {
     Append(node, std::move(step));
     return {};
   }
-  const std::optional<NormalForm> form = FormNamed(name);
-  if (!form) return type.Complain(fmt::format("'{}' is not supported", name));
-  Append(node, std::make_unique<NormalFormStep>(*form));
+  std::unique_ptr<const NormalizerStep> step = StepWithoutOptions(name);
+  if (step == nullptr) return type.Complain(fmt::format("'{}' is not supported", name));
+  Append(node, std::move(step));
   return {};
 }
 

@@ -1,5 +1,6 @@
-// The "normalizer" part of a tokenizer file: text → text, before words are split. Supported: Prepend, Replace, NFC,
-// NFD, NFKC, NFKD, Strip, Sequence. Immutable, shared by threads.
+// The "normalizer" part of a tokenizer file: text → text, before words are split. Supported: ByteLevel, Lowercase,
+// NFC, NFD, NFKC, NFKD, Nmt, Prepend, Replace, Sequence, Strip; not Bert, Precompiled and StripAccents, whose tables no
+// library has. Immutable, shared by threads.
 #pragma once
 
 #include <cstddef>

@@ -11,51 +11,22 @@
 #include <vector>
 
 #include "common/base/utf8.h"
+#include "common/text/pattern_reader.h"
 
 namespace roost::text {
 namespace {
-
-// The 25 code points of White_Space, and all others, as parts of a character class. PCRE2's own \s has U+180E too.
-constexpr std::string_view kSpaces =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view kNonSpaces =
-    R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
-    R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{d7ff}\x{e000}-\x{10ffff})";
-constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 
 // Stands behind every repeat and group: what a match can try in several ways it tries by passing one of them, so that
 // between two callouts lies no more work than the pattern's length and one run of characters.
 constexpr std::string_view kCallout = "(?C)";
 
-// Properties whose meaning is the same on both sides.
-constexpr std::array<std::string_view, 34> kProperties = {
-    "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P",  "Pc",  "Pd",
-    "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "Cc", "Han", "Co"};
-constexpr std::array<std::string_view, 3> kCasedProperties = {"Lu", "Ll", "Lt"};
-
 // Letters that fold together with one other character ("ss" with "ß"): Oniguruma matches those, PCRE2 does not.
 constexpr std::array<std::string_view, 5> kFoldingPairs = {"ss", "ff", "fi", "fl", "st"};
 
-bool IsAsciiAlnum(char32_t c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
-std::optional<unsigned> HexValue(char c) {
-  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
-  if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a') + 10U;
-  if (c >= 'A' && c <= 'F') return static_cast<unsigned>(c - 'A') + 10U;
-  return std::nullopt;
-}
-
-// What an escape stands for: one code point, or a set, as text within a class and outside of one.
-struct Escape {
-  std::optional<char32_t> literal;
-  std::string outside;
-  std::string inside;
-};
-
 // One pass from left to right. out_ is the translation of what was read.
-class Translator {
+class Translator : private PatternReader {
  public:
-  explicit Translator(std::string_view pattern) : in_(pattern) {}
+  explicit Translator(std::string_view pattern) : PatternReader(pattern) {}
 
   Result<std::string> Run() {
     while (pos_ < in_.size()) ROOST_RETURN_IF_ERROR(Step());
@@ -64,21 +35,17 @@ class Translator {
   }
 
  private:
+  // May what was read match nothing?
+  struct Emptiness {
+    bool alternative = true;  // the one at work
+    bool earlier = false;     // one before it
+  };
   struct Group {
     std::size_t start;  // where its parenthesis stands in out_
     bool caseless;      // outside of it
     bool quantifiable;  // look-arounds are not repeated
+    Emptiness outside;
   };
-
-  [[nodiscard]] Error Refuse(std::string_view what) const {
-    return InvalidArgument("", "regular expression '{}' at byte {}: {}", in_, pos_, what);
-  }
-  [[nodiscard]] bool Next(std::string_view text) const { return in_.substr(pos_).starts_with(text); }
-  bool Take(std::string_view text) {
-    if (!Next(text)) return false;
-    pos_ += text.size();
-    return true;
-  }
 
   Result<void> Step();
   Result<void> OpenGroup();
@@ -88,10 +55,6 @@ class Translator {
   Result<void> Class();
   Result<void> ClassItem(std::string& out);
   Result<char32_t> ClassRangeEnd();
-  Result<Escape> ReadEscape();
-  Result<Escape> ReadProperty(std::string_view letter);
-  Result<char32_t> ReadHex(std::size_t least, std::size_t most);
-  Result<char32_t> ReadCharacter();
   Result<void> Literal(char32_t c);
   Result<void> CheckCaseless(char32_t c);
   [[nodiscard]] std::string_view IntervalAhead() const;
@@ -100,6 +63,13 @@ class Translator {
   void BeginAtom() {
     atom_ = out_.size();
     last_literal_ = 0;
+    atom_is_any_ = false;
+    SetAtomEmptiness(false);
+  }
+  void SetAtomEmptiness(bool may_be_empty) {
+    atom_may_be_empty_ = may_be_empty;
+    empty_before_atom_ = emptiness_.alternative;
+    emptiness_.alternative = emptiness_.alternative && may_be_empty;
   }
   void Anchor(std::string_view text) {
     out_ += text;
@@ -107,13 +77,15 @@ class Translator {
     last_literal_ = 0;
   }
 
-  std::string_view in_;
-  std::size_t pos_ = 0;
   std::string out_;
   std::vector<Group> groups_;
+  Emptiness emptiness_;              // of the group at work
   std::optional<std::size_t> atom_;  // where in out_ the thing begins that a quantifier would repeat
-  bool group_begins_ = true;         // nothing was read of this group yet
-  bool caseless_ = false;
+  bool atom_is_any_ = false;         // it is '.'
+  bool atom_may_be_empty_ = false;
+  bool empty_before_atom_ = true;  // emptiness_.alternative without it
+  bool group_begins_ = true;       // nothing was read of this group yet
+  bool found_look_around_ = false;
   char last_literal_ = 0;
 };
 
@@ -137,14 +109,19 @@ Result<void> Translator::Step() {
       if (!IntervalAhead().empty()) return Repeat();
       break;
     case '|':
-    case '^':
-    case '$': Anchor(in_.substr(pos_++, 1)); return {};
+      emptiness_ = {true, emptiness_.earlier || emptiness_.alternative};
+      Anchor(in_.substr(pos_++, 1));
+      return {};
+    case '$': found_look_around_ = true; [[fallthrough]];
+    case '^': Anchor(in_.substr(pos_++, 1)); return {};
     case '.':
       BeginAtom();
+      atom_is_any_ = true;
       out_ += in_[pos_++];
       return {};
     case '\\': {
       if (Next("\\A") || Next("\\z") || Next("\\Z")) {
+        found_look_around_ |= !Next("\\A");
         Anchor(in_.substr(pos_, 2));
         pos_ += 2;
         return {};
@@ -180,7 +157,8 @@ Result<void> Translator::OpenGroup() {
   const auto* opening = std::find_if(std::begin(kOpenings), std::end(kOpenings),
                                      [&](const Opening& candidate) { return Next(candidate.in); });
   if (opening->in == "(" && Next("(?")) return Refuse("this kind of group is not supported");
-  groups_.push_back({out_.size(), caseless_, opening->quantifiable});
+  groups_.push_back({out_.size(), caseless_, opening->quantifiable, std::exchange(emptiness_, {})});
+  if (!opening->quantifiable) found_look_around_ = true;
   if (opening->in == "(?i:") caseless_ = true;
   if (opening->in == "(?-i:") caseless_ = false;
   pos_ += opening->in.size();
@@ -198,7 +176,11 @@ Result<void> Translator::CloseGroup() {
   caseless_ = group.caseless;
   last_literal_ = 0;
   atom_.reset();
+  const bool may_be_empty = emptiness_.alternative || emptiness_.earlier;
+  emptiness_ = group.outside;
   if (!group.quantifiable) return {};
+  atom_is_any_ = false;
+  SetAtomEmptiness(may_be_empty);
   if (IsRepeatAhead()) {  // then one callout per round
     out_.insert(group.start, "(?:");
     out_.append(kCallout).append(")");
@@ -223,6 +205,12 @@ std::string_view Translator::IntervalAhead() const {
 
 Result<void> Translator::Repeat() {
   if (!atom_) return Refuse("there is nothing to repeat");
+  if (atom_may_be_empty_) return Refuse("a repeat of what may be empty is not supported");
+  // Oniguruma tries such a pattern at the beginnings of lines only.
+  if (atom_is_any_ && found_look_around_ && !Next("?")) {
+    return Refuse("a repeat of '.' behind a look-around or an end of line is not supported");
+  }
+  if (Next("*") || Next("?") || Next("{,") || Next("{0")) emptiness_.alternative = empty_before_atom_;
   if (in_[pos_] == '{') {
     ROOST_RETURN_IF_ERROR(RepeatInterval(IntervalAhead()));
   } else {
@@ -274,6 +262,9 @@ Result<void> Translator::ClassItem(std::string& out) {
   if (Next("\\")) {
     ROOST_ASSIGN_OR_RETURN(Escape escape, ReadEscape());
     if (!escape.literal) {
+      if (caseless_ && escape.has_letters) {
+        return Refuse("a class with a set of letters is not supported where case does not count");
+      }
       out += escape.inside;
       return {};
     }
@@ -302,79 +293,6 @@ Result<char32_t> Translator::ClassRangeEnd() {
   ROOST_ASSIGN_OR_RETURN(Escape escape, ReadEscape());
   if (!escape.literal) return Refuse("a range must end with a character");
   return *escape.literal;
-}
-
-Result<Escape> Translator::ReadEscape() {
-  const auto set = [](std::string_view members) {
-    return Escape{{}, fmt::format("[{}]", members), std::string(members)};
-  };
-  const auto literal = [](char32_t c) { return Escape{c, {}, {}}; };
-  ++pos_;
-  if (pos_ >= in_.size()) return Refuse("it ends within an escape");
-  ROOST_ASSIGN_OR_RETURN(char32_t c, ReadCharacter());
-  switch (c) {
-    case 's': return set(kSpaces);
-    case 'S': return set(kNonSpaces);
-    case 'd': return Escape{{}, "\\p{Nd}", "\\p{Nd}"};
-    case 'D': return Escape{{}, "\\P{Nd}", "\\P{Nd}"};
-    case 'h': return set(kHexDigits);
-    case 'p': return ReadProperty("\\p");
-    case 'P': return ReadProperty("\\P");
-    case 'n': return literal('\n');
-    case 'r': return literal('\r');
-    case 't': return literal('\t');
-    case 'f': return literal('\f');
-    case 'v': return literal('\v');
-    case 'a': return literal('\a');
-    case 'e': return literal(0x1B);
-    case 'x':
-    case 'u': {
-      ROOST_ASSIGN_OR_RETURN(char32_t value, c == 'u' ? ReadHex(4, 4) : ReadHex(1, 2));
-      return literal(value);
-    }
-    default: break;
-  }
-  if (IsAsciiAlnum(c)) return Refuse("this escape is not supported");
-  return literal(c);
-}
-
-Result<Escape> Translator::ReadProperty(std::string_view letter) {
-  const std::size_t close = in_.find('}', pos_);
-  if (!Next("{") || close == std::string_view::npos) return Refuse("a property needs braces");
-  const std::string_view name = in_.substr(pos_ + 1, close - pos_ - 1);
-  if (std::find(kProperties.begin(), kProperties.end(), name) == kProperties.end()) {
-    return Refuse(fmt::format("property '{}' is not supported", name));
-  }
-  if (caseless_ && std::find(kCasedProperties.begin(), kCasedProperties.end(), name) != kCasedProperties.end()) {
-    return Refuse(fmt::format("property '{}' is not supported where case does not count", name));
-  }
-  pos_ = close + 1;
-  // Plain "Han" would be PCRE2's script extensions.
-  const std::string text = fmt::format("{}{{{}{}}}", letter, name == "Han" ? "sc:" : "", name);
-  return Escape{{}, text, text};
-}
-
-Result<char32_t> Translator::ReadHex(std::size_t least, std::size_t most) {
-  const bool braces = most == 2 && Take("{");
-  if (braces) most = 6;
-  std::uint32_t value = 0;
-  std::size_t count = 0;
-  for (; count < most && pos_ < in_.size(); ++count, ++pos_) {
-    const std::optional<unsigned> digit = HexValue(in_[pos_]);
-    if (!digit) break;
-    value = value * 16 + *digit;
-  }
-  if (count < least || (braces && !Take("}"))) return Refuse("a code point in hexadecimal is incomplete");
-  if (most == 2 && value > 0x7F) return Refuse("a lone byte is not supported");
-  if (value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) return Refuse("there is no such code point");
-  return static_cast<char32_t>(value);
-}
-
-Result<char32_t> Translator::ReadCharacter() {
-  const std::optional<CodePoint> point = DecodeUtf8(in_.substr(pos_));
-  if (!point) return Refuse("it is not valid UTF-8");
-  pos_ += point->length;
-  return point->value;
 }
 
 Result<void> Translator::CheckCaseless(char32_t c) {

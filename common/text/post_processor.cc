@@ -40,6 +40,21 @@ Result<SpecialTokenFrame> FrameFromTemplate(const JsonNode& processor) {
   return frame;
 }
 
+// The id of "cls" or "sep": ["<s>", 0].
+Result<TokenId> IdOfMember(const JsonNode& processor, std::string_view key) {
+  ROOST_ASSIGN_OR_RETURN(const JsonNode member, processor.Get(key));
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonNode> pair, member.AsArray());
+  if (pair.size() != 2) return member.Complain("must be a token and its id");
+  return pair[1].AsCount(kMaxVocabularyIds);
+}
+
+// BertProcessing and RobertaProcessing differ in offsets and types of tokens only, and in texts that are pairs.
+Result<SpecialTokenFrame> FrameFromMembers(const JsonNode& processor) {
+  ROOST_ASSIGN_OR_RETURN(const TokenId before, IdOfMember(processor, "cls"));
+  ROOST_ASSIGN_OR_RETURN(const TokenId after, IdOfMember(processor, "sep"));
+  return SpecialTokenFrame{{before}, {after}};
+}
+
 // A later part of a Sequence frames what the earlier ones made.
 Result<void> AddFrames(const JsonNode& node, SpecialTokenFrame& frame) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
@@ -50,8 +65,11 @@ Result<void> AddFrames(const JsonNode& node, SpecialTokenFrame& frame) {
     for (const JsonNode& part : parts) ROOST_RETURN_IF_ERROR(AddFrames(part, frame));
     return {};
   }
-  if (name != "TemplateProcessing") return type.Complain(fmt::format("'{}' is not supported", name));
-  ROOST_ASSIGN_OR_RETURN(const SpecialTokenFrame outer, FrameFromTemplate(node));
+  const bool has_members = name == "BertProcessing" || name == "RobertaProcessing";
+  if (!has_members && name != "TemplateProcessing") {
+    return type.Complain(fmt::format("'{}' is not supported", name));
+  }
+  ROOST_ASSIGN_OR_RETURN(const SpecialTokenFrame outer, has_members ? FrameFromMembers(node) : FrameFromTemplate(node));
   frame.before.insert(frame.before.begin(), outer.before.begin(), outer.before.end());
   frame.after.insert(frame.after.end(), outer.after.begin(), outer.after.end());
   return {};

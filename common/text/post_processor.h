@@ -1,5 +1,6 @@
 // The "post_processor" part of a tokenizer file: the special tokens that are put before and after every text.
-// Supported: TemplateProcessing, ByteLevel (which only moves offsets, and there are none here), Sequence.
+// Supported: all kinds: TemplateProcessing, BertProcessing, RobertaProcessing, Sequence, and ByteLevel, which only
+// moves offsets, and there are none here.
 #pragma once
 
 #include <optional>

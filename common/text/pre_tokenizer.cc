@@ -3,106 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
+#include <cstdint>
+#include <iterator>
+#include <limits>
 #include <utility>
 
+#include "common/base/utf8.h"
 #include "common/text/byte_level.h"
+#include "common/text/character_kinds.h"
 #include "common/text/metaspace.h"
 #include "common/text/normalizer.h"
+#include "common/text/split_step.h"
 #include "common/text/unicode.h"
 
 namespace roost::text {
 namespace {
 
-using Part = PreTokenizeScratch::Part;
 using PreTokenizerSteps = std::vector<std::unique_ptr<const PreTokenizerStep>>;
 
 // What ByteLevel splits by when the file leaves the pattern to it.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
-// What becomes of the parts that match.
-enum class Behavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
-enum class Delimiter { kMatches, kGaps };
-
-// `matches` and the gaps between them, covering 0 … length.
-void Cover(std::span<const TextRange> matches, std::size_t length, Delimiter delimiter, std::vector<Part>& parts) {
-  const bool is_match = delimiter == Delimiter::kMatches;
-  parts.clear();
-  std::size_t end = 0;
-  for (const TextRange& match : matches) {
-    if (match.begin != end) parts.push_back({{end, match.begin}, !is_match});
-    parts.push_back({match, is_match});
-    end = match.end;
-  }
-  if (end != length) parts.push_back({{end, length}, !is_match});
-}
-
-// Joins each part for which `joins(part, previous_is_match)` to the one before it. Order: as given.
-template <typename Joins, typename Extend>
-void Fold(std::vector<Part>& parts, Joins joins, Extend extend) {
-  std::size_t count = 0;
-  bool previous_is_match = false;
-  for (const Part part : parts) {
-    if (count > 0 && joins(part, previous_is_match)) {
-      extend(parts[count - 1].range, part.range);
-    } else {
-      parts[count++].range = part.range;
-    }
-    previous_is_match = part.is_match;
-  }
-  parts.resize(count);
-}
-
-void ApplyBehavior(Behavior behavior, std::vector<Part>& parts) {
-  const auto starts_run = [](const Part& part, bool previous) { return part.is_match && !previous; };
-  const auto continues = [](const Part& part, bool previous) { return part.is_match == previous; };
-  const auto to_the_right = [](TextRange& range, TextRange more) { range.end = more.end; };
-  const auto to_the_left = [](TextRange& range, TextRange more) { range.begin = more.begin; };
-  switch (behavior) {
-    case Behavior::kIsolated: return;
-    case Behavior::kRemoved: std::erase_if(parts, [](const Part& part) { return part.is_match; }); return;
-    case Behavior::kContiguous: Fold(parts, continues, to_the_right); return;
-    case Behavior::kMergedWithPrevious: Fold(parts, starts_run, to_the_right); return;
-    case Behavior::kMergedWithNext:
-      std::reverse(parts.begin(), parts.end());
-      Fold(parts, starts_run, to_the_left);
-      std::reverse(parts.begin(), parts.end());
-      return;
-  }
-}
-
-class SplitStep final : public PreTokenizerStep {
- public:
-  SplitStep(Regex regex, Behavior behavior, Delimiter delimiter)
-      : regex_(std::move(regex)), behavior_(behavior), delimiter_(delimiter) {}
-
-  Result<void> Apply(PreTokenizeScratch& scratch, RegexScratch& regex) const override {
-    const std::string& text = scratch.now.text;
-    const std::string_view subject = ReplaceNewCodePoints(text, scratch.stand_in) ? scratch.stand_in : text;
-    std::vector<TextRange>& pieces = scratch.next.pieces;
-    pieces.clear();
-    for (const TextRange& piece : scratch.now.pieces) {
-      const std::size_t length = piece.end - piece.begin;
-      scratch.matches.clear();
-      ROOST_RETURN_IF_ERROR(regex_.FindAll(subject.substr(piece.begin, length), regex, scratch.matches));
-      Cover(scratch.matches, length, delimiter_, scratch.parts);
-      ApplyBehavior(behavior_, scratch.parts);
-      for (const Part& part : scratch.parts) {
-        if (part.range.begin == part.range.end) continue;
-        pieces.push_back({piece.begin + part.range.begin, piece.begin + part.range.end});
-      }
-    }
-    scratch.now.starts_text &= !pieces.empty() && pieces.front().begin == scratch.now.pieces.front().begin;
-    std::swap(scratch.now.pieces, pieces);
-    return {};
-  }
-
- private:
-  Regex regex_;
-  Behavior behavior_;
-  Delimiter delimiter_;
-};
 
 // `rewrite(piece, is_start, out)` appends what becomes of a piece.
 template <typename Rewrite>
@@ -166,8 +87,7 @@ class MetaspaceStep final : public PreTokenizerStep {
   Metaspace options_;
 };
 
-Result<Behavior> BehaviorFromJson(const JsonNode& parent) {
-  ROOST_ASSIGN_OR_RETURN(const JsonNode node, parent.Get("behavior"));
+Result<Behavior> BehaviorFromJson(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, node.AsString());
   if (name == "Isolated") return Behavior::kIsolated;
   if (name == "Removed") return Behavior::kRemoved;
@@ -179,7 +99,7 @@ Result<Behavior> BehaviorFromJson(const JsonNode& parent) {
 
 Result<void> AppendSplit(std::string_view pattern, Behavior behavior, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(Regex regex, Regex::Compile(pattern));
-  steps.push_back(std::make_unique<SplitStep>(std::move(regex), behavior, Delimiter::kMatches));
+  steps.push_back(MakeRegexSplit(std::move(regex), behavior, Delimiter::kMatches));
   return {};
 }
 
@@ -187,10 +107,11 @@ Result<void> AppendSplit(const JsonNode& node, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const Pattern pattern, Pattern::FromJson(node));
   if (pattern.text.empty()) return pattern.node.Complain("must not be empty");
   ROOST_ASSIGN_OR_RETURN(Regex regex, pattern.Compile());
-  ROOST_ASSIGN_OR_RETURN(const Behavior behavior, BehaviorFromJson(node));
+  ROOST_ASSIGN_OR_RETURN(const JsonNode behavior_node, node.Get("behavior"));
+  ROOST_ASSIGN_OR_RETURN(const Behavior behavior, BehaviorFromJson(behavior_node));
   ROOST_ASSIGN_OR_RETURN(const bool invert, node.GetBool("invert"));
   const Delimiter delimiter = invert ? Delimiter::kGaps : Delimiter::kMatches;
-  steps.push_back(std::make_unique<SplitStep>(std::move(regex), behavior, delimiter));
+  steps.push_back(MakeRegexSplit(std::move(regex), behavior, delimiter));
   return {};
 }
 
@@ -213,22 +134,82 @@ Result<void> AppendMetaspace(const JsonNode& node, PreTokenizerSteps& steps) {
 
 Result<void> AppendDigits(const JsonNode& node, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const bool individual, node.GetBool("individual_digits"));
-  return AppendSplit("\\p{N}", individual ? Behavior::kIsolated : Behavior::kContiguous, steps);
+  steps.push_back(MakeCharacterSplit(IsNumeric, individual ? Behavior::kIsolated : Behavior::kContiguous));
+  return {};
 }
 
-Result<PreTokenizerSteps> StepsOf(const JsonNode& node, const JsonNode& type, std::string_view name) {
-  PreTokenizerSteps steps;
-  if (name == "ByteLevel") {
-    ROOST_RETURN_IF_ERROR(AppendByteLevelSteps(node, steps));
-  } else if (name == "Split") {
-    ROOST_RETURN_IF_ERROR(AppendSplit(node, steps));
-  } else if (name == "Metaspace") {
-    ROOST_RETURN_IF_ERROR(AppendMetaspace(node, steps));
-  } else if (name == "Digits") {
-    ROOST_RETURN_IF_ERROR(AppendDigits(node, steps));
-  } else {
-    return type.Complain(fmt::format("'{}' is not supported", name));
+Result<void> AppendPunctuation(const JsonNode& node, PreTokenizerSteps& steps) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> member, node.Find("behavior"));
+  Behavior behavior = Behavior::kIsolated;
+  if (member) {
+    ROOST_ASSIGN_OR_RETURN(behavior, BehaviorFromJson(*member));
   }
+  steps.push_back(MakeCharacterSplit(IsPunctuation, behavior));
+  return {};
+}
+
+Result<void> AppendWhitespace(const JsonNode&, PreTokenizerSteps& steps) {
+  const std::string pattern = fmt::format("[{0}]+|[^{0}{1}]+", kWordCharacters, kSpaceCharacters);
+  ROOST_ASSIGN_OR_RETURN(Regex regex, Regex::CompilePcre2(pattern));
+  steps.push_back(MakeRegexSplit(std::move(regex), Behavior::kRemoved, Delimiter::kGaps));
+  return {};
+}
+
+Result<void> AppendWhitespaceSplit(const JsonNode&, PreTokenizerSteps& steps) {
+  steps.push_back(MakeCharacterSplit(IsWhitespace, Behavior::kRemoved));
+  return {};
+}
+
+Result<void> AppendBert(const JsonNode&, PreTokenizerSteps& steps) {
+  steps.push_back(MakeCharacterSplit(IsWhitespace, Behavior::kRemoved));
+  steps.push_back(MakeCharacterSplit(IsPunctuation, Behavior::kIsolated));
+  return {};
+}
+
+Result<void> AppendCharDelimiterSplit(const JsonNode& node, PreTokenizerSteps& steps) {
+  ROOST_ASSIGN_OR_RETURN(const JsonNode member, node.Get("delimiter"));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view character, member.AsCharacter());
+  const char32_t delimiter = DecodeUtf8(character)->value;
+  steps.push_back(MakeCharacterSplit([delimiter](char32_t c) { return c == delimiter; }, Behavior::kRemoved));
+  return {};
+}
+
+Result<void> AppendFixedLength(const JsonNode& node, PreTokenizerSteps& steps) {
+  constexpr std::uint32_t kDefault = 5;
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> member, node.Find("length"));
+  std::uint32_t length = kDefault;
+  if (member) {
+    ROOST_ASSIGN_OR_RETURN(length, member->AsCount(std::numeric_limits<std::uint32_t>::max()));
+  }
+  if (length == 0) return member->Complain("must be at least 1");
+  steps.push_back(MakeFixedLengthSplit(length));
+  return {};
+}
+
+// All kinds of the format but Sequence, which is no step, and UnicodeScripts, whose table of scripts is no library's.
+struct Kind {
+  std::string_view name;
+  Result<void> (*append)(const JsonNode& node, PreTokenizerSteps& steps);
+};
+constexpr Kind kKinds[] = {
+    {"BertPreTokenizer", AppendBert},
+    {"ByteLevel", AppendByteLevelSteps},
+    {"CharDelimiterSplit", AppendCharDelimiterSplit},
+    {"Digits", AppendDigits},
+    {"FixedLength", AppendFixedLength},
+    {"Metaspace", AppendMetaspace},
+    {"Punctuation", AppendPunctuation},
+    {"Split", AppendSplit},
+    {"Whitespace", AppendWhitespace},
+    {"WhitespaceSplit", AppendWhitespaceSplit},
+};
+
+Result<PreTokenizerSteps> StepsOf(const JsonNode& node, const JsonNode& type, std::string_view name) {
+  const auto* kind =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& known) { return known.name == name; });
+  if (kind == std::end(kKinds)) return type.Complain(fmt::format("'{}' is not supported", name));
+  PreTokenizerSteps steps;
+  ROOST_RETURN_IF_ERROR(kind->append(node, steps));
   return steps;
 }
 

@@ -1,5 +1,6 @@
 // The "pre_tokenizer" part of a tokenizer file: cuts text into the pieces ("words") within which the model merges.
-// Supported: ByteLevel, Split, Digits, Metaspace, Sequence. Immutable, shared by threads.
+// Supported: BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, Punctuation, Sequence,
+// Split, Whitespace, WhitespaceSplit; not UnicodeScripts. Immutable, shared by threads.
 //
 // A step either cuts pieces further or rewrites every piece's text:
 //

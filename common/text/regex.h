@@ -30,6 +30,12 @@ inline constexpr std::uint32_t kRegexHeapKibibytes = 64 * 1024;  // where there 
 inline constexpr std::size_t kRegexJitStackInitialBytes = std::size_t{64} << 10U;  // grows up to the next
 inline constexpr std::size_t kRegexJitStackBytes = std::size_t{8} << 20U;
 
+// Members of a character class, in PCRE2's syntax: the 25 code points of White_Space (PCRE2's own \s has U+180E too),
+// and what \w is to the reference library (Unicode Technical Standard 18, annex C).
+inline constexpr std::string_view kSpaceCharacters =
+    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+inline constexpr std::string_view kWordCharacters = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d})";
+
 // Half-open, in bytes.
 struct TextRange {
   std::size_t begin;

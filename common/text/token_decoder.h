@@ -1,6 +1,6 @@
 // The "decoder" part of a tokenizer file: token texts → text. It works token by token with a small state, so that a
 // stream and a whole sequence go through the same code. Supported: ByteLevel, ByteFallback, Fuse, Replace, Strip,
-// Metaspace, Sequence; in an order that can stream:
+// Metaspace, Sequence (not BPEDecoder, CTC and WordPiece, which no model here needs); in an order that can stream:
 //
 //   token steps (Replace, Strip, Metaspace)  →  bytes (ByteLevel or ByteFallback)  →  Fuse  →  text steps (Strip,
 //   Replace of one character)

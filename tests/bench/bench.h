@@ -43,6 +43,7 @@ void BenchEngineHost(Effort effort);
 void BenchEviction(Effort effort);
 void BenchIndex(Effort effort);
 void BenchModel(Effort effort);
+void BenchRegex(Effort effort);
 void BenchRelay(Effort effort);
 void BenchReport(Effort effort);
 void BenchSample(Effort effort);

@@ -25,6 +25,7 @@ constexpr Entry kEntries[] = {
     {"eviction", &BenchEviction},
     {"index", &BenchIndex},
     {"model", &BenchModel},
+    {"regex", &BenchRegex},
     {"relay", &BenchRelay},
     {"report", &BenchReport},
     {"sample", &BenchSample},

@@ -50,10 +50,10 @@ TEST(BadTokenizerFileTest, IsRefusedOrLoadedWhateverByteIsChanged) {
 
 TEST(BadTokenizerFileTest, NamesUnsupportedParts) {
   const std::string unknown = R"({"type":"Whatever"})";
-  EXPECT_EQ(ErrorOf(&FileParts::pre_tokenizer, R"({"type":"WhitespaceSplit"})"),
-            "tokenizer.json: pre_tokenizer.type: 'WhitespaceSplit' is not supported");
-  EXPECT_EQ(ErrorOf(&FileParts::pre_tokenizer, R"({"type":"Sequence","pretokenizers":[{"type":"Punctuation"}]})"),
-            "tokenizer.json: pre_tokenizer.pretokenizers[0].type: 'Punctuation' is not supported");
+  EXPECT_EQ(ErrorOf(&FileParts::pre_tokenizer, R"({"type":"UnicodeScripts"})"),
+            "tokenizer.json: pre_tokenizer.type: 'UnicodeScripts' is not supported");
+  EXPECT_EQ(ErrorOf(&FileParts::pre_tokenizer, R"({"type":"Sequence","pretokenizers":[{"type":"Nothing"}]})"),
+            "tokenizer.json: pre_tokenizer.pretokenizers[0].type: 'Nothing' is not supported");
   EXPECT_EQ(ErrorOf(&FileParts::normalizer, unknown), "tokenizer.json: normalizer.type: 'Whatever' is not supported");
   EXPECT_EQ(ErrorOf(&FileParts::post_processor, unknown),
             "tokenizer.json: post_processor.type: 'Whatever' is not supported");
@@ -147,6 +147,13 @@ TEST(BadTokenizerFileTest, RefusesPatternsThatWouldMatchOtherwiseThanTheReferenc
                                          "(?i)é",
                                          R"((?i)\\p{Lu})",
                                          "a{2}?",
+                                         "(?:a*)*",
+                                         "(?:a|b?|c){1,3}",
+                                         "(?:(?=a)|(?:b?)c?)+",
+                                         "(?=a).*",
+                                         "$(?:.{2,})",
+                                         R"((?i:[a\\p{L}]))",
+                                         R"((?i)[\\S])",
                                          "a+*",
                                          "a{2}{3}",
                                          "*a",

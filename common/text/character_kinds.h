@@ -1,0 +1,18 @@
+// Kinds of characters as the reference library has them: its tables are of other Unicode versions than utf8proc's (15),
+// and differ from each other. Pure functions, constant time.
+#pragma once
+
+#include <string>
+
+namespace roost::text {
+
+// ASCII's punctuation and symbols, and general category P of about Unicode 8.
+[[nodiscard]] bool IsPunctuation(char32_t c);
+
+// General category N of Unicode 17.
+[[nodiscard]] bool IsNumeric(char32_t c);
+
+// Appends the lower case of `c` by Unicode 17: one code point, but two for U+0130.
+void AppendLowercase(char32_t c, std::string& out);
+
+}  // namespace roost::text

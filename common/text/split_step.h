@@ -1,0 +1,28 @@
+// The steps of a pre-tokenizer that cut pieces further: by a regular expression, by a kind of character, by length.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "common/text/pre_tokenizer.h"
+#include "common/text/regex.h"
+
+namespace roost::text {
+
+// What becomes of the parts that match.
+enum class Behavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
+// What matches: what the pattern finds, or what lies between.
+enum class Delimiter { kMatches, kGaps };
+
+[[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeRegexSplit(Regex regex, Behavior behavior,
+                                                                     Delimiter delimiter);
+
+// Each character that is of the kind matches. Linear.
+[[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeCharacterSplit(std::function<bool(char32_t)> is_of_kind,
+                                                                         Behavior behavior);
+
+// Pieces of so many characters, at least 1, the last one of each piece perhaps shorter. Linear.
+[[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeFixedLengthSplit(std::size_t characters);
+
+}  // namespace roost::text

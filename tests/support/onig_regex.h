@@ -1,0 +1,32 @@
+// Oniguruma (libonig-dev) behind the interface of text::Regex: tests hold the translation to PCRE2 against it, and the
+// benchmark times both. Built only where the library is, with ROOST_HAS_ONIGURUMA set.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/text/regex.h"
+
+namespace roost::testing_support {
+
+class OnigRegex {
+ public:
+  // With the syntax, encoding and options of the reference library: Oniguruma's default syntax, UTF-8, none. The error
+  // has no field.
+  static Result<OnigRegex> Compile(std::string_view pattern);
+
+  // Appends all matches in `subject`, which must be valid UTF-8, as text::Regex finds them. Fails where the match needs
+  // more retries or memory than the library grants.
+  Result<void> FindAll(std::string_view subject, std::vector<text::TextRange>& matches) const;
+
+ private:
+  explicit OnigRegex(std::shared_ptr<void> code) : code_(std::move(code)) {}
+
+  // A regex_t: the C library has types of the same names, so no type of Oniguruma's header is named here.
+  std::shared_ptr<void> code_;
+};
+
+}  // namespace roost::testing_support
