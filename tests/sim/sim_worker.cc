@@ -78,6 +78,7 @@ void SimWorker::RunEngine() {
   rejected_.clear();
   if (std::exchange(lose_next_report_, false)) return core_.OnOutput(worker::OutputLost{});
   core_.OnOutput(std::move(report));
+  for (const worker::EngineAnswer& answer : std::exchange(answers_, {})) core_.OnOutput(answer);
   if (std::exchange(snapshot_wanted_, false)) core_.OnOutput(worker::EngineSnapshot{engine_.Snapshot()});
 }
 

@@ -62,8 +62,11 @@ class SimWorker final : private worker::LinkEffects {
     report_due_ = true;
   }
   void Apply(const worker::SnapshotCommand&) { snapshot_wanted_ = true; }
-  void Apply(const worker::PinCommand& command) { engine_.Pin(command.pin); }
-  void Apply(const worker::UnpinCommand& command) { engine_.Unpin(command.unpin); }
+  void Apply(const worker::PinCommand& command) { answers_.push_back({command.link, engine_.Pin(command.pin)}); }
+  void Apply(const worker::UnpinCommand& command) { answers_.push_back({command.link, engine_.Unpin(command.unpin)}); }
+  void Apply(const worker::WantPrefixesCommand& command) {
+    answers_.push_back({command.link, engine_.MostUsed(command.want)});
+  }
 
   static worker::LinkCore::Setup CoreSetup(const Setup& setup);
 
@@ -74,6 +77,7 @@ class SimWorker final : private worker::LinkEffects {
   worker::Engine engine_;
   worker::LinkCore core_;
   std::vector<worker::RequestEvent> rejected_;  // told with the next report
+  std::vector<worker::EngineAnswer> answers_;   // follow the next report
   bool snapshot_wanted_ = false;
   bool report_due_ = false;
   bool lose_next_report_ = false;
