@@ -21,11 +21,22 @@ std::string MessageOf(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
-// Without two optimisations of 10.42 that lose matches: its JIT compiler's search for a first character with
-// "(?>[^1]+?)C" on "abC", and the possessive repeat it makes of the first one in "\h+(?:\s)?+\h". Patterns of
-// tokenizers match everywhere, and are as fast without.
-constexpr std::uint32_t kCompileOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C |
-                                          PCRE2_USE_OFFSET_LIMIT | PCRE2_NO_START_OPTIMIZE | PCRE2_NO_AUTO_POSSESS;
+// Without an optimisation of 10.42 that loses matches: the possessive repeat that it makes of the first one in
+// "\h+(?:\s)?+\h". Patterns of tokenizers are as fast without.
+constexpr std::uint32_t kCompileOptions =
+    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT | PCRE2_NO_AUTO_POSSESS;
+
+// The JIT compiler of 10.42 looks for the first character of a match at the wrong place where a lazy repeat, or an
+// atomic group, stands before it: "(?>[^1]+?)C" does not match "abC". There its searches are switched off. Elsewhere
+// they are needed: with them a run of characters that no match ends in is gone over once, not once from each of its
+// characters.
+std::uint32_t OptionsFor(std::string_view pattern) {
+  constexpr std::array<std::string_view, 5> kRisky{"(?>", "+?", "*?", "??", "}?"};
+  const bool is_risky = std::any_of(kRisky.begin(), kRisky.end(), [pattern](std::string_view risky) {
+    return pattern.find(risky) != std::string_view::npos;
+  });
+  return is_risky ? kCompileOptions | PCRE2_NO_START_OPTIMIZE : kCompileOptions;
+}
 
 // A match may begin at so many places before the clock is looked at again, whatever the pattern.
 constexpr std::size_t kStartsPerLook = std::size_t{64} << 10U;
@@ -70,7 +81,8 @@ Result<Regex> Regex::CompilePcre2(std::string_view pattern) {
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int code = 0;
   std::size_t offset = 0;
-  pcre2_code* compiled = pcre2_compile(Bytes(pattern), pattern.size(), kCompileOptions, &code, &offset, context.get());
+  pcre2_code* compiled =
+      pcre2_compile(Bytes(pattern), pattern.size(), OptionsFor(pattern), &code, &offset, context.get());
   if (compiled == nullptr) {
     return InvalidArgument("", "regular expression '{}' at byte {}: {}", pattern, offset, MessageOf(code));
   }

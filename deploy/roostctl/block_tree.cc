@@ -31,6 +31,7 @@ std::vector<Stretch> StretchesOf(const std::vector<BlockHolder>& holders, std::u
   ends.erase(0);
   while (ends.size() > kMaxStretches) ends.erase(ends.begin());
   std::vector<Stretch> stretches;
+  stretches.reserve(ends.size());
   for (const std::uint64_t end : ends) stretches.push_back({stretches.empty() ? 0 : stretches.back().last, end});
   return stretches;
 }

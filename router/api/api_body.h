@@ -1,6 +1,7 @@
 // Reading a request's body, for the Api's sources that do. Private to them.
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
 #include "common/base/check.h"

@@ -88,6 +88,7 @@ std::vector<MergedPrefix> Merge(std::span<const WorkerAnswer> answers) {
     }
   }
   std::vector<MergedPrefix> all;
+  all.reserve(by_hash.size());
   for (auto& [hash, merged] : by_hash) all.push_back(std::move(merged));
   std::sort(all.begin(), all.end(), [](const MergedPrefix& a, const MergedPrefix& b) {
     return std::tie(a.hits, a.block_count, a.hash) > std::tie(b.hits, b.block_count, b.hash);

@@ -73,7 +73,7 @@ Result<std::vector<Worker*>> PrefixOrders::Chosen(const ServedModel& model, cons
 }
 
 template <typename Message>
-void PrefixOrders::Ask(std::span<Worker* const> workers, Message message, Instant now, AnswersDone done) {
+void PrefixOrders::Ask(std::span<Worker* const> workers, Message message, Instant now, AnswersDone&& done) {
   message.answer_id = inquiries_.NextId();
   std::vector<Inquiries::Asked> asked;
   for (const Worker* worker : workers) {

@@ -58,7 +58,7 @@ class PrefixOrders {
                                                     std::span<const WorkerMatch> matches);
   // `message` goes to all of them that answer, and its answers to `done`.
   template <typename Message>
-  void Ask(std::span<Worker* const> workers, Message message, Instant now, AnswersDone done);
+  void Ask(std::span<Worker* const> workers, Message message, Instant now, AnswersDone&& done);
   [[nodiscard]] Inquiries::Asked WarmOne(const WarmOrder& order, Worker& worker, std::uint32_t held_blocks,
                                          std::uint64_t inquiry, Instant now);
 

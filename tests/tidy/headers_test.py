@@ -58,6 +58,7 @@ STD_HEADERS = {
     "numeric": "accumulate midpoint",
     "optional": "nullopt nullopt_t optional",
     "queue": "queue priority_queue",
+    "random": "random_device",
     "set": "multiset set",
     "shared_mutex": "shared_mutex shared_lock",
     "span": "as_bytes dynamic_extent span",

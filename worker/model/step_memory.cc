@@ -9,14 +9,12 @@
 
 namespace roost::worker {
 
-StepWidths StepWidthsOf(const HfConfig& config, const Shard& shard, std::uint32_t vocabulary_part, kernels::DType input,
+StepWidths StepWidthsOf(const HfConfig& config, const LogitsSource& logits, kernels::DType input,
                         kernels::DType result) {
   const std::size_t q_width = std::size_t{config.query_head_count} * config.head_dim;
   const std::size_t kv_width = std::size_t{config.kv_head_count} * config.head_dim;
   const std::size_t input_bytes = SizeOf(input);
   const std::size_t result_bytes = SizeOf(result);
-  const bool is_first = shard.rank == 0;
-  const bool is_one_of_several = shard.rank_count > 1;
   const std::size_t logits_bytes = config.vocab_size * sizeof(float);
   return {.angles = config.head_dim / 2 * sizeof(float),
           .hidden = config.hidden_size * sizeof(float),
@@ -28,10 +26,10 @@ StepWidths StepWidthsOf(const HfConfig& config, const Shard& shard, std::uint32_
           .gate_up = 2 * std::size_t{config.intermediate_size} * result_bytes,
           .activated = config.intermediate_size * input_bytes,
           .partial = kernels::PartialFloats(config.head_dim) * sizeof(float),
-          .logits = is_first ? logits_bytes : 0,
-          .logits_part = is_one_of_several ? vocabulary_part * sizeof(float) : 0,
-          .arriving = is_first && is_one_of_several ? logits_bytes : 0,
-          .counts = is_first ? config.vocab_size * sizeof(kernels::TokenCount) : 0};
+          .logits = logits.is_first_rank ? logits_bytes : 0,
+          .logits_part = logits.has_communicator ? logits.vocabulary_part * sizeof(float) : 0,
+          .arriving = logits.is_first_rank && logits.has_communicator ? logits_bytes : 0,
+          .counts = logits.is_first_rank ? config.vocab_size * sizeof(kernels::TokenCount) : 0};
 }
 
 StepMemory::StepMemory(const kernels::Backend& backend, const StepWidths& widths)

@@ -12,7 +12,6 @@
 #include "kernels/device_memory.h"
 #include "worker/model/hf_config.h"
 #include "worker/model/packed_arrays.h"
-#include "worker/model/shard.h"
 #include "worker/model/step_size.h"
 
 namespace roost::worker {
@@ -35,9 +34,16 @@ struct StepWidths {
   std::size_t counts = 0;
 };
 
+// Where a rank's logits come from: its own part, or all of them, with or without others' parts.
+struct LogitsSource {
+  bool is_first_rank = true;
+  bool has_communicator = false;
+  std::uint32_t vocabulary_part = 0;  // tokens of this rank
+};
+
 // Of a rank's `config` (see ConfigOf) with inputs of products of `input` and results of `result`.
-[[nodiscard]] StepWidths StepWidthsOf(const HfConfig& config, const Shard& shard, std::uint32_t vocabulary_part,
-                                      kernels::DType input, kernels::DType result);
+[[nodiscard]] StepWidths StepWidthsOf(const HfConfig& config, const LogitsSource& logits, kernels::DType input,
+                                      kernels::DType result);
 
 class StepMemory {
  public:

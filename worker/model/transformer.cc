@@ -90,7 +90,11 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       inverse_frequencies_(backend_),
       kv_memory_(backend_),
       kv_(LayoutOf(config_, options.block_tokens, options.block_count, options.compute_dtype)),
-      work_(backend_, StepWidthsOf(config_, shard_, vocabulary_.size(), dtype_, activation_dtype_)),
+      work_(backend_, StepWidthsOf(config_,
+                                   {.is_first_rank = shard_.rank == 0,
+                                    .has_communicator = communicator_ != nullptr,
+                                    .vocabulary_part = vocabulary_.size()},
+                                   dtype_, activation_dtype_)),
       recorder_(backend_, communicator_.get()),
       readbacks_(backend_) {}
 

@@ -119,6 +119,7 @@ int Generate(const GenerateOptions& options, const OfflineModel& model, std::vec
 
 void Declare(GenerateOptions& options, ConfigParser& parser) {
   std::vector<std::string> schedulers;
+  schedulers.reserve(kOfflineSchedulers.size());
   for (const auto& [name, scheduler] : kOfflineSchedulers) schedulers.emplace_back(name);
   parser.Section("Generation")
       .Add("prompts", options.prompts,
