@@ -44,7 +44,8 @@ struct AnswerDelta {
   std::string content;
   std::string reasoning;
   std::vector<ToolCallDelta> tool_calls;
-  std::vector<TokenId> tokens;  // that this came from
+  std::vector<TokenId> tokens;         // that this came from
+  std::vector<TokenId> prompt_tokens;  // with a choice's first one, where they are wanted
 
   [[nodiscard]] bool has_text() const { return !content.empty() || !reasoning.empty() || !tool_calls.empty(); }
 };
@@ -69,6 +70,7 @@ struct ChoiceAnswer {
   std::string reasoning;
   std::vector<ToolCall> tool_calls;
   std::vector<TokenId> tokens;
+  std::vector<TokenId> prompt_tokens;
   ChoiceFinish finish;
 
   void Append(AnswerDelta delta);

@@ -63,9 +63,11 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
       choices_per_prompt_(specs.front().sample_count),
       requests_(specs.size()) {
   for (const GenerateSpec& spec : specs) {
-    prompts_.push_back({.token_count = static_cast<std::uint32_t>(spec.prompt.size()), .cached_tokens = {}});
+    Prompt& prompt = prompts_.emplace_back();
+    prompt.token_count = static_cast<std::uint32_t>(spec.prompt.size());
+    if (options_.token_ids == TokenIdReport::kTell) prompt.tokens = spec.prompt;
     for (std::uint32_t i = 0; i < choices_per_prompt_; ++i) {
-      choices_.push_back({.stream = ChoiceText(model_->tokenizer, options_.stop),
+      choices_.push_back({.stream = ChoiceText(model_->tokenizer, options_.text),
                           .parser = options_.make_parser(),
                           .answer = {},
                           .outcome = {},
@@ -154,7 +156,7 @@ void Generation::OnTokens(std::size_t prompt, const ChoiceTokens& tokens) {
   Choice& choice = choices_.at(index);
   if (choice.outcome || tokens.tokens.empty()) return;
   TellTimes(choice, static_cast<std::uint32_t>(tokens.tokens.size()));
-  if (choice.stream.token_count() == 0) Say(index, {});  // it begins, and has no tokens yet
+  if (!choice.began) BeginChoice(index);
   const std::string text = choice.stream.Push(tokens.tokens, stop_tokens_);
   Say(index, Parse(choice, text, tokens.tokens));
   if (!choice.stream.stopped()) return;
@@ -216,6 +218,16 @@ AnswerDelta Generation::Parse(Choice& choice, std::string_view text, const std::
   return delta;
 }
 
+// Before its first tokens are counted.
+void Generation::BeginChoice(std::uint32_t index) {
+  choices_[index].began = true;
+  const std::size_t prompt = index / choices_per_prompt_;
+  AnswerDelta delta;
+  if (!options_.echoes.empty()) delta.content = options_.echoes[prompt];
+  delta.prompt_tokens = prompts_[prompt].tokens;
+  Say(index, std::move(delta));
+}
+
 void Generation::Say(std::uint32_t index, AnswerDelta delta) {
   Choice& choice = choices_[index];
   for (const ToolCallDelta& call : delta.tool_calls) {
@@ -237,6 +249,7 @@ void Generation::SendFrames(std::string frames) {
 void Generation::CompleteChoice(std::uint32_t index, wire::FinishReason reason) {
   Choice& choice = choices_.at(index);
   if (choice.outcome) return;
+  if (!choice.began) BeginChoice(index);
   AnswerDelta rest;
   choice.parser->Push(choice.stream.Flush(), rest);
   choice.parser->Finish(rest);
@@ -251,6 +264,7 @@ void Generation::EndChoice(std::uint32_t index, Outcome outcome) {
   choice.outcome = outcome;
   last_outcome_ = outcome;
   choice.answer.finish.reason = FinishOf(outcome);
+  if (const std::string* stop = choice.stream.stopped_by()) choice.answer.finish.stopped_by = *stop;
   if (!is_streamed()) return;
   std::string frames;
   if (!std::exchange(began_, true)) frames = options_.format->Begin(CurrentUsage());

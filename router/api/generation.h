@@ -51,7 +51,9 @@ struct GenerationOptions {
   std::string request_id;
   std::unique_ptr<AnswerFormat> format;
   Delivery delivery = Delivery::kWhole;
-  std::vector<std::string> stop;
+  TextOptions text;
+  TokenIdReport token_ids = TokenIdReport::kOmit;
+  std::vector<std::string> echoes;  // that the choices of each prompt begin with; may be none
   // Makes the parser of one choice.
   std::function<std::unique_ptr<OutputParser>()> make_parser = [] { return std::make_unique<PlainOutput>(); };
   Instant started_at;
@@ -74,6 +76,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Choice {
     ChoiceText stream;
     std::unique_ptr<OutputParser> parser;
+    bool began = false;
     ChoiceAnswer answer;  // of a whole answer, so far
     std::uint32_t tool_call_count = 0;
     std::uint32_t reasoning_token_count = 0;
@@ -83,6 +86,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   struct Prompt {
     std::uint32_t token_count = 0;
+    std::vector<TokenId> tokens;  // where they are told
     std::uint32_t predicted_cached_tokens = 0;
     std::optional<std::uint32_t> cached_tokens;
     bool ended = false;  // the dispatcher says no more, or has been told that nobody listens
@@ -108,6 +112,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void TellTimes(Choice& choice, std::uint32_t token_count);
   // What the choice says with this text, which `tokens` became.
   [[nodiscard]] AnswerDelta Parse(Choice& choice, std::string_view text, const std::vector<TokenId>& tokens);
+  void BeginChoice(std::uint32_t index);
   void Say(std::uint32_t index, AnswerDelta delta);
   void SendFrames(std::string frames);
   // The worker has no more tokens for this choice.

@@ -31,6 +31,12 @@ std::string UsageText(const Usage& usage) {
   return json.Take();
 }
 
+void WriteTokenIds(const std::vector<TokenId>& tokens, JsonWriter& json) {
+  json.BeginArray();
+  for (const TokenId token : tokens) json.Number(token);
+  json.EndArray();
+}
+
 // ---- parts of chunks ----
 
 void WriteToolCallDelta(const ToolCallDelta& call, JsonWriter& json) {
@@ -89,13 +95,17 @@ void WriteFinish(const std::optional<ChoiceFinish>& finish, JsonWriter& json) {
 // What a chunk says of its only choice.
 struct OpenAiAnswer::Chunk {
   std::uint32_t choice = 0;
-  std::string_view delta;  // a chat's, as JSON
-  std::string_view text;   // a completion's
+  std::string_view delta;                    // a chat's, as JSON
+  std::string_view text;                     // a completion's
+  const AnswerDelta* with_tokens = nullptr;  // whose tokens are told
   std::optional<ChoiceFinish> finish = std::nullopt;
 };
 
-OpenAiAnswer::OpenAiAnswer(AnswerIdentity identity, UsageReport usage_report)
-    : identity_(std::move(identity)), usage_report_(usage_report), chunk_head_(HeadOf(ChunkObject(identity_.kind))) {}
+OpenAiAnswer::OpenAiAnswer(AnswerIdentity identity, UsageReport usage_report, TokenIdReport token_ids)
+    : identity_(std::move(identity)),
+      usage_report_(usage_report),
+      token_ids_(token_ids),
+      chunk_head_(HeadOf(ChunkObject(identity_.kind))) {}
 
 std::string OpenAiAnswer::HeadOf(std::string_view object) const {
   JsonWriter json;
@@ -119,6 +129,11 @@ void OpenAiAnswer::AppendChunk(const Chunk& chunk, const Usage& usage, std::stri
     json.Key("text").String(chunk.text);
   }
   WriteFinish(chunk.finish, json);
+  if (chunk.with_tokens != nullptr) {
+    const AnswerDelta& delta = *chunk.with_tokens;
+    if (!delta.prompt_tokens.empty()) WriteTokenIds(delta.prompt_tokens, json.Key("prompt_token_ids"));
+    if (!delta.tokens.empty()) WriteTokenIds(delta.tokens, json.Key("token_ids"));
+  }
   json.EndObject();
   frames += "data: ";
   frames += chunk_head_;
@@ -141,9 +156,13 @@ std::string OpenAiAnswer::Begin(const Usage&) { return {}; }
 std::string OpenAiAnswer::Continue(std::uint32_t choice, const AnswerDelta& delta, const Usage& usage) {
   std::string frames;
   AppendRole(choice, usage, frames);
-  if (!delta.has_text()) return frames;
+  const bool has_tokens = !delta.tokens.empty() || !delta.prompt_tokens.empty();
+  const bool tells_tokens = token_ids_ == TokenIdReport::kTell && has_tokens;
+  if (!delta.has_text() && !tells_tokens) return frames;
   const std::string chat_delta = IsChat() ? DeltaText(delta) : std::string();
-  AppendChunk({.choice = choice, .delta = chat_delta, .text = delta.content}, usage, frames);
+  AppendChunk(
+      {.choice = choice, .delta = chat_delta, .text = delta.content, .with_tokens = tells_tokens ? &delta : nullptr},
+      usage, frames);
   return frames;
 }
 
@@ -176,6 +195,10 @@ std::string OpenAiAnswer::Whole(std::span<const ChoiceAnswer> choices, const Usa
       json.Key("text").String(choices[i].content);
     }
     WriteFinish(choices[i].finish, json);
+    if (token_ids_ == TokenIdReport::kTell) {
+      WriteTokenIds(choices[i].prompt_tokens, json.Key("prompt_token_ids"));
+      WriteTokenIds(choices[i].tokens, json.Key("token_ids"));
+    }
     json.EndObject();
   }
   json.EndArray();

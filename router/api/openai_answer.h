@@ -26,7 +26,7 @@ struct AnswerIdentity {
 
 class OpenAiAnswer final : public AnswerFormat {
  public:
-  OpenAiAnswer(AnswerIdentity identity, UsageReport usage_report);
+  OpenAiAnswer(AnswerIdentity identity, UsageReport usage_report, TokenIdReport token_ids);
 
   [[nodiscard]] std::string Begin(const Usage& usage) override;
   [[nodiscard]] std::string Continue(std::uint32_t choice, const AnswerDelta& delta, const Usage& usage) override;
@@ -47,6 +47,7 @@ class OpenAiAnswer final : public AnswerFormat {
 
   const AnswerIdentity identity_;
   const UsageReport usage_report_;
+  const TokenIdReport token_ids_;
   const std::string chunk_head_;
   std::vector<bool> has_role_;  // by choice
 };
