@@ -35,11 +35,20 @@ std::string EchoOf(const ServedModel& model, const CompletionPrompt& prompt) {
   return model.tokenizer->Decode(std::get<std::vector<TokenId>>(prompt.value), SpecialTokenOutput::kShow);
 }
 
+OpenAiAnswerOptions AnswerOptions(const ServedModel& model, const SamplingFields& fields, Echo echo) {
+  return {.tokenizer = model.tokenizer,
+          .usage_report = fields.usage_report,
+          .token_ids = fields.token_ids,
+          .logprobs = fields.output_logprobs ? Logprobs::kTell : Logprobs::kOmit,
+          .echo = echo};
+}
+
 }  // namespace
 
 struct Api::Prompt {
   std::vector<GenerateSpec> specs;
   std::vector<std::string> echoes;  // that answers begin with; one for each spec, or none at all
+  Echo echo = Echo::kNone;
   SamplingFields fields;
 };
 
@@ -99,6 +108,7 @@ Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(SizeOf(completion))));
   Prompt prompt;
   prompt.fields = std::move(completion.sampling);
+  prompt.echo = completion.echo;
   for (const CompletionPrompt& each : completion.prompts) {
     ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeCompletion(*call.model, each));
     ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(tokens), each.path, prompt));
@@ -144,7 +154,8 @@ void Api::Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt) {
     spec.answer_id = identity.id;
     spec.request_id = options.request_id;
   }
-  options.format = std::make_unique<OpenAiAnswer>(std::move(identity), fields.usage_report, fields.token_ids);
+  options.format =
+      std::make_unique<OpenAiAnswer>(std::move(identity), AnswerOptions(*call.model, fields, prompt->echo));
   options.delivery = fields.delivery;
   options.text = {.stop = fields.stop, .stop_text = fields.stop_text, .special_text = fields.special_text};
   options.token_ids = fields.token_ids;

@@ -230,7 +230,11 @@ constexpr auto kChatFields = std::to_array<RequestField<ChatRequest>>({
      }}},
     {"reasoning_effort", "For templates that know it.", Ignored{}},
     {"continue_final_message", "Not supported.", Refused{Refused::Accepts::kFalse}},
-    {"logprobs", "Not supported.", Refused{Refused::Accepts::kFalse}},
+    {"logprobs", "Log probabilities of the answer's tokens.",
+     Flag<ChatRequest>{[](ChatRequest& r, bool v) { r.logprobs = v ? Logprobs::kTell : Logprobs::kOmit; }}},
+    {"top_logprobs", "So many of the likeliest tokens beside each; needs logprobs.",
+     Whole<ChatRequest>{0, wire::kMaxTopLogprobs,
+                        [](ChatRequest& r, std::int64_t v) { r.top_logprobs = static_cast<std::uint32_t>(v); }}},
     {"functions", "Not supported: use tools.", Refused{Refused::Accepts::kEmpty}},
     {"function_call", "Not supported: use tool_choice.", Refused{}},
     {"chat_template", "Not supported: the model's own template is used.", Refused{}},
@@ -245,6 +249,11 @@ Result<ChatRequest> ParseChatRequest(const JsonObject& body) {
   ROOST_ASSIGN_OR_RETURN(request.sampling, ParseSamplingFields(body));
   ROOST_RETURN_IF_ERROR(ReadFields(body, ChatFieldTable(), request));
   if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
+  if (request.logprobs == Logprobs::kTell) {
+    request.sampling.output_logprobs = request.top_logprobs.value_or(0);
+  } else if (request.top_logprobs.value_or(0) > 0) {
+    return InvalidArgument("top_logprobs", "needs logprobs to be true");
+  }
   return request;
 }
 

@@ -1,6 +1,8 @@
 // POST /v1/chat/completions: JSON to a validated request.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -22,6 +24,8 @@ struct ChatRequest {
   jinja::Value documents;  // a list, or none
   // For the template beside what the API itself gives it: chat_template_kwargs. A dict.
   jinja::Value template_variables = jinja::Value::Mapping({});
+  Logprobs logprobs = Logprobs::kOmit;
+  std::optional<std::uint32_t> top_logprobs;
   enum class GenerationPrompt { kAdd, kOmit } generation_prompt = GenerationPrompt::kAdd;
 };
 

@@ -84,7 +84,9 @@ constexpr auto kCompletionFields = std::to_array<RequestField<Request>>({
     {"echo", "The answer's text begins with the prompt's.",
      Flag<Request>{[](Request& r, bool v) { r.echo = v ? Echo::kPrompt : Echo::kNone; }}},
     {"best_of", "Only n.", Own<Request>{kBestOfSchema, &CheckBestOf}},
-    {"logprobs", "Not supported.", Refused{}},
+    {"logprobs", "Log probabilities of the answer's tokens, with so many of the likeliest ones beside each.",
+     Whole<Request>{0, wire::kMaxTopLogprobs,
+                    [](Request& r, std::int64_t v) { r.sampling.output_logprobs = static_cast<std::uint32_t>(v); }}},
     {"suffix", "Not supported: no text is filled in before an end.", Refused{Refused::Accepts::kEmpty}},
 });
 
@@ -101,6 +103,10 @@ Result<CompletionRequest> ParseCompletionRequest(const JsonObject& body) {
     return InvalidArgument("n", "makes {} choices of {} prompts: at most {} in all",
                            request.prompts.size() * request.sampling.choice_count, request.prompts.size(),
                            kMaxChoicesOfAll);
+  }
+  // An echo has the prompt's log probabilities where the answer has its own.
+  if (request.echo == Echo::kPrompt && !request.sampling.prompt_logprobs) {
+    request.sampling.prompt_logprobs = request.sampling.output_logprobs;
   }
   return request;
 }

@@ -34,6 +34,9 @@ enum class UsageReport { kNever, kAtEnd, kEveryChunk };
 // Are token ids told beside the text?
 enum class TokenIdReport { kOmit, kTell };
 
+// Are log probabilities of the answer's tokens told?
+enum class Logprobs { kOmit, kTell };
+
 // What is absent is the model's default.
 struct SamplingFields {
   std::string model;  // empty: not said
@@ -53,6 +56,9 @@ struct SamplingFields {
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
+  std::uint32_t min_output_tokens = 0;           // min_tokens
+  std::optional<std::uint32_t> output_logprobs;  // see GenerateSpec, as for the next
+  std::optional<std::uint32_t> prompt_logprobs;
   std::uint32_t choice_count = 1;  // n
   StopText stop_text = StopText::kOmit;
   SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;

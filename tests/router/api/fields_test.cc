@@ -155,6 +155,79 @@ TEST_F(FieldsTest, TokenIdsOfAStreamComeWithTheirChunks) {
   EXPECT_THAT(ids, ElementsAre("", "[98,99]", "[195]", "", "", ""));
 }
 
+// ---- log probabilities ----
+
+wire::TokenLogprobs Scored(float logprob, std::vector<wire::TokenLogprob> top = {}) {
+  return {.logprob = logprob, .rank = 7, .top = std::move(top)};
+}
+
+TEST_F(FieldsTest, AChatsLogProbabilitiesNameTokensTextAndBytes) {
+  const auto responder =
+      Chat(R"({"model":"bytes","messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":2})");
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(dispatcher_.specs[0].output_logprobs, 2U);
+  Prompt(0).OnTokens({{'a'}, 0, 0, {Scored(-0.5F, {{'a', -0.5F}, {0xC3, -1.25F}})}});
+  Prompt(0).OnEnd({FinishReason::kStop, {}});
+  EXPECT_EQ(Choice(*responder, 0, "logprobs"),
+            R"({"content":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[{"token":"a","logprob":-0.5,)"
+            R"("bytes":[97]},{"token":"�","logprob":-1.25,"bytes":[195]}]}],"refusal":null})");
+}
+
+TEST_F(FieldsTest, AStreamsLogProbabilitiesComeWithTheirTokensAlsoBeforeTheirTextIsCertain) {
+  const auto responder =
+      Chat(R"({"model":"bytes","messages":[{"role":"user","content":"hi"}],"logprobs":true,"stream":true})");
+  EXPECT_EQ(dispatcher_.specs[0].output_logprobs, 0U);
+  Prompt(0).OnTokens({{0xC3}, 0, 0, {Scored(-1)}});
+  Prompt(0).OnTokens({{0xA9}, {}, 0, {Scored(-2)}});
+  Prompt(0).OnEnd({FinishReason::kStop, {}});
+  std::vector<std::string> bytes;
+  for (const std::string& event : Events(*responder)) {
+    if (const std::string entry = At(event, "/choices/0/logprobs/content/0/bytes/0"); !entry.empty()) {
+      bytes.push_back(entry + At(event, "/choices/0/delta"));
+    }
+  }
+  EXPECT_THAT(bytes, ElementsAre("195{}", R"(169{"content":"é"})"));
+}
+
+TEST_F(FieldsTest, ACompletionsLogProbabilitiesAreColumns) {
+  const auto responder = CompleteWith(R"("prompt":"a","logprobs":1)");
+  EXPECT_EQ(dispatcher_.specs[0].output_logprobs, 1U);
+  Prompt(0).OnTokens({{'b', 'c'}, 0, 0, {Scored(-0.5F, {{'b', -0.5F}}), Scored(-3, {{'x', -0.25F}})}});
+  Prompt(0).OnEnd({FinishReason::kStop, {}});
+  EXPECT_EQ(Choice(*responder, 0, "logprobs"),
+            R"({"tokens":["b","c"],"token_logprobs":[-0.5,-3],"top_logprobs":[{"b":-0.5},{"x":-0.25,"c":-3}],)"
+            R"("text_offset":[0,1]})");
+}
+
+TEST_F(FieldsTest, AnEchoHasThePromptsLogProbabilitiesToo) {
+  const auto responder = CompleteWith(R"("prompt":"ab","logprobs":0,"echo":true)");
+  EXPECT_EQ(dispatcher_.specs[0].prompt_logprobs, 0U);
+  Prompt(0).OnPromptLogprobs({Scored(-1), Scored(-2)});
+  Prompt(0).OnTokens({{'c'}, 0, 0, {Scored(-4)}});
+  Prompt(0).OnEnd({FinishReason::kStop, {}});
+  EXPECT_EQ(Choice(*responder, 0, "text"), R"("abc")");
+  EXPECT_EQ(Choice(*responder, 0, "logprobs"),
+            R"({"tokens":["<s>","a","b","c"],"token_logprobs":[null,-1,-2,-4],)"
+            R"("top_logprobs":[null,{"a":-1},{"b":-2},{"c":-4}],"text_offset":[0,3,4,5]})");
+}
+
+TEST_F(FieldsTest, PromptLogProbabilitiesAreByTokenId) {
+  const auto responder = CompleteWith(R"("prompt":"a","prompt_logprobs":1)");
+  EXPECT_EQ(dispatcher_.specs[0].prompt_logprobs, 1U);
+  Prompt(0).OnPromptLogprobs({Scored(-2, {{'z', -0.5F}})});
+  Prompt(0).OnTokens({{'c'}, 0, 0});
+  Prompt(0).OnEnd({FinishReason::kStop, {}});
+  EXPECT_EQ(Choice(*responder, 0, "prompt_logprobs"), R"([null,{"122":{"logprob":-0.5,"rank":1,"decoded_token":"z"},)"
+                                                      R"("97":{"logprob":-2,"rank":7,"decoded_token":"a"}}])");
+}
+
+TEST_F(FieldsTest, AStopTokenOfTheRequestsOwnIsNamed) {
+  const auto responder = CompleteWith(R"("prompt":"a","stop_token_ids":[122])");
+  Prompt(0).OnTokens({{'c'}, 0, 0});
+  Prompt(0).OnEnd({FinishReason::kStop, {}, TokenId{122}});
+  EXPECT_EQ(Choice(*responder, 0, "stop_reason"), "122");
+}
+
 TEST_F(FieldsTest, TheClientsOwnRequestIdNamesTheRequest) {
   CompleteWith(R"("prompt":"a","request_id":"mine-1")");
   EXPECT_EQ(dispatcher_.specs[0].request_id, "mine-1");
