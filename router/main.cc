@@ -59,6 +59,7 @@ Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver&
   http.max_connections = options.max_connections;
   http.body_bytes = options.max_body_bytes;
   http.input_budget = std::move(input_budget);
+  http.cors_origins = options.cors_origins;
   http.header_timeout = Milliseconds(options.request_head_timeout_seconds);
   http.on_refused = [&observer](const Error& error) { observer.OnAnswer("other", TraitsOf(error.code).http_status); };
   return http;

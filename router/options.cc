@@ -52,7 +52,10 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("text-threads", options.text_threads, "Threads that read requests: JSON, templates, tokens, hashes",
            {1, 256})
       .Add("request-head-timeout-seconds", options.request_head_timeout_seconds,
-           "Time that a client may take to send a request's head", {0.01, 3600});
+           "Time that a client may take to send a request's head", {0.01, 3600})
+      .AddList("cors-origins", options.cors_origins,
+               "Web pages that may call the API from a browser: origins such as https://chat.example.com, or * for "
+               "all; none by default");
   parser.Section("Workers")
       .Add("link-address", options.link_address, "Address tcp://HOST:PORT that workers dial; port 0 takes a free one")
       .Add("worker-timeout-seconds", options.worker_timeout_seconds,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "common/config/config.h"
@@ -24,6 +25,7 @@ struct RouterOptions {
   std::uint64_t input_memory_bytes = kMaxDefaultInputMemoryBytes;
   std::uint32_t text_threads = 2;
   double request_head_timeout_seconds = 10;
+  std::vector<std::string> cors_origins;
 
   // Workers
   std::string link_address = "tcp://127.0.0.1:7001";

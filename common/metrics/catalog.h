@@ -35,6 +35,8 @@ inline constexpr std::array kBlockSeconds{0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
 // ---- router ----
 inline constexpr Metric kRouterRequests{Kind::kCounter, "roost_router_requests_total", "route,code",
     "HTTP requests answered, by route and status code."};
+inline constexpr Metric kRouterUnknownFields{Kind::kCounter, "roost_router_unknown_request_fields_total", "",
+    "Members of generation requests that no API of this server knows; they are ignored."};
 inline constexpr Metric kRouterActiveRequests{Kind::kGauge, "roost_router_active_requests", "",
     "Generations accepted and not yet ended."};
 inline constexpr Metric kRouterPromptTokens{Kind::kCounter, "roost_router_prompt_tokens_total", "model",

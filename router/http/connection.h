@@ -162,6 +162,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Answer answer_ = Answer::kOpen;
   std::weak_ptr<Exchange> exchange_;
   std::string request_id_;
+  std::vector<HttpHeader> cors_headers_;  // of the answer
   bool is_head_request_ = false;
   bool keep_alive_ = false;
   Framing framing_ = Framing::kChunked;

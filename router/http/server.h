@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/byte_budget.h"
 #include "common/base/error.h"
@@ -42,6 +43,8 @@ struct HttpServerOptions {
   std::chrono::milliseconds write_timeout{30'000};   // for what was handed to the client at once
   std::chrono::milliseconds linger_timeout{2'000};   // for the client to close first, so that it reads the last answer
   std::chrono::milliseconds keep_alive_interval{15'000};  // of silence on a stream, then a comment
+
+  std::vector<std::string> cors_origins;  // web pages of these may call; see cors.h
 
   // A request that the server refused by itself, before any handler; for metrics. Called on the server's threads.
   std::function<void(const Error&)> on_refused;
