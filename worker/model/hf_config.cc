@@ -187,11 +187,11 @@ Result<HfConfig> ParseHfConfig(const JsonObject& config) {
   return result;
 }
 
-std::uint64_t MatrixElements(const HfConfig& config) {
+std::uint64_t MatrixElements(const HfConfig& config, TiedTable tied) {
   const std::uint64_t hidden = config.hidden_size;
   const std::uint64_t heads = 2 * std::uint64_t{config.query_head_count} + 2 * std::uint64_t{config.kv_head_count};
   const std::uint64_t layer = hidden * (heads * config.head_dim + 3 * std::uint64_t{config.intermediate_size});
-  const std::uint64_t tables = config.tie == EmbeddingTie::kTied ? 1 : 2;
+  const std::uint64_t tables = config.tie == EmbeddingTie::kTied && tied == TiedTable::kOnce ? 1 : 2;
   return config.layer_count * layer + tables * config.vocab_size * hidden;
 }
 

@@ -52,8 +52,11 @@ inline constexpr std::uint32_t kMaxHeadDim = 1024;
 
 [[nodiscard]] Result<HfConfig> ParseHfConfig(const JsonObject& config);
 
-// Of all matrices, each counted once.
-[[nodiscard]] std::uint64_t MatrixElements(const HfConfig& config);
+// How often an embedding that is the output matrix too lies in memory: twice where products want weights in a form of
+// their own, as on the CPU.
+enum class TiedTable : std::uint8_t { kOnce, kTwice };
+// Of all matrices as they lie in memory.
+[[nodiscard]] std::uint64_t MatrixElements(const HfConfig& config, TiedTable tied);
 
 // An Error that names sliding_window where a context of so many tokens is longer than it.
 [[nodiscard]] Result<void> CheckSlidingWindow(const HfConfig& config, std::uint32_t context_tokens);

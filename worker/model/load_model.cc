@@ -55,7 +55,7 @@ Result<void> CheckHostMemory(const HfConfig& config, const ModelOptions& options
   const auto ranks = RankCountOf(options);
   const std::uint64_t kv_bytes =
       std::uint64_t{block_count} * ranks * KvBlockBytes(ConfigOf(config, {0, ranks}), options.block_tokens, dtype);
-  const std::uint64_t weight_bytes = MatrixElements(config) * SizeOf(dtype);
+  const std::uint64_t weight_bytes = MatrixElements(config, TiedTable::kTwice) * SizeOf(dtype);
   if (kv_bytes + weight_bytes <= *options.memory_limit_bytes) return {};
   return InvalidArgument(options.block_count ? "kv-blocks" : "kv-memory",
                          "{} bytes of KV blocks and {} bytes of weights are more than the {} bytes of memory that this "
