@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <new>
-#include <random>
 
+#include "common/base/random_seed.h"
 #include "common/wire/codec.h"
 #include "router/index/prefix_index.h"
 #include "router/policies/policies.h"
@@ -20,11 +20,6 @@ constexpr std::size_t kMaxBatch = 64;
 constexpr std::size_t kMaxBatchBytes = std::size_t{4} << 20U;
 // Of memory, times the file, while a tokenizer is read.
 constexpr std::uint64_t kReadingTakes = 6;
-
-std::uint64_t RandomSeed() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32U) | device();
-}
 
 // One that finds no memory is lost, and its sender's link with it; the router goes on.
 Result<std::optional<wire::WorkerMessage>> Decode(const wire::Bytes& frame) {

@@ -42,6 +42,8 @@
 
 namespace roost::router {
 
+inline constexpr std::uint64_t kDefaultIndexMemoryBytes = std::uint64_t{1} << 30U;
+
 struct FleetCoreOptions {
   // Steps come at least every 250 ms, so this is eight of them.
   Duration worker_timeout = std::chrono::seconds(2);
@@ -50,7 +52,7 @@ struct FleetCoreOptions {
   ModeOptions modes;
   // Work without progress after which a worker's engine counts as hung; longer where steps take long (EngineWatch).
   Duration stall_timeout = std::chrono::seconds(10);
-  std::uint64_t index_memory_bytes = std::uint64_t{1} << 30U;  // of all models together
+  std::uint64_t index_memory_bytes = kDefaultIndexMemoryBytes;  // of all models together
   std::size_t max_pending_effects = 8192;  // over it Submit answers kOverloaded: the link thread does not keep up
   std::function<std::int64_t()> unix_seconds = [] { return std::int64_t{0}; };
 };

@@ -52,8 +52,8 @@
 namespace roost::router {
 
 struct RequestBookOptions {
-  std::uint32_t max_requests = 16384;  // over it Submit answers kOverloaded
-  std::uint32_t max_retries = 2;       // further attempts of one request, but for those that a full worker refused
+  std::uint32_t max_requests = 10'000;  // over it Submit answers kOverloaded
+  std::uint32_t max_retries = 2;        // further attempts of one request, but for those that a full worker refused
   // A worker has room while fewer than so many requests wait there: as it reported, and sent since. A new request waits
   // at the router only while no worker has room, or behind others that do; one that goes on after a failure only while
   // no worker takes any.

@@ -25,7 +25,7 @@ namespace roost::router {
 
 struct HttpServerOptions {
   std::string address = "127.0.0.1";  // a numeric IPv4 or IPv6 address
-  std::uint16_t port = 8080;          // 0: any free one, see port()
+  std::uint16_t port = 0;             // 0: any free one, see port()
   std::uint32_t thread_count = 1;
 
   std::size_t max_connections = 10'000;  // one more is answered 429 and closed

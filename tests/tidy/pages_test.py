@@ -231,6 +231,38 @@ class PagesTest(unittest.TestCase):
         self.assertEqual(self.problems("`rate(roost_router_ttft_seconds_bucket[1m])`"), [])
 
 
+class DecisionPageTest(unittest.TestCase):
+    """A constant of the decision is kept only with its reason, on the page of the decision."""
+
+    MOST_CONSTANTS = 12
+
+    @classmethod
+    def setUpClass(cls):
+        cls.page = (ROOT / "router/route/README.md").read_text()
+        sources = [path.read_text() for path in git_files("router/route/*.h", "router/route/*.cc")]
+        cls.declared = set(re.findall(r"constexpr [^;=()]*\b(k[A-Z]\w+) = [^;]+;", "\n".join(sources)))
+
+    def test_every_constant_of_the_decision_has_its_reason(self):
+        self.assertIn("kTieSeconds", self.declared)
+        self.assertEqual(self.declared - set(re.findall(r"`(k\w+)`", self.page)), set())
+
+    def test_the_decision_has_few_constants(self):
+        rows = re.findall(r"^\| (`k\w+`.*?) \|", self.page, flags=re.MULTILINE)
+        names = [name for row in rows for name in re.findall(r"`(k\w+)`", row)]
+        self.assertEqual([name for name in names if name not in self.declared], [])
+        self.assertLessEqual(len(names), self.MOST_CONSTANTS)
+
+
+class RoostctlPageTest(unittest.TestCase):
+    def test_every_command_has_a_row(self):
+        table = (ROOT / "deploy/roostctl/main.cc").read_text().split("kCommands[] = {")[1].split("};")[0]
+        commands = re.findall(r'^ +\{"(\w+)"', table, flags=re.MULTILINE)
+        self.assertIn("explain", commands)
+        rows = re.findall(r"^\| (`.*?) \|", (ROOT / "deploy/roostctl/README.md").read_text(), flags=re.MULTILINE)
+        named = {word for row in rows for code in re.findall(r"`([^`]+)`", row) for word in code.split()[:1]}
+        self.assertEqual([command for command in commands if command not in named], [])
+
+
 class WrittenTablesTest(unittest.TestCase):
     """Scripts that measure write their tables into the pages, each between its own two markers."""
 
