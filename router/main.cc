@@ -166,8 +166,8 @@ int Main(int argc, char** argv) {
   const Machine machine{MemoryLimitBytes(), std::thread::hardware_concurrency()};
   RouterOptions options = DefaultsFor(machine);
   ConfigParser parser("roost-router",
-                      "Takes OpenAI-style requests and sends each to the worker that holds most of its prompt's KV "
-                      "cache, balanced against load. Workers dial it and bring their models along.");
+                      "Takes OpenAI-style requests and sends each to the worker where its first token comes soonest. "
+                      "Workers connect to it and bring their models along.");
   Declare(options, parser);
   const auto outcome = parser.Parse(argc, argv);
   if (!outcome.ok()) {

@@ -18,9 +18,7 @@ namespace roost::worker {
 namespace {
 
 constexpr const char* kDescription =
-    "Serves one model: holds its weights and the KV cache of its requests, and takes its work from every router that "
-    "it "
-    "is told of.";
+    "Serves one model: holds its weights and a KV cache, and takes requests from every router that --router names.";
 
 int CanNotStart(const Error& error, int exit_code) {
   LogError("the worker can not start", {{"reason", error.ToString()}});

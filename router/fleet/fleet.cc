@@ -26,7 +26,7 @@ Result<std::optional<wire::WorkerMessage>> Decode(const wire::Bytes& frame) {
   try {
     return wire::DecodeWorkerMessage(frame);
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kOverloaded, "there is no memory for it", "frame"};
+    return Error{ErrorCode::kOverloaded, "there is not enough memory for it", "frame"};
   }
 }
 
@@ -156,7 +156,7 @@ bool Fleet::CarryOut(Effect& effect) {
     const bool fits = memory.TryGrow(kReadingTakes * read->bundle.tokenizer_json.size());
     if (fits && bundle_reader_->TryRead(std::move(read->bundle), std::move(memory))) return true;
     const std::lock_guard lock(mutex_);
-    const Error error{ErrorCode::kOverloaded, "there is no room to read it now", ""};
+    const Error error{ErrorCode::kOverloaded, "there is not enough memory to read it now", ""};
     core_.OnBundleFault(digest, {BundleFault::kPassing, error}, clock_.Now());
   } else {
     NotifyObserver(effect);

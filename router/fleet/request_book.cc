@@ -51,7 +51,7 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   ROOST_RETURN_IF_ERROR(CheckBounds(spec));
   if (requests_.size() >= options_.max_requests) return TooManyInFlight();
   if (spec.deadline.has_value() && *spec.deadline <= now) {
-    return Error{ErrorCode::kDeadlineExceeded, "the request's time was over before it could be sent", ""};
+    return Error{ErrorCode::kDeadlineExceeded, "the request's deadline passed before it could be sent", ""};
   }
   auto owned = std::make_unique<Request>();
   Request& request = *owned;
@@ -273,9 +273,9 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
   Request& request = *attempt.request;
   // Nobody asked for a cancellation, or the request would be gone: the worker gave it up.
   const bool given_up = event.finish == wire::FinishReason::kCancelled;
-  const Error error = given_up
-                          ? WorkerLost()
-                          : event.error.value_or(Error{ErrorCode::kInternal, "the worker failed without a word", ""});
+  const Error error =
+      given_up ? WorkerLost()
+               : event.error.value_or(Error{ErrorCode::kInternal, "the worker failed and gave no reason", ""});
   const bool is_full = error.code == ErrorCode::kOverloaded;
   if (Worker* const worker = roster_.Find(attempt.worker_id)) {
     if (is_full) worker->full_until = now + kFullTime;

@@ -118,7 +118,7 @@ void RequestBook::Expire(Instant now) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     Request& request = *requests_.at(deadlines_.begin()->second);
     End(request, {.reason = wire::FinishReason::kError,
-                  .error = Error{ErrorCode::kDeadlineExceeded, "the request's time is over", ""}});
+                  .error = Error{ErrorCode::kDeadlineExceeded, "the request's deadline has passed", ""}});
   }
   for (const RequestId id : waiting_.TakeExpired(now)) {
     Request& request = *requests_.at(id);

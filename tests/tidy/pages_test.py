@@ -290,6 +290,17 @@ class WrittenTablesTest(unittest.TestCase):
         self.assertIn("| policy | 4 × 1.5M |", rows[4])
         self.assertEqual(rows[6], "| **`cache-aware`** |" + " 1.23 / 0.5 / 10, 25.0, 1.50 |" * 9)
 
+    def test_a_paired_table_has_differences_on_the_same_seeds_and_their_intervals(self):
+        def run(own, other):
+            line = {"ttft_mean_s": own, "ttft_p99_s": 10 * own}
+            return {"cache-aware": line, "random": {"ttft_mean_s": other, "ttft_p99_s": 10 * own}}
+
+        runs = [run(1, 1.1), run(2, 2.6)]  # 10 and 30 % more: 20 ± 12.706 · 14.14 / √2
+        rows = simulations.paired_table({"conversation 0.6": runs}, "Seeds 1 to 2.").splitlines()
+        self.assertEqual(rows[0], "| policy | conversation 0.6 |")
+        self.assertEqual(rows[2], "| **`cache-aware`** | 1.5 / 15 |")
+        self.assertEqual(rows[3], "| `random` | +20 ± 127 / +0.0 ± 0.0 |")
+
     def test_the_first_page_has_a_few_policies_on_one_cluster_of_each_load(self):
         line = {"ttft_mean_s": 1.234, "ttft_p99_s": 10, "hit_ratio": 0.25}
         results_of = {

@@ -311,7 +311,7 @@ void LinkCore::Follow(const StepReport& report) {
 
 void LinkCore::LoseMirror(MirrorLoss reason) {
   ++counts_.mirror_losses[IndexOf(reason)];
-  LogWarning("the copy of the cache's blocks is lost; asking the engine for them",
+  LogWarning("the link's copy of the set of cached blocks is void; asking the engine for it again",
              {{"reason", std::string(kMirrorLossNames[IndexOf(reason)])}});
   // The engine loses no snapshot: one that is awaited still comes, after this loss.
   if (mirror_state_ == MirrorState::kCurrent) mirror_state_ = MirrorState::kStale;

@@ -35,7 +35,8 @@ Result<SequenceId> Scheduler::Submit(SequenceSpec spec) {
                  "prompt"};
   }
   if (spec.fork_count >= std::min(options_.max_running, options_.max_batch_tokens)) {
-    return InvalidArgument("sample_count", "{} outputs at once are more than run together here", spec.fork_count + 1);
+    return InvalidArgument("sample_count", "{} choices are more than this worker runs at the same time",
+                           spec.fork_count + 1);
   }
   if (waiting_.size() >= options_.max_waiting) {
     return Error{ErrorCode::kOverloaded, fmt::format("{} requests are waiting", waiting_.size()), ""};
