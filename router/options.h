@@ -15,8 +15,8 @@
 
 namespace roost::router {
 
-// Each is a quarter of what the process may use, where that is less. Half is left for what neither bounds: threads,
-// sockets, answers, tokenizers, the allocator's slack.
+// Upper bounds of the defaults, which are a quarter of the memory that the process may use. The other half is left for
+// threads, sockets, answers, tokenizers and allocator slack, which neither flag bounds.
 inline constexpr std::uint64_t kMaxDefaultInputMemoryBytes = std::uint64_t{2} << 30U;
 inline constexpr std::uint64_t kMaxDefaultIndexMemoryBytes = kDefaultIndexMemoryBytes;
 
@@ -56,7 +56,7 @@ struct RouterOptions {
   std::string log_format = "text";
 };
 
-// The defaults that depend on the machine: of memory that the process may use, and of its processors.
+// The defaults that depend on the machine: its memory and its processors.
 struct Machine {
   std::uint64_t memory_bytes = 0;
   std::uint32_t processor_count = 1;

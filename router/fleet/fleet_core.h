@@ -43,8 +43,6 @@
 
 namespace roost::router {
 
-inline constexpr std::uint64_t kDefaultIndexMemoryBytes = std::uint64_t{1} << 30U;
-
 struct FleetCoreOptions {
   // Workers report at least every 250 ms, so this is the time of eight reports.
   Duration worker_timeout = std::chrono::seconds(2);

@@ -34,6 +34,9 @@
 
 namespace roost::router {
 
+// Memory of all indexes together.
+inline constexpr std::uint64_t kDefaultIndexMemoryBytes = std::uint64_t{1} << 30U;
+
 class Roster {
  public:
   // More workers are refused: index and decision are built for this number.
@@ -41,9 +44,9 @@ class Roster {
 
   struct Options {
     Worker::Options worker;
-    std::uint64_t index_memory_bytes = std::uint64_t{1} << 30U;  // of all indexes together
-    std::function<std::int64_t()> unix_seconds;                  // the time at which a model appeared
-    std::uint64_t seed = 0;                                      // differs in every process
+    std::uint64_t index_memory_bytes = kDefaultIndexMemoryBytes;  // of all indexes together
+    std::function<std::int64_t()> unix_seconds;                   // the time at which a model appeared
+    std::uint64_t seed = 0;                                       // differs in every process
   };
   explicit Roster(Options options);
 

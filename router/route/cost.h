@@ -4,24 +4,24 @@
 //   ttft  = max(queue, slots) + prefill + decode
 //   cost  = pace · (max(queue, slots) + growth + congestion · (prefill + decode) + delay)
 //
-//   queue       the uncached tokens that stand before it, at the worker's pace. Where short prompts go first these are
-//               the shorter prompts, this router's and others', and the step under way
-//   slots       until requests end, where batch slots or blocks are short; runs while the queue does
+//   queue       the uncached tokens before it, at the worker's pace. Where short prompts go first these are the shorter
+//               prompts of all routers, and the step under way
+//   slots       until running requests end, where batch slots or blocks are short; passes at the same time as the queue
 //   prefill     its own uncached tokens ÷ prefill rate
-//   decode      the running decodes that its own prefill steps carry along, at least one step
-//   growth      what may come and overtake it while it waits, where short prompts go first: the queue over
-//               1 - ρ · (the part of the work that is shorter). A price and no prediction: as others are sent elsewhere
-//               because of it, less of it comes true
-//   delay       what its prefill holds up: prefill · the prompts that it overtakes, the later ones counting up to 20
-//               times (prompt_queue.h). In a saturated fleet everybody is late: there each request that waits at the
-//               worker counts twice instead
-//   congestion  2 / (1 - ρ), ρ the busy share of the fleet: a second of work spent where a longer match would have
-//               saved it delays all who come after, so work weighs more the busier the fleet is; and twice, because
-//               what it computes evicts as much, which somebody will compute again. Without it a router that minimises
-//               each request's own wait recomputes prefixes until the fleet is full
-//   pace        makes equals of workers whose measured speeds differ by no more than measurements do, a factor of 1.5
-//               from the mean. Else whoever seems a little faster would get every new prefix of an idle fleet, and the
-//               others' caches would stay empty
+//   decode      the running decodes that its own prefill steps also compute, at least one step
+//   growth      shorter prompts that may come and overtake it while it waits: the queue over
+//               1 - ρ · (the part of the work that is shorter). It affects the choice only, not the prediction
+//   delay       the prompts that its prefill holds up: prefill · the prompts that it overtakes. A prompt that has
+//   waited
+//               long counts up to 20 times (prompt_queue.h). In a saturated fleet all prompts are late: there each
+//               request that waits at the worker counts twice instead
+//   congestion  2 / (1 - ρ), ρ the busy share of the fleet. Computing what a longer match would have saved delays all
+//               later requests, the more the busier the fleet is; and it counts twice, because what is computed evicts
+//               as much, which is then computed again. A router without this term minimises each request's own wait and
+//               recomputes prefixes until the fleet is full
+//   pace        makes workers equal whose measured speeds differ by less than measurements do (a factor of 1.5 from the
+//               mean). Otherwise the worker that seems a little faster would get every new prefix of an idle fleet, and
+//               the others' caches would stay empty
 //
 // Every term is continuous in the load, so the choice between affinity and balance has no cliff. router/route/README.md
 // says what each term and constant is worth.
