@@ -68,25 +68,24 @@ struct WorkerOptions {
 
 // `options` must outlive the parse.
 void Declare(WorkerOptions& options, ConfigParser& parser);
-// Its sections that say what computes and how, for others that run an engine.
+// Only the sections that say what computes and how, for other programs that run an engine.
 void DeclareModel(WorkerOptions& options, ConfigParser& parser);
 void DeclareCache(WorkerOptions& options, ConfigParser& parser);
 void DeclareEngine(WorkerOptions& options, ConfigParser& parser);
 
-// What flags alone can not tell: a power of two, addresses, the number of cores. Before the model is read, because that
-// may take minutes.
+// Checks and defaults that need more than one flag or the machine: a power of two, addresses, the number of cores. It
+// runs before the model is read, because that may take minutes.
 [[nodiscard]] Result<void> Complete(WorkerOptions& options);
 
-// What a step computes at the most: what was given, else what suits the device. A CUDA device reads all weights in
-// every step and has too little to do with few tokens; the CPU is busy with them, and more would only make each step
-// longer.
+// The bounds of a step: from the flags, otherwise what suits the device. A CUDA device reads all weights in every step
+// and is idle with few tokens. The CPU is busy with few; more would only make each step longer.
 enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 [[nodiscard]] StepBounds StepBoundsOf(const WorkerOptions& options, DeviceKind device);
 
 // The shares that NAME=FRACTION values give: names of at most 200 bytes, each once, the empty one for requests of no
 // tenant; fractions above 0, together at most 1; at most 64 tenants.
 [[nodiscard]] Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values);
-// Can there be requests of these tenants? kInvalidArgument names one of which there can not.
+// Can requests have these tenants? kInvalidArgument names a tenant that no request can have.
 [[nodiscard]] Result<void> CheckTenants(std::span<const TenantShare> shares);
 
 // Memory for KV blocks.

@@ -1,10 +1,10 @@
-// The engine: one thread's loop from requests to tokens. Step() drains nothing and sends nothing itself: the caller
-// feeds it commands and takes its report, so that the whole engine runs in a test without threads or sockets.
+// The engine: one thread's loop from requests to tokens. Step() reads no queue and sends nothing: the caller gives it
+// commands and takes its report, so the whole engine runs in tests without threads or sockets.
 //
 //   schedule → build batch → forward → commit → sample → report
 //
-// With plan_ahead a step's tokens are reported by the Step after the one that began it, which begins the next step
-// first: a device that computes beside the host is never without work.
+// With plan_ahead the tokens of a step are reported by the next Step, which first begins a step of its own. So a device
+// that computes beside the host always has work.
 //
 // Every request that Submit took in ends exactly once: with a finish reason in a report, or silently by CancelLink.
 // A stop token ends a request and is not among its tokens. A request whose logits are broken ends with kError; the
