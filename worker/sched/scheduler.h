@@ -1,4 +1,4 @@
-// The scheduler: which tokens of which sequences are computed in the next step, and which blocks they lie in.
+// The scheduler: chooses the tokens of each sequence that the next step computes, and their blocks.
 //
 //   Submit ──▶ waiting ──admit──▶ running ──Remove──▶ gone        Fork: one more running sequence, with the same blocks
 //                 ▲                  │
@@ -7,10 +7,10 @@
 // One step: Schedule() → the model makes the copies and computes the slices → Commit() → Append() a sampled token or
 // Remove() each sequence whose slice wants logits.
 //
-// The model may have but begun when Commit() is called, if it computes steps in their order: then a step can be
-// scheduled before the tokens of the one before it are known. AppendAwaited() gives a sequence the place of its next
-// token, which is computed like any other, and Resolve() says later which one it is. Nobody knows the hash of a block
-// with an awaited token, so the block enters the cache only then.
+// Commit() may be called as soon as the model has begun the step, if it computes steps in order: then the next step can
+// be scheduled before the tokens of this one are known. AppendAwaited() gives a sequence the place of its next token,
+// which is computed like any other, and Resolve() later says which token it is. The hash of a block with an awaited
+// token is unknown, so the block enters the cache only then.
 //
 // - One token budget per step. Every decoding sequence gets its one token; the rest goes to prefill chunks: of running
 //   sequences and of newly admitted ones, in the order of the WaitingQueue. So a prompt that is computed in part may
@@ -69,22 +69,21 @@ inline constexpr std::uint32_t kMaxPassedOver = 64;
 
 struct SchedulerOptions {
   std::uint32_t max_batch_tokens = 512;
-  // Once a step completes a prompt it computes no more prompt tokens than these, so that the first token does not wait
-  // for a full step. What the others lose by it is the time that a step takes beside its prompt tokens, its decodes
-  // included, as fitted to the steps of late: where that is more, and where time presses (see below), steps are full.
-  // 0: all steps are.
+  // Once a step completes a prompt it computes no more prompt tokens than this, so that the first token does not wait
+  // for a full step. The other prompts then lose the fixed time of a step, decodes included, as fitted to recent steps.
+  // Where they would lose more than is gained, and where time presses (see below), steps are full. 0: all steps are
+  // full.
   std::uint32_t short_step_tokens = 0;
   // Never more than max_batch_tokens in effect: each decoding sequence has a token in every step.
   std::uint32_t max_running = 64;
   std::uint32_t max_waiting = 1024;
   std::uint32_t max_context_tokens = 0;  // prompt and output; the caller never appends beyond it
-  // Sequences whose prompt is computed in part, after a step; more may be where time presses, and where a step was
-  // short that could have completed them. Each holds the blocks of its part. 0: no bound.
+  // Sequences that may have a partly computed prompt after a step. There may be more where time presses, and where a
+  // short step could have completed them. Each holds the blocks of its part. 0: no bound.
   std::uint32_t max_partial_prefills = 4;
   SchedulePolicy policy = SchedulePolicy::kFcfs;
-  // How long a first token should take at most, whatever the policy prefers. Sequences that would come too late have a
-  // part of the prefill budget of their own, the ones that came first before the others. Not a promise: they leave
-  // something to the others.
+  // Target for the time to the first token, whatever the policy prefers. Sequences that would miss it share a part of
+  // the prefill budget, first come first served. It is no promise: they leave a part to the others.
   std::optional<Duration> first_token_target = {};
 };
 
@@ -128,8 +127,9 @@ class Scheduler {
   // Forgets a sequence in whatever state it is, and releases what it holds. Not between Schedule and Commit.
   void Remove(SequenceId id);
 
-  // What the sequence, in whatever state it is, has computed may be wrong: none of it stays in the cache, nor what
-  // others computed behind it, which they keep for themselves. It is to be removed. Not between Schedule and Commit.
+  // What the sequence has computed may be wrong, in whatever state it is: none of it stays in the cache, nor what
+  // others computed behind it, which those keep for themselves. Remove the sequence afterwards. Not between Schedule
+  // and Commit.
   void Discard(SequenceId id);
 
   // The sequences without output that wait beyond their deadline. They wait on until they are removed.
@@ -144,7 +144,7 @@ class Scheduler {
   // The slices have been computed, or will be before whatever is scheduled from now on: their full blocks enter the
   // cache.
   void Commit();
-  // What a step took, when that is known: Commit may come before.
+  // The time of a step, once it is known: Commit may come before.
   void NotePace(const StepSample& step);
 
   // Tokens that were sampled after a running sequence's last, which has been computed. Several at once are computed
@@ -161,9 +161,9 @@ class Scheduler {
   // After the last Resolve of a step.
   void CommitResolved();
 
-  // One more sequence with the same tokens and blocks, which goes on like any other; so are samples and beams made.
-  // After Commit, for a running sequence that has all its tokens computed and awaits none. It has a place for sure as
-  // often as its fork_count said when it was submitted, and beyond that while CanFork.
+  // Adds a sequence with the same tokens and blocks, which continues like any other; used for several samples. Call it
+  // after Commit, for a running sequence that has all its tokens computed and awaits none. There is a place for as many
+  // forks as its fork_count said when it was submitted, and for more while CanFork.
   [[nodiscard]] SequenceId Fork(SequenceId id);
   // Is there a place for a fork of this running sequence?
   [[nodiscard]] bool CanFork(SequenceId id) const;
@@ -207,7 +207,8 @@ class Scheduler {
   void PlanSlices();
   void PlanSlice(const Sequence& sequence, std::uint32_t token_count);
 
-  // Blocks for `token_count` more tokens, at the price of preempting from the back. False: it had to go itself.
+  // Allocates blocks for `token_count` more tokens, preempting from the back where needed. False: the sequence itself
+  // was preempted.
   [[nodiscard]] bool SecureBlocks(Sequence& sequence, std::uint32_t token_count);
   [[nodiscard]] bool SecureBlock(Sequence& sequence);
   [[nodiscard]] bool MakeRoom(const Sequence& sequence);
@@ -252,7 +253,7 @@ class Scheduler {
   [[nodiscard]] Pressing DealToPressing(std::uint32_t budget);
   [[nodiscard]] double CollectPressing();
   void CollectWithoutToken();
-  // What is left of a step. Who is admitted hangs on the budget alone: as if the step were full.
+  // What is left of a step. Admission depends on the budget alone, as if the step were full.
   struct Room {
     std::uint32_t budget = 0;     // for prompts
     std::uint32_t dealable = 0;   // of it, before the step ends
