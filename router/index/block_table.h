@@ -15,9 +15,9 @@
 // reader can be looking at it any more (epoch_gate.h), so a key that a reader found belongs to the word that it reads
 // next.
 //
-// Readers: wait-free, a pin of the gate held; a search passes kMaxProbes buckets at most. What they get for a key is
-// what was there at some time during the search. Keys come from KeyOf, which mixes in a seed: nobody can aim at a
-// bucket.
+// Readers are wait-free and hold a pin of the gate; a search visits at most kMaxProbes buckets. A reader gets what was
+// there for its key at some time during the search. Keys come from KeyOf, which mixes in a seed, so no client can fill
+// a chosen bucket.
 #pragma once
 
 #include <algorithm>

@@ -1,14 +1,14 @@
-// The sets of three and more holders: interned, so that equal sets have one name, counted, and shared by all the blocks
-// that the same workers hold.
+// The sets of three and more holders. They are interned, so that equal sets have one name, counted by reference, and
+// shared by all blocks that the same workers hold.
 //
 //   segment, 512 lines of 512 lanes             a set is 1 to 4 lines that follow each other, as many as its highest
 //   | line | line | line | …                    lane asks for, the same in a whole segment; a SetId counts lines
 //   | note | note | note | …                    the writer's notes on the set that begins there
 //
-// A set that no block refers to any more keeps its name for a while: until no reader can see it (epoch_gate.h), and
-// longer if it comes back before. Interning is a hash table of chains that grows by one bucket at a time (linear
-// hashing; Litwin, VLDB 1980), and most transitions are not looked up at all, but remembered: (set, lane joins) → set,
-// (set, lane leaves) → set.
+// A set without references keeps its name for a while: until no reader can see it (epoch_gate.h), and longer if it is
+// used again before. Interning uses a hash table of chains that grows by one bucket at a time (linear hashing; Litwin,
+// VLDB 1980). Most transitions need no lookup, because they are remembered: (set, lane joins) → set, (set, lane leaves)
+// → set.
 //
 // One writer; Words and Prefetch by any thread, while it is pinned. A transition costs O(lanes / 64), remembered O(1).
 #pragma once
