@@ -97,10 +97,12 @@ enum class ResyncReason : std::uint8_t {
 };
 inline constexpr std::array<std::string_view, 7> kResyncReasonNames{"asked",          "digest", "gap",   "overflow",
                                                                     "router_restart", "silent", "unsent"};
+[[nodiscard]] constexpr std::size_t IndexOf(ResyncReason reason) { return static_cast<std::size_t>(reason); }
 
 // Why the mirror no longer equals the engine's blocks.
 enum class MirrorLoss : std::uint8_t { kDigest, kOverflow };
 inline constexpr std::array<std::string_view, 2> kMirrorLossNames{"digest", "overflow"};
+[[nodiscard]] constexpr std::size_t IndexOf(MirrorLoss loss) { return static_cast<std::size_t>(loss); }
 
 // Since the start. For metrics.
 struct LinkCounts {

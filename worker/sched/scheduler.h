@@ -204,6 +204,7 @@ class Scheduler {
   [[nodiscard]] std::unique_ptr<Sequence> MakeSequence(SequenceSpec spec);
 
   void Append(Sequence& sequence, std::span<const TokenId> tokens) const;
+  // ---- the running sequences (scheduler_running.cc) ----
   void PlanSlices();
   void PlanSlice(const Sequence& sequence, std::uint32_t token_count);
 
