@@ -91,9 +91,9 @@ Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, met
                          }});
 }
 
-// Serves on while /ready says 503, so that whoever sends requests here can learn of it first: balancers and proxies
-// look every few seconds, and a listener that closed before they did would cost requests. A second signal skips the
-// rest. Returns the number of the signal that is to end the process at once.
+// Continues to serve while /ready says 503, so that clients can notice first: balancers and proxies look every few
+// seconds, and a listener that closes before they have looked would cost requests. A second signal skips the rest.
+// Returns the number of the signal that ends the process at once.
 int Announce(std::chrono::milliseconds time, Api& api, Termination& termination) {
   api.BeginDrain();
   if (time.count() == 0) return 2;

@@ -21,7 +21,7 @@ constexpr std::size_t kMaxBatchBytes = std::size_t{4} << 20U;
 // Of memory, times the file, while a tokenizer is read.
 constexpr std::uint64_t kReadingTakes = 6;
 
-// One that finds no memory is lost, and its sender's link with it; the router goes on.
+// A message without memory for it is lost, and so is the link of its sender; the router continues.
 Result<std::optional<wire::WorkerMessage>> Decode(const wire::Bytes& frame) {
   try {
     return wire::DecodeWorkerMessage(frame);

@@ -31,7 +31,7 @@ struct TtftOutcome {
 struct IndexUse {
   std::uint64_t block_count = 0;  // distinct
   std::uint64_t memory_bytes = 0;
-  std::uint64_t shed_blocks_total = 0;  // of workers, left out for want of memory
+  std::uint64_t shed_blocks_total = 0;  // of workers, left out because memory was full
 };
 
 // All functions do nothing here; override those of interest. Callers serialise calls, except of OnDecisionSeconds and

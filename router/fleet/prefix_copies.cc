@@ -9,7 +9,7 @@ namespace roost::router {
 
 namespace {
 
-// A piece that takes longer is followed by nobody any more.
+// After this time requests do not follow a piece any more.
 constexpr Duration kPiecePatience = std::chrono::seconds(30);
 
 wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t block_count,

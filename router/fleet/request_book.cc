@@ -13,7 +13,7 @@ namespace {
 
 Error WorkerLost() { return {ErrorCode::kUnavailable, "the worker was lost and no other can go on", ""}; }
 
-// Until when a prompt should be computed. What comes later by far, nobody waits for any more.
+// The time by which a prompt should be computed. Much later, no client waits for it any more.
 Instant PendingUntil(Instant now, const Decision& decision) {
   constexpr double kSlack = 4;
   constexpr double kLeastSeconds = 1;
@@ -60,7 +60,7 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.observer = std::move(observer);
   request.choices.resize(request.spec.sample_count);
   request.parts = {{.choices = {0, request.spec.sample_count}}};
-  Sending sending = Sending::kNoRoom;  // who comes later does not overtake those that wait
+  Sending sending = Sending::kNoRoom;  // new requests do not overtake waiting ones
   if (waiting_.size(request.spec.model->revision) == 0) {
     sending = SendFirstPart(request, request.spec.block_hashes, matches, Admission::kWithRoom, now);
     if (sending == Sending::kNoWorker && MoveToOtherRevision(request)) {
@@ -189,7 +189,7 @@ void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, 
   } else if (!choice.ended && event.finish.has_value()) {
     OnChoiceEnd(*attempt, {index, *event.finish}, now);
   } else if (!choice.ended && choice.output.size() >= attempt->request->spec.max_output_tokens) {
-    // A worker that goes on past the limit is told to stop; the answer is complete.
+    // A worker that continues beyond the limit is told to stop; the answer is complete.
     attempt->cut_short = true;
     OnChoiceEnd(*attempt, {index, wire::FinishReason::kLength}, now);
   }
@@ -271,7 +271,7 @@ void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
 
 void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
   Request& request = *attempt.request;
-  // Nobody asked for a cancellation, or the request would be gone: the worker gave it up.
+  // If a client had cancelled, the request would be gone: so the worker gave it up.
   const bool given_up = event.finish == wire::FinishReason::kCancelled;
   const Error error =
       given_up ? WorkerLost()

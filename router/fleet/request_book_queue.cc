@@ -1,4 +1,4 @@
-// Requests that wait at the router: who must, and what becomes of them.
+// The part of the request book that lets requests wait at the router, and sends them when a worker has room.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -50,7 +50,7 @@ class Revisions {
   // The number of its workers that take requests: its share of the model's requests.
   void SetCapacity(const std::string& key, std::uint32_t worker_count);
 
-  // Null when nobody serves it.
+  // Null when no worker serves it.
   [[nodiscard]] std::shared_ptr<const ServedModel> Find(std::string_view key) const;
   // The revision for one more request of the model: the one that is furthest behind its share. Null when no worker
   // serves the model.

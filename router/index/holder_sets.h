@@ -78,7 +78,7 @@ class HolderSets {
     ForEachWord(holders, [&](std::size_t word, std::uint64_t bits) { ForEachLaneOfWord(word, bits, visit); });
   }
 
-  // Frees sets that nobody refers to or sees; a bounded number of them.
+  // Frees sets without references that no reader can see; a bounded number per call.
   void Reclaim();
 
   // Interned now, those that wait to be freed included.
@@ -174,7 +174,7 @@ class HolderSets {
 
   std::vector<std::uint32_t> heads_;  // of the chains: a SetId or kNoSet
   std::vector<Memo> memos_;           // made with the first set
-  std::deque<SetId> idle_;            // to be freed once their epochs are over, if nobody refers to them then
+  std::deque<SetId> idle_;            // freed once their epochs are over, if they have no references then
 };
 
 }  // namespace roost::router

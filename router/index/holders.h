@@ -38,7 +38,7 @@ class Holders {
   static constexpr unsigned kBits = kSetIdBits + 1;
   static constexpr std::size_t kMaxInline = 2;
 
-  constexpr Holders() = default;  // nobody
+  constexpr Holders() = default;  // no holder
   constexpr explicit Holders(SetId set) : bits_(set.value() | kSetTag) {}
   // What bits() gave.
   [[nodiscard]] static constexpr Holders FromBits(std::uint32_t bits) {

@@ -11,9 +11,9 @@
 // What holds at every instant:
 //   - prefix closure: a ready block's parent is ready. Blocks enter front to back and leave back to front, and the
 //     events say so in that order.
-//   - whoever holds a block holds all blocks before it, and releases back to front (see EvictionPolicy).
-//   - a match is proven, not believed: the parent found is the parent matched, the stored tokens are the prompt's, and
-//     at the front the scope is the same. So equal hashes of unequal prefixes cost a miss, never a wrong token.
+//   - the holder of a block holds all blocks before it, and releases back to front (see EvictionPolicy).
+//   - a match is verified: the parent found is the parent matched, the stored tokens are the prompt's, and at the front
+//     the scope is the same. So equal hashes of unequal prefixes cost a miss, never a wrong token.
 //   - no operation scans or sorts: each is O(1) per block, whatever the size of the pool; finding a tail, storing and
 //     evicting are O(log siblings), see EvictionPolicy for the rest of an eviction.
 //

@@ -61,7 +61,7 @@ void LinkCore::BeginLife(Link& link) {
   link.next_hello = clock_.Now();
 }
 
-// Whoever sent the requests in flight has lost them.
+// The router that sent the requests in flight has lost them.
 void LinkCore::EndLife(Link& link) {
   if (!link.in_flight.empty()) effects_.Command(CancelLinkCommand{link.id});
   for (const auto& [id, request] : link.in_flight) prompt_board_.Remove(request.prompt.prompt.id);

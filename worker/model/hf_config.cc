@@ -22,7 +22,7 @@ struct Architecture {
   std::uint32_t default_head_dim;               // 0: hidden_size / num_attention_heads
 };
 
-// Transformers has no window in Llama at all; where a file names one, somebody means it.
+// Transformers has no window for Llama at all; a file that names one means it.
 constexpr std::array<Architecture, 4> kArchitectures{
     {{"LlamaForCausalLM", Bias::kNone, BiasKeys::kAttentionAndMlp, QkNorm::kNone, WindowUse::kAlways, std::nullopt, 0},
      {"MistralForCausalLM", Bias::kNone, BiasKeys::kNone, QkNorm::kNone, WindowUse::kAlways, 4096, 0},

@@ -54,7 +54,7 @@ inline constexpr std::uint32_t kMaxHeadDim = 1024;
 // Of all matrices, each counted once.
 [[nodiscard]] std::uint64_t MatrixElements(const HfConfig& config);
 
-// An Error that names sliding_window where a context of so many tokens is longer than it.
+// An Error that names sliding_window if a context of this many tokens is longer than it.
 [[nodiscard]] Result<void> CheckSlidingWindow(const HfConfig& config, std::uint32_t context_tokens);
 
 }  // namespace roost::worker

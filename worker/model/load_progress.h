@@ -18,7 +18,7 @@ namespace roost::worker {
 
 struct LoadState {
   std::uint64_t bytes = 0;
-  std::optional<std::uint64_t> total_bytes = std::nullopt;  // nothing where nobody knows
+  std::optional<std::uint64_t> total_bytes = std::nullopt;  // empty if unknown
   double seconds = 0;
 };
 

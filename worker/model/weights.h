@@ -53,7 +53,7 @@ class WeightSource {
   // The same, of which only a part is needed: the part that RowsOf and ColumnsOf would take.
   [[nodiscard]] virtual Result<Weight> GetPart(std::string_view name, std::span<const std::uint64_t> shape,
                                                const WeightPart& part) const;
-  // Of all weights there are; nothing where nobody knows.
+  // The bytes of all weights; empty if unknown.
   [[nodiscard]] virtual std::optional<std::uint64_t> total_bytes() const { return std::nullopt; }
 };
 

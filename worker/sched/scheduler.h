@@ -12,32 +12,32 @@
 // which is computed like any other, and Resolve() later says which token it is. The hash of a block with an awaited
 // token is unknown, so the block enters the cache only then.
 //
-// - One token budget per step. Every decoding sequence gets its one token; the rest goes to prefill chunks: of running
-//   sequences and of newly admitted ones, in the order of the WaitingQueue. So a prompt that is computed in part may
-//   pause, with its blocks, for one that goes before it. Of such prompts there are at most max_partial_prefills, beside
-//   those that are pressed for time (first_token_target).
+// - One token budget per step. Every decoding sequence gets its one token. The rest goes to prefill chunks of running
+//   and newly admitted sequences, in the order of the WaitingQueue. So a partly computed prompt may pause, with its
+//   blocks, for one that goes before it. There are at most max_partial_prefills such prompts, beside those for which
+//   time presses (first_token_target).
 // - A step that completes a prompt is short (short_step_tokens): the chunk of a long prompt that would fill it comes
-//   with the next one. Unless those who wait would lose more by one step more than the first token comes earlier.
-// - A sequence is admitted when its prompt fits the blocks that are free or evictable. When blocks run out all the
-//   same (outputs grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always
-//   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
-//   their blocks.
-// - Blocks that the cache holds for their youth (see PrefixCache) go only for a sequence that could not run otherwise,
-//   the oldest first. A waiting sequence that has no room without them waits while running ones will free enough, but
-//   no longer than min_hold for held blocks. It takes held blocks at once when nobody runs, or when all that run could
-//   not free enough. A running sequence takes held blocks before another is preempted and before pins end: a held
-//   block may save computation later, a preemption costs it now. Nobody passes a sequence that lacks room, so holds
-//   starve nobody.
-// - Nothing is computed twice: a sequence whose next block is being computed by a running one waits until it is there
-//   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. It waits at
-//   most for as long as computing these blocks itself is predicted to take, from the pace of the steps of late. The
-//   match with the cache is repeated at every chunk, for what became ready since.
-// - Tokens, not blocks, are shared: where the match ends, the rows of the block that goes on with the most equal tokens
-//   are copied into the sequence's own (see PrefixCache::FindTail). Forks share the partial block too, until one writes
+//   with the next step. It is filled up if the waiting prompts would lose more by one more step than the first token
+//   gains.
+// - A sequence is admitted when its prompt fits the free and evictable blocks. When blocks still run out (outputs
+// grow),
+//   the sequence admitted last is preempted and recomputed later. So the one admitted first always continues, and every
+//   sequence ends. Pins do not prevent that: they end if a sequence that runs alone needs their blocks.
+// - Held blocks (the minimum hold, see PrefixCache) are taken only for a sequence that could not run otherwise, the
+//   oldest first. A waiting sequence without room waits while the running ones will free enough, but at most min_hold.
+//   It takes held blocks at once when none runs, or when all running ones could not free enough. A running sequence
+//   takes held blocks before another one is preempted and before pins end: a held block may save computation later, a
+//   preemption costs it now. No other sequence passes one that lacks room, so holds starve none.
+// - Nothing is computed twice: a sequence whose next block is being computed by a running one waits for it; if the
+//   running one is cancelled or preempted, the waiting one goes first. Others may pass it meanwhile. It waits at most
+//   for the time that computing these blocks itself would take, at the pace of recent steps. The match with the cache
+//   is repeated at every chunk, for blocks that became ready since.
+// - Tokens, not blocks, are shared: where the match ends, the rows of the block with the most equal tokens are copied
+//   into the sequence's own block (see PrefixCache::FindTail). Forks share the partial block too, until one writes
 //   there: then it gets a copy.
-// - At least one token is left to compute, however much is cached: there would be no logits otherwise.
+// - At least one token is left to compute, however much is cached, because its logits are needed.
 // - The blocks that waiting sequences will hit are evicted after all others.
-// - What a session's last turn had retained is retained until its next turn comes (see SessionTable).
+// - What a session's last turn retained stays until its next turn comes (see SessionTable).
 //
 // Pure: no thread, no clock, no device. Not thread-safe. The cache outlives it. A step costs O(running sequences +
 // kMaxPassedOver + blocks matched), and no heap allocation unless sequences come; a waiting sequence behind these costs
@@ -117,7 +117,7 @@ class Scheduler {
   // The context must fit the pool: max_context_tokens <= block count · B.
   Scheduler(PrefixCache& cache, SchedulerOptions options);
 
-  // Time goes on; never back.
+  // Sets the time, which never goes back.
   void AdvanceTo(Instant now);
 
   // kOverloaded when the queue is full, kContextTooLong when the sequence could never run, kInvalidArgument for an

@@ -106,8 +106,8 @@ RequestRetention Scheduler::RetentionOf(const Sequence& sequence) const {
   return {from_now(sequence.prompt_retention), from_now(sequence.decode_retention)};
 }
 
-// What the sequence has computed of its last block stays for others, if nobody else holds the block. Of an awaited
-// token nobody knows which it is.
+// The computed part of the sequence's last block stays for others, if no one else holds the block. An awaited token is
+// not known yet, so it is left out.
 void Scheduler::StorePartialBlock(const Sequence& sequence) {
   const std::uint32_t rows = std::min(sequence.computed_token_count, sequence.known_count()) % block_tokens_;
   if (!sequence.can_commit || rows == 0) return;
@@ -178,8 +178,8 @@ void Scheduler::CountCached(Sequence& sequence) {
   sequence.counted_token_count = covered;
 }
 
-// Copies the rows of the block that goes on with the most equal tokens. Holding it for the moment must not take the
-// room that the sequence was promised.
+// Copies the rows of the block that continues with the most equal tokens. Holding that block meanwhile must not take
+// the room that the sequence was promised.
 void Scheduler::TakeTail(Sequence& sequence) {
   if (!sequence.uses_cache() || sequence.blocks.size() != sequence.committed_block_count) return;
   const std::optional<TailMatch> tail =
@@ -200,7 +200,7 @@ void Scheduler::TakeTail(Sequence& sequence) {
   counters_.tail_cached_tokens += sequence.cached_token_count - counted;
 }
 
-// How long prefill takes, per token, in the steps of late.
+// Updates how long prefill took per token in recent steps.
 void Scheduler::NotePace(const StepSample& step) {
   constexpr double kForgetting = 0.9;
   if (step.seconds <= 0) return;
