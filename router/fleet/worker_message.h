@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -30,13 +31,14 @@ struct ChoiceRange {
 };
 
 // A message to generate `choices`, which already have the tokens of `output`: these follow the prompt. `hashes` are
-// those of prompt and output.
+// those of prompt and output. Log probabilities of the prompt are sent once.
 struct WorkerOrder {
   RequestId id;
   ChoiceRange choices;
   const std::vector<TokenId>& output;
   std::vector<BlockHash> hashes;
   std::uint32_t expected_cached_tokens = 0;
+  std::optional<std::uint32_t> prompt_logprobs;
 };
 [[nodiscard]] wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant now);
 

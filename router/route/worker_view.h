@@ -25,6 +25,8 @@ struct WorkerView {
   std::uint32_t ageing_tokens = 0;                     // of its queue, where short prompts go first; see wire::Hello
   std::uint32_t max_sample_count = 1;
   bool full_sampling = false;
+  bool logprobs = false;
+  bool min_output_tokens = false;
 
   // From its reports. Queue and waiting also include what this router has sent since, by its uncached tokens.
   std::uint64_t queued_prefill_tokens = 0;

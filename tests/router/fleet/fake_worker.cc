@@ -48,6 +48,8 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.max_running_requests = 8;
   hello_.max_sample_count = wire::kMaxSampleCount;
   hello_.full_sampling = true;
+  hello_.logprobs = true;
+  hello_.min_output_tokens = true;
   hello_.answers = true;
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
@@ -219,7 +221,9 @@ wire::TokenEvent FakeWorker::AdvanceChoice(Running& running, std::uint32_t index
     if (++choice.output_count == request.max_output_tokens) event.finish = wire::FinishReason::kLength;
   }
   choice.ended = event.finish.has_value();
-  if (!event.tokens.empty()) event.cached_token_count = std::exchange(running.cached_tokens, std::nullopt);
+  if (!event.tokens.empty() || event.finish.has_value()) {
+    event.cached_token_count = std::exchange(running.cached_tokens, std::nullopt);
+  }
   return event;
 }
 
