@@ -444,8 +444,8 @@ void Connection::Linger() {
 
 // ---- exceptions ----
 
-// What threw may have left the answer half done: nobody adds to it any more, and its owner hears that the client is
-// gone.
+// The code that threw may have left the answer incomplete: nothing is added to it any more, and its owner is told that
+// the client is gone.
 void Connection::OnException(const char* what) {
   const std::shared_ptr<Exchange> exchange = exchange_.lock();
   try {

@@ -89,7 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Send(std::string_view frames);
   void End();
   FailureShape Fail(HttpResponse response, std::string_view frames);
-  // The exchange was dropped by everybody without an end.
+  // The last owner dropped the exchange without an end.
   void Abandon();
 
   // Runs `function`, which may throw (memory that is not there, a library): then this connection ends, with a status if
