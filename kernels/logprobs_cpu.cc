@@ -77,7 +77,7 @@ double LogSumOfExponentials(std::span<const float> logits, float best, std::vect
 }
 
 float LogprobOf(float logit, double log_sum) {
-  return static_cast<float>(std::min(0.0, static_cast<double>(logit) - log_sum));
+  return static_cast<float>(std::min(static_cast<double>(logit) - log_sum, 0.0));
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ struct LogitsRow {
 };
 
 __device__ __forceinline__ float LogprobOf(float logit, double log_sum) {
-  return static_cast<float>(fmin(0.0, static_cast<double>(logit) - log_sum));
+  const double logprob = static_cast<double>(logit) - log_sum;
+  return static_cast<float>(logprob > 0 ? 0 : logprob);
 }
 
 // The sum of exponentials, and how many tokens are likelier than the one of `key`.

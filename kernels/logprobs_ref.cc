@@ -32,7 +32,7 @@ void LogprobsRef(Device& /*device*/, const LogprobsArgs& args) {
     const TokenId token = TokenOf(row, args.sampled);
     const double sum = LogSumExp(logits);
     const auto logprob = [&](TokenId of) {
-      return static_cast<float>(std::min(0.0, static_cast<double>(logits[of]) - sum));
+      return static_cast<float>(std::min(static_cast<double>(logits[of]) - sum, 0.0));
     };
     const std::vector<TokenId> tokens = ByLikelihood(logits);
     const auto place = std::find(tokens.begin(), tokens.end(), token) - tokens.begin();

@@ -24,7 +24,7 @@ enum class MissReason : std::uint8_t {
   // The prompt begins like one under another root, and is computed apart from it. Sampled: SaltWatch says how the count
   // is to be read.
   kOtherSalt,
-  // The request said that it wants nothing from the cache.
+  // The request said that it wants nothing from the cache, or wants to know log probabilities of its prompt.
   kDisabled,
 };
 

@@ -7,8 +7,9 @@
 // first: a device that computes beside the host is never without work.
 //
 // Every request that Submit took in ends exactly once: with a finish reason in a report, or silently by CancelLink.
-// A stop token ends a request and is not among its tokens. A request whose logits are broken ends with kError; the
-// others of its batch go on.
+// A stop token ends a request and is not among its tokens; before min_output_tokens none is drawn. Log probabilities of
+// a prompt are told in pieces, step by step, the last of them before the first token. A request whose logits are broken
+// ends with kError; the others of its batch go on.
 #pragma once
 
 #include <array>

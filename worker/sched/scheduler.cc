@@ -15,6 +15,7 @@ Scheduler::Scheduler(PrefixCache& cache, SchedulerOptions options)
       waiting_(options.policy),
       prefill_budget_(options.max_batch_tokens) {
   ROOST_CHECK(options.max_batch_tokens > 0 && options.max_running > 0 && options.max_waiting > 0);
+  ROOST_CHECK(options.max_scored_tokens > 0);
   ROOST_CHECK(BlocksFor(options.max_context_tokens) <= cache.pool().block_count(),
               "{} tokens of context do not fit {} blocks", options.max_context_tokens, cache.pool().block_count());
 }
@@ -71,6 +72,7 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   sequence->decode_retention = spec.decode_retention;
   sequence->session = spec.session;
   sequence->fork_count = spec.fork_count;
+  if (spec.scores_prompt) sequence->scored_token_count = sequence->prompt_token_count - 1;
   sequence->arrival = now_;
   return sequence;
 }
@@ -112,6 +114,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   copies_.clear();
   const std::uint32_t budget = options_.max_batch_tokens - SurveyRunning();
   prefill_budget_ = std::max(1U, budget);
+  scored_room_ = options_.max_scored_tokens;
   DealOut(budget);
   PlanSlices();
   return slices_;
@@ -122,6 +125,7 @@ void Scheduler::Commit() {
     Sequence& sequence = sequences_.At(slice.sequence->id);
     CountComputed(sequence, slice);
     sequence.computed_token_count += slice.token_count;
+    sequence.scored_so_far += slice.scored_token_count;
     sequence.counted_token_count =
         std::max(sequence.counted_token_count, std::min(sequence.computed_token_count, sequence.prompt_token_count));
     CommitFullBlocks(sequence);
@@ -206,10 +210,15 @@ void Scheduler::PlanSlices() {
 }
 
 void Scheduler::PlanSlice(const Sequence& sequence, std::uint32_t token_count) {
+  const std::uint32_t first = sequence.computed_token_count;
+  const std::uint32_t first_scored = std::max(first, sequence.scored_so_far);
+  const std::uint32_t scored_end = std::min(first + token_count, sequence.scored_token_count);
   slices_.push_back({.sequence = &sequence,
-                     .first_position = sequence.computed_token_count,
+                     .first_position = first,
                      .token_count = token_count,
                      .wants_logits = token_count == sequence.remaining_count(),
+                     .first_scored = first_scored,
+                     .scored_token_count = scored_end - std::min(first_scored, scored_end),
                      .is_decode = sequence.decoding()});
 }
 
@@ -365,7 +374,8 @@ void Scheduler::CountCached(Sequence& sequence) {
 // Copies the rows of the block that goes on with the most equal tokens. Holding it for the moment must not take the
 // room that the sequence was promised.
 void Scheduler::TakeTail(Sequence& sequence) {
-  if (!sequence.uses_cache() || sequence.blocks.size() != sequence.committed_block_count) return;
+  if (!sequence.uses_cache() || sequence.scoring()) return;
+  if (sequence.blocks.size() != sequence.committed_block_count) return;
   const std::optional<TailMatch> tail =
       cache_.FindTail(sequence.chain(), sequence.blocks, sequence.remaining_count() - 1);
   if (!tail) return;
@@ -408,7 +418,8 @@ void Scheduler::CountComputed(const Sequence& sequence, const ScheduledSlice& sl
 }
 
 MissReason Scheduler::ReasonOf(const Sequence& sequence, std::uint32_t block) const {
-  if (!sequence.uses_cache()) return MissReason::kDisabled;
+  const bool is_scored = block * block_tokens_ < sequence.scored_token_count;
+  if (!sequence.uses_cache() || is_scored) return MissReason::kDisabled;
   if (block >= sequence.prompt_token_count / block_tokens_) return MissReason::kTail;
   if (block < sequence.given_up_block_count) return MissReason::kInFlight;
   return cache_.WasEvicted(sequence.hashes[block]) ? MissReason::kEvicted : MissReason::kCold;
@@ -493,9 +504,9 @@ std::uint32_t Scheduler::BlocksFor(std::uint32_t token_count) const {
   return (token_count + block_tokens_ - 1) / block_tokens_;
 }
 
-// The last known token is computed in any case.
+// The last known token is computed in any case, and so is one whose logits are still wanted.
 std::uint32_t Scheduler::MatchableBlocks(const Sequence& sequence) const {
-  return (sequence.token_count() - 1) / block_tokens_;
+  return (sequence.scoring() ? sequence.scored_so_far : sequence.token_count() - 1) / block_tokens_;
 }
 
 }  // namespace roost::worker
