@@ -66,7 +66,7 @@ wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
   hello.ageing_tokens = AgeingTokens(setup.engine.schedule_policy);
   hello.max_sample_count = wire::kMaxSampleCount;
   hello.full_sampling = true;
-  hello.logprobs = true;
+  hello.logprobs = TellsLogprobs(setup.engine);
   hello.min_output_tokens = true;
   hello.answers = true;
   hello.tokenizer_digest = setup.tokenizer.digest;

@@ -18,6 +18,11 @@ constexpr std::uint32_t kReturnPriority = 60;
 constexpr double kReturnMargin = 1.25;
 constexpr std::chrono::minutes kLongestReturn{10};
 
+static_assert((kMostScoredRequests + kMaxFurtherLogits) *
+                      (sizeof(kernels::ScoredToken) + wire::kMaxTopLogprobs * sizeof(kernels::TopToken)) +
+                  kMostScoredRequests * sizeof(kernels::SampledToken) <=
+              kernels::kMaxReadbackBytes);
+
 CacheOptions CacheOptionsOf(const EngineOptions& options, const Model& model) {
   CacheOptions cache{.block_tokens = model.block_tokens(),
                      .pinned_share_limit = options.pinned_share_limit,
@@ -89,6 +94,10 @@ Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& reque
   if (requests.Contains(key)) return InvalidArgument("request_id", "{} is in use", key.request.value());
   if (request.max_output_tokens == 0) return InvalidArgument("max_output_tokens", "must be at least 1");
   if (request.sample_count == 0) return InvalidArgument("sample_count", "must be at least 1");
+  const bool wants_logprobs = request.output_logprobs.has_value() || request.prompt_logprobs.has_value();
+  if (wants_logprobs && !TellsLogprobs(options)) {
+    return InvalidArgument("logprobs", "more than {} requests may run at a time here", kMostScoredRequests);
+  }
   for (const std::optional<std::uint32_t> top_count : {request.output_logprobs, request.prompt_logprobs}) {
     if (top_count.value_or(0) <= wire::kMaxTopLogprobs) continue;
     return InvalidArgument("logprobs", "{} is more than {}", *top_count, wire::kMaxTopLogprobs);

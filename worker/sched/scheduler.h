@@ -265,6 +265,7 @@ class Scheduler {
     std::uint32_t dealable = 0;   // of it, before the step ends
     std::uint32_t for_short = 0;  // of it, if the step is short
     std::uint32_t complete_count = 0;
+    std::uint32_t scored_in_part = 0;  // prompts that get what is left of max_scored_tokens, and pause then
   };
   // `later_count` prompts come after it.
   void DealFrom(Room& room, Sequence& sequence, std::size_t later_count);

@@ -29,7 +29,7 @@ void Scheduler::DealOut(std::uint32_t budget) {
   const Pressing pressing = DealToPressing(budget);
   budget -= pressing.dealt_token_count;
   const bool may_be_short = options_.short_step_tokens > 0 && pressing.dealt_token_count == 0;
-  Room room{budget, budget, may_be_short ? options_.short_step_tokens : budget, 0};
+  Room room{budget, budget, may_be_short ? options_.short_step_tokens : budget, 0, 0};
   std::uint32_t passed_over = 0;
   bool may_admit = !pressing.lacks_room;
   Sequence* waiting = may_admit ? waiting_.First() : nullptr;
@@ -38,7 +38,7 @@ void Scheduler::DealOut(std::uint32_t budget) {
     Sequence* const partial = served < partial_.size() ? partial_[served].sequence : nullptr;
     if (waiting != nullptr && (partial == nullptr || GoesBefore(*waiting, partial_[served].rank))) {
       const WaitingRank rank = waiting->rank;
-      switch (TryAdmit(*waiting, room.budget, partial_.size() - served)) {
+      switch (TryAdmit(*waiting, room.budget, partial_.size() - served + room.scored_in_part)) {
         case Admission::kStarted: DealFrom(room, *waiting, partial_.size() - served + waiting_.size()); break;
         case Admission::kPassedOver: ++passed_over; break;
         case Admission::kRefused: may_admit = false; break;
@@ -59,7 +59,9 @@ void Scheduler::DealFrom(Room& room, Sequence& sequence, std::size_t later_count
   room.budget -= std::min(room.budget, wanted);
   room.dealable -= dealt;
   room.for_short -= std::min(room.for_short, dealt);
-  if (sequence.dealt_token_count == sequence.remaining_count()) ++room.complete_count;
+  const bool is_complete = sequence.dealt_token_count == sequence.remaining_count();
+  if (is_complete) ++room.complete_count;
+  if (!is_complete && sequence.scoring()) ++room.scored_in_part;
   if (ShouldEnd(room, later_count)) room.dealable = std::min(room.dealable, room.for_short);
 }
 

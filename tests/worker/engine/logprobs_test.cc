@@ -117,6 +117,16 @@ TEST_F(EngineLogprobsTest, AVocabularySmallerThanWhatIsAskedForIsToldWhole) {
   ExpectTold(outcome.prompt_logprobs, {1, 2, 3, 6}, 1, 7);
 }
 
+TEST_F(EngineLogprobsTest, AnEngineThatRunsTooManyRequestsTellsNone) {
+  for (const std::uint32_t max_running : {kMostScoredRequests, kMostScoredRequests + 1}) {
+    Make({}, {.max_batch_tokens = 8192, .max_running_requests = max_running});
+    auto request = GreedyRequest(1, Text(10, 1), 2);
+    request.output_logprobs = 0;
+    EXPECT_EQ(harness_->Submit(request).ok(), max_running == kMostScoredRequests);
+    harness_->Run();
+  }
+}
+
 TEST_F(EngineLogprobsTest, MoreThanTheWireHasIsRefused) {
   auto request = GreedyRequest(1, Text(10, 1), 5);
   request.output_logprobs = wire::kMaxTopLogprobs + 1;
