@@ -32,14 +32,14 @@ namespace roost::kernels {
 // What a draw changes in one logit: the bias is added; then a logit above 0 is divided by `repetition` and another one
 // multiplied, as in CTRL (Keskar et al., 2019); then `subtract` is taken away. The order is vLLM's.
 struct LogitAdjustment {
-  float bias = 0;        // finite, as all three
-  float repetition = 1;  // above 0
+  float bias = 0;        // finite, or -inf: then so is the logit
+  float repetition = 1;  // above 0, and finite as the next
   float subtract = 0;
 };
 
 struct LogitBias {
   TokenId token = 0;  // below vocab_size
-  float bias = 0;     // finite
+  float bias = 0;     // finite, or -inf: the token can not be drawn
 };
 
 // How tokens of prompt and output change their logits.

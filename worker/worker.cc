@@ -63,6 +63,8 @@ wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
   hello.ageing_tokens = AgeingTokens(setup.engine.schedule_policy);
   hello.max_sample_count = wire::kMaxSampleCount;
   hello.full_sampling = true;
+  hello.logprobs = TellsLogprobs(setup.engine);
+  hello.min_output_tokens = true;
   hello.answers = true;
   hello.tokenizer_digest = setup.tokenizer.digest;
   return hello;

@@ -7,10 +7,12 @@
 // that computes beside the host always has work.
 //
 // Every request that Submit took in ends exactly once: with a finish reason in a report, or silently by CancelLink.
-// A stop token ends a request and is not among its tokens. A request whose logits are broken ends with kError; the
-// others of its batch go on.
+// A stop token ends a request and is not among its tokens; before min_output_tokens none is drawn. Log probabilities of
+// a prompt are told in pieces, step by step, the last of them before the first token. A request whose logits are broken
+// ends with kError; the others of its batch go on.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -140,6 +142,13 @@ struct StepReport {
 
 // The longest prompt and output of one request together: the model's context, or what its blocks hold if that is less.
 [[nodiscard]] std::uint32_t ServableContext(const Model& model);
+
+// Log probabilities come back with the drawn tokens, in a copy of bounded size: an engine that runs more requests at a
+// time refuses them.
+inline constexpr std::uint32_t kMostScoredRequests = 4096;
+[[nodiscard]] inline bool TellsLogprobs(const EngineOptions& options) {
+  return std::min(options.max_running_requests, options.max_batch_tokens) <= kMostScoredRequests;
+}
 
 // Not thread-safe: all calls come from the engine thread. `model` and `clock` outlive it.
 class Engine {

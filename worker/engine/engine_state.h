@@ -29,14 +29,25 @@ struct StepUnderWay {
   // A row of logits, and its draws: one for each choice that goes on from there.
   struct WantedRow {
     SequenceId sequence;
+    std::uint32_t row = 0;  // of the logits
     std::uint32_t first_draw = 0;
     std::uint32_t draw_count = 0;
-    bool is_last = false;  // its request's output is full with this token
+    std::uint32_t first_score = 0;  // of the draws, if the request wants their log probabilities
+    bool is_last = false;           // its request's output is full with this token
+  };
+
+  // Tokens of a prompt of which log probabilities are told.
+  struct ScoredPrompt {
+    SequenceId sequence;
+    std::uint32_t first_score = 0;
+    std::uint32_t count = 0;
   };
 
   std::vector<WantedRow> wanted;
-  std::vector<SequenceId> choices;       // whose next token each draw is
-  std::vector<CountRows::Place> counts;  // of each draw, if it has penalties
+  std::vector<ScoredPrompt> scored_prompts;
+  std::vector<kernels::LogprobsRow> scores;  // as the draws have them
+  std::vector<SequenceId> choices;           // whose next token each draw is
+  std::vector<CountRows::Place> counts;      // of each draw, if it has penalties
   std::uint32_t prefill_token_count = 0;
   std::uint32_t decode_token_count = 0;
   Instant begin;
@@ -48,6 +59,7 @@ struct Engine::State {
   // ---- requests in and out (engine.cc) ----
   Result<void> Validate(RequestKey key, const wire::Generate& request) const;
   Result<void> Submit(RequestKey key, wire::Generate generate, Instant received);
+  void SetOutputWishes(const wire::Generate& generate, Request& request) const;
   SequenceSpec SpecOf(wire::Generate& generate, Instant received) const;
   EvictionGroup GroupOf(const std::string& tenant) const;
   void Cancel(RequestKey key);
@@ -70,6 +82,7 @@ struct Engine::State {
   void PoisonEmptied();
   void NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts);
   void PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step);
+  void PlanPromptScores(const ScheduledSlice& slice, std::uint32_t first_row, StepUnderWay& step);
   void PlanDrawsOf(const ScheduledSlice& slice, Choice& choice, std::uint32_t last_token, StepUnderWay& step);
   void BeginChoices(StepUnderWay& step);
   SequenceId BeginChoice(SequenceId origin, std::uint32_t index, CountRows::Place counts);
@@ -78,6 +91,7 @@ struct Engine::State {
   void Finish(const StepUnderWay& step, StepReport& report);
   void TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
                    StepReport& report);
+  void TellPromptLogprobs(const StepUnderWay& step, const Scores& scores, StepReport& report);
   std::span<const float> LogitsOf(std::uint32_t row);
   void Verify(std::span<const float> logits, StepCounts& counts);
   void TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now, StepReport& report);

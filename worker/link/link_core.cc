@@ -218,8 +218,10 @@ void LinkCore::OnOutput(EngineOutput output) {
   std::visit([this](auto& value) { Take(std::move(value)); }, output);
 }
 
-// A request counts under the reason that ended its last choice.
+// A request counts under the reason that ended its last choice. Log probabilities of a part of its prompt are no news
+// of its end.
 void LinkCore::NoteEvent(Link& link, const wire::TokenEvent& event) {
+  if (event.tokens.empty() && !event.finish) return;
   const auto found = link.in_flight.find(event.request_id);
   if (found != link.in_flight.end()) prompt_board_.Remove(found->second.prompt.prompt.id);
   if (!event.finish) return;

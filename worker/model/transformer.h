@@ -76,12 +76,13 @@ class Transformer final : public Model {
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
   void Compute(const Batch& batch, const Draws& draws) override;
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override;
+  [[nodiscard]] Scores AwaitedScores() const override { return readbacks_.scores(); }
   [[nodiscard]] std::span<const float> Logits() override;
 
  private:
   // All that a step brings to its device, in one copy, and where each array lies in StepMemory::inputs:
   //
-  //   tokens positions slots logits_rows parts rows items merges blocks │ sampled_places draws biases counted
+  //   tokens positions slots logits_rows parts rows items merges blocks │ sampled_places draws biases counted scored
   //   of recorded ops, which know them by their addresses               │ of ops that are called in every step
   //
   // So an array of the left half moves only with the lengths before it, which StepShape has, or when the whole grows.
@@ -100,6 +101,7 @@ class Transformer final : public Model {
     PackedArray<kernels::SampleRow> draws;
     PackedArray<kernels::LogitBias> biases;
     PackedArray<kernels::CountedToken> counted;
+    PackedArray<kernels::LogprobsRow> scored;
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
@@ -134,6 +136,7 @@ class Transformer final : public Model {
   void GatherLogits();
   void Sample(const Draws& draws);
   void Draw(const Draws& draws);
+  void Score(const Draws& draws);
 
   const kernels::Backend backend_;  // outlives everything below
   const Shard shard_;

@@ -20,6 +20,7 @@ namespace roost::router {
 class RecordingObserver final : public GenerationObserver {
  public:
   void OnDispatched(const Dispatched& dispatched) override;
+  void OnPromptLogprobs(std::vector<wire::TokenLogprobs> logprobs) override;
   void OnTokens(ChoiceTokens new_tokens) override;
   void OnChoiceEnd(ChoiceEnd choice_end) override;
   void OnEnd(GenerationEnd end) override;
@@ -28,7 +29,10 @@ class RecordingObserver final : public GenerationObserver {
   std::vector<Decision> decisions;
   std::map<std::uint32_t, std::vector<TokenId>> choices;
   std::vector<TokenId>& tokens = choices[0];
-  std::map<std::uint32_t, wire::FinishReason> choice_ends;  // of all but the last
+  std::map<std::uint32_t, std::vector<wire::TokenLogprobs>> logprobs;  // of each choice
+  std::optional<std::vector<wire::TokenLogprobs>> prompt_logprobs;
+  std::map<std::uint32_t, std::optional<TokenId>> stop_tokens;  // of choices that have ended before the last
+  std::map<std::uint32_t, wire::FinishReason> choice_ends;      // of all but the last
   std::optional<std::uint32_t> cached_token_count;
   std::optional<GenerationEnd> end;
 };
@@ -81,6 +85,9 @@ class FleetSim {
     std::vector<TokenId> prompt;
     std::uint32_t max_output_tokens = 0;
     std::uint32_t sample_count = 1;
+    std::uint32_t min_output_tokens = 0;
+    std::optional<std::uint32_t> output_logprobs;
+    std::optional<std::uint32_t> prompt_logprobs;
     std::shared_ptr<RecordingObserver> observer = std::make_shared<RecordingObserver>();
     std::optional<RequestId> id;  // when it was accepted
     std::optional<Error> refusal;
