@@ -19,9 +19,10 @@ namespace {
 constexpr std::size_t kFingerprintDigits = 12;
 constexpr std::string_view kTimeoutHeader = "x-request-timeout-ms";
 
-std::size_t SizeOf(const CompletionRequest& request) {
+// Empty where the prompt is token ids.
+std::string_view TextOf(const CompletionRequest& request) {
   const auto* text = std::get_if<std::string>(&request.prompt);
-  return text == nullptr ? 0 : text->size();
+  return text == nullptr ? std::string_view() : *text;
 }
 
 }  // namespace
@@ -35,9 +36,6 @@ Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& nam
   if (std::shared_ptr<const ServedModel> model = services_.dispatcher.ChooseModel(name)) return model;
   if (services_.dispatcher.IsExpected(name)) {
     return Error{ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
-  }
-  if (services_.dispatcher.Models().empty()) {
-    return Error{ErrorCode::kUnavailable, "no worker is ready yet", ""};
   }
   return Error{ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", name), "model"};
 }
@@ -74,6 +72,7 @@ Result<Api::Prompt> Api::ReadChat(Call& call) {
   ROOST_ASSIGN_OR_RETURN(const std::string text, RenderChat(*call.model, chat, options_.unix_seconds_now()));
   SamplingFields fields = std::move(chat.sampling);
   chat = ChatRequest();  // the text holds all that is still needed
+  ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "messages"));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
   ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeRendered(*call.model, text));
   return MakePrompt(call, std::move(tokens), std::move(fields), "messages");
@@ -81,7 +80,9 @@ Result<Api::Prompt> Api::ReadChat(Call& call) {
 
 Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ReadBody(call, &ParseCompletionRequest));
-  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(SizeOf(completion))));
+  const std::string_view text = TextOf(completion);
+  ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "prompt"));
+  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
   ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeCompletion(*call.model, completion));
   return MakePrompt(call, std::move(tokens), std::move(completion.sampling), "prompt");
 }

@@ -60,7 +60,8 @@ class Revisions {
   [[nodiscard]] std::shared_ptr<const ServedModel> Main(std::string_view model) const;
   // Main of each model.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
-  // Does a worker serve the model, or is about to, or did not long ago?
+  // Does a worker serve the model, or is about to, or did not long ago? Before the first worker came, any model may be
+  // served soon.
   [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const;
 
   // Frees some of what lost workers left in the indexes.
@@ -85,6 +86,7 @@ class Revisions {
   std::uint64_t shed_before_ = 0;                           // blocks, by indexes that are gone
   std::map<std::string, Revision, std::less<>> revisions_;  // by key, so those of a model stand together
   std::map<std::string, Instant, std::less<>> gone_;        // models without a worker, by name
+  bool has_begun_ = false;                                  // a worker came
 };
 
 }  // namespace roost::router
