@@ -38,8 +38,10 @@ struct FleetOptions {
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
   std::string policy = "cache-aware";  // see MakePolicy
   FleetCoreOptions core;
-  // What workers' messages hold while they are under way is to be taken from it; null: it is not counted.
+  // Budgets of bytes; null: without a bound. Tokenizers have theirs of the first while they are read, workers' messages
+  // of the second while they arrive.
   std::shared_ptr<ByteBudget> input_budget;
+  std::shared_ptr<ByteBudget> frame_budget;
 };
 
 class Fleet final : public Dispatcher {
