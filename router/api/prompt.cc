@@ -35,9 +35,17 @@ jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& reques
   return jinja::Value::Mapping(std::move(context));
 }
 
+Error TooLong(const ServedModel& model, std::size_t prompt_tokens, std::string_view field) {
+  return {ErrorCode::kContextTooLong,
+          fmt::format("the prompt has {}, which leaves no room for an answer: the context of '{}' is {} tokens",
+                      CountedTokens(model, prompt_tokens), model.name, model.max_context_tokens),
+          std::string(field)};
+}
+
 // A text that the tokenizer can not take is the client's; its message names what is wrong.
 Result<std::vector<TokenId>> Encode(const ServedModel& model, std::string_view text, SpecialTokens specials,
                                     std::string_view field) {
+  ROOST_RETURN_IF_ERROR(CheckTextLength(model, text, field));
   Result<std::vector<TokenId>> ids =
       model.tokenizer->Encode(text, specials, SpecialTokenText::kParse, MaxCountedTokens(model));
   if (!ids.ok()) return InvalidArgument(std::string(field), "can not be tokenized: {}", ids.error().message);
@@ -62,12 +70,7 @@ Result<void> CheckLogitBias(const ServedModel& model, const std::vector<wire::Lo
 Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_tokens, const SamplingFields& fields,
                                   std::string_view field) {
   const std::size_t context = model.max_context_tokens;
-  if (prompt_tokens >= context) {
-    return Error{ErrorCode::kContextTooLong,
-                 fmt::format("the prompt has {}, which leaves no room for an answer: the context of '{}' is {} tokens",
-                             CountedTokens(model, prompt_tokens), model.name, context),
-                 std::string(field)};
-  }
+  if (prompt_tokens >= context) return TooLong(model, prompt_tokens, field);
   const auto room = static_cast<std::uint32_t>(context - prompt_tokens);
   const std::uint32_t wanted = fields.max_output_tokens.value_or(room);
   if (wanted <= room) return wanted;
@@ -119,6 +122,12 @@ void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
 std::string CountedTokens(const ServedModel& model, std::size_t count) {
   const std::size_t most = MaxCountedTokens(model);
   return count > most ? fmt::format("more than {} tokens", most) : fmt::format("{} tokens", count);
+}
+
+Result<void> CheckTextLength(const ServedModel& model, std::string_view text, std::string_view field) {
+  const std::optional<std::size_t> most_bytes = model.tokenizer->most_bytes_per_token();
+  if (!most_bytes || text.size() / *most_bytes <= MaxCountedTokens(model)) return {};
+  return TooLong(model, text.size() / *most_bytes, field);
 }
 
 Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& request, std::int64_t unix_seconds) {

@@ -237,7 +237,7 @@ class Dispatcher {
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) {
     return FindModel(name);
   }
-  // Is a worker about to serve the model, or did one not long ago?
+  // May a worker serve the model soon? One is about to, or did not long ago, or none came since the start.
   [[nodiscard]] virtual bool IsExpected(std::string_view /*model*/) const { return false; }
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;

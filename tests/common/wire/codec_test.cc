@@ -289,6 +289,71 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
   expect_refused(WorkerMessage(step), "stepSeconds");
 }
 
+// What the router would fit its rates to, or write into logs and labels.
+class WorkersClaimsTest : public ::testing::Test {
+ protected:
+  static void ExpectRefused(const WorkerMessage& message, const char* field) {
+    const auto decoded = DecodeWorkerMessage(Encode(message));
+    ASSERT_FALSE(decoded.ok()) << field;
+    EXPECT_EQ(decoded.error().field, field);
+  }
+  Step PlainStep() {
+    Step step = random_.MakeStep();
+    step.load.step_seconds = 1;
+    step.load.step_prefill_tokens = 1000;
+    step.load.step_decode_tokens = 10;
+    return step;
+  }
+
+  RandomMessages random_{13};
+};
+
+TEST_F(WorkersClaimsTest, NoEngineStepsSoFastOrSoLong) {
+  for (const double seconds : {1e-300, WireLimits::kMinStepSeconds / 2, WireLimits::kMaxStepSeconds * 2}) {
+    Step step = PlainStep();
+    step.load.step_seconds = seconds;
+    ExpectRefused(step, "stepSeconds");
+  }
+  Step step = PlainStep();
+  step.load.step_seconds = 1e-6;
+  step.load.step_prefill_tokens = 1001;
+  ExpectRefused(step, "stepPrefillTokens");
+  step.load.step_seconds = 0;  // no step was made
+  EXPECT_TRUE(DecodeWorkerMessage(Encode(WorkerMessage(step))).ok());
+}
+
+TEST_F(WorkersClaimsTest, NoWorkerHasSoManyTokens) {
+  Step step = PlainStep();
+  step.load.queued_prefill_tokens = WireLimits::kMaxTokensOfAWorker + 1;
+  ExpectRefused(step, "queuedPrefillTokens");
+  step = PlainStep();
+  step.load.running_context_tokens = WireLimits::kMaxTokensOfAWorker + 1;
+  ExpectRefused(step, "runningContextTokens");
+}
+
+TEST_F(WorkersClaimsTest, NamesHaveNoControlCharacters) {
+  const auto expect_refused = [&](std::string Hello::*name, const char* field) {
+    for (const char* text : {"a\nb", "a\x1B[2J", "\x7F", "a\tb"}) {
+      Hello hello = random_.MakeHello();
+      hello.*name = text;
+      ExpectRefused(hello, field);
+    }
+  };
+  expect_refused(&Hello::worker_id, "workerId");
+  expect_refused(&Hello::model, "model");
+  expect_refused(&Hello::fingerprint, "fingerprint");
+  expect_refused(&Hello::kv_dtype, "kvDtype");
+  expect_refused(&Hello::tokenizer_digest, "tokenizerDigest");
+}
+
+TEST_F(WorkersClaimsTest, AChunkOfASnapshotIsNoLongerThanARouterTakesInAtOnce) {
+  Snapshot chunk = random_.MakeSnapshot();
+  chunk.runs.assign(2, StoredRun{0, std::vector<BlockHash>(WireLimits::kMaxSnapshotHashes / 2)});
+  EXPECT_TRUE(DecodeWorkerMessage(Encode(WorkerMessage(chunk))).ok());
+  chunk.runs.push_back(StoredRun{0, std::vector<BlockHash>(1)});
+  ExpectRefused(chunk, "run.hashes");
+}
+
 TEST(CodecTest, RefusesWishesThatMakeNoSense) {
   RandomMessages random(12);
   const auto expect_refused = [&random](auto damage, const char* field) {

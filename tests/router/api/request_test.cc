@@ -338,10 +338,15 @@ TEST_F(BadRequestTest, TemplatesThatRaiseBlameTheMessages) {
   EXPECT_NE(refused->response->body.find("roles must alternate"), std::string::npos);
 }
 
-TEST_F(BadRequestTest, NothingReadyIsUnavailable) {
+TEST_F(BadRequestTest, AModelIsUnavailableWhileItIsExpectedAndThenNotFound) {
   dispatcher_.models.clear();
+  dispatcher_.expected = "bytes";
   const auto refused = Chat(ChatOf(R"([{"role":"user","content":"hi"}])"));
   EXPECT_EQ(refused->response->status, 503);
+  EXPECT_EQ(HeaderOf(refused->response->headers, "Retry-After"), "1");
+  dispatcher_.expected.reset();
+  const auto gone = Chat(ChatOf(R"([{"role":"user","content":"hi"}])"));
+  EXPECT_EQ(gone->response->status, 404);
 }
 
 // ---- what is accepted ----
