@@ -158,6 +158,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.keeps_prefixes = in.getKeepsPrefixes();
   hello.full_sampling = in.getFullSampling();
   hello.answers = in.getAnswers();
+  hello.constrains_output = in.getConstrainsOutput();
   return hello;
 }
 
@@ -258,6 +259,16 @@ Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   return {};
 }
 
+Result<Constraint> ReadConstraint(schema::Constraint::Reader in) {
+  Constraint constraint;
+  const auto kind = in.getKind();
+  if (kind > schema::ConstraintKind::STRUCTURAL_TAG) return DataLoss("constraint", "kind {}", static_cast<int>(kind));
+  constraint.kind = static_cast<ConstraintKind>(kind);
+  ROOST_ASSIGN_OR_RETURN(constraint.text, ReadText(in.getText(), "constraint.text", kMaxConstraintBytes));
+  ROOST_ASSIGN_OR_RETURN(constraint.field, ReadLine(in.getField(), "constraint.field", WireLimits::kMaxTextBytes));
+  return constraint;
+}
+
 Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   Generate generate;
   generate.request_id = RequestId(in.getRequestId());
@@ -277,6 +288,9 @@ Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   generate.sample_count = in.getSampleCount();
   if (generate.sample_count == 0 || generate.sample_count > kMaxSampleCount) {
     return DataLoss("sampleCount", "{} is not from 1 to {}", generate.sample_count, kMaxSampleCount);
+  }
+  if (in.hasConstraint()) {
+    ROOST_ASSIGN_OR_RETURN(generate.constraint, ReadConstraint(in.getConstraint()));
   }
   ROOST_RETURN_IF_ERROR(ReadWishes(in, generate));
   return generate;

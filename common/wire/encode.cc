@@ -143,6 +143,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setKeepsPrefixes(hello.keeps_prefixes);
   out.setFullSampling(hello.full_sampling);
   out.setAnswers(hello.answers);
+  out.setConstrainsOutput(hello.constrains_output);
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {
@@ -244,6 +245,15 @@ void FillSampling(const Sampling& sampling, schema::Generate::Builder out) {
   }
 }
 
+void FillConstraint(const Constraint& constraint, schema::Constraint::Builder out) {
+  static_assert(static_cast<int>(ConstraintKind::kStructuralTag) ==
+                static_cast<int>(schema::ConstraintKind::STRUCTURAL_TAG));
+  ROOST_CHECK(constraint.text.size() <= kMaxConstraintBytes && constraint.field.size() <= WireLimits::kMaxTextBytes);
+  out.setKind(static_cast<schema::ConstraintKind>(constraint.kind));
+  out.setText(Text(constraint.text));
+  out.setField(Text(constraint.field));
+}
+
 void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
   auto out = message.initGenerate();
   out.setRequestId(generate.request_id.value());
@@ -261,6 +271,7 @@ void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
   out.setExpectedCachedTokens(generate.expected_cached_tokens);
   out.setDeadlineMs(generate.deadline_ms);
   out.setSampleCount(generate.sample_count);
+  if (generate.constraint) FillConstraint(*generate.constraint, out.initConstraint());
   FillWishes(generate, out);
 }
 

@@ -73,6 +73,7 @@ struct GenerateSpec {
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
   std::uint32_t sample_count = 1;  // outputs, 1 to wire::kMaxSampleCount; choice i draws with sampling.seed + i
+  std::optional<wire::Constraint> constraint;  // for the whole output of each choice
   // What the worker's queue and cache are told; see wire::Generate.
   std::string tenant;
   wire::CacheMode cache_mode = wire::CacheMode::kOn;

@@ -157,6 +157,7 @@ class RequestBook {
   [[nodiscard]] bool HasRoom(const Worker& worker) const;
   // Is there a worker, with room or without, that the request can go to?
   [[nodiscard]] bool MayBeTaken(const Request& request);
+  [[nodiscard]] Error WhyNobody(const GenerateSpec& spec);
   [[nodiscard]] bool AnyHasRoom(std::string_view revision);
   [[nodiscard]] QueuedRequest PlaceInQueue(Request& request, Instant now) const;
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);

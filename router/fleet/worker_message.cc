@@ -77,7 +77,8 @@ wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant no
           .retention = spec.retention,
           .session_hash = spec.session_hash,
           .expect_return_ms = spec.expect_return_ms,
-          .sample_count = order.choices.count};
+          .sample_count = order.choices.count,
+          .constraint = spec.constraint};
 }
 
 }  // namespace roost::router

@@ -66,6 +66,7 @@ class RandomMessages {
     hello.keeps_prefixes = rng_.Below(2) == 0;
     hello.full_sampling = rng_.Below(2) == 0;
     hello.answers = rng_.Below(2) == 0;
+    hello.constrains_output = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;
   }
@@ -109,6 +110,7 @@ class RandomMessages {
     generate.session_hash = rng_();
     generate.expect_return_ms = KeepMs();
     generate.sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
+    if (rng_.Below(2) == 0) generate.constraint = Constraint{static_cast<ConstraintKind>(rng_.Below(6)), Text(), Name()};
     return generate;
   }
 
