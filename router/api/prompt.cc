@@ -77,6 +77,12 @@ Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_t
                fields.max_output_tokens_field};
 }
 
+Result<std::uint32_t> LeastOutput(std::uint32_t max_output_tokens, const SamplingFields& fields) {
+  if (fields.min_output_tokens <= max_output_tokens) return fields.min_output_tokens;
+  return InvalidArgument("min_tokens", "{} is more than the {} tokens that the answer may have",
+                         fields.min_output_tokens, max_output_tokens);
+}
+
 wire::Sampling MakeSampling(const wire::SamplingDefaults& defaults, const SamplingFields& fields,
                             std::uint64_t default_seed) {
   wire::Sampling sampling;
@@ -150,6 +156,9 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.sampling = MakeSampling(model->sampling, fields, source.default_seed);
   spec.stop_tokens = fields.stop_tokens;
   spec.ignore_eos = fields.ignore_eos;
+  ROOST_ASSIGN_OR_RETURN(spec.min_output_tokens, LeastOutput(spec.max_output_tokens, fields));
+  spec.output_logprobs = fields.output_logprobs;
+  spec.prompt_logprobs = fields.prompt_logprobs;
   spec.sample_count = fields.choice_count;
   spec.salt = fields.cache.salt;
   spec.root = ScopeRoot(*model, spec.salt);

@@ -18,7 +18,6 @@ constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
 
 constexpr std::array kNeutralOfBoth{
-    NeutralField{"min_tokens", Accepts::kZero},
     NeutralField{"include_stop_str_in_output", Accepts::kFalse},
     NeutralField{"skip_special_tokens", Accepts::kTrue},
     NeutralField{"use_beam_search", Accepts::kFalse},
@@ -98,6 +97,8 @@ Result<void> ParseLimits(const JsonObject& body, SamplingFields& fields) {
     fields.max_output_tokens = static_cast<std::uint32_t>(*value);
     fields.max_output_tokens_field = name;
   }
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> least, body.Integer("min_tokens", 0, kMaxTokens));
+  fields.min_output_tokens = static_cast<std::uint32_t>(least.value_or(0));
   return {};
 }
 

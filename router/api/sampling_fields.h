@@ -47,6 +47,9 @@ struct SamplingFields {
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
+  std::uint32_t min_output_tokens = 0;           // min_tokens
+  std::optional<std::uint32_t> output_logprobs;  // see GenerateSpec, as for the next
+  std::optional<std::uint32_t> prompt_logprobs;
   std::uint32_t choice_count = 1;  // n
   CacheFields cache;
 };

@@ -167,7 +167,10 @@ TEST_F(BadRequestTest, SharedFields) {
       {R"("min_p":-0.1)", "min_p"},
       {R"("min_p":1.5)", "min_p"},
       {R"("min_p":"little")", "min_p"},
-      {R"("min_tokens":5)", "min_tokens"},
+      {R"("min_tokens":-1)", "min_tokens"},
+      {R"("min_tokens":"few")", "min_tokens"},
+      {R"("min_tokens":5,"max_tokens":4)", "min_tokens"},
+      {R"("min_tokens":201)", "min_tokens"},
       {R"("logit_bias":[])", "logit_bias"},
       {R"("logit_bias":{"5":-100.5})", "logit_bias.5"},
       {R"("logit_bias":{"5":"never"})", "logit_bias.5"},
@@ -371,7 +374,7 @@ TEST_F(ApiTest, DefaultsAreTheModels) {
 TEST_F(ApiTest, TakesTheRequestsOwnSettings) {
   Complete(
       CompletionWith(R"("max_tokens":50,"max_completion_tokens":5.0,"temperature":0,"top_p":0.5,"top_k":3,"seed":42,)"
-                     R"("stop_token_ids":[10,13],"ignore_eos":true)"));
+                     R"("stop_token_ids":[10,13],"ignore_eos":true,"min_tokens":5)"));
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
   const GenerateSpec& spec = dispatcher_.specs[0];
   EXPECT_EQ(spec.max_output_tokens, 5U);
@@ -381,6 +384,7 @@ TEST_F(ApiTest, TakesTheRequestsOwnSettings) {
   EXPECT_EQ(spec.sampling.seed, 42U);
   EXPECT_EQ(spec.stop_tokens, (std::vector<TokenId>{10, 13}));
   EXPECT_TRUE(spec.ignore_eos);
+  EXPECT_EQ(spec.min_output_tokens, 5U);
 }
 
 TEST_F(ApiTest, PenaltiesAndBiasGoAlong) {
