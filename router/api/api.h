@@ -35,6 +35,7 @@
 #include "common/base/clock.h"
 #include "router/api/api_observer.h"
 #include "router/api/generation.h"
+#include "router/api/openai_answer.h"
 #include "router/api/pin_request.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
@@ -72,7 +73,7 @@ class Api {
  private:
   struct Route;
   struct Call;    // a request on its route
-  struct Prompt;  // a generation that can be submitted
+  struct Prompt;  // what can be generated
 
   [[nodiscard]] static std::span<const Route> Routes();
   [[nodiscard]] static const Route* FindRoute(std::string_view method, std::string_view path);
@@ -115,8 +116,10 @@ class Api {
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
   [[nodiscard]] Result<Prompt> ReadChat(Call& call);
   [[nodiscard]] Result<Prompt> ReadCompletion(Call& call);
-  [[nodiscard]] Result<Prompt> MakePrompt(Call& call, std::vector<TokenId> tokens, SamplingFields fields,
-                                          std::string_view field);
+  // Adds what a worker is asked to do with one of the request's prompts. `field` names it in errors.
+  [[nodiscard]] Result<void> AddSpec(const Call& call, std::vector<TokenId> tokens, std::string_view field,
+                                     Prompt& prompt);
+  [[nodiscard]] static Result<void> HoldSpecs(Call& call, Prompt& prompt);
   void Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt);
   void Answer(const Call& call, HttpResponse response);
   void AnswerError(const Call& call, const Error& error);

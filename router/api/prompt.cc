@@ -44,11 +44,11 @@ Result<std::vector<TokenId>> Encode(const ServedModel& model, std::string_view t
   return ids;
 }
 
-Result<void> CheckIds(const ServedModel& model, const std::vector<TokenId>& ids) {
+Result<void> CheckIds(const ServedModel& model, const std::vector<TokenId>& ids, std::string_view path) {
   const auto unknown =
       std::find_if(ids.begin(), ids.end(), [&](TokenId id) { return id >= model.tokenizer->vocab_size(); });
   if (unknown == ids.end()) return {};
-  return InvalidArgument(fmt::format("prompt[{}]", unknown - ids.begin()),
+  return InvalidArgument(fmt::format("{}[{}]", path, unknown - ids.begin()),
                          "token id {} is not below the model's vocabulary size of {}", *unknown,
                          model.tokenizer->vocab_size());
 }
@@ -139,12 +139,12 @@ Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, std::str
   return Encode(model, text, SpecialTokens::kOmit, "messages");
 }
 
-Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionRequest& request) {
-  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
-    ROOST_RETURN_IF_ERROR(CheckIds(model, *ids));
+Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionPrompt& prompt) {
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt.value)) {
+    ROOST_RETURN_IF_ERROR(CheckIds(model, *ids, prompt.path));
     return *ids;
   }
-  return Encode(model, std::get<std::string>(request.prompt), SpecialTokens::kAdd, "prompt");
+  return Encode(model, std::get<std::string>(prompt.value), SpecialTokens::kAdd, prompt.path);
 }
 
 Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, std::vector<TokenId> prompt,
