@@ -153,9 +153,9 @@ void TokenDecoder::StripStream(const Strip& strip, State::Strip& state, std::str
   text.erase(text.size() - held);
 }
 
-void TokenDecoder::Push(std::string_view token, State& state, std::string& out) const {
+std::string TokenDecoder::StepToken(std::string_view token, Start start) const {
   std::string text(token);
-  const bool is_first = std::exchange(state.at_first_token, false);
+  const bool is_first = start == Start::kText;
   for (const TokenStep& step : token_steps_) {
     if (const auto* replace = std::get_if<Replace>(&step)) {
       ReplaceAll(replace->pattern, replace->content, kNoLimit, text);
@@ -168,6 +168,25 @@ void TokenDecoder::Push(std::string_view token, State& state, std::string& out) 
     }
   }
   if (joins_with_spaces_ && !is_first) text.insert(0, " ");
+  return text;
+}
+
+std::string TokenDecoder::BytesOf(std::string_view token) const {
+  std::string bytes = StepToken(token, Start::kContinuation);
+  if (bytes_ == Bytes::kByteLevel) bytes = DecodeByteLevel(bytes).value_or(bytes);
+  if (bytes_ == Bytes::kByteFallback) {
+    if (const std::optional<char> byte = ByteOfToken(bytes)) bytes.assign(1, *byte);
+  }
+  // A Strip acts at a text's ends alone.
+  for (const TextStep& step : text_steps_) {
+    if (const auto* replace = std::get_if<Replace>(&step))
+      ReplaceAll(replace->pattern, replace->content, kNoLimit, bytes);
+  }
+  return bytes;
+}
+
+void TokenDecoder::Push(std::string_view token, State& state, std::string& out) const {
+  std::string text = StepToken(token, std::exchange(state.at_first_token, false) ? Start::kText : Start::kContinuation);
   if (bytes_ == Bytes::kNone) return PushText(std::move(text), state, out);
   std::string decoded;
   PushBytes(text, state, decoded);

@@ -48,6 +48,8 @@ class TokenDecoder {
   void Push(std::string_view token, State& state, std::string& out) const;
   // Appends the rest.
   void Finish(State& state, std::string& out) const;
+  // What a token adds in the middle of a text, where it may begin or end within a character.
+  [[nodiscard]] std::string BytesOf(std::string_view token) const;
 
  private:
   struct Replace {
@@ -69,6 +71,7 @@ class TokenDecoder {
   Result<void> Add(const JsonNode& node, Phase& phase);
   Result<void> AddReplace(const JsonNode& node, Phase phase);
   Result<void> AddStrip(const JsonNode& node, Phase phase);
+  [[nodiscard]] std::string StepToken(std::string_view token, Start start) const;
   void PushBytes(std::string_view token, State& state, std::string& text) const;
   void FlushByteRun(State& state, Ending ending, std::string& text) const;
   void PushText(std::string text, State& state, std::string& out) const;

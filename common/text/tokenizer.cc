@@ -130,6 +130,12 @@ bool Tokenizer::IsSpecial(TokenId id) const {
   return added != nullptr && added->special;
 }
 
+std::optional<std::string> Tokenizer::BytesOf(TokenId id) const {
+  const auto token = DecoderTextOf(id);
+  if (!token) return std::nullopt;
+  return decoder_.BytesOf(*token);
+}
+
 TokenStream::TokenStream(std::shared_ptr<const Tokenizer> tokenizer, SpecialTokenOutput specials, StreamStart start)
     : tokenizer_(std::move(tokenizer)),
       specials_(specials),

@@ -72,6 +72,8 @@ class Tokenizer {
   // The token as the file writes it ("Ġthe"), not as it decodes.
   [[nodiscard]] std::optional<std::string_view> TextOf(TokenId id) const;
   [[nodiscard]] bool IsSpecial(TokenId id) const;
+  // What the token adds in the middle of a text; it may begin or end within a character. Nothing for an id of no token.
+  [[nodiscard]] std::optional<std::string> BytesOf(TokenId id) const;
 
  private:
   friend class TokenStream;

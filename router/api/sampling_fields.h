@@ -60,7 +60,8 @@ struct SamplingFields {
   StopText stop_text = StopText::kOmit;
   SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
   TokenIdReport token_ids = TokenIdReport::kOmit;
-  std::string request_id;  // the client's own name for the request; empty: none
+  std::string request_id;                      // the client's own name for the request; empty: none
+  std::optional<wire::Constraint> constraint;  // the form of the output; see structured_output.h
   CacheFields cache;
 };
 

@@ -77,7 +77,7 @@ struct GenerateSpec {
   // likeliest tokens beside each: 0 to wire::kMaxTopLogprobs. Nothing: none.
   std::optional<std::uint32_t> output_logprobs;
   std::optional<std::uint32_t> prompt_logprobs;
-  std::uint32_t min_output_tokens = 0;  // no stop token ends a choice before; at most max_output_tokens
+  std::uint32_t min_output_tokens = 0;         // no stop token ends a choice before; at most max_output_tokens
   std::optional<wire::Constraint> constraint;  // for the whole output of each choice
   // What the worker's queue and cache are told; see wire::Generate.
   std::string tenant;

@@ -7,6 +7,8 @@
 // first: a device that computes beside the host is never without work.
 //
 // Every request that Submit took in ends exactly once: with a finish reason in a report, or silently by CancelLink.
+// A request under a constraint waits for its automaton before it is taken in, and its output ends where the constraint
+// lets nothing follow.
 // A stop token ends a request and is not among its tokens. A request whose logits are broken ends with kError; the
 // others of its batch go on.
 #pragma once
@@ -30,6 +32,8 @@
 #include "worker/sched/waiting_queue.h"
 
 namespace roost::worker {
+
+class Constrainer;
 
 // A router's link to this worker; request ids are unique within one.
 using LinkId = StrongId<struct LinkTag, std::uint32_t>;
@@ -66,6 +70,9 @@ struct EngineOptions {
   // Plan the next step while the model computes one: no step waits for the tokens of the one before. Not together with
   // verify_hits_share.
   bool plan_ahead = false;
+
+  // Makes automata for requests under a constraint, and outlives the engine; null: they are refused.
+  Constrainer* constrainer = nullptr;
 
   // The queue.
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;

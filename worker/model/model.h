@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -71,6 +72,11 @@ struct Draws {
   std::uint32_t adjusted_count = 0;            // rows that are adjusted
   std::uint32_t counts_row_count = 0;          // rows of counts that there must be
   bool feed_next_batch = false;                // its sampled_places may name them
+  std::uint32_t mask_count = 0;                // rows of masks that draws name
+  // Writes these rows, each of kernels::MaskWords(vocabulary) words. Called once if there are any, when all that the
+  // draws wait for has been begun: so masks are made while a device computes. It may ask for the tokens of the batch
+  // before.
+  std::function<void(std::span<std::uint32_t>)> fill_masks;
 
   void Clear() {
     rows.clear();
@@ -79,6 +85,7 @@ struct Draws {
     adjusted_count = 0;
     counts_row_count = 0;
     feed_next_batch = false;
+    mask_count = 0;
   }
 
   // A draw with these biases, each of another token.

@@ -110,7 +110,8 @@ class RandomMessages {
     generate.session_hash = rng_();
     generate.expect_return_ms = KeepMs();
     generate.sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
-    if (rng_.Below(2) == 0) generate.constraint = Constraint{static_cast<ConstraintKind>(rng_.Below(6)), Text(), Name()};
+    if (rng_.Below(2) == 0)
+      generate.constraint = Constraint{static_cast<ConstraintKind>(rng_.Below(6)), Text(), Name()};
     return generate;
   }
 
