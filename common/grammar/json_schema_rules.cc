@@ -13,12 +13,14 @@
 
 #include "common/base/json_writer.h"
 #include "common/grammar/regex_rules.h"
+#include "common/grammar/schema_place.h"
 
 namespace roost::grammar {
 namespace {
 
 using simdjson::dom::element;
 using simdjson::dom::element_type;
+using Place = SchemaPlace;
 using Strings = std::vector<std::string_view>;
 
 constexpr double kMostInteger = 9007199254740992.0;  // 2^53
@@ -44,23 +46,6 @@ bool Has(const Names& names, std::string_view name) {
 }
 
 bool IsAnnotation(std::string_view key) { return Has(kAnnotations, key) || key.starts_with("x-"); }
-
-// A schema and where it stands.
-struct Place {
-  element schema;
-  std::string path;  // "#/properties/a"
-  std::size_t depth = 0;
-
-  [[nodiscard]] std::optional<element> Find(std::string_view key) const {
-    element found;
-    if (simdjson::dom::object(schema).at_key(key).get(found) != simdjson::SUCCESS) return std::nullopt;
-    return found;
-  }
-  [[nodiscard]] bool Contains(std::string_view key) const { return Find(key).has_value(); }
-  [[nodiscard]] Place Below(element child, std::string_view step) const {
-    return {child, fmt::format("{}/{}", path, step), depth + 1};
-  }
-};
 
 std::optional<double> NumberOf(element value) {
   double number = 0;
@@ -88,15 +73,14 @@ class Rewriter {
 
   Result<std::string> Run() {
     ROOST_RETURN_IF_ERROR(Write({root_, "#", 0}));
-    ROOST_RETURN_IF_ERROR(CheckReferences());
+    ROOST_RETURN_IF_ERROR(CheckReferences(root_, field_));
     return json_.Take();
   }
 
  private:
   template <typename... Args>
   Error Complain(const Place& place, fmt::format_string<Args...> format, Args&&... args) const {
-    return InvalidArgument(field_, "the schema at {}: {}", place.path,
-                           fmt::format(format, std::forward<Args>(args)...));
+    return ComplainAt(place, field_, fmt::format(format, std::forward<Args>(args)...));
   }
 
   Result<void> Write(const Place& place) {
@@ -156,38 +140,12 @@ class Rewriter {
     ROOST_RETURN_IF_ERROR(CheckAlone(place, {"$ref"}));
     std::string_view uri;
     if (place.Find("$ref")->get(uri) != simdjson::SUCCESS) return Complain(place, "'$ref' must be a string");
-    ROOST_RETURN_IF_ERROR(Resolve(place, uri));
+    if (!Resolve(root_, uri)) {
+      return Complain(place, "'$ref' to '{}' is not supported: it must name a schema of this document, as #/$defs/NAME",
+                      uri);
+    }
     json_.Key("$ref").String(uri);
     return {};
-  }
-
-  // A schema of this document, found through keywords that are written as they are.
-  Result<Place> Resolve(const Place& from, std::string_view uri) const {
-    const auto refuse = [&] {
-      return Complain(from, "'$ref' to '{}' is not supported: it must name a schema of this document, as #/$defs/NAME",
-                      uri);
-    };
-    if (uri == "#") return Place{root_, "#", 0};
-    if (!uri.starts_with("#/") || uri.find_first_of("~%") != std::string_view::npos) return refuse();
-    Place at{root_, "#", 0};
-    Strings steps;
-    for (std::size_t begin = 2; begin <= uri.size();) {
-      const std::size_t end = std::min(uri.find('/', begin), uri.size());
-      steps.push_back(uri.substr(begin, end - begin));
-      begin = end + 1;
-    }
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      const bool is_named = steps[i] == "$defs" || steps[i] == "definitions" || steps[i] == "properties";
-      if (steps[i].empty() || (!is_named && steps[i] != "items") || !at.schema.is_object()) return refuse();
-      std::optional<element> next = at.Find(steps[i]);
-      if (next && is_named) {
-        if (++i == steps.size() || steps[i].empty() || !next->is_object()) return refuse();
-        next = Place{*next, "", 0}.Find(steps[i]);
-      }
-      if (!next) return refuse();
-      at = at.Below(*next, steps[i]);
-    }
-    return at;
   }
 
   // `type` may say what the values are anyway.
@@ -371,7 +329,8 @@ class Rewriter {
         return Complain(place, "'{}' of an integer must be a whole number of at most 53 bits", key);
       }
       const double millionths = *number * 1e6;
-      if (has_number && (std::abs(*number) > kMostNumber || std::abs(millionths - std::round(millionths)) > 1e-3)) {
+      if (has_number && (std::abs(*number) > kMostNumber ||
+                         std::abs(millionths - std::round(millionths)) > 1e-9 * std::max(1.0, std::abs(millionths)))) {
         return Complain(place, "'{}' of a number must be at most 1e9 with six digits after the point", key);
       }
       std::optional<double>& bound = std::string_view(key).ends_with("inimum") ? low : high;
@@ -500,51 +459,6 @@ class Rewriter {
     }
     json_.EndArray();
     return wanted.size();
-  }
-
-  // A reference that comes back to itself without an object or an array between would go on for ever.
-  Result<void> CheckReferences() const {
-    std::set<std::string> done;
-    std::set<std::string> open;
-    return Follow({root_, "#", 0}, open, done);
-  }
-
-  Result<void> Follow(const Place& place, std::set<std::string>& open, std::set<std::string>& done) const {
-    if (!place.schema.is_object()) return {};
-    if (std::string_view uri; place.Contains("$ref") && place.Find("$ref")->get(uri) == simdjson::SUCCESS) {
-      const std::string name(uri);
-      if (done.contains(name)) return {};
-      if (open.size() > kMaxSchemas || !open.insert(name).second)
-        return Complain(place, "'$ref' to '{}' leads to itself", uri);
-      ROOST_ASSIGN_OR_RETURN(const Place target, Resolve(place, uri));
-      ROOST_RETURN_IF_ERROR(Follow(target, open, done));
-      open.erase(name);
-      done.insert(name);
-      return {};
-    }
-    for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
-      simdjson::dom::array list;
-      if (!place.Contains(key) || place.Find(key)->get(list) != simdjson::SUCCESS) continue;
-      for (const element each : list) ROOST_RETURN_IF_ERROR(Follow(place.Below(each, key), open, done));
-    }
-    return FollowChildren(place, done);
-  }
-
-  // What stands inside an object or an array begins anew: nothing is open there.
-  Result<void> FollowChildren(const Place& place, std::set<std::string>& done) const {
-    for (const char* const key : {"items", "additionalProperties"}) {
-      if (!place.Contains(key)) continue;
-      std::set<std::string> open;
-      ROOST_RETURN_IF_ERROR(Follow(place.Below(*place.Find(key), key), open, done));
-    }
-    for (const char* const key : {"properties", "$defs", "definitions"}) {
-      if (!place.Contains(key) || !place.Find(key)->is_object()) continue;
-      for (const auto member : simdjson::dom::object(*place.Find(key))) {
-        std::set<std::string> open;
-        ROOST_RETURN_IF_ERROR(Follow(place.Below(member.value, fmt::format("{}/{}", key, member.key)), open, done));
-      }
-    }
-    return {};
   }
 
   const element root_;

@@ -154,7 +154,7 @@ struct Engine::State {
     std::span<const kernels::SampledToken> tokens;
     Instant time;
   };
-  std::optional<Sampled> sampled;
+  std::optional<Sampled> sampled_under_way;
   Instant last_end;               // of a step
   std::uint64_t step_number = 0;  // steps whose tokens were taken
 

@@ -210,18 +210,18 @@ SequenceId Engine::State::BeginChoice(SequenceId origin, std::uint32_t index, Co
 
 // Waits for the tokens of the step that was begun before, once.
 std::span<const kernels::SampledToken> Engine::State::SampledUnderWay() {
-  if (!sampled) {
+  if (!sampled_under_way) {
     const std::span<const kernels::SampledToken> tokens = model.AwaitSampled();
-    sampled = {tokens, clock.Now()};
+    sampled_under_way = {tokens, clock.Now()};
   }
-  return sampled->tokens;
+  return sampled_under_way->tokens;
 }
 
 // A step that was begun while another was computed has lasted since the end of that one.
 void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
   is_under_way = false;
   const std::span<const kernels::SampledToken> tokens = SampledUnderWay();
-  const Instant end = std::exchange(sampled, std::nullopt)->time;
+  const Instant end = std::exchange(sampled_under_way, std::nullopt)->time;
   ++step_number;
   const Duration step_time = end - std::max(step.begin, last_end);
   last_end = end;

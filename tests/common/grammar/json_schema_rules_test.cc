@@ -92,7 +92,7 @@ TEST(JsonSchemaRulesTest, WhatIsNotHeldToIsRefusedByItsKeyword) {
       {R"({"type":"string","maxLength":1000000})", "'maxLength'"},
       {R"({"type":"string","minLength":1,"pattern":"a"})", "'pattern'"},
       {R"({"type":"string","format":"iri"})", "'format'"},
-      {R"({"type":"string","pattern":"(?=a)"})", "'pattern'"},
+      {R"x({"type":"string","pattern":"(?=a)"})x", "'pattern'"},
       {R"({"type":"number","multipleOf":2})", "'multipleOf'"},
       {R"({"type":"integer","multipleOf":0.5})", "'multipleOf'"},
       {R"({"type":"integer","multipleOf":3,"minimum":1})", "'multipleOf'"},

@@ -223,7 +223,7 @@ TEST_P(ConstraintsTest, MoreThanMayWaitAreRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Planning, ConstraintsTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Ahead" : "InTurn"; });
+                         [](const auto& each) { return each.param ? "Ahead" : "InTurn"; });
 
 // What alone may follow costs no step of its own.
 TEST(ConstraintsInTurnTest, ForcedTokensComeTogether) {
