@@ -93,6 +93,41 @@ enum FinishReason {
   # See TokenEvent.error. Ends the request with all its choices.
 }
 
+enum ConstraintKind {
+  # What Constraint.text is.
+
+  json @0;
+  # Nothing: the output is any JSON object.
+
+  jsonSchema @1;
+  # A JSON schema: the output is JSON that is valid by it.
+
+  regex @2;
+  # A regular expression: the whole output matches it.
+
+  choice @3;
+  # A JSON array of strings: the output is one of them.
+
+  grammar @4;
+  # A grammar in EBNF (GBNF's notation) with a rule `root`.
+
+  structuralTag @5;
+  # A structural tag in JSON, as xgrammar has them: free text in which what follows certain tags is constrained.
+}
+
+struct Constraint {
+  # What the whole output of each choice must be. The worker takes no token that leaves it, and a stop token only where
+  # the output may end; ignoreEos does not keep an output from ending where nothing else can follow. The prompt's last
+  # firstOutputIndex tokens are output that was written under the constraint already.
+
+  kind @0 :ConstraintKind;
+  text @1 :Text;
+  # At most 262,144 bytes. Judged by the worker as well: what it can not hold to is refused with invalidArgument.
+
+  field @2 :Text;
+  # The part of the client's request that errors about the text name.
+}
+
 enum CacheMode {
   # What a request has to do with the worker's prefix cache.
 
@@ -219,6 +254,10 @@ struct Hello {
 
   minOutputTokens @25 :Bool = false;
   # The same for Generate.minOutputTokens.
+
+  constrainsOutput @26 :Bool = false;
+  # The worker knows Generate.constraint. A router sends a request that has one to no worker that does not: it would
+  # answer with any text at all.
 }
 
 struct TokenLogprobs {
@@ -615,6 +654,9 @@ struct Generate {
   minOutputTokens @30 :UInt32 = 0;
   # Neither the model's own stop tokens nor stopTokens can be drawn before the output has so many tokens, those before
   # firstOutputIndex included.
+
+  constraint @31 :Constraint;
+  # Absent: none.
 }
 
 struct Cancel {

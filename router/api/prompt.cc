@@ -174,6 +174,7 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.output_logprobs = fields.output_logprobs;
   spec.prompt_logprobs = fields.prompt_logprobs;
   spec.sample_count = fields.choice_count;
+  spec.constraint = fields.constraint;
   spec.salt = fields.cache.salt;
   spec.root = ScopeRoot(*model, spec.salt);
   ApplyCacheFields(fields.cache, spec);

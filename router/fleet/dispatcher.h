@@ -77,7 +77,8 @@ struct GenerateSpec {
   // likeliest tokens: 0 to wire::kMaxTopLogprobs. Empty: none.
   std::optional<std::uint32_t> output_logprobs;
   std::optional<std::uint32_t> prompt_logprobs;
-  std::uint32_t min_output_tokens = 0;  // no stop token ends a choice before; at most max_output_tokens
+  std::uint32_t min_output_tokens = 0;         // no stop token ends a choice before; at most max_output_tokens
+  std::optional<wire::Constraint> constraint;  // for the whole output of each choice
   // Hints for the worker's queue and cache; see wire::Generate.
   std::string tenant;
   wire::CacheMode cache_mode = wire::CacheMode::kOn;

@@ -7,6 +7,8 @@
 // that computes beside the host always has work.
 //
 // Every request that Submit took in ends exactly once: with a finish reason in a report, or silently by CancelLink.
+// A request under a constraint waits for its automaton before it is taken in, and its output ends where the constraint
+// lets nothing follow.
 // A stop token ends a request and is not among its tokens; before min_output_tokens none is drawn. Log probabilities of
 // a prompt are told in pieces, step by step, the last of them before the first token. A request whose logits are broken
 // ends with kError; the others of its batch go on.
@@ -34,6 +36,8 @@
 #include "worker/sched/waiting_queue.h"
 
 namespace roost::worker {
+
+class Constrainer;
 
 // A router's link to this worker; request ids are unique within one.
 using LinkId = StrongId<struct LinkTag, std::uint32_t>;
@@ -70,6 +74,9 @@ struct EngineOptions {
   // Plan the next step while the model computes one: no step waits for the tokens of the one before. Not together with
   // verify_hits_share.
   bool plan_ahead = false;
+
+  // Makes automata for requests under a constraint, and outlives the engine; null: they are refused.
+  Constrainer* constrainer = nullptr;
 
   // The queue.
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;

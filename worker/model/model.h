@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -79,6 +80,11 @@ struct Draws {
   // this list and at its first_top.
   std::vector<kernels::LogprobsRow> scored;
   std::uint32_t top_count = 0;  // tokens that these want all together
+  std::uint32_t mask_count = 0;                // rows of masks that draws name
+  // Writes these rows, each of kernels::MaskWords(vocabulary) words. Called once if there are any, when all that the
+  // draws wait for has been begun: so masks are made while a device computes. It may ask for the tokens of the batch
+  // before.
+  std::function<void(std::span<std::uint32_t>)> fill_masks;
 
   void Clear() {
     rows.clear();
@@ -89,6 +95,7 @@ struct Draws {
     feed_next_batch = false;
     scored.clear();
     top_count = 0;
+    mask_count = 0;
   }
 
   // A draw with these biases, each of another token.

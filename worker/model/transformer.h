@@ -102,6 +102,7 @@ class Transformer final : public Model {
     PackedArray<kernels::LogitBias> biases;
     PackedArray<kernels::CountedToken> counted;
     PackedArray<kernels::LogprobsRow> scored;
+    PackedArray<std::uint32_t> masks;  // in a copy of their own, later
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
@@ -135,6 +136,7 @@ class Transformer final : public Model {
   void MultiplyLogits(std::uint32_t rows) const;
   void GatherLogits();
   void Sample(const Draws& draws);
+  void FillMasks(const Draws& draws);
   void Draw(const Draws& draws);
   void Score(const Draws& draws);
 
@@ -163,6 +165,7 @@ class Transformer final : public Model {
   StepRecorder recorder_;
   std::vector<kernels::BlockRowsCopy> copies_;
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
+  std::vector<std::uint32_t> masks_;  // of the draws, on their way
   std::vector<float> logits_;         // of the last step, once somebody asked for them
   DrawReadbacks readbacks_;
   std::size_t feeding_draw_count_ = 0;  // of the latest draws, if they feed the next batch

@@ -68,6 +68,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.full_sampling = true;
   hello_.logprobs = true;
   hello_.min_output_tokens = true;
+  hello_.constrains_output = true;
   hello_.answers = true;
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
