@@ -13,7 +13,7 @@
 #include "common/base/rng.h"
 #include "router/api/api_call.h"
 #include "router/api/decisions.h"
-#include "router/api/openai_json.h"
+#include "router/api/models_json.h"
 #include "router/api/url.h"
 
 namespace roost::router {

@@ -35,6 +35,7 @@
 #include "common/base/clock.h"
 #include "router/api/api_observer.h"
 #include "router/api/generation.h"
+#include "router/api/openai_answer.h"
 #include "router/api/pin_request.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
@@ -72,7 +73,7 @@ class Api {
  private:
   struct Route;
   struct Call;    // a request on its route
-  struct Prompt;  // a generation that can be submitted
+  struct Prompt;  // what can be generated
 
   [[nodiscard]] static std::span<const Route> Routes();
   [[nodiscard]] static const Route* FindRoute(std::string_view method, std::string_view path);

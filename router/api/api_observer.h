@@ -9,7 +9,7 @@ namespace roost::router {
 
 // Told once per generation that was dispatched, at its end. Views last for the call.
 struct GenerationSummary {
-  enum class Outcome { kStop, kLength, kClientGone, kError };
+  enum class Outcome { kStop, kLength, kToolCalls, kClientGone, kError };
 
   std::string_view route;  // as in OnAnswer
   std::string_view model;
@@ -26,6 +26,7 @@ struct GenerationSummary {
   switch (outcome) {
     case GenerationSummary::Outcome::kStop: return "stop";
     case GenerationSummary::Outcome::kLength: return "length";
+    case GenerationSummary::Outcome::kToolCalls: return "tool_calls";
     case GenerationSummary::Outcome::kClientGone: return "client_gone";
     case GenerationSummary::Outcome::kError: return "error";
   }

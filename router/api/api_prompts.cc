@@ -10,6 +10,7 @@
 #include "router/api/api_call.h"
 #include "router/api/chat_request.h"
 #include "router/api/completion_request.h"
+#include "router/api/openai_answer.h"
 #include "router/api/prompt.h"
 #include "router/api/text_memory.h"
 
@@ -27,7 +28,7 @@ std::size_t SizeOf(const CompletionRequest& request) {
 }  // namespace
 
 struct Api::Prompt {
-  GenerateSpec spec;
+  std::vector<GenerateSpec> specs;
   SamplingFields fields;
 };
 
@@ -94,28 +95,33 @@ Result<Api::Prompt> Api::MakePrompt(Call& call, std::vector<TokenId> tokens, Sam
   ROOST_RETURN_IF_ERROR(Hold(memory, SpecBytes(spec)));
   ROOST_ASSIGN_OR_RETURN(spec.deadline, DeadlineOf(call));
   spec.memory = std::make_shared<ByteBudget::Guard>(std::move(memory));
-  return Prompt{std::move(spec), std::move(fields)};
+  std::vector<GenerateSpec> specs;
+  specs.push_back(std::move(spec));
+  return Prompt{std::move(specs), std::move(fields)};
 }
 
 void Api::Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt) {
   if (!prompt.ok()) return AnswerError(call, prompt.error());
-  GenerateSpec& spec = prompt->spec;
+  const SamplingFields& fields = prompt->fields;
+  AnswerIdentity identity;
+  identity.kind = kind;
+  identity.id =
+      fmt::format("{}-{:016x}{:016x}", kind == AnswerKind::kChat ? "chatcmpl" : "cmpl", NextRandom(), NextRandom());
+  identity.created_unix_seconds = options_.unix_seconds_now();
+  identity.model = call.model->name;
+  identity.system_fingerprint = "fp_" + call.model->fingerprint.substr(0, kFingerprintDigits);
+  for (GenerateSpec& spec : prompt->specs) {
+    spec.answer_id = identity.id;
+    spec.request_id = call.request.request_id;
+  }
   GenerationOptions options;
   options.route = call.route;
   options.request_id = call.request.request_id;
-  options.identity.kind = kind;
-  options.identity.id =
-      fmt::format("{}-{:016x}{:016x}", kind == AnswerKind::kChat ? "chatcmpl" : "cmpl", NextRandom(), NextRandom());
-  options.identity.created_unix_seconds = options_.unix_seconds_now();
-  options.identity.model = spec.model->name;
-  options.identity.system_fingerprint = "fp_" + spec.model->fingerprint.substr(0, kFingerprintDigits);
-  spec.answer_id = options.identity.id;
-  spec.request_id = options.request_id;
-  options.delivery = prompt->fields.delivery;
-  options.usage_report = prompt->fields.usage_report;
-  options.stop = std::move(prompt->fields.stop);
+  options.format = std::make_unique<OpenAiAnswer>(std::move(identity), fields.usage_report);
+  options.delivery = fields.delivery;
+  options.stop = fields.stop;
   options.started_at = call.started_at;
-  Generation::Start(services_, call.responder, *call.client, std::move(spec), std::move(options));
+  Generation::Start(services_, call.responder, *call.client, std::move(prompt->specs), std::move(options));
 }
 
 }  // namespace roost::router
