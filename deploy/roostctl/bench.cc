@@ -29,7 +29,8 @@ struct LoadOptions {
 
 std::string BodyOf(const LoadOptions& load, const std::vector<ChatTurn>& turns) {
   return ChatBody(
-      {.model = load.options.model, .max_tokens = load.options.max_tokens, .temperature = 0, .cache = load.cache}, turns);
+      {.model = load.options.model, .max_tokens = load.options.max_tokens, .temperature = 0, .cache = load.cache},
+      turns);
 }
 
 std::uint64_t AnswerHash(std::size_t conversation, std::size_t turn, std::string_view answer) {

@@ -77,9 +77,8 @@ class Chat {
     turns_.push_back({"user", std::move(question)});
     if (console_.interrupted) (void)console_.interrupted();  // pressed while nothing was asked
     AnswerPrinter printer(console_);
-    ChatAnswer answer = AskChat(client_, ChatBody(Fields(), turns_), [&printer](AnswerPart part, std::string_view text) {
-      printer.Write(part, text);
-    });
+    ChatAnswer answer = AskChat(client_, ChatBody(Fields(), turns_),
+                                [&printer](AnswerPart part, std::string_view text) { printer.Write(part, text); });
     printer.End();
     if (!answer.error.empty()) {
       turns_.pop_back();

@@ -33,7 +33,7 @@ struct ChatFields {
 
 // As the client saw it.
 struct ChatAnswer {
-  std::string error;  // empty when the answer came whole
+  std::string error;     // empty when the answer came whole
   bool stopped = false;  // the client's StopWhen ended it: not whole, and no error
   std::string worker;
   std::string text;

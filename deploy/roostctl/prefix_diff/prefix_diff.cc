@@ -83,8 +83,7 @@ Result<std::string> Diff(const PrefixDiffOptions& options) {
 
 }  // namespace
 
-PrefixDiff ComparePrompts(std::span<const TokenId> first, std::span<const TokenId> second,
-                          std::uint32_t block_tokens) {
+PrefixDiff ComparePrompts(std::span<const TokenId> first, std::span<const TokenId> second, std::uint32_t block_tokens) {
   PrefixDiff diff;
   const auto [token, other] = std::mismatch(first.begin(), first.end(), second.begin(), second.end());
   diff.shared_tokens = static_cast<std::uint64_t>(token - first.begin());
@@ -115,8 +114,9 @@ Result<std::string> DescribeDiff(PromptTokenizer& tokenizer, const PromptBody& f
   text += SharedLine(diff, block_tokens, salts_differ) + '\n';
   if (a.tokens == b.tokens) return text + "the prompts are equal\n";
   ROOST_ASSIGN_OR_RETURN(const std::string place, TextAt(tokenizer, diff.shared_tokens, a, b));
-  return text + fmt::format("they part in block {}, at token {}:\n", diff.shared_tokens / block_tokens + 1,
-                            diff.shared_tokens + 1) +
+  return text +
+         fmt::format("they part in block {}, at token {}:\n", diff.shared_tokens / block_tokens + 1,
+                     diff.shared_tokens + 1) +
          place;
 }
 

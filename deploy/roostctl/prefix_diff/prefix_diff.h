@@ -14,7 +14,7 @@
 namespace roost::roostctl {
 
 struct PrefixDiffOptions {
-  std::string first;   // files, see ReadPromptBody
+  std::string first;  // files, see ReadPromptBody
   std::string second;
   std::string router = "http://127.0.0.1:8000";
   std::string model;                // a folder, or the name of a model that the router serves
