@@ -81,7 +81,7 @@ enum ErrorCode {
 
 enum FinishReason {
   stop @0;
-  # A stop token was drawn; it is not among the tokens sent.
+  # A stop token was drawn; it is not among the tokens sent, but see TokenEvent.stopToken.
 
   length @1;
   # maxOutputTokens, or the end of the context.
@@ -212,6 +212,28 @@ struct Hello {
   keepsPrefixes @23 :Bool = true;
   # False: the worker looks no block up and keeps none after its request. A router expects no cached token from it and
   # chooses it for its load alone.
+
+  logprobs @24 :Bool = false;
+  # The worker knows Generate.outputLogprobs and promptLogprobs. A router sends a request that asks for one of these to
+  # no worker that does not.
+
+  minOutputTokens @25 :Bool = false;
+  # The same for Generate.minOutputTokens.
+}
+
+struct TokenLogprobs {
+  # Log probabilities at one position of a text: log softmax of the model's logits in f32, as they are before biases,
+  # penalties, temperature and what else a draw does to them. From -9999, which stands for all below, to 0.
+
+  logprob @0 :Float32;
+  # Of the token that stands there.
+
+  rank @1 :UInt32;
+  # Its place among all tokens, the likeliest being 1; of equally likely ones the lower id comes first.
+
+  topTokens @2 :List(UInt32);
+  topLogprobs @3 :List(Float32);
+  # The likeliest tokens in that order, as many as were asked for, at most 20.
 }
 
 struct TokenEvent {
@@ -246,6 +268,20 @@ struct TokenEvent {
 
   choice @9 :UInt32 = 0;
   # Which output of the request: 0 to sampleCount - 1.
+
+  stopToken :union {
+    # With finished = stop only: the token that was drawn.
+    absent @10 :Void;
+    token @11 :UInt32;
+  }
+
+  logprobs @12 :List(TokenLogprobs);
+  # Of each of the tokens, in their order, if the request has outputLogprobs. Empty otherwise.
+
+  promptLogprobs @13 :List(TokenLogprobs);
+  # If the request has promptLogprobs: of the prompt's tokens from its second on, in order, in pieces of at most 4,096 as
+  # they are computed. All have come with the request's first token, or the end of its first choice. In events of choice
+  # 0, with or without tokens.
 }
 
 struct StoredRun {
@@ -561,6 +597,23 @@ struct Generate {
 
   logitBias @25 :List(LogitBias);
   # By token, each once. At most 1024.
+
+  outputLogprobs :union {
+    # Log probabilities of the output's tokens are wanted, and of so many of the likeliest tokens beside each: 0 to 20.
+    absent @26 :Void;
+    topCount @27 :UInt8;
+  }
+
+  promptLogprobs :union {
+    # The same of the prompt's tokens from its second on. Costs the whole prompt: none of its blocks is taken from the
+    # cache, though they may stay there for others.
+    absent @28 :Void;
+    topCount @29 :UInt8;
+  }
+
+  minOutputTokens @30 :UInt32 = 0;
+  # Neither the model's own stop tokens nor stopTokens can be drawn before the output has so many tokens, those before
+  # firstOutputIndex included.
 }
 
 struct Cancel {

@@ -125,6 +125,11 @@ std::optional<std::string_view> Tokenizer::DecoderTextOf(TokenId id) const {
   return added != nullptr ? added->matched : model_.vocabulary().TextOf(id);
 }
 
+std::string Tokenizer::BytesOf(TokenId id) const {
+  const std::optional<std::string_view> token = DecoderTextOf(id);
+  return token ? decoder_.BytesOf(*token) : std::string();
+}
+
 bool Tokenizer::IsSpecial(TokenId id) const {
   const text::AddedToken* added = added_.Find(id);
   return added != nullptr && added->special;

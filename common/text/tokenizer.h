@@ -71,6 +71,8 @@ class Tokenizer {
   [[nodiscard]] std::optional<TokenId> IdOf(std::string_view token) const;
   // The token as the file writes it ("Ġthe"), not as it decodes.
   [[nodiscard]] std::optional<std::string_view> TextOf(TokenId id) const;
+  // The bytes that it stands for within a text, not always whole characters; empty for an id that no token has.
+  [[nodiscard]] std::string BytesOf(TokenId id) const;
   [[nodiscard]] bool IsSpecial(TokenId id) const;
 
  private:

@@ -33,6 +33,7 @@ struct WireLimits {
   static constexpr std::size_t kMaxStopTokens = 1024;
   static constexpr std::size_t kMaxLogitBiases = 1024;
   static constexpr std::size_t kMaxTokensPerEvent = std::size_t{1} << 16U;
+  static constexpr std::size_t kMaxPromptLogprobsPerEvent = 4096;  // positions
   static constexpr std::size_t kMaxHashesPerRun = std::size_t{1} << 16U;
   // Of a snapshot's chunk, in all its runs: a router takes a chunk in at once, and nothing waits long behind one.
   static constexpr std::size_t kMaxSnapshotHashes = 4096;

@@ -10,6 +10,7 @@
 #include "common/wire/codec.h"
 #include "common/wire/decode_prefixes.h"
 #include "common/wire/decode_sampling.h"
+#include "common/wire/decode_tokens.h"
 #include "common/wire/decode_values.h"
 #include "schema/roost.capnp.h"
 
@@ -37,42 +38,11 @@ Result<std::uint64_t> ReadTokenCount(std::uint64_t count, const char* field) {
   return count;
 }
 
-Result<void> ReadError(schema::Error::Reader in, Error& error) {
-  const auto code = in.getCode();
-  if (code <= schema::ErrorCode::UNSUPPORTED_MEDIA_TYPE) error.code = static_cast<ErrorCode>(code);
-  ROOST_ASSIGN_OR_RETURN(error.message, ReadText(in.getMessage(), "error.message", WireLimits::kMaxTextBytes));
-  ROOST_ASSIGN_OR_RETURN(error.field, ReadText(in.getField(), "error.field", WireLimits::kMaxTextBytes));
-  return {};
-}
-
 Result<StoredRun> ReadRun(schema::StoredRun::Reader in, std::size_t limit) {
   StoredRun run;
   run.first_position = in.getFirstPosition();
   ROOST_ASSIGN_OR_RETURN(run.hashes, ReadHashes(in.getHashes(), "run.hashes", limit));
   return run;
-}
-
-Result<TokenEvent> ReadTokenEvent(schema::TokenEvent::Reader in) {
-  TokenEvent event;
-  event.request_id = RequestId(in.getRequestId());
-  event.choice = in.getChoice();
-  if (event.choice >= kMaxSampleCount) return DataLoss("choice", "{}, limit {}", event.choice, kMaxSampleCount);
-  const auto tokens = in.getTokens();
-  ROOST_RETURN_IF_ERROR(CheckCount(tokens, "tokens", WireLimits::kMaxTokensPerEvent));
-  event.tokens.assign(tokens.begin(), tokens.end());
-  if (const auto cached = in.getCachedTokenCount(); cached.isCount()) event.cached_token_count = cached.getCount();
-  if (const auto wait = in.getQueueWaitSeconds(); wait.isSeconds()) {
-    ROOST_ASSIGN_OR_RETURN(event.queue_wait_seconds, ReadSeconds(wait.getSeconds(), "queueWaitSeconds"));
-  }
-  if (const auto state = in.getState(); state.isFinished()) {
-    const auto reason = state.getFinished();
-    if (reason > schema::FinishReason::ERROR) return DataLoss("finished", "reason {}", static_cast<int>(reason));
-    event.finish = static_cast<FinishReason>(reason);
-  }
-  const bool failed = event.finish == FinishReason::kError;
-  if (failed != in.hasError()) return DataLoss("error", "an error goes with the finish reason error, and only with it");
-  if (failed) ROOST_RETURN_IF_ERROR(ReadError(in.getError(), event.error.emplace()));
-  return event;
 }
 
 Result<CacheEvent> ReadCacheEvent(schema::CacheEvent::Reader in) {
@@ -157,6 +127,8 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.sends_cache_events = in.getSendsCacheEvents();
   hello.keeps_prefixes = in.getKeepsPrefixes();
   hello.full_sampling = in.getFullSampling();
+  hello.logprobs = in.getLogprobs();
+  hello.min_output_tokens = in.getMinOutputTokens();
   hello.answers = in.getAnswers();
   return hello;
 }
@@ -278,6 +250,8 @@ Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   if (generate.sample_count == 0 || generate.sample_count > kMaxSampleCount) {
     return DataLoss("sampleCount", "{} is not from 1 to {}", generate.sample_count, kMaxSampleCount);
   }
+  generate.min_output_tokens = in.getMinOutputTokens();
+  ROOST_RETURN_IF_ERROR(ReadWantedLogprobs(in, generate));
   ROOST_RETURN_IF_ERROR(ReadWishes(in, generate));
   return generate;
 }

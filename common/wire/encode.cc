@@ -58,6 +58,34 @@ void FillRun(const StoredRun& run, schema::StoredRun::Builder out) {
   FillHashes(run.hashes, out.initHashes(Count(run.hashes.size(), WireLimits::kMaxHashesPerRun, "hashes in a run")));
 }
 
+void FillLogprobs(const std::vector<TokenLogprobs>& positions, capnp::List<schema::TokenLogprobs>::Builder out) {
+  for (unsigned i = 0; i < out.size(); ++i) {
+    const TokenLogprobs& position = positions[i];
+    out[i].setLogprob(position.logprob);
+    out[i].setRank(position.rank);
+    if (position.top.empty()) continue;
+    const unsigned top_count = Count(position.top.size(), kMaxTopLogprobs, "likeliest tokens");
+    auto tokens = out[i].initTopTokens(top_count);
+    auto logprobs = out[i].initTopLogprobs(top_count);
+    for (unsigned k = 0; k < top_count; ++k) {
+      tokens.set(k, position.top[k].token);
+      logprobs.set(k, position.top[k].logprob);
+    }
+  }
+}
+
+void FillLogprobs(const TokenEvent& event, schema::TokenEvent::Builder out) {
+  if (!event.logprobs.empty()) {
+    ROOST_CHECK(event.logprobs.size() == event.tokens.size());
+    FillLogprobs(event.logprobs, out.initLogprobs(static_cast<unsigned>(event.logprobs.size())));
+  }
+  if (!event.prompt_logprobs.empty()) {
+    FillLogprobs(event.prompt_logprobs,
+                 out.initPromptLogprobs(Count(event.prompt_logprobs.size(), WireLimits::kMaxPromptLogprobsPerEvent,
+                                              "log probabilities of a prompt")));
+  }
+}
+
 void FillTokenEvent(const TokenEvent& event, schema::TokenEvent::Builder out) {
   static_assert(static_cast<int>(FinishReason::kError) == static_cast<int>(schema::FinishReason::ERROR));
   out.setRequestId(event.request_id.value());
@@ -67,7 +95,9 @@ void FillTokenEvent(const TokenEvent& event, schema::TokenEvent::Builder out) {
   if (event.cached_token_count) out.initCachedTokenCount().setCount(*event.cached_token_count);
   if (event.queue_wait_seconds) out.initQueueWaitSeconds().setSeconds(*event.queue_wait_seconds);
   if (event.finish) out.initState().setFinished(static_cast<schema::FinishReason>(*event.finish));
+  if (event.stop_token) out.initStopToken().setToken(*event.stop_token);
   if (event.error) FillError(*event.error, out.initError());
+  FillLogprobs(event, out);
 }
 
 void FillCacheEvent(const CacheEvent& event, schema::CacheEvent::Builder out) {
@@ -142,6 +172,8 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setSendsCacheEvents(hello.sends_cache_events);
   out.setKeepsPrefixes(hello.keeps_prefixes);
   out.setFullSampling(hello.full_sampling);
+  out.setLogprobs(hello.logprobs);
+  out.setMinOutputTokens(hello.min_output_tokens);
   out.setAnswers(hello.answers);
 }
 
@@ -244,6 +276,18 @@ void FillSampling(const Sampling& sampling, schema::Generate::Builder out) {
   }
 }
 
+// What the request wants to be told of its tokens.
+void FillWantedLogprobs(const Generate& generate, schema::Generate::Builder out) {
+  ROOST_CHECK(generate.output_logprobs.value_or(0) <= kMaxTopLogprobs &&
+              generate.prompt_logprobs.value_or(0) <= kMaxTopLogprobs);
+  if (generate.output_logprobs) {
+    out.initOutputLogprobs().setTopCount(static_cast<std::uint8_t>(*generate.output_logprobs));
+  }
+  if (generate.prompt_logprobs) {
+    out.initPromptLogprobs().setTopCount(static_cast<std::uint8_t>(*generate.prompt_logprobs));
+  }
+}
+
 void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
   auto out = message.initGenerate();
   out.setRequestId(generate.request_id.value());
@@ -261,6 +305,8 @@ void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
   out.setExpectedCachedTokens(generate.expected_cached_tokens);
   out.setDeadlineMs(generate.deadline_ms);
   out.setSampleCount(generate.sample_count);
+  out.setMinOutputTokens(generate.min_output_tokens);
+  FillWantedLogprobs(generate, out);
   FillWishes(generate, out);
 }
 

@@ -48,6 +48,30 @@ struct SamplingDefaults {
   bool operator==(const SamplingDefaults&) const = default;
 };
 
+// ---- log probabilities ----
+//
+// log softmax of the model's own logits in f32, as they are before biases, penalties, temperature and whatever else a
+// draw does to them (vLLM's default, "raw_logprobs"). Never above 0; what is less likely than kLeastLogprob has that.
+
+inline constexpr std::uint32_t kMaxTopLogprobs = 20;
+inline constexpr float kLeastLogprob = -9999.0F;
+
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0.0F;
+
+  bool operator==(const TokenLogprob&) const = default;
+};
+
+// At one position of a text.
+struct TokenLogprobs {
+  float logprob = 0.0F;    // of the token that stands there
+  std::uint32_t rank = 1;  // its place among all tokens, from the likeliest on; of equals the lower id comes first
+  std::vector<TokenLogprob> top;  // the likeliest tokens in that order, as many as were asked for
+
+  bool operator==(const TokenLogprobs&) const = default;
+};
+
 // ---- worker → router ----
 
 struct Hello {
@@ -70,6 +94,8 @@ struct Hello {
   std::uint32_t ageing_tokens = 0;
   std::uint32_t max_sample_count = 1;  // the largest Generate::sample_count that it serves
   bool full_sampling = false;          // it knows Sampling's min_p, penalties and logit_bias
+  bool logprobs = false;               // it knows Generate's output_logprobs and prompt_logprobs
+  bool min_output_tokens = false;      // it knows Generate::min_output_tokens
   bool sends_cache_events = true;      // steps hold its cache events, and snapshots come
   bool answers = false;                // a Pin, Unpin or WantPrefixes with an answer_id
   bool keeps_prefixes = true;          // false: it runs every request as one with CacheMode::kOff
@@ -99,11 +125,16 @@ struct TokenEvent {
   RequestId request_id;
   std::uint32_t choice = 0;  // below the request's sample_count
   StepTokens tokens;
+  std::vector<TokenLogprobs> logprobs;  // of each of the tokens, if the request wants them; else empty
+  // Of the prompt's tokens from its second on, in pieces, as they are computed: the last piece comes before, or with,
+  // the first token. In events of choice 0.
+  std::vector<TokenLogprobs> prompt_logprobs;
   // Set in the request's first event that has tokens: prompt tokens whose KV came from the cache, and what was spent.
   std::optional<std::uint32_t> cached_token_count;
   std::optional<double> queue_wait_seconds;
   std::optional<FinishReason> finish;
-  std::optional<Error> error;  // with kError only
+  std::optional<TokenId> stop_token;  // with kStop only: which one was drawn, if the worker tells
+  std::optional<Error> error;         // with kError only
 
   bool operator==(const TokenEvent&) const = default;
 };
@@ -334,6 +365,12 @@ struct Generate {
   std::uint64_t expect_return_ms = 0;  // the conversation comes back about so long after the end; 0: not known
   // Outputs sampled from the one prompt, 1 to kMaxSampleCount. Choice i draws with sampling.seed + i, modulo 2^64.
   std::uint32_t sample_count = 1;
+  // Log probabilities of the output's tokens, of the prompt's, and of so many of the likeliest tokens beside each: 0 to
+  // kMaxTopLogprobs. The prompt's cost the whole prompt: none of its blocks is taken from the cache.
+  std::optional<std::uint32_t> output_logprobs = std::nullopt;
+  std::optional<std::uint32_t> prompt_logprobs = std::nullopt;
+  // No stop token is drawn before the output has so many tokens, those before first_output_index included.
+  std::uint32_t min_output_tokens = 0;
 
   bool operator==(const Generate&) const = default;
 };

@@ -20,6 +20,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/ids.h"
+#include "common/wire/messages.h"
 #include "router/http/http_message.h"
 
 namespace roost::router {
@@ -44,7 +45,11 @@ struct AnswerDelta {
   std::string content;
   std::string reasoning;
   std::vector<ToolCallDelta> tool_calls;
-  std::vector<TokenId> tokens;  // that this came from
+  std::vector<TokenId> tokens;                // that this came from
+  std::vector<wire::TokenLogprobs> logprobs;  // of them, where they are wanted
+  // With a choice's first one, where they are wanted. The first token has no log probability.
+  std::vector<TokenId> prompt_tokens;
+  std::vector<wire::TokenLogprobs> prompt_logprobs;
 
   [[nodiscard]] bool has_text() const { return !content.empty() || !reasoning.empty() || !tool_calls.empty(); }
 };
@@ -69,6 +74,9 @@ struct ChoiceAnswer {
   std::string reasoning;
   std::vector<ToolCall> tool_calls;
   std::vector<TokenId> tokens;
+  std::vector<wire::TokenLogprobs> logprobs;
+  std::vector<TokenId> prompt_tokens;
+  std::vector<wire::TokenLogprobs> prompt_logprobs;
   ChoiceFinish finish;
 
   void Append(AnswerDelta delta);

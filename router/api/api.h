@@ -116,8 +116,10 @@ class Api {
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
   [[nodiscard]] Result<Prompt> ReadChat(Call& call);
   [[nodiscard]] Result<Prompt> ReadCompletion(Call& call);
-  [[nodiscard]] Result<Prompt> MakePrompt(Call& call, std::vector<TokenId> tokens, SamplingFields fields,
-                                          std::string_view field);
+  // Adds what a worker is asked to do with one of the request's prompts. `field` names it in errors.
+  [[nodiscard]] Result<void> AddSpec(const Call& call, std::vector<TokenId> tokens, std::string_view field,
+                                     Prompt& prompt);
+  [[nodiscard]] static Result<void> HoldSpecs(Call& call, Prompt& prompt);
   void Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt);
   void Answer(const Call& call, HttpResponse response);
   void AnswerError(const Call& call, const Error& error);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/text/tokenizer.h"
 #include "router/api/api_body.h"
 #include "router/api/api_call.h"
 #include "router/api/chat_request.h"
@@ -20,15 +21,34 @@ namespace {
 constexpr std::size_t kFingerprintDigits = 12;
 constexpr std::string_view kTimeoutHeader = "x-request-timeout-ms";
 
+// Of the text that is to be tokenized.
 std::size_t SizeOf(const CompletionRequest& request) {
-  const auto* text = std::get_if<std::string>(&request.prompt);
-  return text == nullptr ? 0 : text->size();
+  std::size_t size = 0;
+  for (const CompletionPrompt& prompt : request.prompts) {
+    if (const auto* text = std::get_if<std::string>(&prompt.value)) size += text->size();
+  }
+  return size;
+}
+
+std::string EchoOf(const ServedModel& model, const CompletionPrompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt.value)) return *text;
+  return model.tokenizer->Decode(std::get<std::vector<TokenId>>(prompt.value), SpecialTokenOutput::kShow);
+}
+
+OpenAiAnswerOptions AnswerOptions(const ServedModel& model, const SamplingFields& fields, Echo echo) {
+  return {.tokenizer = model.tokenizer,
+          .usage_report = fields.usage_report,
+          .token_ids = fields.token_ids,
+          .logprobs = fields.output_logprobs ? Logprobs::kTell : Logprobs::kOmit,
+          .echo = echo};
 }
 
 }  // namespace
 
 struct Api::Prompt {
   std::vector<GenerateSpec> specs;
+  std::vector<std::string> echoes;  // that answers begin with; one for each spec, or none at all
+  Echo echo = Echo::kNone;
   SamplingFields fields;
 };
 
@@ -73,31 +93,48 @@ void Api::Completions(Call& call) { Generate(call, AnswerKind::kCompletion, Read
 Result<Api::Prompt> Api::ReadChat(Call& call) {
   ROOST_ASSIGN_OR_RETURN(ChatRequest chat, ReadBody(call, &ParseChatRequest));
   ROOST_ASSIGN_OR_RETURN(const std::string text, RenderChat(*call.model, chat, options_.unix_seconds_now()));
-  SamplingFields fields = std::move(chat.sampling);
+  Prompt prompt;
+  prompt.fields = std::move(chat.sampling);
   chat = ChatRequest();  // the text holds all that is still needed
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
   ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeRendered(*call.model, text));
-  return MakePrompt(call, std::move(tokens), std::move(fields), "messages");
+  ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(tokens), "messages", prompt));
+  ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
+  return prompt;
 }
 
 Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ReadBody(call, &ParseCompletionRequest));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(SizeOf(completion))));
-  ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeCompletion(*call.model, completion));
-  return MakePrompt(call, std::move(tokens), std::move(completion.sampling), "prompt");
+  Prompt prompt;
+  prompt.fields = std::move(completion.sampling);
+  prompt.echo = completion.echo;
+  for (const CompletionPrompt& each : completion.prompts) {
+    ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeCompletion(*call.model, each));
+    ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(tokens), each.path, prompt));
+    if (completion.echo == Echo::kPrompt) prompt.echoes.push_back(EchoOf(*call.model, each));
+  }
+  ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
+  return prompt;
 }
 
-Result<Api::Prompt> Api::MakePrompt(Call& call, std::vector<TokenId> tokens, SamplingFields fields,
-                                    std::string_view field) {
+Result<void> Api::AddSpec(const Call& call, std::vector<TokenId> tokens, std::string_view field, Prompt& prompt) {
   ROOST_ASSIGN_OR_RETURN(GenerateSpec spec,
-                         MakeGenerateSpec(call.model, std::move(tokens), fields, {field, NextRandom()}));
-  ByteBudget::Guard& memory = call.request.body.memory();
-  ROOST_RETURN_IF_ERROR(Hold(memory, SpecBytes(spec)));
+                         MakeGenerateSpec(call.model, std::move(tokens), prompt.fields, {field, NextRandom()}));
   ROOST_ASSIGN_OR_RETURN(spec.deadline, DeadlineOf(call));
-  spec.memory = std::make_shared<ByteBudget::Guard>(std::move(memory));
-  std::vector<GenerateSpec> specs;
-  specs.push_back(std::move(spec));
-  return Prompt{std::move(specs), std::move(fields)};
+  prompt.specs.push_back(std::move(spec));
+  return {};
+}
+
+// What the request holds of the budget for input is given back when the last of its specs is gone.
+Result<void> Api::HoldSpecs(Call& call, Prompt& prompt) {
+  std::uint64_t bytes = 0;
+  for (const GenerateSpec& spec : prompt.specs) bytes += SpecBytes(spec);
+  ByteBudget::Guard& memory = call.request.body.memory();
+  ROOST_RETURN_IF_ERROR(Hold(memory, bytes));
+  const auto shared = std::make_shared<ByteBudget::Guard>(std::move(memory));
+  for (GenerateSpec& spec : prompt.specs) spec.memory = shared;
+  return {};
 }
 
 void Api::Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt) {
@@ -110,16 +147,19 @@ void Api::Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt) {
   identity.created_unix_seconds = options_.unix_seconds_now();
   identity.model = call.model->name;
   identity.system_fingerprint = "fp_" + call.model->fingerprint.substr(0, kFingerprintDigits);
-  for (GenerateSpec& spec : prompt->specs) {
-    spec.answer_id = identity.id;
-    spec.request_id = call.request.request_id;
-  }
   GenerationOptions options;
   options.route = call.route;
-  options.request_id = call.request.request_id;
-  options.format = std::make_unique<OpenAiAnswer>(std::move(identity), fields.usage_report);
+  options.request_id = fields.request_id.empty() ? call.request.request_id : fields.request_id;
+  for (GenerateSpec& spec : prompt->specs) {
+    spec.answer_id = identity.id;
+    spec.request_id = options.request_id;
+  }
+  options.format =
+      std::make_unique<OpenAiAnswer>(std::move(identity), AnswerOptions(*call.model, fields, prompt->echo));
   options.delivery = fields.delivery;
-  options.stop = fields.stop;
+  options.text = {.stop = fields.stop, .stop_text = fields.stop_text, .special_text = fields.special_text};
+  options.token_ids = fields.token_ids;
+  options.echoes = std::move(prompt->echoes);
   options.started_at = call.started_at;
   Generation::Start(services_, call.responder, *call.client, std::move(prompt->specs), std::move(options));
 }

@@ -32,6 +32,12 @@ class Generation::Relay final : public GenerationObserver {
     generation_->responder_->Post(
         [generation = generation_, prompt = prompt_, dispatched] { generation->OnDispatched(prompt, dispatched); });
   }
+  void OnPromptLogprobs(std::vector<wire::TokenLogprobs> logprobs) override {
+    generation_->responder_->Post(
+        [generation = generation_, prompt = prompt_, logprobs = std::move(logprobs)]() mutable {
+          generation->OnPromptLogprobs(prompt, std::move(logprobs));
+        });
+  }
   void OnTokens(ChoiceTokens tokens) override {
     generation_->responder_->Post([generation = generation_, prompt = prompt_, tokens = std::move(tokens)] {
       generation->OnTokens(prompt, tokens);
@@ -63,9 +69,11 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
       choices_per_prompt_(specs.front().sample_count),
       requests_(specs.size()) {
   for (const GenerateSpec& spec : specs) {
-    prompts_.push_back({.token_count = static_cast<std::uint32_t>(spec.prompt.size()), .cached_tokens = {}});
+    Prompt& prompt = prompts_.emplace_back();
+    prompt.token_count = static_cast<std::uint32_t>(spec.prompt.size());
+    if (options_.token_ids == TokenIdReport::kTell || spec.prompt_logprobs) prompt.tokens = spec.prompt;
     for (std::uint32_t i = 0; i < choices_per_prompt_; ++i) {
-      choices_.push_back({.stream = ChoiceText(model_->tokenizer, options_.stop),
+      choices_.push_back({.stream = ChoiceText(model_->tokenizer, options_.text),
                           .parser = options_.make_parser(),
                           .answer = {},
                           .outcome = {},
@@ -147,6 +155,10 @@ void Generation::OnDispatched(std::size_t prompt, const Dispatched& dispatched) 
   if (is_streamed()) responder_->PrepareStream(RoutingHeaders(predicted_cached_tokens()));
 }
 
+void Generation::OnPromptLogprobs(std::size_t prompt, std::vector<wire::TokenLogprobs> logprobs) {
+  prompts_[prompt].logprobs = std::move(logprobs);
+}
+
 void Generation::OnTokens(std::size_t prompt, const ChoiceTokens& tokens) {
   if (ended_) return;
   if (tokens.cached_token_count) prompts_[prompt].cached_tokens = tokens.cached_token_count;
@@ -154,17 +166,16 @@ void Generation::OnTokens(std::size_t prompt, const ChoiceTokens& tokens) {
   Choice& choice = choices_.at(index);
   if (choice.outcome || tokens.tokens.empty()) return;
   TellTimes(choice, static_cast<std::uint32_t>(tokens.tokens.size()));
-  if (choice.stream.token_count() == 0) Say(index, {});  // it begins, and has no tokens yet
-  const std::string text = choice.stream.Push(tokens.tokens, stop_tokens_);
-  Say(index, Parse(choice, text, tokens.tokens));
+  if (!choice.began) BeginChoice(index);
+  Say(index, Parse(choice, tokens));
   if (!choice.stream.stopped()) return;
-  CompleteChoice(index, wire::FinishReason::kStop);
+  CompleteChoice(index, wire::FinishReason::kStop, std::nullopt);
   FinishIfDone(prompt);
 }
 
 void Generation::OnChoiceEnd(std::size_t prompt, ChoiceEnd end) {
   if (ended_) return;
-  CompleteChoice(ChoiceOf(prompt, end.choice), end.reason);
+  CompleteChoice(ChoiceOf(prompt, end.choice), end.reason, end.stop_token);
   FinishIfDone(prompt);
 }
 
@@ -174,7 +185,8 @@ void Generation::OnEnd(std::size_t prompt, const GenerationEnd& end) {
   switch (end.reason) {
     case wire::FinishReason::kStop:
     case wire::FinishReason::kLength:
-      for (std::uint32_t i = 0; i < choices_per_prompt_; ++i) CompleteChoice(ChoiceOf(prompt, i), end.reason);
+      for (std::uint32_t i = 0; i < choices_per_prompt_; ++i)
+        CompleteChoice(ChoiceOf(prompt, i), end.reason, end.stop_token);
       return FinishIfDone(prompt);
     case wire::FinishReason::kCancelled:
       // Nobody here asked for it, so the answer is cut for a reason of the cluster's.
@@ -208,12 +220,24 @@ void Generation::TellTimes(Choice& choice, std::uint32_t token_count) {
   choice.last_tokens_at = now;
 }
 
-AnswerDelta Generation::Parse(Choice& choice, std::string_view text, const std::vector<TokenId>& tokens) {
+AnswerDelta Generation::Parse(Choice& choice, const ChoiceTokens& tokens) {
   AnswerDelta delta;
-  if (choice.parser->is_reasoning()) choice.reasoning_token_count += static_cast<std::uint32_t>(tokens.size());
-  choice.parser->Push(text, delta);
-  delta.tokens = tokens;
+  if (choice.parser->is_reasoning()) choice.reasoning_token_count += static_cast<std::uint32_t>(tokens.tokens.size());
+  choice.parser->Push(choice.stream.Push(tokens.tokens, stop_tokens_), delta);
+  delta.tokens = tokens.tokens;
+  delta.logprobs = tokens.logprobs;
   return delta;
+}
+
+// Before its first tokens are counted.
+void Generation::BeginChoice(std::uint32_t index) {
+  choices_[index].began = true;
+  const std::size_t prompt = index / choices_per_prompt_;
+  AnswerDelta delta;
+  if (!options_.echoes.empty()) delta.content = options_.echoes[prompt];
+  delta.prompt_tokens = prompts_[prompt].tokens;
+  delta.prompt_logprobs = prompts_[prompt].logprobs;
+  Say(index, std::move(delta));
 }
 
 void Generation::Say(std::uint32_t index, AnswerDelta delta) {
@@ -234,9 +258,14 @@ void Generation::SendFrames(std::string frames) {
 
 // ---- the end ----
 
-void Generation::CompleteChoice(std::uint32_t index, wire::FinishReason reason) {
+void Generation::CompleteChoice(std::uint32_t index, wire::FinishReason reason, std::optional<TokenId> stop_token) {
   Choice& choice = choices_.at(index);
   if (choice.outcome) return;
+  // The model's own stop tokens say nothing that a client wants to know.
+  const bool is_requests_own =
+      stop_token && std::find(stop_tokens_.begin(), stop_tokens_.end(), *stop_token) != stop_tokens_.end();
+  if (is_requests_own) choice.answer.finish.stopped_by = *stop_token;
+  if (!choice.began) BeginChoice(index);
   AnswerDelta rest;
   choice.parser->Push(choice.stream.Flush(), rest);
   choice.parser->Finish(rest);
@@ -251,6 +280,7 @@ void Generation::EndChoice(std::uint32_t index, Outcome outcome) {
   choice.outcome = outcome;
   last_outcome_ = outcome;
   choice.answer.finish.reason = FinishOf(outcome);
+  if (const std::string* stop = choice.stream.stopped_by()) choice.answer.finish.stopped_by = *stop;
   if (!is_streamed()) return;
   std::string frames;
   if (!std::exchange(began_, true)) frames = options_.format->Begin(CurrentUsage());

@@ -51,7 +51,9 @@ struct GenerationOptions {
   std::string request_id;
   std::unique_ptr<AnswerFormat> format;
   Delivery delivery = Delivery::kWhole;
-  std::vector<std::string> stop;
+  TextOptions text;
+  TokenIdReport token_ids = TokenIdReport::kOmit;
+  std::vector<std::string> echoes;  // that the choices of each prompt begin with; may be none
   // Makes the parser of one choice.
   std::function<std::unique_ptr<OutputParser>()> make_parser = [] { return std::make_unique<PlainOutput>(); };
   Instant started_at;
@@ -74,6 +76,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Choice {
     ChoiceText stream;
     std::unique_ptr<OutputParser> parser;
+    bool began = false;
     ChoiceAnswer answer;  // of a whole answer, so far
     std::uint32_t tool_call_count = 0;
     std::uint32_t reasoning_token_count = 0;
@@ -83,6 +86,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   struct Prompt {
     std::uint32_t token_count = 0;
+    std::vector<TokenId> tokens;  // where they, or their log probabilities, are told
+    std::vector<wire::TokenLogprobs> logprobs;
     std::uint32_t predicted_cached_tokens = 0;
     std::optional<std::uint32_t> cached_tokens;
     bool ended = false;  // the dispatcher says no more, or has been told that nobody listens
@@ -99,6 +104,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void Cancel();
   void CancelPrompt(std::size_t prompt);
   void OnDispatched(std::size_t prompt, const Dispatched& dispatched);
+  void OnPromptLogprobs(std::size_t prompt, std::vector<wire::TokenLogprobs> logprobs);
   void OnTokens(std::size_t prompt, const ChoiceTokens& tokens);
   void OnChoiceEnd(std::size_t prompt, ChoiceEnd end);
   void OnEnd(std::size_t prompt, const GenerationEnd& end);
@@ -106,12 +112,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   [[nodiscard]] std::uint32_t ChoiceOf(std::size_t prompt, std::uint32_t choice) const;
   void TellTimes(Choice& choice, std::uint32_t token_count);
-  // What the choice says with this text, which `tokens` became.
-  [[nodiscard]] AnswerDelta Parse(Choice& choice, std::string_view text, const std::vector<TokenId>& tokens);
+  // What the choice says with these tokens.
+  [[nodiscard]] AnswerDelta Parse(Choice& choice, const ChoiceTokens& tokens);
+  void BeginChoice(std::uint32_t index);
   void Say(std::uint32_t index, AnswerDelta delta);
   void SendFrames(std::string frames);
   // The worker has no more tokens for this choice.
-  void CompleteChoice(std::uint32_t index, wire::FinishReason reason);
+  void CompleteChoice(std::uint32_t index, wire::FinishReason reason, std::optional<TokenId> stop_token);
   void EndChoice(std::uint32_t index, Outcome outcome);
   // Ends the prompt's request, and the answer, if no choice of them is open.
   void FinishIfDone(std::size_t prompt);

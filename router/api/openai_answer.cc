@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/json_writer.h"
+#include "router/api/logprobs_json.h"
 
 namespace roost::router {
 namespace {
@@ -29,6 +29,12 @@ std::string UsageText(const Usage& usage) {
   JsonWriter json;
   WriteUsage(usage, json);
   return json.Take();
+}
+
+void WriteTokenIds(const std::vector<TokenId>& tokens, JsonWriter& json) {
+  json.BeginArray();
+  for (const TokenId token : tokens) json.Number(token);
+  json.EndArray();
 }
 
 // ---- parts of chunks ----
@@ -77,7 +83,7 @@ void WriteMessage(const ChoiceAnswer& choice, JsonWriter& json) {
 }
 
 void WriteFinish(const std::optional<ChoiceFinish>& finish, JsonWriter& json) {
-  json.Key("logprobs").Null().Key("finish_reason");
+  json.Key("finish_reason");
   finish ? json.String(NameOf(finish->reason)) : json.Null();
   if (!finish) return;
   if (const auto* text = std::get_if<std::string>(&finish->stopped_by)) json.Key("stop_reason").String(*text);
@@ -92,10 +98,11 @@ struct OpenAiAnswer::Chunk {
   std::string_view delta;  // a chat's, as JSON
   std::string_view text;   // a completion's
   std::optional<ChoiceFinish> finish = std::nullopt;
+  const AnswerDelta* details = nullptr;  // whose tokens are told
 };
 
-OpenAiAnswer::OpenAiAnswer(AnswerIdentity identity, UsageReport usage_report)
-    : identity_(std::move(identity)), usage_report_(usage_report), chunk_head_(HeadOf(ChunkObject(identity_.kind))) {}
+OpenAiAnswer::OpenAiAnswer(AnswerIdentity identity, OpenAiAnswerOptions options)
+    : identity_(std::move(identity)), options_(std::move(options)), chunk_head_(HeadOf(ChunkObject(identity_.kind))) {}
 
 std::string OpenAiAnswer::HeadOf(std::string_view object) const {
   JsonWriter json;
@@ -108,9 +115,38 @@ std::string OpenAiAnswer::HeadOf(std::string_view object) const {
   return text;
 }
 
+// ---- what is told of tokens ----
+
+bool OpenAiAnswer::HasDetails(const AnswerDelta& delta) const {
+  if (!delta.prompt_logprobs.empty()) return true;
+  if (options_.logprobs == Logprobs::kTell && !delta.logprobs.empty()) return true;
+  return options_.token_ids == TokenIdReport::kTell && !(delta.tokens.empty() && delta.prompt_tokens.empty());
+}
+
+template <typename Part>
+void OpenAiAnswer::WriteLogprobs(std::uint32_t choice, const Part& part, JsonWriter& json) {
+  if (choice >= text_offsets_.size()) text_offsets_.resize(choice + 1);
+  const ScoredTokens own{part.tokens, part.logprobs};
+  if (IsChat()) return WriteChatLogprobs(*options_.tokenizer, own, json);
+  std::vector<ScoredTokens> parts;
+  if (options_.echo == Echo::kPrompt) parts.push_back({part.prompt_tokens, part.prompt_logprobs});
+  parts.push_back(own);
+  WriteCompletionLogprobs(*options_.tokenizer, parts, text_offsets_[choice], json);
+}
+
+template <typename Part>
+void OpenAiAnswer::WriteTokens(const Part& part, JsonWriter& json) const {
+  if (options_.token_ids == TokenIdReport::kTell) {
+    if (!part.prompt_tokens.empty()) WriteTokenIds(part.prompt_tokens, json.Key("prompt_token_ids"));
+    if (!part.tokens.empty()) WriteTokenIds(part.tokens, json.Key("token_ids"));
+  }
+  if (part.prompt_logprobs.empty()) return;
+  WritePromptLogprobs(*options_.tokenizer, {part.prompt_tokens, part.prompt_logprobs}, json.Key("prompt_logprobs"));
+}
+
 // ---- a stream ----
 
-void OpenAiAnswer::AppendChunk(const Chunk& chunk, const Usage& usage, std::string& frames) const {
+void OpenAiAnswer::AppendChunk(const Chunk& chunk, const Usage& usage, std::string& frames) {
   JsonWriter json;
   json.BeginObject().Key("index").Number(chunk.choice);
   if (IsChat()) {
@@ -118,13 +154,20 @@ void OpenAiAnswer::AppendChunk(const Chunk& chunk, const Usage& usage, std::stri
   } else {
     json.Key("text").String(chunk.text);
   }
+  json.Key("logprobs");
+  if (chunk.details != nullptr && options_.logprobs == Logprobs::kTell) {
+    WriteLogprobs(chunk.choice, *chunk.details, json);
+  } else {
+    json.Null();
+  }
   WriteFinish(chunk.finish, json);
+  if (chunk.details != nullptr) WriteTokens(*chunk.details, json);
   json.EndObject();
   frames += "data: ";
   frames += chunk_head_;
   frames += json.Take();
   frames += ']';
-  if (usage_report_ == UsageReport::kEveryChunk) frames += ",\"usage\":" + UsageText(usage);
+  if (options_.usage_report == UsageReport::kEveryChunk) frames += ",\"usage\":" + UsageText(usage);
   frames += "}\n\n";
 }
 
@@ -141,9 +184,11 @@ std::string OpenAiAnswer::Begin(const Usage&) { return {}; }
 std::string OpenAiAnswer::Continue(std::uint32_t choice, const AnswerDelta& delta, const Usage& usage) {
   std::string frames;
   AppendRole(choice, usage, frames);
-  if (!delta.has_text()) return frames;
+  const bool has_details = HasDetails(delta);
+  if (!delta.has_text() && !has_details) return frames;
   const std::string chat_delta = IsChat() ? DeltaText(delta) : std::string();
-  AppendChunk({.choice = choice, .delta = chat_delta, .text = delta.content}, usage, frames);
+  AppendChunk({.choice = choice, .delta = chat_delta, .text = delta.content, .details = has_details ? &delta : nullptr},
+              usage, frames);
   return frames;
 }
 
@@ -156,7 +201,8 @@ std::string OpenAiAnswer::EndChoice(std::uint32_t choice, const ChoiceFinish& fi
 
 std::string OpenAiAnswer::End(const Usage& usage) {
   std::string frames;
-  if (usage_report_ != UsageReport::kNever) frames = Frame(chunk_head_ + "],\"usage\":" + UsageText(usage) + "}");
+  if (options_.usage_report != UsageReport::kNever)
+    frames = Frame(chunk_head_ + "],\"usage\":" + UsageText(usage) + "}");
   frames += kDoneFrame;
   return frames;
 }
@@ -168,14 +214,18 @@ std::string OpenAiAnswer::Fail(const Error& error) { return Frame(ErrorBody(erro
 std::string OpenAiAnswer::Whole(std::span<const ChoiceAnswer> choices, const Usage& usage) {
   JsonWriter json;
   json.BeginArray();
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    json.BeginObject().Key("index").Number(static_cast<std::uint64_t>(i));
+  for (std::uint32_t i = 0; i < choices.size(); ++i) {
+    const ChoiceAnswer& choice = choices[i];
+    json.BeginObject().Key("index").Number(i);
     if (IsChat()) {
-      WriteMessage(choices[i], json);
+      WriteMessage(choice, json);
     } else {
-      json.Key("text").String(choices[i].content);
+      json.Key("text").String(choice.content);
     }
-    WriteFinish(choices[i].finish, json);
+    json.Key("logprobs");
+    options_.logprobs == Logprobs::kTell ? WriteLogprobs(i, choice, json) : void(json.Null());
+    WriteFinish(choice.finish, json);
+    WriteTokens(choice, json);
     json.EndObject();
   }
   json.EndArray();

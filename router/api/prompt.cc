@@ -44,11 +44,11 @@ Result<std::vector<TokenId>> Encode(const ServedModel& model, std::string_view t
   return ids;
 }
 
-Result<void> CheckIds(const ServedModel& model, const std::vector<TokenId>& ids) {
+Result<void> CheckIds(const ServedModel& model, const std::vector<TokenId>& ids, std::string_view path) {
   const auto unknown =
       std::find_if(ids.begin(), ids.end(), [&](TokenId id) { return id >= model.tokenizer->vocab_size(); });
   if (unknown == ids.end()) return {};
-  return InvalidArgument(fmt::format("prompt[{}]", unknown - ids.begin()),
+  return InvalidArgument(fmt::format("{}[{}]", path, unknown - ids.begin()),
                          "token id {} is not below the model's vocabulary size of {}", *unknown,
                          model.tokenizer->vocab_size());
 }
@@ -75,6 +75,12 @@ Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_t
                fmt::format("the prompt's {} tokens and {} for the answer make {}, but the context of '{}' is {} tokens",
                            prompt_tokens, wanted, prompt_tokens + wanted, model.name, context),
                fields.max_output_tokens_field};
+}
+
+Result<std::uint32_t> LeastOutput(std::uint32_t max_output_tokens, const SamplingFields& fields) {
+  if (fields.min_output_tokens <= max_output_tokens) return fields.min_output_tokens;
+  return InvalidArgument("min_tokens", "{} is more than the {} tokens that the answer may have",
+                         fields.min_output_tokens, max_output_tokens);
 }
 
 wire::Sampling MakeSampling(const wire::SamplingDefaults& defaults, const SamplingFields& fields,
@@ -133,12 +139,12 @@ Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, std::str
   return Encode(model, text, SpecialTokens::kOmit, "messages");
 }
 
-Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionRequest& request) {
-  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
-    ROOST_RETURN_IF_ERROR(CheckIds(model, *ids));
+Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionPrompt& prompt) {
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt.value)) {
+    ROOST_RETURN_IF_ERROR(CheckIds(model, *ids, prompt.path));
     return *ids;
   }
-  return Encode(model, std::get<std::string>(request.prompt), SpecialTokens::kAdd, "prompt");
+  return Encode(model, std::get<std::string>(prompt.value), SpecialTokens::kAdd, prompt.path);
 }
 
 Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, std::vector<TokenId> prompt,
@@ -150,6 +156,9 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.sampling = MakeSampling(model->sampling, fields, source.default_seed);
   spec.stop_tokens = fields.stop_tokens;
   spec.ignore_eos = fields.ignore_eos;
+  ROOST_ASSIGN_OR_RETURN(spec.min_output_tokens, LeastOutput(spec.max_output_tokens, fields));
+  spec.output_logprobs = fields.output_logprobs;
+  spec.prompt_logprobs = fields.prompt_logprobs;
   spec.sample_count = fields.choice_count;
   spec.salt = fields.cache.salt;
   spec.root = ScopeRoot(*model, spec.salt);

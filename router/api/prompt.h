@@ -27,9 +27,8 @@ namespace roost::router {
 // Of what RenderChat made.
 [[nodiscard]] Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, std::string_view text);
 
-// Errors name `prompt`, or the id in it that the model does not have.
-[[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model,
-                                                              const CompletionRequest& request);
+// Errors name the prompt, or the id in it that the model does not have.
+[[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionPrompt& prompt);
 
 // "301 tokens", or "more than …": the functions above stop counting at four contexts.
 [[nodiscard]] std::string CountedTokens(const ServedModel& model, std::size_t count);

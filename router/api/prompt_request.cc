@@ -18,7 +18,7 @@ constexpr std::size_t kMaxNames = 1024;
 Result<std::vector<TokenId>> Tokenize(const ServedModel& model, const PromptRequest& request,
                                       std::int64_t unix_seconds) {
   if (const auto* completion = std::get_if<CompletionRequest>(&request.prompt)) {
-    return TokenizeCompletion(model, *completion);
+    return TokenizeCompletion(model, completion->prompts.front());
   }
   ROOST_ASSIGN_OR_RETURN(const std::string text,
                          RenderChat(model, std::get<ChatRequest>(request.prompt), unix_seconds));
@@ -57,6 +57,7 @@ Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part) 
   if (!has_messages) {
     if (!has_prompt) return InvalidArgument("prompt", "is missing: give a prompt or messages");
     ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ParseCompletionRequest(body));
+    if (completion.prompts.size() > 1) return InvalidArgument("prompt", "must be one prompt");
     return PromptRequest{std::move(completion)};
   }
   ROOST_ASSIGN_OR_RETURN(ChatRequest chat, ParseChatRequest(body));

@@ -11,6 +11,8 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   RouteQuery route{.prompt_token_count = query.prompt_token_count,
                    .sample_count = query.sample_count,
                    .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
+                   .needs_logprobs = WantsLogprobs(spec),
+                   .needs_min_output_tokens = spec.min_output_tokens > 0,
                    .matches = query.matches,
                    .block_hashes = spec.block_hashes,
                    .session_hash = spec.session_hash,

@@ -73,6 +73,11 @@ struct GenerateSpec {
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
   std::uint32_t sample_count = 1;  // outputs, 1 to wire::kMaxSampleCount; choice i draws with sampling.seed + i
+  // Log probabilities of the output's and of the prompt's tokens that the observer wants, and of so many of the
+  // likeliest tokens beside each: 0 to wire::kMaxTopLogprobs. Nothing: none.
+  std::optional<std::uint32_t> output_logprobs;
+  std::optional<std::uint32_t> prompt_logprobs;
+  std::uint32_t min_output_tokens = 0;  // no stop token ends a choice before; at most max_output_tokens
   // What the worker's queue and cache are told; see wire::Generate.
   std::string tenant;
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
@@ -89,6 +94,10 @@ struct GenerateSpec {
   std::shared_ptr<ByteBudget::Guard> memory;
 };
 
+[[nodiscard]] inline bool WantsLogprobs(const GenerateSpec& spec) {
+  return spec.output_logprobs.has_value() || spec.prompt_logprobs.has_value();
+}
+
 struct Dispatched {
   std::string worker_id;
   Decision decision;
@@ -100,27 +109,35 @@ struct ChoiceTokens {
   // Set in a request's first ones: prompt tokens that the worker had.
   std::optional<std::uint32_t> cached_token_count = std::nullopt;
   std::uint32_t choice = 0;  // below the request's sample_count
+  // Of each of the tokens, in their order, if the request wants them; else empty.
+  std::vector<wire::TokenLogprobs> logprobs = {};
 };
 
 // The end of one choice while others go on: kStop or kLength.
 struct ChoiceEnd {
   std::uint32_t choice = 0;
   wire::FinishReason reason = wire::FinishReason::kStop;
+  std::optional<TokenId> stop_token = {};  // with kStop: which one was drawn; it is not among the choice's tokens
 };
 
 // The end of a request. With kStop or kLength, of its last choice; with the others, of all that have not ended.
 struct GenerationEnd {
   wire::FinishReason reason = wire::FinishReason::kStop;
-  std::optional<Error> error;  // with kError
+  std::optional<Error> error;              // with kError
+  std::optional<TokenId> stop_token = {};  // as of a ChoiceEnd
 };
 
 // The life of a request as its client must see it: OnDispatched (again after a retry, also between tokens: the stream
-// goes on where it stood), OnTokens any number of times, OnChoiceEnd for each choice but the last, OnEnd exactly once.
-// Nothing comes for a choice after its end, and nothing at all after OnEnd.
+// goes on where it stood), OnPromptLogprobs if the request wants them, OnTokens any number of times, OnChoiceEnd for
+// each choice but the last, OnEnd exactly once. Nothing comes for a choice after its end, and nothing at all after
+// OnEnd.
 class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
   virtual void OnDispatched(const Dispatched& dispatched) = 0;
+  // Once, before the first tokens or the first choice's end: entry i is of the prompt's token i + 1, so there is one
+  // less than the prompt has tokens. Does not come for a request that fails or is cancelled before.
+  virtual void OnPromptLogprobs(std::vector<wire::TokenLogprobs> /*logprobs*/) {}
   virtual void OnTokens(ChoiceTokens tokens) = 0;
   virtual void OnChoiceEnd(ChoiceEnd end) = 0;
   virtual void OnEnd(GenerationEnd end) = 0;

@@ -5,6 +5,8 @@ namespace roost::router {
 void NotifyObserver(Effect& effect) {
   if (auto* const dispatched = std::get_if<NotifyDispatched>(&effect)) {
     dispatched->observer->OnDispatched(dispatched->dispatched);
+  } else if (auto* const prompt = std::get_if<NotifyPromptLogprobs>(&effect)) {
+    prompt->observer->OnPromptLogprobs(std::move(prompt->logprobs));
   } else if (auto* const tokens = std::get_if<NotifyTokens>(&effect)) {
     tokens->observer->OnTokens(std::move(tokens->tokens));
   } else if (auto* const choice = std::get_if<NotifyChoiceEnd>(&effect)) {

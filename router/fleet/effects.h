@@ -31,6 +31,10 @@ struct NotifyDispatched {
   std::shared_ptr<GenerationObserver> observer;
   Dispatched dispatched;
 };
+struct NotifyPromptLogprobs {
+  std::shared_ptr<GenerationObserver> observer;
+  std::vector<wire::TokenLogprobs> logprobs;
+};
 struct NotifyTokens {
   std::shared_ptr<GenerationObserver> observer;
   ChoiceTokens tokens;
@@ -50,8 +54,8 @@ struct NotifyAnswers {
   std::vector<WorkerAnswer> answers;
 };
 
-using Effect =
-    std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyTokens, NotifyChoiceEnd, NotifyEnd, NotifyAnswers>;
+using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyPromptLogprobs, NotifyTokens,
+                            NotifyChoiceEnd, NotifyEnd, NotifyAnswers>;
 
 // Calls the observer, or whoever asked, if that is what the effect wants; else does nothing.
 void NotifyObserver(Effect& effect);

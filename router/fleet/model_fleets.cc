@@ -17,6 +17,8 @@ WorkerView ViewOf(const Worker& worker) {
           .ageing_tokens = worker.hello.ageing_tokens,
           .max_sample_count = worker.hello.max_sample_count,
           .full_sampling = worker.hello.full_sampling,
+          .logprobs = worker.hello.logprobs,
+          .min_output_tokens = worker.hello.min_output_tokens,
           .queued_prefill_tokens = queued_tokens,
           .waiting_requests = load.waiting_requests + ledger.uncovered_requests(),
           .running_requests = load.running_requests,

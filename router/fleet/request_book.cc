@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "router/fleet/worker_message.h"
@@ -59,6 +60,7 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.spec = std::move(spec);
   request.observer = std::move(observer);
   request.choices.resize(request.spec.sample_count);
+  request.prompt_logprobs_told = !request.spec.prompt_logprobs.has_value();
   request.parts = {{.choices = {0, request.spec.sample_count}}};
   Sending sending = Sending::kNoRoom;  // who comes later does not overtake those that wait
   if (waiting_.size(request.spec.model->revision) == 0) {
@@ -123,8 +125,12 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
   }
   ++worker.requests_total;
   roster_.NoteSent(worker, attempt.id);
-  WorkerOrder order{attempt.id, part.choices, request.choices[part.choices.first].output, std::move(hashes),
-                    attempt.prediction.cached_tokens};
+  WorkerOrder order{attempt.id,
+                    part.choices,
+                    request.choices[part.choices.first].output,
+                    std::move(hashes),
+                    attempt.prediction.cached_tokens,
+                    request.prompt_logprobs_told ? std::nullopt : request.spec.prompt_logprobs};
   effects_.Send(worker.identity, MessageOf(request.spec, std::move(order), now), request.spec.memory);
   if (placement->decision.copy.has_value()) copies_.Start(request.spec, *placement->decision.copy, now);
   effects_.Push(
@@ -183,11 +189,18 @@ void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, 
   if (event.choice >= attempt->part.choices.count) return;
   const std::uint32_t index = attempt->part.choices.first + event.choice;
   const Choice& choice = attempt->request->choices[index];
+  OnPromptLogprobs(*attempt->request, event);
+  if (const Result<void> complete = CheckLogprobs(*attempt->request, event); !complete.ok()) {
+    event.finish = wire::FinishReason::kError;
+    event.error = complete.error();
+    SendTo(worker_id, wire::Cancel{attempt->id});
+    return OnFailure(*attempt, event, now);
+  }
   if (!choice.ended && !event.tokens.empty()) OnTokens(*attempt, event, now);
   if (event.finish.has_value() && wire::EndsAllChoices(*event.finish)) {
     OnFailure(*attempt, event, now);
   } else if (!choice.ended && event.finish.has_value()) {
-    OnChoiceEnd(*attempt, {index, *event.finish}, now);
+    OnChoiceEnd(*attempt, {index, *event.finish, event.stop_token}, now);
   } else if (!choice.ended && choice.output.size() >= attempt->request->spec.max_output_tokens) {
     // A worker that goes on past the limit is told to stop; the answer is complete.
     attempt->cut_short = true;
@@ -203,6 +216,27 @@ void RequestBook::OnOrphan(const std::string& worker_id, const wire::TokenEvent&
   }
 }
 
+void RequestBook::OnPromptLogprobs(Request& request, wire::TokenEvent& event) {
+  if (request.prompt_logprobs_told) return;
+  std::move(event.prompt_logprobs.begin(), event.prompt_logprobs.end(), std::back_inserter(request.prompt_logprobs));
+  if (request.prompt_logprobs.size() + 1 < request.spec.prompt.size()) return;
+  request.prompt_logprobs_told = true;
+  request.prompt_logprobs.resize(request.spec.prompt.size() - 1);
+  effects_.Push(NotifyPromptLogprobs{request.observer, std::exchange(request.prompt_logprobs, {})});
+}
+
+// Without tokens there are none, and a failure needs none.
+Result<void> RequestBook::CheckLogprobs(const Request& request, const wire::TokenEvent& event) {
+  const bool fails = event.finish.has_value() && wire::EndsAllChoices(*event.finish);
+  if (fails || (event.tokens.empty() && !event.finish.has_value())) return {};
+  if (!request.prompt_logprobs_told) {
+    return DataLoss("prompt_logprobs", "the worker told {} of {}", request.prompt_logprobs.size(),
+                    request.spec.prompt.size() - 1);
+  }
+  if (!request.spec.output_logprobs.has_value() || event.logprobs.size() == event.tokens.size()) return {};
+  return DataLoss("logprobs", "the worker told {} of {} tokens", event.logprobs.size(), event.tokens.size());
+}
+
 void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now) {
   Request& request = *attempt.request;
   const std::uint32_t index = attempt.part.choices.first + event.choice;
@@ -210,6 +244,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   const std::size_t room = request.spec.max_output_tokens - output.size();
   if (event.tokens.size() > room) event.tokens.resize(room);
   if (event.tokens.empty()) return;
+  event.logprobs.resize(request.spec.output_logprobs.has_value() ? event.tokens.size() : 0);
   OnPromptComputed(attempt, event, now);
   output.insert(output.end(), event.tokens.begin(), event.tokens.end());
   std::optional<std::uint32_t> cached_tokens;
@@ -223,7 +258,11 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
                            .block_tokens = request.spec.model->block_tokens});
     decider_.OnFirstToken(*request.spec.model, attempt.prediction, *cached_tokens, now);
   }
-  effects_.Push(NotifyTokens{request.observer, {{event.tokens.begin(), event.tokens.end()}, cached_tokens, index}});
+  effects_.Push(NotifyTokens{request.observer,
+                             {.tokens = {event.tokens.begin(), event.tokens.end()},
+                              .cached_token_count = cached_tokens,
+                              .choice = index,
+                              .logprobs = std::move(event.logprobs)}});
 }
 
 void RequestBook::OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
@@ -265,7 +304,7 @@ void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
   if (HasOpenChoice(request, {0, request.spec.sample_count})) {
     effects_.Push(NotifyChoiceEnd{request.observer, end});
   } else {
-    End(request, {.reason = end.reason, .error = std::nullopt});
+    End(request, {.reason = end.reason, .error = std::nullopt, .stop_token = end.stop_token});
   }
 }
 
@@ -313,6 +352,7 @@ std::vector<ChoiceRange> RequestBook::RangesLeft(const Attempt& attempt) {
 // A worker that is full for a moment is no reason to give up: that counts as no retry, and what no worker takes waits.
 void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now) {
   Request& request = *attempt.request;
+  request.prompt_logprobs.clear();  // the next attempt begins anew
   Part part = attempt.part;
   if (reason != RetryReason::kOverloaded) ++part.retry_count;
   for (const ChoiceRange range : RangesLeft(attempt)) {

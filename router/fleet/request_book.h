@@ -130,7 +130,9 @@ class RequestBook {
     std::optional<Instant> wait_deadline;  // since it first waited
     bool was_sent = false;
     bool cache_outcome_told = false;
-    std::vector<RequestId> attempts;  // at workers now
+    bool prompt_logprobs_told = false;                 // or not wanted
+    std::vector<wire::TokenLogprobs> prompt_logprobs;  // what has come of them, until they are told
+    std::vector<RequestId> attempts;                   // at workers now
   };
   struct Attempt {
     RequestId id;
@@ -192,6 +194,10 @@ class RequestBook {
   void End(Request& request, GenerationEnd end);
 
   void OnOrphan(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
+  // What is wrong with the log probabilities of an event that may end something or have tokens.
+  [[nodiscard]] static Result<void> CheckLogprobs(const Request& request, const wire::TokenEvent& event);
+  // Keeps what the event has of the prompt's, and tells the observer when all are there.
+  void OnPromptLogprobs(Request& request, wire::TokenEvent& event);
   void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
   // With the first event of the attempt that has tokens.
   void OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now);

@@ -40,6 +40,12 @@ Result<void> CheckBounds(const GenerateSpec& spec) {
   if (spec.sample_count == 0 || spec.sample_count > wire::kMaxSampleCount) {
     return InvalidArgument("n", "{} is not from 1 to {}", spec.sample_count, wire::kMaxSampleCount);
   }
+  if (spec.output_logprobs.value_or(0) > wire::kMaxTopLogprobs) {
+    return InvalidArgument("logprobs", "{} is more than {}", *spec.output_logprobs, wire::kMaxTopLogprobs);
+  }
+  if (spec.prompt_logprobs.value_or(0) > wire::kMaxTopLogprobs) {
+    return InvalidArgument("prompt_logprobs", "{} is more than {}", *spec.prompt_logprobs, wire::kMaxTopLogprobs);
+  }
   ROOST_CHECK(spec.block_hashes.size() == spec.prompt.size() / spec.model->block_tokens);
   return {};
 }
@@ -77,7 +83,10 @@ wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant no
           .retention = spec.retention,
           .session_hash = spec.session_hash,
           .expect_return_ms = spec.expect_return_ms,
-          .sample_count = order.choices.count};
+          .sample_count = order.choices.count,
+          .output_logprobs = spec.output_logprobs,
+          .prompt_logprobs = order.prompt_logprobs,
+          .min_output_tokens = spec.min_output_tokens};
 }
 
 }  // namespace roost::router

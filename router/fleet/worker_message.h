@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -29,13 +30,14 @@ struct ChoiceRange {
 };
 
 // An order to generate `choices`, which have the tokens of `output` already: these stand behind the prompt. `hashes`
-// are those of prompt and output.
+// are those of prompt and output. Log probabilities of the prompt are told once.
 struct WorkerOrder {
   RequestId id;
   ChoiceRange choices;
   const std::vector<TokenId>& output;
   std::vector<BlockHash> hashes;
   std::uint32_t expected_cached_tokens = 0;
+  std::optional<std::uint32_t> prompt_logprobs;
 };
 [[nodiscard]] wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant now);
 

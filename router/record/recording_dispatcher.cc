@@ -39,6 +39,9 @@ class RecordingObserver final : public GenerationObserver {
       : inner_(std::move(inner)), record_(std::move(record)), recorder_(recorder) {}
 
   void OnDispatched(const Dispatched& dispatched) override { inner_->OnDispatched(dispatched); }
+  void OnPromptLogprobs(std::vector<wire::TokenLogprobs> logprobs) override {
+    inner_->OnPromptLogprobs(std::move(logprobs));
+  }
   void OnTokens(ChoiceTokens tokens) override {
     if (tokens.choice == 0) {
       record_.open_tokens.insert(record_.open_tokens.end(), tokens.tokens.begin(), tokens.tokens.end());

@@ -31,6 +31,8 @@ struct RouteQuery {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t sample_count = 1;
   bool needs_full_sampling = false;
+  bool needs_logprobs = false;
+  bool needs_min_output_tokens = false;
   std::span<const WorkerMatch> matches = {};     // the index's answer, deepest first; of any workers
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
   std::uint64_t session_hash = 0;                // names the conversation; 0: none

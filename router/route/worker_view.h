@@ -24,6 +24,8 @@ struct WorkerView {
   std::uint32_t ageing_tokens = 0;                     // of its queue, where short prompts go first; see wire::Hello
   std::uint32_t max_sample_count = 1;
   bool full_sampling = false;
+  bool logprobs = false;
+  bool min_output_tokens = false;
 
   // As it reported. Queue and waiting include what this router has sent since, at its uncached tokens.
   std::uint64_t queued_prefill_tokens = 0;

@@ -61,7 +61,8 @@ Result<ReadLine> ReadChat(const ServedModel& model, const router::JsonObject& bo
 
 Result<ReadLine> ReadCompletion(const ServedModel& model, router::CompletionRequest completion) {
   ReadLine line;
-  ROOST_ASSIGN_OR_RETURN(line.tokens, router::TokenizeCompletion(model, completion));
+  if (completion.prompts.size() > 1) return InvalidArgument("prompt", "must be one prompt");
+  ROOST_ASSIGN_OR_RETURN(line.tokens, router::TokenizeCompletion(model, completion.prompts.front()));
   line.fields = std::move(completion.sampling);
   return line;
 }
@@ -80,7 +81,7 @@ Result<ReadLine> ReadJson(const ServedModel& model, std::string text, std::int64
 
 Result<ReadLine> ReadText(const ServedModel& model, std::string text) {
   router::CompletionRequest completion;
-  completion.prompt = std::move(text);
+  completion.prompts.push_back({std::move(text)});
   return ReadCompletion(model, std::move(completion));
 }
 

@@ -167,7 +167,10 @@ TEST_F(BadRequestTest, SharedFields) {
       {R"("min_p":-0.1)", "min_p"},
       {R"("min_p":1.5)", "min_p"},
       {R"("min_p":"little")", "min_p"},
-      {R"("min_tokens":5)", "min_tokens"},
+      {R"("min_tokens":-1)", "min_tokens"},
+      {R"("min_tokens":"few")", "min_tokens"},
+      {R"("min_tokens":5,"max_tokens":4)", "min_tokens"},
+      {R"("min_tokens":201)", "min_tokens"},
       {R"("logit_bias":[])", "logit_bias"},
       {R"("logit_bias":{"5":-100.5})", "logit_bias.5"},
       {R"("logit_bias":{"5":"never"})", "logit_bias.5"},
@@ -180,10 +183,15 @@ TEST_F(BadRequestTest, SharedFields) {
       {R"("response_format":{"type":"json_schema","json_schema":{}})", "response_format"},
       {R"("response_format":{})", "response_format"},
       {R"("response_format":"text")", "response_format"},
-      {R"("include_stop_str_in_output":true)", "include_stop_str_in_output"},
-      {R"("skip_special_tokens":false)", "skip_special_tokens"},
+      {R"("include_stop_str_in_output":"no")", "include_stop_str_in_output"},
+      {R"("skip_special_tokens":0)", "skip_special_tokens"},
+      {R"("return_token_ids":1)", "return_token_ids"},
+      {R"("prompt_logprobs":-1)", "prompt_logprobs"},
+      {R"("prompt_logprobs":21)", "prompt_logprobs"},
+      {R"("request_id":"")", "request_id"},
+      {R"("request_id":"a b")", "request_id"},
+      {R"("request_id":7)", "request_id"},
       {R"("use_beam_search":true)", "use_beam_search"},
-      {R"("prompt_logprobs":1)", "prompt_logprobs"},
       {R"("guided_json":{})", "guided_json"},
       {R"("structured_outputs":{})", "structured_outputs"},
   };
@@ -226,8 +234,10 @@ TEST_F(BadRequestTest, ChatFields) {
        "messages[0].tool_calls[0].function.arguments"},
       {ChatOf(R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"[]"}}]}])"),
        "messages[0].tool_calls[0].function.arguments"},
-      {ChatWith(R"("logprobs":true)"), "logprobs"},
       {ChatWith(R"("logprobs":1)"), "logprobs"},
+      {ChatWith(R"("logprobs":true,"top_logprobs":21)"), "top_logprobs"},
+      {ChatWith(R"("logprobs":true,"top_logprobs":-1)"), "top_logprobs"},
+      {ChatWith(R"("logprobs":false,"top_logprobs":5)"), "top_logprobs"},
       {ChatWith(R"("top_logprobs":5)"), "top_logprobs"},
       {ChatWith(R"("tools":{})"), "tools"},
       {ChatWith(R"("tools":[5])"), "tools[0]"},
@@ -259,21 +269,22 @@ TEST_F(BadRequestTest, CompletionFields) {
       {R"({"model":"bytes","prompt":5})", "prompt"},
       {R"({"model":"bytes","prompt":{}})", "prompt"},
       {R"({"model":"bytes","prompt":[]})", "prompt"},
-      {R"({"model":"bytes","prompt":[[]]})", "prompt"},
-      {R"({"model":"bytes","prompt":["a","b"]})", "prompt"},
-      {R"({"model":"bytes","prompt":[[1],[2]]})", "prompt"},
-      {R"({"model":"bytes","prompt":["a",1]})", "prompt"},
+      {R"({"model":"bytes","prompt":[[]]})", "prompt[0]"},
+      {R"({"model":"bytes","prompt":[[65],[]]})", "prompt[1]"},
+      {R"({"model":"bytes","prompt":["a",null]})", "prompt[1]"},
+      {R"({"model":"bytes","prompt":[[65],[259]]})", "prompt[1][0]"},
+      {R"({"model":"bytes","prompt":["a",1]})", "prompt[1]"},
       {R"({"model":"bytes","prompt":[1,"a"]})", "prompt[1]"},
       {R"({"model":"bytes","prompt":[null]})", "prompt[0]"},
       {R"({"model":"bytes","prompt":[1.5]})", "prompt[0]"},
       {R"({"model":"bytes","prompt":[-1]})", "prompt[0]"},
       {R"({"model":"bytes","prompt":[1,259]})", "prompt[1]"},
       {R"({"model":"bytes","prompt":[4294967296]})", "prompt[0]"},
-      {CompletionWith(R"("echo":true)"), "echo"},
       {CompletionWith(R"("best_of":2)"), "best_of"},
       {CompletionWith(R"("n":2,"best_of":1)"), "best_of"},
-      {CompletionWith(R"("logprobs":0)"), "logprobs"},
-      {CompletionWith(R"("logprobs":5)"), "logprobs"},
+      {CompletionWith(R"("logprobs":-1)"), "logprobs"},
+      {CompletionWith(R"("logprobs":21)"), "logprobs"},
+      {CompletionWith(R"("logprobs":true)"), "logprobs"},
       {CompletionWith(R"("suffix":"x")"), "suffix"},
   };
   for (const BadBody& bad : cases) ExpectRefused(bad, *Complete(bad.body));
@@ -371,7 +382,7 @@ TEST_F(ApiTest, DefaultsAreTheModels) {
 TEST_F(ApiTest, TakesTheRequestsOwnSettings) {
   Complete(
       CompletionWith(R"("max_tokens":50,"max_completion_tokens":5.0,"temperature":0,"top_p":0.5,"top_k":3,"seed":42,)"
-                     R"("stop_token_ids":[10,13],"ignore_eos":true)"));
+                     R"("stop_token_ids":[10,13],"ignore_eos":true,"min_tokens":5)"));
   ASSERT_EQ(dispatcher_.specs.size(), 1U);
   const GenerateSpec& spec = dispatcher_.specs[0];
   EXPECT_EQ(spec.max_output_tokens, 5U);
@@ -381,6 +392,7 @@ TEST_F(ApiTest, TakesTheRequestsOwnSettings) {
   EXPECT_EQ(spec.sampling.seed, 42U);
   EXPECT_EQ(spec.stop_tokens, (std::vector<TokenId>{10, 13}));
   EXPECT_TRUE(spec.ignore_eos);
+  EXPECT_EQ(spec.min_output_tokens, 5U);
 }
 
 TEST_F(ApiTest, PenaltiesAndBiasGoAlong) {

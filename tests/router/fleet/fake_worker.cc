@@ -48,6 +48,8 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.max_running_requests = 8;
   hello_.max_sample_count = wire::kMaxSampleCount;
   hello_.full_sampling = true;
+  hello_.logprobs = true;
+  hello_.min_output_tokens = true;
   hello_.answers = true;
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }

@@ -52,6 +52,8 @@ struct Situation {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t sample_count = 1;
   bool needs_full_sampling = false;
+  bool needs_logprobs = false;
+  bool needs_min_output_tokens = false;
   std::uint64_t session_hash = 0;
   std::uint32_t waiting_bound = kNoBound;
 
@@ -59,6 +61,8 @@ struct Situation {
     return {.prompt_token_count = prompt_token_count,
             .sample_count = sample_count,
             .needs_full_sampling = needs_full_sampling,
+            .needs_logprobs = needs_logprobs,
+            .needs_min_output_tokens = needs_min_output_tokens,
             .matches = matches,
             .block_hashes = block_hashes,
             .session_hash = session_hash,
@@ -68,7 +72,8 @@ struct Situation {
   [[nodiscard]] std::vector<WorkerView> Eligible() const {
     std::vector<WorkerView> eligible;
     for (const WorkerView& worker : fleet.workers()) {
-      const bool knows = worker.max_sample_count >= sample_count && (worker.full_sampling || !needs_full_sampling);
+      const bool knows = worker.max_sample_count >= sample_count && worker.full_sampling >= needs_full_sampling &&
+                         worker.logprobs >= needs_logprobs && worker.min_output_tokens >= needs_min_output_tokens;
       if (worker.waiting_requests < waiting_bound && knows) eligible.push_back(worker);
     }
     std::sort(eligible.begin(), eligible.end(),
@@ -102,6 +107,8 @@ inline WorkerView RandomWorker(WorkerSlot slot, Rng& rng) {
   worker.max_batch_tokens = 512 + below(2) * 1024;
   worker.max_sample_count = 1 + below(4);
   worker.full_sampling = below(4) > 0;
+  worker.logprobs = below(4) > 0;
+  worker.min_output_tokens = below(4) > 0;
   worker.last_sent = rng.Below(1000);
   worker.busy_share = rng.Uniform();
   worker.prefill_tokens_per_second = below(3) == 0 ? 0 : 1 + 10'000 * rng.Uniform();
@@ -125,6 +132,8 @@ inline Situation RandomSituation(Rng& rng) {
   if (rng.Below(4) == 0) situation.waiting_bound = static_cast<std::uint32_t>(1 + rng.Below(10));
   situation.sample_count = rng.Below(4) == 0 ? 2 : 1;
   situation.needs_full_sampling = rng.Below(4) == 0;
+  situation.needs_logprobs = rng.Below(4) == 0;
+  situation.needs_min_output_tokens = rng.Below(4) == 0;
   situation.session_hash = rng.Below(3);
   return situation;
 }

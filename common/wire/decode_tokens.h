@@ -1,0 +1,15 @@
+// What workers say about a request's tokens, and what requests want to be told of them: read and judged for Decode.
+// Errors name the field. May throw kj::Exception, as any read of a malformed message; Decode catches.
+#pragma once
+
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "schema/roost.capnp.h"
+
+namespace roost::wire {
+
+[[nodiscard]] Result<TokenEvent> ReadTokenEvent(schema::TokenEvent::Reader in);
+// Generate's output_logprobs and prompt_logprobs.
+[[nodiscard]] Result<void> ReadWantedLogprobs(schema::Generate::Reader in, Generate& generate);
+
+}  // namespace roost::wire
