@@ -1,4 +1,4 @@
-#include <ctime>
+#include <chrono>
 #include <utility>
 
 #include "common/prefix/block_hash.h"
@@ -27,14 +27,20 @@ class Folder final : public PromptTokenizer {
     ROOST_ASSIGN_OR_RETURN(const router::JsonObject object, json.Parse());
     ROOST_ASSIGN_OR_RETURN(const router::PromptRequest request,
                            router::ParsePromptRequest(object, router::ChatPart::kQuestion));
-    ROOST_ASSIGN_OR_RETURN(router::HashedPrompt prompt, router::HashPrompt(model_, request, std::time(nullptr)));
+    ROOST_ASSIGN_OR_RETURN(router::HashedPrompt prompt, router::HashPrompt(model_, request, unix_seconds_));
     return std::move(prompt.tokens);
   }
   Result<std::string> Decode(std::span<const TokenId> tokens) override { return model_.tokenizer->Decode(tokens); }
   Result<std::uint32_t> BlockTokens() override { return model_.block_tokens; }
 
  private:
+  static std::int64_t UnixSecondsNow() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  }
+
   router::ServedModel model_;
+  const std::int64_t unix_seconds_ = UnixSecondsNow();  // that templates see: the same for both prompts
 };
 
 }  // namespace
