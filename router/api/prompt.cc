@@ -59,21 +59,26 @@ Result<void> CheckLogitBias(const ServedModel& model, const std::vector<wire::Lo
                          "the token id is not below the model's vocabulary size of {}", model.tokenizer->vocab_size());
 }
 
+// In words that clients look for, to tell this error from others and ask a model with more room.
+std::string ContextBound(std::size_t tokens) {
+  return fmt::format("this model's maximum context length is {} tokens", tokens);
+}
+
 Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_tokens, const SamplingFields& fields,
                                   std::string_view field) {
   const std::size_t context = model.max_context_tokens;
   if (prompt_tokens >= context) {
     return Error{ErrorCode::kContextTooLong,
-                 fmt::format("the prompt has {}, which leaves no room for an answer: the context of '{}' is {} tokens",
-                             CountedTokens(model, prompt_tokens), model.name, context),
+                 fmt::format("the prompt has {}, which leaves no room for an answer: {}",
+                             CountedTokens(model, prompt_tokens), ContextBound(context)),
                  std::string(field)};
   }
   const auto room = static_cast<std::uint32_t>(context - prompt_tokens);
   const std::uint32_t wanted = fields.max_output_tokens.value_or(room);
   if (wanted <= room) return wanted;
   return Error{ErrorCode::kContextTooLong,
-               fmt::format("the prompt's {} tokens and {} for the answer make {}, but the context of '{}' is {} tokens",
-                           prompt_tokens, wanted, prompt_tokens + wanted, model.name, context),
+               fmt::format("the prompt's {} tokens and {} for the answer make {}, but {}", prompt_tokens, wanted,
+                           prompt_tokens + wanted, ContextBound(context)),
                fields.max_output_tokens_field};
 }
 

@@ -101,8 +101,9 @@ def test_a_second_turn_finds_the_first_in_the_cache(client):
     fields = {"model": DEMO, "messages": ASK, "max_tokens": 2, "system": text(100, "anthropic cached")}
     first = client.messages.create(**fields).usage
     second = client.messages.create(**fields).usage
-    assert first.cache_read_input_tokens == 0 and second.cache_read_input_tokens > 300
-    assert second.input_tokens + second.cache_read_input_tokens == first.input_tokens
+    assert first.cache_read_input_tokens < 16 and second.cache_read_input_tokens > 300
+    total = second.input_tokens + second.cache_read_input_tokens
+    assert total == first.input_tokens + first.cache_read_input_tokens
 
 
 @case("token counts")

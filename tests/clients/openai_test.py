@@ -107,10 +107,10 @@ def test_a_stream_is_the_whole_answer_in_pieces(client):
 
 @case("streaming")
 def test_the_stream_helper_tells_the_final_completion(client):
-    with client.chat.completions.stream(model=DEMO, messages=ASK, max_tokens=8, temperature=0) as stream:
+    with client.chat.completions.stream(**scripted("Speak.")) as stream:
         deltas = [event.delta for event in stream if event.type == "content.delta"]
     final = stream.get_final_completion()
-    assert "".join(deltas) == final.choices[0].message.content
+    assert "".join(deltas) == final.choices[0].message.content == "I have no line for this."
 
 
 @case("streaming")
@@ -128,7 +128,7 @@ def test_a_second_turn_finds_the_first_in_the_cache(client):
     system = {"role": "system", "content": text(100, "openai cached")}
     first = client.chat.completions.create(model=DEMO, messages=[system, *ASK], max_tokens=4)
     second = client.chat.completions.create(model=DEMO, messages=[system, *ASK], max_tokens=4)
-    assert first.usage.prompt_tokens_details.cached_tokens == 0
+    assert first.usage.prompt_tokens_details.cached_tokens < 16  # a begun block may be shared
     assert second.usage.prompt_tokens_details.cached_tokens > 300
 
 
