@@ -244,7 +244,8 @@ struct TokenEvent {
   # In order of generation. May be empty in an event that only ends something.
 
   cachedTokenCount :union {
-    # Prompt tokens whose KV came from the cache. Set once, in the request's first event with tokens.
+    # Prompt tokens whose KV came from the cache. Set once, in the request's first event with tokens, or in its end if it
+    # has none.
     absent @2 :Void;
     count @3 :UInt32;
   }

@@ -19,10 +19,7 @@ std::uint64_t FirstEpoch() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()) | 1U;
 }
 
-std::uint64_t RandomProcessId() {
-  std::random_device device;
-  return ((std::uint64_t{device()} << 32U) | device()) | 1U;
-}
+std::uint64_t RandomProcessId() { return RandomSeed() | 1U; }
 
 Result<void> CheckName(const std::string& name, const char* field, std::size_t max_bytes) {
   if (name.empty()) return InvalidArgument(field, "must not be empty");

@@ -49,7 +49,7 @@ class Worker {
 
   // True when a router has welcomed the worker, at the latest after `timeout`.
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout) { return link_thread_->WaitForRouter(timeout); }
-  // From here on requests are refused and those that run go on.
+  // From now on requests are refused; running ones continue.
   void BeginDrain() { link_thread_->BeginDrain(); }
   // True when draining has begun and no request is left, at the latest after `timeout`.
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout) { return link_thread_->WaitForDrained(timeout); }

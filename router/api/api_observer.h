@@ -41,6 +41,9 @@ class ApiObserver {
   // client that went away.
   virtual void OnAnswer(std::string_view route, int status) = 0;
 
+  // Of a generation's request, which nobody reads; told where there are some.
+  virtual void OnUnknownFields(std::uint32_t count) = 0;
+
   // A generation is under way until its OnGenerationEnd.
   virtual void OnGenerationStart(std::string_view model) = 0;
   virtual void OnGenerationEnd(const GenerationSummary& summary) = 0;
@@ -54,6 +57,7 @@ class ApiObserver {
 class NullApiObserver final : public ApiObserver {
  public:
   void OnAnswer(std::string_view, int) override {}
+  void OnUnknownFields(std::uint32_t) override {}
   void OnGenerationStart(std::string_view) override {}
   void OnGenerationEnd(const GenerationSummary&) override {}
   void OnFirstToken(std::string_view, double) override {}

@@ -15,7 +15,8 @@ constexpr auto kMaxKeepMs = static_cast<std::int64_t>(wire::kMaxKeepMs);
 Result<void> CheckMembers(const JsonObject& object, std::initializer_list<std::string_view> known) {
   for (const auto& [name, element] : object.members()) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    return InvalidArgument(object.PathOf(name), "is not known here: {} are", fmt::join(known, ", "));
+    return InvalidArgument(object.PathOf(name), "is not a known field; the known fields are {}",
+                           fmt::join(known, ", "));
   }
   return {};
 }
@@ -50,7 +51,8 @@ Result<Hint> ParseHint(const JsonObject& object, HintNames names) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> duration, object.Integer(names.duration, 1, kMaxKeepMs));
   // A priority for no time would be without effect.
   if (priority && !duration) {
-    return InvalidArgument(object.PathOf(names.duration), "must say for how long {} holds", names.priority);
+    return InvalidArgument(object.PathOf(names.duration), "is required beside {}: the time for which it holds",
+                           names.priority);
   }
   Hint hint;
   hint.priority = priority.value_or(hint.priority);

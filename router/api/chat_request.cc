@@ -248,6 +248,7 @@ Result<ChatRequest> ParseChatRequest(const JsonObject& body) {
   ChatRequest request;
   ROOST_ASSIGN_OR_RETURN(request.sampling, ParseSamplingFields(body));
   ROOST_RETURN_IF_ERROR(ReadFields(body, ChatFieldTable(), request));
+  request.sampling.unknown_field_count = CountUnknown(body, SamplingFieldTable(), CacheFieldTable(), ChatFieldTable());
   if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
   if (request.logprobs == Logprobs::kTell) {
     request.sampling.output_logprobs = request.top_logprobs.value_or(0);

@@ -98,6 +98,8 @@ Result<CompletionRequest> ParseCompletionRequest(const JsonObject& body) {
   Request request;
   ROOST_ASSIGN_OR_RETURN(request.sampling, ParseSamplingFields(body));
   ROOST_RETURN_IF_ERROR(ReadFields(body, CompletionFieldTable(), request));
+  request.sampling.unknown_field_count =
+      CountUnknown(body, SamplingFieldTable(), CacheFieldTable(), CompletionFieldTable());
   if (request.prompts.empty()) return InvalidArgument("prompt", "is missing");
   if (request.prompts.size() * request.sampling.choice_count > kMaxChoicesOfAll) {
     return InvalidArgument("n", "makes {} choices of {} prompts: at most {} in all",

@@ -14,7 +14,7 @@ std::string_view ChunkObject(AnswerKind kind) {
   return kind == AnswerKind::kChat ? "chat.completion.chunk" : "text_completion";
 }
 
-void WriteUsage(const Usage& usage, JsonWriter& json) {
+void WriteOpenAiUsage(const Usage& usage, JsonWriter& json) {
   json.BeginObject();
   json.Key("prompt_tokens").Number(usage.prompt_tokens);
   json.Key("completion_tokens").Number(usage.completion_tokens);
@@ -27,7 +27,7 @@ void WriteUsage(const Usage& usage, JsonWriter& json) {
 
 std::string UsageText(const Usage& usage) {
   JsonWriter json;
-  WriteUsage(usage, json);
+  WriteOpenAiUsage(usage, json);
   return json.Take();
 }
 

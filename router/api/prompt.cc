@@ -152,6 +152,11 @@ Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const 
   return Encode(model, std::get<std::string>(prompt.value), SpecialTokens::kAdd, prompt.path);
 }
 
+Result<std::vector<TokenId>> TokenizeText(const ServedModel& model, std::string_view text, SpecialTokens specials,
+                                          std::string_view field) {
+  return Encode(model, text, specials, field);
+}
+
 Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, std::vector<TokenId> prompt,
                                       const SamplingFields& fields, const PromptSource& source) {
   if (prompt.empty()) return InvalidArgument(std::string(source.field), "must hold at least one token");

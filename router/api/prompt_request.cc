@@ -53,7 +53,7 @@ std::string_view PromptRequest::prompt_field() const {
 Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part) {
   const bool has_messages = body.Find("messages").has_value();
   const bool has_prompt = body.Find("prompt").has_value();
-  if (has_messages && has_prompt) return InvalidArgument("prompt", "stands beside messages: give one of them");
+  if (has_messages && has_prompt) return InvalidArgument("prompt", "can not be given together with messages");
   if (!has_messages) {
     if (!has_prompt) return InvalidArgument("prompt", "is missing: give a prompt or messages");
     ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ParseCompletionRequest(body));
@@ -98,7 +98,7 @@ Result<HashedPrompt> HashBlocksOfPrompt(const ServedModel& model, const PromptRe
                                         std::int64_t unix_seconds) {
   ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashPrompt(model, request, unix_seconds));
   if (!prompt.hashes.empty()) return prompt;
-  return InvalidArgument(std::string(request.prompt_field()), "has {} tokens, which fill no block: a block holds {}",
+  return InvalidArgument(std::string(request.prompt_field()), "has {} tokens, which do not fill a block of {}",
                          prompt.tokens.size(), model.block_tokens);
 }
 

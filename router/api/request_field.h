@@ -118,9 +118,17 @@ Result<void> ReadFields(const JsonObject& body, std::span<const RequestField<Req
   return {};
 }
 
-template <typename Request>
-[[nodiscard]] bool HasField(std::span<const RequestField<Request>> fields, std::string_view name) {
-  return std::any_of(fields.begin(), fields.end(), [name](const auto& field) { return field.name == name; });
+// How many members of the body stand in none of the tables.
+template <typename... Requests>
+[[nodiscard]] std::uint32_t CountUnknown(const JsonObject& body, std::span<const RequestField<Requests>>... tables) {
+  std::uint32_t count = 0;
+  for (const auto& member : body.members()) {
+    const auto has = [&member](const auto& table) {
+      return std::any_of(table.begin(), table.end(), [&](const auto& field) { return field.name == member.first; });
+    };
+    if (!(has(tables) || ...)) ++count;
+  }
+  return count;
 }
 
 }  // namespace roost::router

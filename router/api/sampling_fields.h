@@ -63,7 +63,8 @@ struct SamplingFields {
   StopText stop_text = StopText::kOmit;
   SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
   TokenIdReport token_ids = TokenIdReport::kOmit;
-  std::string request_id;  // the client's own name for the request; empty: none
+  std::uint32_t unknown_field_count = 0;  // of the request, which nobody reads
+  std::string request_id;                 // the client's own name for the request; empty: none
   CacheFields cache;
 };
 

@@ -1,4 +1,4 @@
-// Requests that wait at the router: who must, and what becomes of them.
+// The part of the request book that lets requests wait at the router, and sends them when a worker has room.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -120,7 +120,7 @@ void RequestBook::Expire(Instant now) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     Request& request = *requests_.at(deadlines_.begin()->second);
     End(request, {.reason = wire::FinishReason::kError,
-                  .error = Error{ErrorCode::kDeadlineExceeded, "the request's time is over", ""}});
+                  .error = Error{ErrorCode::kDeadlineExceeded, "the request's deadline has passed", ""}});
   }
   for (const RequestId id : waiting_.TakeExpired(now)) {
     Request& request = *requests_.at(id);

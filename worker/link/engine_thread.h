@@ -1,6 +1,6 @@
-// The engine's thread: drain the inbox → Step → publish. It waits for commands when there is nothing to compute, and
-// for nothing else: an output queue that is full loses reports, and says so with OutputLost as soon as there is room. A
-// snapshot is not taken before there is room for it.
+// The engine's thread: drain the inbox → Step → publish. It waits only for commands, when there is nothing to compute.
+// When the output queue is full it drops reports, and says so with OutputLost as soon as there is room. It takes a
+// snapshot only when there is room for it.
 //
 // Threads: Start and Stop from the owner; Post, HasRoom and TryTake from the link thread alone. Everything about the
 // engine itself happens on the engine thread.
@@ -21,7 +21,7 @@
 namespace roost::worker {
 
 inline constexpr std::size_t kInboxCapacity = 2048;
-// Requests leave this much of the inbox to cancels and snapshots.
+// The part of the inbox that requests leave free for cancels and snapshots.
 inline constexpr std::size_t kInboxRequestLimit = 1024;
 inline constexpr std::size_t kOutboxCapacity = 1024;
 
@@ -72,8 +72,8 @@ class EngineThread {
   Engine& engine_;
   std::vector<RequestEvent> rejected_;  // answers to requests that the engine did not take
   std::vector<EngineAnswer> answers_;   // follow the next report
-  bool snapshot_wanted_ = false;        // taken after the next step whose report and the snapshot have room
-  bool report_due_ = false;  // a command has changed the load: it is told even if there is nothing to compute
+  bool snapshot_wanted_ = false;        // taken after the next step for whose report and snapshot there is room
+  bool report_due_ = false;  // a command has changed the load, which is reported even if there is nothing to compute
   bool output_lost_ = false;
 };
 

@@ -1,6 +1,6 @@
-// The memory of a device that a step computes in: what comes from the host, activations, logits, draws. It is reserved
-// when the model is loaded, for the largest step within the engine's bounds, and grows where a step is larger; growing
-// waits for the device and moves what recorded ops use.
+// The memory on a device that a step needs: inputs from the host, activations, logits, draws. It is reserved when the
+// model is loaded, for the largest step within the engine's bounds, and grows if a step is larger; growing waits for
+// the device and moves the memory that recorded ops use.
 //
 // Not thread-safe.
 #pragma once
@@ -51,7 +51,8 @@ class StepMemory {
 
   // Room for what draws bring back, and for every step up to this size. False when the device has too little.
   [[nodiscard]] bool TryReserveAtLoad(const StepSize& largest);
-  // Room for this step. In large pieces, so that it seldom waits for the device, which fails where there is no more.
+  // Makes room for this step. It grows in large pieces, so that it seldom waits for the device; where no memory is
+  // left, the device fails.
   void Reserve(const StepSize& step);
 
   [[nodiscard]] const StepSize& reserved() const { return reserved_; }

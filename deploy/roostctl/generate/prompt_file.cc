@@ -72,7 +72,7 @@ Result<ReadLine> ReadJson(const ServedModel& model, std::string text, std::int64
   ROOST_ASSIGN_OR_RETURN(const router::JsonObject body, json.Parse());
   const bool has_messages = body.Find("messages").has_value();
   if (has_messages && body.Find("prompt")) {
-    return InvalidArgument("prompt", "stands beside messages: give one of them");
+    return InvalidArgument("prompt", "can not be given together with messages");
   }
   if (has_messages) return ReadChat(model, body, unix_seconds);
   ROOST_ASSIGN_OR_RETURN(router::CompletionRequest completion, router::ParseCompletionRequest(body));

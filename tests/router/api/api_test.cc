@@ -57,9 +57,9 @@ TEST_F(ApiTest, FindsModelsWhoseNamesHaveSlashes) {
 }
 
 TEST_F(ApiTest, UnknownPathsAndMethodsAnswerJson) {
-  const auto nowhere = Ask("GET", "/v1/responses");
+  const auto nowhere = Ask("GET", "/v1/embeddings");
   EXPECT_EQ(nowhere->response->status, 404);
-  EXPECT_EQ(At(nowhere->response->body, "/error/message"), "\"there is no /v1/responses\"");
+  EXPECT_EQ(At(nowhere->response->body, "/error/message"), "\"there is no /v1/embeddings\"");
   EXPECT_EQ(Ask("GET", "/v1/models/")->response->status, 404);
   const auto wrong = Ask("GET", "/v1/chat/completions");
   EXPECT_EQ(wrong->response->status, 405);

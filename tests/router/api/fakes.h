@@ -287,6 +287,7 @@ class FakeTextWork final : public TextWork {
 
 class RecordingObserver final : public ApiObserver {
  public:
+  void OnUnknownFields(std::uint32_t count) override { unknown_fields += count; }
   void OnAnswer(std::string_view route, int status) override { answers.push_back(fmt::format("{} {}", route, status)); }
   void OnGenerationStart(std::string_view) override { ++active; }
   void OnGenerationEnd(const GenerationSummary& summary) override {
@@ -299,6 +300,7 @@ class RecordingObserver final : public ApiObserver {
     later_tokens.emplace_back(token_count, seconds);
   }
 
+  std::uint32_t unknown_fields = 0;
   std::vector<std::string> answers;
   std::vector<std::string> ends;
   int active = 0;

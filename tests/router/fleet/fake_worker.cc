@@ -221,7 +221,9 @@ wire::TokenEvent FakeWorker::AdvanceChoice(Running& running, std::uint32_t index
     if (++choice.output_count == request.max_output_tokens) event.finish = wire::FinishReason::kLength;
   }
   choice.ended = event.finish.has_value();
-  if (!event.tokens.empty()) event.cached_token_count = std::exchange(running.cached_tokens, std::nullopt);
+  if (!event.tokens.empty() || event.finish.has_value()) {
+    event.cached_token_count = std::exchange(running.cached_tokens, std::nullopt);
+  }
   return event;
 }
 
