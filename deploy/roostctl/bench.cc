@@ -1,7 +1,6 @@
 #include "deploy/roostctl/bench.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -9,24 +8,16 @@
 #include <cmath>
 #include <cstdio>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "common/base/clock.h"
-#include "common/base/json_writer.h"
 #include "common/base/rng.h"
+#include "deploy/roostctl/chat_stream.h"
 #include "deploy/roostctl/http_client.h"
 
 namespace roost::roostctl {
 namespace {
-
-enum class UseCache { kNo, kYes };
-
-struct ChatTurn {
-  std::string role;
-  std::string text;
-};
 
 // Where the load goes, and how.
 struct LoadOptions {
@@ -34,82 +25,10 @@ struct LoadOptions {
   UseCache cache = UseCache::kYes;
 };
 
-std::string ChatBody(const LoadOptions& load, const std::vector<ChatTurn>& turns) {
-  const BenchOptions& options = load.options;
-  JsonWriter json;
-  json.BeginObject().Key("model").String(options.model).Key("messages").BeginArray();
-  for (const ChatTurn& turn : turns) {
-    json.BeginObject().Key("role").String(turn.role).Key("content").String(turn.text).EndObject();
-  }
-  json.EndArray().Key("max_tokens").Number(options.max_tokens).Key("temperature").Number(0);
-  if (load.cache == UseCache::kNo) json.Key("cache").String("off");
-  json.Key("stream").Bool(true).Key("stream_options").BeginObject().Key("include_usage").Bool(true).EndObject();
-  return json.EndObject().Take();
-}
-
-// Zero where the answer has no such number.
-std::uint64_t Count(simdjson::simdjson_result<simdjson::dom::element> element) {
-  std::uint64_t value = 0;
-  return element.get(value) == simdjson::SUCCESS ? value : 0;
-}
-
-// Reads one event of the stream into `sample` and `reply`.
-class EventReader {
- public:
-  EventReader(Instant start, const Clock& clock, BenchSample& sample, std::string& reply)
-      : start_(start), clock_(clock), sample_(sample), reply_(reply) {}
-
-  void Take(std::string_view data) {
-    if (data == "[DONE]") return;
-    simdjson::dom::element event;
-    if (parser_.parse(simdjson::padded_string(data)).get(event) != simdjson::SUCCESS) {
-      sample_.error = "an event is not JSON";
-      return;
-    }
-    std::string_view message;
-    if (event["error"]["message"].get(message) == simdjson::SUCCESS) sample_.error = message;
-    TakeUsage(event);
-    TakeChoice(event);
-  }
-
-  [[nodiscard]] bool finished() const { return finished_; }
-
- private:
-  void TakeUsage(simdjson::dom::element event) {
-    simdjson::dom::object usage;
-    if (event["usage"].get(usage) != simdjson::SUCCESS) return;
-    sample_.prompt_tokens = Count(usage["prompt_tokens"]);
-    sample_.output_tokens = Count(usage["completion_tokens"]);
-    sample_.cached_tokens = Count(usage["prompt_tokens_details"]["cached_tokens"]);
-  }
-
-  void TakeChoice(simdjson::dom::element event) {
-    simdjson::dom::element choice;
-    if (event["choices"].at(0).get(choice) != simdjson::SUCCESS) return;
-    std::string_view content;
-    std::string_view reason;
-    const bool has_content = choice["delta"]["content"].get(content) == simdjson::SUCCESS && !content.empty();
-    finished_ = finished_ || choice["finish_reason"].get(reason) == simdjson::SUCCESS;
-    if (has_content) reply_ += content;
-    if ((has_content || finished_) && sample_.ttft_seconds == 0)
-      sample_.ttft_seconds = ToSeconds(clock_.Now() - start_);
-  }
-
-  Instant start_;
-  const Clock& clock_;
-  BenchSample& sample_;
-  std::string& reply_;
-  simdjson::dom::parser parser_;
-  bool finished_ = false;
-};
-
-std::string ErrorMessage(const HttpResponse& response) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  std::string_view message;
-  const bool readable = parser.parse(simdjson::padded_string(response.body)).get(body) == simdjson::SUCCESS &&
-                        body["error"]["message"].get(message) == simdjson::SUCCESS;
-  return fmt::format("status {}: {}", response.status, readable ? message : response.body);
+std::string BodyOf(const LoadOptions& load, const std::vector<ChatTurn>& turns) {
+  return ChatBody(
+      {.model = load.options.model, .max_tokens = load.options.max_tokens, .temperature = 0, .cache = load.cache},
+      turns);
 }
 
 std::uint64_t AnswerHash(std::size_t conversation, std::size_t turn, std::string_view answer) {
@@ -118,25 +37,15 @@ std::uint64_t AnswerHash(std::size_t conversation, std::size_t turn, std::string
 
 // Sends `turns` and appends the answer to them.
 BenchSample Ask(HttpClient& client, const LoadOptions& load, std::vector<ChatTurn>& turns) {
-  const SteadyClock clock;
-  BenchSample sample;
-  std::string reply;
-  const Instant start = clock.Now();
-  EventReader reader(start, clock, sample, reply);
-  const auto response = client.PostForEvents("/v1/chat/completions", ChatBody(load, turns),
-                                             [&reader](std::string_view data) { reader.Take(data); });
-  sample.total_seconds = ToSeconds(clock.Now() - start);
-  if (!response.ok()) {
-    sample.error = response.error().ToString();
-  } else if (response->status != 200) {
-    sample.error = ErrorMessage(*response);
-  } else {
-    const auto worker = response->headers.find("x-roost-worker");
-    if (worker != response->headers.end()) sample.worker = worker->second;
-    if (sample.error.empty() && !reader.finished()) sample.error = "the stream ended without a finish reason";
-  }
-  turns.push_back({"assistant", std::move(reply)});
-  return sample;
+  ChatAnswer answer = AskChat(client, BodyOf(load, turns), [](AnswerPart, std::string_view) {});
+  turns.push_back({"assistant", std::move(answer.text)});
+  return {.error = std::move(answer.error),
+          .worker = std::move(answer.worker),
+          .ttft_seconds = answer.ttft_seconds,
+          .total_seconds = answer.total_seconds,
+          .prompt_tokens = answer.prompt_tokens,
+          .cached_tokens = answer.cached_tokens,
+          .output_tokens = answer.output_tokens};
 }
 
 struct Conversation {
@@ -224,19 +133,6 @@ void Probe(const LoadOptions& load, const BenchPrompts& prompts, BenchRun& run) 
   }
   run.ttft_cold_seconds = Percentile(cold, 0.5);
   run.ttft_warm_seconds = Percentile(warm, 0.5);
-}
-
-Result<std::string> FirstModel(const std::string& router) {
-  HttpClient client(router);
-  ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get("/v1/models"));
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  std::string_view id;
-  if (parser.parse(simdjson::padded_string(response.body)).get(body) != simdjson::SUCCESS ||
-      body["data"].at(0)["id"].get(id) != simdjson::SUCCESS) {
-    return Error{ErrorCode::kUnavailable, "the router serves no model yet", router};
-  }
-  return std::string(id);
 }
 
 void PrintTableHeader() {

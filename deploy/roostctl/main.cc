@@ -14,10 +14,12 @@
 #include "common/base/log.h"
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
+#include "deploy/roostctl/chat.h"
 #include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/model_memory.h"
 #include "deploy/roostctl/pin.h"
+#include "deploy/roostctl/prefix_diff/prefix_diff.h"
 #include "deploy/roostctl/prefixes.h"
 #include "deploy/roostctl/prompt_options.h"
 #include "deploy/roostctl/simulate/simulate.h"
@@ -187,6 +189,45 @@ int Prefixes(std::span<const char* const> arguments) {
   return RunPrefixes(options, std::cout, std::cerr);
 }
 
+int PrefixDifference(std::span<const char* const> arguments) {
+  PrefixDiffOptions options;
+  ConfigParser parser("roostctl prefix-diff",
+                      "Prints where the blocks of two prompts part, and which text stands there. A and B are files: a "
+                      "text, or the JSON body of a chat or completion request.");
+  parser.AddPositional("A", options.first, "File with a prompt")
+      .AddPositional("B", options.second, "File with another one")
+      .Add("model", options.model, "Folder of a model, or the name of one that the router serves")
+      .Require("model")
+      .Add("router", options.router, "URL of the router that is asked, where the model is no folder")
+      .Add("block-tokens", options.block_tokens, "--block-tokens of the workers, where the model is a folder",
+           {.low = kMinBlockTokens, .high = kMaxBlockTokens});
+  if (const auto code = Ended(parser, arguments)) return *code;
+  if (options.first.empty() || options.second.empty()) {
+    fmt::print(stderr, "roostctl prefix-diff: give two files with prompts\n");
+    return kExitUsage;
+  }
+  return RunPrefixDiff(options, std::cout, std::cerr);
+}
+
+int Chat(std::span<const char* const> arguments) {
+  ChatOptions options;
+  ConfigParser parser("roostctl chat",
+                      "Talks to a model, a line for each question. Ctrl-C stops an answer, Ctrl-D ends the talk.");
+  parser.Add("router", options.router, "URL of the router")
+      .Add("model", options.model, "Model to ask; the router's first when empty")
+      .Add("system", options.system, "System prompt")
+      .Add("max-tokens", options.max_tokens, "Tokens per answer at most; 0: to the context's end",
+           {.low = 0, .high = 1e6});
+  if (const auto code = Ended(parser, arguments)) return *code;
+  ChatConsole console{.in = std::cin, .out = std::cout, .err = std::cerr};
+  if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) {
+    const InterruptKey key;
+    console.screen = ChatScreen::kTerminal;
+    console.interrupted = [key] { return key.Pressed(); };
+  }
+  return RunChat(options, console);
+}
+
 int Tokenize(std::span<const char* const> arguments) {
   std::string tokenizer;
   ConfigParser parser("roostctl tokenize",
@@ -293,8 +334,10 @@ constexpr Command kCommands[] = {
     {"unpin", "take back a pin", &Unpin},
     {"match", "what a prompt would hit, and where", &Match},
     {"prefixes", "the prefixes that are used most", &Prefixes},
+    {"prefix-diff", "where two prompts part, and at which text", &PrefixDifference},
     {"warm", "have workers compute a prompt", &Warm},
     {"generate", "answer a list of prompts in this process", &Generate},
+    {"chat", "talk to a model", &Chat},
     {"bench", "send a load of conversations and measure", &Bench},
     {"memory", "check a model folder and its memory", &Memory},
     {"simulate", "play a trace against a simulated cluster", &Simulate},
@@ -305,7 +348,7 @@ constexpr Command kCommands[] = {
 int PrintUsage(std::FILE* out, int code) {
   fmt::print(out, "roostctl {}: the operator's command line of Roost\n\nUsage: roostctl COMMAND [OPTIONS]\n\n",
              Version());
-  for (const Command& command : kCommands) fmt::print(out, "  {:<10} {}\n", command.name, command.summary);
+  for (const Command& command : kCommands) fmt::print(out, "  {:<11} {}\n", command.name, command.summary);
   fmt::print(out, "\nroostctl COMMAND --help lists a command's options.\n");
   return code;
 }

@@ -35,10 +35,15 @@ jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& reques
   return jinja::Value::Mapping(std::move(context));
 }
 
+// In words that clients look for, to tell this error from others and ask a model with more room.
+std::string ContextBound(std::size_t tokens) {
+  return fmt::format("this model's maximum context length is {} tokens", tokens);
+}
+
 Error TooLong(const ServedModel& model, std::size_t prompt_tokens, std::string_view field) {
   return {ErrorCode::kContextTooLong,
-          fmt::format("the prompt has {}, which leaves no room for an answer: the context of '{}' is {} tokens",
-                      CountedTokens(model, prompt_tokens), model.name, model.max_context_tokens),
+          fmt::format("the prompt has {}, which leaves no room for an answer: {}", CountedTokens(model, prompt_tokens),
+                      ContextBound(model.max_context_tokens)),
           std::string(field)};
 }
 
@@ -75,8 +80,8 @@ Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_t
   const std::uint32_t wanted = fields.max_output_tokens.value_or(room);
   if (wanted <= room) return wanted;
   return Error{ErrorCode::kContextTooLong,
-               fmt::format("the prompt's {} tokens and {} for the answer make {}, but the context of '{}' is {} tokens",
-                           prompt_tokens, wanted, prompt_tokens + wanted, model.name, context),
+               fmt::format("the prompt's {} tokens and {} for the answer make {}, but {}", prompt_tokens, wanted,
+                           prompt_tokens + wanted, ContextBound(context)),
                fields.max_output_tokens_field};
 }
 
