@@ -43,18 +43,14 @@ class FleetLogprobsTest : public ::testing::Test {
     EXPECT_TRUE(*seen.prompt_logprobs == ExpectedLogprobs(request.prompt, 1, *request.prompt_logprobs));
   }
 
-  FakeWorker& ServerOf(const Request& request) { return *sim_.workers.at(request.observer->workers.back()); }
-  // Its worker computes so many steps, and is gone then.
-  void FailAfter(const Request& request, int steps) {
-    sim_.DeliverAll();
-    FakeWorker& server = ServerOf(request);
-    for (int step = 0; step < steps; ++step) {
-      server.Step();
-      sim_.DeliverAll();
-    }
-    sim_.Kill(server);
-    sim_.Advance(3s);
+  // A prompt that the answer to goes on for a while.
+  static std::vector<TokenId> TalkativePrompt() {
+    TokenId seed = 1;
+    while (ExpectedOutput(MakePrompt(seed, 20), 20).size() < 20) ++seed;
+    return MakePrompt(seed, 20);
   }
+
+  FakeWorker& ServerOf(const Request& request) { return *sim_.workers.at(request.observer->workers.back()); }
 
   FleetSim sim_;
   FakeWorker& a_ = sim_.JoinWorker("a");
@@ -116,7 +112,7 @@ TEST_F(FleetLogprobsTest, AWorkerThatTellsNothingFailsTheRequest) {
   a_.SetTellsNoLogprobs(true);
   b_.SetTellsNoLogprobs(true);
   for (const auto& wishes : {Wishes(1, std::nullopt), Wishes(std::nullopt, 1)}) {
-    const Request request = sim_.Submit(MakePrompt(1, 20), 20, wishes);
+    const Request request = sim_.Submit(TalkativePrompt(), 20, wishes);
     sim_.Run();
     ASSERT_TRUE(request.observer->end.has_value());
     ASSERT_TRUE(request.observer->end->error.has_value());
@@ -139,7 +135,7 @@ TEST_F(FleetLogprobsTest, TheStopTokenIsTold) {
   TokenId seed = 1;
   while (!stops(seed)) ++seed;
   const Request stopped = sim_.Submit(MakePrompt(seed, 20), 200);
-  const Request full = sim_.Submit(MakePrompt(1, 20), 1);
+  const Request full = sim_.Submit(TalkativePrompt(), 1);
   GenerateSpec wishes;
   wishes.sample_count = 4;
   const Request several = sim_.Submit(MakePrompt(2, 20), 100, wishes);

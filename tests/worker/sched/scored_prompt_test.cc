@@ -18,6 +18,7 @@ class ScoredPromptTest : public SchedulerTest {
 };
 
 TEST_F(ScoredPromptTest, AStepScoresFewTokensAndOthersHaveTheRest) {
+  Make({.block_count = 256});
   const SequenceId scored = SubmitScored(Text(100, 1));
   const SequenceId other = Submit(Text(200, 2));
   EXPECT_THAT(Compute(), ElementsAre(Pair(scored, 64), Pair(other, 200)));
