@@ -36,8 +36,8 @@
 //   are copied into the sequence's own (see PrefixCache::FindTail). Forks share the partial block too, until one writes
 //   there: then it gets a copy.
 // - At least one token is left to compute, however much is cached: there would be no logits otherwise.
-// - A sequence whose prompt is scored wants the logits of all its tokens: it takes no cached block for those, and a step
-//   computes few of them (max_scored_tokens), because each needs memory for its row.
+// - A sequence whose prompt is scored wants the logits of all its tokens: it takes no cached block for those, and a
+//   step computes few of them (max_scored_tokens), because each needs memory for its row.
 // - The blocks that waiting sequences will hit are evicted after all others.
 // - What a session's last turn had retained is retained until its next turn comes (see SessionTable).
 //
