@@ -1,4 +1,4 @@
-// Which models the kernels of the CUDA backend compute. Without CUDA's headers: it is tested where there is none.
+// The models that the kernels of the CUDA backend support. Without CUDA's headers: it is tested where there is no CUDA.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the devices of a group compute together. Each is a rank with a thread of its own; all ranks call the same
-// collective ops, in the same order and with the same sizes. `a`, `b` are what ranks 0 and 1 bring:
+// Operations that the devices of a group compute together. Each device is a rank with its own thread; all ranks call
+// the same collective ops, in the same order and with the same sizes. `a`, `b` are the values of ranks 0 and 1:
 //
 //   all_reduce       a                   b               →   a + b               a + b
 //   gather_columns   a [rows][0 … c)     b [rows][c … )  →   a b [rows][width]   (nothing)
@@ -37,8 +37,8 @@ class Communicator {
   void AwaitPeers() {
     barrier_->ArriveAndWait([this] { CheckPeers(); });
   }
-  // Ends the process where the device of one of the ranks has failed, which its own thread need not notice: for who
-  // waits for the others. Cheap enough to be called again and again.
+  // Ends the process if the device of one of the ranks has failed, which that rank's own thread need not notice. For
+  // threads that wait for other ranks. Cheap enough to be called again and again.
   virtual void CheckPeers() {}
 
  protected:
@@ -81,7 +81,7 @@ struct GatherColumnsArgs {
   float* scratch = nullptr;
 };
 
-// What rank 0 has, on all ranks.
+// Copies the value of rank 0 to all ranks.
 struct BroadcastArgs {
   Communicator* communicator = nullptr;
   void* values = nullptr;

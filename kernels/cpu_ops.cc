@@ -55,7 +55,11 @@ void* Allocate(Device& /*device*/, std::size_t bytes) { return AllocateLarge(byt
 
 void Release(Device& /*device*/, void* memory) { FreeLarge()(memory); }
 
-Result<void> CheckModel(Device& /*device*/, const ModelDims& /*model*/) { return {}; }
+Result<void> CheckModel(Device& /*device*/, const ModelDims& model) {
+  if (model.vocab_size <= kMaxSampledVocab) return {};
+  return InvalidArgument("vocab_size", "the CPU draws from at most {} tokens, not from {}", kMaxSampledVocab,
+                         model.vocab_size);
+}
 
 std::optional<std::size_t> FreeMemory(Device& /*device*/) { return std::nullopt; }
 

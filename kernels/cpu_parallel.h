@@ -1,4 +1,5 @@
-// Work for the compute threads of the CPU. OpenMP is the one pool: oneDNN's own loops run inside ours and stay serial.
+// Distributes work over the compute threads of the CPU. OpenMP is the only pool: oneDNN's own loops run inside ours and
+// stay serial.
 //
 // A device's team has one size for ever: OpenMP ends threads when a smaller team follows a larger one, and starts new
 // ones for the next. A thread for which there is no task is idle.
@@ -16,7 +17,7 @@
 
 namespace roost::kernels {
 
-// How much there is to do in all, in multiply-adds or as much as they cost.
+// The whole work, in multiply-adds or what costs as much.
 struct Cost {
   std::uint64_t operations = 0;
 };
@@ -69,8 +70,8 @@ void ParallelRows(CpuDevice& device, std::uint32_t rows, std::uint32_t width, co
   });
 }
 
-// Keeps OpenMP code inside a library that is called outside of our loops to the calling thread, so that no team is
-// woken behind our back.
+// Limits OpenMP code inside a library that is called outside of our loops to the calling thread, so that it wakes no
+// team.
 class ScopedSerialOpenMp {
  public:
   ScopedSerialOpenMp() : previous_(omp_get_max_threads()) { omp_set_num_threads(1); }

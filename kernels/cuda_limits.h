@@ -1,4 +1,4 @@
-// What the CUDA backend's kernels need of a device. Without CUDA's headers: it is tested where there is none.
+// What the CUDA backend's kernels require of a device. Without CUDA's headers: it is tested where there is no CUDA.
 #pragma once
 
 #include <fmt/format.h>

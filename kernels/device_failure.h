@@ -1,6 +1,5 @@
-// A device that fails for good (a lost GPU, an illegal address, a failed product) takes the process with it: what it
-// computed can not be trusted, and its calls may block. The supervisor starts another worker; routers continue the
-// requests elsewhere.
+// A device that fails for good (a lost GPU, an illegal address, a failed product) ends the process: its results can not
+// be trusted, and its calls may block. The supervisor starts another worker; routers continue the requests elsewhere.
 #pragma once
 
 #include <cstdint>

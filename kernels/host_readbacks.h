@@ -1,5 +1,5 @@
-// Readbacks, see the op table, of a device whose memory is the host's and whose ops are over when they return: the
-// bytes are there at once, and wait for who asks.
+// Readbacks (see the op table) of a device whose memory is the host's and whose ops are finished when they return: the
+// bytes are available at once and kept until they are asked for.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Memory of the CPU for weights and caches: on large pages where the system has them, because reading gigabytes in
-// small ones waits for the address of each.
+// CPU memory for weights and caches, on large pages where the system has them: with small pages, reading gigabytes
+// waits for the address of each page.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline constexpr std::size_t kLargePageBytes = std::size_t{2} << 20U;
   const std::size_t whole_pages = rounded / kLargePageBytes * kLargePageBytes;
   void* memory = nullptr;
   if (::posix_memalign(&memory, whole_pages > 0 ? kLargePageBytes : kSmallAlignment, rounded) != 0) return nullptr;
-  // A wish: small pages hold the same.
+  // Only a hint: small pages work too.
   if (whole_pages > 0) (void)::madvise(memory, whole_pages, MADV_HUGEPAGE);
   return memory;
 }

@@ -332,6 +332,14 @@ __device__ TokenCount* UpdatedCounts(const SampleArgs& args, const SampleRow& dr
   return counts;
 }
 
+__device__ void MaskRow(const std::uint32_t* mask, std::uint32_t vocab_size, float* logits) {
+  for (std::uint32_t token = threadIdx.x; token < vocab_size; token += kThreads) {
+    const bool is_allowed = (mask[token / kMaskBits] >> token % kMaskBits & 1U) != 0;
+    logits[token] = Masked(logits[token], is_allowed);
+  }
+  __syncthreads();
+}
+
 // The logits that the draw is made from: the row as it is, or a copy of its own as biases and penalties leave it.
 __device__ const float* AdjustedRow(const SampleArgs& args, const SampleRow& draw) {
   const float* logits = args.logits + std::size_t{draw.row} * args.vocab_size;
@@ -350,6 +358,8 @@ __device__ const float* AdjustedRow(const SampleArgs& args, const SampleRow& dra
     adjusted[bias.token] = Adjusted(logits[bias.token], AdjustmentOf(bias.bias, count, draw.penalties));
   }
   __syncthreads();
+  if (draw.has_mask)
+    MaskRow(args.masks + std::size_t{draw.mask_row} * MaskWords(args.vocab_size), args.vocab_size, adjusted);
   return adjusted;
 }
 

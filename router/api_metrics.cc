@@ -8,7 +8,11 @@
 namespace roost::router {
 
 ApiMetrics::ApiMetrics(metrics::Registry& registry)
-    : registry_(registry), active_(registry.Gauge(metrics::kRouterActiveRequests)) {}
+    : registry_(registry),
+      active_(registry.Gauge(metrics::kRouterActiveRequests)),
+      unknown_fields_(registry.Counter(metrics::kRouterUnknownFields)) {}
+
+void ApiMetrics::OnUnknownFields(std::uint32_t count) { unknown_fields_.Increment(count); }
 
 void ApiMetrics::OnAnswer(std::string_view route, int status) {
   const std::lock_guard lock(mutex_);

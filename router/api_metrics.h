@@ -20,6 +20,7 @@ class ApiMetrics final : public ApiObserver {
   explicit ApiMetrics(metrics::Registry& registry);
 
   void OnAnswer(std::string_view route, int status) override;
+  void OnUnknownFields(std::uint32_t count) override;
   void OnGenerationStart(std::string_view model) override;
   void OnGenerationEnd(const GenerationSummary& summary) override;
   void OnFirstToken(std::string_view model, double seconds) override;
@@ -37,6 +38,7 @@ class ApiMetrics final : public ApiObserver {
 
   metrics::Registry& registry_;
   prometheus::Gauge& active_;
+  prometheus::Counter& unknown_fields_;
 
   std::mutex mutex_;
   std::map<std::string, ModelMetrics, std::less<>> by_model_;                         // guarded by mutex_

@@ -59,6 +59,7 @@ Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver&
   http.max_connections = options.max_connections;
   http.body_bytes = options.max_body_bytes;
   http.input_budget = std::move(input_budget);
+  http.cors_origins = options.cors_origins;
   http.header_timeout = Milliseconds(options.request_head_timeout_seconds);
   http.on_refused = [&observer](const Error& error) { observer.OnAnswer("other", TraitsOf(error.code).http_status); };
   return http;
@@ -67,6 +68,7 @@ Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver&
 FleetOptions FleetOptionsOf(const RouterOptions& options, std::shared_ptr<ByteBudget> input_budget) {
   FleetOptions fleet;
   fleet.input_budget = std::move(input_budget);
+  fleet.frame_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).workers);
   fleet.bind = options.link_address;
   fleet.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;
   fleet.policy = options.policy;
@@ -91,9 +93,9 @@ Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, met
                          }});
 }
 
-// Serves on while /ready says 503, so that whoever sends requests here can learn of it first: balancers and proxies
-// look every few seconds, and a listener that closed before they did would cost requests. A second signal skips the
-// rest. Returns the number of the signal that is to end the process at once.
+// Continues to serve while /ready says 503, so that clients can notice first: balancers and proxies look every few
+// seconds, and a listener that closes before they have looked would cost requests. A second signal skips the rest.
+// Returns the number of the signal that ends the process at once.
 int Announce(std::chrono::milliseconds time, Api& api, Termination& termination) {
   api.BeginDrain();
   if (time.count() == 0) return 2;
@@ -125,7 +127,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   metrics::Registry registry;
   ApiMetrics api_metrics(registry);
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
-  const auto input_budget = std::make_shared<ByteBudget>(options.input_memory_bytes);
+  const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
   ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics, input_budget));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
@@ -166,8 +168,8 @@ int Main(int argc, char** argv) {
   const Machine machine{MemoryLimitBytes(), std::thread::hardware_concurrency()};
   RouterOptions options = DefaultsFor(machine);
   ConfigParser parser("roost-router",
-                      "Takes OpenAI-style requests and sends each to the worker that holds most of its prompt's KV "
-                      "cache, balanced against load. Workers dial it and bring their models along.");
+                      "Takes OpenAI-style requests and sends each to the worker where its first token comes soonest. "
+                      "Workers connect to it and bring their models along.");
   Declare(options, parser);
   const auto outcome = parser.Parse(argc, argv);
   if (!outcome.ok()) {

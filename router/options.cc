@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "common/wire/codec.h"
 #include "router/policies/policies.h"
 
 namespace roost::router {
@@ -23,6 +24,12 @@ RouterOptions DefaultsFor(const Machine& machine) {
   // processors more where they share a machine.
   options.text_threads = std::clamp(machine.processor_count, 2U, 4U);
   return options;
+}
+
+InputShares SharesOf(std::uint64_t input_memory_bytes) {
+  const std::uint64_t workers = input_memory_bytes / 8;
+  return {.clients = input_memory_bytes - workers,
+          .workers = std::max<std::uint64_t>(workers, wire::WireLimits::kMaxFrameBytes)};
 }
 
 Result<void> CheckMemory(const RouterOptions& options, const Machine& machine) {
@@ -45,30 +52,37 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("max-body-bytes", options.max_body_bytes, "Size of a request's body; a larger one is answered 413",
            {1024, 1e9})
       .Add("input-memory-bytes", options.input_memory_bytes,
-           "Memory for requests that arrive, are read, wait or may be sent again, and for workers' messages; beyond it "
-           "requests are answered 429, or 413 if they are larger than all of it. Reading a body takes up to 60 times "
+           "Memory for requests that arrive, are read, wait or may be sent again, and an eighth for workers' messages; "
+           "beyond it requests are answered 429, or 413 if they are larger than all of it. Reading a body takes up to "
+           "60 times "
            "its size. By default a quarter of what the process may use, at most 2 GiB",
            {kLeastMemoryBytes, 1e15})
       .Add("text-threads", options.text_threads, "Threads that read requests: JSON, templates, tokens, hashes",
            {1, 256})
       .Add("request-head-timeout-seconds", options.request_head_timeout_seconds,
-           "Time that a client may take to send a request's head", {0.01, 3600});
+           "Time that a client may take to send a request's head", {0.01, 3600})
+      .AddList("cors-origins", options.cors_origins,
+               "Web pages that may call the API from a browser: origins such as https://chat.example.com, or * for "
+               "all; none by default");
   parser.Section("Workers")
       .Add("link-address", options.link_address, "Address tcp://HOST:PORT that workers dial; port 0 takes a free one")
       .Add("worker-timeout-seconds", options.worker_timeout_seconds,
-           "Silence after which a worker is taken for dead; workers report four times a second", {0.5, 3600})
+           "Time without a message after which a worker counts as dead; workers report four times a second",
+           {0.5, 3600})
       .Add("stall-timeout-seconds", options.stall_timeout_seconds,
            "Time without a step after which a worker that has work counts as hung; at least four of its steps",
            {0.5, 3600})
       .Add("request-timeout-seconds", options.request_timeout_seconds,
-           "Time after which a request ends with an error, whatever it has got; x-request-timeout-ms may shorten it",
+           "Time after which a request ends with an error, even in mid-stream; a request may shorten it with "
+           "x-request-timeout-ms",
            {0.1, 86'400})
-      .Add("max-in-flight-requests", options.max_in_flight_requests, "Generations under way; one more is answered 429",
-           {1, 1e6});
-  parser.Section("Index").Add("index-memory-bytes", options.index_memory_bytes,
-                              "Memory for what workers hold, of all models; over it the oldest tails are left out. By "
-                              "default a quarter of what the process may use, at most 1 GiB",
-                              {kLeastMemoryBytes, 1e15});
+      .Add("max-in-flight-requests", options.max_in_flight_requests,
+           "Requests that may be open at the same time; one more is answered 429", {1, 1e6});
+  parser.Section("Index").Add(
+      "index-memory-bytes", options.index_memory_bytes,
+      "Memory for the index of what workers hold, for all models together; when it is full, the index leaves out the "
+      "deepest blocks. By default a quarter of what the process may use, at most 1 GiB",
+      {kLeastMemoryBytes, 1e15});
   parser.Section("Queue")
       .Add("worker-queue-bound", options.worker_queue_bound,
            "Requests that may wait at a worker; new ones wait at the router while every worker has so many", {1, 1e6})
@@ -81,17 +95,18 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
                                       "How a worker is chosen");
   parser.Section("Operation")
       .Add("record", options.record,
-           "File that takes down lengths and block hashes of all requests, no text, for roostctl simulate")
+           "File to which the router writes lengths and block hashes of all requests, and no text, for roostctl "
+           "simulate")
       .AddSwitch("show-prefix-text", options.show_prefix_text,
-                 "Show text of the most used prompts in /admin/v1/prefixes. Workers send their tokens for that")
+                 "Show the text of the most used prefixes in /admin/v1/prefixes; workers then send their tokens")
       .AddSwitch("insecure-bind", options.insecure_bind,
                  "Allow addresses beyond loopback, where anyone who reaches them may send requests or pose as a worker")
       .Add("drain-announce-seconds", options.drain_announce_seconds,
            "Time after SIGTERM in which /ready says 503 and requests are still taken; a second signal skips the rest",
            {0, 86400})
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
-           "Time that open requests have after the announcement; one more signal ends it", {0, 86400})
-      .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Least level that is logged")
+           "Time that open requests have to end after the announcement; one more signal ends them at once", {0, 86400})
+      .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
       .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of the log lines");
 }
 

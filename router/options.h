@@ -1,42 +1,49 @@
 // The flags of roost-router, their defaults and their bounds. One declaration serves the command line, the environment
-// and the configuration file.
+// and the configuration file. A flag that sets an option of one part of the router takes that part's default.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/config/config.h"
+#include "router/api/api.h"
+#include "router/fleet/fleet_core.h"
+#include "router/http/server.h"
+#include "router/text/text_pool.h"
 
 namespace roost::router {
 
-// Each is a quarter of what the process may use, where that is less. Half is left for what neither bounds: threads,
-// sockets, answers, tokenizers, the allocator's slack.
+// Upper bounds of the defaults, which are a quarter of the memory that the process may use. The other half is left for
+// threads, sockets, answers, tokenizers and allocator slack, which neither flag bounds.
 inline constexpr std::uint64_t kMaxDefaultInputMemoryBytes = std::uint64_t{2} << 30U;
-inline constexpr std::uint64_t kMaxDefaultIndexMemoryBytes = std::uint64_t{1} << 30U;
+inline constexpr std::uint64_t kMaxDefaultIndexMemoryBytes = kDefaultIndexMemoryBytes;
 
 struct RouterOptions {
   // Clients
   std::string http_address = "127.0.0.1:8000";
-  std::uint32_t http_threads = 1;
-  std::uint32_t max_connections = 10'000;
-  std::uint64_t max_body_bytes = 8U << 20U;
+  std::uint32_t http_threads = HttpServerOptions().thread_count;
+  std::size_t max_connections = HttpServerOptions().max_connections;
+  std::size_t max_body_bytes = HttpServerOptions().body_bytes;
   std::uint64_t input_memory_bytes = kMaxDefaultInputMemoryBytes;
-  std::uint32_t text_threads = 2;
-  double request_head_timeout_seconds = 10;
+  std::uint32_t text_threads = TextPoolOptions().thread_count;
+  double request_head_timeout_seconds = ToSeconds(HttpServerOptions().header_timeout);
+  std::vector<std::string> cors_origins;
 
   // Workers
   std::string link_address = "tcp://127.0.0.1:7001";
-  double worker_timeout_seconds = 2;
-  double stall_timeout_seconds = 10;
-  std::uint32_t max_in_flight_requests = 10'000;
-  double request_timeout_seconds = 3600;
+  double worker_timeout_seconds = ToSeconds(FleetCoreOptions().worker_timeout);
+  double stall_timeout_seconds = ToSeconds(FleetCoreOptions().stall_timeout);
+  std::uint32_t max_in_flight_requests = RequestBookOptions().max_requests;
+  double request_timeout_seconds = ToSeconds(ApiOptions().request_timeout);
 
   // Queue
   std::uint64_t index_memory_bytes = kMaxDefaultIndexMemoryBytes;
-  std::uint32_t worker_queue_bound = 128;
-  std::uint32_t max_queue = 1024;
-  std::uint32_t max_queue_wait_ms = 30'000;
+  std::uint32_t worker_queue_bound = RequestBookOptions().worker_queue_bound;
+  std::uint32_t max_queue = RequestBookOptions().max_queue;
+  std::uint32_t max_queue_wait_ms = static_cast<std::uint32_t>(1000 * ToSeconds(RequestBookOptions().max_queue_wait));
 
   // Routing
   std::string policy = "cache-aware";
@@ -51,12 +58,20 @@ struct RouterOptions {
   std::string log_format = "text";
 };
 
-// The defaults that depend on the machine: of memory that the process may use, and of its processors.
+// The defaults that depend on the machine: its memory and its processors.
 struct Machine {
   std::uint64_t memory_bytes = 0;
   std::uint32_t processor_count = 1;
 };
 [[nodiscard]] RouterOptions DefaultsFor(const Machine& machine);
+
+// The parts of input_memory_bytes. What workers send has its own, an eighth and at least room for the largest frame, so
+// that clients who fill theirs cut off no worker.
+struct InputShares {
+  std::uint64_t clients = 0;
+  std::uint64_t workers = 0;
+};
+[[nodiscard]] InputShares SharesOf(std::uint64_t input_memory_bytes);
 
 // Do index and input fit into the memory? kInvalidArgument names the flags.
 [[nodiscard]] Result<void> CheckMemory(const RouterOptions& options, const Machine& machine);

@@ -1,5 +1,6 @@
-// roost-worker: serves one model to the routers that it is told of. Exit codes: 0 after --help or a drain, 1 when
+// roost-worker: serves one model to the routers that --router names. Exit codes: 0 after --help or a drain, 1 when
 // requests were cut off at the end, 64 wrong flags, others see ExitCodeOf.
+#include <fmt/format.h>
 #include <sysexits.h>
 
 #include <chrono>
@@ -18,9 +19,7 @@ namespace roost::worker {
 namespace {
 
 constexpr const char* kDescription =
-    "Serves one model: holds its weights and the KV cache of its requests, and takes its work from every router that "
-    "it "
-    "is told of.";
+    "Serves one model: holds its weights and a KV cache, and takes requests from every router that --router names.";
 
 int CanNotStart(const Error& error, int exit_code) {
   LogError("the worker can not start", {{"reason", error.ToString()}});
@@ -41,9 +40,11 @@ void LogReady(const Worker& worker, const WorkerOptions& options) {
 }
 
 // Until a router has welcomed the worker. False when a signal comes first.
-bool AwaitRouter(Worker& worker, Termination& termination) {
+bool AwaitRouter(Worker& worker, const WorkerOptions& options, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
-  LogInfo("worker waits for a router", {{"worker", worker.hello().worker_id}, {"metrics", worker.metrics_url()}});
+  LogInfo("worker waits for a router", {{"worker", worker.hello().worker_id},
+                                        {"routers", fmt::format("{}", fmt::join(options.routers, ","))},
+                                        {"metrics", worker.metrics_url()}});
   while (!worker.WaitForRouter(kLook)) {
     if (termination.Wait(std::chrono::milliseconds(0), 1)) return false;
   }
@@ -71,7 +72,7 @@ int Serve(const WorkerOptions& options, Termination& termination) {
   if (!started.ok()) return CanNotStart(started.error(), ExitCodeOf(started.error()));
   const std::unique_ptr<Worker> worker = std::move(started).value();
   termination.BeginServing();
-  if (AwaitRouter(*worker, termination)) LogReady(*worker, options);
+  if (AwaitRouter(*worker, options, termination)) LogReady(*worker, options);
   termination.Wait(std::nullopt, 1);
   LogInfo("worker drains");
   const bool drained = Drain(*worker, options, termination);

@@ -25,7 +25,8 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& a
   Result<wire::Endpoint> endpoint = wire::ParseEndpoint("tcp://" + address);
   if (!endpoint.ok()) return InvalidArgument("metrics-address", "'{}' is not ADDRESS:PORT", address);
   if (!endpoint->IsLoopback() && insecure == wire::InsecureBind::kRefuse) {
-    return InvalidArgument("metrics-address", "'{}' is open to anyone: say --insecure-bind if that is meant", address);
+    return InvalidArgument("metrics-address", "'{}' can be reached from other hosts; --insecure-bind allows it",
+                           address);
   }
   if (endpoint->host == "localhost") endpoint->host = "127.0.0.1";
   try {

@@ -72,7 +72,7 @@ Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string
   if (shares.size() > kMostTenants) {
     return InvalidArgument("tenant-share", "{} tenants are more than {}", shares.size(), kMostTenants);
   }
-  if (sum > 1 + kRounding) return InvalidArgument("tenant-share", "the shares add up to {}, at most 1 is there", sum);
+  if (sum > 1 + kRounding) return InvalidArgument("tenant-share", "the shares add up to {}, which is more than 1", sum);
   return shares;
 }
 
@@ -80,8 +80,8 @@ Result<void> CheckTenants(std::span<const TenantShare> shares) {
   for (const TenantShare& share : shares) {
     if (share.name.empty()) continue;
     return InvalidArgument("tenant-share",
-                           "no request can be of the tenant '{}': a router tells tenants by API keys, which it does "
-                           "not have yet. Only a share without a name, =FRACTION, has any use now",
+                           "no request can have the tenant '{}': routers tell tenants by API keys, which they do not "
+                           "have yet. Only =FRACTION, the share of requests without a tenant, is accepted",
                            share.name);
   }
   return {};
@@ -110,25 +110,25 @@ void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
       .Add("served-model-name", options.served_model_name, "Name that clients ask for; by default the folder's name")
       .AddChoice("compute-dtype", options.compute_dtype, {"auto", "bf16", "f32"}, "Precision of matrix products")
       .AddChoice("backend", options.backend, {"auto", "cpu", "cuda"},
-                 "What computes; auto takes CUDA where there is a device, else the CPU")
-      .Add("device", options.device, "Number of the CUDA device, with tensor-parallel of the first one",
+                 "What computes the model; auto takes CUDA where there is a device, else the CPU")
+      .Add("device", options.device, "Number of the CUDA device; with tensor-parallel, of the first one",
            {0, kMaxDevices})
-      .Add("tensor-parallel", options.tensor_parallel,
-           "Devices that compute the model together, each with a part of the weights and of every KV block; it must "
-           "divide the model's heads and inner layer. On the CPU, where it is for trying it out, they share the "
-           "threads",
-           {1, kMaxRanks})
+      .Add(
+          "tensor-parallel", options.tensor_parallel,
+          "Devices that compute the model together, each with a part of the weights and of every KV block; it must "
+          "divide the model's heads and inner layer. On the CPU it is only for trying out: the ranks share the threads",
+          {1, kMaxRanks})
       .Add("cuda-module", options.cuda_module,
            "The CUDA backend's file; by default libroost_cuda.so beside the program")
       .Add("max-context-tokens", options.max_context_tokens,
-           "Prompt and output of one request together; 0 takes the model's own limit");
+           "Most tokens of a request, prompt and output together; 0 takes the model's own limit");
 }
 
 void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Cache")
-      .AddChoice("prefix-cache", options.prefix_cache, {"on", "off"},
-                 "Whether the KV of prompts and answers stays for later requests; off computes every prompt whole, for "
-                 "comparisons")
+      .AddChoice(
+          "prefix-cache", options.prefix_cache, {"on", "off"},
+          "Keep the KV of prompts and answers for later requests; off computes every prompt in full, for comparisons")
       .Add("block-tokens", options.block_tokens, "Tokens per KV block, a power of two; one value per model fleet",
            {kMinBlockTokens, kMaxBlockTokens})
       .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory holds", {0, kMaxBlocks})
@@ -137,24 +137,25 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
            "the "
            "weights, or auto: 0.9 of that, and on the CPU 1 GiB or half of the memory there is")
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
-                 "Policy that says which idle blocks go first")
+                 "Policy that chooses which idle block is evicted first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
       .Add("min-hold-ms", options.min_hold_ms,
-           "Time that a new block stays in the cache: a younger one goes only if a request could not run otherwise, "
-           "and then the oldest first; see hold-limit",
+           "Time that a new block stays in the cache. A younger block is evicted only if a request could not run "
+           "otherwise, the oldest first; see hold-limit",
            {0, kMaxHoldMs})
       .Add("hold-limit", options.hold_limit,
-           "Largest part of the blocks that min-hold-ms keeps, of those that are not pinned; a new block beyond it is "
-           "not kept for its age",
+           "Largest part of the unpinned blocks that min-hold-ms may keep; a new block over this limit is evicted like "
+           "any other",
            {0, 1})
-      .AddList(
-          "tenant-share", options.tenant_share,
-          "NAME=FRACTION: part of the blocks that is a tenant's own; what it leaves unused others may borrow. Without "
-          "NAME, of requests of no tenant, which all are as long as routers have no API keys")
+      .AddList("tenant-share", options.tenant_share,
+               "NAME=FRACTION: part of the blocks that belongs to a tenant; others may borrow what it does not use. "
+               "Routers have no API keys yet, so no request has a tenant, and only =FRACTION, the share of requests "
+               "without a tenant, is accepted")
       .Add("verify-hits", options.verify_hits,
-           "Part of the requests with cached tokens whose cached blocks are computed anew and compared", {0, 1})
+           "Share of the requests with cached tokens that are computed again without the cache, to compare the logits",
+           {0, 1})
       .AddSwitch("check-invariants", options.check_invariants,
-                 "Check the cache's books after every step and give blocks out filled with NaN; slow, for debugging");
+                 "Check the cache's bookkeeping after every step and fill new blocks with NaN; slow, for debugging");
 }
 
 void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
@@ -164,32 +165,43 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
                        kCudaSteps.token_count),
            {0, kMaxBatchTokens})
       .Add("short-step-tokens", options.short_step_tokens,
-           "Prompt tokens after which a step ends that has completed a prompt, so that its first token does not wait "
-           "for a full step, where one step more costs less than that saves; 0 fills all steps",
+           "Prompt tokens after which a step ends if it has completed a prompt, so that the first token does not wait "
+           "for a full step. A step is still filled up where one more step would cost more than that saves. 0 fills "
+           "all steps",
            {0, kMaxBatchTokens})
       .Add("max-running-requests", options.max_running_requests,
            fmt::format("Requests in one batch; 0 takes {} on the CPU and {} on CUDA", kCpuSteps.request_count,
                        kCudaSteps.request_count),
            {0, kMaxRequests})
-      .Add("max-waiting-requests", options.max_waiting_requests, "Requests in the queue; more are refused",
+      .Add("max-waiting-requests", options.max_waiting_requests, "Requests that may wait; one more is refused",
            {1, kMaxRequests})
       .AddChoice("schedule", options.schedule, Names(kSchedulePolicies),
                  "Order in which waiting requests of equal priority are taken")
       .Add("max-partial-prefills", options.max_partial_prefills,
            "Prompts that may be half computed at the same time; 0 for no limit", {0, kMaxRequests})
-      .Add(
-          "first-token-target-ms", options.first_token_target_ms,
-          "Requests whose first token would come later than that get a part of each step, whatever the schedule; 0 for "
-          "none",
-          {0, kMaxHoldMs})
-      .Add("max-queue-wait-ms", options.max_queue_wait_ms,
-           "Requests that have waited longer are refused, and the router looks elsewhere; 0 for no limit",
+      .Add("first-token-target-ms", options.first_token_target_ms,
+           "Target for the time to the first token: requests that would miss it get a part of each step, whatever the "
+           "schedule; 0 for none",
            {0, kMaxHoldMs})
-      .AddChoice(
-          "plan-ahead", options.plan_ahead, {"auto", "on", "off"},
-          "Plan a step while the one before is computed, whose tokens are then taken afterwards; auto does so on "
-          "CUDA unless hits are verified. On the CPU, where it is for trying it out, tokens come a step later")
+      .Add("max-queue-wait-ms", options.max_queue_wait_ms,
+           "Time after which a waiting request is refused, so that the router tries another worker; 0 for no limit",
+           {0, kMaxHoldMs})
+      .AddChoice("plan-ahead", options.plan_ahead, {"auto", "on", "off"},
+                 "Plan the next step while the device computes the current one; auto does so on CUDA unless hits are "
+                 "verified. On the CPU it is only for trying out: tokens come a step later")
       .Add("threads", options.threads, "Compute threads; 0 takes all cores", {0, kMaxThreads});
+}
+
+void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
+  parser.Section("Constrained output")
+      .Add(
+          "grammar-cache-bytes", options.grammar_cache_bytes,
+          "Memory for compiled JSON schemas, regular expressions and grammars, of which one takes a quarter at most; 0 "
+          "refuses requests with one",
+          {0, 1e12})
+      .Add("grammar-threads", options.grammar_threads, "Threads that compile them", {1, kMaxThreads})
+      .Add("grammar-compile-seconds", options.grammar_compile_seconds,
+           "A request whose grammar is not compiled by then is refused", {0.001, 3600});
 }
 
 void Declare(WorkerOptions& options, ConfigParser& parser) {
@@ -198,19 +210,20 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .AddList("router", options.routers,
                "Router addresses tcp://HOST:PORT; names are resolved again every few seconds, and every address gets a "
                "link")
-      .AddChoice(
-          "cache-events", options.cache_events, {"on", "off"},
-          "Whether routers are told which blocks come and go; without it they go by what they sent here themselves")
+      .AddChoice("cache-events", options.cache_events, {"on", "off"},
+                 "Tell routers which blocks are stored and evicted; with off, routers assume that what they sent here "
+                 "is cached")
       .Add("worker-id", options.worker_id,
-           "Name of this worker, different in each; by default the host's name and the first free number");
+           "Name of this worker, unique in the cluster; by default the host's name and the first free number");
   DeclareCache(options, parser);
   DeclareEngine(options, parser);
+  DeclareGrammar(options, parser);
   parser.Section("Operation")
       .Add("metrics-address", options.metrics_address, "ADDRESS:PORT of the metrics endpoint; empty for none")
       .AddSwitch("insecure-bind", options.insecure_bind, "Allow metrics on an address that is not loopback")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
-           "After SIGTERM, how long running requests may take to end", {0, 86400})
-      .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Least level that is logged")
+           "Time that running requests have to end after SIGTERM", {0, 86400})
+      .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
       .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of log lines");
 }
 
@@ -234,7 +247,8 @@ Result<void> Complete(WorkerOptions& options) {
   ROOST_RETURN_IF_ERROR(CheckTenants(shares));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {
-    return InvalidArgument("plan-ahead", "on goes without verify-hits, which reads what the next step overwrites");
+    return InvalidArgument("plan-ahead",
+                           "can not be on together with verify-hits, which reads logits that the next step overwrites");
   }
   if (options.threads == 0) options.threads = std::max(1U, std::thread::hardware_concurrency());
   return {};

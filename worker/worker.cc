@@ -19,10 +19,7 @@ std::uint64_t FirstEpoch() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()) | 1U;
 }
 
-std::uint64_t RandomProcessId() {
-  std::random_device device;
-  return ((std::uint64_t{device()} << 32U) | device()) | 1U;
-}
+std::uint64_t RandomProcessId() { return RandomSeed() | 1U; }
 
 Result<void> CheckName(const std::string& name, const char* field, std::size_t max_bytes) {
   if (name.empty()) return InvalidArgument(field, "must not be empty");
@@ -92,9 +89,24 @@ Worker::Worker(WorkerSetup setup)
     : setup_(std::move(setup)),
       registry_({{"model", setup_.hello.model}}),
       metrics_(registry_),
-      engine_(*setup_.model, clock_, setup_.engine),
+      grammar_pool_(MakeGrammarPool()),
+      engine_(*setup_.model, clock_, EngineOptionsWithPool()),
       engine_thread_(engine_, waker_, setup_.compute_thread_count) {
   hello_ = CompleteHello(setup_, engine_);
+  hello_.constrains_output = grammar_pool_ != nullptr;
+}
+
+// Nothing is done before the engine has begun something, so the thread that it nudges is there.
+std::unique_ptr<GrammarPool> Worker::MakeGrammarPool() {
+  if (setup_.grammar_library == nullptr) return nullptr;
+  return std::make_unique<GrammarPool>(std::move(setup_.grammar_library), setup_.grammar, clock_,
+                                       [this] { engine_thread_.Nudge(); });
+}
+
+EngineOptions Worker::EngineOptionsWithPool() const {
+  EngineOptions options = setup_.engine;
+  options.constrainer = grammar_pool_.get();
+  return options;
 }
 
 Worker::~Worker() { Stop(); }
@@ -117,6 +129,7 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
 void Worker::Stop() {
   if (link_thread_) link_thread_->Stop();
   engine_thread_.Stop();
+  grammar_pool_.reset();  // whose threads nudge the engine's
   metrics_server_.reset();
 }
 

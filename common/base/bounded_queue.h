@@ -1,4 +1,4 @@
-// A queue between threads that never grows past its capacity. Full is an answer for the caller to give, not a wait.
+// A queue between threads that never grows past its capacity. When it is full, a push fails at once; it does not wait.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ class BoundedQueue {
     return PopLocked();
   }
 
-  // Waits up to `timeout` for an item; nothing when it passed, or when the queue is closed and empty.
+  // Waits up to `timeout` for an item; empty when the time has passed, or when the queue is closed and empty.
   template <typename Rep, typename Period>
   [[nodiscard]] std::optional<T> PopFor(std::chrono::duration<Rep, Period> timeout) {
     std::unique_lock lock(mutex_);

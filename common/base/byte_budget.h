@@ -1,5 +1,5 @@
-// One bound on the bytes of many holders. Whoever keeps input (a body that arrives, a request that waits, a message
-// under way) takes its bytes from the budget before it keeps them, and gives them back by a guard:
+// One bound on the bytes of many holders. Code that keeps input (a body that arrives, a request that waits, a message
+// that is being processed) takes its bytes from the budget first; a guard gives them back:
 //
 //   auto budget = std::make_shared<ByteBudget>(limit);
 //   ByteBudget::Guard guard(budget);
@@ -44,7 +44,7 @@ class ByteBudget {
   std::atomic<std::uint64_t> used_ = 0;
 };
 
-// What one holder has taken. Without a budget it counts, and everything fits.
+// The bytes that one holder has taken. Without a budget it only counts, and everything fits.
 class ByteBudget::Guard {
  public:
   Guard() = default;
@@ -59,19 +59,19 @@ class ByteBudget::Guard {
   }
   ~Guard() { Shrink(bytes_); }
 
-  // False when the budget has not so much left; then nothing has changed.
+  // False when the budget does not have this much left; then nothing changes.
   [[nodiscard]] bool TryGrow(std::uint64_t bytes) {
     if (budget_ != nullptr && !budget_->TryTake(bytes)) return false;
     bytes_ += bytes;
     return true;
   }
-  // Makes it `bytes`; only growing can fail, and then nothing has changed.
+  // Sets the size to `bytes`. Only growing can fail; then nothing changes.
   [[nodiscard]] bool TryResize(std::uint64_t bytes) {
     if (bytes > bytes_) return TryGrow(bytes - bytes_);
     Shrink(bytes_ - bytes);
     return true;
   }
-  // Gives back so many of its bytes.
+  // Gives back this many of its bytes.
   void Shrink(std::uint64_t bytes) {
     ROOST_CHECK(bytes <= bytes_, "{} bytes to give back of {}", bytes, bytes_);
     if (budget_ != nullptr) budget_->GiveBack(bytes);
@@ -79,11 +79,11 @@ class ByteBudget::Guard {
   }
 
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-  // Would it get so much more now?
+  // Would it get this much more now?
   [[nodiscard]] bool HasRoomFor(std::uint64_t bytes) const {
     return budget_ == nullptr || bytes <= budget_->limit() - budget_->used();
   }
-  // Could it ever hold so much?
+  // Could it ever hold this much?
   [[nodiscard]] bool CouldHold(std::uint64_t bytes) const { return budget_ == nullptr || bytes <= budget_->limit(); }
 
  private:

@@ -1,5 +1,5 @@
-// ROOST_CHECK: an invariant that holds unless the program has a bug. Always on, in every build: a daemon that goes on
-// with a broken invariant serves wrong answers, one that stops is restarted. Expected failures are Results, not checks.
+// ROOST_CHECK: an invariant that holds unless the program has a bug. It is on in every build: a daemon that continues
+// with a broken invariant gives wrong answers; one that stops is restarted. Expected failures are Results, not checks.
 #pragma once
 
 #include <fmt/core.h>

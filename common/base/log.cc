@@ -34,7 +34,7 @@ Output& ActiveOutput() {
   return *output;
 }
 
-// Lines are short: what a reader that is stuck does not take within a minute was for nobody.
+// Lines are short. A reader that does not take them within a minute will not need them.
 constexpr std::chrono::milliseconds kWriteTime{60'000};
 
 // spdlog's own asynchronous logger can not be flushed within a time, and its sinks hold the lock of stdio while they

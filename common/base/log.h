@@ -25,10 +25,10 @@ void SetUpLogging(LogLevel level, LogFormat format);
 [[nodiscard]] Result<LogLevel> ParseLogLevel(std::string_view name);
 [[nodiscard]] Result<LogFormat> ParseLogFormat(std::string_view name);
 
-// While it lives, lines are written by a thread of their own, and whoever logs never waits for whoever reads them; what
-// the reader does not keep up with is dropped, oldest first, and counted in a later line. Before and after it Log
-// writes by itself, so that nothing of a start or an end is lost. One at a time; made after Termination, whose signals
-// its thread leaves alone, too.
+// While it exists, a thread of its own writes the lines, and logging never waits for a slow reader: lines that the
+// reader does not keep up with are dropped, oldest first, and counted in a later line. Before and after it Log writes
+// by itself, so that no line of a start or an end is lost. Only one at a time. Make it after Termination, so that its
+// thread ignores the same signals.
 class LogThread {
  public:
   LogThread();
@@ -37,7 +37,7 @@ class LogThread {
   LogThread& operator=(const LogThread&) = delete;
 };
 
-// Waits until all lines are written, a second at most. For those who end the process themselves.
+// Waits until all lines are written, at most a second. For code that ends the process itself.
 void FlushLog();
 
 // Thread-safe. A line is written whole.

@@ -92,7 +92,7 @@ void LogQueue::Run() {
   for (std::string batch = Take(); !batch.empty(); batch = Take()) {
     std::string_view rest = batch;
     while (!rest.empty()) {
-      // Nobody is there to be told of a descriptor that is broken: what goes to it is dropped.
+      // A broken descriptor can not be reported to anyone: its lines are dropped.
       if (WriteSome(fd_, rest, kLook) == Step::kBroken) break;
       const std::lock_guard lock(mutex_);
       if (stopping_) return;

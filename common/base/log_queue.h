@@ -1,6 +1,6 @@
-// Lines on their way to a file descriptor whose reader may be slow or stuck: a pipe to a container's log, a terminal
-// that somebody has stopped. Whoever logs never waits: lines go into a bounded queue, from which a thread writes; when
-// it is full the oldest go, and a line says how many.
+// A queue of lines for a file descriptor whose reader may be slow or stuck: a pipe to a container's log, or a stopped
+// terminal. Logging never waits: lines go into a bounded queue, and a thread writes them; when it is full the oldest
+// lines are dropped, and a line says how many.
 //
 //   Put ─► lines_ (kMaxBytes) ─► the thread ─► poll, write ─► fd
 //            │ full: the oldest are dropped and counted
@@ -38,14 +38,14 @@ class LogQueue {
 
   // A whole line, with its end. Never waits for the descriptor.
   void Put(std::string line);
-  // Until all that was put is written, or the time is over: then false.
+  // Waits until all lines so far are written; false when the time has passed first.
   bool Flush(std::chrono::milliseconds timeout);
 
   static constexpr std::chrono::milliseconds kFlushTime{1000};
 
  private:
   void Run();
-  // The next lines as one text, with the word about dropped ones before them; empty when it is to stop.
+  // The next lines as one text, after a line about dropped ones; empty when the thread should stop.
   std::string Take();
 
   const int fd_;

@@ -1,6 +1,6 @@
-// How much memory this process may use: the least of what its cgroup, its address space and the machine allow. Bounds
-// that a user gives are compared with it at the start, so that a pool that can never be filled is an error then, and no
-// visit of the kernel's memory killer in the middle of a request.
+// The memory that this process may use: the least of what its cgroup, its address space and the machine allow. Bounds
+// from flags are compared with it at the start, so that a pool that is too large is an error at the start, and the
+// kernel does not kill the process in the middle of a request.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace roost {
 
-// Bytes; nothing where there is no limit or it can not be read.
+// In bytes; empty where there is no limit or it can not be read.
 struct MemoryLimits {
   std::optional<std::uint64_t> cgroup;         // the least of the process's cgroup and of those that it lies in
   std::optional<std::uint64_t> address_space;  // RLIMIT_AS

@@ -2,14 +2,15 @@
 //
 //   step_seconds ≈ base + prefill_tokens · per_prefill_token + decode_tokens · per_decode_token
 //
-// with one base for steps that carry prefill and one for those that do not: decodes alone take what their weights take
-// to be read, behind which the first tokens of a prefill may hide. With a single base short prefills would seem free.
+// with one base for steps that carry prefill and one for those that do not. A step of decodes alone takes the time to
+// read the weights, and the first tokens of a prefill may be hidden behind that. With a single base short prefills
+// would seem free.
 //
-// Least squares with exponential forgetting (a step counts half after about 70 more), coefficients not negative: with
-// four of them the constrained optimum is found by trying each subset of them as the ones that are not zero (Lawson
-// and Hanson, Solving Least Squares Problems, 1974, chapter 23, done by enumeration). Small penalties settle what the
-// data leave open: if all steps look alike, but for noise, the time belongs to the tokens, and the bases are the same
-// until steps of both kinds were seen.
+// Least squares with exponential forgetting (a step counts half after about 70 more), with coefficients that are not
+// negative: with four of them, the constrained optimum is found by trying each subset as the non-zero ones (Lawson and
+// Hanson, Solving Least Squares Problems, 1974, chapter 23, by enumeration). Small penalties decide what the data leave
+// open: if all steps look alike except for noise, the time is assigned to the tokens, and the bases are equal until
+// steps of both kinds were seen.
 //
 // A plain value; not thread-safe. Constant time per step.
 #pragma once

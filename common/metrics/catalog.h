@@ -35,18 +35,20 @@ inline constexpr std::array kBlockSeconds{0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
 // ---- router ----
 inline constexpr Metric kRouterRequests{Kind::kCounter, "roost_router_requests_total", "route,code",
     "HTTP requests answered, by route and status code."};
+inline constexpr Metric kRouterUnknownFields{Kind::kCounter, "roost_router_unknown_request_fields_total", "",
+    "Members of generation requests that no API of this server knows; they are ignored."};
 inline constexpr Metric kRouterActiveRequests{Kind::kGauge, "roost_router_active_requests", "",
     "Generations accepted and not yet ended."};
 inline constexpr Metric kRouterPromptTokens{Kind::kCounter, "roost_router_prompt_tokens_total", "model",
     "Prompt tokens of requests whose first token came."};
 inline constexpr Metric kRouterCachedTokens{Kind::kCounter, "roost_router_cached_tokens_total", "model",
-    "Of the prompt tokens, those that workers had in their cache."};
+    "Prompt tokens that workers found in their cache, of the same requests."};
 inline constexpr Metric kRouterPredictedCachedTokens{Kind::kCounter, "roost_router_predicted_cached_tokens_total", "model",
-    "Of the prompt tokens, those that the router expected the chosen worker to have."};
+    "Prompt tokens that the router expected the chosen worker to find in its cache."};
 inline constexpr Metric kRouterPredictionErrorTokens{Kind::kCounter, "roost_router_prediction_error_tokens_total", "model",
-    "Sum of the differences, without sign, between predicted and actual cached tokens, in whole blocks."};
+    "Absolute differences between predicted and actual cached tokens, in whole blocks, added up."};
 inline constexpr Metric kRouterCacheOff{Kind::kCounter, "roost_router_cache_off_requests_total", "model",
-    "Generations that asked to leave the cache alone."};
+    "Generations whose request switched the cache off."};
 inline constexpr Metric kRouterCopiedTokens{Kind::kCounter, "roost_router_copied_tokens_total", "model",
     "Prompt tokens that workers computed for copies of hot prefixes, which no request waited for."};
 inline constexpr Metric kRouterOutputTokens{Kind::kCounter, "roost_router_output_tokens_total", "model",
@@ -66,31 +68,31 @@ inline constexpr Metric kRouterPredictedTtft{Kind::kHistogram, "roost_router_pre
 inline constexpr Metric kRouterDispatchTtft{Kind::kHistogram, "roost_router_dispatch_ttft_seconds", "model",
     "Time from decision to first token, of the same generations.", kLatencySeconds};
 inline constexpr Metric kRouterTtftError{Kind::kHistogram, "roost_router_ttft_error_seconds", "model",
-    "Difference, without sign, between predicted and actual time from decision to first token.", kLatencySeconds};
+    "Absolute difference between predicted and actual time from decision to first token.", kLatencySeconds};
 inline constexpr Metric kRouterRoutedMatchedTokens{Kind::kCounter, "roost_router_routed_matched_tokens_total", "model,choice",
-    "Prompt tokens that workers had when decisions were made: the chosen one, and the one whose turn it was by round_robin."};
+    "Prompt tokens cached at decision time, by choice: at the chosen worker, and at the worker that round robin would have chosen."};
 inline constexpr Metric kRouterRoutedTtft{Kind::kCounter, "roost_router_routed_ttft_seconds_total", "model,choice",
-    "Sum of the predicted times to first token when decisions were made: chosen, or by round_robin."};
+    "Predicted times to first token, added up, by choice: of the chosen worker, and of the worker that round robin would have chosen."};
 inline constexpr Metric kRouterRegretTokens{Kind::kCounter, "roost_router_regret_tokens_total", "model",
-    "Prompt tokens that the deepest holder had beyond the chosen worker."};
+    "Prompt tokens that the worker with the longest match held beyond those of the chosen worker."};
 inline constexpr Metric kRouterRegretSeconds{Kind::kCounter, "roost_router_regret_seconds_total", "model",
-    "Sum of the predicted times to first token of the chosen workers over those of their best rivals."};
+    "Predicted time to first token of the chosen worker minus that of the fastest candidate, added up."};
 inline constexpr Metric kRouterWorkerRequests{Kind::kCounter, "roost_router_worker_requests_total", "model,worker",
     "Generations sent to each worker."};
 inline constexpr Metric kRouterWorkerInFlight{Kind::kGauge, "roost_router_worker_in_flight_requests", "model,worker",
-    "Generations of this router that a worker has now."};
+    "Generations of this router that are at a worker now."};
 inline constexpr Metric kRouterWorkers{Kind::kGauge, "roost_router_workers", "state",
     "Workers known, by state: ready or starting."};
 inline constexpr Metric kRouterWorkersLost{Kind::kCounter, "roost_router_workers_lost_total", "reason",
     "Workers that went away, by reason: silent, restarted, left, broken_link, unreachable or stalled."};
 inline constexpr Metric kRouterRetries{Kind::kCounter, "roost_router_retries_total", "reason",
-    "Generations sent again to another worker, by what befell the first."};
+    "Generations sent again to another worker, by what happened at the first."};
 inline constexpr Metric kRouterIndexBlocks{Kind::kGauge, "roost_router_index_blocks", "",
     "Distinct blocks in the prefix index."};
 inline constexpr Metric kRouterIndexBytes{Kind::kGauge, "roost_router_index_bytes", "",
     "Memory of the prefix index."};
 inline constexpr Metric kRouterIndexShedBlocks{Kind::kCounter, "roost_router_index_shed_blocks_total", "",
-    "Blocks of workers that the index left out or dropped for want of memory."};
+    "Blocks of workers that the index left out or dropped because its memory was full."};
 inline constexpr Metric kRouterIndexEvents{Kind::kCounter, "roost_router_index_events_total", "kind",
     "Blocks that workers reported as stored or removed."};
 inline constexpr Metric kRouterIndexResyncs{Kind::kCounter, "roost_router_index_resyncs_total", "reason",
@@ -102,9 +104,9 @@ inline constexpr Metric kRouterQueueWait{Kind::kHistogram, "roost_router_queue_w
 inline constexpr Metric kRouterQueueRefused{Kind::kCounter, "roost_router_queue_refused_total", "reason",
     "Generations refused by the router's queue, by reason: full or deadline."};
 inline constexpr Metric kRouterWorkerMode{Kind::kGauge, "roost_router_worker_mode", "model,worker,mode",
-    "1 for what the router's view of a worker's cache rests on: exact (its events), predicted or blind."};
+    "1 for the mode in which the router knows a worker's cache: exact (by its events), predicted (by what was sent there) or blind."};
 inline constexpr Metric kRouterWorkerModeChanges{Kind::kCounter, "roost_router_worker_mode_changes_total", "mode,reason",
-    "Views of workers' caches begun anew, by mode and reason: missing_tokens or quiet."};
+    "Changes of the mode in which the router knows a worker's cache, by new mode and reason: missing_tokens or quiet."};
 inline constexpr Metric kRouterMalformedMessages{Kind::kCounter, "roost_router_malformed_messages_total", "",
     "Messages from workers that could not be read."};
 inline constexpr Metric kRouterRecordedRequests{Kind::kCounter, "roost_router_recorded_requests_total", "outcome",
@@ -126,7 +128,7 @@ inline constexpr Metric kWorkerTailCachedTokens{Kind::kCounter, "roost_worker_ta
 inline constexpr Metric kWorkerComputedPromptTokens{Kind::kCounter, "roost_worker_computed_prompt_tokens_total", "reason",
     "Prompt tokens computed, by why they were not cached: cold, evicted, tail, in_flight, other_salt or disabled."};
 inline constexpr Metric kWorkerUncachedRequests{Kind::kCounter, "roost_worker_uncached_requests_total", "",
-    "Requests that wanted nothing to do with the cache."};
+    "Requests that switched the cache off."};
 inline constexpr Metric kWorkerOutputTokens{Kind::kCounter, "roost_worker_output_tokens_total", "",
     "Tokens generated."};
 inline constexpr Metric kWorkerBlocks{Kind::kGauge, "roost_worker_blocks", "state",
@@ -134,15 +136,15 @@ inline constexpr Metric kWorkerBlocks{Kind::kGauge, "roost_worker_blocks", "stat
 inline constexpr Metric kWorkerPinnedBlocks{Kind::kGauge, "roost_worker_pinned_blocks", "",
     "Of the referenced and idle blocks, those that pins keep."};
 inline constexpr Metric kWorkerRefusedPins{Kind::kCounter, "roost_worker_refused_pins_total", "",
-    "Blocks not pinned because the pins' share of the pool was full."};
+    "Blocks that were not pinned because pins had reached their limit."};
 inline constexpr Metric kWorkerDroppedPins{Kind::kCounter, "roost_worker_dropped_pins_total", "",
     "Times that all pins ended, because a request that ran alone needed their blocks."};
 inline constexpr Metric kWorkerReturnedSessions{Kind::kCounter, "roost_worker_returned_sessions_total", "",
-    "Requests of sessions that came back while their blocks were retained for that."};
+    "Requests of a session that came while the session's blocks were still retained for it."};
 inline constexpr Metric kWorkerEvictedBlocks{Kind::kCounter, "roost_worker_evicted_blocks_total", "",
-    "Cached blocks given up for new ones."};
+    "Cached blocks evicted to make room for new ones."};
 inline constexpr Metric kWorkerBlockAge{Kind::kHistogram, "roost_worker_block_age_at_eviction_seconds", "",
-    "Time from a block's storing to its eviction.", kBlockSeconds};
+    "Age of a block when it was evicted.", kBlockSeconds};
 inline constexpr Metric kWorkerBlockIdle{Kind::kHistogram, "roost_worker_block_idle_before_eviction_seconds", "",
     "Time from a block's last use to its eviction.", kBlockSeconds};
 inline constexpr Metric kWorkerBlockReuseGap{Kind::kHistogram, "roost_worker_block_reuse_gap_seconds", "",
@@ -154,9 +156,9 @@ inline constexpr Metric kWorkerPreemptions{Kind::kCounter, "roost_worker_preempt
 inline constexpr Metric kWorkerVerificationMisses{Kind::kCounter, "roost_worker_verification_misses_total", "",
     "Cache hits refused because the block's tokens or parent differed from the prompt's."};
 inline constexpr Metric kWorkerVerifiedHits{Kind::kCounter, "roost_worker_verified_hits_total", "",
-    "Requests with cache hits that were computed anew, to compare, and agreed."};
+    "Requests with cache hits that were computed again without the cache, with the same result."};
 inline constexpr Metric kWorkerWrongHits{Kind::kCounter, "roost_worker_wrong_hits_total", "",
-    "Requests with cache hits that were computed anew, to compare, and did not agree."};
+    "Requests with cache hits that were computed again without the cache, with another result."};
 inline constexpr Metric kWorkerTtft{Kind::kHistogram, "roost_worker_ttft_seconds", "",
     "Time from a request's receipt to its first token.", kLatencySeconds};
 inline constexpr Metric kWorkerInterToken{Kind::kHistogram, "roost_worker_inter_token_seconds", "",
@@ -170,7 +172,7 @@ inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state"
 inline constexpr Metric kWorkerResyncs{Kind::kCounter, "roost_worker_resyncs_total", "reason",
     "Links that were sent a snapshot again, by reason: asked, digest, gap, overflow, router_restart, silent or unsent."};
 inline constexpr Metric kWorkerMirrorLosses{Kind::kCounter, "roost_worker_mirror_losses_total", "reason",
-    "Times that the set of blocks kept for snapshots had to be asked of the engine, by reason: digest or overflow."};
+    "Times that the link had to ask the engine again for the set of cached blocks, by reason: digest or overflow."};
 inline constexpr Metric kWorkerMalformedMessages{Kind::kCounter, "roost_worker_malformed_messages_total", "",
     "Messages from routers that could not be read."};
 

@@ -1,4 +1,4 @@
-// What the index answers and the decision asks: who holds how much of a prompt.
+// The answer of the index that a decision uses: which worker holds how much of a prompt.
 #pragma once
 
 #include <cstdint>

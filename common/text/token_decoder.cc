@@ -153,9 +153,8 @@ void TokenDecoder::StripStream(const Strip& strip, State::Strip& state, std::str
   text.erase(text.size() - held);
 }
 
-void TokenDecoder::Push(std::string_view token, State& state, std::string& out) const {
+std::string TokenDecoder::AfterTokenSteps(std::string_view token, Place place) const {
   std::string text(token);
-  const bool is_first = std::exchange(state.at_first_token, false);
   for (const TokenStep& step : token_steps_) {
     if (const auto* replace = std::get_if<Replace>(&step)) {
       ReplaceAll(replace->pattern, replace->content, kNoLimit, text);
@@ -163,15 +162,36 @@ void TokenDecoder::Push(std::string_view token, State& state, std::string& out) 
       StripToken(*strip, text);
     } else {
       const Metaspace& options = std::get<Metaspace>(step);
-      const bool drops = is_first && options.scheme != PrependScheme::kNever;
+      const bool drops = place == Place::kFirst && options.scheme != PrependScheme::kNever;
       ReplaceAll(options.replacement, drops ? "" : " ", kNoLimit, text);
     }
   }
+  return text;
+}
+
+void TokenDecoder::Push(std::string_view token, State& state, std::string& out) const {
+  const bool is_first = std::exchange(state.at_first_token, false);
+  std::string text = AfterTokenSteps(token, is_first ? Place::kFirst : Place::kLater);
   if (joins_with_spaces_ && !is_first) text.insert(0, " ");
   if (bytes_ == Bytes::kNone) return PushText(std::move(text), state, out);
   std::string decoded;
   PushBytes(text, state, decoded);
   PushText(std::move(decoded), state, out);
+}
+
+std::string TokenDecoder::BytesOf(std::string_view token) const {
+  std::string text = AfterTokenSteps(token, Place::kLater);
+  if (bytes_ == Bytes::kByteLevel) {
+    text = DecodeByteLevel(text).value_or(text);
+  } else if (bytes_ == Bytes::kByteFallback) {
+    if (const std::optional<char> byte = ByteOfToken(text)) return std::string(1, *byte);
+  }
+  for (const TextStep& step : text_steps_) {
+    if (const auto* replace = std::get_if<Replace>(&step)) {
+      ReplaceAll(replace->pattern, replace->content, kNoLimit, text);
+    }
+  }
+  return text;
 }
 
 void TokenDecoder::PushBytes(std::string_view token, State& state, std::string& text) const {

@@ -48,6 +48,8 @@ class TokenDecoder {
   void Push(std::string_view token, State& state, std::string& out) const;
   // Appends the rest.
   void Finish(State& state, std::string& out) const;
+  // The bytes that a token stands for within a text, which need not be whole characters.
+  [[nodiscard]] std::string BytesOf(std::string_view token) const;
 
  private:
   struct Replace {
@@ -65,10 +67,12 @@ class TokenDecoder {
   // How far the list of decoders was read.
   enum class Phase { kTokens, kBytes, kText };
   enum class Ending { kOpen, kFinal };
+  enum class Place { kFirst, kLater };
 
   Result<void> Add(const JsonNode& node, Phase& phase);
   Result<void> AddReplace(const JsonNode& node, Phase phase);
   Result<void> AddStrip(const JsonNode& node, Phase phase);
+  [[nodiscard]] std::string AfterTokenSteps(std::string_view token, Place place) const;
   void PushBytes(std::string_view token, State& state, std::string& text) const;
   void FlushByteRun(State& state, Ending ending, std::string& text) const;
   void PushText(std::string text, State& state, std::string& out) const;

@@ -62,6 +62,10 @@ class Tokenizer {
                                       SpecialTokenText special_text = SpecialTokenText::kParse,
                                       std::size_t max_tokens = std::numeric_limits<std::size_t>::max()) const;
 
+  // How many bytes of text can become one id at most; nothing when rules of the file may make any text short. With it a
+  // text that is certain to be too long is known without reading it.
+  [[nodiscard]] std::optional<std::size_t> most_bytes_per_token() const { return most_bytes_per_token_; }
+
   // Valid UTF-8. Ids that no token has are left out.
   [[nodiscard]] std::string Decode(std::span<const TokenId> ids,
                                    SpecialTokenOutput specials = SpecialTokenOutput::kShow) const;
@@ -71,6 +75,8 @@ class Tokenizer {
   [[nodiscard]] std::optional<TokenId> IdOf(std::string_view token) const;
   // The token as the file writes it ("Ġthe"), not as it decodes.
   [[nodiscard]] std::optional<std::string_view> TextOf(TokenId id) const;
+  // The bytes that it stands for within a text, not always whole characters; empty for an id that no token has.
+  [[nodiscard]] std::string BytesOf(TokenId id) const;
   [[nodiscard]] bool IsSpecial(TokenId id) const;
 
  private:
@@ -85,6 +91,7 @@ class Tokenizer {
   Result<void> EncodeNormalized(std::string_view text, bool at_start, SpecialTokenText special_text, Scratch& scratch,
                                 std::vector<TokenId>& ids) const;
   Result<void> EncodePlain(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
+  [[nodiscard]] std::optional<std::size_t> MostBytesPerToken() const;
   // The text that the decoder is given.
   [[nodiscard]] std::optional<std::string_view> DecoderTextOf(TokenId id) const;
 
@@ -95,6 +102,7 @@ class Tokenizer {
   const text::PreTokenizer pre_tokenizer_;
   const text::SpecialTokenFrame frame_;
   const text::TokenDecoder decoder_;
+  const std::optional<std::size_t> most_bytes_per_token_;
   // Own locking.
   const std::unique_ptr<ScratchPool> pool_;
 };

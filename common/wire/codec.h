@@ -1,5 +1,5 @@
-// Messages ↔ bytes (schema/roost.capnp). The only place that touches Cap'n Proto, and the place where what a peer sends
-// is judged: sizes, list lengths, enumerators, numbers, text. What comes out of Decode is safe to use.
+// Messages ↔ bytes (schema/roost.capnp). The only code that uses Cap'n Proto, and the place that checks what peers
+// send: sizes, list lengths, enumerators, numbers, text. Decoded messages are safe to use.
 //
 // Threads: pure functions. Errors: kDataLoss with the field's name for a message that is malformed or over a bound; the
 // caller counts it and drops the link. A message of a kind that this version does not know is not an error: Decode
@@ -20,7 +20,7 @@ namespace roost::wire {
 
 using Bytes = std::vector<std::byte>;
 
-// What a message may hold. The sender keeps to them (checked); the receiver refuses what is over.
+// The limits of a message. The sender keeps to them (checked); the receiver refuses a message over a limit.
 struct WireLimits {
   static constexpr std::size_t kMaxFrameBytes = std::size_t{64} << 20U;                         // a Tokenizer
   static constexpr std::size_t kMaxPlainFrameBytes = std::size_t{16} << 20U;                    // every other message
@@ -40,7 +40,7 @@ struct WireLimits {
   static constexpr std::size_t kMaxListItems = std::size_t{1} << 16U;  // events of a step, runs of a snapshot chunk
   static constexpr int kMaxNesting = 8;
 
-  // What a worker may say of itself. No engine is near these.
+  // Limits of what a worker reports about itself. No real engine is near them.
   static constexpr double kMinStepSeconds = 1e-7;
   static constexpr double kMaxStepSeconds = 1e6;
   static constexpr double kMaxTokensPerSecond = 1e9;
@@ -52,7 +52,7 @@ static_assert(WireLimits::kMaxPromptTokens * (sizeof(TokenId) + sizeof(BlockHash
 [[nodiscard]] Bytes Encode(const WorkerMessage& message);
 [[nodiscard]] Bytes Encode(const RouterMessage& message);
 
-// Nothing: well-formed, but of a kind that this version does not know.
+// Empty: the message is well-formed, but of a kind that this version does not know.
 [[nodiscard]] Result<std::optional<WorkerMessage>> DecodeWorkerMessage(std::span<const std::byte> frame);
 [[nodiscard]] Result<std::optional<RouterMessage>> DecodeRouterMessage(std::span<const std::byte> frame);
 

@@ -98,7 +98,7 @@ Result<TokenEvent> ReadTokenEvent(schema::TokenEvent::Reader in) {
   if (event.stop_token && event.finish != FinishReason::kStop) return DataLoss("stopToken", "without the end stop");
   ROOST_RETURN_IF_ERROR(ReadEventLogprobs(in, event));
   const bool failed = event.finish == FinishReason::kError;
-  if (failed != in.hasError()) return DataLoss("error", "an error goes with the finish reason error, and only with it");
+  if (failed != in.hasError()) return DataLoss("error", "must be there if, and only if, the finish reason is error");
   if (failed) ROOST_RETURN_IF_ERROR(ReadError(in.getError(), event.error.emplace()));
   return event;
 }

@@ -1,14 +1,13 @@
-// What router and worker say to each other, as plain values. schema/roost.capnp is the manual of the bytes; codec.h
-// turns one into the other. Everything here is copyable, comparable data; vectors are bounded by the codec (see
-// WireLimits).
+// The messages between router and worker, as plain values. schema/roost.capnp is the manual of the bytes; codec.h
+// converts between them. Everything here is copyable, comparable data; the codec bounds the vectors (see WireLimits).
 //
 //   worker → router   Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes
 //   router → worker   Welcome, Refused, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer,
 //                     WantPrefixes, Ping
 //
 // A worker's life on a link: Hello until Welcome arrives, then a Snapshot and Steps. `epoch` names one life of the
-// link: whoever sees a new one forgets all that came before, blocks and requests. Snapshots and Steps share one
-// sequence per epoch, 1, 2, 3 …. Two ways to heal:
+// link: with a new epoch both sides forget the blocks and requests of the earlier one. Snapshots and Steps share one
+// sequence per epoch, 1, 2, 3 …. Two ways to repair:
 //
 //   gap in the sequence: tokens may be lost   → WantHello      a new epoch begins; requests are lost
 //   digest disagrees: events alone are lost   → WantSnapshot   Snapshot in the running epoch; requests go on
@@ -20,6 +19,7 @@
 // events; a receiver compares digests only after that chunk.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -99,6 +99,7 @@ struct Hello {
   bool sends_cache_events = true;      // steps hold its cache events, and snapshots come
   bool answers = false;                // a Pin, Unpin or WantPrefixes with an answer_id
   bool keeps_prefixes = true;          // false: it runs every request as one with CacheMode::kOff
+  bool constrains_output = false;      // it knows Generate::constraint
 
   bool operator==(const Hello&) const = default;
 };
@@ -112,7 +113,7 @@ enum class FinishReason : std::uint8_t {
   kError,      // see TokenEvent::error
 };
 
-// Does this reason end the request whatever choices are still running?
+// Does this reason end the request, even if other choices are still running?
 [[nodiscard]] constexpr bool EndsAllChoices(FinishReason reason) {
   return reason == FinishReason::kCancelled || reason == FinishReason::kError;
 }
@@ -170,9 +171,9 @@ struct OtherPrompt {
   bool operator==(const OtherPrompt&) const = default;
 };
 
-// So many are told.
+// The most prompts that are reported.
 inline constexpr std::size_t kMaxOtherPrompts = 1024;
-// So many hashes of them hold at one time: a mebibyte.
+// The most hashes of them at one time: a mebibyte.
 inline constexpr std::size_t kMaxOtherHashes = std::size_t{1} << 16U;
 
 // The worker as its engine sees it after a step, told to one router.
@@ -233,14 +234,14 @@ struct Tokenizer {
   bool operator==(const Tokenizer&) const = default;
 };
 
-// The worker leaves now; what it has not ended is lost. A worker that drains reports Load::draining first.
+// The worker leaves now; requests that it has not ended are lost. A worker that drains reports Load::draining first.
 struct Bye {
   std::uint64_t epoch = 0;
 
   bool operator==(const Bye&) const = default;
 };
 
-// What came of a Pin or an Unpin, right after it: each of its blocks counts once.
+// The result of a Pin or an Unpin, right after it; each of its blocks counts once.
 struct PinAnswer {
   std::uint64_t answer_id = 0;            // of the order
   std::uint32_t kept_block_count = 0;     // in the cache, and pinned
@@ -250,7 +251,7 @@ struct PinAnswer {
   bool operator==(const PinAnswer&) const = default;
 };
 
-// So many prefixes are in one answer.
+// The most prefixes in one answer.
 inline constexpr std::uint32_t kMaxUsedPrefixes = 1000;
 
 // A prefix in a worker's cache, named by its last block.
@@ -322,7 +323,7 @@ struct Sampling {
          sampling.frequency_penalty != 0 || !sampling.logit_bias.empty();
 }
 
-// What a request has to do with the prefix cache.
+// How a request uses the prefix cache.
 enum class CacheMode : std::uint8_t {
   kOn,
   kOff,  // neither uses blocks that are there nor leaves any
@@ -334,7 +335,8 @@ inline constexpr std::uint32_t kMaxSampleCount = 64;
 // does not wrap around.
 inline constexpr std::uint64_t kMaxKeepMs = std::uint64_t{366} * 24 * 3600 * 1000;
 
-// A hint of how dear a request's blocks are (0 goes first, kMaxPriority last) and how long after its end that holds.
+// A hint: the priority of a request's blocks (0 is evicted first, kMaxPriority last), and how long after its end that
+// holds.
 struct Retention {
   std::uint32_t prompt_priority = 35;    // 35: as if nothing had been said
   std::uint64_t prompt_duration_ms = 0;  // 0: no hint for the prompt's blocks
@@ -342,6 +344,19 @@ struct Retention {
   std::uint64_t decode_duration_ms = 0;  // 0: no hint for the blocks that the output fills
 
   bool operator==(const Retention&) const = default;
+};
+
+// What an output is held to; see schema/roost.capnp.
+enum class ConstraintKind : std::uint8_t { kJson, kJsonSchema, kRegex, kChoice, kGrammar, kStructuralTag };
+
+inline constexpr std::size_t kMaxConstraintBytes = std::size_t{256} << 10U;
+
+struct Constraint {
+  ConstraintKind kind = ConstraintKind::kJson;
+  std::string text;   // empty for kJson; at most kMaxConstraintBytes
+  std::string field;  // of the client's request, that errors about the text name
+
+  bool operator==(const Constraint&) const = default;
 };
 
 struct Generate {
@@ -371,6 +386,8 @@ struct Generate {
   std::optional<std::uint32_t> prompt_logprobs = std::nullopt;
   // No stop token is drawn before the output has so many tokens, those before first_output_index included.
   std::uint32_t min_output_tokens = 0;
+  std::optional<Constraint> constraint = std::nullopt;  // of the whole output of each choice
+  std::string trace_parent = {};                        // see trace_context.h; for logs; may be empty
 
   bool operator==(const Generate&) const = default;
 };

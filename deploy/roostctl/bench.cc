@@ -1,34 +1,23 @@
 #include "deploy/roostctl/bench.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "common/base/clock.h"
-#include "common/base/json_writer.h"
 #include "common/base/rng.h"
+#include "deploy/roostctl/chat_stream.h"
 #include "deploy/roostctl/http_client.h"
 
 namespace roost::roostctl {
 namespace {
-
-enum class UseCache { kNo, kYes };
-
-struct ChatTurn {
-  std::string role;
-  std::string text;
-};
 
 // Where the load goes, and how.
 struct LoadOptions {
@@ -36,82 +25,10 @@ struct LoadOptions {
   UseCache cache = UseCache::kYes;
 };
 
-std::string ChatBody(const LoadOptions& load, const std::vector<ChatTurn>& turns) {
-  const BenchOptions& options = load.options;
-  JsonWriter json;
-  json.BeginObject().Key("model").String(options.model).Key("messages").BeginArray();
-  for (const ChatTurn& turn : turns) {
-    json.BeginObject().Key("role").String(turn.role).Key("content").String(turn.text).EndObject();
-  }
-  json.EndArray().Key("max_tokens").Number(options.max_tokens).Key("temperature").Number(0);
-  if (load.cache == UseCache::kNo) json.Key("cache").String("off");
-  json.Key("stream").Bool(true).Key("stream_options").BeginObject().Key("include_usage").Bool(true).EndObject();
-  return json.EndObject().Take();
-}
-
-// Zero where the answer has no such number.
-std::uint64_t Count(simdjson::simdjson_result<simdjson::dom::element> element) {
-  std::uint64_t value = 0;
-  return element.get(value) == simdjson::SUCCESS ? value : 0;
-}
-
-// Reads one event of the stream into `sample` and `reply`.
-class EventReader {
- public:
-  EventReader(Instant start, const Clock& clock, BenchSample& sample, std::string& reply)
-      : start_(start), clock_(clock), sample_(sample), reply_(reply) {}
-
-  void Take(std::string_view data) {
-    if (data == "[DONE]") return;
-    simdjson::dom::element event;
-    if (parser_.parse(simdjson::padded_string(data)).get(event) != simdjson::SUCCESS) {
-      sample_.error = "an event is not JSON";
-      return;
-    }
-    std::string_view message;
-    if (event["error"]["message"].get(message) == simdjson::SUCCESS) sample_.error = message;
-    TakeUsage(event);
-    TakeChoice(event);
-  }
-
-  [[nodiscard]] bool finished() const { return finished_; }
-
- private:
-  void TakeUsage(simdjson::dom::element event) {
-    simdjson::dom::object usage;
-    if (event["usage"].get(usage) != simdjson::SUCCESS) return;
-    sample_.prompt_tokens = Count(usage["prompt_tokens"]);
-    sample_.output_tokens = Count(usage["completion_tokens"]);
-    sample_.cached_tokens = Count(usage["prompt_tokens_details"]["cached_tokens"]);
-  }
-
-  void TakeChoice(simdjson::dom::element event) {
-    simdjson::dom::element choice;
-    if (event["choices"].at(0).get(choice) != simdjson::SUCCESS) return;
-    std::string_view content;
-    std::string_view reason;
-    const bool has_content = choice["delta"]["content"].get(content) == simdjson::SUCCESS && !content.empty();
-    finished_ = finished_ || choice["finish_reason"].get(reason) == simdjson::SUCCESS;
-    if (has_content) reply_ += content;
-    if ((has_content || finished_) && sample_.ttft_seconds == 0)
-      sample_.ttft_seconds = ToSeconds(clock_.Now() - start_);
-  }
-
-  Instant start_;
-  const Clock& clock_;
-  BenchSample& sample_;
-  std::string& reply_;
-  simdjson::dom::parser parser_;
-  bool finished_ = false;
-};
-
-std::string ErrorMessage(const HttpResponse& response) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  std::string_view message;
-  const bool readable = parser.parse(simdjson::padded_string(response.body)).get(body) == simdjson::SUCCESS &&
-                        body["error"]["message"].get(message) == simdjson::SUCCESS;
-  return fmt::format("status {}: {}", response.status, readable ? message : response.body);
+std::string BodyOf(const LoadOptions& load, const std::vector<ChatTurn>& turns) {
+  return ChatBody(
+      {.model = load.options.model, .max_tokens = load.options.max_tokens, .temperature = 0, .cache = load.cache},
+      turns);
 }
 
 std::uint64_t AnswerHash(std::size_t conversation, std::size_t turn, std::string_view answer) {
@@ -120,25 +37,15 @@ std::uint64_t AnswerHash(std::size_t conversation, std::size_t turn, std::string
 
 // Sends `turns` and appends the answer to them.
 BenchSample Ask(HttpClient& client, const LoadOptions& load, std::vector<ChatTurn>& turns) {
-  const SteadyClock clock;
-  BenchSample sample;
-  std::string reply;
-  const Instant start = clock.Now();
-  EventReader reader(start, clock, sample, reply);
-  const auto response = client.PostForEvents("/v1/chat/completions", ChatBody(load, turns),
-                                             [&reader](std::string_view data) { reader.Take(data); });
-  sample.total_seconds = ToSeconds(clock.Now() - start);
-  if (!response.ok()) {
-    sample.error = response.error().ToString();
-  } else if (response->status != 200) {
-    sample.error = ErrorMessage(*response);
-  } else {
-    const auto worker = response->headers.find("x-roost-worker");
-    if (worker != response->headers.end()) sample.worker = worker->second;
-    if (sample.error.empty() && !reader.finished()) sample.error = "the stream ended without a finish reason";
-  }
-  turns.push_back({"assistant", std::move(reply)});
-  return sample;
+  ChatAnswer answer = AskChat(client, BodyOf(load, turns), [](AnswerPart, std::string_view) {});
+  turns.push_back({"assistant", std::move(answer.text)});
+  return {.error = std::move(answer.error),
+          .worker = std::move(answer.worker),
+          .ttft_seconds = answer.ttft_seconds,
+          .total_seconds = answer.total_seconds,
+          .prompt_tokens = answer.prompt_tokens,
+          .cached_tokens = answer.cached_tokens,
+          .output_tokens = answer.output_tokens};
 }
 
 struct Conversation {
@@ -228,25 +135,6 @@ void Probe(const LoadOptions& load, const BenchPrompts& prompts, BenchRun& run) 
   run.ttft_warm_seconds = Percentile(warm, 0.5);
 }
 
-Result<std::string> FirstModel(const std::string& router) {
-  HttpClient client(router);
-  ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get("/v1/models"));
-  simdjson::dom::parser parser;
-  simdjson::dom::element body;
-  std::string_view id;
-  if (parser.parse(simdjson::padded_string(response.body)).get(body) != simdjson::SUCCESS ||
-      body["data"].at(0)["id"].get(id) != simdjson::SUCCESS) {
-    return Error{ErrorCode::kUnavailable, "the router serves no model yet", router};
-  }
-  return std::string(id);
-}
-
-Result<std::string> ReadFile(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return InvalidArgument(path.string(), "can not be read");
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
 void PrintTableHeader() {
   fmt::print("{:<14} {:>8} {:>6} {:>9} {:>12} {:>12} {:>9}  {}\n", "policy", "requests", "failed", "hit rate",
              "TTFT p50 ms", "TTFT p99 ms", "tokens/s", "share per worker");
@@ -310,40 +198,6 @@ int RunComparison(const BenchOptions& options, const BenchPrompts& prompts) {
 }
 
 }  // namespace
-
-Result<BenchPrompts> LoadBenchPrompts(const std::filesystem::path& folder) {
-  BenchPrompts prompts;
-  std::vector<std::filesystem::path> paths;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().filename().string().rfind("system-", 0) == 0) paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  for (const auto& path : paths) {
-    ROOST_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
-    prompts.systems.push_back(std::move(text));
-  }
-  if (prompts.systems.empty()) return InvalidArgument(folder.string(), "holds no system-*.txt");
-  std::ifstream questions(folder / "questions.txt");
-  for (std::string line; std::getline(questions, line);) {
-    if (!line.empty()) prompts.questions.push_back(line);
-  }
-  if (prompts.questions.empty()) return InvalidArgument((folder / "questions.txt").string(), "holds no question");
-  return prompts;
-}
-
-std::vector<std::string> MakeDocuments(const std::vector<std::string>& texts, std::uint32_t count) {
-  std::vector<std::string> documents;
-  documents.reserve(count);
-  const std::size_t n = texts.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t shift = n == 1 ? 0 : 1 + (i / n) % (n - 1);
-    const std::string& first = texts[i % n];
-    const std::string& second = texts[(i + shift) % n];
-    documents.push_back(fmt::format("Document {}.\n\n{}\n\n{}", i + 1, first, second));
-  }
-  return documents;
-}
 
 double Percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;

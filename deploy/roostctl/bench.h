@@ -1,6 +1,6 @@
-// `roostctl bench`: conversations that share long system prompts, sent to a router; and what came of it: cached tokens
-// as the workers counted them, time to first token as this client saw it, each worker's share. With compare_cache the
-// same load runs twice, first with requests that leave the cache alone.
+// `roostctl bench`: sends conversations that share long system prompts to a router, and measures cached tokens as the
+// workers counted them, time to first token as this client saw it, and each worker's share. With compare_cache the same
+// load runs twice, first with the cache switched off in every request.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct BenchOptions {
   std::string model;    // empty: the first that the router serves
   std::string prompts;  // folder: system-*.txt and questions.txt (one per line)
   std::string label = "-";
-  // Above 0: so many long system prompts, each of several texts; see MakeDocuments. 0: the texts as they are.
+  // The number of long system prompts, each of several texts; see MakeDocuments. 0: the texts as they are.
   std::uint32_t document_count = 0;
   std::uint32_t conversation_count = 16;
   std::uint32_t turn_count = 3;
@@ -37,8 +37,8 @@ struct BenchPrompts {
 };
 [[nodiscard]] Result<BenchPrompts> LoadBenchPrompts(const std::filesystem::path& folder);
 
-// So many documents, each a title of its own and then two of the texts, different ones where there are two. They share
-// no beginning, so each needs KV of its own. `texts` is not empty.
+// Makes `count` documents, each a title of its own and then two of the texts, different ones where there are two. No
+// two have the same beginning, so each needs its own KV. `texts` is not empty.
 [[nodiscard]] std::vector<std::string> MakeDocuments(const std::vector<std::string>& texts, std::uint32_t count);
 
 // One request as the client saw it.
@@ -76,8 +76,8 @@ struct BenchRun {
   std::string probe_error;  // empty when all came
 };
 
-// What the cache gains: each figure without it by the figure with it, and the other way round for tokens per second, so
-// that above 1 is a gain. 0 where there is nothing to divide by.
+// The gain of the cache: each time without it divided by the time with it, and the other way round for tokens per
+// second, so that above 1 is a gain. 0 where the divisor is 0.
 struct CacheGain {
   double ttft_p50 = 0;
   double ttft_p99 = 0;

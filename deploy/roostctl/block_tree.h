@@ -1,10 +1,11 @@
-// Pictures of a prompt's blocks as text: who holds how much of it, along its chain.
+// Pictures of a prompt's blocks as text: which workers hold how much of it, along its chain.
 //
 //   blocks 1-40: worker-a, worker-b
 //   └─ blocks 41-88: worker-a; worker-b computes them
 //      └─ to prefill: blocks 89-92 and 6 tokens behind them
 //
-// Whoever holds a block holds all before it, so each stretch has the holders of the next one and perhaps more.
+// A worker that holds a block holds all blocks before it, so each stretch has the holders of the next one, and perhaps
+// more.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ inline constexpr std::size_t kMaxNames = 4;
 [[nodiscard]] std::string DrawBlockTree(PromptShape prompt, const std::vector<BlockHolder>& holders,
                                         std::string_view indent);
 
-// Text for a terminal: what is not to be seen there, or would change how the rest looks, as an escape.
+// Text for a terminal: invisible characters, and those that would change how the rest looks, become escapes.
 [[nodiscard]] std::string Printable(std::string_view text);
 
 }  // namespace roost::roostctl

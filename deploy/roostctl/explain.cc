@@ -32,7 +32,7 @@ std::string ReasonText(std::string_view reason) {
   }
   if (reason == "only_worker") return "no other worker could take it";
   if (reason == "replicate") return "and one more copy of its prefix saves more waiting than it costs";
-  if (reason == "warm_up") return "it is new, and due its share of what no cache helps";
+  if (reason == "warm_up") return "it is new, and gets its share of the requests that no cache helps";
   return "the policy's rule";
 }
 
@@ -94,7 +94,8 @@ std::string DecisionText(element decision) {
                       Milliseconds(SecondsAt(decision, "/predicted/ttft_seconds")));
   text += fmt::format("  actual       {}\n", ActualText(decision));
   text += HitText(decision);
-  text += fmt::format("  regret       {} tokens beyond, {} over the best\n", CountAt(decision, "/regret/cached_tokens"),
+  text += fmt::format("  regret       {} cached tokens fewer, {} slower than the best candidate\n",
+                      CountAt(decision, "/regret/cached_tokens"),
                       Milliseconds(SecondsAt(decision, "/regret/ttft_seconds")));
   text += fmt::format("  round robin  {} cached tokens, first token after {}\n",
                       CountAt(decision, "/round_robin/cached_tokens"),

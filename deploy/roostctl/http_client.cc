@@ -61,6 +61,11 @@ std::size_t OnHeader(char* data, std::size_t size, std::size_t count, void* user
   return line.size();
 }
 
+// Not 0 ends the call.
+int OnProgress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return (*static_cast<const std::function<bool()>*>(user))() ? 1 : 0;
+}
+
 }  // namespace
 
 HttpClient::HttpClient(std::string base_url, double timeout_seconds)
@@ -96,6 +101,11 @@ Result<HttpResponse> HttpClient::Perform(const std::string& path, const std::str
   curl_easy_setopt(curl_, CURLOPT_WRITEDATA, &exchange);
   curl_easy_setopt(curl_, CURLOPT_HEADERFUNCTION, &OnHeader);
   curl_easy_setopt(curl_, CURLOPT_HEADERDATA, &exchange);
+  if (stop_asked_) {
+    curl_easy_setopt(curl_, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl_, CURLOPT_XFERINFOFUNCTION, &OnProgress);
+    curl_easy_setopt(curl_, CURLOPT_XFERINFODATA, &stop_asked_);
+  }
   curl_slist* headers = nullptr;
   if (json != nullptr) {
     headers = curl_slist_append(headers, "Content-Type: application/json");
@@ -106,6 +116,7 @@ Result<HttpResponse> HttpClient::Perform(const std::string& path, const std::str
   }
   const CURLcode code = curl_easy_perform(curl_);
   curl_slist_free_all(headers);
+  if (code == CURLE_ABORTED_BY_CALLBACK) return Error{ErrorCode::kCancelled, "stopped", ""};
   if (code != CURLE_OK) {
     return Error{ErrorCode::kUnavailable, fmt::format("no answer from {}: {}", url, curl_easy_strerror(code)), ""};
   }

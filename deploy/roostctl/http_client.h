@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/result.h"
 
@@ -36,11 +37,16 @@ class HttpClient {
   [[nodiscard]] Result<HttpResponse> PostForEvents(const std::string& path, const std::string& json,
                                                    const OnData& on_data);
 
+  // From here on a call ends with kCancelled as soon as `asked` answers true. It is asked whenever bytes move, and at
+  // least once a second.
+  void StopWhen(std::function<bool()> asked) { stop_asked_ = std::move(asked); }
+
  private:
   [[nodiscard]] Result<HttpResponse> Perform(const std::string& path, const std::string* json, const OnData* on_data);
 
   std::string base_url_;
   double timeout_seconds_;
+  std::function<bool()> stop_asked_;
   void* curl_;  // CURL*
 };
 

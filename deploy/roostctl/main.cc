@@ -14,10 +14,12 @@
 #include "common/base/log.h"
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
+#include "deploy/roostctl/chat.h"
 #include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/model_memory.h"
 #include "deploy/roostctl/pin.h"
+#include "deploy/roostctl/prefix_diff.h"
 #include "deploy/roostctl/prefixes.h"
 #include "deploy/roostctl/prompt_options.h"
 #include "deploy/roostctl/simulate/simulate.h"
@@ -71,8 +73,9 @@ int Status(std::span<const char* const> arguments) {
 
 int Bench(std::span<const char* const> arguments) {
   BenchOptions options;
-  ConfigParser parser("roostctl bench",
-                      "Sends conversations that share long system prompts to a router and prints what came of it.");
+  ConfigParser parser(
+      "roostctl bench",
+      "Sends conversations that share long system prompts to a router and prints the cached share and latencies.");
   parser.Add("router", options.router, "URL of the router")
       .Add("model", options.model, "Model to ask for; the router's first when empty")
       .Add("prompts", options.prompts, "Folder with system-*.txt and questions.txt")
@@ -84,12 +87,14 @@ int Bench(std::span<const char* const> arguments) {
       .Add("conversations", options.conversation_count, "Conversations", {.low = 1, .high = 1e6})
       .Add("turns", options.turn_count, "Questions per conversation", {.low = 1, .high = 1000})
       .Add("concurrency", options.concurrency, "Conversations at a time", {.low = 1, .high = 512})
-      .Add("max-tokens", options.max_tokens, "Tokens per answer at most", {.low = 1, .high = 100000})
-      .Add("probes", options.probe_count, "Prompts sent alone, cold and then warm", {.low = 0, .high = 1000})
+      .Add("max-tokens", options.max_tokens, "Most tokens of an answer", {.low = 1, .high = 100000})
+      .Add("probes", options.probe_count, "Prompts sent one by one after the load, each uncached and then cached",
+           {.low = 0, .high = 1000})
       .Add("seed", options.seed, "Seed of the questions and their order")
       .AddSwitch("table-header", options.table_header, "Print the table's header first")
-      .AddSwitch("compare-cache", options.compare_cache,
-                 "Send the load twice, first with requests that leave the cache alone, and print what the cache gains");
+      .AddSwitch(
+          "compare-cache", options.compare_cache,
+          "Send the load twice, first with the cache switched off in every request, and print what the cache gains");
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunBench(options);
 }
@@ -119,8 +124,8 @@ int Explain(std::span<const char* const> arguments) {
 int Pin(std::span<const char* const> arguments) {
   PinOptions options;
   ConfigParser parser("roostctl pin",
-                      "Keeps the blocks of a prompt in the workers' caches: those that are there at once, the others "
-                      "when a request has brought them. Prints what each worker kept.");
+                      "Keeps the blocks of a prompt in the workers' caches: cached blocks at once, the others once a "
+                      "request has computed them. Prints what each worker kept.");
   DeclarePrompt(options, parser);
   parser.Add("duration", options.duration, "How long, like 30s, 10m or 2h; until unpinned when empty")
       .Add("workers", options.workers, kWorkersHelp);
@@ -141,7 +146,8 @@ int Memory(std::span<const char* const> arguments) {
   ConfigParser parser("roostctl memory", "Checks a model folder and prints how much memory it takes.");
   parser.Add("model", options.folder, "Model folder in Hugging Face layout")
       .Require("model")
-      .AddChoice("backend", options.backend, {"cpu", "cuda"}, "What will compute; CUDA takes bf16")
+      .AddChoice("backend", options.backend, {"cpu", "cuda"},
+                 "What will compute the model. On CUDA weights and KV are bf16")
       .Add("memory-bytes", options.memory_bytes,
            "Memory for all workers; 0 takes what is free here. For CUDA it must say what is free on the device")
       .Add("workers", options.worker_count, "Workers that share the memory", {.low = 1, .high = 1024});
@@ -181,6 +187,45 @@ int Prefixes(std::span<const char* const> arguments) {
       .Add("top", options.top, "Prefixes, the most used first", {.low = 1, .high = 1000});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunPrefixes(options, std::cout, std::cerr);
+}
+
+int PrefixDifference(std::span<const char* const> arguments) {
+  PrefixDiffOptions options;
+  ConfigParser parser("roostctl prefix-diff",
+                      "Prints where the blocks of two prompts part, and which text stands there. A and B are files: a "
+                      "text, or the JSON body of a chat or completion request.");
+  parser.AddPositional("A", options.first, "File with a prompt")
+      .AddPositional("B", options.second, "File with another one")
+      .Add("model", options.model, "Folder of a model, or the name of one that the router serves")
+      .Require("model")
+      .Add("router", options.router, "URL of the router that is asked, where the model is no folder")
+      .Add("block-tokens", options.block_tokens, "--block-tokens of the workers, where the model is a folder",
+           {.low = kMinBlockTokens, .high = kMaxBlockTokens});
+  if (const auto code = Ended(parser, arguments)) return *code;
+  if (options.first.empty() || options.second.empty()) {
+    fmt::print(stderr, "roostctl prefix-diff: give two files with prompts\n");
+    return kExitUsage;
+  }
+  return RunPrefixDiff(options, std::cout, std::cerr);
+}
+
+int Chat(std::span<const char* const> arguments) {
+  ChatOptions options;
+  ConfigParser parser("roostctl chat",
+                      "Talks to a model, a line for each question. Ctrl-C stops an answer, Ctrl-D ends the talk.");
+  parser.Add("router", options.router, "URL of the router")
+      .Add("model", options.model, "Model to ask; the router's first when empty")
+      .Add("system", options.system, "System prompt")
+      .Add("max-tokens", options.max_tokens, "Tokens per answer at most; 0: to the context's end",
+           {.low = 0, .high = 1e6});
+  if (const auto code = Ended(parser, arguments)) return *code;
+  ChatConsole console{.in = std::cin, .out = std::cout, .err = std::cerr};
+  if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) {
+    const InterruptKey key;
+    console.screen = ChatScreen::kTerminal;
+    console.interrupted = [key] { return key.Pressed(); };
+  }
+  return RunChat(options, console);
 }
 
 int Tokenize(std::span<const char* const> arguments) {
@@ -225,8 +270,8 @@ void DeclareSimulatedLoad(SimulateOptions& options, ConfigParser& parser) {
       .AddChoice("generate", options.generator, ChoicesOf(workload::kGenerators), "Made load instead of a trace")
       .Add("sessions", options.session_count, "Sessions of weka and chat; 0: all", {.low = 0, .high = 1e6})
       .Add("utilisation", options.utilisation,
-           "Times are scaled so that the fleet would be busy computing prompts for this share of the trace, if its "
-           "workers shared a cache that forgets nothing; 0: the recorded times",
+           "Share of the time that the fleet would compute prompts if its workers shared one cache that never evicts; "
+           "arrival times are scaled to that. 0 keeps the recorded times",
            {.low = 0, .high = 100})
       .Add("seed", options.seed, "Seed of all that is random");
 }
@@ -235,41 +280,43 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
   parser.Section("Routing")
       .AddList("policy", options.policies, fmt::format("all, or some of {}", fmt::join(SimulatedPolicies(), ", ")))
       .Add("routers", options.router_count, "Routers, which share nothing", {.low = 1, .high = 64})
-      .Add("event-delay-ms", options.event_delay_ms, "From a worker to a router", {.low = 0, .high = 60'000});
+      .Add("event-delay-ms", options.event_delay_ms, "Delay of a message from a worker to a router",
+           {.low = 0, .high = 60'000});
   parser.Section("Workers")
       .Add("workers", options.worker_count, "Workers", {.low = 1, .high = 1024})
-      .AddList("worker-speeds", options.worker_speeds, "Speeds of the workers, over and over, where not all are 1")
+      .AddList("worker-speeds", options.worker_speeds,
+               "Speeds of worker 0, 1, …, repeated for the others; by default all are 1")
       .Add("cache-tokens", options.cache_tokens, "Tokens that each worker keeps beside those of running requests",
            {.low = 1024, .high = 1e9})
-      .AddChoice("eviction", options.eviction, ChoicesOf(worker::kEvictionPolicyNames), "As of roost-worker")
-      .AddChoice("worker-schedule", options.schedule, SchedulePolicyNames(), "--schedule of roost-worker")
-      .Add("first-token-target-ms", options.first_token_target_ms, "As of roost-worker", {0, 1'000'000'000})
+      .AddChoice("eviction", options.eviction, ChoicesOf(worker::kEvictionPolicyNames), "The option of roost-worker")
+      .AddChoice("worker-schedule", options.schedule, SchedulePolicyNames(), "The option --schedule of roost-worker")
+      .Add("first-token-target-ms", options.first_token_target_ms, "The option of roost-worker", {0, 1'000'000'000})
       .Add("max-batch-tokens", options.max_batch_tokens, "Prompt tokens of one step", {.low = 64, .high = 1e6})
-      .Add("short-step-tokens", options.short_step_tokens, "As of roost-worker", {.low = 0, .high = 1e6})
-      .Add("max-running-requests", options.max_running_requests, "As of roost-worker", {.low = 1, .high = 4096})
-      .Add("max-waiting-requests", options.max_waiting_requests, "As of roost-worker", {.low = 1, .high = 1e6})
-      .Add("load-interval-ms", options.load_interval_ms, "Between load reports when no step ends",
+      .Add("short-step-tokens", options.short_step_tokens, "The option of roost-worker", {.low = 0, .high = 1e6})
+      .Add("max-running-requests", options.max_running_requests, "The option of roost-worker", {.low = 1, .high = 4096})
+      .Add("max-waiting-requests", options.max_waiting_requests, "The option of roost-worker", {.low = 1, .high = 1e6})
+      .Add("load-interval-ms", options.load_interval_ms, "Time between load reports while no step ends",
            {.low = 1, .high = 60'000})
       .Add("prefill-rate", options.prefill_rate, "Prompt tokens that a worker computes in a second",
            {.low = 1, .high = 1e9})
-      .Add("step-base-ms", options.step_base_ms, "What a step with prompt tokens takes beside these",
+      .Add("step-base-ms", options.step_base_ms, "Fixed time of a step that computes prompt tokens",
            {.low = 0, .high = 1e6})
-      .Add("attention-ns", options.attention_ns, "What a prompt token takes more for each token before it",
+      .Add("attention-ns", options.attention_ns, "Time that a prompt token takes for each token before it",
            {.low = 0, .high = 1e9})
-      .Add("decode-base-ms", options.decode_base_ms, "Between two tokens of a running request",
+      .Add("decode-base-ms", options.decode_base_ms, "Time between two tokens of a running request",
            {.low = 1e-3, .high = 1e6})
-      .Add("decode-us-per-request", options.decode_us_per_request, "The same, more for each running request",
-           {.low = 0, .high = 1e9})
+      .Add("decode-us-per-request", options.decode_us_per_request,
+           "Time added to decode-base-ms for each running request", {.low = 0, .high = 1e9})
       .Add("decode-ns-per-context-token", options.decode_ns_per_context_token,
-           "The same, more for each token of the running requests", {.low = 0, .high = 1e9});
+           "Time added to decode-base-ms for each token in the running requests' contexts", {.low = 0, .high = 1e9});
 }
 
 int Simulate(std::span<const char* const> arguments) {
   SimulateOptions options;
   options.show_progress = isatty(STDERR_FILENO) == 1;
   ConfigParser parser("roostctl simulate",
-                      "Plays a trace against simulated workers behind real routers, on virtual time, and tells what "
-                      "came of it under each policy.");
+                      "Plays a trace against simulated workers behind real routers, on virtual time, and prints the "
+                      "result of each policy.");
   DeclareSimulatedLoad(options, parser);
   DeclareSimulatedFleet(options, parser);
   parser.Section("Output")
@@ -287,8 +334,10 @@ constexpr Command kCommands[] = {
     {"unpin", "take back a pin", &Unpin},
     {"match", "what a prompt would hit, and where", &Match},
     {"prefixes", "the prefixes that are used most", &Prefixes},
+    {"prefix-diff", "where two prompts part, and at which text", &PrefixDifference},
     {"warm", "have workers compute a prompt", &Warm},
     {"generate", "answer a list of prompts in this process", &Generate},
+    {"chat", "talk to a model", &Chat},
     {"bench", "send a load of conversations and measure", &Bench},
     {"memory", "check a model folder and its memory", &Memory},
     {"simulate", "play a trace against a simulated cluster", &Simulate},
@@ -299,7 +348,7 @@ constexpr Command kCommands[] = {
 int PrintUsage(std::FILE* out, int code) {
   fmt::print(out, "roostctl {}: the operator's command line of Roost\n\nUsage: roostctl COMMAND [OPTIONS]\n\n",
              Version());
-  for (const Command& command : kCommands) fmt::print(out, "  {:<10} {}\n", command.name, command.summary);
+  for (const Command& command : kCommands) fmt::print(out, "  {:<11} {}\n", command.name, command.summary);
   fmt::print(out, "\nroostctl COMMAND --help lists a command's options.\n");
   return code;
 }

@@ -114,7 +114,7 @@ void Print(const ModelSize& model, const MemoryPlan& plan, FreeMemory free, std:
 Result<void> Describe(const MemoryOptions& options, std::ostream& out) {
   ROOST_ASSIGN_OR_RETURN(const FreeMemory free, FreeMemoryOf(options));
   ROOST_ASSIGN_OR_RETURN(const kernels::DType dtype, DTypeOf(free.where));
-  ROOST_ASSIGN_OR_RETURN(const ModelSize model, MeasureModel(options.folder, dtype));
+  ROOST_ASSIGN_OR_RETURN(const ModelSize model, MeasureModel(options.folder, free.where, dtype));
   ROOST_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(model, free, options.worker_count));
   Print(model, plan, free, out);
   return {};
@@ -130,7 +130,7 @@ std::uint64_t KvBytes(const ModelSize& model, MemoryOf where, std::uint64_t left
 
 }  // namespace
 
-Result<ModelSize> MeasureModel(const fs::path& folder, kernels::DType dtype) {
+Result<ModelSize> MeasureModel(const fs::path& folder, MemoryOf where, kernels::DType dtype) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) return Error{ErrorCode::kNotFound, "is not a folder", folder.string()};
   ROOST_ASSIGN_OR_RETURN(const worker::JsonFile file,
@@ -144,7 +144,8 @@ Result<ModelSize> MeasureModel(const fs::path& folder, kernels::DType dtype) {
   model.name = FolderName(folder);
   model.architecture = config.architecture;
   model.dtype = dtype;
-  model.weight_bytes = worker::MatrixElements(config) * kernels::SizeOf(dtype);
+  const worker::TiedTable tied = where == MemoryOf::kHost ? worker::TiedTable::kTwice : worker::TiedTable::kOnce;
+  model.weight_bytes = worker::MatrixElements(config, tied) * kernels::SizeOf(dtype);
   constexpr std::uint32_t kBlockTokens = 16;
   model.kv_bytes_per_token = worker::KvBlockBytes(config, kBlockTokens, dtype) / kBlockTokens;
   model.context_tokens = std::min(config.max_positions, config.sliding_window.value_or(config.max_positions));

@@ -23,16 +23,16 @@ struct ModelSize {
   bool has_chat_template = false;
 };
 
+enum class MemoryOf : std::uint8_t { kHost, kDevice };
+
 // Reads config.json, the tokenizer, the chat template and the headers of the safetensors files. Errors name the file
 // and what in it is missing, wrong or not supported.
-[[nodiscard]] Result<ModelSize> MeasureModel(const std::filesystem::path& folder, kernels::DType dtype);
+[[nodiscard]] Result<ModelSize> MeasureModel(const std::filesystem::path& folder, MemoryOf where, kernels::DType dtype);
 
 struct MemoryPlan {
   std::uint64_t kv_bytes = 0;   // of one worker
   std::uint64_t kv_tokens = 0;  // that these hold
 };
-
-enum class MemoryOf : std::uint8_t { kHost, kDevice };
 
 struct FreeMemory {
   std::uint64_t bytes = 0;

@@ -30,7 +30,8 @@ std::string WorkerText(PinVerb verb, simdjson::dom::element worker) {
   if (!FlagAt(worker, "/answered")) return "no answer";
   const std::uint64_t kept = CountAt(worker, "/kept_blocks");
   if (verb == PinVerb::kUnpin) {
-    return kept == 0 ? "none of them is pinned" : fmt::format("{} still pinned, for blocks behind them", kept);
+    return kept == 0 ? "none of them is pinned"
+                     : fmt::format("{} still pinned, because pinned blocks follow them", kept);
   }
   return fmt::format("kept {}, {} more once they are computed, refused {}", kept, CountAt(worker, "/pending_blocks"),
                      CountAt(worker, "/refused_blocks"));
@@ -82,7 +83,7 @@ Result<std::string> FormatPinAnswer(PinVerb verb, std::string_view answer_json) 
   if (parser.parse(simdjson::padded_string(answer_json)).get(answer) != simdjson::SUCCESS ||
       answer["blocks"].get(blocks) != simdjson::SUCCESS || answer["tokens"].get(tokens) != simdjson::SUCCESS ||
       answer["workers"].get(workers) != simdjson::SUCCESS) {
-    return DataLoss("answer", "it does not tell blocks, tokens and workers");
+    return DataLoss("answer", "it lacks blocks, tokens or workers");
   }
   std::string text = fmt::format("{} of {} blocks ({} tokens)\n", NameOf(verb), blocks, tokens);
   for (const simdjson::dom::element worker : workers) {

@@ -27,7 +27,7 @@ Result<element> Parse(simdjson::dom::parser& parser, std::string_view json, cons
   simdjson::dom::array found;
   if (parser.parse(simdjson::padded_string(json)).get(answer) != simdjson::SUCCESS ||
       answer[list].get(found) != simdjson::SUCCESS) {
-    return DataLoss("answer", "it does not tell {}", list);
+    return DataLoss("answer", "it has no list of {}", list);
   }
   return answer;
 }

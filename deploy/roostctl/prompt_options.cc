@@ -14,7 +14,7 @@ Result<void> WriteMessages(std::string_view file, JsonWriter& body) {
   simdjson::dom::parser parser;
   simdjson::dom::element root;
   if (parser.parse(simdjson::padded_string(file)).get(root) != simdjson::SUCCESS) {
-    return InvalidArgument("messages", "the file holds no JSON");
+    return InvalidArgument("messages", "the file is not valid JSON");
   }
   if (root.is_array()) {
     body.Key("messages").Raw(simdjson::minify(root));
@@ -22,7 +22,7 @@ Result<void> WriteMessages(std::string_view file, JsonWriter& body) {
   }
   simdjson::dom::element messages;
   if (root["messages"].get(messages) != simdjson::SUCCESS) {
-    return InvalidArgument("messages", "the file holds neither an array nor an object with messages");
+    return InvalidArgument("messages", "the file must hold an array of messages, or an object with messages");
   }
   body.Key("messages").Raw(simdjson::minify(messages));
   simdjson::dom::element tools;
@@ -48,7 +48,7 @@ void WriteScope(const PromptOptions& options, JsonWriter& body) {
 
 Result<void> WritePrompt(const PromptOptions& options, std::string_view messages_json, JsonWriter& body) {
   if (options.prompt.empty() == options.messages_file.empty()) {
-    return InvalidArgument("prompt", "give a prompt or a file with messages, one of them");
+    return InvalidArgument("prompt", "give either a prompt or a file with messages");
   }
   if (options.prompt.empty()) return WriteMessages(messages_json, body);
   body.Key("prompt").String(options.prompt);

@@ -46,7 +46,7 @@ Result<jinja::Value> ContextOf(const std::string& line) {
   const jinja::Value* context =
       request.is(jinja::Kind::kDict) ? request.AsDict().Find(std::string_view("context")) : nullptr;
   if (context == nullptr || !context->is(jinja::Kind::kDict)) {
-    return InvalidArgument("context", "must be there and be an object");
+    return InvalidArgument("context", "is required and must be an object");
   }
   return *context;
 }

@@ -1,4 +1,4 @@
-// `roostctl tokenize --tokenizer FILE`: shows what the router makes of a text, for people who debug prompts and cache
+// `roostctl tokenize --tokenizer FILE`: shows the tokens that the router makes of a text, to debug prompts and cache
 // misses. One JSON object per line in, one per line out, in order:
 //
 //   {"text": "Hello"}   →   {"ids": [15496], "ids_with_special": [15496], "decoded": "Hello"}

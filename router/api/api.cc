@@ -13,7 +13,9 @@
 #include "common/base/rng.h"
 #include "router/api/api_call.h"
 #include "router/api/decisions.h"
-#include "router/api/openai_json.h"
+#include "router/api/messages_answer.h"
+#include "router/api/models_json.h"
+#include "router/api/openapi.h"
 #include "router/api/url.h"
 
 namespace roost::router {
@@ -44,9 +46,18 @@ std::span<const Api::Route> Api::Routes() {
       Route{"POST", "/v1/chat/completions", Match::kExact, "chat_completions", CallThread::kText,
             &Api::ChatCompletions},
       Route{"POST", "/v1/completions", Match::kExact, "completions", CallThread::kText, &Api::Completions},
+      Route{"POST", "/v1/responses", Match::kExact, "responses", CallThread::kText, &Api::Responses},
+      Route{"POST", "/v1/messages", Match::kExact, "messages", CallThread::kText, &Api::Messages},
+      Route{"POST", "/v1/messages/count_tokens", Match::kExact, "count_tokens", CallThread::kText, &Api::CountTokens},
+      Route{"POST", "/tokenize", Match::kExact, "tokenize", CallThread::kText, &Api::Tokenize},
+      Route{"POST", "/detokenize", Match::kExact, "detokenize", CallThread::kText, &Api::Detokenize},
+      Route{"GET", "/openapi.json", Match::kExact, "openapi", CallThread::kText, &Api::OpenApi},
       Route{"GET", "/v1/models", Match::kExact, "models", CallThread::kText, &Api::ListModels},
       Route{"GET", "/v1/models/", Match::kPrefix, "models", CallThread::kText, &Api::GetModel},
       Route{"GET", "/health", Match::kExact, "health", CallThread::kConnection, &Api::Health},
+      Route{"GET", "/livez", Match::kExact, "health", CallThread::kConnection, &Api::Health},
+      Route{"GET", "/ping", Match::kExact, "health", CallThread::kConnection, &Api::Health},
+      Route{"GET", "/readyz", Match::kExact, "ready", CallThread::kText, &Api::Ready},
       Route{"GET", "/ready", Match::kExact, "ready", CallThread::kText, &Api::Ready},
       Route{"GET", "/metrics", Match::kExact, "metrics", CallThread::kText, &Api::Metrics},
       Route{"GET", "/version", Match::kExact, "version", CallThread::kConnection, &Api::Version},
@@ -89,6 +100,7 @@ void Api::Handle(HttpRequest request, std::shared_ptr<Responder> responder) {
   const Route* route = FindRoute(call->request.method, call->request.path);
   if (route == nullptr) return AnswerUnrouted(*call);
   call->route = route->name;
+  if (call->request.path.starts_with("/v1/messages")) call->error_form = ErrorForm::kAnthropic;
   call->rest = std::string_view(call->request.path).substr(route->path.size());
   if (route->method == "POST" && !IsJson(call->request.FindHeader("content-type").value_or(""))) {
     return AnswerError(*call, {ErrorCode::kUnsupportedMediaType, "the Content-Type must be application/json", ""});
@@ -170,6 +182,8 @@ void Api::Version(Call& call) {
   Answer(call, JsonResponse(json.Take()));
 }
 
+void Api::OpenApi(Call& call) { Answer(call, JsonResponse(OpenApiBody(options_.version))); }
+
 void Api::Workers(Call& call) { Answer(call, JsonResponse(WorkersBody(services_.dispatcher.Workers()))); }
 
 void Api::Decisions(Call& call) {
@@ -204,7 +218,15 @@ void Api::Answer(const Call& call, HttpResponse response) {
 
 void Api::AnswerError(const Call& call, const Error& error) {
   const std::string_view model = call.model == nullptr ? std::string_view() : call.model->name;
-  Answer(call, ErrorResponse(error, RetryAfter(services_.dispatcher, error, model)));
+  const Duration retry_after = RetryAfter(services_.dispatcher, error, model);
+  Error named = error;
+  if (call.field_of != nullptr) named.field = call.field_of(error.field);
+  Answer(call, call.error_form == ErrorForm::kAnthropic ? MessagesErrorResponse(named, retry_after)
+                                                        : ErrorResponse(named, retry_after));
+}
+
+void Api::AnswerResult(const Call& call, Result<std::string> body) {
+  body.ok() ? Answer(call, JsonResponse(std::move(body).value())) : AnswerError(call, body.error());
 }
 
 std::uint64_t Api::NextRandom() { return Mix64(options_.seed + random_counter_.fetch_add(1) * 0x9e3779b97f4a7c15ULL); }

@@ -1,8 +1,10 @@
 // The HTTP API: the table of routes, and from a request to its answer. No socket and no HTTP library: requests and
 // responders come from router/http, or from a test.
 //
-//   POST /v1/chat/completions   POST /v1/completions   GET /v1/models   GET /v1/models/{id}
-//   GET /health   GET /ready   GET /metrics   GET /version
+//   POST /v1/chat/completions   POST /v1/completions   POST /v1/responses
+//   POST /v1/messages   POST /v1/messages/count_tokens   POST /tokenize   POST /detokenize
+//   GET /v1/models   GET /v1/models/{id}   GET /openapi.json
+//   GET /health   GET /livez   GET /ping   GET /ready   GET /readyz   GET /metrics   GET /version
 //   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
 //   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
 //
@@ -34,7 +36,9 @@
 
 #include "common/base/clock.h"
 #include "router/api/api_observer.h"
+#include "router/api/chat_request.h"
 #include "router/api/generation.h"
+#include "router/api/openai_answer.h"
 #include "router/api/pin_request.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
@@ -72,7 +76,7 @@ class Api {
  private:
   struct Route;
   struct Call;    // a request on its route
-  struct Prompt;  // a generation that can be submitted
+  struct Prompt;  // what can be generated
 
   [[nodiscard]] static std::span<const Route> Routes();
   [[nodiscard]] static const Route* FindRoute(std::string_view method, std::string_view path);
@@ -84,6 +88,12 @@ class Api {
   void AnswerUnrouted(const Call& call);
   void ChatCompletions(Call& call);
   void Completions(Call& call);
+  void Responses(Call& call);
+  void Messages(Call& call);
+  void CountTokens(Call& call);
+  void Tokenize(Call& call);
+  void Detokenize(Call& call);
+  void OpenApi(Call& call);
   void ListModels(Call& call);
   void GetModel(Call& call);
   void Health(Call& call);
@@ -113,11 +123,20 @@ class Api {
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
-  [[nodiscard]] Result<Prompt> ReadChat(Call& call);
+  [[nodiscard]] Result<std::vector<TokenId>> ReadChatTokens(Call& call, const ChatRequest& chat);
+  [[nodiscard]] Result<Prompt> ReadChat(Call& call, Result<ChatRequest> chat);
   [[nodiscard]] Result<Prompt> ReadCompletion(Call& call);
-  [[nodiscard]] Result<Prompt> MakePrompt(Call& call, std::vector<TokenId> tokens, SamplingFields fields,
-                                          std::string_view field);
-  void Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt);
+  [[nodiscard]] Result<std::string> ReadTokenize(Call& call);
+  [[nodiscard]] Result<std::string> ReadCountTokens(Call& call);
+  // Adds what a worker is asked to do with one of the request's prompts. `field` names it in errors.
+  [[nodiscard]] Result<void> AddSpec(const Call& call, std::vector<TokenId> tokens, std::string_view field,
+                                     Prompt& prompt);
+  [[nodiscard]] static Result<void> HoldSpecs(Call& call, Prompt& prompt);
+  // "prefix_" and 32 hexadecimal digits.
+  [[nodiscard]] std::string NewId(std::string_view prefix);
+  void GenerateOpenAi(const Call& call, AnswerKind kind, Result<Prompt> prompt);
+  void Generate(const Call& call, Prompt prompt, std::string answer_id, std::unique_ptr<AnswerFormat> format);
+  void AnswerResult(const Call& call, Result<std::string> body);
   void Answer(const Call& call, HttpResponse response);
   void AnswerError(const Call& call, const Error& error);
   [[nodiscard]] std::uint64_t NextRandom();

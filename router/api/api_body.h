@@ -14,7 +14,8 @@ namespace roost::router {
 template <typename Request>
 Result<Request> Api::ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const {
   HttpBody& body = call.request.body;
-  const std::size_t size = body.size();
+  // Another API's request is written anew as a chat before it is read.
+  const std::size_t size = call.field_of == nullptr ? body.size() : 2 * body.size();
   ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size)));
   JsonBody json(body.TakeText(JsonBody::kPadding));
   ROOST_ASSIGN_OR_RETURN(const JsonObject object, json.Parse());

@@ -16,14 +16,21 @@ namespace roost::router {
 // Who answers: the thread that read the request, at once, or a text thread.
 enum class CallThread { kConnection, kText };
 
+// In whose form errors are.
+enum class ErrorForm { kOpenAi, kAnthropic };
+
 // Belongs to the connection's thread until it is posted, then to the text thread.
 struct Api::Call {
   HttpRequest request;
   std::shared_ptr<Responder> responder;
   Instant started_at;
   CallThread thread = CallThread::kConnection;
-  std::string_view route;                    // a name of the route table
-  std::string_view rest;                     // of the path, behind a prefix route
+  std::string_view route;  // a name of the route table
+  std::string_view rest;   // of the path, behind a prefix route
+  ErrorForm error_form = ErrorForm::kOpenAi;
+  // What the request calls a field of a chat, where it is another API's.
+  std::string (*field_of)(std::string_view) = nullptr;
+  enum class ModelName { kRequired, kOptional } model_name = ModelName::kRequired;
   std::shared_ptr<const ServedModel> model;  // once its name was read and is served
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };

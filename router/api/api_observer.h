@@ -9,7 +9,7 @@ namespace roost::router {
 
 // Told once per generation that was dispatched, at its end. Views last for the call.
 struct GenerationSummary {
-  enum class Outcome { kStop, kLength, kClientGone, kError };
+  enum class Outcome { kStop, kLength, kToolCalls, kClientGone, kError };
 
   std::string_view route;  // as in OnAnswer
   std::string_view model;
@@ -26,6 +26,7 @@ struct GenerationSummary {
   switch (outcome) {
     case GenerationSummary::Outcome::kStop: return "stop";
     case GenerationSummary::Outcome::kLength: return "length";
+    case GenerationSummary::Outcome::kToolCalls: return "tool_calls";
     case GenerationSummary::Outcome::kClientGone: return "client_gone";
     case GenerationSummary::Outcome::kError: return "error";
   }
@@ -40,6 +41,9 @@ class ApiObserver {
   // client that went away.
   virtual void OnAnswer(std::string_view route, int status) = 0;
 
+  // Of a generation's request, which nobody reads; told where there are some.
+  virtual void OnUnknownFields(std::uint32_t count) = 0;
+
   // A generation is under way until its OnGenerationEnd.
   virtual void OnGenerationStart(std::string_view model) = 0;
   virtual void OnGenerationEnd(const GenerationSummary& summary) = 0;
@@ -53,6 +57,7 @@ class ApiObserver {
 class NullApiObserver final : public ApiObserver {
  public:
   void OnAnswer(std::string_view, int) override {}
+  void OnUnknownFields(std::uint32_t) override {}
   void OnGenerationStart(std::string_view) override {}
   void OnGenerationEnd(const GenerationSummary&) override {}
   void OnFirstToken(std::string_view, double) override {}

@@ -6,12 +6,19 @@
 #include <chrono>
 #include <utility>
 
+#include "common/base/trace_context.h"
+#include "common/text/tokenizer.h"
 #include "router/api/api_body.h"
 #include "router/api/api_call.h"
 #include "router/api/chat_request.h"
+#include "router/api/chat_translation.h"
 #include "router/api/completion_request.h"
+#include "router/api/messages_answer.h"
+#include "router/api/openai_answer.h"
 #include "router/api/prompt.h"
+#include "router/api/responses_answer.h"
 #include "router/api/text_memory.h"
+#include "router/api/token_request.h"
 
 namespace roost::router {
 namespace {
@@ -19,15 +26,37 @@ namespace {
 constexpr std::size_t kFingerprintDigits = 12;
 constexpr std::string_view kTimeoutHeader = "x-request-timeout-ms";
 
-std::size_t SizeOf(const CompletionRequest& request) {
-  const auto* text = std::get_if<std::string>(&request.prompt);
-  return text == nullptr ? 0 : text->size();
+// Of the text that is to be tokenized. Each prompt is one that the model may have.
+Result<std::size_t> CheckedSize(const ServedModel& model, const CompletionRequest& request) {
+  std::size_t size = 0;
+  for (const CompletionPrompt& prompt : request.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt.value);
+    if (text == nullptr) continue;
+    ROOST_RETURN_IF_ERROR(CheckTextLength(model, *text, prompt.path));
+    size += text->size();
+  }
+  return size;
+}
+
+std::string EchoOf(const ServedModel& model, const CompletionPrompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt.value)) return *text;
+  return model.tokenizer->Decode(std::get<std::vector<TokenId>>(prompt.value), SpecialTokenOutput::kShow);
+}
+
+OpenAiAnswerOptions AnswerOptions(const ServedModel& model, const SamplingFields& fields, Echo echo) {
+  return {.tokenizer = model.tokenizer,
+          .usage_report = fields.usage_report,
+          .token_ids = fields.token_ids,
+          .logprobs = fields.output_logprobs ? Logprobs::kTell : Logprobs::kOmit,
+          .echo = echo};
 }
 
 }  // namespace
 
 struct Api::Prompt {
-  GenerateSpec spec;
+  std::vector<GenerateSpec> specs;
+  std::vector<std::string> echoes;  // that answers begin with; one for each spec, or none at all
+  Echo echo = Echo::kNone;
   SamplingFields fields;
 };
 
@@ -35,9 +64,6 @@ Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& nam
   if (std::shared_ptr<const ServedModel> model = services_.dispatcher.ChooseModel(name)) return model;
   if (services_.dispatcher.IsExpected(name)) {
     return Error{ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
-  }
-  if (services_.dispatcher.Models().empty()) {
-    return Error{ErrorCode::kUnavailable, "no worker is ready yet", ""};
   }
   return Error{ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", name), "model"};
 }
@@ -59,63 +85,180 @@ Result<Instant> Api::DeadlineOf(const Call& call) const {
 // What is certain to be refused is refused before its messages are looked at.
 Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, body.String("model"));
-  if (!name || name->empty()) return InvalidArgument("model", "must name the model to ask");
-  ROOST_ASSIGN_OR_RETURN(call.model, FindModel(std::string(*name)));
+  std::string wanted(name.value_or(""));
+  if (wanted.empty() && call.model_name == Call::ModelName::kOptional) {
+    const auto models = services_.dispatcher.Models();
+    if (models.size() == 1) wanted = models.front()->name;
+  }
+  if (wanted.empty()) return InvalidArgument("model", "must name the model to ask");
+  ROOST_ASSIGN_OR_RETURN(call.model, FindModel(wanted));
   return services_.dispatcher.CheckRoom(*call.model);
 }
 
 // ---- generation ----
 
-void Api::ChatCompletions(Call& call) { Generate(call, AnswerKind::kChat, ReadChat(call)); }
-void Api::Completions(Call& call) { Generate(call, AnswerKind::kCompletion, ReadCompletion(call)); }
+void Api::ChatCompletions(Call& call) {
+  GenerateOpenAi(call, AnswerKind::kChat, ReadChat(call, ReadBody(call, &ParseChatRequest)));
+}
 
-Result<Api::Prompt> Api::ReadChat(Call& call) {
-  ROOST_ASSIGN_OR_RETURN(ChatRequest chat, ReadBody(call, &ParseChatRequest));
+void Api::Completions(Call& call) { GenerateOpenAi(call, AnswerKind::kCompletion, ReadCompletion(call)); }
+
+void Api::Responses(Call& call) {
+  call.field_of = &ResponsesFieldOf;
+  Result<ResponsesRequest> request = ReadBody(call, &ParseResponsesRequest);
+  if (!request.ok()) return AnswerError(call, request.error());
+  Result<Prompt> prompt = ReadChat(call, std::move(request->chat));
+  if (!prompt.ok()) return AnswerError(call, prompt.error());
+  ResponseIdentity identity;
+  identity.id = NewId("resp_");
+  identity.suffix = fmt::format("{:016x}", NextRandom());
+  identity.created_unix_seconds = options_.unix_seconds_now();
+  identity.model = call.model->name;
+  identity.echo = std::move(request->echo);
+  const std::string id = identity.id;
+  Generate(call, std::move(prompt).value(), id, std::make_unique<ResponsesAnswer>(std::move(identity)));
+}
+
+void Api::Messages(Call& call) {
+  call.field_of = &MessagesFieldOf;
+  Result<Prompt> prompt = ReadChat(call, ReadBody(call, &ParseMessagesRequest));
+  if (!prompt.ok()) return AnswerError(call, prompt.error());
+  const std::string id = NewId("msg_");
+  Generate(call, std::move(prompt).value(), id,
+           std::make_unique<MessagesAnswer>(MessageIdentity{id, call.model->name}));
+}
+
+void Api::CountTokens(Call& call) {
+  call.field_of = &MessagesFieldOf;
+  AnswerResult(call, ReadCountTokens(call));
+}
+
+void Api::Tokenize(Call& call) {
+  call.model_name = Call::ModelName::kOptional;
+  AnswerResult(call, ReadTokenize(call));
+}
+
+void Api::Detokenize(Call& call) {
+  call.model_name = Call::ModelName::kOptional;
+  const Result<DetokenizeRequest> request = ReadBody(call, &ParseDetokenizeRequest);
+  if (!request.ok()) return AnswerError(call, request.error());
+  AnswerResult(call, DetokenizeBody(*call.model, *request));
+}
+
+// ---- prompts ----
+
+Result<std::vector<TokenId>> Api::ReadChatTokens(Call& call, const ChatRequest& chat) {
   ROOST_ASSIGN_OR_RETURN(const std::string text, RenderChat(*call.model, chat, options_.unix_seconds_now()));
-  SamplingFields fields = std::move(chat.sampling);
-  chat = ChatRequest();  // the text holds all that is still needed
+  ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "messages"));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
-  ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeRendered(*call.model, text));
-  return MakePrompt(call, std::move(tokens), std::move(fields), "messages");
+  return TokenizeRendered(*call.model, text);
+}
+
+Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
+  if (!chat.ok()) return chat.error();
+  ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, ReadChatTokens(call, *chat));
+  Prompt prompt;
+  prompt.fields = std::move(chat->sampling);
+  ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(tokens), "messages", prompt));
+  ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
+  return prompt;
+}
+
+Result<std::string> Api::ReadCountTokens(Call& call) {
+  ROOST_ASSIGN_OR_RETURN(const ChatRequest chat, ReadBody(call, &ParseCountTokensRequest));
+  ROOST_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, ReadChatTokens(call, chat));
+  return fmt::format(R"({{"input_tokens":{}}})", tokens.size());
+}
+
+Result<std::string> Api::ReadTokenize(Call& call) {
+  ROOST_ASSIGN_OR_RETURN(const TokenizeRequest request, ReadBody(call, &ParseTokenizeRequest));
+  std::vector<TokenId> tokens;
+  if (const auto* chat = std::get_if<ChatRequest>(&request.prompt)) {
+    ROOST_ASSIGN_OR_RETURN(tokens, ReadChatTokens(call, *chat));
+  } else {
+    const auto& text = std::get<std::string>(request.prompt);
+    ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "prompt"));
+    ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
+    ROOST_ASSIGN_OR_RETURN(tokens, TokenizeText(*call.model, text, request.special_tokens, "prompt"));
+  }
+  return TokenizeBody(*call.model, tokens, request.token_texts);
 }
 
 Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ReadBody(call, &ParseCompletionRequest));
-  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(SizeOf(completion))));
-  ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeCompletion(*call.model, completion));
-  return MakePrompt(call, std::move(tokens), std::move(completion.sampling), "prompt");
+  ROOST_ASSIGN_OR_RETURN(const std::size_t size, CheckedSize(*call.model, completion));
+  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(size)));
+  Prompt prompt;
+  prompt.fields = std::move(completion.sampling);
+  prompt.echo = completion.echo;
+  for (const CompletionPrompt& each : completion.prompts) {
+    ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeCompletion(*call.model, each));
+    ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(tokens), each.path, prompt));
+    if (completion.echo == Echo::kPrompt) prompt.echoes.push_back(EchoOf(*call.model, each));
+  }
+  ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
+  return prompt;
 }
 
-Result<Api::Prompt> Api::MakePrompt(Call& call, std::vector<TokenId> tokens, SamplingFields fields,
-                                    std::string_view field) {
+Result<void> Api::AddSpec(const Call& call, std::vector<TokenId> tokens, std::string_view field, Prompt& prompt) {
   ROOST_ASSIGN_OR_RETURN(GenerateSpec spec,
-                         MakeGenerateSpec(call.model, std::move(tokens), fields, {field, NextRandom()}));
-  ByteBudget::Guard& memory = call.request.body.memory();
-  ROOST_RETURN_IF_ERROR(Hold(memory, SpecBytes(spec)));
+                         MakeGenerateSpec(call.model, std::move(tokens), prompt.fields, {field, NextRandom()}));
   ROOST_ASSIGN_OR_RETURN(spec.deadline, DeadlineOf(call));
-  spec.memory = std::make_shared<ByteBudget::Guard>(std::move(memory));
-  return Prompt{std::move(spec), std::move(fields)};
+  prompt.specs.push_back(std::move(spec));
+  return {};
 }
 
-void Api::Generate(const Call& call, AnswerKind kind, Result<Prompt> prompt) {
+// What the request holds of the budget for input is given back when the last of its specs is gone.
+Result<void> Api::HoldSpecs(Call& call, Prompt& prompt) {
+  std::uint64_t bytes = 0;
+  for (const GenerateSpec& spec : prompt.specs) bytes += SpecBytes(spec);
+  ByteBudget::Guard& memory = call.request.body.memory();
+  ROOST_RETURN_IF_ERROR(Hold(memory, bytes));
+  const auto shared = std::make_shared<ByteBudget::Guard>(std::move(memory));
+  for (GenerateSpec& spec : prompt.specs) spec.memory = shared;
+  return {};
+}
+
+// ---- answers ----
+
+std::string Api::NewId(std::string_view prefix) {
+  return fmt::format("{}{:016x}{:016x}", prefix, NextRandom(), NextRandom());
+}
+
+void Api::GenerateOpenAi(const Call& call, AnswerKind kind, Result<Prompt> prompt) {
   if (!prompt.ok()) return AnswerError(call, prompt.error());
-  GenerateSpec& spec = prompt->spec;
+  AnswerIdentity identity;
+  identity.kind = kind;
+  identity.id = NewId(kind == AnswerKind::kChat ? "chatcmpl-" : "cmpl-");
+  identity.created_unix_seconds = options_.unix_seconds_now();
+  identity.model = call.model->name;
+  identity.system_fingerprint = "fp_" + call.model->fingerprint.substr(0, kFingerprintDigits);
+  const std::string id = identity.id;
+  OpenAiAnswerOptions options = AnswerOptions(*call.model, prompt->fields, prompt->echo);
+  Generate(call, std::move(prompt).value(), id,
+           std::make_unique<OpenAiAnswer>(std::move(identity), std::move(options)));
+}
+
+void Api::Generate(const Call& call, Prompt prompt, std::string answer_id, std::unique_ptr<AnswerFormat> format) {
+  const SamplingFields& fields = prompt.fields;
+  if (fields.unknown_field_count > 0) services_.observer.OnUnknownFields(fields.unknown_field_count);
   GenerationOptions options;
   options.route = call.route;
-  options.request_id = call.request.request_id;
-  options.identity.kind = kind;
-  options.identity.id =
-      fmt::format("{}-{:016x}{:016x}", kind == AnswerKind::kChat ? "chatcmpl" : "cmpl", NextRandom(), NextRandom());
-  options.identity.created_unix_seconds = options_.unix_seconds_now();
-  options.identity.model = spec.model->name;
-  options.identity.system_fingerprint = "fp_" + spec.model->fingerprint.substr(0, kFingerprintDigits);
-  spec.answer_id = options.identity.id;
-  spec.request_id = options.request_id;
-  options.delivery = prompt->fields.delivery;
-  options.usage_report = prompt->fields.usage_report;
-  options.stop = std::move(prompt->fields.stop);
+  options.request_id = fields.request_id.empty() ? call.request.request_id : fields.request_id;
+  const std::string_view trace = call.request.FindHeader("traceparent").value_or("");
+  if (IsTraceParent(trace)) options.trace_parent = trace;
+  for (GenerateSpec& spec : prompt.specs) {
+    spec.answer_id = answer_id;
+    spec.request_id = options.request_id;
+    spec.trace_parent = options.trace_parent;
+  }
+  options.format = std::move(format);
+  options.delivery = fields.delivery;
+  options.text = {.stop = fields.stop, .stop_text = fields.stop_text, .special_text = fields.special_text};
+  options.token_ids = fields.token_ids;
+  options.echoes = std::move(prompt.echoes);
   options.started_at = call.started_at;
-  Generation::Start(services_, call.responder, *call.client, std::move(spec), std::move(options));
+  Generation::Start(services_, call.responder, *call.client, std::move(prompt.specs), std::move(options));
 }
 
 }  // namespace roost::router

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <string_view>
 
@@ -14,7 +15,8 @@ constexpr auto kMaxKeepMs = static_cast<std::int64_t>(wire::kMaxKeepMs);
 Result<void> CheckMembers(const JsonObject& object, std::initializer_list<std::string_view> known) {
   for (const auto& [name, element] : object.members()) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    return InvalidArgument(object.PathOf(name), "is not known here: {} are", fmt::join(known, ", "));
+    return InvalidArgument(object.PathOf(name), "is not a known field; the known fields are {}",
+                           fmt::join(known, ", "));
   }
   return {};
 }
@@ -49,7 +51,8 @@ Result<Hint> ParseHint(const JsonObject& object, HintNames names) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> duration, object.Integer(names.duration, 1, kMaxKeepMs));
   // A priority for no time would be without effect.
   if (priority && !duration) {
-    return InvalidArgument(object.PathOf(names.duration), "must say for how long {} holds", names.priority);
+    return InvalidArgument(object.PathOf(names.duration), "is required beside {}: the time for which it holds",
+                           names.priority);
   }
   Hint hint;
   hint.priority = priority.value_or(hint.priority);
@@ -87,27 +90,47 @@ Result<void> ParseCacheObject(const JsonObject& cache, CacheFields& fields) {
   return {};
 }
 
+Result<void> ReadCache(JsonElement element, const std::string& path, CacheFields& fields) {
+  if (element.is_string()) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view mode, StringOf(element, path));
+    ROOST_ASSIGN_OR_RETURN(fields.mode, ModeOf(mode, path));
+    return {};
+  }
+  ROOST_ASSIGN_OR_RETURN(const JsonObject cache, JsonObject::From(element, path));
+  return ParseCacheObject(cache, fields);
+}
+
+constexpr std::string_view kCacheSchema =
+    R"({"oneOf":[{"enum":["on","off"]},{"type":"object","additionalProperties":false,"properties":{)"
+    R"("mode":{"enum":["on","off"]},"salt":{"type":"string","minLength":1},"retention":{"type":"object",)"
+    R"("additionalProperties":false,"dependentRequired":{"priority":["duration_ms"],)"
+    R"("decode_priority":["decode_duration_ms"]},"properties":{)"
+    R"("priority":{"type":"integer","minimum":0,"maximum":100},"duration_ms":{"type":"integer","minimum":1},)"
+    R"("decode_priority":{"type":"integer","minimum":0,"maximum":100},)"
+    R"("decode_duration_ms":{"type":"integer","minimum":1}}}}}]})";
+
+constexpr auto kCacheFields = std::to_array<RequestField<CacheFields>>({
+    {"cache_salt", "Prompts of different salts share no cached blocks. The same as cache.salt.",
+     Text<CacheFields>{1, kMaxCacheSaltBytes, [](CacheFields& f, std::string_view v) { f.salt = v; }}},
+    {"cache", "What the request has to do with the prefix cache, and how long its blocks should stay.",
+     Own<CacheFields>{kCacheSchema, &ReadCache}},
+    {"session_id", "The conversation's name.",
+     Text<CacheFields>{1, kMaxSessionIdBytes, [](CacheFields& f, std::string_view v) { f.session_id = v; }}},
+    {"expect_return_ms", "When the conversation should come back.",
+     Whole<CacheFields>{0, kMaxKeepMs,
+                        [](CacheFields& f, std::int64_t v) { f.expect_return_ms = static_cast<std::uint64_t>(v); }}},
+    {"priority", "Higher ones go first where requests wait (in vLLM lower ones do); 50 is usual.",
+     Whole<CacheFields>{0, wire::kMaxPriority,
+                        [](CacheFields& f, std::int64_t v) { f.priority = static_cast<std::uint32_t>(v); }}},
+});
+
 }  // namespace
+
+std::span<const RequestField<CacheFields>> CacheFieldTable() { return kCacheFields; }
 
 Result<CacheFields> ParseCacheFields(const JsonObject& body) {
   CacheFields fields;
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> salt,
-                         BoundedString(body, "cache_salt", kMaxCacheSaltBytes));
-  fields.salt = salt.value_or("");
-  if (const std::optional<JsonElement> cache = body.Find("cache"); cache && cache->is_string()) {
-    ROOST_ASSIGN_OR_RETURN(const std::string_view mode, StringOf(*cache, "cache"));
-    ROOST_ASSIGN_OR_RETURN(fields.mode, ModeOf(mode, "cache"));
-  } else {
-    ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> object, body.Object("cache"));
-    if (object) ROOST_RETURN_IF_ERROR(ParseCacheObject(*object, fields));
-  }
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> session,
-                         BoundedString(body, "session_id", kMaxSessionIdBytes));
-  fields.session_id = session.value_or("");
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> return_ms, body.Integer("expect_return_ms", 0, kMaxKeepMs));
-  fields.expect_return_ms = static_cast<std::uint64_t>(return_ms.value_or(0));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::uint32_t> priority, Priority(body, "priority"));
-  fields.priority = priority.value_or(fields.priority);
+  ROOST_RETURN_IF_ERROR(ReadFields(body, CacheFieldTable(), fields));
   return fields;
 }
 

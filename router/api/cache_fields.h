@@ -12,11 +12,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "common/base/result.h"
 #include "common/wire/messages.h"
 #include "router/api/json_object.h"
+#include "router/api/request_field.h"
 
 namespace roost::router {
 
@@ -35,5 +37,8 @@ struct CacheFields {
 // The error names the field. A member of `cache` that is not known is one: a hint that is misspelt would be silently
 // without effect.
 [[nodiscard]] Result<CacheFields> ParseCacheFields(const JsonObject& body);
+
+// The table of these fields.
+[[nodiscard]] std::span<const RequestField<CacheFields>> CacheFieldTable();
 
 }  // namespace roost::router

@@ -15,15 +15,7 @@
 namespace roost::router {
 namespace {
 
-using Accepts = NeutralField::Accepts;
-
 constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant", "tool"};
-
-constexpr std::array kNeutralOfChats{
-    NeutralField{"logprobs", Accepts::kFalse},        NeutralField{"top_logprobs", Accepts::kZero},
-    NeutralField{"functions", Accepts::kEmpty},       NeutralField{"function_call", Accepts::kNothing},
-    NeutralField{"chat_template", Accepts::kNothing}, NeutralField{"continue_final_message", Accepts::kFalse},
-};
 
 // ---- content ----
 
@@ -141,16 +133,17 @@ Result<jinja::Value> ParseMessage(JsonElement element, std::string path) {
   return jinja::Value::Mapping(std::move(result));
 }
 
-Result<jinja::Value> ParseMessages(const JsonObject& body) {
-  ROOST_ASSIGN_OR_RETURN(const auto messages, body.Array("messages"));
-  if (!messages || messages->empty()) return InvalidArgument("messages", "must hold at least one message");
+Result<void> ReadMessages(JsonElement element, const std::string& path, ChatRequest& request) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> messages, ElementsOf(element, path));
+  if (messages.empty()) return InvalidArgument(path, "must hold at least one message");
   std::vector<jinja::Value> result;
-  result.reserve(messages->size());
-  for (std::size_t i = 0; i < messages->size(); ++i) {
-    ROOST_ASSIGN_OR_RETURN(jinja::Value message, ParseMessage((*messages)[i], fmt::format("messages[{}]", i)));
+  result.reserve(messages.size());
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    ROOST_ASSIGN_OR_RETURN(jinja::Value message, ParseMessage(messages[i], fmt::format("{}[{}]", path, i)));
     result.push_back(std::move(message));
   }
-  return jinja::Value::List(std::move(result));
+  request.messages = jinja::Value::List(std::move(result));
+  return {};
 }
 
 // ---- tools and the rest ----
@@ -167,55 +160,101 @@ Result<void> CheckTool(JsonElement element, std::string path) {
   return {};
 }
 
-enum class ToolUse { kAuto, kNone };
-
-Result<ToolUse> ParseToolChoice(const JsonObject& body) {
-  const std::optional<JsonElement> choice = body.Find("tool_choice");
-  if (!choice) return ToolUse::kAuto;
-  std::string_view text;
-  if (choice->get(text) == simdjson::SUCCESS && text == "auto") return ToolUse::kAuto;
-  if (choice->get(text) == simdjson::SUCCESS && text == "none") return ToolUse::kNone;
-  return InvalidArgument("tool_choice", "must be \"auto\" or \"none\": this server can not force a tool call");
-}
-
-Result<jinja::Value> ParseTools(const JsonObject& body) {
-  ROOST_ASSIGN_OR_RETURN(const auto tools, body.Array("tools"));
-  ROOST_ASSIGN_OR_RETURN(const ToolUse use, ParseToolChoice(body));
-  if (!tools || tools->empty()) return jinja::Value::None();
-  for (std::size_t i = 0; i < tools->size(); ++i) {
-    ROOST_RETURN_IF_ERROR(CheckTool((*tools)[i], fmt::format("tools[{}]", i)));
+Result<void> ReadTools(JsonElement element, const std::string& path, ChatRequest& request) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    ROOST_RETURN_IF_ERROR(CheckTool(tools[i], fmt::format("{}[{}]", path, i)));
   }
-  if (use == ToolUse::kNone) return jinja::Value::None();
-  return TemplateValueOf(*body.Find("tools"), "tools");
+  if (tools.empty()) return {};
+  ROOST_ASSIGN_OR_RETURN(request.tools, TemplateValueOf(element, path));
+  return {};
 }
 
-Result<jinja::Value> ParseDocuments(const JsonObject& body) {
-  ROOST_ASSIGN_OR_RETURN(const auto documents, body.Array("documents"));
-  if (!documents || documents->empty()) return jinja::Value::None();
-  for (std::size_t i = 0; i < documents->size(); ++i) {
-    ROOST_RETURN_IF_ERROR(JsonObject::From((*documents)[i], fmt::format("documents[{}]", i)));
+Result<void> ReadToolChoice(JsonElement element, const std::string& path, ChatRequest& request) {
+  std::string_view choice;
+  const bool is_text = element.get(choice) == simdjson::SUCCESS;
+  if (is_text && choice == "auto") return {};
+  if (is_text && choice == "none") {
+    request.tools = jinja::Value::None();
+    return {};
   }
-  return TemplateValueOf(*body.Find("documents"), "documents");
+  return InvalidArgument(path, "must be \"auto\" or \"none\": this server can not force a tool call");
 }
 
-Result<jinja::Value> ParseTemplateVariables(const JsonObject& body) {
-  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> variables, body.Object("chat_template_kwargs"));
-  if (!variables) return jinja::Value::Mapping({});
-  return TemplateValueOf(*body.Find("chat_template_kwargs"), "chat_template_kwargs");
+Result<void> ReadDocuments(JsonElement element, const std::string& path, ChatRequest& request) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> documents, ElementsOf(element, path));
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    ROOST_RETURN_IF_ERROR(JsonObject::From(documents[i], fmt::format("{}[{}]", path, i)));
+  }
+  if (documents.empty()) return {};
+  ROOST_ASSIGN_OR_RETURN(request.documents, TemplateValueOf(element, path));
+  return {};
 }
+
+Result<void> ReadTemplateVariables(JsonElement element, const std::string& path, ChatRequest& request) {
+  ROOST_RETURN_IF_ERROR(JsonObject::From(element, path));
+  ROOST_ASSIGN_OR_RETURN(request.template_variables, TemplateValueOf(element, path));
+  return {};
+}
+
+// ---- the table ----
+
+constexpr std::string_view kMessagesSchema =
+    R"({"type":"array","minItems":1,"items":{"type":"object","required":["role"],"properties":{)"
+    R"("role":{"enum":["system","developer","user","assistant","tool"]},)"
+    R"("content":{"oneOf":[{"type":["string","null"]},{"type":"array","items":{"type":"object",)"
+    R"("required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}}}]},)"
+    R"("tool_calls":{"type":["array","null"],"items":{"type":"object","required":["function"],"properties":{)"
+    R"("id":{"type":"string"},"type":{"const":"function"},"function":{"type":"object","required":["name"],)"
+    R"("properties":{"name":{"type":"string"},"arguments":{"type":["string","object","null"]}}}}}}}}})";
+constexpr std::string_view kToolsSchema =
+    R"({"type":"array","items":{"type":"object","required":["type","function"],"properties":{)"
+    R"("type":{"const":"function"},"function":{"type":"object","required":["name"],"properties":{)"
+    R"("name":{"type":"string","minLength":1},"parameters":{"type":["object","null"]}}}}}})";
+constexpr std::string_view kToolChoiceSchema = R"({"enum":["auto","none"]})";
+constexpr std::string_view kDocumentsSchema = R"({"type":"array","items":{"type":"object"}})";
+constexpr std::string_view kTemplateVariablesSchema = R"({"type":"object"})";
+
+constexpr auto kChatFields = std::to_array<RequestField<ChatRequest>>({
+    {"messages", "The conversation so far.", Own<ChatRequest>{kMessagesSchema, &ReadMessages}},
+    {"tools", "Functions that the model may call.", Own<ChatRequest>{kToolsSchema, &ReadTools}},
+    // After the tools, which it may take back.
+    {"tool_choice", "Whether the model may call tools.", Own<ChatRequest>{kToolChoiceSchema, &ReadToolChoice}},
+    {"parallel_tool_calls", "Without effect.", Ignored{}},
+    {"documents", "For templates that know documents.", Own<ChatRequest>{kDocumentsSchema, &ReadDocuments}},
+    {"chat_template_kwargs", "Variables for the chat template.",
+     Own<ChatRequest>{kTemplateVariablesSchema, &ReadTemplateVariables}},
+    {"add_generation_prompt", "False: the prompt ends with the last message.",
+     Flag<ChatRequest>{[](ChatRequest& r, bool v) {
+       r.generation_prompt = v ? ChatRequest::GenerationPrompt::kAdd : ChatRequest::GenerationPrompt::kOmit;
+     }}},
+    {"reasoning_effort", "For templates that know it.", Ignored{}},
+    {"continue_final_message", "Not supported.", Refused{Refused::Accepts::kFalse}},
+    {"logprobs", "Log probabilities of the answer's tokens.",
+     Flag<ChatRequest>{[](ChatRequest& r, bool v) { r.logprobs = v ? Logprobs::kTell : Logprobs::kOmit; }}},
+    {"top_logprobs", "So many of the likeliest tokens beside each; needs logprobs.",
+     Whole<ChatRequest>{0, wire::kMaxTopLogprobs,
+                        [](ChatRequest& r, std::int64_t v) { r.top_logprobs = static_cast<std::uint32_t>(v); }}},
+    {"functions", "Not supported: use tools.", Refused{Refused::Accepts::kEmpty}},
+    {"function_call", "Not supported: use tool_choice.", Refused{}},
+    {"chat_template", "Not supported: the model's own template is used.", Refused{}},
+});
 
 }  // namespace
+
+std::span<const RequestField<ChatRequest>> ChatFieldTable() { return kChatFields; }
 
 Result<ChatRequest> ParseChatRequest(const JsonObject& body) {
   ChatRequest request;
   ROOST_ASSIGN_OR_RETURN(request.sampling, ParseSamplingFields(body));
-  ROOST_RETURN_IF_ERROR(CheckNeutralFields(body, kNeutralOfChats));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> add_prompt, body.Bool("add_generation_prompt"));
-  if (!add_prompt.value_or(true)) request.generation_prompt = ChatRequest::GenerationPrompt::kOmit;
-  ROOST_ASSIGN_OR_RETURN(request.tools, ParseTools(body));
-  ROOST_ASSIGN_OR_RETURN(request.documents, ParseDocuments(body));
-  ROOST_ASSIGN_OR_RETURN(request.template_variables, ParseTemplateVariables(body));
-  ROOST_ASSIGN_OR_RETURN(request.messages, ParseMessages(body));
+  ROOST_RETURN_IF_ERROR(ReadFields(body, ChatFieldTable(), request));
+  request.sampling.unknown_field_count = CountUnknown(body, SamplingFieldTable(), CacheFieldTable(), ChatFieldTable());
+  if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
+  if (request.logprobs == Logprobs::kTell) {
+    request.sampling.output_logprobs = request.top_logprobs.value_or(0);
+  } else if (request.top_logprobs.value_or(0) > 0) {
+    return InvalidArgument("top_logprobs", "needs logprobs to be true");
+  }
   return request;
 }
 

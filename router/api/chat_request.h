@@ -1,11 +1,15 @@
 // POST /v1/chat/completions: JSON to a validated request.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "common/base/result.h"
 #include "common/text/jinja/value.h"
 #include "router/api/json_object.h"
+#include "router/api/request_field.h"
 #include "router/api/sampling_fields.h"
 
 namespace roost::router {
@@ -19,11 +23,16 @@ struct ChatRequest {
   jinja::Value tools;      // a list, or none; none too with tool_choice "none"
   jinja::Value documents;  // a list, or none
   // For the template beside what the API itself gives it: chat_template_kwargs. A dict.
-  jinja::Value template_variables;
+  jinja::Value template_variables = jinja::Value::Mapping({});
+  Logprobs logprobs = Logprobs::kOmit;
+  std::optional<std::uint32_t> top_logprobs;
   enum class GenerationPrompt { kAdd, kOmit } generation_prompt = GenerationPrompt::kAdd;
 };
 
 // Errors name the field. Unknown fields at the top level are ignored, as OpenAI's clients add some.
 [[nodiscard]] Result<ChatRequest> ParseChatRequest(const JsonObject& body);
+
+// The table of a chat's own fields, beside those of sampling_fields.h and cache_fields.h.
+[[nodiscard]] std::span<const RequestField<ChatRequest>> ChatFieldTable();
 
 }  // namespace roost::router

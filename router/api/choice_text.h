@@ -15,12 +15,18 @@
 
 namespace roost::router {
 
+struct TextOptions {
+  std::vector<std::string> stop = {};
+  StopText stop_text = StopText::kOmit;
+  SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
+};
+
 class ChoiceText {
  public:
-  ChoiceText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stops)
+  ChoiceText(std::shared_ptr<const Tokenizer> tokenizer, TextOptions options)
       // The text goes on after the prompt, so a space in front of its first word is its own.
-      : stream_(std::move(tokenizer), SpecialTokenOutput::kSkip, StreamStart::kContinuation),
-        stop_filter_(std::move(stops)) {}
+      : stream_(std::move(tokenizer), options.special_text, StreamStart::kContinuation),
+        stop_filter_(std::make_unique<StopFilter>(std::move(options.stop), options.stop_text)) {}
 
   // The text that became certain; often empty. What comes after a stop string is swallowed and not counted. Tokens
   // among `stop_tokens` end the text and are no part of it.
@@ -29,12 +35,14 @@ class ChoiceText {
   [[nodiscard]] std::string Flush();
 
   // A stop string was found.
-  [[nodiscard]] bool stopped() const { return stop_filter_.stopped(); }
+  [[nodiscard]] bool stopped() const { return stop_filter_->stopped(); }
+  // Which one; null when none was.
+  [[nodiscard]] const std::string* stopped_by() const { return stop_filter_->stopped_by(); }
   [[nodiscard]] std::uint32_t token_count() const { return token_count_; }
 
  private:
   TokenStream stream_;
-  StopFilter stop_filter_;
+  std::unique_ptr<StopFilter> stop_filter_;  // it does not move: it points into itself
   std::uint32_t token_count_ = 0;
 };
 

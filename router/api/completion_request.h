@@ -1,6 +1,8 @@
 // POST /v1/completions: JSON to a validated request.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -8,17 +10,33 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "router/api/json_object.h"
+#include "router/api/request_field.h"
 #include "router/api/sampling_fields.h"
 
 namespace roost::router {
 
+// Prompts of one request, and choices of all its prompts.
+inline constexpr std::size_t kMaxPrompts = 1024;
+inline constexpr std::size_t kMaxChoicesOfAll = 2048;
+
+// Text to tokenize, or token ids as they are.
+struct CompletionPrompt {
+  std::variant<std::string, std::vector<TokenId>> value;
+  std::string path = "prompt";  // names it in errors
+};
+
+enum class Echo { kNone, kPrompt };
+
 struct CompletionRequest {
   SamplingFields sampling;
-  // Text to tokenize, or token ids as they are. One prompt per request; OpenAI's list form may hold one.
-  std::variant<std::string, std::vector<TokenId>> prompt;
+  std::vector<CompletionPrompt> prompts;  // at least one
+  Echo echo = Echo::kNone;                // the answer's text begins with the prompt's
 };
 
 // Errors name the field. Unknown fields at the top level are ignored.
 [[nodiscard]] Result<CompletionRequest> ParseCompletionRequest(const JsonObject& body);
+
+// The table of a completion's own fields, beside those of sampling_fields.h and cache_fields.h.
+[[nodiscard]] std::span<const RequestField<CompletionRequest>> CompletionFieldTable();
 
 }  // namespace roost::router

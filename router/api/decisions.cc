@@ -112,16 +112,17 @@ Result<DecisionsQuery> ParseDecisionsQuery(std::string_view query) {
   bool limited = false;
   for (const QueryParameter& parameter : ParseQuery(query)) {
     if (parameter.name == "request_id") {
-      if (parameter.value.empty()) return InvalidArgument("request_id", "names no request");
+      if (parameter.value.empty()) return InvalidArgument("request_id", "must not be empty");
       parsed.request_id = parameter.value;
     } else if (parameter.name == "limit") {
       ROOST_ASSIGN_OR_RETURN(parsed.limit, ParseLimit(parameter.value));
       limited = true;
     } else {
-      return InvalidArgument(parameter.name, "is none of request_id, limit");
+      return InvalidArgument(parameter.name, "is not a known parameter; the known ones are request_id and limit");
     }
   }
-  if (limited && parsed.request_id.has_value()) return InvalidArgument("limit", "goes without request_id");
+  if (limited && parsed.request_id.has_value())
+    return InvalidArgument("limit", "can not be given together with request_id");
   return parsed;
 }
 

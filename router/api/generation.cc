@@ -7,139 +7,188 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/trace_context.h"
 
 namespace roost::router {
-
-using Outcome = GenerationSummary::Outcome;
-
 namespace {
 
 constexpr int kStatusOk = 200;
+
+AnswerFinish FinishOf(GenerationSummary::Outcome outcome) {
+  switch (outcome) {
+    case GenerationSummary::Outcome::kLength: return AnswerFinish::kLength;
+    case GenerationSummary::Outcome::kToolCalls: return AnswerFinish::kToolCalls;
+    default: return AnswerFinish::kStop;
+  }
+}
 
 }  // namespace
 
 class Generation::Relay final : public GenerationObserver {
  public:
-  explicit Relay(std::shared_ptr<Generation> generation) : generation_(std::move(generation)) {}
+  Relay(std::shared_ptr<Generation> generation, std::size_t prompt)
+      : generation_(std::move(generation)), prompt_(prompt) {}
 
   void OnDispatched(const Dispatched& dispatched) override {
-    generation_->responder_->Post([generation = generation_, dispatched] { generation->OnDispatched(dispatched); });
+    generation_->responder_->Post(
+        [generation = generation_, prompt = prompt_, dispatched] { generation->OnDispatched(prompt, dispatched); });
+  }
+  void OnPromptLogprobs(std::vector<wire::TokenLogprobs> logprobs) override {
+    generation_->responder_->Post(
+        [generation = generation_, prompt = prompt_, logprobs = std::move(logprobs)]() mutable {
+          generation->OnPromptLogprobs(prompt, std::move(logprobs));
+        });
   }
   void OnTokens(ChoiceTokens tokens) override {
-    generation_->responder_->Post(
-        [generation = generation_, tokens = std::move(tokens)] { generation->OnTokens(tokens); });
+    generation_->responder_->Post([generation = generation_, prompt = prompt_, tokens = std::move(tokens)] {
+      generation->OnTokens(prompt, tokens);
+    });
   }
   void OnChoiceEnd(ChoiceEnd end) override {
-    generation_->responder_->Post([generation = generation_, end] { generation->OnChoiceEnd(end); });
+    generation_->responder_->Post(
+        [generation = generation_, prompt = prompt_, end] { generation->OnChoiceEnd(prompt, end); });
   }
   void OnEnd(GenerationEnd end) override {
-    generation_->responder_->Post([generation = generation_, end = std::move(end)] { generation->OnEnd(end); });
+    generation_->responder_->Post(
+        [generation = generation_, prompt = prompt_, end = std::move(end)] { generation->OnEnd(prompt, end); });
   }
 
  private:
   const std::shared_ptr<Generation> generation_;
+  const std::size_t prompt_;
 };
 
 // ---- the life of a request ----
 
 Generation::Generation(const GenerationServices& services, std::shared_ptr<Responder> responder,
-                       const GenerateSpec& spec, GenerationOptions options)
+                       const std::vector<GenerateSpec>& specs, GenerationOptions options)
     : services_(services),
       responder_(std::move(responder)),
       options_(std::move(options)),
-      model_(spec.model),
-      prompt_token_count_(static_cast<std::uint32_t>(spec.prompt.size())),
-      stop_tokens_(spec.stop_tokens) {
-  for (std::uint32_t i = 0; i < spec.sample_count; ++i) {
-    choices_.push_back({ChoiceText(model_->tokenizer, options_.stop), {}, {}, {}});
+      model_(specs.front().model),
+      stop_tokens_(specs.front().stop_tokens),
+      choices_per_prompt_(specs.front().sample_count),
+      requests_(specs.size()) {
+  for (const GenerateSpec& spec : specs) {
+    Prompt& prompt = prompts_.emplace_back();
+    prompt.token_count = static_cast<std::uint32_t>(spec.prompt.size());
+    if (options_.token_ids == TokenIdReport::kTell || spec.prompt_logprobs) prompt.tokens = spec.prompt;
+    for (std::uint32_t i = 0; i < choices_per_prompt_; ++i) {
+      choices_.push_back({.stream = ChoiceText(model_->tokenizer, options_.text),
+                          .parser = options_.make_parser(),
+                          .answer = {},
+                          .outcome = {},
+                          .last_tokens_at = {}});
+    }
   }
 }
 
 void Generation::Start(const GenerationServices& services, std::shared_ptr<Responder> responder, ClientWatch& client,
-                       GenerateSpec spec, GenerationOptions options) {
+                       std::vector<GenerateSpec> specs, GenerationOptions options) {
   const std::shared_ptr<Generation> generation(
-      new Generation(services, std::move(responder), spec, std::move(options)));
-  generation->Submit(client, std::move(spec));
+      new Generation(services, std::move(responder), specs, std::move(options)));
+  generation->Submit(client, std::move(specs));
 }
 
-void Generation::Submit(ClientWatch& client, GenerateSpec spec) {
+void Generation::Submit(ClientWatch& client, std::vector<GenerateSpec> specs) {
   services_.observer.OnGenerationStart(model_->name);
   if (!client.Watch([self = shared_from_this()] { self->OnClientGone(); })) {
     return responder_->Post([self = shared_from_this()] { self->OnClientGone(); });
   }
-  Result<RequestId> request = TrySubmit(std::move(spec));
-  if (request.ok()) return OnSubmitted(*request);
-  const Duration retry_after = RetryAfter(services_.dispatcher, request.error(), model_->name);
-  responder_->Post([self = shared_from_this(), error = std::move(request).error(), retry_after] {
-    if (!self->ended_) self->Fail(error, retry_after);
-  });
+  for (std::size_t prompt = 0; prompt < specs.size(); ++prompt) {
+    Result<RequestId> request = TrySubmit(std::move(specs[prompt]), prompt);
+    if (!request.ok()) {
+      const Duration retry_after = RetryAfter(services_.dispatcher, request.error(), model_->name);
+      return responder_->Post([self = shared_from_this(), error = std::move(request).error(), retry_after] {
+        if (!self->ended_) self->Fail(error, retry_after);
+      });
+    }
+    if (!OnSubmitted(prompt, *request)) return;
+  }
 }
 
-Result<RequestId> Generation::TrySubmit(GenerateSpec spec) {
+Result<RequestId> Generation::TrySubmit(GenerateSpec spec, std::size_t prompt) {
   try {
-    return services_.dispatcher.Submit(std::move(spec), std::make_shared<Relay>(shared_from_this()));
+    return services_.dispatcher.Submit(std::move(spec), std::make_shared<Relay>(shared_from_this(), prompt));
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kUnavailable, "the server is out of memory", ""};
   }
 }
 
-void Generation::OnSubmitted(RequestId request) {
+bool Generation::OnSubmitted(std::size_t prompt, RequestId request) {
   {
     const std::lock_guard lock(submit_mutex_);
-    request_ = request;
-    if (!cancelled_) return;
+    requests_[prompt] = request;
+    if (!cancelled_) return true;
   }
   services_.dispatcher.Cancel(request);
+  return false;
 }
 
 void Generation::Cancel() {
-  std::optional<RequestId> request;
+  std::vector<std::optional<RequestId>> requests;
   {
     const std::lock_guard lock(submit_mutex_);
     cancelled_ = true;
-    request = request_;
+    requests = requests_;
   }
-  if (request) services_.dispatcher.Cancel(*request);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i] && !prompts_[i].ended) services_.dispatcher.Cancel(*requests[i]);
+  }
 }
 
-void Generation::OnDispatched(const Dispatched& dispatched) {
+// It got tokens, so it has an id by now, or Cancel will see to it.
+void Generation::CancelPrompt(std::size_t prompt) {
+  std::optional<RequestId> request;
+  {
+    const std::lock_guard lock(submit_mutex_);
+    request = requests_[prompt];
+  }
+  if (!request) return;
+  prompts_[prompt].ended = true;
+  services_.dispatcher.Cancel(*request);
+}
+
+void Generation::OnDispatched(std::size_t prompt, const Dispatched& dispatched) {
   if (ended_) return;
   worker_id_ = dispatched.worker_id;
-  predicted_cached_tokens_ = dispatched.decision.matched_tokens;
-  if (options_.delivery == Delivery::kStream) responder_->PrepareStream(RoutingHeaders(predicted_cached_tokens_));
+  prompts_[prompt].predicted_cached_tokens = dispatched.decision.matched_tokens;
+  if (is_streamed()) responder_->PrepareStream(RoutingHeaders(predicted_cached_tokens()));
 }
 
-void Generation::OnTokens(const ChoiceTokens& tokens) {
+void Generation::OnPromptLogprobs(std::size_t prompt, std::vector<wire::TokenLogprobs> logprobs) {
+  prompts_[prompt].logprobs = std::move(logprobs);
+}
+
+void Generation::OnTokens(std::size_t prompt, const ChoiceTokens& tokens) {
   if (ended_) return;
-  if (tokens.cached_token_count) cached_tokens_ = tokens.cached_token_count;
-  Choice& choice = choices_.at(tokens.choice);
+  if (tokens.cached_token_count) prompts_[prompt].cached_tokens = tokens.cached_token_count;
+  const std::uint32_t index = ChoiceOf(prompt, tokens.choice);
+  Choice& choice = choices_.at(index);
   if (choice.outcome || tokens.tokens.empty()) return;
-  if (choice.stream.token_count() == 0 && options_.delivery == Delivery::kStream &&
-      options_.identity.kind == AnswerKind::kChat) {
-    responder_->Send(Frame(RoleChunk(options_.identity, tokens.choice, ChunkUsage())));
-  }
   TellTimes(choice, static_cast<std::uint32_t>(tokens.tokens.size()));
-  // Before the chunk is written, which may tell the number of tokens.
-  const std::string text = choice.stream.Push(tokens.tokens, stop_tokens_);
-  SendText(tokens.choice, text);
+  if (!choice.began) BeginChoice(index);
+  Say(index, Parse(choice, tokens));
   if (!choice.stream.stopped()) return;
-  EndChoice(tokens.choice, Outcome::kStop);
-  FinishIfDone();
+  CompleteChoice(index, wire::FinishReason::kStop, std::nullopt);
+  FinishIfDone(prompt);
 }
 
-void Generation::OnChoiceEnd(ChoiceEnd end) {
+void Generation::OnChoiceEnd(std::size_t prompt, ChoiceEnd end) {
   if (ended_) return;
-  CompleteChoice(end);
-  FinishIfDone();
+  CompleteChoice(ChoiceOf(prompt, end.choice), end.reason, end.stop_token);
+  FinishIfDone(prompt);
 }
 
-void Generation::OnEnd(const GenerationEnd& end) {
+void Generation::OnEnd(std::size_t prompt, const GenerationEnd& end) {
   if (ended_) return;
+  prompts_[prompt].ended = true;
   switch (end.reason) {
     case wire::FinishReason::kStop:
     case wire::FinishReason::kLength:
-      for (std::uint32_t i = 0; i < choices_.size(); ++i) CompleteChoice({i, end.reason});
-      return Finish();
+      for (std::uint32_t i = 0; i < choices_per_prompt_; ++i)
+        CompleteChoice(ChoiceOf(prompt, i), end.reason, end.stop_token);
+      return FinishIfDone(prompt);
     case wire::FinishReason::kCancelled:
       // Nobody here asked for it, so the answer is cut for a reason of the cluster's.
       return Fail({ErrorCode::kUnavailable, "the generation was cancelled by the server", ""}, Duration(0));
@@ -158,6 +207,10 @@ void Generation::OnClientGone() {
 
 // ---- tokens to text ----
 
+std::uint32_t Generation::ChoiceOf(std::size_t prompt, std::uint32_t choice) const {
+  return static_cast<std::uint32_t>(prompt) * choices_per_prompt_ + choice;
+}
+
 void Generation::TellTimes(Choice& choice, std::uint32_t token_count) {
   const Instant now = services_.clock.Now();
   if (choice.last_tokens_at) {
@@ -168,104 +221,160 @@ void Generation::TellTimes(Choice& choice, std::uint32_t token_count) {
   choice.last_tokens_at = now;
 }
 
-void Generation::SendText(std::uint32_t index, std::string_view text) {
-  if (options_.delivery == Delivery::kWhole) {
-    choices_[index].text += text;
-  } else if (!text.empty()) {
-    responder_->Send(Frame(TextChunk(options_.identity, index, text, ChunkUsage())));
+AnswerDelta Generation::Parse(Choice& choice, const ChoiceTokens& tokens) {
+  AnswerDelta delta;
+  if (choice.parser->is_reasoning()) choice.reasoning_token_count += static_cast<std::uint32_t>(tokens.tokens.size());
+  choice.parser->Push(choice.stream.Push(tokens.tokens, stop_tokens_), delta);
+  delta.tokens = tokens.tokens;
+  delta.logprobs = tokens.logprobs;
+  return delta;
+}
+
+// Before its first tokens are counted.
+void Generation::BeginChoice(std::uint32_t index) {
+  choices_[index].began = true;
+  const std::size_t prompt = index / choices_per_prompt_;
+  AnswerDelta delta;
+  if (!options_.echoes.empty()) delta.content = options_.echoes[prompt];
+  delta.prompt_tokens = prompts_[prompt].tokens;
+  delta.prompt_logprobs = prompts_[prompt].logprobs;
+  Say(index, std::move(delta));
+}
+
+void Generation::Say(std::uint32_t index, AnswerDelta delta) {
+  Choice& choice = choices_[index];
+  for (const ToolCallDelta& call : delta.tool_calls) {
+    choice.tool_call_count = std::max(choice.tool_call_count, call.index + 1);
   }
+  if (!is_streamed()) return choice.answer.Append(std::move(delta));
+  std::string frames;
+  if (!std::exchange(began_, true)) frames = options_.format->Begin(CurrentUsage());
+  frames += options_.format->Continue(index, delta, CurrentUsage());
+  SendFrames(std::move(frames));
+}
+
+void Generation::SendFrames(std::string frames) {
+  if (!frames.empty()) responder_->Send(std::move(frames));
 }
 
 // ---- the end ----
 
-void Generation::CompleteChoice(ChoiceEnd end) {
-  Choice& choice = choices_.at(end.choice);
+void Generation::CompleteChoice(std::uint32_t index, wire::FinishReason reason, std::optional<TokenId> stop_token) {
+  Choice& choice = choices_.at(index);
   if (choice.outcome) return;
-  SendText(end.choice, choice.stream.Flush());
-  const bool stopped = end.reason == wire::FinishReason::kStop || choice.stream.stopped();
-  EndChoice(end.choice, stopped ? Outcome::kStop : Outcome::kLength);
+  // The model's own stop tokens say nothing that a client wants to know.
+  const bool is_requests_own =
+      stop_token && std::find(stop_tokens_.begin(), stop_tokens_.end(), *stop_token) != stop_tokens_.end();
+  if (is_requests_own) choice.answer.finish.stopped_by = *stop_token;
+  if (!choice.began) BeginChoice(index);
+  AnswerDelta rest;
+  choice.parser->Push(choice.stream.Flush(), rest);
+  choice.parser->Finish(rest);
+  if (rest.has_text()) Say(index, std::move(rest));
+  const bool stopped = reason == wire::FinishReason::kStop || choice.stream.stopped();
+  if (!stopped) return EndChoice(index, Outcome::kLength);
+  EndChoice(index, choice.tool_call_count > 0 ? Outcome::kToolCalls : Outcome::kStop);
 }
 
 void Generation::EndChoice(std::uint32_t index, Outcome outcome) {
-  choices_[index].outcome = outcome;
+  Choice& choice = choices_[index];
+  choice.outcome = outcome;
   last_outcome_ = outcome;
-  if (options_.delivery == Delivery::kStream) {
-    responder_->Send(Frame(FinishChunk(options_.identity, index, NameOf(outcome), ChunkUsage())));
+  choice.answer.finish.reason = FinishOf(outcome);
+  if (const std::string* stop = choice.stream.stopped_by()) choice.answer.finish.stopped_by = *stop;
+  if (!is_streamed()) return;
+  std::string frames;
+  if (!std::exchange(began_, true)) frames = options_.format->Begin(CurrentUsage());
+  frames += options_.format->EndChoice(index, choice.answer.finish, CurrentUsage());
+  SendFrames(std::move(frames));
+}
+
+bool Generation::IsOpen(std::size_t prompt) const {
+  const auto first = choices_.begin() + static_cast<std::ptrdiff_t>(ChoiceOf(prompt, 0));
+  return std::any_of(first, first + choices_per_prompt_, [](const Choice& choice) { return !choice.outcome; });
+}
+
+void Generation::FinishIfDone(std::size_t prompt) {
+  if (IsOpen(prompt)) return;
+  if (!prompts_[prompt].ended) CancelPrompt(prompt);
+  if (std::all_of(choices_.begin(), choices_.end(), [](const Choice& choice) { return choice.outcome.has_value(); })) {
+    Finish();
   }
 }
 
-void Generation::FinishIfDone() {
-  const auto is_open = [](const Choice& choice) { return !choice.outcome; };
-  if (std::any_of(choices_.begin(), choices_.end(), is_open)) return;
-  Cancel();
-  Finish();
-}
-
 void Generation::Finish() {
-  options_.delivery == Delivery::kStream ? FinishStream() : FinishWhole();
+  if (is_streamed()) {
+    SendFrames(options_.format->End(CurrentUsage()));
+    responder_->End();
+  } else {
+    std::vector<ChoiceAnswer> answers;
+    for (Choice& choice : choices_) answers.push_back(std::move(choice.answer));
+    HttpResponse response;
+    response.headers = RoutingHeaders(CurrentUsage().cached_tokens);
+    response.body = options_.format->Whole(answers, CurrentUsage());
+    responder_->Respond(std::move(response));
+  }
   Conclude(last_outcome_, kStatusOk);
 }
 
-void Generation::FinishStream() {
-  std::string frames;
-  if (options_.usage_report != UsageReport::kNever) frames += Frame(UsageChunk(options_.identity, CurrentUsage()));
-  frames += kDoneFrame;
-  responder_->Send(std::move(frames));
-  responder_->End();
-}
-
-void Generation::FinishWhole() {
-  std::vector<WholeChoice> choices;
-  for (const Choice& choice : choices_) choices.push_back({choice.text, NameOf(*choice.outcome)});
-  HttpResponse response;
-  response.headers = RoutingHeaders(cached_tokens_.value_or(0));
-  response.body = WholeAnswer(options_.identity, choices, CurrentUsage());
-  responder_->Respond(std::move(response));
-}
-
+// The other prompts of the answer are of no use any more.
 void Generation::Fail(const Error& error, Duration retry_after) {
+  Cancel();
   const FailureShape shape =
-      responder_->Fail(ErrorResponse(error, retry_after), Frame(ErrorBody(error)) + std::string(kDoneFrame));
+      responder_->Fail(options_.format->FailureResponse(error, retry_after), options_.format->Fail(error));
   Conclude(Outcome::kError, shape == FailureShape::kFrames ? kStatusOk : TraitsOf(error.code).http_status);
 }
 
 void Generation::Conclude(Outcome outcome, int status) {
   ended_ = true;
   const double seconds = ToSeconds(services_.clock.Now() - options_.started_at);
+  const Usage usage = CurrentUsage();
+  const bool has_cached = std::any_of(prompts_.begin(), prompts_.end(),
+                                      [](const Prompt& prompt) { return prompt.cached_tokens.has_value(); });
   services_.observer.OnGenerationEnd({.route = options_.route,
                                       .model = model_->name,
                                       .worker_id = worker_id_,
                                       .outcome = outcome,
-                                      .prompt_tokens = prompt_token_count_,
-                                      .completion_tokens = completion_token_count(),
-                                      .predicted_cached_tokens = predicted_cached_tokens_,
-                                      .cached_tokens = cached_tokens_,
+                                      .prompt_tokens = usage.prompt_tokens,
+                                      .completion_tokens = usage.completion_tokens,
+                                      .predicted_cached_tokens = predicted_cached_tokens(),
+                                      .cached_tokens = has_cached ? std::optional(usage.cached_tokens) : std::nullopt,
                                       .seconds = seconds});
   services_.observer.OnAnswer(options_.route, status);
+  LogEnd(outcome, status, seconds);
+}
+
+void Generation::LogEnd(Outcome outcome, int status, double seconds) const {
+  const Usage usage = CurrentUsage();
   LogInfo("generation ended", {{"request_id", options_.request_id},
+                               {"trace_id", std::string(TraceIdOf(options_.trace_parent))},
                                {"model", model_->name},
                                {"worker", worker_id_},
                                {"outcome", std::string(NameOf(outcome))},
                                {"status", fmt::to_string(status)},
-                               {"prompt_tokens", fmt::to_string(prompt_token_count_)},
-                               {"cached_tokens", fmt::to_string(cached_tokens_.value_or(0))},
-                               {"completion_tokens", fmt::to_string(completion_token_count())},
+                               {"prompt_tokens", fmt::to_string(usage.prompt_tokens)},
+                               {"cached_tokens", fmt::to_string(usage.cached_tokens)},
+                               {"completion_tokens", fmt::to_string(usage.completion_tokens)},
                                {"seconds", fmt::format("{:.6f}", seconds)}});
 }
 
-std::uint32_t Generation::completion_token_count() const {
-  std::uint32_t count = 0;
-  for (const Choice& choice : choices_) count += choice.stream.token_count();
-  return count;
-}
-
 Usage Generation::CurrentUsage() const {
-  return {prompt_token_count_, completion_token_count(), cached_tokens_.value_or(0)};
+  Usage usage;
+  for (const Prompt& prompt : prompts_) {
+    usage.prompt_tokens += prompt.token_count;
+    usage.cached_tokens += prompt.cached_tokens.value_or(0);
+  }
+  for (const Choice& choice : choices_) {
+    usage.completion_tokens += choice.stream.token_count();
+    usage.reasoning_tokens += choice.reasoning_token_count;
+  }
+  return usage;
 }
 
-std::optional<Usage> Generation::ChunkUsage() const {
-  if (options_.usage_report != UsageReport::kEveryChunk) return std::nullopt;
-  return CurrentUsage();
+std::uint32_t Generation::predicted_cached_tokens() const {
+  std::uint32_t tokens = 0;
+  for (const Prompt& prompt : prompts_) tokens += prompt.predicted_cached_tokens;
+  return tokens;
 }
 
 std::vector<HttpHeader> Generation::RoutingHeaders(std::uint32_t cached_tokens) const {

@@ -1,16 +1,21 @@
-// One generation on its way to its client: dispatches it, turns the tokens of each choice into text, cuts at stop
-// strings, writes the stream or the whole answer, tells the observer, and cancels what nobody waits for.
+// One answer on its way to its client: dispatches its prompts, turns the tokens of each choice into text, cuts at stop
+// strings, tells calls and reasoning apart, writes the stream or the whole answer, tells the observer, and cancels what
+// nobody waits for.
 //
 //   Start ── Submit ── error ─────────────────────────────────────► proper status
-//               └─ dispatched ─ tokens* ─ end ────────────────────► chunks … [DONE], or the whole answer
-//                       │          ├ stop string in the last open choice ► Cancel ► the same, finish_reason "stop"
+//               └─ dispatched ─ tokens* ─ end ────────────────────► the format's frames, or the whole answer
+//                       │          ├ stop string in the last open choice ► Cancel ► the same
 //                       │          └ error ───────────────────────► status before the first token, error event after
 //                       └ client gone, any time ► Cancel
 //
-// A choice that a stop string ends while others go on runs to its end at the worker; what it gets there is dropped.
+// An answer may be to several prompts. Each is a request of its own with as many choices as the others; choice i of
+// prompt p is choice p · (choices of a prompt) + i of the answer. The first failure ends the answer.
+//
+// A choice that a stop string ends while others of its prompt go on runs to its end at the worker; what it gets there
+// is dropped.
 //
 // Threads: Start runs on a text thread. The dispatcher's calls and the client's going are posted to the connection's
-// thread; everything else runs there, and is not locked. What both need is the request's id, to cancel it by.
+// thread; everything else runs there, and is not locked. What both need are the requests' ids, to cancel them by.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +28,11 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "router/api/answer.h"
 #include "router/api/api_observer.h"
 #include "router/api/choice_text.h"
 #include "router/api/client_watch.h"
-#include "router/api/openai_json.h"
+#include "router/api/output_parser.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
 #include "router/http/responder.h"
@@ -43,82 +49,109 @@ struct GenerationServices {
 struct GenerationOptions {
   std::string_view route;  // a name of the route table: it lasts as long as the process
   std::string request_id;
-  AnswerIdentity identity;
+  std::string trace_parent;  // of the client's; may be empty
+  std::unique_ptr<AnswerFormat> format;
   Delivery delivery = Delivery::kWhole;
-  UsageReport usage_report = UsageReport::kNever;
-  std::vector<std::string> stop;
+  TextOptions text;
+  TokenIdReport token_ids = TokenIdReport::kOmit;
+  std::vector<std::string> echoes;  // that the choices of each prompt begin with; may be none
+  // Makes the parser of one choice.
+  std::function<std::unique_ptr<OutputParser>()> make_parser = [] { return std::make_unique<PlainOutput>(); };
   Instant started_at;
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // It keeps itself alive until its end. `client` is told by the responder's OnClosed.
+  // `specs` are of one model, at least one, and sample as many choices each. It keeps itself alive until its end.
+  // `client` is told by the responder's OnClosed.
   static void Start(const GenerationServices& services, std::shared_ptr<Responder> responder, ClientWatch& client,
-                    GenerateSpec spec, GenerationOptions options);
+                    std::vector<GenerateSpec> specs, GenerationOptions options);
 
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
  private:
-  class Relay;  // the dispatcher's observer: posts to the connection's thread
-
-  Generation(const GenerationServices& services, std::shared_ptr<Responder> responder, const GenerateSpec& spec,
-             GenerationOptions options);
+  using Outcome = GenerationSummary::Outcome;
+  class Relay;  // the dispatcher's observer of one prompt: posts to the connection's thread
 
   struct Choice {
     ChoiceText stream;
-    std::string text;                                   // of a whole answer, so far
-    std::optional<GenerationSummary::Outcome> outcome;  // once ended
+    std::unique_ptr<OutputParser> parser;
+    bool began = false;
+    ChoiceAnswer answer;  // of a whole answer, so far
+    std::uint32_t tool_call_count = 0;
+    std::uint32_t reasoning_token_count = 0;
+    std::optional<Outcome> outcome;  // once ended
     std::optional<Instant> last_tokens_at;
   };
 
-  void Submit(ClientWatch& client, GenerateSpec spec);
-  [[nodiscard]] Result<RequestId> TrySubmit(GenerateSpec spec);
-  void OnSubmitted(RequestId request);
-  // Tells the worker, now or once the request has an id.
+  struct Prompt {
+    std::uint32_t token_count = 0;
+    std::vector<TokenId> tokens;  // where they, or their log probabilities, are told
+    std::vector<wire::TokenLogprobs> logprobs;
+    std::uint32_t predicted_cached_tokens = 0;
+    std::optional<std::uint32_t> cached_tokens;
+    bool ended = false;  // the dispatcher says no more, or has been told that nobody listens
+  };
+
+  Generation(const GenerationServices& services, std::shared_ptr<Responder> responder,
+             const std::vector<GenerateSpec>& specs, GenerationOptions options);
+
+  void Submit(ClientWatch& client, std::vector<GenerateSpec> specs);
+  [[nodiscard]] Result<RequestId> TrySubmit(GenerateSpec spec, std::size_t prompt);
+  // Whether the next prompt is wanted too.
+  [[nodiscard]] bool OnSubmitted(std::size_t prompt, RequestId request);
+  // Tells the workers of all prompts, now or once their requests have ids.
   void Cancel();
-  void OnDispatched(const Dispatched& dispatched);
-  void OnTokens(const ChoiceTokens& tokens);
-  void OnChoiceEnd(ChoiceEnd end);
-  void OnEnd(const GenerationEnd& end);
+  void CancelPrompt(std::size_t prompt);
+  void OnDispatched(std::size_t prompt, const Dispatched& dispatched);
+  void OnPromptLogprobs(std::size_t prompt, std::vector<wire::TokenLogprobs> logprobs);
+  void OnTokens(std::size_t prompt, const ChoiceTokens& tokens);
+  void OnChoiceEnd(std::size_t prompt, ChoiceEnd end);
+  void OnEnd(std::size_t prompt, const GenerationEnd& end);
   void OnClientGone();
 
+  [[nodiscard]] std::uint32_t ChoiceOf(std::size_t prompt, std::uint32_t choice) const;
   void TellTimes(Choice& choice, std::uint32_t token_count);
-  void SendText(std::uint32_t index, std::string_view text);
+  // What the choice says with these tokens.
+  [[nodiscard]] AnswerDelta Parse(Choice& choice, const ChoiceTokens& tokens);
+  void BeginChoice(std::uint32_t index);
+  void Say(std::uint32_t index, AnswerDelta delta);
+  void SendFrames(std::string frames);
   // The worker has no more tokens for this choice.
-  void CompleteChoice(ChoiceEnd end);
-  void EndChoice(std::uint32_t index, GenerationSummary::Outcome outcome);
-  // Ends the answer, and the request, if no choice is open.
-  void FinishIfDone();
+  void CompleteChoice(std::uint32_t index, wire::FinishReason reason, std::optional<TokenId> stop_token);
+  void EndChoice(std::uint32_t index, Outcome outcome);
+  // Ends the prompt's request, and the answer, if no choice of them is open.
+  void FinishIfDone(std::size_t prompt);
   void Finish();
-  void FinishStream();
-  void FinishWhole();
   void Fail(const Error& error, Duration retry_after);
-  void Conclude(GenerationSummary::Outcome outcome, int status);
+  void Conclude(Outcome outcome, int status);
+  void LogEnd(Outcome outcome, int status, double seconds) const;
 
-  [[nodiscard]] std::uint32_t completion_token_count() const;
+  [[nodiscard]] bool is_streamed() const { return options_.delivery == Delivery::kStream; }
+  [[nodiscard]] bool IsOpen(std::size_t prompt) const;
   [[nodiscard]] Usage CurrentUsage() const;
-  [[nodiscard]] std::optional<Usage> ChunkUsage() const;
+  [[nodiscard]] std::uint32_t predicted_cached_tokens() const;
   [[nodiscard]] std::vector<HttpHeader> RoutingHeaders(std::uint32_t cached_tokens) const;
 
   const GenerationServices services_;
   const std::shared_ptr<Responder> responder_;
   const GenerationOptions options_;
   const std::shared_ptr<const ServedModel> model_;
-  const std::uint32_t prompt_token_count_;
   const std::vector<TokenId> stop_tokens_;
+  const std::uint32_t choices_per_prompt_;
 
+  std::vector<Prompt> prompts_;
   std::vector<Choice> choices_;
+  bool began_ = false;
   bool ended_ = false;
-  std::string worker_id_;
-  std::uint32_t predicted_cached_tokens_ = 0;
-  std::optional<std::uint32_t> cached_tokens_;
+  std::string worker_id_;  // of the prompt that was dispatched last
   bool first_token_told_ = false;
-  GenerationSummary::Outcome last_outcome_ = GenerationSummary::Outcome::kStop;  // of the choice that ended last
+  Outcome last_outcome_ = Outcome::kStop;  // of the choice that ended last
 
   std::mutex submit_mutex_;
-  std::optional<RequestId> request_;  // guarded by submit_mutex_; once submitted
-  bool cancelled_ = false;            // guarded by submit_mutex_
+  std::vector<std::optional<RequestId>> requests_;  // guarded by submit_mutex_; by prompt, once submitted
+  bool cancelled_ = false;                          // guarded by submit_mutex_
 };
 
 // When to ask again after `error`: for an overload, when those that wait at the router for the model will have gone.

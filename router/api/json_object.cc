@@ -71,6 +71,12 @@ Result<std::int64_t> IntegerOf(JsonElement element, std::string_view path, std::
   return value;
 }
 
+Result<std::vector<JsonElement>> ElementsOf(JsonElement array, std::string_view path) {
+  dom::array elements;
+  if (array.get(elements) != simdjson::SUCCESS) return WrongType(path, "an array", array);
+  return std::vector<JsonElement>(elements.begin(), elements.end());
+}
+
 Result<jinja::Value> TemplateValueOf(JsonElement element, std::string_view path) {
   return jinja::FromJson(simdjson::minify(element), path);
 }
@@ -144,9 +150,8 @@ Result<std::optional<JsonObject>> JsonObject::Object(std::string_view name) cons
 Result<std::optional<std::vector<JsonElement>>> JsonObject::Array(std::string_view name) const {
   const std::optional<JsonElement> element = Find(name);
   if (!element) return std::optional<std::vector<JsonElement>>();
-  dom::array array;
-  if (element->get(array) != simdjson::SUCCESS) return WrongType(PathOf(name), "an array", *element);
-  return std::optional<std::vector<JsonElement>>(std::vector<JsonElement>(array.begin(), array.end()));
+  ROOST_ASSIGN_OR_RETURN(std::vector<JsonElement> elements, ElementsOf(*element, PathOf(name)));
+  return std::optional<std::vector<JsonElement>>(std::move(elements));
 }
 
 JsonBody::JsonBody(std::string body) : body_(std::move(body)) {}

@@ -67,6 +67,8 @@ class JsonObject {
 [[nodiscard]] Result<std::int64_t> IntegerOf(JsonElement element, std::string_view path, std::int64_t low,
                                              std::int64_t high);
 
+[[nodiscard]] Result<std::vector<JsonElement>> ElementsOf(JsonElement array, std::string_view path);
+
 // The element as a value for templates.
 [[nodiscard]] Result<jinja::Value> TemplateValueOf(JsonElement element, std::string_view path);
 

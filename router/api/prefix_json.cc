@@ -193,7 +193,7 @@ Result<PrefixesQuery> ParsePrefixesQuery(std::string_view query) {
     } else if (parameter.name == "top") {
       ROOST_ASSIGN_OR_RETURN(parsed.top, ParseTop(parameter.value));
     } else {
-      return InvalidArgument(parameter.name, "is none of model, top");
+      return InvalidArgument(parameter.name, "is not a known parameter; the known ones are model and top");
     }
   }
   return parsed;

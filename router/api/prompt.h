@@ -15,6 +15,7 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
+#include "common/text/tokenizer.h"
 #include "router/api/chat_request.h"
 #include "router/api/completion_request.h"
 #include "router/fleet/dispatcher.h"
@@ -24,12 +25,18 @@ namespace roost::router {
 // `unix_seconds` is the time that templates see. Errors name `messages` or `model` (it has no template).
 [[nodiscard]] Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& request,
                                              std::int64_t unix_seconds);
+// kContextTooLong for a text of which that is certain by its bytes. Constant time; the functions below ask it first.
+[[nodiscard]] Result<void> CheckTextLength(const ServedModel& model, std::string_view text, std::string_view field);
+
 // Of what RenderChat made.
 [[nodiscard]] Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, std::string_view text);
 
-// Errors name `prompt`, or the id in it that the model does not have.
-[[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model,
-                                                              const CompletionRequest& request);
+// Errors name the prompt, or the id in it that the model does not have.
+[[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionPrompt& prompt);
+
+// A text as it is. Errors name `field`.
+[[nodiscard]] Result<std::vector<TokenId>> TokenizeText(const ServedModel& model, std::string_view text,
+                                                        SpecialTokens specials, std::string_view field);
 
 // "301 tokens", or "more than …": the functions above stop counting at four contexts.
 [[nodiscard]] std::string CountedTokens(const ServedModel& model, std::size_t count);

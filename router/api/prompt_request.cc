@@ -18,7 +18,7 @@ constexpr std::size_t kMaxNames = 1024;
 Result<std::vector<TokenId>> Tokenize(const ServedModel& model, const PromptRequest& request,
                                       std::int64_t unix_seconds) {
   if (const auto* completion = std::get_if<CompletionRequest>(&request.prompt)) {
-    return TokenizeCompletion(model, *completion);
+    return TokenizeCompletion(model, completion->prompts.front());
   }
   ROOST_ASSIGN_OR_RETURN(const std::string text,
                          RenderChat(model, std::get<ChatRequest>(request.prompt), unix_seconds));
@@ -53,10 +53,11 @@ std::string_view PromptRequest::prompt_field() const {
 Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part) {
   const bool has_messages = body.Find("messages").has_value();
   const bool has_prompt = body.Find("prompt").has_value();
-  if (has_messages && has_prompt) return InvalidArgument("prompt", "stands beside messages: give one of them");
+  if (has_messages && has_prompt) return InvalidArgument("prompt", "can not be given together with messages");
   if (!has_messages) {
     if (!has_prompt) return InvalidArgument("prompt", "is missing: give a prompt or messages");
     ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ParseCompletionRequest(body));
+    if (completion.prompts.size() > 1) return InvalidArgument("prompt", "must be one prompt");
     return PromptRequest{std::move(completion)};
   }
   ROOST_ASSIGN_OR_RETURN(ChatRequest chat, ParseChatRequest(body));
@@ -97,7 +98,7 @@ Result<HashedPrompt> HashBlocksOfPrompt(const ServedModel& model, const PromptRe
                                         std::int64_t unix_seconds) {
   ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashPrompt(model, request, unix_seconds));
   if (!prompt.hashes.empty()) return prompt;
-  return InvalidArgument(std::string(request.prompt_field()), "has {} tokens, which fill no block: a block holds {}",
+  return InvalidArgument(std::string(request.prompt_field()), "has {} tokens, which do not fill a block of {}",
                          prompt.tokens.size(), model.block_tokens);
 }
 

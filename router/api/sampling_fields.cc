@@ -9,114 +9,14 @@
 #include <system_error>
 #include <utility>
 
+#include "router/api/structured_output.h"
+#include "router/http/http_message.h"
+
 namespace roost::router {
 namespace {
 
-using Accepts = NeutralField::Accepts;
-
 constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
-
-constexpr std::array kNeutralOfBoth{
-    NeutralField{"include_stop_str_in_output", Accepts::kFalse},
-    NeutralField{"skip_special_tokens", Accepts::kTrue},
-    NeutralField{"use_beam_search", Accepts::kFalse},
-    NeutralField{"prompt_logprobs", Accepts::kNothing},
-    NeutralField{"return_token_ids", Accepts::kFalse},
-    NeutralField{"structured_outputs", Accepts::kNothing},
-    NeutralField{"guided_json", Accepts::kNothing},
-    NeutralField{"guided_regex", Accepts::kNothing},
-    NeutralField{"guided_choice", Accepts::kNothing},
-    NeutralField{"guided_grammar", Accepts::kNothing},
-};
-
-bool IsNumber(JsonElement element, double wanted) {
-  double value = 0;
-  return element.get(value) == simdjson::SUCCESS && value == wanted;
-}
-
-bool IsBool(JsonElement element, bool wanted) {
-  bool value = false;
-  return element.get(value) == simdjson::SUCCESS && value == wanted;
-}
-
-bool IsEmpty(JsonElement element) {
-  if (element.is_array()) return simdjson::dom::array(element).size() == 0;
-  if (element.is_object()) return simdjson::dom::object(element).size() == 0;
-  return element.is_string() && std::string_view(element).empty();
-}
-
-bool IsNeutral(JsonElement element, Accepts accepts) {
-  switch (accepts) {
-    case Accepts::kNothing: return false;
-    case Accepts::kFalse: return IsBool(element, false);
-    case Accepts::kTrue: return IsBool(element, true);
-    case Accepts::kZero: return IsNumber(element, 0);
-    case Accepts::kEmpty: return IsEmpty(element);
-  }
-  return false;
-}
-
-std::string_view NeutralText(Accepts accepts) {
-  switch (accepts) {
-    case Accepts::kNothing: return "leave it out";
-    case Accepts::kFalse: return "leave it out or send false";
-    case Accepts::kTrue: return "leave it out or send true";
-    case Accepts::kZero: return "leave it out or send 0";
-    case Accepts::kEmpty: return "leave it out or send it empty";
-  }
-  return "leave it out";
-}
-
-struct Range {
-  float low;
-  float high;
-  enum class Low { kIncluded, kExcluded } low_end;
-};
-constexpr Range Between(float low, float high) { return {low, high, Range::Low::kIncluded}; }
-
-Result<std::optional<float>> ParseReal(const JsonObject& body, std::string_view name, Range range) {
-  ROOST_ASSIGN_OR_RETURN(const std::optional<double> value, body.Number(name));
-  if (!value) return std::optional<float>();
-  const bool excluded = range.low_end == Range::Low::kExcluded;
-  const bool above_low = excluded ? *value > range.low : *value >= range.low;
-  if (!above_low || *value > range.high) {
-    return InvalidArgument(body.PathOf(name), "must be {} {} and at most {}, not {}",
-                           excluded ? "greater than" : "at least", range.low, range.high, *value);
-  }
-  // What is above zero stays above zero.
-  const float least = excluded ? std::numeric_limits<float>::min() : std::numeric_limits<float>::lowest();
-  return std::optional<float>(std::max(least, static_cast<float>(*value)));
-}
-
-Result<void> ParseLimits(const JsonObject& body, SamplingFields& fields) {
-  // Both names are checked; the newer one wins.
-  for (const std::string_view name : {"max_tokens", "max_completion_tokens"}) {
-    ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> value, body.Integer(name, 1, kMaxTokens));
-    if (!value) continue;
-    fields.max_output_tokens = static_cast<std::uint32_t>(*value);
-    fields.max_output_tokens_field = name;
-  }
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> least, body.Integer("min_tokens", 0, kMaxTokens));
-  fields.min_output_tokens = static_cast<std::uint32_t>(least.value_or(0));
-  return {};
-}
-
-Result<void> ParseSampling(const JsonObject& body, SamplingFields& fields) {
-  ROOST_ASSIGN_OR_RETURN(fields.temperature, ParseReal(body, "temperature", Between(0, 2)));
-  ROOST_ASSIGN_OR_RETURN(fields.top_p, ParseReal(body, "top_p", {0, 1, Range::Low::kExcluded}));
-  ROOST_ASSIGN_OR_RETURN(fields.min_p, ParseReal(body, "min_p", Between(0, 1)));
-  // -1 is how some clients say "no limit".
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> top_k, body.Integer("top_k", -1, kMaxTokens));
-  if (top_k) fields.top_k = *top_k < 0 ? 0 : static_cast<std::uint32_t>(*top_k);
-  ROOST_ASSIGN_OR_RETURN(
-      const std::optional<std::int64_t> seed,
-      body.Integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()));
-  if (seed) fields.seed = static_cast<std::uint64_t>(*seed);
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> n, body.Integer("n", 1, kMaxChoices));
-  fields.choice_count = static_cast<std::uint32_t>(n.value_or(1));
-  return {};
-}
 
 // The key of logit_bias is a token id in decimal.
 std::optional<TokenId> TokenIdOf(std::string_view text) {
@@ -127,132 +27,200 @@ std::optional<TokenId> TokenIdOf(std::string_view text) {
   return id;
 }
 
-Result<void> ParseLogitBias(const JsonObject& body, SamplingFields& fields) {
-  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> biases, body.Object("logit_bias"));
-  if (!biases) return {};
-  if (biases->members().size() > kMaxLogitBiases) {
-    return InvalidArgument("logit_bias", "must hold at most {} tokens, not {}", kMaxLogitBiases,
-                           biases->members().size());
+using Fields = SamplingFields;
+
+Result<void> ReadLogitBias(JsonElement element, const std::string& path, Fields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject biases, JsonObject::From(element, path));
+  if (biases.members().size() > kMaxLogitBiases) {
+    return InvalidArgument(path, "must hold at most {} tokens, not {}", kMaxLogitBiases, biases.members().size());
   }
-  for (const auto& member : biases->members()) {
+  for (const auto& member : biases.members()) {
+    const std::string member_path = biases.PathOf(member.first);
     const std::optional<TokenId> token = TokenIdOf(member.first);
-    if (!token) return InvalidArgument(biases->PathOf(member.first), "must be named by a token id");
-    ROOST_ASSIGN_OR_RETURN(const std::optional<float> bias,
-                           ParseReal(*biases, member.first, Between(-wire::kMaxLogitBias, wire::kMaxLogitBias)));
-    fields.logit_bias.push_back({.token = *token, .bias = bias.value_or(0)});
+    if (!token) return InvalidArgument(member_path, "must be named by a token id");
+    ROOST_ASSIGN_OR_RETURN(const float bias, RealOf(member.second, member_path, -wire::kMaxLogitBias,
+                                                    wire::kMaxLogitBias, LowEnd::kIncluded));
+    fields.logit_bias.push_back({.token = *token, .bias = bias});
   }
   std::sort(fields.logit_bias.begin(), fields.logit_bias.end(),
             [](const wire::LogitBias& a, const wire::LogitBias& b) { return a.token < b.token; });
   return {};
 }
 
-Result<void> ParsePenalties(const JsonObject& body, SamplingFields& fields) {
-  ROOST_ASSIGN_OR_RETURN(
-      fields.repetition_penalty,
-      ParseReal(body, "repetition_penalty", Between(wire::kMinRepetitionPenalty, wire::kMaxRepetitionPenalty)));
-  const Range range = Between(-wire::kMaxPenalty, wire::kMaxPenalty);
-  ROOST_ASSIGN_OR_RETURN(const std::optional<float> presence, ParseReal(body, "presence_penalty", range));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<float> frequency, ParseReal(body, "frequency_penalty", range));
-  fields.presence_penalty = presence.value_or(0);
-  fields.frequency_penalty = frequency.value_or(0);
-  return ParseLogitBias(body, fields);
-}
-
-Result<void> AddStop(JsonElement element, const std::string& path, SamplingFields& fields) {
-  ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
-  if (text.empty() || text.size() > kMaxStopStringBytes) {
-    return InvalidArgument(path, "must be 1 to {} bytes long, not {}", kMaxStopStringBytes, text.size());
-  }
+Result<void> AddStop(JsonElement element, const std::string& path, Fields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view text, TextOf(element, path, 1, kMaxStopStringBytes));
   fields.stop.emplace_back(text);
   return {};
 }
 
-Result<void> ParseStop(const JsonObject& body, SamplingFields& fields) {
-  const std::optional<JsonElement> stop = body.Find("stop");
-  if (stop && stop->is_string()) return AddStop(*stop, "stop", fields);
-  if (stop && !stop->is_array()) {
-    return InvalidArgument("stop", "must be a string or an array of strings, not {}", TypeName(*stop));
+Result<void> ReadStop(JsonElement element, const std::string& path, Fields& fields) {
+  if (element.is_string()) return AddStop(element, path, fields);
+  if (!element.is_array()) {
+    return InvalidArgument(path, "must be a string or an array of strings, not {}", TypeName(element));
   }
-  ROOST_ASSIGN_OR_RETURN(const auto strings, body.Array("stop"));
-  if (!strings) return {};
-  if (strings->size() > kMaxStopStrings) {
-    return InvalidArgument("stop", "must hold at most {} strings, not {}", kMaxStopStrings, strings->size());
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> strings, ElementsOf(element, path));
+  if (strings.size() > kMaxStopStrings) {
+    return InvalidArgument(path, "must hold at most {} strings, not {}", kMaxStopStrings, strings.size());
   }
-  for (std::size_t i = 0; i < strings->size(); ++i) {
-    ROOST_RETURN_IF_ERROR(AddStop((*strings)[i], fmt::format("stop[{}]", i), fields));
+  for (std::size_t i = 0; i < strings.size(); ++i) {
+    ROOST_RETURN_IF_ERROR(AddStop(strings[i], fmt::format("{}[{}]", path, i), fields));
   }
   return {};
 }
 
-Result<void> ParseStopTokens(const JsonObject& body, SamplingFields& fields) {
-  ROOST_ASSIGN_OR_RETURN(const auto ids, body.Array("stop_token_ids"));
-  if (!ids) return {};
-  if (ids->size() > kMaxStopTokens) {
-    return InvalidArgument("stop_token_ids", "must hold at most {} ids, not {}", kMaxStopTokens, ids->size());
+Result<void> ReadStopTokens(JsonElement element, const std::string& path, Fields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> ids, ElementsOf(element, path));
+  if (ids.size() > kMaxStopTokens) {
+    return InvalidArgument(path, "must hold at most {} ids, not {}", kMaxStopTokens, ids.size());
   }
-  for (std::size_t i = 0; i < ids->size(); ++i) {
-    const std::string path = fmt::format("stop_token_ids[{}]", i);
-    ROOST_ASSIGN_OR_RETURN(const std::int64_t id, IntegerOf((*ids)[i], path, 0, kMaxTokenId));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ROOST_ASSIGN_OR_RETURN(const std::int64_t id, IntegerOf(ids[i], fmt::format("{}[{}]", path, i), 0, kMaxTokenId));
     fields.stop_tokens.push_back(static_cast<TokenId>(id));
   }
   return {};
 }
 
 // stream_options without stream is harmless and some clients send it always, so it is checked but means nothing.
-Result<void> ParseDelivery(const JsonObject& body, SamplingFields& fields) {
-  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> stream, body.Bool("stream"));
-  if (stream.value_or(false)) fields.delivery = Delivery::kStream;
-  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> options, body.Object("stream_options"));
-  if (!options) return {};
-  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> at_end, options->Bool("include_usage"));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> every_chunk, options->Bool("continuous_usage_stats"));
+Result<void> ReadStreamOptions(JsonElement element, const std::string& path, Fields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject options, JsonObject::From(element, path));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> at_end, options.Bool("include_usage"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> every_chunk, options.Bool("continuous_usage_stats"));
   if (at_end.value_or(false)) {
     fields.usage_report = every_chunk.value_or(false) ? UsageReport::kEveryChunk : UsageReport::kAtEnd;
   }
   return {};
 }
 
-Result<void> ParseResponseFormat(const JsonObject& body) {
-  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> format, body.Object("response_format"));
-  if (!format) return {};
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, format->String("type"));
-  if (type == "text") return {};
-  return InvalidArgument("response_format", "this server answers in plain text only: leave it out or send type text");
+// Each of these fields is a constraint read by `kRead`.
+template <auto kRead>
+Result<void> ReadConstraint(JsonElement element, const std::string& path, Fields& fields) {
+  return SetConstraint(kRead(element, path), fields.constraint);
 }
 
-Result<void> ParseNames(const JsonObject& body, SamplingFields& fields) {
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> model, body.String("model"));
-  fields.model = model.value_or("");
-  ROOST_ASSIGN_OR_RETURN(fields.cache, ParseCacheFields(body));
+Result<void> ReadRequestId(JsonElement element, const std::string& path, Fields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view id, StringOf(element, path));
+  if (!IsValidRequestId(id)) {
+    return InvalidArgument(path, "must be 1 to 128 letters, digits and characters of . _ : -");
+  }
+  fields.request_id = id;
   return {};
 }
+
+void SetMaxTokens(Fields& fields, std::int64_t value, std::string field) {
+  fields.max_output_tokens = static_cast<std::uint32_t>(value);
+  fields.max_output_tokens_field = std::move(field);
+}
+
+constexpr std::string_view kStopSchema =
+    R"({"oneOf":[{"type":"string","minLength":1},{"type":"array","maxItems":16,"items":{"type":"string","minLength":1}}]})";
+constexpr std::string_view kStopTokensSchema =
+    R"({"type":"array","maxItems":64,"items":{"type":"integer","minimum":0,"maximum":4294967295}})";
+constexpr std::string_view kLogitBiasSchema =
+    R"({"type":"object","maxProperties":1024,"additionalProperties":{"type":"number","minimum":-100,"maximum":100},)"
+    R"("propertyNames":{"pattern":"^(0|[1-9][0-9]{0,8})$"}})";
+constexpr std::string_view kStreamOptionsSchema =
+    R"({"type":"object","properties":{"include_usage":{"type":["boolean","null"]},)"
+    R"("continuous_usage_stats":{"type":["boolean","null"]}}})";
+constexpr std::string_view kResponseFormatSchema =
+    R"({"type":"object","required":["type"],"properties":{"type":{"enum":["text","json_object","json_schema"]},)"
+    R"("json_schema":{"type":"object","required":["schema"],"properties":{"name":{"type":"string"},)"
+    R"("schema":{"type":"object"},"strict":{"type":["boolean","null"]}}}}})";
+constexpr std::string_view kStructuredOutputsSchema =
+    R"({"type":"object","properties":{"json":{"type":["object","string"]},"regex":{"type":"string"},)"
+    R"("choice":{"type":"array","items":{"type":"string"}},"grammar":{"type":"string"},)"
+    R"("json_object":{"type":"boolean"}},"additionalProperties":false})";
+constexpr std::string_view kGuidedJsonSchema = R"({"type":["object","string"]})";
+constexpr std::string_view kGuidedTextSchema = R"({"type":"string","minLength":1})";
+constexpr std::string_view kGuidedChoiceSchema =
+    R"({"type":"array","minItems":1,"items":{"type":"string","minLength":1}})";
+constexpr std::string_view kRequestIdSchema = R"({"type":"string","pattern":"^[A-Za-z0-9._:-]{1,128}$"})";
+
+constexpr auto kMinSeed = std::numeric_limits<std::int64_t>::min();
+constexpr auto kMaxSeed = std::numeric_limits<std::int64_t>::max();
+constexpr std::size_t kMaxModelBytes = 4096;
+
+constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
+    {"model", "The model to ask.", Text<Fields>{1, kMaxModelBytes, [](Fields& f, std::string_view v) { f.model = v; }}},
+    {"stream", "Send the answer as server-sent events.",
+     Flag<Fields>{[](Fields& f, bool v) { f.delivery = v ? Delivery::kStream : Delivery::kWhole; }}},
+    {"stream_options", "Whether a stream tells its token counts: at its end, or in every chunk.",
+     Own<Fields>{kStreamOptionsSchema, &ReadStreamOptions}},
+    {"max_tokens", "Tokens of an answer, at most. Absent: what the context has room for.",
+     Whole<Fields>{1, kMaxTokens, [](Fields& f, std::int64_t v) { SetMaxTokens(f, v, "max_tokens"); }}},
+    {"max_completion_tokens", "The same by its newer name, which wins.",
+     Whole<Fields>{1, kMaxTokens, [](Fields& f, std::int64_t v) { SetMaxTokens(f, v, "max_completion_tokens"); }}},
+    {"min_tokens", "No stop token ends the answer before it has so many tokens.",
+     Whole<Fields>{0, kMaxTokens,
+                   [](Fields& f, std::int64_t v) { f.min_output_tokens = static_cast<std::uint32_t>(v); }}},
+    {"temperature", "0 is greedy. Absent: the model's default, as for the next four.",
+     Real<Fields>{0, 2, [](Fields& f, float v) { f.temperature = v; }}},
+    {"top_p", "The likeliest tokens until their share reaches it.",
+     Real<Fields>{0, 1, [](Fields& f, float v) { f.top_p = v; }, LowEnd::kExcluded}},
+    {"min_p", "Tokens at least so likely, as a share of the likeliest one's probability.",
+     Real<Fields>{0, 1, [](Fields& f, float v) { f.min_p = v; }}},
+    {"top_k", "The k likeliest tokens; 0 or -1: all.",
+     Whole<Fields>{-1, kMaxTokens,
+                   [](Fields& f, std::int64_t v) { f.top_k = v < 0 ? 0 : static_cast<std::uint32_t>(v); }}},
+    {"repetition_penalty", "Divides the logits above 0 of all tokens of prompt and answer, and multiplies others.",
+     Real<Fields>{wire::kMinRepetitionPenalty, wire::kMaxRepetitionPenalty,
+                  [](Fields& f, float v) { f.repetition_penalty = v; }}},
+    {"seed", "The same seed, the same answer.",
+     Whole<Fields>{kMinSeed, kMaxSeed, [](Fields& f, std::int64_t v) { f.seed = static_cast<std::uint64_t>(v); }}},
+    {"n", "Choices from one prompt. Choice i draws with seed + i.",
+     Whole<Fields>{1, kMaxChoices, [](Fields& f, std::int64_t v) { f.choice_count = static_cast<std::uint32_t>(v); }}},
+    {"presence_penalty", "Subtracted from the logits of the answer's tokens.",
+     Real<Fields>{-wire::kMaxPenalty, wire::kMaxPenalty, [](Fields& f, float v) { f.presence_penalty = v; }}},
+    {"frequency_penalty", "Subtracted as often as the token occurs in the answer.",
+     Real<Fields>{-wire::kMaxPenalty, wire::kMaxPenalty, [](Fields& f, float v) { f.frequency_penalty = v; }}},
+    {"logit_bias", "Added to the logits of tokens, which are named by their ids.",
+     Own<Fields>{kLogitBiasSchema, &ReadLogitBias}},
+    {"stop", "Texts that end the answer.", Own<Fields>{kStopSchema, &ReadStop}},
+    {"stop_token_ids", "Tokens that end the answer, beside the model's own.",
+     Own<Fields>{kStopTokensSchema, &ReadStopTokens}},
+    {"include_stop_str_in_output", "The stop text that ended the answer is a part of it.",
+     Flag<Fields>{[](Fields& f, bool v) { f.stop_text = v ? StopText::kShow : StopText::kOmit; }}},
+    {"ignore_eos", "The model's own stop tokens do not end the answer.",
+     Flag<Fields>{[](Fields& f, bool v) { f.ignore_eos = v; }}},
+    {"skip_special_tokens", "False: special tokens show in the text.", Flag<Fields>{[](Fields& f, bool v) {
+       f.special_text = v ? SpecialTokenOutput::kSkip : SpecialTokenOutput::kShow;
+     }}},
+    {"return_token_ids", "Token ids of prompt and answer are told too.",
+     Flag<Fields>{[](Fields& f, bool v) { f.token_ids = v ? TokenIdReport::kTell : TokenIdReport::kOmit; }}},
+    {"prompt_logprobs", "Log probabilities of the prompt's tokens, with so many of the likeliest ones beside each.",
+     Whole<Fields>{0, wire::kMaxTopLogprobs,
+                   [](Fields& f, std::int64_t v) { f.prompt_logprobs = static_cast<std::uint32_t>(v); }}},
+    {"response_format", "The form of the answer: text, any JSON object, or JSON that is valid by a schema.",
+     Own<Fields>{kResponseFormatSchema, &ReadConstraint<&ReadResponseFormatConstraint>}},
+    {"structured_outputs", "The form of the answer, as vLLM says it: json, regex, choice, grammar or json_object.",
+     Own<Fields>{kStructuredOutputsSchema, &ReadConstraint<&ReadStructuredOutputs>}},
+    {"guided_json", "The answer is JSON that is valid by this schema.",
+     Own<Fields>{kGuidedJsonSchema, &ReadConstraint<&ReadGuidedJson>}},
+    {"guided_regex", "The whole answer matches this regular expression.",
+     Own<Fields>{kGuidedTextSchema, &ReadConstraint<&ReadGuidedRegex>}},
+    {"guided_choice", "The answer is one of these texts.",
+     Own<Fields>{kGuidedChoiceSchema, &ReadConstraint<&ReadGuidedChoice>}},
+    {"guided_grammar", "The answer is a text of this grammar in EBNF, which begins with the rule root.",
+     Own<Fields>{kGuidedTextSchema, &ReadConstraint<&ReadGuidedGrammar>}},
+    {"request_id", "The client's own name for the request, in logs and decisions.",
+     Own<Fields>{kRequestIdSchema, &ReadRequestId}},
+    {"use_beam_search", "Not supported.", Refused{Refused::Accepts::kFalse}},
+    {"user", "Without effect.", Ignored{}},
+    {"metadata", "Without effect.", Ignored{}},
+    {"store", "Without effect: nothing is stored.", Ignored{}},
+    {"service_tier", "Without effect.", Ignored{}},
+    {"safety_identifier", "Without effect.", Ignored{}},
+    {"prompt_cache_key", "Without effect: the cache finds every prefix. See session_id.", Ignored{}},
+    {"prompt_cache_retention", "Without effect. See cache.retention.", Ignored{}},
+});
 
 }  // namespace
 
-Result<void> CheckNeutralFields(const JsonObject& body, std::span<const NeutralField> fields) {
-  for (const NeutralField& field : fields) {
-    const std::optional<JsonElement> element = body.Find(field.name);
-    if (element && !IsNeutral(*element, field.accepts)) {
-      return InvalidArgument(body.PathOf(field.name), "'{}' is not supported with this value: {}", field.name,
-                             NeutralText(field.accepts));
-    }
-  }
-  return {};
-}
+std::span<const RequestField<SamplingFields>> SamplingFieldTable() { return kSamplingFields; }
 
 Result<SamplingFields> ParseSamplingFields(const JsonObject& body) {
   SamplingFields fields;
-  ROOST_RETURN_IF_ERROR(ParseNames(body, fields));
-  ROOST_RETURN_IF_ERROR(ParseDelivery(body, fields));
-  ROOST_RETURN_IF_ERROR(ParseLimits(body, fields));
-  ROOST_RETURN_IF_ERROR(ParseSampling(body, fields));
-  ROOST_RETURN_IF_ERROR(ParsePenalties(body, fields));
-  ROOST_RETURN_IF_ERROR(ParseStop(body, fields));
-  ROOST_RETURN_IF_ERROR(ParseStopTokens(body, fields));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> ignore_eos, body.Bool("ignore_eos"));
-  fields.ignore_eos = ignore_eos.value_or(false);
-  ROOST_RETURN_IF_ERROR(ParseResponseFormat(body));
-  ROOST_RETURN_IF_ERROR(CheckNeutralFields(body, kNeutralOfBoth));
+  ROOST_RETURN_IF_ERROR(ReadFields(body, SamplingFieldTable(), fields));
+  ROOST_ASSIGN_OR_RETURN(fields.cache, ParseCacheFields(body));
   return fields;
 }
 

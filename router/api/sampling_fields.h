@@ -11,9 +11,12 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/text/tokenizer.h"
 #include "common/wire/messages.h"
 #include "router/api/cache_fields.h"
 #include "router/api/json_object.h"
+#include "router/api/request_field.h"
+#include "router/api/stop_filter.h"
 
 namespace roost::router {
 
@@ -27,6 +30,12 @@ enum class Delivery { kWhole, kStream };
 
 // When a stream tells its token counts.
 enum class UsageReport { kNever, kAtEnd, kEveryChunk };
+
+// Are token ids told beside the text?
+enum class TokenIdReport { kOmit, kTell };
+
+// Are log probabilities of the answer's tokens told?
+enum class Logprobs { kOmit, kTell };
 
 // What is absent is the model's default.
 struct SamplingFields {
@@ -51,19 +60,19 @@ struct SamplingFields {
   std::optional<std::uint32_t> output_logprobs;  // see GenerateSpec, as for the next
   std::optional<std::uint32_t> prompt_logprobs;
   std::uint32_t choice_count = 1;  // n
+  StopText stop_text = StopText::kOmit;
+  SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
+  TokenIdReport token_ids = TokenIdReport::kOmit;
+  std::uint32_t unknown_field_count = 0;  // of the request, which nobody reads
+  std::string request_id;                 // the client's own name for the request; empty: none
+  std::optional<wire::Constraint> constraint;  // the form of the output; see structured_output.h
   CacheFields cache;
 };
 
-// Validates every shared field, also those that are accepted with their neutral value only. The error names the field.
+// Validates every shared field. The error names the field.
 [[nodiscard]] Result<SamplingFields> ParseSamplingFields(const JsonObject& body);
 
-// A field whose feature is not there: it may be absent, null, or say what would happen anyway. Anything else is an
-// error, as a client that is not told would take the answer for what it asked for.
-struct NeutralField {
-  enum class Accepts { kNothing, kFalse, kTrue, kZero, kEmpty };
-  std::string_view name;
-  Accepts accepts;
-};
-[[nodiscard]] Result<void> CheckNeutralFields(const JsonObject& body, std::span<const NeutralField> fields);
+// The table of these fields.
+[[nodiscard]] std::span<const RequestField<SamplingFields>> SamplingFieldTable();
 
 }  // namespace roost::router

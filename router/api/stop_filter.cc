@@ -5,18 +5,18 @@
 
 namespace roost::router {
 
-std::optional<std::size_t> StopFilter::FirstStop() const {
-  std::optional<std::size_t> begin;
+std::optional<StopFilter::Found> StopFilter::FirstStop() const {
+  std::optional<Found> first;
   std::size_t end = std::string::npos;
   for (const std::string& stop : stops_) {
     const std::size_t at = held_.find(stop);
     if (at == std::string::npos) continue;
     const std::size_t at_end = at + stop.size();
-    if (at_end > end || (at_end == end && begin < at)) continue;
-    begin = at;
+    if (at_end > end || (at_end == end && first && first->begin < at)) continue;
+    first = {at, &stop};
     end = at_end;
   }
-  return begin;
+  return first;
 }
 
 std::size_t StopFilter::HeldLength() const {
@@ -30,11 +30,11 @@ std::size_t StopFilter::HeldLength() const {
 }
 
 std::string StopFilter::Push(std::string_view piece) {
-  if (stopped_) return {};
+  if (stopped()) return {};
   held_ += piece;
-  if (const std::optional<std::size_t> stop = FirstStop()) {
-    stopped_ = true;
-    held_.resize(*stop);
+  if (const std::optional<Found> found = FirstStop()) {
+    stopped_by_ = found->stop;
+    held_.resize(found->begin + (stop_text_ == StopText::kShow ? found->stop->size() : 0));
     return std::exchange(held_, {});
   }
   const std::size_t sure = held_.size() - HeldLength();

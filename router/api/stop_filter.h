@@ -16,27 +16,38 @@
 
 namespace roost::router {
 
+// Is the stop string that ended a choice a part of its text?
+enum class StopText { kOmit, kShow };
+
 class StopFilter {
  public:
   // No stop string is empty. None at all is fine: then text passes as it comes.
-  explicit StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+  explicit StopFilter(std::vector<std::string> stops, StopText stop_text = StopText::kOmit)
+      : stops_(std::move(stops)), stop_text_(stop_text) {}
 
-  // Text that is now certain to come before any stop string. After a stop string all is swallowed.
+  // Text that is now certain to come before any stop string, and that stop string itself where it is to show. After it
+  // all is swallowed.
   [[nodiscard]] std::string Push(std::string_view piece);
   // The text has ended: what was held back.
   [[nodiscard]] std::string Flush();
 
-  [[nodiscard]] bool stopped() const { return stopped_; }
+  [[nodiscard]] bool stopped() const { return stopped_by_ != nullptr; }
+  // The stop string that was found, or null.
+  [[nodiscard]] const std::string* stopped_by() const { return stopped_by_; }
 
  private:
-  // Where it begins in held_.
-  [[nodiscard]] std::optional<std::size_t> FirstStop() const;
+  struct Found {
+    std::size_t begin = 0;  // in held_
+    const std::string* stop = nullptr;
+  };
+  [[nodiscard]] std::optional<Found> FirstStop() const;
   // Bytes at the end of held_ that begin a stop string.
   [[nodiscard]] std::size_t HeldLength() const;
 
   const std::vector<std::string> stops_;
-  std::string held_;  // a proper prefix of some stop string, between calls
-  bool stopped_ = false;
+  const StopText stop_text_;
+  std::string held_;                         // a proper prefix of some stop string, between calls
+  const std::string* stopped_by_ = nullptr;  // one of stops_
 };
 
 }  // namespace roost::router

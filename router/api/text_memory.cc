@@ -18,6 +18,7 @@ constexpr std::uint64_t kNodeBytes = 96;
 constexpr std::uint64_t kEncodeFactor = 56;
 // What every request has beside its prompt: the book's entries, the answer's state.
 constexpr std::uint64_t kRequestBytes = 8 * 1024;
+constexpr std::uint64_t kScoredTokenBytes = 128;
 
 }  // namespace
 
@@ -32,7 +33,9 @@ std::uint64_t EncodeBytes(std::size_t text_bytes) { return kRequestBytes + kEnco
 std::uint64_t SpecBytes(const GenerateSpec& spec) {
   const std::uint64_t once =
       spec.prompt.capacity() * sizeof(TokenId) + spec.block_hashes.capacity() * sizeof(BlockHash);
-  return kRequestBytes + 2 * once;
+  // Log probabilities as values and as JSON, while they wait for the answer's beginning.
+  const std::uint64_t scored = spec.prompt_logprobs ? spec.prompt.size() * (1 + *spec.prompt_logprobs) : 0;
+  return kRequestBytes + 2 * once + scored * kScoredTokenBytes;
 }
 
 Result<void> Hold(ByteBudget::Guard& memory, std::uint64_t bytes) {

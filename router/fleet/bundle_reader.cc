@@ -34,14 +34,17 @@ void BundleReader::Run() {
 
 BundleReader::Outcome BundleReader::Prove(const wire::Tokenizer& bundle) const {
   if (wire::DigestOf(bundle) != bundle.digest) {
-    return {.text = {}, .error = {BundleFault::kNotAsTold, DataLoss("digest", "its bytes have another one")}};
+    return {
+        .text = {},
+        .error = {BundleFault::kNotAsTold, DataLoss("digest", "it is not the digest of the files that came with it")}};
   }
   try {
     Result<TextBundle> text = read_(bundle);
     if (text.ok()) return {.text = std::move(text).value(), .error = {}};
     return {.text = {}, .error = {BundleFault::kUnreadable, std::move(text).error()}};
   } catch (const std::bad_alloc&) {
-    return {.text = {}, .error = {BundleFault::kPassing, {ErrorCode::kOverloaded, "there is no memory for it", ""}}};
+    return {.text = {},
+            .error = {BundleFault::kPassing, {ErrorCode::kOverloaded, "there is not enough memory for it", ""}}};
   }
 }
 

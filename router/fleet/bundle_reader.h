@@ -29,12 +29,12 @@ class BundleReader {
 
   // `done` is called on the reader's thread, once per bundle that was taken.
   BundleReader(Read read, Done done);
-  // Drops what waits, ends what runs.
+  // Drops the bundles that wait, and lets the one that is being read finish.
   ~BundleReader();
   BundleReader(const BundleReader&) = delete;
   BundleReader& operator=(const BundleReader&) = delete;
 
-  // Any thread. False when too many wait. `memory` is what the bundle takes of a budget until it is read.
+  // From any thread. False when too many bundles wait. `memory` is the bundle's part of a byte budget until it is read.
   [[nodiscard]] bool TryRead(wire::Tokenizer bundle, ByteBudget::Guard memory) {
     return queue_.TryPush({std::move(bundle), std::move(memory)});
   }

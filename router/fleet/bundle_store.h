@@ -1,4 +1,5 @@
-// The tokenizer bundles that workers bring, by digest: which worker is asked for one, and what came of it.
+// The tokenizer bundles that workers bring, by digest: which worker is asked for a bundle, and whether it could be
+// read.
 //
 //   nobody asked ── Ask ──► asked ── the answer ──► being read ──► there
 //        ▲                    │ no answer in time      │  ├──► unreadable: its bytes have the digest, so it stays so
@@ -40,8 +41,8 @@ struct TextBundle {
 // Why a bundle was not read.
 enum class BundleFault : std::uint8_t {
   kUnreadable,  // what it holds is wrong, and stays wrong
-  kNotAsTold,   // its bytes do not have its digest
-  kPassing,     // no memory, or too many bundles to read: it may be asked for again
+  kNotAsTold,   // its bytes do not have the announced digest
+  kPassing,     // no memory, or too many bundles are being read: it may be asked for again
 };
 struct BundleError {
   BundleFault fault = BundleFault::kUnreadable;
@@ -50,9 +51,9 @@ struct BundleError {
 
 class BundleStore {
  public:
-  // A bundle may be large and the network slow; after this the answer is taken for lost.
+  // A bundle may be large and the network slow. After this time the answer counts as lost.
   static constexpr Duration kPatience = std::chrono::seconds(10);
-  // Before a worker that lied is asked again, doubling up to the second.
+  // How long a worker that sent a wrong bundle is not asked: doubles from the first value up to the second.
   static constexpr Duration kFirstDistrust = std::chrono::seconds(30);
   static constexpr Duration kLongestDistrust = std::chrono::minutes(30);
   static constexpr std::size_t kMaxUnused = 8;
@@ -64,11 +65,11 @@ class BundleStore {
     bool operator==(const Source&) const = default;
   };
 
-  // True if `source` is to be asked for the bundle of `digest` now; then it counts as asked. `is_here` tells whether a
-  // source that was asked before is still there.
+  // True if `source` should be asked for the bundle of `digest` now; then it counts as asked. `is_here` tells whether a
+  // source that was asked before is still connected.
   [[nodiscard]] bool Ask(const std::string& digest, const Source& source,
                          const std::function<bool(const Source&)>& is_here, Instant now);
-  // Is this the answer that was asked of `source`? Then it counts as being read, until SetText or SetFault.
+  // Is this the answer that `source` was asked for? Then the bundle counts as being read, until SetText or SetFault.
   [[nodiscard]] bool TakeAnswer(std::string_view digest, const Source& source);
 
   void SetText(const std::string& digest, TextBundle text);
@@ -76,10 +77,10 @@ class BundleStore {
 
   // Null unless it was read.
   [[nodiscard]] std::shared_ptr<const TextBundle> Find(std::string_view digest) const;
-  // Of a bundle that is unreadable for good.
+  // The error of a bundle that can never be read.
   [[nodiscard]] const Error* FindUnreadable(std::string_view digest) const;
 
-  // Forgets bundles that are not `used`, if there are many.
+  // Forgets bundles that no worker uses (not in `used`), if there are many.
   void DropUnused(const std::set<std::string_view>& used);
 
  private:
@@ -92,7 +93,7 @@ class BundleStore {
 
     [[nodiscard]] bool is_open() const { return text == nullptr && !unreadable.has_value(); }
   };
-  // Of a worker whose bundle was not what it had told.
+  // A worker whose bundle did not have the digest that it had announced.
   struct Distrust {
     Duration time{};
     Instant until{};

@@ -1,13 +1,13 @@
-// What one worker is thought to hold, over one epoch of its link: its part of the index, who writes it (WorkerMode),
-// and when a snapshot has to be asked for.
+// What the router believes one worker holds, during one epoch of its link: the worker's part of the index, who writes
+// it (WorkerMode), and when to ask for a snapshot.
 //
 //   exact       ViewSync, from the worker's events
 //   predicted   RoutingHistory, from the requests that it computed for this router
 //   blind       nobody; the part is empty
 //
-// Whatever the mode, ViewSync checks the numbers of the worker's messages: a gap means that tokens are lost.
+// In every mode ViewSync checks the numbers of the worker's messages: a gap means that tokens were lost.
 //
-// Not thread-safe. The index outlives it; the slot's blocks are forgotten when it goes.
+// Not thread-safe. The index outlives the view. The view removes its blocks from the index when it is destroyed.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@ class CacheView {
   ViewSync::Outcome Apply(const wire::Step& step, Instant now);
   ViewSync::Outcome Apply(const wire::Snapshot& chunk, Instant now);
 
-  // The worker has the KV of all of `chain`, front to back. Matters in predicted mode only: O(chain) there.
+  // The worker has computed the KV of all of `chain`, front to back. Used in predicted mode only, where it is O(chain).
   void OnComputed(std::span<const BlockHash> chain, Instant now);
 
   // See ModeTracker. After a change the view is empty.
   [[nodiscard]] std::optional<ModeTracker::Change> OnOutcome(const PromisedTokens& outcome, Instant now);
   [[nodiscard]] std::optional<ModeTracker::Change> Tick(Instant now);
 
-  // True when a snapshot is awaited and it is time to ask (again); then it counts as asked for.
+  // True when a snapshot is awaited and should be asked for (again) now; then it counts as asked for.
   [[nodiscard]] bool TakeSnapshotDue(Instant now);
 
   [[nodiscard]] WorkerMode mode() const { return tracker_.mode(); }

@@ -1,5 +1,5 @@
-// From a request to the worker that takes it: puts the question to the policy, measures the answer against the best
-// candidate and against round robin, and remembers it, to be explained later.
+// Chooses the worker for a request: asks the policy, compares its choice with the best candidate and with round robin,
+// and logs the decision so that it can be explained later.
 //
 //   Decide ──► Placement ──► OnFirstToken: what was predicted against what came
 //     └─ log, counters          └─ log, counters
@@ -24,10 +24,10 @@
 
 namespace roost::router {
 
-// One attempt's wish.
+// What a decision needs to know of one attempt.
 struct PlacementQuery {
   const GenerateSpec& spec;
-  std::uint32_t prompt_token_count = 0;  // with what was generated before this attempt
+  std::uint32_t prompt_token_count = 0;  // including what earlier attempts generated
   std::uint32_t sample_count = 1;
   std::uint32_t retry_count = 0;
   std::span<const WorkerMatch> matches = {};  // deepest first
@@ -46,14 +46,14 @@ class Decider {
   Decider(Roster& roster, Policy& policy, FleetMetrics& metrics)
       : roster_(roster), policy_(policy), metrics_(metrics) {}
 
-  // Nothing when no worker may take it.
+  // Empty when no worker may take it.
   [[nodiscard]] std::optional<Placement> Decide(const PlacementQuery& query, Instant now);
 
-  // What would be decided now for a request with this prompt. Counts as no decision, and leaves no trace.
+  // What would be decided now for a request with this prompt. It is not logged and not counted, and changes nothing.
   [[nodiscard]] std::optional<Decision> Ask(const ServedModel& model, std::uint32_t prompt_token_count,
                                             std::span<const BlockHash> block_hashes,
                                             std::span<const WorkerMatch> matches);
-  // The worker that it would go to; null when there is none.
+  // The worker that the request would go to; null when there is none.
   [[nodiscard]] Worker* BestFor(const ServedModel& model, std::span<const BlockHash> block_hashes,
                                 std::span<const WorkerMatch> matches);
 

@@ -47,12 +47,12 @@ struct ServedModel {
   std::string bos_token;
   std::string eos_token;
   std::int64_t created_unix_seconds = 0;
-  std::string revision;  // names it; equal for all workers that serve the very same
+  std::string revision;  // names it; equal for all workers that serve the same files
   // Which of its workers hold which blocks; any thread may match in it. Lives while somebody holds it.
   std::shared_ptr<const PrefixIndex> index;
 };
 
-// The scope of a model's blocks under a salt; empty for none.
+// The scope of a model's blocks under a salt; without a salt it is empty.
 [[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
   return RootHash({.fingerprint = model.fingerprint,
                    .adapter = "",
@@ -73,24 +73,26 @@ struct GenerateSpec {
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
   std::uint32_t sample_count = 1;  // outputs, 1 to wire::kMaxSampleCount; choice i draws with sampling.seed + i
-  // Log probabilities of the output's and of the prompt's tokens that the observer wants, and of so many of the
-  // likeliest tokens beside each: 0 to wire::kMaxTopLogprobs. Nothing: none.
+  // Log probabilities of the output's and of the prompt's tokens that the observer wants, each with this number of the
+  // likeliest tokens: 0 to wire::kMaxTopLogprobs. Empty: none.
   std::optional<std::uint32_t> output_logprobs;
   std::optional<std::uint32_t> prompt_logprobs;
-  std::uint32_t min_output_tokens = 0;  // no stop token ends a choice before; at most max_output_tokens
-  // What the worker's queue and cache are told; see wire::Generate.
+  std::uint32_t min_output_tokens = 0;         // no stop token ends a choice before; at most max_output_tokens
+  std::optional<wire::Constraint> constraint;  // for the whole output of each choice
+  // Hints for the worker's queue and cache; see wire::Generate.
   std::string tenant;
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   std::uint32_t priority = 50;
   std::optional<wire::Retention> retention;
   std::uint64_t session_hash = 0;
   std::uint64_t expect_return_ms = 0;
-  // By which the client may ask about it later; see DecisionRecord.
+  // Ids by which a client can ask about the request later; see DecisionRecord.
   std::string answer_id;
   std::string request_id;
+  std::string trace_parent;         // see common/base/trace_context.h; may be empty
   std::string salt;                 // of the scope that `root` is the hash of
-  std::optional<Instant> deadline;  // then the request ends, whatever it has got
-  // What it holds of the server's budget for input, as long as anybody holds this; null: it is not counted.
+  std::optional<Instant> deadline;  // then the request ends, even in mid-stream
+  // The request's part of the budget for input memory, held until the last copy of this is gone; null: not counted.
   std::shared_ptr<ByteBudget::Guard> memory;
 };
 
@@ -103,10 +105,10 @@ struct Dispatched {
   Decision decision;
 };
 
-// Tokens that one choice got at once; at least one.
+// Tokens that one choice got at once. None if it ended without one; then cached_token_count is set.
 struct ChoiceTokens {
   std::vector<TokenId> tokens;
-  // Set in a request's first ones: prompt tokens that the worker had.
+  // Set in the first tokens of a request: the number of prompt tokens found in the worker's cache.
   std::optional<std::uint32_t> cached_token_count = std::nullopt;
   std::uint32_t choice = 0;  // below the request's sample_count
   // Of each of the tokens, in their order, if the request wants them; else empty.
@@ -120,17 +122,16 @@ struct ChoiceEnd {
   std::optional<TokenId> stop_token = {};  // with kStop: which one was drawn; it is not among the choice's tokens
 };
 
-// The end of a request. With kStop or kLength, of its last choice; with the others, of all that have not ended.
+// The end of a request. kStop and kLength end its last choice; the other reasons end all choices that are still open.
 struct GenerationEnd {
   wire::FinishReason reason = wire::FinishReason::kStop;
   std::optional<Error> error;              // with kError
   std::optional<TokenId> stop_token = {};  // as of a ChoiceEnd
 };
 
-// The life of a request as its client must see it: OnDispatched (again after a retry, also between tokens: the stream
-// goes on where it stood), OnPromptLogprobs if the request wants them, OnTokens any number of times, OnChoiceEnd for
-// each choice but the last, OnEnd exactly once. Nothing comes for a choice after its end, and nothing at all after
-// OnEnd.
+// What a client sees of a request: OnDispatched (again after a retry, also in mid-stream, where the stream continues at
+// the same token), OnPromptLogprobs if the request wants them, OnTokens any number of times, OnChoiceEnd for each
+// choice but the last, OnEnd exactly once. Nothing comes for a choice after its end, and nothing at all after OnEnd.
 class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
@@ -143,7 +144,7 @@ class GenerationObserver {
   virtual void OnEnd(GenerationEnd end) = 0;
 };
 
-// Which of a model's workers an order is for.
+// The workers of a model that an order is for.
 enum class PinTarget : std::uint8_t {
   kAllWorkers,
   kBestWorker,  // the one that a request with this prompt would go to
@@ -156,24 +157,24 @@ struct WorkerChoice {
   bool operator==(const WorkerChoice&) const = default;
 };
 
-// A pin, or the end of one. At least one hash, and of the model's scope.
+// A pin or an unpin: at least one hash, all in the model's scope.
 struct PinOrder {
   std::shared_ptr<const ServedModel> model;
   std::variant<wire::Pin, wire::Unpin> message;  // their answer_id is the dispatcher's
   WorkerChoice workers = {};
 };
 
-// A prompt whose full blocks workers are to compute and keep in their caches. Nothing is generated for anybody.
+// A prompt whose full blocks workers should compute and keep in their caches. No answer is generated.
 struct WarmOrder {
   GenerateSpec spec;
   WorkerChoice workers = {};
-  Instant deadline{};  // whoever has not answered by then goes on all the same
+  Instant deadline{};  // workers that have not answered by then continue all the same
 };
 
 // Which prefixes do requests of this model find most often?
 struct PrefixesQuestion {
   std::shared_ptr<const ServedModel> model;
-  std::uint32_t most = 0;  // of each worker: 1 to wire::kMaxUsedPrefixes
+  std::uint32_t most = 0;  // asked of each worker: 1 to wire::kMaxUsedPrefixes
   wire::PrefixTokens tokens = wire::PrefixTokens::kOmit;
 };
 
@@ -188,8 +189,8 @@ struct PromptQuery {
 struct PromptHolder {
   std::string worker_id;
   WorkerMode mode = WorkerMode::kExact;   // what the numbers rest on
-  std::uint32_t held_block_count = 0;     // in its cache
-  std::uint32_t pending_block_count = 0;  // behind these: it is computing them now
+  std::uint32_t held_block_count = 0;     // blocks in its cache
+  std::uint32_t pending_block_count = 0;  // blocks after these, which it is computing now
 };
 struct PromptChoice {
   std::string worker_id;  // where the request would go now
@@ -224,7 +225,8 @@ struct QueueStatus {
   std::string model;
   std::uint32_t waiting_requests = 0;
   double oldest_wait_seconds = 0;
-  double drain_seconds = 0;  // until they will have gone: by how fast others went lately, and at most by their deadline
+  double drain_seconds =
+      0;  // estimated time until they have left the queue, by the rate of recent departures; bounded by their deadlines
 };
 
 class Dispatcher {
@@ -233,37 +235,37 @@ class Dispatcher {
 
   // Null when no worker serves it now. Of several revisions the one with the most workers.
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> FindModel(std::string_view name) const = 0;
-  // The same for one more request: of several revisions each gets its share.
+  // The revision for one more request: several revisions each get their share.
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) {
     return FindModel(name);
   }
-  // Is a worker about to serve the model, or did one not long ago?
+  // May a worker serve the model soon? One is about to, or did not long ago, or none came since the start.
   [[nodiscard]] virtual bool IsExpected(std::string_view /*model*/) const { return false; }
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
   [[nodiscard]] virtual std::vector<QueueStatus> Queues() const = 0;
 
-  // The error with which Submit would certainly refuse any request for the model now, so that nobody tokenizes for it.
+  // The error with which Submit would refuse every request for the model now, so that such requests are not tokenized.
   [[nodiscard]] virtual Result<void> CheckRoom(const ServedModel& /*model*/) const { return {}; }
 
-  // Routes and sends. On success the observer will see OnEnd exactly once, perhaps before Submit returns; on an error
-  // (kUnavailable, kOverloaded, kDeadlineExceeded, kInvalidArgument for what the wire can not carry) it sees nothing.
-  // The observer is kept until its end.
+  // Routes and sends the request. On success the observer sees OnEnd exactly once, perhaps before Submit returns; on an
+  // error (kUnavailable, kOverloaded, kDeadlineExceeded, or kInvalidArgument for more than the wire can carry) it sees
+  // nothing. The dispatcher keeps the observer until OnEnd.
   [[nodiscard]] virtual Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) = 0;
 
-  // Orders and questions for the workers that serve the model now; those that come later know nothing of them. On
-  // success `done` is called once. Errors: kUnavailable when nobody serves it, kInvalidArgument for a name of nobody
-  // who does, kOverloaded when the link does not keep up or too many are open. Pin and MostUsed take two seconds at
-  // most.
+  // Orders and questions for the workers that serve the model now; workers that join later hear nothing of them. On
+  // success `done` is called once. Errors: kUnavailable when no worker serves the model, kInvalidArgument for the name
+  // of a worker that does not serve it, kOverloaded when the link does not keep up or too many orders are open. Pin and
+  // MostUsed take at most two seconds.
   [[nodiscard]] virtual Result<void> Pin(PinOrder order, AnswersDone done) = 0;
   [[nodiscard]] virtual Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) = 0;
   [[nodiscard]] virtual Result<void> Warm(WarmOrder order, AnswersDone done) = 0;
-  // Sends nothing and changes nothing. kUnavailable when nobody serves the model.
+  // Sends nothing and changes nothing. kUnavailable when no worker serves the model.
   [[nodiscard]] virtual Result<PromptMatch> Match(PromptQuery query) = 0;
 
   // The last decisions, the newest first, at most `limit`.
   [[nodiscard]] virtual std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const = 0;
-  // Those of a request that are still remembered, by its answer_id or request_id, in the order in which they were made.
+  // The remembered decisions of one request, by its answer_id or request_id, oldest first.
   [[nodiscard]] virtual std::vector<DecisionRecord> FindDecisions(std::string_view id) const = 0;
 
   // The client is gone: the worker is told, the observer sees its end with kCancelled. Unknown ids are ignored.

@@ -1,4 +1,4 @@
-// How long a queue takes to drain, by how fast requests left it lately: over its last departures, or since it began.
+// Estimates how long a queue takes to drain, from its last departures, or from the time since it began.
 //
 // Not thread-safe, no clock. Constant memory and time.
 #pragma once
@@ -21,8 +21,8 @@ class DrainRate {
     if (instants_.size() > kMostInstants) instants_.pop_front();
   }
 
-  // Until `count` more have left. As if the next one left now: so the estimate is known from the start, and grows while
-  // nobody leaves.
+  // The time until `count` more have left, if the next one left now. So there is an estimate from the start, and it
+  // grows while no request leaves.
   [[nodiscard]] Duration TimeFor(std::size_t count, Instant now) const {
     const auto departures = static_cast<double>(instants_.size());
     return FromSeconds(ToSeconds(now - instants_.front()) * static_cast<double>(count) / departures);
@@ -31,7 +31,7 @@ class DrainRate {
  private:
   static constexpr std::size_t kMostInstants = 64;
 
-  std::deque<Instant> instants_;  // when the time that is looked at began, then departures
+  std::deque<Instant> instants_;  // the start of the observed time, then the departures
 };
 
 }  // namespace roost::router

@@ -1,5 +1,5 @@
-// What the fleet core wants done, in order. The core itself sends nothing and calls nobody: whoever drives it (the link
-// thread, a test) carries the effects out, outside of any lock.
+// What the fleet core asks its driver to do, in order. The core itself sends nothing and calls no one: its driver (the
+// link thread, or a test) carries the effects out, outside of any lock.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace roost::router {
 struct SendToWorker {
   std::string identity;  // of the worker's connection
   wire::RouterMessage message;
-  // Let go once the message is sent: what its request holds of the input memory.
+  // The request's part of the input memory budget, released once the message is sent.
   std::shared_ptr<const void> held = nullptr;
 };
 
-// Read a tokenizer bundle, which takes long, and give FleetCore::OnTextBundle what came of it.
+// Read a tokenizer bundle, which takes long, and give the result to FleetCore::OnTextBundle.
 struct ReadBundle {
   wire::Tokenizer bundle;
 };
@@ -57,7 +57,7 @@ struct NotifyAnswers {
 using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyPromptLogprobs, NotifyTokens,
                             NotifyChoiceEnd, NotifyEnd, NotifyAnswers>;
 
-// Calls the observer, or whoever asked, if that is what the effect wants; else does nothing.
+// Calls the observer or the callback of an inquiry, if the effect is such a call; else does nothing.
 void NotifyObserver(Effect& effect);
 
 // Not thread-safe.

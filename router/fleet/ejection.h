@@ -1,5 +1,5 @@
-// Keeps requests from a worker that fails one after the other: it does so fast, looks idle, and would get ever more of
-// them. It is left out for a time that doubles, and then tried with one request:
+// Keeps requests away from a worker that fails one request after another. Such a worker fails fast, looks idle, and
+// would get more and more of them. It is left out for a time that doubles, and is then tried with one request:
 //
 //   kIn ── kFailures in a row ──► kOut ── the time is over ──► kTrial ── sent ──► kProbed ── first token ──► kIn
 //                                  ▲                                                │
@@ -26,15 +26,15 @@ class Ejection {
   [[nodiscard]] bool admits() const { return state_ == State::kIn || state_ == State::kTrial; }
   [[nodiscard]] bool is_in() const { return state_ == State::kIn; }
 
-  // True when its time is over with this, so that it admits again.
+  // True when its time is over now, so that it may get requests again.
   [[nodiscard]] bool Tick(Instant now) {
     if (state_ != State::kOut || now < until_) return false;
     state_ = State::kTrial;
     return true;
   }
 
-  // To be called with each request that is sent. True when it is the one that the worker is tried with: then one of
-  // OnFirstToken, OnFailure and OnProbeDropped follows.
+  // Call it with each request that is sent. True when this request is the trial; then one of OnFirstToken, OnFailure
+  // and OnProbeDropped follows.
   [[nodiscard]] bool OnSent() {
     if (state_ != State::kTrial) return false;
     state_ = State::kProbed;
@@ -42,13 +42,13 @@ class Ejection {
   }
 
   void OnFirstToken() {
-    if (state_ == State::kOut) return;  // of a request from before
+    if (state_ == State::kOut) return;  // of a request sent before it was left out
     state_ = State::kIn;
     failure_count_ = 0;
     time_ = kFirstTime;
   }
 
-  // True when the worker is left out from here on.
+  // True when the worker is left out from now on.
   [[nodiscard]] bool OnFailure(Instant now) {
     if (state_ == State::kOut || (state_ == State::kIn && ++failure_count_ < kFailures)) return false;
     if (state_ != State::kIn) time_ = std::min(2 * time_, kLongestTime);
@@ -57,12 +57,12 @@ class Ejection {
     return true;
   }
 
-  // The probe ended and proved nothing: its client went away, say.
+  // The trial request ended without a result: for example, its client went away.
   void OnProbeDropped() {
     if (state_ == State::kProbed) state_ = State::kTrial;
   }
 
-  // It is needed: there is no other worker.
+  // The worker is needed: there is no other one.
   void Lift() {
     state_ = State::kIn;
     failure_count_ = 0;
@@ -73,7 +73,7 @@ class Ejection {
 
   State state_ = State::kIn;
   std::uint32_t failure_count_ = 0;  // in a row
-  Duration time_ = kFirstTime;       // that it is left out, now or next
+  Duration time_ = kFirstTime;       // for which it is left out, now or next time
   Instant until_{};                  // with kOut
 };
 

@@ -1,5 +1,5 @@
-// Does a worker's engine make progress? A worker whose engine hangs goes on with its heartbeats: they repeat the
-// engine's last report, and so its progress (wire::Load).
+// Tells whether a worker's engine makes progress. A worker with a hung engine still sends heartbeats, which repeat the
+// engine's last report and so the same progress counter (wire::Load).
 //
 // Not thread-safe, no clock. Constant time.
 #pragma once
@@ -16,9 +16,9 @@ enum class EngineWork : std::uint8_t { kNone, kSome };
 
 class EngineWatch {
  public:
-  // A step may take so many times what it is predicted to take, before it counts as one that never ends.
+  // A step counts as hung once it takes this many times its predicted time.
   static constexpr double kStepsOfPatience = 4;
-  // Of an engine of which no step was seen: nothing predicts its first one.
+  // The limit for an engine that has not completed a step yet: nothing predicts its first one.
   static constexpr Duration kFirstStepPatience = std::chrono::seconds(120);
 
   EngineWatch(Duration stall_timeout, Instant now) : stall_timeout_(stall_timeout), since_(now) {}
@@ -28,11 +28,11 @@ class EngineWatch {
     if (progress != progress_ || work == EngineWork::kNone) since_ = now;
     progress_ = progress;
   }
-  // The time until now does not count: the watcher itself stood still.
+  // The time until now does not count, because this process itself was paused.
   void Forgive(Instant now) { since_ = now; }
 
-  // It has had work, and no progress, for longer than a step can take. `step_seconds` is what a step is predicted to
-  // take; 0 when nothing is known.
+  // The engine has had work and made no progress for longer than a step can take. `step_seconds` is the predicted time
+  // of a step, 0 when it is not known.
   [[nodiscard]] bool IsStalled(double step_seconds, Instant now) const {
     const Duration step = step_seconds > 0 ? FromSeconds(kStepsOfPatience * step_seconds) : kFirstStepPatience;
     return now - since_ > std::max(stall_timeout_, step);

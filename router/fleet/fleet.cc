@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <new>
-#include <random>
 
+#include "common/base/random_seed.h"
 #include "common/wire/codec.h"
 #include "router/index/prefix_index.h"
 #include "router/policies/policies.h"
@@ -21,17 +21,12 @@ constexpr std::size_t kMaxBatchBytes = std::size_t{4} << 20U;
 // Of memory, times the file, while a tokenizer is read.
 constexpr std::uint64_t kReadingTakes = 6;
 
-std::uint64_t RandomSeed() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32U) | device();
-}
-
-// One that finds no memory is lost, and its sender's link with it; the router goes on.
+// A message without memory for it is lost, and so is the link of its sender; the router continues.
 Result<std::optional<wire::WorkerMessage>> Decode(const wire::Bytes& frame) {
   try {
     return wire::DecodeWorkerMessage(frame);
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kOverloaded, "there is no memory for it", "frame"};
+    return Error{ErrorCode::kOverloaded, "there is not enough memory for it", "frame"};
   }
 }
 
@@ -56,7 +51,7 @@ Fleet::~Fleet() { Stop(); }
 
 Result<void> Fleet::Bind(const FleetOptions& options) {
   ROOST_ASSIGN_OR_RETURN(wire::RouterSocket socket,
-                         wire::RouterSocket::Bind(context_, options.bind, options.insecure_bind));
+                         wire::RouterSocket::Bind(context_, options.bind, options.insecure_bind, options.frame_budget));
   endpoint_ = socket.endpoint();
   socket_ = std::move(socket);
   return {};
@@ -161,7 +156,7 @@ bool Fleet::CarryOut(Effect& effect) {
     const bool fits = memory.TryGrow(kReadingTakes * read->bundle.tokenizer_json.size());
     if (fits && bundle_reader_->TryRead(std::move(read->bundle), std::move(memory))) return true;
     const std::lock_guard lock(mutex_);
-    const Error error{ErrorCode::kOverloaded, "there is no room to read it now", ""};
+    const Error error{ErrorCode::kOverloaded, "there is not enough memory to read it now", ""};
     core_.OnBundleFault(digest, {BundleFault::kPassing, error}, clock_.Now());
   } else {
     NotifyObserver(effect);

@@ -4,10 +4,10 @@
 //   link thread     receive and decode → core under the mutex → encode and send, call observers (no lock held)
 //   reader thread   reads tokenizer bundles, then tells the core under the mutex
 //
-// The link thread holds the mutex for one message at a time, and lets HTTP threads in that wait for it.
+// The link thread holds the mutex for one message at a time, and then lets HTTP threads that wait for it go first.
 //
-// The core's effects are the queue from HTTP threads to the link thread: bounded, full is kOverloaded. Observers are
-// called from the link thread alone, one effect after the other; they may call Submit and Cancel.
+// HTTP threads reach the link thread through the queue of the core's effects. It is bounded; when it is full, Submit
+// answers kOverloaded. Only the link thread calls observers, one after the other; they may call Submit and Cancel.
 #pragma once
 
 #include <atomic>
@@ -38,8 +38,10 @@ struct FleetOptions {
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
   std::string policy = "cache-aware";  // see MakePolicy
   FleetCoreOptions core;
-  // What workers' messages hold while they are under way is to be taken from it; null: it is not counted.
+  // Budgets of bytes; null: without a bound. Tokenizers have theirs of the first while they are read, workers' messages
+  // of the second while they arrive.
   std::shared_ptr<ByteBudget> input_budget;
+  std::shared_ptr<ByteBudget> frame_budget;
 };
 
 class Fleet final : public Dispatcher {
@@ -90,7 +92,7 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] std::vector<Incoming> ReceiveBatch();
   [[nodiscard]] std::vector<Effect> Feed(std::vector<Incoming> batch);
   void FeedOne(Incoming incoming, Instant now);
-  // Without the mutex: until the threads that wait for it had their turn, or some time has passed.
+  // Call it without the mutex: waits until the threads that want the mutex had their turn, or some time has passed.
   void LetOthersIn() const;
   // Until no effect is left.
   void CarryOutAll(std::vector<Effect> effects);

@@ -174,7 +174,7 @@ void FleetCore::OnBye(const Worker& worker, const wire::Bye& bye, Instant now) {
 
 void FleetCore::OnMalformed(const std::string& identity, const Error& error, Instant now) {
   const Worker* const worker = roster_.FindByIdentity(identity);
-  if (worker == nullptr) return;  // whoever it is, it gets no log line
+  if (worker == nullptr) return;  // an unknown sender gets no log line
   LogWarning("malformed message", {{"worker", worker->hello.worker_id}, {"error", error.ToString()}});
   Lose(std::string(worker->hello.worker_id), LostReason::kBrokenLink, now);
   AskForHello(identity, now);

@@ -1,6 +1,6 @@
-// The fleet as a state machine: workers come, speak, fall silent and go; requests are routed, streamed, moved and
-// ended. No sockets, no threads, no clock: messages and instants go in, effects come out. fleet.h puts it behind a
-// socket.
+// The fleet as a state machine: workers connect, report, fall silent and leave; requests are routed, streamed, moved
+// and ended. It has no sockets, threads or clock: messages and instants go in, effects come out. fleet.h puts it behind
+// a socket.
 //
 //   connection unknown  anything but hello       → WantHello (at most one per second and sender)
 //   hello               same process and epoch   → Welcome again, over the connection that it came by
@@ -13,7 +13,8 @@
 //                       digest or count differ   → WantSnapshot
 //   bye, malformed, unreachable, silent, stalled → the life is lost
 //
-// A lost life takes its part of the index with it, and its requests are sent elsewhere with what they got so far.
+// When a life is lost, its part of the index goes too, and its requests continue elsewhere with the tokens that they
+// have so far.
 //
 // Not thread-safe. What is given to the constructor outlives it.
 #pragma once
@@ -43,21 +44,21 @@
 namespace roost::router {
 
 struct FleetCoreOptions {
-  // Steps come at least every 250 ms, so this is eight of them.
+  // Workers report at least every 250 ms, so this is the time of eight reports.
   Duration worker_timeout = std::chrono::seconds(2);
   Duration ping_interval = std::chrono::seconds(1);
   RequestBookOptions requests;
   ModeOptions modes;
-  // Work without progress after which a worker's engine counts as hung; longer where steps take long (EngineWatch).
+  // Time without progress after which an engine with work counts as hung; longer where steps take long (EngineWatch).
   Duration stall_timeout = std::chrono::seconds(10);
-  std::uint64_t index_memory_bytes = std::uint64_t{1} << 30U;  // of all models together
+  std::uint64_t index_memory_bytes = kDefaultIndexMemoryBytes;  // of all models together
   std::size_t max_pending_effects = 8192;  // over it Submit answers kOverloaded: the link thread does not keep up
   std::function<std::int64_t()> unix_seconds = [] { return std::int64_t{0}; };
 };
 
 class FleetCore {
  public:
-  // A name is taken over by another process once its worker was silent for so long.
+  // Another process may take over a worker's name once that worker was silent for this long.
   static constexpr Duration kTakeOverSilence = std::chrono::seconds(2);
 
   // `seed` differs in every process: request ids and the router's instance number come from it.
@@ -68,11 +69,11 @@ class FleetCore {
   void OnMalformed(const std::string& identity, const Error& error, Instant now);
   // A message could not be sent over this connection.
   void OnUnreachable(const std::string& identity, Instant now);
-  // What came of a ReadBundle.
+  // The result of a ReadBundle effect.
   void OnTextBundle(const std::string& digest, TextBundle bundle);
   void OnBundleFault(const std::string& digest, const BundleError& error, Instant now);
-  // Several times a second: silence, pings, snapshots that do not come, requests that wait, gauges. A pause between
-  // ticks of half the worker timeout or more is taken for a pause of this process, and excuses everybody's silence.
+  // Call it several times a second. Handles silence, pings, late snapshots, waiting requests and gauges. If two ticks
+  // are half the worker timeout or more apart, this process itself was paused, and no worker is blamed for its silence.
   void Tick(Instant now);
 
   // ---- from clients: see Dispatcher, RequestBook and PrefixOrders ----
@@ -114,10 +115,10 @@ class FleetCore {
   [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.revisions().indexed_block_count(); }
 
  private:
-  // May clients have something sent?
+  // Can requests of clients be sent now?
   [[nodiscard]] Result<void> CheckOpen() const;
   void OnHello(const std::string& identity, const wire::Hello& hello, Instant now);
-  // False when the hello is answered with this: another process has the name.
+  // False when another process has the name; then the hello is refused.
   [[nodiscard]] bool YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now);
   void Begin(const std::string& identity, const wire::Hello& hello, Instant now);
   void OnStep(Worker& worker, wire::Step step, Instant now);
@@ -125,7 +126,7 @@ class FleetCore {
   void OnTokenizer(const Worker& worker, wire::Tokenizer bundle);
   void OnBye(const Worker& worker, const wire::Bye& bye, Instant now);
 
-  // True when the message was taken; else the worker may be gone.
+  // True when the message was taken. If not, the worker may be gone.
   [[nodiscard]] bool Settle(Worker& worker, ViewSync::Outcome outcome, Instant now);
   void Lose(const std::string& worker_id, LostReason reason, Instant now);
   void AskForHello(const std::string& identity, Instant now);

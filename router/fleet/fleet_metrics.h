@@ -1,5 +1,5 @@
-// What the fleet counts. The core speaks to this interface, so that it needs no metrics library and tests can look;
-// registry_fleet_metrics.h publishes what it says.
+// What the fleet counts. The core calls this interface, so that it needs no metrics library and tests can watch;
+// registry_fleet_metrics.h publishes the values.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace roost::router {
 
-// What the first token of a request proves about the decision that sent it.
+// What the first token of a request tells about the decision that sent it.
 struct CacheOutcome {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t predicted_cached_tokens = 0;
@@ -31,10 +31,10 @@ struct TtftOutcome {
 struct IndexUse {
   std::uint64_t block_count = 0;  // distinct
   std::uint64_t memory_bytes = 0;
-  std::uint64_t shed_blocks_total = 0;  // of workers, left out for want of memory
+  std::uint64_t shed_blocks_total = 0;  // of workers, left out because memory was full
 };
 
-// All do nothing here; override what is of interest. Callers serialise calls, except of OnDecisionSeconds and
+// All functions do nothing here; override those of interest. Callers serialise calls, except of OnDecisionSeconds and
 // OnMalformedMessage, which come from any thread.
 class FleetMetrics {
  public:
@@ -62,7 +62,7 @@ class FleetMetrics {
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {
   }
   virtual void SetMode(const std::string& /*model*/, const std::string& /*worker_id*/, WorkerMode /*mode*/) {}
-  // It is gone: its series end.
+  // The worker is gone: its series end.
   virtual void ForgetWorker(const std::string& /*model*/, const std::string& /*worker_id*/) {}
 };
 

@@ -1,13 +1,13 @@
-// What this router has sent to a worker and the worker has not reported yet, so that requests that arrive between two
-// load reports do not all see the same idle worker.
+// Counts what this router has sent to a worker that the worker's reports do not include yet, so that requests that
+// arrive between two load reports do not all see the same idle worker.
 //
 // A charge lives as long as its request is at the worker. Its tokens count until a report covers them: the report of a
-// step holds what had arrived when that step began. Afterwards only the request itself counts, as in flight, and until
-// its first token comes its prompt, in the order in which the worker is expected to compute them.
+// step includes everything that had arrived when that step began. After that only the request itself counts as in
+// flight, and its prompt counts until its first token, in the order in which the worker should compute prompts.
 //
-// Beside that, the worker's prompts of other routers, as it tells.
+// It also holds the prompts of other routers that the worker reports.
 //
-// Not thread-safe. The ledger lives as long as its longest charge.
+// Not thread-safe. The ledger lives as long as its last charge.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class InFlightLedger {
     Charge& operator=(Charge&& other) noexcept;
     ~Charge();
 
-    // Its prompt has been computed. May be said again.
+    // Its prompt has been computed. A second call does nothing.
     void OnFirstToken();
 
    private:
@@ -47,8 +47,7 @@ class InFlightLedger {
   [[nodiscard]] static Charge Add(const std::shared_ptr<InFlightLedger>& ledger, std::uint32_t prefill_tokens,
                                   Instant now);
 
-  // A load report counts all that was charged up to `instant`; the step that it tells of computed so many prompt
-  // tokens.
+  // A load report includes everything that was charged up to `instant`; its step computed this many prompt tokens.
   void CoverUntil(Instant instant, std::uint32_t computed_tokens, std::uint32_t ageing);
 
   // What the worker still has to compute for other routers.
@@ -57,7 +56,7 @@ class InFlightLedger {
   // Not yet covered by a report.
   [[nodiscard]] std::uint64_t uncovered_tokens() const { return uncovered_tokens_; }
   [[nodiscard]] std::uint32_t uncovered_requests() const { return static_cast<std::uint32_t>(uncovered_.size()); }
-  // Those without a first token, and other routers'.
+  // Prompts without a first token, of this router and of others.
   [[nodiscard]] const PromptQueue& prompts() const { return prompts_; }
   // All charges.
   [[nodiscard]] std::uint32_t request_count() const { return request_count_; }

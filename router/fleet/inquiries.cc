@@ -7,7 +7,7 @@ namespace roost::router {
 
 Result<void> Inquiries::CheckRoom() const {
   if (open_.size() < kMaxOpen) return {};
-  return Error{ErrorCode::kOverloaded, fmt::format("{} questions to workers are open", kMaxOpen), ""};
+  return Error{ErrorCode::kOverloaded, fmt::format("{} questions to workers wait for an answer already", kMaxOpen), ""};
 }
 
 std::uint64_t Inquiries::NextId() {

@@ -1,11 +1,11 @@
-// What workers were asked and have not all answered yet.
+// Questions to workers that not all of them have answered yet.
 //
 //   Begin ──► OnReply for each worker ──► done, with all answers
 //                │ a worker is lost, or the deadline passes: it has no answer
 //                └────────────────────────► done
 //
-// Not thread-safe. `done` is not called by these functions: they queue the call as an effect. Each O(open inquiries ·
-// workers) at the most; kMaxOpen bounds the first, Roster::kMaxWorkers the second.
+// Not thread-safe. These functions do not call `done`: they queue the call as an effect. Each is O(open inquiries ·
+// workers) at most; kMaxOpen and Roster::kMaxWorkers bound both.
 #pragma once
 
 #include <cstddef>
@@ -31,20 +31,20 @@ class Inquiries {
   // One worker's part.
   struct Asked {
     std::string worker_id;
-    WorkerReply known = {};  // what is known already, if nothing is awaited
+    WorkerReply known = {};  // the reply, if it is known already and not awaited
     bool is_awaited = true;
   };
 
   // kOverloaded while kMaxOpen are open.
   [[nodiscard]] Result<void> CheckRoom() const;
-  // For the questions of one inquiry.
+  // The id that all questions of one inquiry carry.
   [[nodiscard]] std::uint64_t NextId();
-  // An inquiry that awaits nobody ends at once.
+  // An inquiry that waits for no worker ends at once.
   void Begin(std::uint64_t id, std::vector<Asked> asked, Instant deadline, AnswersDone done);
 
-  // A second reply, one of a worker that was not asked, and one to an inquiry that has ended are ignored.
+  // Ignores a second reply, the reply of a worker that was not asked, and a reply to an inquiry that has ended.
   void OnReply(std::uint64_t id, const std::string& worker_id, WorkerReply reply);
-  // The worker is gone: nothing is awaited of it any more.
+  // The worker is gone: no reply of it is awaited any more.
   void OnWorkerLost(const std::string& worker_id);
   // Ends those whose deadline has passed.
   void Expire(Instant now);
@@ -60,7 +60,7 @@ class Inquiries {
   };
   using Open = std::map<std::uint64_t, Inquiry>;
 
-  // Ends it if nothing is awaited; returns the next one.
+  // Ends the inquiry if no reply is awaited; returns the next one.
   Open::iterator EndIfComplete(Open::iterator inquiry);
   Open::iterator End(Open::iterator inquiry);
 

@@ -1,5 +1,5 @@
-// The workers that take requests, revision by revision (revisions.h), as decisions look at them: follows the roster's
-// workers as they come, report, are charged and go.
+// The workers that take requests, grouped by revision (revisions.h), as decisions see them. It follows the roster's
+// workers as they join, report, are charged and leave.
 //
 // Not thread-safe. Workers are told before they are destroyed.
 #pragma once
@@ -17,21 +17,21 @@ namespace roost::router {
 
 struct Worker;
 
-// What the worker reported last, and what this router has sent it since.
+// The worker's last report, plus what this router has sent it since.
 [[nodiscard]] WorkerView ViewOf(const Worker& worker);
 
 class ModelFleets {
  public:
-  // It takes requests, and this is what it is like now. O(log workers).
+  // The worker takes requests; updates its view. O(log workers).
   void Set(Worker& worker);
-  // It does not, or is gone.
+  // The worker takes no requests any more, or is gone.
   void Remove(const Worker& worker);
 
   // Null when no worker ever took requests of this revision.
   [[nodiscard]] const FleetView* Find(std::string_view revision) const;
   // The worker that a fleet has in this slot; null when there is none.
   [[nodiscard]] Worker* FindAt(WorkerSlot slot) const;
-  // The same where there must be one.
+  // The same for a slot that must have a worker.
   [[nodiscard]] Worker& At(WorkerSlot slot) const;
 
  private:

@@ -1,7 +1,7 @@
-// Requests with whose tokens workers go on although nobody wants them any more. Tokens that were on their way when the
-// request ended are none; if they still come after kPatience, the worker never heard the Cancel, and is told again.
+// Requests for which workers still send tokens although the request has ended here. Tokens that were already on their
+// way are normal; if tokens still come after kPatience, the worker never got the Cancel and is sent it again.
 //
-// Not thread-safe. Bounded; of more than kMost some are told later.
+// Not thread-safe. Bounded: of more than kMost such requests, some are cancelled later.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,8 @@ class Orphans {
   static constexpr Duration kPatience = std::chrono::seconds(1);
   static constexpr std::size_t kMost = 4096;
 
-  // Tokens of a request came that is at no worker. True if the worker is to be told, again after each kPatience.
+  // Tokens came for a request that is at no worker. True if the worker should be sent a Cancel now, and again after
+  // each kPatience.
   [[nodiscard]] bool OnTokens(RequestId id, Instant now) {
     if (since_.size() >= kMost) since_.clear();
     const auto [entry, is_new] = since_.try_emplace(id, now);
@@ -32,7 +33,7 @@ class Orphans {
   [[nodiscard]] std::size_t size() const { return since_.size(); }
 
  private:
-  std::unordered_map<RequestId, Instant> since_;  // the first tokens, or the last time that a worker was told
+  std::unordered_map<RequestId, Instant> since_;  // when the first such tokens came, or the last Cancel was sent
 };
 
 }  // namespace roost::router

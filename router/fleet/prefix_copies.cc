@@ -9,7 +9,7 @@ namespace roost::router {
 
 namespace {
 
-// A piece that takes longer is followed by nobody any more.
+// After this time requests do not follow a piece any more.
 constexpr Duration kPiecePatience = std::chrono::seconds(30);
 
 wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t block_count,
@@ -81,7 +81,7 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
   const bool ended = event.finish.has_value();
   const bool failed = ended && wire::EndsAllChoices(*event.finish);
   if (failed) {
-    Drop(worker, event.error.value_or(Error{ErrorCode::kCancelled, "the worker gave it up", ""}));
+    Drop(worker, event.error.value_or(Error{ErrorCode::kCancelled, "the worker gave the request up", ""}));
     return true;
   }
   // One that it ends without a token, at a stop that it should have ignored, has its prompt computed all the same.

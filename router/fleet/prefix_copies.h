@@ -1,14 +1,14 @@
-// Has workers compute prefixes of which others hold the only copies, for those who come after. No client waits for it.
+// Has workers compute prefixes that only other workers hold, for later requests. No client waits for a copy.
 //
 //   Start ──► piece 1 ──► piece 2 ──► … ──► the whole prefix
 //
-// A piece is a request for the prefix so far, and one token that is dropped. So who comes to the worker meanwhile waits
-// for no more than one of them: what the worker computes in kPieceSeconds, or in what it takes to get there and back,
-// but not less than kMinPieceTokens nor more than kMaxPieceTokens. Each piece carries what came before, so a long
-// prefix is cut into kMaxPieces and no more.
+// A piece is a request for the prefix so far and one output token, which is dropped. So a request that comes to the
+// worker meanwhile waits for one piece at most. A piece has as many tokens as the worker computes in kPieceSeconds, or
+// in the round trip to it if that is longer, within kMinPieceTokens and kMaxPieceTokens. Each piece carries the whole
+// prefix before it, so a long prefix is cut into kMaxPieces at most.
 //
-// At most one copy for a worker at a time. What a worker refuses or gives up, or loses with its life, is not tried
-// again: nobody misses it.
+// A worker makes one copy at a time. A copy that a worker refuses, gives up or loses is not tried again: no client
+// depends on it.
 //
 // Not thread-safe. What is given to the constructor outlives it.
 #pragma once
@@ -32,11 +32,11 @@
 
 namespace roost::router {
 
-// How a copy ended that somebody asked for.
+// How a copy ended, for whoever asked for it.
 struct CopyEnd {
-  std::uint32_t done_block_count = 0;  // with those that the worker held before
+  std::uint32_t done_block_count = 0;  // including those that the worker held before
   std::uint64_t computed_tokens = 0;
-  std::optional<Error> error = {};  // of a piece that came to nothing; the rest of the copy was not made
+  std::optional<Error> error = {};  // of a piece that failed; the rest of the copy was not made
 };
 using CopyDone = std::function<void(const CopyEnd&)>;
 
@@ -51,11 +51,11 @@ class PrefixCopies {
   PrefixCopies(std::uint64_t first_id, Roster& roster, EffectQueue& effects, FleetMetrics& metrics)
       : next_id_(first_id), roster_(roster), effects_(effects), metrics_(metrics) {}
 
-  // Of the prompt of `spec`. False, and nothing, while the worker receives another one or takes no requests. `done` is
-  // called at the end of the copy, but not when its worker is lost.
+  // Copies the prompt of `spec`. Returns false and does nothing while the worker makes another copy or takes no
+  // requests. `done` is called at the end of the copy, but not when its worker is lost.
   bool Start(const GenerateSpec& spec, const PrefixCopy& copy, Instant now, CopyDone done = {});
 
-  // What a worker says about a piece. False if it is none of a copy that goes on.
+  // An event of a piece. False if the event belongs to no open copy.
   [[nodiscard]] bool OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
   // The worker is out of the roster.
   void OnWorkerLost(const std::string& worker_id) { copies_.erase(worker_id); }
@@ -65,12 +65,12 @@ class PrefixCopies {
 
  private:
   struct Copy {
-    RequestId id;  // of the piece that is under way
+    RequestId id;  // of the current piece
     GenerateSpec spec;
     std::uint32_t done_block_count = 0;
-    std::uint32_t piece_block_count = 0;  // with those that are done
+    std::uint32_t piece_block_count = 0;  // including those that are done
     Instant sent_at{};
-    std::optional<double> way_seconds;  // the least that a piece took beside its prefill
+    std::optional<double> way_seconds;  // the shortest time that a piece took beside its prefill
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;
     std::uint64_t computed_tokens = 0;
@@ -80,7 +80,7 @@ class PrefixCopies {
   void SendNext(Worker& worker, Copy& copy, Instant now);
   [[nodiscard]] static std::uint32_t NextPieceBlocks(const Worker& worker, const Copy& copy);
   void OnPieceDone(Worker& worker, Copy& copy, std::optional<std::uint32_t> cached_tokens, Instant now);
-  // The copy is over; with `error` it is not whole.
+  // Ends the copy; with `error` it is not complete.
   void Drop(Worker& worker, std::optional<Error> error);
 
   std::uint64_t next_id_;

@@ -101,7 +101,7 @@ Result<void> PrefixOrders::MostUsed(const PrefixesQuestion& question, Instant no
 Result<void> PrefixOrders::Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
                                 AnswersDone done) {
   const GenerateSpec& spec = order.spec;
-  if (spec.block_hashes.empty()) return InvalidArgument("prompt", "fills no block");
+  if (spec.block_hashes.empty()) return InvalidArgument("prompt", "is shorter than a block");
   if (spec.prompt.size() > wire::WireLimits::kMaxPromptTokens) {
     return InvalidArgument("prompt", "{} tokens are more than {}", spec.prompt.size(),
                            wire::WireLimits::kMaxPromptTokens);
@@ -135,7 +135,7 @@ Inquiries::Asked PrefixOrders::WarmOne(const WarmOrder& order, Worker& worker, s
   if (!asked.is_awaited) {
     asked.known = WarmOutcome{.kind = WarmOutcome::Kind::kRefused,
                               .block_count = held_blocks,
-                              .reason = "it takes no request now, or computes another prefix for nobody"};
+                              .reason = "the worker takes no requests now, or it is already computing another prefix"};
   }
   return asked;
 }

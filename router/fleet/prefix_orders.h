@@ -1,5 +1,5 @@
-// What operators ask about prefixes, and have workers do with them, beside any request: pins, the most used ones, what
-// a prompt would hit, and prompts that are computed before anybody needs them.
+// The operators' commands on prefixes: pin them, list the most used ones, match a prompt without running it, and warm
+// prompts that no request needs yet.
 //
 //   Pin, MostUsed   one message to each worker, one answer of each      Inquiries
 //   Warm            pieces of a copy at each worker                     PrefixCopies
@@ -30,7 +30,7 @@ namespace roost::router {
 
 class PrefixOrders {
  public:
-  // A worker answers at its next step; one that takes longer has no answer.
+  // A worker answers at its next step; without an answer in this time it counts as "no answer".
   static constexpr Duration kAnswerPatience = std::chrono::seconds(2);
 
   // `first_id` is random, so that ids of an earlier router process mean nothing.
@@ -52,11 +52,12 @@ class PrefixOrders {
   void EndAll() { inquiries_.EndAll(); }
 
  private:
-  // Of the workers that serve the model. kUnavailable when nobody does, kInvalidArgument for a name that does not.
+  // The workers of the order. kUnavailable when none serves the model, kInvalidArgument for a name that does not serve
+  // it.
   [[nodiscard]] Result<std::vector<Worker*>> Chosen(const ServedModel& model, const WorkerChoice& choice,
                                                     std::span<const BlockHash> hashes,
                                                     std::span<const WorkerMatch> matches);
-  // `message` goes to all of them that answer, and its answers to `done`.
+  // Sends `message` to all of them that can answer; `done` gets the answers.
   template <typename Message>
   void Ask(std::span<Worker* const> workers, Message message, Instant now, AnswersDone&& done);
   [[nodiscard]] Inquiries::Asked WarmOne(const WarmOrder& order, Worker& worker, std::uint32_t held_blocks,

@@ -14,7 +14,7 @@ namespace {
 
 Error WorkerLost() { return {ErrorCode::kUnavailable, "the worker was lost and no other can go on", ""}; }
 
-// Until when a prompt should be computed. What comes later by far, nobody waits for any more.
+// The time by which a prompt should be computed. Much later, no client waits for it any more.
 Instant PendingUntil(Instant now, const Decision& decision) {
   constexpr double kSlack = 4;
   constexpr double kLeastSeconds = 1;
@@ -27,6 +27,11 @@ constexpr Duration kFullTime = std::chrono::milliseconds(100);
 
 // What the worker alone is to blame for, whatever the request asked.
 bool IsWorkersFault(ErrorCode code) { return code == ErrorCode::kInternal || code == ErrorCode::kDataLoss; }
+
+// An output may end without a token of its own, at a stop token: its prompt was computed all the same.
+bool HasComputedPrompt(const wire::TokenEvent& event) {
+  return !event.tokens.empty() || (event.finish.has_value() && !wire::EndsAllChoices(*event.finish));
+}
 
 }  // namespace
 
@@ -52,7 +57,7 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   ROOST_RETURN_IF_ERROR(CheckBounds(spec));
   if (requests_.size() >= options_.max_requests) return TooManyInFlight();
   if (spec.deadline.has_value() && *spec.deadline <= now) {
-    return Error{ErrorCode::kDeadlineExceeded, "the request's time was over before it could be sent", ""};
+    return Error{ErrorCode::kDeadlineExceeded, "the request's deadline passed before it could be sent", ""};
   }
   auto owned = std::make_unique<Request>();
   Request& request = *owned;
@@ -62,19 +67,25 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.choices.resize(request.spec.sample_count);
   request.prompt_logprobs_told = !request.spec.prompt_logprobs.has_value();
   request.parts = {{.choices = {0, request.spec.sample_count}}};
-  Sending sending = Sending::kNoRoom;  // who comes later does not overtake those that wait
+  Sending sending = Sending::kNoRoom;  // new requests do not overtake waiting ones
   if (waiting_.size(request.spec.model->revision) == 0) {
     sending = SendFirstPart(request, request.spec.block_hashes, matches, Admission::kWithRoom, now);
     if (sending == Sending::kNoWorker && MoveToOtherRevision(request)) {
       sending = SendParts(request, Admission::kWithRoom, now);
     }
   }
-  if (sending == Sending::kNoWorker) return NobodyServes(*request.spec.model);
+  if (sending == Sending::kNoWorker) return WhyNobody(request.spec);
   if (sending == Sending::kNoRoom) ROOST_RETURN_IF_ERROR(Enqueue(request, now));
   if (request.spec.cache_mode == wire::CacheMode::kOff) metrics_.OnCacheOff(request.spec.model->name);
   if (request.spec.deadline.has_value()) deadlines_.emplace(*request.spec.deadline, request.id);
   requests_.emplace(request.id, std::move(owned));
   return request.id;
+}
+
+// Nobody serves the model, or nobody who does can do what the request asks for.
+Error RequestBook::WhyNobody(const GenerateSpec& spec) {
+  if (!spec.constraint.has_value() || roster_.Serving(spec.model->revision).empty()) return NobodyServes(*spec.model);
+  return InvalidArgument(spec.constraint->field, "no worker of '{}' can constrain what it writes", spec.model->name);
 }
 
 RequestBook::Sending RequestBook::SendParts(Request& request, Admission admission, Instant now) {
@@ -196,13 +207,13 @@ void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, 
     SendTo(worker_id, wire::Cancel{attempt->id});
     return OnFailure(*attempt, event, now);
   }
-  if (!choice.ended && !event.tokens.empty()) OnTokens(*attempt, event, now);
+  if (!choice.ended && HasComputedPrompt(event)) OnTokens(*attempt, event, now);
   if (event.finish.has_value() && wire::EndsAllChoices(*event.finish)) {
     OnFailure(*attempt, event, now);
   } else if (!choice.ended && event.finish.has_value()) {
     OnChoiceEnd(*attempt, {index, *event.finish, event.stop_token}, now);
   } else if (!choice.ended && choice.output.size() >= attempt->request->spec.max_output_tokens) {
-    // A worker that goes on past the limit is told to stop; the answer is complete.
+    // A worker that continues beyond the limit is told to stop; the answer is complete.
     attempt->cut_short = true;
     OnChoiceEnd(*attempt, {index, wire::FinishReason::kLength}, now);
   }
@@ -243,7 +254,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
   std::vector<TokenId>& output = request.choices[index].output;
   const std::size_t room = request.spec.max_output_tokens - output.size();
   if (event.tokens.size() > room) event.tokens.resize(room);
-  if (event.tokens.empty()) return;
+  if (!HasComputedPrompt(event)) return;
   event.logprobs.resize(request.spec.output_logprobs.has_value() ? event.tokens.size() : 0);
   OnPromptComputed(attempt, event, now);
   output.insert(output.end(), event.tokens.begin(), event.tokens.end());
@@ -258,6 +269,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
                            .block_tokens = request.spec.model->block_tokens});
     decider_.OnFirstToken(*request.spec.model, attempt.prediction, *cached_tokens, now);
   }
+  if (event.tokens.empty() && !cached_tokens.has_value()) return;
   effects_.Push(NotifyTokens{request.observer,
                              {.tokens = {event.tokens.begin(), event.tokens.end()},
                               .cached_token_count = cached_tokens,
@@ -310,11 +322,11 @@ void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
 
 void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
   Request& request = *attempt.request;
-  // Nobody asked for a cancellation, or the request would be gone: the worker gave it up.
+  // If a client had cancelled, the request would be gone: so the worker gave it up.
   const bool given_up = event.finish == wire::FinishReason::kCancelled;
-  const Error error = given_up
-                          ? WorkerLost()
-                          : event.error.value_or(Error{ErrorCode::kInternal, "the worker failed without a word", ""});
+  const Error error =
+      given_up ? WorkerLost()
+               : event.error.value_or(Error{ErrorCode::kInternal, "the worker failed and gave no reason", ""});
   const bool is_full = error.code == ErrorCode::kOverloaded;
   if (Worker* const worker = roster_.Find(attempt.worker_id)) {
     if (is_full) worker->full_until = now + kFullTime;

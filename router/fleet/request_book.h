@@ -1,22 +1,23 @@
-// The requests on their way: each choice of one is at exactly one worker at a time, as part of an attempt that has an
-// id of its own on the wire, so that what a lost attempt still sends can not be mistaken for the next one's.
+// The requests that are being answered. Each choice of a request is at exactly one worker at a time, as part of an
+// attempt. An attempt has its own id on the wire, so that late messages of a lost attempt can not be mistaken for those
+// of the next one.
 //
 //   Submit ─┬─────────────► attempt 1 ──► tokens ──► end               what the client sees
 //           └► RequestQueue ┘ ▲  │ worker lost, or full, or leaving
 //              while no worker│  └──► attempt 2: prompt + tokens so far ──► tokens ──► end
 //              has room ◄─────┘       while no worker takes it, it waits like a new one, before all others
 //
-// A request with several choices begins as one attempt, so that they share their prompt's prefill. Once one of them has
-// tokens, their continuations have no common prompt any more: each that has not ended goes on as an attempt of its own.
-// Where one of them finds no worker, the request ends.
+// A request with several choices begins as one attempt, so that the choices share the prompt's prefill. Once one of
+// them has tokens, their continuations have no common prompt any more: each open choice continues as an attempt of its
+// own. If one of them finds no worker, the request ends.
 //
-// A stream stays with the revision of its model that began it. A request without tokens goes to another revision when
-// nobody serves its own any more.
+// A stream stays with the revision of its model that began it. A request without tokens moves to another revision when
+// no worker serves its own any more.
 //
 // Every accepted request ends exactly once: it leaves the book in the same call that queues its NotifyEnd, and nothing
 // is queued for a request that is not in the book.
 //
-// A decision may have a copy of a prefix made on its way: prefix_copies.h.
+// A decision may also start a copy of a prefix: prefix_copies.h.
 //
 // Not thread-safe. What is given to the constructor outlives it.
 #pragma once
@@ -52,11 +53,11 @@
 namespace roost::router {
 
 struct RequestBookOptions {
-  std::uint32_t max_requests = 16384;  // over it Submit answers kOverloaded
-  std::uint32_t max_retries = 2;       // further attempts of one request, but for those that a full worker refused
-  // A worker has room while fewer than so many requests wait there: as it reported, and sent since. A new request waits
-  // at the router only while no worker has room, or behind others that do; one that goes on after a failure only while
-  // no worker takes any.
+  std::uint32_t max_requests = 10'000;  // over it Submit answers kOverloaded
+  std::uint32_t max_retries = 2;        // further attempts of one request; refusals by a full worker do not count
+  // A worker has room while fewer requests than this wait there: those that it reported, and those sent since. A new
+  // request waits at the router only while no worker has room, or behind others that wait. A request that continues
+  // after a failure waits only while no worker takes any.
   std::uint32_t worker_queue_bound = 128;
   std::uint32_t max_queue = 1024;  // requests that may wait for one model; over it Submit answers kOverloaded
   Duration max_queue_wait = std::chrono::seconds(30);  // then the request ends with kOverloaded
@@ -71,27 +72,27 @@ class RequestBook {
               FleetMetrics& metrics);
   ~RequestBook();
 
-  // kUnavailable: no ready worker serves the model. kOverloaded: too many requests, in all or waiting.
-  // kDeadlineExceeded: it has none left. kInvalidArgument: more than the wire can carry. Then the observer hears
-  // nothing. `matches` are the index's answer for the prompt; a stale one costs a poorer decision.
+  // kUnavailable: no ready worker serves the model. kOverloaded: too many requests, open or waiting. kDeadlineExceeded:
+  // no time is left. kInvalidArgument: more than the wire can carry. On an error the observer hears nothing. `matches`
+  // are the index's answer for the prompt; if they are out of date, the decision is only less good.
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
   // See Dispatcher::CheckRoom.
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
   void Cancel(RequestId id);
 
-  // What a worker says about one of its attempts. Events of attempts that are not (any more) at this worker are
-  // ignored, but for those that it should have heard a Cancel of: see Orphans.
+  // An event of an attempt. Events of attempts that are not (or no longer) at this worker are ignored, except that a
+  // worker that missed a Cancel gets it again: see Orphans.
   void OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now);
-  // The worker is out of the roster: its requests go elsewhere, or end.
+  // The worker left the roster: its requests go elsewhere, or end.
   void OnWorkerLost(const std::string& worker_id, Instant now);
 
-  // Sends those that wait while workers have room. O(workers) for each model for which requests wait.
+  // Sends waiting requests while workers have room. O(workers) for each model that has waiting requests.
   void DispatchWaiting(Instant now);
-  // The same while this worker has, which has reported. O(log workers) beside what is sent.
+  // The same for this worker, which has just reported. O(log workers) beside what is sent.
   void DispatchWaitingTo(const Worker& worker, Instant now);
-  // Ends those that have waited too long (kUnavailable when nobody serves their model any more) and those whose
-  // deadline has passed.
+  // Ends requests that have waited too long (with kUnavailable when no worker serves their model any more) and those
+  // whose deadline has passed.
   void Expire(Instant now);
   void PublishQueues() { waiting_.Publish(); }
 
@@ -102,11 +103,11 @@ class RequestBook {
   [[nodiscard]] const DecisionLog& decisions() const { return decider_.log(); }
   // The models for which requests wait.
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return waiting_.Statuses(now); }
-  // Requests in queues.
+  // Requests that wait.
   [[nodiscard]] std::size_t waiting_count() const { return waiting_.size(); }
-  // Of prefixes, that workers are making.
+  // Copies of prefixes that workers are computing.
   [[nodiscard]] std::size_t copy_count() const { return copies_.size(); }
-  // Shared with what operators ask for: see PrefixOrders.
+  // Shared with the operators' commands: see PrefixOrders.
   [[nodiscard]] Decider& decider() { return decider_; }
   [[nodiscard]] PrefixCopies& copies() { return copies_; }
 
@@ -117,8 +118,8 @@ class RequestBook {
   };
   // Choices of a request that are sent together.
   struct Part {
-    ChoiceRange choices;            // of the request; none has tokens, or it is a single one
-    std::uint32_t retry_count = 0;  // attempts of these choices that came to nothing before
+    ChoiceRange choices;            // of the request: either none of them has tokens, or it is a single choice
+    std::uint32_t retry_count = 0;  // failed attempts of these choices
   };
   struct Request {
     RequestId id;
@@ -143,11 +144,11 @@ class RequestBook {
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
     bool prompt_computed = false;
-    bool cut_short = false;  // a choice ended here that its worker goes on with
+    bool cut_short = false;  // a choice ended here, but its worker still computes it
     bool is_probe = false;   // see Ejection
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
-  // In the index that the revision has now; a request may have come while it had another.
+  // Matches in the revision's current index; the request may have come when it had another one.
   [[nodiscard]] std::vector<WorkerMatch> MatchNow(const ServedModel& model, std::span<const BlockHash> hashes) const;
   [[nodiscard]] RequestId NextId() { return RequestId(next_id_++); }
   [[nodiscard]] Attempt* FindAttempt(const std::string& worker_id, RequestId attempt_id);
@@ -157,40 +158,41 @@ class RequestBook {
 
   // ---- the queue (request_book_queue.cc) ----
   [[nodiscard]] bool HasRoom(const Worker& worker) const;
-  // Is there a worker, with room or without, that the request can go to?
+  // Is there a worker that may take the request, with room or without?
   [[nodiscard]] bool MayBeTaken(const Request& request);
+  [[nodiscard]] Error WhyNobody(const GenerateSpec& spec);
   [[nodiscard]] bool AnyHasRoom(std::string_view revision);
   [[nodiscard]] QueuedRequest PlaceInQueue(Request& request, Instant now) const;
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);
   // Before all others of its priority, also when the queue is full.
   void EnqueueFirst(Request& request, Instant now);
-  // Does nothing when it is in none.
+  // Does nothing when the request is not queued.
   void LeaveQueue(Request& request);
-  // The one whose turn it is. False when nobody waits, or it waits again.
+  // Sends the next request. False when none waits, or when it has to wait again.
   bool DispatchNext(const std::string& revision, Instant now);
-  // Those whose revision has nobody left, as far as another one takes them.
+  // Moves requests whose revision has no worker left to another revision that can take them.
   void MoveWaiting(const WaitingRoom::Revision& revision, Instant now);
-  // It has waited too long; `request` dangles afterwards.
+  // Ends a request that has waited too long; `request` dangles afterwards.
   void EndWait(Request& request);
   [[nodiscard]] Error TooManyInFlight() const;
 
   enum class Admission : std::uint8_t { kWithRoom, kAnyway };
   enum class Sending : std::uint8_t { kSent, kNoRoom, kNoWorker };
-  // Sends what of the request is at no worker. What is left when that is not kSent stays among its parts.
+  // Sends the parts that are at no worker. Parts that could not be sent stay in `parts`, and the result is not kSent.
   [[nodiscard]] Sending SendParts(Request& request, Admission admission, Instant now);
-  // Chooses a worker for the first part, sends, charges. `hashes` are those of prompt and output, `matches` what the
-  // index says of them.
+  // Chooses a worker for the first part, sends it and charges the worker. `hashes` are those of prompt and output,
+  // `matches` the index's answer for them.
   [[nodiscard]] Sending SendFirstPart(Request& request, std::vector<BlockHash> hashes,
                                       std::span<const WorkerMatch> matches, Admission admission, Instant now);
-  // False when it has tokens, or no other revision that is served has its tokenizer.
+  // False when the request has tokens, or when no other served revision has the same tokenizer.
   [[nodiscard]] bool MoveToOtherRevision(Request& request);
   [[nodiscard]] std::optional<Placement> FindPlace(PlacementQuery query, Admission admission, Instant now);
-  // After an attempt came to nothing: further ones for what it leaves, or the end of the request with `error`.
+  // After a failed attempt: makes further attempts for its open choices, or ends the request with `error`.
   void Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now);
   [[nodiscard]] static std::vector<ChoiceRange> RangesLeft(const Attempt& attempt);
   // The attempt is over; `attempt` dangles afterwards.
   void Forget(const Attempt& attempt);
-  // Forgets the request and cancels what is still at workers; `request` dangles afterwards.
+  // Forgets the request and cancels its attempts; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
 
   void OnOrphan(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
@@ -199,11 +201,11 @@ class RequestBook {
   // Keeps what the event has of the prompt's, and tells the observer when all are there.
   void OnPromptLogprobs(Request& request, wire::TokenEvent& event);
   void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
-  // With the first event of the attempt that has tokens.
+  // Called with the first event of the attempt that has tokens.
   void OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now);
   // One choice is complete; `attempt` may dangle afterwards.
   void OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now);
-  // The worker has the KV of prompt and output, for views that rest on no events.
+  // The worker now has the KV of prompt and output; matters for views that are not built from events.
   void NoteOutput(const Attempt& attempt, std::uint32_t choice, Instant now);
   // The worker gave up all of the attempt; `attempt` dangles afterwards.
   void OnFailure(Attempt& attempt, const wire::TokenEvent& event, Instant now);
@@ -219,7 +221,7 @@ class RequestBook {
   std::uint64_t next_id_;
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
-  std::set<std::pair<Instant, RequestId>> deadlines_;  // of requests that have one
+  std::set<std::pair<Instant, RequestId>> deadlines_;  // of the requests that have a deadline
   Orphans orphans_;
 };
 

@@ -1,4 +1,4 @@
-// Requests that wait at the router: who must, and what becomes of them.
+// The part of the request book that lets requests wait at the router, and sends them when a worker has room.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,8 @@ bool RequestBook::MayBeTaken(const Request& request) {
   const RouteQuery query{.sample_count = request.spec.sample_count,
                          .needs_full_sampling = wire::NeedsFullSampling(request.spec.sampling),
                          .needs_logprobs = WantsLogprobs(request.spec),
-                         .needs_min_output_tokens = request.spec.min_output_tokens > 0};
+                         .needs_min_output_tokens = request.spec.min_output_tokens > 0,
+                         .is_constrained = request.spec.constraint.has_value()};
   const std::vector<Worker*> workers = roster_.Serving(request.spec.model->revision);
   return std::any_of(workers.begin(), workers.end(),
                      [&](const Worker* worker) { return MayTake(query, ViewOf(*worker)); });
@@ -120,7 +121,7 @@ void RequestBook::Expire(Instant now) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     Request& request = *requests_.at(deadlines_.begin()->second);
     End(request, {.reason = wire::FinishReason::kError,
-                  .error = Error{ErrorCode::kDeadlineExceeded, "the request's time is over", ""}});
+                  .error = Error{ErrorCode::kDeadlineExceeded, "the request's deadline has passed", ""}});
   }
   for (const RequestId id : waiting_.TakeExpired(now)) {
     Request& request = *requests_.at(id);

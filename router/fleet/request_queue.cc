@@ -63,7 +63,8 @@ void RequestQueue::EndTurn(Round& round) {
   round.turn_is_paid = false;
 }
 
-// Nobody could send in a whole round: pays all rounds but the last of those that it takes until somebody can.
+// No tenant could send in a whole round: gives all tenants the tokens of the rounds that it takes until one of them
+// can, except those of the last round.
 void RequestQueue::SkipTurnsOfNoUse(Round& round) {
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   for (const Tenant& tenant : round.tenants) {

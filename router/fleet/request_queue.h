@@ -1,15 +1,15 @@
-// Requests of one model that wait at the router because no worker has room: whose turn is next.
+// The queue of one model's requests at the router, used while no worker has room. It says which request is sent next.
 //
 //   priority 90   tenant a: a1 a2 ─┐ turns go round, in tokens
 //                 tenant b: b1    ─┘
 //   priority 50   tenant a: a3
 //
-// A higher priority goes first, always: a lower one can wait until its deadline. Within one priority tenants take turns
+// A higher priority always goes first; a lower one can wait until its deadline. Within one priority tenants take turns
 // by deficit round robin (Shreedhar and Varghese, Efficient Fair Queuing using Deficit Round Robin, SIGCOMM 1995): each
-// turn earns a tenant kQuantum tokens, and it sends requests while it has earned their prompts. So tenants that wait
-// get equal shares of the prompt tokens, whatever the number and the length of their requests, to within a quantum and
-// a prompt; nobody waits for ever behind the others of one priority. A tenant's own requests go in order of arrival.
-// What a tenant has earned and not used is forgotten when it has nothing left to send.
+// turn gives a tenant kQuantum tokens, and it sends requests while its tokens pay for their prompts. So waiting tenants
+// get equal shares of the prompt tokens, to within a quantum and a prompt, however many and however long their requests
+// are; and no tenant waits forever behind others of its priority. A tenant's own requests go in order of arrival. A
+// tenant with nothing left to send loses its unused tokens.
 //
 // Not thread-safe, no clock. Push, Remove and expiry are O(log requests); Pop is O(tenants) at worst, whatever the
 // lengths of prompts.
@@ -47,19 +47,20 @@ class RequestQueue {
 
   explicit RequestQueue(std::size_t max_requests) : max_requests_(max_requests) {}
 
-  // False when it is full; then nothing was changed. An id that waits already is a bug.
+  // False when the queue is full; then nothing changes. An id that is queued already is a bug.
   [[nodiscard]] bool Push(QueuedRequest request);
 
-  // Puts one back that had its turn, or was sent already: it is the next of its priority, also when the queue is full.
+  // Puts back a request that had its turn, or was sent already: it is the next of its priority, even when the queue is
+  // full.
   void PushFront(QueuedRequest request);
 
-  // Takes out the one whose turn it is; nothing when nobody waits.
+  // Takes out the next request; empty when none waits.
   std::optional<QueuedRequest> Pop();
 
-  // Takes out those whose deadline has passed, the earliest first.
+  // Takes out the requests whose deadline has passed, the earliest first.
   std::vector<QueuedRequest> TakeExpired(Instant now);
 
-  // False when it is not here.
+  // False when it is not in the queue.
   bool Remove(RequestId id);
 
   [[nodiscard]] std::size_t size() const { return places_.size(); }
@@ -76,9 +77,9 @@ class RequestQueue {
   using Tenants = std::list<Tenant>;
   // Of one priority.
   struct Round {
-    Tenants tenants;  // the first has its turn
+    Tenants tenants;  // it is the first one's turn
     std::unordered_map<std::string, Tenants::iterator> by_name;
-    bool turn_is_paid = false;  // the first one has got this turn's quantum
+    bool turn_is_paid = false;  // the first one has received this turn's quantum
   };
   using Rounds = std::map<std::uint32_t, Round, std::greater<>>;
   struct Place {
@@ -87,11 +88,11 @@ class RequestQueue {
     Requests::iterator request;
   };
 
-  // The tenant's place in the round, made at the end if it has none.
+  // The tenant's place in the round; a new tenant is added at the end.
   [[nodiscard]] static Tenants::iterator TenantOf(Round& round, const std::string& name);
   void Insert(Rounds::iterator round, Tenants::iterator tenant, Requests::iterator before, QueuedRequest request);
   static void EndTurn(Round& round);
-  // The first tenant has its turn and can send its first request afterwards.
+  // The first tenant has its turn, and afterwards its tokens pay for its first request.
   static void GoRound(Round& round);
   static void SkipTurnsOfNoUse(Round& round);
   QueuedRequest TakeOut(Place place);

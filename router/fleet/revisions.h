@@ -1,7 +1,7 @@
 // What is served under each model name. Workers of one name share blocks and continue each other's requests only if
-// they serve the very same: name, fingerprint, KV dtype, block size and tokenizer. Each such set is a revision of the
-// model, with an index of its own. Usually there is one; while workers are rolled to other weights there are two, and
-// requests go to each by the workers that it has.
+// they serve the same thing: name, fingerprint, KV dtype, block size and tokenizer. Each such set of workers is a
+// revision of the model, with an index of its own. Usually there is one. During a rollout to other weights there are
+// two, and requests are divided between them by their numbers of workers.
 //
 //   hello ──► Join ──► revision (an index, no worker ready) ── Publish ──► served ── Withdraw / last Leave ──► gone
 //
@@ -26,44 +26,44 @@
 
 namespace roost::router {
 
-// Names a revision: equal for hellos that serve the same.
+// The name of a revision: equal for hellos that serve the same thing.
 [[nodiscard]] std::string RevisionKey(const wire::Hello& hello);
 
 class Revisions {
  public:
-  // A model whose last worker went away is still known for so long: its workers may be restarting.
+  // How long a model without workers is remembered: its workers may be restarting.
   static constexpr Duration kMemoryOfModels = std::chrono::minutes(10);
   static constexpr std::size_t kMaxGoneModels = 1024;
 
   explicit Revisions(std::uint64_t index_memory_bytes)
       : index_budget_(std::make_shared<IndexBudget>(index_memory_bytes)) {}
 
-  // A worker comes; its revision's index, made for the first.
+  // A worker joins. Returns its revision's index, which the first worker creates.
   [[nodiscard]] std::shared_ptr<PrefixIndex> Join(const std::string& key, const std::string& model);
-  // It goes; with the last one the revision goes too.
+  // A worker leaves; with the last one the revision goes too.
   void Leave(const std::string& key, Instant now);
 
-  // Clients may ask for this revision from now on; `served.index` is filled in. Keeps the object that is there if
-  // nothing changed.
+  // Clients may use this revision from now on; fills in `served.index`. Keeps the existing object if nothing changed.
   void Publish(const std::string& key, ServedModel served);
-  // They may not: no worker of it is ready.
+  // Clients may not use it any more: none of its workers is ready.
   void Withdraw(const std::string& key);
-  // How many of its workers take requests, which is its share of the model's requests.
+  // The number of its workers that take requests: its share of the model's requests.
   void SetCapacity(const std::string& key, std::uint32_t worker_count);
 
-  // Null when nobody serves it.
+  // Null when no worker serves it.
   [[nodiscard]] std::shared_ptr<const ServedModel> Find(std::string_view key) const;
-  // For one more request of the model: of its revisions the one that is furthest behind its share. Null when nobody
+  // The revision for one more request of the model: the one that is furthest behind its share. Null when no worker
   // serves the model.
   [[nodiscard]] std::shared_ptr<const ServedModel> Choose(std::string_view model);
   // The same without counting a request: the revision with the most workers.
   [[nodiscard]] std::shared_ptr<const ServedModel> Main(std::string_view model) const;
-  // Main of each model.
+  // The main revision of each model.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
-  // Does a worker serve the model, or is about to, or did not long ago?
+  // Does a worker serve the model now, will one soon, or did one recently? Before the first worker came, any model may
+  // be served soon.
   [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const;
 
-  // Frees some of what lost workers left in the indexes.
+  // Frees some of the entries that lost workers left in the indexes.
   void SweepIndexes();
   [[nodiscard]] std::uint64_t indexed_block_count() const;
   [[nodiscard]] std::uint64_t index_memory_bytes() const { return index_budget_->used_bytes(); }
@@ -75,7 +75,7 @@ class Revisions {
     std::shared_ptr<PrefixIndex> index;
     std::shared_ptr<const ServedModel> served;  // null: no worker is ready
     std::uint32_t joined_count = 0;             // workers
-    std::uint32_t capacity = 0;                 // of them, those that take requests
+    std::uint32_t capacity = 0;                 // those of them that take requests
     std::uint64_t chosen_count = 0;             // since the model's revisions or their capacities changed
   };
 
@@ -83,8 +83,9 @@ class Revisions {
 
   const std::shared_ptr<IndexBudget> index_budget_;
   std::uint64_t shed_before_ = 0;                           // blocks, by indexes that are gone
-  std::map<std::string, Revision, std::less<>> revisions_;  // by key, so those of a model stand together
+  std::map<std::string, Revision, std::less<>> revisions_;  // by key, so that those of one model are neighbours
   std::map<std::string, Instant, std::less<>> gone_;        // models without a worker, by name
+  bool has_begun_ = false;                                  // a worker came
 };
 
 }  // namespace roost::router

@@ -35,12 +35,13 @@ Worker* Roster::FindByIdentity(const std::string& identity) {
 
 Result<void> Roster::Admit(const wire::Hello& hello) const {
   if (hello.protocol_version != wire::kProtocolVersion) {
-    return InvalidArgument("protocol_version", "{} is not {}, which this router speaks", hello.protocol_version,
-                           wire::kProtocolVersion);
+    return InvalidArgument("protocol_version", "the worker speaks version {}, this router version {}",
+                           hello.protocol_version, wire::kProtocolVersion);
   }
   if (hello.process_id == 0) return InvalidArgument("process_id", "is missing");
   if (!IsValidBlockTokens(hello.block_tokens)) return InvalidArgument("block_tokens", "{}", hello.block_tokens);
-  if (workers_.size() >= kMaxWorkers) return InvalidArgument("worker_id", "{} workers are the most", kMaxWorkers);
+  if (workers_.size() >= kMaxWorkers)
+    return InvalidArgument("worker_id", "this router takes at most {} workers", kMaxWorkers);
   return {};
 }
 

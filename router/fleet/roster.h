@@ -1,8 +1,8 @@
-// The workers that this router knows and the models that they serve: who they are, what they reported, what they may be
-// sent. Requests are none of its business (request_book.h).
+// The workers that this router knows and the models that they serve: identity, reports, and what they may be sent. It
+// knows nothing of requests (request_book.h).
 //
-// A worker is a process that said hello under its name. Its connection has an identity, which changes when it connects
-// anew; messages come and go by that. One name is one process at a time.
+// A worker is a process that said hello under a name. Its connection has an identity, which changes when it reconnects;
+// messages are addressed by it. One name belongs to one process at a time.
 //
 //   joined ── its tokenizer is read ──► ready ── not draining, engine makes progress ──► serving
 //                                                 serving, not full, not ejected:         takes requests
@@ -34,40 +34,42 @@
 
 namespace roost::router {
 
+// Memory of all indexes together.
+inline constexpr std::uint64_t kDefaultIndexMemoryBytes = std::uint64_t{1} << 30U;
+
 class Roster {
  public:
-  // More are refused: the index and the decision are made for so many.
+  // More workers are refused: index and decision are built for this number.
   static constexpr std::size_t kMaxWorkers = 1024;
 
   struct Options {
     Worker::Options worker;
-    std::uint64_t index_memory_bytes = std::uint64_t{1} << 30U;  // of all indexes together
-    std::function<std::int64_t()> unix_seconds;                  // tells when a model appeared
-    std::uint64_t seed = 0;                                      // differs in every process
+    std::uint64_t index_memory_bytes = kDefaultIndexMemoryBytes;  // of all indexes together
+    std::function<std::int64_t()> unix_seconds;                   // the time at which a model appeared
+    std::uint64_t seed = 0;                                       // differs in every process
   };
   explicit Roster(Options options);
 
   // Null when unknown.
   [[nodiscard]] Worker* Find(std::string_view worker_id);
-  // The one of a connection.
+  // The worker of a connection.
   [[nodiscard]] Worker* FindByIdentity(const std::string& identity);
 
-  // Takes in a worker whose name is not there. kInvalidArgument (naming the field) when it can not belong: another
-  // protocol version, no process, one worker too many.
+  // Adds a worker whose name is not in use. kInvalidArgument (naming the field) when it can not be added: another
+  // protocol version, no process id, or too many workers.
   [[nodiscard]] Result<Worker*> Add(const std::string& identity, const wire::Hello& hello, Instant now);
-  // The worker goes on over another connection.
+  // The worker continues on another connection.
   void Reconnect(Worker& worker, const std::string& identity);
 
-  // Forgets it, its blocks and its slot.
+  // Forgets the worker, its blocks and its slot.
   void Remove(std::string_view worker_id, Instant now);
-  // The worker is about to be removed because its engine hangs: when it comes back, it gets nothing before it has made
-  // progress.
+  // Call it before removing a worker whose engine hangs: when that process comes back, it gets no requests before its
+  // engine has made progress.
   void RememberStall(const Worker& worker);
 
-  // The tokenizer bundles. A worker is ready, and its revision served, once the bundle of its digest was read.
-  // True if `worker` is to be asked for its bundle now; then it counts as asked.
+  // True if `worker` should be asked for its bundle now; then it counts as asked.
   [[nodiscard]] bool ShouldAskForBundle(const Worker& worker, Instant now);
-  // Is this the answer that was asked of `worker`? Then it counts as given, and is not asked for again.
+  // Is this the bundle that `worker` was asked for? Then it counts as given, and the worker is not asked again.
   [[nodiscard]] bool TakeBundleAnswer(const Worker& worker, std::string_view digest);
   void SetBundle(const std::string& digest, TextBundle bundle);
   void SetBundleFault(const std::string& digest, const BundleError& error, Instant now);
@@ -75,36 +77,36 @@ class Roster {
     return bundles_.Find(worker.hello.tokenizer_digest) != nullptr;
   }
 
-  // Does it take part in serving its model, now or as soon as it has room?
+  // Does it serve its model, now or as soon as it has room?
   [[nodiscard]] bool IsServing(const Worker& worker) const;
 
   // Of the models: see Revisions.
   [[nodiscard]] Revisions& revisions() { return revisions_; }
   [[nodiscard]] const Revisions& revisions() const { return revisions_; }
 
-  // Prefixes that workers are computing now: what this router sent and what workers tell of others.
+  // Prefixes that workers are computing now: requests of this router, and those of other routers that workers report.
   [[nodiscard]] PendingPrefixes& pending() { return pending_; }
   [[nodiscard]] const PendingPrefixes& pending() const { return pending_; }
 
   [[nodiscard]] IndexUse IndexesNow() const;
 
-  // Those of this revision that are serving.
+  // The workers of this revision that are serving.
   [[nodiscard]] std::vector<Worker*> Serving(std::string_view revision);
 
-  // Those of this revision that take requests, as decisions look at them; null when nobody serves it.
+  // The workers of this revision that take requests, as decisions see them; null when there is none.
   [[nodiscard]] const FleetView* FleetOf(const ServedModel& model) const;
   // The worker in a slot of a fleet; null when it takes no requests now.
   [[nodiscard]] Worker* FindAt(WorkerSlot slot) const { return fleets_.FindAt(slot); }
   [[nodiscard]] Worker& At(WorkerSlot slot) const { return fleets_.At(slot); }
-  // To be called with each attempt, and piece of a copy, that goes to the worker.
+  // Call it with each attempt, and each piece of a copy, that is sent to the worker.
   void NoteSent(Worker& worker, RequestId id);
-  // To be called whenever a worker's load, charges or state changed: decisions look at what it was like then.
+  // Call it whenever a worker's load, charges or state changed: decisions use the state of that moment.
   void Refresh(Worker& worker);
-  // Does it take a request now?
+  // Does the worker take a request now?
   [[nodiscard]] bool TakesRequests(const Worker& worker) const;
-  // A request that it had failed by the worker's fault. Left out, it stays in if there is no other worker.
+  // A request failed because of the worker. A worker that should be left out stays in if there is no other one.
   void NoteFailure(Worker& worker, Instant now);
-  // Time goes on: takes workers back in whose time out is over, and those left out of a revision that has no other.
+  // Takes workers back whose time out is over, and those left out of a revision that has no other worker.
   void Readmit(Instant now);
 
   template <typename Visit>
@@ -114,25 +116,25 @@ class Roster {
   [[nodiscard]] WorkerStatus StatusOf(const Worker& worker, Instant now) const;
 
  private:
-  // So many processes whose engine hung are remembered.
+  // How many processes with hung engines are remembered.
   static constexpr std::size_t kMaxStalled = 1024;
 
   [[nodiscard]] Result<void> Admit(const wire::Hello& hello) const;
   [[nodiscard]] WorkerSlot FreeSlot() const;
-  // Makes the revision follow its ready workers.
+  // Updates the revision from its ready workers.
   void RefreshRevision(const std::string& key);
   void CountCapacity(const std::string& key);
-  // Of its revision, that serves and is not left out.
+  // The workers of its revision that serve and are not left out.
   [[nodiscard]] bool IsOnlyOne(const Worker& worker) const;
   void DropUnusedBundles();
 
-  // What is sent to workers is numbered from here on, for Worker::last_sent.
+  // Messages to workers are numbered from here on, for Worker::last_sent.
   static constexpr std::uint64_t kFirstSent = std::uint64_t{1} << 32U;
 
   const Options options_;
   Rng rng_;
   std::uint64_t sent_number_ = kFirstSent;  // of the last
-  PendingPrefixes pending_;                 // of the workers and the requests at them, which go first
+  PendingPrefixes pending_;  // used by the workers and by the requests at them, which are destroyed before it
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
   std::unordered_map<std::string, Worker*> by_identity_;
   std::unordered_map<std::uint64_t, std::uint64_t> stalled_;  // progress of a process at its end, by process

@@ -1,15 +1,15 @@
-// What a worker is thought to hold that does not say: the prompts that this router had it compute, kept in the worker's
+// What a worker without cache events probably holds: the prompts that this router had it compute, kept in the worker's
 // part of the index as a cache would keep them.
 //
 //   most recent ─► a0 a1 a2 a3 · b1 b2 (a0 was used again, it is further up) · … ◄─ goes first
 //
-// A chain is used back to front, so a block was used no earlier than the blocks behind it: the one that was used least
-// recently is always a leaf, and the part in the index is prefix-closed at every instant. Blocks go when there are more
-// of them than the worker says it has, and when they were not used for `kLife`: then other routers' requests may have
-// taken their place.
+// A chain is marked as used from back to front, so a block was used no earlier than the blocks after it. The least
+// recently used block is therefore always a leaf, and the worker's part of the index is always prefix-closed. Blocks
+// are dropped when there are more of them than the worker says it has, and when they were not used for `kLife`: by then
+// requests of other routers may have taken their place.
 //
-// Not thread-safe. The index outlives it; what it stored there is forgotten when it goes. Use is O(chain), the rest
-// O(1) per block that goes. About 120 bytes per block beside the index.
+// Not thread-safe. The index outlives it; its entries there are removed when it is destroyed. Use is O(chain), the rest
+// is O(1) per dropped block. It takes about 120 bytes per block beside the index.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ class RoutingHistory {
   // The worker has computed, or found in its cache, all of `chain`, front to back. `now` never goes back.
   void Use(std::span<const BlockHash> chain, Instant now);
 
-  // At most `block_count` blocks stay, and none that is older than kLife.
+  // Keeps at most `block_count` blocks, and none that is older than kLife.
   void Trim(std::size_t block_count, Instant now);
 
   [[nodiscard]] std::size_t block_count() const { return blocks_.size(); }

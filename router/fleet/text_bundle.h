@@ -1,4 +1,4 @@
-// Reads what a worker brings to speak its model's language.
+// Reads the tokenizer and the chat template that a worker brings for its model.
 #pragma once
 
 #include "common/base/result.h"

@@ -1,10 +1,11 @@
-// The prefixes that a worker is computing for other routers, as its load reports tell: siblings that come by this
-// router follow them there like those that it sent itself.
+// The prefixes that a worker is computing for other routers, as its load reports list them, so that requests with the
+// same prefix are sent there just like after this router's own requests.
 //
-// A worker lists what the others have queued in each report, and tells the hashes of a prompt once. They are pending
-// until a list lacks the prompt: it was computed, and the report's events have told of its blocks, or it was cancelled.
+// In each report a worker lists the prompts that other routers have queued there; it sends the hashes of a prompt once.
+// They are pending until a list lacks the prompt: then it was cancelled, or it was computed and the report's events
+// contain its blocks.
 //
-// Not thread-safe. What it is given outlives it. Bounded by what a worker may tell: wire::kMaxOtherHashes.
+// Not thread-safe. What it is given outlives it. wire::kMaxOtherHashes bounds it.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ class ToldPrefixes {
  public:
   ToldPrefixes(PendingPrefixes& pending, WorkerSlot worker) : pending_(pending), worker_(worker) {}
 
-  // The list of the next report. O(prompts), and for each new one what PendingPrefixes::Add takes.
+  // Takes the list of the next report. O(prompts), plus PendingPrefixes::Add for each new prompt.
   void Follow(std::vector<wire::OtherPrompt> prompts);
 
   [[nodiscard]] std::size_t size() const { return told_.size(); }
@@ -31,8 +32,8 @@ class ToldPrefixes {
  private:
   struct Told {
     std::vector<BlockHash> hashes;
-    PendingPrefixes::Guard pending;  // of the hashes, so it goes first
-    std::uint64_t list = 0;          // the last that had it
+    PendingPrefixes::Guard pending;  // refers to the hashes, so it is destroyed first
+    std::uint64_t list = 0;          // the last list with this prompt
   };
 
   void KeepThoseOf(const std::vector<wire::OtherPrompt>& prompts);
@@ -41,7 +42,7 @@ class ToldPrefixes {
   const WorkerSlot worker_;
   std::unordered_map<std::uint64_t, Told> told_;  // by the worker's id
   std::size_t hash_count_ = 0;
-  std::uint64_t list_ = 0;  // the number of the current one
+  std::uint64_t list_ = 0;  // the number of the current list
 };
 
 }  // namespace roost::router

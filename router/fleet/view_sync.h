@@ -5,11 +5,12 @@
 //      ▲  └────────────── chunk 0, last ───────────────────►  │
 //      └───── digest or count differs, chunk missing, over the pool: the router asks for a snapshot
 //
-// Snapshots and steps share one sequence. A gap means that tokens are lost too, so it is not healed here: the link must
-// start a new epoch. While awaiting, events are skipped (the snapshot is taken after them) and the old view stays.
-// Suspended, it skips snapshots too and leaves the slot to somebody else, but goes on to check the numbers.
+// Snapshots and steps share one sequence of numbers. A gap means that tokens are lost too, so it is not repaired here:
+// the link must start a new epoch. While awaiting a snapshot, events are skipped (the snapshot is taken after them) and
+// the old view stays. A suspended ViewSync skips snapshots too and leaves the slot to another writer, but still checks
+// the numbers.
 //
-// Not thread-safe. The index outlives it; the slot's blocks are forgotten when it goes.
+// Not thread-safe. The index outlives it; the slot's blocks are removed when it is destroyed.
 #pragma once
 
 #include <cstdint>
@@ -33,19 +34,20 @@ class ViewSync {
 
   enum class [[nodiscard]] Outcome{
       kApplied,
-      kDuplicate,     // came before: nothing was changed, and the rest of the message is old too
+      kDuplicate,     // it came before: nothing was changed, and the rest of the message is old too
       kLinkBroken,    // a gap, or another epoch: start again
       kWantSnapshot,  // applied, but the view is known to be wrong now
   };
   Outcome Apply(const wire::Step& step);
   Outcome Apply(const wire::Snapshot& chunk);
 
-  // Empties the view: it is somebody else's, until the next call of one of the two, or it awaits a snapshot.
+  // Empties the view and leaves it to another writer, until the next call of one of the two; or empties it and awaits a
+  // snapshot.
   void Suspend() { Begin(Phase::kSuspended); }
   void Await() { Begin(Phase::kAwaiting); }
 
   [[nodiscard]] bool in_sync() const { return phase_ == Phase::kInSync; }
-  // A snapshot is due and none of it has come.
+  // A snapshot is due, and no chunk of it has come.
   [[nodiscard]] bool awaiting() const { return phase_ == Phase::kAwaiting; }
   // Blocks reported so far, for metrics.
   [[nodiscard]] std::uint64_t stored_block_count() const { return stored_block_count_; }
@@ -58,7 +60,7 @@ class ViewSync {
   Outcome TakeSequence(std::uint64_t epoch, std::uint64_t sequence);
   void Apply(const wire::CacheEvent& event);
   void Store(const wire::StoredRun& run);
-  // kWantSnapshot and the phase that goes with it.
+  // Returns kWantSnapshot and sets the phase for it.
   Outcome LoseTrack();
   [[nodiscard]] bool FitsPool() const;
 

@@ -1,7 +1,7 @@
-// Where requests wait for a worker with room: a queue for each revision of a model, and how fast it drains.
+// The queues of requests that wait for a worker with room: one for each revision of a model, with its drain rate.
 //
-// It holds places, no requests; who must wait and who is next to be sent is the request book's to say. A queue is there
-// from when somebody waits until Publish finds nobody.
+// It holds places in queues, not requests; the request book decides which requests wait. A queue exists from the first
+// waiting request until Publish finds it empty.
 //
 // Not thread-safe. What is given to the constructor outlives it.
 #pragma once
@@ -34,31 +34,31 @@ class WaitingRoom {
 
   // Requests that wait for this revision.
   [[nodiscard]] std::size_t size(std::string_view revision) const;
-  // For any.
+  // Requests that wait for any revision.
   [[nodiscard]] std::size_t size() const;
   struct Revision {
     std::string name;
     std::string model;
   };
-  // Those for which requests wait, in order of their names.
+  // The revisions with waiting requests, ordered by name.
   [[nodiscard]] std::vector<Revision> Revisions() const;
 
-  // May one more wait? Nobody is refused while nobody waits, since a worker may have room. Counts a refusal.
+  // May one more request wait? While none waits, none is refused, since a worker may have room. Counts a refusal.
   [[nodiscard]] Result<void> CheckRoom(std::string_view revision) const;
-  // At the end of its priority's turn. kOverloaded, counted, when the queue is full.
+  // Adds a request at the end of its priority. kOverloaded, and counted, when the queue is full.
   [[nodiscard]] Result<void> Push(const ServedModel& model, QueuedRequest request, Instant now);
-  // Before all others of its priority, also when the queue is full.
+  // Adds a request before all others of its priority, even when the queue is full.
   void PushFront(const ServedModel& model, QueuedRequest request, Instant now);
-  // Whose turn it is; nothing when nobody waits.
+  // The next request; empty when none waits.
   [[nodiscard]] std::optional<QueuedRequest> Pop(std::string_view revision);
   void Remove(std::string_view revision, RequestId id);
-  // Takes out those who have waited for too long.
+  // Takes out the requests that have waited for too long.
   [[nodiscard]] std::vector<RequestId> TakeExpired(Instant now);
 
-  // One that was popped is at a worker, or has ended, and waits no more.
+  // A popped request is at a worker, or has ended, and waits no more.
   void NoteDeparture(std::string_view revision, const QueuedRequest& request, Instant now);
 
-  // A line for each model for which requests wait.
+  // A status for each model with waiting requests.
   [[nodiscard]] std::vector<QueueStatus> Statuses(Instant now) const;
   // Sets the gauges, and drops queues that are empty.
   void Publish();

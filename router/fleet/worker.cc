@@ -66,9 +66,9 @@ bool Worker::IsStalled(Instant now) const {
 
 void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics) {
   metrics.OnModeChange(change.to, change.reason);
-  LogWarning("what is known of a worker's cache begins anew", {{"worker", worker.hello.worker_id},
-                                                               {"mode", std::string(NameOf(change.to))},
-                                                               {"reason", std::string(NameOf(change.reason))}});
+  LogWarning("the router knows a worker's cache in another mode now", {{"worker", worker.hello.worker_id},
+                                                                       {"mode", std::string(NameOf(change.to))},
+                                                                       {"reason", std::string(NameOf(change.reason))}});
 }
 
 }  // namespace roost::router

@@ -1,4 +1,4 @@
-// One worker as the router knows it: what it said of itself, what it reported, what it was sent.
+// One worker as the router knows it: its hello, its reports, and what it was sent.
 //
 // Not thread-safe.
 #pragma once
@@ -34,10 +34,11 @@ struct Worker {
   Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, PendingPrefixes& pending,
          const Options& options, std::uint64_t turn, Instant now);
 
-  // Takes a load report that arrived at `now`: load, rates, charges, and what it computes for other routers.
+  // Takes a load report that arrived at `now`: load, rates, charges, and the prompts that it computes for other
+  // routers.
   void Report(wire::Load report, Instant now);
 
-  // It has work and makes no progress, for longer than a step can take.
+  // The engine has work and has made no progress for longer than a step can take.
   [[nodiscard]] bool IsStalled(Instant now) const;
 
   const wire::Hello hello;
@@ -56,17 +57,17 @@ struct Worker {
   std::uint64_t requests_total = 0;
   std::uint64_t generate_digest = 0;  // of what it was sent; see wire::Ping
   std::uint64_t last_sent;            // see WorkerView
-  bool receives_copy = false;         // of a prefix
+  bool receives_copy = false;         // it is computing a copy of a prefix
   EngineWatch engine;
-  // It was lost because its engine hung, and has shown no progress beyond this since.
+  // Set if it was lost because its engine hung, and has made no progress beyond this value since.
   std::optional<std::uint64_t> stalled_at;
   Ejection ejection;
   std::optional<Instant> full_until;  // it refused a request because it was full
-  bool is_leaving = false;            // it refused one because it leaves; its next report says whether that is so
-  bool was_serving = false;           // when the roster looked last
+  bool is_leaving = false;  // it refused a request because it is leaving; its next report says whether that is still so
+  bool was_serving = false;  // when the roster looked last
 };
 
-// Counts and logs that the worker's part of the index has another source now.
+// Counts and logs that the worker's part of the index has a new source.
 void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics);
 
 }  // namespace roost::router

@@ -1,4 +1,4 @@
-// What workers say to an operator's question or order, as whoever asked gets to see it.
+// The workers' answers to an operator's question or order.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace roost::router {
 
-// What became of a prompt that a worker was to hold.
+// The result of warming a prompt at one worker.
 struct WarmOutcome {
   enum class Kind : std::uint8_t {
     kComputed,  // all of it is there now
@@ -19,14 +19,14 @@ struct WarmOutcome {
     kRefused,   // the worker did not compute it, or not to its end: `reason`
   };
   Kind kind = Kind::kHeld;
-  std::uint32_t block_count = 0;      // of its blocks, front to back, that are there now
+  std::uint32_t block_count = 0;      // the prompt's leading blocks that are there now
   std::uint64_t computed_tokens = 0;  // for this order
   std::string reason = {};
 
   bool operator==(const WarmOutcome&) const = default;
 };
 
-// Nothing: the worker does not answer, was lost, or took too long.
+// Empty: the worker does not answer such messages, was lost, or took too long.
 using WorkerReply = std::variant<std::monostate, wire::PinAnswer, wire::Prefixes, WarmOutcome>;
 
 struct WorkerAnswer {
@@ -34,8 +34,8 @@ struct WorkerAnswer {
   WorkerReply reply = {};
 };
 
-// Called once, with one answer for each worker that was asked, in the order in which they were. From the link thread:
-// it hands over and returns.
+// Called once from the link thread, with one answer for each worker that was asked, in the same order. It must not
+// block.
 using AnswersDone = std::function<void(std::vector<WorkerAnswer>)>;
 
 }  // namespace roost::router

@@ -1,4 +1,4 @@
-// What a worker is sent for a request: its prompt so far, the hashes of that, and how to go on.
+// The message that sends a request to a worker: its prompt and the tokens so far, their hashes, and how to continue.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,12 @@
 
 namespace roost::router {
 
-// Can the wire carry it, also with all of the output in the prompt? kInvalidArgument names the field.
+// Can the wire carry the request, even when all of its output has become part of the prompt? kInvalidArgument names the
+// field.
 [[nodiscard]] Result<void> CheckBounds(const GenerateSpec& spec);
 
-// The hashes of the full blocks of prompt and the first `output_count` tokens of `output`. Those of the prompt were
-// computed when it came; only what stands behind them is hashed here.
+// The hashes of the full blocks of the prompt and the first `output_count` tokens of `output`. The hashes of the prompt
+// are known; only later blocks are hashed here.
 [[nodiscard]] std::vector<BlockHash> HashesSoFar(const GenerateSpec& spec, const std::vector<TokenId>& output,
                                                  std::size_t output_count);
 
@@ -29,8 +30,8 @@ struct ChoiceRange {
   std::uint32_t count = 1;
 };
 
-// An order to generate `choices`, which have the tokens of `output` already: these stand behind the prompt. `hashes`
-// are those of prompt and output. Log probabilities of the prompt are told once.
+// A message to generate `choices`, which already have the tokens of `output`: these follow the prompt. `hashes` are
+// those of prompt and output. Log probabilities of the prompt are sent once.
 struct WorkerOrder {
   RequestId id;
   ChoiceRange choices;

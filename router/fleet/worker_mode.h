@@ -1,4 +1,4 @@
-// What a worker's part of the index rests on, and when to trust it less or more.
+// The source of a worker's part of the index, and when to trust it less or more.
 //
 //   exact       the worker's events
 //   predicted   what this router had it compute, as long as a cache would keep it
@@ -10,13 +10,13 @@
 //      ▲     snapshot           │  ▲                          │  └───────── quiet time ─────┘
 //      └──── a good window ─────┘  └── quiet time, a snapshot ┘   (only a worker that sends events)
 //
-// Judged is what the first token of each request proves: of the prompt tokens that were promised to be cached, how many
-// were missing? A window is a number of requests with a promise; it is bad when more than a given share of the promised
-// tokens was missing. A large share: a small pool under load evicts promised blocks before their request comes, and an
-// exact view of it is still the best there is. Tokens found beyond the promise are no fault: other routers' requests
-// store blocks too, and siblings wait for each other. Promises that an earlier view made count for nothing.
+// The first token of each request shows how many of the promised cached tokens were missing. A window is a number of
+// requests with a promise. It is bad when more than a given share of the promised tokens was missing. The share is
+// large on purpose: a small pool under load evicts promised blocks before their request comes, and an exact view of it
+// is still the best there is. More cached tokens than promised are no fault: other routers' requests store blocks too,
+// and requests wait for blocks that others are computing. Promises of an earlier view do not count.
 //
-// A worker that sends no events is predicted from the start, and at best. One that keeps no blocks is blind, always.
+// A worker that sends no events starts as predicted and never becomes exact. One that keeps no blocks is always blind.
 //
 // A plain value without a clock; not thread-safe. Every call is O(1).
 #pragma once
@@ -39,28 +39,29 @@ struct ModeOptions {
   Duration quiet_time = std::chrono::seconds(60);
 };
 
-// A promise, and what came of it.
+// A promise and its result.
 struct PromisedTokens {
   Instant promised_at;
   std::uint32_t promised = 0;  // prompt tokens expected in the cache
   std::uint32_t found = 0;     // prompt tokens that were
 };
 
-// Why a mode changed, or began anew with a snapshot.
+// Why a mode changed or started again with a snapshot.
 enum class ModeReason : std::uint8_t {
   kMissingTokens,  // a bad window
-  kQuiet,          // nothing spoke against more trust for the quiet time
+  kQuiet,          // no bad window for the quiet time
 };
 [[nodiscard]] std::string_view NameOf(ModeReason reason);
 
 class ModeTracker {
  public:
-  // What the worker tells of its blocks; kNoBlocks: it keeps none.
+  // What the worker reports about its blocks; kNoBlocks: it keeps none.
   enum class Events : std::uint8_t { kSent, kNone, kNoBlocks };
 
   ModeTracker(Events events, ModeOptions options, Instant now);
 
-  // The view of `to` begins, empty; also when the worker is in that mode already. An exact one waits for its snapshot.
+  // The view of mode `to` begins empty, even when the worker is in that mode already. An exact view waits for its
+  // snapshot.
   struct Change {
     WorkerMode to;
     ModeReason reason;
@@ -71,7 +72,7 @@ class ModeTracker {
   [[nodiscard]] std::optional<Change> OnOutcome(const PromisedTokens& outcome, Instant now);
   // The snapshot that an exact view began with is complete.
   void OnSnapshot(Instant now);
-  // Time goes on.
+  // Call it regularly: checks the quiet time.
   [[nodiscard]] std::optional<Change> Tick(Instant now);
 
   [[nodiscard]] WorkerMode mode() const { return mode_; }

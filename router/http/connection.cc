@@ -14,6 +14,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "router/http/budgeted_body.h"
+#include "router/http/cors.h"
 #include "router/http/request_head.h"
 
 namespace roost::router {
@@ -261,6 +262,7 @@ void Connection::Handle() {
   HttpRequest request = ToHttpRequest(std::move(message), thread_.ids);
   is_head_request_ = request.method == "HEAD";
   request_id_ = request.request_id;
+  cors_headers_ = CorsHeaders(shared_->options.cors_origins, request);
   auto exchange = std::make_shared<Exchange>(weak_from_this(), weak_thread_);
   exchange_ = exchange;
   shared_->handler(std::move(request), std::move(exchange));
@@ -286,6 +288,7 @@ void Connection::Refuse(const Error& error) {
   keep_alive_ = false;
   is_head_request_ = false;
   request_id_ = NewRequestId(thread_.ids);
+  cors_headers_.clear();
   if (shared_->options.on_refused) shared_->options.on_refused(error);
   Respond(ErrorResponse(error));
 }
@@ -302,6 +305,7 @@ std::string Connection::Head(int status, const std::vector<HttpHeader>& headers)
   append("Server", "roost");
   append("Connection", keep_alive_ ? "keep-alive" : "close");
   append("x-request-id", request_id_);
+  for (const HttpHeader& header : cors_headers_) append(header.name, header.value);
   for (const HttpHeader& header : headers) append(header.name, header.value);
   head += "\r\n";
   return head;
@@ -440,8 +444,8 @@ void Connection::Linger() {
 
 // ---- exceptions ----
 
-// What threw may have left the answer half done: nobody adds to it any more, and its owner hears that the client is
-// gone.
+// The code that threw may have left the answer incomplete: nothing is added to it any more, and its owner is told that
+// the client is gone.
 void Connection::OnException(const char* what) {
   const std::shared_ptr<Exchange> exchange = exchange_.lock();
   try {

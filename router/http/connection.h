@@ -89,7 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Send(std::string_view frames);
   void End();
   FailureShape Fail(HttpResponse response, std::string_view frames);
-  // The exchange was dropped by everybody without an end.
+  // The last owner dropped the exchange without an end.
   void Abandon();
 
   // Runs `function`, which may throw (memory that is not there, a library): then this connection ends, with a status if
@@ -162,6 +162,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Answer answer_ = Answer::kOpen;
   std::weak_ptr<Exchange> exchange_;
   std::string request_id_;
+  std::vector<HttpHeader> cors_headers_;  // of the answer
   bool is_head_request_ = false;
   bool keep_alive_ = false;
   Framing framing_ = Framing::kChunked;

@@ -82,7 +82,7 @@ void Exchange::Post(std::function<void()> function) {
   if (!thread) return;
   boost::asio::post(thread->context, [weak_connection = connection_, function = std::move(function)] {
     const std::shared_ptr<Connection> connection = weak_connection.lock();
-    // Without its connection it can end none: what it throws reaches the loop, which goes on.
+    // Without a connection there is no answer to end: an exception reaches the event loop, which continues.
     connection ? connection->Guard(function) : function();
   });
 }

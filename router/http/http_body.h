@@ -1,7 +1,7 @@
-// A request's body in the pieces in which it arrived. A large body is never moved about while it arrives, and who reads
-// it joins it on a thread of its own. What it holds is taken from the server's budget, and the bytes go on with it.
+// A request's body, in the pieces in which it arrived. A large body is not copied while it arrives; its reader joins it
+// on another thread. Its memory is taken from the server's budget, and the charge moves along with the bytes.
 //
-// Not thread-safe; it moves from the connection to whoever answers.
+// Not thread-safe; it moves from the connection to the handler.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,21 @@ namespace roost::router {
 
 class HttpBody {
  public:
-  // Nothing is bounded.
+  // Without a budget: nothing is bounded.
   HttpBody() = default;
   HttpBody(std::string text);  // NOLINT(google-explicit-constructor)
   explicit HttpBody(std::shared_ptr<ByteBudget> budget) : memory_(std::move(budget)) {}
 
   [[nodiscard]] std::size_t size() const { return size_; }
 
-  // False when the budget has no room for all of it; then the body is of no use any more.
+  // False when the budget has no room for it; then the body can not be used any more.
   [[nodiscard]] bool TryAppend(std::string_view bytes);
 
-  // All of it in one string, with room for `padding` more if it is large; then the body is empty, but keeps `memory`.
+  // Moves all of it into one string, with room for `padding` more bytes if it is large. The body is empty then, but
+  // keeps `memory`.
   [[nodiscard]] std::string TakeText(std::size_t padding);
 
-  // What the request has of the budget.
+  // The request's charge on the budget.
   [[nodiscard]] ByteBudget::Guard& memory() { return memory_; }
 
  private:

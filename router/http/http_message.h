@@ -1,4 +1,4 @@
-// One HTTP request and one whole answer, as plain values. Nothing of the server's library shows here.
+// One HTTP request and one complete answer, as plain values, independent of the HTTP library.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@ struct HttpHeader {
   std::string value;
 };
 
-// Of a well-formed request within the server's bounds. `path` is as sent, before the first '?', still percent-encoded;
-// of a whole URL it is the part behind the host, and Host is the URL's.
+// A well-formed request within the server's bounds. `path` is as sent, up to the first '?', still percent-encoded. If
+// the target is a whole URL, `path` is the part after the host, and Host is the URL's.
 struct HttpRequest {
   std::string method;  // upper case
   std::string path;
@@ -42,14 +42,14 @@ struct HttpResponse {
 // {"error":{"message","type","param","code"}}: what OpenAI's clients read. `param` is the error's field.
 [[nodiscard]] std::string ErrorBody(const Error& error);
 
-// The error's row of the table in common/base/error.cc as an answer. An overload, and what is not available now,
-// carries Retry-After: `retry_after` in whole seconds, at least one.
+// The answer to an error, by its row of the table in common/base/error.cc. For overload and for things that are
+// unavailable now it has a Retry-After: `retry_after` in whole seconds, at least one.
 [[nodiscard]] HttpResponse ErrorResponse(const Error& error, Duration retry_after = std::chrono::seconds(1));
 
-// As names of headers compare: letter case of ASCII aside.
+// Equal as header names: without regard to ASCII letter case.
 [[nodiscard]] bool EqualsIgnoringCase(std::string_view a, std::string_view b);
 
-// Does a Content-Type say JSON: application/json or application/…+json, whatever its parameters?
+// Is the Content-Type JSON: application/json or application/…+json, with any parameters?
 [[nodiscard]] bool IsJson(std::string_view content_type);
 
 // 1 to 128 of [A-Za-z0-9._:-]: what may be echoed to clients and written to logs.

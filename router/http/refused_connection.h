@@ -1,8 +1,8 @@
-// A connection over the server's limit: it gets its 429, which the client must be able to read. Private to router/http.
+// A connection over the server's limit: it gets a 429 that its client can read. Private to router/http.
 //
-// Closing while the client's request is on its way would reset the connection and take the answer with it. So the
-// answer is written, the sending side closed, and what comes is read and dropped until the client has closed too, or
-// the time is over. Few linger so at a time; one more is closed at once, and its client may see a reset.
+// Closing while the client's request is still on its way would reset the connection and lose the answer. So the answer
+// is written, the sending side is closed, and what arrives is read and dropped until the client has closed too, or the
+// time is over. Few connections linger like this at a time; one more is closed at once, and its client may see a reset.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class RefusedConnection : public std::enable_shared_from_this<RefusedConnection>
   using Socket = boost::asio::ip::tcp::socket;
   static constexpr std::size_t kMaxLingering = 256;
 
-  // How many linger on one event loop; touched on its thread only.
+  // The number of lingering connections on one event loop; used on its thread only.
   struct Count {
     std::size_t lingering = 0;
   };

@@ -1,6 +1,6 @@
-// Strict checks on the head of an HTTP/1 request, on its raw bytes, before and beside the library's parser. Whatever
-// two parsers along a request's way could read differently is refused: that is what request smuggling lives on (RFC
-// 9112, sections 2.2, 5.2, 6.1, 6.3, 11.2).
+// Strict checks on the head of an HTTP/1 request, on its raw bytes, before the library's parser and beside it.
+// Everything that two parsers on a request's way could read differently is refused, because request smuggling depends
+// on that (RFC 9112, sections 2.2, 5.2, 6.1, 6.3, 11.2).
 //
 // Pure functions; linear time.
 #pragma once
@@ -22,8 +22,8 @@ struct HeadScan {
   std::size_t head_size = 0;  // kComplete: bytes up to and with the empty line
 };
 
-// `scanned` is where the last scan of the same input stopped, 0 at first; it is moved on. A line feed without its
-// carriage return is malformed at once, so its sender is not left waiting for a timeout.
+// `scanned` is the position where the last scan of the same input stopped, at first 0; the scan moves it. A line feed
+// without a carriage return is malformed at once, so that its sender need not wait for a timeout.
 [[nodiscard]] HeadScan ScanHead(std::string_view input, std::size_t& scanned);
 
 // Bytes of empty lines at the front of `input`, which a server skips before a request.
@@ -34,10 +34,10 @@ struct HeadScan {
 // Transfer-Encoding other than chunked, a target that is neither a path nor an http or https URL.
 [[nodiscard]] std::optional<Error> CheckHead(std::string_view head);
 
-// The parts of a target that CheckHead let pass: "/a?b", or "http://host:80/a?b", as a client sends it that takes this
-// server for its proxy (RFC 9112, section 3.2.2).
+// The parts of a target that passed CheckHead: "/a?b", or "http://host:80/a?b" from a client that takes this server for
+// its proxy (RFC 9112, section 3.2.2).
 struct RequestTarget {
-  std::string_view authority;  // empty for a path; else it counts, and not the Host header
+  std::string_view authority;  // empty for a path; otherwise it replaces the Host header
   std::string_view path;       // "/" where a URL has none
   std::string_view query;      // after the first '?'
 };

@@ -1,9 +1,9 @@
-// HTTP/1.1 server. N threads, each with its own event loop; the listener hands accepted connections round, and a
-// connection stays on its thread. One request at a time per connection: what a client sends ahead waits, bounded.
+// HTTP/1.1 server. It has N threads, each with its own event loop. The listener distributes accepted connections, and a
+// connection stays on its thread. A connection has one request at a time; what a client sends ahead waits, bounded.
 //
-// Every way to misuse it ends in a bounded time and in bounded memory, with an OpenAI error body where an answer is
-// still possible: 400 malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections or
-// bytes. When memory runs out all the same, the connection that wanted it ends, not the process.
+// Every misuse ends in bounded time and bounded memory, with an OpenAI error body where an answer is still possible:
+// 400 malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections or bytes. If memory
+// still runs out, the connection that needed it ends, not the process.
 //
 // Threads: Start and Stop from one thread; port and connection_count from any. The handler runs on the server's
 // threads.
@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/byte_budget.h"
 #include "common/base/error.h"
@@ -25,15 +26,15 @@ namespace roost::router {
 
 struct HttpServerOptions {
   std::string address = "127.0.0.1";  // a numeric IPv4 or IPv6 address
-  std::uint16_t port = 8080;          // 0: any free one, see port()
+  std::uint16_t port = 0;             // 0: any free one, see port()
   std::uint32_t thread_count = 1;
 
   std::size_t max_connections = 10'000;  // one more is answered 429 and closed
   std::size_t header_bytes = 32 * 1024;
   std::size_t body_bytes = 8 * 1024 * 1024;
   std::size_t stream_buffer_bytes = 256 * 1024;  // of one stream, not yet taken by its client
-  // What all requests hold that arrive or wait is taken from it; null: only the bounds above hold. Beyond it a request
-  // is answered 429, or 413 when it is larger than all of it.
+  // The budget for all requests that arrive or wait; null: only the bounds above hold. Over it a request is answered
+  // 429, or 413 when it is larger than the whole budget.
   std::shared_ptr<ByteBudget> input_budget;
 
   std::chrono::milliseconds header_timeout{10'000};  // from the first byte of a head to its last
@@ -43,7 +44,9 @@ struct HttpServerOptions {
   std::chrono::milliseconds linger_timeout{2'000};   // for the client to close first, so that it reads the last answer
   std::chrono::milliseconds keep_alive_interval{15'000};  // of silence on a stream, then a comment
 
-  // A request that the server refused by itself, before any handler; for metrics. Called on the server's threads.
+  std::vector<std::string> cors_origins;  // web pages of these may call; see cors.h
+
+  // Called for a request that the server refuses before any handler sees it; for metrics. On the server's threads.
   std::function<void(const Error&)> on_refused;
 };
 
@@ -59,8 +62,8 @@ class HttpServer {
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] std::size_t connection_count() const;
 
-  // Stops accepting, closes idle connections, lets open requests end for up to `drain_timeout`, then resets what is
-  // left (its OnClosed callbacks run) and joins the threads. Does nothing the second time.
+  // Stops accepting, closes idle connections, gives open requests up to `drain_timeout` to end, then resets the rest
+  // (their OnClosed callbacks run) and joins the threads. A second call does nothing.
   void Stop(std::chrono::milliseconds drain_timeout);
 
  private:

@@ -15,9 +15,9 @@
 // reader can be looking at it any more (epoch_gate.h), so a key that a reader found belongs to the word that it reads
 // next.
 //
-// Readers: wait-free, a pin of the gate held; a search passes kMaxProbes buckets at most. What they get for a key is
-// what was there at some time during the search. Keys come from KeyOf, which mixes in a seed: nobody can aim at a
-// bucket.
+// Readers are wait-free and hold a pin of the gate; a search visits at most kMaxProbes buckets. A reader gets what was
+// there for its key at some time during the search. Keys come from KeyOf, which mixes in a seed, so no client can fill
+// a chosen bucket.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class BlockTable {
     std::atomic<std::uint32_t> passed;
 
     [[nodiscard]] bool IsPassed() const { return passed.load(std::memory_order_acquire) > 0; }
-    // Bit i: slot i has the key. Without branches, which nobody could predict.
+    // Bit i: slot i has the key. Without branches, because they would be unpredictable.
     [[nodiscard]] unsigned SlotsWith(Key key) const {
       const auto has = [&](std::size_t i) {
         return static_cast<unsigned>(keys[i].load(std::memory_order_acquire) == key);
@@ -129,8 +129,8 @@ class BlockTable {
   [[nodiscard]] std::uint64_t growth_bytes() const { return BytesOf(NextHomeCount()) - memory_bytes(); }
   void StartGrowth();
 
-  // Visits the entries of so many buckets, going round the whole table; while growing, it moves them. `update(payload)`
-  // returns the payload that an entry has from now on, 0 to erase it.
+  // Visits the entries of this many buckets, going round the whole table; while growing, it moves them.
+  // `update(payload)` returns the new payload of an entry, 0 to erase it.
   template <typename Update>
   void Work(std::size_t bucket_count, Update update) {
     while (bucket_count > 0) bucket_count -= growing() ? Move(bucket_count, update) : Sweep(bucket_count, update);
@@ -282,7 +282,7 @@ void BlockTable::MoveFrom(Bucket& bucket, std::size_t begin, std::size_t end, Up
     --size_;
     const Payload payload = update(slot.payload());
     if (payload == 0) continue;
-    // Far less than full, it has room near every home, unless somebody knows the seed.
+    // A table that is far from full has room near every home, unless an attacker knows the seed.
     ROOST_CHECK(InsertAt(&next_->buckets[next_->HomeOf(key)], key, payload), "{} entries", size_);
   }
 }

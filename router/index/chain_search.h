@@ -5,12 +5,12 @@
 //   holders      A        A          B          B          B          C
 //   two more              |··|··|··|··|                    |··|··|··|··|
 //
-// Where chains that begin alike had changes before, later cuts look there first (change_memory.h): on both sides of up
-// to two of them, and a right guess is two probes instead of twelve. The first cut does not wait to know.
+// Where earlier chains with the same beginning had changes, later cuts look first (change_memory.h), on both sides of
+// up to two of them: a right guess takes two probes instead of twelve. The first cut does not use the guesses.
 //
-// The probes of a cut are independent of each other, and so are cuts, which wait in a queue: while the memory of one is
-// read, so is that of those behind it, and a round of cuts takes little more than one read. Probes cost enough that
-// more of them for fewer rounds are no gain: cuts in four, six and eight were measured to be slower.
+// The probes of a cut are independent of each other, and so are the cuts, which wait in a queue: while one cut waits
+// for memory, the memory of the next ones is already being read, so a round of cuts takes little more than one memory
+// read. More probes for fewer rounds gain nothing: cuts in four, six and eight parts were measured to be slower.
 //
 // Keeps its memory from search to search. Probes: about 4 · (changes) · log5(length), and some 4 · kMaxChanges beside
 // if all guesses are wrong; rounds: log5(length), and one for each two wrong guesses.

@@ -1,8 +1,9 @@
-// Where the holders of a chain changed when chains that begin alike were looked up before: most prompts share their
-// front with others, and what is held of it changes seldom. A guess, which a search looks at first.
+// Remembers where the holders changed along chains that were looked up before and begin with the same block. Most
+// prompts share their beginning with others, and its holders seldom change. A search looks at these guesses first.
 //
-// A change is recalled once two lookups of a family in a row have seen it, so that what differs from prompt to prompt
-// leads nobody astray. Four families to a cache line, of which the one that was not looked up for longest gives way.
+// A change is recalled once two lookups of a family in a row have seen it, so that differences between single prompts
+// do not mislead. A cache line has four families; a new one replaces the one that was not looked up for the longest
+// time.
 //
 // 256 KiB, all of them touched when it is made, so that no lookup waits for a page. Not thread-safe.
 #pragma once
@@ -21,13 +22,13 @@ namespace roost::router {
 
 class ChangeMemory {
  public:
-  // So many of a family's, the foremost ones; at positions below 2^16.
+  // How many changes are kept of a family, the first ones, at positions below 2^16.
   static constexpr std::size_t kMaxChanges = 6;
   // Ascending. Behind the last one, and there is room for two more, kNone.
   using Changes = std::array<std::uint32_t, kMaxChanges + 2>;
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
-  // What begins with the same block is a family: bits of that block's hash.
+  // Chains that begin with the same block form a family: bits of that block's hash.
   void Prefetch(std::uint64_t family) const { roost::Prefetch(&SetOf(family)); }
 
   // The positions whose holders differ from the next one's.

@@ -1,5 +1,5 @@
-// Which blocks an index that is at its memory bound does without: the deepest ones. A block's descendants lie deeper
-// than itself, so what remains stays prefix-closed, whatever the order in which entries are dropped.
+// The depth at which an index that is full cuts off: it gives up the deepest blocks. A block's descendants are deeper
+// than itself, so the rest stays prefix-closed, in whatever order entries are dropped.
 //
 // Positions fall into classes: each of its own up to 63, from there on 32 to an octave. Entries of the limit's class
 // and deeper count as absent from the moment that the limit is set; they are dropped by and by.
@@ -46,13 +46,13 @@ class DepthLimit {
   // Entries that are to be dropped.
   [[nodiscard]] std::size_t excess_count() const { return excess_count_; }
 
-  // Puts at least `count` entries behind the limit, fewer if only blocks of position 0 are left then.
+  // Moves at least `count` entries beyond the limit; fewer if only blocks of position 0 would be left.
   void Lower(std::size_t count) {
     DepthClass limit = this->limit();
     while (limit > 1 && excess_count_ < count) excess_count_ += counts_[--limit];
     limit_.store(limit, std::memory_order_release);
   }
-  // Nothing is behind it.
+  // There is no limit: no entry is beyond it.
   void Lift() { limit_.store(kNone, std::memory_order_release); }
 
  private:

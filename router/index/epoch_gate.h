@@ -1,15 +1,14 @@
-// Tells the writer when readers have let go of what it took away, without locks (epoch-based reclamation; Fraser,
-// Practical lock-freedom, 2004, with counters of readers as in sleepable RCU instead of a list of threads).
+// Tells the writer when no reader can see removed data any more, without locks (epoch-based reclamation; Fraser,
+// Practical lock-freedom, 2004; with counters of readers as in sleepable RCU instead of a list of threads).
 //
-// Readers of an even and of an odd epoch are counted apart. The epoch advances from e to e + 1 only when nobody who
-// entered in e - 1 is left, so what was unlinked in epoch e is out of every reader's sight from e + 2 on:
+// Readers of even and of odd epochs are counted separately. The epoch advances from e to e + 1 only when no reader that
+// entered in e - 1 is left, so data that was unlinked in epoch e is invisible to every reader from e + 2 on:
 //
 //   unlinked in e          nobody of e-1 left          nobody of e left
 //   ────────────── e ─────────────────────── e + 1 ─────────────────────── e + 2: reuse or free it
 //
-// A reader that stays for long delays reuse, and nothing else. Both counters are checked after the unlinking, by
-// read-modify-writes: a reader that a check did not count has seen the unlinking, whatever epoch it took itself to be
-// in.
+// A reader that stays long only delays reuse. Both counters are checked after the unlinking, by read-modify-writes: a
+// reader that a check did not count has seen the unlinking, in whatever epoch it believed itself to be.
 //
 // Readers: any thread, any number; entering and leaving are one atomic addition each, wait-free. One writer.
 #pragma once
@@ -30,7 +29,7 @@ using Epoch = std::uint64_t;
 
 class EpochGate {
  public:
-  // What was reachable when it was made stays valid while it lives.
+  // Data that was reachable when the pin was made stays valid while it lives.
   class Pin {
    public:
     explicit Pin(const EpochGate& gate)
@@ -55,7 +54,7 @@ class EpochGate {
   }
 
   [[nodiscard]] Epoch now() const { return epoch_.load(std::memory_order_relaxed); }
-  // Has every reader let go of what was unlinked in `epoch`?
+  // Can no reader see the data that was unlinked in `epoch` any more?
   [[nodiscard]] bool IsOver(Epoch epoch) const { return now() - epoch >= 2; }
 
  private:

@@ -1,14 +1,14 @@
-// The sets of three and more holders: interned, so that equal sets have one name, counted, and shared by all the blocks
-// that the same workers hold.
+// The sets of three and more holders. They are interned, so that equal sets have one name, counted by reference, and
+// shared by all blocks that the same workers hold.
 //
 //   segment, 512 lines of 512 lanes             a set is 1 to 4 lines that follow each other, as many as its highest
 //   | line | line | line | …                    lane asks for, the same in a whole segment; a SetId counts lines
 //   | note | note | note | …                    the writer's notes on the set that begins there
 //
-// A set that no block refers to any more keeps its name for a while: until no reader can see it (epoch_gate.h), and
-// longer if it comes back before. Interning is a hash table of chains that grows by one bucket at a time (linear
-// hashing; Litwin, VLDB 1980), and most transitions are not looked up at all, but remembered: (set, lane joins) → set,
-// (set, lane leaves) → set.
+// A set without references keeps its name for a while: until no reader can see it (epoch_gate.h), and longer if it is
+// used again before. Interning uses a hash table of chains that grows by one bucket at a time (linear hashing; Litwin,
+// VLDB 1980). Most transitions need no lookup, because they are remembered: (set, lane joins) → set, (set, lane leaves)
+// → set.
 //
 // One writer; Words and Prefetch by any thread, while it is pinned. A transition costs O(lanes / 64), remembered O(1).
 #pragma once
@@ -78,7 +78,7 @@ class HolderSets {
     ForEachWord(holders, [&](std::size_t word, std::uint64_t bits) { ForEachLaneOfWord(word, bits, visit); });
   }
 
-  // Frees sets that nobody refers to or sees; a bounded number of them.
+  // Frees sets without references that no reader can see; a bounded number per call.
   void Reclaim();
 
   // Interned now, those that wait to be freed included.
@@ -174,7 +174,7 @@ class HolderSets {
 
   std::vector<std::uint32_t> heads_;  // of the chains: a SetId or kNoSet
   std::vector<Memo> memos_;           // made with the first set
-  std::deque<SetId> idle_;            // to be freed once their epochs are over, if nobody refers to them then
+  std::deque<SetId> idle_;            // freed once their epochs are over, if they have no references then
 };
 
 }  // namespace roost::router

@@ -1,5 +1,5 @@
-// Who holds a block, in 23 bits: up to two lanes in ascending order, or the name of an interned set of three or more.
-// Equal values are equal sets, always.
+// The holders of a block, in 23 bits: up to two lanes in ascending order, or the name of an interned set of three or
+// more. Equal values are always equal sets.
 //
 //   bits 0 … 10      11 … 21          22
 //   lane + 1 or 0    lane + 1 or 0    0
@@ -38,7 +38,7 @@ class Holders {
   static constexpr unsigned kBits = kSetIdBits + 1;
   static constexpr std::size_t kMaxInline = 2;
 
-  constexpr Holders() = default;  // nobody
+  constexpr Holders() = default;  // no holder
   constexpr explicit Holders(SetId set) : bits_(set.value() | kSetTag) {}
   // What bits() gave.
   [[nodiscard]] static constexpr Holders FromBits(std::uint32_t bits) {

@@ -1,7 +1,7 @@
-// How much memory the indexes of a router may take together. Each index takes what it needs before it allocates and
-// gives it back when it is gone.
+// The memory that all indexes of a router may take together. An index charges it before it allocates, and gives the
+// charge back when it is destroyed.
 //
-// Taken and given by the one writer of these indexes; any thread may read the counts. Outlives its indexes.
+// Only the one writer of these indexes changes it; any thread may read the counts. It outlives its indexes.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class IndexBudget {
     Take(bytes);
     return true;
   }
-  // Takes them even beyond the limit: for the little that an index can not do without.
+  // Takes the bytes even beyond the limit: for the little that an index can not do without.
   void Take(std::uint64_t bytes) { used_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   void Give(std::uint64_t bytes) { used_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
 

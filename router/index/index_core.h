@@ -58,7 +58,8 @@ class PrefixIndex::Core {
   [[nodiscard]] std::uint64_t shed_block_total() const { return shed_block_total_; }
 
  private:
-  // What the table keeps for a block: bits 0 … 22 holders, 23 … 31 depth class. Never 0: somebody holds it.
+  // The payload of a block in the table: bits 0 … 22 holders, 23 … 31 depth class. Never 0, because a block in the
+  // table has a holder.
   class Entry {
    public:
     explicit Entry(BlockTable::Payload payload) : payload_(payload) {}
@@ -84,14 +85,14 @@ class PrefixIndex::Core {
   [[nodiscard]] BlockTable::Key KeyOf(BlockHash hash) const { return BlockTable::KeyOf(hash.low, seed_); }
   [[nodiscard]] WorkerState& StateOf(WorkerSlot worker);
 
-  // False when it must be left out for want of memory.
+  // False when it must be left out because memory is full.
   [[nodiscard]] bool StoreBlock(Lane lane, BlockTable::Key key, DepthClass depth);
   [[nodiscard]] bool AddBlock(Lane lane, BlockTable::Key key, DepthClass depth);
   void RemoveBlock(Lane lane, BlockTable::Key key);
 
   [[nodiscard]] bool MakeRoom(DepthClass depth);
   void ShedDeepest();
-  // A payload without retired lanes, or 0 if nobody is left or it lies behind the depth limit.
+  // The payload without retired lanes, or 0 if no holder is left or it lies beyond the depth limit.
   [[nodiscard]] BlockTable::Payload Swept(BlockTable::Payload payload);
   void DropShed(Entry entry);
 

@@ -104,7 +104,7 @@ class PrefixIndex {
   [[nodiscard]] std::uint64_t memory_bytes() const;
   // Sets of three and more workers that are interned now.
   [[nodiscard]] std::uint64_t holder_set_count() const;
-  // Blocks of workers that were shed, or not taken up, for want of memory; ever.
+  // Blocks of workers that were dropped or left out because memory was full, since the start.
   [[nodiscard]] std::uint64_t shed_block_total() const;
 
  private:

@@ -22,7 +22,7 @@ class ZeroedArray {
     void* const memory =
         mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ROOST_CHECK(memory != MAP_FAILED, "{} bytes of address space", bytes());
-    // A wish: without huge pages the array is slower, and as good.
+    // Only a hint: without huge pages the array is slower, but works.
     if (bytes() >= kHugePageBytes) (void)madvise(memory, bytes(), MADV_HUGEPAGE);
     data_ = static_cast<T*>(memory);
   }

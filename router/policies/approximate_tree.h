@@ -1,5 +1,5 @@
-// What a router knows of caches without being told: which blocks it has sent where. Per worker the blocks of the most
-// recent requests, least recently sent ones forgotten first, up to a bound.
+// Guesses what workers hold from what this router sent them: for each worker the blocks of its most recent requests, up
+// to a bound; the least recently sent blocks are forgotten first.
 //
 // Not thread-safe.
 #pragma once
@@ -26,10 +26,10 @@ class ApproximateTree {
     WorkerSlot slot;
     std::size_t block_count = 0;
   };
-  // The deepest block of the chain that was sent anywhere, and to whom it was last. O(blocks).
+  // The deepest block of the chain that was sent to any worker, and the worker that got it last. O(blocks).
   [[nodiscard]] std::optional<Match> Find(std::span<const BlockHash> block_hashes) const;
 
-  // The chain was sent to this worker. Another epoch than before forgets what its slot had. O(blocks).
+  // Call it when the chain is sent to this worker. A new epoch forgets what its slot had. O(blocks).
   void Add(const WorkerView& worker, std::span<const BlockHash> block_hashes);
 
   [[nodiscard]] std::size_t block_count(WorkerSlot slot) const;

@@ -1,6 +1,6 @@
 // Consistent hashing (Karger et al., STOC 1997): every worker slot has kReplicas points on a circle of 64-bit hashes; a
-// key belongs to the first point at or after its hash. Points of slots that have no worker are passed over, so keys of
-// other workers stay where they are when one comes or goes.
+// key belongs to the first point at or after its hash. Points of slots without a worker are skipped, so when a worker
+// joins or leaves, the keys of the others stay where they are.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class HashRing {
  public:
   static constexpr std::uint32_t kReplicas = 256;
 
-  // Makes sure that slots below `slot_count` have their points. O(points · log points) when there are new ones.
+  // Adds the points of slots below `slot_count` where they are missing. O(points · log points) when there are new ones.
   void Grow(std::uint32_t slot_count);
 
   // Calls visit(WorkerSlot) for the points from `hash` on, once around, until it returns false. A slot comes once for

@@ -47,7 +47,7 @@ Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, std::uint64_t 
   const auto found =
       std::find_if(kPolicies.begin(), kPolicies.end(), [name](const Entry& entry) { return entry.name == name; });
   if (found != kPolicies.end()) return found->make(seed);
-  return InvalidArgument("policy", "\"{}\" is none of {}", name, fmt::join(kNames, ", "));
+  return InvalidArgument("policy", "there is no policy '{}'; the policies are {}", name, fmt::join(kNames, ", "));
 }
 
 }  // namespace roost::router

@@ -1,5 +1,5 @@
-// For policies that compare all workers: gathers those that may take the request, with what each holds of the prompt,
-// and leaves the pick to the policy.
+// The base of policies that compare all workers: it gathers the workers that may take the request, with what each holds
+// of the prompt, and the policy picks one.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// Writes down what requests were like, so that simulations can play them again: lengths and hashes, never text, tokens
-// or names of clients. One JSON object per line, in the form that deploy/roostctl/workload/recording.h describes.
+// Records the shape of requests, so that simulations can replay them: lengths and hashes, never text, tokens or names
+// of clients. One JSON object per line, in the form that deploy/roostctl/workload/recording.h describes.
 //
 //   any thread ── TryRecord ─▶ bounded queue ─▶ writer thread: hashes the answer's blocks, writes a line
 //
-// A full queue drops and counts; nobody ever waits for the disk.
+// A full queue drops records and counts them; no request waits for the disk.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ struct RequestRecord {
   std::uint32_t output_token_count = 0;
   std::vector<std::uint64_t> prompt_blocks;  // low halves of the hashes of its full blocks
   BlockHash last_hash;                       // of the last of them; the root if there is none
-  std::vector<TokenId> open_tokens;          // behind that one: the prompt's last ones, then the answer's
+  std::vector<TokenId> open_tokens;          // after that block: the prompt's last tokens, then the answer's
   std::uint64_t tenant_hash = 0;             // 0: none
   std::uint64_t session_hash = 0;            // 0: none
 };

@@ -1,5 +1,5 @@
-// A dispatcher that records: it hands everything on to another one, and what becomes of each request to a Recorder. So
-// neither the fleet nor the HTTP side knows of it.
+// A dispatcher that records: it forwards everything to another dispatcher, and gives each finished request to a
+// Recorder. So neither the fleet nor the HTTP side knows about recording.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace roost::router {
 
 class RecordingDispatcher final : public Dispatcher {
  public:
-  // All outlive it, and `recorder` also every request that was submitted here.
+  // All of them outlive it; `recorder` also outlives every request that was submitted here.
   RecordingDispatcher(Dispatcher& inner, Recorder& recorder, const Clock& clock);
 
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override {
@@ -37,7 +37,7 @@ class RecordingDispatcher final : public Dispatcher {
     return inner_.FindDecisions(id);
   }
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const override { return inner_.CheckRoom(model); }
-  // Records what is accepted, when it ends, with the first choice as its answer.
+  // Records each accepted request when it ends, with the first choice as its answer.
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) override;
   [[nodiscard]] Result<void> Pin(PinOrder order, AnswersDone done) override {
     return inner_.Pin(std::move(order), std::move(done));

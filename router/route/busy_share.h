@@ -1,9 +1,9 @@
-// The share of its time that a worker has spent on prefill lately: what queueing theory calls ρ.
+// The share of its recent time that a worker spent on prefill: ρ in queueing theory.
 //
 //   share = Σ busy · 2^(-age / half-life)  ÷  Σ elapsed · 2^(-age / half-life)
 //
-// Decodes alone do not make a worker busy: a prompt that comes joins their next step. What a step's prefill took is the
-// time that its tokens would have taken in full steps, see PrefillSeconds in cost.h.
+// Decodes alone do not make a worker busy: a new prompt joins their next step. The prefill time of a step is the time
+// that its tokens would have taken in full steps, see PrefillSeconds in cost.h.
 //
 // A plain value; not thread-safe. Constant time.
 #pragma once
@@ -22,11 +22,11 @@ class BusyShare {
   explicit BusyShare(Instant start)
       : last_(start), busy_seconds_(kHalfLife, start), elapsed_seconds_(kHalfLife, start) {}
 
-  // A report that came at `now`, which never goes back, tells of so many seconds of prefill. A report without any
-  // counts too: time went by.
+  // A report at `now`, which never goes back, with this many seconds of prefill. A report without prefill counts too:
+  // time has passed.
   void Observe(double busy_seconds, Instant now);
 
-  // 0 to 1, as of the last report. Before much time went by, what is missing to a second counts as idle.
+  // 0 to 1, as of the last report. In the first second, the missing time counts as idle.
   [[nodiscard]] double value() const;
 
  private:

@@ -74,7 +74,7 @@ class CacheAwarePolicy final : public Policy {
     std::optional<PrefixCopy> copy = {};
   };
 
-  // `choice`, or what serves those better who come after; perhaps with a copy for them.
+  // `choice`, or a choice that serves later requests better; perhaps with a copy for them.
   [[nodiscard]] Choice LookAhead(const RouteQuery& query, const FleetView& fleet,
                                  const std::vector<Candidate>& candidates, Choice choice) {
     if (!query.now.has_value()) return choice;

@@ -6,17 +6,18 @@ namespace roost::router {
 
 namespace {
 
-// A running request is taken to draw this many tokens more before it gives its slot back.
+// A running request is assumed to draw this many more tokens before it frees its slot.
 constexpr double kAssumedRemainingTokens = 128;
-// Beyond this busy share a fleet is saturated. Bounds what a busy fleet multiplies at 10.
+// Beyond this busy share a fleet is saturated. It bounds the factor 1 / (1 - ρ) at 10.
 constexpr double kMaxBusyShare = 0.9;
-// What is computed, and what it evicts.
+// A computed token costs its own time, and that of the token that it evicts.
 constexpr double kPriceOfAMiss = 2;
-// A prompt of so many uncached tokens is overtaken by half of the work that comes while it waits; a longer one by more.
+// A prompt of this many uncached tokens is overtaken by half of the work that comes while it waits; a longer one by
+// more.
 constexpr double kHalfOvertakenTokens = 1000;
-// Measured speeds that differ from the mean by less than this factor are the mean.
+// Measured speeds within this factor of the mean count as the mean.
 constexpr double kSpeedNoise = 1.5;
-// How often each request that waits at a worker of a saturated fleet counts there.
+// How many times each request that waits at a worker of a saturated fleet counts.
 constexpr double kSaturatedDelay = 2;
 
 struct Rates {
@@ -26,8 +27,8 @@ struct Rates {
 
 Rates MeanOf(const FleetSpeed& speed) { return {speed.prefill_tokens_per_second, speed.decode_step_seconds}; }
 
-// What is not known of a worker yet is taken to be as with the others, at its own pace: else whose decodes were
-// measured first would seem the slower one.
+// Unknown rates of a worker are those of the others, at its own pace. Otherwise the worker whose decodes were measured
+// first would seem slower.
 Rates RatesOf(const WorkerView& worker, const FleetSpeed& speed) {
   const double own = worker.prefill_tokens_per_second;
   if (own <= 0) return MeanOf(speed);
@@ -47,12 +48,12 @@ double SecondsPerToken(const WorkerView& worker, Rates rates) {
   return 1 / rates.prefill_tokens_per_second + rates.decode_step_seconds / StepTokens(worker);
 }
 
-// How many times as long as the mean the worker needs for a token.
+// How many times longer than the mean the worker takes for a token.
 double SlownessOf(const WorkerView& worker, double seconds_per_token, const FleetSpeed& speed) {
   return speed.is_known() ? seconds_per_token / SecondsPerToken(worker, MeanOf(speed)) : 1;
 }
 
-// The same as far as it counts: 1 within the noise, and no jump at its ends.
+// The part of the slowness that counts: 1 within the noise, and continuous at its ends.
 double WithoutNoise(double slowness) {
   if (slowness > 1) return std::max(1.0, slowness / kSpeedNoise);
   return std::min(1.0, slowness * kSpeedNoise);
@@ -74,15 +75,15 @@ double SlotSeconds(const WorkerView& worker, Rates rates, double uncached) {
   return requests * kAssumedRemainingTokens * rates.decode_step_seconds / Slots(worker);
 }
 
-// What stands before one more prompt of so many tokens, and whom it holds up.
+// What goes before one more prompt of this many tokens, and which prompts it holds up.
 struct Standing {
   double tokens_before = 0;
-  double growth_tokens = 0;        // that may come to stand before it
+  double growth_tokens = 0;        // that may come later and still go before it
   double overtaken = 0;            // prompts
-  double impatient_overtaken = 0;  // the same, those that are late counting more
+  double impatient_overtaken = 0;  // the same, with late prompts counting more
 };
 
-// Where the shortest goes first, a wait lasts longer by what comes in the meantime and is shorter.
+// Where the shortest goes first, shorter prompts that come in the meantime make a wait longer.
 double StretchOf(double uncached, double busy_share) {
   return 1 / (1 - busy_share * uncached / (uncached + kHalfOvertakenTokens));
 }
@@ -93,7 +94,7 @@ Standing StandingOf(const WorkerView& worker, double seconds_per_token, double u
   if (worker.ageing_tokens == 0 || worker.prompts == nullptr || !now.has_value()) return {.tokens_before = queued};
   const PromptQueue::Place place = worker.prompts->PlaceOf(uncached, *now, worker.ageing_tokens, seconds_per_token);
   const double of_others = std::max(0.0, queued - place.all_tokens);
-  const double under_way = StepTokens(worker);  // nobody overtakes what is in it
+  const double under_way = StepTokens(worker);  // no prompt overtakes the step under way
   const double before = std::min(queued, place.before_tokens + of_others + under_way);
   return {.tokens_before = before,
           .growth_tokens = before * (StretchOf(uncached, busy_share) - 1),
@@ -106,8 +107,8 @@ double SaturationOf(const FleetSpeed& speed) {
   return std::clamp((speed.busy_share - kMaxBusyShare) / (1 - kMaxBusyShare), 0.0, 1.0);
 }
 
-// How many requests the prefill of one more holds up. Who is late goes first while that helps anybody; where all are
-// late, it only makes the fleet serve the requests that are late already instead of those that need not be.
+// How many requests the prefill of one more holds up. Late requests go first while that helps. In a fleet where all are
+// late, preferring them only delays requests that could still be on time.
 double DelayedBy(const Standing& standing, const WorkerView& worker, double saturation) {
   const double late = standing.impatient_overtaken - standing.overtaken;
   return standing.overtaken + (1 - saturation) * late + saturation * kSaturatedDelay * worker.waiting_requests;

@@ -1,8 +1,8 @@
-// What a decision gave away, and what it saved: measured against the best that its candidates offered, and against
-// round robin, which takes its turns in the shadow over the same fleet.
+// Compares a decision with the best of its candidates, and with round robin, which takes its turns in the shadow over
+// the same fleet.
 //
-// The shadow sees the caches as the real policy has filled them, so it says what round robin would have got for this
-// one request, not what it would get if it had always ruled.
+// The shadow sees the caches as the real policy has filled them. So it tells what round robin would have given this one
+// request, not what a cluster under round robin would give.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace roost::router {
 
 struct DecisionAudit {
-  std::uint32_t regret_tokens = 0;  // that the deepest holder had beyond the chosen one
-  double regret_seconds = 0;        // predicted time to first token over the least one of a candidate
+  std::uint32_t regret_tokens = 0;  // cached tokens of the longest match beyond those of the chosen worker
+  double regret_seconds = 0;        // predicted time to first token beyond that of the fastest candidate
   std::uint32_t rotation_matched_tokens = 0;
   double rotation_ttft_seconds = 0;
 };
@@ -22,7 +22,7 @@ struct DecisionAudit {
 // Not thread-safe.
 class DecisionAuditor {
  public:
-  // Of a decision that was made for this query and fleet. O(matches).
+  // Compares a decision for this query and fleet. O(matches).
   [[nodiscard]] DecisionAudit Audit(const RouteQuery& query, const FleetView& fleet, const Decision& decision);
 
  private:

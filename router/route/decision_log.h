@@ -1,4 +1,4 @@
-// The last decisions and what became of them, so that "why this worker?" has an answer.
+// The last decisions and their results, to answer "why this worker?".
 //
 //   Add ──► record ──► SetOutcome, when the first token is there
 //             └─ overwritten once kCapacity later ones were added
@@ -26,17 +26,17 @@ struct DecisionRecord {
   std::string model;
   std::uint32_t prompt_token_count = 0;
   std::uint32_t block_tokens = 16;  // of the model
-  std::uint32_t retry_count = 0;    // attempts that came to nothing before
+  std::uint32_t retry_count = 0;    // failed attempts before this one
   Instant decided_at{};
 
-  // What it was.
+  // The decision.
   std::string policy;
   Decision decision;
   std::string worker_id;
   std::vector<std::string> candidate_ids;  // workers of decision.candidates, in that order
   DecisionAudit audit;
 
-  // What came of it.
+  // The result.
   struct Outcome {
     std::uint32_t cached_tokens = 0;
     double ttft_seconds = 0;  // from the decision to the first token's arrival here
@@ -50,12 +50,12 @@ class DecisionLog {
 
   // The record's number, for SetOutcome.
   std::uint64_t Add(DecisionRecord record);
-  // Nothing if the record was overwritten.
+  // Does nothing if the record was overwritten.
   void SetOutcome(std::uint64_t number, const DecisionRecord::Outcome& outcome);
 
   // The newest first, at most `limit`.
   [[nodiscard]] std::vector<DecisionRecord> Latest(std::size_t limit) const;
-  // Those of a request, by either of its ids, in the order in which they were made.
+  // The decisions of one request, by either of its ids, oldest first.
   [[nodiscard]] std::vector<DecisionRecord> Find(std::string_view id) const;
 
  private:

@@ -10,15 +10,15 @@
 
 namespace roost::router {
 
-// What lies further back by more than some of these says little of what comes: of waits for want of a copy, of a
-// worker's joining.
+// Events that are some of these in the past say little about the future: waits for lack of a copy, the joining of a
+// worker.
 inline constexpr Duration kRecentTime = std::chrono::minutes(1);
 
 class FadedSum {
  public:
   FadedSum(Duration half_life, Instant start) : half_life_seconds_(ToSeconds(half_life)), when_(start) {}
 
-  // `now` never goes back. An amount of 0 tells that time went by.
+  // `now` never goes back. An amount of 0 only moves the time forward.
   void Add(double amount, Instant now) {
     value_ = At(now) + amount;
     when_ = now;

@@ -1,12 +1,12 @@
-// The workers of one model that may take requests, each as its last report and this router's charges make it: what a
-// decision looks at. Kept up to date worker by worker, so that a decision need not look at all of them.
+// The workers of one model that may take requests, as decisions see them: each worker's last report plus this router's
+// charges. It is updated worker by worker, so that a decision need not look at all of them.
 //
 //   workers_        dense, in no particular order     all of them, for policies that compare all
 //   place_by_slot_  slot → place in workers_          a holder that the index names
 //   order_          by (load, last_sent, slot)        the least loaded, and of equals the one that waits longest
 //
-// A worker's load (LoadTokens) is taken when it is set: that of one without rates stays at the fleet's mean of that
-// moment until its next report. Costs are always computed anew from the view.
+// A worker's load (LoadTokens) is computed when the worker is set. For a worker without known rates it uses the fleet's
+// mean of that moment, until the worker's next report. Costs are always computed anew from the view.
 //
 // Not thread-safe.
 #pragma once
@@ -26,12 +26,12 @@ namespace roost::router {
 
 class FleetView {
  public:
-  // `number` tells the fleets of different models apart, for policies that go round in each.
+  // `number` tells the fleets of different models apart, for policies that keep turns for each.
   explicit FleetView(std::uint32_t number = 0) : number_(number) {}
 
   // Adds the worker of this slot, or replaces what was known of it. O(log n).
   void Set(const WorkerView& worker);
-  // O(log n). Nothing if there is none in this slot.
+  // O(log n). Does nothing if the slot is empty.
   void Remove(WorkerSlot slot);
 
   [[nodiscard]] std::uint32_t number() const { return number_; }
@@ -41,8 +41,8 @@ class FleetView {
   [[nodiscard]] std::span<const WorkerView> workers() const { return workers_; }
   [[nodiscard]] const WorkerView* Find(WorkerSlot slot) const;
 
-  // The worker in the next higher slot; behind the last one, and without a slot, that in the lowest. Null when there is
-  // none at all. O(1) when slots are dense.
+  // The worker in the next higher slot; after the last one, and without a slot, the one in the lowest. Null when there
+  // are no workers. O(1) when slots are dense.
   [[nodiscard]] const WorkerView* NextAfter(std::optional<WorkerSlot> slot) const;
 
   // Calls visit(const WorkerView&) from the least loaded on, until it returns false. O(1) per call.
@@ -65,7 +65,7 @@ class FleetView {
 
     auto operator<=>(const Place&) const = default;
   };
-  // Of the workers of which it is known, and so not 0.
+  // The mean over the workers for which the value is known (not 0).
   struct KnownSum {
     double sum = 0;
     std::size_t count = 0;

@@ -1,5 +1,5 @@
-// The decision: which of a fleet's workers takes a request. A pure function of the query and the fleet's view, but for
-// the turns, histories and random numbers that some policies keep. No thread, socket or clock.
+// The decision: which of a fleet's workers takes a request. A pure function of the query and the view of the fleet,
+// except for the turns, histories and random numbers that some policies keep. No thread, socket or clock.
 //
 //   query  ─┐
 //           ├─► Policy::Choose ─► Decision: the worker, why, and what the candidates would have cost
@@ -33,12 +33,13 @@ struct RouteQuery {
   bool needs_full_sampling = false;
   bool needs_logprobs = false;
   bool needs_min_output_tokens = false;
+  bool is_constrained = false;
   std::span<const WorkerMatch> matches = {};     // the index's answer, deepest first; of any workers
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
   std::uint64_t session_hash = 0;                // names the conversation; 0: none
-  std::uint32_t waiting_bound = kNoBound;        // where so many requests wait there is no room for it
-  std::optional<Instant> now = {};               // nothing for a mere question, that no request follows
-  bool is_question = false;                      // a policy that keeps turns or histories leaves them as they are
+  std::uint32_t waiting_bound = kNoBound;        // a worker with this many waiting requests has no room for it
+  std::optional<Instant> now = {};               // empty for a question that no request follows
+  bool is_question = false;                      // policies leave their turns and histories as they are
 };
 
 // May this worker take the request?
@@ -51,18 +52,18 @@ struct RouteQuery {
 
 // Why a worker was chosen; a label of roost_router_decisions_total.
 enum class DecisionReason : std::uint8_t {
-  kDeepestMatch,  // held the longest prefix, and none was cheaper by more than a tie
+  kDeepestMatch,  // held the longest match, and no other was cheaper by more than a tie
   kLeastLoad,     // nothing useful matched, or the match was not worth the wait
-  kNearTie,       // costs as much as the best, but for what nobody notices
+  kNearTie,       // costs about as much as the cheapest: within a difference that nobody notices
   kOnlyWorker,
-  kReplicate,  // as if for one of the reasons above, and another worker gets a copy of its prefix (replication.h)
-  kWarmUp,     // new, and due its share of what no cache helps (warm_up.h)
+  kReplicate,  // chosen for one of the reasons above; and another worker gets a copy of the prefix (replication.h)
+  kWarmUp,     // new, and gets its share of the requests that no cache helps (warm_up.h)
   kLeastCost,  // the least of a baseline's own score
   kRotation,   // round robin's turn
   kRandom,     // drawn
   kHash,       // where the prompt's hash points
   kSession,    // where the session's hash points
-  kOverBound,  // where the hash points next, the first being over its bound of load
+  kOverBound,  // the next one after the hash, because the first has too much load
   kHistory,    // had the most of this prompt sent to it before
   kImbalance,  // the least loaded, because loads differed too much for anything else
   kSticky,     // held enough of the prompt to stay with it
@@ -70,10 +71,10 @@ enum class DecisionReason : std::uint8_t {
 };
 [[nodiscard]] std::string_view NameOf(DecisionReason reason);
 
-// One more worker that is to hold the first blocks of a prompt.
+// A copy to make: one more worker for the first blocks of a prompt.
 struct PrefixCopy {
   WorkerSlot worker;
-  std::uint32_t held_block_count = 0;  // of these, that it holds or computes already
+  std::uint32_t held_block_count = 0;  // those of them that it holds or is computing already
   std::uint32_t block_count = 0;
 };
 
@@ -82,18 +83,18 @@ struct Decision {
   DecisionReason reason = DecisionReason::kOnlyWorker;
   std::uint32_t matched_tokens = 0;  // predicted cached tokens
   double predicted_ttft_seconds = 0;
-  // False while no worker's rates are known: then what is said in seconds gives an order and no more.
+  // False while no worker's rates are known: then the seconds give an order and nothing more.
   bool in_seconds = false;
-  // What the cache-aware policy compares, and the chosen one; cheapest first. Bounded, see candidates.h.
+  // The workers that the cache-aware policy compared, and the chosen one; cheapest first. Bounded, see candidates.h.
   std::vector<Candidate> candidates = {};
-  std::optional<PrefixCopy> copy = {};  // to be made, whatever becomes of the request
+  std::optional<PrefixCopy> copy = {};  // to be made, whatever happens to the request
 };
 
 class Policy {
  public:
   virtual ~Policy() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  // Nothing when no worker of the fleet may take the request. Callers serialise calls.
+  // Empty when no worker of the fleet may take the request. Callers serialise calls.
   [[nodiscard]] virtual std::optional<Decision> Choose(const RouteQuery& query, const FleetView& fleet) = 0;
 };
 

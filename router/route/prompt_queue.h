@@ -1,17 +1,16 @@
-// The prompts that one worker has to compute: whom a new one waits for there, and whom it overtakes, where short
-// prompts go first. Those that this router has sent and has no token of yet, and those of other routers, as the worker
-// tells.
+// The prompts that one worker still has to compute, this router's and, as the worker reports them, other routers'.
+// Where short prompts go first, it tells which prompts a new one waits for and which it overtakes.
 //
 //   first ◀── fewest tokens left, `ageing` more for each second that it came later ──▶ last
 //              │ what is left of these stands before the new one    │ these wait longer because of it
 //
 // That is the order of the worker's WaitingQueue.
 //
-// What is left of this router's prompts is an estimate: the prompt tokens of a step that the worker reports are taken
-// from the first in that order, be they this router's or others'. What the worker reports as queued beyond all of them
-// counts as standing before everybody. All prompts are taken to be of equal priority.
+// How much is left of each prompt is an estimate. The prompt tokens of a reported step are subtracted from the first
+// prompts in that order, whichever router sent them. Tokens that the worker reports as queued beyond these prompts
+// count as going before everything. All prompts are assumed to have equal priority.
 //
-// Not thread-safe. Operations are O(prompts), which a worker's bound on what waits there bounds.
+// Not thread-safe. Operations are O(prompts), which is bounded by the worker's queue bound.
 #pragma once
 
 #include <cstddef>
@@ -27,32 +26,32 @@ class PromptQueue {
  public:
   // `number` is new, and larger than all before.
   void Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at);
-  // All that other routers have queued there, in place of those before.
+  // Sets the prompts of other routers, in place of those before.
   struct Other {
     std::uint32_t uncached_tokens = 0;
     Instant sent_at{};
   };
   void SetOthers(std::span<const Other> others);
-  // Its first token came, or nobody waits for it any more. Nothing if it is not there.
+  // Its first token came, or its request ended. Does nothing if it is not there.
   void Remove(std::uint64_t number);
-  // The worker computed so many prompt tokens in a step that held what was sent until then.
+  // The worker computed this many prompt tokens in a step that included everything sent until `sent_until`.
   void OnComputed(std::uint32_t token_count, Instant sent_until, std::uint32_t ageing);
 
   struct Place {
-    double all_tokens = 0;     // left of all
-    double before_tokens = 0;  // left of those that go first
-    double overtaken = 0;      // prompts, that go after it
-    // The same, each as often as its wait counts: the longer its first token takes anyway, the more.
+    double all_tokens = 0;     // left of all prompts
+    double before_tokens = 0;  // left of the prompts that go before it
+    double overtaken = 0;      // number of prompts that go after it
+    // The same, weighted: the longer a prompt's first token takes anyway, the more it counts.
     double impatient_overtaken = 0;
   };
   // The place of one more prompt. `seconds_per_token` is the worker's pace.
   [[nodiscard]] Place PlaceOf(double uncached_tokens, Instant now, std::uint32_t ageing,
                               double seconds_per_token) const;
 
-  // This router's.
+  // The number of this router's prompts.
   [[nodiscard]] std::size_t size() const { return prompts_.size() - other_count_; }
 
-  // The wait of a request whose first token takes t counts 1 + min(kMostImpatience, t / kPatienceSeconds) times.
+  // A request whose first token takes t counts 1 + min(kMostImpatience, t / kPatienceSeconds) times.
   static constexpr double kPatienceSeconds = 0.5;
   static constexpr double kMostImpatience = 19;
 
@@ -63,11 +62,11 @@ class PromptQueue {
     Instant sent_at{};
     double sent_seconds = 0;  // the same, for Rank
 
-    // The least goes first.
+    // The lowest rank goes first.
     [[nodiscard]] double Rank(std::uint32_t ageing) const { return tokens_left + ageing * sent_seconds; }
   };
 
-  // Of this router, by number.
+  // The first of this router's prompts, which are ordered by number.
   [[nodiscard]] std::vector<Prompt>::iterator FirstOwn() {
     return prompts_.begin() + static_cast<std::ptrdiff_t>(other_count_);
   }

@@ -25,7 +25,8 @@ std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
 // Of the cost what the request has the worker compute. What it overtakes is left out: a shorter prompt overtakes more.
 double WorkCost(const Candidate& candidate) { return candidate.pace * candidate.work_seconds(); }
 
-// Who would receive a copy: of those that may, and lack some of the deepest match, the cheapest. Null: nobody.
+// The worker that would receive a copy: the cheapest of those that may receive one and lack some of the deepest match.
+// Null when there is none.
 const Candidate* FindReceiver(const FleetView& fleet, const std::vector<Candidate>& candidates, std::uint32_t deepest) {
   const Candidate* receiver = nullptr;
   for (const Candidate& each : candidates) {

@@ -1,26 +1,27 @@
-// When to give a hot prefix one more holder. The request that makes it due goes to a holder all the same, which is the
-// cheaper choice for it: nobody waits for the copy (PrefixCopies).
+// Decides when a hot prefix gets one more holder. The request that triggers the copy still goes to a current holder,
+// which is cheaper for it. No request waits for the copy (PrefixCopies).
 //
-// Whether to pay rent again or to buy: each request for a prefix that goes to a holder waits longer, in the seconds of
-// the cost, than it would at another worker, the receiver, if that held the prefix too. What the requests of about the
-// last minute have waited for want of that copy is what those of the next minute would save. Once it is more than what
-// the copy costs, it is made:
+// This is the choice between renting and buying. Each request for a prefix waits longer at its holder (in seconds of
+// the cost) than it would at another worker, the receiver, if that one held the prefix too. What the requests of about
+// the last minute waited for lack of a copy is what those of the next minute would save. Once it exceeds the price of
+// the copy, the copy is made:
 //
 //   saved    Σ over recent requests: cost at the holder - cost at the receiver, if it held the prefix   (faded sum)
 //   price    the prefill of the copy at the receiver, as the cost has it, with its weight
 //   copy     when saved by those before this request ≥ price; then the sum begins anew, towards the next copy
 //
-// What is spent on copies is never more than what was waited for want of them; a holder that nobody waits for is never
-// copied. The receiver is the worker at which the request would cost the least. The rule is that of page replication by
-// counters (Black and Sleator, Competitive algorithms for replication and migration problems, CMU-CS-89-201, 1989),
+// So copies never cost more than what requests waited without them, and a prefix whose holder makes nobody wait is
+// never copied. The receiver is the worker where the request would cost the least. The rule is that of page replication
+// by counters (Black and Sleator, Competitive algorithms for replication and migration problems, CMU-CS-89-201, 1989),
 // with seconds for counts.
 //
-// Which prefix: the deepest match of the prompt. Who wait for want of a copy are the requests that share all of it,
-// however they go on, so what they waited goes by its last block. Turns of one conversation match deeper each time, and
-// so their waits add up to nothing: where everybody waits, to copy long conversations makes all wait longer.
+// The prefix that is copied is the deepest match of the prompt. All requests that share it would profit, however they
+// continue, so their waits are added up under its last block. Turns of one conversation match deeper each time, so
+// their waits do not add up. That is intended: where every conversation waits, copying long conversations makes all
+// wait longer.
 //
-// Copies are bounded: a prefix that kMaxHolders workers hold (candidates.h) gets none on purpose, and a worker one at a
-// time.
+// Copies are bounded: a prefix with kMaxHolders holders (candidates.h) gets no more, and a worker receives one copy at
+// a time.
 //
 // Not thread-safe.
 #pragma once
@@ -38,8 +39,8 @@ class Replication {
  public:
   explicit Replication(std::uint64_t seed) : waited_(seed) {}
 
-  // The copy that is due as the request goes to `chosen`, of least cost; if none is, what the request waits there is
-  // remembered. `candidates` come cheapest first. O(candidates + matches).
+  // The copy that is due now that the request goes to `chosen`, at the receiver of least cost. If none is due, the
+  // request's wait is remembered. `candidates` come cheapest first. O(candidates + matches).
   [[nodiscard]] std::optional<PrefixCopy> Choose(const RouteQuery& query, const FleetView& fleet,
                                                  const std::vector<Candidate>& candidates, const Candidate& chosen);
 

@@ -1,4 +1,4 @@
-// Turns by slot, apart for each fleet: workers that come and go do not upset the others' turns.
+// Turns by slot, kept for each fleet: workers that join or leave do not change the others' turns.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@ namespace roost::router {
 
 class Rotation {
  public:
-  // The next one that may take the request, whose turn this is; null when there is none. O(1) but for workers that are
-  // passed over.
+  // The next worker that may take the request; null when there is none. O(1) beside the workers that are skipped.
   [[nodiscard]] const WorkerView* Next(const RouteQuery& query, const FleetView& fleet);
 
  private:

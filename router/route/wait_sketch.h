@@ -1,9 +1,9 @@
-// What requests have waited lately for want of one more copy of their prefix: seconds by prefix, that fade.
+// Seconds that requests have waited recently for lack of one more copy of their prefix, by prefix. Old seconds fade.
 //
 //   set = hash(prefix)   [ prefix, seconds, when ] [ … ] … kWays of them      the least goes when a new one needs room
 //
-// A sketch in the manner of a set-associative cache: it forgets small sums when many prefixes share a set, so what it
-// says is never more than the truth, and the truth for the largest of a set as long as it stays the largest.
+// The sketch works like a set-associative cache: when many prefixes share a set, it forgets the small sums. So a sum is
+// never more than the truth, and it is exact for the largest prefix of a set while it stays the largest.
 //
 // A plain value of about 80 KB; not thread-safe. Constant time.
 #pragma once
@@ -24,10 +24,10 @@ class WaitSketch {
   static constexpr std::size_t kSets = 256;
   static constexpr std::size_t kWays = 8;
 
-  // `seed` keeps clients from grinding hashes that push each other out.
+  // With an unknown `seed` a client can not make up hashes that push each other out.
   explicit WaitSketch(std::uint64_t seed) : seed_(seed), sets_(kSets) {}
 
-  // A prefix goes by the hash of one of its blocks. `now` never goes back.
+  // A prefix is named by the hash of one of its blocks. `now` never goes back.
   void Add(BlockHash prefix, double seconds, Instant now);
   void Clear(BlockHash prefix);
 
@@ -37,7 +37,7 @@ class WaitSketch {
  private:
   struct Entry {
     BlockHash prefix;
-    FadedSum seconds{kRecentTime, Instant{}};  // 0: a free place
+    FadedSum seconds{kRecentTime, Instant{}};  // 0: the entry is free
   };
   using Set = std::array<Entry, kWays>;
 

@@ -1,12 +1,12 @@
-// A worker that joined lately, and holds little, gets its share of the requests that no cache helps: else it would stay
-// cold as long as the others are a little cheaper, for the little that they hold of everything.
+// Gives a new worker that holds little its share of the requests that no cache helps. Otherwise it would stay cold: the
+// others would always be a little cheaper, because they hold a little of everything.
 //
 //   warming   joined less than kRecentTime ago, and holds less than half of what the mean worker of its fleet does
 //   miss      no candidate holds more than a third of the prompt: affinity loses nothing by it
 //   share     misses since it was first seen warming / workers of the fleet, whoever sends them
 //
-// It costs little: a warming worker where the request would cost more than a match of a third would save (it has a
-// queue, or is slow) gets nothing.
+// It costs little: a warming worker gets nothing where the request would cost more there than a match of a third would
+// save, because the worker has a queue or is slow.
 //
 // Not thread-safe. State is bounded by slots.
 #pragma once
@@ -24,8 +24,8 @@ class WarmUp {
  public:
   static constexpr std::uint32_t kLeastUsefulPart = 3;  // a match of less than 1/3 of the prompt is a miss
 
-  // The warming candidate that is to take the request, or null: then it goes to `chosen`. Counts the request, if it is
-  // a miss. O(candidates).
+  // The warming candidate that should take the request, or null: then the request goes to `chosen`. Counts the request
+  // if it is a miss. O(candidates).
   [[nodiscard]] const Candidate* Choose(const RouteQuery& query, const FleetView& fleet,
                                         const std::vector<Candidate>& candidates, const Candidate& chosen);
 
@@ -34,7 +34,7 @@ class WarmUp {
   struct Share {
     Instant joined_at{};
     std::uint64_t misses_before = 0;  // of its fleet
-    std::uint64_t taken = 0;          // misses that it was sent
+    std::uint64_t taken = 0;          // misses that were sent to it
   };
 
   [[nodiscard]] Share& ShareOf(const WorkerView& worker, std::uint64_t misses);

@@ -1,5 +1,5 @@
-// One worker as a decision sees it: what it reported last, and what this router has sent it since. A plain value, but
-// for the queue that it points to, which outlives it.
+// One worker as a decision sees it: its last report, plus what this router has sent it since. A plain value, except for
+// a pointer to its queue, which outlives it.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace roost::router {
 
-// Of a worker that does not tell its own token budget. Only the number of steps that a prefill is cut into hangs on it.
+// Stands in for the token budget of a worker that does not report it. It only affects the number of steps that a
+// prefill is divided into.
 inline constexpr std::uint32_t kUsualBatchTokens = 512;
 
 struct WorkerView {
   WorkerSlot slot;
-  std::uint64_t epoch = 0;  // of its life: another one means that what was remembered of the slot is void
+  std::uint64_t epoch = 0;  // of its life; another epoch means that what was remembered of the slot is void
 
-  // As it said hello.
+  // From its hello.
   std::uint32_t block_tokens = 16;
   std::uint32_t max_running_requests = 1;
   std::uint32_t max_batch_tokens = kUsualBatchTokens;  // token budget of one step, above 0
@@ -26,8 +27,9 @@ struct WorkerView {
   bool full_sampling = false;
   bool logprobs = false;
   bool min_output_tokens = false;
+  bool constrains_output = false;
 
-  // As it reported. Queue and waiting include what this router has sent since, at its uncached tokens.
+  // From its reports. Queue and waiting also include what this router has sent since, by its uncached tokens.
   std::uint64_t queued_prefill_tokens = 0;
   std::uint32_t waiting_requests = 0;
   std::uint32_t running_requests = 0;
@@ -35,19 +37,20 @@ struct WorkerView {
   std::uint32_t free_block_count = 0;
   std::uint32_t cached_block_count = 0;
 
-  // This router's own.
-  const PromptQueue* prompts = nullptr;  // that it has sent and has no token of, and others'; null: not known
+  // Known by this router alone.
+  const PromptQueue* prompts = nullptr;  // prompts without a first token, this router's and others'; null: not known
   Instant joined_at{};                   // when it said hello
   std::uint32_t in_flight_requests = 0;
-  bool receives_copy = false;  // of a prefix, which this router has it make
-  // Number of the last request sent to it, in the order of all. Of a worker that was sent none, a random one below all
-  // of these: routers that know nothing of each other are not to begin with the same worker.
+  bool receives_copy = false;  // it is computing a copy of a prefix for this router
+  // Number of the last request sent to it; requests to all workers are numbered in order. A worker that was sent none
+  // has a random number below all of these, so that routers, which do not know of each other, do not all begin with the
+  // same worker.
   std::uint64_t last_sent = 0;
 
   // Fitted online from the steps that it reports; zero until known.
   double prefill_tokens_per_second = 0;
   double decode_step_seconds = 0;  // of a step with the running requests' decodes and no prefill
-  double busy_share = 0;           // of its time that prefill takes, 0 to 1, smoothed (busy_share.h)
+  double busy_share = 0;           // share of its time spent on prefill, 0 to 1, smoothed (busy_share.h)
 };
 
 }  // namespace roost::router

@@ -1,15 +1,15 @@
-// A few threads that do the work on requests' text, in fair turns.
+// A few threads that process the text of requests, in fair turns.
 //
 //   waiting     small   S ─ S ─ S       jobs in the order of their finish tags
 //               large   L ─ L           more than kLargeBytes: never on all threads at once
 //   threads     [S] [L] [S]
 //
-// Turns are those of self-clocked fair queueing (Golestani, A Self-Clocked Fair Queueing Scheme for Broadband
-// Applications, INFOCOM 1994): a job's tag is the tag of the job begun last when it came, plus its bytes; the least tag
-// is next. A connection has one job at a time, so all connections that wait get equal shares of the bytes: a short
-// request overtakes a long one that came shortly before it, and a long one goes when others have had as many bytes as
-// it has. A job that runs is not interrupted. With large jobs on all threads but one, a small one never waits for a
-// large one's end.
+// Turns follow self-clocked fair queueing (Golestani, A Self-Clocked Fair Queueing Scheme for Broadband Applications,
+// INFOCOM 1994). A job's tag is its size in bytes plus the tag of the job that had begun last when it came; the lowest
+// tag goes next. A connection has one job at a time, so all waiting connections get equal shares of the bytes: a short
+// request overtakes a long one that came shortly before it, and a long one runs once others have had as many bytes. A
+// running job is not interrupted. Large jobs never take all threads, so a small job never waits for the end of a large
+// one.
 //
 // Threads: TryPost from any; Stop and the destructor from one.
 #pragma once
@@ -35,7 +35,7 @@ struct TextPoolOptions {
 class TextPool final : public TextWork {
  public:
   static constexpr std::size_t kLargeBytes = 256 * 1024;
-  // What a job counts beside its bytes, so that empty ones take turns too.
+  // Added to each job's bytes, so that empty jobs take turns too.
   static constexpr std::size_t kJobBytes = 1024;
 
   explicit TextPool(const TextPoolOptions& options);
@@ -45,14 +45,14 @@ class TextPool final : public TextWork {
 
   [[nodiscard]] bool TryPost(std::size_t bytes, std::function<void()> job) override;
 
-  // Drops the jobs that wait, and returns when none runs. From here on none is taken. Does nothing the second time.
+  // Drops the waiting jobs, and returns when none runs. From then on no job is accepted. A second call does nothing.
   void Stop();
 
  private:
   using Jobs = std::multimap<std::uint64_t, std::function<void()>>;  // by finish tag; equal ones in order of arrival
 
   void Run();
-  // The jobs whose first is next; null when there is nothing that this thread may begin. Needs mutex_.
+  // The list whose first job is next; null when this thread may begin none. Needs mutex_.
   [[nodiscard]] Jobs* NextJobs();
 
   const std::size_t max_jobs_;

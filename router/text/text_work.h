@@ -1,5 +1,5 @@
-// Where work on requests' text is done: JSON, templates, tokens, hashes. It takes from microseconds to a second, so it
-// has no place on a thread that serves sockets.
+// Runs the work on requests' text: JSON, templates, tokens, hashes. A job takes from microseconds to a second, too long
+// for a thread that serves sockets.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ class TextWork {
  public:
   virtual ~TextWork() = default;
 
-  // From any thread. Does `job` later, on a thread of its own, or drops it when it stops before. `bytes` is the size of
-  // what the job reads, by which it gets its turn. False when too many wait; then the job is dropped at once.
+  // From any thread. Runs `job` later on another thread, or drops it when the pool stops first. `bytes` is the size of
+  // the text, which decides its turn. False when too many jobs wait; then the job is dropped at once.
   [[nodiscard]] virtual bool TryPost(std::size_t bytes, std::function<void()> job) = 0;
 };
 

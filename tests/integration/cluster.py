@@ -81,6 +81,11 @@ class Daemon:
                 if not self.changed.wait(max(0.0, end - time.monotonic())):
                     raise AssertionError(f"{self.arguments[0]} did not log '{message}': {self.lines[-6:]}")
 
+    def has_logged(self, message):
+        """Whether there is such a record so far."""
+        with self.changed:
+            return any(json.loads(line).get("msg") == message for line in self.lines if line.startswith("{"))
+
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()

@@ -71,6 +71,7 @@ class DemonstrationTest(unittest.TestCase):
         found = re.fullmatch(r"quickstart: ok requests=56 ttft_gain=([\d.]+) cached_gain=([\d.]+) answers=(\w+) "
                              r"backend=cpu", last_line(done))
         self.assertIsNotNone(found, last_line(done))
+        self.assertGreaterEqual(float(found.group(1)), 3, done.stdout)
         self.assertGreaterEqual(float(found.group(2)), 1.5, done.stdout)
         self.assertEqual(found.group(3), self.reference_answers())
         for policy in ("round-robin", "cache-aware"):

@@ -15,6 +15,15 @@ def messages(system, question="Who comes here at this hour?"):
     return [{"role": "system", "content": system}, {"role": "user", "content": question}]
 
 
+class LonelyWorkerTest(unittest.TestCase):
+    def test_a_worker_without_a_router_says_which_ones_it_dials(self):
+        with Cluster() as cluster:
+            cluster.start_router()
+            worker = cluster.start_worker("worker-a", "--router", "tcp://127.0.0.1:1,tcp://127.0.0.1:2")
+            record = worker.wait_for_log("worker waits for a router")
+            self.assertIn("tcp://127.0.0.1:1,tcp://127.0.0.1:2", record["routers"])
+
+
 class ServingTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

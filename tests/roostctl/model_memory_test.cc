@@ -29,7 +29,7 @@ class ModelMemoryTest : public testing::Test {
   void Replace(const std::string& file, const std::string& text) { std::ofstream(folder_ / file) << text; }
 
   std::string Complaint() const {
-    const auto model = MeasureModel(folder_, kernels::DType::kF32);
+    const auto model = MeasureModel(folder_, MemoryOf::kDevice, kernels::DType::kF32);
     return model.ok() ? "" : model.error().ToString();
   }
 
@@ -37,7 +37,7 @@ class ModelMemoryTest : public testing::Test {
 };
 
 TEST_F(ModelMemoryTest, CountsWeightsAndKv) {
-  const auto model = MeasureModel(folder_, kernels::DType::kBF16);
+  const auto model = MeasureModel(folder_, MemoryOf::kDevice, kernels::DType::kBF16);
   ASSERT_TRUE(model.ok()) << model.error().ToString();
   EXPECT_EQ(model->name, folder_.filename());
   EXPECT_EQ(model->architecture, "Qwen3ForCausalLM");
@@ -47,10 +47,14 @@ TEST_F(ModelMemoryTest, CountsWeightsAndKv) {
   EXPECT_EQ(model->file_bytes, fs::file_size(folder_ / "model.safetensors"));
   EXPECT_NEAR(static_cast<double>(model->weight_bytes), static_cast<double>(model->file_bytes), 40'000);
   EXPECT_TRUE(model->has_chat_template);
-  const auto wider = MeasureModel(folder_, kernels::DType::kF32);
+  const auto wider = MeasureModel(folder_, MemoryOf::kDevice, kernels::DType::kF32);
   ASSERT_TRUE(wider.ok());
   EXPECT_EQ(wider->kv_bytes_per_token, 2 * model->kv_bytes_per_token);
   EXPECT_EQ(wider->weight_bytes, 2 * model->weight_bytes);
+  // The embedding, 2,048 rows of 192, is the output matrix too.
+  const auto on_host = MeasureModel(folder_, MemoryOf::kHost, kernels::DType::kBF16);
+  ASSERT_TRUE(on_host.ok());
+  EXPECT_EQ(on_host->weight_bytes, model->weight_bytes + 2048 * 192 * 2);
 }
 
 TEST_F(ModelMemoryTest, NamesTheFileAtFault) {

@@ -81,7 +81,7 @@ TEST(FormatPinAnswerTest, AnUnpinTellsWhatIsPinnedAllTheSame) {
       R"("refused_blocks":5},{"worker":"b","answered":true,"kept_blocks":0,"pending_blocks":0,"refused_blocks":9}]})";
   EXPECT_EQ(FormatPinAnswer(PinVerb::kUnpin, answer).value(),
             "unpin of 9 blocks (150 tokens)\n"
-            "  a                        4 still pinned, for blocks behind them\n"
+            "  a                        4 still pinned, because pinned blocks follow them\n"
             "  b                        none of them is pinned\n");
 }
 

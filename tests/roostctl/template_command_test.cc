@@ -56,7 +56,7 @@ TEST_F(TemplateCommandTest, SaysWhichLineIsNotValid) {
   WriteTemplate("x");
   EXPECT_EQ(Run("{\n{\"context\":[]}\n{}\n{\"context\":{}}\n"), 1);
   EXPECT_EQ(out_.substr(0, 34), "{\"error\":\"line: is not valid JSON:");
-  EXPECT_NE(out_.find("{\"error\":\"context: must be there and be an object\"}\n"), std::string::npos);
+  EXPECT_NE(out_.find("{\"error\":\"context: is required and must be an object\"}\n"), std::string::npos);
   EXPECT_EQ(out_.substr(out_.size() - 17), "{\"rendered\":\"x\"}\n");
 }
 

@@ -2,10 +2,26 @@
 
 #include <gtest/gtest.h>
 
+#include "common/wire/codec.h"
+
 namespace roost::router {
 namespace {
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
+
+// Parts are used without flags too, by tests and the simulation: what they measure is then what a router does.
+TEST(RouterOptionsTest, FlagsTakeTheDefaultsOfTheParts) {
+  const RouterOptions flags;
+  const RequestBookOptions requests;
+  EXPECT_EQ(flags.max_in_flight_requests, requests.max_requests);
+  EXPECT_EQ(flags.worker_queue_bound, requests.worker_queue_bound);
+  EXPECT_EQ(flags.max_queue, requests.max_queue);
+  EXPECT_EQ(std::chrono::milliseconds(flags.max_queue_wait_ms), requests.max_queue_wait);
+  EXPECT_EQ(FromSeconds(flags.worker_timeout_seconds), FleetCoreOptions().worker_timeout);
+  EXPECT_EQ(FromSeconds(flags.stall_timeout_seconds), FleetCoreOptions().stall_timeout);
+  EXPECT_EQ(FromSeconds(flags.request_timeout_seconds), ApiOptions().request_timeout);
+  EXPECT_EQ(flags.max_body_bytes, HttpServerOptions().body_bytes);
+}
 
 TEST(RouterOptionsTest, MemoryIsAQuarterOfThatOfTheMachineEach) {
   const RouterOptions options = DefaultsFor({.memory_bytes = 2 * kGiB, .processor_count = 1});
@@ -19,6 +35,12 @@ TEST(RouterOptionsTest, MemoryIsBoundedOnLargeMachines) {
   EXPECT_EQ(options.input_memory_bytes, 2 * kGiB);
   EXPECT_EQ(options.index_memory_bytes, kGiB);
   EXPECT_EQ(options.text_threads, 4U);
+}
+
+TEST(RouterOptionsTest, WorkersHaveAPartOfTheInputMemoryThatTakesTheLargestFrame) {
+  EXPECT_EQ(SharesOf(2 * kGiB).clients, 7 * kGiB / 4);
+  EXPECT_EQ(SharesOf(2 * kGiB).workers, kGiB / 4);
+  EXPECT_EQ(SharesOf(kGiB / 16).workers, wire::WireLimits::kMaxFrameBytes);
 }
 
 TEST(RouterOptionsTest, MemoryBeyondTheLimitNamesBothFlags) {

@@ -117,12 +117,15 @@ class FakeModel final : public worker::Model {
     if (counts_.size() < std::size_t{draws.counts_row_count} * options_.vocab_size) {
       counts_.resize(std::size_t{draws.counts_row_count} * options_.vocab_size, 77);
     }
+    masks_.resize(std::size_t{draws.mask_count} * kernels::MaskWords(options_.vocab_size));
+    if (draws.mask_count > 0) draws.fill_masks(masks_);
     const kernels::SampleArgs args{.logits = logits_.data(),
                                    .vocab_size = options_.vocab_size,
                                    .biases = draws.biases.data(),
                                    .counted = draws.counted.data(),
                                    .counts = counts_.data(),
                                    .tokens = tokens.data(),
+                                   .masks = masks_.data(),
                                    .adjusted = adjusted_.data()};
     counted_token_count_ += draws.counted.size();
     for (const kernels::SampleRow& draw : draws.rows) {
@@ -241,6 +244,7 @@ class FakeModel final : public worker::Model {
   std::vector<float> logits_;
   std::vector<float> adjusted_;              // rows
   std::vector<kernels::TokenCount> counts_;  // rows, of anything until they are reset
+  std::vector<std::uint32_t> masks_;         // rows
   std::deque<Drawn> begun_;                  // of batches that have not ended
   Drawn ended_;
   std::vector<kernels::SampledToken> fed_;  // to the next batch

@@ -29,6 +29,37 @@ FORBIDDEN = {
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
+def folder_includes():
+    """Folder -> the other folders that its files include. Nothing includes a main.cc, so it is part of no cycle."""
+    includes = {}
+    for top in [*ALLOWED, "deploy"]:
+        for path in sources(top):
+            if path.name == "main.cc":
+                continue
+            folder = str(path.parent.relative_to(ROOT))
+            others = {str(pathlib.Path(include).parent) for include in INCLUDE.findall(path.read_text())}
+            includes.setdefault(folder, set()).update(others - {folder})
+    return includes
+
+
+def cycle_in(graph):
+    """A path that ends where it begins, or None."""
+    done, path = set(), []
+
+    def visit(node):
+        if node in path:
+            return path[path.index(node) :] + [node]
+        if node in done:
+            return None
+        path.append(node)
+        found = next(filter(None, map(visit, sorted(graph.get(node, ())))), None)
+        path.pop()
+        done.add(node)
+        return found
+
+    return next(filter(None, map(visit, sorted(graph))), None)
+
+
 def sources(folder):
     return [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in {".h", ".cc", ".cu", ".cuh"}]
 
@@ -51,6 +82,12 @@ class LayersTest(unittest.TestCase):
                         self.assertFalse(
                             include.startswith(other + "/"), f"{path.relative_to(ROOT)} includes {include}"
                         )
+
+    def test_folders_form_no_cycle(self):
+        self.assertEqual(cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}), ["b", "c", "b"])
+        includes = folder_includes()
+        self.assertIn("router/route", includes["router/fleet"])
+        self.assertIsNone(cycle_in(includes), "folders that include each other: move what both need to one of them")
 
     def test_beast_stays_in_the_http_server(self):
         http = sources("router/http")

@@ -231,6 +231,38 @@ class PagesTest(unittest.TestCase):
         self.assertEqual(self.problems("`rate(roost_router_ttft_seconds_bucket[1m])`"), [])
 
 
+class DecisionPageTest(unittest.TestCase):
+    """A constant of the decision is kept only with its reason, on the page of the decision."""
+
+    MOST_CONSTANTS = 12
+
+    @classmethod
+    def setUpClass(cls):
+        cls.page = (ROOT / "router/route/README.md").read_text()
+        sources = [path.read_text() for path in git_files("router/route/*.h", "router/route/*.cc")]
+        cls.declared = set(re.findall(r"constexpr [^;=()]*\b(k[A-Z]\w+) = [^;]+;", "\n".join(sources)))
+
+    def test_every_constant_of_the_decision_has_its_reason(self):
+        self.assertIn("kTieSeconds", self.declared)
+        self.assertEqual(self.declared - set(re.findall(r"`(k\w+)`", self.page)), set())
+
+    def test_the_decision_has_few_constants(self):
+        rows = re.findall(r"^\| (`k\w+`.*?) \|", self.page, flags=re.MULTILINE)
+        names = [name for row in rows for name in re.findall(r"`(k\w+)`", row)]
+        self.assertEqual([name for name in names if name not in self.declared], [])
+        self.assertLessEqual(len(names), self.MOST_CONSTANTS)
+
+
+class RoostctlPageTest(unittest.TestCase):
+    def test_every_command_has_a_row(self):
+        table = (ROOT / "deploy/roostctl/main.cc").read_text().split("kCommands[] = {")[1].split("};")[0]
+        commands = re.findall(r'^ +\{"(\w+)"', table, flags=re.MULTILINE)
+        self.assertIn("explain", commands)
+        rows = re.findall(r"^\| (`.*?) \|", (ROOT / "deploy/roostctl/README.md").read_text(), flags=re.MULTILINE)
+        named = {word for row in rows for code in re.findall(r"`([^`]+)`", row) for word in code.split()[:1]}
+        self.assertEqual([command for command in commands if command not in named], [])
+
+
 class WrittenTablesTest(unittest.TestCase):
     """Scripts that measure write their tables into the pages, each between its own two markers."""
 
@@ -257,6 +289,17 @@ class WrittenTablesTest(unittest.TestCase):
         rows = simulations.table(load, results, "Seed 1.").splitlines()
         self.assertIn("| policy | 4 × 1.5M |", rows[4])
         self.assertEqual(rows[6], "| **`cache-aware`** |" + " 1.23 / 0.5 / 10, 25.0, 1.50 |" * 9)
+
+    def test_a_paired_table_has_differences_on_the_same_seeds_and_their_intervals(self):
+        def run(own, other):
+            line = {"ttft_mean_s": own, "ttft_p99_s": 10 * own}
+            return {"cache-aware": line, "random": {"ttft_mean_s": other, "ttft_p99_s": 10 * own}}
+
+        runs = [run(1, 1.1), run(2, 2.6)]  # 10 and 30 % more: 20 ± 12.706 · 14.14 / √2
+        rows = simulations.paired_table({"conversation 0.6": runs}, "Seeds 1 to 2.").splitlines()
+        self.assertEqual(rows[0], "| policy | conversation 0.6 |")
+        self.assertEqual(rows[2], "| **`cache-aware`** | 1.5 / 15 |")
+        self.assertEqual(rows[3], "| `random` | +20 ± 127 / +0.0 ± 0.0 |")
 
     def test_the_first_page_has_a_few_policies_on_one_cluster_of_each_load(self):
         line = {"ttft_mean_s": 1.234, "ttft_p99_s": 10, "hit_ratio": 0.25}

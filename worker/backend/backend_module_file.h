@@ -11,8 +11,8 @@ namespace roost::worker {
 // libroost_cuda.so beside the running program.
 [[nodiscard]] std::filesystem::path DefaultCudaModulePath();
 
-// Stays open until the process ends. kUnavailable when the file, one of the libraries that it needs or an op is not
-// there, or when it was built for another program; the error says which.
+// The module stays open until the process ends. kUnavailable when the file, a library that it needs or an op is
+// missing, or when it was built for another program; the error says which.
 [[nodiscard]] Result<const kernels::BackendModule*> OpenBackendModule(const std::filesystem::path& path);
 
 }  // namespace roost::worker

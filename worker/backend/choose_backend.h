@@ -1,4 +1,4 @@
-// On which device a worker computes, or on which ones together.
+// Chooses the device, or the several devices, on which a worker computes.
 //
 //   cpu    the CPU; nothing of CUDA is opened
 //   cuda   the CUDA device with the wanted number, and as many behind it as are wanted; an error where one is missing
@@ -29,14 +29,15 @@ struct BackendRequest {
 struct BackendChoice {
   const kernels::OpTable* ops = nullptr;
   std::vector<std::uint32_t> ordinals;  // of the ranks; see DeviceOptions
-  // For people: "cpu", "cpu, 2 ranks", "cuda:0 NVIDIA H100 80GB HBM3, sm_90, 79 GiB; cuda:1 …"; and the same for all
-  // CUDA devices that were found, or why there are none. The latter is empty where nobody looked.
+  // Descriptions for logs: of the chosen device, like "cpu", "cpu, 2 ranks" or "cuda:0 NVIDIA H100 80GB HBM3, sm_90, 79
+  // GiB; cuda:1 …"; and of all CUDA devices that were found, or why there are none. The latter is empty when CUDA was
+  // not tried.
   std::string device;
   std::string cuda;
 };
 
-// Opens the CUDA module unless the kind is kCpu. kUnavailable when the wanted device is not there or of no
-// use, with the reason.
+// Opens the CUDA module unless the kind is kCpu. kUnavailable, with the reason, when the wanted device is missing or
+// can not be used.
 [[nodiscard]] Result<BackendChoice> ChooseBackend(const BackendRequest& request);
 
 // The same, once it is known which CUDA devices there are and what computes on them. Pure.

@@ -1,10 +1,10 @@
-// What became of blocks, by their keys, also after they were evicted: when a block was last let go of, in which class,
-// and how many requests have had it. It is what lets a policy learn from blocks that it threw out.
+// Remembers blocks by their keys, even after their eviction: when a block was last released, in which class, and how
+// many requests used it. From this a policy learns about blocks that it evicted.
 //
-// It remembers a sample: keys are drawn by their hash, one of kSampleRate. Two entries per block of the pool, so it
-// reaches back over about 2 x kSampleRate pools of blocks. A table of buckets; in a bucket the entry let go of longest
-// ago makes room. An entry is told by 24 bits of its key besides its bucket: that one is taken for another is rare, and
-// costs a wrong count, no more.
+// It remembers a sample of the keys, chosen by their hash: one in kSampleRate. It has two entries per block of the
+// pool, so it reaches back over about 2 x kSampleRate pools of blocks. It is a table of buckets; a new entry replaces
+// the one in its bucket that was released the longest time ago. An entry is identified by its bucket and 24 bits of its
+// key: confusing two is rare, and costs only a wrong count.
 //
 // Not thread-safe. Every operation is O(1). 16 bytes per block of the pool; no allocation after construction.
 #pragma once
@@ -31,7 +31,7 @@ class BlockHistory {
 
   explicit BlockHistory(std::uint32_t block_count);
 
-  // Is this key of the sample? Keys that are not are never found.
+  // Is this key in the sample? Other keys are never found.
   [[nodiscard]] static bool Samples(std::uint64_t key);
 
   // Starts the memory read of a Find or Store to come.

@@ -1,5 +1,5 @@
-// Physical KV blocks as numbers: who is free, who is referenced, how often. The pool owns no memory; which bytes belong
-// to block b is the model's business, and what a block holds is the prefix cache's.
+// Physical KV blocks as numbers: which are free, which are referenced, and how often. The pool owns no memory: the
+// model knows which bytes belong to a block, and the prefix cache knows what a block holds.
 //
 //              Allocate                DropReference to 0            AddReference
 //     free ───────────────▶ referenced ───────────────────▶ idle ───────────────────▶ referenced
@@ -20,8 +20,8 @@
 
 namespace roost::worker {
 
-// A block as it was at one time. It is stale once the block has been freed since, and using a stale one is a bug that
-// is caught.
+// A reference to a block at one time. It is stale once the block was freed; using a stale one is a bug, which is
+// caught.
 struct BlockRef {
   BlockId block;
   std::uint32_t generation = 0;
@@ -31,19 +31,20 @@ class BlockPool {
  public:
   explicit BlockPool(std::uint32_t block_count);
 
-  // A free block, now with one reference; nothing when none is free. Low numbers come first from a fresh pool.
+  // Takes a free block, with one reference; empty when none is free. A fresh pool gives low numbers first.
   [[nodiscard]] std::optional<BlockId> Allocate();
 
-  // One more reference to a block that is not free.
+  // Adds a reference to a block that is not free.
   void AddReference(BlockId block);
 
-  // One reference less; returns how many are left. At zero the block is idle until it is freed or referenced again.
+  // Removes a reference and returns how many are left. Without references the block is idle until it is freed or
+  // referenced again.
   std::uint32_t DropReference(BlockId block);
 
   // Gives an idle block back.
   void Free(BlockId block);
 
-  // What a block holds is no longer what it was found for: refs to it are stale from now on, whoever holds it.
+  // The block's content is not what it was found for any more: all refs to it are stale from now on.
   void MakeStale(BlockId block);
 
   // For debugging: from now on, notes the blocks whose contents nobody may read any more.

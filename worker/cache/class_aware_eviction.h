@@ -1,12 +1,11 @@
-// Class-aware eviction: idle blocks are ranked by the hit density of their class at their age, as far as that has been
-// learned from the traffic (see ReuseModel), and by recency where ranking so has not paid.
+// Class-aware eviction: idle blocks are ranked by the hit density of their class at their age, as learned from the
+// traffic (see ReuseModel). Where this ranking has not paid, they are ranked by recency.
 //
 //   Insert(block) ─▶ class of the block ─▶ its list            Victim: least value over the heads of the group's lists
 //                    (ClassLearner)
 //
-// Every class is learned; none is good or bad by decree. Every group learns for itself, so that one tenant's traffic
-// does not teach the policy what to keep of another's. To change over from one ranking to the other costs nothing, for
-// no list changes.
+// All classes are learned; none is good or bad by rule. Every group learns for itself, so that one tenant's traffic
+// does not decide what is kept of another's. Changing between the rankings costs nothing, because no list changes.
 //
 // 44 bytes per block, and less than 1 MiB per group besides. See EvictionPolicy for what calls are allowed when.
 #pragma once
@@ -35,7 +34,7 @@ class ClassAwareEviction final : public EvictionPolicy {
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group) override;
   void Evict(BlockId block) override;
   void Prefetch(BlockId block) const override { lists_.Prefetch(block); }
-  // Of a key nobody knows the group yet: where there are several it is not worth the guess.
+  // The group of a new key is unknown: with several groups it is not worth the guess.
   void PrefetchInsert(std::uint64_t key) const override {
     if (learners_.size() == 1) learners_.front().Prefetch(key);
   }

@@ -1,5 +1,5 @@
-// What the class-aware policy learns from one group's traffic, and nothing of any other's: the class of each block, how
-// soon blocks of each class come back, and whether ranking by that has paid.
+// What the class-aware policy learns from the traffic of one group alone: the class of each block, how soon blocks of
+// each class are used again, and whether ranking by that has paid.
 //
 //   release of a block ─▶ its class                  says how often the content was used before (also before it was
 //        │ sampled                                   evicted), how much of the request's prompt was not cached, how
@@ -9,9 +9,9 @@
 //
 // Time is counted in the group's own requests, so that others' traffic does not stretch it.
 //
-// The guard: the shadows see a sample of the same releases, as if the group had its share of the pool and no more.
-// Where the ranking by density has clearly had fewer hits there of late than the one by recency, the group's ranking is
-// by recency, which is LRU exactly.
+// The guard: two shadow caches see a sample of the same releases, as if the group had exactly its share of the pool. If
+// the ranking by density recently had clearly fewer hits there than the ranking by recency, the group is ranked by
+// recency, which is exactly LRU.
 //
 // Not thread-safe. Every operation is O(1). 16 bytes per block of the share, and less than 1 MiB besides.
 #pragma once

@@ -1,11 +1,11 @@
-// Cost-aware eviction: keeps what is often used and dear to compute again, and forgets what was so long ago.
+// Cost-aware eviction: keeps blocks that are used often and expensive to compute again; the value of past uses fades.
 //
 //     priority = clock when it became idle + worth,   worth = uses x cost of computing it again
 //
-// The block of least priority goes, and the clock moves on to its priority (GreedyDual-Size-Frequency: Cherkasova,
-// Improving WWW proxies performance with GreedyDual-Size-Frequency caching policy, HP Labs 1998; with blocks of one
-// size). A block costs more the deeper it lies, because attention reads all that is before it. Uses and depth are
-// rounded to levels; a list holds one level of worth, so it is in order of priority by itself, and only the heads are
+// The block of lowest priority is evicted, and the clock moves on to its priority (GreedyDual-Size-Frequency:
+// Cherkasova, Improving WWW proxies performance with GreedyDual-Size-Frequency caching policy, HP Labs 1998; with
+// blocks of one size). A deeper block costs more, because attention reads everything before it. Uses and depth are
+// rounded to levels. A list holds blocks of one level of worth, so it is ordered by priority, and only the heads are
 // compared.
 //
 // 24 bytes per block. See EvictionPolicy.

@@ -1,6 +1,6 @@
-// What became ready and what was evicted since somebody asked last. Kept flat, in memory that is used again, so that a
-// step that stores and evicts blocks costs no heap allocation; the events with their lists are made when they are
-// taken.
+// The blocks that became ready and those that were evicted since the last TakeTo. The entries are kept flat, in memory
+// that is reused, so that a step that stores and evicts blocks needs no heap allocation; events with their lists are
+// made when they are taken.
 //
 //   entry:  stored 17 │ stored 18 │ removed 9 │ removed 8 │ stored 19 │ stored 40
 //   joins:            │ yes       │           │ yes       │           │

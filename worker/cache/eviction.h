@@ -1,12 +1,13 @@
-// Which idle block goes when room is needed. The prefix cache tells the policy which blocks are idle (ready, without
-// references, neither pinned nor held) and how they were used, and asks for the next victim.
+// Chooses the idle block that is evicted when room is needed. The prefix cache tells the policy which blocks are idle
+// (ready, without references, neither pinned nor held) and how they were used, and asks for the next victim.
 //
-// Only leaves may go, or a later block would outlive an earlier one. The cache says of each block whether it is a leaf
-// and when it becomes one; LeafLists keeps order under that rule. A block that is idle never gains a child, and of one
-// request's blocks later ones are inserted before earlier ones, under one request number and without others between.
+// Only leaves may be evicted, or a later block would outlive an earlier one. The cache tells whether a block is a leaf
+// and when it becomes one; LeafLists keeps the order under that rule. An idle block never gains a child. Of one
+// request's blocks, later ones are inserted before earlier ones, under one request number, without blocks of others
+// between.
 //
-// Idle blocks are apart in groups (tenants with a share of the pool); a victim is asked for by group. What a
-// policy learns of one group it may use for others; the class-aware one does not.
+// Idle blocks are divided into groups (tenants with a share of the pool); a victim is asked for by group. A policy may
+// use what it learns of one group for others; the class-aware one does not.
 //
 // Not thread-safe. All operations are O(1), whatever the number of blocks; Victim amortised over the inserts.
 #pragma once
@@ -27,7 +28,7 @@ using EvictionGroup = StrongId<struct EvictionGroupTag, std::uint32_t>;
 
 enum class BlockOrigin : std::uint8_t { kPrompt, kDecode };
 
-// A request as seen from the blocks that it lets go.
+// A request as the blocks that it releases see it.
 struct RequestUse {
   std::uint64_t number = 0;  // requests that let go of blocks before this one: the policies' clock
   std::uint32_t prompt_token_count = 0;
@@ -55,10 +56,11 @@ class EvictionPolicy {
   // The last child of `block`, which is idle, has gone.
   virtual void BecomeLeaf(BlockId block) = 0;
 
-  // `block` was idle and is no longer: a request uses it again, or it is held.
+  // `block` is not idle any more: a request uses it again, or it is held.
   virtual void Erase(BlockId block) = 0;
 
-  // The idle leaf of the group to go next; nothing when the group has none. It stays until it is evicted or erased.
+  // The idle leaf of the group that should be evicted next; empty when the group has none. It stays until it is evicted
+  // or erased.
   [[nodiscard]] virtual std::optional<BlockId> Victim(EvictionGroup group) = 0;
 
   // Starts the memory reads of an Erase to come.

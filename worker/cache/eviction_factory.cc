@@ -21,7 +21,8 @@ Result<Policy> MakeEvictionPolicy(std::string_view name, std::uint32_t block_cou
   if (name == "cost-aware") return Policy(std::make_unique<CostAwareEviction>(block_count, group_count));
   if (name == "lru") return Policy(std::make_unique<LruEviction>(block_count, group_count));
   if (name == "s3fifo") return Policy(std::make_unique<S3FifoEviction>(block_count, group_count));
-  return InvalidArgument("eviction", "no policy '{}'; there are {}", name, fmt::join(kEvictionPolicyNames, ", "));
+  return InvalidArgument("eviction", "there is no policy '{}'; the policies are {}", name,
+                         fmt::join(kEvictionPolicyNames, ", "));
 }
 
 }  // namespace roost::worker

@@ -1,5 +1,5 @@
-// The ghosts: which blocks went last. A prompt block whose key is here was in the cache not long ago, so a larger pool
-// would have had it; one whose key is not here is new, or long gone.
+// The ghosts: the blocks that were evicted last. If the key of a prompt block is here, the block was evicted recently
+// and a larger pool would have kept it; if not, the block is new, or was evicted long ago.
 //
 // It remembers the keys of the last N evictions, less those that were stored again since. A key is half of a block's
 // hash, BlockHash::low; two blocks of one key are taken for one, which costs a wrong count.

@@ -7,8 +7,8 @@
 //     b0 old ─ b1 young ─ b2 young      b2 is held for its youth, b1 and b0 too, b0 for b1 alone.
 //                                       When b2 is young no more, b2 is let go, then b1 if it is old, then b0.
 //
-// A child is held before its parent is and let go before it, so what is held of a prefix can be given up back to front
-// and everything else of the cache can go without it.
+// A child is held before its parent, and released before it. So the held part of a prefix can be given up from back to
+// front, and everything else in the cache can be evicted without it.
 //
 // Not thread-safe. Every operation is O(1); Expire amortised over Begin. It takes 32 bytes per block, from the first
 // Begin on, and none without.
@@ -30,11 +30,11 @@ class HoldBook {
   // Without a hold no block is ever young.
   HoldBook(std::uint32_t block_count, Duration min_hold);
 
-  // `block` is stored. It is young from now on, and older than all that come.
+  // `block` is stored. It is young from now on, and older than all later blocks.
   void Begin(BlockId block, Instant now);
-  // `block`, which is not held, is stored no more.
+  // `block`, which is not held, was evicted.
   void Forget(BlockId block);
-  // Appends the blocks that are young no more to `grown`, the oldest first.
+  // Appends the blocks that are no longer young to `grown`, the oldest first.
   void Expire(Instant now, std::vector<BlockId>& grown) { timers_.Expire(now, grown); }
 
   // `block`, whose parent this is, is held; or let go.

@@ -1,4 +1,4 @@
-// All idle blocks that may be evicted, and the order in which they go:
+// All idle blocks that may be evicted, and the order of their eviction:
 //
 //   1  blocks with a retention priority below the default, the lowest first, of equals the one idle for longest
 //   2  blocks without one, as the eviction policy says
@@ -9,10 +9,10 @@
 //
 //   5  blocks that are held for their youth, the oldest first
 //
-// A leaf goes before its parent all the same, so a parent is never held for less than its child, whatever priorities
-// the two have (see LeafLists).
+// A leaf always goes before its parent, whatever priorities the two have, so a parent is never kept for a shorter time
+// than its child (see LeafLists).
 //
-// Groups (tenants) have this order each; the caller says whose turn it is. Blocks that are pinned are not here.
+// Each group (tenant) has this order; the caller chooses the group. Pinned blocks are not here.
 //
 // Not thread-safe. Every operation is O(1); Victim amortised over the inserts.
 #pragma once

@@ -1,17 +1,17 @@
-// Lists of idle blocks in the order in which they are to go, of which only leaves of the block tree are handed out.
+// Lists of idle blocks in eviction order, which hand out only leaves of the block tree.
 //
-// A block is in one list at most. FrontLeaf(l) is the first leaf of list l in the order of the pushes, whatever became
-// a leaf when. So a block never goes before its children, whichever lists they are in. Inner blocks that stand before
-// it are set aside, each to come back when its last child has gone; nothing is searched twice, because a block is set
-// aside at most once for each time it was pushed.
+// A block is in one list at most. FrontLeaf(l) is the first leaf of list l in the order of the pushes, whenever each
+// became a leaf. So a block never goes before its children, whichever lists they are in. Inner blocks before it are set
+// aside, and each comes back when its last child is gone. Nothing is searched twice, because a block is set aside at
+// most once per push.
 //
 //     list:   [a inner] [b inner] [c leaf] [d leaf]        FrontLeaf → c;  a and b are set aside
 //     c goes, and it was b's last child:  BecomeLeaf(b)    list: [b leaf] [d leaf]
 //     a's last child goes from another list                list: [a leaf] [b leaf] [d leaf]
 //
-// Who comes back is older than all that were not set aside, so its place is the front, but for those that came back
-// before it, are older, and have not gone yet. It waits for these apart, in a trie over the numbers of the pushes,
-// whose paths are of 40 steps at most. So does a block that is inserted out of order.
+// A block that comes back is older than all that were not set aside, so its place is the front, behind older blocks
+// that came back before it and are still there. Blocks that came back are kept apart, in a trie over the numbers of the
+// pushes, whose paths have at most 40 steps. A block that is inserted out of order is there too.
 //
 // Not thread-safe. Every operation is O(1) at any size, FrontLeaf amortised over the pushes. No operation allocates.
 // 16 bytes per block and list.

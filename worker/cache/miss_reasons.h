@@ -10,21 +10,21 @@
 
 namespace roost::worker {
 
-// Where several hold, the first of: disabled, tail, in flight, evicted, other salt, cold.
+// Where several reasons apply, the first of this order counts: disabled, tail, in flight, evicted, other salt, cold.
 enum class MissReason : std::uint8_t {
-  // None of the others: no block like it was here, or so long ago that nobody remembers.
+  // None of the others: the block was never here, or so long ago that it is forgotten.
   kCold,
   // The key of the token's block is in the ghost list: a larger pool would have had it.
   kEvicted,
   // After the prompt's last full block, where nothing is cached under a hash; and the one token that has to be computed
   // of a prompt that is cached as a whole, because there would be no logits otherwise.
   kTail,
-  // Another request was computing an equal block at that time, and to wait for it was not worth it.
+  // Another request was computing an equal block at that time, and waiting for it was not worth it.
   kInFlight,
   // The prompt begins like one under another root, and is computed apart from it. Sampled: SaltWatch says how the count
   // is to be read.
   kOtherSalt,
-  // The request said that it wants nothing from the cache, or wants to know log probabilities of its prompt.
+  // The request switched the cache off, or wants log probabilities of its prompt.
   kDisabled,
 };
 

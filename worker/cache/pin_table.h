@@ -1,5 +1,5 @@
-// Which blocks are to be kept until further notice, by hash: those that are in the cache and those that will be once
-// they are computed. The cache asks it when a block is stored, and hears from it when a pin ends.
+// The pinned blocks, by hash: blocks in the cache, and blocks that are pinned once they are computed. The cache asks it
+// when a block is stored, and it tells the cache when a pin ends.
 //
 // Not thread-safe. Contains is O(1); Add, Remove and TakeExpired O(hashes · log pins). Bounded by what the caller adds.
 #pragma once

@@ -5,33 +5,33 @@
 //    │       └── b4   A block that a request still fills is referenced and not in the tree.
 //    └─ b1
 //
-// A sequence that ends in the middle of a block leaves that block as a partial one: a leaf without a hash, which nobody
-// hears of and no match finds, but whose rows FindTail offers. So tokens are shared, not only whole blocks.
+// A sequence that ends in the middle of a block leaves that block as a partial one: a leaf without a hash, which is not
+// reported and never matched, but whose rows FindTail offers. So tokens are shared, not only whole blocks.
 //
 // What holds at every instant:
 //   - prefix closure: a ready block's parent is ready. Blocks enter front to back and leave back to front, and the
 //     events say so in that order.
-//   - whoever holds a block holds all blocks before it, and releases back to front (see EvictionPolicy).
-//   - a match is proven, not believed: the parent found is the parent matched, the stored tokens are the prompt's, and
-//     at the front the scope is the same. So equal hashes of unequal prefixes cost a miss, never a wrong token.
+//   - the holder of a block holds all blocks before it, and releases back to front (see EvictionPolicy).
+//   - a match is verified: the parent found is the parent matched, the stored tokens are the prompt's, and at the front
+//     the scope is the same. So equal hashes of unequal prefixes cost a miss, never a wrong token.
 //   - no operation scans or sorts: each is O(1) per block, whatever the size of the pool; finding a tail, storing and
 //     evicting are O(log siblings), see EvictionPolicy for the rest of an eviction.
 //
-// Who is evicted, of the idle blocks without children: see IdleBlocks. Pinned blocks never are, held ones only by
-// EvictHeld. An idle block whose pin, retention, hold or last want ends counts as used then.
+// Only idle blocks without children are evicted, in the order of IdleBlocks. Pinned blocks never are, held ones only by
+// EvictHeld. When the pin, retention, hold or last want of an idle block ends, the block counts as used at that time.
 //
-// The minimum hold: a block is young until `min_hold` after it was stored. One that becomes idle while it is young is
-// held until it is old, and the blocks before it with it, because a parent never goes before its child. Held blocks
-// leave room for requests: they are at most held_share_limit of the blocks that are not pinned, and of a group's share
-// of these, those counted that were held and are in use at present. A block for which there is no room, with those
-// before it, is not held and goes like any other. So the blocks that came first are held, and a flood of new ones
-// pushes itself out and nothing else. (Blocks before a held one that were in use when it became held are held beyond
-// the limit, and so are those whose pin ends.)
+// The minimum hold: a block is young until `min_hold` after it was stored. A block that becomes idle while it is young
+// is held until it is old, together with the blocks before it, because a parent never goes before its child. Held
+// blocks leave room for requests: at most held_share_limit of the unpinned blocks (and of a group's share of them) are
+// held, counting held blocks that are in use at present. A block for which there is no room, together with those before
+// it, is not held and is evicted like any other. So the blocks that came first are held, and a flood of new ones only
+// pushes itself out. (Two cases go beyond the limit: blocks before a held one that were in use when it became held, and
+// held blocks whose pin ends.)
 //
-// What a group (a tenant with a share of the pool) does not use, others may; it comes back as they give. To make room
-// for a group, blocks go in this order: its own, if it has more than its share; those of the group that is the furthest
-// over its share; its own; those of the group that is the closest to its share. Wanted blocks of any group go after the
-// unwanted ones of all.
+// Blocks that a group (a tenant with a share of the pool) does not use are lent to others and come back as those
+// release them. To make room for a group, blocks are evicted in this order: its own, if it has more than its share;
+// those of the group that is the furthest over its share; its own; those of the group that is the closest to its share.
+// Wanted blocks of any group go after the unwanted ones of all.
 //
 // Not thread-safe. It owns no KV memory, and counts references in the BlockPool it was given, which outlives it.
 #pragma once
@@ -69,7 +69,7 @@ struct BlockChain {
   std::span<const TokenId> tokens;
 };
 
-// What became of a block that was committed. `block` takes its place in the caller's table.
+// The result of a commit. `block` takes its place in the caller's table.
 struct CommitResult {
   enum class Kind {
     kStored,    // ready under its hash
@@ -80,13 +80,13 @@ struct CommitResult {
   BlockId block;
 };
 
-// The block that continues a matched prefix for the most tokens, if seldom for all of its own.
+// The block that continues a matched prefix for the most tokens, usually not for all of its own.
 struct TailMatch {
   BlockRef block;
   std::uint32_t token_count = 0;  // of the block's first tokens; at least 1
 };
 
-// How dear a request's blocks are when it lets them go, and until when.
+// The priority of a request's blocks after it has released them, and until when it holds.
 struct BlockRetention {
   std::uint32_t priority = kDefaultRetentionPriority;
   std::optional<Instant> end;  // without one there is no retention
@@ -103,7 +103,7 @@ struct CacheCounters {
   std::uint64_t refused_pins = 0;         // blocks that were not pinned, because the pins' share of the pool was full
 };
 
-// Blocks of a prefix that somebody wants pinned.
+// The result of pinning the blocks of a prefix.
 struct PinCounts {
   std::uint32_t kept = 0;     // ready, and pinned
   std::uint32_t awaited = 0;  // not ready; pinned once they are
@@ -113,16 +113,16 @@ struct PinCounts {
 struct CacheOptions {
   std::uint32_t block_tokens = 16;
   double pinned_share_limit = 0.5;        // of the pool
-  Duration min_hold = Duration(0);        // a block so young is not evicted, see above; 0: no hold
+  Duration min_hold = Duration(0);        // a younger block is not evicted, see above; 0: no hold
   double held_share_limit = 0.5;          // of the blocks that are not pinned, in each group's share
-  std::vector<double> group_shares = {};  // of the pool: of groups 1, 2, …; the rest is group 0's, everybody else's
+  std::vector<double> group_shares = {};  // of groups 1, 2, … in the pool; the rest belongs to group 0, everyone else
 };
 
 class PrefixCache {
  public:
   PrefixCache(BlockPool& pool, CacheOptions options, std::unique_ptr<EvictionPolicy> eviction);
 
-  // Time goes on; never back. Ends what retention and pins have run out.
+  // Sets the time, which never goes back. Ends expired retention and pins.
   void AdvanceTo(Instant now);
 
   // ---- what a request does, in this order ----
@@ -141,20 +141,20 @@ class PrefixCache {
   [[nodiscard]] std::optional<TailMatch> FindTail(const BlockChain& chain, std::span<const BlockId> blocks,
                                                   std::uint32_t limit) const;
 
-  // One more holder of a matched block. Front to back. A ref that has gone stale is a bug.
+  // Adds a holder to a matched block. Front to back. A stale ref is a bug.
   void Acquire(BlockRef ref);
 
-  // One more holder of a block that the caller's sibling holds, ready or not.
+  // Adds a holder to a block that the caller's sibling holds, ready or not.
   void Share(BlockId block) { pool_.AddReference(block); }
 
-  // One holder less; back to front. A ready block without holders is idle, another one is free. `use` says what the
-  // request was that lets go, `retention` what it wants for its blocks.
+  // Removes a holder; back to front. A ready block without holders is idle, another one is free. `use` describes the
+  // request that releases it, `retention` what it asks for its blocks.
   void Release(BlockId block, const RequestUse& use, const RequestRetention& retention = {});
-  // One holder less of each of a request's blocks, back to front.
+  // Removes a holder from each of a request's blocks, back to front.
   void ReleaseAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention = {});
 
-  // An empty block with one holder: a free one, or the victim of an eviction. Nothing when all are referenced, pinned
-  // or held. `group` wants it.
+  // Takes an empty block, with one holder: a free one, or the victim of an eviction. Empty when all are referenced,
+  // pinned or held. The block is for `group`.
   [[nodiscard]] std::optional<BlockId> Allocate(EvictionGroup group = EvictionGroup(0));
 
   // Frees the idle block that Allocate would give `group` if none were free. False when there is none to evict.
@@ -176,17 +176,18 @@ class PrefixCache {
   void StorePartial(const BlockChain& chain, std::span<const BlockId> blocks, std::uint32_t token_count,
                     EvictionGroup group);
 
-  // What the caller computed of `chain` from block `first` on may be wrong. The ready blocks from there on leave the
-  // tree with all that stands behind them, and so does a partial block that begins like the chain where it ends: free
-  // if nobody holds them, else once nobody does. Whoever holds one has no ready block there any more (see IsReady), and
-  // commits nothing behind it. Pins stay for what will be computed in their place. O(blocks that leave + hashes).
+  // Discards what the caller computed of `chain` from block `first` on, because it may be wrong. The ready blocks from
+  // there on leave the tree with everything behind them, and so does a partial block that begins like the chain where
+  // it ends: they are free at once if they have no holders, otherwise when the last one releases them. A holder of such
+  // a block has no ready block there any more (see IsReady), and commits nothing behind it. Pins stay for the blocks
+  // that will be computed in their place. O(blocks that leave + hashes).
   void Discard(const BlockChain& chain, std::uint32_t first);
   [[nodiscard]] bool IsReady(BlockId block) const { return nodes_[block.value()].ready; }
 
   // ---- what is kept ----
 
-  // Takes back the retention that a request asked for when it let go of `last` and all before it. Blocks that somebody
-  // asked more for keep that. Nothing happens if `last` has been evicted since. O(blocks before it).
+  // Takes back the retention that a request asked for when it released `last` and all blocks before it. Blocks with a
+  // longer retention keep it. Does nothing if `last` has been evicted since. O(blocks before it).
   void EndRetention(BlockRef last, const RequestRetention& retention);
 
   // A waiting request will hit this block: it goes after all others. Counted; each call is taken back by one Unwant.
@@ -197,17 +198,17 @@ class PrefixCache {
   // Keeps these blocks of one chain, front to back, until `end`: those that are ready now, the others once they are.
   // Over the limit the later ones are not pinned, and counted. A pin of a block that is pinned sets its end anew.
   void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end);
-  // Ends the pins of these blocks, front to back. A block is pinned while one behind it is, with a pin of its own or
-  // without, and counts towards the limit either way.
+  // Ends the pins of these blocks, front to back. A block stays pinned while a block behind it is, with or without a
+  // pin of its own, and counts towards the limit either way.
   void Unpin(std::span<const BlockHash> hashes);
   // Ends all pins. O(pins).
   void UnpinAll();
-  // What pins make of these blocks, each of which counts once. O(hashes).
+  // Counts these blocks by what pins keep of them; each counts once. O(hashes).
   [[nodiscard]] PinCounts PinsOf(std::span<const BlockHash> hashes) const;
 
   // ---- what it tells ----
 
-  // Was a block with this hash evicted, not long ago?
+  // Was a block with this hash evicted recently?
   [[nodiscard]] bool WasEvicted(BlockHash hash) const { return ghosts_.Contains(hash.low); }
 
   // Moves the events since the last call to the end of `events`, in order.
@@ -244,8 +245,8 @@ class PrefixCache {
   [[nodiscard]] const CacheCounters& counters() const { return counters_; }
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
 
-  // Everything that this header says must hold. `expected_references[b]` is the number of block tables that hold block
-  // b. O(blocks); for tests and for debugging a daemon. The error says which block breaks what.
+  // Checks everything that this header says must hold. `expected_references[b]` is the number of block tables that hold
+  // block b. O(blocks); for tests and for debugging a daemon. The error names the block and what is wrong.
   [[nodiscard]] Result<void> CheckInvariants(std::span<const std::uint32_t> expected_references) const;
 
  private:

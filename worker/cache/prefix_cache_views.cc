@@ -233,7 +233,7 @@ Result<void> PrefixCache::CheckHold(std::uint32_t block) const {
   return {};
 }
 
-// The children's tree is whole, and whoever holds a child holds the parent.
+// The tree of children is complete, and a holder of a child also holds its parent.
 Result<void> PrefixCache::CheckChildren(std::uint32_t block) const {
   std::vector<std::uint32_t> children;
   siblings_.Append(nodes_[block].children, children);

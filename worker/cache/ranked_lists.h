@@ -1,16 +1,16 @@
-// Idle blocks in lists by (group, class of reuse), each in the order in which blocks became idle, of which the least
-// valuable leaf is handed out. The value is either the time of the last use (which gives LRU over all classes, exactly)
-// or what a ReuseModel says of the class and the age. Because a list holds one class only, two leaves stand for it, and
-// values may change at any time without any block moving.
+// Idle blocks in lists by (group, class of reuse), each in the order in which blocks became idle. It hands out the
+// least valuable leaf. The value is either the time of the last use (which gives exact LRU over all classes) or what a
+// ReuseModel says of class and age. Because all blocks of a list have one class, two leaves represent it, and values
+// may change at any time without moving a block.
 //
 //     group 0, class 0:  [b7 t=3][b2 t=9] …  [b8 t=40][b5 t=40]    ┐
 //     group 0, class 1:  [b4 t=1][b9 t=5] …  [b3 t=41]             ├─ of oldest and newest leaves, the least value goes
 //     group 0, class 2:  (empty)                                   ┘
 //
-// The newest, because values need not fall with age: what was just used is often not wanted for a while, and what has
-// waited so long already is worth more. Where there is not room for both, what waited stays. The newest leaf is looked
-// for among the blocks that the latest request pushed (a run, deepest first), and when they have gone, in the run
-// before.
+// The newest leaf, because values need not fall with age: a block that was just used is often not used again for a
+// while, and a block that has waited for a long time is closer to its next use. If there is room for only one of them,
+// the older one stays. The newest leaf is searched among the blocks that the latest request pushed (a run, deepest
+// first), and when they are gone, in the run before.
 //
 // Not thread-safe. Every operation is O(1), FirstToGo in the number of classes and amortised over the pushes. 28 bytes
 // per block and 40 per list.

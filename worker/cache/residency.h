@@ -5,7 +5,7 @@
 //     │            └────── gap ───────┘           └─────── idle ────────┤
 //     └────────────────────────────── age ──────────────────────────────┘
 //
-// A block is used when it is stored, when a request finds it, and when a request lets it go: it is idle since its last
+// A block is used when it is stored, when a request finds it, and when a request releases it. It is idle since its last
 // use, and a gap ends when a request finds it.
 //
 // Not thread-safe. Every operation is O(1). 8 bytes per block; nothing is allocated after construction.

@@ -1,4 +1,4 @@
-// What the hit rate would be with another pool: an estimate from the requests that come, for any pool up to a largest.
+// Estimates from the traffic what the hit rate would be with another pool size, up to a largest one.
 //
 // A pool of C blocks under LRU holds the C blocks that were used last. So a block of a prompt would be a hit if fewer
 // than C other blocks were used since its last use: its reuse distance. Distances are taken on a stack of the blocks

@@ -7,7 +7,7 @@
 namespace roost::worker {
 namespace {
 
-constexpr float kFadingRequests = 1000;          // counts fall to 1/e in so many requests
+constexpr float kFadingRequests = 1000;          // counts fall to 1/e in this many requests
 constexpr std::uint32_t kRenewedPerRequest = 4;  // classes
 constexpr float kRateEvidence = 3;    // requests' worth of reuses with which the common rate counts in a class
 constexpr float kShapeEvidence = 20;  // requests' worth of releases with which the common shape does

@@ -1,6 +1,6 @@
-// Watches for prompts that differ only in their scope: the same first block under another root, because of another
-// tenant, salt or adapter. Each such scope computes and keeps a copy of its own. Salts that separate nothing that needs
-// to be separate show here.
+// Finds prompts that differ only in their scope: the same first block under another root, because of another tenant,
+// salt or adapter. Each such scope computes and keeps its own copy, so this shows salts that separate prompts without
+// need.
 //
 // Blocks are compared by their tokens without the root, as a 64-bit content key (XXH3 with the process's seed), for
 // one content in kSampling. The others cost their hash and nothing else. A set is one cache line of four contents, the
@@ -8,12 +8,12 @@
 //
 //   set = [content, root] [content, root] [content, root] [content, root]
 //
-// How the count is to be read: a finding of kOtherRoot says that a prompt begins like one of another scope; how far the
-// two agree is not known. So the tokens of the first block alone count, if they were computed and would count as cold
-// otherwise, and kSampling times, because of the sample. They are taken from the cold tokens that follow (TakeShare),
-// so the reasons add up and no counter goes back. The count is an estimate from below of what the scopes cost, as long
-// prompts agree in more than a block; and a coarse one where few contents are behind it: each of them is in the sample,
-// and counts sixteen times, or is not.
+// How to read the count: a finding of kOtherRoot says that a prompt begins like one of another scope; how far the two
+// agree is not known. So only the tokens of the first block count, if they were computed and would count as cold
+// otherwise, times kSampling because of the sample. They are taken from the cold tokens that follow (TakeShare), so the
+// reasons still add up and no counter goes back. The count is a lower estimate of what the scopes cost, because long
+// prompts agree in more than one block. It is coarse with few contents: each of them is in the sample and counts
+// sixteen times, or is not in it.
 //
 // Not thread-safe. Observe is O(1), about 10 ns for 16 tokens. 64 KiB; nothing is allocated after construction.
 #pragma once

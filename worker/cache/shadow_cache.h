@@ -1,7 +1,7 @@
-// A small cache of keys alone that says how a ranking would do: it sees a sample of the releases that the real cache
-// sees, has the same share of its blocks, and counts what it would have hit (Waldspurger and others, Cache modeling and
-// optimization using miniature simulations, USENIX ATC 2017). As in the real cache only leaves go. The tree is that of
-// the sampled blocks, learned from the order in which requests let go of theirs, back to front:
+// A small cache of keys only, which shows how well a ranking would do: it sees a sample of the releases that the real
+// cache sees, has the same share of its blocks, and counts what it would have hit (Waldspurger and others, Cache
+// modeling and optimization using miniature simulations, USENIX ATC 2017). As in the real cache only leaves are
+// evicted. The tree of the sampled blocks is learned from the order in which requests release theirs, back to front:
 //
 //     request:   a ─ B ─ c ─ d ─ E ─ F     (capitals are sampled)      told of: F, E, B     tree: B ◀─ E ◀─ F
 //

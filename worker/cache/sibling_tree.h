@@ -4,7 +4,7 @@
 // without looking at all of them, however many there are: thousands of prompts that begin differently are no worse than
 // ten.
 //
-// The tree holds the links alone. What they are ordered by, who uses it knows (see Order).
+// The tree holds only the links; its user knows the order (see Order).
 //
 // Not thread-safe. Insert, Erase and Neighbours are O(log children) expected. 8 bytes per block; nothing is allocated
 // after construction.

@@ -1,5 +1,5 @@
-// A copy of the set of ready blocks, kept by the cache's events, for whoever needs a snapshot outside of the engine's
-// thread: neither the events nor the snapshots cost that thread anything.
+// A copy of the set of ready blocks, updated by the cache's events, for snapshots outside of the engine's thread:
+// neither events nor snapshots cost that thread anything.
 //
 //   log, in the order of storing    [a0 a1 a2][b0 b1 gone gone][a3][gone][c0 c1] …      top →
 //   snapshot                         a0 a1 a2  b0 b1            a3        c0 c1

@@ -1,5 +1,5 @@
-// What the engine tells of the cache beside its events: why prompt tokens were computed, what another pool would have
-// saved, how long blocks stay. Feeds the estimators and takes increments out of totals.
+// What the engine reports about the cache beside its events: why prompt tokens were computed, what another pool size
+// would have saved, how long blocks stay. It feeds the estimators and turns totals into increments.
 //
 // Not thread-safe.
 #pragma once

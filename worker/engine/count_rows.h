@@ -1,6 +1,6 @@
-// Which row of the model's token counts (kernels/sample.h) holds the counts of which output. There are as many rows as
-// outputs are drawn from in one step, so one that is used in this step is never taken away. An output that has waited,
-// since it was preempted, may find its row taken by another one: then its counts are sent to the device once more.
+// Assigns rows of the model's token counts (kernels/sample.h) to outputs. There are as many rows as one step can draw
+// outputs, so a row that this step uses is never taken away. An output that was preempted may find its row taken by
+// another one; then its counts are sent to the device again.
 //
 // Not thread-safe. Touch is O(1), Take O(rows).
 #pragma once
@@ -15,7 +15,7 @@ namespace roost::worker {
 
 class CountRows {
  public:
-  // A row as it was taken: somebody else's if its ticket is another one since.
+  // A row and the ticket under which it was taken. With another ticket now, the row belongs to another output.
   struct Place {
     std::uint32_t row = 0;
     std::uint64_t ticket = 0;         // 0: none

@@ -85,13 +85,15 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
       count_rows(std::min(options.max_running_requests, options.max_batch_tokens)) {
   ROOST_CHECK(!options.plan_ahead || options.verify_hits_share == 0,
               "hits are verified by logits that are still there");
+  draws.fill_masks = [this](std::span<std::uint32_t> masks) { FillMasks(masks); };
   if (options.check_invariants) pool.NoteEmptied();
 }
 
 // ---- requests in and out ----
 
 Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& request) const {
-  if (requests.Contains(key)) return InvalidArgument("request_id", "{} is in use", key.request.value());
+  if (requests.Contains(key) || IsConstraining(key))
+    return InvalidArgument("request_id", "{} is in use", key.request.value());
   if (request.max_output_tokens == 0) return InvalidArgument("max_output_tokens", "must be at least 1");
   if (request.sample_count == 0) return InvalidArgument("sample_count", "must be at least 1");
   const bool wants_logprobs = request.output_logprobs.has_value() || request.prompt_logprobs.has_value();
@@ -114,6 +116,12 @@ Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& reque
 
 Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate, Instant received) {
   ROOST_RETURN_IF_ERROR(Validate(key, generate));
+  if (generate.constraint) return Constrain(key, std::move(generate), received);
+  return Admit(key, std::move(generate), received, nullptr);
+}
+
+Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Instant received,
+                                  std::unique_ptr<Automaton> automaton) {
   scheduler.AdvanceTo(clock.Now());
   const auto prompt_token_count = static_cast<std::uint32_t>(generate.prompt.size());
   ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit(SpecOf(generate, received)));
@@ -136,7 +144,13 @@ Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate, Inst
   request.deadline = After(generate.deadline_ms, received);
   watch.OnSubmitted(request, scheduler.Get(id));
   if (generate.cache_mode == wire::CacheMode::kOff) ++uncached_requests;
-  requests.Add(std::move(request), id);
+  Choice& first = requests.Add(std::move(request), id);
+  if (automaton != nullptr) {
+    // Where the text may end, the model's own stop tokens end it, unless they are not to.
+    const std::vector<TokenId> stop_tokens = generate.ignore_eos ? std::vector<TokenId>() : options.stop_tokens;
+    first.constrained =
+        std::make_unique<ConstrainedOutput>(std::move(automaton), model.shape().vocab_size, stop_tokens);
+  }
   return {};
 }
 
@@ -181,12 +195,13 @@ EvictionGroup Engine::State::GroupOf(const std::string& tenant) const {
 
 void Engine::State::Cancel(RequestKey key) {
   const Request* request = requests.Find(key);
-  if (request == nullptr) return;
+  if (request == nullptr) return CancelConstraining(key);
   pending_events.push_back(End(request->sequences.front(), wire::FinishReason::kCancelled, std::nullopt));
 }
 
 void Engine::State::CancelLink(LinkId link) {
   for (const RequestKey key : requests.KeysOf(link)) ForgetRequest(key);
+  ForgetConstraining(link);
   std::erase_if(pending_events, [link](const RequestEvent& event) { return event.link == link; });
 }
 
@@ -279,7 +294,7 @@ wire::Prefixes Engine::MostUsed(const wire::WantPrefixes& want) const {
 }
 bool Engine::HasWork() const {
   return !state_->requests.empty() || !state_->pending_events.empty() || state_->verifier.busy() ||
-         state_->is_under_way;
+         state_->is_under_way || state_->HasConstrained();
 }
 StepReport Engine::Step() { return state_->Step(); }
 std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }

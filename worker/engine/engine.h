@@ -1,12 +1,14 @@
-// The engine: one thread's loop from requests to tokens. Step() drains nothing and sends nothing itself: the caller
-// feeds it commands and takes its report, so that the whole engine runs in a test without threads or sockets.
+// The engine: one thread's loop from requests to tokens. Step() reads no queue and sends nothing: the caller gives it
+// commands and takes its report, so the whole engine runs in tests without threads or sockets.
 //
 //   schedule → build batch → forward → commit → sample → report
 //
-// With plan_ahead a step's tokens are reported by the Step after the one that began it, which begins the next step
-// first: a device that computes beside the host is never without work.
+// With plan_ahead the tokens of a step are reported by the next Step, which first begins a step of its own. So a device
+// that computes beside the host always has work.
 //
 // Every request that Submit took in ends exactly once: with a finish reason in a report, or silently by CancelLink.
+// A request under a constraint waits for its automaton before it is taken in, and its output ends where the constraint
+// lets nothing follow.
 // A stop token ends a request and is not among its tokens; before min_output_tokens none is drawn. Log probabilities of
 // a prompt are told in pieces, step by step, the last of them before the first token. A request whose logits are broken
 // ends with kError; the others of its batch go on.
@@ -27,11 +29,15 @@
 #include "common/wire/messages.h"
 #include "worker/cache/eviction_factory.h"
 #include "worker/cache/miss_reasons.h"
+#include "worker/cache/prefix_cache.h"
 #include "worker/cache/residency.h"
 #include "worker/model/model.h"
+#include "worker/sched/scheduler.h"
 #include "worker/sched/waiting_queue.h"
 
 namespace roost::worker {
+
+class Constrainer;
 
 // A router's link to this worker; request ids are unique within one.
 using LinkId = StrongId<struct LinkTag, std::uint32_t>;
@@ -51,16 +57,16 @@ struct TenantShare {
 };
 
 struct EngineOptions {
-  std::uint32_t max_batch_tokens = 512;       // token budget of one step
-  std::uint32_t max_running_requests = 64;    // sequences in one batch
-  std::uint32_t max_waiting_requests = 1024;  // over it Submit answers kOverloaded
-  std::vector<TokenId> stop_tokens = {};      // the model's own
+  std::uint32_t max_batch_tokens = SchedulerOptions().max_batch_tokens;  // token budget of one step
+  std::uint32_t max_running_requests = SchedulerOptions().max_running;   // sequences in one batch
+  std::uint32_t max_waiting_requests = SchedulerOptions().max_waiting;   // over it Submit answers kOverloaded
+  std::vector<TokenId> stop_tokens = {};                                 // the model's own
 
   // The cache.
-  std::string eviction = std::string(kDefaultEvictionPolicy);  // one of kEvictionPolicyNames
-  double pinned_share_limit = 0.5;                             // of the pool's blocks; pins over it are not taken
-  Duration min_hold = Duration(0);                             // see PrefixCache, as for the next
-  double held_share_limit = 0.5;
+  std::string eviction = std::string(kDefaultEvictionPolicy);     // one of kEvictionPolicyNames
+  double pinned_share_limit = CacheOptions().pinned_share_limit;  // of the pool's blocks; pins over it are not taken
+  Duration min_hold = Duration(0);                                // see PrefixCache, as for the next
+  double held_share_limit = CacheOptions().held_share_limit;
   std::vector<TenantShare> tenant_shares = {};  // of the pool; unused parts may be borrowed. Their sum is at most 1
   double verify_hits_share = 0;                 // of the requests with hits: computed anew and compared
   bool check_invariants = false;                // after every step, and blocks come with NaN in them; for debugging
@@ -69,10 +75,14 @@ struct EngineOptions {
   // verify_hits_share.
   bool plan_ahead = false;
 
+  // Makes automata for requests under a constraint, and outlives the engine; null: they are refused.
+  Constrainer* constrainer = nullptr;
+
   // The queue.
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;
-  std::uint32_t short_step_tokens = 0;                    // see SchedulerOptions
-  std::uint32_t max_partial_prefills = 4;                 // prefills under way at once; 0: no limit
+  std::uint32_t short_step_tokens = 0;  // see SchedulerOptions
+  std::uint32_t max_partial_prefills =
+      SchedulerOptions().max_partial_prefills;            // prefills under way at once; 0: no limit
   std::optional<Duration> first_token_target = {};        // see SchedulerOptions
   std::optional<Duration> max_queue_wait = std::nullopt;  // who has waited longer is refused with kOverloaded
 };

@@ -1,8 +1,11 @@
 // What is behind Engine. engine.cc takes requests in and ends them, engine_step.cc computes.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,10 +18,12 @@
 #include "worker/cache/block_pool.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/engine/cache_watch.h"
+#include "worker/engine/constrained_output.h"
 #include "worker/engine/count_rows.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/hit_verifier.h"
 #include "worker/engine/request_table.h"
+#include "worker/grammar/constrainer.h"
 #include "worker/model/model.h"
 #include "worker/sched/scheduler.h"
 
@@ -43,7 +48,14 @@ struct StepUnderWay {
     std::uint32_t count = 0;
   };
 
+  // The tokens that draws of this sequence may give.
+  struct MaskRow {
+    SequenceId sequence;
+    std::optional<std::uint32_t> awaited_draw;  // of the step before: it gives the token that comes first
+  };
+
   std::vector<WantedRow> wanted;
+  std::vector<MaskRow> masks;
   std::vector<ScoredPrompt> scored_prompts;
   std::vector<kernels::LogprobsRow> scores;  // as the draws have them
   std::vector<SequenceId> choices;           // whose next token each draw is
@@ -53,6 +65,18 @@ struct StepUnderWay {
   Instant begin;
 };
 
+// A request that waits for its automaton.
+struct ConstrainedSubmit {
+  RequestKey key;
+  wire::Generate generate;
+  Instant received;
+
+  [[nodiscard]] bool IsLate(Instant now) const {
+    return generate.deadline_ms > 0 && generate.deadline_ms <= wire::kMaxKeepMs &&
+           received + std::chrono::milliseconds(generate.deadline_ms) <= now;
+  }
+};
+
 struct Engine::State {
   State(Model& model, const Clock& clock, EngineOptions options);
 
@@ -60,6 +84,7 @@ struct Engine::State {
   Result<void> Validate(RequestKey key, const wire::Generate& request) const;
   Result<void> Submit(RequestKey key, wire::Generate generate, Instant received);
   void SetOutputWishes(const wire::Generate& generate, Request& request) const;
+  Result<void> Admit(RequestKey key, wire::Generate generate, Instant received, std::unique_ptr<Automaton> automaton);
   SequenceSpec SpecOf(wire::Generate& generate, Instant received) const;
   EvictionGroup GroupOf(const std::string& tenant) const;
   void Cancel(RequestKey key);
@@ -72,6 +97,23 @@ struct Engine::State {
   RequestEvent End(SequenceId id, wire::FinishReason reason, std::optional<Error> error);
   void Forget(SequenceId id);
   void ForgetRequest(RequestKey key);
+
+  // ---- constraints (engine_constraints.cc) ----
+  Result<void> Constrain(RequestKey key, wire::Generate generate, Instant received);
+  void TakeConstrained();
+  [[nodiscard]] bool IsConstraining(RequestKey key) const;
+  template <typename Which>
+  std::vector<RequestKey> DropConstraining(const Which& which);
+  void CancelConstraining(RequestKey key);
+  void ForgetConstraining(LinkId link);
+  void EndExpiredConstraining(Instant now);
+  [[nodiscard]] bool HasConstrained() const;
+  static void PlanMask(const Sequence& sequence, kernels::SampleRow& draw, StepUnderWay& step);
+  void FillMasks(std::span<std::uint32_t> masks);
+  std::span<const std::uint32_t> AllowedTokens(const StepUnderWay::MaskRow& row);
+  [[nodiscard]] static bool Stops(const Request& request, TokenId token);
+  Result<std::optional<wire::FinishReason>> GoOn(Choice& choice, const Sequence& sequence, wire::StepTokens& tokens,
+                                                 Instant now, StepCounts& counts);
 
   // ---- one step (engine_step.cc) ----
   StepReport Step();
@@ -88,6 +130,7 @@ struct Engine::State {
   SequenceId BeginChoice(SequenceId origin, std::uint32_t index, CountRows::Place counts);
   CountRows::Place PlanCounts(const Sequence& sequence, const Choice& choice, CountRows::Place place,
                               kernels::SampleRow& draw);
+  std::span<const kernels::SampledToken> SampledUnderWay();
   void Finish(const StepUnderWay& step, StepReport& report);
   void TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
                    StepReport& report);
@@ -110,6 +153,8 @@ struct Engine::State {
   CacheWatch watch;
 
   RequestTable requests;
+  std::map<std::uint64_t, ConstrainedSubmit> constraining;  // by job
+  std::uint64_t last_constraining_id = 0;
   std::vector<RequestEvent> pending_events;
   std::uint64_t submit_count = 0;
   std::uint64_t uncached_requests = 0;  // since the last report
@@ -118,6 +163,12 @@ struct Engine::State {
   bool is_under_way = false;
   StepUnderWay under_way;
   StepUnderWay next;
+  // The tokens of the step under way, once they were awaited, and when that was.
+  struct Sampled {
+    std::span<const kernels::SampledToken> tokens;
+    Instant time;
+  };
+  std::optional<Sampled> sampled_under_way;
   Instant last_end;               // of a step
   std::uint64_t step_number = 0;  // steps whose tokens were taken
 

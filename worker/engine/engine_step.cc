@@ -27,8 +27,10 @@ wire::TokenLogprobs LogprobsAt(std::span<const kernels::LogprobsRow> rows, const
 
 StepReport Engine::State::Step() {
   StepReport report;
-  report.tokens = std::exchange(pending_events, {});
   const Instant begin = clock.Now();
+  EndExpiredConstraining(begin);
+  TakeConstrained();
+  report.tokens = std::exchange(pending_events, {});
   scheduler.AdvanceTo(begin);
   EndExpired(begin, report);
   if (is_under_way) AwaitTokens(under_way);
@@ -83,6 +85,7 @@ bool Engine::State::Begin(Instant now, StepCounts& counts) {
   }
   BuildBatch(slices, now, counts);
   PlanDraws(slices, next);
+  draws.mask_count = static_cast<std::uint32_t>(next.masks.size());
   model.Compute(batch, draws);
   scheduler.Commit();
   BeginChoices(next);
@@ -134,6 +137,7 @@ void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnd
   step.scored_prompts.clear();
   step.choices.clear();
   step.counts.clear();
+  step.masks.clear();
   draws.Clear();
   count_rows.BeginStep();
   draws.feed_next_batch = options.plan_ahead;
@@ -189,6 +193,7 @@ void Engine::State::PlanDrawsOf(const ScheduledSlice& slice, Choice& choice, std
     const CountRows::Place counts = PlanCounts(sequence, choice, fork == 0 ? choice.counts : CountRows::Place(), draw);
     if (fork == 0) choice.counts = counts;
     step.counts.push_back(counts);
+    if (choice.constrained != nullptr) PlanMask(sequence, draw, step);
     if (request.output_logprobs) {
       draws.Score({.row = row.row,
                    .is_drawn = true,
@@ -233,25 +238,36 @@ void Engine::State::BeginChoices(StepUnderWay& step) {
 }
 
 SequenceId Engine::State::BeginChoice(SequenceId origin, std::uint32_t index, CountRows::Place counts) {
-  Request& request = *requests.FindChoice(origin)->request;
+  const Choice& first = *requests.FindChoice(origin);
   const SequenceId fork = scheduler.Fork(origin);
-  requests.AddChoice(request, fork, index).counts = counts;
+  Choice& choice = requests.AddChoice(*first.request, fork, index);
+  choice.counts = counts;
+  if (first.constrained != nullptr) choice.constrained = first.constrained->Fork();
   return fork;
+}
+
+// Waits for the tokens of the step that was begun before, once.
+std::span<const kernels::SampledToken> Engine::State::SampledUnderWay() {
+  if (!sampled_under_way) {
+    const std::span<const kernels::SampledToken> tokens = model.AwaitSampled();
+    sampled_under_way = {tokens, clock.Now()};
+  }
+  return sampled_under_way->tokens;
 }
 
 // A step that was begun while another was computed has lasted since the end of that one.
 void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
   is_under_way = false;
-  const std::span<const kernels::SampledToken> sampled = model.AwaitSampled();
+  const std::span<const kernels::SampledToken> tokens = SampledUnderWay();
+  const Instant end = std::exchange(sampled_under_way, std::nullopt)->time;
   ++step_number;
-  const Instant end = clock.Now();
   const Duration step_time = end - std::max(step.begin, last_end);
   last_end = end;
   scheduler.NotePace({step.prefill_token_count, step.decode_token_count, ToSeconds(step_time)});
   report.load.step_seconds = ToSeconds(step_time);
   report.load.step_prefill_tokens = step.prefill_token_count;
   report.load.step_decode_tokens = step.decode_token_count;
-  TakeSamples(step, sampled, end, report);
+  TakeSamples(step, tokens, end, report);
 }
 
 std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
@@ -327,24 +343,30 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
     return;
   }
   const TokenId token = *sample;
-  if (std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end()) {
+  if (Stops(request, token)) {
     event = End(id, wire::FinishReason::kStop, std::nullopt);
     event.event.stop_token = token;
     return;
   }
   NoteToken(choice, now, report.counts);
-  if (choice.output_count == request.output_limit) {
-    event = End(id, wire::FinishReason::kLength, std::nullopt);
-    event.event.tokens.push_back(token);
+  wire::StepTokens tokens{token};
+  Result<std::optional<wire::FinishReason>> ending = GoOn(choice, sequence, tokens, now, report.counts);
+  if (!ending.ok()) {
+    event = End(id, wire::FinishReason::kError, std::move(ending).error());
+    return;
+  }
+  if (ending->has_value()) {
+    event = End(id, **ending, std::nullopt);
+    event.event.tokens = std::move(tokens);
     return;
   }
   if (sequence.awaited_draw) {
     scheduler.Resolve(id, token);
   } else {
-    scheduler.Append(id, token);
+    scheduler.Append(id, std::span(tokens.begin(), tokens.size()));
   }
   Address(event, choice);
-  event.event.tokens.push_back(token);
+  event.event.tokens = std::move(tokens);
   Announce(request, sequence, event.event);
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "common/base/ids.h"
 #include "common/wire/messages.h"
 #include "kernels/sample.h"
+#include "worker/engine/constrained_output.h"
 #include "worker/engine/count_rows.h"
 #include "worker/engine/engine.h"
 #include "worker/sched/sequence.h"
@@ -57,7 +59,8 @@ struct Choice {
   std::uint32_t index = 0;
   std::uint32_t output_count = 0;
   std::optional<Instant> last_token = std::nullopt;
-  CountRows::Place counts = {};  // of its tokens, if it has penalties
+  CountRows::Place counts = {};                              // of its tokens, if it has penalties
+  std::unique_ptr<ConstrainedOutput> constrained = nullptr;  // null: nothing constrains it
 };
 
 class RequestTable {

@@ -36,7 +36,7 @@ void EngineThread::Stop() {
 }
 
 void EngineThread::Run() {
-  pthread_setname_np(pthread_self(), "engine");  // for whoever looks at the process's threads
+  pthread_setname_np(pthread_self(), "engine");  // shown by tools that list the process's threads
   // The number of threads is a property of the thread that asks for a team.
   if (compute_thread_count_ > 0) omp_set_num_threads(static_cast<int>(compute_thread_count_));
   while (!stopping_.load()) {

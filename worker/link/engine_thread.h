@@ -1,9 +1,9 @@
-// The engine's thread: drain the inbox → Step → publish. It waits for commands when there is nothing to compute, and
-// for nothing else: an output queue that is full loses reports, and says so with OutputLost as soon as there is room. A
-// snapshot is not taken before there is room for it.
+// The engine's thread: drain the inbox → Step → publish. It waits only for commands, when there is nothing to compute.
+// When the output queue is full it drops reports, and says so with OutputLost as soon as there is room. It takes a
+// snapshot only when there is room for it.
 //
-// Threads: Start and Stop from the owner; Post, HasRoom and TryTake from the link thread alone. Everything about the
-// engine itself happens on the engine thread.
+// Threads: Start and Stop from the owner; Post, HasRoom and TryTake from the link thread alone; Nudge from any.
+// Everything about the engine itself happens on the engine thread.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 namespace roost::worker {
 
 inline constexpr std::size_t kInboxCapacity = 2048;
-// Requests leave this much of the inbox to cancels and snapshots.
+// The part of the inbox that requests leave free for cancels and snapshots.
 inline constexpr std::size_t kInboxRequestLimit = 1024;
 inline constexpr std::size_t kOutboxCapacity = 1024;
 
@@ -40,6 +40,8 @@ class EngineThread {
 
   // False when the inbox is full; then `command` is untouched.
   [[nodiscard]] bool TryPost(EngineCommand&& command) { return inbox_.TryPush(std::move(command)); }
+  // Ends a wait. An inbox that is full is not waited for.
+  void Nudge() { (void)inbox_.TryPush(NudgeCommand{}); }
   [[nodiscard]] bool HasRoomForRequest() const { return inbox_.size() < kInboxRequestLimit; }
   [[nodiscard]] std::optional<EngineOutput> TryTake() { return outbox_.TryPop(); }
 
@@ -60,6 +62,7 @@ class EngineThread {
   void Apply(const PinCommand& command);
   void Apply(const UnpinCommand& command);
   void Apply(const WantPrefixesCommand& command);
+  void Apply(const NudgeCommand&) {}
 
   const wire::Waker& waker_;
   const std::uint32_t compute_thread_count_;
@@ -72,8 +75,8 @@ class EngineThread {
   Engine& engine_;
   std::vector<RequestEvent> rejected_;  // answers to requests that the engine did not take
   std::vector<EngineAnswer> answers_;   // follow the next report
-  bool snapshot_wanted_ = false;        // taken after the next step whose report and the snapshot have room
-  bool report_due_ = false;  // a command has changed the load: it is told even if there is nothing to compute
+  bool snapshot_wanted_ = false;        // taken after the next step for whose report and snapshot there is room
+  bool report_due_ = false;  // a command has changed the load, which is reported even if there is nothing to compute
   bool output_lost_ = false;
 };
 

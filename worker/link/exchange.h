@@ -1,4 +1,4 @@
-// What crosses between the link thread and the engine thread: values, in two bounded queues.
+// The values that the link thread and the engine thread exchange, in two bounded queues.
 //
 //   link thread ── EngineCommand ──► engine thread ── EngineOutput ──► link thread
 //
@@ -20,7 +20,7 @@ namespace roost::worker {
 struct SubmitCommand {
   LinkId link;
   wire::Generate request;
-  std::optional<Instant> received = {};  // nothing: when the engine takes it in
+  std::optional<Instant> received = {};  // empty: the time at which the engine takes it
 };
 struct CancelCommand {
   RequestKey key;
@@ -31,7 +31,7 @@ struct CancelLinkCommand {
 // Answered once, with an EngineSnapshot that is never lost. Costs the engine's thread O(blocks).
 struct SnapshotCommand {};
 
-// Pins are the worker's: the link that asked gets the answer, if it wants one, and nothing else.
+// Pins belong to the worker. The link that asked only gets the answer, if it wants one.
 struct PinCommand {
   LinkId link;
   wire::Pin pin;
@@ -46,19 +46,22 @@ struct WantPrefixesCommand {
   wire::WantPrefixes want;
 };
 
+// Something is done that the engine waits for: it looks.
+struct NudgeCommand {};
+
 using EngineCommand = std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, PinCommand,
-                                   UnpinCommand, WantPrefixesCommand>;
+                                   UnpinCommand, WantPrefixesCommand, NudgeCommand>;
 
 // The ready blocks after the step reported before it, parents before children.
 struct EngineSnapshot {
   std::vector<wire::StoredRun> runs;
 };
 
-// Reports between the output before and the one after did not fit the queue: every link has missed something.
+// Reports between the last output and the next did not fit the queue: every link has missed something.
 struct OutputLost {};
 
-// To a pin, an unpin or a question that came over this link. After the report that shows what the order did. Dropped
-// when there is no room for it: who asked waits for a bounded time.
+// The answer to a pin, an unpin or a question from this link. It comes after the report that shows the effect of the
+// order. It is dropped when there is no room; the router waits for it only a bounded time.
 struct EngineAnswer {
   LinkId link;
   std::variant<wire::PinAnswer, wire::Prefixes> answer;

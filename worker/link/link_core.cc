@@ -1,18 +1,17 @@
 #include "worker/link/link_core.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/trace_context.h"
 
 namespace roost::worker {
 namespace {
-
-constexpr std::size_t kHashesPerChunk = wire::WireLimits::kMaxSnapshotHashes;
-constexpr std::size_t kRunsPerChunk = wire::WireLimits::kMaxSnapshotHashes;
-static_assert(kHashesPerChunk <= wire::WireLimits::kMaxHashesPerRun);
 
 // The numbers of a step belong to the one report that brings them.
 wire::Load WithoutStep(wire::Load load) {
@@ -23,8 +22,6 @@ wire::Load WithoutStep(wire::Load load) {
 }
 
 std::size_t IndexOf(wire::FinishReason reason) { return static_cast<std::size_t>(reason); }
-std::size_t IndexOf(ResyncReason reason) { return static_cast<std::size_t>(reason); }
-std::size_t IndexOf(MirrorLoss reason) { return static_cast<std::size_t>(reason); }
 
 }  // namespace
 
@@ -67,7 +64,7 @@ void LinkCore::BeginLife(Link& link) {
   link.next_hello = clock_.Now();
 }
 
-// Whoever sent the requests in flight has lost them.
+// The router that sent the requests in flight has lost them.
 void LinkCore::EndLife(Link& link) {
   if (!link.in_flight.empty()) effects_.Command(CancelLinkCommand{link.id});
   for (const auto& [id, request] : link.in_flight) prompt_board_.Remove(request.prompt.prompt.id);
@@ -154,6 +151,10 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
     return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
   }
   if (!setup_.hello.keeps_prefixes) generate.cache_mode = wire::CacheMode::kOff;
+  LogDebug("request taken", {{"router", link.name},
+                             {"request", fmt::format("{}", id.value())},
+                             {"trace_id", std::string(TraceIdOf(generate.trace_parent))},
+                             {"prompt_tokens", fmt::format("{}", generate.prompt.size())}});
   InFlight in_flight{.open_choices = generate.sample_count, .prompt = {}};
   if (links_.size() > 1) in_flight.prompt = PromptOf(generate, link.id.value(), submit_count_ + 1, clock_.Now());
   if (!effects_.Submit(SubmitCommand{link.id, std::move(generate), clock_.Now()})) {
@@ -298,36 +299,6 @@ void LinkCore::Take(OutputLost) {
   }
 }
 
-// ---- the mirror ----
-
-void LinkCore::Follow(const StepReport& report) {
-  if (!setup_.hello.sends_cache_events || mirror_state_ != MirrorState::kCurrent) return;
-  mirror_.Apply(report.events);
-  if (mirror_.digest() == report.load.digest && mirror_.ready_count() == report.load.cached_block_count) return;
-  LoseMirror(MirrorLoss::kDigest);
-  for (Link& link : links_) {
-    if (link.state != State::kUp || std::exchange(link.snapshot_due, true)) continue;
-    ++counts_.resyncs[IndexOf(ResyncReason::kDigest)];
-  }
-}
-
-void LinkCore::LoseMirror(MirrorLoss reason) {
-  ++counts_.mirror_losses[IndexOf(reason)];
-  LogWarning("the copy of the cache's blocks is lost; asking the engine for them",
-             {{"reason", std::string(kMirrorLossNames[IndexOf(reason)])}});
-  // The engine loses no snapshot: one that is awaited still comes, after this loss.
-  if (mirror_state_ == MirrorState::kCurrent) mirror_state_ = MirrorState::kStale;
-  AskForEngineSnapshot();
-}
-
-void LinkCore::AskForEngineSnapshot() {
-  const Instant now = clock_.Now();
-  if (mirror_state_ != MirrorState::kStale || now < next_engine_snapshot_) return;
-  next_engine_snapshot_ = now + setup_.times.engine_snapshot_interval;
-  mirror_state_ = MirrorState::kAwaited;
-  effects_.Command(SnapshotCommand{});
-}
-
 // ---- what is sent ----
 
 void LinkCore::SendHello(Link& link) {
@@ -349,64 +320,6 @@ void LinkCore::SendStep(Link& link, std::vector<wire::TokenEvent> tokens, const 
   link.has_news = false;
   prompt_board_.TellTo(link.id.value(), link.prompt_teller, link.last_step, step.load);
   if (effects_.Send(link.peer, std::move(step)) != wire::SendOutcome::kSent) Restart(link, ResyncReason::kUnsent);
-}
-
-bool LinkCore::HasDueSnapshot() const {
-  return mirror_state_ == MirrorState::kCurrent && std::any_of(links_.begin(), links_.end(), [](const Link& link) {
-           return link.state == State::kUp && link.snapshot_due;
-         });
-}
-
-void LinkCore::SendDueSnapshots() {
-  if (!HasDueSnapshot()) return;
-  std::vector<wire::WorkerMessage> chunks;
-  for (std::vector<wire::StoredRun>& runs : CutSnapshot(mirror_.Snapshot(), kHashesPerChunk, kRunsPerChunk)) {
-    wire::Snapshot chunk;
-    chunk.chunk_index = static_cast<std::uint32_t>(chunks.size());
-    chunk.runs = std::move(runs);
-    chunks.emplace_back(std::move(chunk));
-  }
-  std::get<wire::Snapshot>(chunks.back()).last = true;
-  for (Link& link : links_) {
-    if (link.state == State::kUp && link.snapshot_due) SendSnapshot(link, chunks);
-  }
-}
-
-void LinkCore::SendSnapshot(Link& link, std::vector<wire::WorkerMessage>& chunks) {
-  for (wire::WorkerMessage& message : chunks) {
-    auto& chunk = std::get<wire::Snapshot>(message);
-    chunk.epoch = link.epoch;
-    chunk.sequence = link.next_sequence++;
-    if (effects_.Send(link.peer, message) != wire::SendOutcome::kSent) return Restart(link, ResyncReason::kUnsent);
-  }
-  link.snapshot_due = false;
-}
-
-std::vector<std::vector<wire::StoredRun>> CutSnapshot(std::vector<wire::StoredRun> runs, std::size_t max_hashes,
-                                                      std::size_t max_runs) {
-  ROOST_CHECK(max_hashes > 0 && max_runs > 0);
-  std::vector<std::vector<wire::StoredRun>> chunks(1);
-  std::size_t hash_count = 0;  // of the last chunk
-  for (wire::StoredRun& run : runs) {
-    std::size_t taken = 0;
-    while (taken < run.hashes.size()) {
-      if (hash_count == max_hashes || chunks.back().size() == max_runs) {
-        chunks.emplace_back();
-        hash_count = 0;
-      }
-      const std::size_t count = std::min(run.hashes.size() - taken, max_hashes - hash_count);
-      taken += count;
-      hash_count += count;
-      if (count == run.hashes.size()) {
-        chunks.back().push_back(std::move(run));
-        break;
-      }
-      const auto end = run.hashes.begin() + static_cast<std::ptrdiff_t>(taken);
-      chunks.back().push_back({run.first_position + static_cast<std::uint32_t>(taken - count),
-                               {end - static_cast<std::ptrdiff_t>(count), end}});
-    }
-  }
-  return chunks;
 }
 
 // ---- time ----

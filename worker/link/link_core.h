@@ -1,5 +1,5 @@
-// The worker's side of its links to routers, as a pure state machine: no socket, no thread. The caller feeds it what
-// arrives and what time does; it acts through LinkEffects.
+// The worker's side of its links to routers, as a pure state machine without socket or thread. The caller passes in
+// messages and the time; the core acts through LinkEffects.
 //
 //                              Welcome(epoch)
 //   greeting: Hello each second ────────────────► up: Snapshot, Steps, heartbeats
@@ -8,29 +8,29 @@
 //          on silence, WantHello, a Welcome from another router process, a message that could not be sent, a malformed
 //          one, a Ping after other Generates than came, reports lost between engine and link
 //
-// A router that is silent, or leaves hellos without an answer, is dialled anew: its connection may be dead without a
-// sign. One that answers Refused is asked again each second.
+// A router that is silent, or does not answer hellos, is dialled again: its connection may be dead without a sign. A
+// router that answers Refused is asked again each second.
 //
-// A link's life has its own LinkId, so that whatever the engine still says about an earlier one falls on the floor.
+// Each life of a link has its own LinkId, so the engine's output for an earlier life is dropped.
 //
-// Snapshots come from a mirror of the ready blocks, which follows the events of all reports, whether a router hears
-// them or not: the engine's thread has no part in them. A link is sent a snapshot of the mirror as the reports so far
-// have left it, and the events of the reports after that; before it, steps without events. So what a router holds is
-// what the worker held after the step that it heard of last.
+// Snapshots come from a mirror of the ready blocks. The mirror follows the events of all reports, whether a router gets
+// them or not, so the engine's thread is not involved. A link is sent a snapshot of the mirror as of the latest report,
+// and the events of later reports; before that, its steps have no events. So a router always holds what the worker held
+// after the last step that it received.
 //
 //                reports lost, or their sums differ            at most once per interval: SnapshotCommand
 //   mirror: current ──────────────────────────────► stale ─────────────────────────────────────────► awaited
 //              ▲                                                                                        │
 //              └── EngineSnapshot: assigned at its place in the order of outputs ◄──────────────────────┘
 //
-// While it is not current, events are skipped (the engine's snapshot will hold them) and no link is sent a snapshot.
-// A worker that sends no cache events has no use for the mirror, which stays empty: its steps hold tokens and load.
+// While the mirror is not current, events are skipped (the engine's snapshot will contain them) and no link is sent a
+// snapshot. A worker that sends no cache events needs no mirror: it stays empty, and steps carry tokens and load only.
 //
-// Lost reports have taken tokens with them: the links begin new lives. Sums that differ have not: links stay up, keep
-// their requests, and are sent a snapshot as soon as the mirror is current.
+// With lost reports tokens are lost too: the links begin new lives. When only the digest differs, no token is lost:
+// links stay up, keep their requests, and get a snapshot as soon as the mirror is current.
 //
-// Each router is told what the others have queued here (prompt_board.h), with every step and, when one has sent a
-// request, within LinkTimes::news_interval: each alone then sees the queue that all of them make.
+// Each router is told which prompts the others have queued here (prompt_board.h): with every step, and within
+// LinkTimes::news_interval when one has sent a request. So each router alone sees the queue of all of them.
 //
 // Threads: one (the link thread). An EngineSnapshot takes O(blocks), and so does a Tick for each link that is sent a
 // snapshot; every other call is bounded by the links times what one message or report holds.
@@ -61,16 +61,17 @@ namespace roost::worker {
 // A router address that the worker talks to. Outlives the lives of its link.
 using PeerId = StrongId<struct PeerTag, std::uint32_t>;
 
-// What a core can do to the world. The references given to it last for the call.
+// The actions of a core. References passed to it last for the call.
 class LinkEffects {
  public:
   virtual ~LinkEffects() = default;
   virtual wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) = 0;
   // Drops the peer's connection and makes another one.
   virtual void Redial(PeerId peer) = 0;
-  // Requests, pins and questions, of which routers may send any number: false when the engine's inbox is full.
+  // Passes on a request, pin or question, of which routers may send any number: false when the engine's inbox is full.
   [[nodiscard]] virtual bool Submit(EngineCommand command) = 0;
-  // Cancels and a snapshot: few, bounded by the requests in flight and the links, and never refused.
+  // Passes on a cancel or a snapshot request. These are few, bounded by the requests in flight and the links, and never
+  // refused.
   virtual void Command(EngineCommand command) = 0;
 };
 
@@ -78,15 +79,16 @@ struct LinkTimes {
   Duration hello_interval = std::chrono::seconds(1);
   Duration unsent_hello_interval = std::chrono::milliseconds(50);  // while no connection stands
   Duration heartbeat_interval = std::chrono::milliseconds(250);
-  Duration news_interval = PromptBoard::kNewsInterval;  // before a message that only tells of others' prompts
+  Duration news_interval = PromptBoard::kNewsInterval;  // before a message that only carries other routers' prompts
   Duration router_timeout = std::chrono::seconds(3);
-  Duration engine_snapshot_interval = std::chrono::seconds(1);  // between two of a mirror that is lost again and again
+  Duration engine_snapshot_interval =
+      std::chrono::seconds(1);  // between two requests for the mirror's blocks, when it is lost again and again
 };
 
 // Why a link that was up began a new life, or a snapshot was sent again.
 enum class ResyncReason : std::uint8_t {
   kAsked,          // by the router
-  kDigest,         // the mirror that the link's snapshot came from was wrong
+  kDigest,         // the mirror behind the link's snapshot was wrong
   kGap,            // Generates were lost on their way here
   kOverflow,       // the link thread fell behind the engine, and reports were lost
   kRouterRestart,  // another router process answers
@@ -95,10 +97,12 @@ enum class ResyncReason : std::uint8_t {
 };
 inline constexpr std::array<std::string_view, 7> kResyncReasonNames{"asked",          "digest", "gap",   "overflow",
                                                                     "router_restart", "silent", "unsent"};
+[[nodiscard]] constexpr std::size_t IndexOf(ResyncReason reason) { return static_cast<std::size_t>(reason); }
 
-// Why the mirror was no longer what the engine has.
+// Why the mirror no longer equals the engine's blocks.
 enum class MirrorLoss : std::uint8_t { kDigest, kOverflow };
 inline constexpr std::array<std::string_view, 2> kMirrorLossNames{"digest", "overflow"};
+[[nodiscard]] constexpr std::size_t IndexOf(MirrorLoss loss) { return static_cast<std::size_t>(loss); }
 
 // Since the start. For metrics.
 struct LinkCounts {
@@ -113,7 +117,7 @@ class LinkCore {
  public:
   struct Setup {
     wire::Hello hello;          // its epoch is filled in
-    wire::Tokenizer tokenizer;  // sent to who asks
+    wire::Tokenizer tokenizer;  // sent to routers that ask
     std::uint64_t first_epoch = 1;
     LinkTimes times;
   };
@@ -129,10 +133,10 @@ class LinkCore {
   void OnMalformed(PeerId peer);
   void OnUnknown() { ++counts_.unknown_messages; }
   void OnOutput(EngineOutput output);
-  // Sends what is due. Call it often; nothing is due before TimeToNextTick().
+  // Sends what is due. Call it often; TimeToNextTick() tells when something is due next.
   void Tick();
 
-  // From here on generates are refused, and routers are told.
+  // From now on requests are refused, and routers are told so.
   void BeginDrain();
   // The last message on every link that is up.
   void SayBye();
@@ -160,17 +164,17 @@ class LinkCore {
     std::uint64_t epoch = 0;
     std::uint64_t next_sequence = 1;
     std::uint64_t generate_digest = 0;  // of those received; see wire::Ping
-    bool snapshot_due = true;           // it will hold the events so far: none are sent before it
+    bool snapshot_due = true;  // a snapshot is due and will contain the events so far, so none are sent before it
     Instant next_hello;
     Instant last_heard;  // or dialled, if that is later
     Instant last_step;
     std::unordered_map<RequestId, InFlight> in_flight;
     PromptTeller prompt_teller;
-    bool has_news = false;  // a prompt has arrived from another one, and this router has not been told
-    // Of the last life that was up.
+    bool has_news = false;  // another router's prompt has arrived, and this router has not been told
+    // About the last life that was up.
     std::optional<std::uint64_t> router_instance;
     std::optional<ResyncReason> resync_reason;  // why it ended
-    std::string refusal;                        // what was logged last; empty once the router has welcomed it
+    std::string refusal;  // the last logged refusal; empty once the router has welcomed the worker
   };
 
   void BeginLife(Link& link);

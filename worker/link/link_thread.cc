@@ -102,7 +102,7 @@ void LinkThread::ApplyAddresses() {
 void LinkThread::Connect(const std::string& endpoint) {
   Result<wire::DealerSocket> socket = wire::DealerSocket::Connect(context_, endpoint);
   if (!socket.ok()) {
-    LogError("router can not be connected", {{"router", endpoint}, {"error", socket.error().ToString()}});
+    LogError("can not connect to a router", {{"router", endpoint}, {"error", socket.error().ToString()}});
     return;
   }
   const PeerId id(next_peer_id_++);

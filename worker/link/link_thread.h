@@ -1,4 +1,5 @@
-// The worker's link thread: a LinkCore with sockets, an engine's queues and the time. One dealer per router address.
+// The worker's link thread: a LinkCore with sockets, the engine's queues and a clock. One dealer socket per router
+// address.
 //
 //   names ─ Resolver ─► addresses ─► dealers ◄──► LinkCore ◄──► EngineThread
 //
@@ -26,7 +27,7 @@
 
 namespace roost::worker {
 
-// Hears what is worth counting, on the link thread.
+// Called on the link thread with events for metrics.
 class LinkObserver {
  public:
   virtual ~LinkObserver() = default;
@@ -48,7 +49,7 @@ class LinkThread final : private LinkEffects {
   LinkThread& operator=(const LinkThread&) = delete;
 
   void Start();
-  // Takes no new requests from here on.
+  // From now on new requests are refused.
   void BeginDrain();
   // True when a router has welcomed the worker, at the latest after `timeout`.
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout);

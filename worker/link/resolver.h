@@ -1,8 +1,8 @@
-// The addresses behind router names, asked again and again: a router that is added to DNS gets a link, one that is
-// taken out loses it. Asking may take seconds, so it has a thread of its own.
+// Resolves router names to addresses, again and again: a router that is added to DNS gets a link, one that is removed
+// loses it. Resolving may take seconds, so it has its own thread.
 //
-// A name that can not be resolved keeps the addresses it had: a DNS server that fails takes no link down. Of a name
-// with IPv4 and IPv6 addresses the IPv4 ones are taken, because both lead to the same router.
+// A name that can not be resolved keeps its last addresses, so a DNS failure takes no link down. Of a name with IPv4
+// and IPv6 addresses the IPv4 ones are used, because both lead to the same router.
 #pragma once
 
 #include <chrono>

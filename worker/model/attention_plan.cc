@@ -18,7 +18,8 @@ namespace {
 using kernels::AttentionItem;
 using kernels::AttentionProfile;
 
-// What a lane pays for a partial result that is written, read and folded: as much as for reading so many positions.
+// The cost of a partial result per lane (written, read and merged), as the number of positions that cost as much to
+// read.
 constexpr std::uint64_t kPartialCostPositions = 2;
 // How short pieces may be: so that each place of the device would get so many. Shorter ones leave less idle at the end,
 // and cost more. A little below a whole number, what is left over makes no round of its own.
@@ -31,7 +32,7 @@ constexpr std::size_t kLengthClasses = 256;
 
 std::uint32_t RoundUp(std::uint32_t value, std::uint32_t step) { return (value + step - 1) / step * step; }
 
-// What computing a position with so many lanes costs.
+// The cost of computing a position with this many lanes.
 std::uint64_t PositionCost(const AttentionProfile& profile, std::uint32_t lanes) {
   const auto tile = std::find_if(profile.lane_tiles.begin(), profile.lane_tiles.end(),
                                  [lanes](std::uint32_t size) { return size >= lanes; });

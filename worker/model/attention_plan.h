@@ -21,10 +21,10 @@
 
 namespace roost::worker {
 
-// Branchings that are followed from the root: a prompt, a document, a conversation, its turns. Beyond it nothing is
-// shared, so that no tree is slow to plan.
+// Levels of branching that are followed from the root: a prompt, a document, a conversation, its turns. Deeper levels
+// are not shared, so that planning stays fast for every tree.
 inline constexpr std::uint32_t kMaxBranchings = 8;
-// Into how many pieces of average cost work is cut, at the most, for each place of the device.
+// The most pieces of average cost into which work is cut, for each multiprocessor of the device.
 inline constexpr std::uint32_t kMostPiecesPerPlace = 6;
 
 struct AttentionPlanOptions {
@@ -32,8 +32,8 @@ struct AttentionPlanOptions {
   std::uint32_t query_head_count = 1;
   std::uint32_t kv_head_count = 1;
   kernels::AttentionProfile profile;
-  // Rows of shared items together, each counted as often as it is in one: it bounds the partial results. What comes
-  // first is shared first.
+  // Rows of all shared items, each counted once per item that it is in: bounds the partial results. Earlier items are
+  // shared first.
   std::uint32_t max_shared_rows = std::numeric_limits<std::uint32_t>::max();
 };
 
@@ -69,15 +69,15 @@ struct AttentionPlanSize {
   std::size_t partials = 0;
 };
 
-// No plan of such batches is larger. `options.max_shared_rows` is a real bound.
+// An upper bound for the plans of such batches. `options.max_shared_rows` is a real bound.
 [[nodiscard]] AttentionPlanSize LargestPlan(const AttentionBatchSize& batch, const AttentionPlanOptions& options);
 
 // The cost, in positions times lanes of one kv head, of an item; see AttentionProfile.
 [[nodiscard]] std::uint64_t AttentionCost(const kernels::AttentionProfile& profile, std::uint32_t lanes,
                                           std::uint32_t positions);
 
-// Rows of several slices on the same positions: how much is saved by reading them once; negative where it costs more.
-// `lanes` has those of each slice.
+// What it saves to read the same positions once for the rows of several slices; negative where it costs more. `lanes`
+// has the lanes of each slice.
 [[nodiscard]] std::int64_t SavedBySharing(const kernels::AttentionProfile& profile,
                                           std::span<const std::uint32_t> lanes, std::uint32_t positions);
 

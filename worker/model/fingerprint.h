@@ -1,5 +1,5 @@
-// Which model this is, in 64 hexadecimal digits: a SHA-256. Workers with the same fingerprint share KV blocks and go on
-// with each other's streams, so that it covers all that a token depends on. See PrefixScope.
+// Identifies a model by 64 hexadecimal digits, a SHA-256. Workers with the same fingerprint share KV blocks and
+// continue each other's streams, so it covers everything that affects a token. See PrefixScope.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct ModelFiles {
   std::string_view tokenizer;  // and of tokenizer.json
 };
 
-// Covers both files and each tensor's name, dtype, shape and bytes. `tensors` are in the order of their names: how they
-// are spread over files makes no difference.
+// Covers both files and each tensor's name, dtype, shape and bytes. `tensors` are ordered by name; how they are spread
+// over files makes no difference.
 [[nodiscard]] std::string ModelFingerprint(const ModelFiles& files, std::span<const TensorRecord> tensors);
 
 // Of a model with random weights, which follow from the seed and the shape; see synthetic.h.

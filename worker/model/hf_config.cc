@@ -22,7 +22,7 @@ struct Architecture {
   std::uint32_t default_head_dim;               // 0: hidden_size / num_attention_heads
 };
 
-// Transformers has no window in Llama at all; where a file names one, somebody means it.
+// Transformers has no window for Llama at all; a file that names one means it.
 constexpr std::array<Architecture, 4> kArchitectures{
     {{"LlamaForCausalLM", Bias::kNone, BiasKeys::kAttentionAndMlp, QkNorm::kNone, WindowUse::kAlways, std::nullopt, 0},
      {"MistralForCausalLM", Bias::kNone, BiasKeys::kNone, QkNorm::kNone, WindowUse::kAlways, 4096, 0},
@@ -38,15 +38,16 @@ Result<const Architecture*> ParseArchitecture(const JsonObject& config) {
   const auto* found = std::find_if(kArchitectures.begin(), kArchitectures.end(),
                                    [name](const Architecture& known) { return known.name == name; });
   if (found != kArchitectures.end()) return found;
-  return config.Complain("architectures",
-                         fmt::format("'{}' is not supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM "
-                                     "and Qwen3ForCausalLM are",
-                                     name.substr(0, 100)));
+  return config.Complain(
+      "architectures",
+      fmt::format(
+          "'{}' is not supported, only LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM are",
+          name.substr(0, 100)));
 }
 
 Result<std::uint32_t> BoundedCount(const JsonObject& config, std::string_view key, std::uint32_t limit) {
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t value, config.RequiredCount(key));
-  if (value > limit) return config.Complain(key, fmt::format("is {}, at most {} is believed", value, limit));
+  if (value > limit) return config.Complain(key, fmt::format("is {}, and at most {} is accepted", value, limit));
   return value;
 }
 
@@ -163,7 +164,7 @@ Result<void> RefuseWhatIsNotBuilt(const JsonObject& config) {
   }
   ROOST_ASSIGN_OR_RETURN(const auto activation, config.String("hidden_act"));
   if (activation && *activation != "silu") {
-    return config.Complain("hidden_act", fmt::format("'{}' is not supported: silu is", *activation));
+    return config.Complain("hidden_act", fmt::format("'{}' is not supported, only silu is", *activation));
   }
   return {};
 }
@@ -187,19 +188,19 @@ Result<HfConfig> ParseHfConfig(const JsonObject& config) {
   return result;
 }
 
-std::uint64_t MatrixElements(const HfConfig& config) {
+std::uint64_t MatrixElements(const HfConfig& config, TiedTable tied) {
   const std::uint64_t hidden = config.hidden_size;
   const std::uint64_t heads = 2 * std::uint64_t{config.query_head_count} + 2 * std::uint64_t{config.kv_head_count};
   const std::uint64_t layer = hidden * (heads * config.head_dim + 3 * std::uint64_t{config.intermediate_size});
-  const std::uint64_t tables = config.tie == EmbeddingTie::kTied ? 1 : 2;
+  const std::uint64_t tables = config.tie == EmbeddingTie::kTied && tied == TiedTable::kOnce ? 1 : 2;
   return config.layer_count * layer + tables * config.vocab_size * hidden;
 }
 
 Result<void> CheckSlidingWindow(const HfConfig& config, std::uint32_t context_tokens) {
   if (!config.sliding_window || context_tokens <= *config.sliding_window) return {};
   return InvalidArgument("sliding_window",
-                         "the model's attention is over {} tokens and its context has {}, which is not supported; with "
-                         "--max-context-tokens of at most {} it is served",
+                         "the sliding window of {} tokens is shorter than the context of {}, which is not supported; "
+                         "with --max-context-tokens of at most {} the model is served",
                          *config.sliding_window, context_tokens, *config.sliding_window);
 }
 

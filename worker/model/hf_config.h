@@ -1,9 +1,8 @@
-// What config.json of a Hugging Face model directory says about the network, as far as it is served. Whatever would
-// change the numbers and is not built is an Error that names the file and the key, never a wrong answer.
+// What config.json of a Hugging Face model folder says about the network, as far as it is supported. Any key that would
+// change the numbers and is not supported is an Error that names the file and the key, never a wrong answer.
 //
 // Architectures: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM (biases on q, k, v), Qwen3ForCausalLM (norms on
-// q and k). Attention over a sliding window is served as far as it is the same as over all: in contexts up to the
-// window.
+// q and k). Sliding-window attention is supported where it equals full attention: in contexts up to the window.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +32,7 @@ struct HfConfig {
   std::uint32_t max_positions = 0;
   float norm_epsilon = 1e-6F;
   RopeConfig rope;
-  // Of the layers that have one: so many tokens are seen by the last of them.
+  // The sliding window of the layers that have one: each token sees this many tokens, itself included.
   std::optional<std::uint32_t> sliding_window = std::nullopt;
   Bias qkv_bias = Bias::kNone;  // of q, k and v
   Bias o_bias = Bias::kNone;
@@ -44,7 +43,7 @@ struct HfConfig {
 
 inline constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
 
-// Bounds of what is believed: larger numbers are mistakes, and products of them must not overflow.
+// Bounds of plausible values: larger numbers are mistakes, and their products must not overflow.
 inline constexpr std::uint32_t kMaxVocabSize = 1U << 22U;
 inline constexpr std::uint32_t kMaxWidth = 1U << 18U;  // hidden_size, intermediate_size, heads · head_dim
 inline constexpr std::uint32_t kMaxLayers = 1024;
@@ -52,10 +51,13 @@ inline constexpr std::uint32_t kMaxHeadDim = 1024;
 
 [[nodiscard]] Result<HfConfig> ParseHfConfig(const JsonObject& config);
 
-// Of all matrices, each counted once.
-[[nodiscard]] std::uint64_t MatrixElements(const HfConfig& config);
+// How often an embedding that is the output matrix too lies in memory: twice where products want weights in a form of
+// their own, as on the CPU.
+enum class TiedTable : std::uint8_t { kOnce, kTwice };
+// Of all matrices as they lie in memory.
+[[nodiscard]] std::uint64_t MatrixElements(const HfConfig& config, TiedTable tied);
 
-// An Error that names sliding_window where a context of so many tokens is longer than it.
+// An Error that names sliding_window if a context of this many tokens is longer than it.
 [[nodiscard]] Result<void> CheckSlidingWindow(const HfConfig& config, std::uint32_t context_tokens);
 
 }  // namespace roost::worker

@@ -1,5 +1,5 @@
-// Small JSON files of a model directory, read with complaints that name the file and the key:
-// "…/config.json: rope_scaling.factor: must be a number". Null and absent are the same, as in the files of this family.
+// Reads small JSON files of a model folder, with errors that name the file and the key: "…/config.json:
+// rope_scaling.factor: must be a number". Null and absent are the same, as these files use them.
 #pragma once
 
 #include <simdjson.h>
@@ -26,7 +26,7 @@ class JsonObject {
   JsonObject(simdjson::dom::object object, const std::string& file, std::string path)
       : object_(object), file_(&file), path_(std::move(path)) {}
 
-  // Nothing when absent or null; an Error when of another type (for counts: no integer of 0 … 2^32-1).
+  // Empty when absent or null; an Error when of another type (for counts: no integer of 0 … 2^32-1).
   [[nodiscard]] Result<std::optional<std::uint32_t>> Count(std::string_view key) const;
   [[nodiscard]] Result<std::optional<double>> Number(std::string_view key) const;
   [[nodiscard]] Result<std::optional<bool>> Bool(std::string_view key) const;
@@ -34,13 +34,13 @@ class JsonObject {
   [[nodiscard]] Result<std::optional<JsonObject>> Object(std::string_view key) const;
   [[nodiscard]] Result<std::vector<simdjson::dom::element>> Array(std::string_view key) const;  // empty when absent
 
-  // The same, where absence is an Error, or has a default.
+  // The same for required keys, where absence is an Error, and for keys with a default.
   [[nodiscard]] Result<std::uint32_t> RequiredCount(std::string_view key) const;
   [[nodiscard]] Result<double> NumberOr(std::string_view key, double fallback) const;
   [[nodiscard]] Result<bool> BoolOr(std::string_view key, bool fallback) const;
 
   [[nodiscard]] std::optional<simdjson::dom::element> Find(std::string_view key) const;
-  // For the few keys where null says something else than absence.
+  // For the few keys where null and absence mean different things.
   [[nodiscard]] bool IsNull(std::string_view key) const;
   // Those that are not null. They live as long as the file.
   [[nodiscard]] std::vector<std::string_view> Keys() const;

@@ -55,7 +55,7 @@ Result<void> CheckHostMemory(const HfConfig& config, const ModelOptions& options
   const auto ranks = RankCountOf(options);
   const std::uint64_t kv_bytes =
       std::uint64_t{block_count} * ranks * KvBlockBytes(ConfigOf(config, {0, ranks}), options.block_tokens, dtype);
-  const std::uint64_t weight_bytes = MatrixElements(config) * SizeOf(dtype);
+  const std::uint64_t weight_bytes = MatrixElements(config, TiedTable::kTwice) * SizeOf(dtype);
   if (kv_bytes + weight_bytes <= *options.memory_limit_bytes) return {};
   return InvalidArgument(options.block_count ? "kv-blocks" : "kv-memory",
                          "{} bytes of KV blocks and {} bytes of weights are more than the {} bytes of memory that this "
@@ -126,7 +126,8 @@ Result<void> BuildModel(const HfConfig& config, const WeightSource& weights, con
 
 Result<LoadedModel> LoadSynthetic(std::string_view preset, const ModelOptions& options) {
   const auto config = SyntheticConfig(preset);
-  if (!config) return InvalidArgument("model", "no synthetic model '{}': there are {}", preset, kSyntheticPresets);
+  if (!config)
+    return InvalidArgument("model", "there is no synthetic model '{}'; the models are {}", preset, kSyntheticPresets);
   LoadedModel loaded;
   loaded.name = preset;
   ROOST_RETURN_IF_ERROR(BuildModel(*config, RandomWeights(options.synthetic_seed), options, loaded));
@@ -147,7 +148,7 @@ std::string DirectoryName(const std::filesystem::path& directory) {
 Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const ModelOptions& options) {
   std::error_code error;
   if (!std::filesystem::is_directory(directory, error)) {
-    return Error{ErrorCode::kNotFound, fmt::format("'{}' is no model directory", directory.string()), "model"};
+    return Error{ErrorCode::kNotFound, fmt::format("'{}' is not a model folder", directory.string()), "model"};
   }
   ROOST_ASSIGN_OR_RETURN(const JsonFile config_file, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
   ROOST_ASSIGN_OR_RETURN(const HfConfig config, ParseHfConfig(config_file.root()));

@@ -1,4 +1,4 @@
-// From a name to a model that is ready to serve, and everything that belongs to it.
+// Loads a model by name, ready to serve, with everything that belongs to it.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +30,14 @@ struct ModelOptions {
   std::uint32_t thread_count = 1;  // of all ranks together
   ComputeDType compute_dtype = ComputeDType::kAuto;
   std::uint32_t block_tokens = 16;
-  // The KV pool: so many blocks, or as many as fit into so many bytes of all ranks together.
+  // The KV pool: a number of blocks, or as many blocks as fit into this many bytes of all ranks together.
   std::optional<std::uint32_t> block_count = std::nullopt;
   std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
-  // What all of it together may take where the device's memory is the host's, see MemoryLimitBytes; nothing: it is not
-  // looked at.
+  // The limit for everything together where device memory is host memory, see MemoryLimitBytes; empty: not checked.
   std::optional<std::uint64_t> memory_limit_bytes = std::nullopt;
   // Or as many as fit into a part of what is free on the device beside the weights; see TransformerOptions.
   std::optional<double> kv_share = std::nullopt;
-  // What the engine will ask for in a step at the most; see TransformerOptions.
+  // The largest step that the engine will ask for; see TransformerOptions.
   StepBounds step_bounds = {};
   // Lowers what the model itself allows.
   std::optional<std::uint32_t> max_context_tokens = std::nullopt;

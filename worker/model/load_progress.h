@@ -1,5 +1,5 @@
-// How far a model's weights have been read, for whoever waits: a bar on a terminal, else a line in the log from time to
-// time, and one at the end.
+// Shows the progress of reading a model's weights: a bar on a terminal, otherwise a log line from time to time and one
+// at the end.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace roost::worker {
 
 struct LoadState {
   std::uint64_t bytes = 0;
-  std::optional<std::uint64_t> total_bytes = std::nullopt;  // nothing where nobody knows
+  std::optional<std::uint64_t> total_bytes = std::nullopt;  // empty if unknown
   double seconds = 0;
 };
 
 // "reading weights  [######              ]  30 %  4.8 of 16.1 GB  8.3 GB/s"
 [[nodiscard]] std::string BarText(const LoadState& state);
 
-// When it is told: after `most`, or after `least` if so large a share of the whole has come meanwhile.
+// When progress is shown: after `most`, or after `least` if this share of the whole was read meanwhile.
 struct ProgressPace {
   Duration least{};
   Duration most{};

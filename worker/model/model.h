@@ -1,10 +1,11 @@
 // The language model as the engine sees it: a batch of token slices in, tokens or logits out. It owns the weights and
-// the bytes of the KV blocks; which block holds what is the cache's business.
+// the bytes of the KV blocks; the cache decides which block holds what.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,10 +47,10 @@ struct BlockCopy {
   std::uint32_t row_count = 0;  // 1 to block_tokens
 };
 
-// `tokens` holds the slices' tokens one after another; those at `sampled_places` are what the draws of the batch before
-// give, whatever stands there. K and V of every token are written to the slice's blocks. The copies are made before, in
-// order. Before these, what `poisoned` blocks hold becomes NaN: nobody may read of them what is not written later on.
-// That is for debugging; otherwise there are none.
+// `tokens` holds the slices' tokens one after another. The tokens at `sampled_places` are replaced by the draws of the
+// batch before. K and V of every token are written to the slice's blocks. The copies are made first, in order. Before
+// them the `poisoned` blocks are filled with NaN, so that reading a row that was not written shows; that is for
+// debugging, normally there are none.
 struct Batch {
   std::vector<BlockId> poisoned;
   std::vector<BlockCopy> copies;
@@ -66,8 +67,8 @@ struct Batch {
   }
 };
 
-// Tokens to draw from a batch's logits. A draw's newest token is one of the batch's tokens. What counts a draw leaves
-// stays for the draws of later batches that name them.
+// Tokens to draw from a batch's logits. A draw's newest token is one of the batch's tokens. The counts that a draw
+// leaves are used by the draws of later batches that name them.
 struct Draws {
   std::vector<kernels::SampleRow> rows;
   std::vector<kernels::LogitBias> biases;      // of one row after another
@@ -79,6 +80,11 @@ struct Draws {
   // this list and at its first_top.
   std::vector<kernels::LogprobsRow> scored;
   std::uint32_t top_count = 0;  // tokens that these want all together
+  std::uint32_t mask_count = 0;                // rows of masks that draws name
+  // Writes these rows, each of kernels::MaskWords(vocabulary) words. Called once if there are any, when all that the
+  // draws wait for has been begun: so masks are made while a device computes. It may ask for the tokens of the batch
+  // before.
+  std::function<void(std::span<std::uint32_t>)> fill_masks;
 
   void Clear() {
     rows.clear();
@@ -89,6 +95,7 @@ struct Draws {
     feed_next_batch = false;
     scored.clear();
     top_count = 0;
+    mask_count = 0;
   }
 
   // A draw with these biases, each of another token.
@@ -124,12 +131,12 @@ class Model {
   [[nodiscard]] virtual std::uint32_t block_tokens() const = 0;
   [[nodiscard]] virtual std::uint32_t block_count() const = 0;
 
-  // Computes the batch and draws tokens from its logits, or begins to: what asks for its results waits. What is drawn
-  // is known with the batch, so that all of a step goes to a device at once. Batches take effect in their order. The
-  // logits are f32 [tokens that want them, in order][vocab_size], and stay until the next batch. Two slices of one
-  // batch never write the same block. A block that one slice writes is read by no other slice of the batch. On the CPU
-  // a token's logits do not depend, bit for bit, on what else is in the batch or how its prompt was cut; on CUDA they
-  // do, by what rounding does.
+  // Computes the batch and draws tokens from its logits, or begins to do so: asking for the results waits for them. The
+  // draws are given with the batch, so that everything of a step goes to a device at once. Batches take effect in
+  // order. The logits are f32 [tokens that want them, in order][vocab_size], and stay until the next batch. Two slices
+  // of one batch never write the same block, and a block that one slice writes is read by no other slice of the batch.
+  // On the CPU a token's logits do not depend, bit for bit, on what else is in the batch or how its prompt was cut; on
+  // CUDA they differ by rounding.
   virtual void Compute(const Batch& batch, const Draws& draws) = 0;
 
   // Waits for the oldest batch that has begun and not ended, of which there are at most two: one token for each of its

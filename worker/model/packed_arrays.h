@@ -41,7 +41,8 @@ class PackedArrays {
   // Of all arrays together.
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
-  // Room for so many, on the device and on their way to it; false when the device's memory is short.
+  // Makes room for this many bytes, on the device and in the staging memory; false when the device has too little
+  // memory.
   [[nodiscard]] bool TryReserve(std::size_t bytes) { return device_.TryReserveUploads(bytes); }
 
   // For which there is room.

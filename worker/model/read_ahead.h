@@ -1,12 +1,12 @@
-// Brings mapped files into memory before they are needed: threads touch them in the order in which somebody else will
-// read, a bounded part ahead, so that the disk works while what was read before is converted and copied.
+// Brings mapped files into memory before they are needed. Threads touch the files in the order in which they will be
+// read, a bounded part ahead, so that the disk works while earlier parts are converted and copied.
 //
 //   pieces   [ taken ........ | being brought, at most `window_bytes` | not yet ............ ]
 //                             ▲ Take moves this, whatever the reader took
 //
-// It only hints: who reads a piece that is not there waits for the disk as if this were not there. Failures are silent
-// here, as the reader meets them too and can say what it wanted. Takes no memory but the page cache's. What else is to
-// be done once with all bytes, such as hashing them, the same threads do with each piece.
+// It only helps: a reader whose piece is not there yet waits for the disk as it would without read-ahead. Failures are
+// silent here, because the reader meets them too and can name what it wanted. It takes no memory beside the page cache.
+// Work on all bytes that is done once, such as hashing, is done by the same threads.
 #pragma once
 
 #include <condition_variable>
@@ -21,9 +21,9 @@
 
 namespace roost::worker {
 
-// Reads the pages of mapped bytes, if they are not there, and maps them. Nothing, or errno: EFAULT where the file has
-// no such bytes or can not be read, which without this would have been a SIGBUS. Kernels before 5.14 can not tell: then
-// it answers nothing and does nothing.
+// Reads the pages of mapped bytes, if they are not in memory, and maps them. Returns nothing, or errno: EFAULT where
+// the file has no such bytes or can not be read, which otherwise would be a SIGBUS. Kernels before 5.14 can not tell:
+// then it does nothing and returns nothing.
 [[nodiscard]] int BringMapped(std::span<const std::byte> mapped);
 
 // Of a range, at most piece_bytes.
@@ -51,10 +51,10 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  // So many more bytes have been read by whom all this is for.
+  // The reader has used this many more bytes.
   void Take(std::uint64_t bytes);
 
-  // Brings all that is left, whatever was taken, and returns when every piece has been brought. From one thread.
+  // Reads everything that is left, in spite of the window, and returns when every piece is in memory. From one thread.
   void Finish();
 
  private:

@@ -132,8 +132,8 @@ Result<void> ParseScaling(const Source& source, std::string_view type, RopeConfi
   } else if (type == "yarn") {
     ROOST_ASSIGN_OR_RETURN(result.scaling, ParseYarn(source));
   } else {
-    return source.described.Complain("rope_type",
-                                     fmt::format("'{}' is not supported: default, linear, llama3 and yarn are", type));
+    return source.described.Complain(
+        "rope_type", fmt::format("'{}' is not supported, only default, linear, llama3 and yarn are", type));
   }
   return {};
 }
@@ -151,7 +151,7 @@ Result<RopeConfig> ParseRopeConfig(const JsonObject& config, std::uint32_t max_p
   RopeConfig result;
   ROOST_ASSIGN_OR_RETURN(const auto parameters, config.Object("rope_parameters"));
   ROOST_ASSIGN_OR_RETURN(const auto scaling, config.Object("rope_scaling"));
-  if (parameters && scaling) return config.Complain("rope_scaling", "and rope_parameters stand beside each other");
+  if (parameters && scaling) return config.Complain("rope_scaling", "and rope_parameters are both given");
   const JsonObject& described = parameters ? *parameters : (scaling ? *scaling : config);
   ROOST_ASSIGN_OR_RETURN(const double top_theta, config.NumberOr("rope_theta", result.theta));
   ROOST_ASSIGN_OR_RETURN(result.theta, described.NumberOr("rope_theta", top_theta));

@@ -245,7 +245,7 @@ Result<void> SafetensorsDirectory::OpenShards(const std::filesystem::path& direc
       ROOST_ASSIGN_OR_RETURN(shard, SafetensorsFile::Open(directory / name));
     }
     if (shard->tensors().find(entry.key) == shard->tensors().end()) {
-      return DataLoss(shard->path(), "tensor '{}' is missing, the index says that it is here", entry.key);
+      return DataLoss(shard->path(), "tensor '{}' is missing, and the index names this file for it", entry.key);
     }
     file_of_.emplace(entry.key, shard.get());
   }

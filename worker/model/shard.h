@@ -1,5 +1,5 @@
-// Tensor parallelism: which part of a transformer is whose. Every rank computes its heads and its columns of the inner
-// layer, for all tokens; what they add to the residual stream is summed over the ranks:
+// Tensor parallelism: which rank has which part of a transformer. Every rank computes its heads and its columns of the
+// inner layer, for all tokens; their contributions to the residual stream are summed over the ranks:
 //
 //   q, k, v        rows of Wqkv and their biases, by heads         rank r: its query heads, and the kv heads these use
 //   o              columns of Wo, those of its query heads         then all_reduce
@@ -46,7 +46,7 @@ struct ShardRanges {
 // `config` is the whole model's, and its ranks were checked.
 [[nodiscard]] ShardRanges RangesOf(const HfConfig& config, const Shard& shard);
 
-// What a rank computes as a model of its own: with its heads and its inner layer, and the whole vocabulary.
+// The config of a rank's part as a model of its own: with its heads and its inner layer, and the whole vocabulary.
 [[nodiscard]] HfConfig ConfigOf(const HfConfig& config, const Shard& shard);
 
 // Of a weight with rows of `columns` elements: some rows, which lie where they lay; some columns, which are a copy

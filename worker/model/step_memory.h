@@ -1,6 +1,6 @@
-// The memory of a device that a step computes in: what comes from the host, activations, logits, draws. It is reserved
-// when the model is loaded, for the largest step within the engine's bounds, and grows where a step is larger; growing
-// waits for the device and moves what recorded ops use.
+// The memory on a device that a step needs: inputs from the host, activations, logits, draws. It is reserved when the
+// model is loaded, for the largest step within the engine's bounds, and grows if a step is larger; growing waits for
+// the device and moves the memory that recorded ops use.
 //
 // Not thread-safe.
 #pragma once
@@ -32,6 +32,7 @@ struct StepWidths {
   std::size_t logits_part = 0;
   std::size_t arriving = 0;
   std::size_t counts = 0;
+  std::size_t mask = 0;
 };
 
 // Where a rank's logits come from: its own part, or all of them, with or without others' parts.
@@ -51,7 +52,8 @@ class StepMemory {
 
   // Room for what draws bring back, and for every step up to this size. False when the device has too little.
   [[nodiscard]] bool TryReserveAtLoad(const StepSize& largest);
-  // Room for this step. In large pieces, so that it seldom waits for the device, which fails where there is no more.
+  // Makes room for this step. It grows in large pieces, so that it seldom waits for the device; where no memory is
+  // left, the device fails.
   void Reserve(const StepSize& step);
 
   [[nodiscard]] const StepSize& reserved() const { return reserved_; }
@@ -60,6 +62,7 @@ class StepMemory {
 
   // [rows] is that of the step's tokens, [wanted] that of its logits.
   PackedArrays inputs;              // see StepInputs
+  PackedArrays masks;               // [adjusted draws][MaskWords(vocab_size)] or less, on rank 0
   kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
   kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
   kernels::DeviceBuffer delta;      // [rows][hidden_size] of the activation dtype

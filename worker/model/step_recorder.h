@@ -1,4 +1,4 @@
-// Runs a step's ops from a recording where the device records and a step like it has been before:
+// Runs a step's ops from a recording, where the device can record and a step of the same shape has run before:
 //
 //   first time    as they are; most shapes of a step never come back
 //   second time   recorded, and replayed
@@ -6,9 +6,9 @@
 //
 //   recent ←  ⟨shape, recording⟩  ⟨shape, –⟩  …  ⟨shape, recording⟩  → forgotten
 //
-// A recording costs the host and the device memory for each of its ops (a CUDA graph of a decode step has about ten for
-// each layer; how many bytes was not measured), and making it the time in which some such steps begin. So at most
-// kMaxShapes shapes are kept, and the one that was not run for longest goes. Not thread-safe.
+// A recording takes host and device memory for each of its ops (a CUDA graph of a decode step has about ten per layer;
+// their size was not measured), and making one takes as long as beginning several such steps. So at most kMaxShapes
+// shapes are kept, and the one that was not run for the longest time is dropped. Not thread-safe.
 #pragma once
 
 #include <array>

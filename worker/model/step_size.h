@@ -1,4 +1,4 @@
-// How much memory steps need on their device: of one step, and at the most of all steps within bounds. Pure.
+// The memory that steps need on their device: of one step, and of the largest step within bounds. Pure.
 //
 //   bounds of the engine ──▶ LargestStep ──▶ reserved when the model is loaded, ahead of the KV pool
 //   a step's plan        ──▶ its size    ──▶ lies within, so that no step asks for memory
@@ -11,7 +11,7 @@
 
 namespace roost::worker {
 
-// What an engine computes in one step at the most. Nothing where it is not known.
+// The largest step of an engine. Empty where it is not known.
 struct StepBounds {
   std::uint32_t token_count = 0;
   std::uint32_t request_count = 0;  // slices, rows of logits, draws

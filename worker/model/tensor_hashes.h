@@ -1,13 +1,12 @@
-// 128-bit hashes of tensors' bytes, by which weights are told from a fine-tune of the same shape. They are made while
-// the tensors are read, by the threads that read ahead, in whatever order these come to the pieces:
+// 128-bit hashes of tensors' bytes, which tell weights from a fine-tune of the same shape. They are computed while the
+// tensors are read, by the read-ahead threads, in any order of pieces:
 //
 //   tensor      [ piece 0 | piece 1 | … | rest ]     of the size that ReadAhead cuts
 //   its hash    XXH3_128(XXH3_128(piece 0) ‖ XXH3_128(piece 1) ‖ …)
 //
-// A hash depends on the tensor's bytes and on the size of pieces, and on nothing else: not on the file that the tensor
-// lies in, its place there, or threads. It tells apart what comes by chance, not what is forged: who may write a
-// model's files decides what it answers anyway.
-// Source: XXH3, https://github.com/Cyan4973/xxHash.
+// A hash depends only on the tensor's bytes and on the size of pieces: not on the file, the tensor's place in it, or
+// threads. It detects accidental differences, not forgery: whoever can write a model's files decides its answers
+// anyway.
 #pragma once
 
 #include <array>

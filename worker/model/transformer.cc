@@ -200,6 +200,7 @@ void Transformer::Sample(const Draws& draws) {
   // The first call of an op may wait for what devices have begun, and collective ops of these for a rank that has yet
   // to begin them: all do before.
   if (communicator_ && CountsOf(draws).bytes() > 0) communicator_->AwaitPeers();
+  if (shard_.rank == 0 && draws.mask_count > 0) FillMasks(draws);
   if (shard_.rank == 0 && !draws.rows.empty()) Draw(draws);
   if (shard_.rank == 0 && !draws.scored.empty()) Score(draws);
   feeding_draw_count_ = draws.feed_next_batch ? draws.rows.size() : 0;
@@ -214,6 +215,14 @@ void Transformer::Sample(const Draws& draws) {
 
 std::span<const kernels::SampledToken> Transformer::AwaitSampled() { return readbacks_.Await(); }
 
+void Transformer::FillMasks(const Draws& draws) {
+  masks_.resize(std::size_t{draws.mask_count} * kernels::MaskWords(config_.vocab_size));
+  draws.fill_masks(masks_);
+  work_.masks.Clear();
+  inputs_.masks = work_.masks.Add(masks_);
+  work_.masks.Upload();
+}
+
 void Transformer::Draw(const Draws& draws) {
   backend_.ops().sample(backend_.device(), {.logits = work_.logits.as<float>(),
                                             .vocab_size = config_.vocab_size,
@@ -223,6 +232,7 @@ void Transformer::Draw(const Draws& draws) {
                                             .counted = work_.inputs.At(inputs_.counted),
                                             .counts = work_.counts.as<kernels::TokenCount>(),
                                             .tokens = work_.inputs.At(inputs_.tokens),
+                                            .masks = draws.mask_count > 0 ? work_.masks.At(inputs_.masks) : nullptr,
                                             .adjusted = work_.adjusted.as<float>(),
                                             .out = work_.sampled.as<kernels::SampledToken>()});
 }
@@ -270,6 +280,9 @@ void Transformer::Check(const Draws& draws) const {
     ROOST_CHECK(row.row < wanted_count_ && row.top_count <= config_.vocab_size, "row {} of {}, {} likeliest", row.row,
                 wanted_count_, row.top_count);
     ROOST_CHECK(row.is_drawn ? row.draw < draws.rows.size() : row.token < config_.vocab_size);
+  }
+  for (const kernels::SampleRow& draw : draws.rows) {
+    ROOST_CHECK(!draw.has_mask || draw.mask_row < draws.mask_count, "mask {} of {}", draw.mask_row, draws.mask_count);
   }
   for (const kernels::LogitBias& bias : draws.biases) {
     ROOST_CHECK(bias.token < config_.vocab_size, "token {} of {}", bias.token, config_.vocab_size);

@@ -6,13 +6,13 @@
 // h and sums are f32; inputs of products and the cache are of the compute dtype; what products give is of the device's
 // activation dtype. Not thread-safe.
 //
-// Where the device's memory is the worker's to fill (see free_memory in ops.h) all that steps within the engine's
-// bounds need is reserved at load, before the KV pool takes its share of what is left. A larger step takes more, which
-// waits for the device and moves what recorded ops use; where there is no more the device has failed.
+// Where the worker may fill the device's memory (see free_memory in ops.h), everything that steps within the engine's
+// bounds need is reserved at load, before the KV pool takes its share of the rest. A larger step takes more memory,
+// which waits for the device and moves the memory of recorded ops; if there is none left, the device fails.
 //
-// Where that is so it also goes through its products, a step and the recordings of decodes at load, each rank by
-// itself: what a device brings to its memory when it is first used is there before the first request, and no rank waits
-// for it while others wait in a collective op.
+// On such devices the model also runs its products, a step and the recordings of decodes at load, each rank by itself.
+// So everything that a device loads on first use is there before the first request, and no rank waits for it while
+// others wait in a collective op.
 //
 // It may be one of several ranks that compute a model together, each with its heads and its part of the inner layer;
 // see shard.h. Then embeddings, a·Wo and (silu(g)·u)·Wdown are summed over the ranks, and rank 0 gathers the logits.
@@ -45,8 +45,8 @@ namespace roost::worker {
 struct TransformerOptions {
   std::uint32_t block_tokens = 16;  // see IsValidBlockTokens
   std::uint32_t block_count = 0;
-  // Instead of a number: so many as fit into this part of what is free on the device beside the weights and the memory
-  // of steps.
+  // Instead of a number of blocks: as many as fit into this part of the device memory that is free beside the weights
+  // and the memory of steps.
   std::optional<double> kv_share = std::nullopt;
   std::uint32_t max_context_tokens = 0;
   StepBounds step_bounds = {};
@@ -102,6 +102,7 @@ class Transformer final : public Model {
     PackedArray<kernels::LogitBias> biases;
     PackedArray<kernels::CountedToken> counted;
     PackedArray<kernels::LogprobsRow> scored;
+    PackedArray<std::uint32_t> masks;  // in a copy of their own, later
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
@@ -135,6 +136,7 @@ class Transformer final : public Model {
   void MultiplyLogits(std::uint32_t rows) const;
   void GatherLogits();
   void Sample(const Draws& draws);
+  void FillMasks(const Draws& draws);
   void Draw(const Draws& draws);
   void Score(const Draws& draws);
 
@@ -163,6 +165,7 @@ class Transformer final : public Model {
   StepRecorder recorder_;
   std::vector<kernels::BlockRowsCopy> copies_;
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
+  std::vector<std::uint32_t> masks_;  // of the draws, on their way
   std::vector<float> logits_;         // of the last step, once somebody asked for them
   DrawReadbacks readbacks_;
   std::size_t feeding_draw_count_ = 0;  // of the latest draws, if they feed the next batch

@@ -1,5 +1,5 @@
-// What a model goes through when it is loaded, so that no request pays for what comes to a device when it is first
-// used, and no rank waits for it while others wait in a collective op: pure functions.
+// Plans the warm-up of a model when it is loaded. It uses everything that a device loads on first use, so that no
+// request pays for that, and no rank waits for it while others wait in a collective op. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ Result<DType> ComputableDType(const SafetensorsDirectory::Found& found, std::str
     case TensorDType::kBF16: return DType::kBF16;
     default: break;
   }
-  return DataLoss(found.file->path(), "tensor '{}': dtype {} is not supported: F32, F16 and BF16 are", name,
+  return DataLoss(found.file->path(), "tensor '{}': dtype {} is not supported, only F32, F16 and BF16 are", name,
                   found.info->dtype_name);
 }
 

@@ -1,4 +1,4 @@
-// Where a transformer's weights come from: files, or a seed.
+// Sources of a transformer's weights: files, or a seed.
 #pragma once
 
 #include <cstdint>
@@ -50,10 +50,10 @@ class WeightSource {
   virtual ~WeightSource() = default;
   // The weight with this name and exactly this shape; else an Error that names it and its file.
   [[nodiscard]] virtual Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const = 0;
-  // The same, of which only a part is wanted: what RowsOf and ColumnsOf would take of it.
+  // The same, of which only a part is needed: the part that RowsOf and ColumnsOf would take.
   [[nodiscard]] virtual Result<Weight> GetPart(std::string_view name, std::span<const std::uint64_t> shape,
                                                const WeightPart& part) const;
-  // Of all weights there are; nothing where nobody knows.
+  // The bytes of all weights; empty if unknown.
   [[nodiscard]] virtual std::optional<std::uint64_t> total_bytes() const { return std::nullopt; }
 };
 
@@ -68,7 +68,7 @@ struct TensorRecord {
 };
 
 // Reads ahead from the start, in the order in which a transformer is loaded, and hashes every tensor on the way. A
-// weight that Get gives is in memory.
+// weight that Get returns is in memory.
 class SafetensorsWeights final : public WeightSource {
  public:
   // Each of `reader_count` will get every weight, all about equally soon.

@@ -1,12 +1,12 @@
-// The prompts at a worker that are still to be computed, by the routers that sent them, for each to be told of the
-// others'.
+// The prompts that a worker still has to compute, by the router that sent them, so that each router can be told of the
+// others' prompts.
 //
 //   router ──► Arrive ──► the engine's inbox ──► the engine has it, says a report: Assign
 //                              └── its link is gone: Remove
 //
-// The engine reports when a step ends, and what comes during a step is in the report of the next. Routers that hear of
-// each other's requests so late send several where there is room for one; so what has arrived is told from then on. A
-// report lists the first kMaxReportedPrompts of the engine's queue; its load counts all.
+// The engine reports when a step ends, and requests that arrive during a step are in the report of the next. If routers
+// heard of each other's requests so late, several would send one where there is room for one. So arrived requests are
+// announced at once. A report lists the first kMaxReportedPrompts of the engine's queue; its load counts all.
 //
 // Not thread-safe. What it holds, and what it does for a report, is bounded by that list and by what arrives between
 // two reports, not by what waits at the engine.
@@ -41,17 +41,18 @@ class PromptBoard {
   // At least between a message and the next one that only tells what has arrived.
   static constexpr Duration kNewsInterval = std::chrono::milliseconds(10);
 
-  // A prompt that the engine has not got yet; its id is not 0, and larger than all before.
+  // A prompt that the engine has not received yet; its id is not 0, and larger than all before.
   void Arrive(OwnedPrompt prompt);
-  // The queue of the engine's next report, in the order in which it runs: its front. The engine has got the prompts up
-  // to `last_taken_id`, whether they still are to be computed or not.
+  // The front of the queue in the engine's next report, in the order in which it runs. The engine has received the
+  // prompts up to `last_taken_id`, whether they are computed or not.
   void Assign(std::vector<OwnedPrompt> queue, std::uint64_t last_taken_id);
   // What has arrived, and was computed or is given up. Nothing if the engine has got it.
   void Remove(std::uint64_t id) { arrived_.erase(id); }
   void Clear();
 
-  // Makes a load, as the engine reported it, one for the router of `link`: it counts what has arrived from others, of
-  // which that router can not know, and lists all of theirs. What has arrived from itself it counts itself.
+  // Turns a load, as the engine reported it, into one for the router of `link`: it counts the requests that have
+  // arrived from other routers, which that router can not know, and lists all of theirs. The router counts its own
+  // arrived requests itself.
   void TellTo(std::uint32_t link, PromptTeller& teller, Instant now, wire::Load& load) const;
 
   [[nodiscard]] std::size_t arrived_count() const { return arrived_.size(); }

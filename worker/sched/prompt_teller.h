@@ -1,13 +1,13 @@
-// Tells one router what the others have queued at this worker, in each load report: how much is to be computed and how
-// long it has waited, so that all routers see one queue, and once the hashes, so that siblings that come by another
-// router follow a prefix while it is still being computed.
+// Tells one router in each load report what the others have queued at this worker: how much is left to compute and how
+// long each prompt has waited, so that all routers see one queue; and once the hashes, so that requests of other
+// routers follow a prefix while it is still being computed.
 //
 //   list 1   7: 900 tokens, hashes   8: 40 tokens, hashes
 //   list 2   7: 500 tokens           8: 40 tokens           9: 60 tokens, hashes
 //   list 3                           8: 40 tokens                                   the hashes of 7 and 9 are forgotten
 //
-// What the router holds is what it was told in the last list: both sides follow the same lists, which are neither lost
-// nor reordered within a link's life. A new life has a new teller.
+// The router holds what the last list said: both sides follow the same lists, which are neither lost nor reordered
+// within a link's life. A new life has a new teller.
 //
 // Not thread-safe.
 #pragma once

@@ -1,4 +1,4 @@
-// The scheduler: which tokens of which sequences are computed in the next step, and which blocks they lie in.
+// The scheduler: chooses the tokens of each sequence that the next step computes, and their blocks.
 //
 //   Submit ──▶ waiting ──admit──▶ running ──Remove──▶ gone        Fork: one more running sequence, with the same blocks
 //                 ▲                  │
@@ -7,39 +7,39 @@
 // One step: Schedule() → the model makes the copies and computes the slices → Commit() → Append() a sampled token or
 // Remove() each sequence whose slice wants logits.
 //
-// The model may have but begun when Commit() is called, if it computes steps in their order: then a step can be
-// scheduled before the tokens of the one before it are known. AppendAwaited() gives a sequence the place of its next
-// token, which is computed like any other, and Resolve() says later which one it is. Nobody knows the hash of a block
-// with an awaited token, so the block enters the cache only then.
+// Commit() may be called as soon as the model has begun the step, if it computes steps in order: then the next step can
+// be scheduled before the tokens of this one are known. AppendAwaited() gives a sequence the place of its next token,
+// which is computed like any other, and Resolve() later says which token it is. The hash of a block with an awaited
+// token is unknown, so the block enters the cache only then.
 //
-// - One token budget per step. Every decoding sequence gets its one token; the rest goes to prefill chunks: of running
-//   sequences and of newly admitted ones, in the order of the WaitingQueue. So a prompt that is computed in part may
-//   pause, with its blocks, for one that goes before it. Of such prompts there are at most max_partial_prefills, beside
-//   those that are pressed for time (first_token_target).
+// - One token budget per step. Every decoding sequence gets its one token. The rest goes to prefill chunks of running
+//   and newly admitted sequences, in the order of the WaitingQueue. So a partly computed prompt may pause, with its
+//   blocks, for one that goes before it. There are at most max_partial_prefills such prompts, beside those for which
+//   time presses (first_token_target).
 // - A step that completes a prompt is short (short_step_tokens): the chunk of a long prompt that would fill it comes
-//   with the next one. Unless those who wait would lose more by one step more than the first token comes earlier.
-// - A sequence is admitted when its prompt fits the blocks that are free or evictable. When blocks run out all the
-//   same (outputs grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always
-//   goes on, and every sequence ends. Pins do not stand against that: they end if a sequence that runs alone needs
-//   their blocks.
-// - Blocks that the cache holds for their youth (see PrefixCache) go only for a sequence that could not run otherwise,
-//   the oldest first. A waiting sequence that has no room without them waits while running ones will free enough, but
-//   no longer than min_hold for held blocks. It takes held blocks at once when nobody runs, or when all that run could
-//   not free enough. A running sequence takes held blocks before another is preempted and before pins end: a held
-//   block may save computation later, a preemption costs it now. Nobody passes a sequence that lacks room, so holds
-//   starve nobody.
-// - Nothing is computed twice: a sequence whose next block is being computed by a running one waits until it is there
-//   (or until the other is cancelled or preempted, and then it goes first); others may pass it meanwhile. It waits at
-//   most for as long as computing these blocks itself is predicted to take, from the pace of the steps of late. The
-//   match with the cache is repeated at every chunk, for what became ready since.
-// - Tokens, not blocks, are shared: where the match ends, the rows of the block that goes on with the most equal tokens
-//   are copied into the sequence's own (see PrefixCache::FindTail). Forks share the partial block too, until one writes
+//   with the next step. It is filled up if the waiting prompts would lose more by one more step than the first token
+//   gains.
+// - A sequence is admitted when its prompt fits the free and evictable blocks. When blocks still run out (outputs
+// grow),
+//   the sequence admitted last is preempted and recomputed later. So the one admitted first always continues, and every
+//   sequence ends. Pins do not prevent that: they end if a sequence that runs alone needs their blocks.
+// - Held blocks (the minimum hold, see PrefixCache) are taken only for a sequence that could not run otherwise, the
+//   oldest first. A waiting sequence without room waits while the running ones will free enough, but at most min_hold.
+//   It takes held blocks at once when none runs, or when all running ones could not free enough. A running sequence
+//   takes held blocks before another one is preempted and before pins end: a held block may save computation later, a
+//   preemption costs it now. No other sequence passes one that lacks room, so holds starve none.
+// - Nothing is computed twice: a sequence whose next block is being computed by a running one waits for it; if the
+//   running one is cancelled or preempted, the waiting one goes first. Others may pass it meanwhile. It waits at most
+//   for the time that computing these blocks itself would take, at the pace of recent steps. The match with the cache
+//   is repeated at every chunk, for blocks that became ready since.
+// - Tokens, not blocks, are shared: where the match ends, the rows of the block with the most equal tokens are copied
+//   into the sequence's own block (see PrefixCache::FindTail). Forks share the partial block too, until one writes
 //   there: then it gets a copy.
-// - At least one token is left to compute, however much is cached: there would be no logits otherwise.
-// - A sequence whose prompt is scored wants the logits of all its tokens: it takes no cached block for those, and a
+// - At least one token is left to compute, however much is cached, because its logits are needed.
+// - A sequence whose prompt is scored needs the logits of all its tokens: it takes no cached block for those, and a
 //   step computes few of them (max_scored_tokens), because each needs memory for its row.
 // - The blocks that waiting sequences will hit are evicted after all others.
-// - What a session's last turn had retained is retained until its next turn comes (see SessionTable).
+// - What a session's last turn retained stays until its next turn comes (see SessionTable).
 //
 // Pure: no thread, no clock, no device. Not thread-safe. The cache outlives it. A step costs O(running sequences +
 // kMaxPassedOver + blocks matched), and no heap allocation unless sequences come; a waiting sequence behind these costs
@@ -71,22 +71,21 @@ inline constexpr std::uint32_t kMaxPassedOver = 64;
 
 struct SchedulerOptions {
   std::uint32_t max_batch_tokens = 512;
-  // Once a step completes a prompt it computes no more prompt tokens than these, so that the first token does not wait
-  // for a full step. What the others lose by it is the time that a step takes beside its prompt tokens, its decodes
-  // included, as fitted to the steps of late: where that is more, and where time presses (see below), steps are full.
-  // 0: all steps are.
+  // Once a step completes a prompt it computes no more prompt tokens than this, so that the first token does not wait
+  // for a full step. The other prompts then lose the fixed time of a step, decodes included, as fitted to recent steps.
+  // Where they would lose more than is gained, and where time presses (see below), steps are full. 0: all steps are
+  // full.
   std::uint32_t short_step_tokens = 0;
   // Never more than max_batch_tokens in effect: each decoding sequence has a token in every step.
   std::uint32_t max_running = 64;
   std::uint32_t max_waiting = 1024;
   std::uint32_t max_context_tokens = 0;  // prompt and output; the caller never appends beyond it
-  // Sequences whose prompt is computed in part, after a step; more may be where time presses, and where a step was
-  // short that could have completed them. Each holds the blocks of its part. 0: no bound.
+  // Sequences that may have a partly computed prompt after a step. There may be more where time presses, and where a
+  // short step could have completed them. Each holds the blocks of its part. 0: no bound.
   std::uint32_t max_partial_prefills = 4;
   SchedulePolicy policy = SchedulePolicy::kFcfs;
-  // How long a first token should take at most, whatever the policy prefers. Sequences that would come too late have a
-  // part of the prefill budget of their own, the ones that came first before the others. Not a promise: they leave
-  // something to the others.
+  // Target for the time to the first token, whatever the policy prefers. Sequences that would miss it share a part of
+  // the prefill budget, first come first served. It is no promise: they leave a part to the others.
   std::optional<Duration> first_token_target = {};
   // Tokens of one step, of all sequences that are scored.
   std::uint32_t max_scored_tokens = 64;
@@ -125,7 +124,7 @@ class Scheduler {
   // The context must fit the pool: max_context_tokens <= block count · B.
   Scheduler(PrefixCache& cache, SchedulerOptions options);
 
-  // Time goes on; never back.
+  // Sets the time, which never goes back.
   void AdvanceTo(Instant now);
 
   // kOverloaded when the queue is full, kContextTooLong when the sequence could never run, kInvalidArgument for an
@@ -135,8 +134,9 @@ class Scheduler {
   // Forgets a sequence in whatever state it is, and releases what it holds. Not between Schedule and Commit.
   void Remove(SequenceId id);
 
-  // What the sequence, in whatever state it is, has computed may be wrong: none of it stays in the cache, nor what
-  // others computed behind it, which they keep for themselves. It is to be removed. Not between Schedule and Commit.
+  // What the sequence has computed may be wrong, in whatever state it is: none of it stays in the cache, nor what
+  // others computed behind it, which those keep for themselves. Remove the sequence afterwards. Not between Schedule
+  // and Commit.
   void Discard(SequenceId id);
 
   // The sequences without output that wait beyond their deadline. They wait on until they are removed.
@@ -151,7 +151,7 @@ class Scheduler {
   // The slices have been computed, or will be before whatever is scheduled from now on: their full blocks enter the
   // cache.
   void Commit();
-  // What a step took, when that is known: Commit may come before.
+  // The time of a step, once it is known: Commit may come before.
   void NotePace(const StepSample& step);
 
   // Tokens that were sampled after a running sequence's last, which has been computed. Several at once are computed
@@ -168,9 +168,9 @@ class Scheduler {
   // After the last Resolve of a step.
   void CommitResolved();
 
-  // One more sequence with the same tokens and blocks, which goes on like any other; so are samples and beams made.
-  // After Commit, for a running sequence that has all its tokens computed and awaits none. It has a place for sure as
-  // often as its fork_count said when it was submitted, and beyond that while CanFork.
+  // Adds a sequence with the same tokens and blocks, which continues like any other; used for several samples. Call it
+  // after Commit, for a running sequence that has all its tokens computed and awaits none. There is a place for as many
+  // forks as its fork_count said when it was submitted, and for more while CanFork.
   [[nodiscard]] SequenceId Fork(SequenceId id);
   // Is there a place for a fork of this running sequence?
   [[nodiscard]] bool CanFork(SequenceId id) const;
@@ -211,10 +211,12 @@ class Scheduler {
   [[nodiscard]] std::unique_ptr<Sequence> MakeSequence(SequenceSpec spec);
 
   void Append(Sequence& sequence, std::span<const TokenId> tokens) const;
+  // ---- the running sequences (scheduler_running.cc) ----
   void PlanSlices();
   void PlanSlice(const Sequence& sequence, std::uint32_t token_count);
 
-  // Blocks for `token_count` more tokens, at the price of preempting from the back. False: it had to go itself.
+  // Allocates blocks for `token_count` more tokens, preempting from the back where needed. False: the sequence itself
+  // was preempted.
   [[nodiscard]] bool SecureBlocks(Sequence& sequence, std::uint32_t token_count);
   [[nodiscard]] bool SecureBlock(Sequence& sequence);
   [[nodiscard]] bool MakeRoom(const Sequence& sequence);
@@ -259,7 +261,7 @@ class Scheduler {
   [[nodiscard]] Pressing DealToPressing(std::uint32_t budget);
   [[nodiscard]] double CollectPressing();
   void CollectWithoutToken();
-  // What is left of a step. Who is admitted hangs on the budget alone: as if the step were full.
+  // What is left of a step. Admission depends on the budget alone, as if the step were full.
   struct Room {
     std::uint32_t budget = 0;     // for prompts
     std::uint32_t dealable = 0;   // of it, before the step ends

@@ -1,4 +1,5 @@
-// The part of the scheduler that deals with waiting sequences: what is cached for them, who computes it, who is next.
+// The part of the scheduler for waiting sequences: what is cached for them, which running sequence computes their
+// blocks, and which is admitted next.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -177,7 +178,7 @@ void Scheduler::InsertPartial(Sequence& sequence) {
   partial_.insert(after, {rank, &sequence});
 }
 
-// Who was preempted had been admitted after all that still run.
+// A preempted sequence was admitted after all that still run.
 bool Scheduler::GoesBefore(const Sequence& waiting, const WaitingRank& running) {
   return waiting.rank.standing == WaitingRank::Class::kNew && waiting.rank < running;
 }
@@ -188,7 +189,7 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence, std::uint32_t budge
   if (sequence.scoring() && scored_room_ == 0) return Admission::kPassedOver;
   const WaitingRank rank = sequence.rank;
   if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
-  // Who turns out to have more to compute than was expected may have moved back, and is met again there.
+  // A sequence that has more to compute than expected may have moved back, and is met again there.
   if (sequence.awaited || rank < sequence.rank) return Admission::kPassedOver;
   if (!HasRoomFor(sequence) || !MayStartPrefill(sequence, budget, paused_count)) return Admission::kRefused;
   Start(sequence);

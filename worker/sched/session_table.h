@@ -1,8 +1,8 @@
-// The conversations whose next turn is expected: what the cache retains for each until it comes. A turn takes the place
-// of the one before it, so that what was retained for a session ends when the session comes back, and not when its time
-// is over: parts of the conversation that the new prompt does not have stand in nobody's way.
+// The conversations whose next turn is expected, with what the cache retains for each until it comes. A turn replaces
+// the one before it, so retention for a session ends when the session comes back, not when its time is over: parts of
+// the conversation that the new prompt does not have take no room any more.
 //
-// Bounded: with kMaxSessions expected, further ones are retained all the same, and to the end of their time.
+// Bounded: with kMaxSessions expected, further ones are retained until their time is over.
 //
 // Not thread-safe. Every operation is O(log sessions).
 #pragma once

@@ -1,17 +1,17 @@
-// The sequences that wait to be computed, in the order in which they are to be taken:
+// The waiting sequences, in the order in which they are taken:
 //
-//   1  preempted ones, the one that was preempted last first: it was the first of them to be admitted
-//   2  of the others those with the higher priority; who came kPriorityPatience ago has the highest there is
-//   3  of equals, as the policy says:
+//   1  preempted sequences, the one that was preempted last first: it was admitted before the others
+//   2  then by priority, the highest first; a sequence that has waited for kPriorityPatience has the highest priority
+//   3  among equals by the policy:
 //        kFcfs              the one that came first
 //        kLongestPrefix     the one with the most cached tokens
 //        kShortestUncached  the one with the fewest tokens to compute
-//      The last two age: kAgeingTokens of advantage are worth one second of waiting, so nobody waits for ever. As all
-//      grow older at one pace, that does not change the order of two sequences, and no place has to be looked at again.
+//      With the last two, waiting counts: one second of waiting is worth kAgeingTokens tokens, so no sequence waits
+//      forever. All sequences age at the same pace, so the order of two sequences never changes.
 //
-// So no priority starves: who comes more than kPriorityPatience after a sequence does not go before it, whatever the
-// priorities, with kFcfs; with the others, who comes later than that by another (tokens of the sequence) /
-// kAgeingTokens seconds.
+// So no priority starves: with kFcfs, a sequence that comes more than kPriorityPatience later does not go first,
+// whatever the priorities; with the other policies, that holds for one that comes later than that by another (tokens of
+// the sequence) / kAgeingTokens seconds.
 //
 // Not thread-safe. Every operation is O(log waiting), AdvanceTo for each sequence whose patience ends, which is once.
 #pragma once
@@ -38,7 +38,7 @@ enum class SchedulePolicy : std::uint8_t {
   kShortestUncached,  // the fewest tokens to compute first
 };
 
-// By their names in configurations.
+// Policies by their names in configurations.
 inline constexpr std::array kSchedulePolicies{
     std::pair<std::string_view, SchedulePolicy>{"fcfs", SchedulePolicy::kFcfs},
     std::pair<std::string_view, SchedulePolicy>{"longest-prefix", SchedulePolicy::kLongestPrefix},
@@ -63,7 +63,7 @@ class WaitingQueue {
  public:
   explicit WaitingQueue(SchedulePolicy policy) : policy_(policy) {}
 
-  // Time goes on; never back.
+  // Sets the time, which never goes back.
   void AdvanceTo(Instant now);
 
   // Gives a sequence, that runs or is about to wait, the highest priority if its patience has ended.
@@ -77,7 +77,7 @@ class WaitingQueue {
   // So much of the sequence's tokens will have to be computed. May change its place.
   void ExpectUncached(Sequence& sequence, std::uint32_t token_count);
 
-  // The rank of a sequence, that runs or waits, if it waited with so many tokens to compute.
+  // The rank of a running or waiting sequence, if it waited with this many tokens to compute.
   [[nodiscard]] WaitingRank RankOf(const Sequence& sequence, std::uint32_t uncached_count) const;
 
   // In order. Valid until the queue changes.

@@ -123,18 +123,20 @@ void Declare(GenerateOptions& options, ConfigParser& parser) {
   for (const auto& [name, scheduler] : kOfflineSchedulers) schedulers.emplace_back(name);
   parser.Section("Generation")
       .Add("prompts", options.prompts,
-           "File with a prompt per line, - for the standard input: text, or the JSON body of a completion or a chat")
+           "File with one prompt per line, or - for the standard input. A prompt is text, or the JSON body of a "
+           "request to /v1/completions or /v1/chat/completions")
       .Require("prompts")
       .AddChoice(
           "scheduler", options.scheduler, schedulers,
           "naive: one prompt at a time; offline: in waves, as many as fit at once; online: each as soon as there "
           "is room")
       .Add("max-tokens", options.max_tokens,
-           "Tokens per answer at most where a prompt does not say; 0 for as many as the context holds")
+           "Most tokens of an answer whose prompt sets no limit; 0: as many as fit the context")
       .Add("temperature", options.temperature,
-           "Where a prompt does not say: 0 takes the likeliest token; auto takes the model's own")
-      .Add("seed", options.seed, "Where a prompt does not say: it draws with a seed made of this and its index")
-      .AddSwitch("ignore-eos", options.ignore_eos, "The model's own stop tokens end no answer");
+           "Temperature for prompts that set none: 0 takes the likeliest token, auto the model's own default")
+      .Add("seed", options.seed,
+           "Seed for prompts that set none: each prompt's seed is made of this one and its number in the list")
+      .AddSwitch("ignore-eos", options.ignore_eos, "Do not end answers at the model's own stop tokens");
   worker::DeclareModel(options.worker, parser);
   worker::DeclareCache(options.worker, parser);
   worker::DeclareEngine(options.worker, parser);

@@ -1,5 +1,5 @@
-// How a run goes on, for the person who waits: `Prefill: N tok/s, Decode: N tok/s, cached N%`, of the run so far. On a
-// terminal one line that is written over again; elsewhere a line a second.
+// Shows the progress of a run: `Prefill: N tok/s, Decode: N tok/s, cached N%`, over the run so far. On a terminal one
+// line that is overwritten in place; elsewhere a line per second.
 #pragma once
 
 #include <ostream>

@@ -131,7 +131,7 @@ class OfflineRun {
     open.answer.prompt_token_count = static_cast<std::uint32_t>(request.spec.prompt.size());
     open.stop_tokens = request.spec.stop_tokens;
     for (std::uint32_t i = 0; i < request.spec.sample_count; ++i) {
-      open.choices.push_back({router::ChoiceText(request.spec.model->tokenizer, request.stop), {}, false});
+      open.choices.push_back({router::ChoiceText(request.spec.model->tokenizer, {.stop = request.stop}), {}, false});
     }
     const Result<void> taken = engine_.Submit(kLink, MessageOf(request.spec, index, setup_.cache));
     if (!taken.ok()) return Fail(index, taken.error());

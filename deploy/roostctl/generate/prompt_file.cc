@@ -61,7 +61,8 @@ Result<ReadLine> ReadChat(const ServedModel& model, const router::JsonObject& bo
 
 Result<ReadLine> ReadCompletion(const ServedModel& model, router::CompletionRequest completion) {
   ReadLine line;
-  ROOST_ASSIGN_OR_RETURN(line.tokens, router::TokenizeCompletion(model, completion));
+  if (completion.prompts.size() > 1) return InvalidArgument("prompt", "must be one prompt");
+  ROOST_ASSIGN_OR_RETURN(line.tokens, router::TokenizeCompletion(model, completion.prompts.front()));
   line.fields = std::move(completion.sampling);
   return line;
 }
@@ -71,7 +72,7 @@ Result<ReadLine> ReadJson(const ServedModel& model, std::string text, std::int64
   ROOST_ASSIGN_OR_RETURN(const router::JsonObject body, json.Parse());
   const bool has_messages = body.Find("messages").has_value();
   if (has_messages && body.Find("prompt")) {
-    return InvalidArgument("prompt", "stands beside messages: give one of them");
+    return InvalidArgument("prompt", "can not be given together with messages");
   }
   if (has_messages) return ReadChat(model, body, unix_seconds);
   ROOST_ASSIGN_OR_RETURN(router::CompletionRequest completion, router::ParseCompletionRequest(body));
@@ -80,7 +81,7 @@ Result<ReadLine> ReadJson(const ServedModel& model, std::string text, std::int64
 
 Result<ReadLine> ReadText(const ServedModel& model, std::string text) {
   router::CompletionRequest completion;
-  completion.prompt = std::move(text);
+  completion.prompts.push_back({std::move(text)});
   return ReadCompletion(model, std::move(completion));
 }
 

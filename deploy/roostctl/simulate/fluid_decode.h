@@ -19,7 +19,7 @@ namespace roost::simulate {
 
 class FluidDecode {
  public:
-  // Of `worker_count` workers of this speed, over which the requests are spread evenly.
+  // Simulates `worker_count` workers of this speed, over which the requests are spread evenly.
   FluidDecode(const ServiceModel& model, double speed, std::uint32_t worker_count = 1)
       : model_(model), speed_(speed), worker_count_(worker_count) {}
 
@@ -30,12 +30,13 @@ class FluidDecode {
     double context_token_count = 0;
   };
   void Start(const Request& request, Instant now);
-  // It stops short; returns the tokens that it had still to draw.
+  // The request stops early; returns the tokens that it had still to draw.
   double Stop(std::uint64_t id, Instant now);
 
-  // Those that have drawn all of theirs, which are gone with this. Those that end together in the order of their ids.
+  // Removes and returns the requests that have drawn all their tokens. Requests that end together come in the order of
+  // their ids.
   [[nodiscard]] std::vector<std::uint64_t> TakeEnded(Instant now);
-  // When that will be so for the next one, as things stand.
+  // When the next request will have drawn all its tokens, as things stand.
   [[nodiscard]] std::optional<Instant> NextEnd() const;
 
   [[nodiscard]] std::uint32_t request_count() const { return static_cast<std::uint32_t>(marks_.size()); }

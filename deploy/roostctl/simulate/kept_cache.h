@@ -1,6 +1,5 @@
-// The worker's real block pool and prefix cache, with a capacity that says how much is kept beside what running
-// requests hold, as simulations commonly have it: so a request never lacks memory, and what differs between policies is
-// what they make of the cache.
+// The worker's real block pool and prefix cache. Its capacity is what is kept beside the blocks of running requests, as
+// is usual in simulations: so no request ever lacks memory, and policies differ only in how they use the cache.
 //
 //   pool   [ held by requests ][ free ][ idle ]      idle: kept_blocks at most, and less where requests hold more than
 //                                                    the reserve
@@ -29,7 +28,7 @@ class KeptCache {
   [[nodiscard]] worker::PrefixCache& cache() { return cache_; }
   [[nodiscard]] const worker::BlockPool& pool() const { return pool_; }
 
-  // Requests have taken or released some: evicts what is idle beyond what is kept.
+  // Requests have taken or released blocks: evicts idle blocks beyond what is kept.
   void Settle();
 
  private:

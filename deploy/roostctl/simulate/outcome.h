@@ -1,4 +1,4 @@
-// What a run came to, in the figures that are compared.
+// The result of a run, in the figures that are compared.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,9 @@ struct Outcome {
   std::uint64_t prompt_token_count = 0;    // of requests that were not refused
   std::uint64_t cached_token_count = 0;    // of those
   std::uint64_t computed_token_count = 0;  // on all workers; what was computed twice counts twice
-  std::uint64_t copied_token_count = 0;    // of these, for copies of prefixes, which are nobody's prompt
-  std::vector<double> ttft_seconds;        // ascending
+  std::uint64_t copied_token_count =
+      0;  // those of them for copies of prefixes; they count in the imbalance, not in the hit ratio
+  std::vector<double> ttft_seconds;  // ascending
 
   std::vector<RequestRecord> requests;                        // by their number in the trace
   std::vector<std::uint64_t> computed_tokens_by_worker;       // prompt tokens; one sum for a pool

@@ -1,14 +1,14 @@
-// What all workers together could do if they were one: their caches one cache that each of them reads at no cost, their
-// queues one queue. No router can choose wrongly there, so this bounds what routing can reach with a queue like it (not
-// strictly: a shortest-first queue is good for the mean and no law).
+// Simulates all workers as one: one cache that each of them reads at no cost, and one queue. No router can choose
+// wrongly there, so it estimates what routing can reach with such a queue. (It is no strict bound: a shortest-first
+// queue is good for the mean, but not the best for every figure.)
 //
 //   one queue, least uncached tokens first ─▶ N servers, each with one prefill at a time at its worker's speed
 //                                               │ blocks become visible at the end of the prefill
 //                                               ▼
 //                                    decoding, as on a worker, at most N · max_running_requests at once
 //
-// The cache is the workers' real one, with N times their capacity, or unbounded. The uncached tokens of those that wait
-// are always up to date. Full blocks only; nobody waits for a prefix that another request is computing.
+// The cache is the workers' real one, with N times the capacity, or unbounded. The uncached tokens of waiting requests
+// are always up to date. Full blocks only; no request waits for a prefix that another one is computing.
 #pragma once
 
 #include <cstdint>

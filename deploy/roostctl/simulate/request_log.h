@@ -1,4 +1,4 @@
-// What became of each request of a run.
+// The result of each request of a run.
 #pragma once
 
 #include <cstdint>

@@ -44,9 +44,9 @@ struct WorkerOptions {
   std::optional<Duration> first_token_target = {};
   std::uint32_t max_batch_tokens = 1024;
   std::uint32_t short_step_tokens = 0;  // see worker::SchedulerOptions
-  std::uint32_t max_running_requests = 64;
-  std::uint32_t max_waiting_requests = 1024;
-  std::uint32_t max_partial_prefills = 4;
+  std::uint32_t max_running_requests = worker::SchedulerOptions().max_running;
+  std::uint32_t max_waiting_requests = worker::SchedulerOptions().max_waiting;
+  std::uint32_t max_partial_prefills = worker::SchedulerOptions().max_partial_prefills;
   Duration load_interval = std::chrono::milliseconds(250);
   ServiceModel service;
 };

@@ -45,7 +45,7 @@ Result<std::vector<std::string>> PoliciesOf(const SimulateOptions& options) {
   for (const std::string& name : options.policies) {
     if (name == kAll) return known;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return InvalidArgument("policy", "no policy '{}'; there are {}", name, fmt::join(known, ", "));
+      return InvalidArgument("policy", "there is no policy '{}'; the policies are {}", name, fmt::join(known, ", "));
     }
     policies.push_back(name);
   }
@@ -59,7 +59,7 @@ Result<std::vector<WorkerSpec>> WorkersOf(const SimulateOptions& options) {
     double speed = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), speed);
     if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(speed) || speed <= 0) {
-      return InvalidArgument("worker-speeds", "'{}' is no number above 0", text);
+      return InvalidArgument("worker-speeds", "'{}' is not a number above 0", text);
     }
     speeds.push_back(speed);
   }

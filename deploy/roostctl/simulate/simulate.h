@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "deploy/roostctl/simulate/simulation.h"
 #include "deploy/roostctl/workload/source.h"
+#include "worker/cache/eviction_factory.h"
 
 namespace roost::roostctl {
 
@@ -28,20 +30,20 @@ struct SimulateOptions {
   // Workers
   std::uint32_t worker_count = 8;
   std::vector<std::string> worker_speeds;  // of worker 0, 1, …, over and over; 1 if there are none
-  std::uint64_t cache_tokens = 1'000'000;
-  std::string eviction = "class-aware";
+  std::uint64_t cache_tokens = simulate::WorkerOptions().cache_tokens;
+  std::string eviction{worker::kDefaultEvictionPolicy};
   std::string schedule{worker::kDefaultSchedulePolicy};
   std::uint64_t first_token_target_ms = worker::kDefaultFirstTokenTargetMs;  // 0: none
-  std::uint32_t max_batch_tokens = 1024;
+  std::uint32_t max_batch_tokens = simulate::WorkerOptions().max_batch_tokens;
   std::uint32_t short_step_tokens = worker::kDefaultShortStepTokens;
-  std::uint32_t max_running_requests = 64;
-  std::uint32_t max_waiting_requests = 1024;
-  double load_interval_ms = 250;
-  double prefill_rate = 10'000;
+  std::uint32_t max_running_requests = simulate::WorkerOptions().max_running_requests;
+  std::uint32_t max_waiting_requests = simulate::WorkerOptions().max_waiting_requests;
+  double load_interval_ms = 1000 * ToSeconds(simulate::WorkerOptions().load_interval);
+  double prefill_rate = simulate::ServiceModel().prefill_tokens_per_second;
   // The other terms of the service model, see ServiceModel.
   double step_base_ms = 0;
   double attention_ns = 0;
-  double decode_base_ms = 20;
+  double decode_base_ms = 1000 * simulate::ServiceModel().decode_base_seconds;
   double decode_us_per_request = 0;
   double decode_ns_per_context_token = 0;
 

@@ -5,7 +5,7 @@
 //                    ▲                                             │
 //                    └────────── Step, after the event delay ──────┘
 //
-// Two lines beside the policies bound what routing can reach, because they do without it: see SimulatePool.
+// Two lines beside the policies estimate what routing can reach: see SimulatePool.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ struct SimulationOptions {
   std::uint64_t seed = 1;
 };
 
-// Hears now and then how many requests have ended.
+// Called now and then with the number of requests that have ended.
 using Progress = std::function<void(std::size_t ended_count)>;
 
 // The trace of `text` under the policy of this name (see MakePolicy). kInvalidArgument for a policy that there is not.

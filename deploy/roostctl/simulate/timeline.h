@@ -1,5 +1,5 @@
-// Virtual time: what is to happen, in order. What is due at the same instant happens in the order in which it was
-// asked for, so a run can be repeated.
+// Virtual time: a queue of events. Events of the same instant happen in the order in which they were added, so a run
+// can be repeated.
 //
 // One thread. O(log events) each.
 #pragma once
@@ -28,7 +28,7 @@ class Timeline final : public Clock {
   }
   void After(Duration delay, Action action) { At(now_ + delay, std::move(action)); }
 
-  // The next one. False: there is none.
+  // Runs the next event. False: there is none.
   bool RunNext() {
     if (events_.empty()) return false;
     now_ = events_.top().when;

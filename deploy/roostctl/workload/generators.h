@@ -1,5 +1,4 @@
-// Load that is made, not recorded: seeded, the same on every machine. Parameters of the published ones are their
-// sources' defaults.
+// Generated load: seeded, the same on every machine. Parameters of published loads are the defaults of their sources.
 #pragma once
 
 #include <cstdint>

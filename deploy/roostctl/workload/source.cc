@@ -41,7 +41,8 @@ Result<Trace> LoadFile(const TraceSource& source) {
   if (source.format == "roost") return LoadRecording(source.path);
   if (source.format == "taubench") return LoadTauBench(source.path, {.seed = source.seed});
   if (source.format == "miniswe") return LoadMiniSwe(source.path, {.seed = source.seed});
-  return InvalidArgument("format", "no form '{}'; there are {}", source.format, fmt::join(kTraceFormats, ", "));
+  return InvalidArgument("format", "there is no format '{}'; the formats are {}", source.format,
+                         fmt::join(kTraceFormats, ", "));
 }
 
 Result<Trace> Generate(const TraceSource& source) {
@@ -53,7 +54,8 @@ Result<Trace> Generate(const TraceSource& source) {
     options.session_count = source.session_count.value_or(options.session_count);
     return MultiTurnChat(options);
   }
-  return InvalidArgument("generate", "no generator '{}'; there are {}", source.generator, fmt::join(kGenerators, ", "));
+  return InvalidArgument("generate", "there is no generator '{}'; the generators are {}", source.generator,
+                         fmt::join(kGenerators, ", "));
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ class RandomMessages {
     hello.logprobs = rng_.Below(2) == 0;
     hello.min_output_tokens = rng_.Below(2) == 0;
     hello.answers = rng_.Below(2) == 0;
+    hello.constrains_output = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;
   }
@@ -114,6 +115,9 @@ class RandomMessages {
     if (rng_.Below(2) == 0) generate.output_logprobs = TopCount();
     if (rng_.Below(2) == 0) generate.prompt_logprobs = TopCount();
     generate.min_output_tokens = Small();
+    if (rng_.Below(2) == 0)
+      generate.constraint = Constraint{static_cast<ConstraintKind>(rng_.Below(6)), Text(), Name()};
+    if (rng_.Below(2) == 0) generate.trace_parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     return generate;
   }
 

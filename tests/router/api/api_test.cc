@@ -57,9 +57,9 @@ TEST_F(ApiTest, FindsModelsWhoseNamesHaveSlashes) {
 }
 
 TEST_F(ApiTest, UnknownPathsAndMethodsAnswerJson) {
-  const auto nowhere = Ask("GET", "/v1/responses");
+  const auto nowhere = Ask("GET", "/v1/embeddings");
   EXPECT_EQ(nowhere->response->status, 404);
-  EXPECT_EQ(At(nowhere->response->body, "/error/message"), "\"there is no /v1/responses\"");
+  EXPECT_EQ(At(nowhere->response->body, "/error/message"), "\"there is no /v1/embeddings\"");
   EXPECT_EQ(Ask("GET", "/v1/models/")->response->status, 404);
   const auto wrong = Ask("GET", "/v1/chat/completions");
   EXPECT_EQ(wrong->response->status, 405);
@@ -153,7 +153,8 @@ TEST_F(ApiTest, AnswersAChatWhole) {
                       R"("system_fingerprint":"fp_0123456789ab","choices":[{"index":0,"message":{"role":"assistant",)"
                       R"("content":"Hello","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":)"
                       R"({"prompt_tokens":21,"completion_tokens":6,"total_tokens":27,)"
-                      R"("prompt_tokens_details":{"cached_tokens":12}}})");
+                      R"("prompt_tokens_details":{"cached_tokens":12},)"
+                      R"("completion_tokens_details":{"reasoning_tokens":0}}})");
   EXPECT_EQ(HeaderOf(responder->response->headers, "x-roost-worker"), "w1");
   EXPECT_EQ(HeaderOf(responder->response->headers, "x-roost-cached-tokens"), "12");
   EXPECT_THAT(observer_.answers, ElementsAre("chat_completions 200"));
@@ -171,7 +172,8 @@ TEST_F(ApiTest, AnswersACompletionWhole) {
   EXPECT_EQ(At(body, "/object"), "\"text_completion\"");
   EXPECT_EQ(At(body, "/choices"), R"([{"index":0,"text":"ab","logprobs":null,"finish_reason":"length"}])");
   EXPECT_EQ(At(body, "/usage"), R"({"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
-                                R"("prompt_tokens_details":{"cached_tokens":0}})");
+                                R"("prompt_tokens_details":{"cached_tokens":0},)"
+                                R"("completion_tokens_details":{"reasoning_tokens":0}})");
 }
 
 TEST_F(ApiTest, IdsDiffer) {
@@ -231,7 +233,8 @@ TEST_F(ApiTest, UsageComesLastAndOnlyWhenAskedFor) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(At(events[static_cast<std::size_t>(i)], "/usage"), "");
   EXPECT_EQ(At(events[3], "/choices"), "[]");
   EXPECT_EQ(At(events[3], "/usage"), R"({"prompt_tokens":21,"completion_tokens":3,"total_tokens":24,)"
-                                     R"("prompt_tokens_details":{"cached_tokens":4}})");
+                                     R"("prompt_tokens_details":{"cached_tokens":4},)"
+                                     R"("completion_tokens_details":{"reasoning_tokens":0}})");
 }
 
 TEST_F(ApiTest, UsageComesWithEveryChunkWhenAskedFor) {

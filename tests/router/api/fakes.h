@@ -116,6 +116,7 @@ class FakeDispatcher final : public Dispatcher {
     }
     return nullptr;
   }
+  bool IsExpected(std::string_view model) const override { return expected == model; }
   std::vector<std::shared_ptr<const ServedModel>> Models() const override { return models; }
   std::vector<WorkerStatus> Workers() const override { return workers; }
   std::vector<QueueStatus> Queues() const override { return queues; }
@@ -186,6 +187,7 @@ class FakeDispatcher final : public Dispatcher {
   }
 
   std::vector<std::shared_ptr<const ServedModel>> models;
+  std::optional<std::string> expected;  // a model
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;
   std::optional<Error> refusal;
@@ -287,6 +289,7 @@ class FakeTextWork final : public TextWork {
 
 class RecordingObserver final : public ApiObserver {
  public:
+  void OnUnknownFields(std::uint32_t count) override { unknown_fields += count; }
   void OnAnswer(std::string_view route, int status) override { answers.push_back(fmt::format("{} {}", route, status)); }
   void OnGenerationStart(std::string_view) override { ++active; }
   void OnGenerationEnd(const GenerationSummary& summary) override {
@@ -299,6 +302,7 @@ class RecordingObserver final : public ApiObserver {
     later_tokens.emplace_back(token_count, seconds);
   }
 
+  std::uint32_t unknown_fields = 0;
   std::vector<std::string> answers;
   std::vector<std::string> ends;
   int active = 0;

@@ -68,6 +68,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.full_sampling = true;
   hello_.logprobs = true;
   hello_.min_output_tokens = true;
+  hello_.constrains_output = true;
   hello_.answers = true;
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
@@ -250,7 +251,9 @@ wire::TokenEvent FakeWorker::AdvanceChoice(Running& running, std::uint32_t index
         ExpectedLogprobs(choice.tokens, choice.tokens.size() - event.tokens.size(), *request.output_logprobs);
   }
   choice.ended = event.finish.has_value();
-  if (!event.tokens.empty()) event.cached_token_count = std::exchange(running.cached_tokens, std::nullopt);
+  if (!event.tokens.empty() || event.finish.has_value()) {
+    event.cached_token_count = std::exchange(running.cached_tokens, std::nullopt);
+  }
   return event;
 }
 

@@ -184,6 +184,21 @@ TEST(FleetCoreTest, TokensReachTheClientAndTheChargeIsReleased) {
   ExpectNothingCharged(sim);
 }
 
+TEST(FleetCoreTest, AnAnswerWithoutTokensTellsWhatWasCached) {
+  FleetSim sim;
+  sim.JoinWorker("a");
+  TokenId seed = 1;
+  while (!ExpectedOutput(MakePrompt(seed, 50), 4).empty()) ++seed;
+  for (const std::uint32_t cached : {0U, 48U}) {
+    const Request request = sim.Submit(MakePrompt(seed, 50), 4);
+    sim.Run();
+    ExpectWholeAnswer(request);
+    EXPECT_EQ(request.observer->cached_token_count, cached);
+  }
+  EXPECT_EQ(sim.metrics.outcomes.size(), 2U);
+  ExpectNothingCharged(sim);
+}
+
 TEST(FleetCoreTest, SecondRequestFollowsItsPrefixAndThePredictionHolds) {
   FleetSim sim;
   for (const char* id : {"a", "b", "c", "d"}) sim.JoinWorker(id);

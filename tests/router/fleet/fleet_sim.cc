@@ -32,7 +32,7 @@ void RecordingObserver::OnPromptLogprobs(std::vector<wire::TokenLogprobs> told) 
 void RecordingObserver::OnTokens(ChoiceTokens new_tokens) {
   EXPECT_FALSE(end.has_value());
   EXPECT_FALSE(choice_ends.contains(new_tokens.choice));
-  EXPECT_FALSE(new_tokens.tokens.empty());
+  EXPECT_TRUE(!new_tokens.tokens.empty() || new_tokens.cached_token_count.has_value());
   if (new_tokens.cached_token_count.has_value()) {
     for (const auto& [choice, earlier] : choices) EXPECT_TRUE(earlier.empty());
     cached_token_count = new_tokens.cached_token_count;

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,12 @@ struct CountingMetrics final : FleetMetrics {
   void OnModeChange(WorkerMode to, ModeReason reason) override {
     mode_changes.push_back(std::string(NameOf(to)) + " " + std::string(NameOf(reason)));
   }
+  void OnSent(const std::string&, const std::string& worker_id) override { series.insert(worker_id); }
+  void SetInFlight(const std::string&, const std::string& worker_id, std::uint32_t) override {
+    series.insert(worker_id);
+  }
+  void SetMode(const std::string&, const std::string& worker_id, WorkerMode) override { series.insert(worker_id); }
+  void ForgetWorker(const std::string&, const std::string& worker_id) override { series.erase(worker_id); }
   void OnCacheOff(const std::string&) override { ++cache_off; }
   void OnCopied(const std::string&, std::uint32_t tokens) override { copied_tokens += tokens; }
 
@@ -65,6 +72,7 @@ struct CountingMetrics final : FleetMetrics {
   std::vector<CacheOutcome> outcomes;
   void OnQueueRefused(QueueRefusal refusal) override { ++queue_refusals[std::string(NameOf(refusal))]; }
 
+  std::set<std::string> series;  // workers of which something is shown
   std::map<std::string, int> queue_refusals;
   std::vector<std::string> mode_changes;
   std::map<std::string, int> retries;

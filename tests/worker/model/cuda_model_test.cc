@@ -59,12 +59,6 @@ TEST_F(CudaModelTest, AgreesWithTheReference) {
 }
 
 TEST_F(CudaModelTest, SizesThatTheKernelsDoNotComputeAreRefusedBeforeAnyWeightIsRead) {
-  class NoWeights final : public WeightSource {
-   public:
-    [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> /*shape*/) const override {
-      return Error{ErrorCode::kInternal, std::string(name), "a weight"};
-    }
-  };
   const auto refused = [this](const HfConfig& config) {
     return MakeModel(config, NoWeights(), {.dtype = DType::kBF16, .ops = ops_}).error().field;
   };

@@ -197,6 +197,19 @@ TEST_F(LoadModelTest, APoolBeyondTheMemoryOfTheProcessIsRefused) {
   EXPECT_EQ(Load(options).error().field, "kv-blocks");
 }
 
+TEST_F(LoadModelTest, AnEmbeddingThatIsTheOutputTooCountsTwiceAsItLiesThere) {
+  std::string config = SmallLlamaConfig();
+  config.insert(1, R"("tie_word_embeddings": true, )");
+  directory_.Write("config.json", config);
+  WriteWith("lm_head.weight", {});
+  ModelOptions options{.compute_dtype = ComputeDType::kF32, .kv_bytes = 10 * 1024};
+  // The file has no second table, but three norms.
+  options.memory_limit_bytes = options.kv_bytes + SmallLlamaDataBytes() - 3 * 8 * sizeof(float);
+  EXPECT_TRUE(Load(options).ok());
+  --*options.memory_limit_bytes;
+  EXPECT_EQ(Load(options).error().field, "kv-memory");
+}
+
 TEST_F(LoadModelTest, AnOptionLowersTheContext) {
   EXPECT_EQ(Load({.block_count = 8, .max_context_tokens = 40})->max_context_tokens, 40U);
   EXPECT_EQ(Load({.block_count = 8, .max_context_tokens = 4000})->max_context_tokens, 64U);

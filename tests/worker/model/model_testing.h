@@ -28,6 +28,14 @@ struct TestModelOptions {
 
 inline constexpr std::uint64_t kTestSeed = 7;
 
+// Whoever asks for a weight gets an error about "a weight".
+class NoWeights final : public WeightSource {
+ public:
+  [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> /*shape*/) const override {
+    return Error{ErrorCode::kInternal, std::string(name), "a weight"};
+  }
+};
+
 inline Result<std::unique_ptr<Transformer>> MakeModel(const HfConfig& config, const WeightSource& weights,
                                                       const TestModelOptions& options) {
   ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count}));

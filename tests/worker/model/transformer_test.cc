@@ -222,5 +222,16 @@ TEST(TransformerTest, RefusesOptionsThatCanNotWork) {
   EXPECT_EQ(MakeModel(config, weights, {.dtype = DType::kF16}).error().field, "compute_dtype");
 }
 
+// Else the first draw would end the process.
+TEST(TransformerTest, MoreTokensThanADrawChoosesFromAreRefusedBeforeAnyWeightIsRead) {
+  HfConfig config = *SyntheticConfig("tiny");
+  config.vocab_size = kernels::kMaxSampledVocab;
+  EXPECT_EQ(MakeModel(config, NoWeights(), {}).error().field, "a weight");
+  ++config.vocab_size;
+  for (const kernels::OpTable* ops : {&kernels::CpuOps(), &kernels::ReferenceOps()}) {
+    EXPECT_EQ(MakeModel(config, NoWeights(), {.ops = ops}).error().field, "vocab_size");
+  }
+}
+
 }  // namespace
 }  // namespace roost::worker

@@ -1,0 +1,160 @@
+#include "deploy/roostctl/chat.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+#include <istream>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "deploy/roostctl/block_tree.h"
+#include "deploy/roostctl/http_client.h"
+
+namespace roost::roostctl {
+namespace {
+
+constexpr std::string_view kMark = "> ";
+constexpr std::string_view kDim = "\x1b[2m";
+constexpr std::string_view kPlain = "\x1b[0m";
+
+// Writes an answer as it comes.
+class AnswerPrinter {
+ public:
+  explicit AnswerPrinter(const ChatConsole& console) : console_(console) {}
+
+  void Write(AnswerPart part, std::string_view text) {
+    if (console_.screen == ChatScreen::kTerminal) {
+      Switch(part);
+      console_.out << ForTerminal(text) << std::flush;
+    } else if (part == AnswerPart::kText) {
+      console_.out << text << std::flush;
+    }
+  }
+
+  void End() {
+    Switch(AnswerPart::kText);
+    console_.out << std::endl;
+  }
+
+ private:
+  void Switch(AnswerPart part) {
+    if (part == part_) return;
+    console_.out << (part == AnswerPart::kReasoning ? kDim : kPlain);
+    part_ = part;
+  }
+
+  const ChatConsole& console_;
+  AnswerPart part_ = AnswerPart::kText;
+};
+
+bool IsBlank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
+
+// The conversation so far and the line to the router.
+class Chat {
+ public:
+  Chat(ChatOptions options, const ChatConsole& console)
+      : options_(std::move(options)), console_(console), client_(options_.router) {
+    if (console_.interrupted) client_.StopWhen(console_.interrupted);
+    if (!options_.system.empty()) turns_.push_back({"system", options_.system});
+  }
+
+  // Nothing at the end of the input.
+  [[nodiscard]] bool ReadQuestion(std::string& question) const {
+    do {
+      if (console_.screen == ChatScreen::kTerminal) console_.out << kMark << std::flush;
+      if (!std::getline(console_.in, question)) return false;
+    } while (IsBlank(question));
+    if (question.back() == '\r') question.pop_back();
+    return true;
+  }
+
+  // False when no answer came.
+  bool Ask(std::string question) {
+    turns_.push_back({"user", std::move(question)});
+    if (console_.interrupted) (void)console_.interrupted();  // pressed while nothing was asked
+    AnswerPrinter printer(console_);
+    ChatAnswer answer = AskChat(client_, ChatBody(Fields(), turns_),
+                                [&printer](AnswerPart part, std::string_view text) { printer.Write(part, text); });
+    printer.End();
+    if (!answer.error.empty()) {
+      turns_.pop_back();
+      console_.err << "roostctl chat: " << answer.error << '\n';
+      return false;
+    }
+    turns_.push_back({"assistant", answer.text});
+    console_.err << (answer.stopped ? "[stopped]" : FiguresLine(answer)) << '\n';
+    return true;
+  }
+
+ private:
+  [[nodiscard]] ChatFields Fields() const {
+    ChatFields fields{.model = options_.model, .max_tokens = {}, .temperature = {}};
+    if (options_.max_tokens > 0) fields.max_tokens = options_.max_tokens;
+    return fields;
+  }
+
+  const ChatOptions options_;
+  const ChatConsole& console_;
+  HttpClient client_;
+  std::vector<ChatTurn> turns_;
+};
+
+sigset_t InterruptSignal() {
+  sigset_t signals{};
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+}  // namespace
+
+std::string FiguresLine(const ChatAnswer& answer) {
+  return fmt::format("[{}: {} prompt tokens, {} cached; first token after {:.1f} ms; {} tokens in {:.2f} s]",
+                     answer.worker.empty() ? "?" : answer.worker, answer.prompt_tokens, answer.cached_tokens,
+                     answer.ttft_seconds * 1e3, answer.output_tokens, answer.total_seconds);
+}
+
+std::string ForTerminal(std::string_view text) {
+  std::string shown;
+  while (true) {
+    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    shown += Printable(text.substr(0, end));
+    if (end == text.size()) return shown;
+    shown += text[end];
+    text.remove_prefix(end + 1);
+  }
+}
+
+int RunChat(const ChatOptions& given, const ChatConsole& console) {
+  ChatOptions options = given;
+  if (options.model.empty()) {
+    Result<std::string> model = FirstModel(options.router);
+    if (!model.ok()) {
+      console.err << "roostctl chat: " << model.error().ToString() << '\n';
+      return 1;
+    }
+    options.model = *std::move(model);
+  }
+  Chat chat(std::move(options), console);
+  bool all_answered = true;
+  for (std::string question; chat.ReadQuestion(question);) all_answered = chat.Ask(question) && all_answered;
+  if (console.screen == ChatScreen::kTerminal) console.out << std::endl;
+  return all_answered ? 0 : 1;
+}
+
+InterruptKey::InterruptKey() {
+  const sigset_t signals = InterruptSignal();
+  ROOST_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
+}
+
+bool InterruptKey::Pressed() const {
+  const sigset_t signals = InterruptSignal();
+  const timespec at_once{};
+  return sigtimedwait(&signals, nullptr, &at_once) == SIGINT;
+}
+
+}  // namespace roost::roostctl

@@ -1,0 +1,57 @@
+// One answer of a chat: the request's body, and the answer as it streams in.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "deploy/roostctl/http_client.h"
+
+namespace roost::roostctl {
+
+enum class UseCache { kNo, kYes };
+
+struct ChatTurn {
+  std::string role;
+  std::string text;
+};
+
+// What a request says beside its messages. What is absent is the router's or the model's default.
+struct ChatFields {
+  std::string model;
+  std::optional<std::uint32_t> max_tokens;
+  std::optional<int> temperature;
+  UseCache cache = UseCache::kYes;
+};
+
+// The body of POST /v1/chat/completions for a streamed answer that tells its token counts.
+[[nodiscard]] std::string ChatBody(const ChatFields& fields, const std::vector<ChatTurn>& turns);
+
+// As the client saw it.
+struct ChatAnswer {
+  std::string error;     // empty when the answer came whole
+  bool stopped = false;  // the client's StopWhen ended it: not whole, and no error
+  std::string worker;
+  std::string text;
+  double ttft_seconds = 0;
+  double total_seconds = 0;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t cached_tokens = 0;
+  std::uint64_t output_tokens = 0;
+};
+
+// kReasoning is what a model thinks before it answers; it is no part of ChatAnswer::text.
+enum class AnswerPart { kText, kReasoning };
+using OnAnswer = std::function<void(AnswerPart part, std::string_view text)>;
+
+// Sends `body` and calls `on_answer` with each piece as it comes.
+[[nodiscard]] ChatAnswer AskChat(HttpClient& client, const std::string& body, const OnAnswer& on_answer);
+
+// kUnavailable when the router at `router` serves no model yet.
+[[nodiscard]] Result<std::string> FirstModel(const std::string& router);
+
+}  // namespace roost::roostctl

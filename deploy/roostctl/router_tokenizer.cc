@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <utility>
+
+#include "common/base/json_writer.h"
+#include "deploy/roostctl/http_client.h"
+#include "deploy/roostctl/json_members.h"
+#include "deploy/roostctl/prompt_tokenizer.h"
+#include "deploy/roostctl/refusal.h"
+
+namespace roost::roostctl {
+namespace {
+
+constexpr double kSeconds = 60;
+
+class Router final : public PromptTokenizer {
+ public:
+  Router(const std::string& router, std::string model) : client_(router, kSeconds), model_(std::move(model)) {}
+
+  Result<std::vector<TokenId>> Tokenize(const PromptBody& body) override {
+    ROOST_ASSIGN_OR_RETURN(const std::string answer, Post("/tokenize", BodyOf(body)));
+    simdjson::dom::parser parser;
+    simdjson::dom::array ids;
+    if (parser.parse(simdjson::padded_string(answer)).at_pointer("/tokens").get(ids) != simdjson::SUCCESS) {
+      return DataLoss("answer", "/tokenize does not tell tokens");
+    }
+    std::vector<TokenId> tokens;
+    tokens.reserve(ids.size());
+    for (const simdjson::dom::element id : ids) {
+      std::uint64_t token = 0;
+      if (id.get(token) != simdjson::SUCCESS) return DataLoss("answer", "/tokenize tells a token that is no number");
+      tokens.push_back(static_cast<TokenId>(token));
+    }
+    last_body_ = BodyOf(body);
+    return tokens;
+  }
+
+  Result<std::string> Decode(std::span<const TokenId> tokens) override {
+    JsonWriter json;
+    json.BeginObject().Key("model").String(model_).Key("tokens").BeginArray();
+    for (const TokenId token : tokens) json.Number(token);
+    json.EndArray().EndObject();
+    ROOST_ASSIGN_OR_RETURN(const std::string answer, Post("/detokenize", json.Take()));
+    simdjson::dom::parser parser;
+    std::string_view text;
+    if (parser.parse(simdjson::padded_string(answer)).at_pointer("/prompt").get(text) != simdjson::SUCCESS) {
+      return DataLoss("answer", "/detokenize does not tell a prompt");
+    }
+    return std::string(text);
+  }
+
+  Result<std::uint32_t> BlockTokens() override {
+    ROOST_ASSIGN_OR_RETURN(const std::string answer, Post("/admin/v1/match", last_body_));
+    simdjson::dom::parser parser;
+    std::uint64_t tokens = 0;
+    if (parser.parse(simdjson::padded_string(answer)).at_pointer("/block_tokens").get(tokens) != simdjson::SUCCESS ||
+        tokens == 0) {
+      return DataLoss("answer", "/admin/v1/match does not tell block_tokens");
+    }
+    return static_cast<std::uint32_t>(tokens);
+  }
+
+ private:
+  [[nodiscard]] std::string BodyOf(const PromptBody& body) const {
+    std::string model;
+    AppendJsonString(model_, model);
+    return fmt::format("{{\"model\":{},{}}}", model, body.members);
+  }
+
+  [[nodiscard]] Result<std::string> Post(const std::string& path, const std::string& body) {
+    ROOST_ASSIGN_OR_RETURN(HttpResponse response, client_.PostJson(path, body));
+    if (response.status != 200) return RefusalOf(response);
+    return std::move(response.body);
+  }
+
+  HttpClient client_;
+  const std::string model_;
+  std::string last_body_;  // of the last Tokenize
+};
+
+}  // namespace
+
+std::unique_ptr<PromptTokenizer> RouterTokenizer(const std::string& router, const std::string& model) {
+  return std::make_unique<Router>(router, model);
+}
+
+}  // namespace roost::roostctl

@@ -1,0 +1,282 @@
+// Anthropic's Messages API → chat.
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/json_writer.h"
+#include "router/api/chat_translation.h"
+
+namespace roost::router {
+namespace {
+
+// ---- content ----
+
+// Text, or an array of text blocks, as one text.
+Result<std::string> TextOfContent(JsonElement content, const std::string& path) {
+  if (content.is_string()) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
+    return std::string(text);
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> blocks, ElementsOf(content, path));
+  std::string all;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    ROOST_ASSIGN_OR_RETURN(const JsonObject block, JsonObject::From(blocks[i], fmt::format("{}[{}]", path, i)));
+    ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(block, "type"));
+    if (type != "text") {
+      return InvalidArgument(block.PathOf("type"), "must be \"text\" here: this server takes no other kind of content");
+    }
+    ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "text"));
+    all += text;
+  }
+  return all;
+}
+
+// One message of the client's, apart: what becomes several messages of a chat.
+struct Turn {
+  std::optional<std::string> text;
+  std::string reasoning;
+  std::string tool_calls;    // as JSON, each with a comma behind it
+  std::string tool_results;  // whole messages, each with a comma behind it
+};
+
+Result<void> AddToolUse(const JsonObject& block, Turn& turn) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(block, "id"));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(block, "name"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> input, block.Object("input"));
+  JsonWriter json;
+  json.BeginObject().Key("id").String(id).Key("type").String("function").Key("function").BeginObject();
+  json.Key("name").String(name).Key("arguments");
+  input ? json.Raw(simdjson::minify(*block.Find("input"))) : json.Raw("{}");
+  json.EndObject().EndObject();
+  turn.tool_calls += json.Take() + ",";
+  return {};
+}
+
+Result<void> AddToolResult(const JsonObject& block, Turn& turn) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(block, "tool_use_id"));
+  ROOST_RETURN_IF_ERROR(block.Bool("is_error"));
+  std::string text;
+  if (const std::optional<JsonElement> content = block.Find("content")) {
+    ROOST_ASSIGN_OR_RETURN(text, TextOfContent(*content, block.PathOf("content")));
+  }
+  JsonWriter json;
+  json.BeginObject().Key("role").String("tool").Key("tool_call_id").String(id).Key("content").String(text).EndObject();
+  turn.tool_results += json.Take() + ",";
+  return {};
+}
+
+Result<void> AddBlock(const JsonObject& block, std::string_view role, Turn& turn) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(block, "type"));
+  if (type == "text") {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "text"));
+    turn.text = turn.text.value_or("") + std::string(text);
+    return {};
+  }
+  if (type == "tool_result" && role == "user") return AddToolResult(block, turn);
+  if (type == "tool_use" && role == "assistant") return AddToolUse(block, turn);
+  if (type == "thinking" && role == "assistant") {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "thinking"));
+    turn.reasoning += text;
+    return {};
+  }
+  if (type == "redacted_thinking" && role == "assistant") return {};
+  return InvalidArgument(block.PathOf("type"), "'{}' is not supported in a message of the role {}", type, role);
+}
+
+Result<Turn> ReadTurn(const JsonObject& message, std::string_view role) {
+  const std::string path = message.PathOf("content");
+  const std::optional<JsonElement> content = message.Find("content");
+  if (!content) return InvalidArgument(path, "is missing");
+  Turn turn;
+  if (content->is_string()) {
+    ROOST_ASSIGN_OR_RETURN(turn.text, TextOfContent(*content, path));
+    return turn;
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> blocks, ElementsOf(*content, path));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    ROOST_ASSIGN_OR_RETURN(const JsonObject block, JsonObject::From(blocks[i], fmt::format("{}[{}]", path, i)));
+    ROOST_RETURN_IF_ERROR(AddBlock(block, role, turn));
+  }
+  return turn;
+}
+
+std::string WithoutComma(std::string list) {
+  if (!list.empty()) list.pop_back();
+  return list;
+}
+
+// The results of tools come before what the user says beside them.
+void WriteTurn(std::string_view role, const Turn& turn, ChatWriter& chat) {
+  if (!turn.tool_results.empty()) chat.AddMessage(WithoutComma(turn.tool_results));
+  if (!turn.text && turn.tool_calls.empty() && !turn.tool_results.empty()) return;
+  JsonWriter json;
+  json.BeginObject().Key("role").String(role).Key("content");
+  const bool only_calls = !turn.text && !turn.tool_calls.empty();
+  only_calls ? json.Null() : json.String(turn.text.value_or(""));
+  if (!turn.reasoning.empty()) json.Key("reasoning_content").String(turn.reasoning);
+  if (!turn.tool_calls.empty()) json.Key("tool_calls").Raw("[" + WithoutComma(turn.tool_calls) + "]");
+  json.EndObject();
+  chat.AddMessage(json.Take());
+}
+
+Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> messages, ElementsOf(element, path));
+  if (messages.empty()) return InvalidArgument(path, "must hold at least one message");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    ROOST_ASSIGN_OR_RETURN(const JsonObject message, JsonObject::From(messages[i], fmt::format("{}[{}]", path, i)));
+    ROOST_ASSIGN_OR_RETURN(const std::string_view role, RequiredText(message, "role"));
+    if (role != "user" && role != "assistant") {
+      return InvalidArgument(message.PathOf("role"), "must be user or assistant");
+    }
+    ROOST_ASSIGN_OR_RETURN(const Turn turn, ReadTurn(message, role));
+    WriteTurn(role, turn, chat);
+  }
+  return {};
+}
+
+Result<void> ReadSystem(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfContent(element, path));
+  JsonWriter json;
+  json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
+  chat.system = json.Take();
+  return {};
+}
+
+// ---- tools ----
+
+Result<void> WriteCustomTool(JsonElement element, std::string path, JsonWriter& json) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(element, std::move(path)));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, tool.String("type"));
+  if (type && *type != "custom") {
+    return InvalidArgument(tool.PathOf("type"), "must be \"custom\": this server runs no tools of its own");
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(tool, "name"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> description, tool.String("description"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> schema, tool.Object("input_schema"));
+  if (!schema) return InvalidArgument(tool.PathOf("input_schema"), "is missing");
+  json.BeginObject().Key("type").String("function").Key("function").BeginObject().Key("name").String(name);
+  if (description) json.Key("description").String(*description);
+  json.Key("parameters").Raw(simdjson::minify(*tool.Find("input_schema")));
+  CopyMembers(tool, {"strict"}, json);
+  json.EndObject().EndObject();
+  return {};
+}
+
+Result<void> ReadCustomTools(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
+  chat.json.Key("tools").BeginArray();
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    ROOST_RETURN_IF_ERROR(WriteCustomTool(tools[i], fmt::format("{}[{}]", path, i), chat.json));
+  }
+  chat.json.EndArray();
+  return {};
+}
+
+Result<void> ReadMessagesToolChoice(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject choice, JsonObject::From(element, path));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(choice, "type"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> serial, choice.Bool("disable_parallel_tool_use"));
+  if (serial) chat.json.Key("parallel_tool_calls").Bool(!*serial);
+  if (type != "auto" && type != "none" && type != "any" && type != "tool") {
+    return InvalidArgument(choice.PathOf("type"), "must be auto, any, tool or none");
+  }
+  chat.json.Key("tool_choice");
+  if (type == "tool") {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(choice, "name"));
+    chat.json.BeginObject().Key("type").String("function").Key("function").BeginObject().Key("name").String(name);
+    chat.json.EndObject().EndObject();
+  } else {
+    chat.json.String(type == "any" ? "required" : type);
+  }
+  return {};
+}
+
+// ---- the table ----
+
+Result<void> ReadThinking(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject thinking, JsonObject::From(element, path));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(thinking, "type"));
+  if (type != "enabled" && type != "disabled" && type != "adaptive") {
+    return InvalidArgument(thinking.PathOf("type"), "must be enabled, adaptive or disabled");
+  }
+  chat.thinks = type != "disabled";
+  return {};
+}
+
+Result<void> ReadStopSequences(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_RETURN_IF_ERROR(ElementsOf(element, path));
+  chat.json.Key("stop").Raw(simdjson::minify(element));
+  return {};
+}
+
+constexpr std::string_view kTurnsSchema =
+    R"({"type":"array","minItems":1,"items":{"type":"object","required":["role","content"],"properties":{)"
+    R"("role":{"enum":["user","assistant"]},"content":{"oneOf":[{"type":"string"},{"type":"array",)"
+    R"("items":{"type":"object","required":["type"],"properties":{)"
+    R"("type":{"enum":["text","tool_use","tool_result","thinking","redacted_thinking"]}}}}]}}}})";
+constexpr std::string_view kSystemSchema =
+    R"({"oneOf":[{"type":"string"},{"type":"array","items":{"type":"object","required":["type","text"],)"
+    R"("properties":{"type":{"const":"text"},"text":{"type":"string"}}}}]})";
+constexpr std::string_view kCustomToolsSchema =
+    R"({"type":"array","items":{"type":"object","required":["name","input_schema"],"properties":{)"
+    R"("name":{"type":"string","minLength":1},"description":{"type":"string"},"input_schema":{"type":"object"}}}})";
+constexpr std::string_view kMessagesToolChoiceSchema =
+    R"({"type":"object","required":["type"],"properties":{"type":{"enum":["auto","any","tool","none"]},)"
+    R"("name":{"type":"string"},"disable_parallel_tool_use":{"type":"boolean"}}})";
+constexpr std::string_view kThinkingSchema =
+    R"({"type":"object","required":["type"],"properties":{"type":{"enum":["enabled","adaptive","disabled"]}}})";
+
+constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
+    {"model", "The model to ask.", Own<ChatWriter>{R"({"type":"string","minLength":1})", &CopyField}},
+    {"max_tokens", "Tokens of an answer, at most.",
+     Own<ChatWriter>{R"({"type":"integer","minimum":1,"maximum":2147483647})", &CopyField}},
+    {"messages", "The conversation so far.", Own<ChatWriter>{kTurnsSchema, &ReadTurns}},
+    {"system", "What goes before the conversation.", Own<ChatWriter>{kSystemSchema, &ReadSystem}},
+    {"stream", "Send the answer as server-sent events.", Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
+    {"stop_sequences", "Texts that end the answer.",
+     Own<ChatWriter>{R"({"type":"array","maxItems":16,"items":{"type":"string","minLength":1}})", &ReadStopSequences}},
+    {"temperature", "0 is greedy.", Own<ChatWriter>{R"({"type":"number","minimum":0,"maximum":2})", &CopyField}},
+    {"top_p", "The likeliest tokens until their share reaches it.",
+     Own<ChatWriter>{R"({"type":"number","exclusiveMinimum":0,"maximum":1})", &CopyField}},
+    {"top_k", "The k likeliest tokens.", Own<ChatWriter>{R"({"type":"integer","minimum":-1})", &CopyField}},
+    {"seed", "The same seed, the same answer.", Own<ChatWriter>{R"({"type":"integer"})", &CopyField}},
+    {"tools", "Tools that the model may use.", Own<ChatWriter>{kCustomToolsSchema, &ReadCustomTools}},
+    {"tool_choice", "Whether and which tool the model uses.",
+     Own<ChatWriter>{kMessagesToolChoiceSchema, &ReadMessagesToolChoice}},
+    {"thinking", "Whether a model that can reason does so.", Own<ChatWriter>{kThinkingSchema, &ReadThinking}},
+    {"metadata", "Without effect.", Ignored{}},
+    {"service_tier", "Without effect.", Ignored{}},
+});
+
+Result<std::string> TranslateMessages(const JsonObject& body) {
+  ChatWriter chat;
+  if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
+  ROOST_RETURN_IF_ERROR(TranslateFields(body, MessagesFieldTable(), chat));
+  // Templates that can reason do so unless they are told not to; this API asks for it.
+  chat.json.Key("chat_template_kwargs").BeginObject();
+  chat.json.Key("enable_thinking").Bool(chat.thinks).Key("thinking").Bool(chat.thinks).EndObject();
+  return FinishChat(chat);
+}
+
+}  // namespace
+
+std::span<const RequestField<ChatWriter>> MessagesFieldTable() { return kMessagesFields; }
+
+Result<std::string> ChatOfMessages(const JsonObject& body) {
+  if (!body.Find("max_tokens")) return InvalidArgument("max_tokens", "is missing");
+  return TranslateMessages(body);
+}
+
+Result<std::string> ChatOfCountTokens(const JsonObject& body) { return TranslateMessages(body); }
+
+std::string MessagesFieldOf(std::string_view chat_field) {
+  if (chat_field == "stop" || chat_field.starts_with("stop["))
+    return "stop_sequences" + std::string(chat_field.substr(4));
+  return std::string(chat_field);
+}
+
+}  // namespace roost::router

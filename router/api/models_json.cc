@@ -1,0 +1,70 @@
+#include "router/api/models_json.h"
+
+#include "common/base/json_writer.h"
+
+namespace roost::router {
+namespace {
+
+void WriteModel(const ServedModel& model, JsonWriter& json) {
+  json.BeginObject().Key("id").String(model.name).Key("object").String("model");
+  json.Key("created").Number(model.created_unix_seconds).Key("owned_by").String("roost");
+  json.Key("max_model_len").Number(model.max_context_tokens).EndObject();
+}
+
+void WriteLoad(const wire::Load& load, JsonWriter& json) {
+  json.Key("waiting_requests").Number(load.waiting_requests);
+  json.Key("running_requests").Number(load.running_requests);
+  json.Key("queued_prefill_tokens").Number(load.queued_prefill_tokens);
+  json.Key("free_blocks").Number(load.free_block_count);
+  json.Key("cached_blocks").Number(load.cached_block_count);
+  json.Key("pinned_blocks").Number(load.pinned_block_count);
+}
+
+void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
+  json.BeginObject().Key("id").String(worker.worker_id).Key("model").String(worker.model);
+  json.Key("ready").Bool(worker.ready).Key("seconds_since_heard").Number(worker.seconds_since_heard);
+  WriteLoad(worker.load, json);
+  json.Key("blocks").Number(worker.block_count).Key("block_tokens").Number(worker.block_tokens);
+  json.Key("in_flight_requests").Number(worker.in_flight_requests);
+  json.Key("indexed_blocks").Number(worker.indexed_block_count).Key("index_in_sync").Bool(worker.index_in_sync);
+  json.Key("mode").String(NameOf(worker.mode));
+  json.Key("requests_total").Number(worker.requests_total).EndObject();
+}
+
+}  // namespace
+
+std::string ModelBody(const ServedModel& model) {
+  JsonWriter json;
+  WriteModel(model, json);
+  return json.Take();
+}
+
+std::string ModelListBody(std::span<const std::shared_ptr<const ServedModel>> models) {
+  JsonWriter json;
+  json.BeginObject().Key("object").String("list").Key("data").BeginArray();
+  for (const std::shared_ptr<const ServedModel>& model : models) WriteModel(*model, json);
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+std::string WorkersBody(std::span<const WorkerStatus> workers) {
+  JsonWriter json;
+  json.BeginObject().Key("workers").BeginArray();
+  for (const WorkerStatus& worker : workers) WriteWorker(worker, json);
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+std::string QueuesBody(std::span<const QueueStatus> queues) {
+  JsonWriter json;
+  json.BeginObject().Key("queues").BeginArray();
+  for (const QueueStatus& queue : queues) {
+    json.BeginObject().Key("model").String(queue.model).Key("waiting_requests").Number(queue.waiting_requests);
+    json.Key("oldest_wait_seconds").Number(queue.oldest_wait_seconds);
+    json.Key("drain_seconds").Number(queue.drain_seconds).EndObject();
+  }
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+}  // namespace roost::router

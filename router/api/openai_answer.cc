@@ -1,0 +1,250 @@
+#include "router/api/openai_answer.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "router/api/logprobs_json.h"
+
+namespace roost::router {
+namespace {
+
+std::string_view ChunkObject(AnswerKind kind) {
+  return kind == AnswerKind::kChat ? "chat.completion.chunk" : "text_completion";
+}
+
+void WriteOpenAiUsage(const Usage& usage, JsonWriter& json) {
+  json.BeginObject();
+  json.Key("prompt_tokens").Number(usage.prompt_tokens);
+  json.Key("completion_tokens").Number(usage.completion_tokens);
+  json.Key("total_tokens").Number(std::uint64_t{usage.prompt_tokens} + usage.completion_tokens);
+  json.Key("prompt_tokens_details").BeginObject();
+  json.Key("cached_tokens").Number(usage.cached_tokens).EndObject();
+  json.Key("completion_tokens_details").BeginObject();
+  json.Key("reasoning_tokens").Number(usage.reasoning_tokens).EndObject().EndObject();
+}
+
+std::string UsageText(const Usage& usage) {
+  JsonWriter json;
+  WriteOpenAiUsage(usage, json);
+  return json.Take();
+}
+
+void WriteTokenIds(const std::vector<TokenId>& tokens, JsonWriter& json) {
+  json.BeginArray();
+  for (const TokenId token : tokens) json.Number(token);
+  json.EndArray();
+}
+
+// ---- parts of chunks ----
+
+void WriteToolCallDelta(const ToolCallDelta& call, JsonWriter& json) {
+  json.BeginObject().Key("index").Number(call.index);
+  if (!call.id.empty()) json.Key("id").String(call.id).Key("type").String("function");
+  json.Key("function").BeginObject();
+  if (!call.name.empty()) json.Key("name").String(call.name);
+  json.Key("arguments").String(call.arguments).EndObject().EndObject();
+}
+
+std::string DeltaText(const AnswerDelta& delta) {
+  JsonWriter json;
+  json.BeginObject();
+  if (!delta.reasoning.empty()) json.Key("reasoning_content").String(delta.reasoning);
+  if (!delta.content.empty()) json.Key("content").String(delta.content);
+  if (!delta.tool_calls.empty()) {
+    json.Key("tool_calls").BeginArray();
+    for (const ToolCallDelta& call : delta.tool_calls) WriteToolCallDelta(call, json);
+    json.EndArray();
+  }
+  json.EndObject();
+  return json.Take();
+}
+
+// ---- parts of whole answers ----
+
+void WriteToolCall(const ToolCall& call, JsonWriter& json) {
+  json.BeginObject().Key("id").String(call.id).Key("type").String("function").Key("function").BeginObject();
+  json.Key("name").String(call.name).Key("arguments").String(call.arguments).EndObject().EndObject();
+}
+
+void WriteMessage(const ChoiceAnswer& choice, JsonWriter& json) {
+  json.Key("message").BeginObject().Key("role").String("assistant").Key("content");
+  const bool only_calls = choice.content.empty() && !choice.tool_calls.empty();
+  only_calls ? json.Null() : json.String(choice.content);
+  json.Key("refusal").Null();
+  if (!choice.reasoning.empty()) json.Key("reasoning_content").String(choice.reasoning);
+  if (!choice.tool_calls.empty()) {
+    json.Key("tool_calls").BeginArray();
+    for (const ToolCall& call : choice.tool_calls) WriteToolCall(call, json);
+    json.EndArray();
+  }
+  json.EndObject();
+}
+
+void WriteFinish(const std::optional<ChoiceFinish>& finish, JsonWriter& json) {
+  json.Key("finish_reason");
+  finish ? json.String(NameOf(finish->reason)) : json.Null();
+  if (!finish) return;
+  if (const auto* text = std::get_if<std::string>(&finish->stopped_by)) json.Key("stop_reason").String(*text);
+  if (const auto* token = std::get_if<TokenId>(&finish->stopped_by)) json.Key("stop_reason").Number(*token);
+}
+
+}  // namespace
+
+// What a chunk says of its only choice.
+struct OpenAiAnswer::Chunk {
+  std::uint32_t choice = 0;
+  std::string_view delta;  // a chat's, as JSON
+  std::string_view text;   // a completion's
+  std::optional<ChoiceFinish> finish = std::nullopt;
+  const AnswerDelta* details = nullptr;  // whose tokens are told
+};
+
+OpenAiAnswer::OpenAiAnswer(AnswerIdentity identity, OpenAiAnswerOptions options)
+    : identity_(std::move(identity)), options_(std::move(options)), chunk_head_(HeadOf(ChunkObject(identity_.kind))) {}
+
+std::string OpenAiAnswer::HeadOf(std::string_view object) const {
+  JsonWriter json;
+  json.BeginObject().Key("id").String(identity_.id).Key("object").String(object);
+  json.Key("created").Number(identity_.created_unix_seconds).Key("model").String(identity_.model);
+  json.Key("system_fingerprint").String(identity_.system_fingerprint).Key("choices").BeginArray();
+  json.EndArray().EndObject();
+  std::string text = json.Take();
+  text.resize(text.size() - std::string_view("]}").size());
+  return text;
+}
+
+// ---- what is told of tokens ----
+
+bool OpenAiAnswer::HasDetails(const AnswerDelta& delta) const {
+  if (!delta.prompt_logprobs.empty()) return true;
+  if (options_.logprobs == Logprobs::kTell && !delta.logprobs.empty()) return true;
+  return options_.token_ids == TokenIdReport::kTell && !(delta.tokens.empty() && delta.prompt_tokens.empty());
+}
+
+template <typename Part>
+void OpenAiAnswer::WriteLogprobs(std::uint32_t choice, const Part& part, JsonWriter& json) {
+  if (choice >= text_offsets_.size()) text_offsets_.resize(choice + 1);
+  const ScoredTokens own{part.tokens, part.logprobs};
+  if (IsChat()) return WriteChatLogprobs(*options_.tokenizer, own, json);
+  std::vector<ScoredTokens> parts;
+  if (options_.echo == Echo::kPrompt) parts.push_back({part.prompt_tokens, part.prompt_logprobs});
+  parts.push_back(own);
+  WriteCompletionLogprobs(*options_.tokenizer, parts, text_offsets_[choice], json);
+}
+
+template <typename Part>
+void OpenAiAnswer::WriteTokens(const Part& part, JsonWriter& json) const {
+  if (options_.token_ids == TokenIdReport::kTell) {
+    if (!part.prompt_tokens.empty()) WriteTokenIds(part.prompt_tokens, json.Key("prompt_token_ids"));
+    if (!part.tokens.empty()) WriteTokenIds(part.tokens, json.Key("token_ids"));
+  }
+  if (part.prompt_logprobs.empty()) return;
+  WritePromptLogprobs(*options_.tokenizer, {part.prompt_tokens, part.prompt_logprobs}, json.Key("prompt_logprobs"));
+}
+
+// ---- a stream ----
+
+void OpenAiAnswer::AppendChunk(const Chunk& chunk, const Usage& usage, std::string& frames) {
+  JsonWriter json;
+  json.BeginObject().Key("index").Number(chunk.choice);
+  if (IsChat()) {
+    json.Key("delta").Raw(chunk.delta);
+  } else {
+    json.Key("text").String(chunk.text);
+  }
+  json.Key("logprobs");
+  if (chunk.details != nullptr && options_.logprobs == Logprobs::kTell) {
+    WriteLogprobs(chunk.choice, *chunk.details, json);
+  } else {
+    json.Null();
+  }
+  WriteFinish(chunk.finish, json);
+  if (chunk.details != nullptr) WriteTokens(*chunk.details, json);
+  json.EndObject();
+  frames += "data: ";
+  frames += chunk_head_;
+  frames += json.Take();
+  frames += ']';
+  if (options_.usage_report == UsageReport::kEveryChunk) frames += ",\"usage\":" + UsageText(usage);
+  frames += "}\n\n";
+}
+
+void OpenAiAnswer::AppendRole(std::uint32_t choice, const Usage& usage, std::string& frames) {
+  if (!IsChat()) return;
+  if (choice >= has_role_.size()) has_role_.resize(choice + 1);
+  if (has_role_[choice]) return;
+  has_role_[choice] = true;
+  AppendChunk({.choice = choice, .delta = R"({"role":"assistant","content":""})", .text = {}}, usage, frames);
+}
+
+std::string OpenAiAnswer::Begin(const Usage&) { return {}; }
+
+std::string OpenAiAnswer::Continue(std::uint32_t choice, const AnswerDelta& delta, const Usage& usage) {
+  std::string frames;
+  AppendRole(choice, usage, frames);
+  const bool has_details = HasDetails(delta);
+  if (!delta.has_text() && !has_details) return frames;
+  const std::string chat_delta = IsChat() ? DeltaText(delta) : std::string();
+  AppendChunk({.choice = choice, .delta = chat_delta, .text = delta.content, .details = has_details ? &delta : nullptr},
+              usage, frames);
+  return frames;
+}
+
+std::string OpenAiAnswer::EndChoice(std::uint32_t choice, const ChoiceFinish& finish, const Usage& usage) {
+  std::string frames;
+  AppendRole(choice, usage, frames);
+  AppendChunk({.choice = choice, .delta = "{}", .text = {}, .finish = finish}, usage, frames);
+  return frames;
+}
+
+std::string OpenAiAnswer::End(const Usage& usage) {
+  std::string frames;
+  if (options_.usage_report != UsageReport::kNever)
+    frames = Frame(chunk_head_ + "],\"usage\":" + UsageText(usage) + "}");
+  frames += kDoneFrame;
+  return frames;
+}
+
+std::string OpenAiAnswer::Fail(const Error& error) { return Frame(ErrorBody(error)) + std::string(kDoneFrame); }
+
+// ---- whole ----
+
+std::string OpenAiAnswer::Whole(std::span<const ChoiceAnswer> choices, const Usage& usage) {
+  JsonWriter json;
+  json.BeginArray();
+  for (std::uint32_t i = 0; i < choices.size(); ++i) {
+    const ChoiceAnswer& choice = choices[i];
+    json.BeginObject().Key("index").Number(i);
+    if (IsChat()) {
+      WriteMessage(choice, json);
+    } else {
+      json.Key("text").String(choice.content);
+    }
+    json.Key("logprobs");
+    options_.logprobs == Logprobs::kTell ? WriteLogprobs(i, choice, json) : void(json.Null());
+    WriteFinish(choice.finish, json);
+    WriteTokens(choice, json);
+    json.EndObject();
+  }
+  json.EndArray();
+  const std::string list = json.Take();
+  std::string body = HeadOf(IsChat() ? "chat.completion" : "text_completion");
+  body.append(list, 1, list.size() - 1);  // its bracket is open
+  body += ",\"usage\":" + UsageText(usage) + "}";
+  return body;
+}
+
+std::string Frame(std::string_view json) { return fmt::format("data: {}\n\n", json); }
+
+std::string_view NameOf(AnswerFinish reason) {
+  switch (reason) {
+    case AnswerFinish::kStop: return "stop";
+    case AnswerFinish::kLength: return "length";
+    case AnswerFinish::kToolCalls: return "tool_calls";
+  }
+  return "stop";
+}
+
+}  // namespace roost::router

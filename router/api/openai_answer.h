@@ -1,0 +1,79 @@
+// Answers as OpenAI's chat completions and completions have them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/json_writer.h"
+#include "common/text/tokenizer.h"
+#include "router/api/answer.h"
+#include "router/api/completion_request.h"
+#include "router/api/sampling_fields.h"
+
+namespace roost::router {
+
+enum class AnswerKind { kChat, kCompletion };
+
+// What all parts of one answer have in common.
+struct AnswerIdentity {
+  AnswerKind kind = AnswerKind::kChat;
+  std::string id;  // "chatcmpl-…" or "cmpl-…"
+  std::int64_t created_unix_seconds = 0;
+  std::string model;
+  std::string system_fingerprint;
+};
+
+struct OpenAiAnswerOptions {
+  std::shared_ptr<const Tokenizer> tokenizer;  // of the model: names tokens in log probabilities
+  UsageReport usage_report = UsageReport::kNever;
+  TokenIdReport token_ids = TokenIdReport::kOmit;
+  Logprobs logprobs = Logprobs::kOmit;  // of the answer, and of a prompt that is echoed
+  Echo echo = Echo::kNone;
+};
+
+class OpenAiAnswer final : public AnswerFormat {
+ public:
+  OpenAiAnswer(AnswerIdentity identity, OpenAiAnswerOptions options);
+
+  [[nodiscard]] std::string Begin(const Usage& usage) override;
+  [[nodiscard]] std::string Continue(std::uint32_t choice, const AnswerDelta& delta, const Usage& usage) override;
+  [[nodiscard]] std::string EndChoice(std::uint32_t choice, const ChoiceFinish& finish, const Usage& usage) override;
+  [[nodiscard]] std::string End(const Usage& usage) override;
+  [[nodiscard]] std::string Fail(const Error& error) override;
+  [[nodiscard]] std::string Whole(std::span<const ChoiceAnswer> choices, const Usage& usage) override;
+
+ private:
+  struct Chunk;
+
+  [[nodiscard]] bool IsChat() const { return identity_.kind == AnswerKind::kChat; }
+  // Everything up to the choices, whose array is left open.
+  [[nodiscard]] std::string HeadOf(std::string_view object) const;
+  void AppendChunk(const Chunk& chunk, const Usage& usage, std::string& frames);
+  // The chunk that says who speaks, once for each choice.
+  void AppendRole(std::uint32_t choice, const Usage& usage, std::string& frames);
+  [[nodiscard]] bool HasDetails(const AnswerDelta& delta) const;
+  // What is told of tokens beside the text: `Part` is an AnswerDelta or a ChoiceAnswer.
+  template <typename Part>
+  void WriteLogprobs(std::uint32_t choice, const Part& part, JsonWriter& json);
+  template <typename Part>
+  void WriteTokens(const Part& part, JsonWriter& json) const;
+
+  const AnswerIdentity identity_;
+  const OpenAiAnswerOptions options_;
+  const std::string chunk_head_;
+  std::vector<bool> has_role_;             // by choice
+  std::vector<std::size_t> text_offsets_;  // by choice: characters of the tokens so far
+};
+
+// One server-sent event.
+[[nodiscard]] std::string Frame(std::string_view json);
+inline constexpr std::string_view kDoneFrame = "data: [DONE]\n\n";
+
+[[nodiscard]] std::string_view NameOf(AnswerFinish reason);
+
+}  // namespace roost::router

@@ -1,0 +1,10 @@
+// The API as an OpenAPI 3.1 document (spec.openapis.org), made from the tables of fields that the requests are read by.
+#pragma once
+
+#include <string>
+
+namespace roost::router {
+
+[[nodiscard]] std::string OpenApiBody(const std::string& version);
+
+}  // namespace roost::router

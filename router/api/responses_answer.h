@@ -1,0 +1,73 @@
+// Answers as OpenAI's Responses API has them: items of output, and typed events with numbers. Nothing is stored: the
+// answer repeats what the request said, as clients expect it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "router/api/answer.h"
+#include "router/api/answer_blocks.h"
+#include "router/api/json_object.h"
+
+namespace roost::router {
+
+// What the answer repeats of its request, each as JSON text.
+struct ResponseEcho {
+  std::string instructions = "null";
+  std::string max_output_tokens = "null";
+  std::string metadata = "{}";
+  std::string parallel_tool_calls = "true";
+  std::string reasoning = R"({"effort":null,"summary":null})";
+  std::string temperature = "null";
+  std::string text = R"({"format":{"type":"text"}})";
+  std::string tool_choice = R"("auto")";
+  std::string tools = "[]";
+  std::string top_p = "null";
+  std::string user = "null";
+};
+
+[[nodiscard]] ResponseEcho EchoOfResponses(const JsonObject& body);
+
+struct ResponseIdentity {
+  std::string id;      // "resp_…"
+  std::string suffix;  // of the ids of its items, another one for each response
+  std::int64_t created_unix_seconds = 0;
+  std::string model;
+  ResponseEcho echo;
+};
+
+class ResponsesAnswer final : public AnswerFormat {
+ public:
+  explicit ResponsesAnswer(ResponseIdentity identity);
+
+  [[nodiscard]] std::string Begin(const Usage& usage) override;
+  [[nodiscard]] std::string Continue(std::uint32_t choice, const AnswerDelta& delta, const Usage& usage) override;
+  [[nodiscard]] std::string EndChoice(std::uint32_t choice, const ChoiceFinish& finish, const Usage& usage) override;
+  [[nodiscard]] std::string End(const Usage& usage) override;
+  [[nodiscard]] std::string Fail(const Error& error) override;
+  [[nodiscard]] std::string Whole(std::span<const ChoiceAnswer> choices, const Usage& usage) override;
+
+ private:
+  class EventSink;
+
+  // One event; `members` are those behind its type, as JSON without the braces, or empty.
+  [[nodiscard]] std::string Event(std::string_view type, std::string_view members);
+  // An event about the whole response.
+  [[nodiscard]] std::string ResponseEvent(std::string_view type, std::string_view status, const Usage* usage);
+  [[nodiscard]] std::string ResponseText(std::string_view status, const Usage* usage) const;
+  [[nodiscard]] std::string ItemId(const AnswerBlock& block) const;
+  // "in_progress", without text, or as it ended.
+  [[nodiscard]] std::string ItemText(const AnswerBlock& block, std::string_view status) const;
+  void AddItem(const AnswerBlock& block);
+
+  const ResponseIdentity identity_;
+  AnswerBlocks blocks_;
+  ChoiceFinish finish_;
+  std::string items_;  // of the output so far, as JSON, with commas between
+  std::uint64_t sequence_number_ = 0;
+};
+
+}  // namespace roost::router

@@ -1,0 +1,317 @@
+// OpenAI's Responses API → chat.
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/json_writer.h"
+#include "router/api/chat_translation.h"
+
+namespace roost::router {
+namespace {
+
+// ---- items of the input ----
+
+// Text, or an array of parts that have it, as one text.
+Result<std::string> TextOfParts(JsonElement content, const std::string& path) {
+  if (content.is_string()) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
+    return std::string(text);
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> parts, ElementsOf(content, path));
+  std::string all;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    ROOST_ASSIGN_OR_RETURN(const JsonObject part, JsonObject::From(parts[i], fmt::format("{}[{}]", path, i)));
+    ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(part, "type"));
+    const bool is_text = type == "input_text" || type == "output_text" || type == "text" || type == "reasoning_text" ||
+                         type == "summary_text";
+    if (!is_text && type != "refusal") {
+      return InvalidArgument(part.PathOf("type"), "'{}' is not supported: this server takes text", type);
+    }
+    ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(part, is_text ? "text" : "refusal"));
+    all += text;
+  }
+  return all;
+}
+
+Result<std::string> TextOfMember(const JsonObject& item, std::string_view name) {
+  const std::optional<JsonElement> element = item.Find(name);
+  if (!element) return InvalidArgument(item.PathOf(name), "is missing");
+  return TextOfParts(*element, item.PathOf(name));
+}
+
+// Messages of a chat from the items of an input. What an assistant does between two others, several items here, is one
+// message of a chat: its reasoning, text and calls.
+class InputItems {
+ public:
+  explicit InputItems(ChatWriter& chat) : chat_(chat) {}
+
+  Result<void> Add(const JsonObject& item) {
+    ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> said, item.String("type"));
+    const std::string_view type = said.value_or("message");
+    if (type == "message") return AddMessage(item);
+    if (type == "function_call") return AddCall(item);
+    if (type == "function_call_output") return AddOutput(item);
+    if (type == "reasoning") return AddReasoning(item);
+    return InvalidArgument(item.PathOf("type"), "'{}' is not supported", type);
+  }
+
+  void AddText(std::string_view role, std::string_view text) {
+    FlushAssistant();
+    JsonWriter json;
+    json.BeginObject().Key("role").String(role).Key("content").String(text).EndObject();
+    chat_.AddMessage(json.Take());
+  }
+
+  void FlushAssistant() {
+    if (!text_ && calls_.empty()) return;
+    JsonWriter json;
+    json.BeginObject().Key("role").String("assistant").Key("content");
+    text_ ? json.String(*text_) : json.Null();
+    if (!reasoning_.empty()) json.Key("reasoning_content").String(reasoning_);
+    if (!calls_.empty()) json.Key("tool_calls").Raw("[" + calls_ + "]");
+    json.EndObject();
+    chat_.AddMessage(json.Take());
+    text_.reset();
+    reasoning_.clear();
+    calls_.clear();
+  }
+
+ private:
+  Result<void> AddMessage(const JsonObject& item) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view role, RequiredText(item, "role"));
+    ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfMember(item, "content"));
+    if (role == "assistant") {
+      if (text_ || !calls_.empty()) FlushAssistant();
+      text_ = text;
+      return {};
+    }
+    if (role != "user" && role != "system" && role != "developer") {
+      return InvalidArgument(item.PathOf("role"), "must be user, assistant, system or developer");
+    }
+    AddText(role, text);
+    return {};
+  }
+
+  Result<void> AddCall(const JsonObject& item) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(item, "call_id"));
+    ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(item, "name"));
+    ROOST_ASSIGN_OR_RETURN(const std::string_view arguments, RequiredText(item, "arguments"));
+    JsonWriter json;
+    json.BeginObject().Key("id").String(id).Key("type").String("function").Key("function").BeginObject();
+    json.Key("name").String(name).Key("arguments").String(arguments).EndObject().EndObject();
+    if (!calls_.empty()) calls_ += ',';
+    calls_ += json.Take();
+    return {};
+  }
+
+  Result<void> AddOutput(const JsonObject& item) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(item, "call_id"));
+    ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfMember(item, "output"));
+    FlushAssistant();
+    JsonWriter json;
+    json.BeginObject().Key("role").String("tool").Key("tool_call_id").String(id);
+    json.Key("content").String(text).EndObject();
+    chat_.AddMessage(json.Take());
+    return {};
+  }
+
+  // Reasoning that is encrypted is somebody else's, and left out.
+  Result<void> AddReasoning(const JsonObject& item) {
+    if (text_ || !calls_.empty()) FlushAssistant();
+    for (const std::string_view name : {"content", "summary"}) {
+      if (!item.Find(name)) continue;
+      ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfMember(item, name));
+      if (text.empty()) continue;
+      reasoning_ += text;
+      return {};
+    }
+    return {};
+  }
+
+  ChatWriter& chat_;
+  // Of the assistant, not written yet.
+  std::optional<std::string> text_;
+  std::string reasoning_;
+  std::string calls_;
+};
+
+Result<void> ReadInput(JsonElement element, const std::string& path, ChatWriter& chat) {
+  InputItems messages(chat);
+  if (element.is_string()) {
+    ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
+    messages.AddText("user", text);
+    return {};
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> items, ElementsOf(element, path));
+  if (items.empty()) return InvalidArgument(path, "must hold at least one item");
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    ROOST_ASSIGN_OR_RETURN(const JsonObject item, JsonObject::From(items[i], fmt::format("{}[{}]", path, i)));
+    ROOST_RETURN_IF_ERROR(messages.Add(item));
+  }
+  messages.FlushAssistant();
+  return {};
+}
+
+Result<void> ReadInstructions(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
+  JsonWriter json;
+  json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
+  chat.system = json.Take();
+  return {};
+}
+
+// ---- tools and formats ----
+
+Result<void> WriteFunctionTool(JsonElement element, std::string path, JsonWriter& json) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(element, std::move(path)));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(tool, "type"));
+  if (type != "function") {
+    return InvalidArgument(tool.PathOf("type"), "must be \"function\": this server runs no tools of its own");
+  }
+  ROOST_RETURN_IF_ERROR(RequiredText(tool, "name"));
+  json.BeginObject().Key("type").String("function").Key("function").BeginObject();
+  CopyMembers(tool, {"name", "description", "parameters", "strict"}, json);
+  json.EndObject().EndObject();
+  return {};
+}
+
+Result<void> ReadFunctionTools(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
+  chat.json.Key("tools").BeginArray();
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    ROOST_RETURN_IF_ERROR(WriteFunctionTool(tools[i], fmt::format("{}[{}]", path, i), chat.json));
+  }
+  chat.json.EndArray();
+  return {};
+}
+
+Result<void> ReadFunctionChoice(JsonElement element, const std::string& path, ChatWriter& chat) {
+  if (element.is_string()) return CopyField(element, path, chat);
+  ROOST_ASSIGN_OR_RETURN(const JsonObject named, JsonObject::From(element, path));
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(named, "type"));
+  if (type != "function") return InvalidArgument(named.PathOf("type"), "must be \"function\"");
+  ROOST_ASSIGN_OR_RETURN(const std::string_view name, RequiredText(named, "name"));
+  chat.json.Key("tool_choice").BeginObject().Key("type").String("function").Key("function").BeginObject();
+  chat.json.Key("name").String(name).EndObject().EndObject();
+  return {};
+}
+
+// text.format has the members of a chat's json_schema beside its type.
+Result<void> ReadTextFormat(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject text, JsonObject::From(element, path));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> format, text.Object("format"));
+  if (!format) return {};
+  ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(*format, "type"));
+  chat.json.Key("response_format").BeginObject().Key("type").String(type);
+  if (type == "json_schema") {
+    chat.json.Key("json_schema").BeginObject();
+    CopyMembers(*format, {"name", "description", "schema", "strict"}, chat.json);
+    chat.json.EndObject();
+  }
+  chat.json.EndObject();
+  return {};
+}
+
+Result<void> ReadReasoning(JsonElement element, const std::string& path, ChatWriter& chat) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject reasoning, JsonObject::From(element, path));
+  if (const auto effort = reasoning.Find("effort")) chat.json.Key("reasoning_effort").Raw(simdjson::minify(*effort));
+  return {};
+}
+
+Result<void> ReadMaxOutput(JsonElement element, const std::string&, ChatWriter& chat) {
+  chat.json.Key("max_completion_tokens").Raw(simdjson::minify(element));
+  return {};
+}
+
+// ---- the table ----
+
+// Nothing is kept between requests.
+Result<void> RefuseState(JsonElement, const std::string& path, ChatWriter&) {
+  return InvalidArgument(path, "is not supported: this server stores nothing, send the whole input");
+}
+
+Result<void> CheckTruncation(JsonElement element, const std::string& path, ChatWriter&) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view truncation, StringOf(element, path));
+  if (truncation == "disabled") return {};
+  return InvalidArgument(path, "must be \"disabled\": this server leaves nothing out of a prompt");
+}
+
+Result<void> CheckStore(JsonElement element, const std::string& path, ChatWriter&) {
+  ROOST_RETURN_IF_ERROR(BoolOf(element, path));
+  return {};
+}
+
+constexpr std::string_view kInputSchema =
+    R"({"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object","properties":{)"
+    R"("type":{"enum":["message","function_call","function_call_output","reasoning"]}}}}]})";
+constexpr std::string_view kFunctionToolsSchema =
+    R"({"type":"array","items":{"type":"object","required":["type","name"],"properties":{)"
+    R"("type":{"const":"function"},"name":{"type":"string","minLength":1},"parameters":{"type":["object","null"]}}}})";
+constexpr std::string_view kFunctionChoiceSchema =
+    R"({"oneOf":[{"enum":["auto","none","required"]},{"type":"object","required":["type","name"],"properties":{)"
+    R"("type":{"const":"function"},"name":{"type":"string"}}}]})";
+constexpr std::string_view kTextFormatSchema =
+    R"({"type":"object","properties":{"format":{"type":"object","required":["type"],"properties":{)"
+    R"("type":{"enum":["text","json_object","json_schema"]}}}}})";
+constexpr std::string_view kReasoningSchema = R"({"type":"object","properties":{"effort":{"type":["string","null"]}}})";
+
+constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
+    {"model", "The model to ask.", Own<ChatWriter>{R"({"type":"string","minLength":1})", &CopyField}},
+    {"input", "A text, or the items of the conversation so far.", Own<ChatWriter>{kInputSchema, &ReadInput}},
+    {"instructions", "What goes before the conversation.", Own<ChatWriter>{R"({"type":"string"})", &ReadInstructions}},
+    {"stream", "Send the answer as typed server-sent events.", Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
+    {"max_output_tokens", "Tokens of an answer, at most.",
+     Own<ChatWriter>{R"({"type":"integer","minimum":1,"maximum":2147483647})", &ReadMaxOutput}},
+    {"temperature", "0 is greedy.", Own<ChatWriter>{R"({"type":"number","minimum":0,"maximum":2})", &CopyField}},
+    {"top_p", "The likeliest tokens until their share reaches it.",
+     Own<ChatWriter>{R"({"type":"number","exclusiveMinimum":0,"maximum":1})", &CopyField}},
+    {"top_k", "The k likeliest tokens.", Own<ChatWriter>{R"({"type":"integer","minimum":-1})", &CopyField}},
+    {"seed", "The same seed, the same answer.", Own<ChatWriter>{R"({"type":"integer"})", &CopyField}},
+    {"chat_template_kwargs", "Variables for the chat template.", Own<ChatWriter>{R"({"type":"object"})", &CopyField}},
+    {"tools", "Functions that the model may call.", Own<ChatWriter>{kFunctionToolsSchema, &ReadFunctionTools}},
+    {"tool_choice", "Whether and which function the model calls.",
+     Own<ChatWriter>{kFunctionChoiceSchema, &ReadFunctionChoice}},
+    {"parallel_tool_calls", "Whether an answer may hold several calls.",
+     Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
+    {"text", "The form of the answer's text.", Own<ChatWriter>{kTextFormatSchema, &ReadTextFormat}},
+    {"reasoning", "How much the model reasons, for templates that know it.",
+     Own<ChatWriter>{kReasoningSchema, &ReadReasoning}},
+    {"store", "Without effect: nothing is stored.", Own<ChatWriter>{R"({"type":"boolean"})", &CheckStore}},
+    {"truncation", "Only disabled.", Own<ChatWriter>{R"({"const":"disabled"})", &CheckTruncation}},
+    {"background", "Not supported.", Refused{Refused::Accepts::kFalse}},
+    {"previous_response_id", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},
+    {"conversation", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},
+    {"prompt", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},
+    {"include", "Without effect.", Ignored{}},
+    {"metadata", "Repeated in the answer.", Ignored{}},
+    {"user", "Repeated in the answer.", Ignored{}},
+    {"service_tier", "Without effect.", Ignored{}},
+    {"safety_identifier", "Without effect.", Ignored{}},
+    {"prompt_cache_key", "Without effect: the cache finds every prefix.", Ignored{}},
+    {"stream_options", "Without effect.", Ignored{}},
+});
+
+}  // namespace
+
+std::span<const RequestField<ChatWriter>> ResponsesFieldTable() { return kResponsesFields; }
+
+Result<std::string> ChatOfResponses(const JsonObject& body) {
+  if (!body.Find("input")) return InvalidArgument("input", "is missing");
+  ChatWriter chat;
+  ROOST_RETURN_IF_ERROR(TranslateFields(body, ResponsesFieldTable(), chat));
+  return FinishChat(chat);
+}
+
+std::string ResponsesFieldOf(std::string_view chat_field) {
+  if (chat_field == "max_completion_tokens") return "max_output_tokens";
+  if (chat_field.starts_with("messages")) return "input";
+  if (chat_field == "reasoning_effort") return "reasoning.effort";
+  if (chat_field.starts_with("response_format")) return "text.format";
+  return std::string(chat_field);
+}
+
+}  // namespace roost::router

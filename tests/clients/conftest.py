@@ -1,0 +1,157 @@
+"""Daemons for tests with clients that nobody here wrote, and the record of which client could do what."""
+
+import json
+import os
+import pathlib
+import re
+import sys
+import threading
+
+# Before any client is imported: none of them asks the internet for anything.
+os.environ.update(
+    {
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LANGSMITH_TRACING": "false",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "NO_PROXY": "127.0.0.1",
+    }
+)
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
+
+from cluster import BIN, DEMO_MODEL, Cluster, Daemon, wait_until  # noqa: E402
+
+DEMO = "demo-model"
+SCRIPTED = "scripted"
+
+
+# The port that a base URL may name although nobody listens there: a router that has ended.
+@pytest.fixture(scope="session")
+def closed_url():
+    with Cluster() as cluster:
+        return cluster.start_router().url
+
+
+def start_scripted_worker(cluster, script=HERE / "script.json"):
+    arguments = [BIN / "roost-scripted-worker", "--model", DEMO_MODEL, "--served-model-name", SCRIPTED]
+    arguments += ["--chat-template", HERE / "hermes.jinja", "--script", script, "--router", cluster.router.link]
+    worker = Daemon(arguments)
+    cluster.daemons.append(worker)
+    return worker
+
+
+def wait_for_models(router, names):
+    def served():
+        models = router.request("GET", "/v1/models").json()["data"]
+        return {model["id"] for model in models} == set(names)
+
+    wait_until(served, f"the models {names}")
+
+
+@pytest.fixture(scope="session")
+def router():
+    """Serves the demo model, and the scripted one, which writes what the rules of script.json say."""
+    with Cluster() as cluster:
+        router = cluster.start_router()
+        cluster.start_worker("worker-a")
+        start_scripted_worker(cluster)
+        wait_for_models(router, [DEMO, SCRIPTED])
+        yield router
+
+
+@pytest.fixture
+def base_url(router):
+    return router.url + "/v1"
+
+
+@pytest.fixture(scope="session")
+def idle_router():
+    """No worker has come yet."""
+    with Cluster() as cluster:
+        yield cluster.start_router()
+
+
+class FullCluster:
+    """One request runs, one waits at the worker and one at the router; the next is refused. Until freed."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.router = cluster.start_router("--worker-queue-bound", "1", "--max-queue", "1")
+        cluster.start_worker("worker-a", "--max-running-requests", "1")
+        self.router.wait_for_workers(1)
+        self.connections = []
+        self.freed = threading.Event()
+
+    def fill(self):
+        self.freed.clear()
+        threads = [threading.Thread(target=self._occupy, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+
+        def is_full():
+            queues = self.router.request("GET", "/admin/v1/queues").json()["queues"]
+            return queues and queues[0]["waiting_requests"] == 1
+
+        wait_until(is_full, "a full queue")
+
+    def free(self):
+        self.freed.set()
+        connections, self.connections = self.connections, []
+        for connection in connections:
+            connection.close()
+
+    def _occupy(self):
+        """Streams until it is freed; comes again when it was refused or has ended."""
+        import http.client
+
+        body = {"model": DEMO, "prompt": "Who waits?", "max_tokens": 3000, "ignore_eos": True, "stream": True}
+        while not self.freed.is_set():
+            connection = http.client.HTTPConnection(self.router.address)
+            self.connections.append(connection)
+            try:
+                connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+                response = connection.getresponse()
+                while not self.freed.is_set() and response.readline():
+                    pass
+            except (OSError, AttributeError, ValueError, http.client.HTTPException):
+                pass  # closed by free()
+            connection.close()
+
+
+@pytest.fixture
+def full_cluster():
+    with Cluster() as cluster:
+        full = FullCluster(cluster)
+        full.fill()
+        yield full
+        full.free()
+
+
+# ---- the matrix ----
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "feature(client, names): the cells of the matrix that a test is about")
+    config.roost_cells = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    ended = report.when == "call" or (report.when == "setup" and not report.passed)
+    for mark in item.iter_markers("feature") if ended else ():
+        reason = report.longrepr[2] if report.skipped and isinstance(report.longrepr, tuple) else ""
+        cell = {"client": mark.kwargs["client"], "names": list(mark.kwargs["names"]), "test": item.name}
+        cell.update(outcome=report.outcome, reason=re.sub(r"^Skipped: ", "", reason))
+        item.config.roost_cells.append(cell)
+    return report
+
+
+def pytest_sessionfinish(session):
+    path = os.environ.get("ROOST_CLIENT_RESULTS")
+    if path:
+        pathlib.Path(path).write_text(json.dumps(session.config.roost_cells, indent=1))

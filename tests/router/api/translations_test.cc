@@ -1,0 +1,303 @@
+// The Responses API and Anthropic's Messages API, which are told as chats; tokens asked for by themselves; the document
+// of the API.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "router/api/chat_translation.h"
+#include "tests/router/api/api_fixture.h"
+
+namespace roost::router {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using wire::FinishReason;
+
+std::string TextOf(const GenerateSpec& spec) {
+  return spec.model->tokenizer->Decode(spec.prompt, SpecialTokenOutput::kShow);
+}
+
+class TranslationsTest : public ApiTest {
+ protected:
+  std::shared_ptr<FakeResponder> Message(std::string body) { return Ask("POST", "/v1/messages", std::move(body)); }
+  std::shared_ptr<FakeResponder> Respond(std::string body) { return Ask("POST", "/v1/responses", std::move(body)); }
+  void AnswerWith(std::string_view text, FinishReason reason = FinishReason::kStop) {
+    dispatcher_.Dispatch(0);
+    dispatcher_.Produce(Bytes(text), 4);
+    dispatcher_.Finish(reason);
+  }
+  // The events of a stream: "name data".
+  static std::vector<std::pair<std::string, std::string>> NamedEvents(const FakeResponder& responder) {
+    std::vector<std::pair<std::string, std::string>> events;
+    std::string_view rest = responder.frames;
+    while (!rest.empty()) {
+      const std::size_t end = rest.find("\n\n");
+      const std::string_view frame = rest.substr(0, end);
+      const std::size_t line = frame.find('\n');
+      EXPECT_EQ(frame.substr(0, 7), "event: ");
+      EXPECT_EQ(frame.substr(line + 1, 6), "data: ");
+      events.emplace_back(frame.substr(7, line - 7), frame.substr(line + 7));
+      rest.remove_prefix(end + 2);
+    }
+    return events;
+  }
+  static std::vector<std::string> NamesOf(const std::vector<std::pair<std::string, std::string>>& events) {
+    std::vector<std::string> names;
+    for (const auto& event : events) names.push_back(event.first);
+    return names;
+  }
+};
+
+// ---- Messages ----
+
+TEST_F(TranslationsTest, AMessageIsAskedForAsAChat) {
+  const auto responder = Message(
+      R"({"model":"bytes","max_tokens":9,"system":[{"type":"text","text":"be "},{"type":"text","text":"kind"}],)"
+      R"("messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"text","text":"yes"}]},)"
+      R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],)"
+      R"("temperature":0,"top_k":3,"stop_sequences":["END"],"metadata":{"user_id":"u"},"session_id":"s"})");
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(TextOf(dispatcher_.specs[0]),
+            "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyes"
+            "<|im_end|>\n<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(dispatcher_.specs[0].max_output_tokens, 9U);
+  EXPECT_EQ(dispatcher_.specs[0].sampling.top_k, 3U);
+  EXPECT_NE(dispatcher_.specs[0].session_hash, 0U);
+  AnswerWith("fine END more");
+  const std::string& body = responder->response->body;
+  EXPECT_THAT(At(body, "/id"), HasSubstr("msg_"));
+  EXPECT_EQ(At(body, "/type"), R"("message")");
+  EXPECT_EQ(At(body, "/content"), R"([{"type":"text","text":"fine "}])");
+  EXPECT_EQ(At(body, "/stop_reason"), R"("stop_sequence")");
+  EXPECT_EQ(At(body, "/stop_sequence"), R"("END")");
+  EXPECT_EQ(At(body, "/usage/cache_read_input_tokens"), "4");
+  const std::size_t prompt = dispatcher_.specs[0].prompt.size();
+  EXPECT_EQ(At(body, "/usage/input_tokens"), fmt::to_string(prompt - 4));
+}
+
+TEST_F(TranslationsTest, AMessagesStreamHasNamedEventsAndBlocks) {
+  const auto responder =
+      Message(R"({"model":"bytes","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"hi"}]})");
+  dispatcher_.Dispatch(0);
+  dispatcher_.Produce(Bytes("one"), 4);
+  dispatcher_.Produce(Bytes(" two"));
+  dispatcher_.Finish(FinishReason::kLength);
+  const auto events = NamedEvents(*responder);
+  EXPECT_THAT(NamesOf(events),
+              ElementsAre("message_start", "content_block_start", "content_block_delta", "content_block_delta",
+                          "content_block_stop", "message_delta", "message_stop"));
+  for (const auto& [name, data] : events) EXPECT_EQ(At(data, "/type"), '"' + name + '"');
+  EXPECT_EQ(At(events[0].second, "/message/content"), "[]");
+  EXPECT_EQ(At(events[1].second, "/content_block"), R"({"type":"text","text":""})");
+  EXPECT_EQ(At(events[3].second, "/delta"), R"({"type":"text_delta","text":" two"})");
+  EXPECT_EQ(At(events[5].second, "/delta/stop_reason"), R"("max_tokens")");
+  EXPECT_EQ(At(events[5].second, "/usage/output_tokens"), "7");
+  EXPECT_TRUE(responder->ended);
+}
+
+TEST_F(TranslationsTest, ToolsOfAConversationBecomeCallsAndTheirResults) {
+  const auto chat = [](std::string body) {
+    JsonBody json(std::move(body));
+    const Result<JsonObject> object = json.Parse();
+    const Result<std::string> text = ChatOfMessages(object.value());
+    EXPECT_TRUE(text.ok()) << text.error().ToString();
+    return text.value();
+  };
+  const std::string text =
+      chat(R"({"model":"m","max_tokens":5,"thinking":{"type":"enabled","budget_tokens":1024},)"
+           R"("tools":[{"name":"f","description":"d","input_schema":{"type":"object"}}],)"
+           R"("tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true},"messages":[)"
+           R"({"role":"user","content":"q"},)"
+           R"({"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"x"},)"
+           R"({"type":"text","text":"I look"},{"type":"tool_use","id":"t1","name":"f","input":{"a":1}},)"
+           R"({"type":"tool_use","id":"t2","name":"f","input":{}}]},)"
+           R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"one"},)"
+           R"({"type":"tool_result","tool_use_id":"t2","content":[{"type":"text","text":"two"}],"is_error":true},)"
+           R"({"type":"text","text":"and?"}]}]})");
+  EXPECT_EQ(At(text, "/messages/1"), R"({"role":"assistant","content":"I look","reasoning_content":"hm","tool_calls":[)"
+                                     R"({"id":"t1","type":"function","function":{"name":"f","arguments":{"a":1}}},)"
+                                     R"({"id":"t2","type":"function","function":{"name":"f","arguments":{}}}]})");
+  EXPECT_EQ(At(text, "/messages/2"), R"({"role":"tool","tool_call_id":"t1","content":"one"})");
+  EXPECT_EQ(At(text, "/messages/3"), R"({"role":"tool","tool_call_id":"t2","content":"two"})");
+  EXPECT_EQ(At(text, "/messages/4"), R"({"role":"user","content":"and?"})");
+  EXPECT_EQ(At(text, "/tools/0"),
+            R"({"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}})");
+  EXPECT_EQ(At(text, "/tool_choice"), R"({"type":"function","function":{"name":"f"}})");
+  EXPECT_EQ(At(text, "/parallel_tool_calls"), "false");
+  EXPECT_EQ(At(text, "/chat_template_kwargs/enable_thinking"), "true");
+}
+
+TEST_F(TranslationsTest, MessagesErrorsHaveTheirOwnFormAndNameTheField) {
+  const auto refused = [this](std::string body) {
+    const auto responder = Message(std::move(body));
+    EXPECT_EQ(At(responder->response->body, "/type"), R"("error")");
+    EXPECT_EQ(At(responder->response->body, "/error/type"), R"("invalid_request_error")");
+    return At(responder->response->body, "/error/message");
+  };
+  EXPECT_THAT(refused(R"({"model":"bytes","messages":[{"role":"user","content":"hi"}]})"), HasSubstr("max_tokens"));
+  EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5})"), HasSubstr("messages"));
+  EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5,"messages":[{"role":"system","content":"x"}]})"),
+              HasSubstr("messages[0].role"));
+  EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5,"messages":[{"role":"user","content":[{"type":"image"}]}]})"),
+              HasSubstr("messages[0].content[0].type"));
+  EXPECT_THAT(refused(R"({"model":"bytes","max_tokens":5,"stop_sequences":[""],)"
+                      R"("messages":[{"role":"user","content":"x"}]})"),
+              HasSubstr("stop_sequences[0]"));
+  EXPECT_THAT(refused("{"), HasSubstr("JSON"));
+  const auto unknown = Message(R"({"model":"other","max_tokens":5,"messages":[{"role":"user","content":"x"}]})");
+  EXPECT_EQ(unknown->response->status, 404);
+  EXPECT_EQ(At(unknown->response->body, "/error/type"), R"("not_found_error")");
+}
+
+TEST_F(TranslationsTest, AFailureInMidMessageIsAnErrorEvent) {
+  const auto responder =
+      Message(R"({"model":"bytes","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"hi"}]})");
+  dispatcher_.Dispatch(0);
+  dispatcher_.Produce(Bytes("one"), 4);
+  dispatcher_.Finish(FinishReason::kError, Error{ErrorCode::kUnavailable, "the worker was lost", ""});
+  const auto events = NamedEvents(*responder);
+  EXPECT_EQ(events.back().first, "error");
+  EXPECT_EQ(At(events.back().second, "/error/type"), R"("overloaded_error")");
+}
+
+TEST_F(TranslationsTest, CountsTheTokensOfAMessage) {
+  const auto responder =
+      Ask("POST", "/v1/messages/count_tokens", R"({"model":"bytes","messages":[{"role":"user","content":"hi"}]})");
+  EXPECT_EQ(responder->response->body, R"({"input_tokens":21})");
+  EXPECT_TRUE(dispatcher_.specs.empty());
+}
+
+// ---- Responses ----
+
+TEST_F(TranslationsTest, AResponseIsAskedForAsAChat) {
+  const auto responder =
+      Respond(R"({"model":"bytes","instructions":"be kind","input":[{"role":"user","content":"hi"},)"
+              R"({"type":"message","role":"assistant","content":[{"type":"output_text","text":"yes"}]},)"
+              R"({"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]}],)"
+              R"("max_output_tokens":9,"store":true,"metadata":{"k":"v"},"include":["reasoning.encrypted_content"]})");
+  ASSERT_EQ(dispatcher_.specs.size(), 1U);
+  EXPECT_EQ(TextOf(dispatcher_.specs[0]),
+            "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyes"
+            "<|im_end|>\n<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(dispatcher_.specs[0].max_output_tokens, 9U);
+  AnswerWith("fine");
+  const std::string& body = responder->response->body;
+  EXPECT_EQ(At(body, "/object"), R"("response")");
+  EXPECT_EQ(At(body, "/status"), R"("completed")");
+  EXPECT_EQ(At(body, "/store"), "false");
+  EXPECT_EQ(At(body, "/metadata"), R"({"k":"v"})");
+  EXPECT_EQ(At(body, "/output/0/type"), R"("message")");
+  EXPECT_EQ(At(body, "/output/0/content"), R"([{"type":"output_text","text":"fine","annotations":[],"logprobs":[]}])");
+  EXPECT_EQ(At(body, "/usage/input_tokens_details"), R"({"cached_tokens":4})");
+  EXPECT_EQ(At(body, "/usage/output_tokens"), "4");
+}
+
+TEST_F(TranslationsTest, AResponsesStreamHasTypedNumberedEvents) {
+  const auto responder = Respond(R"({"model":"bytes","input":"hi","stream":true})");
+  dispatcher_.Dispatch(0);
+  dispatcher_.Produce(Bytes("one"), 4);
+  dispatcher_.Produce(Bytes(" two"));
+  dispatcher_.Finish(FinishReason::kLength);
+  const auto events = NamedEvents(*responder);
+  EXPECT_THAT(NamesOf(events),
+              ElementsAre("response.created", "response.in_progress", "response.output_item.added",
+                          "response.content_part.added", "response.output_text.delta", "response.output_text.delta",
+                          "response.output_text.done", "response.content_part.done", "response.output_item.done",
+                          "response.incomplete"));
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(At(events[i].second, "/type"), '"' + events[i].first + '"');
+    EXPECT_EQ(At(events[i].second, "/sequence_number"), fmt::to_string(i));
+  }
+  EXPECT_EQ(At(events[5].second, "/delta"), R"(" two")");
+  EXPECT_EQ(At(events[5].second, "/item_id"), At(events[2].second, "/item/id"));
+  EXPECT_EQ(At(events[6].second, "/text"), R"("one two")");
+  EXPECT_EQ(At(events[9].second, "/response/incomplete_details/reason"), R"("max_output_tokens")");
+  EXPECT_EQ(At(events[9].second, "/response/output/0"), At(events[8].second, "/item"));
+}
+
+TEST_F(TranslationsTest, ItemsOfAnAssistantAreOneMessage) {
+  JsonBody json(
+      R"({"model":"m","tools":[{"type":"function","name":"f","parameters":{"type":"object"},"strict":true}],)"
+      R"("tool_choice":{"type":"function","name":"f"},"reasoning":{"effort":"low"},)"
+      R"("text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"},"strict":true}},"input":[)"
+      R"({"role":"user","content":"q"},)"
+      R"({"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},)"
+      R"({"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look"}]},)"
+      R"({"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\":1}"},)"
+      R"({"type":"function_call","call_id":"c2","name":"f","arguments":"{}"},)"
+      R"({"type":"function_call_output","call_id":"c1","output":"one"},)"
+      R"({"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"two"}]}]})");
+  const Result<JsonObject> object = json.Parse();
+  const std::string text = ChatOfResponses(object.value()).value();
+  EXPECT_EQ(At(text, "/messages/1"), R"({"role":"assistant","content":"I look","reasoning_content":"hm","tool_calls":[)"
+                                     R"({"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},)"
+                                     R"({"id":"c2","type":"function","function":{"name":"f","arguments":"{}"}}]})");
+  EXPECT_EQ(At(text, "/messages/2"), R"({"role":"tool","tool_call_id":"c1","content":"one"})");
+  EXPECT_EQ(At(text, "/messages/3"), R"({"role":"tool","tool_call_id":"c2","content":"two"})");
+  EXPECT_EQ(At(text, "/tools/0/function/strict"), "true");
+  EXPECT_EQ(At(text, "/tool_choice/function/name"), R"("f")");
+  EXPECT_EQ(At(text, "/reasoning_effort"), R"("low")");
+  EXPECT_EQ(At(text, "/response_format"),
+            R"({"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"},"strict":true}})");
+}
+
+TEST_F(TranslationsTest, WhatNeedsStoredStateIsRefusedByName) {
+  for (const std::string_view member :
+       {R"("previous_response_id":"resp_1")", R"("conversation":"c")", R"("background":true)", R"("truncation":"auto")",
+        R"("max_output_tokens":0)", R"("tools":[{"type":"web_search"}])", R"("temperature":3)"}) {
+    const auto responder = Respond(fmt::format(R"({{"model":"bytes","input":"hi",{}}})", member));
+    EXPECT_EQ(responder->response->status, 400) << member;
+    const std::string param = At(responder->response->body, "/error/param");
+    const std::string name(member.substr(1, member.find('"', 1) - 1));
+    EXPECT_THAT(param, HasSubstr(name)) << member;
+  }
+  EXPECT_EQ(At(Respond(R"({"model":"bytes"})")->response->body, "/error/param"), R"("input")");
+  EXPECT_EQ(
+      At(Respond(R"({"model":"bytes","input":[{"type":"item_reference","id":"x"}]})")->response->body, "/error/param"),
+      R"("input[0].type")");
+}
+
+// ---- tokens ----
+
+TEST_F(TranslationsTest, TokenizesTextsAndChats) {
+  EXPECT_EQ(Ask("POST", "/tokenize", R"({"model":"bytes","prompt":"hé"})")->response->body,
+            R"({"count":4,"max_model_len":200,"tokens":[258,104,195,169],"token_strs":null})");
+  EXPECT_EQ(
+      Ask("POST", "/tokenize", R"({"prompt":"h","add_special_tokens":false,"return_token_strs":true})")->response->body,
+      R"({"count":1,"max_model_len":200,"tokens":[104],"token_strs":["h"]})");
+  EXPECT_EQ(
+      At(Ask("POST", "/tokenize", R"({"messages":[{"role":"user","content":"hi"}],"model":"bytes"})")->response->body,
+         "/count"),
+      "21");
+  EXPECT_EQ(At(Ask("POST", "/tokenize", R"({"model":"bytes"})")->response->body, "/error/param"), R"("prompt")");
+}
+
+TEST_F(TranslationsTest, DetokenizesIds) {
+  EXPECT_EQ(Ask("POST", "/detokenize", R"({"tokens":[104,195,169,257]})")->response->body,
+            R"({"prompt":"hé<|im_end|>"})");
+  EXPECT_EQ(At(Ask("POST", "/detokenize", R"({"tokens":[1,259]})")->response->body, "/error/param"), R"("tokens[1]")");
+  EXPECT_EQ(At(Ask("POST", "/detokenize", R"({"model":"bytes"})")->response->body, "/error/param"), R"("tokens")");
+}
+
+// ---- the document ----
+
+TEST_F(TranslationsTest, TheDocumentDescribesTheFieldsThatAreRead) {
+  const std::string body = Ask("GET", "/openapi.json")->response->body;
+  EXPECT_EQ(At(body, "/openapi"), R"("3.1.0")");
+  const std::string chat = "/components/schemas/ChatCompletionRequest/properties";
+  EXPECT_EQ(At(body, chat + "/temperature/maximum"), "2");
+  EXPECT_EQ(At(body, chat + "/top_p/exclusiveMinimum"), "0");
+  EXPECT_EQ(At(body, chat + "/messages/anyOf/0/type"), R"("array")");
+  EXPECT_EQ(At(body, chat + "/priority/maximum"), "100");
+  EXPECT_NE(At(body, "/paths/~1v1~1messages/post/requestBody"), "");
+  EXPECT_NE(At(body, "/components/schemas/MessagesRequest/properties/system"), "");
+  EXPECT_NE(At(body, "/components/schemas/ResponsesRequest/properties/input"), "");
+}
+
+TEST_F(TranslationsTest, FieldsThatNobodyKnowsAreCounted) {
+  Chat(R"({"model":"bytes","messages":[{"role":"user","content":"hi"}],"new_one":1,"other":2,"user":"u","n":1})");
+  EXPECT_EQ(observer_.unknown_fields, 2U);
+}
+
+}  // namespace
+}  // namespace roost::router
