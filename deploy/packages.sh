@@ -1,23 +1,30 @@
 #!/usr/bin/env bash
 # Lists and installs the Debian 12 packages that Roost needs. Safe to run again: it asks apt only for what is missing.
 #
-#   ./deploy/packages.sh build   compilers and libraries to build the daemons (default)
+#   ./deploy/packages.sh build   compilers and libraries to build the daemons (default), and xgrammar's source
 #   ./deploy/packages.sh test    the above, and what the tests and checks need
 #   ./deploy/packages.sh runtime shared libraries that the built daemons load
 #   ./deploy/packages.sh train   Python packages that train the demo model
 #   ./deploy/packages.sh list build|test|runtime|train   prints the names and installs nothing
+#
+# xgrammar (Apache-2.0), which constrains what models write, is no Debian package: its source is downloaded with pip, by
+# version and SHA-256, to ROOST_XGRAMMAR (default ~/.cache/roost/xgrammar-VERSION), where CMake finds it. Without network
+# the worker is built without it.
 set -euo pipefail
+
+xgrammar_version=0.2.8
+xgrammar_sha256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80
 
 build=(
   build-essential ccache cmake git ninja-build pkg-config
   capnproto cppzmq-dev libboost1.81-dev libcapnp-dev libcli11-dev libcurl4-openssl-dev libdnnl-dev libfmt-dev libhwy-dev
   libjemalloc-dev libpcre2-dev libsimdjson-dev libspdlog-dev libssl-dev libutf8proc-dev libxxhash-dev libzmq3-dev
   prometheus-cpp-dev zlib1g-dev
-  ca-certificates curl
+  ca-certificates curl python3 python3-pip
 )
 test=(
   clang clang-format-14 clang-tidy-14 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev libomp-dev
-  libonig-dev lld prometheus python3 python3-jinja2 python3-venv python3-yaml
+  libonig-dev lld prometheus python3-jinja2 python3-jsonschema python3-venv python3-yaml
 )
 runtime=(
   libcapnp-0.9.2 libcurl4 libdnnl2 libfmt9 libgomp1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0
@@ -41,21 +48,47 @@ if [ "${1:-}" = list ]; then
   exit
 fi
 
-names=$(wanted "${1:-build}")
-missing=()
-for name in $names; do
-  # The field is 'install ok installed' for a package that is wholly there.
-  status=$(dpkg-query -W -f='${Status}' "$name" 2>/dev/null || true)
-  [ "$status" = "install ok installed" ] || missing+=("$name")
-done
-[ ${#missing[@]} -eq 0 ] && exit 0
+# Downloads and unpacks xgrammar's source where it is not there yet.
+fetch_xgrammar() {
+  local target="${ROOST_XGRAMMAR:-${XDG_CACHE_HOME:-$HOME/.cache}/roost/xgrammar-$xgrammar_version}"
+  [ ! -e "$target/include/xgrammar/xgrammar.h" ] || return 0
+  local scratch
+  scratch=$(mktemp -d)
+  echo "xgrammar==$xgrammar_version --hash=sha256:$xgrammar_sha256" >"$scratch/requirements.txt"
+  if ! /usr/bin/python3 -m pip --quiet download --no-deps --no-binary xgrammar --require-hashes \
+      --disable-pip-version-check --dest "$scratch" --requirement "$scratch/requirements.txt" >&2; then
+    echo "packages.sh: xgrammar $xgrammar_version could not be downloaded: the worker is built without constrained output" >&2
+    rm -r "$scratch"
+    return 0
+  fi
+  echo "$xgrammar_sha256  $scratch/xgrammar-$xgrammar_version.tar.gz" | sha256sum --check --quiet
+  tar -xzf "$scratch/xgrammar-$xgrammar_version.tar.gz" -C "$scratch"
+  mkdir -p "$(dirname "$target")"
+  # Somebody else may have put it there meanwhile.
+  mv -T "$scratch/xgrammar-$xgrammar_version" "$target" 2>/dev/null || [ -e "$target/include/xgrammar/xgrammar.h" ]
+  rm -r "$scratch"
+}
 
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "packages.sh: run as root, or install sudo; missing: ${missing[*]}" >&2; exit 1; }
-  as_root=(sudo)
-fi
-echo "packages.sh: installing ${missing[*]}" >&2
-export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+install_packages() {
+  local missing=() as_root=() name status
+  for name in $names; do
+    # The field is 'install ok installed' for a package that is wholly there.
+    status=$(dpkg-query -W -f='${Status}' "$name" 2>/dev/null || true)
+    [ "$status" = "install ok installed" ] || missing+=("$name")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "packages.sh: run as root, or install sudo; missing: ${missing[*]}" >&2; exit 1; }
+    as_root=(sudo)
+  fi
+  echo "packages.sh: installing ${missing[*]}" >&2
+  export DEBIAN_FRONTEND=noninteractive
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+names=$(wanted "${1:-build}")
+install_packages
+case "${1:-build}" in
+  build | test) fetch_xgrammar ;;
+esac

@@ -10,6 +10,7 @@ namespace roost::kernels {
 void LoadAttentionKernels(Device& device);
 void LoadCopyBlockRowsKernels(Device& device);
 void LoadGatherEmbeddingKernels(Device& device);
+void LoadLogprobsKernels(Device& device);
 void LoadMoveBlocksKernels(Device& device);
 void LoadPlaceSampledKernels(Device& device);
 void LoadRmsNormKernels(Device& device);

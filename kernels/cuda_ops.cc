@@ -16,9 +16,9 @@ namespace {
 
 Result<Device*> Open(const DeviceOptions& options) {
   ROOST_ASSIGN_OR_RETURN(CudaDevice * device, CudaDevice::Open(options));
-  for (const auto load :
-       {LoadAttentionKernels, LoadCopyBlockRowsKernels, LoadGatherEmbeddingKernels, LoadMoveBlocksKernels,
-        LoadPlaceSampledKernels, LoadRmsNormKernels, LoadRopeKernels, LoadSampleKernels, LoadSiluMulKernels}) {
+  for (const auto load : {LoadAttentionKernels, LoadCopyBlockRowsKernels, LoadGatherEmbeddingKernels,
+                          LoadLogprobsKernels, LoadMoveBlocksKernels, LoadPlaceSampledKernels, LoadRmsNormKernels,
+                          LoadRopeKernels, LoadSampleKernels, LoadSiluMulKernels}) {
     load(*device);
   }
   return static_cast<Device*>(device);
@@ -146,6 +146,7 @@ const OpTable& CudaOps() {
       .gather_blocks = GatherBlocksCuda,
       .scatter_blocks = ScatterBlocksCuda,
       .sample = SampleCuda,
+      .logprobs = LogprobsCuda,
       .place_sampled = PlaceSampledCuda,
       .connect = ConnectCuda,
       .all_reduce = AllReduceCuda,

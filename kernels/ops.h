@@ -20,6 +20,7 @@
 #include "kernels/device.h"
 #include "kernels/gather_embedding.h"
 #include "kernels/host_pieces.h"
+#include "kernels/logprobs.h"
 #include "kernels/matmul.h"
 #include "kernels/model_dims.h"
 #include "kernels/move_blocks.h"
@@ -94,6 +95,7 @@ struct OpTable {
   void (*gather_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
   void (*scatter_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
   void (*sample)(Device& device, const SampleArgs& args) = nullptr;
+  void (*logprobs)(Device& device, const LogprobsArgs& args) = nullptr;
   void (*place_sampled)(Device& device, const PlaceSampledArgs& args) = nullptr;
 
   // For devices of this table that compute one model together; see collective.h. The devices are open and different,

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -32,14 +33,14 @@ namespace roost::kernels {
 // What a draw changes in one logit: the bias is added; then a logit above 0 is divided by `repetition` and another one
 // multiplied, as in CTRL (Keskar et al., 2019); then `subtract` is taken away. The order is vLLM's.
 struct LogitAdjustment {
-  float bias = 0;        // finite, as all three
-  float repetition = 1;  // above 0
+  float bias = 0;        // finite, or -inf: then so is the logit
+  float repetition = 1;  // above 0, and finite as the next
   float subtract = 0;
 };
 
 struct LogitBias {
   TokenId token = 0;  // below vocab_size
-  float bias = 0;     // finite
+  float bias = 0;     // finite, or -inf: the token can not be drawn
 };
 
 // How tokens of prompt and output change their logits.
@@ -80,6 +81,17 @@ struct CountedToken {
   return static_cast<float>(scaled - static_cast<double>(adjustment.subtract));
 }
 
+// The tokens that a masked draw may give: of a row of kMaskBits-bit words, token t is bit t % kMaskBits of word
+// t / kMaskBits. Masking is the last adjustment: what is not among them becomes -inf. Broken logits stay broken.
+inline constexpr std::uint32_t kMaskBits = 32;
+[[nodiscard]] constexpr std::uint32_t MaskWords(std::uint32_t vocab_size) {
+  return (vocab_size + kMaskBits - 1) / kMaskBits;
+}
+[[nodiscard]] constexpr float Masked(float logit, bool is_allowed) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  return !is_allowed && logit < kInfinity ? -kInfinity : logit;  // NaN is below nothing
+}
+
 // One draw. Several may be of one row of logits, each with biases and counts of its own. It may be planned before the
 // token that the output has before it is known: that one is counted when the draw is made.
 struct SampleRow {
@@ -106,9 +118,14 @@ struct SampleRow {
   std::uint32_t first_counted = 0;
   std::uint32_t counted_count = 0;
   std::uint32_t newest = 0;
+  // Row of SampleArgs::masks, which several draws may have.
+  bool has_mask = false;
+  std::uint32_t mask_row = 0;
 };
 
-[[nodiscard]] constexpr bool IsAdjusted(const SampleRow& draw) { return draw.bias_count > 0 || draw.has_counts; }
+[[nodiscard]] constexpr bool IsAdjusted(const SampleRow& draw) {
+  return draw.bias_count > 0 || draw.has_counts || draw.has_mask;
+}
 
 // Broken logits have no token.
 enum class SampleStatus : std::uint32_t { kSampled, kNotANumber, kInfinite, kAllMinusInfinity };
@@ -127,10 +144,11 @@ struct SampleArgs {
   std::uint32_t row_count = 0;
   const LogitBias* biases = nullptr;
   const CountedToken* counted = nullptr;
-  TokenCount* counts = nullptr;     // [*][vocab_size]; a row that no draw names stays as it is
-  const TokenId* tokens = nullptr;  // where draws have a newest one; below vocab_size
-  float* adjusted = nullptr;        // [adjusted draws][vocab_size], for the op to work in
-  SampledToken* out = nullptr;      // [row_count]
+  TokenCount* counts = nullptr;          // [*][vocab_size]; a row that no draw names stays as it is
+  const TokenId* tokens = nullptr;       // where draws have a newest one; below vocab_size
+  const std::uint32_t* masks = nullptr;  // [*][MaskWords(vocab_size)]
+  float* adjusted = nullptr;             // [adjusted draws][vocab_size], for the op to work in
+  SampledToken* out = nullptr;           // [row_count]
 };
 
 void SampleCpu(Device& device, const SampleArgs& args);

@@ -144,6 +144,19 @@ void UpdateCounts(const SampleArgs& args, const SampleRow& draw) {
   ++counts[newest];
 }
 
+namespace {
+
+void MaskLogits(const std::uint32_t* mask, std::span<float> logits) {
+  for (std::size_t first = 0; first < logits.size(); first += kMaskBits) {
+    const std::uint32_t allowed = *mask++;
+    if (allowed == ~std::uint32_t{0}) continue;
+    const std::size_t count = std::min<std::size_t>(kMaskBits, logits.size() - first);
+    for (std::size_t i = 0; i < count; ++i) logits[first + i] = Masked(logits[first + i], (allowed >> i & 1U) != 0);
+  }
+}
+
+}  // namespace
+
 void AdjustLogits(const SampleArgs& args, const SampleRow& draw, std::span<const float> logits, std::span<float> out) {
   ROOST_CHECK(out.size() == logits.size() && logits.size() == args.vocab_size);
   std::copy(logits.begin(), logits.end(), out.begin());
@@ -156,6 +169,7 @@ void AdjustLogits(const SampleArgs& args, const SampleRow& draw, std::span<const
     const TokenCount count = counts == nullptr ? 0 : counts[bias.token];
     out[bias.token] = Adjusted(logits[bias.token], AdjustmentOf(bias.bias, count, draw.penalties));
   }
+  if (draw.has_mask) MaskLogits(args.masks + std::size_t{draw.mask_row} * MaskWords(args.vocab_size), out);
 }
 
 std::span<const float> LogitsOf(const SampleArgs& args, const SampleRow& draw) {

@@ -17,12 +17,11 @@
 #include "common/base/rng.h"
 #include "kernels/cuda_kernels.h"
 #include "kernels/sample.h"
+#include "kernels/token_keys.cuh"
 #include "kernels/vector_io.cuh"
 
 namespace roost::kernels {
 namespace {
-
-using Wide = unsigned long long;  // as atomicAdd has it
 
 constexpr std::uint32_t kThreads = 1024;
 constexpr std::uint32_t kSlots = 2 * kThreads;
@@ -51,20 +50,6 @@ struct Shared {
 };
 static_assert(sizeof(Shared) <= kMaxSharedBytes);
 
-// ---- tokens ----
-
-// Grows with the logit, and of equal logits with a lower id; -0 is 0. Not of NaN.
-__device__ __forceinline__ Wide KeyOf(float logit, std::uint32_t token) {
-  const std::uint32_t bits = __float_as_uint(logit + 0.0F);
-  const std::uint32_t ordered = (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-  return Wide{ordered} << 32U | static_cast<std::uint32_t>(~token);
-}
-__device__ __forceinline__ float LogitOf(Wide key) {
-  const auto ordered = static_cast<std::uint32_t>(key >> 32U);
-  return __uint_as_float((ordered & 0x80000000U) != 0 ? ordered & 0x7FFFFFFFU : ~ordered);
-}
-__device__ __forceinline__ std::uint32_t TokenOf(Wide key) { return ~static_cast<std::uint32_t>(key); }
-
 struct Row {
   const float* logits;
   std::uint32_t vocab_size;
@@ -85,16 +70,6 @@ struct Row {
 };
 
 // ---- what the block does together ----
-
-__device__ __forceinline__ Wide WarpMax(Wide value) {
-  for (int step = 16; step > 0; step /= 2) value = max(value, __shfl_xor_sync(0xFFFFFFFFU, value, step));
-  return value;
-}
-
-__device__ __forceinline__ Wide WarpSum(Wide value) {
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, step);
-  return value;
-}
 
 // The sum of the lanes before this one.
 __device__ __forceinline__ Wide WarpSumBefore(Wide value) {
@@ -357,6 +332,14 @@ __device__ TokenCount* UpdatedCounts(const SampleArgs& args, const SampleRow& dr
   return counts;
 }
 
+__device__ void MaskRow(const std::uint32_t* mask, std::uint32_t vocab_size, float* logits) {
+  for (std::uint32_t token = threadIdx.x; token < vocab_size; token += kThreads) {
+    const bool is_allowed = (mask[token / kMaskBits] >> token % kMaskBits & 1U) != 0;
+    logits[token] = Masked(logits[token], is_allowed);
+  }
+  __syncthreads();
+}
+
 // The logits that the draw is made from: the row as it is, or a copy of its own as biases and penalties leave it.
 __device__ const float* AdjustedRow(const SampleArgs& args, const SampleRow& draw) {
   const float* logits = args.logits + std::size_t{draw.row} * args.vocab_size;
@@ -375,6 +358,8 @@ __device__ const float* AdjustedRow(const SampleArgs& args, const SampleRow& dra
     adjusted[bias.token] = Adjusted(logits[bias.token], AdjustmentOf(bias.bias, count, draw.penalties));
   }
   __syncthreads();
+  if (draw.has_mask)
+    MaskRow(args.masks + std::size_t{draw.mask_row} * MaskWords(args.vocab_size), args.vocab_size, adjusted);
   return adjusted;
 }
 

@@ -68,6 +68,7 @@ Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver&
 FleetOptions FleetOptionsOf(const RouterOptions& options, std::shared_ptr<ByteBudget> input_budget) {
   FleetOptions fleet;
   fleet.input_budget = std::move(input_budget);
+  fleet.frame_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).workers);
   fleet.bind = options.link_address;
   fleet.insecure_bind = options.insecure_bind ? wire::InsecureBind::kAllow : wire::InsecureBind::kRefuse;
   fleet.policy = options.policy;
@@ -126,7 +127,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   metrics::Registry registry;
   ApiMetrics api_metrics(registry);
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
-  const auto input_budget = std::make_shared<ByteBudget>(options.input_memory_bytes);
+  const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
   ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics, input_budget));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "common/wire/codec.h"
 #include "router/policies/policies.h"
 
 namespace roost::router {
@@ -23,6 +24,12 @@ RouterOptions DefaultsFor(const Machine& machine) {
   // processors more where they share a machine.
   options.text_threads = std::clamp(machine.processor_count, 2U, 4U);
   return options;
+}
+
+InputShares SharesOf(std::uint64_t input_memory_bytes) {
+  const std::uint64_t workers = input_memory_bytes / 8;
+  return {.clients = input_memory_bytes - workers,
+          .workers = std::max<std::uint64_t>(workers, wire::WireLimits::kMaxFrameBytes)};
 }
 
 Result<void> CheckMemory(const RouterOptions& options, const Machine& machine) {
@@ -45,8 +52,9 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("max-body-bytes", options.max_body_bytes, "Size of a request's body; a larger one is answered 413",
            {1024, 1e9})
       .Add("input-memory-bytes", options.input_memory_bytes,
-           "Memory for requests that arrive, are read, wait or may be sent again, and for workers' messages; beyond it "
-           "requests are answered 429, or 413 if they are larger than all of it. Reading a body takes up to 60 times "
+           "Memory for requests that arrive, are read, wait or may be sent again, and an eighth for workers' messages; "
+           "beyond it requests are answered 429, or 413 if they are larger than all of it. Reading a body takes up to "
+           "60 times "
            "its size. By default a quarter of what the process may use, at most 2 GiB",
            {kLeastMemoryBytes, 1e15})
       .Add("text-threads", options.text_threads, "Threads that read requests: JSON, templates, tokens, hashes",

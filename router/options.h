@@ -65,6 +65,14 @@ struct Machine {
 };
 [[nodiscard]] RouterOptions DefaultsFor(const Machine& machine);
 
+// The parts of input_memory_bytes. What workers send has its own, an eighth and at least room for the largest frame, so
+// that clients who fill theirs cut off no worker.
+struct InputShares {
+  std::uint64_t clients = 0;
+  std::uint64_t workers = 0;
+};
+[[nodiscard]] InputShares SharesOf(std::uint64_t input_memory_bytes);
+
 // Do index and input fit into the memory? kInvalidArgument names the flags.
 [[nodiscard]] Result<void> CheckMemory(const RouterOptions& options, const Machine& machine);
 

@@ -24,8 +24,8 @@
 # Silence: a router that hears nothing for two seconds (by default) takes the worker for dead; a worker that hears
 # nothing (the router pings each second) for three connects anew and says hello again under a new epoch. A worker whose
 # engine makes no progress (Load.progress) although it has work counts as lost too, while its link still answers.
-# Identity: ZeroMQ gives each connection a random identity, which means nothing. Who a worker is stands in its hello
-# alone, and all later messages of that connection are this worker's.
+# Identity: ZeroMQ gives each connection a random identity, which means nothing; one that a peer chooses is void. Who a
+# worker is stands in its hello alone, and all later messages of that connection are this worker's.
 #
 # Bounds (common/wire/codec.h has the numbers): bytes per frame, nesting, traversal, lengths of lists and texts. A
 # message over a bound is malformed. The receiver of a malformed message counts it; it drops the link, never the process.
@@ -91,6 +91,41 @@ enum FinishReason {
 
   error @3;
   # See TokenEvent.error. Ends the request with all its choices.
+}
+
+enum ConstraintKind {
+  # What Constraint.text is.
+
+  json @0;
+  # Nothing: the output is any JSON object.
+
+  jsonSchema @1;
+  # A JSON schema: the output is JSON that is valid by it.
+
+  regex @2;
+  # A regular expression: the whole output matches it.
+
+  choice @3;
+  # A JSON array of strings: the output is one of them.
+
+  grammar @4;
+  # A grammar in EBNF (GBNF's notation) with a rule `root`.
+
+  structuralTag @5;
+  # A structural tag in JSON, as xgrammar has them: free text in which what follows certain tags is constrained.
+}
+
+struct Constraint {
+  # What the whole output of each choice must be. The worker takes no token that leaves it, and a stop token only where
+  # the output may end; ignoreEos does not keep an output from ending where nothing else can follow. The prompt's last
+  # firstOutputIndex tokens are output that was written under the constraint already.
+
+  kind @0 :ConstraintKind;
+  text @1 :Text;
+  # At most 262,144 bytes. Judged by the worker as well: what it can not hold to is refused with invalidArgument.
+
+  field @2 :Text;
+  # The part of the client's request that errors about the text name.
 }
 
 enum CacheMode {
@@ -219,6 +254,10 @@ struct Hello {
 
   minOutputTokens @25 :Bool = false;
   # The same for Generate.minOutputTokens.
+
+  constrainsOutput @26 :Bool = false;
+  # The worker knows Generate.constraint. A router sends a request that has one to no worker that does not: it would
+  # answer with any text at all.
 }
 
 struct TokenLogprobs {
@@ -615,6 +654,12 @@ struct Generate {
   minOutputTokens @30 :UInt32 = 0;
   # Neither the model's own stop tokens nor stopTokens can be drawn before the output has so many tokens, those before
   # firstOutputIndex included.
+
+  constraint @31 :Constraint;
+  # Absent: none.
+
+  traceParent @32 :Text;
+  # The trace that the request belongs to, as in the W3C's header of that name; for logs. May be empty. At most 55 bytes.
 }
 
 struct Cancel {

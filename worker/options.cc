@@ -192,6 +192,18 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
       .Add("threads", options.threads, "Compute threads; 0 takes all cores", {0, kMaxThreads});
 }
 
+void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
+  parser.Section("Constrained output")
+      .Add(
+          "grammar-cache-bytes", options.grammar_cache_bytes,
+          "Memory for compiled JSON schemas, regular expressions and grammars, of which one takes a quarter at most; 0 "
+          "refuses requests with one",
+          {0, 1e12})
+      .Add("grammar-threads", options.grammar_threads, "Threads that compile them", {1, kMaxThreads})
+      .Add("grammar-compile-seconds", options.grammar_compile_seconds,
+           "A request whose grammar is not compiled by then is refused", {0.001, 3600});
+}
+
 void Declare(WorkerOptions& options, ConfigParser& parser) {
   DeclareModel(options, parser);
   parser.Section("Links")
@@ -205,6 +217,7 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
            "Name of this worker, unique in the cluster; by default the host's name and the first free number");
   DeclareCache(options, parser);
   DeclareEngine(options, parser);
+  DeclareGrammar(options, parser);
   parser.Section("Operation")
       .Add("metrics-address", options.metrics_address, "ADDRESS:PORT of the metrics endpoint; empty for none")
       .AddSwitch("insecure-bind", options.insecure_bind, "Allow metrics on an address that is not loopback")

@@ -58,6 +58,11 @@ struct WorkerOptions {
   std::string plan_ahead = "auto";  // on a device that computes beside the host
   std::uint32_t threads = 0;        // 0: all cores
 
+  // Constrained output
+  std::uint64_t grammar_cache_bytes = std::uint64_t{256} << 20U;  // 0: none is written
+  std::uint32_t grammar_threads = 2;
+  double grammar_compile_seconds = 10;
+
   // Operation
   std::string metrics_address = "127.0.0.1:0";
   bool insecure_bind = false;
@@ -72,6 +77,7 @@ void Declare(WorkerOptions& options, ConfigParser& parser);
 void DeclareModel(WorkerOptions& options, ConfigParser& parser);
 void DeclareCache(WorkerOptions& options, ConfigParser& parser);
 void DeclareEngine(WorkerOptions& options, ConfigParser& parser);
+void DeclareGrammar(WorkerOptions& options, ConfigParser& parser);
 
 // Checks and defaults that need more than one flag or the machine: a power of two, addresses, the number of cores. It
 // runs before the model is read, because that may take minutes.

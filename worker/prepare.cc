@@ -64,12 +64,26 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
 }
 
 // Routers would refuse a worker whose text they can not handle, one after another; here it is one clear line.
-Result<void> CheckText(const LoadedModel& loaded, const std::string& model) {
+Result<std::shared_ptr<const Tokenizer>> ReadText(const LoadedModel& loaded, const std::string& model) {
   const std::filesystem::path folder(model);
-  ROOST_RETURN_IF_ERROR(Tokenizer::FromJson(loaded.tokenizer_json, (folder / "tokenizer.json").string()));
-  if (loaded.chat_template.empty()) return {};
+  ROOST_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
+                         Tokenizer::FromJson(loaded.tokenizer_json, (folder / "tokenizer.json").string()));
+  if (loaded.chat_template.empty()) return tokenizer;
   ROOST_RETURN_IF_ERROR(ChatTemplate::Parse(loaded.chat_template, (folder / "chat_template").string()));
-  return {};
+  return tokenizer;
+}
+
+void PrepareGrammar(const WorkerOptions& options, const Tokenizer& tokenizer, const EngineOptions& engine,
+                    WorkerSetup& setup) {
+  setup.grammar = {.thread_count = options.grammar_threads,
+                   .cache_bytes = static_cast<std::size_t>(options.grammar_cache_bytes),
+                   .time_limit = FromSeconds(options.grammar_compile_seconds)};
+  if (!HasGrammarLibrary()) {
+    LogInfo("output can not be constrained", {{"reason", "built without xgrammar"}});
+  } else if (options.grammar_cache_bytes > 0) {
+    setup.grammar_library =
+        OpenGrammarLibrary(TokenTextsOf(tokenizer, setup.model->shape().vocab_size, engine.stop_tokens));
+  }
 }
 
 bool PlansAhead(const WorkerOptions& options, const kernels::OpTable& ops) {
@@ -106,11 +120,12 @@ Result<EngineOptions> EngineOptionsOf(const WorkerOptions& options, const kernel
 Result<WorkerSetup> PrepareWorker(const WorkerOptions& options) {
   ROOST_ASSIGN_OR_RETURN(const ModelOptions model_options, ModelOptionsOf(options));
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
-  ROOST_RETURN_IF_ERROR(CheckText(loaded, options.model));
+  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, ReadText(loaded, options.model));
   WorkerSetup setup;
   setup.model = std::move(loaded.model);
   ROOST_ASSIGN_OR_RETURN(setup.engine, EngineOptionsOf(options, *model_options.ops));
   setup.engine.stop_tokens = std::move(loaded.stop_tokens);
+  PrepareGrammar(options, *tokenizer, setup.engine, setup);
   setup.hello.worker_id = options.worker_id;
   setup.hello.sends_cache_events = options.cache_events == "on";
   setup.hello.keeps_prefixes = options.prefix_cache == "on";

@@ -63,6 +63,8 @@ wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
   hello.ageing_tokens = AgeingTokens(setup.engine.schedule_policy);
   hello.max_sample_count = wire::kMaxSampleCount;
   hello.full_sampling = true;
+  hello.logprobs = TellsLogprobs(setup.engine);
+  hello.min_output_tokens = true;
   hello.answers = true;
   hello.tokenizer_digest = setup.tokenizer.digest;
   return hello;
@@ -87,9 +89,24 @@ Worker::Worker(WorkerSetup setup)
     : setup_(std::move(setup)),
       registry_({{"model", setup_.hello.model}}),
       metrics_(registry_),
-      engine_(*setup_.model, clock_, setup_.engine),
+      grammar_pool_(MakeGrammarPool()),
+      engine_(*setup_.model, clock_, EngineOptionsWithPool()),
       engine_thread_(engine_, waker_, setup_.compute_thread_count) {
   hello_ = CompleteHello(setup_, engine_);
+  hello_.constrains_output = grammar_pool_ != nullptr;
+}
+
+// Nothing is done before the engine has begun something, so the thread that it nudges is there.
+std::unique_ptr<GrammarPool> Worker::MakeGrammarPool() {
+  if (setup_.grammar_library == nullptr) return nullptr;
+  return std::make_unique<GrammarPool>(std::move(setup_.grammar_library), setup_.grammar, clock_,
+                                       [this] { engine_thread_.Nudge(); });
+}
+
+EngineOptions Worker::EngineOptionsWithPool() const {
+  EngineOptions options = setup_.engine;
+  options.constrainer = grammar_pool_.get();
+  return options;
 }
 
 Worker::~Worker() { Stop(); }
@@ -112,6 +129,7 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
 void Worker::Stop() {
   if (link_thread_) link_thread_->Stop();
   engine_thread_.Stop();
+  grammar_pool_.reset();  // whose threads nudge the engine's
   metrics_server_.reset();
 }
 

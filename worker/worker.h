@@ -19,6 +19,7 @@
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
 #include "worker/engine/engine.h"
+#include "worker/grammar/grammar_pool.h"
 #include "worker/link/link_thread.h"
 #include "worker/metrics_server.h"
 #include "worker/model/model.h"
@@ -32,8 +33,10 @@ struct WorkerSetup {
   // worker_id, model, fingerprint, kv_dtype, sampling, sends_cache_events and keeps_prefixes; the rest follows from the
   // process, the model and the engine.
   wire::Hello hello;
-  wire::Tokenizer tokenizer;         // its digest is filled in
-  std::vector<std::string> routers;  // tcp://HOST:PORT
+  wire::Tokenizer tokenizer;                              // its digest is filled in
+  std::vector<std::string> routers;                       // tcp://HOST:PORT
+  std::unique_ptr<const GrammarLibrary> grammar_library;  // null: requests under a constraint are refused
+  GrammarPoolOptions grammar;
   std::uint32_t compute_thread_count = 0;
   std::string metrics_address;  // empty: none
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
@@ -63,6 +66,8 @@ class Worker {
 
  private:
   explicit Worker(WorkerSetup setup);
+  std::unique_ptr<GrammarPool> MakeGrammarPool();
+  [[nodiscard]] EngineOptions EngineOptionsWithPool() const;
   Result<void> StartThreads(std::vector<wire::Endpoint> routers);
 
   // Constant after construction.
@@ -73,6 +78,7 @@ class Worker {
 
   metrics::Registry registry_;
   WorkerMetrics metrics_;
+  std::unique_ptr<GrammarPool> grammar_pool_;
   Engine engine_;
   EngineThread engine_thread_;
   std::unique_ptr<LinkThread> link_thread_;

@@ -181,4 +181,13 @@ std::unordered_set<TokenId> AddedTokens::SpecialIds() const {
   return ids;
 }
 
+std::optional<std::size_t> AddedTokens::MostBytes() const {
+  std::size_t most = 0;
+  for (const auto& [id, token] : by_id_) {
+    if (token.strip_left || token.strip_right) return std::nullopt;
+    most = std::max(most, token.matched.size());
+  }
+  return most;
+}
+
 }  // namespace roost::text

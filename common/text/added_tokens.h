@@ -71,6 +71,8 @@ class AddedTokens {
   [[nodiscard]] const AddedToken* Find(TokenId id) const;
   [[nodiscard]] std::optional<TokenId> IdOf(std::string_view content) const;
   [[nodiscard]] std::unordered_set<TokenId> SpecialIds() const;
+  // Bytes of text that one of them stands for at most; nothing when some take white space beside them, however much.
+  [[nodiscard]] std::optional<std::size_t> MostBytes() const;
   // One more than the greatest id; 0 without tokens.
   [[nodiscard]] std::size_t id_end() const { return id_end_; }
 

@@ -11,6 +11,7 @@
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "common/base/utf8.h"
+#include "common/text/byte_level.h"
 
 namespace roost::text {
 namespace {
@@ -152,6 +153,19 @@ void BpeModel::IndexCharacters() {
   for (TokenId id = 0; id < vocabulary_.id_end() && cuts_at_metaspace_; ++id) {
     cuts_at_metaspace_ = !HasInnerMetaspace(vocabulary_.TextOf(id).value_or(""));
   }
+}
+
+bool BpeModel::MayDrop(Words words) const {
+  const auto is_there = [](const std::optional<TokenId>& id) { return id.has_value(); };
+  if (byte_fallback_ && std::all_of(byte_tokens_.begin(), byte_tokens_.end(), is_there)) return false;
+  if (!unknown_token_.empty()) return fuse_unknown_;
+  if (words == Words::kText) return true;
+  for (unsigned byte = 0; byte < byte_tokens_.size(); ++byte) {
+    std::string character;
+    AppendByteLevel(std::string(1, static_cast<char>(byte)), character);
+    if (!vocabulary_.IdOf(character)) return true;
+  }
+  return false;
 }
 
 Result<void> BpeModel::Encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {

@@ -119,6 +119,11 @@ class BpeModel {
 
   [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }
 
+  // What is in the words: any text, or the alphabet of byte_level.h.
+  enum class Words { kText, kByteLevel };
+  // May characters of them be left out, or many become one unknown token?
+  [[nodiscard]] bool MayDrop(Words words) const;
+
   static constexpr std::size_t kMaxWordBytes = 1U << 30U;
 
  private:

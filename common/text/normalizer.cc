@@ -23,6 +23,7 @@ class PrependStep final : public NormalizerStep {
     text.insert(0, prefix_);
     return {};
   }
+  [[nodiscard]] std::optional<std::size_t> MostShrinking() const override { return 1; }
 
  private:
   std::string prefix_;
@@ -36,6 +37,10 @@ class ReplaceStringStep final : public NormalizerStep {
     return {};
   }
   [[nodiscard]] bool MayDropFront() const override { return content_.empty(); }
+  [[nodiscard]] std::optional<std::size_t> MostShrinking() const override {
+    if (content_.empty()) return std::nullopt;
+    return (pattern_.size() + content_.size() - 1) / content_.size();
+  }
 
  private:
   std::string pattern_;
@@ -75,6 +80,12 @@ class NormalFormStep final : public NormalizerStep {
   Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
     if (!Normalize(form_, limit, text)) return GrowsOver(limit);
     return {};
+  }
+  // A character's canonical decomposition has at least a third of its bytes (U+1FEF), and at most three times as many
+  // (U+0390), which composing takes back.
+  [[nodiscard]] std::optional<std::size_t> MostShrinking() const override {
+    if (form_ == NormalForm::kD) return 3;
+    return form_ == NormalForm::kC ? std::optional<std::size_t>(9) : std::nullopt;
   }
 
  private:
@@ -140,6 +151,7 @@ class ByteLevelNormalStep final : public NormalizerStep {
     text = std::move(out);
     return {};
   }
+  [[nodiscard]] std::optional<std::size_t> MostShrinking() const override { return 1; }
 };
 
 std::unique_ptr<const NormalizerStep> StepWithoutOptions(std::string_view name) {
@@ -225,6 +237,16 @@ Result<void> Normalizer::Apply(std::string& text, std::size_t limit, RegexScratc
 
 bool Normalizer::MayDropFront() const {
   return std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return rule.step->MayDropFront(); });
+}
+
+std::optional<std::size_t> Normalizer::MostShrinking() const {
+  std::size_t most = 1;
+  for (const Rule& rule : rules_) {
+    const std::optional<std::size_t> own = rule.step->MostShrinking();
+    if (!own || *own > kMaxShrinking / most) return std::nullopt;
+    most *= *own;
+  }
+  return most;
 }
 
 bool ReplaceAll(std::string_view pattern, std::string_view content, std::size_t limit, std::string& text) {

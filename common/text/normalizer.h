@@ -23,6 +23,8 @@ class NormalizerStep {
   virtual Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch) const = 0;
   // May the first character of the result stem from another place than the text's beginning?
   [[nodiscard]] virtual bool MayDropFront() const { return false; }
+  // How many bytes of text may become one byte of the result at most; nothing where there is no limit.
+  [[nodiscard]] virtual std::optional<std::size_t> MostShrinking() const { return std::nullopt; }
 };
 
 class Normalizer {
@@ -34,6 +36,9 @@ class Normalizer {
   Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch) const;
   [[nodiscard]] bool is_identity() const { return rules_.empty(); }
   [[nodiscard]] bool MayDropFront() const;
+  // Of all steps together; at most kMaxShrinking, or nothing.
+  [[nodiscard]] std::optional<std::size_t> MostShrinking() const;
+  static constexpr std::size_t kMaxShrinking = 1024;
 
  private:
   struct Rule {

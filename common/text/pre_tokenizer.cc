@@ -60,6 +60,7 @@ class ByteLevelStep final : public PreTokenizerStep {
     RewritePieces(scratch, [](std::string_view piece, bool, std::string& out) { AppendByteLevel(piece, out); });
     return {};
   }
+  [[nodiscard]] bool IsByteLevel() const override { return true; }
 };
 
 class MetaspaceStep final : public PreTokenizerStep {
@@ -82,6 +83,7 @@ class MetaspaceStep final : public PreTokenizerStep {
     return {};
   }
   [[nodiscard]] bool NeedsStart() const override { return options_.scheme == PrependScheme::kFirst; }
+  [[nodiscard]] bool MayDrop() const override { return options_.replacement.empty(); }
 
  private:
   Metaspace options_;
@@ -256,6 +258,14 @@ Result<void> PreTokenizer::Apply(PreTokenizeScratch& scratch, std::size_t limit,
 
 bool PreTokenizer::NeedsStart() const {
   return std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return rule.step->NeedsStart(); });
+}
+
+bool PreTokenizer::MayDrop() const {
+  return std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return rule.step->MayDrop(); });
+}
+
+bool PreTokenizer::IsByteLevel() const {
+  return std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return rule.step->IsByteLevel(); });
 }
 
 }  // namespace roost::text

@@ -53,6 +53,10 @@ class PreTokenizerStep {
   virtual Result<void> Apply(PreTokenizeScratch& scratch, RegexScratch& regex) const = 0;
   // Does what it makes depend on PreTokenized::starts_text?
   [[nodiscard]] virtual bool NeedsStart() const { return false; }
+  // May it leave text out?
+  [[nodiscard]] virtual bool MayDrop() const { return false; }
+  // Does it write bytes in the alphabet of byte_level.h?
+  [[nodiscard]] virtual bool IsByteLevel() const { return false; }
 };
 
 class PreTokenizer {
@@ -64,6 +68,9 @@ class PreTokenizer {
   // `regex`; an error names the rule.
   Result<void> Apply(PreTokenizeScratch& scratch, std::size_t limit, RegexScratch& regex) const;
   [[nodiscard]] bool NeedsStart() const;
+  // Else what the pieces hold has at least as many bytes as the text.
+  [[nodiscard]] bool MayDrop() const;
+  [[nodiscard]] bool IsByteLevel() const;
 
  private:
   struct Rule {

@@ -86,6 +86,7 @@ class SplitStep : public PreTokenizerStep {
     std::swap(scratch.now.pieces, pieces);
     return {};
   }
+  [[nodiscard]] bool MayDrop() const override { return behavior_ == Behavior::kRemoved; }
 
  private:
   // Text of the same length to look for matches in.

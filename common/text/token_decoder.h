@@ -48,7 +48,6 @@ class TokenDecoder {
   void Push(std::string_view token, State& state, std::string& out) const;
   // Appends the rest.
   void Finish(State& state, std::string& out) const;
-
   // The bytes that a token stands for within a text, which need not be whole characters.
   [[nodiscard]] std::string BytesOf(std::string_view token) const;
 

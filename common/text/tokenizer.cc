@@ -17,6 +17,7 @@ Tokenizer::Tokenizer(Parts parts)
       pre_tokenizer_(std::move(parts.pre_tokenizer)),
       frame_(std::move(parts.frame)),
       decoder_(std::move(parts.decoder)),
+      most_bytes_per_token_(MostBytesPerToken()),
       pool_(std::make_unique<ScratchPool>()) {}
 
 Tokenizer::~Tokenizer() = default;
@@ -94,6 +95,18 @@ Result<void> Tokenizer::EncodePlain(std::string_view text, bool at_start, Scratc
     ROOST_RETURN_IF_ERROR(model_.Encode(all.substr(piece.begin, piece.end - piece.begin), scratch.bpe, ids));
   }
   return {};
+}
+
+// Every byte of text is in some piece, but for what normalizing makes shorter; a piece has no fewer bytes than the text
+// that it was made of, and its tokens' texts together are the piece.
+std::optional<std::size_t> Tokenizer::MostBytesPerToken() const {
+  constexpr std::size_t kCharacterBytes = 4;  // which become one unknown token
+  using Words = text::BpeModel::Words;
+  const Words words = pre_tokenizer_.IsByteLevel() ? Words::kByteLevel : Words::kText;
+  const std::optional<std::size_t> shrinking = normalizer_.MostShrinking();
+  const std::optional<std::size_t> added = added_.MostBytes();
+  if (!shrinking || !added || pre_tokenizer_.MayDrop() || model_.MayDrop(words)) return std::nullopt;
+  return *shrinking * std::max({*added, model_.vocabulary().LongestText(), kCharacterBytes});
 }
 
 std::string Tokenizer::Decode(std::span<const TokenId> ids, SpecialTokenOutput specials) const {

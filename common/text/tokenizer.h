@@ -62,6 +62,10 @@ class Tokenizer {
                                       SpecialTokenText special_text = SpecialTokenText::kParse,
                                       std::size_t max_tokens = std::numeric_limits<std::size_t>::max()) const;
 
+  // How many bytes of text can become one id at most; nothing when rules of the file may make any text short. With it a
+  // text that is certain to be too long is known without reading it.
+  [[nodiscard]] std::optional<std::size_t> most_bytes_per_token() const { return most_bytes_per_token_; }
+
   // Valid UTF-8. Ids that no token has are left out.
   [[nodiscard]] std::string Decode(std::span<const TokenId> ids,
                                    SpecialTokenOutput specials = SpecialTokenOutput::kShow) const;
@@ -87,6 +91,7 @@ class Tokenizer {
   Result<void> EncodeNormalized(std::string_view text, bool at_start, SpecialTokenText special_text, Scratch& scratch,
                                 std::vector<TokenId>& ids) const;
   Result<void> EncodePlain(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
+  [[nodiscard]] std::optional<std::size_t> MostBytesPerToken() const;
   // The text that the decoder is given.
   [[nodiscard]] std::optional<std::string_view> DecoderTextOf(TokenId id) const;
 
@@ -97,6 +102,7 @@ class Tokenizer {
   const text::PreTokenizer pre_tokenizer_;
   const text::SpecialTokenFrame frame_;
   const text::TokenDecoder decoder_;
+  const std::optional<std::size_t> most_bytes_per_token_;
   // Own locking.
   const std::unique_ptr<ScratchPool> pool_;
 };

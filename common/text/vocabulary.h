@@ -1,6 +1,7 @@
 // Token texts and ids of a model. Immutable after load, shared by threads. Ids may have holes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -43,6 +44,12 @@ class Vocabulary {
   // How many tokens, and one more than the greatest id.
   [[nodiscard]] std::size_t token_count() const { return ids_.size(); }
   [[nodiscard]] std::size_t id_end() const { return texts_.size(); }
+  // Bytes of the longest text. Linear.
+  [[nodiscard]] std::size_t LongestText() const {
+    std::size_t longest = 0;
+    for (const std::optional<std::string>& text : texts_) longest = std::max(longest, text ? text->size() : 0);
+    return longest;
+  }
 
  private:
   std::vector<std::optional<std::string>> texts_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/trace_context.h"
 #include "common/wire/codec.h"
 #include "common/wire/decode_prefixes.h"
 #include "common/wire/decode_sampling.h"
@@ -130,6 +131,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.logprobs = in.getLogprobs();
   hello.min_output_tokens = in.getMinOutputTokens();
   hello.answers = in.getAnswers();
+  hello.constrains_output = in.getConstrainsOutput();
   return hello;
 }
 
@@ -230,6 +232,16 @@ Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   return {};
 }
 
+Result<Constraint> ReadConstraint(schema::Constraint::Reader in) {
+  Constraint constraint;
+  const auto kind = in.getKind();
+  if (kind > schema::ConstraintKind::STRUCTURAL_TAG) return DataLoss("constraint", "kind {}", static_cast<int>(kind));
+  constraint.kind = static_cast<ConstraintKind>(kind);
+  ROOST_ASSIGN_OR_RETURN(constraint.text, ReadText(in.getText(), "constraint.text", kMaxConstraintBytes));
+  ROOST_ASSIGN_OR_RETURN(constraint.field, ReadLine(in.getField(), "constraint.field", WireLimits::kMaxTextBytes));
+  return constraint;
+}
+
 Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   Generate generate;
   generate.request_id = RequestId(in.getRequestId());
@@ -252,6 +264,13 @@ Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   }
   generate.min_output_tokens = in.getMinOutputTokens();
   ROOST_RETURN_IF_ERROR(ReadWantedLogprobs(in, generate));
+  ROOST_ASSIGN_OR_RETURN(generate.trace_parent, ReadText(in.getTraceParent(), "traceParent", kMaxTraceParentBytes));
+  if (!generate.trace_parent.empty() && !IsTraceParent(generate.trace_parent)) {
+    return DataLoss("traceParent", "is none");
+  }
+  if (in.hasConstraint()) {
+    ROOST_ASSIGN_OR_RETURN(generate.constraint, ReadConstraint(in.getConstraint()));
+  }
   ROOST_RETURN_IF_ERROR(ReadWishes(in, generate));
   return generate;
 }

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "common/base/check.h"
+#include "common/base/trace_context.h"
 #include "common/base/utf8.h"
 #include "common/wire/codec.h"
 #include "schema/roost.capnp.h"
@@ -175,6 +176,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setLogprobs(hello.logprobs);
   out.setMinOutputTokens(hello.min_output_tokens);
   out.setAnswers(hello.answers);
+  out.setConstrainsOutput(hello.constrains_output);
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {
@@ -276,6 +278,15 @@ void FillSampling(const Sampling& sampling, schema::Generate::Builder out) {
   }
 }
 
+void FillConstraint(const Constraint& constraint, schema::Constraint::Builder out) {
+  static_assert(static_cast<int>(ConstraintKind::kStructuralTag) ==
+                static_cast<int>(schema::ConstraintKind::STRUCTURAL_TAG));
+  ROOST_CHECK(constraint.text.size() <= kMaxConstraintBytes && constraint.field.size() <= WireLimits::kMaxTextBytes);
+  out.setKind(static_cast<schema::ConstraintKind>(constraint.kind));
+  out.setText(Text(constraint.text));
+  out.setField(Text(constraint.field));
+}
+
 // What the request wants to be told of its tokens.
 void FillWantedLogprobs(const Generate& generate, schema::Generate::Builder out) {
   ROOST_CHECK(generate.output_logprobs.value_or(0) <= kMaxTopLogprobs &&
@@ -307,6 +318,9 @@ void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
   out.setSampleCount(generate.sample_count);
   out.setMinOutputTokens(generate.min_output_tokens);
   FillWantedLogprobs(generate, out);
+  ROOST_CHECK(generate.trace_parent.size() <= kMaxTraceParentBytes);
+  out.setTraceParent(Text(generate.trace_parent));
+  if (generate.constraint) FillConstraint(*generate.constraint, out.initConstraint());
   FillWishes(generate, out);
 }
 

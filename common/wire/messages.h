@@ -19,6 +19,7 @@
 // events; a receiver compares digests only after that chunk.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -98,6 +99,7 @@ struct Hello {
   bool sends_cache_events = true;      // steps hold its cache events, and snapshots come
   bool answers = false;                // a Pin, Unpin or WantPrefixes with an answer_id
   bool keeps_prefixes = true;          // false: it runs every request as one with CacheMode::kOff
+  bool constrains_output = false;      // it knows Generate::constraint
 
   bool operator==(const Hello&) const = default;
 };
@@ -344,6 +346,19 @@ struct Retention {
   bool operator==(const Retention&) const = default;
 };
 
+// What an output is held to; see schema/roost.capnp.
+enum class ConstraintKind : std::uint8_t { kJson, kJsonSchema, kRegex, kChoice, kGrammar, kStructuralTag };
+
+inline constexpr std::size_t kMaxConstraintBytes = std::size_t{256} << 10U;
+
+struct Constraint {
+  ConstraintKind kind = ConstraintKind::kJson;
+  std::string text;   // empty for kJson; at most kMaxConstraintBytes
+  std::string field;  // of the client's request, that errors about the text name
+
+  bool operator==(const Constraint&) const = default;
+};
+
 struct Generate {
   RequestId request_id;
   std::vector<TokenId> prompt;
@@ -371,6 +386,8 @@ struct Generate {
   std::optional<std::uint32_t> prompt_logprobs = std::nullopt;
   // No stop token is drawn before the output has so many tokens, those before first_output_index included.
   std::uint32_t min_output_tokens = 0;
+  std::optional<Constraint> constraint = std::nullopt;  // of the whole output of each choice
+  std::string trace_parent = {};                        // see trace_context.h; for logs; may be empty
 
   bool operator==(const Generate&) const = default;
 };

@@ -7,30 +7,46 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <utility>
 #include <vector>
 #include <zmq.hpp>
 
 #include "common/base/check.h"
 #include "common/wire/endpoint.h"
+#include "common/wire/gate.h"
 
 namespace roost::wire {
 
 struct Context::State {
+  void Keep(std::shared_ptr<Gate> gate) {
+    const std::lock_guard lock(mutex);
+    gates.push_back(std::move(gate));
+  }
+
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Gate>> gates;  // guarded by mutex; they outlive what ZeroMQ still sends through them
   zmq::context_t context{1};
 };
 
 struct Socket::State {
   explicit State(zmq::socket_t made) : socket(std::move(made)) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if (gate != nullptr) gate->StopListening();
+  }
 
   zmq::socket_t socket;
+  std::shared_ptr<Gate> gate;  // of a router
 };
 
 namespace {
 
-void SetCommonOptions(zmq::socket_t& socket, const Endpoint& endpoint) {
-  // Only where asked for: with it, ZeroMQ spells IPv4 addresses as IPv6 ones.
-  socket.set(zmq::sockopt::ipv6, endpoint.IsV6());
+// Connections that the gate has taken and ZeroMQ has not.
+constexpr int kInnerBacklog = 1024;
+
+void SetCommonOptions(zmq::socket_t& socket) {
   socket.set(zmq::sockopt::linger, static_cast<int>(kLinger.count()));
   socket.set(zmq::sockopt::sndhwm, kHighWaterMark);
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(WireLimits::kMaxFrameBytes));
@@ -41,11 +57,6 @@ void SetReconnectPauses(zmq::socket_t& socket) {
   constexpr int kLongestPauseMs = 2000;
   socket.set(zmq::sockopt::reconnect_ivl, kFirstPauseMs);
   socket.set(zmq::sockopt::reconnect_ivl_max, kLongestPauseMs);
-}
-
-Error BindError(const std::string& endpoint, const zmq::error_t& error) {
-  const ErrorCode code = error.num() == EINVAL ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable;
-  return Error{code, fmt::format("can not be bound: {}", error.what()), endpoint};
 }
 
 // One part of a message. False when none is there now.
@@ -124,23 +135,26 @@ Socket::~Socket() = default;
 RouterSocket::RouterSocket(std::unique_ptr<State> state, std::string endpoint)
     : Socket(std::move(state)), endpoint_(std::move(endpoint)) {}
 
-Result<RouterSocket> RouterSocket::Bind(Context& context, const std::string& endpoint, InsecureBind insecure) {
-  ROOST_ASSIGN_OR_RETURN(Endpoint parsed, ParseEndpoint(endpoint));
+Result<RouterSocket> RouterSocket::Bind(Context& context, const std::string& endpoint, InsecureBind insecure,
+                                        std::shared_ptr<ByteBudget> frames) {
+  ROOST_ASSIGN_OR_RETURN(const Endpoint parsed, ParseEndpoint(endpoint));
   if (!parsed.IsLoopback() && insecure == InsecureBind::kRefuse) {
     return InvalidArgument(endpoint, "without keys the wire is open to anyone, so it binds to loopback only");
   }
-  // ZeroMQ reads a name here as that of a network interface.
-  if (parsed.host == "localhost") parsed.host = "127.0.0.1";
   try {
     auto state = std::make_unique<State>(zmq::socket_t(context.state().context, zmq::socket_type::router));
-    SetCommonOptions(state->socket, parsed);
+    SetCommonOptions(state->socket);
     state->socket.set(zmq::sockopt::router_mandatory, true);
     state->socket.set(zmq::sockopt::rcvhwm, kReceiveMark);
-    state->socket.bind(parsed.ToString());
-    std::string bound = state->socket.get(zmq::sockopt::last_endpoint);
+    state->socket.set(zmq::sockopt::backlog, kInnerBacklog);
+    const std::string inner = Gate::NewInnerName();
+    state->socket.bind("ipc://" + inner);
+    ROOST_ASSIGN_OR_RETURN(state->gate, Gate::Open(parsed, inner, std::move(frames)));
+    context.state().Keep(state->gate);
+    std::string bound = state->gate->endpoint().ToString();
     return RouterSocket(std::move(state), std::move(bound));
   } catch (const zmq::error_t& error) {
-    return BindError(endpoint, error);
+    return Error{ErrorCode::kUnavailable, fmt::format("can not be bound: {}", error.what()), endpoint};
   }
 }
 
@@ -175,7 +189,9 @@ Result<DealerSocket> DealerSocket::Connect(Context& context, const std::string& 
   ROOST_ASSIGN_OR_RETURN(const Endpoint parsed, ParseEndpoint(endpoint));
   try {
     auto state = std::make_unique<State>(zmq::socket_t(context.state().context, zmq::socket_type::dealer));
-    SetCommonOptions(state->socket, parsed);
+    SetCommonOptions(state->socket);
+    // Only where asked for: with it, ZeroMQ spells IPv4 addresses as IPv6 ones.
+    state->socket.set(zmq::sockopt::ipv6, parsed.IsV6());
     SetReconnectPauses(state->socket);
     state->socket.set(zmq::sockopt::immediate, true);
     state->socket.set(zmq::sockopt::rcvhwm, kHighWaterMark);

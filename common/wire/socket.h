@@ -12,9 +12,9 @@
 // a peer lives is seen from the messages of the protocol; who misses them makes a new socket.
 //
 // Without keys the wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless told
-// InsecureBind::kAllow. Nor is it bounded against strangers: a frame has at most WireLimits::kMaxFrameBytes, but ZeroMQ
-// itself keeps the parts of a message that has not ended, and what a connection sends under an identity that is taken,
-// up to kReceiveMark frames. So the port is for workers alone.
+// InsecureBind::kAllow. What strangers can make it keep is bounded all the same: a Gate (gate.h) stands before ZeroMQ
+// and cuts off messages of several parts and large frames that find no room in a budget. Of whole frames ZeroMQ keeps
+// kReceiveMark per connection while the reader does not come.
 //
 // Threads: a socket belongs to one thread at a time; Context and Waker are shared. All sockets are gone before their
 // Context. Errors of ZeroMQ become Results and outcomes here; whatever else it throws is a bug and stops the process.
@@ -29,6 +29,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/byte_budget.h"
 #include "common/base/result.h"
 #include "common/wire/codec.h"
 
@@ -85,8 +86,10 @@ class Socket {
 class RouterSocket : public Socket {
  public:
   // `endpoint` is tcp://address:port with a numeric address (IPv6 in brackets), `localhost` or `*`; port 0 takes a free
-  // one. kInvalidArgument: not an endpoint, or not loopback and not allowed. kUnavailable: can not be bound.
-  [[nodiscard]] static Result<RouterSocket> Bind(Context& context, const std::string& endpoint, InsecureBind insecure);
+  // one. kInvalidArgument: not an endpoint, or not loopback and not allowed. kUnavailable: can not be bound. Large
+  // frames have their bytes of `frames` while they arrive; null: without a bound.
+  [[nodiscard]] static Result<RouterSocket> Bind(Context& context, const std::string& endpoint, InsecureBind insecure,
+                                                 std::shared_ptr<ByteBudget> frames = nullptr);
 
   // What was bound, with the real port: fit for DealerSocket::Connect on this machine (unless bound to `*`).
   [[nodiscard]] const std::string& endpoint() const { return endpoint_; }

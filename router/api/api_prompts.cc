@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/base/trace_context.h"
 #include "common/text/tokenizer.h"
 #include "router/api/api_body.h"
 #include "router/api/api_call.h"
@@ -25,11 +26,14 @@ namespace {
 constexpr std::size_t kFingerprintDigits = 12;
 constexpr std::string_view kTimeoutHeader = "x-request-timeout-ms";
 
-// Of the text that is to be tokenized.
-std::size_t SizeOf(const CompletionRequest& request) {
+// Of the text that is to be tokenized. Each prompt is one that the model may have.
+Result<std::size_t> CheckedSize(const ServedModel& model, const CompletionRequest& request) {
   std::size_t size = 0;
   for (const CompletionPrompt& prompt : request.prompts) {
-    if (const auto* text = std::get_if<std::string>(&prompt.value)) size += text->size();
+    const auto* text = std::get_if<std::string>(&prompt.value);
+    if (text == nullptr) continue;
+    ROOST_RETURN_IF_ERROR(CheckTextLength(model, *text, prompt.path));
+    size += text->size();
   }
   return size;
 }
@@ -60,9 +64,6 @@ Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& nam
   if (std::shared_ptr<const ServedModel> model = services_.dispatcher.ChooseModel(name)) return model;
   if (services_.dispatcher.IsExpected(name)) {
     return Error{ErrorCode::kUnavailable, fmt::format("no worker of the model '{}' is ready now", name), "model"};
-  }
-  if (services_.dispatcher.Models().empty()) {
-    return Error{ErrorCode::kUnavailable, "no worker is ready yet", ""};
   }
   return Error{ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", name), "model"};
 }
@@ -148,6 +149,7 @@ void Api::Detokenize(Call& call) {
 
 Result<std::vector<TokenId>> Api::ReadChatTokens(Call& call, const ChatRequest& chat) {
   ROOST_ASSIGN_OR_RETURN(const std::string text, RenderChat(*call.model, chat, options_.unix_seconds_now()));
+  ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "messages"));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
   return TokenizeRendered(*call.model, text);
 }
@@ -175,6 +177,7 @@ Result<std::string> Api::ReadTokenize(Call& call) {
     ROOST_ASSIGN_OR_RETURN(tokens, ReadChatTokens(call, *chat));
   } else {
     const auto& text = std::get<std::string>(request.prompt);
+    ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "prompt"));
     ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
     ROOST_ASSIGN_OR_RETURN(tokens, TokenizeText(*call.model, text, request.special_tokens, "prompt"));
   }
@@ -183,7 +186,8 @@ Result<std::string> Api::ReadTokenize(Call& call) {
 
 Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   ROOST_ASSIGN_OR_RETURN(CompletionRequest completion, ReadBody(call, &ParseCompletionRequest));
-  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(SizeOf(completion))));
+  ROOST_ASSIGN_OR_RETURN(const std::size_t size, CheckedSize(*call.model, completion));
+  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(size)));
   Prompt prompt;
   prompt.fields = std::move(completion.sampling);
   prompt.echo = completion.echo;
@@ -241,9 +245,12 @@ void Api::Generate(const Call& call, Prompt prompt, std::string answer_id, std::
   GenerationOptions options;
   options.route = call.route;
   options.request_id = fields.request_id.empty() ? call.request.request_id : fields.request_id;
+  const std::string_view trace = call.request.FindHeader("traceparent").value_or("");
+  if (IsTraceParent(trace)) options.trace_parent = trace;
   for (GenerateSpec& spec : prompt.specs) {
     spec.answer_id = answer_id;
     spec.request_id = options.request_id;
+    spec.trace_parent = options.trace_parent;
   }
   options.format = std::move(format);
   options.delivery = fields.delivery;

@@ -35,9 +35,22 @@ jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& reques
   return jinja::Value::Mapping(std::move(context));
 }
 
+// In words that clients look for, to tell this error from others and ask a model with more room.
+std::string ContextBound(std::size_t tokens) {
+  return fmt::format("this model's maximum context length is {} tokens", tokens);
+}
+
+Error TooLong(const ServedModel& model, std::size_t prompt_tokens, std::string_view field) {
+  return {ErrorCode::kContextTooLong,
+          fmt::format("the prompt has {}, which leaves no room for an answer: {}", CountedTokens(model, prompt_tokens),
+                      ContextBound(model.max_context_tokens)),
+          std::string(field)};
+}
+
 // A text that the tokenizer can not take is the client's; its message names what is wrong.
 Result<std::vector<TokenId>> Encode(const ServedModel& model, std::string_view text, SpecialTokens specials,
                                     std::string_view field) {
+  ROOST_RETURN_IF_ERROR(CheckTextLength(model, text, field));
   Result<std::vector<TokenId>> ids =
       model.tokenizer->Encode(text, specials, SpecialTokenText::kParse, MaxCountedTokens(model));
   if (!ids.ok()) return InvalidArgument(std::string(field), "can not be tokenized: {}", ids.error().message);
@@ -59,20 +72,10 @@ Result<void> CheckLogitBias(const ServedModel& model, const std::vector<wire::Lo
                          "the token id is not below the model's vocabulary size of {}", model.tokenizer->vocab_size());
 }
 
-// In words that clients look for, to tell this error from others and ask a model with more room.
-std::string ContextBound(std::size_t tokens) {
-  return fmt::format("this model's maximum context length is {} tokens", tokens);
-}
-
 Result<std::uint32_t> OutputBound(const ServedModel& model, std::size_t prompt_tokens, const SamplingFields& fields,
                                   std::string_view field) {
   const std::size_t context = model.max_context_tokens;
-  if (prompt_tokens >= context) {
-    return Error{ErrorCode::kContextTooLong,
-                 fmt::format("the prompt has {}, which leaves no room for an answer: {}",
-                             CountedTokens(model, prompt_tokens), ContextBound(context)),
-                 std::string(field)};
-  }
+  if (prompt_tokens >= context) return TooLong(model, prompt_tokens, field);
   const auto room = static_cast<std::uint32_t>(context - prompt_tokens);
   const std::uint32_t wanted = fields.max_output_tokens.value_or(room);
   if (wanted <= room) return wanted;
@@ -126,6 +129,12 @@ std::string CountedTokens(const ServedModel& model, std::size_t count) {
   return count > most ? fmt::format("more than {} tokens", most) : fmt::format("{} tokens", count);
 }
 
+Result<void> CheckTextLength(const ServedModel& model, std::string_view text, std::string_view field) {
+  const std::optional<std::size_t> most_bytes = model.tokenizer->most_bytes_per_token();
+  if (!most_bytes || text.size() / *most_bytes <= MaxCountedTokens(model)) return {};
+  return TooLong(model, text.size() / *most_bytes, field);
+}
+
 Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& request, std::int64_t unix_seconds) {
   if (model.chat_template == nullptr) {
     return InvalidArgument("model", "the model '{}' has no chat template: use /v1/completions", model.name);
@@ -170,6 +179,7 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.output_logprobs = fields.output_logprobs;
   spec.prompt_logprobs = fields.prompt_logprobs;
   spec.sample_count = fields.choice_count;
+  spec.constraint = fields.constraint;
   spec.salt = fields.cache.salt;
   spec.root = ScopeRoot(*model, spec.salt);
   ApplyCacheFields(fields.cache, spec);

@@ -25,6 +25,9 @@ namespace roost::router {
 // `unix_seconds` is the time that templates see. Errors name `messages` or `model` (it has no template).
 [[nodiscard]] Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& request,
                                              std::int64_t unix_seconds);
+// kContextTooLong for a text of which that is certain by its bytes. Constant time; the functions below ask it first.
+[[nodiscard]] Result<void> CheckTextLength(const ServedModel& model, std::string_view text, std::string_view field);
+
 // Of what RenderChat made.
 [[nodiscard]] Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, std::string_view text);
 

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "router/api/structured_output.h"
 #include "router/http/http_message.h"
 
 namespace roost::router {
@@ -90,11 +91,10 @@ Result<void> ReadStreamOptions(JsonElement element, const std::string& path, Fie
   return {};
 }
 
-Result<void> ReadResponseFormat(JsonElement element, const std::string& path, Fields&) {
-  ROOST_ASSIGN_OR_RETURN(const JsonObject format, JsonObject::From(element, path));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, format.String("type"));
-  if (type == "text") return {};
-  return InvalidArgument(path, "this server answers in plain text only: leave it out or send type text");
+// Each of these fields is a constraint read by `kRead`.
+template <auto kRead>
+Result<void> ReadConstraint(JsonElement element, const std::string& path, Fields& fields) {
+  return SetConstraint(kRead(element, path), fields.constraint);
 }
 
 Result<void> ReadRequestId(JsonElement element, const std::string& path, Fields& fields) {
@@ -122,7 +122,17 @@ constexpr std::string_view kStreamOptionsSchema =
     R"({"type":"object","properties":{"include_usage":{"type":["boolean","null"]},)"
     R"("continuous_usage_stats":{"type":["boolean","null"]}}})";
 constexpr std::string_view kResponseFormatSchema =
-    R"({"type":"object","properties":{"type":{"const":"text"}},"required":["type"]})";
+    R"({"type":"object","required":["type"],"properties":{"type":{"enum":["text","json_object","json_schema"]},)"
+    R"("json_schema":{"type":"object","required":["schema"],"properties":{"name":{"type":"string"},)"
+    R"("schema":{"type":"object"},"strict":{"type":["boolean","null"]}}}}})";
+constexpr std::string_view kStructuredOutputsSchema =
+    R"({"type":"object","properties":{"json":{"type":["object","string"]},"regex":{"type":"string"},)"
+    R"("choice":{"type":"array","items":{"type":"string"}},"grammar":{"type":"string"},)"
+    R"("json_object":{"type":"boolean"}},"additionalProperties":false})";
+constexpr std::string_view kGuidedJsonSchema = R"({"type":["object","string"]})";
+constexpr std::string_view kGuidedTextSchema = R"({"type":"string","minLength":1})";
+constexpr std::string_view kGuidedChoiceSchema =
+    R"({"type":"array","minItems":1,"items":{"type":"string","minLength":1}})";
 constexpr std::string_view kRequestIdSchema = R"({"type":"string","pattern":"^[A-Za-z0-9._:-]{1,128}$"})";
 
 constexpr auto kMinSeed = std::numeric_limits<std::int64_t>::min();
@@ -179,15 +189,21 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
     {"prompt_logprobs", "Log probabilities of the prompt's tokens, with so many of the likeliest ones beside each.",
      Whole<Fields>{0, wire::kMaxTopLogprobs,
                    [](Fields& f, std::int64_t v) { f.prompt_logprobs = static_cast<std::uint32_t>(v); }}},
-    {"response_format", "Only plain text.", Own<Fields>{kResponseFormatSchema, &ReadResponseFormat}},
+    {"response_format", "The form of the answer: text, any JSON object, or JSON that is valid by a schema.",
+     Own<Fields>{kResponseFormatSchema, &ReadConstraint<&ReadResponseFormatConstraint>}},
+    {"structured_outputs", "The form of the answer, as vLLM says it: json, regex, choice, grammar or json_object.",
+     Own<Fields>{kStructuredOutputsSchema, &ReadConstraint<&ReadStructuredOutputs>}},
+    {"guided_json", "The answer is JSON that is valid by this schema.",
+     Own<Fields>{kGuidedJsonSchema, &ReadConstraint<&ReadGuidedJson>}},
+    {"guided_regex", "The whole answer matches this regular expression.",
+     Own<Fields>{kGuidedTextSchema, &ReadConstraint<&ReadGuidedRegex>}},
+    {"guided_choice", "The answer is one of these texts.",
+     Own<Fields>{kGuidedChoiceSchema, &ReadConstraint<&ReadGuidedChoice>}},
+    {"guided_grammar", "The answer is a text of this grammar in EBNF, which begins with the rule root.",
+     Own<Fields>{kGuidedTextSchema, &ReadConstraint<&ReadGuidedGrammar>}},
     {"request_id", "The client's own name for the request, in logs and decisions.",
      Own<Fields>{kRequestIdSchema, &ReadRequestId}},
     {"use_beam_search", "Not supported.", Refused{Refused::Accepts::kFalse}},
-    {"structured_outputs", "Not supported.", Refused{}},
-    {"guided_json", "Not supported.", Refused{}},
-    {"guided_regex", "Not supported.", Refused{}},
-    {"guided_choice", "Not supported.", Refused{}},
-    {"guided_grammar", "Not supported.", Refused{}},
     {"user", "Without effect.", Ignored{}},
     {"metadata", "Without effect.", Ignored{}},
     {"store", "Without effect: nothing is stored.", Ignored{}},

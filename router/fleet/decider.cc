@@ -13,6 +13,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
                    .needs_full_sampling = wire::NeedsFullSampling(spec.sampling),
                    .needs_logprobs = WantsLogprobs(spec),
                    .needs_min_output_tokens = spec.min_output_tokens > 0,
+                   .is_constrained = spec.constraint.has_value(),
                    .matches = query.matches,
                    .block_hashes = spec.block_hashes,
                    .session_hash = spec.session_hash,

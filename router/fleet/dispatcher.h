@@ -77,7 +77,8 @@ struct GenerateSpec {
   // likeliest tokens: 0 to wire::kMaxTopLogprobs. Empty: none.
   std::optional<std::uint32_t> output_logprobs;
   std::optional<std::uint32_t> prompt_logprobs;
-  std::uint32_t min_output_tokens = 0;  // no stop token ends a choice before; at most max_output_tokens
+  std::uint32_t min_output_tokens = 0;         // no stop token ends a choice before; at most max_output_tokens
+  std::optional<wire::Constraint> constraint;  // for the whole output of each choice
   // Hints for the worker's queue and cache; see wire::Generate.
   std::string tenant;
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
@@ -88,6 +89,7 @@ struct GenerateSpec {
   // Ids by which a client can ask about the request later; see DecisionRecord.
   std::string answer_id;
   std::string request_id;
+  std::string trace_parent;         // see common/base/trace_context.h; may be empty
   std::string salt;                 // of the scope that `root` is the hash of
   std::optional<Instant> deadline;  // then the request ends, even in mid-stream
   // The request's part of the budget for input memory, held until the last copy of this is gone; null: not counted.
@@ -237,7 +239,7 @@ class Dispatcher {
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) {
     return FindModel(name);
   }
-  // Is a worker about to serve the model, or did one not long ago?
+  // May a worker serve the model soon? One is about to, or did not long ago, or none came since the start.
   [[nodiscard]] virtual bool IsExpected(std::string_view /*model*/) const { return false; }
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;

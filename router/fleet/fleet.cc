@@ -51,7 +51,7 @@ Fleet::~Fleet() { Stop(); }
 
 Result<void> Fleet::Bind(const FleetOptions& options) {
   ROOST_ASSIGN_OR_RETURN(wire::RouterSocket socket,
-                         wire::RouterSocket::Bind(context_, options.bind, options.insecure_bind));
+                         wire::RouterSocket::Bind(context_, options.bind, options.insecure_bind, options.frame_budget));
   endpoint_ = socket.endpoint();
   socket_ = std::move(socket);
   return {};

@@ -38,8 +38,10 @@ struct FleetOptions {
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
   std::string policy = "cache-aware";  // see MakePolicy
   FleetCoreOptions core;
-  // The budget for workers' messages that are being processed; null: they are not counted.
+  // Budgets of bytes; null: without a bound. Tokenizers have theirs of the first while they are read, workers' messages
+  // of the second while they arrive.
   std::shared_ptr<ByteBudget> input_budget;
+  std::shared_ptr<ByteBudget> frame_budget;
 };
 
 class Fleet final : public Dispatcher {

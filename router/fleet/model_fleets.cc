@@ -19,6 +19,7 @@ WorkerView ViewOf(const Worker& worker) {
           .full_sampling = worker.hello.full_sampling,
           .logprobs = worker.hello.logprobs,
           .min_output_tokens = worker.hello.min_output_tokens,
+          .constrains_output = worker.hello.constrains_output,
           .queued_prefill_tokens = queued_tokens,
           .waiting_requests = load.waiting_requests + ledger.uncovered_requests(),
           .running_requests = load.running_requests,

@@ -74,12 +74,18 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
       sending = SendParts(request, Admission::kWithRoom, now);
     }
   }
-  if (sending == Sending::kNoWorker) return NobodyServes(*request.spec.model);
+  if (sending == Sending::kNoWorker) return WhyNobody(request.spec);
   if (sending == Sending::kNoRoom) ROOST_RETURN_IF_ERROR(Enqueue(request, now));
   if (request.spec.cache_mode == wire::CacheMode::kOff) metrics_.OnCacheOff(request.spec.model->name);
   if (request.spec.deadline.has_value()) deadlines_.emplace(*request.spec.deadline, request.id);
   requests_.emplace(request.id, std::move(owned));
   return request.id;
+}
+
+// Nobody serves the model, or nobody who does can do what the request asks for.
+Error RequestBook::WhyNobody(const GenerateSpec& spec) {
+  if (!spec.constraint.has_value() || roster_.Serving(spec.model->revision).empty()) return NobodyServes(*spec.model);
+  return InvalidArgument(spec.constraint->field, "no worker of '{}' can constrain what it writes", spec.model->name);
 }
 
 RequestBook::Sending RequestBook::SendParts(Request& request, Admission admission, Instant now) {

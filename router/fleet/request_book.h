@@ -160,6 +160,7 @@ class RequestBook {
   [[nodiscard]] bool HasRoom(const Worker& worker) const;
   // Is there a worker that may take the request, with room or without?
   [[nodiscard]] bool MayBeTaken(const Request& request);
+  [[nodiscard]] Error WhyNobody(const GenerateSpec& spec);
   [[nodiscard]] bool AnyHasRoom(std::string_view revision);
   [[nodiscard]] QueuedRequest PlaceInQueue(Request& request, Instant now) const;
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);

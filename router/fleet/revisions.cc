@@ -29,6 +29,7 @@ std::shared_ptr<PrefixIndex> Revisions::Join(const std::string& key, const std::
   }
   ++revision.joined_count;
   gone_.erase(model);
+  has_begun_ = true;
   return revision.index;
 }
 
@@ -118,6 +119,7 @@ std::vector<std::shared_ptr<const ServedModel>> Revisions::Models() const {
 }
 
 bool Revisions::IsExpected(std::string_view model, Instant now) const {
+  if (!has_begun_) return true;
   const auto gone = gone_.find(model);
   if (gone != gone_.end() && now - gone->second < kMemoryOfModels) return true;
   return std::any_of(revisions_.begin(), revisions_.end(),

@@ -59,7 +59,8 @@ class Revisions {
   [[nodiscard]] std::shared_ptr<const ServedModel> Main(std::string_view model) const;
   // The main revision of each model.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
-  // Does a worker serve the model now, will one soon, or did one recently?
+  // Does a worker serve the model now, will one soon, or did one recently? Before the first worker came, any model may
+  // be served soon.
   [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const;
 
   // Frees some of the entries that lost workers left in the indexes.
@@ -84,6 +85,7 @@ class Revisions {
   std::uint64_t shed_before_ = 0;                           // blocks, by indexes that are gone
   std::map<std::string, Revision, std::less<>> revisions_;  // by key, so that those of one model are neighbours
   std::map<std::string, Instant, std::less<>> gone_;        // models without a worker, by name
+  bool has_begun_ = false;                                  // a worker came
 };
 
 }  // namespace roost::router

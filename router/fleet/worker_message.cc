@@ -86,7 +86,9 @@ wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant no
           .sample_count = order.choices.count,
           .output_logprobs = spec.output_logprobs,
           .prompt_logprobs = order.prompt_logprobs,
-          .min_output_tokens = spec.min_output_tokens};
+          .min_output_tokens = spec.min_output_tokens,
+          .constraint = spec.constraint,
+          .trace_parent = spec.trace_parent};
 }
 
 }  // namespace roost::router

@@ -33,6 +33,7 @@ struct RouteQuery {
   bool needs_full_sampling = false;
   bool needs_logprobs = false;
   bool needs_min_output_tokens = false;
+  bool is_constrained = false;
   std::span<const WorkerMatch> matches = {};     // the index's answer, deepest first; of any workers
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
   std::uint64_t session_hash = 0;                // names the conversation; 0: none

@@ -27,6 +27,7 @@ struct WorkerView {
   bool full_sampling = false;
   bool logprobs = false;
   bool min_output_tokens = false;
+  bool constrains_output = false;
 
   // From its reports. Queue and waiting also include what this router has sent since, by its uncached tokens.
   std::uint64_t queued_prefill_tokens = 0;

@@ -41,6 +41,7 @@ void BenchDecide(Effort effort);
 void BenchEngine(Effort effort);
 void BenchEngineHost(Effort effort);
 void BenchEviction(Effort effort);
+void BenchGrammar(Effort effort);
 void BenchIndex(Effort effort);
 void BenchModel(Effort effort);
 void BenchRegex(Effort effort);

@@ -141,7 +141,7 @@ Requests MakeRequests(const RequestShape& shape) {
       blocks.push_back(own ? BlockId(requests.block_count++) : requests.blocks[0][blocks.size()]);
     }
     requests.slices.push_back(
-        {.blocks = blocks, .first_position = shape.first_position, .token_count = shape.tokens, .wants_logits = true});
+        {.blocks = blocks, .first_position = shape.first_position, .token_count = shape.tokens, .logits_count = 1});
   }
   requests.token_count = shape.count * shape.tokens;
   return requests;

@@ -41,6 +41,7 @@ class WatchedModel final : public worker::Model {
     waited_ += clock_.Now() - start;
     return sampled;
   }
+  [[nodiscard]] worker::Scores AwaitedScores() const override { return model_.AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
 
   [[nodiscard]] Duration waited() const { return waited_; }

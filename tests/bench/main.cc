@@ -23,6 +23,7 @@ constexpr Entry kEntries[] = {
     {"engine", &BenchEngine},
     {"engine_host", &BenchEngineHost},
     {"eviction", &BenchEviction},
+    {"grammar", &BenchGrammar},
     {"index", &BenchIndex},
     {"model", &BenchModel},
     {"regex", &BenchRegex},

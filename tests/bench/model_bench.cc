@@ -66,7 +66,7 @@ class Bench {
       const std::uint32_t count = std::min(kChunk, end - at);
       batch_.Clear();
       batch_.tokens.assign(tokens_.begin() + at, tokens_.begin() + at + count);
-      batch_.slices.push_back({blocks_, at, count, at + count == end});
+      batch_.slices.push_back({blocks_, at, count, at + count == end ? 1U : 0U});
       const bool has_logits = !model_->Forward(batch_).empty();
       ROOST_CHECK(has_logits == (at + count == end));
     }

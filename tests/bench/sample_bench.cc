@@ -29,6 +29,28 @@ std::vector<float> Logits() {
   return logits;
 }
 
+// What a step costs more when all of 16 requests want log probabilities and the 20 likeliest tokens.
+void BenchLogprobs(Effort effort, const kernels::Backend& backend, const std::vector<float>& logits) {
+  constexpr std::uint32_t kTop = 20;
+  const std::vector<kernels::SampledToken> sampled(kRows, {.token = 77});
+  std::vector<kernels::LogprobsRow> rows(kRows);
+  for (std::uint32_t row = 0; row < kRows; ++row) {
+    rows[row] = {.row = row, .is_drawn = true, .draw = row, .first_top = row * kTop, .top_count = kTop};
+  }
+  std::vector<kernels::ScoredToken> scored(kRows);
+  std::vector<kernels::TopToken> top(std::size_t{kRows} * kTop);
+  const kernels::LogprobsArgs args{.logits = logits.data(),
+                                   .vocab_size = kVocab,
+                                   .rows = rows.data(),
+                                   .row_count = kRows,
+                                   .sampled = sampled.data(),
+                                   .out = scored.data(),
+                                   .top = top.data()};
+  const double seconds = MedianSeconds(effort, [&] { backend.ops().logprobs(backend.device(), args); });
+  for (const auto& token : scored) ROOST_CHECK(token.logprob < 0);
+  Figure("logprobs_us_16x152k", seconds * 1e6, "us");
+}
+
 }  // namespace
 
 // A batch of draws on all cores of the machine: as chats are drawn, and of each kind alone. With two cores the first
@@ -52,6 +74,7 @@ void BenchSample(Effort effort) {
   measure("sample_flat_ms_16x152k", {.temperature = 5, .top_p = 0.95F});
   measure("sample_by_id_ms_16x152k", {.temperature = 1});
   measure("sample_greedy_ms_16x152k", {.temperature = 0});
+  BenchLogprobs(effort, backend, logits);
 }
 
 }  // namespace roost::bench

@@ -9,6 +9,7 @@ import pathlib
 import select
 import shutil
 import socket
+import struct
 import tempfile
 import unittest
 
@@ -19,6 +20,8 @@ BODY_BYTES = 8_000_000
 BODIES = 300
 PROMPT_TOKENS = 32_000
 CONTEXT_TOKENS = 33_000
+UNFINISHED_FRAMES = 200
+FRAME_BYTES = 50 << 20
 REQUESTS = int(os.environ.get("ROOST_MEMORY_TEST_REQUESTS", "300"))
 PACE = 4  # requests that are sent at a time
 # The short form fills a smaller budget: each request holds some 350 KB of it.
@@ -64,6 +67,48 @@ class Client:
 
     def close(self):
         self.socket.close()
+
+
+MORE, LAST = 3, 2  # a frame's flags, with a length of eight bytes
+
+
+def part_head(flags, size):
+    return struct.pack(">BQ", flags, size)
+
+
+class Stranger:
+    """Speaks to the port for workers in bytes, as a ZeroMQ peer would up to its first message."""
+
+    def __init__(self, router):
+        host, port = router.link.removeprefix("tcp://").split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS)
+        self.send(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
+        ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+        self.send(bytes([4, len(ready)]) + ready)
+
+    def send(self, data):
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            pass  # it was cut off
+
+    def is_cut_off(self):
+        try:
+            while self.socket.recv(4096):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            pass
+        return True
+
+    def close(self):
+        self.socket.close()
+
+
+def resident_bytes(pid):
+    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class MemoryTest(unittest.TestCase):
@@ -128,6 +173,26 @@ class MemoryTest(unittest.TestCase):
                 client.close()
             wait_until(lambda: router.metric("roost_router_active_requests") == 0, "that all clients' requests end")
             self.assert_serves(router)
+
+    def test_unfinished_messages_on_the_port_for_workers(self):
+        """Parts of a message that never ends, and frames that never do: libzmq would keep them."""
+        with Cluster() as cluster:
+            router = start_bounded_router(cluster)
+            strangers = [Stranger(router) for _ in range(UNFINISHED_FRAMES)]
+            for stranger in strangers[:4]:
+                for _ in range(40):  # 2 GB from each, if it were taken
+                    stranger.send(part_head(MORE, FRAME_BYTES) + b"\1" * FRAME_BYTES)
+                self.assertTrue(stranger.is_cut_off())
+            for stranger in strangers[4:]:
+                stranger.send(part_head(LAST, FRAME_BYTES) + b"\1" * (FRAME_BYTES // 50))
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+            self.assert_serves(router)
+            resident = resident_bytes(router.process.pid)
+            print(f"{UNFINISHED_FRAMES} unfinished messages on the port for workers: {resident >> 20} MB resident")
+            self.assertLess(resident, 300 << 20)
+            for stranger in strangers:
+                stranger.close()
 
     def ask(self, router, number):
         prompt = [(number + i) % 2000 for i in range(PROMPT_TOKENS)]

@@ -21,6 +21,7 @@ ARCHITECTURES = ("sm_80", "sm_90")
 BLOCKS_WANTED = {
     "AttentionKernel<64>": (128, 3),
     "AttentionKernel<128>": (128, 2),
+    "LogprobsKernel": (1024, 1),
     "MergeKernel": (128, 16),
     "CopyRowsKernel": (256, 8),
     "GatherKernel": (256, 8),

@@ -27,6 +27,7 @@ class SampleCudaTest : public testing::Test {
     std::vector<CountedToken> counted;
     std::vector<TokenCount> counts;
     std::vector<TokenId> tokens;
+    std::vector<std::uint32_t> masks = {};
   };
 
   // Changes the counts.
@@ -38,6 +39,7 @@ class SampleCudaTest : public testing::Test {
     DeviceBuffer device_counted(*tested_);
     DeviceBuffer device_counts(*tested_);
     DeviceBuffer device_tokens(*tested_);
+    DeviceBuffer device_masks(*tested_);
     DeviceBuffer adjusted(*tested_);
     DeviceBuffer out(*tested_);
     device_logits.Upload(std::span<const float>(logits));
@@ -46,6 +48,7 @@ class SampleCudaTest : public testing::Test {
     device_counted.Upload(std::span<const CountedToken>(beside.counted));
     device_counts.Upload(std::span<const TokenCount>(beside.counts));
     device_tokens.Upload(std::span<const TokenId>(beside.tokens));
+    device_masks.Upload(std::span<const std::uint32_t>(beside.masks));
     adjusted.Reserve(draws.size() * vocab_size * sizeof(float));
     out.Reserve(draws.size() * sizeof(SampledToken));
     tested_->ops().sample(tested_->device(), {.logits = device_logits.as<float>(),
@@ -56,6 +59,7 @@ class SampleCudaTest : public testing::Test {
                                               .counted = device_counted.as<CountedToken>(),
                                               .counts = device_counts.as<TokenCount>(),
                                               .tokens = device_tokens.as<TokenId>(),
+                                              .masks = device_masks.as<std::uint32_t>(),
                                               .adjusted = adjusted.as<float>(),
                                               .out = out.as<SampledToken>()});
     std::vector<SampledToken> tokens(draws.size());
@@ -77,8 +81,13 @@ class SampleCudaTest : public testing::Test {
     if (!to.empty()) tested_->ops().copy_to_host(tested_->device(), to.data(), from.data(), to.size() * sizeof(T));
   }
 
+  void ExpectAsOnTheCpu(const std::vector<float>& logits, std::uint32_t vocab_size,
+                        const std::vector<SampleRow>& draws) {
+    Beside nothing;
+    ExpectAsOnTheCpu(logits, vocab_size, draws, std::move(nothing));
+  }
   void ExpectAsOnTheCpu(const std::vector<float>& logits, std::uint32_t vocab_size, const std::vector<SampleRow>& draws,
-                        Beside beside = {}) {
+                        Beside beside) {
     Beside of_cpu = beside;
     const std::vector<SampledToken> tokens = Sample(logits, vocab_size, draws, beside);
     std::vector<float> adjusted(draws.size() * vocab_size);
@@ -88,6 +97,7 @@ class SampleCudaTest : public testing::Test {
                           .counted = of_cpu.counted.data(),
                           .counts = of_cpu.counts.data(),
                           .tokens = of_cpu.tokens.data(),
+                          .masks = of_cpu.masks.data(),
                           .adjusted = adjusted.data()};
     for (std::size_t i = 0; i < draws.size(); ++i) {
       const SampledToken wanted = SampleInDouble(LogitsOf(args, draws[i]), draws[i]);
@@ -133,6 +143,17 @@ class SampleCudaTest : public testing::Test {
       draw.bias_count = static_cast<std::uint32_t>(beside.biases.size()) - draw.first_bias;
     }
   }
+  // Every second draw, and two of them share a row.
+  void Mask(std::vector<SampleRow>& draws, std::uint32_t vocab_size, Beside& beside) {
+    constexpr std::uint32_t kRows = 3;
+    beside.masks.resize(std::size_t{kRows} * MaskWords(vocab_size));
+    for (std::uint32_t& word : beside.masks) word = static_cast<std::uint32_t>(rng_()) | 1U;
+    for (std::size_t i = 0; i < draws.size(); i += 2) {
+      draws[i].has_mask = true;
+      draws[i].mask_row = static_cast<std::uint32_t>(i / 2 % kRows);
+    }
+  }
+
   // Penalties for some of the draws, each with counts of its own: some go on from what is there, which is anything.
   void Penalize(std::vector<SampleRow>& draws, std::uint32_t vocab_size, Beside& beside) {
     std::uint32_t rows = 0;
@@ -202,6 +223,7 @@ TEST_F(SampleCudaTest, BiasesAndCountsAreEachDrawsOwn) {
     const std::vector<SampleRow> more = Draws(1, vocab_size);
     draws.insert(draws.end(), more.begin(), more.end());
     Beside beside;
+    Mask(draws, vocab_size, beside);
     Bias(draws, vocab_size, beside);
     Penalize(draws, vocab_size, beside);
     Place(draws);

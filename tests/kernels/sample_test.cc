@@ -99,6 +99,48 @@ TEST_F(SampleTest, BrokenLogitsAreFoundWhereverTheyStand) {
   EXPECT_EQ(SampleOnCpu(std::vector<float>(50, -kInfinity), {}, scratch_).status, SampleStatus::kAllMinusInfinity);
 }
 
+std::vector<std::uint32_t> RandomMask(Rng& rng, std::uint32_t vocab_size) {
+  std::vector<std::uint32_t> mask(MaskWords(vocab_size));
+  const std::uint64_t share = 1 + rng.Below(8);
+  for (std::uint32_t token = 0; token < vocab_size; ++token) {
+    if (rng.Below(8) < share) mask[token / kMaskBits] |= 1U << token % kMaskBits;
+  }
+  mask.back() |= 1U << (vocab_size - 1) % kMaskBits;
+  return mask;
+}
+
+TEST_F(SampleTest, AMaskedDrawIsOneOfARowWithoutTheOtherTokens) {
+  for (const std::uint32_t vocab_size : {1U, 31U, 32U, 33U, 700U, 5000U}) {
+    for (int i = 0; i < 20; ++i) {
+      const std::vector<float> logits = RandomFloats(rng_, vocab_size, 6);
+      const std::vector<std::uint32_t> mask = RandomMask(rng_, vocab_size);
+      std::vector<float> left = logits;
+      for (std::uint32_t token = 0; token < vocab_size; ++token) {
+        if ((mask[token / kMaskBits] >> token % kMaskBits & 1U) == 0) left[token] = -kInfinity;
+      }
+      SampleRow draw = RandomDraw(vocab_size);
+      const SampledToken wanted = SampleOnCpu(left, draw, scratch_);
+      draw.has_mask = true;
+      std::vector<float> adjusted(vocab_size);
+      const SampleArgs args{
+          .logits = logits.data(), .vocab_size = vocab_size, .masks = mask.data(), .adjusted = adjusted.data()};
+      EXPECT_EQ(SampleOnCpu(LogitsOf(args, draw), draw, scratch_).token, wanted.token);
+    }
+  }
+}
+
+TEST_F(SampleTest, BrokenLogitsShowBehindAMask) {
+  for (const float broken : {std::nanf(""), kInfinity}) {
+    const std::vector<float> logits{0, broken, 1};
+    const std::uint32_t mask = 0b101;
+    std::vector<float> adjusted(3);
+    SampleRow draw;
+    draw.has_mask = true;
+    const SampleArgs args{.logits = logits.data(), .vocab_size = 3, .masks = &mask, .adjusted = adjusted.data()};
+    EXPECT_NE(SampleOnCpu(LogitsOf(args, draw), draw, scratch_).status, SampleStatus::kSampled);
+  }
+}
+
 // Rows are drawn side by side, each as if alone.
 TEST_F(SampleTest, ABatchDrawsWhatItsRowsDraw) {
   constexpr std::uint32_t kRows = 9;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/wire/codec.h"
+
 namespace roost::router {
 namespace {
 
@@ -33,6 +35,12 @@ TEST(RouterOptionsTest, MemoryIsBoundedOnLargeMachines) {
   EXPECT_EQ(options.input_memory_bytes, 2 * kGiB);
   EXPECT_EQ(options.index_memory_bytes, kGiB);
   EXPECT_EQ(options.text_threads, 4U);
+}
+
+TEST(RouterOptionsTest, WorkersHaveAPartOfTheInputMemoryThatTakesTheLargestFrame) {
+  EXPECT_EQ(SharesOf(2 * kGiB).clients, 7 * kGiB / 4);
+  EXPECT_EQ(SharesOf(2 * kGiB).workers, kGiB / 4);
+  EXPECT_EQ(SharesOf(kGiB / 16).workers, wire::WireLimits::kMaxFrameBytes);
 }
 
 TEST(RouterOptionsTest, MemoryBeyondTheLimitNamesBothFlags) {

@@ -61,6 +61,7 @@ class SimWorker final : private worker::LinkEffects {
     engine_.CancelLink(command.link);
     report_due_ = true;
   }
+  void Apply(const worker::NudgeCommand&) {}
   void Apply(const worker::SnapshotCommand&) { snapshot_wanted_ = true; }
   void Apply(const worker::PinCommand& command) { answers_.push_back({command.link, engine_.Pin(command.pin)}); }
   void Apply(const worker::UnpinCommand& command) { answers_.push_back({command.link, engine_.Unpin(command.unpin)}); }

@@ -42,6 +42,9 @@ class EngineHarness {
     std::optional<double> queue_wait_seconds;
     std::optional<wire::FinishReason> finish;
     std::optional<Error> error;
+    std::vector<wire::TokenLogprobs> logprobs;
+    std::vector<wire::TokenLogprobs> prompt_logprobs;
+    std::optional<TokenId> stop_token;
     std::uint32_t event_count = 0;
   };
 
@@ -135,7 +138,13 @@ class EngineHarness {
     }
     // The first choice tells it for all.
     ASSERT_TRUE(event.event.tokens.empty() || outcomes_[key].cached_token_count.has_value());
-    outcome.tokens.insert(outcome.tokens.end(), event.event.tokens.begin(), event.event.tokens.end());
+    ASSERT_TRUE(event.event.prompt_logprobs.empty() || outcome.tokens.empty());
+    const auto append = [](const auto& from, auto& to) { to.insert(to.end(), from.begin(), from.end()); };
+    append(event.event.prompt_logprobs, outcome.prompt_logprobs);
+    append(event.event.tokens, outcome.tokens);
+    append(event.event.logprobs, outcome.logprobs);
+    ASSERT_TRUE(outcome.logprobs.empty() || outcome.logprobs.size() == outcome.tokens.size());
+    outcome.stop_token = event.event.stop_token;
     outcome.finish = event.event.finish;
     outcome.error = event.event.error;
     ASSERT_EQ(outcome.error.has_value(), outcome.finish == wire::FinishReason::kError);

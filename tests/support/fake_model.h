@@ -56,8 +56,9 @@ class FakeModel final : public worker::Model {
     ROOST_CHECK(!begun_.empty(), "no batch has begun");
     ended_ = std::move(begun_.front());
     begun_.pop_front();
-    return ended_;
+    return ended_.sampled;
   }
+  [[nodiscard]] worker::Scores AwaitedScores() const override { return {ended_.scored, ended_.top}; }
 
   [[nodiscard]] std::span<const float> Logits() override { return logits_; }
 
@@ -78,6 +79,8 @@ class FakeModel final : public worker::Model {
   [[nodiscard]] std::uint64_t computed_token_count() const { return computed_token_count_; }
   // Sent for penalties.
   [[nodiscard]] std::uint64_t counted_token_count() const { return counted_token_count_; }
+  // Of logits.
+  [[nodiscard]] std::uint64_t scored_row_count() const { return scored_row_count_; }
   [[nodiscard]] std::size_t largest_batch() const { return largest_batch_; }
 
  private:
@@ -100,6 +103,8 @@ class FakeModel final : public worker::Model {
       first_token += slice.token_count;
     }
     ROOST_CHECK(first_token == tokens.size());
+    const std::size_t row_count = logits_.size() / options_.vocab_size;
+    ROOST_CHECK(row_count <= batch.slices.size() + worker::kMaxFurtherLogits, "{} rows of logits", row_count);
     computed_token_count_ += first_token;
     largest_batch_ = std::max(largest_batch_, first_token);
     if (options_.clock != nullptr) options_.clock->Advance(options_.step_duration);
@@ -107,17 +112,20 @@ class FakeModel final : public worker::Model {
 
   void Draw(const worker::Draws& draws, const std::vector<TokenId>& tokens) {
     ROOST_CHECK(begun_.size() < kernels::kMaxReadbacks, "{} batches have begun", begun_.size());
-    std::vector<kernels::SampledToken>& sampled = begun_.emplace_back();
+    std::vector<kernels::SampledToken>& sampled = begun_.emplace_back().sampled;
     adjusted_.resize(std::size_t{draws.adjusted_count} * options_.vocab_size);
     if (counts_.size() < std::size_t{draws.counts_row_count} * options_.vocab_size) {
       counts_.resize(std::size_t{draws.counts_row_count} * options_.vocab_size, 77);
     }
+    masks_.resize(std::size_t{draws.mask_count} * kernels::MaskWords(options_.vocab_size));
+    if (draws.mask_count > 0) draws.fill_masks(masks_);
     const kernels::SampleArgs args{.logits = logits_.data(),
                                    .vocab_size = options_.vocab_size,
                                    .biases = draws.biases.data(),
                                    .counted = draws.counted.data(),
                                    .counts = counts_.data(),
                                    .tokens = tokens.data(),
+                                   .masks = masks_.data(),
                                    .adjusted = adjusted_.data()};
     counted_token_count_ += draws.counted.size();
     for (const kernels::SampleRow& draw : draws.rows) {
@@ -126,6 +134,27 @@ class FakeModel final : public worker::Model {
     }
     fed_.clear();
     if (draws.feed_next_batch) fed_ = sampled;
+    Score(draws, begun_.back());
+  }
+
+  // What a batch gives.
+  struct Drawn {
+    std::vector<kernels::SampledToken> sampled;
+    std::vector<kernels::ScoredToken> scored;
+    std::vector<kernels::TopToken> top;
+  };
+
+  void Score(const worker::Draws& draws, Drawn& drawn) {
+    drawn.top.resize(draws.top_count);
+    scored_row_count_ += draws.scored.size();
+    for (const kernels::LogprobsRow& row : draws.scored) {
+      ROOST_CHECK((row.row + 1) * std::size_t{options_.vocab_size} <= logits_.size());
+      const std::span<const float> logits(logits_.data() + std::size_t{row.row} * options_.vocab_size,
+                                          options_.vocab_size);
+      const std::span<kernels::TopToken> top = std::span(drawn.top).subspan(row.first_top, row.top_count);
+      drawn.scored.push_back(
+          kernels::ScoreOnCpu(logits, kernels::TokenOf(row, drawn.sampled.data()), top, tile_weights_));
+    }
   }
 
   // With those that were drawn last.
@@ -197,8 +226,8 @@ class FakeModel final : public worker::Model {
       Slot& slot = SlotAt(slice, slice.first_position + i);
       slot = {ValueOf(state, tokens[i]), slice.first_position + i};
       state = Fold(state, slot.value);
+      if (i + slice.logits_count >= slice.token_count) AppendLogits(state, tokens[i], logits_);
     }
-    if (slice.wants_logits) AppendLogits(state, tokens.back(), logits_);
   }
 
   void AppendLogits(std::uint64_t state, TokenId last, std::vector<float>& logits) const {
@@ -213,14 +242,17 @@ class FakeModel final : public worker::Model {
   worker::ModelShape shape_;
   std::vector<Slot> slots_;
   std::vector<float> logits_;
-  std::vector<float> adjusted_;                           // rows
-  std::vector<kernels::TokenCount> counts_;               // rows, of anything until they are reset
-  std::deque<std::vector<kernels::SampledToken>> begun_;  // what batches drew that have not ended
-  std::vector<kernels::SampledToken> ended_;
+  std::vector<float> adjusted_;              // rows
+  std::vector<kernels::TokenCount> counts_;  // rows, of anything until they are reset
+  std::vector<std::uint32_t> masks_;         // rows
+  std::deque<Drawn> begun_;                  // of batches that have not ended
+  Drawn ended_;
   std::vector<kernels::SampledToken> fed_;  // to the next batch
   kernels::SampleScratch scratch_;
+  std::vector<std::uint64_t> tile_weights_;
   std::uint64_t computed_token_count_ = 0;
   std::uint64_t counted_token_count_ = 0;
+  std::uint64_t scored_row_count_ = 0;
   std::size_t largest_batch_ = 0;
 };
 

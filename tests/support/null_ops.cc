@@ -42,6 +42,7 @@ const OpTable& NullOps() {
     ops.silu_mul = DoNothing<kernels::SiluMulArgs>;
     ops.copy_block_rows = DoNothing<kernels::CopyBlockRowsArgs>;
     ops.sample = DrawNullTokens;
+    ops.logprobs = DoNothing<kernels::LogprobsArgs>;
     ops.place_sampled = DoNothing<kernels::PlaceSampledArgs>;
     return ops;
   }();

@@ -24,7 +24,7 @@ enum class MissReason : std::uint8_t {
   // The prompt begins like one under another root, and is computed apart from it. Sampled: SaltWatch says how the count
   // is to be read.
   kOtherSalt,
-  // The request switched the cache off.
+  // The request switched the cache off, or wants log probabilities of its prompt.
   kDisabled,
 };
 

@@ -18,6 +18,11 @@ constexpr std::uint32_t kReturnPriority = 60;
 constexpr double kReturnMargin = 1.25;
 constexpr std::chrono::minutes kLongestReturn{10};
 
+static_assert((kMostScoredRequests + kMaxFurtherLogits) *
+                      (sizeof(kernels::ScoredToken) + wire::kMaxTopLogprobs * sizeof(kernels::TopToken)) +
+                  kMostScoredRequests * sizeof(kernels::SampledToken) <=
+              kernels::kMaxReadbackBytes);
+
 CacheOptions CacheOptionsOf(const EngineOptions& options, const Model& model) {
   CacheOptions cache{.block_tokens = model.block_tokens(),
                      .pinned_share_limit = options.pinned_share_limit,
@@ -35,7 +40,8 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, std::uint32_t 
           .max_context_tokens = max_context_tokens,
           .max_partial_prefills = options.max_partial_prefills,
           .policy = options.schedule_policy,
-          .first_token_target = options.first_token_target};
+          .first_token_target = options.first_token_target,
+          .max_scored_tokens = kMaxFurtherLogits};
 }
 
 std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::uint32_t block_count) {
@@ -79,15 +85,25 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
       count_rows(std::min(options.max_running_requests, options.max_batch_tokens)) {
   ROOST_CHECK(!options.plan_ahead || options.verify_hits_share == 0,
               "hits are verified by logits that are still there");
+  draws.fill_masks = [this](std::span<std::uint32_t> masks) { FillMasks(masks); };
   if (options.check_invariants) pool.NoteEmptied();
 }
 
 // ---- requests in and out ----
 
 Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& request) const {
-  if (requests.Contains(key)) return InvalidArgument("request_id", "{} is in use", key.request.value());
+  if (requests.Contains(key) || IsConstraining(key))
+    return InvalidArgument("request_id", "{} is in use", key.request.value());
   if (request.max_output_tokens == 0) return InvalidArgument("max_output_tokens", "must be at least 1");
   if (request.sample_count == 0) return InvalidArgument("sample_count", "must be at least 1");
+  const bool wants_logprobs = request.output_logprobs.has_value() || request.prompt_logprobs.has_value();
+  if (wants_logprobs && !TellsLogprobs(options)) {
+    return InvalidArgument("logprobs", "more than {} requests may run at a time here", kMostScoredRequests);
+  }
+  for (const std::optional<std::uint32_t> top_count : {request.output_logprobs, request.prompt_logprobs}) {
+    if (top_count.value_or(0) <= wire::kMaxTopLogprobs) continue;
+    return InvalidArgument("logprobs", "{} is more than {}", *top_count, wire::kMaxTopLogprobs);
+  }
   const std::uint32_t vocab_size = model.shape().vocab_size;
   ROOST_RETURN_IF_ERROR(ValidateSampling(request.sampling, vocab_size));
   for (const TokenId token : request.prompt) {
@@ -100,6 +116,12 @@ Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& reque
 
 Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate, Instant received) {
   ROOST_RETURN_IF_ERROR(Validate(key, generate));
+  if (generate.constraint) return Constrain(key, std::move(generate), received);
+  return Admit(key, std::move(generate), received, nullptr);
+}
+
+Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Instant received,
+                                  std::unique_ptr<Automaton> automaton) {
   scheduler.AdvanceTo(clock.Now());
   const auto prompt_token_count = static_cast<std::uint32_t>(generate.prompt.size());
   ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit(SpecOf(generate, received)));
@@ -116,13 +138,31 @@ Result<void> Engine::State::Submit(RequestKey key, wire::Generate generate, Inst
   if (!generate.ignore_eos) {
     request.stop_tokens.insert(request.stop_tokens.end(), options.stop_tokens.begin(), options.stop_tokens.end());
   }
+  SetOutputWishes(generate, request);
   request.root = generate.root;
   request.submitted = received;
   request.deadline = After(generate.deadline_ms, received);
   watch.OnSubmitted(request, scheduler.Get(id));
   if (generate.cache_mode == wire::CacheMode::kOff) ++uncached_requests;
-  requests.Add(std::move(request), id);
+  Choice& first = requests.Add(std::move(request), id);
+  if (automaton != nullptr) {
+    // Where the text may end, the model's own stop tokens end it, unless they are not to.
+    const std::vector<TokenId> stop_tokens = generate.ignore_eos ? std::vector<TokenId>() : options.stop_tokens;
+    first.constrained =
+        std::make_unique<ConstrainedOutput>(std::move(automaton), model.shape().vocab_size, stop_tokens);
+  }
   return {};
+}
+
+// Its biases and stop tokens are there.
+void Engine::State::SetOutputWishes(const wire::Generate& generate, Request& request) const {
+  const std::uint32_t vocab_size = model.shape().vocab_size;
+  if (generate.output_logprobs) request.output_logprobs = std::min(*generate.output_logprobs, vocab_size);
+  if (generate.prompt_logprobs) request.prompt_logprobs = std::min(*generate.prompt_logprobs, vocab_size);
+  if (generate.min_output_tokens <= generate.first_output_index) return;
+  request.min_output_tokens = generate.min_output_tokens;
+  request.early_biases = request.biases;
+  BanTokens(request.stop_tokens, vocab_size, request.early_biases);
 }
 
 // Takes the prompt and its hashes out of `generate`.
@@ -141,7 +181,8 @@ SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) c
           .decode_retention = HintOf(retention.decode_priority, retention.decode_duration_ms, generate),
           .session = generate.session_hash,
           .fork_count = generate.sample_count - 1,
-          .max_output_tokens = generate.max_output_tokens};
+          .max_output_tokens = generate.max_output_tokens,
+          .scores_prompt = generate.prompt_logprobs.has_value()};
 }
 
 // Tenants without a share are everybody else.
@@ -154,12 +195,13 @@ EvictionGroup Engine::State::GroupOf(const std::string& tenant) const {
 
 void Engine::State::Cancel(RequestKey key) {
   const Request* request = requests.Find(key);
-  if (request == nullptr) return;
+  if (request == nullptr) return CancelConstraining(key);
   pending_events.push_back(End(request->sequences.front(), wire::FinishReason::kCancelled, std::nullopt));
 }
 
 void Engine::State::CancelLink(LinkId link) {
   for (const RequestKey key : requests.KeysOf(link)) ForgetRequest(key);
+  ForgetConstraining(link);
   std::erase_if(pending_events, [link](const RequestEvent& event) { return event.link == link; });
 }
 
@@ -252,7 +294,7 @@ wire::Prefixes Engine::MostUsed(const wire::WantPrefixes& want) const {
 }
 bool Engine::HasWork() const {
   return !state_->requests.empty() || !state_->pending_events.empty() || state_->verifier.busy() ||
-         state_->is_under_way;
+         state_->is_under_way || state_->HasConstrained();
 }
 StepReport Engine::Step() { return state_->Step(); }
 std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }

@@ -7,10 +7,14 @@
 // that computes beside the host always has work.
 //
 // Every request that Submit took in ends exactly once: with a finish reason in a report, or silently by CancelLink.
-// A stop token ends a request and is not among its tokens. A request whose logits are broken ends with kError; the
-// others of its batch go on.
+// A request under a constraint waits for its automaton before it is taken in, and its output ends where the constraint
+// lets nothing follow.
+// A stop token ends a request and is not among its tokens; before min_output_tokens none is drawn. Log probabilities of
+// a prompt are told in pieces, step by step, the last of them before the first token. A request whose logits are broken
+// ends with kError; the others of its batch go on.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -32,6 +36,8 @@
 #include "worker/sched/waiting_queue.h"
 
 namespace roost::worker {
+
+class Constrainer;
 
 // A router's link to this worker; request ids are unique within one.
 using LinkId = StrongId<struct LinkTag, std::uint32_t>;
@@ -68,6 +74,9 @@ struct EngineOptions {
   // Plan the next step while the model computes one: no step waits for the tokens of the one before. Not together with
   // verify_hits_share.
   bool plan_ahead = false;
+
+  // Makes automata for requests under a constraint, and outlives the engine; null: they are refused.
+  Constrainer* constrainer = nullptr;
 
   // The queue.
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;
@@ -140,6 +149,13 @@ struct StepReport {
 
 // The longest prompt and output of one request together: the model's context, or what its blocks hold if that is less.
 [[nodiscard]] std::uint32_t ServableContext(const Model& model);
+
+// Log probabilities come back with the drawn tokens, in a copy of bounded size: an engine that runs more requests at a
+// time refuses them.
+inline constexpr std::uint32_t kMostScoredRequests = 4096;
+[[nodiscard]] inline bool TellsLogprobs(const EngineOptions& options) {
+  return std::min(options.max_running_requests, options.max_batch_tokens) <= kMostScoredRequests;
+}
 
 // Not thread-safe: all calls come from the engine thread. `model` and `clock` outlive it.
 class Engine {

@@ -1,8 +1,11 @@
 // What is behind Engine. engine.cc takes requests in and ends them, engine_step.cc computes.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,10 +18,12 @@
 #include "worker/cache/block_pool.h"
 #include "worker/cache/prefix_cache.h"
 #include "worker/engine/cache_watch.h"
+#include "worker/engine/constrained_output.h"
 #include "worker/engine/count_rows.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/hit_verifier.h"
 #include "worker/engine/request_table.h"
+#include "worker/grammar/constrainer.h"
 #include "worker/model/model.h"
 #include "worker/sched/scheduler.h"
 
@@ -29,17 +34,47 @@ struct StepUnderWay {
   // A row of logits, and its draws: one for each choice that goes on from there.
   struct WantedRow {
     SequenceId sequence;
+    std::uint32_t row = 0;  // of the logits
     std::uint32_t first_draw = 0;
     std::uint32_t draw_count = 0;
-    bool is_last = false;  // its request's output is full with this token
+    std::uint32_t first_score = 0;  // of the draws, if the request wants their log probabilities
+    bool is_last = false;           // its request's output is full with this token
+  };
+
+  // Tokens of a prompt of which log probabilities are told.
+  struct ScoredPrompt {
+    SequenceId sequence;
+    std::uint32_t first_score = 0;
+    std::uint32_t count = 0;
+  };
+
+  // The tokens that draws of this sequence may give.
+  struct MaskRow {
+    SequenceId sequence;
+    std::optional<std::uint32_t> awaited_draw;  // of the step before: it gives the token that comes first
   };
 
   std::vector<WantedRow> wanted;
-  std::vector<SequenceId> choices;       // whose next token each draw is
-  std::vector<CountRows::Place> counts;  // of each draw, if it has penalties
+  std::vector<MaskRow> masks;
+  std::vector<ScoredPrompt> scored_prompts;
+  std::vector<kernels::LogprobsRow> scores;  // as the draws have them
+  std::vector<SequenceId> choices;           // whose next token each draw is
+  std::vector<CountRows::Place> counts;      // of each draw, if it has penalties
   std::uint32_t prefill_token_count = 0;
   std::uint32_t decode_token_count = 0;
   Instant begin;
+};
+
+// A request that waits for its automaton.
+struct ConstrainedSubmit {
+  RequestKey key;
+  wire::Generate generate;
+  Instant received;
+
+  [[nodiscard]] bool IsLate(Instant now) const {
+    return generate.deadline_ms > 0 && generate.deadline_ms <= wire::kMaxKeepMs &&
+           received + std::chrono::milliseconds(generate.deadline_ms) <= now;
+  }
 };
 
 struct Engine::State {
@@ -48,6 +83,8 @@ struct Engine::State {
   // ---- requests in and out (engine.cc) ----
   Result<void> Validate(RequestKey key, const wire::Generate& request) const;
   Result<void> Submit(RequestKey key, wire::Generate generate, Instant received);
+  void SetOutputWishes(const wire::Generate& generate, Request& request) const;
+  Result<void> Admit(RequestKey key, wire::Generate generate, Instant received, std::unique_ptr<Automaton> automaton);
   SequenceSpec SpecOf(wire::Generate& generate, Instant received) const;
   EvictionGroup GroupOf(const std::string& tenant) const;
   void Cancel(RequestKey key);
@@ -61,6 +98,23 @@ struct Engine::State {
   void Forget(SequenceId id);
   void ForgetRequest(RequestKey key);
 
+  // ---- constraints (engine_constraints.cc) ----
+  Result<void> Constrain(RequestKey key, wire::Generate generate, Instant received);
+  void TakeConstrained();
+  [[nodiscard]] bool IsConstraining(RequestKey key) const;
+  template <typename Which>
+  std::vector<RequestKey> DropConstraining(const Which& which);
+  void CancelConstraining(RequestKey key);
+  void ForgetConstraining(LinkId link);
+  void EndExpiredConstraining(Instant now);
+  [[nodiscard]] bool HasConstrained() const;
+  static void PlanMask(const Sequence& sequence, kernels::SampleRow& draw, StepUnderWay& step);
+  void FillMasks(std::span<std::uint32_t> masks);
+  std::span<const std::uint32_t> AllowedTokens(const StepUnderWay::MaskRow& row);
+  [[nodiscard]] static bool Stops(const Request& request, TokenId token);
+  Result<std::optional<wire::FinishReason>> GoOn(Choice& choice, const Sequence& sequence, wire::StepTokens& tokens,
+                                                 Instant now, StepCounts& counts);
+
   // ---- one step (engine_step.cc) ----
   StepReport Step();
   void EndExpired(Instant now, StepReport& report);
@@ -70,14 +124,17 @@ struct Engine::State {
   void PoisonEmptied();
   void NoteFirstScheduled(const Sequence& sequence, Instant now, StepCounts& counts);
   void PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step);
+  void PlanPromptScores(const ScheduledSlice& slice, std::uint32_t first_row, StepUnderWay& step);
   void PlanDrawsOf(const ScheduledSlice& slice, Choice& choice, std::uint32_t last_token, StepUnderWay& step);
   void BeginChoices(StepUnderWay& step);
   SequenceId BeginChoice(SequenceId origin, std::uint32_t index, CountRows::Place counts);
   CountRows::Place PlanCounts(const Sequence& sequence, const Choice& choice, CountRows::Place place,
                               kernels::SampleRow& draw);
+  std::span<const kernels::SampledToken> SampledUnderWay();
   void Finish(const StepUnderWay& step, StepReport& report);
   void TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
                    StepReport& report);
+  void TellPromptLogprobs(const StepUnderWay& step, const Scores& scores, StepReport& report);
   std::span<const float> LogitsOf(std::uint32_t row);
   void Verify(std::span<const float> logits, StepCounts& counts);
   void TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now, StepReport& report);
@@ -96,6 +153,8 @@ struct Engine::State {
   CacheWatch watch;
 
   RequestTable requests;
+  std::map<std::uint64_t, ConstrainedSubmit> constraining;  // by job
+  std::uint64_t last_constraining_id = 0;
   std::vector<RequestEvent> pending_events;
   std::uint64_t submit_count = 0;
   std::uint64_t uncached_requests = 0;  // since the last report
@@ -104,6 +163,12 @@ struct Engine::State {
   bool is_under_way = false;
   StepUnderWay under_way;
   StepUnderWay next;
+  // The tokens of the step under way, once they were awaited, and when that was.
+  struct Sampled {
+    std::span<const kernels::SampledToken> tokens;
+    Instant time;
+  };
+  std::optional<Sampled> sampled_under_way;
   Instant last_end;               // of a step
   std::uint64_t step_number = 0;  // steps whose tokens were taken
 

@@ -16,10 +16,21 @@
 
 namespace roost::worker {
 
+namespace {
+
+wire::TokenLogprobs LogprobsAt(std::span<const kernels::LogprobsRow> rows, const Scores& scores, std::uint32_t index) {
+  const kernels::LogprobsRow& row = rows[index];
+  return LogprobsOf(scores.tokens[index], scores.top.subspan(row.first_top, row.top_count));
+}
+
+}  // namespace
+
 StepReport Engine::State::Step() {
   StepReport report;
-  report.tokens = std::exchange(pending_events, {});
   const Instant begin = clock.Now();
+  EndExpiredConstraining(begin);
+  TakeConstrained();
+  report.tokens = std::exchange(pending_events, {});
   scheduler.AdvanceTo(begin);
   EndExpired(begin, report);
   if (is_under_way) AwaitTokens(under_way);
@@ -74,6 +85,7 @@ bool Engine::State::Begin(Instant now, StepCounts& counts) {
   }
   BuildBatch(slices, now, counts);
   PlanDraws(slices, next);
+  draws.mask_count = static_cast<std::uint32_t>(next.masks.size());
   model.Compute(batch, draws);
   scheduler.Commit();
   BeginChoices(next);
@@ -97,7 +109,7 @@ void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instan
     batch.slices.push_back({.blocks = slice.sequence->blocks,
                             .first_position = slice.first_position,
                             .token_count = slice.token_count,
-                            .wants_logits = slice.wants_logits});
+                            .logits_count = slice.scored_token_count + (slice.wants_logits ? 1 : 0)});
   }
 }
 
@@ -122,19 +134,40 @@ void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, St
 // One draw for each choice of a request: all of them begin with the same row when the prompt has been computed.
 void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step) {
   step.wanted.clear();
+  step.scored_prompts.clear();
   step.choices.clear();
   step.counts.clear();
+  step.masks.clear();
   draws.Clear();
   count_rows.BeginStep();
   draws.feed_next_batch = options.plan_ahead;
   std::uint32_t token_count = 0;  // of the slices up to this one
+  std::uint32_t row_count = 0;    // of the logits that they want
   for (const ScheduledSlice& slice : slices) {
     token_count += slice.token_count;
+    if (slice.scored_token_count > 0) PlanPromptScores(slice, row_count, step);
+    row_count += slice.scored_token_count;
     if (!slice.wants_logits) continue;
     const SequenceId id = slice.sequence->id;
-    step.wanted.push_back({.sequence = id, .first_draw = static_cast<std::uint32_t>(draws.rows.size())});
+    step.wanted.push_back(
+        {.sequence = id, .row = row_count++, .first_draw = static_cast<std::uint32_t>(draws.rows.size())});
     Choice* choice = requests.FindChoice(id);
     if (choice != nullptr) PlanDrawsOf(slice, *choice, token_count - 1, step);
+  }
+  step.scores = draws.scored;
+}
+
+// Each token's logits score the one behind it.
+void Engine::State::PlanPromptScores(const ScheduledSlice& slice, std::uint32_t first_row, StepUnderWay& step) {
+  const Sequence& sequence = *slice.sequence;
+  const Request& request = *requests.FindChoice(sequence.id)->request;
+  step.scored_prompts.push_back({.sequence = sequence.id,
+                                 .first_score = static_cast<std::uint32_t>(draws.scored.size()),
+                                 .count = slice.scored_token_count});
+  for (std::uint32_t i = 0; i < slice.scored_token_count; ++i) {
+    draws.Score({.row = first_row + i,
+                 .token = sequence.tokens[slice.first_scored + i + 1],
+                 .top_count = request.prompt_logprobs.value_or(0)});
   }
 }
 
@@ -147,17 +180,27 @@ void Engine::State::PlanDrawsOf(const ScheduledSlice& slice, Choice& choice, std
   StepUnderWay::WantedRow& row = step.wanted.back();
   row.draw_count = sequence.fork_count + 1;
   row.is_last = output_count + 1 == request.output_limit;
+  row.first_score = static_cast<std::uint32_t>(draws.scored.size());
+  const std::uint64_t output_index = request.first_output_index + output_count;
+  const bool is_early = output_index < request.min_output_tokens;
   const auto first_counted = static_cast<std::uint32_t>(draws.counted.size());
   for (std::uint32_t fork = 0; fork < row.draw_count; ++fork) {
-    kernels::SampleRow draw = DrawOf(request.sampling, request.first_output_index + output_count);
+    kernels::SampleRow draw = DrawOf(request.sampling, output_index);
     draw.seed += choice.index + fork;
-    draw.row = static_cast<std::uint32_t>(step.wanted.size() - 1);
+    draw.row = row.row;
     draw.newest = last_token;
     draw.first_counted = first_counted;
     const CountRows::Place counts = PlanCounts(sequence, choice, fork == 0 ? choice.counts : CountRows::Place(), draw);
     if (fork == 0) choice.counts = counts;
     step.counts.push_back(counts);
-    draws.Add(draw, request.biases);
+    if (choice.constrained != nullptr) PlanMask(sequence, draw, step);
+    if (request.output_logprobs) {
+      draws.Score({.row = row.row,
+                   .is_drawn = true,
+                   .draw = static_cast<std::uint32_t>(draws.rows.size()),
+                   .top_count = *request.output_logprobs});
+    }
+    draws.Add(draw, is_early ? request.early_biases : request.biases);
     step.choices.push_back(sequence.id);
   }
 }
@@ -195,25 +238,36 @@ void Engine::State::BeginChoices(StepUnderWay& step) {
 }
 
 SequenceId Engine::State::BeginChoice(SequenceId origin, std::uint32_t index, CountRows::Place counts) {
-  Request& request = *requests.FindChoice(origin)->request;
+  const Choice& first = *requests.FindChoice(origin);
   const SequenceId fork = scheduler.Fork(origin);
-  requests.AddChoice(request, fork, index).counts = counts;
+  Choice& choice = requests.AddChoice(*first.request, fork, index);
+  choice.counts = counts;
+  if (first.constrained != nullptr) choice.constrained = first.constrained->Fork();
   return fork;
+}
+
+// Waits for the tokens of the step that was begun before, once.
+std::span<const kernels::SampledToken> Engine::State::SampledUnderWay() {
+  if (!sampled_under_way) {
+    const std::span<const kernels::SampledToken> tokens = model.AwaitSampled();
+    sampled_under_way = {tokens, clock.Now()};
+  }
+  return sampled_under_way->tokens;
 }
 
 // A step that was begun while another was computed has lasted since the end of that one.
 void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
   is_under_way = false;
-  const std::span<const kernels::SampledToken> sampled = model.AwaitSampled();
+  const std::span<const kernels::SampledToken> tokens = SampledUnderWay();
+  const Instant end = std::exchange(sampled_under_way, std::nullopt)->time;
   ++step_number;
-  const Instant end = clock.Now();
   const Duration step_time = end - std::max(step.begin, last_end);
   last_end = end;
   scheduler.NotePace({step.prefill_token_count, step.decode_token_count, ToSeconds(step_time)});
   report.load.step_seconds = ToSeconds(step_time);
   report.load.step_prefill_tokens = step.prefill_token_count;
   report.load.step_decode_tokens = step.decode_token_count;
-  TakeSamples(step, sampled, end, report);
+  TakeSamples(step, tokens, end, report);
 }
 
 std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
@@ -225,25 +279,43 @@ std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
 void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
                                 StepReport& report) {
   ROOST_CHECK(sampled.size() == step.choices.size(), "{} tokens for {} draws", sampled.size(), step.choices.size());
+  const Scores scores = model.AwaitedScores();
+  ROOST_CHECK(scores.tokens.size() == step.scores.size(), "{} scores of {}", scores.tokens.size(), step.scores.size());
+  TellPromptLogprobs(step, scores, report);
   report.tokens.reserve(report.tokens.size() + sampled.size());
   report.counts.inter_token_seconds.reserve(sampled.size());
-  for (std::uint32_t i = 0; i < step.wanted.size(); ++i) {
-    const StepUnderWay::WantedRow& row = step.wanted[i];
+  for (const StepUnderWay::WantedRow& row : step.wanted) {
     if (verifier.Owns(row.sequence)) {
-      Verify(LogitsOf(i), report.counts);
+      Verify(LogitsOf(row.row), report.counts);
       continue;
     }
     const Choice* first = requests.FindChoice(row.sequence);
     if (first != nullptr && !first->request->prompt_counted) {
-      verifier.OnPromptComputed(scheduler.Get(row.sequence), [this, i] { return LogitsOf(i); });
+      verifier.OnPromptComputed(scheduler.Get(row.sequence), [this, &row] { return LogitsOf(row.row); });
     }
     for (std::uint32_t draw = row.first_draw; draw < row.first_draw + row.draw_count; ++draw) {
       Choice* choice = requests.FindChoice(step.choices[draw]);
       if (choice == nullptr) break;  // one with broken logits has ended them all
+      const bool wants_logprobs = choice->request->output_logprobs.has_value();
       TakeSample(step.choices[draw], *choice, TokenOf(sampled[draw]), now, report);
+      wire::TokenEvent& event = report.tokens.back().event;
+      if (!wants_logprobs || event.tokens.empty()) continue;
+      event.logprobs.push_back(LogprobsAt(step.scores, scores, row.first_score + draw - row.first_draw));
     }
   }
   scheduler.CommitResolved();
+}
+
+void Engine::State::TellPromptLogprobs(const StepUnderWay& step, const Scores& scores, StepReport& report) {
+  for (const StepUnderWay::ScoredPrompt& prompt : step.scored_prompts) {
+    const Choice* const choice = requests.FindChoice(prompt.sequence);
+    if (choice == nullptr) continue;
+    RequestEvent& event = report.tokens.emplace_back();
+    Address(event, *choice);
+    for (std::uint32_t i = prompt.first_score; i < prompt.first_score + prompt.count; ++i) {
+      event.event.prompt_logprobs.push_back(LogprobsAt(step.scores, scores, i));
+    }
+  }
 }
 
 void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
@@ -271,23 +343,30 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
     return;
   }
   const TokenId token = *sample;
-  if (std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end()) {
+  if (Stops(request, token)) {
     event = End(id, wire::FinishReason::kStop, std::nullopt);
+    event.event.stop_token = token;
     return;
   }
   NoteToken(choice, now, report.counts);
-  if (choice.output_count == request.output_limit) {
-    event = End(id, wire::FinishReason::kLength, std::nullopt);
-    event.event.tokens.push_back(token);
+  wire::StepTokens tokens{token};
+  Result<std::optional<wire::FinishReason>> ending = GoOn(choice, sequence, tokens, now, report.counts);
+  if (!ending.ok()) {
+    event = End(id, wire::FinishReason::kError, std::move(ending).error());
+    return;
+  }
+  if (ending->has_value()) {
+    event = End(id, **ending, std::nullopt);
+    event.event.tokens = std::move(tokens);
     return;
   }
   if (sequence.awaited_draw) {
     scheduler.Resolve(id, token);
   } else {
-    scheduler.Append(id, token);
+    scheduler.Append(id, std::span(tokens.begin(), tokens.size()));
   }
   Address(event, choice);
-  event.event.tokens.push_back(token);
+  event.event.tokens = std::move(tokens);
   Announce(request, sequence, event.event);
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "common/base/ids.h"
 #include "common/wire/messages.h"
 #include "kernels/sample.h"
+#include "worker/engine/constrained_output.h"
 #include "worker/engine/count_rows.h"
 #include "worker/engine/engine.h"
 #include "worker/sched/sequence.h"
@@ -29,8 +31,15 @@ struct Request {
   RequestKey key;
   wire::Sampling sampling;  // but for its biases
   std::vector<kernels::LogitBias> biases;
+  // Instead of these while the output has fewer tokens than so many, those before first_output_index included: of what
+  // would stop it nothing can be drawn.
+  std::uint32_t min_output_tokens = 0;
+  std::vector<kernels::LogitBias> early_biases;
   std::uint64_t first_output_index = 0;
   std::uint32_t output_limit = 0;  // tokens of each choice
+  // The log probabilities that it wants to be told, with so many of the likeliest tokens.
+  std::optional<std::uint32_t> output_logprobs;
+  std::optional<std::uint32_t> prompt_logprobs;
   bool prompt_counted = false;
   bool announced = false;  // an event has told the cached tokens and the wait
   std::vector<TokenId> stop_tokens;
@@ -50,7 +59,8 @@ struct Choice {
   std::uint32_t index = 0;
   std::uint32_t output_count = 0;
   std::optional<Instant> last_token = std::nullopt;
-  CountRows::Place counts = {};  // of its tokens, if it has penalties
+  CountRows::Place counts = {};                              // of its tokens, if it has penalties
+  std::unique_ptr<ConstrainedOutput> constrained = nullptr;  // null: nothing constrains it
 };
 
 class RequestTable {

@@ -2,8 +2,8 @@
 // When the output queue is full it drops reports, and says so with OutputLost as soon as there is room. It takes a
 // snapshot only when there is room for it.
 //
-// Threads: Start and Stop from the owner; Post, HasRoom and TryTake from the link thread alone. Everything about the
-// engine itself happens on the engine thread.
+// Threads: Start and Stop from the owner; Post, HasRoom and TryTake from the link thread alone; Nudge from any.
+// Everything about the engine itself happens on the engine thread.
 #pragma once
 
 #include <atomic>
@@ -40,6 +40,8 @@ class EngineThread {
 
   // False when the inbox is full; then `command` is untouched.
   [[nodiscard]] bool TryPost(EngineCommand&& command) { return inbox_.TryPush(std::move(command)); }
+  // Ends a wait. An inbox that is full is not waited for.
+  void Nudge() { (void)inbox_.TryPush(NudgeCommand{}); }
   [[nodiscard]] bool HasRoomForRequest() const { return inbox_.size() < kInboxRequestLimit; }
   [[nodiscard]] std::optional<EngineOutput> TryTake() { return outbox_.TryPop(); }
 
@@ -60,6 +62,7 @@ class EngineThread {
   void Apply(const PinCommand& command);
   void Apply(const UnpinCommand& command);
   void Apply(const WantPrefixesCommand& command);
+  void Apply(const NudgeCommand&) {}
 
   const wire::Waker& waker_;
   const std::uint32_t compute_thread_count_;

@@ -46,8 +46,11 @@ struct WantPrefixesCommand {
   wire::WantPrefixes want;
 };
 
+// Something is done that the engine waits for: it looks.
+struct NudgeCommand {};
+
 using EngineCommand = std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, PinCommand,
-                                   UnpinCommand, WantPrefixesCommand>;
+                                   UnpinCommand, WantPrefixesCommand, NudgeCommand>;
 
 // The ready blocks after the step reported before it, parents before children.
 struct EngineSnapshot {

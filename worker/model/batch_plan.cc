@@ -24,7 +24,9 @@ void PlanBatch(const Batch& batch, const AttentionPlanOptions& options, BatchPla
   plan.logits_rows.clear();
   for (const BatchSlice& slice : batch.slices) {
     AddTokens(slice, options.block_tokens, plan);
-    if (slice.wants_logits) plan.logits_rows.push_back(static_cast<std::uint32_t>(plan.positions.size()) - 1);
+    const auto end = static_cast<std::uint32_t>(plan.positions.size());
+    ROOST_CHECK(slice.logits_count <= slice.token_count, "{} of {} tokens", slice.logits_count, slice.token_count);
+    for (std::uint32_t token = end - slice.logits_count; token < end; ++token) plan.logits_rows.push_back(token);
   }
   ROOST_CHECK(plan.positions.size() == batch.tokens.size(), "slices have {} tokens, the batch {}",
               plan.positions.size(), batch.tokens.size());

@@ -1,46 +1,93 @@
-// The batches whose draws are on their way back from the device: how many tokens each of them drew, in the order in
-// which the batches began.
+// The batches whose draws are on their way back from the device: how many tokens each of them drew and scored, in the
+// order in which the batches began. All of a batch comes in one copy:
+//
+//   SampledToken [draws]   ScoredToken [scored]   TopToken [top]      8 bytes each
 //
 // Not thread-safe.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <vector>
 
 #include "common/base/check.h"
 #include "kernels/device_memory.h"
 #include "kernels/ops.h"
+#include "worker/model/model.h"
 
 namespace roost::worker {
+
+// How much of each a batch brings back.
+struct DrawCounts {
+  std::size_t sampled = 0;
+  std::size_t scored = 0;
+  std::size_t top = 0;
+
+  static constexpr std::size_t kBytesOfEach = 8;
+  [[nodiscard]] std::size_t bytes() const { return (sampled + scored + top) * kBytesOfEach; }
+};
+static_assert(sizeof(kernels::SampledToken) == DrawCounts::kBytesOfEach &&
+              sizeof(kernels::ScoredToken) == DrawCounts::kBytesOfEach &&
+              sizeof(kernels::TopToken) == DrawCounts::kBytesOfEach);
+
+[[nodiscard]] inline DrawCounts CountsOf(const Draws& draws) {
+  return {.sampled = draws.rows.size(), .scored = draws.scored.size(), .top = draws.top_count};
+}
+
+// Where the scores of `counts` stand behind what is drawn at `sampled`, on the device.
+[[nodiscard]] inline kernels::ScoredToken* ScoredBehind(kernels::SampledToken* sampled, const DrawCounts& counts) {
+  return reinterpret_cast<kernels::ScoredToken*>(sampled + counts.sampled);
+}
+[[nodiscard]] inline kernels::TopToken* TopBehind(kernels::SampledToken* sampled, const DrawCounts& counts) {
+  return reinterpret_cast<kernels::TopToken*>(sampled + counts.sampled + counts.scored);
+}
 
 class DrawReadbacks {
  public:
   // `backend` outlives it.
   explicit DrawReadbacks(const kernels::Backend& backend) : backend_(backend) {}
 
-  // Sends for `count` tokens at `sampled`, on the device. At most kMaxReadbacks are on their way at a time.
-  void Begin(const void* sampled, std::size_t count) {
+  // Sends for what is at `sampled`, on the device. At most kMaxReadbacks are on their way at a time.
+  void Begin(const void* sampled, const DrawCounts& counts) {
     ROOST_CHECK(begun_count_ - ended_count_ < counts_.size(), "{} readbacks are on their way", counts_.size());
-    backend_.ops().begin_readback(backend_.device(), sampled, count * sizeof(kernels::SampledToken));
-    counts_[begun_count_++ % counts_.size()] = count;
+    backend_.ops().begin_readback(backend_.device(), sampled, counts.bytes());
+    counts_[begun_count_++ % counts_.size()] = counts;
   }
 
   // Waits for the oldest that has not come. Valid until the next call.
   [[nodiscard]] std::span<const kernels::SampledToken> Await() {
     ROOST_CHECK(ended_count_ < begun_count_, "no batch has begun");
-    sampled_.resize(counts_[ended_count_++ % counts_.size()]);
-    backend_.ops().end_readback(backend_.device(), sampled_.data());
+    const DrawCounts& counts = counts_[ended_count_++ % counts_.size()];
+    bytes_.resize(counts.bytes());
+    backend_.ops().end_readback(backend_.device(), bytes_.data());
+    const std::byte* from = bytes_.data();
+    from = Take(from, counts.sampled, sampled_);
+    from = Take(from, counts.scored, scored_);
+    Take(from, counts.top, top_);
     return sampled_;
   }
 
+  // Of what Await gave last; valid as long.
+  [[nodiscard]] Scores scores() const { return {scored_, top_}; }
+
  private:
+  template <typename T>
+  static const std::byte* Take(const std::byte* from, std::size_t count, std::vector<T>& to) {
+    to.resize(count);
+    if (count > 0) std::memcpy(to.data(), from, count * sizeof(T));
+    return from + count * sizeof(T);
+  }
+
   const kernels::Backend& backend_;
-  std::array<std::size_t, kernels::kMaxReadbacks> counts_{};  // in turn
+  std::array<DrawCounts, kernels::kMaxReadbacks> counts_{};  // in turn
   std::size_t begun_count_ = 0;
   std::size_t ended_count_ = 0;
+  std::vector<std::byte> bytes_;
   std::vector<kernels::SampledToken> sampled_;
+  std::vector<kernels::ScoredToken> scored_;
+  std::vector<kernels::TopToken> top_;
 };
 
 }  // namespace roost::worker

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/ids.h"
+#include "kernels/logprobs.h"
 #include "kernels/place_sampled.h"
 #include "kernels/sample.h"
 
@@ -31,9 +33,12 @@ struct ModelShape {
 struct BatchSlice {
   std::span<const BlockId> blocks;  // of positions 0 … first_position + token_count - 1; block_tokens positions each
   std::uint32_t first_position = 0;
-  std::uint32_t token_count = 0;  // at least 1
-  bool wants_logits = false;      // of the slice's last token
+  std::uint32_t token_count = 0;   // at least 1
+  std::uint32_t logits_count = 0;  // the last so many tokens want logits: at most token_count
 };
+
+// So many rows of logits a batch has at the most, beside one for each slice.
+inline constexpr std::uint32_t kMaxFurtherLogits = 64;
 
 // The K and V of a block's first rows, into another block.
 struct BlockCopy {
@@ -71,6 +76,15 @@ struct Draws {
   std::uint32_t adjusted_count = 0;            // rows that are adjusted
   std::uint32_t counts_row_count = 0;          // rows of counts that there must be
   bool feed_next_batch = false;                // its sampled_places may name them
+  // Log probabilities to tell, of tokens that are drawn here or known. A row's results are found where it stands in
+  // this list and at its first_top.
+  std::vector<kernels::LogprobsRow> scored;
+  std::uint32_t top_count = 0;  // tokens that these want all together
+  std::uint32_t mask_count = 0;                // rows of masks that draws name
+  // Writes these rows, each of kernels::MaskWords(vocabulary) words. Called once if there are any, when all that the
+  // draws wait for has been begun: so masks are made while a device computes. It may ask for the tokens of the batch
+  // before.
+  std::function<void(std::span<std::uint32_t>)> fill_masks;
 
   void Clear() {
     rows.clear();
@@ -79,6 +93,9 @@ struct Draws {
     adjusted_count = 0;
     counts_row_count = 0;
     feed_next_batch = false;
+    scored.clear();
+    top_count = 0;
+    mask_count = 0;
   }
 
   // A draw with these biases, each of another token.
@@ -91,6 +108,19 @@ struct Draws {
     rows.push_back(row);
     biases.insert(biases.end(), row_biases.begin(), row_biases.end());
   }
+
+  // One more row to score.
+  void Score(kernels::LogprobsRow row) {
+    row.first_top = top_count;
+    top_count += row.top_count;
+    scored.push_back(row);
+  }
+};
+
+// What the scored rows of a batch's draws gave.
+struct Scores {
+  std::span<const kernels::ScoredToken> tokens;  // of each row
+  std::span<const kernels::TopToken> top;        // of one row after another
 };
 
 class Model {
@@ -103,7 +133,7 @@ class Model {
 
   // Computes the batch and draws tokens from its logits, or begins to do so: asking for the results waits for them. The
   // draws are given with the batch, so that everything of a step goes to a device at once. Batches take effect in
-  // order. The logits are f32 [slices that want them, in order][vocab_size], and stay until the next batch. Two slices
+  // order. The logits are f32 [tokens that want them, in order][vocab_size], and stay until the next batch. Two slices
   // of one batch never write the same block, and a block that one slice writes is read by no other slice of the batch.
   // On the CPU a token's logits do not depend, bit for bit, on what else is in the batch or how its prompt was cut; on
   // CUDA they differ by rounding.
@@ -113,6 +143,9 @@ class Model {
   // draws, in order; valid until the next call. So the next batch can be begun before the tokens of the one before are
   // asked for.
   [[nodiscard]] virtual std::span<const kernels::SampledToken> AwaitSampled() = 0;
+
+  // Of the batch that AwaitSampled gave the tokens of; valid as long as these.
+  [[nodiscard]] virtual Scores AwaitedScores() const { return {}; }
 
   // The logits of the latest batch themselves, without any draw's adjustments, in host memory; valid until the next
   // batch. From a device that is a long copy.

@@ -33,7 +33,7 @@ std::uint32_t PaddedRows(std::uint32_t rows) {
 bool IsDecode(const Batch& batch) {
   return batch.slices.size() <= kMaxPaddedRows &&
          std::all_of(batch.slices.begin(), batch.slices.end(),
-                     [](const BatchSlice& slice) { return slice.token_count == 1 && slice.wants_logits; });
+                     [](const BatchSlice& slice) { return slice.token_count == 1 && slice.logits_count == 1; });
 }
 
 void PadPlan(std::uint32_t first_spare_slot, std::vector<TokenId>& tokens, BatchPlan& plan) {

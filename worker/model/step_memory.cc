@@ -29,11 +29,13 @@ StepWidths StepWidthsOf(const HfConfig& config, const LogitsSource& logits, kern
           .logits = logits.is_first_rank ? logits_bytes : 0,
           .logits_part = logits.has_communicator ? logits.vocabulary_part * sizeof(float) : 0,
           .arriving = logits.is_first_rank && logits.has_communicator ? logits_bytes : 0,
-          .counts = logits.is_first_rank ? config.vocab_size * sizeof(kernels::TokenCount) : 0};
+          .counts = logits.is_first_rank ? config.vocab_size * sizeof(kernels::TokenCount) : 0,
+          .mask = logits.is_first_rank ? kernels::MaskWords(config.vocab_size) * sizeof(std::uint32_t) : 0};
 }
 
 StepMemory::StepMemory(const kernels::Backend& backend, const StepWidths& widths)
     : inputs(backend),
+      masks(backend),
       cos(backend),
       sin(backend),
       hidden(backend),
@@ -75,6 +77,7 @@ void StepMemory::Reserve(const StepSize& step) {
 
 bool StepMemory::TryReserve(const StepSize& step) {
   bool enough = inputs.TryReserve(step.input_bytes);
+  if (widths_.mask > 0) enough = enough && masks.TryReserve(step.adjusted_rows * widths_.mask);
   const auto reserve = [&enough](kernels::DeviceBuffer& buffer, std::size_t rows, std::size_t row_bytes) {
     enough = enough && (row_bytes == 0 || buffer.TryReserve(rows * row_bytes));
   };

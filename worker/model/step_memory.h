@@ -32,6 +32,7 @@ struct StepWidths {
   std::size_t logits_part = 0;
   std::size_t arriving = 0;
   std::size_t counts = 0;
+  std::size_t mask = 0;
 };
 
 // Where a rank's logits come from: its own part, or all of them, with or without others' parts.
@@ -61,6 +62,7 @@ class StepMemory {
 
   // [rows] is that of the step's tokens, [wanted] that of its logits.
   PackedArrays inputs;              // see StepInputs
+  PackedArrays masks;               // [adjusted draws][MaskWords(vocab_size)] or less, on rank 0
   kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
   kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
   kernels::DeviceBuffer delta;      // [rows][hidden_size] of the activation dtype

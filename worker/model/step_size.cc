@@ -55,7 +55,9 @@ StepSize LargestStep(const StepBounds& bounds, const ModelLimits& model, const A
   const std::size_t padded_rows =
       PaddedRows(std::min(static_cast<std::uint32_t>(requests), kMaxPaddedRows));  // of steps that are decodes alone
   const std::size_t rows = std::max<std::size_t>(bounds.token_count, padded_rows);
-  const std::size_t logits_rows = std::max(requests, padded_rows);
+  // Of a prompt whose log probabilities are wanted each token has a row.
+  const std::size_t logits_rows =
+      std::max(requests + std::min<std::size_t>(kMaxFurtherLogits, bounds.token_count - requests), padded_rows);
   const AttentionPlanSize plan = LargestPlan({.token_count = bounds.token_count,
                                               .slice_count = static_cast<std::uint32_t>(requests),
                                               .context_tokens = model.context_tokens},
@@ -74,6 +76,7 @@ StepSize LargestStep(const StepBounds& bounds, const ModelLimits& model, const A
   inputs.Add<kernels::SampleRow>(requests);
   inputs.Add<kernels::LogitBias>(requests * std::min(model.vocab_size, kUsualBiases));
   inputs.Add<kernels::CountedToken>(requests * std::min(model.vocab_size, kUsualCountedTokens));
+  inputs.Add<kernels::LogprobsRow>(logits_rows);
   return {.input_bytes = inputs.bytes(),
           .rows = rows,
           .logits_rows = logits_rows,

@@ -39,6 +39,7 @@ class TensorParallelModel final : public Model {
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override {
     return ranks_.front()->AwaitSampled();
   }
+  [[nodiscard]] Scores AwaitedScores() const override { return ranks_.front()->AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return ranks_.front()->Logits(); }
 
  private:

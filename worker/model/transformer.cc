@@ -199,8 +199,10 @@ void Transformer::Sample(const Draws& draws) {
   const std::size_t bytes = draws.rows.size() * sizeof(kernels::SampledToken);
   // The first call of an op may wait for what devices have begun, and collective ops of these for a rank that has yet
   // to begin them: all do before.
-  if (communicator_ && !draws.rows.empty()) communicator_->AwaitPeers();
+  if (communicator_ && CountsOf(draws).bytes() > 0) communicator_->AwaitPeers();
+  if (shard_.rank == 0 && draws.mask_count > 0) FillMasks(draws);
   if (shard_.rank == 0 && !draws.rows.empty()) Draw(draws);
+  if (shard_.rank == 0 && !draws.scored.empty()) Score(draws);
   feeding_draw_count_ = draws.feed_next_batch ? draws.rows.size() : 0;
   if (communicator_ && feeding_draw_count_ > 0) {
     communicator_->AwaitPeers();
@@ -208,10 +210,18 @@ void Transformer::Sample(const Draws& draws) {
                              {.communicator = communicator_.get(), .values = work_.sampled.data(), .bytes = bytes});
   }
   if (shard_.rank != 0) return;
-  readbacks_.Begin(work_.sampled.data(), draws.rows.size());
+  readbacks_.Begin(work_.sampled.data(), CountsOf(draws));
 }
 
 std::span<const kernels::SampledToken> Transformer::AwaitSampled() { return readbacks_.Await(); }
+
+void Transformer::FillMasks(const Draws& draws) {
+  masks_.resize(std::size_t{draws.mask_count} * kernels::MaskWords(config_.vocab_size));
+  draws.fill_masks(masks_);
+  work_.masks.Clear();
+  inputs_.masks = work_.masks.Add(masks_);
+  work_.masks.Upload();
+}
 
 void Transformer::Draw(const Draws& draws) {
   backend_.ops().sample(backend_.device(), {.logits = work_.logits.as<float>(),
@@ -222,8 +232,22 @@ void Transformer::Draw(const Draws& draws) {
                                             .counted = work_.inputs.At(inputs_.counted),
                                             .counts = work_.counts.as<kernels::TokenCount>(),
                                             .tokens = work_.inputs.At(inputs_.tokens),
+                                            .masks = draws.mask_count > 0 ? work_.masks.At(inputs_.masks) : nullptr,
                                             .adjusted = work_.adjusted.as<float>(),
                                             .out = work_.sampled.as<kernels::SampledToken>()});
+}
+
+// The results stand behind the drawn tokens, so that one copy brings both.
+void Transformer::Score(const Draws& draws) {
+  auto* const sampled = work_.sampled.as<kernels::SampledToken>();
+  const DrawCounts counts = CountsOf(draws);
+  backend_.ops().logprobs(backend_.device(), {.logits = work_.logits.as<float>(),
+                                              .vocab_size = config_.vocab_size,
+                                              .rows = work_.inputs.At(inputs_.scored),
+                                              .row_count = static_cast<std::uint32_t>(draws.scored.size()),
+                                              .sampled = sampled,
+                                              .out = ScoredBehind(sampled, counts),
+                                              .top = TopBehind(sampled, counts)});
 }
 
 std::span<const float> Transformer::Logits() {
@@ -246,11 +270,19 @@ void Transformer::Check(const Batch& batch) const {
 }
 
 void Transformer::Check(const Draws& draws) const {
-  constexpr std::size_t kMaxDraws = kernels::kMaxReadbackBytes / sizeof(kernels::SampledToken);
-  ROOST_CHECK(draws.rows.size() <= kMaxDraws, "{} draws of {}", draws.rows.size(), kMaxDraws);
+  const std::size_t bytes = CountsOf(draws).bytes();
+  ROOST_CHECK(bytes <= kernels::kMaxReadbackBytes, "{} bytes of draws, limit {}", bytes, kernels::kMaxReadbackBytes);
   for (const kernels::SampleRow& draw : draws.rows) {
     ROOST_CHECK(draw.row < wanted_count_, "a draw from row {} of {}", draw.row, wanted_count_);
     ROOST_CHECK(!draw.has_newest || draw.newest < rows_, "a draw after token {} of {}", draw.newest, rows_);
+  }
+  for (const kernels::LogprobsRow& row : draws.scored) {
+    ROOST_CHECK(row.row < wanted_count_ && row.top_count <= config_.vocab_size, "row {} of {}, {} likeliest", row.row,
+                wanted_count_, row.top_count);
+    ROOST_CHECK(row.is_drawn ? row.draw < draws.rows.size() : row.token < config_.vocab_size);
+  }
+  for (const kernels::SampleRow& draw : draws.rows) {
+    ROOST_CHECK(!draw.has_mask || draw.mask_row < draws.mask_count, "mask {} of {}", draw.mask_row, draws.mask_count);
   }
   for (const kernels::LogitBias& bias : draws.biases) {
     ROOST_CHECK(bias.token < config_.vocab_size, "token {} of {}", bias.token, config_.vocab_size);

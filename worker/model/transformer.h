@@ -76,12 +76,13 @@ class Transformer final : public Model {
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
   void Compute(const Batch& batch, const Draws& draws) override;
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override;
+  [[nodiscard]] Scores AwaitedScores() const override { return readbacks_.scores(); }
   [[nodiscard]] std::span<const float> Logits() override;
 
  private:
   // All that a step brings to its device, in one copy, and where each array lies in StepMemory::inputs:
   //
-  //   tokens positions slots logits_rows parts rows items merges blocks │ sampled_places draws biases counted
+  //   tokens positions slots logits_rows parts rows items merges blocks │ sampled_places draws biases counted scored
   //   of recorded ops, which know them by their addresses               │ of ops that are called in every step
   //
   // So an array of the left half moves only with the lengths before it, which StepShape has, or when the whole grows.
@@ -100,6 +101,8 @@ class Transformer final : public Model {
     PackedArray<kernels::SampleRow> draws;
     PackedArray<kernels::LogitBias> biases;
     PackedArray<kernels::CountedToken> counted;
+    PackedArray<kernels::LogprobsRow> scored;
+    PackedArray<std::uint32_t> masks;  // in a copy of their own, later
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
@@ -133,7 +136,9 @@ class Transformer final : public Model {
   void MultiplyLogits(std::uint32_t rows) const;
   void GatherLogits();
   void Sample(const Draws& draws);
+  void FillMasks(const Draws& draws);
   void Draw(const Draws& draws);
+  void Score(const Draws& draws);
 
   const kernels::Backend backend_;  // outlives everything below
   const Shard shard_;
@@ -160,6 +165,7 @@ class Transformer final : public Model {
   StepRecorder recorder_;
   std::vector<kernels::BlockRowsCopy> copies_;
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
+  std::vector<std::uint32_t> masks_;  // of the draws, on their way
   std::vector<float> logits_;         // of the last step, once somebody asked for them
   DrawReadbacks readbacks_;
   std::size_t feeding_draw_count_ = 0;  // of the latest draws, if they feed the next batch

@@ -75,7 +75,7 @@ Batch BatchOf(const WarmUpDecode& decode, std::uint32_t block_tokens, std::vecto
     batch.slices.push_back({.blocks = std::span(blocks).subspan(first, block_counts[i]),
                             .first_position = LengthOf(decode, i) - 1,
                             .token_count = 1,
-                            .wants_logits = true});
+                            .logits_count = 1});
     first += block_counts[i];
   }
   return batch;

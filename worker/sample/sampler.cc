@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace roost::worker {
 namespace {
@@ -54,6 +56,31 @@ Result<void> ValidateSampling(const wire::Sampling& sampling, std::uint32_t voca
   ROOST_RETURN_IF_ERROR(
       CheckBetween(sampling.frequency_penalty, -wire::kMaxPenalty, wire::kMaxPenalty, "frequency_penalty"));
   return CheckLogitBias(sampling.logit_bias, vocab_size);
+}
+
+void BanTokens(std::vector<TokenId> tokens, std::uint32_t vocab_size, std::vector<kernels::LogitBias>& biases) {
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  tokens.erase(std::lower_bound(tokens.begin(), tokens.end(), vocab_size), tokens.end());
+  std::erase_if(biases, [&tokens](const kernels::LogitBias& bias) {
+    return std::binary_search(tokens.begin(), tokens.end(), bias.token);
+  });
+  for (const TokenId token : tokens) {
+    biases.push_back({.token = token, .bias = -std::numeric_limits<float>::infinity()});
+  }
+}
+
+wire::TokenLogprobs LogprobsOf(const kernels::ScoredToken& scored, std::span<const kernels::TopToken> top) {
+  // Not of NaN, which is not above either.
+  const auto bounded = [](float logprob) {
+    return logprob > wire::kLeastLogprob ? std::min(logprob, 0.0F) : wire::kLeastLogprob;
+  };
+  wire::TokenLogprobs position{.logprob = bounded(scored.logprob), .rank = scored.rank, .top = {}};
+  position.top.reserve(top.size());
+  for (const kernels::TopToken& token : top) {
+    position.top.push_back({.token = token.token, .logprob = bounded(token.logprob)});
+  }
+  return position;
 }
 
 Result<TokenId> TokenOf(const kernels::SampledToken& sampled) {

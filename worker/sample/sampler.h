@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
+#include "kernels/logprobs.h"
 #include "kernels/sample.h"
 
 namespace roost::worker {
@@ -28,6 +30,14 @@ namespace roost::worker {
           .top_p = sampling.top_p,
           .min_p = sampling.min_p};
 }
+
+// Leaves in `biases` one for each of these tokens alone: it can not be drawn. Tokens beyond the vocabulary never are.
+// O(tokens + biases, sorted).
+void BanTokens(std::vector<TokenId> tokens, std::uint32_t vocab_size, std::vector<kernels::LogitBias>& biases);
+
+// What a scored row tells, as the wire has it: within its bounds, whatever broken logits gave.
+[[nodiscard]] wire::TokenLogprobs LogprobsOf(const kernels::ScoredToken& scored,
+                                             std::span<const kernels::TopToken> top);
 
 // kInternal for broken logits.
 [[nodiscard]] Result<TokenId> TokenOf(const kernels::SampledToken& sampled);

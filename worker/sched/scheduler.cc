@@ -15,6 +15,7 @@ Scheduler::Scheduler(PrefixCache& cache, SchedulerOptions options)
       waiting_(options.policy),
       prefill_budget_(options.max_batch_tokens) {
   ROOST_CHECK(options.max_batch_tokens > 0 && options.max_running > 0 && options.max_waiting > 0);
+  ROOST_CHECK(options.max_scored_tokens > 0);
   ROOST_CHECK(BlocksFor(options.max_context_tokens) <= cache.pool().block_count(),
               "{} tokens of context do not fit {} blocks", options.max_context_tokens, cache.pool().block_count());
 }
@@ -72,6 +73,7 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   sequence->decode_retention = spec.decode_retention;
   sequence->session = spec.session;
   sequence->fork_count = spec.fork_count;
+  if (spec.scores_prompt) sequence->scored_token_count = sequence->prompt_token_count - 1;
   sequence->arrival = now_;
   return sequence;
 }
@@ -113,6 +115,7 @@ const std::vector<ScheduledSlice>& Scheduler::Schedule() {
   copies_.clear();
   const std::uint32_t budget = options_.max_batch_tokens - SurveyRunning();
   prefill_budget_ = std::max(1U, budget);
+  scored_room_ = options_.max_scored_tokens;
   DealOut(budget);
   PlanSlices();
   return slices_;
@@ -123,6 +126,7 @@ void Scheduler::Commit() {
     Sequence& sequence = sequences_.At(slice.sequence->id);
     CountComputed(sequence, slice);
     sequence.computed_token_count += slice.token_count;
+    sequence.scored_so_far += slice.scored_token_count;
     sequence.counted_token_count =
         std::max(sequence.counted_token_count, std::min(sequence.computed_token_count, sequence.prompt_token_count));
     CommitFullBlocks(sequence);
@@ -242,9 +246,9 @@ std::uint32_t Scheduler::BlocksFor(std::uint32_t token_count) const {
   return (token_count + block_tokens_ - 1) / block_tokens_;
 }
 
-// The last known token is computed in any case.
+// The last known token is computed in any case, and so is one whose logits are still wanted.
 std::uint32_t Scheduler::MatchableBlocks(const Sequence& sequence) const {
-  return (sequence.token_count() - 1) / block_tokens_;
+  return (sequence.scoring() ? sequence.scored_so_far : sequence.token_count() - 1) / block_tokens_;
 }
 
 }  // namespace roost::worker

@@ -36,6 +36,8 @@
 //   into the sequence's own block (see PrefixCache::FindTail). Forks share the partial block too, until one writes
 //   there: then it gets a copy.
 // - At least one token is left to compute, however much is cached, because its logits are needed.
+// - A sequence whose prompt is scored needs the logits of all its tokens: it takes no cached block for those, and a step
+//   computes few of them (max_scored_tokens), because each needs memory for its row.
 // - The blocks that waiting sequences will hit are evicted after all others.
 // - What a session's last turn retained stays until its next turn comes (see SessionTable).
 //
@@ -85,6 +87,8 @@ struct SchedulerOptions {
   // Target for the time to the first token, whatever the policy prefers. Sequences that would miss it share a part of
   // the prefill budget, first come first served. It is no promise: they leave a part to the others.
   std::optional<Duration> first_token_target = {};
+  // Tokens of one step, of all sequences that are scored.
+  std::uint32_t max_scored_tokens = 64;
 };
 
 // Rows to copy before the slices are computed, in order.
@@ -109,6 +113,9 @@ struct ScheduledSlice {
   std::uint32_t first_position = 0;
   std::uint32_t token_count = 0;
   bool wants_logits = false;  // the slice ends with the sequence's last token
+  // The prompt's tokens that are scored: from first_scored on. With logits wanted, those of the last token come after.
+  std::uint32_t first_scored = 0;
+  std::uint32_t scored_token_count = 0;
   bool is_decode = false;
 };
 
@@ -260,12 +267,15 @@ class Scheduler {
     std::uint32_t dealable = 0;   // of it, before the step ends
     std::uint32_t for_short = 0;  // of it, if the step is short
     std::uint32_t complete_count = 0;
+    std::uint32_t scored_in_part = 0;  // prompts that get what is left of max_scored_tokens, and pause then
   };
   // `later_count` prompts come after it.
-  void DealFrom(Room& room, Sequence& sequence, std::size_t later_count) const;
+  void DealFrom(Room& room, Sequence& sequence, std::size_t later_count);
   [[nodiscard]] bool ShouldEnd(const Room& room, std::size_t later_count) const;
   // So many of `limit` tokens as it has left. Returns how many.
-  static std::uint32_t Deal(Sequence& sequence, std::uint32_t limit);
+  std::uint32_t Deal(Sequence& sequence, std::uint32_t limit);
+  // Of the tokens that it has left, those that may be in this step.
+  [[nodiscard]] std::uint32_t DealableTo(const Sequence& sequence) const;
   [[nodiscard]] std::uint32_t SurveyRunning();
   void InsertPartial(Sequence& sequence);
   [[nodiscard]] static bool GoesBefore(const Sequence& waiting, const WaitingRank& running);
@@ -319,6 +329,7 @@ class Scheduler {
   std::vector<ScheduledCopy> copies_;
   std::vector<Sequence*> pressing_;       // those that came first, by age
   std::vector<Partial> partial_;          // by rank
+  std::uint32_t scored_room_ = 0;         // tokens that may still be scored in the step that is being planned
   std::size_t promised_block_count_ = 0;  // to running sequences, in the step that is being planned
   std::vector<SequenceId> resolved_;      // that have a block to commit
   std::vector<BlockRef> matched_;         // of the sequence that is being looked at

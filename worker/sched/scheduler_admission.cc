@@ -30,7 +30,7 @@ void Scheduler::DealOut(std::uint32_t budget) {
   const Pressing pressing = DealToPressing(budget);
   budget -= pressing.dealt_token_count;
   const bool may_be_short = options_.short_step_tokens > 0 && pressing.dealt_token_count == 0;
-  Room room{budget, budget, may_be_short ? options_.short_step_tokens : budget, 0};
+  Room room{budget, budget, may_be_short ? options_.short_step_tokens : budget, 0, 0};
   std::uint32_t passed_over = 0;
   bool may_admit = !pressing.lacks_room;
   Sequence* waiting = may_admit ? waiting_.First() : nullptr;
@@ -39,7 +39,7 @@ void Scheduler::DealOut(std::uint32_t budget) {
     Sequence* const partial = served < partial_.size() ? partial_[served].sequence : nullptr;
     if (waiting != nullptr && (partial == nullptr || GoesBefore(*waiting, partial_[served].rank))) {
       const WaitingRank rank = waiting->rank;
-      switch (TryAdmit(*waiting, room.budget, partial_.size() - served)) {
+      switch (TryAdmit(*waiting, room.budget, partial_.size() - served + room.scored_in_part)) {
         case Admission::kStarted: DealFrom(room, *waiting, partial_.size() - served + waiting_.size()); break;
         case Admission::kPassedOver: ++passed_over; break;
         case Admission::kRefused: may_admit = false; break;
@@ -54,13 +54,15 @@ void Scheduler::DealOut(std::uint32_t budget) {
   }
 }
 
-void Scheduler::DealFrom(Room& room, Sequence& sequence, std::size_t later_count) const {
-  const std::uint32_t wanted = sequence.remaining_count() - sequence.dealt_token_count;
+void Scheduler::DealFrom(Room& room, Sequence& sequence, std::size_t later_count) {
+  const std::uint32_t wanted = DealableTo(sequence);
   const std::uint32_t dealt = Deal(sequence, std::min(room.budget, room.dealable));
   room.budget -= std::min(room.budget, wanted);
   room.dealable -= dealt;
   room.for_short -= std::min(room.for_short, dealt);
-  if (dealt == wanted) ++room.complete_count;
+  const bool is_complete = sequence.dealt_token_count == sequence.remaining_count();
+  if (is_complete) ++room.complete_count;
+  if (!is_complete && sequence.scoring()) ++room.scored_in_part;
   if (ShouldEnd(room, later_count)) room.dealable = std::min(room.dealable, room.for_short);
 }
 
@@ -78,9 +80,15 @@ bool Scheduler::ShouldEnd(const Room& room, std::size_t later_count) const {
 }
 
 std::uint32_t Scheduler::Deal(Sequence& sequence, std::uint32_t limit) {
-  const std::uint32_t token_count = std::min(limit, sequence.remaining_count() - sequence.dealt_token_count);
+  const std::uint32_t token_count = std::min(limit, DealableTo(sequence));
+  if (sequence.scoring()) scored_room_ -= token_count;
   sequence.dealt_token_count += token_count;
   return token_count;
+}
+
+std::uint32_t Scheduler::DealableTo(const Sequence& sequence) const {
+  const std::uint32_t left = sequence.remaining_count() - sequence.dealt_token_count;
+  return sequence.scoring() ? std::min(left, scored_room_) : left;
 }
 
 // Under a policy that prefers short prompts a long one could wait as long as short ones come. It gets its first token
@@ -178,6 +186,7 @@ bool Scheduler::GoesBefore(const Sequence& waiting, const WaitingRank& running) 
 // `paused_count` sequences whose prompts are computed in part would come after this one.
 Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence, std::uint32_t budget, std::size_t paused_count) {
   if (!HasPlaceFor(1 + sequence.fork_count)) return Admission::kRefused;
+  if (sequence.scoring() && scored_room_ == 0) return Admission::kPassedOver;
   const WaitingRank rank = sequence.rank;
   if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
   // A sequence that has more to compute than expected may have moved back, and is met again there.
@@ -191,7 +200,8 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence, std::uint32_t budge
 bool Scheduler::MayStartPrefill(const Sequence& sequence, std::uint32_t budget, std::size_t paused_count) const {
   if (options_.max_partial_prefills == 0) return true;
   const auto uncached = sequence.token_count() - static_cast<std::uint32_t>(matched_.size()) * block_tokens_;
-  return uncached <= budget || paused_count < options_.max_partial_prefills;
+  const bool ends = uncached <= budget && uncached <= DealableTo(sequence);
+  return ends || paused_count < options_.max_partial_prefills;
 }
 
 bool Scheduler::WritesToSharedBlock(const Sequence& sequence) const {

@@ -22,10 +22,15 @@ void Scheduler::PlanSlices() {
 }
 
 void Scheduler::PlanSlice(const Sequence& sequence, std::uint32_t token_count) {
+  const std::uint32_t first = sequence.computed_token_count;
+  const std::uint32_t first_scored = std::max(first, sequence.scored_so_far);
+  const std::uint32_t scored_end = std::min(first + token_count, sequence.scored_token_count);
   slices_.push_back({.sequence = &sequence,
-                     .first_position = sequence.computed_token_count,
+                     .first_position = first,
                      .token_count = token_count,
                      .wants_logits = token_count == sequence.remaining_count(),
+                     .first_scored = first_scored,
+                     .scored_token_count = scored_end - std::min(first_scored, scored_end),
                      .is_decode = sequence.decoding()});
 }
 
@@ -181,7 +186,8 @@ void Scheduler::CountCached(Sequence& sequence) {
 // Copies the rows of the block that continues with the most equal tokens. Holding that block meanwhile must not take
 // the room that the sequence was promised.
 void Scheduler::TakeTail(Sequence& sequence) {
-  if (!sequence.uses_cache() || sequence.blocks.size() != sequence.committed_block_count) return;
+  if (!sequence.uses_cache() || sequence.scoring()) return;
+  if (sequence.blocks.size() != sequence.committed_block_count) return;
   const std::optional<TailMatch> tail =
       cache_.FindTail(sequence.chain(), sequence.blocks, sequence.remaining_count() - 1);
   if (!tail) return;
@@ -224,7 +230,8 @@ void Scheduler::CountComputed(const Sequence& sequence, const ScheduledSlice& sl
 }
 
 MissReason Scheduler::ReasonOf(const Sequence& sequence, std::uint32_t block) const {
-  if (!sequence.uses_cache()) return MissReason::kDisabled;
+  const bool is_scored = block * block_tokens_ < sequence.scored_token_count;
+  if (!sequence.uses_cache() || is_scored) return MissReason::kDisabled;
   if (block >= sequence.prompt_token_count / block_tokens_) return MissReason::kTail;
   if (block < sequence.given_up_block_count) return MissReason::kInFlight;
   return cache_.WasEvicted(sequence.hashes[block]) ? MissReason::kEvicted : MissReason::kCold;

@@ -46,6 +46,7 @@ struct SequenceSpec {
   std::uint64_t session = 0;            // see SessionTable; 0: none
   std::uint32_t fork_count = 0;         // times that Fork will be called when the prompt has been computed
   std::uint32_t max_output_tokens = 0;  // for memory alone: so much output costs no allocation once it runs
+  bool scores_prompt = false;           // the logits of all tokens of the prompt are wanted
 };
 
 // The place of a waiting sequence: the least one is taken first.
@@ -94,6 +95,10 @@ struct Sequence {
   std::optional<std::uint32_t> first_stored_block;  // the first that it has brought into the cache
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   State state = State::kWaiting;
+  // Tokens whose logits are wanted, beside those of the last one: all of the prompt but its last, or none. And how many
+  // of them have been computed: they are not wanted again.
+  std::uint32_t scored_token_count = 0;
+  std::uint32_t scored_so_far = 0;
 
   BlockHash root;
   std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
@@ -126,6 +131,7 @@ struct Sequence {
   [[nodiscard]] std::uint32_t remaining_count() const { return token_count() - computed_token_count; }
   // Only the newest token is left to compute, and it is output.
   [[nodiscard]] bool decoding() const { return remaining_count() == 1 && computed_token_count >= prompt_token_count; }
+  [[nodiscard]] bool scoring() const { return scored_so_far < scored_token_count; }
   [[nodiscard]] bool uses_cache() const { return cache_mode == wire::CacheMode::kOn; }
   [[nodiscard]] SequenceAge age() const { return {-std::int64_t{priority}, id}; }
   [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens}; }

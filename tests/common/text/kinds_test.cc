@@ -178,6 +178,9 @@ TEST(KindsTest, WholeTokenizersEncodeAsTheReference) {
     for (const element expected : line["cases"]) {
       const std::string_view text = Text(expected["text"]);
       EXPECT_EQ(*(*tokenizer)->Encode(text, SpecialTokens::kAdd), Ids(expected["ids"])) << text;
+      if (const auto most = (*tokenizer)->most_bytes_per_token()) {
+        EXPECT_LE(text.size(), *most * (*tokenizer)->Encode(text, SpecialTokens::kOmit)->size()) << text;
+      }
     }
   });
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,12 @@ TEST_P(TokenizerCasesTest, EncodesAsTheReference) {
     EXPECT_EQ(*tokenizer_->Encode(expected.text, SpecialTokens::kOmit), expected.ids) << expected.text;
     EXPECT_EQ(*tokenizer_->Encode(expected.text, SpecialTokens::kAdd), expected.ids_with_special) << expected.text;
   }
+}
+
+TEST_P(TokenizerCasesTest, NoTokenStandsForMoreBytesThanIsSaid) {
+  const std::optional<std::size_t> most = tokenizer_->most_bytes_per_token();
+  ASSERT_TRUE(most.has_value());
+  for (const Case& expected : cases_) EXPECT_LE(expected.text.size(), *most * expected.ids.size()) << expected.text;
 }
 
 TEST_P(TokenizerCasesTest, DecodesAsTheReference) {

@@ -65,6 +65,9 @@ std::string Streamed(const std::shared_ptr<const Tokenizer>& tokenizer, const st
 void CheckEncodes(const Tokenizer& tokenizer, element expected) {
   const std::string_view text = Text(expected["text"]);
   EXPECT_EQ(*tokenizer.Encode(text, SpecialTokens::kOmit), Ids(expected["ids"])) << text;
+  if (const auto most = tokenizer.most_bytes_per_token()) {
+    EXPECT_LE(text.size(), *most * tokenizer.Encode(text, SpecialTokens::kOmit)->size()) << text;
+  }
   EXPECT_EQ(*tokenizer.Encode(text, SpecialTokens::kAdd), Ids(MemberOr(expected, "ids_with_special", "ids"))) << text;
   EXPECT_EQ(*tokenizer.Encode(text, SpecialTokens::kOmit, SpecialTokenText::kPlain),
             Ids(MemberOr(expected, "plain_ids", "ids")))

@@ -109,6 +109,60 @@ TEST(TokenizerTest, ReportsAPatternThatNeedsTooManySteps) {
   EXPECT_EQ(encoded.error().code, ErrorCode::kInvalidArgument);
 }
 
+// ---- how many bytes a token stands for ----
+
+TEST(MostBytesPerTokenTest, IsTheLongestText) {
+  FileParts parts;
+  parts.model = R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"abab":3,"ababab":4,"?":5},"unk_token":"?",)"
+                R"("merges":["a b","ab ab","abab ab"]})";
+  EXPECT_EQ(Load(parts)->most_bytes_per_token(), 6U);
+  parts.added_tokens = R"([{"id":6,"content":"<|begin|>","single_word":false,"lstrip":false,"rstrip":false,)"
+                       R"("normalized":false,"special":true}])";
+  EXPECT_EQ(Load(parts)->most_bytes_per_token(), 9U);
+  parts.normalizer = R"({"type":"NFC"})";
+  EXPECT_EQ(Load(parts)->most_bytes_per_token(), 81U);
+  parts.normalizer = R"({"type":"Replace","pattern":{"String":"xyz"},"content":"a"})";
+  EXPECT_EQ(Load(parts)->most_bytes_per_token(), 27U);
+}
+
+TEST(MostBytesPerTokenTest, IsNotKnownWhereRulesMayMakeAnyTextShort) {
+  FileParts plain;
+  plain.model = R"({"type":"BPE","vocab":{"a":0,"b":1,"?":2},"unk_token":"?","merges":[]})";
+  ASSERT_TRUE(Load(plain)->most_bytes_per_token().has_value());
+  const auto expect_unknown = [&](std::string FileParts::*part, std::string text) {
+    FileParts parts = plain;
+    parts.*part = std::move(text);
+    EXPECT_FALSE(Load(parts)->most_bytes_per_token().has_value()) << parts.*part;
+  };
+  expect_unknown(&FileParts::model, R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[]})");
+  expect_unknown(&FileParts::model,
+                 R"({"type":"BPE","vocab":{"a":0,"?":1},"unk_token":"?","fuse_unk":true,"merges":[]})");
+  expect_unknown(&FileParts::normalizer, R"({"type":"Strip","strip_left":true,"strip_right":false})");
+  expect_unknown(&FileParts::normalizer, R"({"type":"NFKC"})");
+  expect_unknown(&FileParts::normalizer, R"({"type":"Replace","pattern":{"String":"x"},"content":""})");
+  expect_unknown(&FileParts::normalizer, R"({"type":"Replace","pattern":{"Regex":"x+"},"content":"x"})");
+  expect_unknown(&FileParts::pre_tokenizer, R"({"type":"WhitespaceSplit"})");
+  expect_unknown(&FileParts::added_tokens,
+                 R"([{"id":3,"content":"<x>","single_word":false,"lstrip":true,"rstrip":false,"normalized":false,)"
+                 R"("special":true}])");
+}
+
+// U+1FEF becomes an ASCII character, U+0390 is one of three that are written apart.
+TEST(MostBytesPerTokenTest, HoldsForWhatNormalFormsMakeShortest) {
+  FileParts parts;
+  parts.model = R"({"type":"BPE","vocab":{"`":0,"?":1},"unk_token":"?","merges":[]})";
+  for (const char* form : {R"({"type":"NFC"})", R"({"type":"NFD"})"}) {
+    parts.normalizer = form;
+    const auto tokenizer = Load(parts);
+    for (const std::string character : {"\u1FEF", "\u03B9\u0308\u0301", "\u0390", "\U0002F800", "\u212B"}) {
+      std::string text;
+      for (int i = 0; i < 100; ++i) text += character;
+      const Ids ids = *tokenizer->Encode(text, SpecialTokens::kOmit);
+      EXPECT_LE(text.size(), *tokenizer->most_bytes_per_token() * ids.size()) << character;
+    }
+  }
+}
+
 TEST(TokenizerTest, StopsSoonAfterTheMostTokensThatAreAskedFor) {
   const auto tokenizer = LoadTestdata("gpt2_style.tokenizer.json");
   std::string text;

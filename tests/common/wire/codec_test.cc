@@ -154,17 +154,21 @@ TEST(CodecTest, BytesOfAGenerateDoNotChange) {
   generate.sampling.presence_penalty = -0.5F;
   generate.sampling.frequency_penalty = 0.25F;
   generate.sampling.logit_bias = {{6, -100}};
+  generate.output_logprobs = 5;
+  generate.prompt_logprobs = 20;
+  generate.min_output_tokens = 3;
   EXPECT_EQ(ToHex(Encode(RouterMessage(generate))),
-            "000000002400000000000000010001000200000000000000000000000b000700"
+            "000000002900000000000000010001000200000000000000000000000d000900"
             "07000000000000000000003f0000c00028000000100000006300000000000000"
             "02000000017401002000000005000000e8030000000000008877665544332211"
-            "30750000000000000000003e00002000000000bf0000803e1900000024000000"
-            "1c000000020000002100000017000000310000000c000000310000004a000000"
-            "34000000030000001d0000000f00000001000000020000000300000004000000"
+            "30750000000000000000003e00002000000000bf0000803e0100051401000000"
+            "0300000000000000210000002400000024000000020000002900000017000000"
+            "390000000c0000003d0000004a0000004000000003000000250000000f000000"
+            "0000000000000000290000000a00000001000000020000000300000004000000"
             "0807060504030201100f0e0d0c0b0a090400000002000000a8a7a6a5a4a3a2a1"
             "b8b7b6b5b4b3b2b10400000001000000060000000000c8c20500000000000000"
-            "726f6f73746572730000000000000000733700000000000060ea000000000000"
-            "8813000000000000");
+            "0000000000000000726f6f737465727300000000000000007337000000000000"
+            "60ea0000000000008813000000000000");
 }
 
 TEST(CodecTest, BytesOfAPinDoNotChange) {
@@ -186,7 +190,7 @@ TEST(CodecTest, AShorterPinWantsNoAnswer) {
   EXPECT_TRUE(*decoded.value() == RouterMessage(Pin{{1, 2}, {{0xa1a2a3a4a5a6a7a8, 0xb1b2b3b4b5b6b7b8}}, 600'000, 0}));
 }
 
-// As a peer sends it that does not know of tenants, retention, sessions, choices and penalties.
+// As a peer sends it that does not know of tenants, retention, sessions, choices, penalties and log probabilities.
 TEST(CodecTest, AShorterGenerateMeansTheDefaults) {
   const Bytes frame = FromHex(
       "0000000016000000000000000100010002000000000000000000000007000400"
@@ -286,6 +290,71 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
   expect_refused(WorkerMessage(step), "stepSeconds");
 }
 
+// What the router would fit its rates to, or write into logs and labels.
+class WorkersClaimsTest : public ::testing::Test {
+ protected:
+  static void ExpectRefused(const WorkerMessage& message, const char* field) {
+    const auto decoded = DecodeWorkerMessage(Encode(message));
+    ASSERT_FALSE(decoded.ok()) << field;
+    EXPECT_EQ(decoded.error().field, field);
+  }
+  Step PlainStep() {
+    Step step = random_.MakeStep();
+    step.load.step_seconds = 1;
+    step.load.step_prefill_tokens = 1000;
+    step.load.step_decode_tokens = 10;
+    return step;
+  }
+
+  RandomMessages random_{13};
+};
+
+TEST_F(WorkersClaimsTest, NoEngineStepsSoFastOrSoLong) {
+  for (const double seconds : {1e-300, WireLimits::kMinStepSeconds / 2, WireLimits::kMaxStepSeconds * 2}) {
+    Step step = PlainStep();
+    step.load.step_seconds = seconds;
+    ExpectRefused(step, "stepSeconds");
+  }
+  Step step = PlainStep();
+  step.load.step_seconds = 1e-6;
+  step.load.step_prefill_tokens = 1001;
+  ExpectRefused(step, "stepPrefillTokens");
+  step.load.step_seconds = 0;  // no step was made
+  EXPECT_TRUE(DecodeWorkerMessage(Encode(WorkerMessage(step))).ok());
+}
+
+TEST_F(WorkersClaimsTest, NoWorkerHasSoManyTokens) {
+  Step step = PlainStep();
+  step.load.queued_prefill_tokens = WireLimits::kMaxTokensOfAWorker + 1;
+  ExpectRefused(step, "queuedPrefillTokens");
+  step = PlainStep();
+  step.load.running_context_tokens = WireLimits::kMaxTokensOfAWorker + 1;
+  ExpectRefused(step, "runningContextTokens");
+}
+
+TEST_F(WorkersClaimsTest, NamesHaveNoControlCharacters) {
+  const auto expect_refused = [&](std::string Hello::*name, const char* field) {
+    for (const char* text : {"a\nb", "a\x1B[2J", "\x7F", "a\tb"}) {
+      Hello hello = random_.MakeHello();
+      hello.*name = text;
+      ExpectRefused(hello, field);
+    }
+  };
+  expect_refused(&Hello::worker_id, "workerId");
+  expect_refused(&Hello::model, "model");
+  expect_refused(&Hello::fingerprint, "fingerprint");
+  expect_refused(&Hello::kv_dtype, "kvDtype");
+  expect_refused(&Hello::tokenizer_digest, "tokenizerDigest");
+}
+
+TEST_F(WorkersClaimsTest, AChunkOfASnapshotIsNoLongerThanARouterTakesInAtOnce) {
+  Snapshot chunk = random_.MakeSnapshot();
+  chunk.runs.assign(2, StoredRun{0, std::vector<BlockHash>(WireLimits::kMaxSnapshotHashes / 2)});
+  EXPECT_TRUE(DecodeWorkerMessage(Encode(WorkerMessage(chunk))).ok());
+  chunk.runs.push_back(StoredRun{0, std::vector<BlockHash>(1)});
+  ExpectRefused(chunk, "run.hashes");
+}
+
 TEST(CodecTest, RefusesWishesThatMakeNoSense) {
   RandomMessages random(12);
   const auto expect_refused = [&random](auto damage, const char* field) {
@@ -311,6 +380,44 @@ TEST(CodecTest, RefusesWishesThatMakeNoSense) {
   expect_refused([](Generate& generate) { generate.sampling.logit_bias = {{1, 1}, {1, 1}}; }, "logitBias");
   expect_refused([](Generate& generate) { generate.sample_count = 0; }, "sampleCount");
   expect_refused([](Generate& generate) { generate.sample_count = kMaxSampleCount + 1; }, "sampleCount");
+}
+
+TEST(CodecTest, RefusesLogprobsThatMakeNoSense) {
+  RandomMessages random(13);
+  const auto expect_refused = [&random](auto damage, const char* field) {
+    Step step = random.MakeStep();
+    TokenEvent event;
+    event.tokens = {1, 2};
+    event.logprobs = {{-1, 1, {{7, -0.5F}}}, {-2, 3, {{8, -1}}}};
+    event.prompt_logprobs = event.logprobs;
+    damage(event);
+    step.tokens = {event};
+    const auto decoded = DecodeWorkerMessage(Encode(WorkerMessage(step)));
+    ASSERT_FALSE(decoded.ok()) << field;
+    EXPECT_EQ(decoded.error().field, field);
+  };
+  expect_refused([](TokenEvent& event) { event.logprobs[1].logprob = 0.25F; }, "logprob");
+  expect_refused([](TokenEvent& event) { event.logprobs[0].logprob = std::nanf(""); }, "logprob");
+  expect_refused([](TokenEvent& event) { event.prompt_logprobs[0].logprob = 2 * kLeastLogprob; }, "logprob");
+  expect_refused([](TokenEvent& event) { event.prompt_logprobs[1].rank = 0; }, "rank");
+  expect_refused([](TokenEvent& event) { event.logprobs[0].top[0].logprob = -std::numeric_limits<float>::infinity(); },
+                 "topLogprobs");
+  expect_refused([](TokenEvent& event) { event.stop_token = 5; }, "stopToken");
+}
+
+// Numbers over their limit can not be sent by our own encoder: their bytes are changed in the frame.
+TEST(CodecTest, RefusesMoreLikeliestTokensThanTheirLimit) {
+  for (const bool of_prompt : {false, true}) {
+    Generate generate = GenerateWithoutWishes();
+    (of_prompt ? generate.prompt_logprobs : generate.output_logprobs) = 19;
+    Bytes damaged = Encode(RouterMessage(generate));
+    const auto found = std::find(damaged.begin(), damaged.end(), std::byte{19});
+    ASSERT_NE(found, damaged.end());
+    *found = std::byte{kMaxTopLogprobs + 1};
+    const auto decoded = DecodeRouterMessage(damaged);
+    ASSERT_FALSE(decoded.ok());
+    EXPECT_EQ(decoded.error().field, of_prompt ? "promptLogprobs" : "outputLogprobs");
+  }
 }
 
 // A priority over its limit can not be sent by our own encoder: its byte is changed in the frame.

@@ -65,7 +65,10 @@ class RandomMessages {
     hello.sends_cache_events = rng_.Below(2) == 0;
     hello.keeps_prefixes = rng_.Below(2) == 0;
     hello.full_sampling = rng_.Below(2) == 0;
+    hello.logprobs = rng_.Below(2) == 0;
+    hello.min_output_tokens = rng_.Below(2) == 0;
     hello.answers = rng_.Below(2) == 0;
+    hello.constrains_output = rng_.Below(2) == 0;
     hello.max_sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
     return hello;
   }
@@ -109,6 +112,12 @@ class RandomMessages {
     generate.session_hash = rng_();
     generate.expect_return_ms = KeepMs();
     generate.sample_count = 1 + static_cast<std::uint32_t>(rng_.Below(kMaxSampleCount));
+    if (rng_.Below(2) == 0) generate.output_logprobs = TopCount();
+    if (rng_.Below(2) == 0) generate.prompt_logprobs = TopCount();
+    generate.min_output_tokens = Small();
+    if (rng_.Below(2) == 0)
+      generate.constraint = Constraint{static_cast<ConstraintKind>(rng_.Below(6)), Text(), Name()};
+    if (rng_.Below(2) == 0) generate.trace_parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     return generate;
   }
 
@@ -148,6 +157,9 @@ class RandomMessages {
     if (rng_.Below(2) == 0) event.cached_token_count = Small();
     if (rng_.Below(2) == 0) event.queue_wait_seconds = rng_.Uniform();
     if (rng_.Below(2) == 0) event.finish = static_cast<FinishReason>(rng_.Below(4));
+    if (event.finish == FinishReason::kStop && rng_.Below(2) == 0) event.stop_token = Small();
+    if (rng_.Below(2) == 0) event.logprobs = Logprobs(event.tokens.size());
+    if (rng_.Below(4) == 0) event.prompt_logprobs = Logprobs(rng_.Below(6));
     if (event.finish == FinishReason::kError) {
       event.error = Error{static_cast<ErrorCode>(rng_.Below(kErrorCodeCount)), Text(), Text()};
     }
@@ -186,6 +198,17 @@ class RandomMessages {
       load.other_prompts.push_back({Small(), Small(), rng_.Below(3), Hashes(rng_.Below(6))});
     }
     return load;
+  }
+
+  std::uint32_t TopCount() { return static_cast<std::uint32_t>(rng_.Below(kMaxTopLogprobs + 1)); }
+  float Logprob() { return rng_.Below(4) == 0 ? kLeastLogprob : -20 * static_cast<float>(rng_.Uniform()); }
+  std::vector<TokenLogprobs> Logprobs(std::uint64_t count) {
+    std::vector<TokenLogprobs> positions;
+    for (; count > 0; --count) {
+      TokenLogprobs& position = positions.emplace_back(TokenLogprobs{Logprob(), Small() | 1U, {}});
+      for (std::uint32_t top = TopCount(); top > 0; --top) position.top.push_back({Small(), Logprob()});
+    }
+    return positions;
   }
 
   std::uint32_t Small() { return static_cast<std::uint32_t>(rng_()); }

@@ -8,9 +8,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 #include <zmq.hpp>
 
 #include "common/wire/endpoint.h"
@@ -125,28 +127,137 @@ TEST_F(SocketTest, EachConnectionHasAnIdentityOfItsOwn) {
   EXPECT_FALSE(first.TryReceive().has_value());
 }
 
-// Whatever strangers do with identities, the first connection of one keeps it and others are served.
-TEST_F(SocketTest, AStrangerCanNotTakeAnIdentityOver) {
-  RouterSocket router = Bind();
-  zmq::context_t strangers;
-  const auto connect = [&] {
-    zmq::socket_t socket(strangers, zmq::socket_type::dealer);
-    socket.set(zmq::sockopt::routing_id, "nobody");
+// ---- what strangers do ----
+
+class StrangersTest : public SocketTest {
+ protected:
+  static zmq::socket_t Stranger(zmq::context_t& context) {
+    zmq::socket_t socket(context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::linger, 0);
-    socket.connect(router.endpoint());
-    socket.send(zmq::str_buffer("x"), zmq::send_flags::none);
+    socket.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::chrono::milliseconds(kPatience).count()));
     return socket;
-  };
-  zmq::socket_t first = connect();
-  EXPECT_EQ(ReceiveOne(router).identity, "nobody");
-  zmq::socket_t second = connect();
+  }
+
+  // Others are served.
+  void ExpectServes(RouterSocket& router) {
+    DealerSocket dealer = Connect(router);
+    SendFirst(dealer, "hello");
+    EXPECT_EQ(ReceiveOne(router).frame, ToBytes("hello"));
+  }
+
+  // The end of what a connection of bytes alone gets.
+  static bool IsCutOff(int fd) {
+    char byte = 0;
+    while (recv(fd, &byte, 1, 0) > 0) {
+    }
+    return true;
+  }
+
+  zmq::context_t strangers_;
+};
+
+// libzmq would keep what the second one sends.
+TEST_F(StrangersTest, WhoChoosesAnIdentityGetsARandomOneAllTheSame) {
+  RouterSocket router = Bind();
+  std::vector<zmq::socket_t> named;
+  std::set<std::string> identities;
+  for (int i = 0; i < 3; ++i) {
+    named.push_back(Stranger(strangers_));
+    named.back().set(zmq::sockopt::routing_id, "nobody");
+    named.back().connect(router.endpoint());
+    named.back().send(zmq::str_buffer("x"), zmq::send_flags::none);
+    identities.insert(ReceiveOne(router).identity);
+  }
+  EXPECT_EQ(identities.size(), named.size());
+  EXPECT_EQ(router.Send("nobody", ToBytes("answer")), SendOutcome::kUnreachable);
+  ExpectServes(router);
+}
+
+// libzmq keeps the parts of a message until its end, and would keep these.
+TEST_F(StrangersTest, AMessageOfSeveralPartsIsCutOff) {
+  RouterSocket router = Bind();
+  zmq::socket_t stranger = Stranger(strangers_);
+  stranger.connect(router.endpoint());
+  stranger.send(zmq::str_buffer("a part"), zmq::send_flags::sndmore);
+  stranger.send(zmq::str_buffer("the end"), zmq::send_flags::none);
+  DealerSocket dealer = Connect(router);
+  for (int i = 0; i < 3; ++i) {
+    SendFirst(dealer, "hello");
+    EXPECT_EQ(ReceiveOne(router).frame, ToBytes("hello"));
+  }
+}
+
+TEST_F(StrangersTest, AFrameThatFindsNoRoomIsCutOffAndTheWorkerComesAgain) {
+  constexpr std::size_t kLarge = std::size_t{1} << 20U;
+  const auto budget = std::make_shared<ByteBudget>(kLarge);
+  auto bound = RouterSocket::Bind(context_, "tcp://127.0.0.1:0", InsecureBind::kRefuse, budget);
+  ASSERT_TRUE(bound.ok());
+  RouterSocket router = std::move(bound).value();
   DealerSocket dealer = Connect(router);
   SendFirst(dealer, "hello");
   EXPECT_EQ(ReceiveOne(router).frame, ToBytes("hello"));
-  ASSERT_EQ(router.Send("nobody", ToBytes("answer")), SendOutcome::kSent);
-  first.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::chrono::milliseconds(kPatience).count()));
-  zmq::message_t answer;
-  EXPECT_TRUE(first.recv(answer).has_value());
+  EXPECT_EQ(dealer.Send(Bytes(2 * kLarge)), SendOutcome::kSent);
+  // What is sent before it has noticed is lost with the connection.
+  const auto comes_again = [&] {
+    static_cast<void>(dealer.Send(ToBytes("here again")));
+    return router.TryReceive().has_value();
+  };
+  ASSERT_TRUE(WaitUntil({&router}, comes_again));
+  EXPECT_EQ(dealer.Send(Bytes(kLarge)), SendOutcome::kSent);
+  std::optional<Received> large;
+  EXPECT_TRUE(WaitUntil({&router}, [&] {
+    large = router.TryReceive();
+    return large && large->frame.size() == kLarge;
+  }));
+  EXPECT_TRUE(WaitUntil({&router}, [&] { return budget->used() == 0; }));
+}
+
+TEST_F(StrangersTest, WhatIsNoZmtpIsCutOff) {
+  RouterSocket router = Bind();
+  const Endpoint endpoint = ParseEndpoint(router.endpoint()).value();
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(endpoint.port);
+  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
+  EXPECT_TRUE(IsCutOff(fd));
+  close(fd);
+  ExpectServes(router);
+}
+
+// ---- the end ----
+
+TEST_F(SocketTest, WhatWasSentBeforeTheEndArrives) {
+  zmq::context_t peers;
+  zmq::socket_t peer(peers, zmq::socket_type::dealer);
+  peer.set(zmq::sockopt::linger, 0);
+  peer.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::chrono::milliseconds(kPatience).count()));
+  const Bytes large(std::size_t{4} << 20U);
+  {
+    Context context;
+    RouterSocket router = RouterSocket::Bind(context, "tcp://127.0.0.1:0", InsecureBind::kRefuse).value();
+    peer.connect(router.endpoint());
+    peer.send(zmq::str_buffer("hello"), zmq::send_flags::none);
+    const std::string identity = ReceiveOne(router).identity;
+    ASSERT_EQ(router.Send(identity, large), SendOutcome::kSent);
+    ASSERT_EQ(router.Send(identity, ToBytes("the last")), SendOutcome::kSent);
+  }
+  zmq::message_t message;
+  ASSERT_TRUE(peer.recv(message).has_value());
+  EXPECT_EQ(message.size(), large.size());
+  ASSERT_TRUE(peer.recv(message).has_value());
+  EXPECT_EQ(message.to_string(), "the last");
+}
+
+TEST_F(SocketTest, APortIsFreeOnceItsSocketIsGone) {
+  std::string endpoint;
+  {
+    const RouterSocket router = Bind();
+    endpoint = router.endpoint();
+  }
+  EXPECT_TRUE(RouterSocket::Bind(context_, endpoint, InsecureBind::kRefuse).ok());
 }
 
 TEST_F(SocketTest, WhatAFrameHoldsIsLetGoOnceItIsSentOrDropped) {

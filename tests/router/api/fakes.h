@@ -116,6 +116,7 @@ class FakeDispatcher final : public Dispatcher {
     }
     return nullptr;
   }
+  bool IsExpected(std::string_view model) const override { return expected == model; }
   std::vector<std::shared_ptr<const ServedModel>> Models() const override { return models; }
   std::vector<WorkerStatus> Workers() const override { return workers; }
   std::vector<QueueStatus> Queues() const override { return queues; }
@@ -186,6 +187,7 @@ class FakeDispatcher final : public Dispatcher {
   }
 
   std::vector<std::shared_ptr<const ServedModel>> models;
+  std::optional<std::string> expected;  // a model
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;
   std::optional<Error> refusal;

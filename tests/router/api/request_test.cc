@@ -179,9 +179,12 @@ TEST_F(BadRequestTest, SharedFields) {
       {R"("logit_bias":{"07":1})", "logit_bias.07"},
       {R"("logit_bias":{"4294967296":1})", "logit_bias.4294967296"},
       {R"("logit_bias":{"3":1,"50256":-100})", "logit_bias.50256"},
-      {R"("response_format":{"type":"json_object"})", "response_format"},
-      {R"("response_format":{"type":"json_schema","json_schema":{}})", "response_format"},
-      {R"("response_format":{})", "response_format"},
+      {R"("response_format":{"type":"json_schema"})", "response_format.json_schema"},
+      {R"("response_format":{"type":"json_schema","json_schema":{}})", "response_format.json_schema.schema"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":{"not":{}}}})",
+       "response_format.json_schema.schema"},
+      {R"("response_format":{"type":"xml"})", "response_format.type"},
+      {R"("response_format":{})", "response_format.type"},
       {R"("response_format":"text")", "response_format"},
       {R"("include_stop_str_in_output":"no")", "include_stop_str_in_output"},
       {R"("skip_special_tokens":0)", "skip_special_tokens"},
@@ -192,8 +195,20 @@ TEST_F(BadRequestTest, SharedFields) {
       {R"("request_id":"a b")", "request_id"},
       {R"("request_id":7)", "request_id"},
       {R"("use_beam_search":true)", "use_beam_search"},
-      {R"("guided_json":{})", "guided_json"},
+      {R"("guided_json":7)", "guided_json"},
+      {R"("guided_json":{"type":"array","uniqueItems":true})", "guided_json"},
+      {R"("guided_json":"{")", "guided_json"},
+      {R"("guided_regex":"(a")", "guided_regex"},
+      {R"("guided_regex":["a"])", "guided_regex"},
+      {R"("guided_choice":[])", "guided_choice"},
+      {R"("guided_choice":"a")", "guided_choice"},
+      {R"("guided_choice":["a",""])", "guided_choice"},
+      {R"("guided_grammar":"")", "guided_grammar"},
       {R"("structured_outputs":{})", "structured_outputs"},
+      {R"("structured_outputs":{"structural_tag":"x"})", "structured_outputs.structural_tag"},
+      {R"("structured_outputs":{"json":{"if":{}}})", "structured_outputs.json"},
+      {R"("structured_outputs":{"regex":"a","choice":["b"]})", "structured_outputs.regex"},
+      {R"("guided_regex":"a","response_format":{"type":"json_object"})", "guided_regex"},
   };
   for (const auto& [members, param] : cases) {
     ExpectRefused({members, param}, *Chat(ChatWith(members)));
@@ -338,13 +353,46 @@ TEST_F(BadRequestTest, TemplatesThatRaiseBlameTheMessages) {
   EXPECT_NE(refused->response->body.find("roles must alternate"), std::string::npos);
 }
 
-TEST_F(BadRequestTest, NothingReadyIsUnavailable) {
+TEST_F(BadRequestTest, AModelIsUnavailableWhileItIsExpectedAndThenNotFound) {
   dispatcher_.models.clear();
+  dispatcher_.expected = "bytes";
   const auto refused = Chat(ChatOf(R"([{"role":"user","content":"hi"}])"));
   EXPECT_EQ(refused->response->status, 503);
+  EXPECT_EQ(HeaderOf(refused->response->headers, "Retry-After"), "1");
+  dispatcher_.expected.reset();
+  const auto gone = Chat(ChatOf(R"([{"role":"user","content":"hi"}])"));
+  EXPECT_EQ(gone->response->status, 404);
 }
 
 // ---- what is accepted ----
+
+struct FormCase {
+  std::string members;
+  wire::Constraint wanted;
+};
+
+TEST_F(ApiTest, FormsOfOutputBecomeConstraints) {
+  using Kind = wire::ConstraintKind;
+  const std::vector<FormCase> cases{
+      {R"("response_format":{"type":"json_object"})", {Kind::kJson, "", "response_format"}},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"null"}}})",
+       {Kind::kJsonSchema, R"({"type":"null"})", "response_format.json_schema.schema"}},
+      {R"("guided_json":{ "type" : "null" })", {Kind::kJsonSchema, R"({"type":"null"})", "guided_json"}},
+      {R"("guided_json":"{\"type\": \"null\"}")", {Kind::kJsonSchema, R"({"type": "null"})", "guided_json"}},
+      {R"("guided_regex":"[a-z]+")", {Kind::kRegex, "[a-z]+", "guided_regex"}},
+      {R"("guided_choice":["yes", "no"])", {Kind::kChoice, R"(["yes","no"])", "guided_choice"}},
+      {R"("guided_grammar":"root ::= \"a\"")", {Kind::kGrammar, R"(root ::= "a")", "guided_grammar"}},
+      {R"("structured_outputs":{"regex":"a|b"})", {Kind::kRegex, "a|b", "structured_outputs.regex"}},
+      {R"("structured_outputs":{"json_object":true})", {Kind::kJson, "", "structured_outputs.json_object"}},
+  };
+  for (const FormCase& each : cases) {
+    Chat(ChatWith(each.members));
+    ASSERT_FALSE(dispatcher_.specs.empty()) << each.members;
+    EXPECT_EQ(dispatcher_.specs.back().constraint, each.wanted) << each.members;
+  }
+  Chat(ChatWith(R"("response_format":{"type":"text"})"));
+  EXPECT_EQ(dispatcher_.specs.back().constraint, std::nullopt);
+}
 
 TEST_F(ApiTest, AcceptsNullsNeutralValuesAndUnknownFields) {
   Chat(ChatWith(R"("stop":null,"max_tokens":null,"temperature":null,"top_p":1,"n":1,"frequency_penalty":0,)"

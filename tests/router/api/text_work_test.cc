@@ -79,6 +79,15 @@ TEST_F(TextWorkTest, AFullQueueIsToldBeforeMessagesAreRead) {
   EXPECT_EQ(HeaderOf(answer->response->headers, "Retry-After"), "7");
 }
 
+TEST_F(TextWorkTest, ATextOfMoreBytesThanTheContextCanHoldIsNotTokenized) {
+  const std::string body = Long(20'000);
+  const auto for_reading_alone = std::make_shared<ByteBudget>(ParseBytes(body.size(), 100));
+  ASSERT_LT(for_reading_alone->limit(), EncodeBytes(20'000)) << "tokenizing it would be a 413";
+  const auto answer = ChatWithin(for_reading_alone, body);
+  EXPECT_EQ(answer->response->status, 400);
+  EXPECT_EQ(At(answer->response->body, "/error/code"), "\"context_length_exceeded\"");
+}
+
 TEST_F(TextWorkTest, ARequestHoldsItsPromptsBytesUntilItEnds) {
   const auto budget = std::make_shared<ByteBudget>(std::uint64_t{1} << 30U);
   const auto answer = ChatWithin(budget, kHello);
@@ -104,6 +113,49 @@ TEST_F(TextWorkTest, ReadingABodyTakesWhatItNeedsFromTheBudget) {
   EXPECT_EQ(HeaderOf(answer->response->headers, "Retry-After"), "1");
   EXPECT_EQ(ChatWithin(large_enough, kHello)->done(), false);
 }
+
+// ---- its time ----
+
+class DeadlineTest : public ApiTest {
+ protected:
+  std::shared_ptr<FakeResponder> ChatWithTimeout(std::string milliseconds) {
+    HttpRequest request;
+    request.method = "POST";
+    request.path = "/v1/chat/completions";
+    request.headers = {{"Content-Type", "application/json"}, {"X-Request-Timeout-Ms", std::move(milliseconds)}};
+    request.body = std::string(kHello);
+    return Handle(std::move(request));
+  }
+};
+
+TEST_F(DeadlineTest, ARequestHasTheServersTimeUnlessItAsksForLess) {
+  constexpr std::chrono::hours kServers{1};
+  const auto plain = Chat(std::string(kHello));
+  EXPECT_EQ(dispatcher_.specs.back().deadline, clock_.Now() + kServers);
+  const auto shorter = ChatWithTimeout("1500");
+  EXPECT_EQ(dispatcher_.specs.back().deadline, clock_.Now() + std::chrono::milliseconds(1500));
+  const auto longer = ChatWithTimeout("18446744073709551615");
+  EXPECT_EQ(dispatcher_.specs.back().deadline, clock_.Now() + kServers);
+}
+
+TEST_F(DeadlineTest, WaitingForATextThreadCounts) {
+  text_.holds = true;
+  const Instant came = clock_.Now();
+  const auto answer = ChatWithTimeout("1500");
+  clock_.Advance(std::chrono::seconds(1));
+  text_.DoHeld();
+  EXPECT_EQ(dispatcher_.specs.back().deadline, came + std::chrono::milliseconds(1500));
+}
+
+TEST_F(DeadlineTest, ATimeThatIsNoneIsRefusedByName) {
+  for (const char* text : {"0", "-1", "1.5", "10s", "", "18446744073709551616"}) {
+    const auto refused = ChatWithTimeout(text);
+    EXPECT_EQ(refused->response->status, 400) << text;
+    EXPECT_EQ(At(refused->response->body, "/error/param"), "\"x-request-timeout-ms\"");
+  }
+}
+
+// ---- memory that is not there ----
 
 TEST_F(TextWorkTest, ASubmitThatFindsNoMemoryEndsTheRequest) {
   dispatcher_.on_submit = [] { testing_support::FailAllocation(); };

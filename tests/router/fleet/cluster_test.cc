@@ -57,8 +57,8 @@ struct ClusterTest : ::testing::Test {
     });
   }
 
-  std::shared_ptr<WaitingObserver> Submit(const std::vector<TokenId>& prompt, std::uint32_t max_output_tokens) {
-    GenerateSpec spec;
+  std::shared_ptr<WaitingObserver> Submit(const std::vector<TokenId>& prompt, std::uint32_t max_output_tokens,
+                                          GenerateSpec spec = {}) {
     spec.model = fleet->FindModel("fake");
     spec.prompt = prompt;
     spec.root = root;
@@ -103,6 +103,27 @@ TEST_F(ClusterTest, StreamIsTheSameWhenItsWorkerLeavesInTheMiddle) {
   ASSERT_EQ(disturbed->WaitForEnd().reason, wire::FinishReason::kLength);
   EXPECT_EQ(disturbed->tokens(), undisturbed->tokens());
   EXPECT_TRUE(WaitForReady(1));
+}
+
+// On the CPU they are the same bits, whoever computes them.
+TEST_F(ClusterTest, LogprobsAreTheSameWhenTheirWorkerLeavesInTheMiddle) {
+  ASSERT_TRUE(WaitForReady(2));
+  std::vector<TokenId> prompt(200, 7);
+  prompt.back() = 8;
+  GenerateSpec wishes;
+  wishes.output_logprobs = 3;
+  wishes.prompt_logprobs = 1;
+  wishes.min_output_tokens = 700;
+  const auto undisturbed = Submit(prompt, 700, wishes);
+  ASSERT_EQ(undisturbed->WaitForEnd().reason, wire::FinishReason::kLength);
+  EXPECT_EQ(undisturbed->prompt_logprobs().size(), 199U);
+  EXPECT_EQ(undisturbed->logprobs().size(), 700U);
+  const auto disturbed = Submit(prompt, 700, wishes);
+  ASSERT_TRUE(disturbed->WaitForTokens(1));
+  (disturbed->workers().front() == "a" ? a : b)->Stop();
+  ASSERT_EQ(disturbed->WaitForEnd().reason, wire::FinishReason::kLength);
+  EXPECT_TRUE(disturbed->logprobs() == undisturbed->logprobs());
+  EXPECT_TRUE(disturbed->prompt_logprobs() == undisturbed->prompt_logprobs());
 }
 
 TEST_F(ClusterTest, RestartedWorkerIsUsedAgainAndItsBlocksAreFresh) {

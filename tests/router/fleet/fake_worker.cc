@@ -18,21 +18,39 @@ constexpr double kSecondsPerDecode = 1e-3;
 
 }  // namespace
 
-TokenId NextToken(const std::vector<TokenId>& tokens, std::uint64_t seed) {
+TokenId NextToken(const std::vector<TokenId>& tokens, std::uint64_t seed, StopTokens stops) {
   std::uint64_t state = 1 + seed;
   for (const TokenId token : tokens) state = Mix64(state + token);
-  return state % 30 == 0 ? kStopToken : static_cast<TokenId>(1 + state % kVocabulary);
+  const bool is_stop = state % 30 == 0 && stops == StopTokens::kAllowed;
+  return is_stop ? kStopToken : static_cast<TokenId>(1 + state % kVocabulary);
 }
 
-std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t max_output_tokens, std::uint64_t seed) {
+std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t max_output_tokens, std::uint64_t seed,
+                                    std::uint32_t min_output_tokens) {
   std::vector<TokenId> output;
   while (output.size() < max_output_tokens) {
-    const TokenId token = NextToken(prompt, seed);
+    const TokenId token =
+        NextToken(prompt, seed, output.size() < min_output_tokens ? StopTokens::kBanned : StopTokens::kAllowed);
     if (token == kStopToken) break;
     prompt.push_back(token);
     output.push_back(token);
   }
   return output;
+}
+
+std::vector<wire::TokenLogprobs> ExpectedLogprobs(const std::vector<TokenId>& text, std::size_t first,
+                                                  std::uint32_t top_count) {
+  std::vector<wire::TokenLogprobs> told;
+  std::uint64_t state = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    state = Mix64(state + text[i]);
+    if (i < first) continue;
+    const float logprob = -static_cast<float>(state % 1000) / 100;
+    wire::TokenLogprobs& position = told.emplace_back(
+        wire::TokenLogprobs{.logprob = logprob, .rank = 1 + static_cast<std::uint32_t>(state % 7), .top = {}});
+    for (std::uint32_t k = 0; k < top_count; ++k) position.top.push_back({.token = k, .logprob = logprob / 2});
+  }
+  return told;
 }
 
 FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identity_(id) {
@@ -50,6 +68,7 @@ FakeWorker::FakeWorker(std::string id, std::uint64_t seed) : rng_(seed), identit
   hello_.full_sampling = true;
   hello_.logprobs = true;
   hello_.min_output_tokens = true;
+  hello_.constrains_output = true;
   hello_.answers = true;
   hello_.tokenizer_digest = wire::DigestOf(Bundle());
 }
@@ -135,7 +154,7 @@ void FakeWorker::Admit(const wire::Generate& request) {
   } else if (full_) {
     refusal.error = Error{ErrorCode::kOverloaded, "queue is full", ""};
   } else {
-    Running running{request, {}, {}};
+    Running running{.request = request, .choices = {}, .cached_tokens = {}};
     running.choices.assign(request.sample_count, Choice{request.prompt, 0, false});
     running_.emplace(request.request_id, std::move(running));
     return;
@@ -191,6 +210,10 @@ void FakeWorker::SendStep(std::vector<wire::TokenEvent> tokens) {
 
 bool FakeWorker::Advance(Running& running, std::vector<wire::TokenEvent>& events) {
   const wire::Generate& request = running.request;
+  if (request.prompt_logprobs && running.scored_tokens < request.prompt.size() && !tells_no_logprobs_) {
+    events.push_back(ScorePrompt(running));
+    if (running.scored_tokens < request.prompt.size()) return false;
+  }
   if (running.choices.front().output_count == 0 && !running.choices.front().ended) {
     running.cached_tokens = hitless_ ? 0 : Held(request.block_hashes) * kBlockTokens;
     load_.step_prefill_tokens += static_cast<std::uint32_t>(request.prompt.size()) - *running.cached_tokens;
@@ -211,19 +234,37 @@ wire::TokenEvent FakeWorker::AdvanceChoice(Running& running, std::uint32_t index
   event.request_id = request.request_id;
   event.choice = index;
   for (std::uint64_t left = 1 + rng_.Below(3); left > 0 && !event.finish.has_value(); --left) {
-    const TokenId token = NextToken(choice.tokens, request.sampling.seed + index);
+    const bool is_early = request.first_output_index + choice.output_count < request.min_output_tokens;
+    const TokenId token =
+        NextToken(choice.tokens, request.sampling.seed + index, is_early ? StopTokens::kBanned : StopTokens::kAllowed);
     if (token == kStopToken) {
       event.finish = wire::FinishReason::kStop;
+      event.stop_token = kStopToken;
       break;
     }
     choice.tokens.push_back(token);
     event.tokens.push_back(token);
     if (++choice.output_count == request.max_output_tokens) event.finish = wire::FinishReason::kLength;
   }
+  if (request.output_logprobs && !tells_no_logprobs_) {
+    event.logprobs =
+        ExpectedLogprobs(choice.tokens, choice.tokens.size() - event.tokens.size(), *request.output_logprobs);
+  }
   choice.ended = event.finish.has_value();
   if (!event.tokens.empty() || event.finish.has_value()) {
     event.cached_token_count = std::exchange(running.cached_tokens, std::nullopt);
   }
+  return event;
+}
+
+wire::TokenEvent FakeWorker::ScorePrompt(Running& running) {
+  const std::vector<TokenId>& prompt = running.request.prompt;
+  wire::TokenEvent event;
+  event.request_id = running.request.request_id;
+  const std::size_t end = std::min(prompt.size(), running.scored_tokens + 1 + rng_.Below(30));
+  event.prompt_logprobs = ExpectedLogprobs({prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(end)},
+                                           running.scored_tokens, *running.request.prompt_logprobs);
+  running.scored_tokens = end;
   return event;
 }
 

@@ -16,12 +16,19 @@
 
 namespace roost::router {
 
+enum class StopTokens : std::uint8_t { kAllowed, kBanned };
+
 // The token after `tokens`, by a model that every worker agrees on. Another seed gives another text.
-[[nodiscard]] TokenId NextToken(const std::vector<TokenId>& tokens, std::uint64_t seed);
+[[nodiscard]] TokenId NextToken(const std::vector<TokenId>& tokens, std::uint64_t seed,
+                                StopTokens stops = StopTokens::kAllowed);
 
 // All that a choice with this prompt and seed generates.
 [[nodiscard]] std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t max_output_tokens,
-                                                  std::uint64_t seed = 0);
+                                                  std::uint64_t seed = 0, std::uint32_t min_output_tokens = 0);
+
+// What that model says of the text's tokens from number `first` on, with so many of the likeliest tokens.
+[[nodiscard]] std::vector<wire::TokenLogprobs> ExpectedLogprobs(const std::vector<TokenId>& text, std::size_t first,
+                                                                std::uint32_t top_count);
 
 class FakeWorker {
  public:
@@ -72,6 +79,8 @@ class FakeWorker {
 
   // It reports its blocks as ever and finds none of them when a request comes.
   void SetHitless(bool hitless) { hitless_ = hitless; }
+  // It tells no log probabilities, whatever it said in its hello.
+  void SetTellsNoLogprobs(bool tells_none) { tells_no_logprobs_ = tells_none; }
 
   void Receive(const wire::RouterMessage& message);
   // What it sent and the link has not carried yet, in order.
@@ -103,6 +112,7 @@ class FakeWorker {
     wire::Generate request;
     std::vector<Choice> choices;
     std::optional<std::uint32_t> cached_tokens;  // known and not yet told
+    std::size_t scored_tokens = 1;               // of the prompt: its first has no log probability
   };
 
   [[nodiscard]] wire::Tokenizer Bundle() const;
@@ -114,6 +124,7 @@ class FakeWorker {
   // A step of every open choice. True when the last one has ended.
   bool Advance(Running& running, std::vector<wire::TokenEvent>& events);
   [[nodiscard]] wire::TokenEvent AdvanceChoice(Running& running, std::uint32_t index);
+  [[nodiscard]] wire::TokenEvent ScorePrompt(Running& running);
   void Store(BlockHash root, const std::vector<BlockHash>& chain);
 
   Rng rng_;
@@ -126,6 +137,7 @@ class FakeWorker {
   bool hung_ = false;
   bool broken_ = false;
   bool hitless_ = false;
+  bool tells_no_logprobs_ = false;
   wire::Load load_;
   std::map<BlockHash, BlockHash> parents_;  // the blocks it holds, each with its parent
   std::map<RequestId, Running> running_;

@@ -85,7 +85,11 @@ class FleetFuzz {
     const auto prompt = MakePrompt(static_cast<TokenId>(rng_.Below(4)), 1 + rng_.Below(40));
     GenerateSpec wishes;
     wishes.sample_count = rng_.Below(3) == 0 ? static_cast<std::uint32_t>(2 + rng_.Below(3)) : 1;
-    requests_.push_back(sim_.Submit(prompt, static_cast<std::uint32_t>(1 + rng_.Below(30)), wishes));
+    const auto max_output_tokens = static_cast<std::uint32_t>(1 + rng_.Below(30));
+    if (rng_.Below(3) == 0) wishes.output_logprobs = static_cast<std::uint32_t>(rng_.Below(3));
+    if (rng_.Below(4) == 0) wishes.prompt_logprobs = static_cast<std::uint32_t>(rng_.Below(3));
+    if (rng_.Below(4) == 0) wishes.min_output_tokens = static_cast<std::uint32_t>(rng_.Below(max_output_tokens + 1));
+    requests_.push_back(sim_.Submit(prompt, max_output_tokens, wishes));
   }
 
   void Cancel(FakeWorker&) {
@@ -151,11 +155,26 @@ class FleetFuzz {
     const RecordingObserver& seen = *request.observer;
     const auto found = seen.choices.find(choice);
     const std::vector<TokenId> tokens = found == seen.choices.end() ? std::vector<TokenId>() : found->second;
-    const auto expected = ExpectedOutput(request.prompt, request.max_output_tokens, choice);
+    const auto expected = ExpectedOutput(request.prompt, request.max_output_tokens, choice, request.min_output_tokens);
     ASSERT_LE(tokens.size(), expected.size());
     ASSERT_TRUE(std::equal(tokens.begin(), tokens.end(), expected.begin()));
     const bool whole = seen.choice_ends.contains(choice) || !wire::EndsAllChoices(seen.end->reason);
     ASSERT_TRUE(!whole || tokens.size() == expected.size());
+    CheckLogprobs(request, choice, tokens);
+  }
+
+  static void CheckLogprobs(const FleetSim::Request& request, std::uint32_t choice,
+                            const std::vector<TokenId>& tokens) {
+    const RecordingObserver& seen = *request.observer;
+    const auto found = seen.logprobs.find(choice);
+    const auto told = found == seen.logprobs.end() ? std::vector<wire::TokenLogprobs>() : found->second;
+    std::vector<TokenId> text = request.prompt;
+    text.insert(text.end(), tokens.begin(), tokens.end());
+    ASSERT_EQ(told.empty(), tokens.empty() || !request.output_logprobs.has_value());
+    ASSERT_TRUE(told.empty() || told == ExpectedLogprobs(text, request.prompt.size(), *request.output_logprobs));
+    ASSERT_TRUE(seen.prompt_logprobs.has_value() || tokens.empty() || !request.prompt_logprobs.has_value());
+    if (!seen.prompt_logprobs.has_value()) return;
+    ASSERT_TRUE(*seen.prompt_logprobs == ExpectedLogprobs(request.prompt, 1, request.prompt_logprobs.value()));
   }
 
   void CheckViews() {

@@ -1,6 +1,9 @@
 // Who a worker is: names, processes and connections.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "tests/router/fleet/fleet_sim.h"
 
 namespace roost::router {
@@ -45,6 +48,18 @@ TEST_F(FleetNamesTest, ANameIsFreeOnceItsProcessHasLeft) {
   sim.DeliverAll();
   EXPECT_TRUE(second.welcomed());
   EXPECT_EQ(sim.metrics.lost["left"], 1);
+}
+
+TEST_F(FleetNamesTest, NothingIsShownOfAWorkerThatIsGone) {
+  FakeWorker& other = sim.JoinWorker("b");
+  sim.Advance(1s);
+  EXPECT_EQ(sim.metrics.series, (std::set<std::string>{"a", "b"}));
+  first.SayBye();
+  sim.Advance(1s);
+  EXPECT_EQ(sim.metrics.series, std::set<std::string>{"b"});
+  sim.Kill(other);
+  sim.Advance(5s);
+  EXPECT_TRUE(sim.metrics.series.empty());
 }
 
 TEST_F(FleetNamesTest, ANameIsTakenOverAfterTwoSecondsOfSilenceHoweverPatientTheRouterIs) {

@@ -22,6 +22,13 @@ void RecordingObserver::OnDispatched(const Dispatched& dispatched) {
   decisions.push_back(dispatched.decision);
 }
 
+void RecordingObserver::OnPromptLogprobs(std::vector<wire::TokenLogprobs> told) {
+  EXPECT_FALSE(end.has_value() || prompt_logprobs.has_value()) << "they come once";
+  for (const auto& [choice, output] : choices) EXPECT_TRUE(output.empty());
+  EXPECT_TRUE(choice_ends.empty());
+  prompt_logprobs = std::move(told);
+}
+
 void RecordingObserver::OnTokens(ChoiceTokens new_tokens) {
   EXPECT_FALSE(end.has_value());
   EXPECT_FALSE(choice_ends.contains(new_tokens.choice));
@@ -30,6 +37,9 @@ void RecordingObserver::OnTokens(ChoiceTokens new_tokens) {
     for (const auto& [choice, earlier] : choices) EXPECT_TRUE(earlier.empty());
     cached_token_count = new_tokens.cached_token_count;
   }
+  EXPECT_TRUE(new_tokens.logprobs.empty() || new_tokens.logprobs.size() == new_tokens.tokens.size());
+  std::vector<wire::TokenLogprobs>& told = logprobs[new_tokens.choice];
+  told.insert(told.end(), new_tokens.logprobs.begin(), new_tokens.logprobs.end());
   std::vector<TokenId>& output = choices[new_tokens.choice];
   output.insert(output.end(), new_tokens.tokens.begin(), new_tokens.tokens.end());
 }
@@ -38,6 +48,7 @@ void RecordingObserver::OnChoiceEnd(ChoiceEnd choice_end) {
   EXPECT_FALSE(end.has_value());
   EXPECT_FALSE(wire::EndsAllChoices(choice_end.reason));
   EXPECT_TRUE(choice_ends.emplace(choice_end.choice, choice_end.reason).second) << "a second end";
+  stop_tokens[choice_end.choice] = choice_end.stop_token;
 }
 
 void RecordingObserver::OnEnd(GenerationEnd its_end) {
@@ -72,6 +83,9 @@ FleetSim::Request FleetSim::Submit(std::vector<TokenId> prompt, std::uint32_t ma
   Request request{.prompt = std::move(prompt),
                   .max_output_tokens = max_output_tokens,
                   .sample_count = wishes.sample_count,
+                  .min_output_tokens = wishes.min_output_tokens,
+                  .output_logprobs = wishes.output_logprobs,
+                  .prompt_logprobs = wishes.prompt_logprobs,
                   .id = {},
                   .refusal = {}};
   GenerateSpec spec = std::move(wishes);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace roost::router {
 class RecordingObserver final : public GenerationObserver {
  public:
   void OnDispatched(const Dispatched& dispatched) override;
+  void OnPromptLogprobs(std::vector<wire::TokenLogprobs> logprobs) override;
   void OnTokens(ChoiceTokens new_tokens) override;
   void OnChoiceEnd(ChoiceEnd choice_end) override;
   void OnEnd(GenerationEnd end) override;
@@ -28,7 +30,10 @@ class RecordingObserver final : public GenerationObserver {
   std::vector<Decision> decisions;
   std::map<std::uint32_t, std::vector<TokenId>> choices;
   std::vector<TokenId>& tokens = choices[0];
-  std::map<std::uint32_t, wire::FinishReason> choice_ends;  // of all but the last
+  std::map<std::uint32_t, std::vector<wire::TokenLogprobs>> logprobs;  // of each choice
+  std::optional<std::vector<wire::TokenLogprobs>> prompt_logprobs;
+  std::map<std::uint32_t, std::optional<TokenId>> stop_tokens;  // of choices that have ended before the last
+  std::map<std::uint32_t, wire::FinishReason> choice_ends;      // of all but the last
   std::optional<std::uint32_t> cached_token_count;
   std::optional<GenerationEnd> end;
 };
@@ -43,6 +48,12 @@ struct CountingMetrics final : FleetMetrics {
   void OnModeChange(WorkerMode to, ModeReason reason) override {
     mode_changes.push_back(std::string(NameOf(to)) + " " + std::string(NameOf(reason)));
   }
+  void OnSent(const std::string&, const std::string& worker_id) override { series.insert(worker_id); }
+  void SetInFlight(const std::string&, const std::string& worker_id, std::uint32_t) override {
+    series.insert(worker_id);
+  }
+  void SetMode(const std::string&, const std::string& worker_id, WorkerMode) override { series.insert(worker_id); }
+  void ForgetWorker(const std::string&, const std::string& worker_id) override { series.erase(worker_id); }
   void OnCacheOff(const std::string&) override { ++cache_off; }
   void OnCopied(const std::string&, std::uint32_t tokens) override { copied_tokens += tokens; }
 
@@ -61,6 +72,7 @@ struct CountingMetrics final : FleetMetrics {
   std::vector<CacheOutcome> outcomes;
   void OnQueueRefused(QueueRefusal refusal) override { ++queue_refusals[std::string(NameOf(refusal))]; }
 
+  std::set<std::string> series;  // workers of which something is shown
   std::map<std::string, int> queue_refusals;
   std::vector<std::string> mode_changes;
   std::map<std::string, int> retries;
@@ -81,6 +93,9 @@ class FleetSim {
     std::vector<TokenId> prompt;
     std::uint32_t max_output_tokens = 0;
     std::uint32_t sample_count = 1;
+    std::uint32_t min_output_tokens = 0;
+    std::optional<std::uint32_t> output_logprobs;
+    std::optional<std::uint32_t> prompt_logprobs;
     std::shared_ptr<RecordingObserver> observer = std::make_shared<RecordingObserver>();
     std::optional<RequestId> id;  // when it was accepted
     std::optional<Error> refusal;

@@ -214,6 +214,59 @@ TEST(FleetCoreTest, PenaltiesGoToWorkersThatKnowOfThem) {
   EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
 }
 
+TEST(FleetCoreTest, LogprobsGoToWorkersThatKnowOfThem) {
+  for (const bool of_prompt : {false, true}) {
+    FleetSim sim;
+    FakeWorker& old = sim.AddWorker("old");
+    old.hello().logprobs = false;
+    GenerateSpec wishes;
+    (of_prompt ? wishes.prompt_logprobs : wishes.output_logprobs) = 0;
+    ExpectOnlyNewWorkersGet(sim, old, wishes);
+    EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
+  }
+}
+
+TEST(FleetCoreTest, LeastOutputsGoToWorkersThatKnowOfThem) {
+  FleetSim sim;
+  FakeWorker& old = sim.AddWorker("old");
+  old.hello().min_output_tokens = false;
+  GenerateSpec wishes;
+  wishes.min_output_tokens = 3;
+  ExpectOnlyNewWorkersGet(sim, old, wishes);
+  EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
+}
+
+TEST(FleetCoreTest, MoreLogprobsThanTheWireCarriesAreRefused) {
+  FleetSim sim;
+  sim.JoinWorker("a");
+  GenerateSpec wishes;
+  wishes.output_logprobs = wire::kMaxTopLogprobs + 1;
+  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->field, "logprobs");
+  wishes.output_logprobs = 0;
+  wishes.prompt_logprobs = wire::kMaxTopLogprobs + 1;
+  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->field, "prompt_logprobs");
+}
+
+TEST(FleetCoreTest, ConstrainedRequestsGoToWorkersThatKnowOfConstraints) {
+  FleetSim sim;
+  FakeWorker& old = sim.AddWorker("old");
+  old.hello().constrains_output = false;
+  old.SayHello();
+  sim.DeliverAll();
+  GenerateSpec wishes;
+  wishes.constraint = wire::Constraint{.text = "", .field = "response_format"};
+  const auto refusal = sim.Submit(MakePrompt(1, 20), 4, wishes).refusal;
+  EXPECT_EQ(refusal->code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refusal->field, "response_format");
+  FakeWorker& able = sim.JoinWorker("new");
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(sim.Submit(MakePrompt(1, 20), 4, wishes).id.has_value());
+  sim.DeliverAll();
+  EXPECT_TRUE(old.received().empty());
+  ASSERT_EQ(able.received().size(), 4U);
+  EXPECT_EQ(able.received().front().constraint, wishes.constraint);
+  EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
+}
+
 TEST(FleetCoreTest, TooManyChoicesAreRefused) {
   FleetSim sim;
   sim.JoinWorker("a");

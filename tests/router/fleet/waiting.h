@@ -37,11 +37,16 @@ class WaitingObserver final : public GenerationObserver {
     workers_.push_back(dispatched.worker_id);
     if (!predicted_token_count_) predicted_token_count_ = dispatched.decision.matched_tokens;
   }
+  void OnPromptLogprobs(std::vector<wire::TokenLogprobs> logprobs) override {
+    const std::lock_guard lock(mutex_);
+    prompt_logprobs_ = std::move(logprobs);
+  }
   // Of all choices, as they come.
   void OnTokens(ChoiceTokens tokens) override {
     const std::lock_guard lock(mutex_);
     if (tokens.cached_token_count) cached_token_count_ = tokens.cached_token_count;
     tokens_.insert(tokens_.end(), tokens.tokens.begin(), tokens.tokens.end());
+    logprobs_.insert(logprobs_.end(), tokens.logprobs.begin(), tokens.logprobs.end());
     changed_.notify_all();
   }
   void OnChoiceEnd(ChoiceEnd) override {}
@@ -67,6 +72,14 @@ class WaitingObserver final : public GenerationObserver {
     const std::lock_guard lock(mutex_);
     return tokens_;
   }
+  std::vector<wire::TokenLogprobs> logprobs() {
+    const std::lock_guard lock(mutex_);
+    return logprobs_;
+  }
+  std::vector<wire::TokenLogprobs> prompt_logprobs() {
+    const std::lock_guard lock(mutex_);
+    return prompt_logprobs_;
+  }
   std::vector<std::string> workers() {
     const std::lock_guard lock(mutex_);
     return workers_;
@@ -86,6 +99,8 @@ class WaitingObserver final : public GenerationObserver {
   std::condition_variable changed_;
   std::vector<std::string> workers_;
   std::vector<TokenId> tokens_;
+  std::vector<wire::TokenLogprobs> logprobs_;
+  std::vector<wire::TokenLogprobs> prompt_logprobs_;
   std::optional<std::uint32_t> cached_token_count_;
   std::optional<std::uint32_t> predicted_token_count_;
   std::optional<GenerationEnd> end_;

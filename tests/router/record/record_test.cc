@@ -41,11 +41,13 @@ class OneRequestDispatcher final : public Dispatcher {
 class Client final : public GenerationObserver {
  public:
   void OnDispatched(const Dispatched& /*dispatched*/) override {}
+  void OnPromptLogprobs(std::vector<wire::TokenLogprobs> logprobs) override { prompt_logprobs = std::move(logprobs); }
   void OnTokens(ChoiceTokens new_tokens) override { token_count += new_tokens.tokens.size(); }
   void OnChoiceEnd(ChoiceEnd /*end*/) override {}
   void OnEnd(GenerationEnd /*end*/) override { ended = true; }
 
   std::size_t token_count = 0;
+  std::vector<wire::TokenLogprobs> prompt_logprobs;
   bool ended = false;
 };
 
@@ -150,6 +152,13 @@ TEST_F(RecordTest, OnlyTheFirstChoiceIsTheAnswer) {
   inner_.observers[0]->OnTokens({.tokens = {6, 7}, .choice = 1});
   End(0);
   EXPECT_THAT(Written(), testing::HasSubstr("\"output\":1,"));
+}
+
+TEST_F(RecordTest, LogprobsGoThrough) {
+  const auto client = Submit(Numbers(1, 4));
+  inner_.observers[0]->OnPromptLogprobs({{-1, 1, {}}, {-2, 1, {}}, {-3, 1, {}}});
+  EXPECT_EQ(client->prompt_logprobs.size(), 3U);
+  End(0);
 }
 
 TEST_F(RecordTest, WhatIsRefusedIsNotRecorded) {

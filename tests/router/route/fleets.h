@@ -54,6 +54,7 @@ struct Situation {
   bool needs_full_sampling = false;
   bool needs_logprobs = false;
   bool needs_min_output_tokens = false;
+  bool is_constrained = false;
   std::uint64_t session_hash = 0;
   std::uint32_t waiting_bound = kNoBound;
 
@@ -63,6 +64,7 @@ struct Situation {
             .needs_full_sampling = needs_full_sampling,
             .needs_logprobs = needs_logprobs,
             .needs_min_output_tokens = needs_min_output_tokens,
+            .is_constrained = is_constrained,
             .matches = matches,
             .block_hashes = block_hashes,
             .session_hash = session_hash,
@@ -73,7 +75,8 @@ struct Situation {
     std::vector<WorkerView> eligible;
     for (const WorkerView& worker : fleet.workers()) {
       const bool knows = worker.max_sample_count >= sample_count && worker.full_sampling >= needs_full_sampling &&
-                         worker.logprobs >= needs_logprobs && worker.min_output_tokens >= needs_min_output_tokens;
+                         worker.logprobs >= needs_logprobs && worker.min_output_tokens >= needs_min_output_tokens &&
+                         worker.constrains_output >= is_constrained;
       if (worker.waiting_requests < waiting_bound && knows) eligible.push_back(worker);
     }
     std::sort(eligible.begin(), eligible.end(),
@@ -109,6 +112,7 @@ inline WorkerView RandomWorker(WorkerSlot slot, Rng& rng) {
   worker.full_sampling = below(4) > 0;
   worker.logprobs = below(4) > 0;
   worker.min_output_tokens = below(4) > 0;
+  worker.constrains_output = below(4) > 0;
   worker.last_sent = rng.Below(1000);
   worker.busy_share = rng.Uniform();
   worker.prefill_tokens_per_second = below(3) == 0 ? 0 : 1 + 10'000 * rng.Uniform();
@@ -134,6 +138,7 @@ inline Situation RandomSituation(Rng& rng) {
   situation.needs_full_sampling = rng.Below(4) == 0;
   situation.needs_logprobs = rng.Below(4) == 0;
   situation.needs_min_output_tokens = rng.Below(4) == 0;
+  situation.is_constrained = rng.Below(8) == 0;
   situation.session_hash = rng.Below(3);
   return situation;
 }

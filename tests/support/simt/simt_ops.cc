@@ -40,6 +40,7 @@ const kernels::OpTable& SimtOps() {
     ops.gather_blocks = kernels::GatherBlocksCuda;
     ops.scatter_blocks = kernels::ScatterBlocksCuda;
     ops.sample = kernels::SampleCuda;
+    ops.logprobs = kernels::LogprobsCuda;
     ops.place_sampled = kernels::PlaceSampledCuda;
     // NCCL's on a device.
     ops.connect = kernels::ConnectCpu;

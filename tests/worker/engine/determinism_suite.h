@@ -1,7 +1,7 @@
 // Output does not depend on what the engine does around a request: bit for bit the same tokens cold, warm, batched,
-// chunked, in another order, with other blocks, in a pool so small that requests are preempted, planned ahead or not. A
-// suite over any model:
-// a test program includes this and instantiates it with a factory.
+// chunked, in another order, with other blocks, in a pool so small that requests are preempted, planned ahead or not;
+// and with them the log probabilities that some want. A suite over any model: a test program includes this and
+// instantiates it with a factory.
 //
 //   INSTANTIATE_TEST_SUITE_P(FakeModel, DeterminismTest, testing::Values(DeterminismSubject{…}), SubjectName());
 #pragma once
@@ -48,7 +48,17 @@ struct SubjectName {
 
 class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
  protected:
-  using Outputs = std::vector<std::vector<TokenId>>;
+  struct Output {
+    std::vector<TokenId> tokens;
+    std::vector<wire::TokenLogprobs> logprobs;
+    std::vector<wire::TokenLogprobs> prompt_logprobs;
+
+    bool operator==(const Output&) const = default;
+  };
+  static Output OutputOf(const EngineHarness::Outcome& outcome) {
+    return {outcome.tokens, outcome.logprobs, outcome.prompt_logprobs};
+  }
+  using Outputs = std::vector<Output>;
 
   void SetUp() override {
     MakeRequests();
@@ -99,7 +109,7 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
     RunResult result{Outputs(requests.size()), harness.totals()};
     for (const auto& [key, outcome] : harness.outcomes()) {
       EXPECT_EQ(outcome.finish, wire::FinishReason::kLength);
-      result.outputs[key.request.value()] = outcome.tokens;
+      result.outputs[key.request.value()] = OutputOf(outcome);
     }
     return result;
   }
@@ -108,7 +118,8 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
     SCOPED_TRACE(testing::Message() << options.max_batch_tokens << " tokens, " << options.max_running_requests
                                     << " running, " << shape.block_count << " blocks of " << shape.block_tokens);
     RunResult result = Run(options, shape, requests_);
-    for (std::size_t i = 0; i < requests_.size(); ++i) EXPECT_EQ(result.outputs[i], reference_[i]) << "request " << i;
+    for (std::size_t i = 0; i < requests_.size(); ++i)
+      EXPECT_TRUE(result.outputs[i] == reference_[i]) << "request " << i;
     return result.totals;
   }
 
@@ -135,6 +146,8 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
       wire::Generate request = GreedyRequest(i, std::move(prompt), output_count);
       if (i % 3 == 2) request.sampling = {.temperature = 1, .top_p = 0.95F, .top_k = 40, .seed = i};
       if (i % 4 == 1) Penalize(request.sampling, subject.vocab_size, rng);
+      if (i % 5 == 1) request.output_logprobs = static_cast<std::uint32_t>(i % 4);
+      if (i % 7 == 2) request.prompt_logprobs = static_cast<std::uint32_t>(i % 3);
       requests_.push_back(std::move(request));
     }
   }
@@ -164,9 +177,10 @@ TEST_P(DeterminismTest, OutputIsTheSameWarm) {
     }
     harness.Run();
     for (std::size_t i = 0; i < requests_.size(); ++i) {
-      EXPECT_EQ(harness.outcome(i + round).tokens, reference_[i]) << "request " << i;
+      EXPECT_TRUE(OutputOf(harness.outcome(i + round)) == reference_[i]) << "request " << i;
       if (round == 0) continue;
-      EXPECT_EQ(harness.outcome(i + round).cached_token_count, requests_[i].prompt.size() - 1);
+      const std::size_t cached = requests_[i].prompt_logprobs ? 0 : requests_[i].prompt.size() - 1;
+      EXPECT_EQ(harness.outcome(i + round).cached_token_count, cached);
     }
   }
 }
@@ -218,7 +232,7 @@ TEST_P(DeterminismTest, OutputIsTheSameInAnyOrderOfArrival) {
   Rng rng(1);
   for (std::size_t i = requests_.size(); i > 1; --i) std::swap(requests_[i - 1], requests_[rng.Below(i)]);
   const RunResult result = Run(Wide(), {16, AmpleBlocks(16)}, requests_);
-  EXPECT_EQ(result.outputs, reference_);
+  EXPECT_TRUE(result.outputs == reference_);
 }
 
 TEST_P(DeterminismTest, OutputIsTheSameAfterPreemptionDownToTheSmallestPool) {

@@ -56,6 +56,17 @@ class EngineTest : public testing::Test {
     return output;
   }
 
+  // What is left of a request when its first `count` tokens have been drawn elsewhere.
+  static wire::Generate RestAfter(const wire::Generate& request, const std::vector<TokenId>& tokens,
+                                  std::uint32_t count) {
+    wire::Generate rest = request;
+    rest.request_id = RequestId(request.request_id.value() + 1);
+    rest.prompt.insert(rest.prompt.end(), tokens.begin(), tokens.begin() + count);
+    rest.first_output_index = count;
+    rest.max_output_tokens -= count;
+    return rest;
+  }
+
   void Submit(wire::Generate request, LinkId link = testing_support::kLink) {
     const Result<void> submitted = harness_->Submit(std::move(request), link);
     ASSERT_TRUE(submitted.ok()) << submitted.error().ToString();

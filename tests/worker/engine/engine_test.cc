@@ -149,10 +149,12 @@ TEST_F(EngineTest, StopTokensEndARequestAndAreNotAmongItsTokens) {
   request.ignore_eos = false;
   const auto stopped = harness_->Serve(request);
   EXPECT_EQ(stopped.finish, FinishReason::kStop);
+  EXPECT_EQ(stopped.stop_token, stop);
   EXPECT_EQ(stopped.tokens, std::vector<TokenId>(expected.begin(), first));
 
   const auto ignored = harness_->Serve(GreedyRequest(2, prompt, 10));
   EXPECT_EQ(ignored.finish, FinishReason::kLength);
+  EXPECT_EQ(ignored.stop_token, std::nullopt);
   EXPECT_EQ(ignored.tokens, expected);
 
   auto own = GreedyRequest(3, prompt, 10);
@@ -175,16 +177,6 @@ TEST_F(EngineTest, APoolSmallerThanTheContextLimitsIt) {
   EXPECT_EQ(harness_->engine().max_context_tokens(), 48U);
   EXPECT_EQ(harness_->Serve(GreedyRequest(1, Text(40, 1), 1000)).tokens.size(), 8U);
   EXPECT_EQ(harness_->Submit(GreedyRequest(2, Text(48, 1), 1)).error().code, ErrorCode::kContextTooLong);
-}
-
-// What is left of a request when its first `count` tokens have been drawn elsewhere.
-wire::Generate RestAfter(const wire::Generate& request, const std::vector<TokenId>& tokens, std::uint32_t count) {
-  wire::Generate rest = request;
-  rest.request_id = RequestId(request.request_id.value() + 1);
-  rest.prompt.insert(rest.prompt.end(), tokens.begin(), tokens.begin() + count);
-  rest.first_output_index = count;
-  rest.max_output_tokens -= count;
-  return rest;
 }
 
 TEST_F(EngineTest, AContinuedRequestDrawsWhatItWouldHaveDrawn) {

@@ -40,6 +40,7 @@ class ListeningModel final : public Model {
     calls_.emplace_back("end");
     return model_.AwaitSampled();
   }
+  [[nodiscard]] Scores AwaitedScores() const override { return model_.AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
 
   [[nodiscard]] FakeModel& fake() { return model_; }

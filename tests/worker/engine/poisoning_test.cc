@@ -38,6 +38,7 @@ class WatchedModel final : public worker::Model {
     model_.Compute(batch, draws);
   }
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override { return model_.AwaitSampled(); }
+  [[nodiscard]] worker::Scores AwaitedScores() const override { return model_.AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
 
   [[nodiscard]] const worker::Batch& last() const { return last_; }

@@ -26,6 +26,7 @@ class CountingModel final : public Model {
     model_.Compute(batch, draws);
   }
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override { return model_.AwaitSampled(); }
+  [[nodiscard]] Scores AwaitedScores() const override { return model_.AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
   // Before the thread starts: the `forward`th waits for `gate`.
   void WaitIn(std::size_t forward, std::shared_future<void> gate) {

@@ -69,6 +69,20 @@ TEST_F(LinkCoreQueueTest, EachRouterIsToldWhatTheOthersHaveQueued) {
   for (const auto& [peer, prompts] : ReportQueue({})) EXPECT_TRUE(prompts.empty());
 }
 
+TEST_F(LinkCoreQueueTest, APromptWhoseLogprobsAreToldInPartIsStillQueued) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  const LinkId link = Submit(kPeer, 1);
+  StepReport report = cache_.Report({});
+  report.prompts = {Queued(link, 1, 100)};
+  report.submit_count = effects_.submit_count;
+  RequestEvent& piece = report.tokens.emplace_back(RequestEvent{.link = link, .event = {}});
+  piece.event.request_id = RequestId(1);
+  piece.event.prompt_logprobs.resize(3);
+  core_.OnOutput(std::move(report));
+  EXPECT_EQ(TakeOthers()[kOther].size(), 1U);
+}
+
 TEST_F(LinkCoreQueueTest, WhatArrivesIsToldBeforeTheEngineReportsIt) {
   BringUp(kPeer);
   BringUp(kOther);

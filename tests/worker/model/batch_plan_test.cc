@@ -19,7 +19,8 @@ TEST(BatchPlanTest, SlotsAndLogitsRowsFollowTheBlocksAndWishes) {
       BatchSlice slice{.blocks = {},
                        .first_position = static_cast<std::uint32_t>(rng.Below(700)),
                        .token_count = 1 + static_cast<std::uint32_t>(rng.Below(60)),
-                       .wants_logits = rng.Below(2) == 0};
+                       .logits_count = 0};
+      slice.logits_count = static_cast<std::uint32_t>(rng.Below(slice.token_count + 1));
       while (of_slice.size() * block_tokens < slice.first_position + slice.token_count) {
         of_slice.emplace_back(next_block += 3);
       }
@@ -38,7 +39,7 @@ TEST(BatchPlanTest, SlotsAndLogitsRowsFollowTheBlocksAndWishes) {
         ASSERT_EQ(plan.positions[token], position);
         ASSERT_EQ(plan.slots[token], block.value() * block_tokens + position % block_tokens);
       }
-      if (slice.wants_logits) wanted.push_back(token - 1);
+      for (std::uint32_t of_end = slice.logits_count; of_end > 0; --of_end) wanted.push_back(token - of_end);
     }
     ASSERT_EQ(plan.logits_rows, wanted);
   }

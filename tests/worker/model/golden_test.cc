@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tests/model/naive_logprobs.h"
 #include "tests/worker/model/golden_models.h"
 #include "tests/worker/model/model_testing.h"
 #include "worker/model/load_model.h"
@@ -27,7 +28,7 @@ std::vector<float> ComputeFrom(Model& model, std::uint32_t first, const std::vec
                                const std::vector<BlockId>& blocks) {
   Batch batch;
   batch.tokens.assign(tokens.begin() + first, tokens.end());
-  batch.slices.push_back({blocks, first, static_cast<std::uint32_t>(tokens.size()) - first, true});
+  batch.slices.push_back({blocks, first, static_cast<std::uint32_t>(tokens.size()) - first, 1});
   const auto logits = model.Forward(batch);
   return {logits.begin(), logits.end()};
 }
@@ -65,6 +66,37 @@ TEST_P(GoldenTest, LogitsAgreeWithTransformers) {
   }
   EXPECT_FALSE(loaded.stop_tokens.empty());
   EXPECT_FALSE(loaded.chat_template.empty());
+}
+
+// Of each token but the first, given those before it.
+TEST_P(GoldenTest, LogprobsAgreeWithTransformers) {
+  constexpr std::uint32_t kTop = 3;
+  constexpr double kTolerance = 1e-3;
+  const Golden golden(GoldensDir() / GetParam());
+  const LoadedModel loaded = LoadInF32(GoldensDir() / GetParam(), golden.context_tokens());
+  const std::vector<TokenId> tokens = golden.Ids("input_ids");
+  const std::span<const float> logits = golden.Get<float>("logits");
+  const std::size_t vocab = loaded.model->shape().vocab_size;
+  const auto count = static_cast<std::uint32_t>(tokens.size());
+  std::vector<BlockId> blocks;
+  for (std::uint32_t i = 0; i < (count + kBlockTokens - 1) / kBlockTokens; ++i) blocks.emplace_back(i);
+  Batch batch;
+  batch.tokens = tokens;
+  batch.slices.push_back({blocks, 0, count, count});
+  Draws draws;
+  for (std::uint32_t t = 0; t + 1 < count; ++t) draws.Score({.row = t, .token = tokens[t + 1], .top_count = kTop});
+  loaded.model->Compute(batch, draws);
+  EXPECT_TRUE(loaded.model->AwaitSampled().empty());
+  const Scores scores = loaded.model->AwaitedScores();
+  ASSERT_EQ(scores.tokens.size(), count - 1);
+  ASSERT_EQ(scores.top.size(), kTop * (count - 1));
+  for (std::uint32_t t = 0; t + 1 < count; ++t) {
+    const auto wanted = testing_support::NaiveLogprobsOf(logits.subspan(t * vocab, vocab), tokens[t + 1], kTop);
+    EXPECT_NEAR(scores.tokens[t].logprob, wanted.logprob, kTolerance) << "token " << t;
+    for (std::uint32_t k = 0; k < kTop; ++k) {
+      EXPECT_NEAR(scores.top[kTop * t + k].logprob, wanted.top_logprobs[k], kTolerance) << "token " << t;
+    }
+  }
 }
 
 std::string TestNameOf(const testing::TestParamInfo<std::string>& model) {
@@ -141,7 +173,7 @@ TEST_F(DemoModelTest, GreedyContinuationAgreesWithTransformers) {
     Batch batch;
     const auto rest = std::span(tokens).subspan(computed, count);
     batch.tokens.assign(rest.begin(), rest.end());
-    batch.slices.push_back({blocks, computed, count, true});
+    batch.slices.push_back({blocks, computed, count, 1});
     const auto logits = loaded_.model->Forward(batch);
     computed += count;
     const auto best = std::max_element(logits.begin(), logits.end());

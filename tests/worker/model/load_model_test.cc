@@ -238,7 +238,7 @@ TEST(SyntheticModelTest, TinyLoadsAndDependsOnItsSeed) {
   const std::vector<BlockId> blocks{BlockId(0)};
   Batch batch;
   batch.tokens = {1, 2, 3};
-  batch.slices.push_back({blocks, 0, 3, true});
+  batch.slices.push_back({blocks, 0, 3, 1});
   const auto of_a = a.model->Forward(batch);
   const auto of_b = b.model->Forward(batch);
   EXPECT_FALSE(std::equal(of_a.begin(), of_a.end(), of_b.begin()));

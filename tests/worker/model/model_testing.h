@@ -89,7 +89,7 @@ class TestSequence {
   // Adds the next `count` tokens to the batch.
   void AddTo(Batch& batch, std::uint32_t count) {
     for (std::uint32_t i = 0; i < count; ++i) batch.tokens.push_back(tokens_[computed_ + i]);
-    batch.slices.push_back({blocks_, computed_, count, true});
+    batch.slices.push_back({blocks_, computed_, count, 1});
     computed_ += count;
   }
 
@@ -176,7 +176,7 @@ inline std::vector<std::vector<TokenId>> DrawOnwards(Model& model, TokenWay way,
       }
       if (places) batch.sampled_places.push_back({.index = i, .draw = kSequences - 1 - i});
       for (std::uint32_t p = first; p < end; ++p) batch.tokens.push_back(p < tokens[i].size() ? tokens[i][p] : 0);
-      batch.slices.push_back({blocks[i], first, end - first, true});
+      batch.slices.push_back({blocks[i], first, end - first, 1});
     }
     draws.Clear();
     draws.feed_next_batch = true;

@@ -64,7 +64,7 @@ TEST(PadPlanTest, OnlySingleTokensWithLogitsAreDecodes) {
   Batch batch;
   batch.slices = {{blocks, 3, 1, true}, {blocks, 5, 1, true}};
   EXPECT_TRUE(IsDecode(batch));
-  batch.slices.push_back({blocks, 0, 2, true});
+  batch.slices.push_back({blocks, 0, 2, 1});
   EXPECT_FALSE(IsDecode(batch));
   batch.slices.back() = {blocks, 0, 1, false};
   EXPECT_FALSE(IsDecode(batch));

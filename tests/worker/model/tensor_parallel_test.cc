@@ -141,7 +141,7 @@ TEST_P(RanksTest, ADecodeGoesOnFromBlocksThatAnotherSequenceFilled) {
   for (std::uint32_t i = 100; i < 119; ++i) blocks.emplace_back(i);
   Batch batch;
   batch.tokens.assign(tokens_.begin() + 304, tokens_.end());
-  batch.slices.push_back({blocks, 304, 297, true});
+  batch.slices.push_back({blocks, 304, 297, 1});
   EXPECT_TRUE(BitEqual(split->Forward(batch), wanted));
 }
 
@@ -156,37 +156,48 @@ TEST_P(RanksTest, RowsCopiedToAPoisonedBlockArriveAndTheOthersStayPoisoned) {
     batch.poisoned = blocks;
     batch.copies.push_back({BlockId(0), BlockId(5), row_count});
     batch.tokens = {tokens.back()};
-    batch.slices.push_back({blocks, 11, 1, true});
+    batch.slices.push_back({blocks, 11, 1, 1});
     const std::span<const float> logits = split->Forward(batch);
     EXPECT_EQ(BitEqual(logits, wanted), row_count == 11);
     EXPECT_EQ(std::isnan(logits[0]), row_count == 10);
   }
 }
 
-// Prefills and decodes of which some want logits, and the tokens drawn from these.
+// Prefills and decodes of which some want logits, the tokens drawn from these, and the log probabilities of those.
 TEST_P(RanksTest, WantedRowsComeInOrderAndDrawsAreThoseOfOneRank) {
   const auto split = Make();
   const auto whole = MakeTestModel({});
   std::vector<std::vector<float>> logits;
   std::vector<std::vector<TokenId>> drawn;
+  std::vector<std::vector<float>> logprobs;
   for (Model* model : {static_cast<Model*>(whole.get()), static_cast<Model*>(split.get())}) {
     std::vector<TestSequence> sequences;
     for (std::uint32_t i = 0; i < 4; ++i) sequences.emplace_back(*model, RandomTokens(i, 20 + 5 * i, kVocab), 40 * i);
     Batch batch;
     for (TestSequence& sequence : sequences) sequence.AddTo(batch, sequence.remaining());
-    batch.slices[1].wants_logits = false;
+    batch.slices[1].logits_count = 0;
     Draws draws;
     const std::vector<kernels::LogitBias> biases = {{.token = 1, .bias = 4}};
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
       draws.Add({.seed = seed, .row = static_cast<std::uint32_t>(seed % 3), .temperature = seed < 3 ? 0.0F : 1.0F},
                 seed % 2 == 0 ? std::span(biases) : std::span<const kernels::LogitBias>());
+      draws.Score({.row = static_cast<std::uint32_t>(seed % 3),
+                   .is_drawn = true,
+                   .draw = static_cast<std::uint32_t>(seed),
+                   .top_count = static_cast<std::uint32_t>(seed % 4)});
     }
     model->Compute(batch, draws);
     drawn.emplace_back();
     for (const kernels::SampledToken& token : model->AwaitSampled()) drawn.back().push_back(token.token);
+    const Scores scores = model->AwaitedScores();
+    logprobs.emplace_back();
+    for (const kernels::ScoredToken& scored : scores.tokens) logprobs.back().push_back(scored.logprob);
+    for (const kernels::TopToken& top : scores.top) logprobs.back().push_back(top.logprob);
     const auto rows = model->Logits();
     logits.emplace_back(rows.begin(), rows.end());
   }
+  ASSERT_EQ(logprobs[0].size(), 30U + 43U);
+  EXPECT_LE(RelativeError(logprobs[1], logprobs[0]), kTolerance);
   ASSERT_EQ(logits[1].size(), 3 * std::size_t{kVocab});
   for (std::size_t row = 0; row < 3; ++row) {
     EXPECT_LE(RelativeError(std::span(logits[1]).subspan(row * kVocab, kVocab),
@@ -206,7 +217,7 @@ TEST_P(RanksTest, ABatchWithoutWantedLogitsAndAnEmptyOneGiveNone) {
   TestSequence sequence(*split, RandomTokens(1, 20, kVocab));
   Batch batch;
   sequence.AddTo(batch, 20);
-  batch.slices[0].wants_logits = false;
+  batch.slices[0].logits_count = 0;
   EXPECT_TRUE(split->Forward(batch).empty());
   EXPECT_TRUE(split->Forward(Batch{}).empty());
 }

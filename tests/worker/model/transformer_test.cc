@@ -119,10 +119,11 @@ TEST_P(DeterminismOfModelTest, OthersInTheBatchChangeNoBit) {
           watched.AddTo(batch, std::min(watched.remaining(), 1 + static_cast<std::uint32_t>(rng.Below(60))));
         others.emplace_back(*model, RandomTokens(rng(), 1 + rng.Below(40), 320), 100 + 6 * i);
         others.back().AddTo(batch, others.back().remaining());
-        batch.slices.back().wants_logits = rng.Below(2) == 0;
+        BatchSlice& slice = batch.slices.back();
+        slice.logits_count = static_cast<std::uint32_t>(rng.Below(slice.token_count + 1));
       }
       std::size_t index = 0;
-      for (std::size_t slice = 0; slice < before; ++slice) index += batch.slices[slice].wants_logits ? 1 : 0;
+      for (std::size_t slice = 0; slice < before; ++slice) index += batch.slices[slice].logits_count;
       const auto logits = model->Forward(batch);
       last.assign(logits.begin() + static_cast<std::ptrdiff_t>(index * 320),
                   logits.begin() + static_cast<std::ptrdiff_t>((index + 1) * 320));
@@ -141,7 +142,7 @@ TEST_P(DeterminismOfModelTest, ASequenceGoesOnFromBlocksThatAnotherFilled) {
   for (std::uint32_t i = 100; i < 119; ++i) blocks.emplace_back(i);
   Batch batch;
   batch.tokens.assign(tokens_.begin() + 304, tokens_.end());
-  batch.slices.push_back({blocks, 304, 297, true});
+  batch.slices.push_back({blocks, 304, 297, 1});
   EXPECT_TRUE(BitEqual(model->Forward(batch), wanted_));
 }
 
@@ -173,7 +174,7 @@ TEST_P(DeterminismOfModelTest, RowsCopiedToAPoisonedBlockArriveAndTheOthersStayP
     batch.poisoned = blocks;
     batch.copies.push_back({BlockId(0), BlockId(5), row_count});
     batch.tokens = {tokens.back()};
-    batch.slices.push_back({blocks, 11, 1, true});
+    batch.slices.push_back({blocks, 11, 1, 1});
     const std::span<const float> logits = model->Forward(batch);
     EXPECT_EQ(BitEqual(logits, wanted), row_count == 11);
     EXPECT_EQ(std::isnan(logits[0]), row_count == 10);
@@ -199,7 +200,7 @@ TEST(TransformerTest, GivesLogitsToTheSlicesThatWantThemInOrder) {
   Batch batch;
   a.AddTo(batch, 20);
   b.AddTo(batch, 9);
-  batch.slices[0].wants_logits = false;
+  batch.slices[0].logits_count = 0;
   EXPECT_TRUE(BitEqual(model->Forward(batch), wanted));
   EXPECT_TRUE(model->Forward(Batch{}).empty());
 }

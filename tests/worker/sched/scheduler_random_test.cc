@@ -91,6 +91,7 @@ class RandomLife {
   struct Seen {
     std::uint64_t forks = 0;
     std::uint64_t copies = 0;
+    std::uint64_t scored_tokens = 0;
     std::uint64_t pauses = 0;  // steps that a prompt computed in part was left out of
     SchedulerCounters counters;
     CacheCounters cache;
@@ -114,9 +115,9 @@ class RandomLife {
             .max_waiting = Between(1, 12),
             .max_partial_prefills = Between(0, 3),
             .policy = static_cast<SchedulePolicy>(rng_.Below(3)),
-            .first_token_target = rng_.Below(3) == 0
-                                      ? std::optional<Duration>(std::chrono::milliseconds(Between(1, 500)))
-                                      : std::nullopt};
+            .first_token_target =
+                rng_.Below(3) == 0 ? std::optional<Duration>(std::chrono::milliseconds(Between(1, 500))) : std::nullopt,
+            .max_scored_tokens = Between(1, 12)};
   }
 
   RetentionHint RandomHint() {
@@ -142,8 +143,13 @@ class RandomLife {
     spec.decode_retention = RandomHint();
     spec.session = Between(0, 6);
     spec.fork_count = rng_.Below(3) == 0 ? Between(0, 3) : 0;
+    spec.scores_prompt = rng_.Below(6) == 0;
+    const std::uint32_t scored_token_count =
+        spec.scores_prompt ? static_cast<std::uint32_t>(spec.prompt.size()) - 1 : 0;
     const Result<SequenceId> id = scheduler_->Submit(std::move(spec));
-    if (id.ok()) limits_[*id] = std::min(limit, options_.max_context_tokens);
+    if (!id.ok()) return;
+    limits_[*id] = std::min(limit, options_.max_context_tokens);
+    scored_[*id] = {.token_count = scored_token_count};
   }
 
   void RemoveOne() {
@@ -173,6 +179,7 @@ class RandomLife {
     const std::vector<ScheduledSlice>& slices = scheduler_->Schedule();
     ASSERT_TRUE(limits_.empty() || !slices.empty()) << "somebody waits, and nobody is served";
     CheckLimits(slices);
+    CheckScored(slices);
     served_.clear();
     for (const ScheduledSlice& slice : slices) served_.push_back(slice.sequence->id);
     for (const ScheduledCopy& copy : scheduler_->copies()) rows_.Copy(copy);
@@ -193,6 +200,23 @@ class RandomLife {
     for (const ScheduledSlice& slice : slices) tokens += slice.token_count;
     ASSERT_LE(tokens, options_.max_batch_tokens);
     ASSERT_LE(scheduler_->running_count(), options_.max_running);
+  }
+
+  // Each token of a scored prompt is computed as such once, in order, before there is output.
+  void CheckScored(const std::vector<ScheduledSlice>& slices) {
+    std::uint32_t tokens = 0;
+    for (const ScheduledSlice& slice : slices) {
+      Scored& scored = scored_[slice.sequence->id];
+      tokens += slice.scored_token_count;
+      ASSERT_TRUE(slice.scored_token_count == 0 || slice.first_scored == scored.so_far);
+      scored.so_far += slice.scored_token_count;
+      const std::uint32_t end = slice.first_position + slice.token_count;
+      ASSERT_TRUE(slice.scored_token_count == 0 ||
+                  slice.first_scored + slice.scored_token_count == std::min(end, scored.token_count));
+      ASSERT_TRUE(!slice.wants_logits || scored.so_far == scored.token_count);
+    }
+    ASSERT_LE(tokens, options_.max_scored_tokens);
+    seen_.scored_tokens += tokens;
   }
 
   // Who was computed to its last token has nothing left before it gets the next one.
@@ -247,7 +271,12 @@ class RandomLife {
   Instant now_;
   std::vector<std::vector<TokenId>> prompts_;
   std::map<SequenceId, std::uint32_t> limits_;  // of those that have not ended: so many tokens, and they do
-  std::vector<SequenceId> served_;              // in the latest step
+  struct Scored {
+    std::uint32_t token_count = 0;
+    std::uint32_t so_far = 0;
+  };
+  std::map<SequenceId, Scored> scored_;
+  std::vector<SequenceId> served_;  // in the latest step
   Seen seen_;
 };
 
@@ -267,6 +296,7 @@ TEST(SchedulerRandomTest, EverySequenceReadsItsOwnTokensAndEnds) {
     seen.forks += life.seen().forks;
     seen.copies += life.seen().copies;
     seen.pauses += life.seen().pauses;
+    seen.scored_tokens += life.seen().scored_tokens;
     given_up += life.seen().counters.computed_prompt_tokens[IndexOf(MissReason::kInFlight)];
     seen.counters.preemptions += life.seen().counters.preemptions;
     seen.counters.tail_cached_tokens += life.seen().counters.tail_cached_tokens;
@@ -278,6 +308,7 @@ TEST(SchedulerRandomTest, EverySequenceReadsItsOwnTokensAndEnds) {
   EXPECT_GT(seen.forks, 1000U);
   EXPECT_GT(seen.copies, 1000U);
   EXPECT_GT(seen.pauses, 300U);
+  EXPECT_GT(seen.scored_tokens, 10'000U);
   EXPECT_GT(seen.counters.returned_sessions, 1000U);
   EXPECT_GT(given_up, 0U);
   EXPECT_GT(seen.counters.preemptions, 1000U);

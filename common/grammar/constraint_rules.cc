@@ -1,0 +1,237 @@
+#include "common/grammar/constraint_rules.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "common/base/json_writer.h"
+#include "common/base/utf8.h"
+#include "common/grammar/json_schema_rules.h"
+#include "common/grammar/regex_rules.h"
+
+namespace roost::grammar {
+namespace {
+
+using simdjson::dom::element;
+
+// ---- choices ----
+
+std::string EbnfString(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+Result<std::string> ChoiceGrammar(const wire::Constraint& constraint) {
+  simdjson::dom::parser parser;
+  simdjson::dom::array choices;
+  if (parser.parse(constraint.text.data(), constraint.text.size()).get(choices) != simdjson::SUCCESS) {
+    return InvalidArgument(constraint.field, "must be an array of strings");
+  }
+  if (choices.size() == 0 || choices.size() > kMaxChoices) {
+    return InvalidArgument(constraint.field, "must hold 1 to {} strings, not {}", kMaxChoices, choices.size());
+  }
+  std::string grammar = "root ::= ";
+  bool is_first = true;
+  for (const element choice : choices) {
+    std::string_view text;
+    if (choice.get(text) != simdjson::SUCCESS || text.empty()) {
+      return InvalidArgument(constraint.field, "must hold strings that are not empty");
+    }
+    if (text.find('\0') != std::string_view::npos) {
+      return InvalidArgument(constraint.field, "must hold strings without null characters");
+    }
+    if (!std::exchange(is_first, false)) grammar += " | ";
+    grammar += EbnfString(text);
+  }
+  return grammar + '\n';
+}
+
+// ---- grammars ----
+
+// Reads past strings, classes and comments, and judges what stands between them.
+class GrammarCheck {
+ public:
+  explicit GrammarCheck(const wire::Constraint& constraint) : text_(constraint.text), field_(constraint.field) {}
+
+  Result<void> Run() {
+    if (text_.empty() || text_.size() > kMaxGrammarBytes) {
+      return Complain(fmt::format("has {} bytes, not 1 to {}", text_.size(), kMaxGrammarBytes));
+    }
+    if (!IsValidUtf8(text_) || text_.find('\0') != std::string_view::npos) return Complain("is not UTF-8 text");
+    std::size_t depth = 0;
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '"' || c == '\'' || c == '[') {
+        ROOST_RETURN_IF_ERROR(Skip(c == '[' ? ']' : c));
+        continue;
+      }
+      if (c == '#') {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+        continue;
+      }
+      if (c == '{') ROOST_RETURN_IF_ERROR(CheckCounts());
+      if (c == '(') {
+        if (IsMacro()) return Complain("names a macro of the library, which is not supported");
+        if (++depth > kMaxGrammarDepth)
+          return Complain(fmt::format("has parentheses more than {} deep", kMaxGrammarDepth));
+      }
+      if (c == ')' && depth > 0) --depth;
+      ++at_;
+    }
+    return {};
+  }
+
+ private:
+  Error Complain(std::string_view what) const { return InvalidArgument(field_, "the grammar {}", what); }
+
+  Result<void> Skip(char end) {
+    for (++at_; at_ < text_.size() && text_[at_] != end; ++at_) {
+      if (text_[at_] == '\\') ++at_;
+    }
+    if (at_ >= text_.size()) return Complain(fmt::format("has no {} at the end of a string or class", end));
+    ++at_;
+    return {};
+  }
+
+  Result<void> CheckCounts() const {
+    std::size_t count = 0;
+    for (std::size_t i = at_ + 1; i < text_.size() && text_[i] != '}'; ++i) {
+      const bool is_digit = text_[i] >= '0' && text_[i] <= '9';
+      count = is_digit ? count * 10 + static_cast<std::size_t>(text_[i] - '0') : 0;
+      if (count > kMaxGrammarCount) return Complain(fmt::format("repeats more than {} times", kMaxGrammarCount));
+    }
+    return {};
+  }
+
+  // They could name tokens that are no text.
+  [[nodiscard]] bool IsMacro() const {
+    constexpr std::array<std::string_view, 5> kMacros{"TagDispatch", "Token", "ExcludeToken", "TokenTagDispatch",
+                                                      "Regex"};
+    const std::string_view before = text_.substr(0, at_);
+    const std::size_t end = before.find_last_not_of(" \t\r\n");
+    if (end == std::string_view::npos) return false;
+    const std::size_t begin = before.find_last_of(" \t\r\n()|*+?=\"'}]", end);
+    const std::string_view name = before.substr(begin == std::string_view::npos ? 0 : begin + 1).substr(0, end - begin);
+    return std::find(kMacros.begin(), kMacros.end(), name) != kMacros.end();
+  }
+
+  const std::string_view text_;
+  const std::string& field_;
+  std::size_t at_ = 0;
+};
+
+// ---- structural tags ----
+
+// Every member is written as it is, but for schemas, which go through the rules of schemas.
+class StructuralTag {
+ public:
+  explicit StructuralTag(const wire::Constraint& constraint) : field_(constraint.field) {}
+
+  Result<std::string> Rewrite(std::string_view text) {
+    simdjson::dom::parser parser;
+    element root;
+    if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS || !root.is_object()) {
+      return InvalidArgument(field_, "the structural tag is no JSON object");
+    }
+    ROOST_RETURN_IF_ERROR(Write(root, 0));
+    return json_.Take();
+  }
+
+ private:
+  static constexpr std::array<std::string_view, 10> kTypes{
+      "structural_tag", "const_string",        "json_schema", "any_text", "sequence", "or", "tag",
+      "triggered_tags", "tags_with_separator", "optional"};
+
+  Result<void> Write(element value, std::size_t depth) {
+    if (depth > 2 * kMaxStructuralDepth) return InvalidArgument(field_, "the structural tag is too deep");
+    if (value.is_array()) {
+      json_.BeginArray();
+      for (const element each : simdjson::dom::array(value)) ROOST_RETURN_IF_ERROR(Write(each, depth + 1));
+      json_.EndArray();
+      return {};
+    }
+    if (!value.is_object()) {
+      json_.Raw(simdjson::minify(value));
+      return {};
+    }
+    json_.BeginObject();
+    for (const auto member : simdjson::dom::object(value)) {
+      json_.Key(member.key);
+      std::string_view type;
+      if (member.key == "type" && member.value.get(type) == simdjson::SUCCESS &&
+          std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
+        return InvalidArgument(field_, "the structural tag's format '{}' is not supported", type);
+      }
+      if (member.key == "json_schema") {
+        ROOST_ASSIGN_OR_RETURN(const std::string schema, LibrarySchema(simdjson::minify(member.value), field_));
+        json_.Raw(schema);
+      } else {
+        ROOST_RETURN_IF_ERROR(Write(member.value, depth + 1));
+      }
+    }
+    json_.EndObject();
+    return {};
+  }
+
+  const std::string& field_;
+  JsonWriter json_;
+};
+
+}  // namespace
+
+Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint) {
+  if (constraint.text.size() > wire::kMaxConstraintBytes) {
+    return InvalidArgument(constraint.field, "has {} bytes, at most {}", constraint.text.size(),
+                           wire::kMaxConstraintBytes);
+  }
+  LibraryInput input;
+  switch (constraint.kind) {
+    case wire::ConstraintKind::kJson: {
+      ROOST_ASSIGN_OR_RETURN(input.text, LibrarySchema(R"({"type":"object"})", constraint.field));
+      return input;
+    }
+    case wire::ConstraintKind::kJsonSchema: {
+      ROOST_ASSIGN_OR_RETURN(input.text, LibrarySchema(constraint.text, constraint.field));
+      return input;
+    }
+    case wire::ConstraintKind::kRegex: {
+      input.form = LibraryForm::kRegex;
+      ROOST_ASSIGN_OR_RETURN(input.text, LibraryRegex(constraint.text, RegexUse::kWholeText, constraint.field));
+      return input;
+    }
+    case wire::ConstraintKind::kChoice: {
+      input.form = LibraryForm::kGrammar;
+      ROOST_ASSIGN_OR_RETURN(input.text, ChoiceGrammar(constraint));
+      return input;
+    }
+    case wire::ConstraintKind::kGrammar: {
+      input.form = LibraryForm::kGrammar;
+      ROOST_RETURN_IF_ERROR(GrammarCheck(constraint).Run());
+      input.text = constraint.text;
+      return input;
+    }
+    case wire::ConstraintKind::kStructuralTag: {
+      input.form = LibraryForm::kStructuralTag;
+      ROOST_ASSIGN_OR_RETURN(input.text, StructuralTag(constraint).Rewrite(constraint.text));
+      return input;
+    }
+  }
+  return InvalidArgument(constraint.field, "is of a kind that is not known");
+}
+
+}  // namespace roost::grammar

@@ -1,0 +1,37 @@
+// JSON schemas of requests, rewritten for the library that makes automata of them: only what it holds to exactly is let
+// through, in a form that it can not read otherwise. What it would ignore, or read in another way, is an error that
+// names the keyword and its place.
+//
+//   every type   type, enum, const, $ref (within the document), $defs, definitions, anyOf, oneOf (alternatives that
+//                exclude each other), allOf of one schema; annotations, which mean nothing
+//   string       minLength, maxLength, pattern (see regex_rules.h), format (those of kFormats)
+//   number       minimum, maximum, exclusiveMinimum, exclusiveMaximum; integer: multipleOf too
+//   array        items, prefixItems, minItems, maxItems
+//   object       properties, required, additionalProperties, minProperties, maxProperties
+//
+// What is written is narrower than a schema where that is what its author wants from a model: an object with properties
+// has these alone and in their order (so additionalProperties beside them may only be false), an array with prefixItems
+// has no others unless it says so, strings with a length or a pattern have no escapes.
+//
+// Pure. O(schema).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+
+namespace roost::grammar {
+
+inline constexpr std::size_t kMaxSchemaDepth = 32;    // schemas inside one another
+inline constexpr std::size_t kMaxSchemas = 4096;      // in a document, all together
+inline constexpr std::size_t kMaxSchemaCount = 4096;  // minLength, maxItems and their like
+inline constexpr std::array<std::string_view, 11> kFormats{
+    "date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uri-reference", "uuid"};
+
+// Of a document that is a schema. kInvalidArgument names `field`.
+[[nodiscard]] Result<std::string> LibrarySchema(std::string_view document, const std::string& field);
+
+}  // namespace roost::grammar

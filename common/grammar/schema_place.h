@@ -1,0 +1,36 @@
+// A schema within its document, and the references from one to another. A view: the document outlives it.
+#pragma once
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+
+namespace roost::grammar {
+
+struct SchemaPlace {
+  simdjson::dom::element schema;
+  std::string path;  // "#/properties/a"
+  std::size_t depth = 0;
+
+  // Of a schema that is an object.
+  [[nodiscard]] std::optional<simdjson::dom::element> Find(std::string_view key) const;
+  [[nodiscard]] bool Contains(std::string_view key) const { return Find(key).has_value(); }
+  [[nodiscard]] SchemaPlace Below(simdjson::dom::element child, std::string_view step) const;
+};
+
+[[nodiscard]] Error ComplainAt(const SchemaPlace& place, const std::string& field, std::string_view what);
+
+// The schema that a reference names, if it is "#" or stands in this document behind $defs, definitions, properties and
+// items alone, which are rewritten in their places.
+[[nodiscard]] std::optional<SchemaPlace> Resolve(simdjson::dom::element root, std::string_view uri);
+
+// A reference that comes back to itself without an object or an array between would go on for ever: kInvalidArgument.
+[[nodiscard]] Result<void> CheckReferences(simdjson::dom::element root, const std::string& field);
+
+}  // namespace roost::grammar

@@ -1,0 +1,339 @@
+#include "common/wire/gate.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/random_seed.h"
+#include "common/wire/codec.h"
+#include "common/wire/socket.h"
+#include "common/wire/zmtp_watch.h"
+
+namespace roost::wire {
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::seconds kTellInterval{10};
+
+void SetOption(int socket, int level, int name, int value) {
+  // What can not be set is not needed for a connection to work.
+  static_cast<void>(setsockopt(socket, level, name, &value, sizeof(value)));
+}
+
+// A host that is gone without a word is noticed within two minutes; a worker's silence is the protocol's matter.
+void SetUpConnection(int socket) {
+  SetOption(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  SetOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, 60);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, 20);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+struct Address {
+  sockaddr_storage bytes{};
+  socklen_t size = 0;
+
+  [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&bytes); }
+};
+
+Result<Address> Resolve(const Endpoint& endpoint) {
+  const std::string& name = endpoint.host;
+  const std::string host = name == "localhost" ? "127.0.0.1" : (name == "*" ? "0.0.0.0" : name);
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), fmt::to_string(endpoint.port).c_str(), &hints, &found) != 0) {
+    return InvalidArgument(endpoint.ToString(), "'{}' is no numeric address", name);
+  }
+  Address address;
+  address.size = found->ai_addrlen;
+  std::memcpy(&address.bytes, found->ai_addr, address.size);
+  freeaddrinfo(found);
+  return address;
+}
+
+Error CanNotBind(const Endpoint& endpoint) {
+  return {ErrorCode::kUnavailable, fmt::format("can not be bound: {}", std::strerror(errno)), endpoint.ToString()};
+}
+
+Result<Descriptor> Listen(const Endpoint& endpoint) {
+  ROOST_ASSIGN_OR_RETURN(Address address, Resolve(endpoint));
+  Descriptor listener(socket(address.get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!listener.is_open()) return CanNotBind(endpoint);
+  SetOption(listener.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (bind(listener.get(), address.get(), address.size) != 0) return CanNotBind(endpoint);
+  if (listen(listener.get(), kBacklog) != 0) return CanNotBind(endpoint);
+  return listener;
+}
+
+// With the real port.
+Endpoint BoundTo(const Descriptor& listener, const Endpoint& wanted) {
+  Address address;
+  address.size = sizeof(address.bytes);
+  ROOST_CHECK(getsockname(listener.get(), address.get(), &address.size) == 0, "getsockname: {}", std::strerror(errno));
+  const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&address.bytes);
+  const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(&address.bytes);
+  const in_port_t port = address.get()->sa_family == AF_INET6 ? v6->sin6_port : v4->sin_port;
+  return {wanted.host == "*" ? "0.0.0.0" : (wanted.host == "localhost" ? "127.0.0.1" : wanted.host), ntohs(port)};
+}
+
+// Not open when the socket behind is gone, or there are no descriptors.
+Descriptor ConnectTo(const std::string& inner) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ROOST_CHECK(inner.size() <= sizeof(address.sun_path));
+  std::copy(inner.begin(), inner.end(), address.sun_path);
+  address.sun_path[0] = '\0';  // which ZeroMQ writes as @
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + inner.size());
+  Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!made.is_open() || connect(made.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return {};
+  return made;
+}
+
+// The sockets stay blocking for whoever has them too; each call says that it does not wait.
+ssize_t ReadNow(int socket, std::span<char> buffer) { return recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT); }
+
+// What was written; nothing is no error. Below 0: the socket is of no use any more.
+ssize_t WriteNow(int socket, std::span<const char> bytes) {
+  const ssize_t written = send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return written < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : written;
+}
+
+}  // namespace
+
+Descriptor::Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this == &other) return *this;
+  Close();
+  fd_ = std::exchange(other.fd_, -1);
+  return *this;
+}
+void Descriptor::Close() {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+struct Gate::Connection {
+  explicit Connection(std::shared_ptr<ByteBudget> frames) : watch(WireLimits::kMaxFrameBytes, std::move(frames)) {
+    outer.connection = this;
+    inner.connection = this;
+  }
+
+  [[nodiscard]] End& OtherOf(const End& end) { return &end == &outer ? inner : outer; }
+  // One side has ended, and the other has got all of it.
+  [[nodiscard]] bool is_done() const {
+    return (outer.has_ended && inner.pending.empty()) || (inner.has_ended && outer.pending.empty());
+  }
+
+  End outer;  // the peer
+  End inner;  // ZeroMQ
+  ZmtpWatch watch;
+  bool is_dropped = false;  // freed once its events are through
+};
+
+std::string Gate::NewInnerName() { return fmt::format("@roost-{:016x}{:016x}", RandomSeed(), RandomSeed()); }
+
+Result<std::shared_ptr<Gate>> Gate::Open(const Endpoint& outer, const std::string& inner,
+                                         std::shared_ptr<ByteBudget> frames) {
+  ROOST_ASSIGN_OR_RETURN(Descriptor listener, Listen(outer));
+  const Endpoint bound = BoundTo(listener, outer);
+  return std::shared_ptr<Gate>(new Gate(std::move(listener), bound, inner, std::move(frames)));
+}
+
+Gate::Gate(Descriptor listener, Endpoint endpoint, std::string inner, std::shared_ptr<ByteBudget> frames)
+    : endpoint_(std::move(endpoint)),
+      inner_(std::move(inner)),
+      frames_(std::move(frames)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      listener_(std::move(listener)),
+      buffer_(kReadBytes) {
+  ROOST_CHECK(epoll_.is_open() && bell_.is_open(), "epoll: {}", std::strerror(errno));
+  epoll_event ring{.events = EPOLLIN, .data = {.ptr = &stopping_}};
+  ROOST_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_.get(), &ring) == 0, "epoll: {}", std::strerror(errno));
+  WatchListener();
+  thread_ = std::thread([this] { Run(); });
+}
+
+Gate::~Gate() {
+  listening_ = false;
+  stopping_ = true;
+  eventfd_write(bell_.get(), 1);
+  thread_.join();
+}
+
+void Gate::StopListening() {
+  listening_ = false;
+  eventfd_write(bell_.get(), 1);
+  std::unique_lock lock(mutex_);
+  closed_.wait(lock, [this] { return !listener_is_open_; });
+}
+
+// ---- the thread ----
+
+void Gate::Run() {
+  pthread_setname_np(pthread_self(), "gate");  // for whoever looks at the process's threads
+  std::array<epoll_event, 64> events{};
+  while (!IsDone(now_ = clock_.Now())) {
+    const int count =
+        epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), static_cast<int>(kLook.count()));
+    ROOST_CHECK(count >= 0 || errno == EINTR, "epoll_wait: {}", std::strerror(errno));
+    now_ = clock_.Now();
+    for (int i = 0; i < count; ++i) OnEvent(events[static_cast<std::size_t>(i)]);
+    if (now_ - looked_at_ >= kLook) Look(now_);
+    std::erase_if(connections_, [](const auto& connection) { return connection->is_dropped; });
+  }
+}
+
+bool Gate::IsDone(Instant now) {
+  if (!listening_ && listener_.is_open()) {
+    listener_.Close();
+    listener_pauses_ = false;
+    const std::lock_guard lock(mutex_);
+    listener_is_open_ = false;
+    closed_.notify_all();
+  }
+  if (!stopping_) return false;
+  if (!stop_at_) stop_at_ = now + kLinger;
+  return connections_.empty() || now >= *stop_at_;
+}
+
+void Gate::Look(Instant now) {
+  looked_at_ = now;
+  if (std::exchange(listener_pauses_, false)) WatchListener();
+  for (const std::unique_ptr<Connection>& connection : connections_) {
+    if (!connection->is_dropped && connection->watch.IsLate(now)) Drop(*connection);
+  }
+}
+
+void Gate::OnEvent(const epoll_event& event) {
+  if (event.data.ptr == &stopping_) {
+    eventfd_t rings = 0;
+    eventfd_read(bell_.get(), &rings);
+    return;
+  }
+  if (event.data.ptr == &listener_) return Accept();
+  End& end = *static_cast<End*>(event.data.ptr);
+  if (end.connection->is_dropped) return;
+  try {
+    Serve(end, event.events);
+  } catch (const std::bad_alloc&) {
+    Drop(*end.connection);
+  }
+}
+
+void Gate::Accept() {
+  Descriptor outer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!outer.is_open()) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) PauseListening();
+    return;
+  }
+  if (connections_.size() >= kMaxConnections) return;
+  try {
+    Connect(std::move(outer));
+  } catch (const std::bad_alloc&) {
+    // The peer connects again.
+  }
+}
+
+void Gate::Connect(Descriptor outer) {
+  auto connection = std::make_unique<Connection>(frames_);
+  connection->inner.socket = ConnectTo(inner_);
+  if (!connection->inner.socket.is_open()) return;
+  SetUpConnection(outer.get());
+  connection->outer.socket = std::move(outer);
+  connections_.push_back(std::move(connection));
+  Watch(connections_.back()->outer);
+  Watch(connections_.back()->inner);
+}
+
+// Until some connections may have closed.
+void Gate::PauseListening() {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+  listener_pauses_ = true;
+}
+
+void Gate::WatchListener() {
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = &listener_}};
+  ROOST_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0, "epoll: {}", std::strerror(errno));
+}
+
+void Gate::Serve(End& end, std::uint32_t events) {
+  Connection& connection = *end.connection;
+  if (!end.pending.empty() && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0)
+    Write(end, std::exchange(end.pending, {}));
+  if (!connection.is_dropped && (events & ~std::uint32_t{EPOLLOUT}) != 0) Read(end);
+  if (!connection.is_dropped && connection.is_done()) Drop(connection);
+  if (connection.is_dropped) return;
+  Watch(connection.outer);
+  Watch(connection.inner);
+}
+
+void Gate::Read(End& from) {
+  Connection& connection = *from.connection;
+  End& to = connection.OtherOf(from);
+  if (!to.pending.empty() || from.has_ended) return;
+  const ssize_t size = ReadNow(from.socket.get(), buffer_);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  from.has_ended = size <= 0;
+  if (from.has_ended) return;
+  const std::span<char> bytes(buffer_.data(), static_cast<std::size_t>(size));
+  if (&from == &connection.outer) {
+    if (const Result<void> passes = connection.watch.Take(bytes, now_); !passes.ok()) {
+      TellDropped(passes.error());
+      return Drop(connection);
+    }
+  }
+  Write(to, bytes);
+}
+
+void Gate::Write(End& to, std::span<const char> bytes) {
+  const ssize_t written = WriteNow(to.socket.get(), bytes);
+  if (written < 0) return Drop(*to.connection);
+  const std::span<const char> rest = bytes.subspan(static_cast<std::size_t>(written));
+  to.pending.assign(rest.begin(), rest.end());
+}
+
+void Gate::Drop(Connection& connection) {
+  connection.is_dropped = true;
+  connection.outer.socket.Close();
+  connection.inner.socket.Close();
+}
+
+// An end that nothing is expected of is taken out: epoll tells of broken connections whether one asks or not, over and
+// over.
+void Gate::Watch(End& end) {
+  std::uint32_t wanted = 0;
+  if (!end.pending.empty()) wanted |= EPOLLOUT;
+  if (!end.has_ended && end.connection->OtherOf(end).pending.empty()) wanted |= EPOLLIN;
+  const std::uint32_t before = std::exchange(end.watched, wanted);
+  if (wanted == before) return;
+  const int change = before == 0 ? EPOLL_CTL_ADD : (wanted == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD);
+  epoll_event event{.events = wanted, .data = {.ptr = &end}};
+  if (epoll_ctl(epoll_.get(), change, end.socket.get(), &event) != 0) Drop(*end.connection);
+}
+
+// For a worker's operator. Strangers can not fill the log with it.
+void Gate::TellDropped(const Error& error) {
+  if (told_at_ && now_ - *told_at_ < kTellInterval) return;
+  told_at_ = now_;
+  LogWarning("a connection to the port for workers is cut off", {{"error", error.ToString()}});
+}
+
+}  // namespace roost::wire

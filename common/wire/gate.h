@@ -1,0 +1,136 @@
+// What stands before a router's ZeroMQ socket: takes the TCP connections of peers, reads along what they send
+// (zmtp_watch.h), and passes it on to the socket, which listens where only this process knows.
+//
+//   peer ──TCP──► ZmtpWatch ──► unix socket ──► ZeroMQ
+//        ◄────────────────────
+//
+// So what libzmq would keep without a bound never reaches it, nor an identity that a peer chose. Who can not be passed
+// on is cut off: a message in several parts, a large frame that finds no memory or does not end, one connection too
+// many. What one side does not take holds back the other, so a connection keeps at most one read in each direction.
+//
+// Threads: one of its own for all connections; StopListening from any. An instance outlives the ZeroMQ context of the
+// socket behind it, so that what that had to say when it was closed still gets out.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/byte_budget.h"
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "common/wire/endpoint.h"
+
+namespace roost::wire {
+
+// A file descriptor that is closed with its owner.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept;
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor() { Close(); }
+
+  void Close();
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] bool is_open() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+class Gate {
+ public:
+  // Twice as many as a router takes workers: connections that are broken are noticed late.
+  static constexpr std::size_t kMaxConnections = 2048;
+  static constexpr std::size_t kReadBytes = std::size_t{64} << 10U;
+
+  // A name for the socket behind, in Linux's abstract namespace; ZeroMQ binds to `ipc://` and it.
+  [[nodiscard]] static std::string NewInnerName();
+
+  // Listens on `outer` (a numeric host, `localhost` or `*`; port 0: a free one). `inner` is bound already. `frames` is
+  // the budget of large frames; null: without a bound. kInvalidArgument: no numeric host. kUnavailable: can not be
+  // bound.
+  [[nodiscard]] static Result<std::shared_ptr<Gate>> Open(const Endpoint& outer, const std::string& inner,
+                                                          std::shared_ptr<ByteBudget> frames);
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  // Waits until what is under way has left, at most for kLinger.
+  ~Gate();
+
+  // What was bound, with the real port.
+  [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
+
+  // The port is free when this returns. Connections go on until their ends close.
+  void StopListening();
+
+ private:
+  struct Connection;
+  // One of a connection's two sockets.
+  struct End {
+    Descriptor socket;
+    Connection* connection = nullptr;
+    std::string pending;        // to be written to the socket
+    bool has_ended = false;     // nothing comes from the socket any more
+    std::uint32_t watched = 0;  // events
+  };
+
+  Gate(Descriptor listener, Endpoint endpoint, std::string inner, std::shared_ptr<ByteBudget> frames);
+
+  void Run();
+  // A stop has been asked for, and all has left or had its time.
+  [[nodiscard]] bool IsDone(Instant now);
+  // Several times a second.
+  void Look(Instant now);
+  void OnEvent(const epoll_event& event);
+  void Accept();
+  void Connect(Descriptor outer);
+  void PauseListening();
+  void Serve(End& end, std::uint32_t events);
+  void Read(End& from);
+  // Writes what it can, and keeps the rest.
+  void Write(End& to, std::span<const char> bytes);
+  void Drop(Connection& connection);
+  // Lets epoll tell what the end can make use of now.
+  void Watch(End& end);
+  void WatchListener();
+  void TellDropped(const Error& error);
+
+  const SteadyClock clock_;
+  const Endpoint endpoint_;
+  const std::string inner_;
+  const std::shared_ptr<ByteBudget> frames_;
+  const Descriptor epoll_;
+  const Descriptor bell_;
+
+  std::atomic<bool> listening_ = true;
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  std::condition_variable closed_;
+  bool listener_is_open_ = true;  // guarded by mutex_
+
+  // The thread's.
+  Descriptor listener_;
+  bool listener_pauses_ = false;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<char> buffer_;
+  Instant now_{};
+  Instant looked_at_{};
+  std::optional<Instant> stop_at_;
+  std::optional<Instant> told_at_;
+
+  std::thread thread_;
+};
+
+}  // namespace roost::wire

@@ -1,0 +1,137 @@
+#include "common/grammar/json_schema_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace roost::grammar {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Rewritten(std::string_view schema) {
+  const Result<std::string> text = LibrarySchema(schema, "field");
+  return text.ok() ? *text : "! " + text.error().message;
+}
+
+TEST(JsonSchemaRulesTest, ObjectsHaveTheirPropertiesAlone) {
+  EXPECT_EQ(Rewritten(R"({"type":"object","title":"T","properties":{"a":{"type":"null"}},"required":["a"]})"),
+            R"({"type":"object","properties":{"a":{"type":"null"}},"required":["a"],"additionalProperties":false})");
+  EXPECT_EQ(Rewritten(R"({"properties":{}})"), R"({"type":"object","properties":{},"additionalProperties":{}})");
+  EXPECT_EQ(Rewritten(R"({"type":"object"})"), R"({"type":"object","additionalProperties":{}})");
+  EXPECT_EQ(Rewritten(R"({"type":"object","additionalProperties":{"type":"integer"}})"),
+            R"({"type":"object","additionalProperties":{"type":"integer"}})");
+}
+
+TEST(JsonSchemaRulesTest, ArraysSayWhatTheirItemsAre) {
+  EXPECT_EQ(Rewritten(R"({"type":"array","minItems":1})"), R"({"type":"array","minItems":1,"items":{}})");
+  EXPECT_EQ(Rewritten(R"({"prefixItems":[{"type":"null"},true]})"),
+            R"({"type":"array","prefixItems":[{"type":"null"},{}],"items":false})");
+}
+
+// The library's own lengths would let control characters through.
+TEST(JsonSchemaRulesTest, LengthsBecomePatterns) {
+  EXPECT_EQ(Rewritten(R"({"type":"string","minLength":2,"maxLength":5})"),
+            R"({"type":"string","pattern":"^[^\\x00-\\x1f\\x22\\x5c]{2,5}$"})");
+  EXPECT_EQ(Rewritten(R"({"type":"string","minLength":0})"), R"({"type":"string"})");
+}
+
+TEST(JsonSchemaRulesTest, PatternsAreAnchored) {
+  EXPECT_EQ(Rewritten(R"({"type":"string","pattern":"^a|^b$"})"),
+            R"({"type":"string","pattern":"^(a[^\\x00-\\x1f\\x22\\x5c]*|b)$"})");
+}
+
+TEST(JsonSchemaRulesTest, ReferencesStayWithinTheDocument) {
+  const std::string tree =
+      R"({"$defs":{"node":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/$defs/node"},{"type":"null"}]}}}},)"
+      R"("$ref":"#/$defs/node"})";
+  EXPECT_THAT(Rewritten(tree), HasSubstr(R"("$ref":"#/$defs/node")"));
+  for (const char* uri : {"other.json", "#/$defs/none", "#/$defs", "#node", "#/$defs/a~1b", "#/allOf/0"}) {
+    EXPECT_THAT(Rewritten(std::string(R"({"$defs":{"a":{"type":"null"}},"$ref":")") + uri + "\"}"), HasSubstr("$ref"))
+        << uri;
+  }
+}
+
+TEST(JsonSchemaRulesTest, ReferencesThatLeadToThemselvesAreRefused) {
+  EXPECT_THAT(Rewritten(R"({"$ref":"#"})"), HasSubstr("leads to itself"));
+  EXPECT_THAT(
+      Rewritten(R"({"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"}]},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})"),
+      HasSubstr("leads to itself"));
+  EXPECT_EQ(Rewritten(R"({"type":"array","items":{"$ref":"#"}})"), R"({"type":"array","items":{"$ref":"#"}})");
+}
+
+struct Refusal {
+  std::string schema;
+  std::string keyword;
+};
+
+// Whatever the library would ignore or read otherwise.
+TEST(JsonSchemaRulesTest, WhatIsNotHeldToIsRefusedByItsKeyword) {
+  const std::vector<Refusal> cases{
+      {R"({"not":{}})", "'not'"},
+      {R"({"if":{}})", "'if'"},
+      {R"({"type":"object","patternProperties":{}})", "'patternProperties'"},
+      {R"({"type":"object","propertyNames":{}})", "'propertyNames'"},
+      {R"({"type":"object","dependentRequired":{}})", "'dependentRequired'"},
+      {R"({"type":"object","unevaluatedProperties":false})", "'unevaluatedProperties'"},
+      {R"({"type":"object","properties":{"a":{}},"additionalProperties":true})", "'additionalProperties'"},
+      {R"({"type":"object","properties":{"a":{}},"required":["b"]})", "'required'"},
+      {R"({"type":"object","required":["b"]})", "'required'"},
+      {R"({"type":"object","minProperties":2})", "'minProperties'"},
+      {R"({"type":"object","properties":{"a":{}},"minProperties":2})", "'minProperties'"},
+      {R"({"type":"object","properties":{"a":{}},"required":["a"],"maxProperties":0})", "'maxProperties'"},
+      {R"({"type":"array","uniqueItems":true})", "'uniqueItems'"},
+      {R"({"type":"array","contains":{}})", "'contains'"},
+      {R"({"type":"array","items":[{}]})", "a schema is an object"},
+      {R"({"type":"array","additionalItems":false})", "'additionalItems'"},
+      {R"({"type":"array","minItems":3,"maxItems":2})", "'Items'"},
+      {R"({"type":"array","prefixItems":[{}],"minItems":2})", "'minItems'"},
+      {R"({"type":"string","minLength":-1})", "'minLength'"},
+      {R"({"type":"string","maxLength":1000000})", "'maxLength'"},
+      {R"({"type":"string","minLength":1,"pattern":"a"})", "'pattern'"},
+      {R"({"type":"string","format":"iri"})", "'format'"},
+      {R"x({"type":"string","pattern":"(?=a)"})x", "'pattern'"},
+      {R"({"type":"number","multipleOf":2})", "'multipleOf'"},
+      {R"({"type":"integer","multipleOf":0.5})", "'multipleOf'"},
+      {R"({"type":"integer","multipleOf":3,"minimum":1})", "'multipleOf'"},
+      {R"({"type":"integer","minimum":0.5})", "'minimum'"},
+      {R"({"type":"number","minimum":1e-9})", "'minimum'"},
+      {R"({"type":"number","exclusiveMinimum":true})", "'exclusiveMinimum'"},
+      {R"({"type":"integer","minimum":3,"maximum":1})", "'minimum'"},
+      {R"({"type":"text"})", "'type'"},
+      {R"({"type":[]})", "'type'"},
+      {R"({"minLength":3})", "'minLength'"},
+      {R"({"anyOf":[{}],"minLength":3})", "'minLength'"},
+      {R"({"allOf":[{},{}]})", "'allOf'"},
+      {R"({"oneOf":[]})", "'oneOf'"},
+      {R"({"enum":[]})", "'enum'"},
+      {R"({"enum":[1,"a"],"type":"string"})", "'type'"},
+      {R"({"const":18446744073709551615})", "'const'"},
+      {R"({"$dynamicRef":"#a"})", "'$dynamicRef'"},
+      {R"({"nullable":true,"type":"string"})", "'nullable'"},
+      {R"({"madeUp":1})", "'madeUp'"},
+      {R"(false)", "false"},
+      {R"([])", "a schema is an object"},
+      {R"({"type":)", "no JSON"},
+  };
+  for (const Refusal& each : cases) {
+    const Result<std::string> refused = LibrarySchema(each.schema, "guided_json");
+    ASSERT_FALSE(refused.ok()) << each.schema << " became " << *refused;
+    EXPECT_EQ(refused.error().field, "guided_json");
+    EXPECT_THAT(refused.error().message, HasSubstr(each.keyword)) << each.schema;
+  }
+}
+
+TEST(JsonSchemaRulesTest, DepthAndNumberOfSchemasAreBounded) {
+  std::string deep = R"({"type":"null"})";
+  for (int i = 0; i < 40; ++i) deep = R"({"type":"array","items":)" + deep + "}";
+  EXPECT_THAT(Rewritten(deep), HasSubstr("inside one another"));
+  std::string wide = R"({"anyOf":[{})";
+  for (int i = 0; i < 5000; ++i) wide += ",{}";
+  EXPECT_THAT(Rewritten(wide + "]}"), HasSubstr("in one document"));
+}
+
+}  // namespace
+}  // namespace roost::grammar

@@ -1,0 +1,151 @@
+// Automata of the library against brute force: the texts of a constraint are few and known, and a token may come next
+// if some text begins with what it makes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "worker/grammar/grammar_library.h"
+
+namespace roost::worker {
+namespace {
+
+using wire::ConstraintKind;
+
+const TokenTexts kTokens{"",   "a",   "b",   "c",  "ab", "bc",   "abc", "\"",   "{",    "}",    ":",
+                         ",",  "{\"", "\":", "1",  "2",  "12",   "\"}", "aa",   "ba",   "true", "tr",
+                         "ue", "fal", "se",  "[",  "]",  "null", "é",   "\xC3", "\xA9", " ",    "",
+                         "x",  "-",   "0",   "00", "1,", "cab",  "\"a", "a\"",  "\"b",  "b\""};
+
+class GrammarLibraryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasGrammarLibrary()) GTEST_SKIP() << "built without xgrammar";
+    library_ = OpenGrammarLibrary(kTokens);
+    ASSERT_NE(library_, nullptr);
+  }
+
+  std::shared_ptr<const CompiledGrammar> Compiled(ConstraintKind kind, const std::string& text) {
+    auto compiled = library_->Compile({.kind = kind, .text = text, .field = "f"});
+    EXPECT_TRUE(compiled.ok()) << text << ": " << compiled.error().ToString();
+    return compiled.ok() ? *compiled : nullptr;
+  }
+  std::string Refusal(ConstraintKind kind, const std::string& text) {
+    const auto compiled = library_->Compile({.kind = kind, .text = text, .field = "f"});
+    return compiled.ok() ? "" : compiled.error().message;
+  }
+
+  static bool BeginsOne(const std::vector<std::string>& texts, const std::string& begin) {
+    return std::any_of(texts.begin(), texts.end(), [&](const std::string& text) { return text.starts_with(begin); });
+  }
+
+  // Random walks through the automaton, every mask compared.
+  void ExpectTexts(const CompiledGrammar& grammar, const std::vector<std::string>& texts, int walk_count) {
+    for (int walk = 0; walk < walk_count; ++walk) {
+      const std::unique_ptr<Automaton> automaton = grammar.Start();
+      std::string written;
+      for (int step = 0; step < 40; ++step) {
+        std::vector<std::uint32_t> mask(MaskWords(kTokens.size()));
+        automaton->FillMask(mask);
+        std::vector<TokenId> allowed;
+        for (TokenId token = 0; token < kTokens.size(); ++token) {
+          const bool is_allowed = (mask[token / 32] >> token % 32 & 1U) != 0;
+          ASSERT_EQ(is_allowed, !kTokens[token].empty() && BeginsOne(texts, written + kTokens[token]))
+              << "'" << kTokens[token] << "' after '" << written << "'";
+          if (is_allowed) allowed.push_back(token);
+        }
+        const bool is_whole = std::find(texts.begin(), texts.end(), written) != texts.end();
+        ASSERT_EQ(automaton->MayEnd(), is_whole) << written;
+        if (allowed.empty()) break;
+        const TokenId next = allowed[rng_.Below(allowed.size())];
+        ASSERT_TRUE(automaton->Accept(next));
+        written += kTokens[next];
+      }
+    }
+  }
+
+  Rng rng_{5};
+  std::unique_ptr<GrammarLibrary> library_;
+};
+
+TEST_F(GrammarLibraryTest, Choices) {
+  const auto grammar = Compiled(ConstraintKind::kChoice, R"(["abc","ab","aa","cab","é","true","b\"","x1"])");
+  ASSERT_NE(grammar, nullptr);
+  ExpectTexts(*grammar, {"abc", "ab", "aa", "cab", "é", "true", "b\"", "x1"}, 40);
+}
+
+TEST_F(GrammarLibraryTest, RegularExpressions) {
+  std::vector<std::string> texts;
+  for (const char* a : {"a", "aa", "ab", "b"}) {
+    for (const char* b : {"", "1", "2", "12"}) {
+      for (const char* c : {"x", "-", "é"}) texts.push_back(std::string(a) + b + c);
+    }
+  }
+  const auto grammar = Compiled(ConstraintKind::kRegex, "^(?:a[ab]?|b)(1?2?)[x\\-é]$");
+  ASSERT_NE(grammar, nullptr);
+  ExpectTexts(*grammar, texts, 60);
+}
+
+TEST_F(GrammarLibraryTest, Grammars) {
+  const auto grammar = Compiled(ConstraintKind::kGrammar, "root ::= pair (\",\" pair)?\npair ::= \"a\" | \"b\" [12]\n");
+  ASSERT_NE(grammar, nullptr);
+  std::vector<std::string> texts{"a", "b1", "b2"};
+  for (const char* first : {"a", "b1", "b2"}) {
+    for (const char* second : {"a", "b1", "b2"}) texts.push_back(std::string(first) + "," + second);
+  }
+  ExpectTexts(*grammar, texts, 60);
+}
+
+// The tokens that go to white space are left out of the comparison by the vocabulary: it has but one, so only texts
+// without a second one are walked.
+TEST_F(GrammarLibraryTest, SchemasAllowTheirValuesAndNothingElse) {
+  const auto grammar = Compiled(ConstraintKind::kJsonSchema, R"({"enum":["a","b",12,true,null,[1,2]]})");
+  ASSERT_NE(grammar, nullptr);
+  ExpectTexts(*grammar, {"\"a\"", "\"b\"", "12", "true", "null", "[1,2]"}, 60);
+}
+
+TEST_F(GrammarLibraryTest, AForkGoesItsOwnWay) {
+  const auto grammar = Compiled(ConstraintKind::kChoice, R"(["ab","ac"])");
+  ASSERT_NE(grammar, nullptr);
+  const std::unique_ptr<Automaton> first = grammar->Start();
+  ASSERT_TRUE(first->Accept(1));
+  const std::unique_ptr<Automaton> second = first->Fork();
+  ASSERT_TRUE(first->Accept(2));
+  EXPECT_TRUE(first->MayEnd());
+  EXPECT_FALSE(second->MayEnd());
+  EXPECT_FALSE(first->Accept(3));
+  EXPECT_TRUE(second->Accept(3));
+  EXPECT_TRUE(second->MayEnd());
+}
+
+TEST_F(GrammarLibraryTest, WhatTheLibraryOnlyWarnsOfIsAnError) {
+  EXPECT_NE(Refusal(ConstraintKind::kJsonSchema, R"({"oneOf":[{"type":"string"},{"type":"string","maxLength":3}]})"),
+            "");
+  EXPECT_EQ(Refusal(ConstraintKind::kJsonSchema, R"({"oneOf":[{"type":"string"},{"type":"integer"}]})"), "");
+}
+
+TEST_F(GrammarLibraryTest, BrokenGrammarsAreErrors) {
+  EXPECT_NE(Refusal(ConstraintKind::kGrammar, "root ::= other"), "");
+  EXPECT_NE(Refusal(ConstraintKind::kGrammar, "rule ::= \"a\""), "");
+  EXPECT_NE(Refusal(ConstraintKind::kGrammar, "root = \"a\""), "");
+  EXPECT_NE(Refusal(ConstraintKind::kStructuralTag, R"({"type":"structural_tag"})"), "");
+}
+
+TEST_F(GrammarLibraryTest, FreeTextMayStandAroundATag) {
+  const auto grammar = Compiled(
+      ConstraintKind::kStructuralTag,
+      R"({"type":"structural_tag","format":{"type":"triggered_tags","triggers":["{"],"tags":[{"type":"tag","begin":"{",)"
+      R"("content":{"type":"json_schema","json_schema":{"enum":[1,2]}},"end":"}"}]}})");
+  ASSERT_NE(grammar, nullptr);
+  const std::unique_ptr<Automaton> automaton = grammar->Start();
+  for (const TokenId token : {1U, 2U, 8U, 14U, 9U, 3U})
+    ASSERT_TRUE(automaton->Accept(token)) << kTokens[token];  // ab{1}c
+  EXPECT_TRUE(automaton->MayEnd());
+  ASSERT_TRUE(automaton->Accept(8));
+  EXPECT_FALSE(automaton->Accept(1));
+}
+
+}  // namespace
+}  // namespace roost::worker

@@ -1,0 +1,185 @@
+#include "worker/grammar/grammar_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "common/base/clock.h"
+#include "tests/support/fake_constrainer.h"
+
+namespace roost::worker {
+namespace {
+
+using testing_support::FakeAutomaton;
+
+class FakeGrammar final : public CompiledGrammar {
+ public:
+  explicit FakeGrammar(std::size_t bytes) : bytes_(bytes) {}
+  [[nodiscard]] std::size_t bytes() const override { return bytes_; }
+  [[nodiscard]] std::unique_ptr<Automaton> Start() const override { return std::make_unique<FakeAutomaton>(1, 97); }
+
+ private:
+  std::size_t bytes_;
+};
+
+// Compiles when the gate is open. A text is the size of its grammar, or "bad".
+class GatedLibrary final : public GrammarLibrary {
+ public:
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_open = true;
+    int compiled_count = 0;
+    void Set(bool open) {
+      const std::lock_guard lock(mutex);
+      is_open = open;
+      changed.notify_all();
+    }
+  };
+  explicit GatedLibrary(Gate& gate) : gate_(gate) {}
+  [[nodiscard]] Result<std::shared_ptr<const CompiledGrammar>> Compile(
+      const wire::Constraint& constraint) const override {
+    std::unique_lock lock(gate_.mutex);
+    ++gate_.compiled_count;
+    gate_.changed.notify_all();
+    gate_.changed.wait(lock, [this] { return gate_.is_open; });
+    if (constraint.text == "bad") return InvalidArgument(constraint.field, "is bad");
+    return std::shared_ptr<const CompiledGrammar>(std::make_shared<FakeGrammar>(std::stoull(constraint.text)));
+  }
+
+ private:
+  Gate& gate_;
+};
+
+class GrammarPoolTest : public testing::Test {
+ protected:
+  GrammarPool& Pool(GrammarPoolOptions options = {}) {
+    pool_ = std::make_unique<GrammarPool>(std::make_unique<GatedLibrary>(gate_), options, clock_, [this] {
+      const std::lock_guard lock(mutex_);
+      ++wake_count_;
+      woken_.notify_all();
+    });
+    return *pool_;
+  }
+  static Constrainer::Job JobOf(std::uint64_t id, std::string text, std::vector<TokenId> output = {}) {
+    return {id, {.kind = wire::ConstraintKind::kRegex, .text = std::move(text), .field = "f"}, std::move(output)};
+  }
+  // The first that is done.
+  Constrainer::Done Await() {
+    std::unique_lock lock(mutex_);
+    woken_.wait(lock, [this] { return pool_->HasDone(); });
+    std::vector<Constrainer::Done> done = pool_->TakeDone();
+    EXPECT_EQ(done.size(), 1U);
+    return std::move(done.front());
+  }
+  void AwaitCompilation(int count) {
+    std::unique_lock lock(gate_.mutex);
+    gate_.changed.wait(lock, [&] { return gate_.compiled_count >= count; });
+  }
+
+  ManualClock clock_;
+  GatedLibrary::Gate gate_;
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  int wake_count_ = 0;  // guarded by mutex_
+  std::unique_ptr<GrammarPool> pool_;
+};
+
+TEST_F(GrammarPoolTest, WhatWasCompiledIsThereAtOnce) {
+  GrammarPool& pool = Pool();
+  pool.Begin(JobOf(1, "10"));
+  EXPECT_TRUE(Await().automaton.ok());
+  pool.Begin(JobOf(2, "10"));
+  ASSERT_TRUE(pool.HasDone());
+  EXPECT_EQ(pool.TakeDone().front().id, 2U);
+  EXPECT_EQ(gate_.compiled_count, 1);
+}
+
+TEST_F(GrammarPoolTest, TheOutputSoFarIsGoneThrough) {
+  FakeAutomaton automaton(1, 97);
+  std::vector<std::uint32_t> mask(4);
+  automaton.FillMask(mask);
+  TokenId first = 0;
+  while ((mask[first / 32] >> first % 32 & 1U) == 0) ++first;
+  GrammarPool& pool = Pool();
+  pool.Begin(JobOf(1, "10", {first}));
+  const Constrainer::Done done = Await();
+  ASSERT_TRUE(done.automaton.ok());
+  ASSERT_TRUE(automaton.Accept(first));
+  std::vector<std::uint32_t> got(4);
+  automaton.FillMask(mask);
+  (*done.automaton)->FillMask(got);
+  EXPECT_EQ(got, mask);
+  pool.Begin(JobOf(2, "10", {0}));
+  EXPECT_EQ(Await().automaton.error().field, "f");
+}
+
+TEST_F(GrammarPoolTest, ThoseWhoWantTheSameWaitForOneCompilation) {
+  gate_.Set(false);
+  GrammarPool& pool = Pool();
+  pool.Begin(JobOf(1, "10"));
+  AwaitCompilation(1);
+  pool.Begin(JobOf(2, "10"));
+  pool.Begin(JobOf(3, "11"));  // served after the second, so that one waits with the first
+  AwaitCompilation(2);
+  gate_.Set(true);
+  std::size_t done_count = 0;
+  while (done_count < 3) {
+    std::unique_lock lock(mutex_);
+    woken_.wait(lock, [&] { return pool.HasDone(); });
+    for (const Constrainer::Done& done : pool.TakeDone()) {
+      EXPECT_TRUE(done.automaton.ok());
+      ++done_count;
+    }
+  }
+  EXPECT_EQ(gate_.compiled_count, 2);
+}
+
+TEST_F(GrammarPoolTest, ErrorsNameTheField) {
+  GrammarPool& pool = Pool({.cache_bytes = 1000});
+  pool.Begin(JobOf(1, "bad"));
+  EXPECT_EQ(Await().automaton.error().field, "f");
+  pool.Begin(JobOf(2, "300"));  // more than a quarter
+  EXPECT_EQ(Await().automaton.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(GrammarPoolTest, WhatTakesTooLongIsRefusedUntilItIsThere) {
+  gate_.Set(false);
+  GrammarPool& pool = Pool({.time_limit = std::chrono::seconds(5)});
+  pool.Begin(JobOf(1, "10"));
+  AwaitCompilation(1);
+  EXPECT_FALSE(pool.HasDone());
+  clock_.Advance(std::chrono::seconds(5));
+  ASSERT_TRUE(pool.HasDone());
+  EXPECT_EQ(pool.TakeDone().front().automaton.error().code, ErrorCode::kInvalidArgument);
+  pool.Begin(JobOf(2, "10"));
+  EXPECT_FALSE(Await().automaton.ok());
+  gate_.Set(true);
+  std::unique_lock lock(mutex_);
+  woken_.wait(lock, [this] { return wake_count_ >= 2; });
+  lock.unlock();
+  pool.Begin(JobOf(3, "10"));
+  EXPECT_TRUE(Await().automaton.ok());
+}
+
+TEST_F(GrammarPoolTest, WhoWaitsForAThreadTooLongIsToldSo) {
+  gate_.Set(false);
+  GrammarPool& pool = Pool({.thread_count = 1, .time_limit = std::chrono::seconds(5)});
+  pool.Begin(JobOf(1, "10"));
+  AwaitCompilation(1);
+  pool.Begin(JobOf(2, "11"));
+  pool.Drop(1);
+  clock_.Advance(std::chrono::seconds(6));
+  const std::vector<Constrainer::Done> done = pool.TakeDone();
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done.front().automaton.error().code, ErrorCode::kOverloaded);
+  gate_.Set(true);
+}
+
+}  // namespace
+}  // namespace roost::worker

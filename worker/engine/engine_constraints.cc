@@ -1,0 +1,173 @@
+// Requests under a constraint: they wait for their automaton before they are taken in, and what they draw goes through
+// it.
+//
+// With plan_ahead the automaton of an output stands before the token that is still being drawn when the next step is
+// begun. So masks are made late: the step's work is with the device, then the tokens of the step before are awaited,
+// the automata take them, and the masks are sent for the draws. The device computes meanwhile.
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "worker/engine/engine_state.h"
+
+namespace roost::worker {
+namespace {
+
+RequestEvent EndOf(RequestKey key, wire::FinishReason reason, std::optional<Error> error) {
+  RequestEvent event;
+  event.link = key.link;
+  event.event.request_id = key.request;
+  event.event.finish = reason;
+  event.event.error = std::move(error);
+  return event;
+}
+
+}  // namespace
+
+Result<void> Engine::State::Constrain(RequestKey key, wire::Generate generate, Instant received) {
+  const wire::Constraint& constraint = *generate.constraint;
+  if (options.constrainer == nullptr) {
+    return InvalidArgument(constraint.field, "this worker can not constrain what it writes");
+  }
+  if (constraining.size() >= options.max_waiting_requests) {
+    return Error{ErrorCode::kOverloaded, "too many requests wait for their grammars", ""};
+  }
+  if (generate.first_output_index > generate.prompt.size()) {
+    return InvalidArgument("first_output_index", "the prompt has {} tokens", generate.prompt.size());
+  }
+  Constrainer::Job job{.id = ++last_constraining_id, .constraint = constraint, .output = {}};
+  job.output.assign(generate.prompt.end() - generate.first_output_index, generate.prompt.end());
+  constraining.emplace(job.id, ConstrainedSubmit{key, std::move(generate), received});
+  options.constrainer->Begin(std::move(job));
+  TakeConstrained();
+  return {};
+}
+
+// Who has its automaton is a request like any other.
+void Engine::State::TakeConstrained() {
+  if (constraining.empty()) return;
+  for (Constrainer::Done& done : options.constrainer->TakeDone()) {
+    const auto found = constraining.find(done.id);
+    if (found == constraining.end()) continue;
+    ConstrainedSubmit submit = std::move(found->second);
+    constraining.erase(found);
+    Result<void> taken =
+        done.automaton.ok() ? Admit(submit.key, std::move(submit.generate), submit.received, *std::move(done.automaton))
+                            : Result<void>(done.automaton.error());
+    if (taken.ok()) continue;
+    pending_events.push_back(EndOf(submit.key, wire::FinishReason::kError, std::move(taken).error()));
+  }
+}
+
+bool Engine::State::IsConstraining(RequestKey key) const {
+  return std::any_of(constraining.begin(), constraining.end(),
+                     [key](const auto& each) { return each.second.key == key; });
+}
+
+template <typename Which>
+std::vector<RequestKey> Engine::State::DropConstraining(const Which& which) {
+  std::vector<RequestKey> dropped;
+  for (auto each = constraining.begin(); each != constraining.end();) {
+    if (!which(each->second)) {
+      ++each;
+      continue;
+    }
+    options.constrainer->Drop(each->first);
+    dropped.push_back(each->second.key);
+    each = constraining.erase(each);
+  }
+  return dropped;
+}
+
+void Engine::State::CancelConstraining(RequestKey key) {
+  for (const RequestKey each : DropConstraining([key](const ConstrainedSubmit& submit) { return submit.key == key; })) {
+    pending_events.push_back(EndOf(each, wire::FinishReason::kCancelled, std::nullopt));
+  }
+}
+
+void Engine::State::ForgetConstraining(LinkId link) {
+  (void)DropConstraining([link](const ConstrainedSubmit& submit) { return submit.key.link == link; });
+}
+
+void Engine::State::EndExpiredConstraining(Instant now) {
+  const auto is_late = [now](const ConstrainedSubmit& submit) { return submit.IsLate(now); };
+  for (const RequestKey key : DropConstraining(is_late)) {
+    const Error error{ErrorCode::kDeadlineExceeded, "the deadline passed while the grammar was compiled", ""};
+    pending_events.push_back(EndOf(key, wire::FinishReason::kError, error));
+  }
+}
+
+bool Engine::State::HasConstrained() const {
+  if (constraining.empty()) return false;
+  if (options.constrainer->HasDone()) return true;
+  const Instant now = clock.Now();
+  return std::any_of(constraining.begin(), constraining.end(),
+                     [now](const auto& each) { return each.second.IsLate(now); });
+}
+
+// The draws of several choices begin at one place of the automaton, so they share a row.
+void Engine::State::PlanMask(const Sequence& sequence, kernels::SampleRow& draw, StepUnderWay& step) {
+  draw.has_mask = true;
+  if (step.masks.empty() || step.masks.back().sequence != sequence.id) {
+    step.masks.push_back({.sequence = sequence.id, .awaited_draw = sequence.awaited_draw});
+  }
+  draw.mask_row = static_cast<std::uint32_t>(step.masks.size() - 1);
+}
+
+void Engine::State::FillMasks(std::span<std::uint32_t> masks) {
+  const std::size_t words = kernels::MaskWords(model.shape().vocab_size);
+  ROOST_CHECK(masks.size() == next.masks.size() * words);
+  for (const StepUnderWay::MaskRow& row : next.masks) {
+    const std::span<std::uint32_t> mask = masks.first(words);
+    masks = masks.subspan(words);
+    const std::span<const std::uint32_t> allowed = AllowedTokens(row);
+    if (allowed.empty()) {
+      std::fill(mask.begin(), mask.end(), ~std::uint32_t{0});
+    } else {
+      std::copy(allowed.begin(), allowed.end(), mask.begin());
+    }
+  }
+}
+
+// Nothing for a draw that nobody will see: the token before it ends the output.
+std::span<const std::uint32_t> Engine::State::AllowedTokens(const StepUnderWay::MaskRow& row) {
+  Choice* const choice = requests.FindChoice(row.sequence);
+  if (choice == nullptr) return {};
+  ConstrainedOutput& output = *choice->constrained;
+  if (row.awaited_draw) {
+    const kernels::SampledToken before = SampledUnderWay()[*row.awaited_draw];
+    if (before.status != kernels::SampleStatus::kSampled || Stops(*choice->request, before.token)) return {};
+    if (!output.Take(choice->output_count, before.token)) return {};
+  }
+  if (output.MustEnd() || output.IsStuck()) return {};
+  return output.Mask();
+}
+
+bool Engine::State::Stops(const Request& request, TokenId token) {
+  return std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end();
+}
+
+// Goes on with the tokens that alone may follow, without drawing them, while nothing is being drawn already: a draw
+// could only give the same ones. Tells what ends the choice, if something does.
+Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, const Sequence& sequence,
+                                                              wire::StepTokens& tokens, Instant now,
+                                                              StepCounts& counts) {
+  using Ending = std::optional<wire::FinishReason>;
+  const Error stuck{ErrorCode::kInternal, "the vocabulary can not write what the constraint wants", ""};
+  const bool is_drawing = sequence.awaited_draw.has_value();
+  while (true) {
+    ConstrainedOutput* const output = choice.constrained.get();
+    if (output != nullptr && !output->Take(choice.output_count - 1, *(tokens.end() - 1))) return stuck;
+    if (choice.output_count == choice.request->output_limit) return Ending(wire::FinishReason::kLength);
+    if (output == nullptr) return Ending();
+    if (output->MustEnd()) return Ending(wire::FinishReason::kStop);
+    if (output->IsStuck()) return stuck;
+    const std::optional<TokenId> only = is_drawing ? std::nullopt : output->OnlyToken();
+    if (!only) return Ending();
+    if (Stops(*choice.request, *only)) return Ending(wire::FinishReason::kStop);
+    NoteToken(choice, now, counts);
+    tokens.push_back(*only);
+  }
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,160 @@
+// All that is known of xgrammar.
+#include <spdlog/spdlog.h>
+#include <xgrammar/xgrammar.h>
+
+#include <array>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/utf8.h"
+#include "support/logging.h"
+#include "worker/grammar/grammar_library.h"
+
+namespace {
+
+// The first warning of this thread's compilation: what the library only warns of it does not hold to.
+thread_local std::string* warning = nullptr;
+
+}  // namespace
+
+namespace xgrammar {
+
+[[noreturn]] void LogFatalImpl(const std::string& file, int line, const std::string& message) {
+  throw LogFatalError(file, line, message);
+}
+void LogMessageImpl(const std::string& /*file*/, int /*line*/, int level, const std::string& message) {
+  if (level >= XGRAMMAR_LOG_LEVEL_WARNING && warning != nullptr && warning->empty()) *warning = message;
+}
+
+}  // namespace xgrammar
+
+namespace roost::worker {
+namespace {
+
+// White space between two signs of JSON: what lays text out in lines is well below, and a model that writes nothing
+// else comes to an end.
+constexpr int kMaxWhitespace = 32;
+// Of a grammar written out: beyond it compiling takes seconds and more.
+constexpr std::size_t kMaxGrammarText = std::size_t{1} << 20U;
+
+class XgrammarAutomaton final : public Automaton {
+ public:
+  XgrammarAutomaton(xgrammar::GrammarMatcher matcher, std::size_t mask_words)
+      : matcher_(std::move(matcher)), mask_words_(mask_words) {}
+
+  bool Accept(TokenId token) override { return matcher_.AcceptToken(static_cast<std::int32_t>(token)); }
+  void FillMask(TokenMask mask) override {
+    ROOST_CHECK(mask.size() == mask_words_);
+    auto shape = static_cast<std::int64_t>(mask_words_);
+    DLTensor tensor{};
+    tensor.data = mask.data();
+    tensor.device = {kDLCPU, 0};
+    tensor.ndim = 1;
+    tensor.dtype = xgrammar::GetBitmaskDLType();
+    tensor.shape = &shape;
+    (void)matcher_.FillNextTokenBitmask(&tensor);
+  }
+  [[nodiscard]] bool MayEnd() const override { return matcher_.IsCompleted(); }
+  [[nodiscard]] std::unique_ptr<Automaton> Fork() const override {
+    return std::make_unique<XgrammarAutomaton>(matcher_.Fork(), mask_words_);
+  }
+
+ private:
+  xgrammar::GrammarMatcher matcher_;
+  const std::size_t mask_words_;
+};
+
+class XgrammarGrammar final : public CompiledGrammar {
+ public:
+  explicit XgrammarGrammar(xgrammar::CompiledGrammar grammar) : grammar_(std::move(grammar)) {}
+
+  [[nodiscard]] std::size_t bytes() const override { return grammar_.MemorySizeBytes(); }
+  [[nodiscard]] std::unique_ptr<Automaton> Start() const override {
+    const auto words = MaskWords(static_cast<std::size_t>(grammar_.GetTokenizerInfo().GetVocabSize()));
+    return std::make_unique<XgrammarAutomaton>(xgrammar::GrammarMatcher(grammar_), words);
+  }
+
+ private:
+  const xgrammar::CompiledGrammar grammar_;
+};
+
+class XgrammarLibrary final : public GrammarLibrary {
+ public:
+  explicit XgrammarLibrary(const TokenTexts& texts)
+      // Stop tokens are the engine's business.
+      : tokens_(texts, xgrammar::VocabType::RAW, static_cast<int>(texts.size()), std::vector<std::int32_t>{}) {}
+
+  Result<std::shared_ptr<const CompiledGrammar>> Compile(const wire::Constraint& constraint) const override {
+    ROOST_ASSIGN_OR_RETURN(const grammar::LibraryInput input, grammar::LibraryInputOf(constraint));
+    std::string warned;
+    std::string failed;
+    std::shared_ptr<const CompiledGrammar> compiled;
+    warning = &warned;
+    try {
+      compiled = CompileInput(input, failed);
+    } catch (const xgrammar::LogFatalError& error) {
+      failed = error.std::runtime_error::what();
+    } catch (const std::exception& error) {
+      failed = error.what();
+    }
+    warning = nullptr;
+    if (failed.empty()) failed = warned;
+    if (!failed.empty()) return InvalidArgument(constraint.field, "can not be held to: {}", FirstLine(failed));
+    return compiled;
+  }
+
+ private:
+  // Null, and why in `failed`, for a grammar that is too large.
+  [[nodiscard]] std::shared_ptr<const CompiledGrammar> CompileInput(const grammar::LibraryInput& input,
+                                                                    std::string& failed) const {
+    constexpr int kThreads = 1;  // the caller's
+    constexpr bool kCaches = false;
+    xgrammar::GrammarCompiler compiler(tokens_, kThreads, kCaches);
+    if (input.form == grammar::LibraryForm::kStructuralTag) {
+      return std::make_shared<XgrammarGrammar>(compiler.CompileStructuralTag(input.text));
+    }
+    const xgrammar::Grammar grammar = GrammarOf(input);
+    if (grammar.ToString().size() > kMaxGrammarText) {
+      failed = "it makes too large a grammar";
+      return nullptr;
+    }
+    return std::make_shared<XgrammarGrammar>(compiler.CompileGrammar(grammar));
+  }
+
+  static xgrammar::Grammar GrammarOf(const grammar::LibraryInput& input) {
+    switch (input.form) {
+      case grammar::LibraryForm::kRegex: return xgrammar::Grammar::FromRegex(input.text);
+      case grammar::LibraryForm::kGrammar: return xgrammar::Grammar::FromEBNF(input.text);
+      default: break;
+    }
+    constexpr bool kAnyWhitespace = true;
+    constexpr bool kStrict = false;  // what a schema leaves open has been written into it
+    return xgrammar::Grammar::FromJSONSchema(input.text, kAnyWhitespace, std::nullopt, std::nullopt, kStrict,
+                                             kMaxWhitespace);
+  }
+
+  static std::string FirstLine(const std::string& text) {
+    constexpr std::size_t kMaxBytes = 300;
+    std::string line = ReplaceInvalidUtf8(text.substr(0, std::min(text.find('\n'), kMaxBytes)));
+    return line;
+  }
+
+  const xgrammar::TokenizerInfo tokens_;
+};
+
+}  // namespace
+
+bool HasGrammarLibrary() { return true; }
+
+std::unique_ptr<GrammarLibrary> OpenGrammarLibrary(const TokenTexts& texts) {
+  try {
+    return std::make_unique<XgrammarLibrary>(texts);
+  } catch (const std::exception& error) {
+    spdlog::error("the vocabulary can not be used for grammars: {}", error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,178 @@
+#include "worker/grammar/grammar_pool.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace roost::worker {
+namespace {
+
+// So many tokens are gone through at once, on the engine's thread.
+constexpr std::size_t kQuickOutput = 64;
+constexpr std::size_t kLargestShare = 4;  // of the cache, for one grammar
+
+std::string KeyOf(const wire::Constraint& constraint) {
+  return static_cast<char>('a' + static_cast<int>(constraint.kind)) + constraint.text;
+}
+
+Result<std::unique_ptr<Automaton>> StartAfter(const CompiledGrammar& grammar, const Constrainer::Job& job) {
+  std::unique_ptr<Automaton> automaton = grammar.Start();
+  for (const TokenId token : job.output) {
+    if (!automaton->Accept(token)) return InvalidArgument(job.constraint.field, "does not allow the output so far");
+  }
+  return automaton;
+}
+
+}  // namespace
+
+GrammarPool::GrammarPool(std::unique_ptr<const GrammarLibrary> library, GrammarPoolOptions options, const Clock& clock,
+                         std::function<void()> wake)
+    : library_(std::move(library)),
+      options_(options),
+      clock_(clock),
+      wake_(std::move(wake)),
+      cache_(options.cache_bytes) {
+  for (std::uint32_t i = 0; i < options_.thread_count; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+GrammarPool::~GrammarPool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  queued_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void GrammarPool::Begin(Job job) {
+  const Instant deadline = clock_.Now() + options_.time_limit;
+  Task task{std::move(job), "", deadline};
+  task.key = KeyOf(task.job.constraint);
+  const std::uint64_t id = task.job.id;
+  Grammar cached;
+  {
+    const std::lock_guard lock(mutex_);
+    wanted_.emplace(id, Wanted{deadline, task.key, task.job.constraint.field});
+    if (task.job.output.size() <= kQuickOutput) cached = cache_.Find(task.key);
+    if (cached == nullptr) queue_.push_back(std::move(task));
+  }
+  if (cached == nullptr) {
+    queued_.notify_one();
+    return;
+  }
+  Result<std::unique_ptr<Automaton>> automaton = StartAfter(*cached, task.job);
+  const std::lock_guard lock(mutex_);
+  Finish(id, std::move(automaton));
+}
+
+void GrammarPool::Drop(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  wanted_.erase(id);
+}
+
+bool GrammarPool::HasDone() const {
+  const std::lock_guard lock(mutex_);
+  return !done_.empty() || HasLate(clock_.Now());
+}
+
+std::vector<Constrainer::Done> GrammarPool::TakeDone() {
+  const std::lock_guard lock(mutex_);
+  EndLate(clock_.Now());
+  return std::exchange(done_, {});
+}
+
+bool GrammarPool::HasLate(Instant now) const {
+  return std::any_of(wanted_.begin(), wanted_.end(), [now](const auto& each) { return each.second.deadline <= now; });
+}
+
+void GrammarPool::EndLate(Instant now) {
+  std::vector<std::uint64_t> late;
+  for (const auto& [id, wanted] : wanted_) {
+    if (wanted.deadline <= now) late.push_back(id);
+  }
+  std::sort(late.begin(), late.end());
+  for (const std::uint64_t id : late) {
+    const Wanted wanted = wanted_.at(id);
+    const auto compiling = compiling_.find(wanted.key);
+    if (compiling == compiling_.end()) {
+      Finish(id, Error{ErrorCode::kOverloaded, "too many grammars wait to be compiled", wanted.field});
+      continue;
+    }
+    compiling->second.is_late = true;
+    Finish(id, InvalidArgument(wanted.field, "takes longer than {} s to compile", ToSeconds(options_.time_limit)));
+  }
+}
+
+void GrammarPool::Finish(std::uint64_t id, Result<std::unique_ptr<Automaton>> automaton) {
+  if (wanted_.erase(id) > 0) done_.push_back({id, std::move(automaton)});
+}
+
+void GrammarPool::Run() {
+  pthread_setname_np(pthread_self(), "grammar");
+  constexpr int kNiceness = 10;
+  (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // of this thread alone
+  std::unique_lock lock(mutex_);
+  while (true) {
+    queued_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (stopping_) return;
+    Task task = std::move(queue_.front());
+    queue_.pop_front();
+    if (wanted_.contains(task.job.id)) Serve(std::move(task), lock);
+  }
+}
+
+void GrammarPool::Serve(Task task, std::unique_lock<std::mutex>& lock) {
+  const Grammar cached = cache_.Find(task.key);
+  if (cached == nullptr) {
+    const auto compiling = compiling_.find(task.key);
+    if (compiling == compiling_.end()) return Compile(task, lock);
+    if (compiling->second.is_late) {
+      Finish(task.job.id, InvalidArgument(task.job.constraint.field, "takes longer than {} s to compile",
+                                          ToSeconds(options_.time_limit)));
+    } else {
+      compiling->second.waiting.push_back(std::move(task));
+      return;
+    }
+  } else {
+    lock.unlock();
+    Result<std::unique_ptr<Automaton>> automaton = StartAfter(*cached, task.job);
+    lock.lock();
+    Finish(task.job.id, std::move(automaton));
+  }
+  lock.unlock();
+  wake_();
+  lock.lock();
+}
+
+void GrammarPool::Compile(const Task& task, std::unique_lock<std::mutex>& lock) {
+  compiling_.emplace(task.key, Compiling{});
+  lock.unlock();
+  Result<Grammar> compiled = library_->Compile(task.job.constraint);
+  if (compiled.ok() && (*compiled)->bytes() > options_.cache_bytes / kLargestShare) {
+    compiled = InvalidArgument(task.job.constraint.field, "makes a grammar of {} bytes, at most {}",
+                               (*compiled)->bytes(), options_.cache_bytes / kLargestShare);
+  }
+  Result<std::unique_ptr<Automaton>> automaton =
+      compiled.ok() ? StartAfter(**compiled, task.job) : Result<std::unique_ptr<Automaton>>(compiled.error());
+  lock.lock();
+  if (compiled.ok()) cache_.Put(task.key, *compiled);
+  Finish(task.job.id, std::move(automaton));
+  for (Task& waiting : compiling_.at(task.key).waiting) {
+    if (compiled.ok()) {
+      queue_.push_front(std::move(waiting));
+      queued_.notify_one();
+    } else {
+      Error error = compiled.error();
+      error.field = waiting.job.constraint.field;
+      Finish(waiting.job.id, std::move(error));
+    }
+  }
+  compiling_.erase(task.key);
+  lock.unlock();
+  wake_();
+  lock.lock();
+}
+
+}  // namespace roost::worker

@@ -1,0 +1,98 @@
+// The worker's Constrainer: a few threads that compile, and a cache of what they made.
+//
+//   Begin ── in the cache, little output to go through ──► done at once
+//     │
+//     └────► queue ──► a thread: in the cache? else compile; go through the output ──► done, and `wake` is called
+//                        │ being compiled by another thread already
+//                        └──► waits with that one
+//
+// A job that is not done within the limit fails. The library can not be stopped, so a compilation that takes longer
+// goes on; what it was of is refused from then on until it is there. The threads give way to all others of the machine.
+//
+// Threads: Begin, Drop, HasDone and TakeDone from one, the engine's. `wake` is called from any.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "worker/grammar/constrainer.h"
+#include "worker/grammar/grammar_cache.h"
+#include "worker/grammar/grammar_library.h"
+
+namespace roost::worker {
+
+struct GrammarPoolOptions {
+  std::uint32_t thread_count = 2;
+  std::size_t cache_bytes = std::size_t{256} << 20U;  // no single grammar takes more than a quarter
+  Duration time_limit = std::chrono::seconds(10);
+};
+
+class GrammarPool final : public Constrainer {
+ public:
+  // `clock` outlives it.
+  GrammarPool(std::unique_ptr<const GrammarLibrary> library, GrammarPoolOptions options, const Clock& clock,
+              std::function<void()> wake);
+  // Waits for compilations that have begun.
+  ~GrammarPool() override;
+  GrammarPool(const GrammarPool&) = delete;
+  GrammarPool& operator=(const GrammarPool&) = delete;
+
+  void Begin(Job job) override;
+  void Drop(std::uint64_t id) override;
+  [[nodiscard]] bool HasDone() const override;
+  [[nodiscard]] std::vector<Done> TakeDone() override;
+
+ private:
+  using Grammar = std::shared_ptr<const CompiledGrammar>;
+  struct Task {
+    Job job;
+    std::string key;
+    Instant deadline;
+  };
+
+  void Run();
+  void Serve(Task task, std::unique_lock<std::mutex>& lock);
+  void Compile(const Task& task, std::unique_lock<std::mutex>& lock);
+  void Finish(std::uint64_t id, Result<std::unique_ptr<Automaton>> automaton);
+  void EndLate(Instant now);
+  [[nodiscard]] bool HasLate(Instant now) const;
+
+  const std::unique_ptr<const GrammarLibrary> library_;
+  const GrammarPoolOptions options_;
+  const Clock& clock_;
+  const std::function<void()> wake_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable queued_;
+  // Guarded by mutex_.
+  bool stopping_ = false;
+  GrammarCache cache_;
+  std::deque<Task> queue_;
+  struct Compiling {
+    bool is_late = false;       // somebody has waited for longer than the limit
+    std::vector<Task> waiting;  // for the thread that compiles it
+  };
+  std::unordered_map<std::string, Compiling> compiling_;  // by key
+  struct Wanted {
+    Instant deadline;
+    std::string key;
+    std::string field;
+  };
+  std::unordered_map<std::uint64_t, Wanted> wanted_;  // jobs that are not done
+  std::vector<Done> done_;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace roost::worker

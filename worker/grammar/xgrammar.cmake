@@ -1,0 +1,39 @@
+# The library that makes automata of grammars: xgrammar, built here from the source that deploy/packages.sh has
+# downloaded. Sets ROOST_HAS_GRAMMAR and makes the target roost_xgrammar. Its own CMake files want Python bindings.
+set(ROOST_XGRAMMAR_VERSION 0.2.8)
+if(NOT ROOST_GRAMMAR MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "ROOST_GRAMMAR=${ROOST_GRAMMAR}: must be AUTO, ON or OFF")
+endif()
+set(cache_folder "$ENV{XDG_CACHE_HOME}")
+if(NOT cache_folder)
+  set(cache_folder "$ENV{HOME}/.cache")
+endif()
+set(xgrammar "${ROOST_XGRAMMAR}")
+if(NOT xgrammar)
+  set(xgrammar "$ENV{ROOST_XGRAMMAR}")
+endif()
+if(NOT xgrammar)
+  set(xgrammar "${cache_folder}/roost/xgrammar-${ROOST_XGRAMMAR_VERSION}")
+endif()
+
+set(ROOST_HAS_GRAMMAR OFF)
+if(NOT ROOST_GRAMMAR STREQUAL "OFF" AND EXISTS ${xgrammar}/include/xgrammar/xgrammar.h)
+  set(ROOST_HAS_GRAMMAR ON)
+elseif(ROOST_GRAMMAR STREQUAL "ON")
+  message(FATAL_ERROR "ROOST_GRAMMAR=ON, but ${xgrammar} holds no source of xgrammar: deploy/packages.sh downloads it, "
+                      "ROOST_XGRAMMAR names another folder")
+endif()
+if(NOT ROOST_HAS_GRAMMAR)
+  message(STATUS "Constrained output: OFF, without xgrammar in ${xgrammar}")
+  return()
+endif()
+message(STATUS "Constrained output: xgrammar in ${xgrammar}")
+
+file(GLOB xgrammar_sources ${xgrammar}/cpp/*.cc ${xgrammar}/cpp/converter_ext/*.cc ${xgrammar}/cpp/support/*.cc)
+add_library(roost_xgrammar STATIC ${xgrammar_sources})
+target_include_directories(roost_xgrammar SYSTEM PUBLIC
+  ${xgrammar}/include ${xgrammar}/3rdparty/picojson ${xgrammar}/3rdparty/dlpack/include ${xgrammar}/cpp)
+# What it logs and throws goes through functions of ours: a warning of the library is an error of the request.
+target_compile_definitions(roost_xgrammar PUBLIC PICOJSON_USE_INT64 XGRAMMAR_LOG_CUSTOMIZE=1 XGRAMMAR_ENABLE_CPPTRACE=0)
+target_compile_options(roost_xgrammar PRIVATE -w ${sanitize_flags})
+set_target_properties(roost_xgrammar PROPERTIES CXX_STANDARD 17 UNITY_BUILD OFF EXPORT_COMPILE_COMMANDS OFF)
