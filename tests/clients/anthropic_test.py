@@ -192,3 +192,16 @@ def test_a_forced_tool_is_used_by_a_model_that_knows_none(client, choice):
     )
     (use,) = [block for block in answer.content if block.type == "tool_use"]
     assert use.input["city"] in ("Paris", "Rome") and answer.stop_reason == "tool_use"
+
+
+@case("reasoning")
+def test_thoughts_are_a_block_of_their_own(client):
+    fields = {"model": SCRIPTED, "max_tokens": 100}
+    fields["messages"] = [{"role": "user", "content": "How much are two and two?"}]
+    whole = client.messages.create(**fields)
+    with client.messages.stream(**fields) as stream:
+        streamed = stream.get_final_message()
+    for message in (whole, streamed):
+        thought, answer = message.content
+        assert thought.type == "thinking" and thought.thinking.strip() == "Two and two are four."
+        assert answer.type == "text" and answer.text.strip() == "Four."

@@ -34,7 +34,6 @@ REASONS = {
     ("anthropic", "models"): "its shape of a model is another one",
     ("anthropic", "responses"): NO_CALL,
     ("anthropic", "structured output"): "by tools",
-    ("anthropic", "reasoning"): "thoughts come as text only with a signature, which Roost does not make",
     ("openai", "token counts"): "only of responses, which are counted by no model here",
     ("langchain-openai", "completions"): "as openai's",
     ("langchain-openai", "several choices"): "as openai's",
