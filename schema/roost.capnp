@@ -657,6 +657,9 @@ struct Generate {
 
   constraint @31 :Constraint;
   # Absent: none.
+
+  traceParent @32 :Text;
+  # The trace that the request belongs to, as in the W3C's header of that name; for logs. May be empty. At most 55 bytes.
 }
 
 struct Cancel {

@@ -26,7 +26,8 @@ enum Kind : std::uint8_t {
 };
 
 std::uint8_t KindsOf(char32_t c) {
-  unsigned kinds = c == '\r' || c == '\n' ? kNewline : 0U;
+  unsigned kinds = 0;
+  if (c == '\r' || c == '\n') kinds |= kNewline;
   if (IsWhitespace(c)) return static_cast<std::uint8_t>(kinds | kSpace);
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(StandInOf(c)))) {
     case UTF8PROC_CATEGORY_LU:

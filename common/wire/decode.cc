@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/trace_context.h"
 #include "common/wire/codec.h"
 #include "common/wire/decode_prefixes.h"
 #include "common/wire/decode_sampling.h"
@@ -263,6 +264,10 @@ Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   }
   generate.min_output_tokens = in.getMinOutputTokens();
   ROOST_RETURN_IF_ERROR(ReadWantedLogprobs(in, generate));
+  ROOST_ASSIGN_OR_RETURN(generate.trace_parent, ReadText(in.getTraceParent(), "traceParent", kMaxTraceParentBytes));
+  if (!generate.trace_parent.empty() && !IsTraceParent(generate.trace_parent)) {
+    return DataLoss("traceParent", "is none");
+  }
   if (in.hasConstraint()) {
     ROOST_ASSIGN_OR_RETURN(generate.constraint, ReadConstraint(in.getConstraint()));
   }

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "common/base/check.h"
+#include "common/base/trace_context.h"
 #include "common/base/utf8.h"
 #include "common/wire/codec.h"
 #include "schema/roost.capnp.h"
@@ -317,6 +318,8 @@ void Fill(const Generate& generate, schema::RouterMessage::Builder message) {
   out.setSampleCount(generate.sample_count);
   out.setMinOutputTokens(generate.min_output_tokens);
   FillWantedLogprobs(generate, out);
+  ROOST_CHECK(generate.trace_parent.size() <= kMaxTraceParentBytes);
+  out.setTraceParent(Text(generate.trace_parent));
   if (generate.constraint) FillConstraint(*generate.constraint, out.initConstraint());
   FillWishes(generate, out);
 }

@@ -387,6 +387,7 @@ struct Generate {
   // No stop token is drawn before the output has so many tokens, those before first_output_index included.
   std::uint32_t min_output_tokens = 0;
   std::optional<Constraint> constraint = std::nullopt;  // of the whole output of each choice
+  std::string trace_parent = {};                        // see trace_context.h; for logs; may be empty
 
   bool operator==(const Generate&) const = default;
 };

@@ -19,7 +19,7 @@
 #include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/model_memory.h"
 #include "deploy/roostctl/pin.h"
-#include "deploy/roostctl/prefix_diff/prefix_diff.h"
+#include "deploy/roostctl/prefix_diff.h"
 #include "deploy/roostctl/prefixes.h"
 #include "deploy/roostctl/prompt_options.h"
 #include "deploy/roostctl/simulate/simulate.h"

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/base/trace_context.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "router/api/api_body.h"
@@ -294,9 +295,12 @@ void Api::Generate(const Call& call, Prompt prompt, std::string answer_id, std::
   GenerationOptions options;
   options.route = call.route;
   options.request_id = fields.request_id.empty() ? call.request.request_id : fields.request_id;
+  const std::string_view trace = call.request.FindHeader("traceparent").value_or("");
+  if (IsTraceParent(trace)) options.trace_parent = trace;
   for (GenerateSpec& spec : prompt.specs) {
     spec.answer_id = answer_id;
     spec.request_id = options.request_id;
+    spec.trace_parent = options.trace_parent;
   }
   options.format = std::move(format);
   options.delivery = fields.delivery;

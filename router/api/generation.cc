@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/trace_context.h"
 
 namespace roost::router {
 namespace {
@@ -349,6 +350,7 @@ void Generation::Conclude(Outcome outcome, int status) {
 void Generation::LogEnd(Outcome outcome, int status, double seconds) const {
   const Usage usage = CurrentUsage();
   LogInfo("generation ended", {{"request_id", options_.request_id},
+                               {"trace_id", std::string(TraceIdOf(options_.trace_parent))},
                                {"model", model_->name},
                                {"worker", worker_id_},
                                {"outcome", std::string(NameOf(outcome))},

@@ -49,6 +49,7 @@ struct GenerationServices {
 struct GenerationOptions {
   std::string_view route;  // a name of the route table: it lasts as long as the process
   std::string request_id;
+  std::string trace_parent;  // of the client's; may be empty
   std::unique_ptr<AnswerFormat> format;
   Delivery delivery = Delivery::kWhole;
   TextOptions text;

@@ -89,6 +89,7 @@ struct GenerateSpec {
   // Ids by which a client can ask about the request later; see DecisionRecord.
   std::string answer_id;
   std::string request_id;
+  std::string trace_parent;         // see common/base/trace_context.h; may be empty
   std::string salt;                 // of the scope that `root` is the hash of
   std::optional<Instant> deadline;  // then the request ends, even in mid-stream
   // The request's part of the budget for input memory, held until the last copy of this is gone; null: not counted.

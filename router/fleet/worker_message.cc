@@ -87,7 +87,8 @@ wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant no
           .output_logprobs = spec.output_logprobs,
           .prompt_logprobs = order.prompt_logprobs,
           .min_output_tokens = spec.min_output_tokens,
-          .constraint = spec.constraint};
+          .constraint = spec.constraint,
+          .trace_parent = spec.trace_parent};
 }
 
 }  // namespace roost::router

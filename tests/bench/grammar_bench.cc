@@ -23,7 +23,7 @@ constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::uint32_t kRequests = 32;
 constexpr TokenId kStop = 0;  // of the made vocabulary
 // Much free text, and forms around it; long enough for all that is drawn.
-constexpr const char* kSchema =
+constexpr const char* kAnswerSchema =
     R"({"type":"array","minItems":400,"items":{"type":"object","properties":{"name":{"type":"string"},)"
     R"("age":{"type":"integer","minimum":0,"maximum":150},"tags":{"type":"array","items":{"type":"string","maxLength":8}},)"
     R"("kind":{"enum":["a","b","c"]}},"required":["name","age","tags","kind"]}})";
@@ -41,7 +41,8 @@ wire::Generate RequestOf(std::uint64_t number, std::uint32_t output_tokens, Form
   request.max_output_tokens = output_tokens;
   request.ignore_eos = true;
   if (form == Form::kSchema) {
-    request.constraint = wire::Constraint{.kind = wire::ConstraintKind::kJsonSchema, .text = kSchema, .field = "f"};
+    request.constraint =
+        wire::Constraint{.kind = wire::ConstraintKind::kJsonSchema, .text = kAnswerSchema, .field = "f"};
   }
   return request;
 }

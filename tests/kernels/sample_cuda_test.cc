@@ -81,8 +81,13 @@ class SampleCudaTest : public testing::Test {
     if (!to.empty()) tested_->ops().copy_to_host(tested_->device(), to.data(), from.data(), to.size() * sizeof(T));
   }
 
+  void ExpectAsOnTheCpu(const std::vector<float>& logits, std::uint32_t vocab_size,
+                        const std::vector<SampleRow>& draws) {
+    Beside nothing;
+    ExpectAsOnTheCpu(logits, vocab_size, draws, std::move(nothing));
+  }
   void ExpectAsOnTheCpu(const std::vector<float>& logits, std::uint32_t vocab_size, const std::vector<SampleRow>& draws,
-                        Beside beside = {}) {
+                        Beside beside) {
     Beside of_cpu = beside;
     const std::vector<SampledToken> tokens = Sample(logits, vocab_size, draws, beside);
     std::vector<float> adjusted(draws.size() * vocab_size);

@@ -1,11 +1,14 @@
 #include "worker/link/link_core.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/trace_context.h"
 
 namespace roost::worker {
 namespace {
@@ -148,6 +151,10 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
     return Refuse(link, id, Error{ErrorCode::kUnavailable, "the worker is draining", ""});
   }
   if (!setup_.hello.keeps_prefixes) generate.cache_mode = wire::CacheMode::kOff;
+  LogDebug("request taken", {{"router", link.name},
+                             {"request", fmt::format("{}", id.value())},
+                             {"trace_id", std::string(TraceIdOf(generate.trace_parent))},
+                             {"prompt_tokens", fmt::format("{}", generate.prompt.size())}});
   InFlight in_flight{.open_choices = generate.sample_count, .prompt = {}};
   if (links_.size() > 1) in_flight.prompt = PromptOf(generate, link.id.value(), submit_count_ + 1, clock_.Now());
   if (!effects_.Submit(SubmitCommand{link.id, std::move(generate), clock_.Now()})) {

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "deploy/roostctl/simulate/simulation.h"
 #include "deploy/roostctl/workload/source.h"
+#include "worker/cache/eviction_factory.h"
 
 namespace roost::roostctl {
 

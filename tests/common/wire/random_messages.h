@@ -117,6 +117,7 @@ class RandomMessages {
     generate.min_output_tokens = Small();
     if (rng_.Below(2) == 0)
       generate.constraint = Constraint{static_cast<ConstraintKind>(rng_.Below(6)), Text(), Name()};
+    if (rng_.Below(2) == 0) generate.trace_parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     return generate;
   }
 

@@ -1,4 +1,4 @@
-#include "deploy/roostctl/prefix_diff/prefix_diff.h"
+#include "deploy/roostctl/prefix_diff.h"
 
 #include <gtest/gtest.h>
 

@@ -228,6 +228,21 @@ TEST_F(FieldsTest, AStopTokenOfTheRequestsOwnIsNamed) {
   EXPECT_EQ(Choice(*responder, 0, "stop_reason"), "122");
 }
 
+TEST_F(FieldsTest, AClientsTraceGoesToTheWorkerAndARubbishOneDoesNot) {
+  const auto ask = [this](std::string trace) {
+    HttpRequest request;
+    request.method = "POST";
+    request.path = "/v1/completions";
+    request.headers = {{"Content-Type", "application/json"}, {"traceparent", std::move(trace)}};
+    request.body = std::string(R"({"model":"bytes","prompt":"a"})");
+    Handle(std::move(request));
+    return dispatcher_.specs.back().trace_parent;
+  };
+  const std::string trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  EXPECT_EQ(ask(trace), trace);
+  EXPECT_EQ(ask("00-x"), "");
+}
+
 TEST_F(FieldsTest, TheClientsOwnRequestIdNamesTheRequest) {
   CompleteWith(R"("prompt":"a","request_id":"mine-1")");
   EXPECT_EQ(dispatcher_.specs[0].request_id, "mine-1");

@@ -6,7 +6,7 @@
 #include "common/base/json_writer.h"
 #include "deploy/roostctl/http_client.h"
 #include "deploy/roostctl/json_members.h"
-#include "deploy/roostctl/prefix_diff/prompt_tokenizer.h"
+#include "deploy/roostctl/prompt_tokenizer.h"
 #include "deploy/roostctl/refusal.h"
 
 namespace roost::roostctl {

@@ -9,7 +9,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
-#include "deploy/roostctl/prefix_diff/prompt_tokenizer.h"
+#include "deploy/roostctl/prompt_tokenizer.h"
 
 namespace roost::roostctl {
 

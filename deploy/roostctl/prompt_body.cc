@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/base/json_writer.h"
-#include "deploy/roostctl/prefix_diff/prompt_tokenizer.h"
+#include "deploy/roostctl/prompt_tokenizer.h"
 
 namespace roost::roostctl {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "common/prefix/block_hash.h"
 #include "common/text/tokenizer.h"
-#include "deploy/roostctl/prefix_diff/prompt_tokenizer.h"
+#include "deploy/roostctl/prompt_tokenizer.h"
 #include "router/api/prompt_request.h"
 #include "router/fleet/text_bundle.h"
 #include "worker/model/generation_config.h"
