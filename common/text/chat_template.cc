@@ -28,7 +28,8 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view
     return error;
   }
   auto owned = std::make_unique<const jinja::TemplateTree>(std::move(tree).value());
-  return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::move(source_name), FamilyOf(source), std::move(owned)));
+  return std::shared_ptr<const ChatTemplate>(
+      new ChatTemplate(std::move(source_name), FamilyOf(source), std::move(owned)));
 }
 
 Result<std::string> ChatTemplate::Render(const jinja::Value& context, const RenderOptions& options) const {

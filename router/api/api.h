@@ -77,7 +77,7 @@ class Api {
 
  private:
   struct Route;
-  struct Call;    // a request on its route
+  struct Call;  // a request on its route
   struct ChatPrompt;
   struct Prompt;  // what can be generated
 

@@ -59,7 +59,8 @@ struct AnswerParts {
   std::string answer_id;
 };
 
-// Calls and reasoning are told apart by the family's markers, which are wanted as text even where they are special tokens.
+// Calls and reasoning are told apart by the family's markers, which are wanted as text even where they are special
+// tokens.
 void SetParser(const ServedModel& model, OutputFamily family, AnswerParts parts, GenerationOptions& options) {
   FamilyOutputOptions output;
   output.family = family;

@@ -204,7 +204,8 @@ constexpr auto kChatFields = std::to_array<RequestField<ChatRequest>>({
     {"messages", "The conversation so far.", Own<ChatRequest>{kMessagesSchema, &ReadMessages}},
     {"tools", "Functions that the model may call.", Own<ChatRequest>{kToolsSchema, &ReadTools}},
     // After the tools, which it names or takes back.
-    {"tool_choice", "Whether the model may call tools, or must.", Own<ChatRequest>{kToolChoiceSchema, &ReadChatToolChoice}},
+    {"tool_choice", "Whether the model may call tools, or must.",
+     Own<ChatRequest>{kToolChoiceSchema, &ReadChatToolChoice}},
     {"parallel_tool_calls", "False: a forced call is the only one.", Flag<ChatRequest>{[](ChatRequest& r, bool v) {
        r.tool_set.count = v ? ToolCallCount::kMany : ToolCallCount::kOne;
      }}},

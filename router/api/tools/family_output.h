@@ -26,7 +26,7 @@ enum class ReasoningStart : std::uint8_t {
 struct FamilyOutputOptions {
   OutputFamily family;
   ReasoningStart reasoning_start = ReasoningStart::kOutside;
-  std::shared_ptr<const ToolSet> tools;  // never null
+  std::shared_ptr<const ToolSet> tools;    // never null
   std::vector<std::string> specials = {};  // markers that are special tokens: they are no text where they mean nothing
   CallIds ids;                             // its form is set here
 };

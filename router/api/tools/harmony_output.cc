@@ -30,8 +30,8 @@ std::string_view WordAfter(std::string_view header, std::string_view mark) {
 
 // Text in front of a message that no model writes there is content.
 bool IsHeader(std::string_view text) {
-  for (const std::string_view start : {std::string_view("<|"), std::string_view("assistant"), std::string_view(" to="),
-                                       std::string_view("to=")}) {
+  for (const std::string_view start :
+       {std::string_view("<|"), std::string_view("assistant"), std::string_view(" to="), std::string_view("to=")}) {
     if (text.substr(0, start.size()) == start || start.substr(0, text.size()) == text) return true;
   }
   return false;

@@ -1,7 +1,9 @@
 // Text with markers in it: <think> in front, calls after it.
 //
-//   kOpening ─ <think> ─► kThinking ─ </think> ─► kAfterThinking ─► kContent ─ begin marker ─► kHead ─► kArguments ─► kTail ─┐
-//      └──── other text ─────────────────────────────────────────►    ▲ └────── no call ───────┘  ▲──── another call ────────┤
+//   kOpening ─ <think> ─► kThinking ─ </think> ─► kAfterThinking ─► kContent ─ begin marker ─► kHead ─► kArguments ─►
+//   kTail ─┐
+//      └──── other text ─────────────────────────────────────────►    ▲ └────── no call ───────┘  ▲──── another call
+//      ────────┤
 //                                                                      └─────────────────────────────────────────────────────┘
 //
 // Each state looks at the text that is not yet told and takes of it what is certain whatever follows: so the pieces in

@@ -8,7 +8,7 @@
 namespace roost::router {
 namespace {
 
-constexpr std::size_t kMaxJsonDepth = 512;
+constexpr std::size_t kMaxSpanDepth = 512;
 
 }  // namespace
 
@@ -77,7 +77,7 @@ bool JsonSpan::Step(char c) {
     case '"': in_string_ = true; return true;
     case '{':
     case '[':
-      done_ = open_.size() >= kMaxJsonDepth;
+      done_ = open_.size() >= kMaxSpanDepth;
       if (!done_) open_.push_back(c);
       return !done_;
     case '}': return Close('{');

@@ -53,9 +53,9 @@ CallHead XmlForm::ReadHead(std::string_view text) {
 CallTail XmlForm::ReadTail(std::string_view) { return {.verdict = FormVerdict::kFound}; }
 
 std::string XmlForm::ValueOf(const ToolFunction* function, std::string_view key, std::string_view value) const {
-  const bool is_text = function != nullptr && std::find(function->text_parameters.begin(),
-                                                        function->text_parameters.end(),
-                                                        key) != function->text_parameters.end();
+  const bool is_text =
+      function != nullptr && std::find(function->text_parameters.begin(), function->text_parameters.end(), key) !=
+                                 function->text_parameters.end();
   if (!is_text) {
     if (std::optional<std::string> json = CompactJson(value)) return std::move(*json);
   }
