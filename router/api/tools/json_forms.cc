@@ -105,20 +105,20 @@ CallTail JsonObjectForm::ReadTail(std::string_view bytes) {
 }
 
 CallTail JsonObjectForm::ReadSeparator(PartialText& text) {
-  const CallTail object = TailOf(text, CallTail::Next::kContent);
+  CallTail ended = TailOf(text, CallTail::Next::kContent);
   text.SkipSpace();
   if (in_list_) {
     if (text.Take(",")) return TailOf(text, CallTail::Next::kCall);
-    if (!text.Take("]")) return text.cut() ? FailedTail(text) : object;
+    if (!text.Take("]")) return text.cut() ? FailedTail(text) : ended;
     in_list_ = false;
+    ended = TailOf(text, CallTail::Next::kContent);
   }
-  const CallTail list = TailOf(text, CallTail::Next::kContent);
   text.SkipSpace();
   const bool separated = !markers_.separator.empty() && text.Take(markers_.separator);
   if (separated) return TailOf(text, CallTail::Next::kCall);
   if (!markers_.end.empty() && text.Take(markers_.end)) return TailOf(text, CallTail::Next::kContent);
   const bool may_follow = !markers_.separator.empty() || !markers_.end.empty();
-  return may_follow && text.cut() ? FailedTail(text) : list;
+  return may_follow && text.cut() ? FailedTail(text) : ended;
 }
 
 // ---- Mistral ----

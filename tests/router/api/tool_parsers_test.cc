@@ -8,6 +8,7 @@
 
 #include "common/text/chat_template.h"
 #include "router/api/tools/family_output.h"
+#include "router/api/tools/tool_request.h"
 #include "tests/common/text/jinja_support.h"
 #include "tests/support/shared_data.h"
 
@@ -76,9 +77,9 @@ TEST(ToolParsersTest, HermesCallsWithTextBeforeThem) {
 }
 
 TEST(ToolParsersTest, BrokenHermesCallsAreText) {
-  for (const std::string_view text :
-       {"<tool_call>", "<tool_call>{\"name\": \"f\"", "<tool_call>none</tool_call>", "<tool_call>{\"name\": 1}</tool_call>",
-        "a <tool_call> b </tool_call> c", "<tool_call>{\"arguments\": {}}</tool_call>", "x <tool_cal"}) {
+  for (const std::string_view text : {"<tool_call>", "<tool_call>{\"name\": \"f\"", "<tool_call>none</tool_call>",
+                                      "<tool_call>{\"name\": 1}</tool_call>", "a <tool_call> b </tool_call> c",
+                                      "<tool_call>{\"arguments\": {}}</tool_call>", "x <tool_cal"}) {
     EXPECT_EQ(Parsed(ToolFamily::kHermes, text), "|" + std::string(text) + "|");
   }
 }
@@ -96,8 +97,9 @@ TEST(ToolParsersTest, TextAfterABrokenEndIsKept) {
 }
 
 TEST(ToolParsersTest, LlamaCallsHaveNoMarkersButKnownNames) {
-  EXPECT_EQ(Parsed(ToolFamily::kLlama, "{\"name\": \"add\", \"parameters\": {\"a\": 1}}; {\"name\": \"add\", "
-                                       "\"parameters\": {\"a\": 2}}"),
+  EXPECT_EQ(Parsed(ToolFamily::kLlama,
+                   "{\"name\": \"add\", \"parameters\": {\"a\": 1}}; {\"name\": \"add\", "
+                   "\"parameters\": {\"a\": 2}}"),
             "||add{\"a\": 1} add{\"a\": 2} ");
   EXPECT_EQ(Parsed(ToolFamily::kLlama, "<|python_tag|>{\"type\": \"function\", \"name\": \"add\", \"parameters\": {}}"),
             "||add{} ");
@@ -107,8 +109,9 @@ TEST(ToolParsersTest, LlamaCallsHaveNoMarkersButKnownNames) {
 }
 
 TEST(ToolParsersTest, PythonicCallsBecomeJson) {
-  EXPECT_EQ(Parsed(ToolFamily::kPythonic, "[get_weather(city='K\\'\\u00f6ln', n=[1, -2.5, None], d={'a': True}), add()]"),
-            "||get_weather{\"city\":\"K'öln\",\"n\":[1,-2.5,null],\"d\":{\"a\":true}} add{} ");
+  EXPECT_EQ(
+      Parsed(ToolFamily::kPythonic, "[get_weather(city='K\\'\\u00f6ln', n=[1, -2.5, None], d={'a': True}), add()]"),
+      "||get_weather{\"city\":\"K'öln\",\"n\":[1,-2.5,null],\"d\":{\"a\":true}} add{} ");
   EXPECT_EQ(Parsed(ToolFamily::kPythonic, "Yes.<|tool_call_start|>[add(a=1)]<|tool_call_end|>"), "|Yes.|add{\"a\":1} ");
   for (const std::string_view text : {"[1, 2]", "[add(a=]", "[add(1)]", "[other()]", "[add(a=1)", "[add(a=x)]"}) {
     EXPECT_EQ(Parsed(ToolFamily::kPythonic, text), "|" + std::string(text) + "|");
@@ -116,40 +119,46 @@ TEST(ToolParsersTest, PythonicCallsBecomeJson) {
 }
 
 TEST(ToolParsersTest, MistralListsAndNamedArguments) {
-  EXPECT_EQ(Parsed(ToolFamily::kMistral, "[TOOL_CALLS][{\"name\": \"add\", \"arguments\": {\"a\": 1}, \"id\": \"123456789\"}"
-                                         ", {\"name\": \"add\", \"arguments\": {}}]"),
+  EXPECT_EQ(Parsed(ToolFamily::kMistral,
+                   "[TOOL_CALLS][{\"name\": \"add\", \"arguments\": {\"a\": 1}, \"id\": \"123456789\"}"
+                   ", {\"name\": \"add\", \"arguments\": {}}]"),
             "||add{\"a\": 1} add{} ");
   EXPECT_EQ(Parsed(ToolFamily::kMistral, "Hm[TOOL_CALLS]add[ARGS]{\"a\": 1}[TOOL_CALLS]add[CALL_ID]x[ARGS]{}"),
             "|Hm|add{\"a\": 1} add{} ");
 }
 
 TEST(ToolParsersTest, DeepSeekInBothForms) {
-  EXPECT_EQ(Parsed(ToolFamily::kDeepSeek,
-                   "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": 1}\n```"
-                   "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>add<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
-            "||add{\"a\": 1} add{} ");
+  EXPECT_EQ(
+      Parsed(ToolFamily::kDeepSeek,
+             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": 1}\n```"
+             "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>add<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+      "||add{\"a\": 1} add{} ");
 }
 
 TEST(ToolParsersTest, KimiGraniteGlmAndQwenXml) {
-  EXPECT_EQ(Parsed(ToolFamily::kKimi,
-                   "Ok <|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{\"a\": 1}"
-                   "<|tool_call_end|><|tool_calls_section_end|>"),
-            "|Ok|add{\"a\": 1} ");
+  EXPECT_EQ(
+      Parsed(ToolFamily::kKimi,
+             "Ok <|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{\"a\": 1}"
+             "<|tool_call_end|><|tool_calls_section_end|>"),
+      "|Ok|add{\"a\": 1} ");
   EXPECT_EQ(Parsed(ToolFamily::kGranite, "<|tool_call|>[{\"name\": \"add\", \"arguments\": {\"a\": 1}}]"),
             "||add{\"a\": 1} ");
-  EXPECT_EQ(Parsed(ToolFamily::kGlm, "Ok\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>12</arg_value>\n"
-                                     "<arg_key>n</arg_key>\n<arg_value>[1, 2]</arg_value>\n</tool_call>"),
+  EXPECT_EQ(Parsed(ToolFamily::kGlm,
+                   "Ok\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>12</arg_value>\n"
+                   "<arg_key>n</arg_key>\n<arg_value>[1, 2]</arg_value>\n</tool_call>"),
             "|Ok|get_weather{\"city\":\"12\",\"n\":[1,2]} ");
-  EXPECT_EQ(Parsed(ToolFamily::kQwenXml, "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\nx "
-                                         "y\n</parameter>\n</function>\n</tool_call>"),
+  EXPECT_EQ(Parsed(ToolFamily::kQwenXml,
+                   "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\nx "
+                   "y\n</parameter>\n</function>\n</tool_call>"),
             "||add{\"a\":1,\"b\":\"x y\"} ");
 }
 
 TEST(ToolParsersTest, HarmonyChannels) {
-  EXPECT_EQ(Parsed(ToolFamily::kHarmony,
-                   "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>I look."
-                   "<|end|><|start|>assistant<|channel|>commentary to=functions.add <|constrain|>json<|message|>{\"a\": 1}"),
-            "Hm.|I look.|add{\"a\": 1} ");
+  EXPECT_EQ(
+      Parsed(ToolFamily::kHarmony,
+             "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>I look."
+             "<|end|><|start|>assistant<|channel|>commentary to=functions.add <|constrain|>json<|message|>{\"a\": 1}"),
+      "Hm.|I look.|add{\"a\": 1} ");
   EXPECT_EQ(Parsed(ToolFamily::kHarmony, " to=functions.add<|channel|>commentary json<|message|>{}"), "||add{} ");
   EXPECT_EQ(Parsed(ToolFamily::kHarmony, "<|channel|>final<|message|>Hello"), "|Hello|");
   EXPECT_EQ(Parsed(ToolFamily::kHarmony, "plain text"), "|plain text|");
@@ -188,6 +197,17 @@ TEST(ToolParsersTest, ForcedCallsAreReadWhateverTheFamily) {
   options.tools = std::make_shared<const ToolSet>(tools);
   EXPECT_EQ(Parsed(options, R"([{"name": "add", "arguments": {"a": 1}}, {"name":"add","arguments":{}}])"),
             "||add{\"a\": 1} add{} ");
+}
+
+TEST(ToolParsersTest, AForcedCallIsAFormOfTheOutput) {
+  ToolSet tools = TwoTools();
+  EXPECT_FALSE(ForcedCallConstraint(tools).value().has_value());
+  tools.use = ToolUse::kNamed;
+  tools.named = "add";
+  EXPECT_EQ(ForcedCallConstraint(tools).value()->text,
+            R"({"type":"array","minItems":1,"maxItems":1,"items":{"anyOf":[{"type":"object","properties":{)"
+            R"("name":{"const":"add"},"arguments":{"type":"object"}},"required":["name","arguments"],)"
+            R"("additionalProperties":false}]}})");
 }
 
 TEST(ToolParsersTest, SpecialMarkersThatMeanNothingAreNoText) {
@@ -233,7 +253,7 @@ TEST(ToolParsersTest, ANameComesBeforeItsArgumentsAndTheseAsTheyAreWritten) {
 struct TemplateCase {
   std::string name;
   ToolFamily family;
-  bool calls;   // it renders calls
+  bool calls;  // it renders calls
 };
 
 class RealTemplateTest : public testing::TestWithParam<TemplateCase> {
@@ -243,13 +263,15 @@ class RealTemplateTest : public testing::TestWithParam<TemplateCase> {
 };
 
 constexpr std::string_view kQuestion = R"({"role": "user", "content": "How warm?"})";
-constexpr std::string_view kArguments = R"({"city": "K\u00f6ln \"x\" }] \u2603", "days": [1, {"a": null}], "exact": true})";
+constexpr std::string_view kArguments =
+    R"({"city": "K\u00f6ln \"x\" }] \u2603", "days": [1, {"a": null}], "exact": true})";
 
 std::string ContextOf(std::string_view messages, std::string_view end) {
-  return fmt::format(R"({{"messages": [{}], "tools": [{{"type": "function", "function": {{"name": "get_weather",)"
-                     R"("description": "d", "parameters": {{"type": "object", "properties": {{"city": {{"type": "string"}})"
-                     R"(}}}}}}}}], "bos_token": "<s>", "eos_token": "</s>", {}}})",
-                     messages, end);
+  return fmt::format(
+      R"({{"messages": [{}], "tools": [{{"type": "function", "function": {{"name": "get_weather",)"
+      R"("description": "d", "parameters": {{"type": "object", "properties": {{"city": {{"type": "string"}})"
+      R"(}}}}}}}}], "bos_token": "<s>", "eos_token": "</s>", {}}})",
+      messages, end);
 }
 
 std::string Compact(std::string_view json) {
@@ -263,19 +285,22 @@ TEST_P(RealTemplateTest, ReadsBackTheCallsThatItWrites) {
   if (!GetParam().calls) GTEST_SKIP() << "the template renders no calls";
   const std::string call = fmt::format(
       R"({{"role": "assistant", "content": "", "tool_calls": [{{"id": "123456789", "type": "function", "function":)"
-      R"({{"name": "get_weather", "arguments": {}}}}}]}})", kArguments);
+      R"({{"name": "get_weather", "arguments": {}}}}}]}})",
+      kArguments);
   const auto render = [&](const std::string& json) {
     const jinja::Value context = jinja::FromJson(json, "context").value();
     return parsed->Render(context, StoredDate());
   };
   const std::string messages = std::string(kQuestion) + "," + call;
-  const Result<std::string> whole = render(ContextOf(messages, R"("add_generation_prompt": false, "enable_thinking": true)"));
+  const Result<std::string> whole =
+      render(ContextOf(messages, R"("add_generation_prompt": false, "enable_thinking": true)"));
   const Result<std::string> prompt =
       render(ContextOf(kQuestion, R"("add_generation_prompt": true, "enable_thinking": true)"));
   ASSERT_TRUE(whole.ok()) << whole.error().message;
   ASSERT_TRUE(prompt.ok()) << prompt.error().message;
   std::size_t common = 0;
   while (common < prompt->size() && (*prompt)[common] == (*whole)[common]) ++common;
+  if (common > 0 && (*whole)[common - 1] == '<') --common;  // of two markers that begin alike
   std::string turn = whole->substr(common);
   for (const std::string_view stop : {"<|im_end|>", "<|eot_id|>", "</s>", "<｜end▁of▁sentence｜>", "<|call|>"}) {
     turn = turn.substr(0, turn.find(stop));
