@@ -27,9 +27,9 @@ wire::TokenLogprobs LogprobsAt(std::span<const kernels::LogprobsRow> rows, const
 
 StepReport Engine::State::Step() {
   StepReport report;
-  const Instant begin = clock.Now();
-  EndExpiredConstraining(begin);
+  EndExpiredConstraining(clock.Now());
   TakeConstrained();
+  const Instant begin = clock.Now();  // after the times at which those came
   report.tokens = std::exchange(pending_events, {});
   scheduler.AdvanceTo(begin);
   EndExpired(begin, report);

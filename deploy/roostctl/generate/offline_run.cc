@@ -53,7 +53,7 @@ struct OpenRequest {
 void AddTokens(OpenRequest::Choice& choice, const wire::StepTokens& step_tokens,
                const std::vector<TokenId>& stop_tokens) {
   const std::vector<TokenId> tokens(step_tokens.begin(), step_tokens.end());
-  choice.result.text += choice.stream.Push(tokens, stop_tokens);
+  for (const TokenId token : tokens) choice.result.text += choice.stream.Push(token, stop_tokens);
   choice.result.tokens.insert(choice.result.tokens.end(), tokens.begin(), tokens.end());
   choice.result.tokens.resize(choice.stream.token_count());  // without what came after a stop string
 }

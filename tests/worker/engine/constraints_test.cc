@@ -98,6 +98,29 @@ class ConstraintsTest : public testing::TestWithParam<bool> {
   std::unique_ptr<EngineHarness> harness_;
 };
 
+// Each look at the clock is later than the one before, as on a real machine.
+class TickingClock final : public Clock {
+ public:
+  [[nodiscard]] Instant Now() const override { return Instant(std::chrono::microseconds(++looks_)); }
+
+ private:
+  mutable std::int64_t looks_ = 0;
+};
+
+TEST_P(ConstraintsTest, TimeGoesOnWhileARequestIsTakenIn) {
+  const TickingClock clock;
+  FakeModel model({});
+  FakeConstrainer constrainer(kVocab, FakeConstrainer::Pace::kAtOnce);
+  EngineOptions options;
+  options.plan_ahead = GetParam();
+  options.stop_tokens = {kStop};
+  options.constrainer = &constrainer;
+  EngineHarness harness(model, clock, options);
+  const wire::Generate request = Constrained(1, 4);
+  (void)harness.Serve(request);
+  EXPECT_EQ(harness.outcome(1).tokens, Wanted(request).tokens);
+}
+
 TEST_P(ConstraintsTest, OutputsAreThoseOfMaskedDrawsOneAfterAnother) {
   Make({});
   for (std::uint64_t id = 1; id <= 40; ++id) {
