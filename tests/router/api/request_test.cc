@@ -262,7 +262,7 @@ TEST_F(BadRequestTest, ChatFields) {
       {ChatWith(R"("tools":[{"type":"function","function":{"name":"f","parameters":"x"}}])"),
        "tools[0].function.parameters"},
       {ChatWith(R"("tool_choice":"required")"), "tool_choice"},
-      {ChatWith(R"("tool_choice":{"type":"function","function":{"name":"f"}})"), "tool_choice"},
+      {ChatWith(R"("tool_choice":{"type":"function","function":{"name":"f"}})"), "tool_choice.function.name"},
       {ChatWith(R"("functions":[{"name":"f"}])"), "functions"},
       {ChatWith(R"("function_call":"auto")"), "function_call"},
       {ChatWith(R"("chat_template":"{{ 1 }}")"), "chat_template"},
