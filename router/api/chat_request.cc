@@ -12,7 +12,7 @@
 
 #include "common/text/jinja/json.h"
 #include "router/api/structured_output.h"
-#include "router/api/tools/tool_request.h"
+#include "router/api/tool_request.h"
 
 namespace roost::router {
 namespace {

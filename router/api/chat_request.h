@@ -11,7 +11,7 @@
 #include "router/api/json_object.h"
 #include "router/api/request_field.h"
 #include "router/api/sampling_fields.h"
-#include "router/api/tools/tool_set.h"
+#include "router/api/tool_set.h"
 
 namespace roost::router {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "common/base/check.h"
-#include "router/api/tools/family_output.h"
+#include "router/api/family_output.h"
 
 namespace roost::router {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/text/chat_template.h"
-#include "router/api/tools/family_output.h"
-#include "router/api/tools/tool_request.h"
+#include "router/api/family_output.h"
+#include "router/api/tool_request.h"
 #include "tests/common/text/jinja_support.h"
 #include "tests/support/shared_data.h"
 

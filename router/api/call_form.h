@@ -14,7 +14,7 @@
 
 #include "common/text/output_family.h"
 #include "router/api/answer.h"
-#include "router/api/tools/tool_set.h"
+#include "router/api/tool_set.h"
 
 namespace roost::router {
 

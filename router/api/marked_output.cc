@@ -1,4 +1,4 @@
-#include "router/api/tools/marked_output.h"
+#include "router/api/marked_output.h"
 
 #include <algorithm>
 #include <utility>

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "common/text/output_family.h"
+#include "router/api/call_writer.h"
 #include "router/api/output_parser.h"
-#include "router/api/tools/call_writer.h"
-#include "router/api/tools/tool_set.h"
+#include "router/api/tool_set.h"
 
 namespace roost::router {
 

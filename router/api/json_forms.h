@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "router/api/tools/call_form.h"
-#include "router/api/tools/partial_text.h"
+#include "router/api/call_form.h"
+#include "router/api/partial_text.h"
 
 namespace roost::router {
 

@@ -1,4 +1,4 @@
-#include "router/api/tools/partial_text.h"
+#include "router/api/partial_text.h"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
-#include "router/api/tools/family_output.h"
+#include "router/api/family_output.h"
 
 #include <utility>
 
-#include "router/api/tools/call_form.h"
-#include "router/api/tools/harmony_output.h"
-#include "router/api/tools/json_forms.h"
-#include "router/api/tools/marked_output.h"
-#include "router/api/tools/whole_forms.h"
+#include "router/api/call_form.h"
+#include "router/api/harmony_output.h"
+#include "router/api/json_forms.h"
+#include "router/api/marked_output.h"
+#include "router/api/whole_forms.h"
 
 namespace roost::router {
 namespace {

@@ -1,4 +1,4 @@
-#include "router/api/tools/python_calls.h"
+#include "router/api/python_calls.h"
 
 #include <charconv>
 #include <string>
@@ -6,8 +6,8 @@
 
 #include "common/base/json_writer.h"
 #include "common/base/utf8.h"
-#include "router/api/tools/call_form.h"
-#include "router/api/tools/partial_text.h"
+#include "router/api/call_form.h"
+#include "router/api/partial_text.h"
 
 namespace roost::router {
 namespace {

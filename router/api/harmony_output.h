@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "router/api/tools/family_output.h"
+#include "router/api/family_output.h"
 
 namespace roost::router {
 

@@ -1,4 +1,4 @@
-#include "router/api/tools/call_writer.h"
+#include "router/api/call_writer.h"
 
 #include <fmt/format.h>
 

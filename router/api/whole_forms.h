@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "router/api/tools/call_form.h"
+#include "router/api/call_form.h"
 
 namespace roost::router {
 

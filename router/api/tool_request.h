@@ -7,7 +7,7 @@
 #include "common/base/result.h"
 #include "common/wire/messages.h"
 #include "router/api/json_object.h"
-#include "router/api/tools/tool_set.h"
+#include "router/api/tool_set.h"
 
 namespace roost::router {
 

@@ -1,11 +1,11 @@
-#include "router/api/tools/whole_forms.h"
+#include "router/api/whole_forms.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "common/base/json_writer.h"
-#include "router/api/tools/partial_text.h"
-#include "router/api/tools/python_calls.h"
+#include "router/api/partial_text.h"
+#include "router/api/python_calls.h"
 
 namespace roost::router {
 namespace {

@@ -1,4 +1,4 @@
-#include "router/api/tools/tool_request.h"
+#include "router/api/tool_request.h"
 
 #include <fmt/format.h>
 

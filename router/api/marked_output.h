@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
-#include "router/api/tools/call_form.h"
-#include "router/api/tools/family_output.h"
-#include "router/api/tools/partial_text.h"
+#include "router/api/call_form.h"
+#include "router/api/family_output.h"
+#include "router/api/partial_text.h"
 
 namespace roost::router {
 

@@ -1,10 +1,10 @@
-#include "router/api/tools/harmony_output.h"
+#include "router/api/harmony_output.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "router/api/tools/call_form.h"
-#include "router/api/tools/partial_text.h"
+#include "router/api/call_form.h"
+#include "router/api/partial_text.h"
 
 namespace roost::router {
 namespace {

@@ -1,4 +1,4 @@
-#include "router/api/tools/json_forms.h"
+#include "router/api/json_forms.h"
 
 #include <algorithm>
 #include <utility>
