@@ -141,6 +141,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
            .seed = RandomSeed(),
            .request_timeout = FromSeconds(options.request_timeout_seconds),
            .prefix_text = options.show_prefix_text ? PrefixText::kShow : PrefixText::kHide,
+           .tool_family = ToolFamilyNamed(options.tool_parser),  // none for auto
            .metrics_text = [&registry] { return registry.Text(); },
            .unix_seconds_now = &UnixSeconds});
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,

@@ -93,6 +93,10 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
   const std::span<const std::string_view> policies = PolicyNames();
   parser.Section("Routing").AddChoice("policy", options.policy, {policies.begin(), policies.end()},
                                       "How a worker is chosen");
+  parser.Section("Answers").AddChoice("tool-parser", options.tool_parser,
+                                      {"auto", "none", "hermes", "llama", "pythonic", "mistral", "harmony", "deepseek",
+                                       "granite", "glm", "qwen-xml", "kimi"},
+                                      "How models write tool calls; auto: as their chat templates tell");
   parser.Section("Operation")
       .Add("record", options.record,
            "File to which the router writes lengths and block hashes of all requests, and no text, for roostctl "

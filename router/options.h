@@ -48,6 +48,9 @@ struct RouterOptions {
   // Routing
   std::string policy = "cache-aware";
 
+  // Answers
+  std::string tool_parser = "auto";
+
   // Operation
   std::string record;  // file; empty: nothing is recorded
   bool show_prefix_text = false;

@@ -16,8 +16,9 @@ std::tm LocalTime(std::time_t time) {
   return local;
 }
 
-ChatTemplate::ChatTemplate(std::string source_name, std::unique_ptr<const jinja::TemplateTree> tree)
-    : source_name_(std::move(source_name)), tree_(std::move(tree)) {}
+ChatTemplate::ChatTemplate(std::string source_name, OutputFamily family,
+                           std::unique_ptr<const jinja::TemplateTree> tree)
+    : source_name_(std::move(source_name)), family_(family), tree_(std::move(tree)) {}
 
 Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view source, std::string source_name) {
   Result<jinja::TemplateTree> tree = jinja::ParseTemplate(source);
@@ -27,7 +28,8 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view
     return error;
   }
   auto owned = std::make_unique<const jinja::TemplateTree>(std::move(tree).value());
-  return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::move(source_name), std::move(owned)));
+  return std::shared_ptr<const ChatTemplate>(
+      new ChatTemplate(std::move(source_name), FamilyOf(source), std::move(owned)));
 }
 
 Result<std::string> ChatTemplate::Render(const jinja::Value& context, const RenderOptions& options) const {

@@ -17,6 +17,7 @@
 #include "common/text/jinja/runtime.h"
 #include "common/text/jinja/traced_text.h"
 #include "common/text/jinja/value.h"
+#include "common/text/output_family.h"
 
 namespace roost {
 
@@ -44,11 +45,14 @@ class ChatTemplate {
   [[nodiscard]] Result<jinja::TracedText> RenderTraced(const jinja::Value& context, const RenderOptions& options) const;
 
   [[nodiscard]] const std::string& source_name() const { return source_name_; }
+  // Of models that come with this template.
+  [[nodiscard]] OutputFamily family() const { return family_; }
 
  private:
-  ChatTemplate(std::string source_name, std::unique_ptr<const jinja::TemplateTree> tree);
+  ChatTemplate(std::string source_name, OutputFamily family, std::unique_ptr<const jinja::TemplateTree> tree);
 
   std::string source_name_;
+  OutputFamily family_;
   std::shared_ptr<const jinja::TemplateTree> tree_;
 };
 

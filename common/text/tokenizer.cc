@@ -155,8 +155,12 @@ TokenStream::TokenStream(std::shared_ptr<const Tokenizer> tokenizer, SpecialToke
                                                                     : text::TokenDecoder::Start::kContinuation)) {}
 
 std::string TokenStream::Push(TokenId id) {
+  if (specials_ == SpecialTokenOutput::kSkip && tokenizer_->IsSpecial(id)) return {};
+  return PushShown(id);
+}
+
+std::string TokenStream::PushShown(TokenId id) {
   std::string piece;
-  if (specials_ == SpecialTokenOutput::kSkip && tokenizer_->IsSpecial(id)) return piece;
   if (const auto token = tokenizer_->DecoderTextOf(id)) tokenizer_->decoder_.Push(*token, state_, piece);
   return piece;
 }

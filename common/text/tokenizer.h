@@ -117,6 +117,8 @@ class TokenStream {
 
   // The text that became certain; often empty.
   [[nodiscard]] std::string Push(TokenId id);
+  // The same for a special token that is not to be skipped.
+  [[nodiscard]] std::string PushShown(TokenId id);
   // What is left: an unfinished character is U+FFFD. Nothing may be pushed after it.
   [[nodiscard]] std::string Finish();
 

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +18,6 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/random_seed.h"
 #include "common/wire/codec.h"
 #include "common/wire/socket.h"
 #include "common/wire/zmtp_watch.h"
@@ -96,14 +94,13 @@ Endpoint BoundTo(const Descriptor& listener, const Endpoint& wanted) {
 
 // Not open when the socket behind is gone, or there are no descriptors.
 Descriptor ConnectTo(const std::string& inner) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  ROOST_CHECK(inner.size() <= sizeof(address.sun_path));
-  std::copy(inner.begin(), inner.end(), address.sun_path);
-  address.sun_path[0] = '\0';  // which ZeroMQ writes as @
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + inner.size());
-  Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!made.is_open() || connect(made.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return {};
+  const Result<Endpoint> endpoint = ParseEndpoint(inner);
+  if (!endpoint.ok()) return {};
+  Result<Address> address = Resolve(*endpoint);
+  if (!address.ok()) return {};
+  Descriptor made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!made.is_open() || connect(made.get(), address->get(), address->size) != 0) return {};
+  SetOption(made.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   return made;
 }
 
@@ -146,8 +143,6 @@ struct Gate::Connection {
   ZmtpWatch watch;
   bool is_dropped = false;  // freed once its events are through
 };
-
-std::string Gate::NewInnerName() { return fmt::format("@roost-{:016x}{:016x}", RandomSeed(), RandomSeed()); }
 
 Result<std::shared_ptr<Gate>> Gate::Open(const Endpoint& outer, const std::string& inner,
                                          std::shared_ptr<ByteBudget> frames) {

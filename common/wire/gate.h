@@ -1,8 +1,8 @@
 // What stands before a router's ZeroMQ socket: takes the TCP connections of peers, reads along what they send
-// (zmtp_watch.h), and passes it on to the socket, which listens where only this process knows.
+// (zmtp_watch.h), and passes it on to the socket, which listens on a port of loopback.
 //
-//   peer ──TCP──► ZmtpWatch ──► unix socket ──► ZeroMQ
-//        ◄────────────────────
+//   peer ──TCP──► ZmtpWatch ──► loopback ──► ZeroMQ
+//        ◄─────────────────
 //
 // So what libzmq would keep without a bound never reaches it, nor an identity that a peer chose. Who can not be passed
 // on is cut off: a message in several parts, a large frame that finds no memory or does not end, one connection too
@@ -56,12 +56,10 @@ class Gate {
   static constexpr std::size_t kMaxConnections = 2048;
   static constexpr std::size_t kReadBytes = std::size_t{64} << 10U;
 
-  // A name for the socket behind, in Linux's abstract namespace; ZeroMQ binds to `ipc://` and it.
-  [[nodiscard]] static std::string NewInnerName();
-
-  // Listens on `outer` (a numeric host, `localhost` or `*`; port 0: a free one). `inner` is bound already. `frames` is
-  // the budget of large frames; null: without a bound. kInvalidArgument: no numeric host. kUnavailable: can not be
-  // bound.
+  // Listens on `outer` (a numeric host, `localhost` or `*`; port 0: a free one). `inner` is where the
+  // socket behind listens: loopback over TCP, because libzmq aborts when it has no descriptor for a unix socket.
+  // `frames` is the budget of large frames; null: without a bound. kInvalidArgument: no numeric host. kUnavailable: can
+  // not be bound.
   [[nodiscard]] static Result<std::shared_ptr<Gate>> Open(const Endpoint& outer, const std::string& inner,
                                                           std::shared_ptr<ByteBudget> frames);
   Gate(const Gate&) = delete;

@@ -147,8 +147,8 @@ Result<RouterSocket> RouterSocket::Bind(Context& context, const std::string& end
     state->socket.set(zmq::sockopt::router_mandatory, true);
     state->socket.set(zmq::sockopt::rcvhwm, kReceiveMark);
     state->socket.set(zmq::sockopt::backlog, kInnerBacklog);
-    const std::string inner = Gate::NewInnerName();
-    state->socket.bind("ipc://" + inner);
+    state->socket.bind("tcp://127.0.0.1:0");
+    const std::string inner = state->socket.get(zmq::sockopt::last_endpoint);
     ROOST_ASSIGN_OR_RETURN(state->gate, Gate::Open(parsed, inner, std::move(frames)));
     context.state().Keep(state->gate);
     std::string bound = state->gate->endpoint().ToString();

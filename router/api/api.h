@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/text/output_family.h"
 #include "router/api/api_observer.h"
 #include "router/api/chat_request.h"
 #include "router/api/generation.h"
@@ -55,6 +56,7 @@ struct ApiOptions {
   std::uint64_t seed = 0;  // of answers' ids and of requests without a seed; random in daemons
   Duration request_timeout = std::chrono::hours(1);  // a request has no longer; its header may shorten it
   PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
+  std::optional<ToolFamily> tool_family = {};        // how all models write tool calls; else as their templates say
   std::function<std::string()> metrics_text;         // the body of /metrics
   std::function<std::int64_t()> unix_seconds_now;    // wall time, for `created`
 };
@@ -75,7 +77,8 @@ class Api {
 
  private:
   struct Route;
-  struct Call;    // a request on its route
+  struct Call;  // a request on its route
+  struct ChatPrompt;
   struct Prompt;  // what can be generated
 
   [[nodiscard]] static std::span<const Route> Routes();
@@ -123,7 +126,9 @@ class Api {
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
-  [[nodiscard]] Result<std::vector<TokenId>> ReadChatTokens(Call& call, const ChatRequest& chat);
+  [[nodiscard]] Result<ChatPrompt> ReadChatPrompt(Call& call, const ChatRequest& chat);
+  // How the answer to it is written.
+  [[nodiscard]] OutputFamily FamilyOfOutput(const ServedModel& model, const ChatRequest& chat) const;
   [[nodiscard]] Result<Prompt> ReadChat(Call& call, Result<ChatRequest> chat);
   [[nodiscard]] Result<Prompt> ReadCompletion(Call& call);
   [[nodiscard]] Result<std::string> ReadTokenize(Call& call);

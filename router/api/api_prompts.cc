@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/trace_context.h"
+#include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "router/api/api_body.h"
 #include "router/api/api_call.h"
@@ -19,6 +20,7 @@
 #include "router/api/responses_answer.h"
 #include "router/api/text_memory.h"
 #include "router/api/token_request.h"
+#include "router/api/tools/family_output.h"
 
 namespace roost::router {
 namespace {
@@ -51,6 +53,33 @@ OpenAiAnswerOptions AnswerOptions(const ServedModel& model, const SamplingFields
           .echo = echo};
 }
 
+struct AnswerParts {
+  ReasoningStart reasoning_start;
+  ToolSet tools;
+  std::string answer_id;
+};
+
+// Calls and reasoning are told apart by the family's markers, which are wanted as text even where they are special
+// tokens.
+void SetParser(const ServedModel& model, OutputFamily family, AnswerParts parts, GenerationOptions& options) {
+  FamilyOutputOptions output;
+  output.family = family;
+  output.reasoning_start = parts.reasoning_start;
+  output.tools = std::make_shared<const ToolSet>(std::move(parts.tools));
+  output.ids.answer_id = std::move(parts.answer_id);
+  for (const std::string_view marker : MarkersOf(family)) {
+    const std::optional<TokenId> id = model.tokenizer->IdOf(marker);
+    if (!id || !model.tokenizer->IsSpecial(*id)) continue;
+    options.text.shown.push_back(*id);
+    if (options.text.special_text == SpecialTokenOutput::kSkip) output.specials.emplace_back(marker);
+  }
+  options.make_parser = [output = std::move(output)](std::uint32_t choice) {
+    FamilyOutputOptions own = output;
+    own.ids.choice = choice;
+    return MakeFamilyOutput(std::move(own));
+  };
+}
+
 }  // namespace
 
 struct Api::Prompt {
@@ -58,6 +87,14 @@ struct Api::Prompt {
   std::vector<std::string> echoes;  // that answers begin with; one for each spec, or none at all
   Echo echo = Echo::kNone;
   SamplingFields fields;
+  OutputFamily family;  // of a chat's model; a completion's output is plain
+  ReasoningStart reasoning_start = ReasoningStart::kNever;
+  ToolSet tools;
+};
+
+struct Api::ChatPrompt {
+  std::vector<TokenId> tokens;
+  ReasoningStart reasoning_start = ReasoningStart::kNever;
 };
 
 Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& name) const {
@@ -147,34 +184,48 @@ void Api::Detokenize(Call& call) {
 
 // ---- prompts ----
 
-Result<std::vector<TokenId>> Api::ReadChatTokens(Call& call, const ChatRequest& chat) {
+Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat) {
   ROOST_ASSIGN_OR_RETURN(const std::string text, RenderChat(*call.model, chat, options_.unix_seconds_now()));
   ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "messages"));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
-  return TokenizeRendered(*call.model, text);
+  ChatPrompt prompt;
+  prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text);
+  ROOST_ASSIGN_OR_RETURN(prompt.tokens, TokenizeRendered(*call.model, text));
+  return prompt;
 }
 
 Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   if (!chat.ok()) return chat.error();
-  ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, ReadChatTokens(call, *chat));
+  ROOST_ASSIGN_OR_RETURN(ChatPrompt read, ReadChatPrompt(call, *chat));
   Prompt prompt;
+  prompt.family = FamilyOfOutput(*call.model, *chat);
+  prompt.reasoning_start = read.reasoning_start;
+  prompt.tools = std::move(chat->tool_set);
   prompt.fields = std::move(chat->sampling);
-  ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(tokens), "messages", prompt));
+  ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read.tokens), "messages", prompt));
   ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
   return prompt;
 }
 
+OutputFamily Api::FamilyOfOutput(const ServedModel& model, const ChatRequest& chat) const {
+  OutputFamily family = model.chat_template->family();
+  family.tools = options_.tool_family.value_or(family.tools);
+  if (chat.reasoning == ChatRequest::Reasoning::kInContent) family.reasoning = ReasoningForm::kNone;
+  return family;
+}
+
 Result<std::string> Api::ReadCountTokens(Call& call) {
   ROOST_ASSIGN_OR_RETURN(const ChatRequest chat, ReadBody(call, &ParseCountTokensRequest));
-  ROOST_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, ReadChatTokens(call, chat));
-  return fmt::format(R"({{"input_tokens":{}}})", tokens.size());
+  ROOST_ASSIGN_OR_RETURN(const ChatPrompt prompt, ReadChatPrompt(call, chat));
+  return fmt::format(R"({{"input_tokens":{}}})", prompt.tokens.size());
 }
 
 Result<std::string> Api::ReadTokenize(Call& call) {
   ROOST_ASSIGN_OR_RETURN(const TokenizeRequest request, ReadBody(call, &ParseTokenizeRequest));
   std::vector<TokenId> tokens;
   if (const auto* chat = std::get_if<ChatRequest>(&request.prompt)) {
-    ROOST_ASSIGN_OR_RETURN(tokens, ReadChatTokens(call, *chat));
+    ROOST_ASSIGN_OR_RETURN(ChatPrompt prompt, ReadChatPrompt(call, *chat));
+    tokens = std::move(prompt.tokens);
   } else {
     const auto& text = std::get<std::string>(request.prompt);
     ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "prompt"));
@@ -255,6 +306,8 @@ void Api::Generate(const Call& call, Prompt prompt, std::string answer_id, std::
   options.format = std::move(format);
   options.delivery = fields.delivery;
   options.text = {.stop = fields.stop, .stop_text = fields.stop_text, .special_text = fields.special_text};
+  SetParser(*prompt.specs.front().model, prompt.family, {prompt.reasoning_start, std::move(prompt.tools), answer_id},
+            options);
   options.token_ids = fields.token_ids;
   options.echoes = std::move(prompt.echoes);
   options.started_at = call.started_at;

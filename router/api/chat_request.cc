@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "common/text/jinja/json.h"
+#include "router/api/structured_output.h"
+#include "router/api/tools/tool_request.h"
 
 namespace roost::router {
 namespace {
@@ -148,37 +150,17 @@ Result<void> ReadMessages(JsonElement element, const std::string& path, ChatRequ
 
 // ---- tools and the rest ----
 
-Result<void> CheckTool(JsonElement element, std::string path) {
-  ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(element, std::move(path)));
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, tool.String("type"));
-  if (type != "function") return InvalidArgument(tool.PathOf("type"), "must be \"function\"");
-  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> function, tool.Object("function"));
-  if (!function) return InvalidArgument(tool.PathOf("function"), "is missing");
-  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, function->String("name"));
-  if (!name || name->empty()) return InvalidArgument(function->PathOf("name"), "is missing");
-  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> parameters, function->Object("parameters"));
-  return {};
-}
-
 Result<void> ReadTools(JsonElement element, const std::string& path, ChatRequest& request) {
-  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
-  for (std::size_t i = 0; i < tools.size(); ++i) {
-    ROOST_RETURN_IF_ERROR(CheckTool(tools[i], fmt::format("{}[{}]", path, i)));
-  }
-  if (tools.empty()) return {};
+  ROOST_ASSIGN_OR_RETURN(request.tool_set.functions, ReadToolFunctions(element, path));
+  if (request.tool_set.functions.empty()) return {};
   ROOST_ASSIGN_OR_RETURN(request.tools, TemplateValueOf(element, path));
   return {};
 }
 
-Result<void> ReadToolChoice(JsonElement element, const std::string& path, ChatRequest& request) {
-  std::string_view choice;
-  const bool is_text = element.get(choice) == simdjson::SUCCESS;
-  if (is_text && choice == "auto") return {};
-  if (is_text && choice == "none") {
-    request.tools = jinja::Value::None();
-    return {};
-  }
-  return InvalidArgument(path, "must be \"auto\" or \"none\": this server can not force a tool call");
+Result<void> ReadChatToolChoice(JsonElement element, const std::string& path, ChatRequest& request) {
+  ROOST_RETURN_IF_ERROR(ReadToolChoice(element, path, request.tool_set));
+  if (request.tool_set.use == ToolUse::kNone) request.tools = jinja::Value::None();
+  return {};
 }
 
 Result<void> ReadDocuments(JsonElement element, const std::string& path, ChatRequest& request) {
@@ -211,16 +193,22 @@ constexpr std::string_view kToolsSchema =
     R"({"type":"array","items":{"type":"object","required":["type","function"],"properties":{)"
     R"("type":{"const":"function"},"function":{"type":"object","required":["name"],"properties":{)"
     R"("name":{"type":"string","minLength":1},"parameters":{"type":["object","null"]}}}}}})";
-constexpr std::string_view kToolChoiceSchema = R"({"enum":["auto","none"]})";
+constexpr std::string_view kToolChoiceSchema =
+    R"({"oneOf":[{"enum":["auto","none","required"]},{"type":"object","required":["type","function"],"properties":{)"
+    R"("type":{"const":"function"},"function":{"type":"object","required":["name"],"properties":{)"
+    R"("name":{"type":"string"}}}}}]})";
 constexpr std::string_view kDocumentsSchema = R"({"type":"array","items":{"type":"object"}})";
 constexpr std::string_view kTemplateVariablesSchema = R"({"type":"object"})";
 
 constexpr auto kChatFields = std::to_array<RequestField<ChatRequest>>({
     {"messages", "The conversation so far.", Own<ChatRequest>{kMessagesSchema, &ReadMessages}},
     {"tools", "Functions that the model may call.", Own<ChatRequest>{kToolsSchema, &ReadTools}},
-    // After the tools, which it may take back.
-    {"tool_choice", "Whether the model may call tools.", Own<ChatRequest>{kToolChoiceSchema, &ReadToolChoice}},
-    {"parallel_tool_calls", "Without effect.", Ignored{}},
+    // After the tools, which it names or takes back.
+    {"tool_choice", "Whether the model may call tools, or must.",
+     Own<ChatRequest>{kToolChoiceSchema, &ReadChatToolChoice}},
+    {"parallel_tool_calls", "False: a forced call is the only one.", Flag<ChatRequest>{[](ChatRequest& r, bool v) {
+       r.tool_set.count = v ? ToolCallCount::kMany : ToolCallCount::kOne;
+     }}},
     {"documents", "For templates that know documents.", Own<ChatRequest>{kDocumentsSchema, &ReadDocuments}},
     {"chat_template_kwargs", "Variables for the chat template.",
      Own<ChatRequest>{kTemplateVariablesSchema, &ReadTemplateVariables}},
@@ -228,7 +216,12 @@ constexpr auto kChatFields = std::to_array<RequestField<ChatRequest>>({
      Flag<ChatRequest>{[](ChatRequest& r, bool v) {
        r.generation_prompt = v ? ChatRequest::GenerationPrompt::kAdd : ChatRequest::GenerationPrompt::kOmit;
      }}},
-    {"reasoning_effort", "For templates that know it.", Ignored{}},
+    {"reasoning_effort", "For templates that know it.",
+     Text<ChatRequest>{1, 32, [](ChatRequest& r, std::string_view v) { r.reasoning_effort = v; }}},
+    {"separate_reasoning", "False: reasoning stays in the content, as the model wrote it.",
+     Flag<ChatRequest>{[](ChatRequest& r, bool v) {
+       r.reasoning = v ? ChatRequest::Reasoning::kSeparate : ChatRequest::Reasoning::kInContent;
+     }}},
     {"continue_final_message", "Not supported.", Refused{Refused::Accepts::kFalse}},
     {"logprobs", "Log probabilities of the answer's tokens.",
      Flag<ChatRequest>{[](ChatRequest& r, bool v) { r.logprobs = v ? Logprobs::kTell : Logprobs::kOmit; }}},
@@ -250,6 +243,7 @@ Result<ChatRequest> ParseChatRequest(const JsonObject& body) {
   ROOST_RETURN_IF_ERROR(ReadFields(body, ChatFieldTable(), request));
   request.sampling.unknown_field_count = CountUnknown(body, SamplingFieldTable(), CacheFieldTable(), ChatFieldTable());
   if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
+  ROOST_RETURN_IF_ERROR(SetConstraint(ForcedCallConstraint(request.tool_set), request.sampling.constraint));
   if (request.logprobs == Logprobs::kTell) {
     request.sampling.output_logprobs = request.top_logprobs.value_or(0);
   } else if (request.top_logprobs.value_or(0) > 0) {

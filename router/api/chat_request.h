@@ -11,6 +11,7 @@
 #include "router/api/json_object.h"
 #include "router/api/request_field.h"
 #include "router/api/sampling_fields.h"
+#include "router/api/tools/tool_set.h"
 
 namespace roost::router {
 
@@ -21,11 +22,14 @@ struct ChatRequest {
   SamplingFields sampling;
   jinja::Value messages;
   jinja::Value tools;      // a list, or none; none too with tool_choice "none"
+  ToolSet tool_set;        // the same, to read the answer by
   jinja::Value documents;  // a list, or none
   // For the template beside what the API itself gives it: chat_template_kwargs. A dict.
   jinja::Value template_variables = jinja::Value::Mapping({});
   Logprobs logprobs = Logprobs::kOmit;
   std::optional<std::uint32_t> top_logprobs;
+  std::string reasoning_effort;  // for the template; empty: it is not told
+  enum class Reasoning { kSeparate, kInContent } reasoning = Reasoning::kSeparate;
   enum class GenerationPrompt { kAdd, kOmit } generation_prompt = GenerationPrompt::kAdd;
 };
 

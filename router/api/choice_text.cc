@@ -4,15 +4,14 @@
 
 namespace roost::router {
 
-std::string ChoiceText::Push(const std::vector<TokenId>& tokens, const std::vector<TokenId>& stop_tokens) {
-  std::string text;
-  for (const TokenId id : tokens) {
-    if (stop_filter_->stopped()) break;
-    ++token_count_;
-    const bool ends_text = std::find(stop_tokens.begin(), stop_tokens.end(), id) != stop_tokens.end();
-    if (!ends_text) text += stop_filter_->Push(stream_.Push(id));
-  }
-  return text;
+std::string ChoiceText::Push(TokenId token, const std::vector<TokenId>& stop_tokens) {
+  if (stop_filter_->stopped()) return {};
+  ++token_count_;
+  const auto is_in = [token](const std::vector<TokenId>& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  if (is_in(stop_tokens)) return {};
+  return stop_filter_->Push(is_in(shown_) ? stream_.PushShown(token) : stream_.Push(token));
 }
 
 std::string ChoiceText::Flush() {

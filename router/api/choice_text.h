@@ -19,6 +19,7 @@ struct TextOptions {
   std::vector<std::string> stop = {};
   StopText stop_text = StopText::kOmit;
   SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
+  std::vector<TokenId> shown = {};  // special tokens whose texts are wanted even so: markers that a parser looks for
 };
 
 class ChoiceText {
@@ -26,11 +27,12 @@ class ChoiceText {
   ChoiceText(std::shared_ptr<const Tokenizer> tokenizer, TextOptions options)
       // The text goes on after the prompt, so a space in front of its first word is its own.
       : stream_(std::move(tokenizer), options.special_text, StreamStart::kContinuation),
+        shown_(std::move(options.shown)),
         stop_filter_(std::make_unique<StopFilter>(std::move(options.stop), options.stop_text)) {}
 
-  // The text that became certain; often empty. What comes after a stop string is swallowed and not counted. Tokens
-  // among `stop_tokens` end the text and are no part of it.
-  [[nodiscard]] std::string Push(const std::vector<TokenId>& tokens, const std::vector<TokenId>& stop_tokens);
+  // The text that became certain; often empty. What comes after a stop string is swallowed and not counted. A token
+  // among `stop_tokens` ends the text and is no part of it.
+  [[nodiscard]] std::string Push(TokenId token, const std::vector<TokenId>& stop_tokens);
   // What was held back. Nothing may be pushed after it.
   [[nodiscard]] std::string Flush();
 
@@ -42,6 +44,7 @@ class ChoiceText {
 
  private:
   TokenStream stream_;
+  std::vector<TokenId> shown_;
   std::unique_ptr<StopFilter> stop_filter_;  // it does not move: it points into itself
   std::uint32_t token_count_ = 0;
 };

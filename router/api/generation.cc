@@ -75,7 +75,7 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
     if (options_.token_ids == TokenIdReport::kTell || spec.prompt_logprobs) prompt.tokens = spec.prompt;
     for (std::uint32_t i = 0; i < choices_per_prompt_; ++i) {
       choices_.push_back({.stream = ChoiceText(model_->tokenizer, options_.text),
-                          .parser = options_.make_parser(),
+                          .parser = options_.make_parser(static_cast<std::uint32_t>(choices_.size())),
                           .answer = {},
                           .outcome = {},
                           .last_tokens_at = {}});
@@ -223,8 +223,11 @@ void Generation::TellTimes(Choice& choice, std::uint32_t token_count) {
 
 AnswerDelta Generation::Parse(Choice& choice, const ChoiceTokens& tokens) {
   AnswerDelta delta;
-  if (choice.parser->is_reasoning()) choice.reasoning_token_count += static_cast<std::uint32_t>(tokens.tokens.size());
-  choice.parser->Push(choice.stream.Push(tokens.tokens, stop_tokens_), delta);
+  for (const TokenId& token : tokens.tokens) {
+    if (choice.stream.stopped()) break;
+    if (choice.parser->is_reasoning()) ++choice.reasoning_token_count;
+    choice.parser->Push(choice.stream.Push(token, stop_tokens_), delta);
+  }
   delta.tokens = tokens.tokens;
   delta.logprobs = tokens.logprobs;
   return delta;

@@ -56,7 +56,9 @@ struct GenerationOptions {
   TokenIdReport token_ids = TokenIdReport::kOmit;
   std::vector<std::string> echoes;  // that the choices of each prompt begin with; may be none
   // Makes the parser of one choice.
-  std::function<std::unique_ptr<OutputParser>()> make_parser = [] { return std::make_unique<PlainOutput>(); };
+  std::function<std::unique_ptr<OutputParser>(std::uint32_t choice)> make_parser = [](std::uint32_t) {
+    return std::make_unique<PlainOutput>();
+  };
   Instant started_at;
 };
 

@@ -1,6 +1,7 @@
 // Answers as Anthropic's Messages API has them: blocks of content, and events with names.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 

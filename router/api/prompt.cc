@@ -22,6 +22,9 @@ std::size_t MaxCountedTokens(const ServedModel& model) {
 // What the API gives every template. A client adds variables of its own; it can not replace these.
 jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& request) {
   jinja::Dict context;
+  if (!request.reasoning_effort.empty()) {
+    context.Set("reasoning_effort", jinja::Value::String(request.reasoning_effort));
+  }
   for (const jinja::Dict::Entry& entry : request.template_variables.AsDict().entries()) {
     context.Set(entry.key, entry.value);
   }

@@ -35,7 +35,7 @@ wire::Generate RequestOf(std::uint64_t number, std::uint32_t output_tokens, Form
   request.request_id = RequestId(number);
   request.root = BlockHash{1, 1};
   Rng rng(number);
-  while (request.prompt.size() < 20) request.prompt.push_back(static_cast<TokenId>(1 + rng.Below(50'000)));
+  while (request.prompt.size() < 20) request.prompt.push_back(static_cast<TokenId>(1 + rng.Below(300)));
   request.block_hashes = HashBlocks(request.root, request.prompt, kBlockTokens);
   request.sampling = {.temperature = 1, .seed = number};
   request.max_output_tokens = output_tokens;

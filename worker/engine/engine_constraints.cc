@@ -153,15 +153,17 @@ Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, co
                                                               wire::StepTokens& tokens, Instant now,
                                                               StepCounts& counts) {
   using Ending = std::optional<wire::FinishReason>;
-  const Error stuck{ErrorCode::kInternal, "the vocabulary can not write what the constraint wants", ""};
+  const auto stuck = [] {
+    return Error{ErrorCode::kInternal, "the vocabulary can not write what the constraint wants", ""};
+  };
   const bool is_drawing = sequence.awaited_draw.has_value();
   while (true) {
     ConstrainedOutput* const output = choice.constrained.get();
-    if (output != nullptr && !output->Take(choice.output_count - 1, *(tokens.end() - 1))) return stuck;
+    if (output != nullptr && !output->Take(choice.output_count - 1, *(tokens.end() - 1))) return stuck();
     if (choice.output_count == choice.request->output_limit) return Ending(wire::FinishReason::kLength);
     if (output == nullptr) return Ending();
     if (output->MustEnd()) return Ending(wire::FinishReason::kStop);
-    if (output->IsStuck()) return stuck;
+    if (output->IsStuck()) return stuck();
     const std::optional<TokenId> only = is_drawing ? std::nullopt : output->OnlyToken();
     if (!only) return Ending();
     if (Stops(*choice.request, *only)) return Ending(wire::FinishReason::kStop);

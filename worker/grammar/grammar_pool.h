@@ -12,6 +12,7 @@
 // Threads: Begin, Drop, HasDone and TakeDone from one, the engine's. `wake` is called from any.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>

@@ -219,7 +219,7 @@ void Transformer::FillMasks(const Draws& draws) {
   masks_.resize(std::size_t{draws.mask_count} * kernels::MaskWords(config_.vocab_size));
   draws.fill_masks(masks_);
   work_.masks.Clear();
-  inputs_.masks = work_.masks.Add(masks_);
+  draw_masks_ = work_.masks.Add(masks_);
   work_.masks.Upload();
 }
 
@@ -232,7 +232,7 @@ void Transformer::Draw(const Draws& draws) {
                                             .counted = work_.inputs.At(inputs_.counted),
                                             .counts = work_.counts.as<kernels::TokenCount>(),
                                             .tokens = work_.inputs.At(inputs_.tokens),
-                                            .masks = draws.mask_count > 0 ? work_.masks.At(inputs_.masks) : nullptr,
+                                            .masks = draws.mask_count > 0 ? work_.masks.At(draw_masks_) : nullptr,
                                             .adjusted = work_.adjusted.as<float>(),
                                             .out = work_.sampled.as<kernels::SampledToken>()});
 }

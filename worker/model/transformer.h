@@ -102,7 +102,6 @@ class Transformer final : public Model {
     PackedArray<kernels::LogitBias> biases;
     PackedArray<kernels::CountedToken> counted;
     PackedArray<kernels::LogprobsRow> scored;
-    PackedArray<std::uint32_t> masks;  // in a copy of their own, later
   };
 
   Transformer(kernels::Backend backend, const HfConfig& config, const TransformerOptions& options, TensorRank rank);
@@ -160,8 +159,9 @@ class Transformer final : public Model {
   std::vector<TokenId> tokens_;
   BatchPlan plan_;
   StepInputs inputs_;
-  std::uint32_t rows_ = 0;          // tokens
-  std::uint32_t wanted_count_ = 0;  // rows of logits that the batch asked for
+  PackedArray<std::uint32_t> draw_masks_;  // in a copy of their own
+  std::uint32_t rows_ = 0;                 // tokens
+  std::uint32_t wanted_count_ = 0;         // rows of logits that the batch asked for
   StepRecorder recorder_;
   std::vector<kernels::BlockRowsCopy> copies_;
   std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned

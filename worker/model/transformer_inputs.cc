@@ -52,8 +52,7 @@ void Transformer::Upload(const Batch& batch, const Draws& draws) {
              .draws = work_.inputs.Add(draws.rows),
              .biases = work_.inputs.Add(draws.biases),
              .counted = work_.inputs.Add(draws.counted),
-             .scored = work_.inputs.Add(draws.scored),
-             .masks = {}};
+             .scored = work_.inputs.Add(draws.scored)};
   work_.Reserve({.input_bytes = work_.inputs.bytes(),
                  .rows = rows_,
                  .logits_rows = plan_.logits_rows.size(),

@@ -121,7 +121,7 @@ TEST_F(PrefixDiffTest, RendersAndTokenizesChatsAsARouterDoes) {
   options_.second = Write("second.json", "[" + system + R"(,{"role":"user","content":"Friday"}])");
   ASSERT_EQ(RunPrefixDiff(options_, out_, err_), 0) << err_.str();
   EXPECT_NE(out_.str().find("<|im_end|>\\n<|im_start|>user\\n\"\n"), std::string::npos) << out_.str();
-  EXPECT_NE(out_.str().find("first.json  \"Monday<|im_end|>"), std::string::npos) << out_.str();
+  EXPECT_NE(out_.str().find("first.json   \"Monday<|im_end|>"), std::string::npos) << out_.str();
   EXPECT_NE(out_.str().find("they part in block 2,"), std::string::npos) << out_.str();
 }
 

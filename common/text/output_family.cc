@@ -1,0 +1,76 @@
+#include "common/text/output_family.h"
+
+#include <algorithm>
+#include <array>
+
+namespace roost {
+namespace {
+
+struct Sign {
+  std::string_view text;
+  ToolFamily family;
+};
+
+// The first that a template holds decides: what only one family writes comes before what several do.
+constexpr auto kSigns = std::to_array<Sign>({
+    {"<|channel|>", ToolFamily::kHarmony},
+    {"<｜tool▁call▁begin｜>", ToolFamily::kDeepSeek},
+    {"<|tool_calls_section_begin|>", ToolFamily::kKimi},
+    {"[TOOL_CALLS]", ToolFamily::kMistral},
+    {"<arg_key>", ToolFamily::kGlm},
+    {"<function=", ToolFamily::kQwenXml},
+    {"<tool_call>", ToolFamily::kHermes},
+    {"<|tool_call|>", ToolFamily::kGranite},
+    {"<|tool_list_start|>", ToolFamily::kPythonic},
+    {"[func_name1(", ToolFamily::kPythonic},
+    {R"("parameters": dictionary of argument name)", ToolFamily::kLlama},
+    {"<|python_tag|>", ToolFamily::kLlama},
+});
+
+struct Name {
+  std::string_view text;
+  ToolFamily family;
+};
+
+constexpr auto kFamilyNames = std::to_array<Name>({
+    {"none", ToolFamily::kNone},
+    {"hermes", ToolFamily::kHermes},
+    {"llama", ToolFamily::kLlama},
+    {"pythonic", ToolFamily::kPythonic},
+    {"mistral", ToolFamily::kMistral},
+    {"harmony", ToolFamily::kHarmony},
+    {"deepseek", ToolFamily::kDeepSeek},
+    {"granite", ToolFamily::kGranite},
+    {"glm", ToolFamily::kGlm},
+    {"qwen-xml", ToolFamily::kQwenXml},
+    {"kimi", ToolFamily::kKimi},
+});
+
+bool Holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+}  // namespace
+
+OutputFamily FamilyOf(std::string_view template_source) {
+  OutputFamily family;
+  const auto* sign = std::find_if(kSigns.begin(), kSigns.end(),
+                                  [&](const Sign& candidate) { return Holds(template_source, candidate.text); });
+  if (sign != kSigns.end()) family.tools = sign->family;
+  const bool thinks = Holds(template_source, "<think>") || Holds(template_source, "</think>");
+  if (thinks && family.tools != ToolFamily::kHarmony) family.reasoning = ReasoningForm::kThink;
+  return family;
+}
+
+std::optional<ToolFamily> ToolFamilyNamed(std::string_view name) {
+  const auto* found = std::find_if(kFamilyNames.begin(), kFamilyNames.end(),
+                                   [&](const Name& candidate) { return candidate.text == name; });
+  if (found == kFamilyNames.end()) return std::nullopt;
+  return found->family;
+}
+
+std::string_view NameOf(ToolFamily family) {
+  return std::find_if(kFamilyNames.begin(), kFamilyNames.end(),
+                      [&](const Name& candidate) { return candidate.family == family; })
+      ->text;
+}
+
+}  // namespace roost

@@ -1,0 +1,38 @@
+// How a model writes tool calls and its reasoning, told from the text of its chat template: models of a family share
+// their markers, and a template that renders calls spells them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace roost {
+
+enum class ToolFamily : std::uint8_t {
+  kNone,
+  kHermes,    // Hermes, Qwen 2.5 and 3
+  kLlama,     // Llama 3's JSON
+  kPythonic,  // lists of Python calls: Llama 3.2 and 4, LFM2
+  kMistral,
+  kHarmony,  // gpt-oss: reasoning too
+  kDeepSeek,
+  kGranite,
+  kGlm,
+  kQwenXml,  // Qwen3-Coder
+  kKimi,
+};
+
+enum class ReasoningForm : std::uint8_t { kNone, kThink };  // kThink: <think>…</think> in front of the answer
+
+struct OutputFamily {
+  ToolFamily tools = ToolFamily::kNone;
+  ReasoningForm reasoning = ReasoningForm::kNone;
+};
+
+[[nodiscard]] OutputFamily FamilyOf(std::string_view template_source);
+
+// As flags spell them: "hermes", "llama", …, "none" for kNone. Nothing for other names.
+[[nodiscard]] std::optional<ToolFamily> ToolFamilyNamed(std::string_view name);
+[[nodiscard]] std::string_view NameOf(ToolFamily family);
+
+}  // namespace roost

@@ -1,0 +1,144 @@
+#include "router/api/tools/harmony_output.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "router/api/tools/call_form.h"
+#include "router/api/tools/partial_text.h"
+
+namespace roost::router {
+namespace {
+
+constexpr std::size_t kMaxHeaderBytes = 1024;
+constexpr std::string_view kMessage = "<|message|>";
+constexpr std::string_view kChannel = "<|channel|>";
+constexpr std::string_view kFunctions = "functions.";
+
+// What begins a header, or ends a message.
+const std::vector<std::string_view>& MessageEnds() {
+  static const std::vector<std::string_view> ends{"<|start|>", kChannel, "<|end|>", "<|call|>", "<|return|>"};
+  return ends;
+}
+
+// The word behind `mark` in a header; empty when there is none.
+std::string_view WordAfter(std::string_view header, std::string_view mark) {
+  const std::size_t position = header.find(mark);
+  if (position == std::string_view::npos) return {};
+  header.remove_prefix(position + mark.size());
+  return header.substr(0, header.find_first_of(" <\n\t"));
+}
+
+// Text in front of a message that no model writes there is content.
+bool IsHeader(std::string_view text) {
+  for (const std::string_view start :
+       {std::string_view("<|"), std::string_view("assistant"), std::string_view(" to="), std::string_view("to=")}) {
+    if (text.substr(0, start.size()) == start || start.substr(0, text.size()) == text) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string_view> HarmonyMarkers() {
+  std::vector<std::string_view> markers = MessageEnds();
+  markers.insert(markers.end(), {kMessage, "<|constrain|>"});
+  return markers;
+}
+
+HarmonyOutput::HarmonyOutput(FamilyOutputOptions options) : options_(std::move(options)), writer_(options_.ids) {}
+
+void HarmonyOutput::Push(std::string_view text, AnswerDelta& delta) {
+  pending_ += text;
+  while (Step(delta)) continue;
+  pending_.erase(0, std::exchange(taken_, 0));
+}
+
+void HarmonyOutput::Finish(AnswerDelta& delta) {
+  ended_ = true;
+  while (Step(delta)) continue;
+}
+
+bool HarmonyOutput::Step(AnswerDelta& delta) {
+  if (rest().empty()) return false;
+  if (state_ == State::kHeader) return ReadHeader(delta);
+  if (state_ == State::kCallBegin) return BeginCall(delta);
+  return ReadMessage(delta);
+}
+
+bool HarmonyOutput::ReadHeader(AnswerDelta&) {
+  if (!IsHeader(rest())) {
+    state_ = State::kContent;
+    return true;
+  }
+  const std::size_t end = rest().find(kMessage);
+  if (std::min(end, rest().size()) > kMaxHeaderBytes) {
+    state_ = State::kContent;
+    return true;
+  }
+  if (end == std::string_view::npos) {
+    if (!ended_) return false;
+    state_ = State::kContent;
+    if (rest().substr(0, 2) == "<|") taken_ = pending_.size();  // a header that was cut says nothing
+    return true;
+  }
+  ApplyHeader(rest().substr(0, end));
+  taken_ += end + kMessage.size();
+  return true;
+}
+
+void HarmonyOutput::ApplyHeader(std::string_view header) {
+  std::string_view recipient = WordAfter(header, "to=");
+  const std::string_view channel = WordAfter(header, kChannel);
+  const bool is_function = recipient.substr(0, kFunctions.size()) == kFunctions;
+  if (is_function) recipient.remove_prefix(kFunctions.size());
+  if (is_function && options_.tools->is_used() && IsFunctionName(recipient)) {
+    function_ = recipient;
+    state_ = State::kCallBegin;
+  } else if (channel == "analysis" || (!recipient.empty() && !is_function)) {
+    state_ = State::kReasoning;
+  } else {
+    state_ = State::kContent;
+  }
+}
+
+bool HarmonyOutput::BeginCall(AnswerDelta& delta) {
+  PartialText text(rest());
+  text.SkipSpace();
+  if (text.IsAt('{')) {
+    taken_ += text.position();
+    writer_.Begin(std::exchange(function_, {}), delta);
+    state_ = State::kArguments;
+    return true;
+  }
+  if (text.cut() && !ended_) return false;
+  state_ = State::kContent;
+  return true;
+}
+
+bool HarmonyOutput::ReadMessage(AnswerDelta& delta) {
+  const std::string_view text = rest();
+  if (const std::optional<FoundMark> found = FindMark(text, MessageEnds())) {
+    Tell(text.substr(0, found->position), delta);
+    const bool begins_header = found->mark == "<|start|>" || found->mark == kChannel;
+    taken_ += found->position + (begins_header ? 0 : found->mark.size());
+    state_ = begins_header ? State::kHeader : State::kContent;
+    if (begins_header && found->position == 0 && text.size() > kMaxHeaderBytes &&
+        std::min(text.find(kMessage), text.size()) > kMaxHeaderBytes) {
+      taken_ += found->mark.size();  // no header after all
+      state_ = State::kContent;
+    }
+    return true;
+  }
+  const std::size_t held = ended_ ? 0 : OpenMarkBytes(text, MessageEnds());
+  Tell(text.substr(0, text.size() - held), delta);
+  taken_ += text.size() - held;
+  return false;
+}
+
+void HarmonyOutput::Tell(std::string_view text, AnswerDelta& delta) {
+  if (state_ == State::kReasoning) delta.reasoning += text;
+  if (state_ == State::kContent) delta.content += text;
+  if (state_ == State::kArguments) writer_.Arguments(text, delta);
+}
+
+}  // namespace roost::router

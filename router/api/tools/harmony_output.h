@@ -1,0 +1,50 @@
+// gpt-oss writes messages with a header each:
+//
+//   <|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…<|return|>
+//   <|start|>assistant to=functions.f<|channel|>commentary <|constrain|>json<|message|>{…}<|call|>
+//
+// An answer begins inside a header. analysis is reasoning, a message to functions.f is a call, one to another tool is
+// reasoning, all else is content. Stop tokens are not seen: the end of the text ends a message.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "router/api/tools/family_output.h"
+
+namespace roost::router {
+
+class HarmonyOutput final : public OutputParser {
+ public:
+  explicit HarmonyOutput(FamilyOutputOptions options);
+
+  void Push(std::string_view text, AnswerDelta& delta) override;
+  void Finish(AnswerDelta& delta) override;
+  [[nodiscard]] bool is_reasoning() const override { return state_ == State::kReasoning; }
+
+ private:
+  // kCallBegin: before the arguments' first byte.
+  enum class State : std::uint8_t { kHeader, kReasoning, kContent, kCallBegin, kArguments };
+
+  bool Step(AnswerDelta& delta);
+  bool ReadHeader(AnswerDelta& delta);
+  bool ReadMessage(AnswerDelta& delta);
+  bool BeginCall(AnswerDelta& delta);
+  void ApplyHeader(std::string_view header);
+  void Tell(std::string_view text, AnswerDelta& delta);
+  [[nodiscard]] std::string_view rest() const { return std::string_view(pending_).substr(taken_); }
+
+  const FamilyOutputOptions options_;
+  CallWriter writer_;
+  State state_ = State::kHeader;
+  std::string pending_;
+  std::size_t taken_ = 0;
+  bool ended_ = false;
+  std::string function_;
+};
+
+[[nodiscard]] std::vector<std::string_view> HarmonyMarkers();
+
+}  // namespace roost::router

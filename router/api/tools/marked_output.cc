@@ -1,0 +1,251 @@
+#include "router/api/tools/marked_output.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace roost::router {
+namespace {
+
+// Of a head or tail that is not whole: more is no call.
+constexpr std::size_t kMaxHeadBytes = 4096;
+
+}  // namespace
+
+MarkedOutput::MarkedOutput(FamilyOutputOptions options, std::unique_ptr<CallForm> form)
+    : options_(std::move(options)), form_(std::move(form)), writer_(options_.ids) {
+  if (form_ != nullptr) {
+    begins_ = form_->Begins();
+    marks_ = begins_;
+    for (const std::string_view mark : form_->Strays()) marks_.push_back(mark);
+  }
+  if (options_.reasoning_start == ReasoningStart::kInside) state_ = State::kThinking;
+  if (options_.reasoning_start == ReasoningStart::kNever) state_ = State::kContent;
+}
+
+void MarkedOutput::Push(std::string_view text, AnswerDelta& delta) {
+  pending_ += text;
+  while (Step(delta)) continue;
+  pending_.erase(0, std::exchange(taken_, 0));
+}
+
+void MarkedOutput::Finish(AnswerDelta& delta) {
+  ended_ = true;
+  while (Step(delta)) continue;
+  if (!after_call_) delta.content += std::exchange(space_, {});
+}
+
+bool MarkedOutput::Step(AnswerDelta& delta) {
+  switch (state_) {
+    case State::kOpening: return Open(delta);
+    case State::kThinking: return Think(delta);
+    case State::kAfterThinking: return SkipLineBreaks();
+    case State::kContent: return ReadContent(delta);
+    case State::kHead: return ReadHead(delta);
+    case State::kArguments: return ReadArguments(delta);
+    case State::kTail: return ReadTail(delta);
+  }
+  return false;
+}
+
+// ---- reasoning ----
+
+bool MarkedOutput::Open(AnswerDelta&) {
+  PartialText text(rest());
+  text.SkipSpace();
+  if (text.Take(kThinkBegin)) {
+    Take(text.position());
+    state_ = State::kThinking;
+    return true;
+  }
+  if (text.cut() && !ended_) return false;
+  state_ = State::kContent;
+  return true;
+}
+
+bool MarkedOutput::Think(AnswerDelta& delta) {
+  const std::string_view text = rest();
+  const std::size_t end = text.find(kThinkEnd);
+  if (end != std::string_view::npos) {
+    Reason(text.substr(0, end), delta);
+    Take(end + kThinkEnd.size());
+    state_ = State::kAfterThinking;
+    return true;
+  }
+  const std::size_t held = ended_ ? 0 : OpenMarkBytes(text, {kThinkEnd});
+  if (held == text.size()) return false;
+  Reason(text.substr(0, text.size() - held), delta);
+  Take(text.size() - held);
+  return false;
+}
+
+// Line breaks at the beginning and at the end are the markers'.
+void MarkedOutput::Reason(std::string_view text, AnswerDelta& delta) {
+  if (!reasoned_) text.remove_prefix(std::min(text.size(), text.find_first_not_of('\n')));
+  if (text.empty()) return;
+  reasoned_ = true;
+  const std::size_t size = text.find_last_not_of('\n') + 1;  // 0 when there is nothing else
+  if (size > 0) {
+    delta.reasoning += std::exchange(line_breaks_, {});
+    delta.reasoning += text.substr(0, size);
+  }
+  line_breaks_ += text.substr(size);
+}
+
+bool MarkedOutput::SkipLineBreaks() {
+  const std::size_t size = std::min(rest().size(), rest().find_first_not_of('\n'));
+  Take(size);
+  if (rest().empty()) return false;
+  state_ = State::kContent;
+  return true;
+}
+
+// ---- content ----
+
+bool MarkedOutput::ReadContent(AnswerDelta& delta) {
+  if (rest().empty()) return false;
+  if (BeginBare()) return true;
+  const std::string_view text = rest();
+  const std::optional<FoundMark> found = FindMark(text, marks_);
+  if (!found) {
+    const std::size_t held = ended_ ? 0 : OpenMarkBytes(text, marks_);
+    Say(text.substr(0, text.size() - held), delta);
+    Take(text.size() - held);
+    return false;
+  }
+  Say(text.substr(0, found->position), delta);
+  Take(found->position + found->mark.size());
+  if (std::find(begins_.begin(), begins_.end(), found->mark) == begins_.end()) {
+    SayMarker(found->mark, delta);
+    return true;
+  }
+  head_marker_ = found->mark;
+  state_ = State::kHead;
+  return true;
+}
+
+// A call without marker, at the beginning of the answer.
+bool MarkedOutput::BeginBare() {
+  if (form_ == nullptr || form_->bare_begin() == '\0' || said_) return false;
+  std::size_t space = 0;
+  while (space < rest().size() && IsSpace(rest()[space])) ++space;
+  space_ += rest().substr(0, space);
+  Take(space);
+  if (rest().empty()) return false;
+  said_ = true;
+  if (rest().front() != form_->bare_begin()) return false;
+  head_marker_ = {};
+  state_ = State::kHead;
+  return true;
+}
+
+void MarkedOutput::Say(std::string_view text, AnswerDelta& delta) {
+  if (text.empty()) return;
+  if (form_ == nullptr) {
+    delta.content += text;
+    return;
+  }
+  std::size_t size = text.size();
+  while (size > 0 && IsSpace(text[size - 1])) --size;
+  if (size > 0) {
+    said_ = true;
+    after_call_ = false;
+    delta.content += std::exchange(space_, {});
+    delta.content += text.substr(0, size);
+  }
+  space_ += text.substr(size);
+}
+
+bool MarkedOutput::IsSpecial(std::string_view marker) const {
+  return std::find(options_.specials.begin(), options_.specials.end(), marker) != options_.specials.end();
+}
+
+void MarkedOutput::SayMarker(std::string_view marker, AnswerDelta& delta) {
+  if (!IsSpecial(marker)) Say(marker, delta);
+}
+
+void MarkedOutput::SayMarked(std::string_view text, AnswerDelta& delta) {
+  while (const std::optional<FoundMark> found = FindMark(text, marks_)) {
+    Say(text.substr(0, found->position), delta);
+    SayMarker(found->mark, delta);
+    text.remove_prefix(found->position + found->mark.size());
+  }
+  Say(text, delta);
+}
+
+// ---- calls ----
+
+bool MarkedOutput::ReadHead(AnswerDelta& delta) {
+  if (rest().empty() && !ended_) return false;
+  CallHead head = form_->ReadHead(rest());
+  const bool is_bounded = !form_->is_whole();
+  const std::size_t size = head.verdict == FormVerdict::kMore ? rest().size() : head.size;
+  if (is_bounded && size > kMaxHeadBytes) head = CallHead();
+  if (head.verdict == FormVerdict::kMore) {
+    if (!ended_) return false;
+    RefuseCall(rest().size(), delta);  // it would be read again and again otherwise
+    return true;
+  }
+  if (head.verdict == FormVerdict::kFound && IsKnown(head)) {
+    TakeCall(std::move(head), delta);
+  } else {
+    RefuseCall(head.size, delta);
+  }
+  return true;
+}
+
+// Without a marker the name must tell that it is a call.
+bool MarkedOutput::IsKnown(const CallHead& head) const {
+  if (!head_marker_.empty() || writer_.count() > 0) return true;
+  const auto is_known = [&](const std::string& name) { return options_.tools->Find(name) != nullptr; };
+  if (!head.name.empty()) return is_known(head.name);
+  return std::all_of(head.whole.begin(), head.whole.end(), [&](const ToolCall& call) { return is_known(call.name); });
+}
+
+void MarkedOutput::TakeCall(CallHead head, AnswerDelta& delta) {
+  Take(head.size);
+  space_.clear();
+  said_ = true;
+  after_call_ = true;
+  for (ToolCall& call : head.whole) {
+    writer_.Begin(std::move(call.name), delta);
+    writer_.Arguments(call.arguments, delta);
+  }
+  state_ = State::kTail;
+  if (head.name.empty()) return;
+  writer_.Begin(std::move(head.name), delta);
+  arguments_ = JsonSpan();
+  state_ = State::kArguments;
+}
+
+void MarkedOutput::RefuseCall(std::size_t size, AnswerDelta& delta) {
+  SayMarker(head_marker_, delta);
+  SayMarked(rest().substr(0, size), delta);
+  Take(size);
+  state_ = State::kContent;
+}
+
+bool MarkedOutput::ReadArguments(AnswerDelta& delta) {
+  if (rest().empty()) return false;
+  const std::size_t size = arguments_.Read(rest());
+  writer_.Arguments(rest().substr(0, size), delta);
+  Take(size);
+  if (!arguments_.done()) return false;
+  state_ = State::kTail;
+  return true;
+}
+
+bool MarkedOutput::ReadTail(AnswerDelta&) {
+  CallTail tail = form_->ReadTail(rest());
+  const std::size_t size = tail.verdict == FormVerdict::kMore ? rest().size() : tail.size;
+  if (size > kMaxHeadBytes) tail = CallTail();
+  if (tail.verdict == FormVerdict::kMore) {
+    if (ended_) Take(rest().size());  // the call's end, cut
+    return false;
+  }
+  Take(tail.size);
+  head_marker_ = {};
+  state_ = tail.next == CallTail::Next::kCall ? State::kHead : State::kContent;
+  return true;
+}
+
+}  // namespace roost::router

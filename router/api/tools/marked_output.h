@@ -1,0 +1,83 @@
+// Text with markers in it: <think> in front, calls after it.
+//
+//   kOpening ─ <think> ─► kThinking ─ </think> ─► kAfterThinking ─► kContent ─ begin marker ─► kHead ─► kArguments ─►
+//   kTail ─┐
+//      └──── other text ─────────────────────────────────────────►    ▲ └────── no call ───────┘  ▲──── another call
+//      ────────┤
+//                                                                      └─────────────────────────────────────────────────────┘
+//
+// Each state looks at the text that is not yet told and takes of it what is certain whatever follows: so the pieces in
+// which text comes change nothing but the borders of deltas. Space beside a call is the family's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "router/api/tools/call_form.h"
+#include "router/api/tools/family_output.h"
+#include "router/api/tools/partial_text.h"
+
+namespace roost::router {
+
+inline constexpr std::string_view kThinkBegin = "<think>";
+inline constexpr std::string_view kThinkEnd = "</think>";
+
+class MarkedOutput final : public OutputParser {
+ public:
+  // `form` may be null: calls are not looked for.
+  MarkedOutput(FamilyOutputOptions options, std::unique_ptr<CallForm> form);
+
+  void Push(std::string_view text, AnswerDelta& delta) override;
+  void Finish(AnswerDelta& delta) override;
+  [[nodiscard]] bool is_reasoning() const override { return state_ == State::kThinking; }
+
+ private:
+  enum class State : std::uint8_t { kOpening, kThinking, kAfterThinking, kContent, kHead, kArguments, kTail };
+
+  // Each: whether anything changed.
+  bool Step(AnswerDelta& delta);
+  bool Open(AnswerDelta& delta);
+  bool Think(AnswerDelta& delta);
+  bool SkipLineBreaks();
+  bool ReadContent(AnswerDelta& delta);
+  bool BeginBare();
+  bool ReadHead(AnswerDelta& delta);
+  bool ReadArguments(AnswerDelta& delta);
+  bool ReadTail(AnswerDelta& delta);
+
+  void TakeCall(CallHead head, AnswerDelta& delta);
+  // `size` bytes after the begin marker are content with it.
+  void RefuseCall(std::size_t size, AnswerDelta& delta);
+  [[nodiscard]] bool IsKnown(const CallHead& head) const;
+  void Say(std::string_view text, AnswerDelta& delta);
+  void SayMarker(std::string_view marker, AnswerDelta& delta);
+  // Text in which special tokens may stand.
+  void SayMarked(std::string_view text, AnswerDelta& delta);
+  void Reason(std::string_view text, AnswerDelta& delta);
+  [[nodiscard]] bool IsSpecial(std::string_view marker) const;
+
+  [[nodiscard]] std::string_view rest() const { return std::string_view(pending_).substr(taken_); }
+  void Take(std::size_t size) { taken_ += size; }
+
+  const FamilyOutputOptions options_;
+  const std::unique_ptr<CallForm> form_;
+  std::vector<std::string_view> begins_;
+  std::vector<std::string_view> marks_;  // begins and strays
+  CallWriter writer_;
+  State state_ = State::kOpening;
+  std::string pending_;
+  std::size_t taken_ = 0;  // of pending_
+  bool ended_ = false;
+  bool said_ = false;        // content, or a call
+  bool after_call_ = false;  // and nothing but space since
+  std::string space_;        // between what was said and what may be a call
+  std::string line_breaks_;  // the same of reasoning and its end
+  bool reasoned_ = false;
+  std::string_view head_marker_;
+  JsonSpan arguments_;
+};
+
+}  // namespace roost::router

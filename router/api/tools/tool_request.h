@@ -1,0 +1,24 @@
+// What a chat request says of tools: `tools`, `tool_choice`, and the form that forces a call.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/wire/messages.h"
+#include "router/api/json_object.h"
+#include "router/api/tools/tool_set.h"
+
+namespace roost::router {
+
+[[nodiscard]] Result<std::vector<ToolFunction>> ReadToolFunctions(JsonElement element, const std::string& path);
+
+// "none", "auto", "required", or {"type": "function", "function": {"name": "f"}}, where f is among the functions.
+[[nodiscard]] Result<void> ReadToolChoice(JsonElement element, const std::string& path, ToolSet& tools);
+
+// The output of a choice that must call: [{"name": "f", "arguments": {…}}, …], whatever the model's family, as the
+// markers of most are special tokens, which a form can not ask for. Nothing when no call is forced. An error names the
+// tools: their schemas hold what no form can express.
+[[nodiscard]] Result<std::optional<wire::Constraint>> ForcedCallConstraint(const ToolSet& tools);
+
+}  // namespace roost::router
