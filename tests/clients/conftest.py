@@ -88,13 +88,13 @@ class FullCluster:
 
     def fill(self):
         self.freed.clear()
-        threads = [threading.Thread(target=self._occupy, daemon=True) for _ in range(3)]
+        threads = [threading.Thread(target=self._occupy, daemon=True) for _ in range(4)]
         for thread in threads:
             thread.start()
 
         def is_full():
             queues = self.router.request("GET", "/admin/v1/queues").json()["queues"]
-            return queues and queues[0]["waiting_requests"] == 1
+            return queues and queues[0]["waiting_requests"] == 1 and queues[0]["drain_seconds"] > 1
 
         wait_until(is_full, "a full queue")
 

@@ -246,15 +246,21 @@ def test_a_raw_stream_is_lines_of_events(client):
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "nobody", "content": "x"}]}, "messages[0].role"),
         ({"tool_choice": "required"}, "tool_choice"),
-        ({"response_format": {"type": "yaml"}}, "response_format.type"),
+        ({"response_format": {"type": "yaml"}}, "response_format"),
         ({"logit_bias": {"99999": 1}}, "logit_bias.99999"),
-        ({"extra_body": {"best_of": 2}}, "best_of"),
     ],
 )
 def test_a_wrong_value_is_a_bad_request_that_names_it(client, fields, param):
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(**{"model": DEMO, "messages": ASK, "max_tokens": 1, **fields})
-    assert refused.value.param == param and refused.value.type == "invalid_request_error" and refused.value.message
+    assert refused.value.param in (param, f"{param}.type") and refused.value.type == "invalid_request_error" and refused.value.message
+
+
+@case("errors", "completions")
+def test_best_of_is_refused_by_name(client):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.completions.create(model=DEMO, prompt="Now is", max_tokens=1, best_of=2)
+    assert refused.value.param == "best_of"
 
 
 @case("errors")
@@ -495,7 +501,7 @@ def test_a_response_streams_typed_events(client):
     kinds = [event.type for event in events]
     assert kinds[0] == "response.created" and kinds[-1] in ("response.completed", "response.incomplete")
     text_of_deltas = "".join(event.delta for event in events if event.type == "response.output_text.delta")
-    assert text_of_deltas == stream.get_final_response().output_text
+    assert text_of_deltas == events[-1].response.output_text
     numbers = [event.sequence_number for event in events if hasattr(event, "sequence_number")]
     assert numbers == sorted(numbers)
 

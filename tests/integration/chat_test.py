@@ -102,7 +102,7 @@ class ChatTest(unittest.TestCase):
         terminal.wait_for(r"\[stopped\]|\[worker-a: ")  # it may have ended just before
         terminal.wait_for("> ")
         terminal.type("Who comes here?\n")
-        terminal.wait_for(r"here\?\r\n")
+        terminal.wait_for(r"here\?\r\n[^\r]")
         terminal.type("\x03")
         terminal.wait_for(r"\[")
         terminal.wait_for("> ")
