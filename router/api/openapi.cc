@@ -205,7 +205,7 @@ constexpr std::array kOperations{
 void WriteContent(std::string_view schema, Operation::Streams streams, JsonWriter& json) {
   json.Key("content").BeginObject().Key("application/json").BeginObject().Key("schema").BeginObject();
   json.Key("$ref").String("#/components/schemas/" + std::string(schema)).EndObject().EndObject();
-  if (streams == kOnDemand) json.Key("text/event-stream").Raw(R"({"schema":{"type":"string"}})");
+  if (streams == kOnDemand) json.Key("text/event-stream").Raw("{}");
   json.EndObject();
 }
 

@@ -63,8 +63,8 @@ struct SamplingFields {
   StopText stop_text = StopText::kOmit;
   SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
   TokenIdReport token_ids = TokenIdReport::kOmit;
-  std::uint32_t unknown_field_count = 0;  // of the request, which nobody reads
-  std::string request_id;                 // the client's own name for the request; empty: none
+  std::uint32_t unknown_field_count = 0;       // of the request, which nobody reads
+  std::string request_id;                      // the client's own name for the request; empty: none
   std::optional<wire::Constraint> constraint;  // the form of the output; see structured_output.h
   CacheFields cache;
 };

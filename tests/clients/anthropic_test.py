@@ -4,7 +4,7 @@ import asyncio
 
 import anthropic
 import pytest
-from conftest import DEMO, SCRIPTED
+from conftest import DEMO, MANY, SCRIPTED
 from features import feature
 from openai_test import recording_client
 
@@ -186,10 +186,10 @@ def test_tool_uses_stream_with_the_text_before_them(client):
 
 
 @case("forced tool calls")
-@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "get_weather"}])
+@pytest.mark.parametrize("choice", [{"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "get_weather"}])
 def test_a_forced_tool_is_used_by_a_model_that_knows_none(client, choice):
     answer = client.messages.create(
-        model=DEMO, messages=ASK, tools=[WEATHER], tool_choice=choice, max_tokens=400, extra_body=GREEDY
+        model=DEMO, messages=ASK, tools=[WEATHER], tool_choice=choice, max_tokens=MANY, extra_body=GREEDY
     )
     (use,) = [block for block in answer.content if block.type == "tool_use"]
     assert use.input["city"] in ("Paris", "Rome") and answer.stop_reason == "tool_use"
@@ -197,7 +197,7 @@ def test_a_forced_tool_is_used_by_a_model_that_knows_none(client, choice):
 
 @case("reasoning")
 def test_thoughts_are_a_block_of_their_own(client):
-    fields = {"model": SCRIPTED, "max_tokens": 100}
+    fields = {"model": SCRIPTED, "max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024}}
     fields["messages"] = [{"role": "user", "content": "How much are two and two?"}]
     whole = client.messages.create(**fields)
     with client.messages.stream(**fields) as stream:

@@ -25,6 +25,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
 
 from cluster import BIN, DEMO_MODEL, Cluster, Daemon, wait_until  # noqa: E402
 
+# Tokens in which the demo model, which likes blanks, ends a small object.
+MANY = 3000
 DEMO = "demo-model"
 SCRIPTED = "scripted"
 

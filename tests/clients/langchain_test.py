@@ -5,7 +5,7 @@ from typing import Literal
 import openai
 import pydantic
 import pytest
-from conftest import DEMO, SCRIPTED
+from conftest import DEMO, MANY, SCRIPTED
 from features import feature
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -101,13 +101,13 @@ def test_streamed_tool_calls_add_up(make):
 
 @case("structured output")
 def test_structured_output_is_an_object_of_the_class(make):
-    model = make(max_tokens=400, temperature=0)
+    model = make(max_tokens=MANY, temperature=0)
     assert isinstance(model.with_structured_output(Weather).invoke("Who comes here?"), Weather)
 
 
 @case("forced tool calls", "structured output")
 def test_structured_output_by_a_forced_tool(make):
-    model = make(max_tokens=400, temperature=0).with_structured_output(Weather, method="function_calling")
+    model = make(max_tokens=MANY, temperature=0).with_structured_output(Weather, method="function_calling")
     assert isinstance(model.invoke("Who comes here?"), Weather)
 
 

@@ -4,7 +4,7 @@ import json
 
 import litellm
 import pytest
-from conftest import DEMO, SCRIPTED
+from conftest import DEMO, MANY, SCRIPTED
 from features import feature
 
 from cluster import text
@@ -94,7 +94,7 @@ def test_a_tool_is_called(fields):
 
 @case("forced tool calls")
 def test_a_tool_is_called_by_a_model_that_knows_none(fields):
-    answer = litellm.completion(**fields, tools=[WEATHER], tool_choice="required", max_tokens=400, temperature=0)
+    answer = litellm.completion(**fields, tools=[WEATHER], tool_choice="required", parallel_tool_calls=False, max_tokens=MANY, temperature=0)
     (call,) = answer.choices[0].message.tool_calls
     assert json.loads(call.function.arguments)["city"] in ("Paris", "Rome")
 
@@ -108,7 +108,7 @@ def test_a_schema_is_kept(fields):
         "additionalProperties": False,
     }
     shape = {"type": "json_schema", "json_schema": {"name": "weather", "strict": True, "schema": schema}}
-    answer = litellm.completion(**fields, response_format=shape, max_tokens=400, temperature=0)
+    answer = litellm.completion(**fields, response_format=shape, max_tokens=MANY, temperature=0)
     assert json.loads(answer.choices[0].message.content)["city"] in ("Paris", "Rome")
 
 

@@ -79,8 +79,8 @@ struct Draws {
   // Log probabilities to tell, of tokens that are drawn here or known. A row's results are found where it stands in
   // this list and at its first_top.
   std::vector<kernels::LogprobsRow> scored;
-  std::uint32_t top_count = 0;  // tokens that these want all together
-  std::uint32_t mask_count = 0;                // rows of masks that draws name
+  std::uint32_t top_count = 0;   // tokens that these want all together
+  std::uint32_t mask_count = 0;  // rows of masks that draws name
   // Writes these rows, each of kernels::MaskWords(vocabulary) words. Called once if there are any, when all that the
   // draws wait for has been begun: so masks are made while a device computes. It may ask for the tokens of the batch
   // before.

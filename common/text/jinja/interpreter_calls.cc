@@ -33,8 +33,10 @@ Result<Value> Interpreter::CallWith(const Call& node, const Arguments& arguments
 Value Interpreter::Traced(Value made, const Value& input, const Arguments& arguments) {
   if (!made.is(Kind::kString) || made.AsString().empty() || !made.written().empty()) return made;
   const auto is_written = [](const Value& value) { return value.IsAllWritten(); };
-  const bool is_all_written = is_written(input) && std::all_of(arguments.positional.begin(), arguments.positional.end(), is_written) &&
-      std::all_of(arguments.named.begin(), arguments.named.end(), [&](const auto& named) { return is_written(named.second); });
+  const bool is_all_written = is_written(input) &&
+                              std::all_of(arguments.positional.begin(), arguments.positional.end(), is_written) &&
+                              std::all_of(arguments.named.begin(), arguments.named.end(),
+                                          [&](const auto& named) { return is_written(named.second); });
   if (!is_all_written) return made;
   return Value::String(TracedText::Written(made.AsString()), made.IsMarkup() ? Markup::kYes : Markup::kNo);
 }

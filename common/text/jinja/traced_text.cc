@@ -38,7 +38,8 @@ void TracedText::AppendPart(const Value& string, std::string_view part) {
   if (source.empty()) return;
   const auto begin = static_cast<std::size_t>(part.data() - string.AsString().data());
   const std::size_t end = begin + part.size();
-  auto range = std::partition_point(source.begin(), source.end(), [&](const auto& known) { return known.end <= begin; });
+  auto range =
+      std::partition_point(source.begin(), source.end(), [&](const auto& known) { return known.end <= begin; });
   for (; range != source.end() && range->begin < end; ++range) {
     Mark(to + std::max(range->begin, begin) - begin, to + std::min(range->end, end) - begin);
   }
