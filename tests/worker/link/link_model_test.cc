@@ -203,6 +203,7 @@ class Rig final : private LinkEffects {
   void Apply(const PinCommand& command) { engine_.Pin(command.pin); }
   void Apply(const UnpinCommand& command) { engine_.Unpin(command.unpin); }
   void Apply(const WantPrefixesCommand& command) { (void)engine_.MostUsed(command.want); }
+  void Apply(const NudgeCommand&) {}
   void Apply(const SnapshotCommand&) {
     EXPECT_FALSE(snapshot_wanted_) << "one is asked for at a time";
     snapshot_wanted_ = true;
