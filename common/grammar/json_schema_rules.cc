@@ -67,6 +67,19 @@ std::string_view TypeOf(element value) {
   return "";
 }
 
+// Of formats that the library reads too widely: it would write days that no month has, and numbers with zeros before
+// them. Empty: it is exact.
+std::string ExactPattern(std::string_view format) {
+  const std::string date =
+      "[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"
+      "02-(0[1-9]|1[0-9]|2[0-8]))";
+  const std::string number = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+  if (format == "ipv4") return "^(" + number + "[.]){3}" + number + "$";
+  if (format == "date") return "^" + date + "$";
+  if (format != "date-time") return "";
+  return "^" + date + "T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$";
+}
+
 class Rewriter {
  public:
   Rewriter(element root, const std::string& field) : root_(root), field_(field) {}
@@ -296,7 +309,8 @@ class Rewriter {
       if (format->get(text) != simdjson::SUCCESS) return Complain(place, "'format' must be a string");
       if (!Has(kFormats, text))
         return Complain(place, "'format' of '{}' is not supported: {}", text, fmt::join(kFormats, ", "));
-      json_.Key("format").String(text);
+      const std::string exact = ExactPattern(text);
+      json_.Key(exact.empty() ? "format" : "pattern").String(exact.empty() ? text : std::string_view(exact));
     } else if (pattern) {
       if (pattern->get(text) != simdjson::SUCCESS) return Complain(place, "'pattern' must be a string");
       Result<std::string> regex = LibraryRegex(text, RegexUse::kJsonPattern, field_);

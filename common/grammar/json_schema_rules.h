@@ -28,8 +28,8 @@ namespace roost::grammar {
 inline constexpr std::size_t kMaxSchemaDepth = 32;    // schemas inside one another
 inline constexpr std::size_t kMaxSchemas = 4096;      // in a document, all together
 inline constexpr std::size_t kMaxSchemaCount = 4096;  // minLength, maxItems and their like
-inline constexpr std::array<std::string_view, 11> kFormats{
-    "date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uri-reference", "uuid"};
+inline constexpr std::array<std::string_view, 10> kFormats{"date", "date-time", "duration", "email",         "hostname",
+                                                           "ipv4", "time",      "uri",      "uri-reference", "uuid"};
 
 // Of a document that is a schema. kInvalidArgument names `field`.
 [[nodiscard]] Result<std::string> LibrarySchema(std::string_view document, const std::string& field);
