@@ -31,9 +31,14 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view
 }
 
 Result<std::string> ChatTemplate::Render(const jinja::Value& context, const RenderOptions& options) const {
+  ROOST_ASSIGN_OR_RETURN(jinja::TracedText text, RenderTraced(context, options));
+  return std::move(text.bytes);
+}
+
+Result<jinja::TracedText> ChatTemplate::RenderTraced(const jinja::Value& context, const RenderOptions& options) const {
   jinja::Runtime runtime(options.limits, options.now);
   jinja::Interpreter interpreter(*tree_, context, runtime);
-  Result<std::string> text = interpreter.Render();
+  Result<jinja::TracedText> text = interpreter.Render();
   if (text.ok()) return text;
   Error error = std::move(text).error();
   // It may quote what the template was given, which goes to clients and logs.

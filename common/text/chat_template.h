@@ -15,6 +15,7 @@
 
 #include "common/base/result.h"
 #include "common/text/jinja/runtime.h"
+#include "common/text/jinja/traced_text.h"
 #include "common/text/jinja/value.h"
 
 namespace roost {
@@ -39,6 +40,8 @@ class ChatTemplate {
   // `context` is a dict: messages, tools, documents, add_generation_prompt, bos_token, eos_token and what else the
   // template knows. It must hold no values that a running template made. What raise_exception says is an error as any.
   [[nodiscard]] Result<std::string> Render(const jinja::Value& context, const RenderOptions& options) const;
+  // The same, and which of it the template's author wrote (traced_text.h).
+  [[nodiscard]] Result<jinja::TracedText> RenderTraced(const jinja::Value& context, const RenderOptions& options) const;
 
   [[nodiscard]] const std::string& source_name() const { return source_name_; }
 

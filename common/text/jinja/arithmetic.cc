@@ -124,11 +124,10 @@ Result<Value> FloatArithmetic(BinaryOperator op, double a, double b) {
 
 Result<Value> AddStrings(const Value& left, const Value& right, Runtime& runtime) {
   if (left.IsMarkup() == right.IsMarkup()) {
-    const std::string& head = left.AsString();
-    const std::string& tail = right.AsString();
-    std::string sum;
-    sum.reserve(head.size() + tail.size());
-    sum.append(head).append(tail);
+    TracedText sum;
+    sum.bytes.reserve(left.AsString().size() + right.AsString().size());
+    sum.Append(left);
+    sum.Append(right);
     return runtime.NewString(std::move(sum), left.IsMarkup() ? Markup::kYes : Markup::kNo);
   }
   ROOST_ASSIGN_OR_RETURN(const Value safe_left, EscapeMarkup(left, runtime));
@@ -153,12 +152,13 @@ Result<Value> Repeat(const Value& value, std::int64_t times, Runtime& runtime) {
   const auto count = static_cast<std::uint64_t>(times < 0 ? 0 : times);
   std::uint64_t total = 0;
   if (value.is(Kind::kString)) {
-    const std::string& unit = value.AsString();
-    if (__builtin_mul_overflow(unit.size(), count, &total)) total = std::numeric_limits<std::uint64_t>::max();
+    if (__builtin_mul_overflow(value.AsString().size(), count, &total)) {
+      total = std::numeric_limits<std::uint64_t>::max();
+    }
     ROOST_RETURN_IF_ERROR(runtime.AllowText(total));
-    std::string text;
-    text.reserve(total);
-    while (text.size() < total) text += unit;
+    TracedText text;
+    text.bytes.reserve(total);
+    while (text.size() < total) text.Append(value);
     return runtime.NewString(std::move(text), value.IsMarkup() ? Markup::kYes : Markup::kNo);
   }
   const std::vector<Value>& unit = value.AsSequence().items;

@@ -224,7 +224,7 @@ Result<ExpressionPtr> ExpressionParser::ParseStrings() {
   if (!stream_.Is(TokenKind::kString)) return Make(first.line, 0, Literal{first.value});
   std::string joined = first.value.AsString();
   while (stream_.Is(TokenKind::kString)) joined += stream_.Next().value.AsString();
-  return Make(first.line, 0, Literal{Value::String(std::move(joined))});
+  return Make(first.line, 0, Literal{Value::WrittenString(std::move(joined))});
 }
 
 Result<ExpressionPtr> ExpressionParser::ParseParenthesized() {

@@ -31,9 +31,9 @@ Interpreter::Interpreter(const TemplateTree& tree, const Value& context, Runtime
   if (loop != tree.names.end()) loop_symbol_ = static_cast<Symbol>(loop - tree.names.begin());
 }
 
-Result<std::string> Interpreter::Render() {
+Result<TracedText> Interpreter::Render() {
   const ScopeGuard scope(*this, nullptr);
-  std::string out;
+  TracedText out;
   ROOST_ASSIGN_OR_RETURN([[maybe_unused]] const Flow flow, Run(tree_.body, out));
   return out;
 }
@@ -58,7 +58,7 @@ void Interpreter::PopScope(Scope* previous) {
   scope_ = previous;
 }
 
-Result<Interpreter::Flow> Interpreter::Run(const Body& body, std::string& out) {
+Result<Interpreter::Flow> Interpreter::Run(const Body& body, TracedText& out) {
   for (const Statement& statement : body) {
     ROOST_ASSIGN_OR_RETURN(const Flow flow, Run(statement, out));
     if (flow != Flow::kOn) return flow;
@@ -66,7 +66,7 @@ Result<Interpreter::Flow> Interpreter::Run(const Body& body, std::string& out) {
   return Flow::kOn;
 }
 
-Result<Interpreter::Flow> Interpreter::Run(const Statement& statement, std::string& out) {
+Result<Interpreter::Flow> Interpreter::Run(const Statement& statement, TracedText& out) {
   line_ = statement.line;
   if (!runtime_.TrySpend(1)) return runtime_.SpentSteps();
   if (depth_ >= runtime_.limits().depth) {
@@ -78,27 +78,27 @@ Result<Interpreter::Flow> Interpreter::Run(const Statement& statement, std::stri
   return flow;
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const TextOutput& node, std::string& out) {
-  out += node.text;
+Result<Interpreter::Flow> Interpreter::Exec(const TextOutput& node, TracedText& out) {
+  out.AppendWritten(node.text);
   ROOST_RETURN_IF_ERROR(runtime_.SpendBytes(node.text.size()));
   ROOST_RETURN_IF_ERROR(runtime_.AllowText(out.size()));
   return Flow::kOn;
 }
 
-Result<void> Interpreter::Append(const Value& value, std::string& out) {
+Result<void> Interpreter::Append(const Value& value, TracedText& out) {
   const std::size_t before = out.size();
   ROOST_RETURN_IF_ERROR(AppendText(value, runtime_, out));
   ROOST_RETURN_IF_ERROR(runtime_.SpendBytes(out.size() - before));
   return runtime_.AllowText(out.size());
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const Print& node, std::string& out) {
+Result<Interpreter::Flow> Interpreter::Exec(const Print& node, TracedText& out) {
   ROOST_ASSIGN_OR_RETURN(const Value value, Evaluate(*node.value));
   ROOST_RETURN_IF_ERROR(Append(value, out));
   return Flow::kOn;
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const If& node, std::string& out) {
+Result<Interpreter::Flow> Interpreter::Exec(const If& node, TracedText& out) {
   for (const If::Branch& branch : node.branches) {
     ROOST_ASSIGN_OR_RETURN(const Value condition, Evaluate(*branch.condition));
     if (condition.IsTrue()) return Run(branch.body, out);
@@ -106,19 +106,19 @@ Result<Interpreter::Flow> Interpreter::Exec(const If& node, std::string& out) {
   return Run(node.otherwise, out);
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const For& node, std::string& out) {
+Result<Interpreter::Flow> Interpreter::Exec(const For& node, TracedText& out) {
   ROOST_ASSIGN_OR_RETURN(const Value iterable, Evaluate(*node.iterable));
   return RunLoop(node, iterable, LoopPlace{scope_, 0}, out);
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const Set& node, std::string& /*out*/) {
+Result<Interpreter::Flow> Interpreter::Exec(const Set& node, TracedText& /*out*/) {
   ROOST_ASSIGN_OR_RETURN(Value value, Evaluate(*node.value));
   ROOST_RETURN_IF_ERROR(Assign(node.target, std::move(value)));
   return Flow::kOn;
 }
 
 Result<Value> Interpreter::Capture(const Body& body, const ExpressionPtr& filters) {
-  std::string text;
+  TracedText text;
   {
     const ScopeGuard scope(*this, scope_);
     ROOST_ASSIGN_OR_RETURN(const Flow flow, Run(body, text));
@@ -130,25 +130,25 @@ Result<Value> Interpreter::Capture(const Body& body, const ExpressionPtr& filter
   return Evaluate(*filters);
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const SetBlock& node, std::string& /*out*/) {
+Result<Interpreter::Flow> Interpreter::Exec(const SetBlock& node, TracedText& /*out*/) {
   ROOST_ASSIGN_OR_RETURN(Value value, Capture(node.body, node.filters));
   ROOST_RETURN_IF_ERROR(Assign(node.target, std::move(value)));
   return Flow::kOn;
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const FilterBlock& node, std::string& out) {
+Result<Interpreter::Flow> Interpreter::Exec(const FilterBlock& node, TracedText& out) {
   ROOST_ASSIGN_OR_RETURN(const Value value, Capture(node.body, node.filters));
   ROOST_RETURN_IF_ERROR(Append(value, out));
   return Flow::kOn;
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const DefineMacro& node, std::string& /*out*/) {
+Result<Interpreter::Flow> Interpreter::Exec(const DefineMacro& node, TracedText& /*out*/) {
   ROOST_ASSIGN_OR_RETURN(Value macro, MakeMacro(node.macro));
   scope_->Set(node.macro->symbol, std::move(macro));
   return Flow::kOn;
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const CallBlock& node, std::string& out) {
+Result<Interpreter::Flow> Interpreter::Exec(const CallBlock& node, TracedText& out) {
   ROOST_ASSIGN_OR_RETURN(Value caller, MakeMacro(node.caller));
   const Call& call = std::get<Call>(node.call->node);
   ROOST_ASSIGN_OR_RETURN(Arguments arguments, EvaluateArguments(call.arguments));
@@ -158,7 +158,7 @@ Result<Interpreter::Flow> Interpreter::Exec(const CallBlock& node, std::string& 
   return Flow::kOn;
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const With& node, std::string& out) {
+Result<Interpreter::Flow> Interpreter::Exec(const With& node, TracedText& out) {
   // All values are computed outside, before the first name is bound.
   std::vector<Value> values;
   for (const auto& assignment : node.assignments) {
@@ -172,8 +172,8 @@ Result<Interpreter::Flow> Interpreter::Exec(const With& node, std::string& out) 
   return Run(node.body, out);
 }
 
-Result<Interpreter::Flow> Interpreter::Exec(const Break& /*node*/, std::string& /*out*/) { return Flow::kBreak; }
-Result<Interpreter::Flow> Interpreter::Exec(const Continue& /*node*/, std::string& /*out*/) { return Flow::kContinue; }
+Result<Interpreter::Flow> Interpreter::Exec(const Break& /*node*/, TracedText& /*out*/) { return Flow::kBreak; }
+Result<Interpreter::Flow> Interpreter::Exec(const Continue& /*node*/, TracedText& /*out*/) { return Flow::kContinue; }
 
 Result<void> Interpreter::Assign(const Target& target, Value value) {
   switch (target.form) {

@@ -42,7 +42,7 @@ class Interpreter {
   // `context` is a dict, or undefined for none. All arguments outlive the interpreter.
   Interpreter(const TemplateTree& tree, const Value& context, Runtime& runtime);
 
-  Result<std::string> Render();
+  Result<TracedText> Render();
   // Where the render is, or where it failed.
   [[nodiscard]] int line() const { return line_; }
 
@@ -52,21 +52,21 @@ class Interpreter {
   enum class Flow { kOn, kBreak, kContinue };
 
   // ---- statements: interpreter.cc ----
-  Result<Flow> Run(const Body& body, std::string& out);
-  Result<Flow> Run(const Statement& statement, std::string& out);
-  Result<Flow> Exec(const TextOutput& node, std::string& out);
-  Result<Flow> Exec(const Print& node, std::string& out);
-  Result<Flow> Exec(const If& node, std::string& out);
-  Result<Flow> Exec(const For& node, std::string& out);
-  Result<Flow> Exec(const Set& node, std::string& out);
-  Result<Flow> Exec(const SetBlock& node, std::string& out);
-  Result<Flow> Exec(const DefineMacro& node, std::string& out);
-  Result<Flow> Exec(const CallBlock& node, std::string& out);
-  Result<Flow> Exec(const FilterBlock& node, std::string& out);
-  Result<Flow> Exec(const With& node, std::string& out);
-  Result<Flow> Exec(const Break& node, std::string& out);
-  Result<Flow> Exec(const Continue& node, std::string& out);
-  Result<void> Append(const Value& value, std::string& out);
+  Result<Flow> Run(const Body& body, TracedText& out);
+  Result<Flow> Run(const Statement& statement, TracedText& out);
+  Result<Flow> Exec(const TextOutput& node, TracedText& out);
+  Result<Flow> Exec(const Print& node, TracedText& out);
+  Result<Flow> Exec(const If& node, TracedText& out);
+  Result<Flow> Exec(const For& node, TracedText& out);
+  Result<Flow> Exec(const Set& node, TracedText& out);
+  Result<Flow> Exec(const SetBlock& node, TracedText& out);
+  Result<Flow> Exec(const DefineMacro& node, TracedText& out);
+  Result<Flow> Exec(const CallBlock& node, TracedText& out);
+  Result<Flow> Exec(const FilterBlock& node, TracedText& out);
+  Result<Flow> Exec(const With& node, TracedText& out);
+  Result<Flow> Exec(const Break& node, TracedText& out);
+  Result<Flow> Exec(const Continue& node, TracedText& out);
+  Result<void> Append(const Value& value, TracedText& out);
   Result<void> Assign(const Target& target, Value value);
   Result<void> AssignAttribute(const Target& target, Value value);
   Result<void> AssignTuple(const Target& target, const Value& value);
@@ -101,6 +101,8 @@ class Interpreter {
 
   // ---- calls and loops: interpreter_calls.cc ----
   Result<Value> CallWith(const Call& node, const Arguments& arguments);
+  // `made` by a filter or method of `input` and `arguments`: written, if all of these were.
+  static Value Traced(Value made, const Value& input, const Arguments& arguments);
   Result<Value> CallValue(const Value& callee, const Arguments& arguments);
   Result<Value> CallMacro(const Macro& macro, const Arguments& arguments);
   Result<void> BindParameters(const MacroDefinition& macro, const Arguments& arguments);
@@ -114,10 +116,10 @@ class Interpreter {
     Scope* outer;  // where the loop stands
     int depth;     // of recursive loops around it, 0 for the outermost
   };
-  Result<Flow> RunLoop(const For& node, const Value& iterable, LoopPlace place, std::string& out);
+  Result<Flow> RunLoop(const For& node, const Value& iterable, LoopPlace place, TracedText& out);
   // As in Jinja2 `else` runs unless an iteration came to its end, without break or continue.
   enum class LoopEnd { kNoneCompleted, kSomeCompleted };
-  Result<LoopEnd> RunIterations(Loop& loop, const Value& loop_value, std::string& out);
+  Result<LoopEnd> RunIterations(Loop& loop, const Value& loop_value, TracedText& out);
   // The next item that passes the loop's filter; nothing at the end.
   Result<std::optional<Value>> Advance(Loop& loop);
   Result<bool> PassesFilter(const Loop& loop, const Value& item);

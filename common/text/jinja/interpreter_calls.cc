@@ -22,11 +22,21 @@ Result<Value> Interpreter::CallWith(const Call& node, const Arguments& arguments
   ROOST_ASSIGN_OR_RETURN(const Value object, Evaluate(*attribute->object));
   if (const MethodFunction method = attribute->methods.For(object)) {
     ROOST_RETURN_IF_ERROR(runtime_.SpendOn(object));
-    return method(runtime_, object, arguments);
+    ROOST_ASSIGN_OR_RETURN(Value made, method(runtime_, object, arguments));
+    return Traced(std::move(made), object, arguments);
   }
   if (object.is(Kind::kObject)) return CallObjectMethod(object, attribute->name.AsString(), arguments);
   ROOST_ASSIGN_OR_RETURN(const Value callee, GetAttribute(object, attribute->name));
   return CallValue(callee, arguments);
+}
+
+Value Interpreter::Traced(Value made, const Value& input, const Arguments& arguments) {
+  if (!made.is(Kind::kString) || made.AsString().empty() || !made.written().empty()) return made;
+  const auto is_written = [](const Value& value) { return value.IsAllWritten(); };
+  const bool is_all_written = is_written(input) && std::all_of(arguments.positional.begin(), arguments.positional.end(), is_written) &&
+      std::all_of(arguments.named.begin(), arguments.named.end(), [&](const auto& named) { return is_written(named.second); });
+  if (!is_all_written) return made;
+  return Value::String(TracedText::Written(made.AsString()), made.IsMarkup() ? Markup::kYes : Markup::kNo);
 }
 
 Result<Value> Interpreter::CallValue(const Value& callee, const Arguments& arguments) {
@@ -50,7 +60,7 @@ Result<Value> Interpreter::CallValue(const Value& callee, const Arguments& argum
         ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("loop", {"iterable"}, 1));
         if (loop.node.form != For::Form::kRecursive)
           return InvalidArgument("", "The loop must have 'recursive' to be called");
-        std::string text;
+        TracedText text;
         ROOST_ASSIGN_OR_RETURN([[maybe_unused]] const Flow flow,
                                RunLoop(loop.node, bound[0], LoopPlace{loop.outer, loop.depth + 1}, text));
         return runtime_.NewString(std::move(text));
@@ -73,7 +83,7 @@ Result<Value> Interpreter::MakeMacro(std::shared_ptr<const MacroDefinition> defi
 Result<Value> Interpreter::CallMacro(const Macro& macro, const Arguments& arguments) {
   const ScopeGuard scope(*this, macro.scope);
   ROOST_RETURN_IF_ERROR(BindParameters(*macro.definition, arguments));
-  std::string text;
+  TracedText text;
   ROOST_ASSIGN_OR_RETURN([[maybe_unused]] const Flow flow, Run(macro.definition->body, text));
   return runtime_.NewString(std::move(text));
 }

@@ -100,7 +100,7 @@ Result<Value> Interpreter::Eval(const Logical& node) {
 }
 
 Result<Value> Interpreter::Eval(const Concatenation& node) {
-  std::string text;
+  TracedText text;
   for (const ExpressionPtr& part : node.parts) {
     ROOST_ASSIGN_OR_RETURN(const Value value, Evaluate(*part));
     ROOST_RETURN_IF_ERROR(AppendText(value, runtime_, text));
@@ -166,7 +166,8 @@ Result<Value> Interpreter::Eval(const FilterCall& node) {
   if (node.function == nullptr) return InvalidArgument("", "No filter named '{}'.", node.name);
   ROOST_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node.arguments));
   ROOST_RETURN_IF_ERROR(runtime_.SpendOn(input));
-  return node.function(runtime_, input, arguments);
+  ROOST_ASSIGN_OR_RETURN(Value made, node.function(runtime_, input, arguments));
+  return Traced(std::move(made), input, arguments);
 }
 
 Result<Value> Interpreter::Eval(const TestCall& node) {

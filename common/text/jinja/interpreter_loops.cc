@@ -7,7 +7,7 @@
 namespace roost::jinja {
 
 Result<Interpreter::Flow> Interpreter::RunLoop(const For& node, const Value& iterable, LoopPlace place,
-                                               std::string& out) {
+                                               TracedText& out) {
   ROOST_ASSIGN_OR_RETURN(std::shared_ptr<Sequence> source, AsIterable(iterable, runtime_));
   auto loop = std::make_shared<Loop>(node, std::move(source), place.outer, place.depth);
   ROOST_ASSIGN_OR_RETURN(const Value loop_value, runtime_.NewObject(loop));
@@ -18,7 +18,7 @@ Result<Interpreter::Flow> Interpreter::RunLoop(const For& node, const Value& ite
   return Run(node.otherwise, out);
 }
 
-Result<Interpreter::LoopEnd> Interpreter::RunIterations(Loop& loop, const Value& loop_value, std::string& out) {
+Result<Interpreter::LoopEnd> Interpreter::RunIterations(Loop& loop, const Value& loop_value, TracedText& out) {
   LoopEnd end = LoopEnd::kNoneCompleted;
   while (true) {
     ROOST_ASSIGN_OR_RETURN(std::optional<Value> item, Advance(loop));

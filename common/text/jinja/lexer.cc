@@ -220,7 +220,7 @@ class Lexer {
     if (end >= source_.size()) return Fail("a string does not end");
     Result<std::string> text = DecodeString(std::string_view(source_).substr(place_ + 1, end - place_ - 1));
     if (!text.ok()) return Fail(text.error().message);
-    Emit(TokenKind::kString, "", Value::String(std::move(text).value()));
+    Emit(TokenKind::kString, "", Value::WrittenString(std::move(text).value()));
     AdvanceTo(end + 1);
     return {};
   }

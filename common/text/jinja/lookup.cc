@@ -14,11 +14,20 @@
 namespace roost::jinja {
 namespace {
 
-Result<std::vector<Value>> CodePointValues(const std::string& text, Runtime& runtime) {
-  ROOST_RETURN_IF_ERROR(runtime.Spend(text.size()));
+// A part of a string, as a string.
+Result<Value> PartOf(const Value& text, std::string_view part, Runtime& runtime) {
+  TracedText traced;
+  traced.AppendPart(text, part);
+  return runtime.NewString(std::move(traced), text.IsMarkup() ? Markup::kYes : Markup::kNo);
+}
+
+Result<std::vector<Value>> CodePointValues(const Value& text, Runtime& runtime) {
+  ROOST_RETURN_IF_ERROR(runtime.Spend(text.AsString().size()));
   std::vector<Value> items;
-  for (const std::string_view point : SplitCodePoints(text)) {
-    ROOST_ASSIGN_OR_RETURN(Value item, runtime.NewString(std::string(point)));
+  for (const std::string_view point : SplitCodePoints(text.AsString())) {
+    TracedText traced;
+    traced.AppendPart(text, point);
+    ROOST_ASSIGN_OR_RETURN(Value item, runtime.NewString(std::move(traced)));
     items.push_back(std::move(item));
   }
   return items;
@@ -63,7 +72,7 @@ Result<Value> CodePointAt(const Value& text, std::int64_t index, Runtime& runtim
   if (!place) return MissingItem(text, Value::Int(index), runtime);
   const std::size_t begin = ByteOffset(bytes, *place);
   const std::size_t length = ByteOffset(std::string_view(bytes).substr(begin), 1);
-  return runtime.NewString(bytes.substr(begin, length), text.IsMarkup() ? Markup::kYes : Markup::kNo);
+  return PartOf(text, std::string_view(bytes).substr(begin, length), runtime);
 }
 
 // The integers of a slice, as Python's slice.indices() gives them: items first, first + step, … `count` of them.
@@ -111,12 +120,14 @@ Result<Value> SliceText(const Value& text, const SliceBounds& bounds, Runtime& r
   if (range.step == 1) {
     const std::size_t begin = ByteOffset(bytes, static_cast<std::size_t>(range.first));
     const std::size_t length = ByteOffset(std::string_view(bytes).substr(begin), static_cast<std::size_t>(range.count));
-    return runtime.NewString(bytes.substr(begin, length), markup);
+    return PartOf(text, std::string_view(bytes).substr(begin, length), runtime);
   }
   ROOST_RETURN_IF_ERROR(runtime.Spend(bytes.size()));
   const std::vector<std::string_view> points = SplitCodePoints(bytes);
-  std::string out;
-  for (std::int64_t i = 0; i < range.count; ++i) out += points[static_cast<std::size_t>(range.first + i * range.step)];
+  TracedText out;
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    out.AppendPart(text, points[static_cast<std::size_t>(range.first + i * range.step)]);
+  }
   return runtime.NewString(std::move(out), markup);
 }
 
@@ -157,7 +168,7 @@ Result<std::shared_ptr<Sequence>> AsIterable(const Value& value, Runtime& runtim
       break;
     case Kind::kDict: items = Keys(value.AsDict()); break;
     case Kind::kString: {
-      ROOST_ASSIGN_OR_RETURN(items, CodePointValues(value.AsString(), runtime));
+      ROOST_ASSIGN_OR_RETURN(items, CodePointValues(value, runtime));
       break;
     }
     case Kind::kUndefined: break;

@@ -31,14 +31,14 @@ struct Conversion {
 
 class PercentFormatter {
  public:
-  PercentFormatter(std::string_view format, const Value& values, Runtime& runtime)
-      : format_(format), values_(values), runtime_(runtime) {}
+  PercentFormatter(const Value& format, const Value& values, Runtime& runtime)
+      : source_(format), format_(format.AsString()), values_(values), runtime_(runtime) {}
 
-  Result<std::string> Run() {
+  Result<TracedText> Run() {
     while (place_ < format_.size()) {
       const char c = format_[place_++];
       if (c != '%') {
-        out_ += c;
+        out_.AppendPart(source_, format_.substr(place_ - 1, 1));
         continue;
       }
       ROOST_ASSIGN_OR_RETURN(const Conversion conversion, Parse());
@@ -109,7 +109,7 @@ class PercentFormatter {
 
   Result<void> AppendConverted(const Conversion& conversion) {
     if (conversion.type == '%') {
-      out_ += '%';
+      out_.AppendPart(source_, format_.substr(place_ - 1, 1));
       return {};
     }
     ROOST_ASSIGN_OR_RETURN(const Value value, NextValue(conversion));
@@ -138,12 +138,15 @@ class PercentFormatter {
     const auto width = static_cast<std::size_t>(conversion.width);
     const std::string padding(width > length ? width - length : 0, ' ');
     const bool is_left = conversion.flags.find('-') != std::string::npos;
-    if (!is_left) out_ += padding;
-    out_ += text;
-    if (is_left) out_ += padding;
+    if (!is_left) out_.AppendGiven(padding);
+    out_.AppendGiven(text);
+    if (is_left) out_.AppendGiven(padding);
   }
 
   Result<void> AppendAsText(const Conversion& conversion, const Value& value) {
+    if (conversion.type == 's' && conversion.width == 0 && !conversion.precision) {
+      return AppendText(value, runtime_, out_);
+    }
     std::string text;
     ROOST_RETURN_IF_ERROR(conversion.type == 's' ? AppendText(value, runtime_, text)
                                                  : AppendRepr(value, runtime_, text));
@@ -187,7 +190,7 @@ class PercentFormatter {
     }
     if (!is_decimal && *integer < 0)
       return InvalidArgument("", "%{} of a negative number is not supported", conversion.type);
-    out_ += fmt::sprintf(Specification(conversion, is_decimal ? 'd' : conversion.type), *integer);
+    out_.AppendWritten(fmt::sprintf(Specification(conversion, is_decimal ? 'd' : conversion.type), *integer));
     return {};
   }
 
@@ -195,16 +198,17 @@ class PercentFormatter {
     if (value.is(Kind::kUndefined)) return UndefinedError(value);
     const auto number = value.ToDouble();
     if (!number) return InvalidArgument("", "must be real number, not {}", value.TypeName());
-    out_ += fmt::sprintf(Specification(conversion, conversion.type), *number);
+    out_.AppendWritten(fmt::sprintf(Specification(conversion, conversion.type), *number));
     return {};
   }
 
-  std::string_view format_;
+  const Value& source_;
+  std::string_view format_;  // its bytes
   const Value& values_;
   Runtime& runtime_;
   std::size_t place_ = 0;
   std::size_t used_ = 0;
-  std::string out_;
+  TracedText out_;
 };
 
 // The value that the field `name` of str.format refers to; `next` counts the fields without a name.
@@ -227,23 +231,23 @@ Result<Value> FieldValue(std::string_view name, const Arguments& arguments, std:
 
 Result<Value> PercentFormat(const Value& format, const Value& values, Runtime& runtime) {
   ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(format.AsString()));
-  ROOST_ASSIGN_OR_RETURN(std::string text, PercentFormatter(format.AsString(), values, runtime).Run());
+  ROOST_ASSIGN_OR_RETURN(TracedText text, PercentFormatter(format, values, runtime).Run());
   return runtime.NewString(std::move(text), format.IsMarkup() ? Markup::kYes : Markup::kNo);
 }
 
 Result<Value> BraceFormat(const Value& format, const Arguments& arguments, Runtime& runtime) {
   const std::string_view text = format.AsString();
   ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(text));
-  std::string out;
+  TracedText out;
   std::size_t next = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c != '{' && c != '}') {
-      out += c;
+      out.AppendPart(format, text.substr(i, 1));
       continue;
     }
     if (i + 1 < text.size() && text[i + 1] == c) {
-      out += c;
+      out.AppendPart(format, text.substr(i, 1));
       ++i;
       continue;
     }

@@ -45,6 +45,12 @@ Result<Value> Runtime::NewString(std::string text, Markup markup) {
   return Value::String(std::move(text), markup);
 }
 
+Result<Value> Runtime::NewString(TracedText text, Markup markup) {
+  ROOST_RETURN_IF_ERROR(AllowText(text.size()));
+  ROOST_RETURN_IF_ERROR(SpendBytes(text.size() + kContainerBytes + text.written.size() * sizeof(WrittenRange)));
+  return Value::String(std::move(text), markup);
+}
+
 Result<Value> Runtime::NewSequence(SequenceKind kind, std::vector<Value> items) {
   ROOST_RETURN_IF_ERROR(SpendBytes(items.size() * sizeof(Value) + kContainerBytes));
   auto sequence = std::make_shared<Sequence>(kind, std::move(items), Mutability::kMutable);

@@ -61,7 +61,9 @@ class Runtime {
 
   // Asked before a string of `size` bytes is built by multiplying, joining, padding or replacing.
   Result<void> AllowText(std::uint64_t size) const;
+  // Given; the interpreter knows when all that it was made of was written.
   Result<Value> NewString(std::string text, Markup markup = Markup::kNo);
+  Result<Value> NewString(TracedText text, Markup markup = Markup::kNo);
   // A container that the template may change.
   Result<Value> NewSequence(SequenceKind kind, std::vector<Value> items);
   Result<Value> NewList(std::vector<Value> items) { return NewSequence(SequenceKind::kList, std::move(items)); }

@@ -56,11 +56,12 @@ Result<Value> Reverse(Runtime& runtime, const Value& input, const Arguments& arg
 
 Result<Value> JoinFilter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("join", {"d", "attribute"}, 0));
-  ROOST_ASSIGN_OR_RETURN(const std::string separator, ToText(bound.Or(0, Value::String("")), runtime));
+  const Value separator = bound.Or(0, Value::String(""));
+  ROOST_RETURN_IF_ERROR(runtime.SpendOn(separator));
   ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<Sequence> items, AsIterable(input, runtime));
-  std::string out;
+  TracedText out;
   for (std::size_t i = 0; i < items->items.size(); ++i) {
-    if (i > 0) out += separator;
+    if (i > 0) ROOST_RETURN_IF_ERROR(AppendText(separator, runtime, out));
     Value item = items->items[i];
     if (bound.HasNotNone(1)) {
       ROOST_ASSIGN_OR_RETURN(item, GetItem(item, bound[1], runtime));

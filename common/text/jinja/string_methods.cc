@@ -21,13 +21,21 @@ Result<Value> Made(Runtime& runtime, const Value& self, std::string text) {
   return runtime.NewString(std::move(text), self.IsMarkup() ? Markup::kYes : Markup::kNo);
 }
 
+// `part` of its bytes.
+Result<Value> MadePart(Runtime& runtime, const Value& self, std::string_view part) {
+  TracedText text;
+  text.AppendPart(self, part);
+  return runtime.NewString(std::move(text), self.IsMarkup() ? Markup::kYes : Markup::kNo);
+}
+
+// `parts` of its bytes.
 Result<Value> MadeList(Runtime& runtime, const Value& self, const std::vector<std::string_view>& parts,
                        SequenceKind kind = SequenceKind::kList) {
   ROOST_RETURN_IF_ERROR(runtime.Spend(parts.size()));
   std::vector<Value> items;
   items.reserve(parts.size());
   for (const std::string_view part : parts) {
-    ROOST_ASSIGN_OR_RETURN(Value item, Made(runtime, self, std::string(part)));
+    ROOST_ASSIGN_OR_RETURN(Value item, MadePart(runtime, self, part));
     items.push_back(std::move(item));
   }
   return runtime.NewSequence(kind, std::move(items));
@@ -35,10 +43,10 @@ Result<Value> MadeList(Runtime& runtime, const Value& self, const std::vector<st
 
 Result<Value> StripSide(Runtime& runtime, const Value& self, const Arguments& arguments, Side side) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("strip", {"chars"}, 0));
-  if (!bound.HasNotNone(0)) return Made(runtime, self, std::string(StripSpace(self.AsString(), side)));
+  if (!bound.HasNotNone(0)) return MadePart(runtime, self, StripSpace(self.AsString(), side));
   ROOST_ASSIGN_OR_RETURN(const std::string chars, bound.String(0, ""));
   ROOST_RETURN_IF_ERROR(runtime.Spend(chars.size()));
-  return Made(runtime, self, std::string(StripChars(self.AsString(), chars, side)));
+  return MadePart(runtime, self, StripChars(self.AsString(), chars, side));
 }
 Result<Value> Strip(Runtime& runtime, const Value& self, const Arguments& arguments) {
   return StripSide(runtime, self, arguments, Side::kBoth);
@@ -159,7 +167,7 @@ Result<Value> PartitionFrom(Runtime& runtime, const Value& self, const Arguments
   const std::size_t place = from == From::kLeft ? FindText(text, separator, 0) : text.rfind(separator);
   std::vector<std::string_view> parts = {text, "", ""};
   if (place != std::string_view::npos) {
-    parts = {text.substr(0, place), separator, text.substr(place + separator.size())};
+    parts = {text.substr(0, place), text.substr(place, separator.size()), text.substr(place + separator.size())};
   } else if (from == From::kRight) {
     parts = {"", "", text};
   }
@@ -202,17 +210,19 @@ Result<Value> Replace(Runtime& runtime, const Value& self, const Arguments& argu
   const std::size_t limit = count < 0 ? std::string::npos : static_cast<std::size_t>(count);
   const std::string_view text = self.AsString();
   if (old.empty()) return ReplaceEmpty(runtime, self, fresh, limit);
-  std::string out;
+  const Value replacement = self.IsMarkup() ? Value::String(fresh) : bound[1];
+  TracedText out;
   std::size_t begin = 0;
   for (std::size_t replaced = 0; replaced < limit; ++replaced) {
     const std::size_t place = FindText(text, old, begin);
     if (place == std::string_view::npos) break;
-    out.append(text.substr(begin, place - begin)).append(fresh);
+    out.AppendPart(self, text.substr(begin, place - begin));
+    out.Append(replacement);
     begin = place + old.size();
     ROOST_RETURN_IF_ERROR(runtime.AllowText(out.size()));
   }
-  out += text.substr(begin);
-  return Made(runtime, self, std::move(out));
+  out.AppendPart(self, text.substr(begin));
+  return runtime.NewString(std::move(out), self.IsMarkup() ? Markup::kYes : Markup::kNo);
 }
 
 Result<Value> Upper(Runtime& runtime, const Value& self, const Arguments& arguments) {
@@ -297,13 +307,14 @@ Result<Value> RemovePrefix(Runtime& runtime, const Value& self, const Arguments&
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("removeprefix", {"prefix"}, 1));
   ROOST_ASSIGN_OR_RETURN(const std::string prefix, bound.String(0, ""));
   ROOST_ASSIGN_OR_RETURN(const bool has, HasAffix(self.AsString(), bound[0], Side::kLeft));
-  return Made(runtime, self, self.AsString().substr(has ? prefix.size() : 0));
+  return MadePart(runtime, self, std::string_view(self.AsString()).substr(has ? prefix.size() : 0));
 }
 Result<Value> RemoveSuffix(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("removesuffix", {"suffix"}, 1));
   ROOST_ASSIGN_OR_RETURN(const std::string suffix, bound.String(0, ""));
   ROOST_ASSIGN_OR_RETURN(const bool has, HasAffix(self.AsString(), bound[0], Side::kRight));
-  return Made(runtime, self, self.AsString().substr(0, self.AsString().size() - (has ? suffix.size() : 0)));
+  const std::string_view text = self.AsString();
+  return MadePart(runtime, self, text.substr(0, text.size() - (has ? suffix.size() : 0)));
 }
 
 // Code point index of the first or last occurrence in self[start:end].
@@ -351,18 +362,18 @@ Result<Value> Count(Runtime& runtime, const Value& self, const Arguments& argume
 Result<Value> Join(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("join", {"iterable"}, 1));
   ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<Sequence> items, AsIterable(bound[0], runtime));
-  std::string out;
+  TracedText out;
   for (std::size_t i = 0; i < items->items.size(); ++i) {
     ROOST_RETURN_IF_ERROR(runtime.Spend(1));
     const Value& item = items->items[i];
     if (!item.is(Kind::kString)) {
       return InvalidArgument("", "sequence item {}: expected str instance, {} found", i, item.TypeName());
     }
-    if (i > 0) out += self.AsString();
-    out += item.AsString();
+    if (i > 0) out.Append(self);
+    out.Append(item);
     ROOST_RETURN_IF_ERROR(runtime.AllowText(out.size()));
   }
-  return Made(runtime, self, std::move(out));
+  return runtime.NewString(std::move(out), self.IsMarkup() ? Markup::kYes : Markup::kNo);
 }
 
 Result<Value> Format(Runtime& runtime, const Value& self, const Arguments& arguments) {

@@ -190,6 +190,19 @@ Result<void> AppendText(const Value& value, Runtime& runtime, std::string& out) 
   return AppendRepr(value, runtime, out);
 }
 
+Result<void> AppendText(const Value& value, Runtime& runtime, TracedText& out) {
+  if (value.is(Kind::kString)) {
+    ROOST_RETURN_IF_ERROR(runtime.SpendOnCopy(value));
+    out.Append(value);
+    return {};
+  }
+  if (value.is(Kind::kUndefined)) return {};
+  const std::size_t begin = out.size();
+  ROOST_RETURN_IF_ERROR(AppendRepr(value, runtime, out.bytes));
+  if (value.IsAllWritten()) out.MarkWritten(begin);
+  return {};
+}
+
 Result<void> AppendRepr(const Value& value, Runtime& runtime, std::string& out) {
   return ReprWriter(runtime, out).Write(value);
 }

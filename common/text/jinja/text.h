@@ -18,8 +18,9 @@ namespace roost::jinja {
 // repr(str): single quotes unless there are only single quotes inside; unprintable code points escaped.
 void AppendQuoted(std::string_view text, std::string& out);
 
-// str(value), for output.
+// str(value), for output. Of what is no string, numbers and None count as written, and the rest as given.
 Result<void> AppendText(const Value& value, Runtime& runtime, std::string& out);
+Result<void> AppendText(const Value& value, Runtime& runtime, TracedText& out);
 Result<void> AppendRepr(const Value& value, Runtime& runtime, std::string& out);
 Result<std::string> ToText(const Value& value, Runtime& runtime);
 

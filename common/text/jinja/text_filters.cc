@@ -27,7 +27,8 @@ Markup MarkupOf(const Value& value) { return value.IsMarkup() ? Markup::kYes : M
 // The input as a string, as most text filters take it.
 Result<Value> AsText(Runtime& runtime, const Value& input) {
   if (input.is(Kind::kString)) return input;
-  ROOST_ASSIGN_OR_RETURN(std::string text, ToText(input, runtime));
+  TracedText text;
+  ROOST_RETURN_IF_ERROR(AppendText(input, runtime, text));
   return runtime.NewString(std::move(text));
 }
 
@@ -68,7 +69,8 @@ Result<Value> Replace(Runtime& runtime, const Value& input, const Arguments& arg
   }
   if (bound.HasNotNone(2)) converted.positional.push_back(bound[2]);
   // Unlike the method, the filter takes the mark away.
-  ROOST_ASSIGN_OR_RETURN(std::string text, ToText(input, runtime));
+  TracedText text;
+  ROOST_RETURN_IF_ERROR(AppendText(input, runtime, text));
   ROOST_ASSIGN_OR_RETURN(const Value plain, runtime.NewString(std::move(text)));
   return CallStringMethod("replace", runtime, plain, converted);
 }
@@ -98,7 +100,8 @@ Result<Value> AsString(Runtime& runtime, const Value& input, const Arguments& ar
 
 Result<Value> Safe(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("safe", {}, 0));
-  ROOST_ASSIGN_OR_RETURN(std::string text, ToText(input, runtime));
+  TracedText text;
+  ROOST_RETURN_IF_ERROR(AppendText(input, runtime, text));
   return runtime.NewString(std::move(text), Markup::kYes);
 }
 
@@ -124,31 +127,34 @@ Result<Value> FormatFilter(Runtime& runtime, const Value& input, const Arguments
   return PercentFormat(text, Value::Mapping(std::move(values)), runtime);
 }
 
-Result<std::string> Indention(const BoundArguments& bound) {
-  if (bound.Has(0) && bound[0].is(Kind::kString)) return bound[0].AsString();
+Result<Value> Indention(const BoundArguments& bound) {
+  if (bound.Has(0) && bound[0].is(Kind::kString)) return bound[0];
   ROOST_ASSIGN_OR_RETURN(const std::int64_t width, bound.Int(0, 4));
   if (width > static_cast<std::int64_t>(kMaxJsonIndent)) {
     return InvalidArgument("", "indent() takes at most {} spaces", kMaxJsonIndent);
   }
-  return std::string(static_cast<std::size_t>(width < 0 ? 0 : width), ' ');
+  return Value::WrittenString(std::string(static_cast<std::size_t>(width < 0 ? 0 : width), ' '));
 }
 
 // Each line but the first, unless `first`, and but empty ones, unless `blank`, moved to the right.
 Result<Value> Indent(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("indent", {"width", "first", "blank"}, 0));
-  ROOST_ASSIGN_OR_RETURN(const std::string indention, Indention(bound));
+  ROOST_ASSIGN_OR_RETURN(const Value indention, Indention(bound));
   if (input.is(Kind::kUndefined)) return UndefinedError(input);
   if (!input.is(Kind::kString)) return InvalidArgument("", "indent() needs a string, not '{}'", input.TypeName());
   // As Jinja2 splits: with a newline added, so that one at the end makes an empty last line.
   ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(input.AsString()));
-  const std::string text = input.AsString() + "\n";
-  std::string out;
+  TracedText with_end;
+  with_end.Append(input);
+  with_end.AppendWritten("\n");
+  const Value text = Value::String(std::move(with_end));
+  TracedText out;
   bool is_first = true;
-  for (const std::string_view line : SplitLines(text, LineEnds::kDrop)) {
-    if (!is_first) out += '\n';
+  for (const std::string_view line : SplitLines(text.AsString(), LineEnds::kDrop)) {
+    if (!is_first) out.AppendWritten("\n");
     const bool is_indented = is_first ? bound.IsTrue(1) : (!line.empty() || bound.IsTrue(2));
-    if (is_indented) out += indention;
-    out += line;
+    if (is_indented) out.Append(indention);
+    out.AppendPart(text, line);
     is_first = false;
     ROOST_RETURN_IF_ERROR(runtime.AllowText(out.size()));
   }

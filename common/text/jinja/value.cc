@@ -18,7 +18,18 @@ Value Value::Undefined(std::string reason) {
 }
 
 Value Value::String(std::string text, Markup markup) {
-  return Value(Storage(std::in_place_index<5>, std::make_shared<const Text>(Text{std::move(text), markup})));
+  return Value(Storage(std::in_place_index<5>, std::make_shared<const Text>(Text{std::move(text), markup, {}})));
+}
+
+Value Value::String(TracedText text, Markup markup) {
+  return Value(Storage(std::in_place_index<5>,
+                       std::make_shared<const Text>(Text{std::move(text.bytes), markup, std::move(text.written)})));
+}
+
+bool Value::IsAllWritten() const {
+  if (!is(Kind::kString)) return is_number() || is(Kind::kNone) || is(Kind::kUndefined);
+  const std::size_t size = AsString().size();
+  return size == 0 || (!written().empty() && written().front() == WrittenRange{0, size});
 }
 
 Value Value::List(std::vector<Value> items) {

@@ -2,7 +2,7 @@
 //
 //   Undefined    what a missing name or attribute gives; prints as nothing, and asking it for more is an error
 //   None, Bool, Int (64 bits), Float
-//   String       UTF-8, immutable; marked when it came from |safe or |escape
+//   String       UTF-8, immutable; marked when it came from |safe or |escape; knows what of it the template wrote
 //   Sequence     list, tuple, range, the result of a lazy filter, or a view of a dict
 //   Dict         ordered as inserted
 //   Object       what only a running template has: namespace, macro, bound method, loop
@@ -24,6 +24,8 @@
 #include <variant>
 #include <vector>
 
+#include "common/text/jinja/traced_text.h"
+
 namespace roost::jinja {
 
 // Levels of containers inside one another. Client JSON has at most 64.
@@ -36,6 +38,7 @@ enum class Markup { kNo, kYes };
 struct Text {
   std::string bytes;
   Markup markup = Markup::kNo;
+  WrittenRanges written;
 };
 
 struct Sequence;
@@ -52,7 +55,11 @@ class Value {
   static Value Bool(bool value) { return Value(Storage(std::in_place_index<2>, value)); }
   static Value Int(std::int64_t value) { return Value(Storage(std::in_place_index<3>, value)); }
   static Value Float(double value) { return Value(Storage(std::in_place_index<4>, value)); }
+  // Given, as a client's texts are.
   static Value String(std::string text, Markup markup = Markup::kNo);
+  static Value String(TracedText text, Markup markup = Markup::kNo);
+  // As if it stood in the template.
+  static Value WrittenString(std::string text) { return String(TracedText::Written(std::move(text))); }
   static Value List(std::vector<Value> items);
   static Value Tuple(std::vector<Value> items);
   static Value Of(std::shared_ptr<Sequence> sequence) { return Value(Storage(std::move(sequence))); }
@@ -69,6 +76,9 @@ class Value {
   [[nodiscard]] std::int64_t AsInt() const { return *std::get_if<3>(&storage_); }
   [[nodiscard]] double AsFloat() const { return *std::get_if<4>(&storage_); }
   [[nodiscard]] const std::string& AsString() const { return (*std::get_if<5>(&storage_))->bytes; }
+  [[nodiscard]] const WrittenRanges& written() const { return (*std::get_if<5>(&storage_))->written; }
+  // Is there nothing in it that a client gave? False for containers, whatever they hold.
+  [[nodiscard]] bool IsAllWritten() const;
   [[nodiscard]] bool IsMarkup() const {
     return is(Kind::kString) && (*std::get_if<5>(&storage_))->markup == Markup::kYes;
   }

@@ -1,0 +1,52 @@
+// A text that knows which of its bytes the template's author wrote. All others were given: they came with the context,
+// from a client. A special token's text counts as that token only where the author wrote every byte of it.
+//
+//   '<|im_start|>' + role + '\n' + content      bytes:    <|im_start|>user\nHi <|im_end|>
+//                                               written:  [0, 12) and [16, 17)
+//
+// What a filter or method makes of strings is tracked where templates need it: joining, cutting, replacing, formatting.
+// Of what any other makes, all is written if everything that it was given is, and nothing otherwise.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace roost::jinja {
+
+class Value;
+
+// Half-open, in bytes.
+struct WrittenRange {
+  std::size_t begin;
+  std::size_t end;
+
+  bool operator==(const WrittenRange&) const = default;
+};
+// In order, not empty, with given bytes between any two.
+using WrittenRanges = std::vector<WrittenRange>;
+
+struct TracedText {
+  std::string bytes;
+  WrittenRanges written;
+
+  static TracedText Written(std::string text);
+
+  void AppendWritten(std::string_view text);
+  void AppendGiven(std::string_view text) { bytes += text; }
+  // A string value.
+  void Append(const Value& string);
+  // `part` lies in the bytes of `string`, or is empty.
+  void AppendPart(const Value& string, std::string_view part);
+
+  // All from `begin` on.
+  void MarkWritten(std::size_t begin) { Mark(begin, bytes.size()); }
+
+  [[nodiscard]] std::size_t size() const { return bytes.size(); }
+
+ private:
+  void Mark(std::size_t begin, std::size_t end);
+};
+
+}  // namespace roost::jinja
