@@ -140,7 +140,7 @@ class Api {
   // "prefix_" and 32 hexadecimal digits.
   [[nodiscard]] std::string NewId(std::string_view prefix);
   void GenerateOpenAi(const Call& call, AnswerKind kind, Result<Prompt> prompt);
-  void Generate(const Call& call, Prompt prompt, std::string answer_id, std::unique_ptr<AnswerFormat> format);
+  void Generate(const Call& call, Prompt prompt, const std::string& answer_id, std::unique_ptr<AnswerFormat> format);
   void AnswerResult(const Call& call, Result<std::string> body);
   void Answer(const Call& call, HttpResponse response);
   void AnswerError(const Call& call, const Error& error);

@@ -290,7 +290,8 @@ void Api::GenerateOpenAi(const Call& call, AnswerKind kind, Result<Prompt> promp
            std::make_unique<OpenAiAnswer>(std::move(identity), std::move(options)));
 }
 
-void Api::Generate(const Call& call, Prompt prompt, std::string answer_id, std::unique_ptr<AnswerFormat> format) {
+void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id,
+                   std::unique_ptr<AnswerFormat> format) {
   const SamplingFields& fields = prompt.fields;
   if (fields.unknown_field_count > 0) services_.observer.OnUnknownFields(fields.unknown_field_count);
   GenerationOptions options;

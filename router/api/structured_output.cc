@@ -69,8 +69,8 @@ ConstraintRead ReadStructuredOutputs(JsonElement element, const std::string& pat
     std::string_view name;
     Read read;
   };
-  const std::array kForms{Form{"json", &ReadGuidedJson}, Form{"regex", &ReadGuidedRegex},
-                          Form{"choice", &ReadGuidedChoice}, Form{"grammar", &ReadGuidedGrammar}};
+  const std::array forms{Form{"json", &ReadGuidedJson}, Form{"regex", &ReadGuidedRegex},
+                         Form{"choice", &ReadGuidedChoice}, Form{"grammar", &ReadGuidedGrammar}};
   ROOST_ASSIGN_OR_RETURN(const JsonObject outputs, JsonObject::From(element, path));
   std::optional<wire::Constraint> constraint;
   for (const auto& [name, value] : outputs.members()) {
@@ -81,7 +81,7 @@ ConstraintRead ReadStructuredOutputs(JsonElement element, const std::string& pat
       continue;
     }
     const Form* found = nullptr;
-    for (const Form& form : kForms) {
+    for (const Form& form : forms) {
       if (form.name == name) found = &form;
     }
     if (found == nullptr) return InvalidArgument(outputs.PathOf(name), "'{}' is not supported", name);

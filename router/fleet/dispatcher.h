@@ -138,6 +138,7 @@ class GenerationObserver {
   virtual void OnDispatched(const Dispatched& dispatched) = 0;
   // Once, before the first tokens or the first choice's end: entry i is of the prompt's token i + 1, so there is one
   // less than the prompt has tokens. Does not come for a request that fails or is cancelled before.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): who wants them takes them over
   virtual void OnPromptLogprobs(std::vector<wire::TokenLogprobs> /*logprobs*/) {}
   virtual void OnTokens(ChoiceTokens tokens) = 0;
   virtual void OnChoiceEnd(ChoiceEnd end) = 0;

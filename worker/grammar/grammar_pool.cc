@@ -56,11 +56,11 @@ void GrammarPool::Begin(Job job) {
     const std::lock_guard lock(mutex_);
     wanted_.emplace(id, Wanted{deadline, task.key, task.job.constraint.field});
     if (task.job.output.size() <= kQuickOutput) cached = cache_.Find(task.key);
-    if (cached == nullptr) queue_.push_back(std::move(task));
-  }
-  if (cached == nullptr) {
-    queued_.notify_one();
-    return;
+    if (cached == nullptr) {
+      queue_.push_back(std::move(task));
+      queued_.notify_one();
+      return;
+    }
   }
   Result<std::unique_ptr<Automaton>> automaton = StartAfter(*cached, task.job);
   const std::lock_guard lock(mutex_);
