@@ -361,7 +361,6 @@ void Connection::Send(std::string_view frames) {
     asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Abort(); });
     return;
   }
-  WriteAtOnce();
   Flush();
 }
 
@@ -408,14 +407,6 @@ void Connection::Flush() {
                     [self = shared_from_this()](boost::system::error_code error, std::size_t) {
                       self->Guard([&] { self->OnWritten(error); });
                     });
-}
-
-// A frame nearly always fits into the socket's buffer. Whatever does not, and every error, is left to Flush.
-void Connection::WriteAtOnce() {
-  if (!writing_.empty() || output_.empty() || state_ != State::kAnswer || answer_ != Answer::kStreaming) return;
-  boost::system::error_code error;
-  const std::size_t size = socket_.write_some(asio::buffer(output_), error);
-  if (!error) output_.erase(0, size);
 }
 
 void Connection::OnWritten(boost::system::error_code error) {

@@ -8,8 +8,7 @@
 //
 // One read is outstanding at nearly all times, also while a request is being answered: that is how a client that goes
 // away is noticed. It stops only when a client sends more than header_bytes ahead, or more than there is memory for.
-// A frame of a stream is written at once as far as the socket takes it. Of everything else one write is outstanding
-// while there is something to write; what is added meanwhile is one more write.
+// One write is outstanding while there is something to write; what is added meanwhile is one more write.
 #pragma once
 
 #include <array>
@@ -134,7 +133,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void WriteFrames(std::string_view frames);
   void EndStream();
   [[nodiscard]] std::string Head(int status, const std::vector<HttpHeader>& headers) const;
-  void WriteAtOnce();
   void Flush();
   void OnWritten(boost::system::error_code error);
   void FinishAnswer();
