@@ -36,8 +36,7 @@
 //   into the sequence's own block (see PrefixCache::FindTail). Forks share the partial block too, until one writes
 //   there: then it gets a copy.
 // - At least one token is left to compute, however much is cached, because its logits are needed.
-// - A sequence whose prompt is scored needs the logits of all its tokens: it takes no cached block for those, and a
-// step
+// - A sequence whose prompt is scored needs the logits of all its tokens: it takes no cached block for those, and a step
 //   computes few of them (max_scored_tokens), because each needs memory for its row.
 // - The blocks that waiting sequences will hit are evicted after all others.
 // - What a session's last turn retained stays until its next turn comes (see SessionTable).
