@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <iterator>
@@ -26,6 +27,15 @@ void AppendEscaped(unsigned char byte, std::string& out) {
   }
 }
 
+// Bytes at the start of `text` that are written as they are.
+std::size_t PlainLength(std::string_view text) {
+  const auto end = std::find_if(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte >= 0x80 || byte == '"' || byte == '\\';
+  });
+  return static_cast<std::size_t>(end - text.begin());
+}
+
 bool NeedsEscape(unsigned char byte) { return byte < 0x20 || byte == '"' || byte == '\\'; }
 
 }  // namespace
@@ -33,6 +43,10 @@ bool NeedsEscape(unsigned char byte) { return byte < 0x20 || byte == '"' || byte
 void AppendJsonString(std::string_view text, std::string& out) {
   out += '"';
   for (std::size_t i = 0; i < text.size();) {
+    const std::size_t plain = PlainLength(text.substr(i));
+    out += text.substr(i, plain);
+    i += plain;
+    if (i == text.size()) break;
     const auto byte = static_cast<unsigned char>(text[i]);
     if (NeedsEscape(byte)) {
       AppendEscaped(byte, out);

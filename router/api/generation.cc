@@ -40,8 +40,8 @@ class Generation::Relay final : public GenerationObserver {
         });
   }
   void OnTokens(ChoiceTokens tokens) override {
-    generation_->responder_->Post([generation = generation_, prompt = prompt_, tokens = std::move(tokens)] {
-      generation->OnTokens(prompt, tokens);
+    generation_->responder_->Post([generation = generation_, prompt = prompt_, tokens = std::move(tokens)]() mutable {
+      generation->OnTokens(prompt, std::move(tokens));
     });
   }
   void OnChoiceEnd(ChoiceEnd end) override {
@@ -160,7 +160,7 @@ void Generation::OnPromptLogprobs(std::size_t prompt, std::vector<wire::TokenLog
   prompts_[prompt].logprobs = std::move(logprobs);
 }
 
-void Generation::OnTokens(std::size_t prompt, const ChoiceTokens& tokens) {
+void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
   if (ended_) return;
   if (tokens.cached_token_count) prompts_[prompt].cached_tokens = tokens.cached_token_count;
   const std::uint32_t index = ChoiceOf(prompt, tokens.choice);
@@ -168,7 +168,7 @@ void Generation::OnTokens(std::size_t prompt, const ChoiceTokens& tokens) {
   if (choice.outcome || tokens.tokens.empty()) return;
   TellTimes(choice, static_cast<std::uint32_t>(tokens.tokens.size()));
   if (!choice.began) BeginChoice(index);
-  Say(index, Parse(choice, tokens));
+  Say(index, Parse(choice, std::move(tokens)));
   if (!choice.stream.stopped()) return;
   CompleteChoice(index, wire::FinishReason::kStop, std::nullopt);
   FinishIfDone(prompt);
@@ -221,15 +221,15 @@ void Generation::TellTimes(Choice& choice, std::uint32_t token_count) {
   choice.last_tokens_at = now;
 }
 
-AnswerDelta Generation::Parse(Choice& choice, const ChoiceTokens& tokens) {
+AnswerDelta Generation::Parse(Choice& choice, ChoiceTokens tokens) {
   AnswerDelta delta;
   for (const TokenId& token : tokens.tokens) {
     if (choice.stream.stopped()) break;
     if (choice.parser->is_reasoning()) ++choice.reasoning_token_count;
     choice.parser->Push(choice.stream.Push(token, stop_tokens_), delta);
   }
-  delta.tokens = tokens.tokens;
-  delta.logprobs = tokens.logprobs;
+  delta.tokens = std::move(tokens.tokens);
+  delta.logprobs = std::move(tokens.logprobs);
   return delta;
 }
 
@@ -250,10 +250,11 @@ void Generation::Say(std::uint32_t index, AnswerDelta delta) {
     choice.tool_call_count = std::max(choice.tool_call_count, call.index + 1);
   }
   if (!is_streamed()) return choice.answer.Append(std::move(delta));
-  std::string frames;
-  if (!std::exchange(began_, true)) frames = options_.format->Begin(CurrentUsage());
-  frames += options_.format->Continue(index, delta, CurrentUsage());
-  SendFrames(std::move(frames));
+  const Usage usage = CurrentUsage();
+  std::string begin;
+  if (!std::exchange(began_, true)) begin = options_.format->Begin(usage);
+  std::string frames = options_.format->Continue(index, delta, usage);
+  SendFrames(begin.empty() ? std::move(frames) : begin + frames);
 }
 
 void Generation::SendFrames(std::string frames) {

@@ -108,7 +108,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void CancelPrompt(std::size_t prompt);
   void OnDispatched(std::size_t prompt, const Dispatched& dispatched);
   void OnPromptLogprobs(std::size_t prompt, std::vector<wire::TokenLogprobs> logprobs);
-  void OnTokens(std::size_t prompt, const ChoiceTokens& tokens);
+  void OnTokens(std::size_t prompt, ChoiceTokens tokens);
   void OnChoiceEnd(std::size_t prompt, ChoiceEnd end);
   void OnEnd(std::size_t prompt, const GenerationEnd& end);
   void OnClientGone();
@@ -116,7 +116,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   [[nodiscard]] std::uint32_t ChoiceOf(std::size_t prompt, std::uint32_t choice) const;
   void TellTimes(Choice& choice, std::uint32_t token_count);
   // What the choice says with these tokens.
-  [[nodiscard]] AnswerDelta Parse(Choice& choice, const ChoiceTokens& tokens);
+  [[nodiscard]] AnswerDelta Parse(Choice& choice, ChoiceTokens tokens);
   void BeginChoice(std::uint32_t index);
   void Say(std::uint32_t index, AnswerDelta delta);
   void SendFrames(std::string frames);

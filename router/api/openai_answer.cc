@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,8 @@
 
 namespace roost::router {
 namespace {
+
+constexpr std::string_view kDataPrefix = "data: ";
 
 std::string_view ChunkObject(AnswerKind kind) {
   return kind == AnswerKind::kChat ? "chat.completion.chunk" : "text_completion";
@@ -146,6 +149,25 @@ void OpenAiAnswer::WriteTokens(const Part& part, JsonWriter& json) const {
 
 // ---- a stream ----
 
+// What nearly every chunk of a chat is, without the steps of a JSON writer. It writes what AppendChunk would.
+void OpenAiAnswer::AppendContent(std::uint32_t choice, std::string_view content, const Usage& usage,
+                                 std::string& frames) const {
+  constexpr std::size_t kFrameBytes = 160;  // about what is neither head nor content
+  frames.reserve(frames.size() + chunk_head_.size() + content.size() + kFrameBytes);
+  frames += kDataPrefix;
+  frames += chunk_head_;
+  fmt::format_to(std::back_inserter(frames), R"({{"index":{},"delta":{{"content":)", choice);
+  AppendJsonString(content, frames);
+  frames += R"(},"logprobs":null,"finish_reason":null})";
+  EndChunk(usage, frames);
+}
+
+void OpenAiAnswer::EndChunk(const Usage& usage, std::string& frames) const {
+  frames += ']';
+  if (options_.usage_report == UsageReport::kEveryChunk) frames += ",\"usage\":" + UsageText(usage);
+  frames += "}\n\n";
+}
+
 void OpenAiAnswer::AppendChunk(const Chunk& chunk, const Usage& usage, std::string& frames) {
   JsonWriter json;
   json.BeginObject().Key("index").Number(chunk.choice);
@@ -163,12 +185,10 @@ void OpenAiAnswer::AppendChunk(const Chunk& chunk, const Usage& usage, std::stri
   WriteFinish(chunk.finish, json);
   if (chunk.details != nullptr) WriteTokens(*chunk.details, json);
   json.EndObject();
-  frames += "data: ";
+  frames += kDataPrefix;
   frames += chunk_head_;
   frames += json.Take();
-  frames += ']';
-  if (options_.usage_report == UsageReport::kEveryChunk) frames += ",\"usage\":" + UsageText(usage);
-  frames += "}\n\n";
+  EndChunk(usage, frames);
 }
 
 void OpenAiAnswer::AppendRole(std::uint32_t choice, const Usage& usage, std::string& frames) {
@@ -186,6 +206,10 @@ std::string OpenAiAnswer::Continue(std::uint32_t choice, const AnswerDelta& delt
   AppendRole(choice, usage, frames);
   const bool has_details = HasDetails(delta);
   if (!delta.has_text() && !has_details) return frames;
+  if (IsChat() && !has_details && delta.reasoning.empty() && delta.tool_calls.empty()) {
+    AppendContent(choice, delta.content, usage, frames);
+    return frames;
+  }
   const std::string chat_delta = IsChat() ? DeltaText(delta) : std::string();
   AppendChunk({.choice = choice, .delta = chat_delta, .text = delta.content, .details = has_details ? &delta : nullptr},
               usage, frames);

@@ -54,6 +54,9 @@ class OpenAiAnswer final : public AnswerFormat {
   // Everything up to the choices, whose array is left open.
   [[nodiscard]] std::string HeadOf(std::string_view object) const;
   void AppendChunk(const Chunk& chunk, const Usage& usage, std::string& frames);
+  // A chat's chunk of text alone.
+  void AppendContent(std::uint32_t choice, std::string_view content, const Usage& usage, std::string& frames) const;
+  void EndChunk(const Usage& usage, std::string& frames) const;
   // The chunk that says who speaks, once for each choice.
   void AppendRole(std::uint32_t choice, const Usage& usage, std::string& frames);
   [[nodiscard]] bool HasDetails(const AnswerDelta& delta) const;

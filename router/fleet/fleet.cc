@@ -16,8 +16,8 @@ namespace {
 constexpr std::chrono::milliseconds kTickInterval{100};
 // Messages taken in under one lock: bounds how long a Submit can wait for it.
 constexpr std::size_t kMaxBatch = 64;
-// A batch ends with the frame that goes over it.
-constexpr std::size_t kMaxBatchBytes = std::size_t{4} << 20U;
+// A batch ends with the frame that goes over it. What it becomes (a call for each token) takes many times its bytes.
+constexpr std::size_t kMaxBatchBytes = std::size_t{256} << 10U;
 // Of memory, times the file, while a tokenizer is read.
 constexpr std::uint64_t kReadingTakes = 6;
 

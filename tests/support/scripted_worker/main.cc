@@ -30,6 +30,9 @@ struct Options {
   std::string served_model_name;
   std::string router = "tcp://127.0.0.1:7001";
   std::string worker_id = "scripted";
+  std::uint32_t context_tokens = ScriptedWorkerSetup().context_tokens;
+  std::uint32_t step_ms = 0;
+  std::uint64_t hold_until = ScriptedWorkerSetup().hold_until;
 };
 
 Result<std::string> ReadFile(const fs::path& path) {
@@ -53,6 +56,9 @@ Result<ScriptedWorkerSetup> SetupOf(const Options& options) {
   setup.worker_id = options.worker_id;
   setup.model = options.served_model_name;
   setup.router = options.router;
+  setup.context_tokens = options.context_tokens;
+  setup.hold_until = options.hold_until;
+  setup.step_time = std::chrono::milliseconds(options.step_ms);
   setup.bundle.tokenizer_json = tokenizer.text();
   setup.bundle.chat_template = std::move(chat.chat_template);
   setup.bundle.bos_token = std::move(chat.bos_token);
@@ -76,7 +82,10 @@ int Main(int argc, const char* const* argv) {
       .Add("served-model-name", options.served_model_name, "Name of the model")
       .Require("served-model-name")
       .Add("router", options.router, "tcp://HOST:PORT with a numeric address")
-      .Add("worker-id", options.worker_id, "Name of the worker");
+      .Add("worker-id", options.worker_id, "Name of the worker")
+      .Add("context-tokens", options.context_tokens, "Tokens of the longest prompt with its answer", {1, 1e6})
+      .Add("step-ms", options.step_ms, "Time between two tokens of an answer", {0, 10'000})
+      .Add("hold-until", options.hold_until, "Requests that must have come before any is answered", {0, 1e6});
   const Result<ParseOutcome> outcome = parser.Parse(argc, argv);
   if (!outcome.ok()) return Fail(outcome.error(), kUsage);
   if (*outcome == ParseOutcome::kExit) return 0;

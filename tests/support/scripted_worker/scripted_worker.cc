@@ -13,7 +13,6 @@ namespace {
 
 const worker::PeerId kRouter(1);
 constexpr std::uint32_t kBlockCount = 4096;
-constexpr std::uint32_t kContextTokens = 4096;
 constexpr std::uint32_t kMaxRunning = 64;
 
 worker::LinkCore::Setup LinkSetup(const ScriptedWorkerSetup& setup, std::uint32_t block_tokens) {
@@ -27,8 +26,8 @@ worker::LinkCore::Setup LinkSetup(const ScriptedWorkerSetup& setup, std::uint32_
   hello.fingerprint = "scripted";
   hello.kv_dtype = "f32";
   hello.block_tokens = block_tokens;
-  hello.block_count = kBlockCount;
-  hello.max_context_tokens = kContextTokens;
+  hello.block_count = std::max(kBlockCount, 2 * setup.context_tokens / block_tokens);
+  hello.max_context_tokens = setup.context_tokens;
   hello.max_running_requests = kMaxRunning;
   hello.max_sample_count = wire::kMaxSampleCount;
   hello.full_sampling = true;
@@ -58,11 +57,13 @@ ScriptedWorker::ScriptedWorker(ScriptedWorkerSetup setup, std::shared_ptr<const 
 void ScriptedWorker::Round() {
   constexpr std::chrono::milliseconds kLongestWait{50};
   Receive();
-  if (!running_.empty()) Step();
+  const bool holds = submit_count_ < setup_.hold_until;
+  if (holds) Hold();
+  if (!holds && !running_.empty()) Step();
   for (worker::EngineOutput& output : std::exchange(outputs_, {})) core_.OnOutput(std::move(output));
   core_.Tick();
   const wire::Socket* const sockets[] = {&*socket_};
-  wire::WaitForMessages(sockets, waker_, running_.empty() ? kLongestWait : std::chrono::milliseconds(0));
+  wire::WaitForMessages(sockets, waker_, holds || running_.empty() ? kLongestWait : setup_.step_time);
 }
 
 void ScriptedWorker::Receive() {
@@ -140,6 +141,15 @@ worker::StepReport ScriptedWorker::NewReport() const {
   report.load.free_block_count = kBlockCount;
   report.load.progress = step_count_;
   return report;
+}
+
+// The router hears that the requests have come, so that it sends more.
+void ScriptedWorker::Hold() {
+  if (std::exchange(reported_submit_count_, submit_count_) == submit_count_) return;
+  ++step_count_;
+  worker::StepReport report = NewReport();
+  report.load.running_requests = static_cast<std::uint32_t>(running_.size());
+  outputs_.emplace_back(std::move(report));
 }
 
 void ScriptedWorker::Step() {

@@ -5,6 +5,7 @@
 // each running request in a step. Constraints, log probabilities and sampling mean nothing to it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -28,6 +29,11 @@ struct ScriptedWorkerSetup {
   std::string router;
   wire::Tokenizer bundle;
   Script script;
+  std::uint32_t context_tokens = 4096;
+  // It begins to answer when it has had so many requests; until then they all wait. So they run at once.
+  std::uint64_t hold_until = 0;
+  // Between tokens, unless a message comes before.
+  std::chrono::milliseconds step_time{0};
 };
 
 // One thread.
@@ -63,6 +69,7 @@ class ScriptedWorker final : private worker::LinkEffects {
   [[nodiscard]] std::uint32_t Remember(const wire::Generate& request);
   [[nodiscard]] worker::StepReport NewReport() const;
   void Step();
+  void Hold();
   void GiveToken(worker::RequestKey key, Running& running, worker::StepReport& report);
 
   const ScriptedWorkerSetup setup_;
@@ -75,6 +82,7 @@ class ScriptedWorker final : private worker::LinkEffects {
   std::vector<worker::EngineOutput> outputs_;
   std::uint64_t step_count_ = 0;
   std::uint64_t submit_count_ = 0;
+  std::uint64_t reported_submit_count_ = 0;  // while it holds
   worker::LinkCore core_;
 };
 
