@@ -62,7 +62,7 @@ Result<void> Take(ZmtpWatch& watch, std::string bytes, Instant now = kNow) { ret
 // However the bytes are cut, the answer is the same.
 std::string Refusal(std::string_view bytes) {
   const Outcome whole = Watch(std::string(bytes), bytes.size());
-  for (const std::size_t piece_size : {1, 2, 7, 64}) {
+  for (const std::size_t piece_size : {1U, 2U, 7U, 64U}) {
     const Outcome cut = Watch(std::string(bytes), piece_size);
     EXPECT_EQ(cut.refusal, whole.refusal);
     EXPECT_EQ(cut.passed, whole.passed);
@@ -84,7 +84,7 @@ TEST(ZmtpWatchTest, RefusesMessagesOfSeveralParts) {
 
 TEST(ZmtpWatchTest, MakesAnIdentityVoidThatAConnectionChooses) {
   for (const Kind kind : {Kind::kCommand, Kind::kMessage}) {
-    for (const std::size_t piece_size : {1, 7, 1000}) {
+    for (const std::size_t piece_size : {1U, 7U, 1000U}) {
       const std::string sent = Greeting() + ShortFrame(kind, Ready("nobody")) + Frame(kind, Ready("Identity"));
       const std::string passed = Watch(sent, piece_size).passed;
       ASSERT_EQ(passed.size(), sent.size());
