@@ -222,7 +222,12 @@ constexpr auto kChatFields = std::to_array<RequestField<ChatRequest>>({
      Flag<ChatRequest>{[](ChatRequest& r, bool v) {
        r.reasoning = v ? ChatRequest::Reasoning::kSeparate : ChatRequest::Reasoning::kInContent;
      }}},
-    {"continue_final_message", "Not supported.", Refused{Refused::Accepts::kFalse}},
+    // After add_generation_prompt.
+    {"continue_final_message", "The answer goes on with the last message. Not together with add_generation_prompt.",
+     Flag<ChatRequest>{[](ChatRequest& r, bool v) {
+       if (v) r.generation_prompt = ChatRequest::GenerationPrompt::kContinue;
+     }}},
+    {"best_of", "Not supported: see n.", Refused{}},
     {"logprobs", "Log probabilities of the answer's tokens.",
      Flag<ChatRequest>{[](ChatRequest& r, bool v) { r.logprobs = v ? Logprobs::kTell : Logprobs::kOmit; }}},
     {"top_logprobs", "So many of the likeliest tokens beside each; needs logprobs.",
@@ -243,6 +248,10 @@ Result<ChatRequest> ParseChatRequest(const JsonObject& body) {
   ROOST_RETURN_IF_ERROR(ReadFields(body, ChatFieldTable(), request));
   request.sampling.unknown_field_count = CountUnknown(body, SamplingFieldTable(), CacheFieldTable(), ChatFieldTable());
   if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
+  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> adds_prompt, body.Bool("add_generation_prompt"));
+  if (adds_prompt.value_or(false) && request.generation_prompt == ChatRequest::GenerationPrompt::kContinue) {
+    return InvalidArgument("continue_final_message", "stands against add_generation_prompt: leave one of them out");
+  }
   ROOST_RETURN_IF_ERROR(SetConstraint(ForcedCallConstraint(request.tool_set), request.sampling.constraint));
   if (request.logprobs == Logprobs::kTell) {
     request.sampling.output_logprobs = request.top_logprobs.value_or(0);

@@ -30,7 +30,9 @@ struct ChatRequest {
   std::optional<std::uint32_t> top_logprobs;
   std::string reasoning_effort;  // for the template; empty: it is not told
   enum class Reasoning { kSeparate, kInContent } reasoning = Reasoning::kSeparate;
-  enum class GenerationPrompt { kAdd, kOmit } generation_prompt = GenerationPrompt::kAdd;
+  // What stands at the prompt's end: the beginning of an answer; nothing; or the last message, still open, so that the
+  // answer goes on with it.
+  enum class GenerationPrompt { kAdd, kOmit, kContinue } generation_prompt = GenerationPrompt::kAdd;
 };
 
 // Errors name the field. Unknown fields at the top level are ignored, as OpenAI's clients add some.

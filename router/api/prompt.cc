@@ -138,6 +138,32 @@ Result<void> CheckTextLength(const ServedModel& model, std::string_view text, st
   return TooLong(model, text.size() / *most_bytes, field);
 }
 
+namespace {
+
+// Cuts what the template wrote behind the last message's content, which it may have trimmed.
+Result<std::string> CutBehindLastMessage(std::string text, const ChatRequest& request) {
+  constexpr std::string_view kField = "continue_final_message";
+  const jinja::Value* content = request.messages.AsSequence().items.back().AsDict().Find("content");
+  if (content == nullptr || !content->is(jinja::Kind::kString)) {
+    return InvalidArgument(std::string(kField), "needs a last message with text");
+  }
+  constexpr std::string_view kBlanks = " \t\r\n";
+  std::string_view wanted = content->AsString();
+  std::size_t at = wanted.empty() ? std::string::npos : text.rfind(wanted);
+  if (at == std::string::npos) {
+    wanted.remove_prefix(std::min(wanted.find_first_not_of(kBlanks), wanted.size()));
+    wanted = wanted.substr(0, wanted.find_last_not_of(kBlanks) + 1);
+    at = wanted.empty() ? std::string::npos : text.rfind(wanted);
+  }
+  if (at == std::string::npos) {
+    return InvalidArgument(std::string(kField), "the model's chat template does not show the last message's text");
+  }
+  text.resize(at + wanted.size());
+  return text;
+}
+
+}  // namespace
+
 Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& request, std::int64_t unix_seconds) {
   if (model.chat_template == nullptr) {
     return InvalidArgument("model", "the model '{}' has no chat template: use /v1/completions", model.name);
@@ -147,6 +173,9 @@ Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& requ
   Result<std::string> text = model.chat_template->Render(TemplateContext(model, request), options);
   if (!text.ok()) {
     return InvalidArgument("messages", "the model's chat template refuses them: {}", text.error().message);
+  }
+  if (request.generation_prompt == ChatRequest::GenerationPrompt::kContinue) {
+    return CutBehindLastMessage(std::move(text).value(), request);
   }
   return text;
 }

@@ -243,6 +243,29 @@ TEST_F(FieldsTest, AClientsTraceGoesToTheWorkerAndARubbishOneDoesNot) {
   EXPECT_EQ(ask("00-x"), "");
 }
 
+// ---- continued messages ----
+
+TEST_F(FieldsTest, AnAnswerGoesOnWithTheLastMessage) {
+  const auto prompt_of = [this](std::string_view content) {
+    Chat(fmt::format(R"({{"model":"bytes","continue_final_message":true,"messages":[{{"role":"user","content":"hi"}},)"
+                     R"({{"role":"assistant","content":"{}"}}]}})",
+                     content));
+    return dispatcher_.specs.back().model->tokenizer->Decode(dispatcher_.specs.back().prompt);
+  };
+  EXPECT_EQ(prompt_of("so far"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nso far");
+  EXPECT_EQ(prompt_of("hi"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nhi");
+}
+
+TEST_F(FieldsTest, NothingIsContinuedWithoutAText) {
+  const auto param_of = [this](std::string_view members) {
+    return At(Chat(fmt::format(R"({{"model":"bytes","continue_final_message":true,{}}})", members))->response->body,
+              "/error/param");
+  };
+  EXPECT_EQ(param_of(R"("messages":[{"role":"user","content":""}])"), R"("continue_final_message")");
+  EXPECT_EQ(param_of(R"("messages":[{"role":"user","content":"a"}],"add_generation_prompt":true)"),
+            R"("continue_final_message")");
+}
+
 TEST_F(FieldsTest, TheClientsOwnRequestIdNamesTheRequest) {
   CompleteWith(R"("prompt":"a","request_id":"mine-1")");
   EXPECT_EQ(dispatcher_.specs[0].request_id, "mine-1");

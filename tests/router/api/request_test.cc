@@ -271,7 +271,8 @@ TEST_F(BadRequestTest, ChatFields) {
       {ChatWith(R"("documents":"x")"), "documents"},
       {ChatWith(R"("documents":[5])"), "documents[0]"},
       {ChatWith(R"("add_generation_prompt":"no")"), "add_generation_prompt"},
-      {ChatWith(R"("continue_final_message":true)"), "continue_final_message"},
+      {ChatWith(R"("continue_final_message":1)"), "continue_final_message"},
+      {ChatWith(R"("best_of":2)"), "best_of"},
   };
   for (const BadBody& bad : cases) ExpectRefused(bad, *Chat(bad.body));
 }
