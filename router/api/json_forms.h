@@ -1,6 +1,7 @@
 // Calls whose arguments are JSON: objects with a name, or a name between markers.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

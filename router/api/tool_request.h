@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "common/wire/messages.h"

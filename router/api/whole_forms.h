@@ -1,6 +1,9 @@
 // Calls whose arguments are no JSON: they are read when they are whole, and written as JSON.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
