@@ -110,14 +110,16 @@ class TickingClock final : public Clock {
 TEST_P(ConstraintsTest, TimeGoesOnWhileARequestIsTakenIn) {
   const TickingClock clock;
   FakeModel model({});
-  FakeConstrainer constrainer(kVocab, FakeConstrainer::Pace::kAtOnce);
+  FakeConstrainer constrainer(kVocab, FakeConstrainer::Pace::kWhenReleased);
   EngineOptions options;
   options.plan_ahead = GetParam();
   options.stop_tokens = {kStop};
   options.constrainer = &constrainer;
   EngineHarness harness(model, clock, options);
   const wire::Generate request = Constrained(1, 4);
-  (void)harness.Serve(request);
+  ASSERT_TRUE(harness.Submit(request).ok());
+  constrainer.Release();
+  harness.Run();
   EXPECT_EQ(harness.outcome(1).tokens, Wanted(request).tokens);
 }
 
