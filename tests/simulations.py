@@ -69,7 +69,7 @@ SUMMARY_POLICIES = (OWN_POLICY, "llm-d", "lmetric", "sglang", "session", "round-
 SUMMARY_WORKERS = 8
 
 
-def simulate(load, workers, total_tokens, policies, seed):
+def simulate(load, workers, total_tokens, policies, seed, program=ROOSTCTL):
     flags = {
         "trace": TRACES / load.file,
         "format": load.format,
@@ -79,7 +79,7 @@ def simulate(load, workers, total_tokens, policies, seed):
         "policy": policies,
         "seed": seed,
     }
-    command = [str(ROOSTCTL), "simulate", "--json", *(f"--{flag}={value}" for flag, value in flags.items())]
+    command = [str(program), "simulate", "--json", *(f"--{flag}={value}" for flag, value in flags.items())]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return {line["policy"]: line for line in map(json.loads, result.stdout.splitlines())}
 

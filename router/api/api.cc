@@ -97,10 +97,10 @@ void Api::Handle(HttpRequest request, std::shared_ptr<Responder> responder) {
   call->responder = std::move(responder);
   call->started_at = services_.clock.Now();
   call->route = kUnrouted;
+  if (call->request.path.starts_with("/v1/messages")) call->error_form = ErrorForm::kAnthropic;
   const Route* route = FindRoute(call->request.method, call->request.path);
   if (route == nullptr) return AnswerUnrouted(*call);
   call->route = route->name;
-  if (call->request.path.starts_with("/v1/messages")) call->error_form = ErrorForm::kAnthropic;
   call->rest = std::string_view(call->request.path).substr(route->path.size());
   if (route->method == "POST" && !IsJson(call->request.FindHeader("content-type").value_or(""))) {
     return AnswerError(*call, {ErrorCode::kUnsupportedMediaType, "the Content-Type must be application/json", ""});
@@ -135,8 +135,8 @@ void Api::AnswerUnrouted(const Call& call) {
   if (call.request.method == "OPTIONS") {
     response.status = 204;
   } else {
-    response = ErrorResponse(
-        {ErrorCode::kMethodNotAllowed, fmt::format("{} does not take {}", call.request.path, call.request.method), ""});
+    response = ErrorAnswer(call, {ErrorCode::kMethodNotAllowed,
+                                  fmt::format("{} does not take {}", call.request.path, call.request.method), ""});
   }
   response.headers.push_back({"Allow", allowed.empty() ? "GET, HEAD, OPTIONS, POST" : allowed});
   Answer(call, std::move(response));
@@ -216,14 +216,16 @@ void Api::Answer(const Call& call, HttpResponse response) {
   call.responder->Respond(std::move(response));
 }
 
-void Api::AnswerError(const Call& call, const Error& error) {
+HttpResponse Api::ErrorAnswer(const Call& call, const Error& error) {
   const std::string_view model = call.model == nullptr ? std::string_view() : call.model->name;
   const Duration retry_after = RetryAfter(services_.dispatcher, error, model);
   Error named = error;
   if (call.field_of != nullptr) named.field = call.field_of(error.field);
-  Answer(call, call.error_form == ErrorForm::kAnthropic ? MessagesErrorResponse(named, retry_after)
-                                                        : ErrorResponse(named, retry_after));
+  return call.error_form == ErrorForm::kAnthropic ? MessagesErrorResponse(named, retry_after)
+                                                  : ErrorResponse(named, retry_after);
 }
+
+void Api::AnswerError(const Call& call, const Error& error) { Answer(call, ErrorAnswer(call, error)); }
 
 void Api::AnswerResult(const Call& call, Result<std::string> body) {
   body.ok() ? Answer(call, JsonResponse(std::move(body).value())) : AnswerError(call, body.error());

@@ -145,6 +145,8 @@ class Api {
   void AnswerResult(const Call& call, Result<std::string> body);
   void Answer(const Call& call, HttpResponse response);
   void AnswerError(const Call& call, const Error& error);
+  // In the form that the path's API has for errors.
+  [[nodiscard]] HttpResponse ErrorAnswer(const Call& call, const Error& error);
   [[nodiscard]] std::uint64_t NextRandom();
 
   const GenerationServices services_;

@@ -304,7 +304,8 @@ std::string Connection::Head(int status, const std::vector<HttpHeader>& headers)
   };
   append("Server", "roost");
   append("Connection", keep_alive_ ? "keep-alive" : "close");
-  append("x-request-id", request_id_);
+  append("x-request-id", request_id_);  // where OpenAI's clients look
+  append("request-id", request_id_);    // where Anthropic's do
   for (const HttpHeader& header : cors_headers_) append(header.name, header.value);
   for (const HttpHeader& header : headers) append(header.name, header.value);
   head += "\r\n";

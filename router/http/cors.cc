@@ -18,8 +18,8 @@ std::vector<HttpHeader> CorsHeaders(std::span<const std::string> allowed, const 
     if (!wanted.empty()) headers.push_back({"Access-Control-Allow-Headers", std::string(wanted)});
     headers.push_back({"Access-Control-Max-Age", "600"});
   } else {
-    headers.push_back(
-        {"Access-Control-Expose-Headers", "x-request-id, x-roost-worker, x-roost-cached-tokens, retry-after"});
+    headers.push_back({"Access-Control-Expose-Headers",
+                       "x-request-id, request-id, x-roost-worker, x-roost-cached-tokens, retry-after"});
   }
   return headers;
 }

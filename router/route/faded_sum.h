@@ -12,7 +12,7 @@ namespace roost::router {
 
 // Events that are some of these in the past say little about the future: waits for lack of a copy, the joining of a
 // worker.
-inline constexpr Duration kRecentTime = std::chrono::minutes(1);
+inline constexpr Duration kRecentTime = std::chrono::seconds(60);
 
 class FadedSum {
  public:

@@ -1,4 +1,5 @@
-"""What clients send is bounded in bytes: a router with 2 GiB of address space outlives all of it, and serves others.
+"""What clients send is bounded: a router with 2 GiB of address space, or few file descriptors, outlives all of it, and
+serves others.
 
 The long form, 10,000 requests of 32,000 tokens, is ROOST_MEMORY_TEST_REQUESTS=10000 with the default budget.
 """
@@ -28,10 +29,14 @@ PACE = 4  # requests that are sent at a time
 INPUT_MEMORY_BYTES = (64 << 20) if REQUESTS < 1000 else None
 
 
-def start_bounded_router(cluster, *flags):
+DESCRIPTORS = 100
+CONNECTIONS = 400
+
+
+def start_bounded_router(cluster, *flags, limits=f"-v {ADDRESS_SPACE_KIB}"):
     command = [BIN / "roost-router", "--http-address", "127.0.0.1:0", "--link-address", "tcp://127.0.0.1:0",
                "--log-format", "json", "--log-level", "info", *flags]
-    router = Router(["bash", "-c", f'ulimit -v {ADDRESS_SPACE_KIB} && exec "$@"', "bash", *command])
+    router = Router(["bash", "-c", f'ulimit {limits} && exec "$@"', "bash", *command])
     cluster.daemons.append(router)
     cluster.router = router
     return router
@@ -42,12 +47,16 @@ def head(size):
             f"Content-Length: {size}\r\n\r\n").encode()
 
 
+def connect(address):
+    host, port = address.split(":")
+    return socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS)
+
+
 class Client:
     """A connection that is left open."""
 
     def __init__(self, router):
-        host, port = router.address.split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS)
+        self.socket = connect(router.address)
 
     def send(self, data):
         try:
@@ -80,8 +89,7 @@ class Stranger:
     """Speaks to the port for workers in bytes, as a ZeroMQ peer would up to its first message."""
 
     def __init__(self, router):
-        host, port = router.link.removeprefix("tcp://").split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS)
+        self.socket = connect(router.link.removeprefix("tcp://"))
         self.send(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
         ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
         self.send(bytes([4, len(ready)]) + ready)
@@ -193,6 +201,22 @@ class MemoryTest(unittest.TestCase):
             self.assertLess(resident, 300 << 20)
             for stranger in strangers:
                 stranger.close()
+
+    def test_more_connections_than_descriptors(self):
+        """On both ports, again and again: libzmq ends the process where it gets no descriptor for a connection."""
+        with Cluster() as cluster:
+            router = start_bounded_router(cluster, limits=f"-n {DESCRIPTORS}")
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+            for _ in range(3):
+                # A connection waits in the kernel until it is taken, so none of these needs the router to go on.
+                strangers = [connect(router.link.removeprefix("tcp://")) for _ in range(CONNECTIONS)]
+                clients = [connect(router.address) for _ in range(CONNECTIONS)]
+                self.assertIsNone(router.process.poll())
+                for connection in strangers + clients:
+                    connection.close()
+                self.assert_serves(router)
+            self.assertEqual([worker["id"] for worker in router.workers() if worker["ready"]], ["worker-a"])
 
     def ask(self, router, number):
         prompt = [(number + i) % 2000 for i in range(PROMPT_TOKENS)]

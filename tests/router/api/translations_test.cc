@@ -167,6 +167,16 @@ TEST_F(TranslationsTest, CountsTheTokensOfAMessage) {
   EXPECT_TRUE(dispatcher_.specs.empty());
 }
 
+TEST_F(TranslationsTest, AnUnknownPathOfTheMessagesApiAnswersInItsForm) {
+  const auto nowhere = Ask("POST", "/v1/messages/batches", "{}");
+  EXPECT_EQ(nowhere->response->status, 404);
+  EXPECT_EQ(At(nowhere->response->body, "/error/type"), R"("not_found_error")");
+  const auto wrong = Ask("GET", "/v1/messages");
+  EXPECT_EQ(wrong->response->status, 405);
+  EXPECT_EQ(At(wrong->response->body, "/type"), R"("error")");
+  EXPECT_EQ(HeaderOf(wrong->response->headers, "Allow"), "POST, OPTIONS");
+}
+
 // ---- Responses ----
 
 TEST_F(TranslationsTest, AResponseIsAskedForAsAChat) {

@@ -96,6 +96,8 @@ TEST_F(HttpServerTest, EchoesAGoodRequestIdAndReplacesABadOne) {
   EXPECT_EQ(id_for("has space").substr(0, 4), "req-");
   EXPECT_EQ(id_for(std::string(129, 'a')).substr(0, 4), "req-");
   EXPECT_NE(Ask(kGet).Header("x-request-id"), Ask(kGet).Header("x-request-id"));
+  const auto answer = Ask(kGet);
+  EXPECT_EQ(answer.Header("request-id"), answer.Header("x-request-id"));
 }
 
 TEST_F(HttpServerTest, HeaderValuesOfAnswersCanNotEndTheirLine) {

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""What each term and constant of the decision is worth: router/route/README.md has the tables.
+
+    tests/ablations.py [--rows slots,pace] [--seeds 8]    prints the tables of these rows, else of all
+    tests/ablations.py --write --kept FILE                writes them into the page; a run that was cut off goes on
+
+A row is a change of the source (ROWS): one term left out, or one constant halved or doubled. The script applies it to a
+copy of the tree in build/ablations, builds roostctl there, and plays the same seeds with and without the change, on the
+clusters of tests/simulations.py --paired. Needs the traces of ROOST_SHARED (default ../shared). A row of eight seeds
+takes about three minutes on two cores. --kept FILE has a line for each simulation that is done; begin a new file after
+a change of router/route.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import typing
+
+import page_tables
+import simulations
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PLACE = ROOT / "build/ablations"
+TREE = PLACE / "tree"
+PAGE = ROOT / "router/route/README.md"
+AS_IS = "as it is"
+
+
+class Change(typing.NamedTuple):
+    file: str  # in router/route
+    old: str  # stands there once
+    new: str
+
+
+class Row(typing.NamedTuple):
+    table: str
+    title: str
+    changes: tuple
+
+
+def without(title, file, old, new):
+    return Row("terms", title, (Change(file, old, new),))
+
+
+def constant(name, file, old, *values):
+    """`old` has the value at the place of {}: the first of `values`."""
+    return [
+        Row("constants", f"`{name}` {value}", (Change(file, old.format(values[0]), old.format(value)),))
+        for value in values[1:]
+    ]
+
+
+ROWS = {
+    "queue": without("the queue's order: `queue` counts all", "cost.cc", ".tokens_before = before,", ".tokens_before = queued,"),
+    "growth": without("`growth`", "cost.cc", "before * (StretchOf(uncached, busy_share) - 1)", "0 * StretchOf(uncached, busy_share)"),
+    "slots": without("`slots`", "cost.cc", "candidate.slot_seconds = ", "candidate.slot_seconds = 0 * "),
+    "decode": without("`decode`", "cost.cc", "candidate.decode_seconds = ", "candidate.decode_seconds = 0 * "),
+    "delay": without("`delay`", "cost.cc", "candidate.delay_seconds = ", "candidate.delay_seconds = 0 * "),
+    "impatience": without("`delay`: late prompts count more", "cost.cc", "(1 - saturation) * late", "0 * late"),
+    "saturation": without("a saturated fleet counts who waits", "cost.cc", "return std::clamp((speed.busy_share - kMaxBusyShare)", "return 0 * std::clamp((speed.busy_share - kMaxBusyShare)"),
+    "busy": without("`congestion`: ρ", "cost.cc", "kPriceOfAMiss / (1 - busy_share)", "kPriceOfAMiss"),
+    "miss": without("`congestion`: twice", "cost.cc", "kPriceOfAMiss / (1 - busy_share)", "1 / (1 - busy_share)"),
+    "pace": without("`pace`", "cost.cc", "WithoutNoise(slowness) / slowness", "1"),
+    "ties": without("ties", "cache_aware.h", "kTieSeconds = 0.02", "kTieSeconds = 0"),
+    "copies": without("copies", "replication.cc", "block_count == 0 ||", "block_count < 1e9 ||"),
+    "warm-up": without("warm-up", "warm_up.cc", "now - worker.joined_at < kRecentTime &&", "now < worker.joined_at &&"),
+}  # fmt: skip
+for _name, _file, _old, *_values in (
+    ("kMaxBusyShare", "cost.cc", "kMaxBusyShare = {};", "0.9", "0.8", "0.95"),
+    ("kPriceOfAMiss", "cost.cc", "kPriceOfAMiss = {};", "2", "1.5", "4"),
+    ("kSaturatedDelay", "cost.cc", "kSaturatedDelay = {};", "2", "1", "4"),
+    ("kHalfOvertakenTokens", "cost.cc", "kHalfOvertakenTokens = {};", "1000", "500", "2000"),
+    ("kSpeedNoise", "cost.cc", "kSpeedNoise = {};", "1.5", "1.25", "2"),
+    ("kAssumedRemainingTokens", "cost.cc", "kAssumedRemainingTokens = {};", "128", "64", "256"),
+    ("kPatienceSeconds", "prompt_queue.h", "kPatienceSeconds = {};", "0.5", "0.25", "1"),
+    ("kMostImpatience", "prompt_queue.h", "kMostImpatience = {};", "19", "9", "39"),
+    ("kTieSeconds", "cache_aware.h", "kTieSeconds = {};", "0.02", "0.01", "0.04"),
+    ("kHalfLife", "busy_share.h", "kHalfLife = std::chrono::seconds({});", "20", "10", "40"),
+    ("kRecentTime", "faded_sum.h", "kRecentTime = std::chrono::seconds({});", "60", "30", "120"),
+    ("1 / kLeastUsefulPart", "warm_up.h", "kLeastUsefulPart = {};", "3", "2", "6"),
+    ("kLeastLoadedCount", "candidates.h", "kLeastLoadedCount = {};", "4", "1", "2"),
+    ("kKeptHolders", "candidates.h", "kKeptHolders = {};", "12", "6"),
+    ("kSets", "wait_sketch.h", "kSets = {};", "256", "32"),
+):
+    for _row in constant(_name, _file, _old, *_values):
+        ROWS[_row.title] = _row
+
+
+def changed(text, change):
+    if text.count(change.old) != 1:
+        raise ValueError(f"router/route/{change.file} has {text.count(change.old)} times, not once: {change.old}")
+    return text.replace(change.old, change.new)
+
+
+def copy_tree():
+    """Writes only what differs, so that little is compiled again."""
+    command = ["git", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        target = TREE / name
+        source = (ROOT / name).read_bytes()
+        if not target.exists() or target.read_bytes() != source:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source)
+            target.chmod((ROOT / name).stat().st_mode)
+
+
+def build(name, row):
+    """The program of this row; that of the tree as it is has no changes."""
+    program = PLACE / "bin" / name.replace(" ", "_").replace("/", "of")
+    if program.exists():
+        return program
+    copy_tree()
+    for change in row.changes:
+        path = TREE / "router/route" / change.file
+        path.write_text(changed(path.read_text(), change))
+    if not (TREE / "build/release/build.ninja").exists():
+        subprocess.run(["cmake", "--preset", "release"], cwd=TREE, check=True, stdout=subprocess.DEVNULL)
+    command = ["cmake", "--build", "--preset", "release", "--target", "roostctl"]
+    subprocess.run(command, cwd=TREE, check=True, stdout=subprocess.DEVNULL)
+    program.parent.mkdir(exist_ok=True)
+    shutil.copy2(TREE / "build/release/bin/roostctl", program)
+    return program
+
+
+class KeptRuns:
+    """What was simulated, in a file as it comes."""
+
+    def __init__(self, path):
+        self.path = path
+        self.results = {}
+        if path and path.exists():
+            for line in map(json.loads, path.read_text().splitlines()):
+                self.results[line["row"], line["title"], line["seed"]] = line["result"]
+
+    def run(self, name, program, cell, seed):
+        title, load_name, utilisation, total_tokens = cell
+        key = name, title, seed
+        if key not in self.results:
+            load = simulations.LOADS[load_name]._replace(utilisation=utilisation)
+            lines = simulations.simulate(
+                load, simulations.PAIRED_WORKERS, total_tokens, simulations.OWN_POLICY, seed, program
+            )
+            self.results[key] = lines[simulations.OWN_POLICY]
+            if self.path:
+                with self.path.open("a") as file:
+                    line = {"row": name, "title": title, "seed": seed, "result": self.results[key]}
+                    file.write(json.dumps(line) + "\n")
+        return self.results[key]
+
+
+def measure(names, seeds, kept):
+    """By row and cell, seed by seed."""
+    results = {}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name in names:
+            program = build(name, ROWS[name] if name in ROWS else Row("", AS_IS, ()))
+            jobs = [(cell, seed) for cell in simulations.PAIRED_CELLS for seed in range(1, seeds + 1)]
+            done = pool.map(lambda job, n=name, p=program: kept.run(n, p, *job), jobs)
+            for (cell, _), result in zip(jobs, done):
+                results.setdefault((name, cell[0]), []).append(result)
+    return results
+
+
+def cell_text(others, own):
+    parts = []
+    for key in ("ttft_mean_s", "ttft_p99_s"):
+        mean, half = simulations.difference([run[key] for run in others], [run[key] for run in own])
+        parts.append(f"{mean:+.1f} ± {half:.1f}" if abs(mean) < 10 and half < 10 else f"{mean:+.0f} ± {half:.0f}")
+    return " / ".join(parts)
+
+
+def table(name, rows, results, measured):
+    """Of the rows of this table. A change that never matters is told in a word."""
+    titles = [cell[0] for cell in simulations.PAIRED_CELLS]
+    first = "without" if name == "terms" else "with"
+    lines = [f"| {first} | " + " | ".join(titles) + " |", "| --- |" + " --- |" * len(titles)]
+    for key in rows:
+        if ROWS[key].table != name:
+            continue
+        cells = [cell_text(results[key, title], results[AS_IS, title]) for title in titles]
+        cells = ["same" if cell == "+0.0 ± 0.0 / +0.0 ± 0.0" else cell for cell in cells]
+        lines.append(f"| {ROWS[key].title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + f"\n\n{measured}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", default=",".join(ROWS))
+    parser.add_argument("--seeds", type=int, choices=sorted(simulations.T_95), default=8)
+    parser.add_argument("--kept", type=pathlib.Path)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    rows = options.rows.split(",")
+    unknown = [row for row in rows if row not in ROWS]
+    if unknown:
+        parser.error(f"no such row: {', '.join(unknown)}; there are: {', '.join(ROWS)}")
+    results = measure([AS_IS, *rows], options.seeds, KeptRuns(options.kept))
+    measured = f"Seeds 1 to {options.seeds}, commit {page_tables.commit()}."
+    for name in ("terms", "constants"):
+        if not any(ROWS[row].table == name for row in rows):
+            continue
+        made = table(name, rows, results, measured)
+        if options.write:
+            page_tables.write(PAGE, "ablations", name, made)
+        else:
+            print(made + "\n")
+
+
+if __name__ == "__main__":
+    main()
