@@ -1,5 +1,5 @@
-// What the engine reports about the cache beside its events: why prompt tokens were computed, what another pool size
-// would have saved, how long blocks stay. It feeds the estimators and turns totals into increments.
+// Measures what the cache is worth: why prompt tokens were computed, how many hits another pool size would have given,
+// how long blocks stay. It feeds the estimators and turns the cache's totals into increments for reports.
 //
 // Not thread-safe.
 #pragma once
@@ -28,7 +28,7 @@ class CacheWatch {
   // The sequence ends.
   void OnEnd(const Sequence& sequence);
 
-  // Adds what has happened since the last call.
+  // Adds the increments since the last call.
   void Fill(Instant now, StepReport& report);
 
  private:

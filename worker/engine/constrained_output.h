@@ -1,7 +1,7 @@
-// One output under a constraint: its automaton, and the tokens that may come next, which are made once for each place
-// of the output. Stop tokens are among them where the text may end.
+// One output under a constraint: its automaton, and the mask of the tokens that may come next. The mask is made once
+// for each place of the output, and has the stop tokens where the text may end.
 //
-//   drawn   t0  t1  t2        Take(0, t0), Take(1, t1), …: each token once, whoever knows it first
+//   drawn   t0  t1  t2        Take(0, t0), Take(1, t1), …: each token is taken once
 //   mask            └ after t2
 //
 // Not thread-safe.
@@ -20,20 +20,20 @@ namespace roost::worker {
 
 class ConstrainedOutput {
  public:
-  // `automaton` has gone through what was written before. `stop_tokens` (below `vocab_size`) may end the text.
+  // `automaton` has already taken the tokens written before. `stop_tokens` (below `vocab_size`) may end the text.
   ConstrainedOutput(std::unique_ptr<Automaton> automaton, std::uint32_t vocab_size,
                     std::span<const TokenId> stop_tokens);
 
-  // The output's token number `index`, counted from the first that was drawn here. False where it may not stand there.
+  // Takes the output's token number `index`, counted from the first one drawn here. False: the mask forbids it.
   [[nodiscard]] bool Take(std::uint32_t index, TokenId token);
 
   // The tokens that may come next.
   [[nodiscard]] std::span<const std::uint32_t> Mask();
-  // Does nothing follow but the end?
+  // Whether the text must end here.
   [[nodiscard]] bool MustEnd();
-  // May neither a token follow nor the text end? Then the vocabulary can not write what the constraint wants.
+  // Whether no token may follow and the text may not end: the vocabulary cannot write what the constraint wants.
   [[nodiscard]] bool IsStuck();
-  // The one token that may follow, if there is but one and the text may not end.
+  // The next token, where the constraint leaves exactly one and the text may not end.
   [[nodiscard]] std::optional<TokenId> OnlyToken();
 
   [[nodiscard]] std::unique_ptr<ConstrainedOutput> Fork() const;
@@ -49,8 +49,8 @@ class ConstrainedOutput {
   bool mask_is_made_ = false;
   std::vector<std::uint32_t> mask_;
   bool may_end_ = false;
-  bool may_go_on_ = false;             // there is a token beside stop tokens
-  std::optional<TokenId> only_token_;  // there is but one of them
+  bool may_go_on_ = false;             // some token beside stop tokens is allowed
+  std::optional<TokenId> only_token_;  // set if exactly one is allowed
 };
 
 }  // namespace roost::worker

@@ -26,7 +26,7 @@ class CountRows {
 
   void BeginStep() { ++step_; }
 
-  // Is the row still the place's? Then it is used in this step.
+  // Whether the row still belongs to the place. If so, this step counts as a use of it.
   [[nodiscard]] bool Touch(const Place& place) {
     Row& row = rows_[place.row];
     if (place.ticket == 0 || row.ticket != place.ticket) return false;
@@ -34,7 +34,7 @@ class CountRows {
     return true;
   }
 
-  // The row that has not been used for longest.
+  // The least recently used row.
   [[nodiscard]] Place Take() {
     const auto oldest = std::min_element(rows_.begin(), rows_.end(),
                                          [](const Row& a, const Row& b) { return a.last_step < b.last_step; });

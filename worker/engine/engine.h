@@ -3,15 +3,15 @@
 //
 //   schedule → build batch → forward → commit → sample → report
 //
-// With plan_ahead the tokens of a step are reported by the next Step, which first begins a step of its own. So a device
-// that computes beside the host always has work.
+// With plan_ahead, Step begins the next step on the device before it reports the tokens of the one before. So the
+// device always has work.
 //
-// Every request that Submit took in ends exactly once: with a finish reason in a report, or silently by CancelLink.
-// A request under a constraint waits for its automaton before it is taken in, and its output ends where the constraint
-// lets nothing follow.
-// A stop token ends a request and is not among its tokens; before min_output_tokens none is drawn. Log probabilities of
-// a prompt are told in pieces, step by step, the last of them before the first token. A request whose logits are broken
-// ends with kError; the others of its batch go on.
+// Every request that Submit accepted ends exactly once: with a finish reason in a report, or silently by CancelLink.
+// A request under a constraint waits for its automaton before it is scheduled. Its output ends where the constraint
+// allows no further token.
+// A stop token ends a request and is not among its tokens; none is drawn before min_output_tokens. Log probabilities of
+// a prompt are reported in pieces, step by step, all of them before the first token. A request with broken logits ends
+// with kError; the others of its batch go on.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct RequestKey {
   auto operator<=>(const RequestKey&) const = default;
 };
 
-// A part of the pool that is a tenant's own when others want blocks too.
+// The part of the pool that a tenant keeps when others want blocks too.
 struct TenantShare {
   std::string name;
   double share = 0;  // of the pool's blocks, above 0
@@ -59,12 +59,12 @@ struct TenantShare {
 struct EngineOptions {
   std::uint32_t max_batch_tokens = SchedulerOptions().max_batch_tokens;  // token budget of one step
   std::uint32_t max_running_requests = SchedulerOptions().max_running;   // sequences in one batch
-  std::uint32_t max_waiting_requests = SchedulerOptions().max_waiting;   // over it Submit answers kOverloaded
+  std::uint32_t max_waiting_requests = SchedulerOptions().max_waiting;   // with more, Submit answers kOverloaded
   std::vector<TokenId> stop_tokens = {};                                 // the model's own
 
   // The cache.
   std::string eviction = std::string(kDefaultEvictionPolicy);     // one of kEvictionPolicyNames
-  double pinned_share_limit = CacheOptions().pinned_share_limit;  // of the pool's blocks; pins over it are not taken
+  double pinned_share_limit = CacheOptions().pinned_share_limit;  // of the pool's blocks; pins beyond it are refused
   Duration min_hold = Duration(0);                                // see PrefixCache, as for the next
   double held_share_limit = CacheOptions().held_share_limit;
   std::vector<TenantShare> tenant_shares = {};  // of the pool; unused parts may be borrowed. Their sum is at most 1
@@ -82,9 +82,10 @@ struct EngineOptions {
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;
   std::uint32_t short_step_tokens = 0;  // see SchedulerOptions
   std::uint32_t max_partial_prefills =
-      SchedulerOptions().max_partial_prefills;            // prefills under way at once; 0: no limit
-  std::optional<Duration> first_token_target = {};        // see SchedulerOptions
-  std::optional<Duration> max_queue_wait = std::nullopt;  // who has waited longer is refused with kOverloaded
+      SchedulerOptions().max_partial_prefills;      // prefills under way at once; 0: no limit
+  std::optional<Duration> first_token_target = {};  // see SchedulerOptions
+  std::optional<Duration> max_queue_wait =
+      std::nullopt;  // a request that has waited longer is refused with kOverloaded
 };
 
 // Tokens of one request in one step, addressed.
@@ -95,20 +96,21 @@ struct RequestEvent {
 
 // Counts of one step, for metrics. All are increments.
 struct StepCounts {
-  std::uint64_t prompt_tokens = 0;         // of requests whose prompt was finished
+  std::uint64_t prompt_tokens = 0;         // of requests whose prompt has been computed
   std::uint64_t cached_prompt_tokens = 0;  // of those, served from the cache
   std::uint64_t output_tokens = 0;
   std::uint64_t evicted_blocks = 0;
   std::uint64_t preemptions = 0;
   std::uint64_t verification_misses = 0;  // hash equal, tokens not
   MissCounts computed_prompt_tokens{};    // prompt tokens that were computed, by the reason why
-  std::uint64_t tail_cached_tokens = 0;   // of the cached ones, those copied from a block that is equal only in part
-  std::uint64_t uncached_requests = 0;    // that wanted nothing to do with the cache
-  std::uint64_t refused_pins = 0;         // blocks not pinned, because the pins' share of the pool was full
-  std::uint64_t dropped_pins = 0;         // times that all pins ended, because a request needed their blocks
-  std::uint64_t returned_sessions = 0;    // that came back while their blocks were retained for that
-  std::uint64_t verified_hits = 0;        // requests with hits that were computed anew and agreed
-  std::uint64_t wrong_hits = 0;           // … and did not
+  std::uint64_t tail_cached_tokens =
+      0;  // of the cached ones: copied from a block of which only the first tokens are equal
+  std::uint64_t uncached_requests = 0;  // that asked for no caching
+  std::uint64_t refused_pins = 0;       // blocks that were not pinned because the pins' share of the pool was full
+  std::uint64_t dropped_pins = 0;       // times that all pins ended, because a request needed their blocks
+  std::uint64_t returned_sessions = 0;  // that came back while their blocks were retained
+  std::uint64_t verified_hits = 0;      // requests with hits that were computed anew and agreed
+  std::uint64_t wrong_hits = 0;         // … and did not
   ResidencyCounts residency;
   std::vector<double> ttft_seconds;
   std::vector<double> queue_wait_seconds;
@@ -119,8 +121,8 @@ struct StepCounts {
 inline constexpr std::array<double, 4> kPoolMultiples{0.5, 1.0, 2.0, 4.0};
 using HitRateCurve = std::array<double, kPoolMultiples.size()>;
 
-// So many of the prompts that are still to be computed are in a report, so that no step's work grows with those that
-// wait.
+// A report has at most so many of the prompts that are still to be computed, so the work of a step does not grow with
+// the queue.
 inline constexpr std::size_t kMaxReportedPrompts = 64;
 static_assert(kMaxReportedPrompts <= wire::kMaxOtherPrompts);
 
@@ -132,12 +134,12 @@ struct LinkPrompt {
 };
 
 struct StepReport {
-  std::uint64_t step_number = 0;  // steps that were computed to their end since the start: it stands while one hangs
+  std::uint64_t step_number = 0;  // completed steps since the start; it stands still while a step hangs
   std::vector<RequestEvent> tokens;
   std::vector<wire::CacheEvent> events;
   wire::Load load;                  // without other_prompts, which differ from link to link
-  std::vector<LinkPrompt> prompts;  // of those that load.queued_prefill_tokens counts the first, in their order
-  std::uint64_t submit_count = 0;   // requests that the engine has been given since the start: the load counts them
+  std::vector<LinkPrompt> prompts;  // the first of those that load.queued_prefill_tokens counts, in their order
+  std::uint64_t submit_count = 0;   // requests submitted since the start; the load includes them
   StepCounts counts;
   // Blocks by state; their sum is the pool.
   std::uint32_t free_blocks = 0;
@@ -147,7 +149,7 @@ struct StepReport {
   std::optional<HitRateCurve> hit_rates;  // once a second, when prompts have come
 };
 
-// The longest prompt and output of one request together: the model's context, or what its blocks hold if that is less.
+// The most tokens of one request, prompt and output: the model's context, or what the pool holds if that is less.
 [[nodiscard]] std::uint32_t ServableContext(const Model& model);
 
 // Log probabilities come back with the drawn tokens, in a copy of bounded size: an engine that runs more requests at a
@@ -163,9 +165,9 @@ class Engine {
   Engine(Model& model, const Clock& clock, EngineOptions options);
   ~Engine();
 
-  // Takes a request in. kOverloaded when the queue is full, kContextTooLong and kInvalidArgument when it can never run.
-  // Output ends with kLength at max_output_tokens or at the context's end, whatever comes first. Its deadline, and what
-  // it waits, count from when it was received: now, if nothing is said. The first step past its deadline ends it with
+  // Accepts a request. kOverloaded when the queue is full, kContextTooLong and kInvalidArgument when it can never run.
+  // Output ends with kLength at max_output_tokens or at the context's end, whichever comes first. Its deadline and its
+  // wait count from when it was received: now, if no time is given. The first step past its deadline ends it with
   // kDeadlineExceeded, whether it waits or runs.
   [[nodiscard]] Result<void> Submit(LinkId link, wire::Generate request,
                                     std::optional<Instant> received = std::nullopt);
@@ -184,10 +186,10 @@ class Engine {
   // The prefixes that requests found most often. O(blocks).
   [[nodiscard]] wire::Prefixes MostUsed(const wire::WantPrefixes& want) const;
 
-  // Is there anything to compute or to report?
+  // Whether there is anything to compute or to report.
   [[nodiscard]] bool HasWork() const;
 
-  // One round. Also valid without work: then the report has the load alone.
+  // One step. Without work the report has only the load.
   [[nodiscard]] StepReport Step();
 
   // All ready blocks, parents before children.

@@ -1,4 +1,4 @@
-// What is behind Engine. engine.cc takes requests in and ends them, engine_step.cc computes.
+// The Engine's implementation. engine.cc accepts and ends requests, engine_step.cc computes.
 #pragma once
 
 #include <chrono>
@@ -41,14 +41,14 @@ struct StepUnderWay {
     bool is_last = false;           // its request's output is full with this token
   };
 
-  // Tokens of a prompt of which log probabilities are told.
+  // Tokens of a prompt whose log probabilities are reported.
   struct ScoredPrompt {
     SequenceId sequence;
     std::uint32_t first_score = 0;
     std::uint32_t count = 0;
   };
 
-  // The tokens that draws of this sequence may give.
+  // The tokens that may be drawn for this sequence.
   struct MaskRow {
     SequenceId sequence;
     std::optional<std::uint32_t> awaited_draw;  // of the step before: it gives the token that comes first

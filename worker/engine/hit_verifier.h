@@ -1,5 +1,5 @@
-// Proves cache hits right by sample: of some requests with hits the prompt is computed again without the cache, and the
-// logits of its last token are compared. Off by default; each check costs a whole prefill.
+// Checks a sample of cache hits: it computes the prompt of some requests again without the cache and compares the
+// logits of the last token. Off by default; each check costs a whole prefill.
 //
 // Both are computed by the same model from the same tokens, so they are equal bit for bit where the model computes each
 // token independently of its batch (the CPU), and to rounding elsewhere: up to kTolerance of the largest logit.
@@ -28,7 +28,7 @@ class HitVerifier {
   // `sequence` has been computed up to its prompt's end. May begin a check, and asks for the logits only then.
   void OnPromptComputed(const Sequence& sequence, const std::function<std::span<const float>()>& logits);
 
-  // Is this the check's sequence?
+  // Whether this is the check's sequence.
   [[nodiscard]] bool Owns(SequenceId sequence) const { return check_ && check_->sequence == sequence; }
   [[nodiscard]] bool busy() const { return check_.has_value(); }
 

@@ -25,30 +25,30 @@
 
 namespace roost::worker {
 
-// What the engine knows of a request beside its tokens, which are the scheduler's.
+// The engine's state of a request. Its tokens are in the scheduler.
 struct Request {
-  // What every step looks at stands together.
+  // The fields that every step reads stand together.
   RequestKey key;
   wire::Sampling sampling;  // but for its biases
   std::vector<kernels::LogitBias> biases;
-  // Instead of these while the output has fewer tokens than so many, those before first_output_index included: of what
-  // would stop it nothing can be drawn.
+  // `early_biases` forbid stop tokens. They stand in for `biases` while the output, with the tokens before
+  // first_output_index, is shorter than this.
   std::uint32_t min_output_tokens = 0;
   std::vector<kernels::LogitBias> early_biases;
   std::uint64_t first_output_index = 0;
   std::uint32_t output_limit = 0;  // tokens of each choice
-  // The log probabilities that it wants to be told, with so many of the likeliest tokens.
+  // Which log probabilities it asked for, and how many of the likeliest tokens.
   std::optional<std::uint32_t> output_logprobs;
   std::optional<std::uint32_t> prompt_logprobs;
   bool prompt_counted = false;
-  bool announced = false;  // an event has told the cached tokens and the wait
+  bool announced = false;  // an event has reported the cached tokens and the wait
   std::vector<TokenId> stop_tokens;
 
   std::uint32_t sample_count = 1;
   BlockHash root;
   Instant submitted;
   std::optional<Instant> deadline;  // for its last token
-  bool other_root = false;          // its prompt begins like one of another scope
+  bool other_root = false;          // its prompt begins as one of another cache scope does
 
   std::vector<SequenceId> sequences;  // of the choices that run
   std::optional<Instant> first_scheduled;
@@ -69,15 +69,15 @@ class RequestTable {
   [[nodiscard]] Request* Find(RequestKey key);
   [[nodiscard]] bool empty() const { return requests_.empty(); }
 
-  // A request that is not in the table, with its first choice, which is returned.
+  // Adds a request that is not in the table. Returns its first choice.
   Choice& Add(Request request, SequenceId first_choice);
   // One more choice of a request.
   Choice& AddChoice(Request& request, SequenceId sequence, std::uint32_t index);
 
-  // The request whose deadline came first, if that has come.
+  // The request with the earliest deadline, if that has passed.
   [[nodiscard]] Request* FirstPastDeadline(Instant now);
 
-  // Nothing for a sequence that is no request's.
+  // Null for a sequence that belongs to no request.
   [[nodiscard]] Choice* FindChoice(SequenceId sequence) const { return choices_.Find(sequence); }
 
   // Forgets a choice, and its request if that was the last one.

@@ -1,8 +1,9 @@
-// From what a request asks for to draws of kernels/sample.h, and from what they give to tokens or errors.
+// Turns the sampling fields of a request into draws of kernels/sample.h, and the results of draws into tokens or
+// errors.
 //
-// A draw depends on the logits, the seed and the output's index alone, so a request that was preempted, moved or
-// continued draws what it would have drawn. Logits with NaN or +inf, or a row of -inf alone, are an Error: the model's
-// output is broken, and any token would be invented.
+// A draw depends only on the logits, the seed and the token's index in the output. So a request that was preempted,
+// moved or continued draws the same tokens as without that. Logits with NaN or +inf, or a row of -inf alone, are an
+// Error: the model's output is broken, and any token would be invented.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +32,11 @@ namespace roost::worker {
           .min_p = sampling.min_p};
 }
 
-// Leaves in `biases` one for each of these tokens alone: it can not be drawn. Tokens beyond the vocabulary never are.
+// Replaces `biases`: one for each of these tokens, which forbids it. Tokens beyond the vocabulary are skipped.
 // O(tokens + biases, sorted).
 void BanTokens(std::vector<TokenId> tokens, std::uint32_t vocab_size, std::vector<kernels::LogitBias>& biases);
 
-// What a scored row tells, as the wire has it: within its bounds, whatever broken logits gave.
+// The scores of a row in the wire's form. They stay within its bounds even where the logits are broken.
 [[nodiscard]] wire::TokenLogprobs LogprobsOf(const kernels::ScoredToken& scored,
                                              std::span<const kernels::TopToken> top);
 

@@ -1,5 +1,5 @@
-// What the penalties of a request count when its output is drawn from for the first time, and again when the device has
-// lost its counts: from then on they grow on the device, token by token.
+// The tokens that the penalties of a request count. The device needs them before the first draw of an output, and again
+// when it has lost its counts; after that it counts each drawn token itself.
 //
 //   token           3           8           17          40
 //   in the prompt   yes         no          yes         yes      for the repetition penalty
@@ -21,11 +21,11 @@ namespace roost::worker {
 
 // `sampling` is valid; see ValidateSampling.
 [[nodiscard]] kernels::OutputPenalties PenaltiesOf(const wire::Sampling& sampling);
-// Do they change anything?
+// Whether any penalty changes a logit.
 [[nodiscard]] bool Penalizes(const kernels::OutputPenalties& penalties);
 
-// Appends the tokens that penalties count in a text whose last `output_count` tokens (all, if it has fewer) are output,
-// by token, each once. Tokens of the prompt are left out where they change nothing. O(text · log text).
+// Appends one count for each token of a text, ordered by token. The last `output_count` tokens (all, if there are
+// fewer) are output, those before them the prompt. Prompt tokens that change nothing are left out. O(text · log text).
 void AppendCounts(const kernels::OutputPenalties& penalties, std::span<const TokenId> text, std::size_t output_count,
                   std::vector<kernels::CountedToken>& counted);
 
