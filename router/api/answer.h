@@ -1,11 +1,10 @@
-// An answer, whatever API it is told in: what its choices say, piece by piece, and the form in which that goes to the
-// client.
+// An answer, independent of the API: the pieces of its choices, and the formats in which they go to the client.
 //
 //   tokens ─► ChoiceText ─► OutputParser ─► AnswerDelta ─► AnswerFormat ─► server-sent events, or one body
 //             text, stops   tool calls,                    OpenAI's chat and completions, responses, messages
 //                           reasoning
 //
-// Generation drives it. All of it belongs to one connection's thread.
+// Generation drives it. Everything here runs on one connection's thread.
 #pragma once
 
 #include <cstdint>
@@ -32,22 +31,22 @@ struct Usage {
   std::uint32_t reasoning_tokens = 0;  // of the completion
 };
 
-// A piece of a tool call. Calls of one choice follow each other: a piece belongs to the last one that has begun.
+// A piece of a tool call. The calls of one choice do not overlap: a piece belongs to the call that began last.
 struct ToolCallDelta {
   std::uint32_t index = 0;  // 0, 1, … within the choice
-  std::string id;           // with the call's first piece, as the name is
+  std::string id;           // set in the call's first piece, like the name
   std::string name;
-  std::string arguments;  // JSON text, put together from all pieces
+  std::string arguments;  // a piece of JSON text
 };
 
-// What a choice says next. Every part may be empty.
+// The next piece of a choice. Every part may be empty.
 struct AnswerDelta {
   std::string content;
   std::string reasoning;
   std::vector<ToolCallDelta> tool_calls;
-  std::vector<TokenId> tokens;                // that this came from
-  std::vector<wire::TokenLogprobs> logprobs;  // of them, where they are wanted
-  // With a choice's first one, where they are wanted. The first token has no log probability.
+  std::vector<TokenId> tokens;                // from which this was made
+  std::vector<wire::TokenLogprobs> logprobs;  // of them, if the request asked for them
+  // In a choice's first piece, if the request asked for them. The first token has no log probability.
   std::vector<TokenId> prompt_tokens;
   std::vector<wire::TokenLogprobs> prompt_logprobs;
 
@@ -58,7 +57,7 @@ enum class AnswerFinish : std::uint8_t { kStop, kLength, kToolCalls };
 
 struct ChoiceFinish {
   AnswerFinish reason = AnswerFinish::kStop;
-  // The stop string, or the stop token of the request's own, that ended it.
+  // The stop string, or the stop token from the request, that ended it.
   std::variant<std::monostate, std::string, TokenId> stopped_by;
 };
 
@@ -82,18 +81,19 @@ struct ChoiceAnswer {
   void Append(AnswerDelta delta);
 };
 
-// One answer in the form of one API. Calls of a stream, in this order; each gives whole server-sent events, or nothing:
+// Writes one answer in the form of one API. A stream calls these in this order; each returns whole server-sent events,
+// or nothing:
 //
 //   Begin  (Continue* EndChoice, for each choice; choices come mixed)  End | Fail
 //
-// An answer that is not streamed is Whole alone. A failure before anything was sent is FailureResponse.
+// An answer that is not streamed calls only Whole. FailureResponse is for a failure before anything was sent.
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
 
-  // `usage` is what is known of the prompt by now.
+  // `usage` holds what is known of the prompt so far.
   [[nodiscard]] virtual std::string Begin(const Usage& usage) = 0;
-  // The first one of a choice may be empty: it says that the choice has begun.
+  // The first call for a choice may have an empty delta: it announces the choice.
   [[nodiscard]] virtual std::string Continue(std::uint32_t choice, const AnswerDelta& delta, const Usage& usage) = 0;
   [[nodiscard]] virtual std::string EndChoice(std::uint32_t choice, const ChoiceFinish& finish, const Usage& usage) = 0;
   [[nodiscard]] virtual std::string End(const Usage& usage) = 0;

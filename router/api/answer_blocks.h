@@ -1,5 +1,5 @@
-// A choice as a sequence of blocks, for the APIs that tell an answer so: reasoning, text, and tool calls, each of one
-// kind, one after another. A stream opens a block, adds to it and closes it before the next begins.
+// A choice as a sequence of blocks, for the APIs whose answers have blocks: reasoning, text, tool calls. A stream opens
+// a block, adds to it, and closes it before the next one.
 //
 // Pure; one for each answer.
 #pragma once

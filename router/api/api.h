@@ -1,4 +1,4 @@
-// The HTTP API: the table of routes, and from a request to its answer. No socket and no HTTP library: requests and
+// The HTTP API: the table of routes, and the handler of each. It knows no socket and no HTTP library: requests and
 // responders come from router/http, or from a test.
 //
 //   POST /v1/chat/completions   POST /v1/completions   POST /v1/responses
@@ -8,18 +8,18 @@
 //   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
 //   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
 //
-// Every answer is JSON (but for /metrics and streams), also 404 and 405. HEAD is answered as GET, OPTIONS with Allow.
-// A POST must say that it is JSON, else 415: what a web page sends to another site without asking it first is anything
-// but JSON, so no page that somebody opens reaches the router on that person's machine.
+// Every answer is JSON, also 404 and 405, except /metrics and streams. HEAD is answered as GET, OPTIONS with Allow. A
+// POST without a JSON content type is a 415. A web page cannot send JSON to another site without the site's consent, so
+// no page in a browser can use a router on the same machine.
 //
-// A request crosses from its connection's thread to a text thread, which reads its JSON, makes and hashes its tokens
-// and submits them, and back:
+// A request moves from its connection's thread to a text thread, which parses its JSON, tokenizes, hashes and submits
+// it. The answer moves back:
 //
 //   connection   Handle: route ── post ─────────────────────────────► Respond
 //   text                            └► JSON → tokens → Submit ─ post ─┘
 //
-// Whatever may take long, or waits for the dispatcher's lock, is done there. A request whose client is gone by then is
-// dropped; one that finds no memory is answered 429, 413 or 503.
+// Text threads do all work that may take long or waits for the dispatcher's lock. They drop a request whose client has
+// gone. A request for which there is no memory is answered 429, 413 or 503.
 //
 // Threads: Handle runs on the server's threads, several at once; BeginDrain may be called from any.
 #pragma once
@@ -49,22 +49,22 @@
 
 namespace roost::router {
 
-// May operators see what prompts hold?
+// Whether operators may see the text of prompts.
 enum class PrefixText { kHide, kShow };
 
 struct ApiOptions {
   std::string version;
   std::uint64_t seed = 0;  // of answers' ids and of requests without a seed; random in daemons
-  Duration request_timeout = std::chrono::hours(1);  // a request has no longer; its header may shorten it
+  Duration request_timeout = std::chrono::hours(1);  // the longest; a request's header may shorten it
   PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
-  std::optional<ToolFamily> tool_family = {};        // how all models write tool calls; else as their templates say
+  std::optional<ToolFamily> tool_family = {};        // overrides what the models' templates say
   std::function<std::string()> metrics_text;         // the body of /metrics
   std::function<std::int64_t()> unix_seconds_now;    // wall time, for `created`
 };
 
 class Api {
  public:
-  // All four outlive the Api, which outlives the server and whatever runs for it on `text`.
+  // All four outlive the Api. The Api outlives the server and the work that it posted to `text`.
   Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, TextWork& text, ApiOptions options);
 
   Api(const Api&) = delete;
@@ -73,7 +73,7 @@ class Api {
   // The handler for HttpServer::Start.
   void Handle(HttpRequest request, std::shared_ptr<Responder> responder);
 
-  // /ready says 503 from now on; everything else goes on.
+  // From now on /ready answers 503. All other routes go on.
   void BeginDrain() { draining_ = true; }
 
  private:
@@ -118,10 +118,10 @@ class Api {
   [[nodiscard]] Result<void> SendWarm(Call& call);
   [[nodiscard]] Result<std::string> AskMatch(Call& call);
   [[nodiscard]] Result<void> AskPrefixes(Call& call);
-  // For the dispatcher: answers the call with what `make_body` makes of the workers' answers.
+  // A callback for the dispatcher: answers the call with the body that `make_body` makes from the workers' answers.
   using MakeBody = std::function<std::string(std::span<const WorkerAnswer>)>;
   [[nodiscard]] AnswersDone AnswerLater(const Call& call, MakeBody make_body);
-  // What `parse` makes of the request's body, if it is for a model that takes requests now.
+  // Parses the request's body. An error if its model takes no requests now.
   template <typename Request>
   [[nodiscard]] Result<Request> ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const;
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;

@@ -1,4 +1,4 @@
-// Reading a request's body, for the Api's sources that do. Private to them.
+// Reads a request's body. Private to the Api's sources.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace roost::router {
 template <typename Request>
 Result<Request> Api::ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const {
   HttpBody& body = call.request.body;
-  // Another API's request is written anew as a chat before it is read.
+  // A request of another API is first translated into a chat request.
   const std::size_t size = call.field_of == nullptr ? body.size() : 2 * body.size();
   ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size)));
   JsonBody json(body.TakeText(JsonBody::kPadding));

@@ -16,7 +16,7 @@ namespace roost::router {
 // Who answers: the thread that read the request, at once, or a text thread.
 enum class CallThread { kConnection, kText };
 
-// In whose form errors are.
+// The API in whose form errors are written.
 enum class ErrorForm { kOpenAi, kAnthropic };
 
 // Belongs to the connection's thread until it is posted, then to the text thread.
@@ -28,10 +28,10 @@ struct Api::Call {
   std::string_view route;  // a name of the route table
   std::string_view rest;   // of the path, behind a prefix route
   ErrorForm error_form = ErrorForm::kOpenAi;
-  // What the request calls a field of a chat, where it is another API's.
+  // Of another API's request: its own name for a field of a chat.
   std::string (*field_of)(std::string_view) = nullptr;
   enum class ModelName { kRequired, kOptional } model_name = ModelName::kRequired;
-  std::shared_ptr<const ServedModel> model;  // once its name was read and is served
+  std::shared_ptr<const ServedModel> model;  // once the name was read and a worker serves it
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };
 

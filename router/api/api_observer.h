@@ -1,4 +1,4 @@
-// What the API tells about its work, for metrics. Called on the server's threads, several at once; calls must be quick.
+// Reports of the API for metrics. The server's threads call it, several at once; the calls must be quick.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace roost::router {
 
-// Told once per generation that was dispatched, at its end. Views last for the call.
+// One report for each dispatched generation, at its end. The views are valid during the call.
 struct GenerationSummary {
   enum class Outcome { kStop, kLength, kToolCalls, kClientGone, kError };
 
@@ -41,7 +41,7 @@ class ApiObserver {
   // client that went away.
   virtual void OnAnswer(std::string_view route, int status) = 0;
 
-  // Of a generation's request, which nobody reads; told where there are some.
+  // The unknown fields of a generation's request, if it has any.
   virtual void OnUnknownFields(std::uint32_t count) = 0;
 
   // A generation is under way until its OnGenerationEnd.
@@ -53,7 +53,7 @@ class ApiObserver {
   virtual void OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) = 0;
 };
 
-// For those who do not listen.
+// Ignores all reports.
 class NullApiObserver final : public ApiObserver {
  public:
   void OnAnswer(std::string_view, int) override {}

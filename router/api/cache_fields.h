@@ -1,7 +1,6 @@
-// The request fields that are about the cache and the queue. All are optional, and Roost's own: other servers ignore
-// them.
+// The request fields for the cache and the queue. All are optional. They are Roost's own: other servers ignore them.
 //
-//   "cache": "off"                                          or, with more to say:
+//   "cache": "off"                                          or, with more members:
 //   "cache": {"mode": "on", "salt": "s", "retention": {"priority": 80, "duration_ms": 600000,
 //                                                      "decode_priority": 20, "decode_duration_ms": 60000}}
 //   "session_id": "c-17", "expect_return_ms": 30000, "priority": 70
@@ -34,8 +33,7 @@ struct CacheFields {
   std::uint32_t priority = 50;
 };
 
-// The error names the field. A member of `cache` that is not known is one: a hint that is misspelt would be silently
-// without effect.
+// The error names the field. An unknown member of `cache` is an error, since a misspelt hint would have no effect.
 [[nodiscard]] Result<CacheFields> ParseCacheFields(const JsonObject& body);
 
 // The table of these fields.

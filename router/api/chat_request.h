@@ -24,14 +24,14 @@ struct ChatRequest {
   jinja::Value tools;      // a list, or none; none too with tool_choice "none"
   ToolSet tool_set;        // the same, to read the answer by
   jinja::Value documents;  // a list, or none
-  // For the template beside what the API itself gives it: chat_template_kwargs. A dict.
+  // chat_template_kwargs: variables for the template beside those that the API sets. A dict.
   jinja::Value template_variables = jinja::Value::Mapping({});
   Logprobs logprobs = Logprobs::kOmit;
   std::optional<std::uint32_t> top_logprobs;
-  std::string reasoning_effort;  // for the template; empty: it is not told
+  std::string reasoning_effort;  // for the template; empty: not set
   enum class Reasoning { kSeparate, kInContent } reasoning = Reasoning::kSeparate;
-  // What stands at the prompt's end: the beginning of an answer; nothing; or the last message, still open, so that the
-  // answer goes on with it.
+  // The end of the prompt: the beginning of an answer, nothing, or the last message left open, so that the answer
+  // continues it.
   enum class GenerationPrompt { kAdd, kOmit, kContinue } generation_prompt = GenerationPrompt::kAdd;
 };
 

@@ -1,9 +1,9 @@
-// Requests of other APIs as the chat request that means the same: JSON text for chat_request.h, which then checks
-// tools, sampling and the rest as for a chat. So what a chat can do they can, in one place.
+// Translates requests of other APIs into chat requests: JSON text for chat_request.h, which then checks tools, sampling
+// and the rest. So these APIs can do what a chat can, and the checks stand in one place.
 //
-// What a translation reads itself is checked here; an error names the member of the client's own request. …FieldOf
-// turns a chat's field in any other error back into the client's, and leaves the client's own as they are. Fields that
-// stand in no table are left out, as in a chat.
+// A translation checks the members that it reads itself; its errors name the members of the client's request. …FieldOf
+// turns the name of a chat's field in a later error into the client's name for it. Unknown fields are left out, as in a
+// chat.
 #pragma once
 
 #include <initializer_list>
@@ -20,7 +20,7 @@
 
 namespace roost::router {
 
-// Anthropic's Messages API, POST /v1/messages. CountTokens is the same without max_tokens, which counting needs not.
+// Anthropic's Messages API, POST /v1/messages. CountTokens is the same without max_tokens.
 [[nodiscard]] Result<std::string> ChatOfMessages(const JsonObject& body);
 [[nodiscard]] Result<std::string> ChatOfCountTokens(const JsonObject& body);
 [[nodiscard]] std::string MessagesFieldOf(std::string_view chat_field);
@@ -45,7 +45,7 @@ struct ChatWriter {
   JsonWriter json;       // its members, but for the messages
   std::string messages;  // as JSON, with commas between
   std::string system;    // a message that goes before them, as JSON; may be empty
-  bool thinks = false;   // does the client ask for reasoning?
+  bool thinks = false;   // whether the client asks for reasoning
 
   void AddMessage(std::string_view message);
 };
@@ -64,7 +64,7 @@ struct ChatWriter {
 // Writes the members of `object` with these names as they are, those that it has.
 void CopyMembers(const JsonObject& object, std::initializer_list<std::string_view> names, JsonWriter& json);
 
-// A text that must be there.
+// A required text.
 [[nodiscard]] Result<std::string_view> RequiredText(const JsonObject& object, std::string_view name);
 
 }  // namespace roost::router

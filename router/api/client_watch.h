@@ -1,4 +1,4 @@
-// Whether the client of a request is still there, told by its connection's thread to the thread that works for it.
+// Whether the client of a request is still connected. The connection's thread tells the thread that does the work.
 //
 // Threads: OnGone on the connection's thread, Watch and gone from any.
 #pragma once

@@ -1,4 +1,4 @@
-// GET /admin/v1/decisions: which decisions are asked for, and how they are told.
+// GET /admin/v1/decisions: its query, and its body.
 #pragma once
 
 #include <cstddef>

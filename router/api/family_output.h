@@ -1,4 +1,4 @@
-// The parser of one choice, for the family of the model that writes it.
+// Makes the output parser of a choice, by the model's family.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// One answer on its way to its client: dispatches its prompts, turns the tokens of each choice into text, cuts at stop
-// strings, tells calls and reasoning apart, writes the stream or the whole answer, tells the observer, and cancels what
-// nobody waits for.
+// One answer on its way to its client. It dispatches the prompts, turns the tokens of each choice into text, cuts at
+// stop strings, separates tool calls and reasoning from content, writes the stream or the whole answer, reports to the
+// observer, and cancels what nobody waits for.
 //
 //   Start ── Submit ── error ─────────────────────────────────────► proper status
 //               └─ dispatched ─ tokens* ─ end ────────────────────► the format's frames, or the whole answer
@@ -8,14 +8,15 @@
 //                       │          └ error ───────────────────────► status before the first token, error event after
 //                       └ client gone, any time ► Cancel
 //
-// An answer may be to several prompts. Each is a request of its own with as many choices as the others; choice i of
-// prompt p is choice p · (choices of a prompt) + i of the answer. The first failure ends the answer.
+// An answer may have several prompts. Each prompt is a request of its own, all with the same number of choices: choice
+// i of prompt p is choice p · (choices of a prompt) + i of the answer. The first failure ends the answer.
 //
-// A choice that a stop string ends while others of its prompt go on runs to its end at the worker; what it gets there
-// is dropped.
+// When a stop string ends a choice while others of its prompt go on, the worker computes it to its end; the router
+// drops the rest of its tokens.
 //
-// Threads: Start runs on a text thread. The dispatcher's calls and the client's going are posted to the connection's
-// thread; everything else runs there, and is not locked. What both need are the requests' ids, to cancel them by.
+// Threads: Start runs on a text thread. Calls of the dispatcher and the client's disconnection are posted to the
+// connection's thread; everything else runs there, without a lock. Only the requests' ids, which a cancellation needs,
+// are shared and locked.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@
 
 namespace roost::router {
 
-// What generations need of the process; all outlive the server.
+// Services that all generations share; they outlive the server.
 struct GenerationServices {
   Dispatcher& dispatcher;
   ApiObserver& observer;
@@ -64,8 +65,8 @@ struct GenerationOptions {
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // `specs` are of one model, at least one, and sample as many choices each. It keeps itself alive until its end.
-  // `client` is told by the responder's OnClosed.
+  // `specs`: at least one, of one model, with the same number of choices each. The generation keeps itself alive until
+  // it ends. The responder's OnClosed tells `client`.
   static void Start(const GenerationServices& services, std::shared_ptr<Responder> responder, ClientWatch& client,
                     std::vector<GenerateSpec> specs, GenerationOptions options);
 
@@ -93,7 +94,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<wire::TokenLogprobs> logprobs;
     std::uint32_t predicted_cached_tokens = 0;
     std::optional<std::uint32_t> cached_tokens;
-    bool ended = false;  // the dispatcher says no more, or has been told that nobody listens
+    bool ended = false;  // no more events come from the dispatcher
   };
 
   Generation(const GenerationServices& services, std::shared_ptr<Responder> responder,
@@ -115,7 +116,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   [[nodiscard]] std::uint32_t ChoiceOf(std::size_t prompt, std::uint32_t choice) const;
   void TellTimes(Choice& choice, std::uint32_t token_count);
-  // What the choice says with these tokens.
+  // The delta that these tokens give.
   [[nodiscard]] AnswerDelta Parse(Choice& choice, ChoiceTokens tokens);
   void BeginChoice(std::uint32_t index);
   void Say(std::uint32_t index, AnswerDelta delta);

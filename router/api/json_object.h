@@ -1,7 +1,7 @@
 // A JSON object of a request: its members by name, with the type and range each must have. An error names the member by
 // its path, "messages[0].content[1].type", which becomes `param` of the answer.
 //
-// Null counts as absent, since clients send null for what they leave open. Of a repeated name the last counts.
+// Null counts as absent, since clients send null for unset fields. Of a repeated name the last one counts.
 //
 // A view: the parser and the body outlive it. Reading a member costs O(log members).
 #pragma once
@@ -25,7 +25,7 @@ using JsonElement = simdjson::dom::element;
 
 // Arrays and objects inside one another in a request.
 inline constexpr std::size_t kMaxJsonDepth = 64;
-// Members of one object; above it a client is not sending a request.
+// The most members of one object; no real request has more.
 inline constexpr std::size_t kMaxJsonMembers = 4096;
 
 class JsonObject {

@@ -1,9 +1,9 @@
-// Tells apart what a model writes in one choice: what it says, how it reasons, which tools it calls. One parser for
-// each family of models that writes these in its own way.
+// Splits the output of one choice into content, reasoning and tool calls. Each family of models has its own parser,
+// because each writes these in its own way.
 //
-// Text comes as it was decoded, in pieces whose borders mean nothing. What is not certain yet, because it may begin a
-// marker of the family, is held back. What looks like a call and is none becomes content: nothing that a model wrote is
-// lost, and no text is an error. Pure; not thread-safe; one for each choice.
+// Text comes in pieces as it was decoded; their borders mean nothing. Text that may begin a marker is held back until
+// it is certain. Text that looks like a call and is none becomes content: nothing that a model wrote is lost, and no
+// text is an error. Pure; not thread-safe; one for each choice.
 #pragma once
 
 #include <string_view>
@@ -22,11 +22,11 @@ class OutputParser {
   // The text has ended: what was held back.
   virtual void Finish(AnswerDelta& delta) = 0;
 
-  // Is what comes next reasoning? Its tokens are counted as such.
+  // Whether the next text is reasoning. Its tokens count as reasoning tokens.
   [[nodiscard]] virtual bool is_reasoning() const { return false; }
 };
 
-// All that a model writes is content.
+// Takes everything for content.
 class PlainOutput final : public OutputParser {
  public:
   void Push(std::string_view text, AnswerDelta& delta) override { delta.content += text; }

@@ -1,4 +1,4 @@
-// Reads a text that may go on: what does not match is told apart from what may match once there is more.
+// Reads a text that may go on. It tells a mismatch from a match that needs more text.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ class PartialText {
   void SkipSpace();
   // Moves behind `literal` if it stands here.
   [[nodiscard]] bool Take(std::string_view literal);
-  // Does `c` stand here? Does not move.
+  // Whether the next character is `c`. Does not move.
   [[nodiscard]] bool IsAt(char c);
-  // What stands before `mark`; moves behind it.
+  // The text before `mark`; moves behind the mark.
   [[nodiscard]] std::optional<std::string_view> Until(std::string_view mark);
   // A JSON string's value.
   [[nodiscard]] std::optional<std::string> JsonText();
 
   [[nodiscard]] std::size_t position() const { return position_; }
-  // The text ended where something was looked for.
+  // The text ended within what was read.
   [[nodiscard]] bool cut() const { return cut_; }
 
  private:

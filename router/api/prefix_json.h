@@ -1,5 +1,5 @@
-// How the answers about prefixes are told: pins, warm-ups, matches, the most used ones. Pure functions from values to
-// JSON text; errors name the parameter.
+// The bodies of answers about prefixes: pins, warm-ups, matches, the most used ones. Pure functions from values to JSON
+// text; errors name the parameter.
 #pragma once
 
 #include <cstddef>
