@@ -54,8 +54,7 @@ Error TooLong(const ServedModel& model, std::size_t prompt_tokens, std::string_v
 Result<std::vector<TokenId>> Encode(const ServedModel& model, std::string_view text, SpecialTokens specials,
                                     std::string_view field) {
   ROOST_RETURN_IF_ERROR(CheckTextLength(model, text, field));
-  Result<std::vector<TokenId>> ids =
-      model.tokenizer->Encode(text, specials, SpecialTokenText::kParse, MaxCountedTokens(model));
+  Result<std::vector<TokenId>> ids = model.tokenizer->Encode(text, specials, MaxCountedTokens(model));
   if (!ids.ok()) return InvalidArgument(std::string(field), "can not be tokenized: {}", ids.error().message);
   return ids;
 }
