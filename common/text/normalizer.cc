@@ -101,7 +101,7 @@ class NormalFormStep final : public NormalizerStep {
       const auto end = static_cast<std::size_t>(next - text.begin());
       std::string part = text.substr(begin, end - begin);
       if (!Normalize(form_, limit, part)) return GrowsOver(limit);
-      if (part != std::string_view(text).substr(begin, end - begin)) rewrites.push_back({{begin, end}, part.size()});
+      AppendRewrites(text, {begin, end}, part, rewrites);
       out += part;
       if (out.size() > limit) return GrowsOver(limit);
       begin = end;
@@ -110,6 +110,25 @@ class NormalFormStep final : public NormalizerStep {
     return {};
   }
 
+  // Character by character, if that is how `range` of the text became `part`; else of all of it at once.
+  void AppendRewrites(std::string_view text, ByteRange range, std::string_view part, Rewrites& rewrites) const {
+    if (text.substr(range.begin, range.end - range.begin) == part) return;
+    const std::size_t count = rewrites.size();
+    std::string joined;
+    for (std::size_t i = range.begin; i < range.end;) {
+      const std::size_t length = Utf8SequenceLength(text.substr(i));
+      std::string character(text.substr(i, length));
+      if (!Normalize(form_, std::max<std::size_t>(part.size(), kMaxCharacters), character)) break;
+      rewrites.push_back({{i, i + length}, character.size()});
+      joined += character;
+      i += length;
+    }
+    if (joined == part) return;
+    rewrites.resize(count);
+    rewrites.push_back({range, part.size()});
+  }
+
+  static constexpr std::size_t kMaxCharacters = 32;  // of one's normal form, and more
   NormalForm form_;
 };
 

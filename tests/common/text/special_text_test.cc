@@ -118,9 +118,9 @@ TEST(SpecialTextTest, TokensThatTakeSpaceTakeAClientsToo) {
 }
 
 TEST(SpecialTextTest, TokensThatStandAloneSeeGivenNeighbours) {
-  const auto tokenizer = Load(PartsOf({"x", "y", " "}, {{.content = "x", .single_word = true}}));
-  EXPECT_EQ(Encode(*tokenizer, Pieces().Written("x").Given("y")), (TokenIds{0, 1}));
-  EXPECT_EQ(Encode(*tokenizer, Pieces().Written("x").Given(" ")), (TokenIds{100, 2}));
+  const auto tokenizer = Load(PartsOf({"x", "y", " "}, {{.content = "xx", .single_word = true}}));
+  EXPECT_EQ(Encode(*tokenizer, Pieces().Written("xx").Given("y")), (TokenIds{0, 0, 1}));
+  EXPECT_EQ(Encode(*tokenizer, Pieces().Written("xx").Given(" ")), (TokenIds{100, 2}));
 }
 
 // As Llama's files say, with tokens that are looked for in normalised text: "▁<x>".
@@ -160,13 +160,15 @@ TEST(SpecialTextTest, WhatANormalizerMakesOfGivenTextIsGiven) {
     const auto tokenizer = Load(parts);
     EXPECT_EQ(Encode(*tokenizer, Pieces().Given(text)), (TokenIds{0, 1, 2}));
     EXPECT_EQ(Encode(*tokenizer, Pieces().Written(text)), (TokenIds{100}));
-    EXPECT_EQ(Encode(*tokenizer, Pieces().Written(text).Given(text).Written(text)), (TokenIds{100, 0, 1, 2, 100}));
-    // Characters of other lengths before and behind it move nothing.
-    TokenIds around = Encode(*tokenizer, Pieces().Given("é"));
-    const TokenIds before = around;
-    around.push_back(100);
-    around.insert(around.end(), before.begin(), before.end());
-    EXPECT_EQ(Encode(*tokenizer, Pieces().Given("é").Written(text).Given("é")), around);
+    // Characters of other lengths beside it move nothing.
+    const TokenIds accent = Encode(*tokenizer, Pieces().Given("é"));
+    TokenIds expected = {100};
+    const auto append = [&](const TokenIds& ids) { expected.insert(expected.end(), ids.begin(), ids.end()); };
+    append(accent);
+    append({0, 1, 2});
+    append(accent);
+    append({100});
+    EXPECT_EQ(Encode(*tokenizer, Pieces().Written(text).Given("é").Given(text).Given("é").Written(text)), expected);
   }
 }
 
