@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "common/base/log.h"
@@ -35,6 +36,21 @@ std::string_view LastCharacter(std::string_view text) {
   while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U) --begin;
   return text.substr(begin);
 }
+
+// Asked for places from the front to the back of a text.
+class WrittenCursor {
+ public:
+  explicit WrittenCursor(std::span<const ByteRange> written) : left_(written) {}
+
+  // How many bytes were written from `place` on, up to the next that was given.
+  [[nodiscard]] std::size_t BytesFrom(std::size_t place) {
+    while (!left_.empty() && left_.front().end <= place) left_ = left_.subspan(1);
+    return left_.empty() || left_.front().begin > place ? 0 : left_.front().end - place;
+  }
+
+ private:
+  std::span<const ByteRange> left_;
+};
 
 }  // namespace
 
@@ -85,6 +101,7 @@ void AddedTokens::Index() {
     if (token.matched.empty()) continue;
     Matcher& matcher = token.normalized ? normalized_ : raw_;
     matcher.by_text.push_back(&token);
+    matcher.has_special |= token.special;
     matcher.first_bytes[static_cast<unsigned char>(token.matched[0])] = true;
   }
   for (Matcher* matcher : {&raw_, &normalized_}) {
@@ -96,7 +113,7 @@ void AddedTokens::Index() {
   }
 }
 
-const AddedToken* AddedTokens::LongestAt(const Matcher& matcher, std::string_view text) {
+const AddedToken* AddedTokens::LongestAt(const Matcher& matcher, std::string_view text, std::size_t written) {
   auto begin = matcher.by_text.begin();
   auto end = matcher.by_text.end();
   const AddedToken* longest = nullptr;
@@ -108,7 +125,8 @@ const AddedToken* AddedTokens::LongestAt(const Matcher& matcher, std::string_vie
     };
     begin = std::lower_bound(begin, end, byte, [&](const AddedToken* token, int b) { return byte_at(token) < b; });
     end = std::upper_bound(begin, end, byte, [&](int b, const AddedToken* token) { return b < byte_at(token); });
-    if (begin != end && (*begin)->matched.size() == depth + 1) longest = *begin;
+    if (begin == end || (*begin)->matched.size() != depth + 1) continue;
+    if (!(*begin)->special || depth + 1 <= written) longest = *begin;
   }
   return longest;
 }
@@ -129,22 +147,23 @@ Result<bool> AddedTokens::StandsAlone(std::string_view text, TextRange range, Re
   return matches.empty();
 }
 
-Result<void> AddedTokens::Split(std::string_view text, Stage stage, SpecialTokenText special, RegexScratch& scratch,
+Result<void> AddedTokens::Split(PromptText prompt, Stage stage, RegexScratch& scratch,
                                 std::vector<Segment>& segments) const {
+  const std::string_view text = prompt.bytes;
   const Matcher& matcher = MatcherOf(stage);
+  WrittenCursor written(prompt.written);
   std::size_t done = 0;       // segments cover the text up to here
   std::size_t space_end = 0;  // of the white space that a token took on its right
   for (std::size_t i = 0; i < text.size();) {
     const bool may_begin = matcher.first_bytes[static_cast<unsigned char>(text[i])];
     if (may_begin && !scratch.budget().TrySpend(1)) return scratch.budget().SpentTime();
-    const AddedToken* token = may_begin ? LongestAt(matcher, text.substr(i)) : nullptr;
+    const AddedToken* token = may_begin ? LongestAt(matcher, text.substr(i), written.BytesFrom(i)) : nullptr;
     if (token == nullptr) {
       ++i;
       continue;
     }
     TextRange range{i, i + token->matched.size()};
     i = range.end;
-    if (token->special && special == SpecialTokenText::kPlain) continue;
     if (token->single_word) {
       ROOST_ASSIGN_OR_RETURN(const bool alone, StandsAlone(text, range, scratch));
       if (!alone) continue;

@@ -21,6 +21,7 @@
 #include "common/base/result.h"
 #include "common/text/json_node.h"
 #include "common/text/normalizer.h"
+#include "common/text/prompt_text.h"
 #include "common/text/regex.h"
 #include "common/text/vocabulary.h"
 
@@ -28,12 +29,6 @@ namespace roost::text {
 
 inline constexpr std::size_t kMaxAddedTokenBytes =
     1024;  // each, also in its normal form: bounds the cost per byte of text
-
-// Is the text of special tokens, in the text to encode, theirs?
-enum class SpecialTokenText {
-  kParse,  // it becomes their ids, as the reference library does by default: for rendered prompts
-  kPlain,  // it is text like any other: for text that must not hold control tokens
-};
 
 struct AddedToken {
   TokenId id = 0;
@@ -63,11 +58,12 @@ class AddedTokens {
   static Result<AddedTokens> FromJson(const std::optional<JsonNode>& node, const Vocabulary& vocabulary,
                                       const Normalizer& normalizer, RegexScratch& scratch);
 
-  // Appends the segments of `text`, front to back. The leftmost token is taken, and of those the longest.
-  Result<void> Split(std::string_view text, Stage stage, SpecialTokenText special, RegexScratch& scratch,
-                     std::vector<Segment>& segments) const;
+  // Appends the segments of `text`, front to back. The leftmost token is taken, and of those the longest; special ones
+  // count only where all their bytes were written.
+  Result<void> Split(PromptText text, Stage stage, RegexScratch& scratch, std::vector<Segment>& segments) const;
 
   [[nodiscard]] bool has(Stage stage) const { return !MatcherOf(stage).by_text.empty(); }
+  [[nodiscard]] bool has_special(Stage stage) const { return MatcherOf(stage).has_special; }
   [[nodiscard]] const AddedToken* Find(TokenId id) const;
   [[nodiscard]] std::optional<TokenId> IdOf(std::string_view content) const;
   [[nodiscard]] std::unordered_set<TokenId> SpecialIds() const;
@@ -82,6 +78,7 @@ class AddedTokens {
   struct Matcher {
     std::vector<const AddedToken*> by_text;
     std::array<bool, 256> first_bytes{};
+    bool has_special = false;
   };
 
   AddedTokens(Regex word, std::size_t vocabulary_size)
@@ -90,7 +87,8 @@ class AddedTokens {
                    RegexScratch& scratch);
   void Index();
   [[nodiscard]] const Matcher& MatcherOf(Stage stage) const { return stage == Stage::kRaw ? raw_ : normalized_; }
-  [[nodiscard]] static const AddedToken* LongestAt(const Matcher& matcher, std::string_view text);
+  // `written` is how many bytes of `text` were, from its beginning on.
+  [[nodiscard]] static const AddedToken* LongestAt(const Matcher& matcher, std::string_view text, std::size_t written);
   [[nodiscard]] Result<bool> StandsAlone(std::string_view text, TextRange range, RegexScratch& scratch) const;
 
   Regex word_;                                     // one character of a word

@@ -17,10 +17,11 @@ namespace {
 class PrependStep final : public NormalizerStep {
  public:
   explicit PrependStep(std::string_view prefix) : prefix_(prefix) {}
-  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&, Rewrites* rewrites) const override {
     if (text.empty()) return {};
     if (text.size() + prefix_.size() > limit) return GrowsOver(limit);
     text.insert(0, prefix_);
+    if (rewrites != nullptr) rewrites->push_back({{0, 0}, prefix_.size()});
     return {};
   }
   [[nodiscard]] std::optional<std::size_t> MostShrinking() const override { return 1; }
@@ -32,8 +33,8 @@ class PrependStep final : public NormalizerStep {
 class ReplaceStringStep final : public NormalizerStep {
  public:
   ReplaceStringStep(std::string_view pattern, std::string_view content) : pattern_(pattern), content_(content) {}
-  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
-    if (!ReplaceAll(pattern_, content_, limit, text)) return GrowsOver(limit);
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&, Rewrites* rewrites) const override {
+    if (!ReplaceAll(pattern_, content_, limit, text, rewrites)) return GrowsOver(limit);
     return {};
   }
   [[nodiscard]] bool MayDropFront() const override { return content_.empty(); }
@@ -50,7 +51,7 @@ class ReplaceStringStep final : public NormalizerStep {
 class ReplaceRegexStep final : public NormalizerStep {
  public:
   ReplaceRegexStep(Regex regex, std::string_view content) : regex_(std::move(regex)), content_(content) {}
-  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch) const override {
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch, Rewrites* rewrites) const override {
     std::vector<TextRange> matches;
     std::string stand_in;
     const std::string_view subject = ReplaceNewCodePoints(text, stand_in) ? stand_in : text;
@@ -61,6 +62,7 @@ class ReplaceRegexStep final : public NormalizerStep {
     for (const TextRange& match : matches) {
       out.append(text, begin, match.begin - begin).append(content_);
       begin = match.end;
+      if (rewrites != nullptr) rewrites->push_back({match, content_.size()});
       if (out.size() > limit) return GrowsOver(limit);
     }
     out.append(text, begin);
@@ -77,7 +79,8 @@ class ReplaceRegexStep final : public NormalizerStep {
 class NormalFormStep final : public NormalizerStep {
  public:
   explicit NormalFormStep(NormalForm form) : form_(form) {}
-  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&, Rewrites* rewrites) const override {
+    if (rewrites != nullptr) return ApplyInParts(text, limit, *rewrites);
     if (!Normalize(form_, limit, text)) return GrowsOver(limit);
     return {};
   }
@@ -89,6 +92,43 @@ class NormalFormStep final : public NormalizerStep {
   }
 
  private:
+  // The same: nothing composes across the front of an ASCII character.
+  Result<void> ApplyInParts(std::string& text, std::size_t limit, Rewrites& rewrites) const {
+    const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+    std::string out;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const auto next = std::find_if(text.begin() + static_cast<std::ptrdiff_t>(begin) + 1, text.end(), is_ascii);
+      const auto end = static_cast<std::size_t>(next - text.begin());
+      std::string part = text.substr(begin, end - begin);
+      if (!Normalize(form_, limit, part)) return GrowsOver(limit);
+      AppendRewrites(text, {begin, end}, part, rewrites);
+      out += part;
+      if (out.size() > limit) return GrowsOver(limit);
+      begin = end;
+    }
+    text = std::move(out);
+    return {};
+  }
+
+  // Character by character, if that is how `range` of the text became `part`; else of all of it at once.
+  void AppendRewrites(std::string_view text, ByteRange range, std::string_view part, Rewrites& rewrites) const {
+    if (text.substr(range.begin, range.end - range.begin) == part) return;
+    const std::size_t count = rewrites.size();
+    std::string joined;
+    for (std::size_t i = range.begin; i < range.end;) {
+      const std::size_t length = Utf8SequenceLength(text.substr(i));
+      std::string character(text.substr(i, length));
+      if (!Normalize(form_, std::max<std::size_t>(part.size(), kMaxCharacters), character)) break;
+      rewrites.push_back({{i, i + length}, character.size()});
+      joined += character;
+      i += length;
+    }
+    if (joined == part) return;
+    rewrites.resize(count);
+    rewrites.push_back({range, part.size()});
+  }
+
+  static constexpr std::size_t kMaxCharacters = 32;  // of one's normal form, and more
   NormalForm form_;
 };
 
@@ -96,9 +136,11 @@ class StripStep final : public NormalizerStep {
  public:
   enum class Side { kLeft, kRight };
   explicit StripStep(Side side) : side_(side) {}
-  Result<void> Apply(std::string& text, std::size_t, RegexScratch&) const override {
-    if (side_ == Side::kRight) text.resize(TrailingWhitespaceBegin(text));
-    if (side_ == Side::kLeft) text.erase(0, LeadingWhitespaceEnd(text));
+  Result<void> Apply(std::string& text, std::size_t, RegexScratch&, Rewrites* rewrites) const override {
+    const ByteRange space = side_ == Side::kRight ? ByteRange{TrailingWhitespaceBegin(text), text.size()}
+                                                  : ByteRange{0, LeadingWhitespaceEnd(text)};
+    text.erase(space.begin, space.end - space.begin);
+    if (rewrites != nullptr) rewrites->push_back({space, 0});
     return {};
   }
   [[nodiscard]] bool MayDropFront() const override { return side_ == Side::kLeft; }
@@ -114,13 +156,15 @@ class CharactersStep final : public NormalizerStep {
   using Rewrite = void (*)(char32_t c, std::string& out);
   explicit CharactersStep(Rewrite rewrite) : rewrite_(rewrite) {}
 
-  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&, Rewrites* rewrites) const override {
     std::string out;
     out.reserve(text.size());
     for (std::size_t i = 0; i < text.size();) {
       const CodePoint point = *DecodeUtf8(std::string_view(text).substr(i));
+      const std::size_t begin = out.size();
       rewrite_(point.value, out);
       if (out.size() > limit) return GrowsOver(limit);
+      if (rewrites != nullptr) rewrites->push_back({{i, i + point.length}, out.size() - begin});
       i += point.length;
     }
     text = std::move(out);
@@ -144,10 +188,15 @@ class CharactersStep final : public NormalizerStep {
 
 class ByteLevelNormalStep final : public NormalizerStep {
  public:
-  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&) const override {
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch&, Rewrites* rewrites) const override {
     std::string out;
     AppendByteLevel(text, out);
     if (out.size() > limit) return GrowsOver(limit);
+    for (std::size_t i = 0; rewrites != nullptr && i < text.size(); ++i) {
+      std::string character;
+      AppendByteLevel(std::string_view(text).substr(i, 1), character);
+      rewrites->push_back({{i, i + 1}, character.size()});
+    }
     text = std::move(out);
     return {};
   }
@@ -224,9 +273,13 @@ Result<Normalizer> Normalizer::FromJson(const std::optional<JsonNode>& node) {
   return normalizer;
 }
 
-Result<void> Normalizer::Apply(std::string& text, std::size_t limit, RegexScratch& scratch) const {
+Result<void> Normalizer::Apply(std::string& text, std::size_t limit, RegexScratch& scratch,
+                               WrittenMask* written) const {
+  Rewrites rewrites;
   for (const auto& [path, step] : rules_) {
-    Result<void> applied = step->Apply(text, limit, scratch);
+    rewrites.clear();
+    Result<void> applied = step->Apply(text, limit, scratch, written != nullptr ? &rewrites : nullptr);
+    if (applied.ok() && written != nullptr) written->Carry(rewrites);
     if (applied.ok() && !scratch.budget().TrySpend(1 + text.size() / CpuBudget::kBytesPerWork)) {
       applied = scratch.budget().SpentTime();
     }
@@ -249,7 +302,8 @@ std::optional<std::size_t> Normalizer::MostShrinking() const {
   return most;
 }
 
-bool ReplaceAll(std::string_view pattern, std::string_view content, std::size_t limit, std::string& text) {
+bool ReplaceAll(std::string_view pattern, std::string_view content, std::size_t limit, std::string& text,
+                Rewrites* rewrites) {
   std::size_t found = text.find(pattern);
   if (found == std::string::npos) return true;
   std::string out;
@@ -258,6 +312,7 @@ bool ReplaceAll(std::string_view pattern, std::string_view content, std::size_t 
   for (; found != std::string::npos; found = text.find(pattern, begin)) {
     out.append(text, begin, found - begin).append(content);
     begin = found + pattern.size();
+    if (rewrites != nullptr) rewrites->push_back({{found, begin}, content.size()});
     if (out.size() > limit) return false;
   }
   if (out.size() + (text.size() - begin) > limit) return false;

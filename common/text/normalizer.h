@@ -13,14 +13,16 @@
 #include "common/base/result.h"
 #include "common/text/json_node.h"
 #include "common/text/regex.h"
+#include "common/text/written_mask.h"
 
 namespace roost::text {
 
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  // Fails, and may leave anything in `text`, where the result would be over `limit` bytes.
-  virtual Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch) const = 0;
+  // Fails, and may leave anything in `text`, where the result would be over `limit` bytes. Appends what it did to
+  // `rewrites`, if there is one.
+  virtual Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch, Rewrites* rewrites) const = 0;
   // May the first character of the result stem from another place than the text's beginning?
   [[nodiscard]] virtual bool MayDropFront() const { return false; }
   // How many bytes of text may become one byte of the result at most; nothing where there is no limit.
@@ -33,7 +35,8 @@ class Normalizer {
   static Result<Normalizer> FromJson(const std::optional<JsonNode>& node);
 
   // Makes at most `limit` bytes, at no step more, within the CPU budget of `scratch`; an error names the rule.
-  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch) const;
+  // Carries `written`, a mask of the text, along.
+  Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch, WrittenMask* written = nullptr) const;
   [[nodiscard]] bool is_identity() const { return rules_.empty(); }
   [[nodiscard]] bool MayDropFront() const;
   // Of all steps together; at most kMaxShrinking, or nothing.
@@ -54,7 +57,8 @@ class Normalizer {
 
 // Replaces every `pattern`, which is not empty, in `text` by `content`; from left to right. Linear, as patterns are
 // short. False, and `text` as it was, when it would grow over `limit` bytes.
-bool ReplaceAll(std::string_view pattern, std::string_view content, std::size_t limit, std::string& text);
+bool ReplaceAll(std::string_view pattern, std::string_view content, std::size_t limit, std::string& text,
+                Rewrites* rewrites = nullptr);
 
 // The "pattern" member of several parts: {"String": …} or {"Regex": …}.
 struct Pattern {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/byte_range.h"
 #include "common/base/result.h"
 #include "common/text/rewrite_bounds.h"
 
@@ -36,13 +37,7 @@ inline constexpr std::string_view kSpaceCharacters =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 inline constexpr std::string_view kWordCharacters = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d})";
 
-// Half-open, in bytes.
-struct TextRange {
-  std::size_t begin;
-  std::size_t end;
-
-  bool operator==(const TextRange&) const = default;
-};
+using TextRange = ByteRange;
 
 class RegexScratch {
  public:

@@ -10,6 +10,33 @@ namespace roost {
 
 using text::AddedTokens;
 
+namespace {
+
+struct RepairedText {
+  std::string bytes;
+  std::vector<ByteRange> written;
+};
+
+// Stretch by stretch: no character lies across a border of written text.
+RepairedText ReplaceInvalidUtf8(PromptText text) {
+  RepairedText repaired;
+  std::size_t done = 0;
+  const auto append = [&](std::size_t end) {
+    const std::size_t begin = repaired.bytes.size();
+    repaired.bytes += roost::ReplaceInvalidUtf8(text.bytes.substr(done, end - done));
+    done = end;
+    return ByteRange{begin, repaired.bytes.size()};
+  };
+  for (const ByteRange& range : text.written) {
+    append(range.begin);
+    repaired.written.push_back(append(range.end));
+  }
+  append(text.bytes.size());
+  return repaired;
+}
+
+}  // namespace
+
 Tokenizer::Tokenizer(Parts parts)
     : model_(std::move(parts.model)),
       normalizer_(std::move(parts.normalizer)),
@@ -23,30 +50,35 @@ Tokenizer::Tokenizer(Parts parts)
 Tokenizer::~Tokenizer() = default;
 
 Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, SpecialTokens special_tokens,
-                                               SpecialTokenText special_text, std::size_t max_tokens) const {
-  std::string repaired;
-  if (!IsValidUtf8(text)) {
+                                               std::size_t max_tokens) const {
+  const ByteRange all{0, text.size()};
+  return Encode(PromptText{text, std::span(&all, text.empty() ? 0 : 1)}, special_tokens, max_tokens);
+}
+
+Result<std::vector<TokenId>> Tokenizer::Encode(PromptText text, SpecialTokens special_tokens,
+                                               std::size_t max_tokens) const {
+  RepairedText repaired;
+  if (!IsValidUtf8(text.bytes)) {
     repaired = ReplaceInvalidUtf8(text);
-    text = repaired;
+    text = {repaired.bytes, repaired.written};
   }
   std::vector<TokenId> ids;
   if (special_tokens == SpecialTokens::kAdd) ids = frame_.before;
   std::unique_ptr<Scratch> scratch = pool_->Take();
-  scratch->regex.budget().Start(text.size());
-  scratch->rewritten_left = text::MaxRewrittenBytes(text.size());
+  scratch->regex.budget().Start(text.bytes.size());
+  scratch->rewritten_left = text::MaxRewrittenBytes(text.bytes.size());
   scratch->max_tokens = max_tokens;
-  const Result<void> encoded = EncodeText(text, special_text, *scratch, ids);
+  const Result<void> encoded = EncodeText(text, *scratch, ids);
   pool_->GiveBack(std::move(scratch));
   if (!encoded.ok()) return encoded.error();
   if (special_tokens == SpecialTokens::kAdd) ids.insert(ids.end(), frame_.after.begin(), frame_.after.end());
   return ids;
 }
 
-Result<void> Tokenizer::EncodeText(std::string_view text, SpecialTokenText special_text, Scratch& scratch,
-                                   std::vector<TokenId>& ids) const {
+Result<void> Tokenizer::EncodeText(PromptText text, Scratch& scratch, std::vector<TokenId>& ids) const {
   scratch.raw_segments.clear();
-  ROOST_RETURN_IF_ERROR(
-      added_.Split(text, AddedTokens::Stage::kRaw, special_text, scratch.regex, scratch.raw_segments));
+  ROOST_RETURN_IF_ERROR(added_.Split(text, AddedTokens::Stage::kRaw, scratch.regex, scratch.raw_segments));
+  const bool needs_written = added_.has_special(AddedTokens::Stage::kNormalized);
   for (const AddedTokens::Segment& segment : scratch.raw_segments) {
     if (ids.size() > scratch.max_tokens) return {};
     if (segment.token) {
@@ -54,30 +86,34 @@ Result<void> Tokenizer::EncodeText(std::string_view text, SpecialTokenText speci
       continue;
     }
     const bool at_start = segment.range.begin == 0;
-    std::string_view part = text.substr(segment.range.begin, segment.range.end - segment.range.begin);
+    std::optional<text::WrittenMask> written;
+    if (needs_written) written.emplace(text, segment.range);
+    std::string_view part = text.bytes.substr(segment.range.begin, segment.range.end - segment.range.begin);
     if (!normalizer_.is_identity()) {
       scratch.normalized = part;
-      ROOST_RETURN_IF_ERROR(normalizer_.Apply(scratch.normalized, scratch.rewritten_left, scratch.regex));
+      ROOST_RETURN_IF_ERROR(
+          normalizer_.Apply(scratch.normalized, scratch.rewritten_left, scratch.regex, written ? &*written : nullptr));
       part = scratch.normalized;
     }
-    ROOST_RETURN_IF_ERROR(EncodeNormalized(part, at_start, special_text, scratch, ids));
+    const std::vector<ByteRange> ranges = written ? written->Ranges() : std::vector<ByteRange>();
+    ROOST_RETURN_IF_ERROR(EncodeNormalized({part, ranges}, at_start, scratch, ids));
   }
   return {};
 }
 
-Result<void> Tokenizer::EncodeNormalized(std::string_view text, bool at_start, SpecialTokenText special_text,
-                                         Scratch& scratch, std::vector<TokenId>& ids) const {
-  if (!added_.has(AddedTokens::Stage::kNormalized)) return EncodePlain(text, at_start, scratch, ids);
+Result<void> Tokenizer::EncodeNormalized(PromptText text, bool at_start, Scratch& scratch,
+                                         std::vector<TokenId>& ids) const {
+  if (!added_.has(AddedTokens::Stage::kNormalized)) return EncodePlain(text.bytes, at_start, scratch, ids);
   scratch.normalized_segments.clear();
   ROOST_RETURN_IF_ERROR(
-      added_.Split(text, AddedTokens::Stage::kNormalized, special_text, scratch.regex, scratch.normalized_segments));
+      added_.Split(text, AddedTokens::Stage::kNormalized, scratch.regex, scratch.normalized_segments));
   for (const AddedTokens::Segment& segment : scratch.normalized_segments) {
     if (ids.size() > scratch.max_tokens) return {};
     if (segment.token) {
       ids.push_back(*segment.token);
       continue;
     }
-    const std::string_view part = text.substr(segment.range.begin, segment.range.end - segment.range.begin);
+    const std::string_view part = text.bytes.substr(segment.range.begin, segment.range.end - segment.range.begin);
     ROOST_RETURN_IF_ERROR(EncodePlain(part, at_start && segment.range.begin == 0, scratch, ids));
   }
   return {};

@@ -30,6 +30,7 @@
 #include "common/text/normalizer.h"
 #include "common/text/post_processor.h"
 #include "common/text/pre_tokenizer.h"
+#include "common/text/prompt_text.h"
 #include "common/text/token_decoder.h"
 
 namespace roost {
@@ -39,8 +40,6 @@ inline constexpr std::size_t kMaxTokenizerJsonDepth = 64;
 
 // Does Encode add what the file puts around every text (<s> …)?
 enum class SpecialTokens { kAdd, kOmit };
-// Is the text of special tokens in the input theirs (kParse), or text like any other (kPlain)?
-using text::SpecialTokenText;
 // Do special tokens show in decoded text?
 enum class SpecialTokenOutput { kShow, kSkip };
 // Does a stream of tokens begin a text, or go on after one? At the beginning some tokenizers drop a space.
@@ -58,9 +57,12 @@ class Tokenizer {
 
   // Ill-formed parts of UTF-8 are read as U+FFFD. Fails only where a rule of the file exceeds its bounds on this text,
   // or the file leaves a character without token. Stops once there are more than `max_tokens` ids, and returns those.
+  Result<std::vector<TokenId>> Encode(PromptText text, SpecialTokens special_tokens,
+                                      std::size_t max_tokens = kAllTokens) const;
+  // Of a text in which special tokens may stand anywhere.
   Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special_tokens,
-                                      SpecialTokenText special_text = SpecialTokenText::kParse,
-                                      std::size_t max_tokens = std::numeric_limits<std::size_t>::max()) const;
+                                      std::size_t max_tokens = kAllTokens) const;
+  static constexpr std::size_t kAllTokens = std::numeric_limits<std::size_t>::max();
 
   // How many bytes of text can become one id at most; nothing when rules of the file may make any text short. With it a
   // text that is certain to be too long is known without reading it.
@@ -86,10 +88,8 @@ class Tokenizer {
   struct Parts;
 
   explicit Tokenizer(Parts parts);
-  Result<void> EncodeText(std::string_view text, SpecialTokenText special_text, Scratch& scratch,
-                          std::vector<TokenId>& ids) const;
-  Result<void> EncodeNormalized(std::string_view text, bool at_start, SpecialTokenText special_text, Scratch& scratch,
-                                std::vector<TokenId>& ids) const;
+  Result<void> EncodeText(PromptText text, Scratch& scratch, std::vector<TokenId>& ids) const;
+  Result<void> EncodeNormalized(PromptText text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
   Result<void> EncodePlain(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
   [[nodiscard]] std::optional<std::size_t> MostBytesPerToken() const;
   // The text that the decoder is given.

@@ -184,12 +184,17 @@ void Api::Detokenize(Call& call) {
 
 // ---- prompts ----
 
+RenderSettings Api::Settings() const {
+  return {.unix_seconds = options_.unix_seconds_now(), .content = options_.message_content};
+}
+
 Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, RenderChat(*call.model, chat, options_.unix_seconds_now()));
-  ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "messages"));
-  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
+  ROOST_ASSIGN_OR_RETURN(const jinja::TracedText text, RenderChat(*call.model, chat, Settings()));
+  ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text.bytes, "messages"));
+  ROOST_RETURN_IF_ERROR(
+      Hold(call.request.body.memory(), EncodeBytes(text.size()) + text.written.size() * sizeof(ByteRange)));
   ChatPrompt prompt;
-  prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text);
+  prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text.bytes);
   ROOST_ASSIGN_OR_RETURN(prompt.tokens, TokenizeRendered(*call.model, text));
   return prompt;
 }

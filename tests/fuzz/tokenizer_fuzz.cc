@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/byte_range.h"
 #include "common/base/check.h"
 #include "common/base/json_writer.h"
 #include "common/base/utf8.h"
@@ -48,8 +50,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const std::shared_ptr<const Tokenizer> tokenizer = MakeTokenizer();
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
 
-  for (const SpecialTokenText special : {SpecialTokenText::kParse, SpecialTokenText::kPlain}) {
-    const Result<std::vector<TokenId>> ids = tokenizer->Encode(bytes, SpecialTokens::kAdd, special);
+  const std::vector<ByteRange> all{{0, bytes.size()}};
+  std::size_t middle = bytes.size() / 2;
+  while (middle > 0 && (data[middle] & 0xC0U) == 0x80U) --middle;
+  const std::vector<ByteRange> second_half{{middle, bytes.size()}};
+  for (const auto& written : {all, second_half, std::vector<ByteRange>()}) {
+    const PromptText text{bytes, bytes.empty() ? std::span<const ByteRange>() : written};
+    const Result<std::vector<TokenId>> ids = tokenizer->Encode(text, SpecialTokens::kAdd);
     ROOST_CHECK(ids.ok());
     const std::string decoded = tokenizer->Decode(*ids);
     ROOST_CHECK(decoded == ReplaceInvalidUtf8(bytes));

@@ -47,7 +47,7 @@ Result<Value> Runtime::NewString(std::string text, Markup markup) {
 
 Result<Value> Runtime::NewString(TracedText text, Markup markup) {
   ROOST_RETURN_IF_ERROR(AllowText(text.size()));
-  ROOST_RETURN_IF_ERROR(SpendBytes(text.size() + kContainerBytes + text.written.size() * sizeof(WrittenRange)));
+  ROOST_RETURN_IF_ERROR(SpendBytes(text.size() + kContainerBytes + text.written.size() * sizeof(ByteRange)));
   return Value::String(std::move(text), markup);
 }
 

@@ -13,19 +13,14 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/byte_range.h"
+
 namespace roost::jinja {
 
 class Value;
 
-// Half-open, in bytes.
-struct WrittenRange {
-  std::size_t begin;
-  std::size_t end;
-
-  bool operator==(const WrittenRange&) const = default;
-};
 // In order, not empty, with given bytes between any two.
-using WrittenRanges = std::vector<WrittenRange>;
+using WrittenRanges = std::vector<ByteRange>;
 
 struct TracedText {
   std::string bytes;
@@ -42,6 +37,9 @@ struct TracedText {
 
   // All from `begin` on.
   void MarkWritten(std::size_t begin) { Mark(begin, bytes.size()); }
+
+  // Keeps the first `size` bytes.
+  void Truncate(std::size_t size);
 
   [[nodiscard]] std::size_t size() const { return bytes.size(); }
 

@@ -29,7 +29,7 @@ Value Value::String(TracedText text, Markup markup) {
 bool Value::IsAllWritten() const {
   if (!is(Kind::kString)) return is_number() || is(Kind::kNone) || is(Kind::kUndefined);
   const std::size_t size = AsString().size();
-  return size == 0 || (!written().empty() && written().front() == WrittenRange{0, size});
+  return size == 0 || (!written().empty() && written().front() == ByteRange{0, size});
 }
 
 Value Value::List(std::vector<Value> items) {

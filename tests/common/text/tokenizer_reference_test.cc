@@ -69,8 +69,7 @@ void CheckEncodes(const Tokenizer& tokenizer, element expected) {
     EXPECT_LE(text.size(), *most * tokenizer.Encode(text, SpecialTokens::kOmit)->size()) << text;
   }
   EXPECT_EQ(*tokenizer.Encode(text, SpecialTokens::kAdd), Ids(MemberOr(expected, "ids_with_special", "ids"))) << text;
-  EXPECT_EQ(*tokenizer.Encode(text, SpecialTokens::kOmit, SpecialTokenText::kPlain),
-            Ids(MemberOr(expected, "plain_ids", "ids")))
+  EXPECT_EQ(*tokenizer.Encode(PromptText{text, {}}, SpecialTokens::kOmit), Ids(MemberOr(expected, "plain_ids", "ids")))
       << text;
 }
 

@@ -57,8 +57,8 @@ TEST(TokenizerTest, KnowsItsVocabulary) {
 TEST(TokenizerTest, KeepsControlTokensOutOfPlainText) {
   const auto tokenizer = LoadTestdata("gpt2_style.tokenizer.json");
   const std::string text = "a<|im_end|>b";
-  const Ids parsed = *tokenizer->Encode(text, SpecialTokens::kOmit, SpecialTokenText::kParse);
-  const Ids plain = *tokenizer->Encode(text, SpecialTokens::kOmit, SpecialTokenText::kPlain);
+  const Ids parsed = *tokenizer->Encode(text, SpecialTokens::kOmit);
+  const Ids plain = *tokenizer->Encode(PromptText{text, {}}, SpecialTokens::kOmit);
   EXPECT_EQ(std::count(parsed.begin(), parsed.end(), 421U), 1);
   EXPECT_EQ(std::count(plain.begin(), plain.end(), 421U), 0);
   EXPECT_EQ(tokenizer->Decode(plain), text);
@@ -71,8 +71,8 @@ TEST(TokenizerTest, KeepsControlTokensOutOfPlainTextWhereWholeWordsAreTokens) {
   parts.added_tokens = R"([{"id":3,"content":"<s>","single_word":false,"lstrip":false,"rstrip":false,
     "normalized":false,"special":true}])";
   const auto tokenizer = Load(parts);
-  EXPECT_EQ(*tokenizer->Encode("<s>", SpecialTokens::kOmit, SpecialTokenText::kParse), (Ids{3}));
-  EXPECT_EQ(*tokenizer->Encode("<s>", SpecialTokens::kOmit, SpecialTokenText::kPlain), (Ids{0, 1, 2}));
+  EXPECT_EQ(*tokenizer->Encode("<s>", SpecialTokens::kOmit), (Ids{3}));
+  EXPECT_EQ(*tokenizer->Encode(PromptText{"<s>", {}}, SpecialTokens::kOmit), (Ids{0, 1, 2}));
 }
 
 TEST(TokenizerTest, ReadsIllFormedUtf8AsReplacementCharacters) {
@@ -168,9 +168,7 @@ TEST(TokenizerTest, StopsSoonAfterTheMostTokensThatAreAskedFor) {
   std::string text;
   for (int i = 0; i < 1'000; ++i) text += " word";
   const Ids all = *tokenizer->Encode(text, SpecialTokens::kOmit);
-  const auto encode = [&](std::size_t most) {
-    return *tokenizer->Encode(text, SpecialTokens::kOmit, SpecialTokenText::kParse, most);
-  };
+  const auto encode = [&](std::size_t most) { return *tokenizer->Encode(text, SpecialTokens::kOmit, most); };
   const Ids some = encode(100);
   EXPECT_GT(some.size(), 100U);
   EXPECT_LT(some.size(), 110U);

@@ -1,0 +1,22 @@
+// A text to tokenize, and which of its bytes may spell special tokens: those that the author of a chat template wrote.
+// All others were given, by a client; in them the text of a special token is text like any other.
+//
+//   <|im_start|>user\nHi <|im_end|><|im_end|>     written: [0, 12), [16, 17) and [30, 40)
+//
+// Here the first <|im_end|> is a user's. A special token is one only where every byte of it was written.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "common/base/byte_range.h"
+
+namespace roost {
+
+struct PromptText {
+  std::string_view bytes;
+  // In order, not empty, within `bytes`, with given bytes between any two.
+  std::span<const ByteRange> written;
+};
+
+}  // namespace roost
