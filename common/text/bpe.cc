@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
@@ -97,6 +97,10 @@ Result<void> RefuseUnsupported(const JsonNode& node) {
   return {};
 }
 
+Error WordIsTooLong(std::string_view word) {
+  return InvalidArgument("", "a word of {} bytes is over the limit of {}", word.size(), BpeModel::kMaxWordBytes);
+}
+
 }  // namespace
 
 MergeTable::MergeTable(std::size_t pair_count)
@@ -120,6 +124,14 @@ const MergeTable::Merge* MergeTable::Find(TokenId left, TokenId right) const {
 }
 
 std::size_t WordCache::IndexOf(std::string_view word) { return XXH3_64bits(word.data(), word.size()) % kEntryCount; }
+
+void WordCache::Fill(Entry& entry, std::string_view word, std::span<const TokenId> tokens) {
+  if (tokens.size() > kMaxTokens) return;
+  entry.word_size = static_cast<std::uint8_t>(word.size());
+  entry.token_count = static_cast<std::uint8_t>(tokens.size());
+  std::copy(word.begin(), word.end(), entry.word.begin());
+  std::copy(tokens.begin(), tokens.end(), entry.tokens.begin());
+}
 
 Result<BpeModel> BpeModel::FromJson(const JsonNode& node) {
   ROOST_RETURN_IF_ERROR(RefuseUnsupported(node));
@@ -146,9 +158,16 @@ void BpeModel::IndexCharacters() {
     AppendUtf8(c, character);
     low_characters_.push_back(vocabulary_.IdOf(character));
   }
+  has_all_bytes_ = true;
   for (unsigned byte = 0; byte < byte_tokens_.size(); ++byte) {
     byte_tokens_[byte] = vocabulary_.IdOf(fmt::format("<0x{:02X}>", byte));
+    std::string character;
+    AppendByteLevel(std::string(1, static_cast<char>(byte)), character);
+    const std::optional<TokenId> id = vocabulary_.IdOf(character);
+    has_all_bytes_ &= id.has_value();
+    byte_level_tokens_[byte] = id.value_or(0);
   }
+  longest_token_ = vocabulary_.LongestText();
   cuts_at_metaspace_ = vocabulary_.IdOf(kMetaspace).has_value();
   for (TokenId id = 0; id < vocabulary_.id_end() && cuts_at_metaspace_; ++id) {
     cuts_at_metaspace_ = !HasInnerMetaspace(vocabulary_.TextOf(id).value_or(""));
@@ -160,24 +179,14 @@ bool BpeModel::MayDrop(Words words) const {
   if (byte_fallback_ && std::all_of(byte_tokens_.begin(), byte_tokens_.end(), is_there)) return false;
   if (!unknown_token_.empty()) return fuse_unknown_;
   if (words == Words::kText) return true;
-  for (unsigned byte = 0; byte < byte_tokens_.size(); ++byte) {
-    std::string character;
-    AppendByteLevel(std::string(1, static_cast<char>(byte)), character);
-    if (!vocabulary_.IdOf(character)) return true;
-  }
-  return false;
+  return !has_all_bytes_;
 }
 
 Result<void> BpeModel::Encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
-  if (word.size() > kMaxWordBytes) {
-    return InvalidArgument("", "a word of {} bytes is over the limit of {}", word.size(), kMaxWordBytes);
-  }
-  if (ignore_merges_) {
-    const std::optional<TokenId> whole = vocabulary_.IdOf(word);
-    if (whole && !special_ids_.contains(*whole)) {
-      tokens.push_back(*whole);
-      return {};
-    }
+  if (word.size() > kMaxWordBytes) return WordIsTooLong(word);
+  if (const std::optional<TokenId> whole = WholeWord(word)) {
+    tokens.push_back(*whole);
+    return {};
   }
   if (!cuts_at_metaspace_) return EncodeSegment(word, scratch, tokens);
   while (!word.empty()) {
@@ -194,32 +203,99 @@ Result<void> BpeModel::EncodeSegment(std::string_view segment, BpeScratch& scrat
                                      std::vector<TokenId>& tokens) const {
   if (segment.size() > WordCache::kMaxWordBytes || segment.empty()) return Merge(segment, scratch, tokens);
   WordCache::Entry& entry = scratch.cache_.EntryFor(segment);
-  if (entry.word_size == segment.size() && std::memcmp(entry.word.data(), segment.data(), segment.size()) == 0) {
+  if (WordCache::Holds(entry, segment)) {
     tokens.insert(tokens.end(), entry.tokens.begin(), entry.tokens.begin() + entry.token_count);
     return {};
   }
   const std::size_t before = tokens.size();
   ROOST_RETURN_IF_ERROR(Merge(segment, scratch, tokens));
-  const std::size_t count = tokens.size() - before;
-  if (count > WordCache::kMaxTokens) return {};
-  entry.word_size = static_cast<std::uint8_t>(segment.size());
-  entry.token_count = static_cast<std::uint8_t>(count);
-  std::copy(segment.begin(), segment.end(), entry.word.begin());
-  std::copy(tokens.end() - static_cast<std::ptrdiff_t>(count), tokens.end(), entry.tokens.begin());
+  WordCache::Fill(entry, segment, std::span(tokens).subspan(before));
   return {};
+}
+
+Result<void> BpeModel::EncodeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
+  if (word.size() > kMaxWordBytes) return WordIsTooLong(word);
+  if (word.size() > WordCache::kMaxWordBytes) {
+    MergeBytes(word, scratch, tokens);
+    return {};
+  }
+  WordCache::Entry& entry = scratch.cache_.EntryFor(word);
+  if (WordCache::Holds(entry, word)) {
+    tokens.insert(tokens.end(), entry.tokens.begin(), entry.tokens.begin() + entry.token_count);
+    return {};
+  }
+  const std::size_t before = tokens.size();
+  MergeBytes(word, scratch, tokens);
+  WordCache::Fill(entry, word, std::span(tokens).subspan(before));
+  return {};
+}
+
+std::optional<TokenId> BpeModel::WholeWord(std::string_view word) const {
+  if (!ignore_merges_) return std::nullopt;
+  const std::optional<TokenId> whole = vocabulary_.IdOf(word);
+  return whole && special_ids_.contains(*whole) ? std::nullopt : whole;
+}
+
+void BpeModel::MergeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
+  if (ignore_merges_ && word.size() <= longest_token_) {
+    scratch.spelled_.clear();
+    AppendByteLevel(word, scratch.spelled_);
+    if (const std::optional<TokenId> whole = WholeWord(scratch.spelled_)) {
+      tokens.push_back(*whole);
+      return;
+    }
+  }
+  if (word.size() <= kMaxShortSymbols) return MergeShort(word, tokens);
+  scratch.symbols_.clear();
+  for (const char byte : word) {
+    scratch.symbols_.push_back({byte_level_tokens_[static_cast<unsigned char>(byte)], 0, 0, false});
+  }
+  LinkSymbols(scratch);
+  MergeAll(scratch);
+  AppendMerged(scratch, tokens);
+}
+
+void BpeModel::MergeShort(std::string_view word, std::vector<TokenId>& tokens) const {
+  constexpr MergeTable::Merge kNoMerge{std::numeric_limits<std::uint32_t>::max(), 0};
+  std::array<TokenId, kMaxShortSymbols> ids;
+  std::array<MergeTable::Merge, kMaxShortSymbols> pairs;  // of a symbol and the next
+  std::size_t count = word.size();
+  const auto find_pair = [&](std::size_t i) {
+    const MergeTable::Merge* merge = i + 1 < count ? merges_.Find(ids[i], ids[i + 1]) : nullptr;
+    pairs[i] = merge != nullptr ? *merge : kNoMerge;
+  };
+  for (std::size_t i = 0; i < count; ++i) ids[i] = byte_level_tokens_[static_cast<unsigned char>(word[i])];
+  for (std::size_t i = 0; i < count; ++i) find_pair(i);
+  while (count > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i + 1 < count; ++i) {
+      if (pairs[i].rank < pairs[best].rank) best = i;
+    }
+    if (pairs[best].rank == kNoMerge.rank) break;
+    ids[best] = pairs[best].merged;
+    std::copy(ids.begin() + best + 2, ids.begin() + count, ids.begin() + best + 1);
+    std::copy(pairs.begin() + best + 2, pairs.begin() + count, pairs.begin() + best + 1);
+    --count;
+    find_pair(best);
+    if (best > 0) find_pair(best - 1);
+  }
+  tokens.insert(tokens.end(), ids.begin(), ids.begin() + count);
 }
 
 Result<void> BpeModel::Merge(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
   ROOST_RETURN_IF_ERROR(ListSymbols(word, scratch));
   MergeAll(scratch);
+  AppendMerged(scratch, tokens);
+  return {};
+}
+
+void BpeModel::AppendMerged(BpeScratch& scratch, std::vector<TokenId>& tokens) {
   for (const BpeScratch::Symbol& symbol : scratch.symbols_) {
     if (!symbol.is_merged_away) tokens.push_back(symbol.id);
   }
-  if (scratch.symbols_.size() > BpeScratch::kMaxKeptSymbols) {
-    scratch.symbols_ = {};
-    scratch.heap_ = {};
-  }
-  return {};
+  if (scratch.symbols_.size() <= BpeScratch::kMaxKeptSymbols) return;
+  scratch.symbols_ = {};
+  scratch.heap_ = {};
 }
 
 std::optional<TokenId> BpeModel::IdOfCharacter(std::string_view character, char32_t value) const {
@@ -262,13 +338,17 @@ Result<void> BpeModel::ListSymbols(std::string_view word, BpeScratch& scratch) c
     }
   }
   flush();
-  const auto count = static_cast<std::int32_t>(symbols.size());
+  LinkSymbols(scratch);
+  return {};
+}
+
+void BpeModel::LinkSymbols(BpeScratch& scratch) {
+  const auto count = static_cast<std::int32_t>(scratch.symbols_.size());
   for (std::int32_t position = 0; position < count; ++position) {
-    BpeScratch::Symbol& symbol = symbols[static_cast<std::size_t>(position)];
+    BpeScratch::Symbol& symbol = scratch.symbols_[static_cast<std::size_t>(position)];
     symbol.previous = position - 1;
     symbol.next = position + 1 < count ? position + 1 : -1;
   }
-  return {};
 }
 
 void BpeModel::Consider(std::int32_t position, BpeScratch& scratch) const {

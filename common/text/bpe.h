@@ -6,6 +6,8 @@
 //
 // Words repeat, so each scratch keeps a small table of words and their tokens, of fixed size.
 //
+// Words of a byte-level vocabulary need not be written in its alphabet first: EncodeBytes takes them as they are.
+//
 // Where the vocabulary has a metaspace ('▁') only at the front of tokens, no merge can cross the place before one;
 // there a word is cut in two that are merged alone. Equal result, and text that no pre-tokenizer splits profits from
 // the table.
@@ -14,8 +16,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -72,6 +76,12 @@ class WordCache {
   // The entry that holds `word`, or may; `word` has 1 … kMaxWordBytes bytes.
   [[nodiscard]] Entry& EntryFor(std::string_view word) { return entries_[IndexOf(word)]; }
 
+  [[nodiscard]] static bool Holds(const Entry& entry, std::string_view word) {
+    return entry.word_size == word.size() && std::memcmp(entry.word.data(), word.data(), word.size()) == 0;
+  }
+  // Nothing where there are too many tokens.
+  static void Fill(Entry& entry, std::string_view word, std::span<const TokenId> tokens);
+
  private:
   static std::size_t IndexOf(std::string_view word);
 
@@ -102,6 +112,7 @@ class BpeScratch {
 
   std::vector<Symbol> symbols_;
   std::vector<Candidate> heap_;
+  std::string spelled_;  // a word in the byte-level alphabet
   WordCache cache_;
 };
 
@@ -117,6 +128,11 @@ class BpeModel {
   // file names an unknown token that it does not have. The longest word has kMaxWordBytes.
   Result<void> Encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
 
+  // The same for the bytes that `word` would be written as in the byte-level alphabet. Requires has_all_bytes().
+  Result<void> EncodeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
+  // Does each character of the byte-level alphabet have a token?
+  [[nodiscard]] bool has_all_bytes() const { return has_all_bytes_; }
+
   [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }
 
   // What is in the words: any text, or the alphabet of byte_level.h.
@@ -131,12 +147,22 @@ class BpeModel {
 
   Result<void> EncodeSegment(std::string_view segment, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
   Result<void> Merge(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
+  // The token that a whole word is taken for without merging.
+  [[nodiscard]] std::optional<TokenId> WholeWord(std::string_view word) const;
+  void MergeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
+  // For words of at most kMaxShortSymbols, in place: no heap, no links.
+  void MergeShort(std::string_view word, std::vector<TokenId>& tokens) const;
+  static void AppendMerged(BpeScratch& scratch, std::vector<TokenId>& tokens);
   Result<void> ListSymbols(std::string_view word, BpeScratch& scratch) const;
+  static void LinkSymbols(BpeScratch& scratch);
   void MergeAll(BpeScratch& scratch) const;
   void Consider(std::int32_t position, BpeScratch& scratch) const;
   [[nodiscard]] std::optional<TokenId> IdOfCharacter(std::string_view character, char32_t value) const;
   [[nodiscard]] bool AppendBytes(std::string_view character, BpeScratch& scratch) const;
   void IndexCharacters();
+
+  // Where looking for the least rank among all pairs is cheaper than a heap of them.
+  static constexpr std::size_t kMaxShortSymbols = 32;
 
   Vocabulary vocabulary_;
   MergeTable merges_;
@@ -147,6 +173,9 @@ class BpeModel {
   bool byte_fallback_ = false;
   bool ignore_merges_ = false;
   bool cuts_at_metaspace_ = false;
+  bool has_all_bytes_ = false;
+  std::size_t longest_token_ = 0;                          // bytes of its text
+  std::array<TokenId, 256> byte_level_tokens_{};           // of the alphabet's characters, if all are there
   std::vector<std::optional<TokenId>> low_characters_;     // by code point, the first few
   std::array<std::optional<TokenId>, 256> byte_tokens_{};  // "<0x00>" …
 };
