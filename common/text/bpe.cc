@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -121,6 +122,32 @@ void MergeTable::Insert(TokenId left, TokenId right, Merge merge) {
 const MergeTable::Merge* MergeTable::Find(TokenId left, TokenId right) const {
   const Slot& slot = slots_[SlotOf(KeyOf(left, right))];
   return slot.pair == kNoPair ? nullptr : &slot.merge;
+}
+
+void PairQueue::Clear() {
+  run_.clear();
+  next_ = 0;
+  later_.clear();
+}
+
+void PairQueue::Push(std::uint64_t order) {
+  later_.push_back(order);
+  std::push_heap(later_.begin(), later_.end(), std::greater<>());
+}
+
+std::optional<std::uint64_t> PairQueue::Pop() {
+  if (next_ == run_.size()) {
+    if (later_.empty()) return std::nullopt;
+    run_.swap(later_);
+    later_.clear();
+    next_ = 0;
+    if (!std::is_sorted(run_.begin(), run_.end())) std::sort(run_.begin(), run_.end());
+  }
+  if (later_.empty() || run_[next_] <= later_.front()) return run_[next_++];
+  std::pop_heap(later_.begin(), later_.end(), std::greater<>());
+  const std::uint64_t least = later_.back();
+  later_.pop_back();
+  return least;
 }
 
 std::size_t WordCache::IndexOf(std::string_view word) { return XXH3_64bits(word.data(), word.size()) % kEntryCount; }
@@ -245,26 +272,27 @@ void BpeModel::MergeBytes(std::string_view word, BpeScratch& scratch, std::vecto
       return;
     }
   }
-  if (word.size() <= kMaxShortSymbols) return MergeShort(word, tokens);
-  scratch.symbols_.clear();
-  for (const char byte : word) {
-    scratch.symbols_.push_back({byte_level_tokens_[static_cast<unsigned char>(byte)], 0, 0, false});
+  const auto token_of = [&](char byte) { return byte_level_tokens_[static_cast<unsigned char>(byte)]; };
+  if (word.size() <= kMaxShortSymbols) {
+    std::array<TokenId, kMaxShortSymbols> ids;
+    std::transform(word.begin(), word.end(), ids.begin(), token_of);
+    return MergeShort(std::span(ids).first(word.size()), tokens);
   }
+  scratch.symbols_.clear();
+  for (const char byte : word) scratch.symbols_.push_back({token_of(byte), 0, 0, false});
   LinkSymbols(scratch);
   MergeAll(scratch);
   AppendMerged(scratch, tokens);
 }
 
-void BpeModel::MergeShort(std::string_view word, std::vector<TokenId>& tokens) const {
+void BpeModel::MergeShort(std::span<TokenId> ids, std::vector<TokenId>& tokens) const {
   constexpr MergeTable::Merge kNoMerge{std::numeric_limits<std::uint32_t>::max(), 0};
-  std::array<TokenId, kMaxShortSymbols> ids;
   std::array<MergeTable::Merge, kMaxShortSymbols> pairs;  // of a symbol and the next
-  std::size_t count = word.size();
+  std::size_t count = ids.size();
   const auto find_pair = [&](std::size_t i) {
     const MergeTable::Merge* merge = i + 1 < count ? merges_.Find(ids[i], ids[i + 1]) : nullptr;
     pairs[i] = merge != nullptr ? *merge : kNoMerge;
   };
-  for (std::size_t i = 0; i < count; ++i) ids[i] = byte_level_tokens_[static_cast<unsigned char>(word[i])];
   for (std::size_t i = 0; i < count; ++i) find_pair(i);
   while (count > 1) {
     std::size_t best = 0;
@@ -273,17 +301,26 @@ void BpeModel::MergeShort(std::string_view word, std::vector<TokenId>& tokens) c
     }
     if (pairs[best].rank == kNoMerge.rank) break;
     ids[best] = pairs[best].merged;
-    std::copy(ids.begin() + best + 2, ids.begin() + count, ids.begin() + best + 1);
-    std::copy(pairs.begin() + best + 2, pairs.begin() + count, pairs.begin() + best + 1);
+    for (std::size_t i = best + 2; i < count; ++i) {
+      ids[i - 1] = ids[i];
+      pairs[i - 1] = pairs[i];
+    }
     --count;
     find_pair(best);
     if (best > 0) find_pair(best - 1);
   }
-  tokens.insert(tokens.end(), ids.begin(), ids.begin() + count);
+  tokens.insert(tokens.end(), ids.data(), ids.data() + count);
 }
 
 Result<void> BpeModel::Merge(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
   ROOST_RETURN_IF_ERROR(ListSymbols(word, scratch));
+  const std::vector<BpeScratch::Symbol>& symbols = scratch.symbols_;
+  if (symbols.size() <= kMaxShortSymbols) {
+    std::array<TokenId, kMaxShortSymbols> ids;
+    std::transform(symbols.begin(), symbols.end(), ids.begin(), [](const auto& symbol) { return symbol.id; });
+    MergeShort(std::span(ids).first(symbols.size()), tokens);
+    return {};
+  }
   MergeAll(scratch);
   AppendMerged(scratch, tokens);
   return {};
@@ -295,7 +332,7 @@ void BpeModel::AppendMerged(BpeScratch& scratch, std::vector<TokenId>& tokens) {
   }
   if (scratch.symbols_.size() <= BpeScratch::kMaxKeptSymbols) return;
   scratch.symbols_ = {};
-  scratch.heap_ = {};
+  scratch.pairs_ = {};
 }
 
 std::optional<TokenId> BpeModel::IdOfCharacter(std::string_view character, char32_t value) const {
@@ -357,41 +394,30 @@ void BpeModel::Consider(std::int32_t position, BpeScratch& scratch) const {
   if (left.next < 0) return;
   const BpeScratch::Symbol& right = scratch.symbols_[static_cast<std::size_t>(left.next)];
   if (const MergeTable::Merge* merge = merges_.Find(left.id, right.id)) {
-    const std::uint64_t order = (std::uint64_t{merge->rank} << 32U) | static_cast<std::uint32_t>(position);
-    scratch.heap_.push_back({order, merge->merged});
+    scratch.pairs_.Push((std::uint64_t{merge->rank} << 32U) | static_cast<std::uint32_t>(position));
   }
 }
 
 void BpeModel::MergeAll(BpeScratch& scratch) const {
   std::vector<BpeScratch::Symbol>& symbols = scratch.symbols_;
-  std::vector<BpeScratch::Candidate>& heap = scratch.heap_;
-  const auto is_later = [](const BpeScratch::Candidate& left, const BpeScratch::Candidate& right) {
-    return left.order > right.order;
-  };
-  heap.clear();
+  scratch.pairs_.Clear();
   for (std::size_t position = 0; position < symbols.size(); ++position) {
     Consider(static_cast<std::int32_t>(position), scratch);
   }
-  std::make_heap(heap.begin(), heap.end(), is_later);
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), is_later);
-    const BpeScratch::Candidate best = heap.back();
-    heap.pop_back();
-    BpeScratch::Symbol& left = symbols[static_cast<std::size_t>(best.position())];
+  while (const std::optional<std::uint64_t> pair = scratch.pairs_.Pop()) {
+    const auto position = static_cast<std::int32_t>(*pair & 0xFFFFFFFFU);
+    BpeScratch::Symbol& left = symbols[static_cast<std::size_t>(position)];
     if (left.is_merged_away || left.next < 0) continue;
     BpeScratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
     // Its neighbours may have changed since it was found.
     const MergeTable::Merge* merge = merges_.Find(left.id, right.id);
-    if (merge == nullptr || merge->merged != best.merged) continue;
-    left.id = best.merged;
+    if (merge == nullptr || merge->rank != *pair >> 32U) continue;
+    left.id = merge->merged;
     left.next = right.next;
     right.is_merged_away = true;
-    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = best.position();
-    for (const std::int32_t position : {left.previous, best.position()}) {
-      const std::size_t before = heap.size();
-      Consider(position, scratch);
-      if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), is_later);
-    }
+    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = position;
+    Consider(left.previous, scratch);
+    Consider(position, scratch);
   }
 }
 

@@ -2,7 +2,7 @@
 // rank first, the leftmost among equals, until no pair of neighbours has a rank.
 //
 // Source: Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units"; the exact order of
-// merges is that of Hugging Face tokenizers. n log n in the length of a word: a heap of candidates over a linked list.
+// merges is that of Hugging Face tokenizers. n log n in the length of a word: a queue of pairs over a linked list.
 //
 // Words repeat, so each scratch keeps a small table of words and their tokens, of fixed size.
 //
@@ -88,6 +88,22 @@ class WordCache {
   std::vector<Entry> entries_ = std::vector<Entry>(kEntryCount);
 };
 
+// The pairs of a word that may be merged, the least first: a run in order, and a heap of those that came since the run
+// was begun. At its end the heap is sorted and is the next run. So a word of equal characters, whose pairs come in
+// order, takes linear time, and no word more than n log n.
+class PairQueue {
+ public:
+  void Clear();
+  void Push(std::uint64_t order);
+  // The least; nothing when there is none.
+  std::optional<std::uint64_t> Pop();
+
+ private:
+  std::vector<std::uint64_t> run_;
+  std::size_t next_ = 0;  // of run_
+  std::vector<std::uint64_t> later_;
+};
+
 // What merging one word writes; one per thread at a time.
 class BpeScratch {
  private:
@@ -102,16 +118,8 @@ class BpeScratch {
     std::int32_t next;      // -1 after the last
     bool is_merged_away;
   };
-  // A pair that may be merged: the least order is the next.
-  struct Candidate {
-    std::uint64_t order;  // rank, then position of the left symbol
-    TokenId merged;
-
-    [[nodiscard]] std::int32_t position() const { return static_cast<std::int32_t>(order & 0xFFFFFFFFU); }
-  };
-
   std::vector<Symbol> symbols_;
-  std::vector<Candidate> heap_;
+  PairQueue pairs_;      // by rank, then position of the left symbol
   std::string spelled_;  // a word in the byte-level alphabet
   WordCache cache_;
 };
@@ -150,8 +158,8 @@ class BpeModel {
   // The token that a whole word is taken for without merging.
   [[nodiscard]] std::optional<TokenId> WholeWord(std::string_view word) const;
   void MergeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
-  // For words of at most kMaxShortSymbols, in place: no heap, no links.
-  void MergeShort(std::string_view word, std::vector<TokenId>& tokens) const;
+  // Of `ids`, at most kMaxShortSymbols, in place: no queue, no links.
+  void MergeShort(std::span<TokenId> ids, std::vector<TokenId>& tokens) const;
   static void AppendMerged(BpeScratch& scratch, std::vector<TokenId>& tokens);
   Result<void> ListSymbols(std::string_view word, BpeScratch& scratch) const;
   static void LinkSymbols(BpeScratch& scratch);
@@ -161,7 +169,7 @@ class BpeModel {
   [[nodiscard]] bool AppendBytes(std::string_view character, BpeScratch& scratch) const;
   void IndexCharacters();
 
-  // Where looking for the least rank among all pairs is cheaper than a heap of them.
+  // Where looking for the least rank among all pairs is cheaper than a queue of them.
   static constexpr std::size_t kMaxShortSymbols = 32;
 
   Vocabulary vocabulary_;

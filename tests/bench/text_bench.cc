@@ -1,8 +1,10 @@
-// Text to token ids and messages to text, with real tokenizers and templates. One core.
+// Text to token ids and messages to text, with real tokenizers and templates: CPU time of one thread, which whatever
+// else runs on the machine changes least.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,7 +15,6 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/clock.h"
 #include "common/text/chat_template.h"
 #include "common/text/jinja/json.h"
 #include "common/text/tokenizer.h"
@@ -29,30 +30,40 @@ std::string ContentsOf(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+double ThreadSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// Median of several runs of `work`.
+template <typename Work>
+double MedianOf(Effort effort, Work work) {
+  std::vector<double> seconds(effort == Effort::kQuick ? 1 : 7);
+  for (double& run : seconds) run = work();
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
 double SecondsToEncode(const Tokenizer& tokenizer, std::string_view text) {
-  const SteadyClock clock;
-  const Instant start = clock.Now();
+  const double start = ThreadSeconds();
   ROOST_CHECK(tokenizer.Encode(text, SpecialTokens::kOmit).ok());
-  return ToSeconds(clock.Now() - start);
+  return ThreadSeconds() - start;
 }
 
 // Cold: by a tokenizer that has encoded nothing yet, so that its tables of words are empty and its buffers not there.
 void BenchTokenize(Effort effort, const std::filesystem::path& file, std::string_view suffix, std::string_view text) {
   const std::string json = ContentsOf(file);
-  const std::size_t runs = effort == Effort::kQuick ? 1 : 7;
-  std::vector<double> cold;
-  std::vector<double> warm;
-  for (std::size_t i = 0; i < runs; ++i) {
-    const auto tokenizer = Tokenizer::FromJson(json, "bench").value();
-    cold.push_back(SecondsToEncode(*tokenizer, text));
-    warm.push_back(SecondsToEncode(*tokenizer, text));
-  }
-  const auto rate = [&](std::vector<double>& seconds) {
-    std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(runs / 2), seconds.end());
-    return static_cast<double>(text.size()) / seconds[runs / 2] * 1e-6;
-  };
-  Figure(fmt::format("tokenize_mb_s_cold{}", suffix), rate(cold), "MB/s");
-  Figure(fmt::format("tokenize_mb_s_warm{}", suffix), rate(warm), "MB/s");
+  std::shared_ptr<const Tokenizer> tokenizer;
+  const double cold = MedianOf(effort, [&] {
+    tokenizer = Tokenizer::FromJson(json, "bench").value();
+    return SecondsToEncode(*tokenizer, text);
+  });
+  const double warm = MedianOf(effort, [&] { return SecondsToEncode(*tokenizer, text); });
+  const double megabytes = static_cast<double>(text.size()) * 1e-6;
+  Figure(fmt::format("tokenize_mb_s_cold{}", suffix), megabytes / cold, "MB/s");
+  Figure(fmt::format("tokenize_mb_s_warm{}", suffix), megabytes / warm, "MB/s");
 }
 
 // The slowest of the hostile texts.
@@ -90,8 +101,10 @@ void BenchTemplate(Effort effort, const std::filesystem::path& file, std::string
   const auto chat_template = ChatTemplate::Parse(ContentsOf(file), "bench").value();
   const jinja::Value context = Conversation();
   const int calls = effort == Effort::kQuick ? 1 : 200;
-  const double seconds = MedianSeconds(effort, [&] {
+  const double seconds = MedianOf(effort, [&] {
+    const double start = ThreadSeconds();
     for (int i = 0; i < calls; ++i) ROOST_CHECK(chat_template->RenderTraced(context, {}).ok());
+    return ThreadSeconds() - start;
   });
   Figure(figure, seconds / calls * 1e6, "us");
 }
