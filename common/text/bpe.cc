@@ -1,16 +1,12 @@
 #include "common/text/bpe.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <bit>
-#include <functional>
 #include <limits>
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/rng.h"
 #include "common/base/utf8.h"
 #include "common/text/byte_level.h"
 
@@ -19,9 +15,6 @@ namespace {
 
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
 constexpr char32_t kLowCharacters = 0x250;               // Latin: all of the byte-level alphabet
-constexpr std::uint64_t kNoPair = ~std::uint64_t{0};     // no pair of ids has this key
-
-std::uint64_t KeyOf(TokenId left, TokenId right) { return (std::uint64_t{left} << 32U) | right; }
 
 // A metaspace that does not stand at the front of its token, after metaspaces only?
 bool HasInnerMetaspace(std::string_view text) {
@@ -104,62 +97,6 @@ Error WordIsTooLong(std::string_view word) {
 
 }  // namespace
 
-MergeTable::MergeTable(std::size_t pair_count)
-    : slots_(std::bit_ceil(2 * pair_count + 2), Slot{kNoPair, Merge{0, 0}}) {}
-
-std::size_t MergeTable::SlotOf(std::uint64_t pair) const {
-  const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = Mix64(pair) & mask;
-  while (slots_[slot].pair != pair && slots_[slot].pair != kNoPair) slot = (slot + 1) & mask;
-  return slot;
-}
-
-void MergeTable::Insert(TokenId left, TokenId right, Merge merge) {
-  const std::uint64_t pair = KeyOf(left, right);
-  slots_[SlotOf(pair)] = {pair, merge};
-}
-
-const MergeTable::Merge* MergeTable::Find(TokenId left, TokenId right) const {
-  const Slot& slot = slots_[SlotOf(KeyOf(left, right))];
-  return slot.pair == kNoPair ? nullptr : &slot.merge;
-}
-
-void PairQueue::Clear() {
-  run_.clear();
-  next_ = 0;
-  later_.clear();
-}
-
-void PairQueue::Push(std::uint64_t order) {
-  later_.push_back(order);
-  std::push_heap(later_.begin(), later_.end(), std::greater<>());
-}
-
-std::optional<std::uint64_t> PairQueue::Pop() {
-  if (next_ == run_.size()) {
-    if (later_.empty()) return std::nullopt;
-    run_.swap(later_);
-    later_.clear();
-    next_ = 0;
-    if (!std::is_sorted(run_.begin(), run_.end())) std::sort(run_.begin(), run_.end());
-  }
-  if (later_.empty() || run_[next_] <= later_.front()) return run_[next_++];
-  std::pop_heap(later_.begin(), later_.end(), std::greater<>());
-  const std::uint64_t least = later_.back();
-  later_.pop_back();
-  return least;
-}
-
-std::size_t WordCache::IndexOf(std::string_view word) { return XXH3_64bits(word.data(), word.size()) % kEntryCount; }
-
-void WordCache::Fill(Entry& entry, std::string_view word, std::span<const TokenId> tokens) {
-  if (tokens.size() > kMaxTokens) return;
-  entry.word_size = static_cast<std::uint8_t>(word.size());
-  entry.token_count = static_cast<std::uint8_t>(tokens.size());
-  std::copy(word.begin(), word.end(), entry.word.begin());
-  std::copy(tokens.begin(), tokens.end(), entry.tokens.begin());
-}
-
 Result<BpeModel> BpeModel::FromJson(const JsonNode& node) {
   ROOST_RETURN_IF_ERROR(RefuseUnsupported(node));
   ROOST_ASSIGN_OR_RETURN(const JsonNode vocab_node, node.Get("vocab"));
@@ -194,7 +131,7 @@ void BpeModel::IndexCharacters() {
     has_all_bytes_ &= id.has_value();
     byte_level_tokens_[byte] = id.value_or(0);
   }
-  longest_token_ = vocabulary_.LongestText();
+  if (ignore_merges_ && has_all_bytes_) byte_words_ = ByteWordTable(vocabulary_);
   cuts_at_metaspace_ = vocabulary_.IdOf(kMetaspace).has_value();
   for (TokenId id = 0; id < vocabulary_.id_end() && cuts_at_metaspace_; ++id) {
     cuts_at_metaspace_ = !HasInnerMetaspace(vocabulary_.TextOf(id).value_or(""));
@@ -211,9 +148,11 @@ bool BpeModel::MayDrop(Words words) const {
 
 Result<void> BpeModel::Encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
   if (word.size() > kMaxWordBytes) return WordIsTooLong(word);
-  if (const std::optional<TokenId> whole = WholeWord(word)) {
-    tokens.push_back(*whole);
-    return {};
+  if (ignore_merges_) {
+    if (const std::optional<TokenId> whole = UnlessSpecial(vocabulary_.IdOf(word))) {
+      tokens.push_back(*whole);
+      return {};
+    }
   }
   if (!cuts_at_metaspace_) return EncodeSegment(word, scratch, tokens);
   while (!word.empty()) {
@@ -257,20 +196,14 @@ Result<void> BpeModel::EncodeBytes(std::string_view word, BpeScratch& scratch, s
   return {};
 }
 
-std::optional<TokenId> BpeModel::WholeWord(std::string_view word) const {
-  if (!ignore_merges_) return std::nullopt;
-  const std::optional<TokenId> whole = vocabulary_.IdOf(word);
+std::optional<TokenId> BpeModel::UnlessSpecial(std::optional<TokenId> whole) const {
   return whole && special_ids_.contains(*whole) ? std::nullopt : whole;
 }
 
 void BpeModel::MergeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
-  if (ignore_merges_ && word.size() <= longest_token_) {
-    scratch.spelled_.clear();
-    AppendByteLevel(word, scratch.spelled_);
-    if (const std::optional<TokenId> whole = WholeWord(scratch.spelled_)) {
-      tokens.push_back(*whole);
-      return;
-    }
+  if (const std::optional<TokenId> whole = UnlessSpecial(byte_words_.IdOf(word))) {
+    tokens.push_back(*whole);
+    return;
   }
   const auto token_of = [&](char byte) { return byte_level_tokens_[static_cast<unsigned char>(byte)]; };
   if (word.size() <= kMaxShortSymbols) {

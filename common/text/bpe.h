@@ -16,7 +16,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,81 +27,11 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/text/bpe_tables.h"
 #include "common/text/json_node.h"
 #include "common/text/vocabulary.h"
 
 namespace roost::text {
-
-// The largest models have about 500,000.
-inline constexpr std::size_t kMaxMerges = 1U << 22U;
-
-// Pairs of token ids → what they merge to. Open addressing; at most half full.
-class MergeTable {
- public:
-  struct Merge {
-    std::uint32_t rank;
-    TokenId merged;
-  };
-
-  explicit MergeTable(std::size_t pair_count);
-  // A pair that is there already takes the new value.
-  void Insert(TokenId left, TokenId right, Merge merge);
-  [[nodiscard]] const Merge* Find(TokenId left, TokenId right) const;
-
- private:
-  struct Slot {
-    std::uint64_t pair;
-    Merge merge;
-  };
-  [[nodiscard]] std::size_t SlotOf(std::uint64_t pair) const;
-
-  std::vector<Slot> slots_;  // a power of two
-};
-
-// The tokens of words seen before. Direct-mapped: a newer word takes an older one's place.
-class WordCache {
- public:
-  static constexpr std::size_t kEntryCount = 1U << 14U;
-  static constexpr std::size_t kMaxWordBytes = 30;
-  static constexpr std::size_t kMaxTokens = 6;
-
-  struct Entry {
-    std::array<TokenId, kMaxTokens> tokens{};
-    std::array<char, kMaxWordBytes> word{};
-    std::uint8_t word_size = 0;
-    std::uint8_t token_count = 0;
-  };
-
-  // The entry that holds `word`, or may; `word` has 1 … kMaxWordBytes bytes.
-  [[nodiscard]] Entry& EntryFor(std::string_view word) { return entries_[IndexOf(word)]; }
-
-  [[nodiscard]] static bool Holds(const Entry& entry, std::string_view word) {
-    return entry.word_size == word.size() && std::memcmp(entry.word.data(), word.data(), word.size()) == 0;
-  }
-  // Nothing where there are too many tokens.
-  static void Fill(Entry& entry, std::string_view word, std::span<const TokenId> tokens);
-
- private:
-  static std::size_t IndexOf(std::string_view word);
-
-  std::vector<Entry> entries_ = std::vector<Entry>(kEntryCount);
-};
-
-// The pairs of a word that may be merged, the least first: a run in order, and a heap of those that came since the run
-// was begun. At its end the heap is sorted and is the next run. So a word of equal characters, whose pairs come in
-// order, takes linear time, and no word more than n log n.
-class PairQueue {
- public:
-  void Clear();
-  void Push(std::uint64_t order);
-  // The least; nothing when there is none.
-  std::optional<std::uint64_t> Pop();
-
- private:
-  std::vector<std::uint64_t> run_;
-  std::size_t next_ = 0;  // of run_
-  std::vector<std::uint64_t> later_;
-};
 
 // What merging one word writes; one per thread at a time.
 class BpeScratch {
@@ -119,8 +48,7 @@ class BpeScratch {
     bool is_merged_away;
   };
   std::vector<Symbol> symbols_;
-  PairQueue pairs_;      // by rank, then position of the left symbol
-  std::string spelled_;  // a word in the byte-level alphabet
+  PairQueue pairs_;  // by rank, then position of the left symbol
   WordCache cache_;
 };
 
@@ -155,8 +83,8 @@ class BpeModel {
 
   Result<void> EncodeSegment(std::string_view segment, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
   Result<void> Merge(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
-  // The token that a whole word is taken for without merging.
-  [[nodiscard]] std::optional<TokenId> WholeWord(std::string_view word) const;
+  // The token that a whole word is taken for without merging, if it is not a special one.
+  [[nodiscard]] std::optional<TokenId> UnlessSpecial(std::optional<TokenId> whole) const;
   void MergeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
   // Of `ids`, at most kMaxShortSymbols, in place: no queue, no links.
   void MergeShort(std::span<TokenId> ids, std::vector<TokenId>& tokens) const;
@@ -182,8 +110,9 @@ class BpeModel {
   bool ignore_merges_ = false;
   bool cuts_at_metaspace_ = false;
   bool has_all_bytes_ = false;
-  std::size_t longest_token_ = 0;                          // bytes of its text
-  std::array<TokenId, 256> byte_level_tokens_{};           // of the alphabet's characters, if all are there
+  std::size_t longest_token_ = 0;                 // bytes of its text
+  ByteWordTable byte_words_;                      // where whole words are taken for tokens, and all bytes are there
+  std::array<TokenId, 256> byte_level_tokens_{};  // of the alphabet's characters, if all are there
   std::vector<std::optional<TokenId>> low_characters_;     // by code point, the first few
   std::array<std::optional<TokenId>, 256> byte_tokens_{};  // "<0x00>" …
 };

@@ -139,11 +139,11 @@ std::size_t LinesOrSpacesEnd(const Walk& walk, std::size_t begin) {
   return newline != std::string_view::npos ? begin + newline + 1 : SpacesEnd(walk, begin, run_end);
 }
 
-// 's|'t|'re|'ve|'m|'ll|'d at an apostrophe; nothing elsewhere.
+// 's|'t|'re|'ve|'m|'ll|'d
 enum class Case { kCounts, kFolded };
-std::optional<std::size_t> ContractionEnd(const Walk& walk, std::size_t begin, Case letter_case) {
+std::optional<std::size_t> ContractionEndAtApostrophe(const Walk& walk, std::size_t begin, Case letter_case) {
   const std::string_view rest = walk.text().substr(begin);
-  if (rest.size() < 2 || rest[0] != '\'') return std::nullopt;
+  if (rest.size() < 2) return std::nullopt;
   constexpr char kSmall = 'a' - 'A';
   const auto letter = [&](std::size_t i) {
     if (i >= rest.size()) return '\0';
@@ -167,6 +167,11 @@ std::optional<std::size_t> ContractionEnd(const Walk& walk, std::size_t begin, C
   constexpr std::string_view kLongS = "\xC5\xBF";  // U+017F, which folds to s
   if (letter_case == Case::kFolded && rest.substr(1).starts_with(kLongS)) return begin + 1 + kLongS.size();
   return std::nullopt;
+}
+
+inline std::optional<std::size_t> ContractionEnd(const Walk& walk, std::size_t begin, Case letter_case) {
+  if (!walk.IsAt(begin, '\'')) return std::nullopt;
+  return ContractionEndAtApostrophe(walk, begin, letter_case);
 }
 
 // ---- GPT-2:  's|'t|…| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+

@@ -67,7 +67,7 @@ void BenchTokenize(Effort effort, const std::filesystem::path& file, std::string
 }
 
 // The slowest of the hostile texts.
-void BenchHostile(Effort effort, const std::filesystem::path& file, std::string_view name) {
+void BenchHostile(Effort effort, const std::filesystem::path& file, std::string_view suffix) {
   const auto tokenizer = Tokenizer::FromFile(file).value();
   double most = 0;
   std::string_view slowest;
@@ -77,8 +77,8 @@ void BenchHostile(Effort effort, const std::filesystem::path& file, std::string_
     if (seconds > most) slowest = what;
     most = std::max(most, seconds);
   }
-  fmt::print("slowest hostile text of {}: {}\n", name, slowest);
-  Figure(fmt::format("tokenize_hostile_ms_1mb_{}", name), most * 1e3, "ms");
+  fmt::print(stderr, "text: {} is slowest on {}\n", file.filename().string(), slowest);
+  Figure(fmt::format("tokenize_hostile_ms_1mb{}", suffix), most * 1e3, "ms");
 }
 
 // A conversation of 20 messages, a system prompt before them; some 8,000 characters.
@@ -128,7 +128,7 @@ void BenchText(Effort effort) {
   for (const auto& [name, suffix] : kTokenizers) {
     const std::filesystem::path file = tokenizers / fmt::format("{}.tokenizer.json", name);
     BenchTokenize(effort, file, suffix, text);
-    BenchHostile(effort, file, name);
+    BenchHostile(effort, file, suffix);
   }
   BenchTemplate(effort, templates / "meta-llama-Llama-3.1-8B-Instruct.jinja", "template_us_20turns");
   BenchTemplate(effort, templates / "Qwen-Qwen2.5-7B-Instruct.jinja", "template_us_20turns_qwen2_5");
