@@ -1,6 +1,8 @@
 #include "common/base/utf8.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "common/base/check.h"
 
@@ -47,6 +49,17 @@ Front Inspect(std::string_view text) {
   return {good, lead.length};
 }
 
+// How many bytes at the front are certain to be ASCII: whole words of eight.
+std::size_t AsciiFront(std::string_view text) {
+  constexpr std::uint64_t kHighBits = 0x8080808080808080;
+  std::size_t length = 0;
+  for (std::uint64_t word = 0; length + sizeof(word) <= text.size(); length += sizeof(word)) {
+    std::memcpy(&word, text.data() + length, sizeof(word));
+    if ((word & kHighBits) != 0) break;
+  }
+  return length;
+}
+
 }  // namespace
 
 std::size_t Utf8SequenceLength(std::string_view text) {
@@ -55,10 +68,13 @@ std::size_t Utf8SequenceLength(std::string_view text) {
 }
 
 bool IsValidUtf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = Utf8SequenceLength(text.substr(i));
+  std::size_t i = AsciiFront(text);
+  while (i < text.size()) {
+    const bool is_ascii = static_cast<unsigned char>(text[i]) < 0x80;
+    const std::size_t length = is_ascii ? 1 : Utf8SequenceLength(text.substr(i));
     if (length == 0) return false;
     i += length;
+    if (!is_ascii) i += AsciiFront(text.substr(i));
   }
   return true;
 }

@@ -1,15 +1,12 @@
 #include "common/text/bpe.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
+#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/rng.h"
 #include "common/base/utf8.h"
 #include "common/text/byte_level.h"
 
@@ -18,9 +15,6 @@ namespace {
 
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
 constexpr char32_t kLowCharacters = 0x250;               // Latin: all of the byte-level alphabet
-constexpr std::uint64_t kNoPair = ~std::uint64_t{0};     // no pair of ids has this key
-
-std::uint64_t KeyOf(TokenId left, TokenId right) { return (std::uint64_t{left} << 32U) | right; }
 
 // A metaspace that does not stand at the front of its token, after metaspaces only?
 bool HasInnerMetaspace(std::string_view text) {
@@ -97,29 +91,11 @@ Result<void> RefuseUnsupported(const JsonNode& node) {
   return {};
 }
 
+Error WordIsTooLong(std::string_view word) {
+  return InvalidArgument("", "a word of {} bytes is over the limit of {}", word.size(), BpeModel::kMaxWordBytes);
+}
+
 }  // namespace
-
-MergeTable::MergeTable(std::size_t pair_count)
-    : slots_(std::bit_ceil(2 * pair_count + 2), Slot{kNoPair, Merge{0, 0}}) {}
-
-std::size_t MergeTable::SlotOf(std::uint64_t pair) const {
-  const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = Mix64(pair) & mask;
-  while (slots_[slot].pair != pair && slots_[slot].pair != kNoPair) slot = (slot + 1) & mask;
-  return slot;
-}
-
-void MergeTable::Insert(TokenId left, TokenId right, Merge merge) {
-  const std::uint64_t pair = KeyOf(left, right);
-  slots_[SlotOf(pair)] = {pair, merge};
-}
-
-const MergeTable::Merge* MergeTable::Find(TokenId left, TokenId right) const {
-  const Slot& slot = slots_[SlotOf(KeyOf(left, right))];
-  return slot.pair == kNoPair ? nullptr : &slot.merge;
-}
-
-std::size_t WordCache::IndexOf(std::string_view word) { return XXH3_64bits(word.data(), word.size()) % kEntryCount; }
 
 Result<BpeModel> BpeModel::FromJson(const JsonNode& node) {
   ROOST_RETURN_IF_ERROR(RefuseUnsupported(node));
@@ -146,9 +122,16 @@ void BpeModel::IndexCharacters() {
     AppendUtf8(c, character);
     low_characters_.push_back(vocabulary_.IdOf(character));
   }
+  has_all_bytes_ = true;
   for (unsigned byte = 0; byte < byte_tokens_.size(); ++byte) {
     byte_tokens_[byte] = vocabulary_.IdOf(fmt::format("<0x{:02X}>", byte));
+    std::string character;
+    AppendByteLevel(std::string(1, static_cast<char>(byte)), character);
+    const std::optional<TokenId> id = vocabulary_.IdOf(character);
+    has_all_bytes_ &= id.has_value();
+    byte_level_tokens_[byte] = id.value_or(0);
   }
+  if (ignore_merges_ && has_all_bytes_) byte_words_ = ByteWordTable(vocabulary_);
   cuts_at_metaspace_ = vocabulary_.IdOf(kMetaspace).has_value();
   for (TokenId id = 0; id < vocabulary_.id_end() && cuts_at_metaspace_; ++id) {
     cuts_at_metaspace_ = !HasInnerMetaspace(vocabulary_.TextOf(id).value_or(""));
@@ -160,21 +143,13 @@ bool BpeModel::MayDrop(Words words) const {
   if (byte_fallback_ && std::all_of(byte_tokens_.begin(), byte_tokens_.end(), is_there)) return false;
   if (!unknown_token_.empty()) return fuse_unknown_;
   if (words == Words::kText) return true;
-  for (unsigned byte = 0; byte < byte_tokens_.size(); ++byte) {
-    std::string character;
-    AppendByteLevel(std::string(1, static_cast<char>(byte)), character);
-    if (!vocabulary_.IdOf(character)) return true;
-  }
-  return false;
+  return !has_all_bytes_;
 }
 
 Result<void> BpeModel::Encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
-  if (word.size() > kMaxWordBytes) {
-    return InvalidArgument("", "a word of {} bytes is over the limit of {}", word.size(), kMaxWordBytes);
-  }
+  if (word.size() > kMaxWordBytes) return WordIsTooLong(word);
   if (ignore_merges_) {
-    const std::optional<TokenId> whole = vocabulary_.IdOf(word);
-    if (whole && !special_ids_.contains(*whole)) {
+    if (const std::optional<TokenId> whole = UnlessSpecial(vocabulary_.IdOf(word))) {
       tokens.push_back(*whole);
       return {};
     }
@@ -194,32 +169,103 @@ Result<void> BpeModel::EncodeSegment(std::string_view segment, BpeScratch& scrat
                                      std::vector<TokenId>& tokens) const {
   if (segment.size() > WordCache::kMaxWordBytes || segment.empty()) return Merge(segment, scratch, tokens);
   WordCache::Entry& entry = scratch.cache_.EntryFor(segment);
-  if (entry.word_size == segment.size() && std::memcmp(entry.word.data(), segment.data(), segment.size()) == 0) {
+  if (WordCache::Holds(entry, segment)) {
     tokens.insert(tokens.end(), entry.tokens.begin(), entry.tokens.begin() + entry.token_count);
     return {};
   }
   const std::size_t before = tokens.size();
   ROOST_RETURN_IF_ERROR(Merge(segment, scratch, tokens));
-  const std::size_t count = tokens.size() - before;
-  if (count > WordCache::kMaxTokens) return {};
-  entry.word_size = static_cast<std::uint8_t>(segment.size());
-  entry.token_count = static_cast<std::uint8_t>(count);
-  std::copy(segment.begin(), segment.end(), entry.word.begin());
-  std::copy(tokens.end() - static_cast<std::ptrdiff_t>(count), tokens.end(), entry.tokens.begin());
+  WordCache::Fill(entry, segment, std::span(tokens).subspan(before));
   return {};
+}
+
+Result<void> BpeModel::EncodeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
+  if (word.size() > kMaxWordBytes) return WordIsTooLong(word);
+  if (word.size() > WordCache::kMaxWordBytes) {
+    MergeBytes(word, scratch, tokens);
+    return {};
+  }
+  WordCache::Entry& entry = scratch.cache_.EntryFor(word);
+  if (WordCache::Holds(entry, word)) {
+    tokens.insert(tokens.end(), entry.tokens.begin(), entry.tokens.begin() + entry.token_count);
+    return {};
+  }
+  const std::size_t before = tokens.size();
+  MergeBytes(word, scratch, tokens);
+  WordCache::Fill(entry, word, std::span(tokens).subspan(before));
+  return {};
+}
+
+std::optional<TokenId> BpeModel::UnlessSpecial(std::optional<TokenId> whole) const {
+  return whole && special_ids_.contains(*whole) ? std::nullopt : whole;
+}
+
+void BpeModel::MergeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
+  if (const std::optional<TokenId> whole = UnlessSpecial(byte_words_.IdOf(word))) {
+    tokens.push_back(*whole);
+    return;
+  }
+  const auto token_of = [&](char byte) { return byte_level_tokens_[static_cast<unsigned char>(byte)]; };
+  if (word.size() <= kMaxShortSymbols) {
+    std::array<TokenId, kMaxShortSymbols> ids;
+    std::transform(word.begin(), word.end(), ids.begin(), token_of);
+    return MergeShort(std::span(ids).first(word.size()), tokens);
+  }
+  scratch.symbols_.clear();
+  for (const char byte : word) scratch.symbols_.push_back({token_of(byte), 0, 0, false});
+  LinkSymbols(scratch);
+  MergeAll(scratch);
+  AppendMerged(scratch, tokens);
+}
+
+void BpeModel::MergeShort(std::span<TokenId> ids, std::vector<TokenId>& tokens) const {
+  constexpr MergeTable::Merge kNoMerge{std::numeric_limits<std::uint32_t>::max(), 0};
+  std::array<MergeTable::Merge, kMaxShortSymbols> pairs;  // of a symbol and the next
+  std::size_t count = ids.size();
+  const auto find_pair = [&](std::size_t i) {
+    const MergeTable::Merge* merge = i + 1 < count ? merges_.Find(ids[i], ids[i + 1]) : nullptr;
+    pairs[i] = merge != nullptr ? *merge : kNoMerge;
+  };
+  for (std::size_t i = 0; i < count; ++i) find_pair(i);
+  while (count > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i + 1 < count; ++i) {
+      if (pairs[i].rank < pairs[best].rank) best = i;
+    }
+    if (pairs[best].rank == kNoMerge.rank) break;
+    ids[best] = pairs[best].merged;
+    for (std::size_t i = best + 2; i < count; ++i) {
+      ids[i - 1] = ids[i];
+      pairs[i - 1] = pairs[i];
+    }
+    --count;
+    find_pair(best);
+    if (best > 0) find_pair(best - 1);
+  }
+  tokens.insert(tokens.end(), ids.data(), ids.data() + count);
 }
 
 Result<void> BpeModel::Merge(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const {
   ROOST_RETURN_IF_ERROR(ListSymbols(word, scratch));
+  const std::vector<BpeScratch::Symbol>& symbols = scratch.symbols_;
+  if (symbols.size() <= kMaxShortSymbols) {
+    std::array<TokenId, kMaxShortSymbols> ids;
+    std::transform(symbols.begin(), symbols.end(), ids.begin(), [](const auto& symbol) { return symbol.id; });
+    MergeShort(std::span(ids).first(symbols.size()), tokens);
+    return {};
+  }
   MergeAll(scratch);
+  AppendMerged(scratch, tokens);
+  return {};
+}
+
+void BpeModel::AppendMerged(BpeScratch& scratch, std::vector<TokenId>& tokens) {
   for (const BpeScratch::Symbol& symbol : scratch.symbols_) {
     if (!symbol.is_merged_away) tokens.push_back(symbol.id);
   }
-  if (scratch.symbols_.size() > BpeScratch::kMaxKeptSymbols) {
-    scratch.symbols_ = {};
-    scratch.heap_ = {};
-  }
-  return {};
+  if (scratch.symbols_.size() <= BpeScratch::kMaxKeptSymbols) return;
+  scratch.symbols_ = {};
+  scratch.pairs_ = {};
 }
 
 std::optional<TokenId> BpeModel::IdOfCharacter(std::string_view character, char32_t value) const {
@@ -262,13 +308,17 @@ Result<void> BpeModel::ListSymbols(std::string_view word, BpeScratch& scratch) c
     }
   }
   flush();
-  const auto count = static_cast<std::int32_t>(symbols.size());
+  LinkSymbols(scratch);
+  return {};
+}
+
+void BpeModel::LinkSymbols(BpeScratch& scratch) {
+  const auto count = static_cast<std::int32_t>(scratch.symbols_.size());
   for (std::int32_t position = 0; position < count; ++position) {
-    BpeScratch::Symbol& symbol = symbols[static_cast<std::size_t>(position)];
+    BpeScratch::Symbol& symbol = scratch.symbols_[static_cast<std::size_t>(position)];
     symbol.previous = position - 1;
     symbol.next = position + 1 < count ? position + 1 : -1;
   }
-  return {};
 }
 
 void BpeModel::Consider(std::int32_t position, BpeScratch& scratch) const {
@@ -277,41 +327,30 @@ void BpeModel::Consider(std::int32_t position, BpeScratch& scratch) const {
   if (left.next < 0) return;
   const BpeScratch::Symbol& right = scratch.symbols_[static_cast<std::size_t>(left.next)];
   if (const MergeTable::Merge* merge = merges_.Find(left.id, right.id)) {
-    const std::uint64_t order = (std::uint64_t{merge->rank} << 32U) | static_cast<std::uint32_t>(position);
-    scratch.heap_.push_back({order, merge->merged});
+    scratch.pairs_.Push((std::uint64_t{merge->rank} << 32U) | static_cast<std::uint32_t>(position));
   }
 }
 
 void BpeModel::MergeAll(BpeScratch& scratch) const {
   std::vector<BpeScratch::Symbol>& symbols = scratch.symbols_;
-  std::vector<BpeScratch::Candidate>& heap = scratch.heap_;
-  const auto is_later = [](const BpeScratch::Candidate& left, const BpeScratch::Candidate& right) {
-    return left.order > right.order;
-  };
-  heap.clear();
+  scratch.pairs_.Clear();
   for (std::size_t position = 0; position < symbols.size(); ++position) {
     Consider(static_cast<std::int32_t>(position), scratch);
   }
-  std::make_heap(heap.begin(), heap.end(), is_later);
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), is_later);
-    const BpeScratch::Candidate best = heap.back();
-    heap.pop_back();
-    BpeScratch::Symbol& left = symbols[static_cast<std::size_t>(best.position())];
+  while (const std::optional<std::uint64_t> pair = scratch.pairs_.Pop()) {
+    const auto position = static_cast<std::int32_t>(*pair & 0xFFFFFFFFU);
+    BpeScratch::Symbol& left = symbols[static_cast<std::size_t>(position)];
     if (left.is_merged_away || left.next < 0) continue;
     BpeScratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
     // Its neighbours may have changed since it was found.
     const MergeTable::Merge* merge = merges_.Find(left.id, right.id);
-    if (merge == nullptr || merge->merged != best.merged) continue;
-    left.id = best.merged;
+    if (merge == nullptr || merge->rank != *pair >> 32U) continue;
+    left.id = merge->merged;
     left.next = right.next;
     right.is_merged_away = true;
-    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = best.position();
-    for (const std::int32_t position : {left.previous, best.position()}) {
-      const std::size_t before = heap.size();
-      Consider(position, scratch);
-      if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), is_later);
-    }
+    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = position;
+    Consider(left.previous, scratch);
+    Consider(position, scratch);
   }
 }
 

@@ -2,9 +2,11 @@
 // rank first, the leftmost among equals, until no pair of neighbours has a rank.
 //
 // Source: Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units"; the exact order of
-// merges is that of Hugging Face tokenizers. n log n in the length of a word: a heap of candidates over a linked list.
+// merges is that of Hugging Face tokenizers. n log n in the length of a word: a queue of pairs over a linked list.
 //
 // Words repeat, so each scratch keeps a small table of words and their tokens, of fixed size.
+//
+// Words of a byte-level vocabulary need not be written in its alphabet first: EncodeBytes takes them as they are.
 //
 // Where the vocabulary has a metaspace ('▁') only at the front of tokens, no merge can cross the place before one;
 // there a word is cut in two that are merged alone. Equal result, and text that no pre-tokenizer splits profits from
@@ -16,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -24,59 +27,11 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "common/text/bpe_tables.h"
 #include "common/text/json_node.h"
 #include "common/text/vocabulary.h"
 
 namespace roost::text {
-
-// The largest models have about 500,000.
-inline constexpr std::size_t kMaxMerges = 1U << 22U;
-
-// Pairs of token ids → what they merge to. Open addressing; at most half full.
-class MergeTable {
- public:
-  struct Merge {
-    std::uint32_t rank;
-    TokenId merged;
-  };
-
-  explicit MergeTable(std::size_t pair_count);
-  // A pair that is there already takes the new value.
-  void Insert(TokenId left, TokenId right, Merge merge);
-  [[nodiscard]] const Merge* Find(TokenId left, TokenId right) const;
-
- private:
-  struct Slot {
-    std::uint64_t pair;
-    Merge merge;
-  };
-  [[nodiscard]] std::size_t SlotOf(std::uint64_t pair) const;
-
-  std::vector<Slot> slots_;  // a power of two
-};
-
-// The tokens of words seen before. Direct-mapped: a newer word takes an older one's place.
-class WordCache {
- public:
-  static constexpr std::size_t kEntryCount = 1U << 14U;
-  static constexpr std::size_t kMaxWordBytes = 30;
-  static constexpr std::size_t kMaxTokens = 6;
-
-  struct Entry {
-    std::array<TokenId, kMaxTokens> tokens{};
-    std::array<char, kMaxWordBytes> word{};
-    std::uint8_t word_size = 0;
-    std::uint8_t token_count = 0;
-  };
-
-  // The entry that holds `word`, or may; `word` has 1 … kMaxWordBytes bytes.
-  [[nodiscard]] Entry& EntryFor(std::string_view word) { return entries_[IndexOf(word)]; }
-
- private:
-  static std::size_t IndexOf(std::string_view word);
-
-  std::vector<Entry> entries_ = std::vector<Entry>(kEntryCount);
-};
 
 // What merging one word writes; one per thread at a time.
 class BpeScratch {
@@ -92,16 +47,8 @@ class BpeScratch {
     std::int32_t next;      // -1 after the last
     bool is_merged_away;
   };
-  // A pair that may be merged: the least order is the next.
-  struct Candidate {
-    std::uint64_t order;  // rank, then position of the left symbol
-    TokenId merged;
-
-    [[nodiscard]] std::int32_t position() const { return static_cast<std::int32_t>(order & 0xFFFFFFFFU); }
-  };
-
   std::vector<Symbol> symbols_;
-  std::vector<Candidate> heap_;
+  PairQueue pairs_;  // by rank, then position of the left symbol
   WordCache cache_;
 };
 
@@ -117,6 +64,11 @@ class BpeModel {
   // file names an unknown token that it does not have. The longest word has kMaxWordBytes.
   Result<void> Encode(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
 
+  // The same for the bytes that `word` would be written as in the byte-level alphabet. Requires has_all_bytes().
+  Result<void> EncodeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
+  // Does each character of the byte-level alphabet have a token?
+  [[nodiscard]] bool has_all_bytes() const { return has_all_bytes_; }
+
   [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }
 
   // What is in the words: any text, or the alphabet of byte_level.h.
@@ -131,12 +83,22 @@ class BpeModel {
 
   Result<void> EncodeSegment(std::string_view segment, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
   Result<void> Merge(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
+  // The token that a whole word is taken for without merging, if it is not a special one.
+  [[nodiscard]] std::optional<TokenId> UnlessSpecial(std::optional<TokenId> whole) const;
+  void MergeBytes(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& tokens) const;
+  // Of `ids`, at most kMaxShortSymbols, in place: no queue, no links.
+  void MergeShort(std::span<TokenId> ids, std::vector<TokenId>& tokens) const;
+  static void AppendMerged(BpeScratch& scratch, std::vector<TokenId>& tokens);
   Result<void> ListSymbols(std::string_view word, BpeScratch& scratch) const;
+  static void LinkSymbols(BpeScratch& scratch);
   void MergeAll(BpeScratch& scratch) const;
   void Consider(std::int32_t position, BpeScratch& scratch) const;
   [[nodiscard]] std::optional<TokenId> IdOfCharacter(std::string_view character, char32_t value) const;
   [[nodiscard]] bool AppendBytes(std::string_view character, BpeScratch& scratch) const;
   void IndexCharacters();
+
+  // Where looking for the least rank among all pairs is cheaper than a queue of them.
+  static constexpr std::size_t kMaxShortSymbols = 32;
 
   Vocabulary vocabulary_;
   MergeTable merges_;
@@ -147,6 +109,10 @@ class BpeModel {
   bool byte_fallback_ = false;
   bool ignore_merges_ = false;
   bool cuts_at_metaspace_ = false;
+  bool has_all_bytes_ = false;
+  std::size_t longest_token_ = 0;                 // bytes of its text
+  ByteWordTable byte_words_;                      // where whole words are taken for tokens, and all bytes are there
+  std::array<TokenId, 256> byte_level_tokens_{};  // of the alphabet's characters, if all are there
   std::vector<std::optional<TokenId>> low_characters_;     // by code point, the first few
   std::array<std::optional<TokenId>, 256> byte_tokens_{};  // "<0x00>" …
 };

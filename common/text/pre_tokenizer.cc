@@ -100,6 +100,11 @@ Result<Behavior> BehaviorFromJson(const JsonNode& node) {
 }
 
 Result<void> AppendSplit(std::string_view pattern, Behavior behavior, PreTokenizerSteps& steps) {
+  const std::optional<WordScanner> words = WordScanner::ForPattern(pattern);
+  if (words && behavior == Behavior::kIsolated) {
+    steps.push_back(MakeWordSplit(*words));
+    return {};
+  }
   ROOST_ASSIGN_OR_RETURN(Regex regex, Regex::Compile(pattern));
   steps.push_back(MakeRegexSplit(std::move(regex), behavior, Delimiter::kMatches));
   return {};
@@ -113,6 +118,9 @@ Result<void> AppendSplit(const JsonNode& node, PreTokenizerSteps& steps) {
   ROOST_ASSIGN_OR_RETURN(const Behavior behavior, BehaviorFromJson(behavior_node));
   ROOST_ASSIGN_OR_RETURN(const bool invert, node.GetBool("invert"));
   const Delimiter delimiter = invert ? Delimiter::kGaps : Delimiter::kMatches;
+  if (pattern.kind == Pattern::Kind::kRegex && !invert && WordScanner::ForPattern(pattern.text)) {
+    return AppendSplit(pattern.text, behavior, steps);
+  }
   steps.push_back(MakeRegexSplit(std::move(regex), behavior, delimiter));
   return {};
 }
@@ -254,6 +262,11 @@ Result<void> PreTokenizer::Apply(PreTokenizeScratch& scratch, std::size_t limit,
     if (!applied.ok()) return InvalidArgument("", "{}: {}", path, applied.error().message);
   }
   return {};
+}
+
+const WordScanner* PreTokenizer::ByteLevelWords() const {
+  if (rules_.size() != 2 || !rules_[1].step->IsByteLevel()) return nullptr;
+  return rules_[0].step->Words();
 }
 
 bool PreTokenizer::NeedsStart() const {

@@ -19,6 +19,7 @@
 #include "common/base/result.h"
 #include "common/text/json_node.h"
 #include "common/text/regex.h"
+#include "common/text/word_scanner.h"
 
 namespace roost::text {
 
@@ -55,8 +56,10 @@ class PreTokenizerStep {
   [[nodiscard]] virtual bool NeedsStart() const { return false; }
   // May it leave text out?
   [[nodiscard]] virtual bool MayDrop() const { return false; }
-  // Does it write bytes in the alphabet of byte_level.h?
+  // Does it write bytes in the alphabet of byte_level.h, and nothing else?
   [[nodiscard]] virtual bool IsByteLevel() const { return false; }
+  // By which it cuts; null when it does so by other means.
+  [[nodiscard]] virtual const WordScanner* Words() const { return nullptr; }
 };
 
 class PreTokenizer {
@@ -71,6 +74,8 @@ class PreTokenizer {
   // Else what the pieces hold has at least as many bytes as the text.
   [[nodiscard]] bool MayDrop() const;
   [[nodiscard]] bool IsByteLevel() const;
+  // If all it does is to cut words by a scanner and to write them in the byte-level alphabet: the scanner.
+  [[nodiscard]] const WordScanner* ByteLevelWords() const;
 
  private:
   struct Rule {

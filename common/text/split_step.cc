@@ -116,6 +116,25 @@ class RegexSplit final : public SplitStep {
   Regex regex_;
 };
 
+class WordSplit final : public SplitStep {
+ public:
+  explicit WordSplit(WordScanner words) : SplitStep(Behavior::kIsolated, Delimiter::kMatches), words_(words) {}
+
+  [[nodiscard]] const WordScanner* Words() const override { return &words_; }
+
+ private:
+  Result<void> Find(std::string_view piece, RegexScratch&, std::vector<TextRange>& matches) const override {
+    for (std::size_t begin = 0; begin < piece.size();) {
+      const std::size_t end = words_.WordEnd(piece, begin);
+      matches.push_back({begin, end});
+      begin = end;
+    }
+    return {};
+  }
+
+  WordScanner words_;
+};
+
 class CharacterSplit final : public SplitStep {
  public:
   CharacterSplit(std::function<bool(char32_t)> is_of_kind, Behavior behavior)
@@ -162,6 +181,8 @@ class FixedLengthSplit final : public SplitStep {
 std::unique_ptr<const PreTokenizerStep> MakeRegexSplit(Regex regex, Behavior behavior, Delimiter delimiter) {
   return std::make_unique<RegexSplit>(std::move(regex), behavior, delimiter);
 }
+
+std::unique_ptr<const PreTokenizerStep> MakeWordSplit(WordScanner words) { return std::make_unique<WordSplit>(words); }
 
 std::unique_ptr<const PreTokenizerStep> MakeCharacterSplit(std::function<bool(char32_t)> is_of_kind,
                                                            Behavior behavior) {

@@ -7,6 +7,7 @@
 
 #include "common/text/pre_tokenizer.h"
 #include "common/text/regex.h"
+#include "common/text/word_scanner.h"
 
 namespace roost::text {
 
@@ -17,6 +18,9 @@ enum class Delimiter { kMatches, kGaps };
 
 [[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeRegexSplit(Regex regex, Behavior behavior,
                                                                      Delimiter delimiter);
+
+// As MakeRegexSplit with a pattern that the scanner knows, for kIsolated matches.
+[[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeWordSplit(WordScanner words);
 
 // Each character that is of the kind matches. Linear.
 [[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeCharacterSplit(std::function<bool(char32_t)> is_of_kind,

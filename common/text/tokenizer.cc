@@ -42,6 +42,7 @@ Tokenizer::Tokenizer(Parts parts)
       normalizer_(std::move(parts.normalizer)),
       added_(std::move(parts.added)),
       pre_tokenizer_(std::move(parts.pre_tokenizer)),
+      words_(model_.has_all_bytes() ? pre_tokenizer_.ByteLevelWords() : nullptr),
       frame_(std::move(parts.frame)),
       decoder_(std::move(parts.decoder)),
       most_bytes_per_token_(MostBytesPerToken()),
@@ -121,6 +122,7 @@ Result<void> Tokenizer::EncodeNormalized(PromptText text, bool at_start, Scratch
 
 Result<void> Tokenizer::EncodePlain(std::string_view text, bool at_start, Scratch& scratch,
                                     std::vector<TokenId>& ids) const {
+  if (words_ != nullptr) return EncodeWords(text, scratch, ids);
   scratch.pre_tokenize.now.Assign(text, at_start);
   ROOST_RETURN_IF_ERROR(pre_tokenizer_.Apply(scratch.pre_tokenize, scratch.rewritten_left, scratch.regex));
   const std::string_view all = scratch.pre_tokenize.now.text;
@@ -129,6 +131,17 @@ Result<void> Tokenizer::EncodePlain(std::string_view text, bool at_start, Scratc
   for (const text::TextRange& piece : scratch.pre_tokenize.now.pieces) {
     if (ids.size() > scratch.max_tokens) return {};
     ROOST_RETURN_IF_ERROR(model_.Encode(all.substr(piece.begin, piece.end - piece.begin), scratch.bpe, ids));
+  }
+  return {};
+}
+
+Result<void> Tokenizer::EncodeWords(std::string_view text, Scratch& scratch, std::vector<TokenId>& ids) const {
+  if (text.size() > scratch.rewritten_left) return text::GrowsOver(scratch.rewritten_left);
+  scratch.rewritten_left -= text.size();
+  for (std::size_t begin = 0; begin < text.size() && ids.size() <= scratch.max_tokens;) {
+    const std::size_t end = words_->WordEnd(text, begin);
+    ROOST_RETURN_IF_ERROR(model_.EncodeBytes(text.substr(begin, end - begin), scratch.bpe, ids));
+    begin = end;
   }
   return {};
 }

@@ -91,6 +91,8 @@ class Tokenizer {
   Result<void> EncodeText(PromptText text, Scratch& scratch, std::vector<TokenId>& ids) const;
   Result<void> EncodeNormalized(PromptText text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
   Result<void> EncodePlain(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
+  // The same where words_ is there.
+  Result<void> EncodeWords(std::string_view text, Scratch& scratch, std::vector<TokenId>& ids) const;
   [[nodiscard]] std::optional<std::size_t> MostBytesPerToken() const;
   // The text that the decoder is given.
   [[nodiscard]] std::optional<std::string_view> DecoderTextOf(TokenId id) const;
@@ -100,6 +102,7 @@ class Tokenizer {
   const text::Normalizer normalizer_;
   const text::AddedTokens added_;
   const text::PreTokenizer pre_tokenizer_;
+  const text::WordScanner* const words_;  // of pre_tokenizer_, if nothing but its words' bytes goes to the model
   const text::SpecialTokenFrame frame_;
   const text::TokenDecoder decoder_;
   const std::optional<std::size_t> most_bytes_per_token_;

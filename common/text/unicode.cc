@@ -150,6 +150,12 @@ bool Normalize(NormalForm form, std::size_t limit, std::string& text) {
   return text.size() <= limit;
 }
 
+char32_t StandInOf(char32_t c) {
+  const auto* found = std::lower_bound(std::begin(kNewCodePoints), std::end(kNewCodePoints), c,
+                                       [](const NewCodePoints& range, char32_t value) { return range.end < value; });
+  return found != std::end(kNewCodePoints) && found->begin <= c ? found->like : c;
+}
+
 bool ReplaceNewCodePoints(std::string_view text, std::string& stand_in) {
   bool replaced = false;
   for (std::size_t i = 0; i < text.size();) {
@@ -159,13 +165,11 @@ bool ReplaceNewCodePoints(std::string_view text, std::string& stand_in) {
       continue;
     }
     const CodePoint point = *DecodeUtf8(text.substr(i));
-    const auto* found = std::lower_bound(std::begin(kNewCodePoints), std::end(kNewCodePoints), point.value,
-                                         [](const NewCodePoints& range, char32_t c) { return range.end < c; });
-    if (found != std::end(kNewCodePoints) && found->begin <= point.value) {
+    if (const char32_t stand_in_point = StandInOf(point.value); stand_in_point != point.value) {
       if (!replaced) stand_in = text;
       replaced = true;
       std::string like;
-      AppendUtf8(found->like, like);
+      AppendUtf8(stand_in_point, like);
       stand_in.replace(i, point.length, like);
     }
     i += point.length;

@@ -30,5 +30,7 @@ enum class NormalForm { kC, kD, kKc, kKd };
 // in between is replaced by an older one of the same category, script (where patterns name it) and length in UTF-8, so
 // that a pattern matches the same bytes. False, and `stand_in` untouched, when `text` has none of them, as nearly all.
 [[nodiscard]] bool ReplaceNewCodePoints(std::string_view text, std::string& stand_in);
+// Its stand-in, or `c` itself.
+[[nodiscard]] char32_t StandInOf(char32_t c);
 
 }  // namespace roost::text

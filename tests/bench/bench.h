@@ -53,6 +53,7 @@ void BenchSeed(Effort effort);
 void BenchShortSteps(Effort effort);
 void BenchSnapshot(Effort effort);
 void BenchSubmit(Effort effort);
+void BenchText(Effort effort);
 void BenchWeights(Effort effort);
 
 }  // namespace roost::bench

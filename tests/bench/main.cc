@@ -35,6 +35,7 @@ constexpr Entry kEntries[] = {
     {"short_steps", &BenchShortSteps},
     {"cache_snapshot", &BenchSnapshot},
     {"submit", &BenchSubmit},
+    {"text", &BenchText},
     {"weights", &BenchWeights},
 };
 

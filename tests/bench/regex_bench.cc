@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/rng.h"
 #include "common/text/regex.h"
+#include "common/text/word_scanner.h"
 #include "tests/bench/bench.h"
 #include "tests/support/tokenizer_patterns.h"
 #ifdef ROOST_HAS_ONIGURUMA
@@ -76,8 +77,8 @@ void MeasureHostile() {
 
 }  // namespace
 
-// How fast the patterns of usual tokenizers find their words in one text, on one core: what common/text does, and
-// Oniguruma beside it where that is installed.
+// How fast the patterns of usual tokenizers find their words in one text, on one core: the regular expression, the
+// scanner where there is one, and Oniguruma beside it where that is installed.
 void BenchRegex(Effort effort) {
   const std::string text = MixedText(effort == Effort::kQuick ? std::size_t{16} << 10U : std::size_t{2} << 20U);
   for (const auto& [name, pattern] : testing_support::kTokenizerPatterns) {
@@ -87,6 +88,14 @@ void BenchRegex(Effort effort) {
       scratch.budget().Start(text.size());
       return regex.FindAll(text, scratch, matches);
     });
+    if (const auto scanner = text::WordScanner::ForPattern(pattern)) {
+      Measure(effort, fmt::format("scanner_split_mb_s_{}", name), text.size(), [&](auto& matches) -> Result<void> {
+        for (std::size_t begin = 0; begin < text.size(); begin = matches.back().end) {
+          matches.push_back({begin, scanner->WordEnd(text, begin)});
+        }
+        return {};
+      });
+    }
 #ifdef ROOST_HAS_ONIGURUMA
     const auto other = testing_support::OnigRegex::Compile(pattern).value();
     Measure(effort, fmt::format("regex_split_mb_s_{}_oniguruma", name), text.size(),
