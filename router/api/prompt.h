@@ -15,10 +15,12 @@
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
+#include "common/text/prompt_text.h"
 #include "common/text/tokenizer.h"
 #include "router/api/chat_request.h"
 #include "router/api/completion_request.h"
 #include "router/fleet/dispatcher.h"
+#include "router/text/prompt_memo.h"
 
 namespace roost::router {
 
@@ -38,6 +40,18 @@ namespace roost::router {
 [[nodiscard]] Result<std::vector<TokenId>> TokenizeText(const ServedModel& model, std::string_view text,
                                                         SpecialTokens specials, std::string_view field);
 
+// The functions above with the hashes of the blocks, and with what is remembered of earlier prompts. Prompts that shall
+// use no cache and leave nothing in one leave nothing here either.
+struct MemoUse {
+  PromptMemo& memo;
+  const CacheFields& cache;
+};
+[[nodiscard]] Result<HashedTokens> ReadRendered(const ServedModel& model, PromptText text, const MemoUse& use);
+[[nodiscard]] Result<HashedTokens> ReadCompletion(const ServedModel& model, const CompletionPrompt& prompt,
+                                                  const MemoUse& use);
+[[nodiscard]] Result<HashedTokens> ReadText(const ServedModel& model, std::string_view text, SpecialTokens specials,
+                                            const MemoUse& use);
+
 // "301 tokens", or "more than …": the functions above stop counting at four contexts.
 [[nodiscard]] std::string CountedTokens(const ServedModel& model, std::size_t count);
 
@@ -50,5 +64,9 @@ struct PromptSource {
 [[nodiscard]] Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model,
                                                     std::vector<TokenId> prompt, const SamplingFields& fields,
                                                     const PromptSource& source);
+
+// The same of a prompt whose blocks are hashed, under the salt of `fields`.
+[[nodiscard]] Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, HashedTokens prompt,
+                                                    const SamplingFields& fields, const PromptSource& source);
 
 }  // namespace roost::router

@@ -179,11 +179,17 @@ Result<HashedTokens> PromptMemo::Read(const Scope& scope, PromptText text, std::
   if (most_bytes_ > 0 && text.bytes.size() >= kLeastPieceBytes && IsValidUtf8(text.bytes)) {
     return ReadInPieces(scope, text, max_tokens);
   }
+  {
+    const std::lock_guard lock(mutex_);
+    counts_.read_bytes += text.bytes.size();
+  }
+  return ReadWhole(scope, text, max_tokens);
+}
+
+Result<HashedTokens> PromptMemo::ReadWhole(const Scope& scope, PromptText text, std::size_t max_tokens) {
   HashedTokens prompt;
   ROOST_ASSIGN_OR_RETURN(prompt.tokens, scope.tokenizer->Encode(text, scope.special_tokens, max_tokens));
   AppendHashes(scope, prompt);
-  const std::lock_guard lock(mutex_);
-  counts_.read_bytes += text.bytes.size();
   return prompt;
 }
 

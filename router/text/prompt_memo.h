@@ -80,6 +80,9 @@ class PromptMemo {
   // As Tokenizer::Encode, with its errors, and HashBlocks.
   [[nodiscard]] Result<HashedTokens> Read(const Scope& scope, PromptText text, std::size_t max_tokens);
 
+  // The same without a memo.
+  [[nodiscard]] static Result<HashedTokens> ReadWhole(const Scope& scope, PromptText text, std::size_t max_tokens);
+
   [[nodiscard]] Counts counts() const;
 
  private:
