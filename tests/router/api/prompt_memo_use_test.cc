@@ -36,8 +36,8 @@ class PromptMemoUseTest : public ApiTest {
 TEST_F(PromptMemoUseTest, TheNextTurnKnowsTheOneBefore) {
   EXPECT_EQ(KnownOfChat(Messages("b")), 0U);
   EXPECT_EQ(KnownOfChat(Messages("c")), kFirstTurn);
-  ASSERT_EQ(dispatcher_.submissions.size(), 2U);
-  const GenerateSpec& spec = dispatcher_.submissions.back().spec;
+  ASSERT_EQ(dispatcher_.specs.size(), 2U);
+  const GenerateSpec& spec = dispatcher_.specs.back();
   const std::string text = "<|im_start|>user\n" + std::string(300, 'a') +
                            "<|im_end|>\n<|im_start|>user\nc<|im_end|>\n" + "<|im_start|>assistant\n";
   EXPECT_EQ(spec.prompt, *spec.model->tokenizer->Encode(text, SpecialTokens::kOmit));
@@ -68,7 +68,7 @@ TEST_F(PromptMemoUseTest, CompletionsKnowTheirOwn) {
   const std::string prompt = R"("prompt":")" + std::string(300, 'a') + R"(<|im_end|> b")";
   EXPECT_EQ(KnownOf("/v1/completions", prompt), 0U);
   EXPECT_EQ(KnownOf("/v1/completions", prompt), 310U);
-  const GenerateSpec& spec = dispatcher_.submissions.back().spec;
+  const GenerateSpec& spec = dispatcher_.specs.back();
   EXPECT_EQ(spec.prompt.front(), kBos);
   EXPECT_EQ(spec.block_hashes, HashBlocks(ScopeRoot(*spec.model, ""), spec.prompt, spec.model->block_tokens));
 }
