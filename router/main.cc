@@ -138,19 +138,17 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_in_flight_requests});
   const auto prompt_memo = std::make_shared<PromptMemo>(options.tokenization_memo_bytes);
-  Api api(dispatcher, api_metrics, clock, text,
-          {.version = std::string(Version()),
-           .seed = RandomSeed(),
-           .request_timeout = FromSeconds(options.request_timeout_seconds),
-           .prefix_text = options.show_prefix_text ? PrefixText::kShow : PrefixText::kHide,
-           .tool_family = ToolFamilyNamed(options.tool_parser),  // none for auto
-           .prompt_memo = prompt_memo,
-           .metrics_text =
-               [&] {
-                 api_metrics.OnPromptMemo(prompt_memo->counts());
-                 return registry.Text();
-               },
-           .unix_seconds_now = &UnixSeconds});
+  Api api(
+      dispatcher, api_metrics, clock, text,
+      {.version = std::string(Version()),
+       .seed = RandomSeed(),
+       .request_timeout = FromSeconds(options.request_timeout_seconds),
+       .prefix_text = options.show_prefix_text ? PrefixText::kShow : PrefixText::kHide,
+       .message_content = options.content_may_contain_special_tokens ? RenderSettings::Content::kMaySpellSpecialTokens
+                                                                     : RenderSettings::Content::kText,
+       .tool_family = ToolFamilyNamed(options.tool_parser),  // none for auto
+       .metrics_text = [&registry] { return registry.Text(); },
+       .unix_seconds_now = &UnixSeconds});
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
                          HttpServer::Start(http, [&api](HttpRequest request, std::shared_ptr<Responder> responder) {
                            api.Handle(std::move(request), std::move(responder));

@@ -107,6 +107,9 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
                                       {"auto", "none", "hermes", "llama", "pythonic", "mistral", "harmony", "deepseek",
                                        "granite", "glm", "qwen-xml", "kimi"},
                                       "How models write tool calls; auto: as their chat templates tell");
+  parser.Section("Prompts").AddSwitch("content-may-contain-special-tokens", options.content_may_contain_special_tokens,
+                                      "Read the text of a special token, such as <|im_end|>, in messages and tools as "
+                                      "that token; without it, it is text");
   parser.Section("Operation")
       .Add("record", options.record,
            "File to which the router writes lengths and block hashes of all requests, and no text, for roostctl "

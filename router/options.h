@@ -54,6 +54,9 @@ struct RouterOptions {
   // Answers
   std::string tool_parser = "auto";
 
+  // Prompts
+  bool content_may_contain_special_tokens = false;  // that the client wrote
+
   // Operation
   std::string record;  // file; empty: nothing is recorded
   bool show_prefix_text = false;

@@ -27,7 +27,8 @@ class Folder final : public PromptTokenizer {
     ROOST_ASSIGN_OR_RETURN(const router::JsonObject object, json.Parse());
     ROOST_ASSIGN_OR_RETURN(const router::PromptRequest request,
                            router::ParsePromptRequest(object, router::ChatPart::kQuestion));
-    ROOST_ASSIGN_OR_RETURN(router::HashedPrompt prompt, router::HashPrompt(model_, request, unix_seconds_));
+    ROOST_ASSIGN_OR_RETURN(router::HashedPrompt prompt,
+                           router::HashPrompt(model_, request, {.unix_seconds = unix_seconds_}));
     return std::move(prompt.tokens);
   }
   Result<std::string> Decode(std::span<const TokenId> tokens) override { return model_.tokenizer->Decode(tokens); }

@@ -42,6 +42,7 @@
 #include "router/api/generation.h"
 #include "router/api/openai_answer.h"
 #include "router/api/pin_request.h"
+#include "router/api/prompt.h"
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
 #include "router/http/responder.h"
@@ -58,10 +59,11 @@ struct ApiOptions {
   std::uint64_t seed = 0;  // of answers' ids and of requests without a seed; random in daemons
   Duration request_timeout = std::chrono::hours(1);  // a request has no longer; its header may shorten it
   PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
-  std::optional<ToolFamily> tool_family = {};        // how all models write tool calls; else as their templates say
-  std::shared_ptr<PromptMemo> prompt_memo;           // null: nothing of prompts is remembered
-  std::function<std::string()> metrics_text;         // the body of /metrics
-  std::function<std::int64_t()> unix_seconds_now;    // wall time, for `created`
+  RenderSettings::Content message_content = RenderSettings::Content::kText;
+  std::optional<ToolFamily> tool_family = {};      // how all models write tool calls; else as their templates say
+  std::shared_ptr<PromptMemo> prompt_memo;         // null: nothing of prompts is remembered
+  std::function<std::string()> metrics_text;       // the body of /metrics
+  std::function<std::int64_t()> unix_seconds_now;  // wall time, for `created`
 };
 
 class Api {
@@ -129,6 +131,7 @@ class Api {
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
+  [[nodiscard]] RenderSettings Settings() const;
   [[nodiscard]] Result<ChatPrompt> ReadChatPrompt(Call& call, const ChatRequest& chat);
   // How the answer to it is written.
   [[nodiscard]] OutputFamily FamilyOfOutput(const ServedModel& model, const ChatRequest& chat) const;

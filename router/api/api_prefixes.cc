@@ -62,7 +62,7 @@ Result<void> Api::SendPin(Call& call, PinAction action) {
   const std::size_t size = call.request.body.size();
   ROOST_ASSIGN_OR_RETURN(const PinRequest request, ReadBody(call, &ParsePinRequest));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
-  ROOST_ASSIGN_OR_RETURN(PinPlan plan, MakePinPlan(call.model, request, action, options_.unix_seconds_now()));
+  ROOST_ASSIGN_OR_RETURN(PinPlan plan, MakePinPlan(call.model, request, action, Settings()));
   const PromptSize prompt = SizeOf(*call.model, plan.block_count, plan.prompt_token_count);
   return services_.dispatcher.Pin(
       std::move(plan.order),
@@ -79,8 +79,7 @@ Result<void> Api::SendWarm(Call& call) {
   ROOST_ASSIGN_OR_RETURN(const WarmRequest request, ReadBody(call, &ParseWarmRequest));
   ByteBudget::Guard& memory = call.request.body.memory();
   ROOST_RETURN_IF_ERROR(Hold(memory, ParseBytes(size) + EncodeBytes(size)));
-  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt,
-                         HashBlocksOfPrompt(*call.model, request.prompt, options_.unix_seconds_now()));
+  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashBlocksOfPrompt(*call.model, request.prompt, Settings()));
   WarmOrder order;
   order.workers = request.workers;
   ROOST_ASSIGN_OR_RETURN(order.deadline, DeadlineOf(call));
@@ -106,7 +105,7 @@ Result<std::string> Api::AskMatch(Call& call) {
   const std::size_t size = call.request.body.size();
   ROOST_ASSIGN_OR_RETURN(const PromptRequest request, ReadBody(call, &ParseQuestion));
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), ParseBytes(size) + EncodeBytes(size)));
-  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashPrompt(*call.model, request, options_.unix_seconds_now()));
+  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashPrompt(*call.model, request, Settings()));
   const PromptQuery query{.model = call.model,
                           .prompt_token_count = static_cast<std::uint32_t>(prompt.tokens.size()),
                           .block_hashes = std::move(prompt.hashes)};

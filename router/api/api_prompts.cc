@@ -184,15 +184,18 @@ void Api::Detokenize(Call& call) {
 
 // ---- prompts ----
 
+RenderSettings Api::Settings() const {
+  return {.unix_seconds = options_.unix_seconds_now(), .content = options_.message_content};
+}
+
 Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, RenderChat(*call.model, chat, options_.unix_seconds_now()));
-  ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "messages"));
-  ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
+  ROOST_ASSIGN_OR_RETURN(const jinja::TracedText text, RenderChat(*call.model, chat, Settings()));
+  ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text.bytes, "messages"));
+  ROOST_RETURN_IF_ERROR(
+      Hold(call.request.body.memory(), EncodeBytes(text.size()) + text.written.size() * sizeof(ByteRange)));
   ChatPrompt prompt;
-  prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text);
-  const ByteRange all{0, text.size()};
-  const PromptText written{text, std::span(&all, text.empty() ? 0 : 1)};
-  ROOST_ASSIGN_OR_RETURN(prompt.read, ReadRendered(*call.model, written, {*memo_, chat.sampling.cache}));
+  prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text.bytes);
+  ROOST_ASSIGN_OR_RETURN(prompt.read, ReadRenderedPrompt(*call.model, text, {*memo_, chat.sampling.cache}));
   return prompt;
 }
 
@@ -233,7 +236,7 @@ Result<std::string> Api::ReadTokenize(Call& call) {
     ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "prompt"));
     ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
     const CacheFields no_salt;
-    ROOST_ASSIGN_OR_RETURN(read, ReadText(*call.model, text, request.special_tokens, {*memo_, no_salt}));
+    ROOST_ASSIGN_OR_RETURN(read, ReadTextPrompt(*call.model, text, request.special_tokens, {*memo_, no_salt}));
   }
   return TokenizeBody(*call.model, read.tokens, request.token_texts);
 }
@@ -246,8 +249,7 @@ Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   prompt.fields = std::move(completion.sampling);
   prompt.echo = completion.echo;
   for (const CompletionPrompt& each : completion.prompts) {
-    ROOST_ASSIGN_OR_RETURN(HashedTokens read,
-                           roost::router::ReadCompletion(*call.model, each, {*memo_, prompt.fields.cache}));
+    ROOST_ASSIGN_OR_RETURN(HashedTokens read, ReadCompletionPrompt(*call.model, each, {*memo_, prompt.fields.cache}));
     ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read), each.path, prompt));
     if (completion.echo == Echo::kPrompt) prompt.echoes.push_back(EchoOf(*call.model, each));
   }

@@ -121,7 +121,7 @@ Result<jinja::Value> ParseMessage(JsonElement element, std::string path) {
     return InvalidArgument(message.PathOf("content"), "is missing");
   }
   jinja::Dict result;
-  result.Set("role", jinja::Value::String(std::string(role)));
+  result.Set("role", jinja::Value::WrittenString(std::string(role)));
   result.Set("content", content ? jinja::Value::String(std::move(*content)) : jinja::Value::None());
   if (tool_calls && !tool_calls->empty()) {
     ROOST_ASSIGN_OR_RETURN(jinja::Value calls, ParseToolCalls(message, *tool_calls));

@@ -16,8 +16,8 @@ Result<PinRequest> ParsePinRequest(const JsonObject& body) {
 }
 
 Result<PinPlan> MakePinPlan(std::shared_ptr<const ServedModel> model, const PinRequest& request, PinAction action,
-                            std::int64_t unix_seconds) {
-  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashBlocksOfPrompt(*model, request.prompt, unix_seconds));
+                            const RenderSettings& settings) {
+  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashBlocksOfPrompt(*model, request.prompt, settings));
   PinPlan plan;
   plan.prompt_token_count = prompt.tokens.size();
   plan.block_count = prompt.hashes.size();

@@ -10,6 +10,7 @@
 
 #include "common/base/result.h"
 #include "router/api/json_object.h"
+#include "router/api/prompt.h"
 #include "router/api/prompt_request.h"
 #include "router/fleet/dispatcher.h"
 
@@ -33,9 +34,9 @@ struct PinPlan {
   std::size_t block_count = 0;
 };
 
-// `unix_seconds` is the time that templates see. An error when the prompt fills no block, or is longer than the model's
+// An error when the prompt fills no block, or is longer than the model's
 // context.
 [[nodiscard]] Result<PinPlan> MakePinPlan(std::shared_ptr<const ServedModel> model, const PinRequest& request,
-                                          PinAction action, std::int64_t unix_seconds);
+                                          PinAction action, const RenderSettings& settings);
 
 }  // namespace roost::router

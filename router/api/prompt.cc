@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -33,8 +34,8 @@ jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& reques
   context.Set("tools", request.tools);
   context.Set("documents", request.documents);
   context.Set("add_generation_prompt", jinja::Value::Bool(adds_prompt));
-  context.Set("bos_token", jinja::Value::String(model.bos_token));
-  context.Set("eos_token", jinja::Value::String(model.eos_token));
+  context.Set("bos_token", jinja::Value::WrittenString(model.bos_token));
+  context.Set("eos_token", jinja::Value::WrittenString(model.eos_token));
   return jinja::Value::Mapping(std::move(context));
 }
 
@@ -51,12 +52,19 @@ Error TooLong(const ServedModel& model, std::size_t prompt_tokens, std::string_v
 }
 
 // A text that the tokenizer can not take is the client's; its message names what is wrong.
-Result<std::vector<TokenId>> Encode(const ServedModel& model, std::string_view text, SpecialTokens specials,
+Result<std::vector<TokenId>> Encode(const ServedModel& model, PromptText text, SpecialTokens specials,
                                     std::string_view field) {
-  ROOST_RETURN_IF_ERROR(CheckTextLength(model, text, field));
+  ROOST_RETURN_IF_ERROR(CheckTextLength(model, text.bytes, field));
   Result<std::vector<TokenId>> ids = model.tokenizer->Encode(text, specials, MaxCountedTokens(model));
   if (!ids.ok()) return InvalidArgument(std::string(field), "can not be tokenized: {}", ids.error().message);
   return ids;
+}
+
+// A text that may spell any special token.
+Result<std::vector<TokenId>> EncodeParsed(const ServedModel& model, std::string_view text, SpecialTokens specials,
+                                          std::string_view field) {
+  const ByteRange all{0, text.size()};
+  return Encode(model, {text, std::span(&all, text.empty() ? 0 : 1)}, specials, field);
 }
 
 struct TextToRead {
@@ -157,7 +165,7 @@ Result<void> CheckTextLength(const ServedModel& model, std::string_view text, st
 namespace {
 
 // Cuts what the template wrote behind the last message's content, which it may have trimmed.
-Result<std::string> CutBehindLastMessage(std::string text, const ChatRequest& request) {
+Result<jinja::TracedText> CutBehindLastMessage(jinja::TracedText text, const ChatRequest& request) {
   constexpr std::string_view kField = "continue_final_message";
   const jinja::Value* content = request.messages.AsSequence().items.back().AsDict().Find("content");
   if (content == nullptr || !content->is(jinja::Kind::kString)) {
@@ -165,30 +173,34 @@ Result<std::string> CutBehindLastMessage(std::string text, const ChatRequest& re
   }
   constexpr std::string_view kBlanks = " \t\r\n";
   std::string_view wanted = content->AsString();
-  std::size_t at = wanted.empty() ? std::string::npos : text.rfind(wanted);
+  std::size_t at = wanted.empty() ? std::string::npos : text.bytes.rfind(wanted);
   if (at == std::string::npos) {
     wanted.remove_prefix(std::min(wanted.find_first_not_of(kBlanks), wanted.size()));
     wanted = wanted.substr(0, wanted.find_last_not_of(kBlanks) + 1);
-    at = wanted.empty() ? std::string::npos : text.rfind(wanted);
+    at = wanted.empty() ? std::string::npos : text.bytes.rfind(wanted);
   }
   if (at == std::string::npos) {
     return InvalidArgument(std::string(kField), "the model's chat template does not show the last message's text");
   }
-  text.resize(at + wanted.size());
+  text.Truncate(at + wanted.size());
   return text;
 }
 
 }  // namespace
 
-Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& request, std::int64_t unix_seconds) {
+Result<jinja::TracedText> RenderChat(const ServedModel& model, const ChatRequest& request,
+                                     const RenderSettings& settings) {
   if (model.chat_template == nullptr) {
     return InvalidArgument("model", "the model '{}' has no chat template: use /v1/completions", model.name);
   }
   RenderOptions options;
-  options.now = LocalTime(static_cast<std::time_t>(unix_seconds));
-  Result<std::string> text = model.chat_template->Render(TemplateContext(model, request), options);
+  options.now = LocalTime(static_cast<std::time_t>(settings.unix_seconds));
+  Result<jinja::TracedText> text = model.chat_template->RenderTraced(TemplateContext(model, request), options);
   if (!text.ok()) {
     return InvalidArgument("messages", "the model's chat template refuses them: {}", text.error().message);
+  }
+  if (settings.content == RenderSettings::Content::kMaySpellSpecialTokens) {
+    text = jinja::TracedText::Written(std::move(text->bytes));
   }
   if (request.generation_prompt == ChatRequest::GenerationPrompt::kContinue) {
     return CutBehindLastMessage(std::move(text).value(), request);
@@ -196,9 +208,9 @@ Result<std::string> RenderChat(const ServedModel& model, const ChatRequest& requ
   return text;
 }
 
-Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, std::string_view text) {
+Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, const jinja::TracedText& text) {
   // The template has written the tokens that begin a text.
-  return Encode(model, text, SpecialTokens::kOmit, "messages");
+  return Encode(model, {text.bytes, text.written}, SpecialTokens::kOmit, "messages");
 }
 
 Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionPrompt& prompt) {
@@ -206,19 +218,15 @@ Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const 
     ROOST_RETURN_IF_ERROR(CheckIds(model, *ids, prompt.path));
     return *ids;
   }
-  return Encode(model, std::get<std::string>(prompt.value), SpecialTokens::kAdd, prompt.path);
+  return EncodeParsed(model, std::get<std::string>(prompt.value), SpecialTokens::kAdd, prompt.path);
 }
 
-Result<std::vector<TokenId>> TokenizeText(const ServedModel& model, std::string_view text, SpecialTokens specials,
-                                          std::string_view field) {
-  return Encode(model, text, specials, field);
+Result<HashedTokens> ReadRenderedPrompt(const ServedModel& model, const jinja::TracedText& text, const MemoUse& use) {
+  return Read(model, {{text.bytes, text.written}, SpecialTokens::kOmit, "messages"}, use);
 }
 
-Result<HashedTokens> ReadRendered(const ServedModel& model, PromptText text, const MemoUse& use) {
-  return Read(model, {text, SpecialTokens::kOmit, "messages"}, use);
-}
-
-Result<HashedTokens> ReadCompletion(const ServedModel& model, const CompletionPrompt& prompt, const MemoUse& use) {
+Result<HashedTokens> ReadCompletionPrompt(const ServedModel& model, const CompletionPrompt& prompt,
+                                          const MemoUse& use) {
   if (const auto* text = std::get_if<std::string>(&prompt.value)) {
     const ByteRange all{0, text->size()};
     return Read(model, {{*text, std::span(&all, text->empty() ? 0 : 1)}, SpecialTokens::kAdd, prompt.path}, use);
@@ -229,8 +237,8 @@ Result<HashedTokens> ReadCompletion(const ServedModel& model, const CompletionPr
   return read;
 }
 
-Result<HashedTokens> ReadText(const ServedModel& model, std::string_view text, SpecialTokens specials,
-                              const MemoUse& use) {
+Result<HashedTokens> ReadTextPrompt(const ServedModel& model, std::string_view text, SpecialTokens specials,
+                                    const MemoUse& use) {
   const ByteRange all{0, text.size()};
   return Read(model, {{text, std::span(&all, text.empty() ? 0 : 1)}, specials, "prompt"}, use);
 }

@@ -16,12 +16,12 @@ namespace {
 constexpr std::size_t kMaxNames = 1024;
 
 Result<std::vector<TokenId>> Tokenize(const ServedModel& model, const PromptRequest& request,
-                                      std::int64_t unix_seconds) {
+                                      const RenderSettings& settings) {
   if (const auto* completion = std::get_if<CompletionRequest>(&request.prompt)) {
     return TokenizeCompletion(model, completion->prompts.front());
   }
-  ROOST_ASSIGN_OR_RETURN(const std::string text,
-                         RenderChat(model, std::get<ChatRequest>(request.prompt), unix_seconds));
+  ROOST_ASSIGN_OR_RETURN(const jinja::TracedText text,
+                         RenderChat(model, std::get<ChatRequest>(request.prompt), settings));
   return TokenizeRendered(model, text);
 }
 
@@ -80,9 +80,10 @@ Result<WorkerChoice> ParseWorkerChoice(const JsonObject& body) {
   return InvalidArgument("workers", "must be \"all\", \"best\" or an array of names");
 }
 
-Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request, std::int64_t unix_seconds) {
+Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request,
+                                const RenderSettings& settings) {
   HashedPrompt prompt;
-  ROOST_ASSIGN_OR_RETURN(prompt.tokens, Tokenize(model, request, unix_seconds));
+  ROOST_ASSIGN_OR_RETURN(prompt.tokens, Tokenize(model, request, settings));
   if (prompt.tokens.size() > model.max_context_tokens) {
     return Error{ErrorCode::kContextTooLong,
                  fmt::format("the prompt has {}, but the context of '{}' is {} tokens",
@@ -95,8 +96,8 @@ Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& r
 }
 
 Result<HashedPrompt> HashBlocksOfPrompt(const ServedModel& model, const PromptRequest& request,
-                                        std::int64_t unix_seconds) {
-  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashPrompt(model, request, unix_seconds));
+                                        const RenderSettings& settings) {
+  ROOST_ASSIGN_OR_RETURN(HashedPrompt prompt, HashPrompt(model, request, settings));
   if (!prompt.hashes.empty()) return prompt;
   return InvalidArgument(std::string(request.prompt_field()), "has {} tokens, which do not fill a block of {}",
                          prompt.tokens.size(), model.block_tokens);

@@ -20,6 +20,7 @@
 #include "router/api/chat_request.h"
 #include "router/api/completion_request.h"
 #include "router/api/json_object.h"
+#include "router/api/prompt.h"
 #include "router/fleet/dispatcher.h"
 
 namespace roost::router {
@@ -47,11 +48,11 @@ struct HashedPrompt {
   std::vector<BlockHash> hashes;
 };
 
-// `unix_seconds` is the time that templates see. kContextTooLong when the prompt is longer than the model's context.
+// kContextTooLong when the prompt is longer than the model's context.
 [[nodiscard]] Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request,
-                                              std::int64_t unix_seconds);
+                                              const RenderSettings& settings);
 // The same, and an error when it fills no block.
 [[nodiscard]] Result<HashedPrompt> HashBlocksOfPrompt(const ServedModel& model, const PromptRequest& request,
-                                                      std::int64_t unix_seconds);
+                                                      const RenderSettings& settings);
 
 }  // namespace roost::router

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "common/config/config.h"
 #include "common/wire/codec.h"
 
 namespace roost::router {
@@ -59,6 +62,19 @@ TEST(RouterOptionsTest, MemoryBeyondTheLimitNamesBothFlags) {
   EXPECT_NE(checked.error().message.find("tokenization-memo-bytes"), std::string::npos);
   options.index_memory_bytes = 3 * kGiB;
   EXPECT_FALSE(CheckMemory(options, machine).ok());
+}
+
+TEST(RouterOptionsTest, MessagesSpellSpecialTokensOnlyWithTheirFlag) {
+  const auto parsed = [](std::vector<const char*> arguments) {
+    RouterOptions options;
+    ConfigParser parser("roost-router", "test");
+    Declare(options, parser);
+    arguments.insert(arguments.begin(), "roost-router");
+    EXPECT_TRUE(parser.Parse(static_cast<int>(arguments.size()), arguments.data()).ok());
+    return options.content_may_contain_special_tokens;
+  };
+  EXPECT_FALSE(parsed({}));
+  EXPECT_TRUE(parsed({"--content-may-contain-special-tokens"}));
 }
 
 }  // namespace

@@ -23,6 +23,12 @@ void TracedText::Mark(std::size_t begin, std::size_t end) {
   }
 }
 
+void TracedText::Truncate(std::size_t size) {
+  bytes.resize(size);
+  while (!written.empty() && written.back().begin >= size) written.pop_back();
+  if (!written.empty()) written.back().end = std::min(written.back().end, size);
+}
+
 void TracedText::AppendWritten(std::string_view text) {
   bytes += text;
   Mark(bytes.size() - text.size(), bytes.size());

@@ -38,6 +38,9 @@ struct TracedText {
   // All from `begin` on.
   void MarkWritten(std::size_t begin) { Mark(begin, bytes.size()); }
 
+  // Keeps the first `size` bytes.
+  void Truncate(std::size_t size);
+
   [[nodiscard]] std::size_t size() const { return bytes.size(); }
 
  private:

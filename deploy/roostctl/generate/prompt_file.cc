@@ -51,7 +51,7 @@ Result<void> CheckModel(const ServedModel& model, const std::string& name) {
 
 Result<ReadLine> ReadChat(const ServedModel& model, const router::JsonObject& body, std::int64_t unix_seconds) {
   ROOST_ASSIGN_OR_RETURN(router::ChatRequest chat, router::ParseChatRequest(body));
-  ROOST_ASSIGN_OR_RETURN(const std::string text, router::RenderChat(model, chat, unix_seconds));
+  ROOST_ASSIGN_OR_RETURN(const jinja::TracedText text, router::RenderChat(model, chat, {.unix_seconds = unix_seconds}));
   ReadLine line;
   ROOST_ASSIGN_OR_RETURN(line.tokens, router::TokenizeRendered(model, text));
   line.fields = std::move(chat.sampling);
