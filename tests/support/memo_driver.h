@@ -47,12 +47,13 @@ class MemoDriver {
 
   std::string Fragment() {
     static constexpr std::array<std::string_view, 28> kFragments = {
-        "<e>",  "<e>b",  "x<e>y", "W",         " W ",      "<l>",  "<r>", "<n>", "<m>", "<t>",
+        "<e>",  "<e>b",  "x<e>y", "Ww",        " Ww ",     "<l>",  "<r>", "<n>", "<m>", "<t>",
         "<lr>", "<wl>",  "<nr>",  "<nw>",      " ",        "\n  ", "x",   "b",   "y",   "e>",
-        "<",    "abab ", "你",    "e\xCC\x81", "\xCC\x81", "\xE4", "ab",  " a"};
+        "<",    "abab ", "你",    "e\xCC\x81", "\xCC\x81", "é",    "ab",  " a"};
     const std::uint8_t kind = Next();
     if (kind < 3 * kFragments.size()) return std::string(kFragments[kind % kFragments.size()]);
-    if (kind < 150) return std::string(1, static_cast<char>(Next()));
+    if (kind == 149) return "\xE4";  // ill-formed, and so is what goes on from it
+    if (kind < 149) return std::string(1, static_cast<char>(Next() & 0x7FU));
     std::string filler;  // a piece's length or so
     while (filler.size() < kind) filler += kind % 2 == 0 ? "abab a " : "b ab";
     return filler;

@@ -20,7 +20,7 @@ inline std::string AddedTokensJson(int first_id) {
     std::string_view content;
     std::string_view flags;  // of w(ord), l(eft), r(ight), n(ormalized), s(pecial) those that hold
   };
-  constexpr Row kRows[] = {{"<e>", "s"},    {"<e>b", "s"},  {"x<e>y", "s"}, {"W", "w"},    {"<l>", "ls"},
+  constexpr Row kRows[] = {{"<e>", "s"},    {"<e>b", "s"},  {"x<e>y", "s"}, {"Ww", "w"},   {"<l>", "ls"},
                            {"<r>", "rs"},   {"<n>", "ns"},  {"<m>", "n"},   {"<t>", ""},   {"<lr>", "lr"},
                            {"<wl>", "wls"}, {"<nr>", "nr"}, {"<e><e>", ""}, {"<nw>", "nw"}};
   std::string json = "[";

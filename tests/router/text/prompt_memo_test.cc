@@ -92,7 +92,7 @@ TEST_F(PromptMemoTest, EqualBytesWithOtherWrittenRangesAreAnotherText) {
 TEST_F(PromptMemoTest, ACutMovesWithWhatFollowsIt) {
   PromptMemo memo(kAmple);
   const std::string filler(300, 'b');
-  for (const std::string end : {"<e>", "x<e>", "W", "<e><e>", " <l>", "<r>", "<r> ", "<wl>", "<lr>"}) {
+  for (const std::string end : {"<e>", "x<e>", "Ww", "<e><e>", " <l>", "<r>", "<r> ", "<wl>", "<lr>"}) {
     for (const std::string next : {"", "b", "y", "<e>", "  ", "a", " <l>", "<e>b"}) {
       Known(memo, AllWritten(filler + end + next));
       Known(memo, AllWritten(filler + end + next + filler + "<t>"));
