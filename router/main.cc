@@ -147,7 +147,12 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
        .message_content = options.content_may_contain_special_tokens ? RenderSettings::Content::kMaySpellSpecialTokens
                                                                      : RenderSettings::Content::kText,
        .tool_family = ToolFamilyNamed(options.tool_parser),  // none for auto
-       .metrics_text = [&registry] { return registry.Text(); },
+       .prompt_memo = prompt_memo,
+       .metrics_text =
+           [&] {
+             api_metrics.OnPromptMemo(prompt_memo->counts());
+             return registry.Text();
+           },
        .unix_seconds_now = &UnixSeconds});
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
                          HttpServer::Start(http, [&api](HttpRequest request, std::shared_ptr<Responder> responder) {

@@ -61,7 +61,7 @@ struct ApiOptions {
   PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
   RenderSettings::Content message_content = RenderSettings::Content::kText;
   std::optional<ToolFamily> tool_family = {};      // how all models write tool calls; else as their templates say
-  std::shared_ptr<PromptMemo> prompt_memo;         // null: nothing of prompts is remembered
+  std::shared_ptr<PromptMemo> prompt_memo = {};    // null: nothing of prompts is remembered
   std::function<std::string()> metrics_text;       // the body of /metrics
   std::function<std::int64_t()> unix_seconds_now;  // wall time, for `created`
 };
