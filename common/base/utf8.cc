@@ -1,6 +1,8 @@
 #include "common/base/utf8.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "common/base/check.h"
 
@@ -55,7 +57,14 @@ std::size_t Utf8SequenceLength(std::string_view text) {
 }
 
 bool IsValidUtf8(std::string_view text) {
+  constexpr std::uint64_t kHighBits = 0x8080808080808080U;
   for (std::size_t i = 0; i < text.size();) {
+    std::uint64_t eight = kHighBits;
+    if (text.size() - i >= sizeof(eight)) std::memcpy(&eight, text.data() + i, sizeof(eight));
+    if ((eight & kHighBits) == 0) {  // ASCII
+      i += sizeof(eight);
+      continue;
+    }
     const std::size_t length = Utf8SequenceLength(text.substr(i));
     if (length == 0) return false;
     i += length;
