@@ -10,7 +10,24 @@ namespace roost::router {
 ApiMetrics::ApiMetrics(metrics::Registry& registry)
     : registry_(registry),
       active_(registry.Gauge(metrics::kRouterActiveRequests)),
-      unknown_fields_(registry.Counter(metrics::kRouterUnknownFields)) {}
+      unknown_fields_(registry.Counter(metrics::kRouterUnknownFields)),
+      prompt_bytes_(registry.Counter(metrics::kRouterPromptBytes)),
+      memo_hit_bytes_(registry.Counter(metrics::kRouterPromptMemoHitBytes)),
+      memo_evictions_(registry.Counter(metrics::kRouterPromptMemoEvictions)),
+      memo_bytes_(registry.Gauge(metrics::kRouterPromptMemoBytes)) {}
+
+void ApiMetrics::OnPromptMemo(const PromptMemo::Counts& counts) {
+  const std::lock_guard lock(mutex_);
+  const auto count_up = [](prometheus::Counter& counter, std::uint64_t& known, std::uint64_t now) {
+    if (now <= known) return;  // somebody else has told a later count
+    counter.Increment(static_cast<double>(now - known));
+    known = now;
+  };
+  count_up(prompt_bytes_, memo_counts_.read_bytes, counts.read_bytes);
+  count_up(memo_hit_bytes_, memo_counts_.known_bytes, counts.known_bytes);
+  count_up(memo_evictions_, memo_counts_.evicted_count, counts.evicted_count);
+  memo_bytes_.Set(static_cast<double>(counts.held_bytes));
+}
 
 void ApiMetrics::OnUnknownFields(std::uint32_t count) { unknown_fields_.Increment(count); }
 

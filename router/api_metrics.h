@@ -10,6 +10,7 @@
 
 #include "common/metrics/registry.h"
 #include "router/api/api_observer.h"
+#include "router/text/prompt_memo.h"
 
 namespace roost::router {
 
@@ -18,6 +19,9 @@ class ApiMetrics final : public ApiObserver {
  public:
   // `registry` outlives it.
   explicit ApiMetrics(metrics::Registry& registry);
+
+  // Whoever reads the metrics tells the memo's counts first.
+  void OnPromptMemo(const PromptMemo::Counts& counts);
 
   void OnAnswer(std::string_view route, int status) override;
   void OnUnknownFields(std::uint32_t count) override;
@@ -39,8 +43,13 @@ class ApiMetrics final : public ApiObserver {
   metrics::Registry& registry_;
   prometheus::Gauge& active_;
   prometheus::Counter& unknown_fields_;
+  prometheus::Counter& prompt_bytes_;
+  prometheus::Counter& memo_hit_bytes_;
+  prometheus::Counter& memo_evictions_;
+  prometheus::Gauge& memo_bytes_;
 
   std::mutex mutex_;
+  PromptMemo::Counts memo_counts_;                                                    // guarded by mutex_
   std::map<std::string, ModelMetrics, std::less<>> by_model_;                         // guarded by mutex_
   std::map<std::pair<std::string, int>, prometheus::Counter*, std::less<>> answers_;  // guarded by mutex_
 };

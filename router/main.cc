@@ -31,6 +31,7 @@
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
+#include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
 
 namespace roost::router {
@@ -136,6 +137,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   if (recorder != nullptr) recording.emplace(*fleet, *recorder, clock);
   Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_in_flight_requests});
+  const auto prompt_memo = std::make_shared<PromptMemo>(options.tokenization_memo_bytes);
   Api api(
       dispatcher, api_metrics, clock, text,
       {.version = std::string(Version()),
@@ -145,7 +147,12 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
        .message_content = options.content_may_contain_special_tokens ? RenderSettings::Content::kMaySpellSpecialTokens
                                                                      : RenderSettings::Content::kText,
        .tool_family = ToolFamilyNamed(options.tool_parser),  // none for auto
-       .metrics_text = [&registry] { return registry.Text(); },
+       .prompt_memo = prompt_memo,
+       .metrics_text =
+           [&] {
+             api_metrics.OnPromptMemo(prompt_memo->counts());
+             return registry.Text();
+           },
        .unix_seconds_now = &UnixSeconds});
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
                          HttpServer::Start(http, [&api](HttpRequest request, std::shared_ptr<Responder> responder) {

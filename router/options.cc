@@ -20,6 +20,7 @@ RouterOptions DefaultsFor(const Machine& machine) {
   RouterOptions options;
   options.input_memory_bytes = std::clamp(machine.memory_bytes / 4, kLeastMemoryBytes, kMaxDefaultInputMemoryBytes);
   options.index_memory_bytes = std::clamp(machine.memory_bytes / 4, kLeastMemoryBytes, kMaxDefaultIndexMemoryBytes);
+  options.tokenization_memo_bytes = std::min(machine.memory_bytes / 16, kMaxDefaultMemoBytes);
   // Two at least, so that short requests need not wait for the end of a long one; few, because workers need the
   // processors more where they share a machine.
   options.text_threads = std::clamp(machine.processor_count, 2U, 4U);
@@ -33,15 +34,20 @@ InputShares SharesOf(std::uint64_t input_memory_bytes) {
 }
 
 Result<void> CheckMemory(const RouterOptions& options, const Machine& machine) {
-  if (options.index_memory_bytes <= machine.memory_bytes &&
-      options.input_memory_bytes <= machine.memory_bytes - options.index_memory_bytes) {
-    return {};
+  std::uint64_t left = machine.memory_bytes;
+  bool fits = true;
+  for (const std::uint64_t part :
+       {options.index_memory_bytes, options.input_memory_bytes, options.tokenization_memo_bytes}) {
+    fits = fits && part <= left;
+    if (fits) left -= part;
   }
+  if (fits) return {};
   return InvalidArgument(
       "input-memory-bytes",
-      "{} bytes for requests and {} for the index (index-memory-bytes) are more than the {} that this "
-      "process may use: the least of its cgroup's limit, its address space's and the machine's memory",
-      options.input_memory_bytes, options.index_memory_bytes, machine.memory_bytes);
+      "{} bytes for requests, {} for the index (index-memory-bytes) and {} for the memo (tokenization-memo-bytes) are "
+      "more than the {} that this process may use: the least of its cgroup's limit, its address space's and the "
+      "machine's memory",
+      options.input_memory_bytes, options.index_memory_bytes, options.tokenization_memo_bytes, machine.memory_bytes);
 }
 
 void Declare(RouterOptions& options, ConfigParser& parser) {
@@ -57,6 +63,10 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "60 times "
            "its size. By default a quarter of what the process may use, at most 2 GiB",
            {kLeastMemoryBytes, 1e15})
+      .Add("tokenization-memo-bytes", options.tokenization_memo_bytes,
+           "Memory for what is remembered of prompts' tokens and hashes, so that the next turn of a conversation costs "
+           "what is new in it; 0 turns it off. By default a sixteenth of what the process may use, at most 256 MiB",
+           {0, 1e15})
       .Add("text-threads", options.text_threads, "Threads that read requests: JSON, templates, tokens, hashes",
            {1, 256})
       .Add("request-head-timeout-seconds", options.request_head_timeout_seconds,

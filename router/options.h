@@ -20,6 +20,8 @@ namespace roost::router {
 // threads, sockets, answers, tokenizers and allocator slack, which neither flag bounds.
 inline constexpr std::uint64_t kMaxDefaultInputMemoryBytes = std::uint64_t{2} << 30U;
 inline constexpr std::uint64_t kMaxDefaultIndexMemoryBytes = kDefaultIndexMemoryBytes;
+// Of a sixteenth; some 100 MB of text.
+inline constexpr std::uint64_t kMaxDefaultMemoBytes = std::uint64_t{256} << 20U;
 
 struct RouterOptions {
   // Clients
@@ -28,6 +30,7 @@ struct RouterOptions {
   std::size_t max_connections = HttpServerOptions().max_connections;
   std::size_t max_body_bytes = HttpServerOptions().body_bytes;
   std::uint64_t input_memory_bytes = kMaxDefaultInputMemoryBytes;
+  std::uint64_t tokenization_memo_bytes = kMaxDefaultMemoBytes;
   std::uint32_t text_threads = TextPoolOptions().thread_count;
   double request_head_timeout_seconds = ToSeconds(HttpServerOptions().header_timeout);
   std::vector<std::string> cors_origins;
@@ -79,7 +82,7 @@ struct InputShares {
 };
 [[nodiscard]] InputShares SharesOf(std::uint64_t input_memory_bytes);
 
-// Do index and input fit into the memory? kInvalidArgument names the flags.
+// Do index, input and memo fit into the memory? kInvalidArgument names the flags.
 [[nodiscard]] Result<void> CheckMemory(const RouterOptions& options, const Machine& machine);
 
 // `options` must outlive the parse.

@@ -37,6 +37,14 @@ inline constexpr Metric kRouterRequests{Kind::kCounter, "roost_router_requests_t
     "HTTP requests answered, by route and status code."};
 inline constexpr Metric kRouterUnknownFields{Kind::kCounter, "roost_router_unknown_request_fields_total", "",
     "Members of generation requests that no API of this server knows; they are ignored."};
+inline constexpr Metric kRouterPromptBytes{Kind::kCounter, "roost_router_prompt_bytes_total", "",
+    "Bytes of prompt text that were turned into tokens."};
+inline constexpr Metric kRouterPromptMemoHitBytes{Kind::kCounter, "roost_router_prompt_memo_hit_bytes_total", "",
+    "Of these, bytes whose tokens the prompt memo knew."};
+inline constexpr Metric kRouterPromptMemoBytes{Kind::kGauge, "roost_router_prompt_memo_bytes", "",
+    "Memory of the prompt memo."};
+inline constexpr Metric kRouterPromptMemoEvictions{Kind::kCounter, "roost_router_prompt_memo_evictions_total", "",
+    "Pieces of prompts that the prompt memo dropped for others."};
 inline constexpr Metric kRouterActiveRequests{Kind::kGauge, "roost_router_active_requests", "",
     "Generations accepted and not yet ended."};
 inline constexpr Metric kRouterPromptTokens{Kind::kCounter, "roost_router_prompt_tokens_total", "model",

@@ -105,12 +105,22 @@ void AddedTokens::Index() {
     matcher.first_bytes[static_cast<unsigned char>(token.matched[0])] = true;
   }
   for (Matcher* matcher : {&raw_, &normalized_}) {
+    const auto& first = matcher->first_bytes;
+    if (std::count(first.begin(), first.end(), true) == 1) {
+      matcher->only_first_byte = static_cast<char>(std::find(first.begin(), first.end(), true) - first.begin());
+    }
     // Normal forms may be equal; then the first id counts.
     std::sort(matcher->by_text.begin(), matcher->by_text.end(), [](const AddedToken* left, const AddedToken* right) {
       return std::pair<std::string_view, TokenId>(left->matched, left->id) <
              std::pair<std::string_view, TokenId>(right->matched, right->id);
     });
   }
+}
+
+std::size_t AddedTokens::Matcher::NextBegin(std::string_view text, std::size_t from) const {
+  if (only_first_byte) return std::min(text.find(*only_first_byte, from), text.size());
+  while (from < text.size() && !first_bytes[static_cast<unsigned char>(text[from])]) ++from;
+  return from;
 }
 
 const AddedToken* AddedTokens::LongestAt(const Matcher& matcher, std::string_view text, std::size_t written) {
@@ -155,9 +165,10 @@ Result<void> AddedTokens::Split(PromptText prompt, Stage stage, RegexScratch& sc
   std::size_t done = 0;       // segments cover the text up to here
   std::size_t space_end = 0;  // of the white space that a token took on its right
   for (std::size_t i = 0; i < text.size();) {
-    const bool may_begin = matcher.first_bytes[static_cast<unsigned char>(text[i])];
-    if (may_begin && !scratch.budget().TrySpend(1)) return scratch.budget().SpentTime();
-    const AddedToken* token = may_begin ? LongestAt(matcher, text.substr(i), written.BytesFrom(i)) : nullptr;
+    i = matcher.NextBegin(text, i);
+    if (i == text.size()) break;
+    if (!scratch.budget().TrySpend(1)) return scratch.budget().SpentTime();
+    const AddedToken* token = LongestAt(matcher, text.substr(i), written.BytesFrom(i));
     if (token == nullptr) {
       ++i;
       continue;

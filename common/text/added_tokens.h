@@ -78,6 +78,10 @@ class AddedTokens {
   struct Matcher {
     std::vector<const AddedToken*> by_text;
     std::array<bool, 256> first_bytes{};
+    std::optional<char> only_first_byte;  // where all begin alike
+
+    // Where the next one may begin, from `from` on; else the text's end.
+    [[nodiscard]] std::size_t NextBegin(std::string_view text, std::size_t from) const;
     bool has_special = false;
   };
 

@@ -66,9 +66,7 @@ Result<std::vector<TokenId>> Tokenizer::Encode(PromptText text, SpecialTokens sp
   std::vector<TokenId> ids;
   if (special_tokens == SpecialTokens::kAdd) ids = frame_.before;
   std::unique_ptr<Scratch> scratch = pool_->Take();
-  scratch->regex.budget().Start(text.bytes.size());
-  scratch->rewritten_left = text::MaxRewrittenBytes(text.bytes.size());
-  scratch->max_tokens = max_tokens;
+  scratch->Start(text.bytes.size(), max_tokens);
   const Result<void> encoded = EncodeText(text, *scratch, ids);
   pool_->GiveBack(std::move(scratch));
   if (!encoded.ok()) return encoded.error();
@@ -76,30 +74,39 @@ Result<std::vector<TokenId>> Tokenizer::Encode(PromptText text, SpecialTokens sp
   return ids;
 }
 
-Result<void> Tokenizer::EncodeText(PromptText text, Scratch& scratch, std::vector<TokenId>& ids) const {
+Result<void> Tokenizer::SplitText(PromptText text, Scratch& scratch) const {
   scratch.raw_segments.clear();
-  ROOST_RETURN_IF_ERROR(added_.Split(text, AddedTokens::Stage::kRaw, scratch.regex, scratch.raw_segments));
-  const bool needs_written = added_.has_special(AddedTokens::Stage::kNormalized);
+  return added_.Split(text, AddedTokens::Stage::kRaw, scratch.regex, scratch.raw_segments);
+}
+
+Result<void> Tokenizer::EncodeText(PromptText text, Scratch& scratch, std::vector<TokenId>& ids) const {
+  ROOST_RETURN_IF_ERROR(SplitText(text, scratch));
   for (const AddedTokens::Segment& segment : scratch.raw_segments) {
     if (ids.size() > scratch.max_tokens) return {};
-    if (segment.token) {
-      ids.push_back(*segment.token);
-      continue;
-    }
-    const bool at_start = segment.range.begin == 0;
-    std::optional<text::WrittenMask> written;
-    if (needs_written) written.emplace(text, segment.range);
-    std::string_view part = text.bytes.substr(segment.range.begin, segment.range.end - segment.range.begin);
-    if (!normalizer_.is_identity()) {
-      scratch.normalized = part;
-      ROOST_RETURN_IF_ERROR(
-          normalizer_.Apply(scratch.normalized, scratch.rewritten_left, scratch.regex, written ? &*written : nullptr));
-      part = scratch.normalized;
-    }
-    const std::vector<ByteRange> ranges = written ? written->Ranges() : std::vector<ByteRange>();
-    ROOST_RETURN_IF_ERROR(EncodeNormalized({part, ranges}, at_start, scratch, ids));
+    ROOST_RETURN_IF_ERROR(EncodeSegment(text, segment, scratch, ids));
   }
   return {};
+}
+
+Result<void> Tokenizer::EncodeSegment(PromptText text, const AddedTokens::Segment& segment, Scratch& scratch,
+                                      std::vector<TokenId>& ids) const {
+  if (segment.token) {
+    ids.push_back(*segment.token);
+    return {};
+  }
+  const bool needs_written = added_.has_special(AddedTokens::Stage::kNormalized);
+  const bool at_start = segment.range.begin == 0;
+  std::optional<text::WrittenMask> written;
+  if (needs_written) written.emplace(text, segment.range);
+  std::string_view part = text.bytes.substr(segment.range.begin, segment.range.end - segment.range.begin);
+  if (!normalizer_.is_identity()) {
+    scratch.normalized = part;
+    ROOST_RETURN_IF_ERROR(
+        normalizer_.Apply(scratch.normalized, scratch.rewritten_left, scratch.regex, written ? &*written : nullptr));
+    part = scratch.normalized;
+  }
+  const std::vector<ByteRange> ranges = written ? written->Ranges() : std::vector<ByteRange>();
+  return EncodeNormalized({part, ranges}, at_start, scratch, ids);
 }
 
 Result<void> Tokenizer::EncodeNormalized(PromptText text, bool at_start, Scratch& scratch,

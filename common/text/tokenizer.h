@@ -64,6 +64,9 @@ class Tokenizer {
                                       std::size_t max_tokens = kAllTokens) const;
   static constexpr std::size_t kAllTokens = std::numeric_limits<std::size_t>::max();
 
+  // What Encode puts around every text when it adds special tokens.
+  [[nodiscard]] const text::SpecialTokenFrame& frame() const { return frame_; }
+
   // How many bytes of text can become one id at most; nothing when rules of the file may make any text short. With it a
   // text that is certain to be too long is known without reading it.
   [[nodiscard]] std::optional<std::size_t> most_bytes_per_token() const { return most_bytes_per_token_; }
@@ -82,13 +85,17 @@ class Tokenizer {
   [[nodiscard]] bool IsSpecial(TokenId id) const;
 
  private:
+  friend class TextReading;
   friend class TokenStream;
   class ScratchPool;
   struct Scratch;
   struct Parts;
 
   explicit Tokenizer(Parts parts);
+  Result<void> SplitText(PromptText text, Scratch& scratch) const;
   Result<void> EncodeText(PromptText text, Scratch& scratch, std::vector<TokenId>& ids) const;
+  Result<void> EncodeSegment(PromptText text, const text::AddedTokens::Segment& segment, Scratch& scratch,
+                             std::vector<TokenId>& ids) const;
   Result<void> EncodeNormalized(PromptText text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
   Result<void> EncodePlain(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
   // The same where words_ is there.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/text/rewrite_bounds.h"
 #include "common/text/tokenizer.h"
 
 namespace roost {
@@ -31,6 +32,11 @@ struct Tokenizer::Scratch {
   std::vector<text::AddedTokens::Segment> raw_segments;
   std::vector<text::AddedTokens::Segment> normalized_segments;
 
+  void Start(std::size_t text_bytes, std::size_t most_tokens) {
+    regex.budget().Start(text_bytes);
+    rewritten_left = text::MaxRewrittenBytes(text_bytes);
+    max_tokens = most_tokens;
+  }
   // What the buffers hold that grow with the text.
   [[nodiscard]] std::size_t buffer_bytes() const {
     const auto& [now, next, stand_in, matches, parts] = pre_tokenize;

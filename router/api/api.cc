@@ -89,7 +89,10 @@ std::string Api::AllowedMethods(std::string_view path) {
 }
 
 Api::Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, TextWork& text, ApiOptions options)
-    : services_{dispatcher, observer, clock}, text_(text), options_(std::move(options)) {}
+    : services_{dispatcher, observer, clock},
+      text_(text),
+      options_(std::move(options)),
+      memo_(options_.prompt_memo != nullptr ? options_.prompt_memo : std::make_shared<PromptMemo>(0)) {}
 
 void Api::Handle(HttpRequest request, std::shared_ptr<Responder> responder) {
   const auto call = std::make_shared<Call>();

@@ -46,6 +46,7 @@
 #include "router/api/sampling_fields.h"
 #include "router/fleet/dispatcher.h"
 #include "router/http/responder.h"
+#include "router/text/prompt_memo.h"
 #include "router/text/text_work.h"
 
 namespace roost::router {
@@ -60,6 +61,7 @@ struct ApiOptions {
   PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
   RenderSettings::Content message_content = RenderSettings::Content::kText;
   std::optional<ToolFamily> tool_family = {};      // overrides what the models' templates say
+  std::shared_ptr<PromptMemo> prompt_memo = {};    // null: nothing of prompts is remembered
   std::function<std::string()> metrics_text;       // the body of /metrics
   std::function<std::int64_t()> unix_seconds_now;  // wall time, for `created`
 };
@@ -138,8 +140,7 @@ class Api {
   [[nodiscard]] Result<std::string> ReadTokenize(Call& call);
   [[nodiscard]] Result<std::string> ReadCountTokens(Call& call);
   // Adds what a worker is asked to do with one of the request's prompts. `field` names it in errors.
-  [[nodiscard]] Result<void> AddSpec(const Call& call, std::vector<TokenId> tokens, std::string_view field,
-                                     Prompt& prompt);
+  [[nodiscard]] Result<void> AddSpec(const Call& call, HashedTokens read, std::string_view field, Prompt& prompt);
   [[nodiscard]] static Result<void> HoldSpecs(Call& call, Prompt& prompt);
   // "prefix_" and 32 hexadecimal digits.
   [[nodiscard]] std::string NewId(std::string_view prefix);
@@ -155,6 +156,7 @@ class Api {
   const GenerationServices services_;
   TextWork& text_;
   const ApiOptions options_;
+  const std::shared_ptr<PromptMemo> memo_;  // not null
   std::atomic<bool> draining_ = false;
   std::atomic<std::uint64_t> random_counter_ = 0;
 };

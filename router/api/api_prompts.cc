@@ -93,7 +93,7 @@ struct Api::Prompt {
 };
 
 struct Api::ChatPrompt {
-  std::vector<TokenId> tokens;
+  HashedTokens read;
   ReasoningStart reasoning_start = ReasoningStart::kNever;
 };
 
@@ -195,7 +195,7 @@ Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat)
       Hold(call.request.body.memory(), EncodeBytes(text.size()) + text.written.size() * sizeof(ByteRange)));
   ChatPrompt prompt;
   prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text.bytes);
-  ROOST_ASSIGN_OR_RETURN(prompt.tokens, TokenizeRendered(*call.model, text));
+  ROOST_ASSIGN_OR_RETURN(prompt.read, ReadRenderedPrompt(*call.model, text, {*memo_, chat.sampling.cache}));
   return prompt;
 }
 
@@ -207,7 +207,7 @@ Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   prompt.reasoning_start = read.reasoning_start;
   prompt.tools = std::move(chat->tool_set);
   prompt.fields = std::move(chat->sampling);
-  ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read.tokens), "messages", prompt));
+  ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read.read), "messages", prompt));
   ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
   return prompt;
 }
@@ -222,22 +222,23 @@ OutputFamily Api::FamilyOfOutput(const ServedModel& model, const ChatRequest& ch
 Result<std::string> Api::ReadCountTokens(Call& call) {
   ROOST_ASSIGN_OR_RETURN(const ChatRequest chat, ReadBody(call, &ParseCountTokensRequest));
   ROOST_ASSIGN_OR_RETURN(const ChatPrompt prompt, ReadChatPrompt(call, chat));
-  return fmt::format(R"({{"input_tokens":{}}})", prompt.tokens.size());
+  return fmt::format(R"({{"input_tokens":{}}})", prompt.read.tokens.size());
 }
 
 Result<std::string> Api::ReadTokenize(Call& call) {
   ROOST_ASSIGN_OR_RETURN(const TokenizeRequest request, ReadBody(call, &ParseTokenizeRequest));
-  std::vector<TokenId> tokens;
+  HashedTokens read;
   if (const auto* chat = std::get_if<ChatRequest>(&request.prompt)) {
     ROOST_ASSIGN_OR_RETURN(ChatPrompt prompt, ReadChatPrompt(call, *chat));
-    tokens = std::move(prompt.tokens);
+    read = std::move(prompt.read);
   } else {
     const auto& text = std::get<std::string>(request.prompt);
     ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "prompt"));
     ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
-    ROOST_ASSIGN_OR_RETURN(tokens, TokenizeText(*call.model, text, request.special_tokens, "prompt"));
+    const CacheFields no_salt;
+    ROOST_ASSIGN_OR_RETURN(read, ReadTextPrompt(*call.model, text, request.special_tokens, {*memo_, no_salt}));
   }
-  return TokenizeBody(*call.model, tokens, request.token_texts);
+  return TokenizeBody(*call.model, read.tokens, request.token_texts);
 }
 
 Result<Api::Prompt> Api::ReadCompletion(Call& call) {
@@ -248,17 +249,17 @@ Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   prompt.fields = std::move(completion.sampling);
   prompt.echo = completion.echo;
   for (const CompletionPrompt& each : completion.prompts) {
-    ROOST_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokenizeCompletion(*call.model, each));
-    ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(tokens), each.path, prompt));
+    ROOST_ASSIGN_OR_RETURN(HashedTokens read, ReadCompletionPrompt(*call.model, each, {*memo_, prompt.fields.cache}));
+    ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read), each.path, prompt));
     if (completion.echo == Echo::kPrompt) prompt.echoes.push_back(EchoOf(*call.model, each));
   }
   ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
   return prompt;
 }
 
-Result<void> Api::AddSpec(const Call& call, std::vector<TokenId> tokens, std::string_view field, Prompt& prompt) {
+Result<void> Api::AddSpec(const Call& call, HashedTokens read, std::string_view field, Prompt& prompt) {
   ROOST_ASSIGN_OR_RETURN(GenerateSpec spec,
-                         MakeGenerateSpec(call.model, std::move(tokens), prompt.fields, {field, NextRandom()}));
+                         MakeGenerateSpec(call.model, std::move(read), prompt.fields, {field, NextRandom()}));
   ROOST_ASSIGN_OR_RETURN(spec.deadline, DeadlineOf(call));
   prompt.specs.push_back(std::move(spec));
   return {};

@@ -67,6 +67,23 @@ Result<std::vector<TokenId>> EncodeParsed(const ServedModel& model, std::string_
   return Encode(model, {text, std::span(&all, text.empty() ? 0 : 1)}, specials, field);
 }
 
+struct TextToRead {
+  PromptText text;
+  SpecialTokens special_tokens;
+  std::string_view field;
+};
+
+Result<HashedTokens> Read(const ServedModel& model, const TextToRead& prompt, const MemoUse& use) {
+  ROOST_RETURN_IF_ERROR(CheckTextLength(model, prompt.text.bytes, prompt.field));
+  const PromptMemo::Scope scope{model.tokenizer, prompt.special_tokens, ScopeRoot(model, use.cache.salt),
+                                model.block_tokens};
+  const std::size_t most = MaxCountedTokens(model);
+  Result<HashedTokens> read = use.cache.mode == wire::CacheMode::kOn ? use.memo.Read(scope, prompt.text, most)
+                                                                     : PromptMemo::ReadWhole(scope, prompt.text, most);
+  if (!read.ok()) return InvalidArgument(std::string(prompt.field), "can not be tokenized: {}", read.error().message);
+  return read;
+}
+
 Result<void> CheckIds(const ServedModel& model, const std::vector<TokenId>& ids, std::string_view path) {
   const auto unknown =
       std::find_if(ids.begin(), ids.end(), [&](TokenId id) { return id >= model.tokenizer->vocab_size(); });
@@ -204,16 +221,43 @@ Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const 
   return EncodeParsed(model, std::get<std::string>(prompt.value), SpecialTokens::kAdd, prompt.path);
 }
 
-Result<std::vector<TokenId>> TokenizeText(const ServedModel& model, std::string_view text, SpecialTokens specials,
-                                          std::string_view field) {
-  return EncodeParsed(model, text, specials, field);
+Result<HashedTokens> ReadRenderedPrompt(const ServedModel& model, const jinja::TracedText& text, const MemoUse& use) {
+  return Read(model, {{text.bytes, text.written}, SpecialTokens::kOmit, "messages"}, use);
+}
+
+Result<HashedTokens> ReadCompletionPrompt(const ServedModel& model, const CompletionPrompt& prompt,
+                                          const MemoUse& use) {
+  if (const auto* text = std::get_if<std::string>(&prompt.value)) {
+    const ByteRange all{0, text->size()};
+    return Read(model, {{*text, std::span(&all, text->empty() ? 0 : 1)}, SpecialTokens::kAdd, prompt.path}, use);
+  }
+  HashedTokens read;
+  ROOST_ASSIGN_OR_RETURN(read.tokens, TokenizeCompletion(model, prompt));
+  read.block_hashes = HashBlocks(ScopeRoot(model, use.cache.salt), read.tokens, model.block_tokens);
+  return read;
+}
+
+Result<HashedTokens> ReadTextPrompt(const ServedModel& model, std::string_view text, SpecialTokens specials,
+                                    const MemoUse& use) {
+  const ByteRange all{0, text.size()};
+  return Read(model, {{text, std::span(&all, text.empty() ? 0 : 1)}, specials, "prompt"}, use);
 }
 
 Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, std::vector<TokenId> prompt,
                                       const SamplingFields& fields, const PromptSource& source) {
-  if (prompt.empty()) return InvalidArgument(std::string(source.field), "must hold at least one token");
+  HashedTokens hashed;
+  if (prompt.size() < model->max_context_tokens) {  // else it is refused
+    hashed.block_hashes = HashBlocks(ScopeRoot(*model, fields.cache.salt), prompt, model->block_tokens);
+  }
+  hashed.tokens = std::move(prompt);
+  return MakeGenerateSpec(std::move(model), std::move(hashed), fields, source);
+}
+
+Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, HashedTokens prompt,
+                                      const SamplingFields& fields, const PromptSource& source) {
+  if (prompt.tokens.empty()) return InvalidArgument(std::string(source.field), "must hold at least one token");
   GenerateSpec spec;
-  ROOST_ASSIGN_OR_RETURN(spec.max_output_tokens, OutputBound(*model, prompt.size(), fields, source.field));
+  ROOST_ASSIGN_OR_RETURN(spec.max_output_tokens, OutputBound(*model, prompt.tokens.size(), fields, source.field));
   ROOST_RETURN_IF_ERROR(CheckLogitBias(*model, fields.logit_bias));
   spec.sampling = MakeSampling(model->sampling, fields, source.default_seed);
   spec.stop_tokens = fields.stop_tokens;
@@ -226,8 +270,8 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.salt = fields.cache.salt;
   spec.root = ScopeRoot(*model, spec.salt);
   ApplyCacheFields(fields.cache, spec);
-  spec.block_hashes = HashBlocks(spec.root, prompt, model->block_tokens);
-  spec.prompt = std::move(prompt);
+  spec.block_hashes = std::move(prompt.block_hashes);
+  spec.prompt = std::move(prompt.tokens);
   spec.model = std::move(model);
   return spec;
 }

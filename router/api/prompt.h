@@ -20,6 +20,7 @@
 #include "router/api/chat_request.h"
 #include "router/api/completion_request.h"
 #include "router/fleet/dispatcher.h"
+#include "router/text/prompt_memo.h"
 
 namespace roost::router {
 
@@ -41,9 +42,19 @@ struct RenderSettings {
 // Errors name the prompt, or the id in it that the model does not have.
 [[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionPrompt& prompt);
 
-// A text as it is. Errors name `field`.
-[[nodiscard]] Result<std::vector<TokenId>> TokenizeText(const ServedModel& model, std::string_view text,
-                                                        SpecialTokens specials, std::string_view field);
+// The functions above with the hashes of the blocks, and with what is remembered of earlier prompts. Prompts that shall
+// use no cache and leave nothing in one leave nothing here either.
+struct MemoUse {
+  PromptMemo& memo;
+  const CacheFields& cache;
+};
+[[nodiscard]] Result<HashedTokens> ReadRenderedPrompt(const ServedModel& model, const jinja::TracedText& text,
+                                                      const MemoUse& use);
+[[nodiscard]] Result<HashedTokens> ReadCompletionPrompt(const ServedModel& model, const CompletionPrompt& prompt,
+                                                        const MemoUse& use);
+// A text as it is. Errors name `prompt`.
+[[nodiscard]] Result<HashedTokens> ReadTextPrompt(const ServedModel& model, std::string_view text,
+                                                  SpecialTokens specials, const MemoUse& use);
 
 // "301 tokens", or "more than …": the functions above stop counting at four contexts.
 [[nodiscard]] std::string CountedTokens(const ServedModel& model, std::size_t count);
@@ -57,5 +68,9 @@ struct PromptSource {
 [[nodiscard]] Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model,
                                                     std::vector<TokenId> prompt, const SamplingFields& fields,
                                                     const PromptSource& source);
+
+// The same of a prompt whose blocks are hashed, under the salt of `fields`.
+[[nodiscard]] Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, HashedTokens prompt,
+                                                    const SamplingFields& fields, const PromptSource& source);
 
 }  // namespace roost::router

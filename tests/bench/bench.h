@@ -44,6 +44,7 @@ void BenchEviction(Effort effort);
 void BenchGrammar(Effort effort);
 void BenchIndex(Effort effort);
 void BenchModel(Effort effort);
+void BenchPromptMemo(Effort effort);
 void BenchRegex(Effort effort);
 void BenchRelay(Effort effort);
 void BenchReport(Effort effort);

@@ -26,6 +26,7 @@ constexpr Entry kEntries[] = {
     {"grammar", &BenchGrammar},
     {"index", &BenchIndex},
     {"model", &BenchModel},
+    {"prompt_memo", &BenchPromptMemo},
     {"regex", &BenchRegex},
     {"relay", &BenchRelay},
     {"report", &BenchReport},

@@ -1,5 +1,5 @@
-"""Writes the seeds of the targets that drive a thing beside a naive one, tests/fuzz/corpus/cache and index: a few chosen
-choices, and the other ones at random.
+"""Writes the seeds of the targets that drive a thing beside a naive one, tests/fuzz/corpus/cache, index and prompt_memo:
+a few chosen choices, and the other ones at random.
 
     python3 tests/fuzz/make_driver_corpus.py
 """
@@ -23,6 +23,13 @@ TARGETS = {
         "many_workers": (0, 0, 99),
         "no_growth": (1, 0, 1, 3),
         "bounded_many_workers": (1, 1, 0, 30),
+    }),
+    # Of memo_driver.h: fragments of the first text, then each one's author and kind.
+    "prompt_memo": (3000, {
+        "long_first_text": (15, 1, 250, 1, 0, 1, 251, 1, 0, 1, 254, 1, 9),
+        "given_first_text": (6, 0, 250, 0, 0, 0, 251, 0, 0, 0, 254, 0, 9),
+        "no_token": (3, 1, 250, 0, 251, 1, 249),
+        "random": (),
     }),
 }
 

@@ -30,6 +30,7 @@ TEST(RouterOptionsTest, MemoryIsAQuarterOfThatOfTheMachineEach) {
   const RouterOptions options = DefaultsFor({.memory_bytes = 2 * kGiB, .processor_count = 1});
   EXPECT_EQ(options.input_memory_bytes, kGiB / 2);
   EXPECT_EQ(options.index_memory_bytes, kGiB / 2);
+  EXPECT_EQ(options.tokenization_memo_bytes, kGiB / 8);  // a sixteenth
   EXPECT_EQ(options.text_threads, 2U);
 }
 
@@ -37,6 +38,7 @@ TEST(RouterOptionsTest, MemoryIsBoundedOnLargeMachines) {
   const RouterOptions options = DefaultsFor({.memory_bytes = 1024 * kGiB, .processor_count = 128});
   EXPECT_EQ(options.input_memory_bytes, 2 * kGiB);
   EXPECT_EQ(options.index_memory_bytes, kGiB);
+  EXPECT_EQ(options.tokenization_memo_bytes, kGiB / 4);
   EXPECT_EQ(options.text_threads, 4U);
 }
 
@@ -50,11 +52,14 @@ TEST(RouterOptionsTest, MemoryBeyondTheLimitNamesBothFlags) {
   const Machine machine{.memory_bytes = 2 * kGiB, .processor_count = 2};
   RouterOptions options = DefaultsFor(machine);
   EXPECT_TRUE(CheckMemory(options, machine).ok());
-  options.input_memory_bytes = 2 * kGiB - options.index_memory_bytes + 1;
+  options.input_memory_bytes = 2 * kGiB - options.index_memory_bytes - options.tokenization_memo_bytes;
+  EXPECT_TRUE(CheckMemory(options, machine).ok());
+  ++options.input_memory_bytes;
   const Result<void> checked = CheckMemory(options, machine);
   ASSERT_FALSE(checked.ok());
   EXPECT_EQ(checked.error().field, "input-memory-bytes");
   EXPECT_NE(checked.error().message.find("index-memory-bytes"), std::string::npos);
+  EXPECT_NE(checked.error().message.find("tokenization-memo-bytes"), std::string::npos);
   options.index_memory_bytes = 3 * kGiB;
   EXPECT_FALSE(CheckMemory(options, machine).ok());
 }

@@ -3,6 +3,7 @@
 
 #include <simdjson.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -102,12 +103,14 @@ class ApiTest : public ::testing::Test {
   RecordingObserver observer_;
   ManualClock clock_;
   FakeTextWork text_;
+  const std::shared_ptr<PromptMemo> prompt_memo_ = std::make_shared<PromptMemo>(1U << 20U);
   Api api_{dispatcher_,
            observer_,
            clock_,
            text_,
            {.version = "1.2.3",
             .seed = 7,
+            .prompt_memo = prompt_memo_,
             .metrics_text = [] { return std::string("roost_up 1\n"); },
             .unix_seconds_now = [] { return std::int64_t{1'800'000'000}; }}};
   std::vector<std::weak_ptr<FakeResponder>> responders_;
