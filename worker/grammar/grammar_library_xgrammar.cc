@@ -4,8 +4,10 @@
 
 #include <array>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "common/base/check.h"
 #include "common/base/utf8.h"
@@ -36,8 +38,15 @@ namespace {
 // White space between two signs of JSON: what lays text out in lines is well below, and a model that writes nothing
 // else comes to an end.
 constexpr int kMaxWhitespace = 32;
+constexpr bool kAnyWhitespace = true;
+constexpr bool kStrict = false;  // what a schema leaves open has been written into it
 // Of a grammar written out: beyond it compiling takes seconds and more.
 constexpr std::size_t kMaxGrammarText = std::size_t{1} << 20U;
+// Masks of rules that schemas have in common, as JSON's strings and numbers are. The library takes a third of what it is
+// given for these, and the rest for whole grammars.
+constexpr std::int64_t kMaxCompilerBytes = std::int64_t{96} << 20U;
+constexpr int kCompilerThreads = 1;  // the caller's
+constexpr bool kSharesRules = true;
 
 class XgrammarAutomaton final : public Automaton {
  public:
@@ -84,7 +93,8 @@ class XgrammarLibrary final : public GrammarLibrary {
  public:
   explicit XgrammarLibrary(const TokenTexts& texts)
       // Stop tokens are the engine's business.
-      : tokens_(texts, xgrammar::VocabType::RAW, static_cast<int>(texts.size()), std::vector<std::int32_t>{}) {}
+      : tokens_(texts, xgrammar::VocabType::RAW, static_cast<int>(texts.size()), std::vector<std::int32_t>{}),
+        compiler_(tokens_, kCompilerThreads, kSharesRules, kMaxCompilerBytes) {}
 
   Result<std::shared_ptr<const CompiledGrammar>> Compile(const wire::Constraint& constraint) const override {
     ROOST_ASSIGN_OR_RETURN(const grammar::LibraryInput input, grammar::LibraryInputOf(constraint));
@@ -109,30 +119,40 @@ class XgrammarLibrary final : public GrammarLibrary {
   // Null, and why in `failed`, for a grammar that is too large.
   [[nodiscard]] std::shared_ptr<const CompiledGrammar> CompileInput(const grammar::LibraryInput& input,
                                                                     std::string& failed) const {
-    constexpr int kThreads = 1;  // the caller's
-    constexpr bool kCaches = false;
-    xgrammar::GrammarCompiler compiler(tokens_, kThreads, kCaches);
-    if (input.form == grammar::LibraryForm::kStructuralTag) {
-      return std::make_shared<XgrammarGrammar>(compiler.CompileStructuralTag(input.text));
-    }
-    const xgrammar::Grammar grammar = GrammarOf(input);
-    if (grammar.ToString().size() > kMaxGrammarText) {
+    // The library warns here, each time: its compiler keeps what it has compiled, and warns once. That is told the text
+    // again and not this grammar, which it would print and read, and so spoil what is not ASCII.
+    if (GrammarOf(input).ToString().size() > kMaxGrammarText) {
       failed = "it makes too large a grammar";
       return nullptr;
     }
-    return std::make_shared<XgrammarGrammar>(compiler.CompileGrammar(grammar));
+    return std::make_shared<XgrammarGrammar>(CompileText(input));
   }
 
-  static xgrammar::Grammar GrammarOf(const grammar::LibraryInput& input) {
+  [[nodiscard]] xgrammar::Grammar GrammarOf(const grammar::LibraryInput& input) const {
     switch (input.form) {
       case grammar::LibraryForm::kRegex: return xgrammar::Grammar::FromRegex(input.text);
       case grammar::LibraryForm::kGrammar: return xgrammar::Grammar::FromEBNF(input.text);
-      default: break;
+      case grammar::LibraryForm::kStructuralTag: return StructuralTagOf(input.text);
+      case grammar::LibraryForm::kSchema: break;
     }
-    constexpr bool kAnyWhitespace = true;
-    constexpr bool kStrict = false;  // what a schema leaves open has been written into it
     return xgrammar::Grammar::FromJSONSchema(input.text, kAnyWhitespace, std::nullopt, std::nullopt, kStrict,
                                              kMaxWhitespace);
+  }
+
+  [[nodiscard]] xgrammar::CompiledGrammar CompileText(const grammar::LibraryInput& input) const {
+    switch (input.form) {
+      case grammar::LibraryForm::kRegex: return compiler_.CompileRegex(input.text);
+      case grammar::LibraryForm::kGrammar: return compiler_.CompileGrammar(input.text);
+      case grammar::LibraryForm::kStructuralTag: return compiler_.CompileStructuralTag(input.text);
+      case grammar::LibraryForm::kSchema: break;
+    }
+    return compiler_.CompileJSONSchema(input.text, kAnyWhitespace, std::nullopt, std::nullopt, kStrict, kMaxWhitespace);
+  }
+
+  [[nodiscard]] xgrammar::Grammar StructuralTagOf(const std::string& text) const {
+    auto read = xgrammar::Grammar::FromStructuralTag(text, tokens_);
+    if (const auto* const grammar = std::get_if<xgrammar::Grammar>(&read)) return *grammar;
+    throw std::invalid_argument(std::visit([](const auto& error) { return error.what(); }, std::get<1>(read)));
   }
 
   static std::string FirstLine(const std::string& text) {
@@ -142,6 +162,7 @@ class XgrammarLibrary final : public GrammarLibrary {
   }
 
   const xgrammar::TokenizerInfo tokens_;
+  mutable xgrammar::GrammarCompiler compiler_;  // any number of threads at a time
 };
 
 }  // namespace
