@@ -422,8 +422,8 @@ class Rewriter {
     const std::optional<element> others = place.Find("additionalProperties");
     const bool forbids = others && others->is_bool() && !bool(*others);
     if (!names.empty()) {
-      if (others && !forbids) {
-        return Complain(place, "'additionalProperties' beside 'properties' is supported as false alone");
+      if (others && !others->is_bool()) {
+        return Complain(place, "'additionalProperties' beside 'properties' is supported as true or false alone");
       }
       if (least && *least > names.size()) return Complain(place, "'minProperties' is more than there are 'properties'");
     } else if (least && *least > (forbids ? 0U : 1U)) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/base/utf8.h"
@@ -42,18 +43,24 @@ constexpr bool kAnyWhitespace = true;
 constexpr bool kStrict = false;  // what a schema leaves open has been written into it
 // Of a grammar written out: beyond it compiling takes seconds and more.
 constexpr std::size_t kMaxGrammarText = std::size_t{1} << 20U;
-// Masks of rules that schemas have in common, as JSON's strings and numbers are. The library takes a third of what it is
-// given for these, and the rest for whole grammars.
+// Masks of rules that schemas have in common, as JSON's strings and numbers are. The library takes a third of what it
+// is given for these, and the rest for whole grammars.
 constexpr std::int64_t kMaxCompilerBytes = std::int64_t{96} << 20U;
 constexpr int kCompilerThreads = 1;  // the caller's
 constexpr bool kSharesRules = true;
 
+// Tokens that may come at all: those with a text, and the special ones that a structural tag names.
+using KnownTokens = std::shared_ptr<const std::vector<std::uint32_t>>;
+
 class XgrammarAutomaton final : public Automaton {
  public:
-  XgrammarAutomaton(xgrammar::GrammarMatcher matcher, std::size_t mask_words)
-      : matcher_(std::move(matcher)), mask_words_(mask_words) {}
+  XgrammarAutomaton(xgrammar::GrammarMatcher matcher, KnownTokens known)
+      : matcher_(std::move(matcher)), known_(std::move(known)), mask_words_(known_->size()) {}
 
-  bool Accept(TokenId token) override { return matcher_.AcceptToken(static_cast<std::int32_t>(token)); }
+  bool Accept(TokenId token) override {
+    const bool is_known = token / 32 < mask_words_ && ((*known_)[token / 32] >> token % 32 & 1U) != 0;
+    return is_known && matcher_.AcceptToken(static_cast<std::int32_t>(token));
+  }
   void FillMask(TokenMask mask) override {
     ROOST_CHECK(mask.size() == mask_words_);
     auto shape = static_cast<std::int64_t>(mask_words_);
@@ -64,37 +71,42 @@ class XgrammarAutomaton final : public Automaton {
     tensor.dtype = xgrammar::GetBitmaskDLType();
     tensor.shape = &shape;
     (void)matcher_.FillNextTokenBitmask(&tensor);
+    for (std::size_t i = 0; i < mask_words_; ++i) mask[i] &= (*known_)[i];
   }
   [[nodiscard]] bool MayEnd() const override { return matcher_.IsCompleted(); }
   [[nodiscard]] std::unique_ptr<Automaton> Fork() const override {
-    return std::make_unique<XgrammarAutomaton>(matcher_.Fork(), mask_words_);
+    return std::make_unique<XgrammarAutomaton>(matcher_.Fork(), known_);
   }
 
  private:
   xgrammar::GrammarMatcher matcher_;
+  const KnownTokens known_;
   const std::size_t mask_words_;
 };
 
 class XgrammarGrammar final : public CompiledGrammar {
  public:
-  explicit XgrammarGrammar(xgrammar::CompiledGrammar grammar) : grammar_(std::move(grammar)) {}
+  XgrammarGrammar(xgrammar::CompiledGrammar grammar, KnownTokens known)
+      : grammar_(std::move(grammar)), known_(std::move(known)) {}
 
   [[nodiscard]] std::size_t bytes() const override { return grammar_.MemorySizeBytes(); }
   [[nodiscard]] std::unique_ptr<Automaton> Start() const override {
-    const auto words = MaskWords(static_cast<std::size_t>(grammar_.GetTokenizerInfo().GetVocabSize()));
-    return std::make_unique<XgrammarAutomaton>(xgrammar::GrammarMatcher(grammar_), words);
+    return std::make_unique<XgrammarAutomaton>(xgrammar::GrammarMatcher(grammar_), known_);
   }
 
  private:
   const xgrammar::CompiledGrammar grammar_;
+  const KnownTokens known_;
 };
 
 class XgrammarLibrary final : public GrammarLibrary {
  public:
   explicit XgrammarLibrary(const TokenTexts& texts)
       // Stop tokens are the engine's business.
-      : tokens_(texts, xgrammar::VocabType::RAW, static_cast<int>(texts.size()), std::vector<std::int32_t>{}),
-        compiler_(tokens_, kCompilerThreads, kSharesRules, kMaxCompilerBytes) {}
+      : tokens_(WithNames(texts), xgrammar::VocabType::RAW, static_cast<int>(texts.size()),
+                std::vector<std::int32_t>{}),
+        compiler_(tokens_, kCompilerThreads, kSharesRules, kMaxCompilerBytes),
+        known_(std::make_shared<const std::vector<std::uint32_t>>(KnownOf(texts))) {}
 
   Result<std::shared_ptr<const CompiledGrammar>> Compile(const wire::Constraint& constraint) const override {
     ROOST_ASSIGN_OR_RETURN(const grammar::LibraryInput input, grammar::LibraryInputOf(constraint));
@@ -125,7 +137,32 @@ class XgrammarLibrary final : public GrammarLibrary {
       failed = "it makes too large a grammar";
       return nullptr;
     }
-    return std::make_shared<XgrammarGrammar>(CompileText(input));
+    KnownTokens known = known_;
+    if (!input.tokens.empty()) {
+      auto named = *known_;
+      for (const TokenId token : input.tokens) {
+        if (token / 32 < named.size()) named[token / 32] |= 1U << token % 32;
+      }
+      known = std::make_shared<const std::vector<std::uint32_t>>(std::move(named));
+    }
+    return std::make_shared<XgrammarGrammar>(CompileText(input), std::move(known));
+  }
+
+  // The library never allows a token without a text, not even one that a structural tag names. So each gets one that is
+  // no UTF-8, and thus no part of any text.
+  static TokenTexts WithNames(TokenTexts texts) {
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      if (texts[i].empty()) texts[i] = "\xFF" + std::to_string(i);
+    }
+    return texts;
+  }
+
+  static std::vector<std::uint32_t> KnownOf(const TokenTexts& texts) {
+    std::vector<std::uint32_t> known(MaskWords(texts.size()));
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      if (!texts[i].empty()) known[i / 32] |= 1U << i % 32;
+    }
+    return known;
   }
 
   [[nodiscard]] xgrammar::Grammar GrammarOf(const grammar::LibraryInput& input) const {
@@ -163,6 +200,7 @@ class XgrammarLibrary final : public GrammarLibrary {
 
   const xgrammar::TokenizerInfo tokens_;
   mutable xgrammar::GrammarCompiler compiler_;  // any number of threads at a time
+  const KnownTokens known_;
 };
 
 }  // namespace
