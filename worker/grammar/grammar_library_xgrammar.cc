@@ -49,21 +49,59 @@ constexpr std::int64_t kMaxCompilerBytes = std::int64_t{96} << 20U;
 constexpr int kCompilerThreads = 1;  // the caller's
 constexpr bool kSharesRules = true;
 
-// Tokens that may come at all: those with a text, and the special ones that a structural tag names.
-using KnownTokens = std::shared_ptr<const std::vector<std::uint32_t>>;
+using TokenBits = std::vector<std::uint32_t>;
+
+bool Holds(const TokenBits& bits, TokenId token) {
+  return token / 32 < bits.size() && (bits[token / 32] >> token % 32 & 1U) != 0;
+}
+void Insert(std::size_t token, TokenBits& bits) {
+  if (token / 32 < bits.size()) bits[token / 32] |= 1U << token % 32;
+}
+
+// What the library does not know of tokens. It takes surrogates, ED A0 80 to ED BF BF, for characters; they are no
+// UTF-8, and what is written of them reads as three characters.
+struct TokenSets {
+  TokenBits known;             // may come at all: with a text, or special and named by the structural tag
+  TokenBits ends_in_ed;        // after these
+  TokenBits begins_surrogate;  // these would end a surrogate
+};
+using SharedSets = std::shared_ptr<const TokenSets>;
+
+bool IsSurrogateEnd(char c) { return static_cast<unsigned char>(c) >= 0xA0 && static_cast<unsigned char>(c) <= 0xBF; }
+
+bool HasSurrogate(const std::string& text) {
+  for (std::size_t i = text.find('\xED'); i != std::string::npos; i = text.find('\xED', i + 1)) {
+    if (i + 1 < text.size() && IsSurrogateEnd(text[i + 1])) return true;
+  }
+  return false;
+}
+
+TokenSets SetsOf(const TokenTexts& texts) {
+  const TokenBits none(MaskWords(texts.size()));
+  TokenSets sets{none, none, none};
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].empty() || HasSurrogate(texts[i])) continue;
+    Insert(i, sets.known);
+    if (texts[i].back() == '\xED') Insert(i, sets.ends_in_ed);
+    if (IsSurrogateEnd(texts[i].front())) Insert(i, sets.begins_surrogate);
+  }
+  return sets;
+}
 
 class XgrammarAutomaton final : public Automaton {
  public:
-  XgrammarAutomaton(xgrammar::GrammarMatcher matcher, KnownTokens known)
-      : matcher_(std::move(matcher)), known_(std::move(known)), mask_words_(known_->size()) {}
+  XgrammarAutomaton(xgrammar::GrammarMatcher matcher, SharedSets sets)
+      : matcher_(std::move(matcher)), sets_(std::move(sets)) {}
 
   bool Accept(TokenId token) override {
-    const bool is_known = token / 32 < mask_words_ && ((*known_)[token / 32] >> token % 32 & 1U) != 0;
-    return is_known && matcher_.AcceptToken(static_cast<std::int32_t>(token));
+    if (!Holds(sets_->known, token) || (after_ed_ && Holds(sets_->begins_surrogate, token))) return false;
+    if (!matcher_.AcceptToken(static_cast<std::int32_t>(token))) return false;
+    after_ed_ = Holds(sets_->ends_in_ed, token);
+    return true;
   }
   void FillMask(TokenMask mask) override {
-    ROOST_CHECK(mask.size() == mask_words_);
-    auto shape = static_cast<std::int64_t>(mask_words_);
+    ROOST_CHECK(mask.size() == sets_->known.size());
+    auto shape = static_cast<std::int64_t>(mask.size());
     DLTensor tensor{};
     tensor.data = mask.data();
     tensor.device = {kDLCPU, 0};
@@ -71,32 +109,37 @@ class XgrammarAutomaton final : public Automaton {
     tensor.dtype = xgrammar::GetBitmaskDLType();
     tensor.shape = &shape;
     (void)matcher_.FillNextTokenBitmask(&tensor);
-    for (std::size_t i = 0; i < mask_words_; ++i) mask[i] &= (*known_)[i];
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      mask[i] &= sets_->known[i];
+      if (after_ed_) mask[i] &= ~sets_->begins_surrogate[i];
+    }
   }
   [[nodiscard]] bool MayEnd() const override { return matcher_.IsCompleted(); }
   [[nodiscard]] std::unique_ptr<Automaton> Fork() const override {
-    return std::make_unique<XgrammarAutomaton>(matcher_.Fork(), known_);
+    auto fork = std::make_unique<XgrammarAutomaton>(matcher_.Fork(), sets_);
+    fork->after_ed_ = after_ed_;
+    return fork;
   }
 
  private:
   xgrammar::GrammarMatcher matcher_;
-  const KnownTokens known_;
-  const std::size_t mask_words_;
+  const SharedSets sets_;
+  bool after_ed_ = false;
 };
 
 class XgrammarGrammar final : public CompiledGrammar {
  public:
-  XgrammarGrammar(xgrammar::CompiledGrammar grammar, KnownTokens known)
-      : grammar_(std::move(grammar)), known_(std::move(known)) {}
+  XgrammarGrammar(xgrammar::CompiledGrammar grammar, SharedSets sets)
+      : grammar_(std::move(grammar)), sets_(std::move(sets)) {}
 
   [[nodiscard]] std::size_t bytes() const override { return grammar_.MemorySizeBytes(); }
   [[nodiscard]] std::unique_ptr<Automaton> Start() const override {
-    return std::make_unique<XgrammarAutomaton>(xgrammar::GrammarMatcher(grammar_), known_);
+    return std::make_unique<XgrammarAutomaton>(xgrammar::GrammarMatcher(grammar_), sets_);
   }
 
  private:
   const xgrammar::CompiledGrammar grammar_;
-  const KnownTokens known_;
+  const SharedSets sets_;
 };
 
 class XgrammarLibrary final : public GrammarLibrary {
@@ -106,7 +149,7 @@ class XgrammarLibrary final : public GrammarLibrary {
       : tokens_(WithNames(texts), xgrammar::VocabType::RAW, static_cast<int>(texts.size()),
                 std::vector<std::int32_t>{}),
         compiler_(tokens_, kCompilerThreads, kSharesRules, kMaxCompilerBytes),
-        known_(std::make_shared<const std::vector<std::uint32_t>>(KnownOf(texts))) {}
+        sets_(std::make_shared<const TokenSets>(SetsOf(texts))) {}
 
   Result<std::shared_ptr<const CompiledGrammar>> Compile(const wire::Constraint& constraint) const override {
     ROOST_ASSIGN_OR_RETURN(const grammar::LibraryInput input, grammar::LibraryInputOf(constraint));
@@ -137,15 +180,13 @@ class XgrammarLibrary final : public GrammarLibrary {
       failed = "it makes too large a grammar";
       return nullptr;
     }
-    KnownTokens known = known_;
+    SharedSets sets = sets_;
     if (!input.tokens.empty()) {
-      auto named = *known_;
-      for (const TokenId token : input.tokens) {
-        if (token / 32 < named.size()) named[token / 32] |= 1U << token % 32;
-      }
-      known = std::make_shared<const std::vector<std::uint32_t>>(std::move(named));
+      TokenSets named = *sets_;
+      for (const TokenId token : input.tokens) Insert(token, named.known);
+      sets = std::make_shared<const TokenSets>(std::move(named));
     }
-    return std::make_shared<XgrammarGrammar>(CompileText(input), std::move(known));
+    return std::make_shared<XgrammarGrammar>(CompileText(input), std::move(sets));
   }
 
   // The library never allows a token without a text, not even one that a structural tag names. So each gets one that is
@@ -155,14 +196,6 @@ class XgrammarLibrary final : public GrammarLibrary {
       if (texts[i].empty()) texts[i] = "\xFF" + std::to_string(i);
     }
     return texts;
-  }
-
-  static std::vector<std::uint32_t> KnownOf(const TokenTexts& texts) {
-    std::vector<std::uint32_t> known(MaskWords(texts.size()));
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      if (!texts[i].empty()) known[i / 32] |= 1U << i % 32;
-    }
-    return known;
   }
 
   [[nodiscard]] xgrammar::Grammar GrammarOf(const grammar::LibraryInput& input) const {
@@ -200,7 +233,7 @@ class XgrammarLibrary final : public GrammarLibrary {
 
   const xgrammar::TokenizerInfo tokens_;
   mutable xgrammar::GrammarCompiler compiler_;  // any number of threads at a time
-  const KnownTokens known_;
+  const SharedSets sets_;
 };
 
 }  // namespace
