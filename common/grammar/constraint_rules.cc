@@ -151,11 +151,12 @@ class StructuralTag {
     ROOST_RETURN_IF_ERROR(Write(root, 0));
     return json_.Take();
   }
+  [[nodiscard]] std::vector<TokenId> TakeTokens() { return std::move(tokens_); }
 
  private:
-  static constexpr std::array<std::string_view, 10> kTypes{
-      "structural_tag", "const_string",        "json_schema", "any_text", "sequence", "or", "tag",
-      "triggered_tags", "tags_with_separator", "optional"};
+  static constexpr std::array<std::string_view, 14> kTypes{
+      "structural_tag", "const_string",        "json_schema", "any_text", "sequence", "or",    "tag",
+      "triggered_tags", "tags_with_separator", "optional",    "repeat",   "regex",    "token", "token_triggered_tags"};
 
   Result<void> Write(element value, std::size_t depth) {
     if (depth > 2 * kMaxStructuralDepth) return InvalidArgument(field_, "the structural tag is too deep");
@@ -177,6 +178,10 @@ class StructuralTag {
           std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
         return InvalidArgument(field_, "the structural tag's format '{}' is not supported", type);
       }
+      std::uint64_t token = 0;
+      if (member.key == "token" && member.value.get(token) == simdjson::SUCCESS) {
+        tokens_.push_back(static_cast<TokenId>(token));
+      }
       if (member.key == "json_schema") {
         ROOST_ASSIGN_OR_RETURN(const std::string schema, LibrarySchema(simdjson::minify(member.value), field_));
         json_.Raw(schema);
@@ -190,6 +195,7 @@ class StructuralTag {
 
   const std::string& field_;
   JsonWriter json_;
+  std::vector<TokenId> tokens_;
 };
 
 }  // namespace
@@ -227,7 +233,9 @@ Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint) {
     }
     case wire::ConstraintKind::kStructuralTag: {
       input.form = LibraryForm::kStructuralTag;
-      ROOST_ASSIGN_OR_RETURN(input.text, StructuralTag(constraint).Rewrite(constraint.text));
+      StructuralTag tag(constraint);
+      ROOST_ASSIGN_OR_RETURN(input.text, tag.Rewrite(constraint.text));
+      input.tokens = tag.TakeTokens();
       return input;
     }
   }

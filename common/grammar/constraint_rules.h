@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
 
@@ -25,6 +27,7 @@ enum class LibraryForm : std::uint8_t { kSchema, kRegex, kGrammar, kStructuralTa
 struct LibraryInput {
   LibraryForm form = LibraryForm::kSchema;
   std::string text;
+  std::vector<TokenId> tokens = {};  // special ones that a structural tag names
 };
 
 // kInvalidArgument names the constraint's field.

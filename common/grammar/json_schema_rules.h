@@ -10,8 +10,9 @@
 //   object       properties, required, additionalProperties, minProperties, maxProperties
 //
 // What is written is narrower than a schema where that is what its author wants from a model: an object with properties
-// has these alone and in their order (so additionalProperties beside them may only be false), an array with prefixItems
-// has no others unless it says so, strings with a length or a pattern have no escapes.
+// has these alone and in their order, whether additionalProperties beside them is false, true or absent (a schema for
+// others is refused: the library could write a property's name again, with a value of another kind), an array with
+// prefixItems has no others unless it says so, strings with a length or a pattern have no escapes.
 //
 // Pure. O(schema).
 #pragma once

@@ -134,6 +134,7 @@ class Api {
   [[nodiscard]] RenderSettings Settings() const;
   [[nodiscard]] Result<ChatPrompt> ReadChatPrompt(Call& call, const ChatRequest& chat);
   // How the answer to it is written.
+  [[nodiscard]] static Result<void> ConstrainCalls(const ServedModel& model, Prompt& prompt);
   [[nodiscard]] OutputFamily FamilyOfOutput(const ServedModel& model, const ChatRequest& chat) const;
   [[nodiscard]] Result<Prompt> ReadChat(Call& call, Result<ChatRequest> chat);
   [[nodiscard]] Result<Prompt> ReadCompletion(Call& call);

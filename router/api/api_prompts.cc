@@ -11,6 +11,7 @@
 #include "common/text/tokenizer.h"
 #include "router/api/api_body.h"
 #include "router/api/api_call.h"
+#include "router/api/call_constraint.h"
 #include "router/api/chat_request.h"
 #include "router/api/chat_translation.h"
 #include "router/api/completion_request.h"
@@ -67,6 +68,7 @@ void SetParser(const ServedModel& model, OutputFamily family, AnswerParts parts,
   output.reasoning_start = parts.reasoning_start;
   output.tools = std::make_shared<const ToolSet>(std::move(parts.tools));
   output.ids.answer_id = std::move(parts.answer_id);
+  output.delivery = options.delivery == Delivery::kWhole ? CallDelivery::kChecked : CallDelivery::kAtOnce;
   for (const std::string_view marker : MarkersOf(family)) {
     const std::optional<TokenId> id = model.tokenizer->IdOf(marker);
     if (!id || !model.tokenizer->IsSpecial(*id)) continue;
@@ -91,6 +93,25 @@ struct Api::Prompt {
   ReasoningStart reasoning_start = ReasoningStart::kNever;
   ToolSet tools;
 };
+
+// Calls that are forced or strict take the form that the family writes, where it can be asked for. A form that the
+// request names itself leaves no place for calls, so strict ones have none then.
+Result<void> Api::ConstrainCalls(const ServedModel& model, Prompt& prompt) {
+  if (!HasCallSyntax(prompt.family.tools)) return {};
+  if (!prompt.tools.is_forced() && prompt.fields.constraint) return {};
+  const auto special_token = [&model](std::string_view text) {
+    const std::optional<TokenId> id = model.tokenizer->IdOf(text);
+    return id && model.tokenizer->IsSpecial(*id) ? id : std::nullopt;
+  };
+  OutputFamily family = model.chat_template->family();
+  family.tools = prompt.family.tools;
+  ROOST_ASSIGN_OR_RETURN(std::optional<wire::Constraint> constraint,
+                         CallConstraint(prompt.tools, {family, prompt.reasoning_start, special_token}));
+  if (!constraint) return {};
+  prompt.fields.constraint = std::move(constraint);
+  prompt.tools.forced_form = ForcedForm::kFamily;
+  return {};
+}
 
 struct Api::ChatPrompt {
   HashedTokens read;
@@ -207,6 +228,7 @@ Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   prompt.reasoning_start = read.reasoning_start;
   prompt.tools = std::move(chat->tool_set);
   prompt.fields = std::move(chat->sampling);
+  ROOST_RETURN_IF_ERROR(ConstrainCalls(*call.model, prompt));
   ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read.read), "messages", prompt));
   ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
   return prompt;

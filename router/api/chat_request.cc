@@ -192,7 +192,8 @@ constexpr std::string_view kMessagesSchema =
 constexpr std::string_view kToolsSchema =
     R"({"type":"array","items":{"type":"object","required":["type","function"],"properties":{)"
     R"("type":{"const":"function"},"function":{"type":"object","required":["name"],"properties":{)"
-    R"("name":{"type":"string","minLength":1},"parameters":{"type":["object","null"]}}}}}})";
+    R"("name":{"type":"string","minLength":1},"parameters":{"type":["object","null"]},)"
+    R"("strict":{"type":["boolean","null"]}}}}}})";
 constexpr std::string_view kToolChoiceSchema =
     R"({"oneOf":[{"enum":["auto","none","required"]},{"type":"object","required":["type","function"],"properties":{)"
     R"("type":{"const":"function"},"function":{"type":"object","required":["name"],"properties":{)"
@@ -206,9 +207,9 @@ constexpr auto kChatFields = std::to_array<RequestField<ChatRequest>>({
     // After the tools, which it names or takes back.
     {"tool_choice", "Whether the model may call tools, or must.",
      Own<ChatRequest>{kToolChoiceSchema, &ReadChatToolChoice}},
-    {"parallel_tool_calls", "False: a forced call is the only one.", Flag<ChatRequest>{[](ChatRequest& r, bool v) {
-       r.tool_set.count = v ? ToolCallCount::kMany : ToolCallCount::kOne;
-     }}},
+    {"parallel_tool_calls", "False: a forced or strict call is the only one.",
+     Flag<ChatRequest>{
+         [](ChatRequest& r, bool v) { r.tool_set.count = v ? ToolCallCount::kMany : ToolCallCount::kOne; }}},
     {"documents", "For templates that know documents.", Own<ChatRequest>{kDocumentsSchema, &ReadDocuments}},
     {"chat_template_kwargs", "Variables for the chat template.",
      Own<ChatRequest>{kTemplateVariablesSchema, &ReadTemplateVariables}},

@@ -77,11 +77,12 @@ std::vector<std::string_view> MarkersOf(OutputFamily family) {
 std::unique_ptr<OutputParser> MakeFamilyOutput(FamilyOutputOptions options) {
   const ToolFamily family = options.family.tools;
   if (family == ToolFamily::kMistral) options.ids.form = CallIds::Form::kNine;
-  if (!options.tools->is_forced() && family == ToolFamily::kHarmony) {
+  const bool is_list = options.tools->is_forced() && options.tools->forced_form == ForcedForm::kList;
+  if (!is_list && family == ToolFamily::kHarmony) {
     return std::make_unique<HarmonyOutput>(std::move(options));
   }
   std::unique_ptr<CallForm> form;
-  if (options.tools->is_forced()) {
+  if (is_list) {
     form = MakeForcedCallForm();
     options.reasoning_start = ReasoningStart::kNever;
   } else if (options.tools->is_used()) {

@@ -23,12 +23,17 @@ enum class ReasoningStart : std::uint8_t {
 // Where an answer to `prompt`, a rendered one, begins.
 [[nodiscard]] ReasoningStart ReasoningStartOf(OutputFamily family, std::string_view prompt);
 
+// When is a call told? kAtOnce: with its arguments' first byte, which then go on as they come, whatever they become.
+// kChecked: when its arguments are whole; if they are no JSON object, it is content.
+enum class CallDelivery : std::uint8_t { kAtOnce, kChecked };
+
 struct FamilyOutputOptions {
   OutputFamily family;
   ReasoningStart reasoning_start = ReasoningStart::kOutside;
   std::shared_ptr<const ToolSet> tools;    // never null
   std::vector<std::string> specials = {};  // markers that are special tokens: they are no text where they mean nothing
   CallIds ids;                             // its form is set here
+  CallDelivery delivery = CallDelivery::kAtOnce;
 };
 
 [[nodiscard]] std::unique_ptr<OutputParser> MakeFamilyOutput(FamilyOutputOptions options);

@@ -56,6 +56,7 @@ void HarmonyOutput::Push(std::string_view text, AnswerDelta& delta) {
 void HarmonyOutput::Finish(AnswerDelta& delta) {
   ended_ = true;
   while (Step(delta)) continue;
+  EndMessage(delta);
 }
 
 bool HarmonyOutput::Step(AnswerDelta& delta) {
@@ -106,7 +107,7 @@ bool HarmonyOutput::BeginCall(AnswerDelta& delta) {
   text.SkipSpace();
   if (text.IsAt('{')) {
     taken_ += text.position();
-    writer_.Begin(std::exchange(function_, {}), delta);
+    if (options_.delivery == CallDelivery::kAtOnce) writer_.Begin(std::exchange(function_, {}), delta);
     state_ = State::kArguments;
     return true;
   }
@@ -119,6 +120,7 @@ bool HarmonyOutput::ReadMessage(AnswerDelta& delta) {
   const std::string_view text = rest();
   if (const std::optional<FoundMark> found = FindMark(text, MessageEnds())) {
     Tell(text.substr(0, found->position), delta);
+    EndMessage(delta);
     const bool begins_header = found->mark == "<|start|>" || found->mark == kChannel;
     taken_ += found->position + (begins_header ? 0 : found->mark.size());
     state_ = begins_header ? State::kHeader : State::kContent;
@@ -138,7 +140,24 @@ bool HarmonyOutput::ReadMessage(AnswerDelta& delta) {
 void HarmonyOutput::Tell(std::string_view text, AnswerDelta& delta) {
   if (state_ == State::kReasoning) delta.reasoning += text;
   if (state_ == State::kContent) delta.content += text;
-  if (state_ == State::kArguments) writer_.Arguments(text, delta);
+  if (state_ != State::kArguments) return;
+  if (options_.delivery == CallDelivery::kChecked) {
+    checked_ += text;
+  } else {
+    writer_.Arguments(text, delta);
+  }
+}
+
+// A call whose arguments are no JSON object is content.
+void HarmonyOutput::EndMessage(AnswerDelta& delta) {
+  if (state_ != State::kArguments || options_.delivery == CallDelivery::kAtOnce) return;
+  const std::string arguments = std::exchange(checked_, {});
+  if (!IsJsonObject(arguments)) {
+    delta.content += arguments;
+    return;
+  }
+  writer_.Begin(std::exchange(function_, {}), delta);
+  writer_.Arguments(arguments, delta);
 }
 
 }  // namespace roost::router

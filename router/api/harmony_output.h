@@ -33,6 +33,7 @@ class HarmonyOutput final : public OutputParser {
   bool ReadMessage(AnswerDelta& delta);
   bool BeginCall(AnswerDelta& delta);
   void ApplyHeader(std::string_view header);
+  void EndMessage(AnswerDelta& delta);
   void Tell(std::string_view text, AnswerDelta& delta);
   [[nodiscard]] std::string_view rest() const { return std::string_view(pending_).substr(taken_); }
 
@@ -43,6 +44,7 @@ class HarmonyOutput final : public OutputParser {
   std::size_t taken_ = 0;
   bool ended_ = false;
   std::string function_;
+  std::string checked_;  // arguments that are not told yet, with kChecked
 };
 
 [[nodiscard]] std::vector<std::string_view> HarmonyMarkers();

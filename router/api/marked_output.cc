@@ -43,6 +43,7 @@ bool MarkedOutput::Step(AnswerDelta& delta) {
     case State::kHead: return ReadHead(delta);
     case State::kArguments: return ReadArguments(delta);
     case State::kTail: return ReadTail(delta);
+    case State::kChecked: return CheckArguments(delta);
   }
   return false;
 }
@@ -50,10 +51,10 @@ bool MarkedOutput::Step(AnswerDelta& delta) {
 // ---- reasoning ----
 
 bool MarkedOutput::Open(AnswerDelta&) {
-  PartialText text(rest());
-  text.SkipSpace();
+  while (opening_space_ < rest().size() && IsSpace(rest()[opening_space_])) ++opening_space_;
+  PartialText text(rest().substr(opening_space_));
   if (text.Take(kThinkBegin)) {
-    Take(text.position());
+    Take(opening_space_ + text.position());
     state_ = State::kThinking;
     return true;
   }
@@ -202,6 +203,13 @@ bool MarkedOutput::IsKnown(const CallHead& head) const {
 }
 
 void MarkedOutput::TakeCall(CallHead head, AnswerDelta& delta) {
+  if (!head.name.empty() && options_.delivery == CallDelivery::kChecked && state_ == State::kHead) {
+    checked_name_ = std::move(head.name);
+    checked_head_ = checked_size_ = head.size;
+    arguments_ = JsonSpan();
+    state_ = State::kChecked;
+    return;
+  }
   Take(head.size);
   space_.clear();
   said_ = true;
@@ -231,6 +239,20 @@ bool MarkedOutput::ReadArguments(AnswerDelta& delta) {
   Take(size);
   if (!arguments_.done()) return false;
   state_ = State::kTail;
+  return true;
+}
+
+// A call whose arguments are no JSON object is content.
+bool MarkedOutput::CheckArguments(AnswerDelta& delta) {
+  checked_size_ += arguments_.Read(rest().substr(checked_size_));
+  if (!arguments_.done() && !ended_) return false;
+  const std::string arguments(rest().substr(checked_head_, checked_size_ - checked_head_));
+  if (!IsJsonObject(arguments)) {
+    RefuseCall(checked_size_, delta);
+    return true;
+  }
+  TakeCall({.size = checked_size_, .whole = {{.id = {}, .name = std::move(checked_name_), .arguments = arguments}}},
+           delta);
   return true;
 }
 

@@ -35,7 +35,7 @@ class MarkedOutput final : public OutputParser {
   [[nodiscard]] bool is_reasoning() const override { return state_ == State::kThinking; }
 
  private:
-  enum class State : std::uint8_t { kOpening, kThinking, kAfterThinking, kContent, kHead, kArguments, kTail };
+  enum class State : std::uint8_t { kOpening, kThinking, kAfterThinking, kContent, kHead, kArguments, kTail, kChecked };
 
   // Each: whether anything changed.
   bool Step(AnswerDelta& delta);
@@ -46,6 +46,7 @@ class MarkedOutput final : public OutputParser {
   bool BeginBare();
   bool ReadHead(AnswerDelta& delta);
   bool ReadArguments(AnswerDelta& delta);
+  bool CheckArguments(AnswerDelta& delta);
   bool ReadTail(AnswerDelta& delta);
 
   void TakeCall(CallHead head, AnswerDelta& delta);
@@ -71,13 +72,18 @@ class MarkedOutput final : public OutputParser {
   std::string pending_;
   std::size_t taken_ = 0;  // of pending_
   bool ended_ = false;
-  bool said_ = false;        // content, or a call
-  bool after_call_ = false;  // and nothing but space since
-  std::string space_;        // between what was said and what may be a call
-  std::string line_breaks_;  // the same of reasoning and its end
+  std::size_t opening_space_ = 0;  // in front of all, not told yet
+  bool said_ = false;              // content, or a call
+  bool after_call_ = false;        // and nothing but space since
+  std::string space_;              // between what was said and what may be a call
+  std::string line_breaks_;        // the same of reasoning and its end
   bool reasoned_ = false;
   std::string_view head_marker_;
   JsonSpan arguments_;
+  // With kChecked: a call that is not told yet. Its head and arguments stand at the beginning of rest().
+  std::string checked_name_;
+  std::size_t checked_head_ = 0;
+  std::size_t checked_size_ = 0;  // of both, so far
 };
 
 }  // namespace roost::router

@@ -104,6 +104,13 @@ std::optional<std::string> CompactJson(std::string_view json) {
   return simdjson::minify(value);
 }
 
+bool IsJsonObject(std::string_view json) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element value;
+  const simdjson::padded_string padded(json);
+  return parser.parse(padded).get(value) == simdjson::SUCCESS && value.is_object();
+}
+
 std::optional<FoundMark> FindMark(std::string_view text, const std::vector<std::string_view>& marks) {
   std::optional<FoundMark> first;
   for (const std::string_view mark : marks) {

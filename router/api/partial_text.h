@@ -56,6 +56,7 @@ class JsonSpan {
 [[nodiscard]] bool IsSpace(char c);
 // The value in `json` without space around its parts; nothing when it is no JSON.
 [[nodiscard]] std::optional<std::string> CompactJson(std::string_view json);
+[[nodiscard]] bool IsJsonObject(std::string_view json);
 // Where the first of `marks` stands, and which; the longest of those that stand at one place.
 struct FoundMark {
   std::size_t position;

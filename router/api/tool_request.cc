@@ -31,7 +31,9 @@ Result<ToolFunction> ReadToolFunction(JsonElement element, std::string path) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, function->String("name"));
   if (!name || name->empty()) return InvalidArgument(function->PathOf("name"), "is missing");
   ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> parameters, function->Object("parameters"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> strict, function->Bool("strict"));
   ToolFunction result{.name = std::string(*name), .schema = {}, .text_parameters = {}};
+  if (strict.value_or(false)) result.strictness = ToolStrictness::kStrict;
   if (!parameters) return result;
   result.schema = simdjson::minify(*function->Find("parameters"));
   ROOST_ASSIGN_OR_RETURN(result.text_parameters, TextParametersOf(*parameters));
@@ -101,7 +103,8 @@ Result<std::optional<wire::Constraint>> ForcedCallConstraint(const ToolSet& tool
   if (!tools.is_forced()) return std::optional<wire::Constraint>();
   JsonWriter json;
   json.BeginObject().Key("type").String("array").Key("minItems").Number(1);
-  if (tools.count == ToolCallCount::kOne || tools.use == ToolUse::kNamed) json.Key("maxItems").Number(1);
+  const bool is_one = tools.count == ToolCallCount::kOne || tools.use == ToolUse::kNamed;
+  json.Key("maxItems").Number(is_one ? 1 : kMaxForcedCalls);
   json.Key("items").BeginObject().Key("anyOf").BeginArray();
   std::size_t place = 0;
   for (const ToolFunction& function : tools.functions) {

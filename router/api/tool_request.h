@@ -17,9 +17,9 @@ namespace roost::router {
 // "none", "auto", "required", or {"type": "function", "function": {"name": "f"}}, where f is among the functions.
 [[nodiscard]] Result<void> ReadToolChoice(JsonElement element, const std::string& path, ToolSet& tools);
 
-// The output of a choice that must call: [{"name": "f", "arguments": {…}}, …], whatever the model's family, as the
-// markers of most are special tokens, which a form can not ask for. Nothing when no call is forced. An error names the
-// tools: their schemas hold what no form can express.
+// The output of a choice that must call, of a model whose family has no syntax of its own (call_constraint.h):
+// [{"name": "f", "arguments": {…}}, …]. Nothing when no call is forced. An error names the tools: their schemas hold
+// what no form can express.
 [[nodiscard]] Result<std::optional<wire::Constraint>> ForcedCallConstraint(const ToolSet& tools);
 
 }  // namespace roost::router

@@ -1,5 +1,6 @@
 // What a model writes, for every family: the cut of the pieces changes nothing, and nothing is told that was not
-// written. Byte 0 picks the family and where reasoning begins, byte 1 how the text is cut.
+// written. Byte 0 picks the family and where reasoning begins, byte 1 how the text is cut
+// and when calls are told.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "router/api/family_output.h"
+#include "router/api/partial_text.h"
 
 namespace roost::router {
 namespace {
@@ -60,7 +62,9 @@ void CheckEqual(const ChoiceAnswer& left, const ChoiceAnswer& right) {
 
 void FuzzOne(std::string_view bytes) {
   if (bytes.size() < 2) return;
-  const FamilyOutputOptions options = OptionsOf(static_cast<unsigned char>(bytes[0]));
+  FamilyOutputOptions options = OptionsOf(static_cast<unsigned char>(bytes[0]));
+  const bool is_checked = static_cast<unsigned char>(bytes[1]) >= 0x80;
+  if (is_checked) options.delivery = CallDelivery::kChecked;
   const std::size_t piece_bytes = 1 + static_cast<unsigned char>(bytes[1]) % 16;
   const std::string_view text = bytes.substr(2);
   const ChoiceAnswer whole = ParseIn(options, text, text.size());
@@ -69,7 +73,10 @@ void FuzzOne(std::string_view bytes) {
   const bool holds_a_mark = text.find_first_of("<[{") != std::string_view::npos;
   const bool is_plain = !holds_a_mark && options.reasoning_start != ReasoningStart::kInside;
   if (is_plain) ROOST_CHECK(whole.content == text);
-  for (const ToolCall& call : whole.tool_calls) ROOST_CHECK(!call.name.empty() && !call.arguments.empty());
+  for (const ToolCall& call : whole.tool_calls) {
+    ROOST_CHECK(!call.name.empty() && !call.arguments.empty());
+    ROOST_CHECK(!is_checked || IsJsonObject(call.arguments));
+  }
 }
 
 }  // namespace

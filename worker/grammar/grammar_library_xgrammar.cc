@@ -4,8 +4,11 @@
 
 #include <array>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/base/utf8.h"
@@ -36,18 +39,69 @@ namespace {
 // White space between two signs of JSON: what lays text out in lines is well below, and a model that writes nothing
 // else comes to an end.
 constexpr int kMaxWhitespace = 32;
+constexpr bool kAnyWhitespace = true;
+constexpr bool kStrict = false;  // what a schema leaves open has been written into it
 // Of a grammar written out: beyond it compiling takes seconds and more.
 constexpr std::size_t kMaxGrammarText = std::size_t{1} << 20U;
+// Masks of rules that schemas have in common, as JSON's strings and numbers are. The library takes a third of what it
+// is given for these, and the rest for whole grammars.
+constexpr std::int64_t kMaxCompilerBytes = std::int64_t{96} << 20U;
+constexpr int kCompilerThreads = 1;  // the caller's
+constexpr bool kSharesRules = true;
+
+using TokenBits = std::vector<std::uint32_t>;
+
+bool Holds(const TokenBits& bits, TokenId token) {
+  return token / 32 < bits.size() && (bits[token / 32] >> token % 32 & 1U) != 0;
+}
+void Insert(std::size_t token, TokenBits& bits) {
+  if (token / 32 < bits.size()) bits[token / 32] |= 1U << token % 32;
+}
+
+// What the library does not know of tokens. It takes surrogates, ED A0 80 to ED BF BF, for characters; they are no
+// UTF-8, and what is written of them reads as three characters.
+struct TokenSets {
+  TokenBits known;             // may come at all: with a text, or special and named by the structural tag
+  TokenBits ends_in_ed;        // after these
+  TokenBits begins_surrogate;  // these would end a surrogate
+};
+using SharedSets = std::shared_ptr<const TokenSets>;
+
+bool IsSurrogateEnd(char c) { return static_cast<unsigned char>(c) >= 0xA0 && static_cast<unsigned char>(c) <= 0xBF; }
+
+bool HasSurrogate(const std::string& text) {
+  for (std::size_t i = text.find('\xED'); i != std::string::npos; i = text.find('\xED', i + 1)) {
+    if (i + 1 < text.size() && IsSurrogateEnd(text[i + 1])) return true;
+  }
+  return false;
+}
+
+TokenSets SetsOf(const TokenTexts& texts) {
+  const TokenBits none(MaskWords(texts.size()));
+  TokenSets sets{none, none, none};
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].empty() || HasSurrogate(texts[i])) continue;
+    Insert(i, sets.known);
+    if (texts[i].back() == '\xED') Insert(i, sets.ends_in_ed);
+    if (IsSurrogateEnd(texts[i].front())) Insert(i, sets.begins_surrogate);
+  }
+  return sets;
+}
 
 class XgrammarAutomaton final : public Automaton {
  public:
-  XgrammarAutomaton(xgrammar::GrammarMatcher matcher, std::size_t mask_words)
-      : matcher_(std::move(matcher)), mask_words_(mask_words) {}
+  XgrammarAutomaton(xgrammar::GrammarMatcher matcher, SharedSets sets)
+      : matcher_(std::move(matcher)), sets_(std::move(sets)) {}
 
-  bool Accept(TokenId token) override { return matcher_.AcceptToken(static_cast<std::int32_t>(token)); }
+  bool Accept(TokenId token) override {
+    if (!Holds(sets_->known, token) || (after_ed_ && Holds(sets_->begins_surrogate, token))) return false;
+    if (!matcher_.AcceptToken(static_cast<std::int32_t>(token))) return false;
+    after_ed_ = Holds(sets_->ends_in_ed, token);
+    return true;
+  }
   void FillMask(TokenMask mask) override {
-    ROOST_CHECK(mask.size() == mask_words_);
-    auto shape = static_cast<std::int64_t>(mask_words_);
+    ROOST_CHECK(mask.size() == sets_->known.size());
+    auto shape = static_cast<std::int64_t>(mask.size());
     DLTensor tensor{};
     tensor.data = mask.data();
     tensor.device = {kDLCPU, 0};
@@ -55,36 +109,47 @@ class XgrammarAutomaton final : public Automaton {
     tensor.dtype = xgrammar::GetBitmaskDLType();
     tensor.shape = &shape;
     (void)matcher_.FillNextTokenBitmask(&tensor);
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      mask[i] &= sets_->known[i];
+      if (after_ed_) mask[i] &= ~sets_->begins_surrogate[i];
+    }
   }
   [[nodiscard]] bool MayEnd() const override { return matcher_.IsCompleted(); }
   [[nodiscard]] std::unique_ptr<Automaton> Fork() const override {
-    return std::make_unique<XgrammarAutomaton>(matcher_.Fork(), mask_words_);
+    auto fork = std::make_unique<XgrammarAutomaton>(matcher_.Fork(), sets_);
+    fork->after_ed_ = after_ed_;
+    return fork;
   }
 
  private:
   xgrammar::GrammarMatcher matcher_;
-  const std::size_t mask_words_;
+  const SharedSets sets_;
+  bool after_ed_ = false;
 };
 
 class XgrammarGrammar final : public CompiledGrammar {
  public:
-  explicit XgrammarGrammar(xgrammar::CompiledGrammar grammar) : grammar_(std::move(grammar)) {}
+  XgrammarGrammar(xgrammar::CompiledGrammar grammar, SharedSets sets)
+      : grammar_(std::move(grammar)), sets_(std::move(sets)) {}
 
   [[nodiscard]] std::size_t bytes() const override { return grammar_.MemorySizeBytes(); }
   [[nodiscard]] std::unique_ptr<Automaton> Start() const override {
-    const auto words = MaskWords(static_cast<std::size_t>(grammar_.GetTokenizerInfo().GetVocabSize()));
-    return std::make_unique<XgrammarAutomaton>(xgrammar::GrammarMatcher(grammar_), words);
+    return std::make_unique<XgrammarAutomaton>(xgrammar::GrammarMatcher(grammar_), sets_);
   }
 
  private:
   const xgrammar::CompiledGrammar grammar_;
+  const SharedSets sets_;
 };
 
 class XgrammarLibrary final : public GrammarLibrary {
  public:
   explicit XgrammarLibrary(const TokenTexts& texts)
       // Stop tokens are the engine's business.
-      : tokens_(texts, xgrammar::VocabType::RAW, static_cast<int>(texts.size()), std::vector<std::int32_t>{}) {}
+      : tokens_(WithNames(texts), xgrammar::VocabType::RAW, static_cast<int>(texts.size()),
+                std::vector<std::int32_t>{}),
+        compiler_(tokens_, kCompilerThreads, kSharesRules, kMaxCompilerBytes),
+        sets_(std::make_shared<const TokenSets>(SetsOf(texts))) {}
 
   Result<std::shared_ptr<const CompiledGrammar>> Compile(const wire::Constraint& constraint) const override {
     ROOST_ASSIGN_OR_RETURN(const grammar::LibraryInput input, grammar::LibraryInputOf(constraint));
@@ -109,30 +174,55 @@ class XgrammarLibrary final : public GrammarLibrary {
   // Null, and why in `failed`, for a grammar that is too large.
   [[nodiscard]] std::shared_ptr<const CompiledGrammar> CompileInput(const grammar::LibraryInput& input,
                                                                     std::string& failed) const {
-    constexpr int kThreads = 1;  // the caller's
-    constexpr bool kCaches = false;
-    xgrammar::GrammarCompiler compiler(tokens_, kThreads, kCaches);
-    if (input.form == grammar::LibraryForm::kStructuralTag) {
-      return std::make_shared<XgrammarGrammar>(compiler.CompileStructuralTag(input.text));
-    }
-    const xgrammar::Grammar grammar = GrammarOf(input);
-    if (grammar.ToString().size() > kMaxGrammarText) {
+    // The library warns here, each time: its compiler keeps what it has compiled, and warns once. That is told the text
+    // again and not this grammar, which it would print and read, and so spoil what is not ASCII.
+    if (GrammarOf(input).ToString().size() > kMaxGrammarText) {
       failed = "it makes too large a grammar";
       return nullptr;
     }
-    return std::make_shared<XgrammarGrammar>(compiler.CompileGrammar(grammar));
+    SharedSets sets = sets_;
+    if (!input.tokens.empty()) {
+      TokenSets named = *sets_;
+      for (const TokenId token : input.tokens) Insert(token, named.known);
+      sets = std::make_shared<const TokenSets>(std::move(named));
+    }
+    return std::make_shared<XgrammarGrammar>(CompileText(input), std::move(sets));
   }
 
-  static xgrammar::Grammar GrammarOf(const grammar::LibraryInput& input) {
+  // The library never allows a token without a text, not even one that a structural tag names. So each gets one that is
+  // no UTF-8, and thus no part of any text.
+  static TokenTexts WithNames(TokenTexts texts) {
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      if (texts[i].empty()) texts[i] = "\xFF" + std::to_string(i);
+    }
+    return texts;
+  }
+
+  [[nodiscard]] xgrammar::Grammar GrammarOf(const grammar::LibraryInput& input) const {
     switch (input.form) {
       case grammar::LibraryForm::kRegex: return xgrammar::Grammar::FromRegex(input.text);
       case grammar::LibraryForm::kGrammar: return xgrammar::Grammar::FromEBNF(input.text);
-      default: break;
+      case grammar::LibraryForm::kStructuralTag: return StructuralTagOf(input.text);
+      case grammar::LibraryForm::kSchema: break;
     }
-    constexpr bool kAnyWhitespace = true;
-    constexpr bool kStrict = false;  // what a schema leaves open has been written into it
     return xgrammar::Grammar::FromJSONSchema(input.text, kAnyWhitespace, std::nullopt, std::nullopt, kStrict,
                                              kMaxWhitespace);
+  }
+
+  [[nodiscard]] xgrammar::CompiledGrammar CompileText(const grammar::LibraryInput& input) const {
+    switch (input.form) {
+      case grammar::LibraryForm::kRegex: return compiler_.CompileRegex(input.text);
+      case grammar::LibraryForm::kGrammar: return compiler_.CompileGrammar(input.text);
+      case grammar::LibraryForm::kStructuralTag: return compiler_.CompileStructuralTag(input.text);
+      case grammar::LibraryForm::kSchema: break;
+    }
+    return compiler_.CompileJSONSchema(input.text, kAnyWhitespace, std::nullopt, std::nullopt, kStrict, kMaxWhitespace);
+  }
+
+  [[nodiscard]] xgrammar::Grammar StructuralTagOf(const std::string& text) const {
+    auto read = xgrammar::Grammar::FromStructuralTag(text, tokens_);
+    if (const auto* const grammar = std::get_if<xgrammar::Grammar>(&read)) return *grammar;
+    throw std::invalid_argument(std::visit([](const auto& error) { return error.what(); }, std::get<1>(read)));
   }
 
   static std::string FirstLine(const std::string& text) {
@@ -142,6 +232,8 @@ class XgrammarLibrary final : public GrammarLibrary {
   }
 
   const xgrammar::TokenizerInfo tokens_;
+  mutable xgrammar::GrammarCompiler compiler_;  // any number of threads at a time
+  const SharedSets sets_;
 };
 
 }  // namespace

@@ -44,7 +44,8 @@ TEST(ConstraintRulesTest, SchemasInsideStructuralTagsAreJudgedToo) {
   EXPECT_EQ(input->text, before + R"({"type":"array","items":{}}},"end":"</a>"}})");
   EXPECT_THAT(InputOf(ConstraintKind::kStructuralTag, before + R"({"not":{}}},"end":"</a>"}})").error().message,
               HasSubstr("'not'"));
-  EXPECT_FALSE(InputOf(ConstraintKind::kStructuralTag, R"({"format":{"type":"token","token":5}})").ok());
+  EXPECT_FALSE(
+      InputOf(ConstraintKind::kStructuralTag, R"({"format":{"type":"exclude_token","exclude_tokens":[5]}})").ok());
   EXPECT_FALSE(InputOf(ConstraintKind::kStructuralTag, "[]").ok());
 }
 

@@ -19,6 +19,8 @@ std::string Rewritten(std::string_view schema) {
 TEST(JsonSchemaRulesTest, ObjectsHaveTheirPropertiesAlone) {
   EXPECT_EQ(Rewritten(R"({"type":"object","title":"T","properties":{"a":{"type":"null"}},"required":["a"]})"),
             R"({"type":"object","properties":{"a":{"type":"null"}},"required":["a"],"additionalProperties":false})");
+  EXPECT_EQ(Rewritten(R"({"properties":{"a":{}},"additionalProperties":true})"),
+            R"({"type":"object","properties":{"a":{}},"additionalProperties":false})");
   EXPECT_EQ(Rewritten(R"({"properties":{}})"), R"({"type":"object","properties":{},"additionalProperties":{}})");
   EXPECT_EQ(Rewritten(R"({"type":"object"})"), R"({"type":"object","additionalProperties":{}})");
   EXPECT_EQ(Rewritten(R"({"type":"object","additionalProperties":{"type":"integer"}})"),
@@ -76,7 +78,7 @@ TEST(JsonSchemaRulesTest, WhatIsNotHeldToIsRefusedByItsKeyword) {
       {R"({"type":"object","propertyNames":{}})", "'propertyNames'"},
       {R"({"type":"object","dependentRequired":{}})", "'dependentRequired'"},
       {R"({"type":"object","unevaluatedProperties":false})", "'unevaluatedProperties'"},
-      {R"({"type":"object","properties":{"a":{}},"additionalProperties":true})", "'additionalProperties'"},
+      {R"({"type":"object","properties":{"a":{}},"additionalProperties":{}})", "'additionalProperties'"},
       {R"({"type":"object","properties":{"a":{}},"required":["b"]})", "'required'"},
       {R"({"type":"object","required":["b"]})", "'required'"},
       {R"({"type":"object","minProperties":2})", "'minProperties'"},

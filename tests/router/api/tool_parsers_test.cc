@@ -1,9 +1,12 @@
 // Families of models: what they write becomes content, reasoning and calls, in whatever pieces it comes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <time.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/text/chat_template.h"
@@ -208,6 +211,97 @@ TEST(ToolParsersTest, AForcedCallIsAFormOfTheOutput) {
             R"({"type":"array","minItems":1,"maxItems":1,"items":{"anyOf":[{"type":"object","properties":{)"
             R"("name":{"const":"add"},"arguments":{"type":"object"}},"required":["name","arguments"],)"
             R"("additionalProperties":false}]}})");
+}
+
+// Pieces that were told can not be taken back; a call that is told as a whole is one or is text.
+TEST(ToolParsersTest, ACallWithBrokenArgumentsIsTextWhereCallsAreToldWhole) {
+  const auto checked = [](ToolFamily family, std::string_view text) {
+    FamilyOutputOptions options = OptionsFor(family);
+    options.delivery = CallDelivery::kChecked;
+    return Parsed(options, text);
+  };
+  const std::vector<std::pair<ToolFamily, std::string>> broken{
+      {ToolFamily::kHermes, R"(<tool_call>{"name": "add", "arguments": {"a": 1,}}</tool_call>)"},
+      {ToolFamily::kHermes, R"(<tool_call>{"name": "add", "arguments": {"a": [1}}</tool_call>)"},
+      {ToolFamily::kHermes, R"(<tool_call>{"name": "add", "arguments": {"a": 1)"},
+      {ToolFamily::kLlama, R"({"name": "add", "parameters": {"a": }})"},
+      {ToolFamily::kGranite, R"(<|tool_call|>[{"name": "add", "arguments": {a: 1}}])"},
+      {ToolFamily::kMistral, R"([TOOL_CALLS]add[ARGS]{"a" 1})"},
+      {ToolFamily::kKimi, R"(<|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{"a"}<|tool_call_end|>)"},
+      {ToolFamily::kDeepSeek, R"(<｜tool▁call▁begin｜>add<｜tool▁sep｜>{"a"}<｜tool▁call▁end｜>)"},
+      {ToolFamily::kPythonic, "[add(a=nothing)]"},
+      {ToolFamily::kGlm, "<tool_call>add<arg_key>a</arg_key></tool_call>"},
+      {ToolFamily::kQwenXml, "<tool_call><function=add><parameter=a></function></tool_call>"}};
+  for (const auto& [family, text] : broken) EXPECT_EQ(checked(family, text), "|" + text + "|");
+  EXPECT_EQ(checked(ToolFamily::kHarmony, R"(<|channel|>commentary to=functions.add<|message|>{"a"}<|call|>)"),
+            R"(|{"a"}|)");
+  EXPECT_EQ(checked(ToolFamily::kHarmony, R"(<|channel|>commentary to=functions.add<|message|>{"a":1}<|call|>)"),
+            R"(||add{"a":1} )");
+  EXPECT_EQ(checked(ToolFamily::kHermes, R"(x <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>)"
+                                         R"(<tool_call>{"name": "add", "arguments": {"a"}}</tool_call>)"),
+            R"(|x<tool_call>{"name": "add", "arguments": {"a"}}</tool_call>|add{"a": 1} )");
+}
+
+TEST(ToolParsersTest, AForcedCallOfAFamilyIsWrittenAsTheFamilyDoes) {
+  ToolSet tools = TwoTools();
+  tools.use = ToolUse::kRequired;
+  tools.forced_form = ForcedForm::kFamily;
+  FamilyOutputOptions options = OptionsFor(ToolFamily::kHermes, ReasoningForm::kThink);
+  options.tools = std::make_shared<const ToolSet>(tools);
+  EXPECT_EQ(Parsed(options, "<think>a</think>\n\n<tool_call>\n{\"name\": \"add\", \"arguments\": {}}\n</tool_call>"),
+            "a||add{} ");
+}
+
+double ThreadSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Bytes looked at grow with the text and no faster: the ratio of times holds on any machine.
+TEST(ToolParsersTest, HostileTextTakesLinearTime) {
+  const std::vector<std::string> parts{"<",
+                                       "<tool_call>",
+                                       "{",
+                                       "[",
+                                       "\"",
+                                       "<think>",
+                                       "[TOOL_CALLS]",
+                                       "<|channel|>",
+                                       "<｜tool▁call▁begin｜>",
+                                       "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": [",
+                                       " ",
+                                       "\n",
+                                       "[add(a=",
+                                       "<|message|>",
+                                       "<|tool_call_begin|>",
+                                       "<arg_key>"};
+  const auto seconds = [](const FamilyOutputOptions& options, const std::string& part, std::size_t size) {
+    std::string text;
+    while (text.size() < size) text += part;
+    std::vector<std::string_view> pieces;
+    for (std::size_t i = 0; i < text.size(); i += 7) pieces.push_back(std::string_view(text).substr(i, 7));
+    double best = 1e9;
+    for (int turn = 0; turn < 2; ++turn) {
+      const double begin = ThreadSeconds();
+      (void)ParseIn(options, pieces);
+      best = std::min(best, ThreadSeconds() - begin);
+    }
+    return best;
+  };
+  for (const ToolFamily family :
+       {ToolFamily::kHermes, ToolFamily::kLlama, ToolFamily::kPythonic, ToolFamily::kMistral, ToolFamily::kHarmony,
+        ToolFamily::kDeepSeek, ToolFamily::kGranite, ToolFamily::kGlm, ToolFamily::kQwenXml, ToolFamily::kKimi}) {
+    for (const CallDelivery delivery : {CallDelivery::kAtOnce, CallDelivery::kChecked}) {
+      FamilyOutputOptions options = OptionsFor(family, ReasoningForm::kThink);
+      options.delivery = delivery;
+      for (const std::string& part : parts) {
+        constexpr double kNoise = 2e-3;
+        const double small = seconds(options, part, 8'000);
+        EXPECT_LE(seconds(options, part, 32'000), 8 * (small + kNoise)) << NameOf(family) << ": " << part;
+      }
+    }
+  }
 }
 
 TEST(ToolParsersTest, SpecialMarkersThatMeanNothingAreNoText) {

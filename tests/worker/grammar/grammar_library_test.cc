@@ -106,6 +106,21 @@ TEST_F(GrammarLibraryTest, SchemasAllowTheirValuesAndNothingElse) {
   ExpectTexts(*grammar, {"\"a\"", "\"b\"", "12", "true", "null", "[1,2]"}, 60);
 }
 
+TEST_F(GrammarLibraryTest, SurrogatesAreNoCharacters) {
+  const auto library = OpenGrammarLibrary({"", "\xED", "\xA0", "\x9F", "\x80", "\xED\xA0", "a"});
+  const auto compiled = library->Compile({.kind = ConstraintKind::kRegex, .text = "[^b]+", .field = "f"});
+  ASSERT_TRUE(compiled.ok());
+  const std::unique_ptr<Automaton> automaton = (*compiled)->Start();
+  EXPECT_FALSE(automaton->Accept(5));
+  ASSERT_TRUE(automaton->Accept(1));
+  const std::unique_ptr<Automaton> fork = automaton->Fork();
+  std::vector<std::uint32_t> mask(1);
+  fork->FillMask(mask);
+  EXPECT_EQ(mask[0], 1U << 3 | 1U << 4);
+  EXPECT_FALSE(fork->Accept(2));
+  EXPECT_TRUE(fork->Accept(3));
+}
+
 TEST_F(GrammarLibraryTest, AForkGoesItsOwnWay) {
   const auto grammar = Compiled(ConstraintKind::kChoice, R"(["ab","ac"])");
   ASSERT_NE(grammar, nullptr);

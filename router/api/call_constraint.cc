@@ -1,0 +1,265 @@
+#include "router/api/call_constraint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/json_writer.h"
+#include "common/grammar/constraint_rules.h"
+#include "router/api/marked_output.h"
+
+namespace roost::router {
+namespace {
+
+// Formats are JSON texts, put together from the inside.
+using Format = std::string;
+using Formats = std::vector<Format>;
+
+constexpr int kMaxMessages = 16;  // in front of Harmony's last one
+constexpr int kMaxWhitespace = 32;
+
+Format Text(std::string_view text) {
+  JsonWriter json;
+  json.BeginObject().Key("type").String("const_string").Key("value").String(text).EndObject();
+  return json.Take();
+}
+
+Format Joined(std::string_view type, const Formats& elements) {
+  return fmt::format(R"({{"type":"{}","elements":[{}]}})", type, fmt::join(elements, ","));
+}
+Format Sequence(const Formats& elements) { return Joined("sequence", elements); }
+Format Either(const Formats& elements) { return elements.size() == 1 ? elements[0] : Joined("or", elements); }
+Format Optional(const Format& content) { return fmt::format(R"({{"type":"optional","content":{}}})", content); }
+Format UpTo(int most, const Format& content) {
+  return fmt::format(R"({{"type":"repeat","min":0,"max":{},"content":{}}})", most, content);
+}
+Format Schema(std::string_view schema) {
+  return fmt::format(R"({{"type":"json_schema","max_whitespace_cnt":{},"json_schema":{}}})", kMaxWhitespace, schema);
+}
+const Format kAnyText = R"({"type":"any_text"})";
+const Format kNothing = R"("")";
+
+class Writer {
+ public:
+  Writer(const ToolSet& tools, const CallSyntax& syntax) : tools_(tools), syntax_(syntax) {}
+
+  Format Forced() const {
+    if (is_harmony()) return Sequence({Messages({Text("analysis")}), HarmonyCall()});
+    Formats parts = Reasoning();
+    if (!Trigger().empty()) parts.push_back(Marker(Trigger()));
+    parts.push_back(Calls());
+    return Sequence(parts);
+  }
+
+  Format Strict() const {
+    if (is_harmony()) {
+      const Format final = Sequence({Marker("<|channel|>"), Text("final"), Marker("<|message|>"), kAnyText});
+      return Sequence({Messages({Text("analysis"), Text("commentary")}), Either({HarmonyCall(), final})});
+    }
+    Formats parts = Reasoning();
+    parts.push_back(Trigger().empty() ? BareOrText() : Triggered());
+    return Sequence(parts);
+  }
+
+ private:
+  [[nodiscard]] bool is_harmony() const { return syntax_.family.tools == ToolFamily::kHarmony; }
+
+  // ---- markers ----
+
+  Format Marker(std::string_view text) const {
+    const std::optional<TokenId> token = syntax_.special_token(text);
+    return token ? fmt::format(R"({{"type":"token","token":{}}})", *token) : Text(text);
+  }
+
+  // A tag's begin and end: a text itself, or a token.
+  Format Edge(std::string_view text) const {
+    if (syntax_.special_token(text)) return Marker(text);
+    JsonWriter json;
+    json.String(text);
+    return json.Take();
+  }
+
+  static Format Tag(const Format& begin, const Format& content, const Format& end) {
+    return fmt::format(R"({{"type":"tag","begin":{},"content":{},"end":{}}})", begin, content, end);
+  }
+
+  // ---- what stands before calls ----
+
+  Formats Reasoning() const {
+    if (syntax_.family.reasoning == ReasoningForm::kNone || syntax_.reasoning_start == ReasoningStart::kNever) {
+      return {};
+    }
+    const bool is_inside = syntax_.reasoning_start == ReasoningStart::kInside;
+    const Format begin = is_inside ? kNothing : Edge(kThinkBegin);
+    const Format thinking = Sequence({Tag(begin, kAnyText, Edge(kThinkEnd)), Optional(Text("\n\n"))});
+    return {is_inside ? thinking : Optional(thinking)};
+  }
+
+  // The prompt ends with <|start|>assistant.
+  Format Messages(const Formats& channels) const {
+    const Format text = Tag(Edge("<|message|>"), kAnyText, Edge("<|end|>"));
+    return UpTo(kMaxMessages,
+                Sequence({Marker("<|channel|>"), Either(channels), text, Marker("<|start|>"), Text("assistant")}));
+  }
+
+  Format Triggered() const {
+    const bool is_token = syntax_.special_token(Trigger()).has_value();
+    return fmt::format(R"({{"type":"{}","{}":[{}],"tags":[{}],"stop_after_first":true}})",
+                       is_token ? "token_triggered_tags" : "triggered_tags", is_token ? "trigger_tokens" : "triggers",
+                       is_token ? std::to_string(*syntax_.special_token(Trigger())) : Edge(Trigger()),
+                       Tag(Edge(Trigger()), Calls(), kNothing));
+  }
+
+  // Without a marker an answer that begins with a brace is a call.
+  Format BareOrText() const {
+    const Format first = R"({"type":"regex","pattern":"[^{ \\n\\t\\r]"})";
+    return Either({Calls(), Optional(Sequence({first, kAnyText}))});
+  }
+
+  // ---- calls ----
+
+  // What tells a call from text; empty where nothing does.
+  [[nodiscard]] std::string_view Trigger() const {
+    switch (syntax_.family.tools) {
+      case ToolFamily::kHermes: return "<tool_call>";
+      case ToolFamily::kGranite: return "<|tool_call|>";
+      case ToolFamily::kMistral: return "[TOOL_CALLS]";
+      case ToolFamily::kKimi: return "<|tool_calls_section_begin|>";
+      case ToolFamily::kDeepSeek: return "<｜tool▁calls▁begin｜>";
+      default: return "";
+    }
+  }
+
+  // Behind the trigger.
+  Format Calls() const {
+    const auto marked = [this](std::string_view text) { return Marker(text); };
+    switch (syntax_.family.tools) {
+      case ToolFamily::kHermes: {
+        const Format call = Sequence({Text("\n"), Objects("arguments"), Text("\n"), marked("</tool_call>")});
+        return Listed(call, Sequence({Text("\n"), marked("<tool_call>"), call}));
+      }
+      case ToolFamily::kLlama: {
+        const Format call = Objects("parameters");
+        return Listed(call, Sequence({Text("; "), call}));
+      }
+      case ToolFamily::kKimi: return Sequence({Listed(KimiCall(), KimiCall()), marked("<|tool_calls_section_end|>")});
+      case ToolFamily::kDeepSeek: {
+        const bool is_fenced = syntax_.family.call_dialect == CallDialect::kFenced;
+        const Format more = is_fenced ? Sequence({Text("\n"), DeepSeekCall()}) : DeepSeekCall();
+        return Sequence({Listed(DeepSeekCall(), more), marked("<｜tool▁calls▁end｜>")});
+      }
+      case ToolFamily::kMistral:
+        if (syntax_.special_token("[ARGS]")) {
+          return Listed(MistralCall(), Sequence({marked("[TOOL_CALLS]"), MistralCall()}));
+        }
+        break;
+      default: break;
+    }
+    const Format call = Objects("arguments");
+    return Sequence({Text("["), Listed(call, Sequence({Text(", "), call})), Text("]")});
+  }
+
+  Format Listed(const Format& first, const Format& other) const {
+    const bool is_one = tools_.count == ToolCallCount::kOne || tools_.use == ToolUse::kNamed;
+    return is_one ? first : Sequence({first, UpTo(kMaxForcedCalls - 1, other)});
+  }
+
+  // One of the functions, each written by `write`.
+  template <typename Write>
+  Format Functions(Write write) const {
+    Formats all;
+    for (const ToolFunction& function : tools_.functions) {
+      if (tools_.use != ToolUse::kNamed || function.name == tools_.named) all.push_back(Sequence(write(function)));
+    }
+    return Either(all);
+  }
+
+  // {"name": "f", "arguments": {…}}
+  Format Objects(std::string_view key) const {
+    return Functions([&](const ToolFunction& function) -> Formats {
+      JsonWriter name;
+      name.String(function.name);
+      return {Text(fmt::format(R"({{"name": {}, "{}": )", name.Take(), key)), Arguments(function), Text("}")};
+    });
+  }
+
+  Format MistralCall() const {
+    return Functions([&](const ToolFunction& function) -> Formats {
+      return {Text(function.name), Marker("[ARGS]"), Arguments(function)};
+    });
+  }
+
+  Format KimiCall() const {
+    const Format index = Schema(fmt::format(R"({{"type":"integer","minimum":0,"maximum":{}}})", kMaxForcedCalls - 1));
+    return Functions([&](const ToolFunction& function) -> Formats {
+      return {Marker("<|tool_call_begin|>"),
+              Text("functions." + function.name + ":"),
+              index,
+              Marker("<|tool_call_argument_begin|>"),
+              Arguments(function),
+              Marker("<|tool_call_end|>")};
+    });
+  }
+
+  Format DeepSeekCall() const {
+    const bool is_fenced = syntax_.family.call_dialect == CallDialect::kFenced;
+    return Functions([&](const ToolFunction& function) -> Formats {
+      const Format begin = Marker("<｜tool▁call▁begin｜>");
+      const Format middle = Marker("<｜tool▁sep｜>");
+      const Format end = Marker("<｜tool▁call▁end｜>");
+      if (!is_fenced) return {begin, Text(function.name), middle, Arguments(function), end};
+      return {begin, Text("function"), middle, Text(function.name + "\n```json\n"), Arguments(function), Text("\n```"),
+              end};
+    });
+  }
+
+  // A stop token ends the message.
+  Format HarmonyCall() const {
+    return Functions([&](const ToolFunction& function) -> Formats {
+      return {Marker("<|channel|>"),   Text("commentary to=functions." + function.name + " "),
+              Marker("<|constrain|>"), Text("json"),
+              Marker("<|message|>"),   Arguments(function)};
+    });
+  }
+
+  Format Arguments(const ToolFunction& function) const {
+    const bool by_schema = tools_.is_forced() || function.strictness == ToolStrictness::kStrict;
+    const bool has_schema = !function.schema.empty() && function.schema != "{}";
+    return Schema(by_schema && has_schema ? std::string_view(function.schema) : R"({"type":"object"})");
+  }
+
+  const ToolSet& tools_;
+  const CallSyntax& syntax_;
+};
+
+}  // namespace
+
+bool HasCallSyntax(ToolFamily family) {
+  switch (family) {
+    case ToolFamily::kHermes:
+    case ToolFamily::kLlama:
+    case ToolFamily::kGranite:
+    case ToolFamily::kMistral:
+    case ToolFamily::kKimi:
+    case ToolFamily::kDeepSeek:
+    case ToolFamily::kHarmony: return true;
+    default: return false;
+  }
+}
+
+Result<std::optional<wire::Constraint>> CallConstraint(const ToolSet& tools, const CallSyntax& syntax) {
+  const bool is_strict = tools.use == ToolUse::kAuto && tools.has_strict();
+  if (!tools.is_forced() && !is_strict) return std::optional<wire::Constraint>();
+  const Writer writer(tools, syntax);
+  const Format format = tools.is_forced() ? writer.Forced() : writer.Strict();
+  wire::Constraint constraint{.kind = wire::ConstraintKind::kStructuralTag,
+                              .text = fmt::format(R"({{"type":"structural_tag","format":{}}})", format),
+                              .field = "tools"};
+  ROOST_RETURN_IF_ERROR(grammar::LibraryInputOf(constraint));
+  return std::optional(std::move(constraint));
+}
+
+}  // namespace roost::router
