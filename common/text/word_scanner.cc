@@ -72,7 +72,7 @@ class KindTable {
   std::vector<Page> pages_;
 };
 
-// Built by the first who asks, in some ten milliseconds.
+// Built by the first who asks, in some ten milliseconds: the first file that is loaded with such a pattern.
 const KindTable& Kinds() {
   static const KindTable table;
   return table;
@@ -291,7 +291,9 @@ constexpr KnownPattern kKnownPatterns[] = {
 
 std::optional<WordScanner> WordScanner::ForPattern(std::string_view oniguruma_pattern) {
   for (const KnownPattern& known : kKnownPatterns) {
-    if (known.pattern == oniguruma_pattern) return WordScanner(known.word_end);
+    if (known.pattern != oniguruma_pattern) continue;
+    (void)Kinds();  // now, and not in the first request
+    return WordScanner(known.word_end);
   }
   return std::nullopt;
 }
