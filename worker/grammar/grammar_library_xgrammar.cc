@@ -58,32 +58,55 @@ void Insert(std::size_t token, TokenBits& bits) {
   if (token / 32 < bits.size()) bits[token / 32] |= 1U << token % 32;
 }
 
-// What the library does not know of tokens. It takes surrogates, ED A0 80 to ED BF BF, for characters; they are no
-// UTF-8, and what is written of them reads as three characters.
+// Bytes of UTF-8 after which not every continuation may come. The library lets all come: overlong forms, surrogates and
+// what is beyond U+10FFFF, which are no UTF-8, and read as several characters each.
+struct StrictLead {
+  unsigned char lead;
+  unsigned char first;  // of those that may not come
+  unsigned char last;
+};
+constexpr std::array<StrictLead, 4> kStrictLeads{
+    StrictLead{0xE0, 0x80, 0x9F}, {0xED, 0xA0, 0xBF}, {0xF0, 0x80, 0x8F}, {0xF4, 0x90, 0xBF}};
+
+bool Forbids(const StrictLead& lead, char c) {
+  return static_cast<unsigned char>(c) >= lead.first && static_cast<unsigned char>(c) <= lead.last;
+}
+
+// What the library does not know of tokens.
 struct TokenSets {
-  TokenBits known;             // may come at all: with a text, or special and named by the structural tag
-  TokenBits ends_in_ed;        // after these
-  TokenBits begins_surrogate;  // these would end a surrogate
+  TokenBits known;  // may come at all: with a text, or special and named by the structural tag
+  struct AfterLead {
+    TokenBits ends_in_it;
+    TokenBits forbidden;
+  };
+  std::array<AfterLead, kStrictLeads.size()> leads;
 };
 using SharedSets = std::shared_ptr<const TokenSets>;
 
-bool IsSurrogateEnd(char c) { return static_cast<unsigned char>(c) >= 0xA0 && static_cast<unsigned char>(c) <= 0xBF; }
-
-bool HasSurrogate(const std::string& text) {
-  for (std::size_t i = text.find('\xED'); i != std::string::npos; i = text.find('\xED', i + 1)) {
-    if (i + 1 < text.size() && IsSurrogateEnd(text[i + 1])) return true;
+// Whatever stands around it.
+bool IsNoUtf8(const std::string& text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte == 0xC0 || byte == 0xC1 || byte > 0xF4) return true;
+    for (const StrictLead& lead : kStrictLeads) {
+      if (byte == lead.lead && i + 1 < text.size() && Forbids(lead, text[i + 1])) return true;
+    }
   }
   return false;
 }
 
 TokenSets SetsOf(const TokenTexts& texts) {
   const TokenBits none(MaskWords(texts.size()));
-  TokenSets sets{none, none, none};
+  TokenSets sets;
+  sets.known = none;
+  sets.leads.fill({none, none});
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    if (texts[i].empty() || HasSurrogate(texts[i])) continue;
+    if (texts[i].empty() || IsNoUtf8(texts[i])) continue;
     Insert(i, sets.known);
-    if (texts[i].back() == '\xED') Insert(i, sets.ends_in_ed);
-    if (IsSurrogateEnd(texts[i].front())) Insert(i, sets.begins_surrogate);
+    for (std::size_t j = 0; j < kStrictLeads.size(); ++j) {
+      if (static_cast<unsigned char>(texts[i].back()) == kStrictLeads[j].lead) Insert(i, sets.leads[j].ends_in_it);
+      if (Forbids(kStrictLeads[j], texts[i].front())) Insert(i, sets.leads[j].forbidden);
+    }
   }
   return sets;
 }
@@ -94,9 +117,12 @@ class XgrammarAutomaton final : public Automaton {
       : matcher_(std::move(matcher)), sets_(std::move(sets)) {}
 
   bool Accept(TokenId token) override {
-    if (!Holds(sets_->known, token) || (after_ed_ && Holds(sets_->begins_surrogate, token))) return false;
+    if (!Holds(sets_->known, token) || (after_ != nullptr && Holds(after_->forbidden, token))) return false;
     if (!matcher_.AcceptToken(static_cast<std::int32_t>(token))) return false;
-    after_ed_ = Holds(sets_->ends_in_ed, token);
+    after_ = nullptr;
+    for (const TokenSets::AfterLead& lead : sets_->leads) {
+      if (Holds(lead.ends_in_it, token)) after_ = &lead;
+    }
     return true;
   }
   void FillMask(TokenMask mask) override {
@@ -111,20 +137,20 @@ class XgrammarAutomaton final : public Automaton {
     (void)matcher_.FillNextTokenBitmask(&tensor);
     for (std::size_t i = 0; i < mask.size(); ++i) {
       mask[i] &= sets_->known[i];
-      if (after_ed_) mask[i] &= ~sets_->begins_surrogate[i];
+      if (after_ != nullptr) mask[i] &= ~after_->forbidden[i];
     }
   }
   [[nodiscard]] bool MayEnd() const override { return matcher_.IsCompleted(); }
   [[nodiscard]] std::unique_ptr<Automaton> Fork() const override {
     auto fork = std::make_unique<XgrammarAutomaton>(matcher_.Fork(), sets_);
-    fork->after_ed_ = after_ed_;
+    fork->after_ = after_;
     return fork;
   }
 
  private:
   xgrammar::GrammarMatcher matcher_;
   const SharedSets sets_;
-  bool after_ed_ = false;
+  const TokenSets::AfterLead* after_ = nullptr;  // of sets_, if the text so far ends in its lead
 };
 
 class XgrammarGrammar final : public CompiledGrammar {

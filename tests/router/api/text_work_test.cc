@@ -118,11 +118,11 @@ TEST_F(TextWorkTest, ReadingABodyTakesWhatItNeedsFromTheBudget) {
 
 class DeadlineTest : public ApiTest {
  protected:
-  std::shared_ptr<FakeResponder> ChatWithTimeout(std::string milliseconds) {
+  std::shared_ptr<FakeResponder> ChatWithTimeout(std::string timeout_ms) {
     HttpRequest request;
     request.method = "POST";
     request.path = "/v1/chat/completions";
-    request.headers = {{"Content-Type", "application/json"}, {"X-Request-Timeout-Ms", std::move(milliseconds)}};
+    request.headers = {{"Content-Type", "application/json"}, {"X-Request-Timeout-Ms", std::move(timeout_ms)}};
     request.body = std::string(kHello);
     return Handle(std::move(request));
   }

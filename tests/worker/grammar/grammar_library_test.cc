@@ -106,19 +106,23 @@ TEST_F(GrammarLibraryTest, SchemasAllowTheirValuesAndNothingElse) {
   ExpectTexts(*grammar, {"\"a\"", "\"b\"", "12", "true", "null", "[1,2]"}, 60);
 }
 
-TEST_F(GrammarLibraryTest, SurrogatesAreNoCharacters) {
-  const auto library = OpenGrammarLibrary({"", "\xED", "\xA0", "\x9F", "\x80", "\xED\xA0", "a"});
+TEST_F(GrammarLibraryTest, WhatIsNoUtf8IsNotWritten) {
+  const auto library =
+      OpenGrammarLibrary({"", "\xED", "\xA0", "\x9F", "\x80", "\xED\xA0", "\xE0", "\xC0", "\xF5", "a"});
   const auto compiled = library->Compile({.kind = ConstraintKind::kRegex, .text = "[^b]+", .field = "f"});
   ASSERT_TRUE(compiled.ok());
-  const std::unique_ptr<Automaton> automaton = (*compiled)->Start();
-  EXPECT_FALSE(automaton->Accept(5));
-  ASSERT_TRUE(automaton->Accept(1));
-  const std::unique_ptr<Automaton> fork = automaton->Fork();
-  std::vector<std::uint32_t> mask(1);
-  fork->FillMask(mask);
-  EXPECT_EQ(mask[0], 1U << 3 | 1U << 4);
-  EXPECT_FALSE(fork->Accept(2));
-  EXPECT_TRUE(fork->Accept(3));
+  const auto allowed_after = [&](TokenId lead) {
+    const std::unique_ptr<Automaton> first = (*compiled)->Start();
+    for (const TokenId never : {5U, 7U, 8U}) EXPECT_FALSE(first->Accept(never));
+    EXPECT_TRUE(first->Accept(lead));
+    const std::unique_ptr<Automaton> fork = first->Fork();
+    std::vector<std::uint32_t> mask(1);
+    fork->FillMask(mask);
+    EXPECT_EQ(fork->Accept(2), (mask[0] >> 2 & 1U) != 0);
+    return mask[0];
+  };
+  EXPECT_EQ(allowed_after(1), 1U << 3 | 1U << 4) << "surrogates";
+  EXPECT_EQ(allowed_after(6), 1U << 2) << "overlong forms";
 }
 
 TEST_F(GrammarLibraryTest, AForkGoesItsOwnWay) {
