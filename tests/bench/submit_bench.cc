@@ -25,6 +25,9 @@ namespace {
 constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::size_t kPromptBlocks = 64;
 constexpr std::size_t kChunkHashes = wire::WireLimits::kMaxSnapshotHashes;
+// Requests on their way to the worker, each with its Cancel: a quarter of what a connection may hold before the router
+// gives the worker up.
+constexpr std::size_t kMaxUnderWay = wire::kHighWaterMark / 8;
 
 // Sends a snapshot of so many blocks again and again, whenever it is asked for one.
 class SnapshotWorker {
@@ -53,6 +56,9 @@ class SnapshotWorker {
     thread_.join();
   }
 
+  // That have arrived.
+  [[nodiscard]] std::size_t requests() const { return requests_; }
+
   void SendSnapshot() {
     snapshot_due_ = true;
     waker_.Wake();
@@ -64,18 +70,23 @@ class SnapshotWorker {
     while (!stopping_) {
       if (!welcomed_) (void)socket_.Send(wire::Encode(wire::WorkerMessage(hello_)));
       wire::WaitForMessages(sockets, waker_, std::chrono::milliseconds(100));
-      while (const std::optional<wire::Bytes> frame = socket_.TryReceive()) {
-        const auto message = wire::DecodeRouterMessage(*frame);
-        if (message.ok() && message->has_value()) Take(**message);
-      }
+      ReceiveAll();
       if (welcomed_ && snapshot_due_.exchange(false)) Snapshot();
       if (welcomed_) Send(wire::Step{.epoch = 1, .sequence = ++sequence_, .tokens = {}, .events = {}, .load = Load()});
+    }
+  }
+
+  void ReceiveAll() {
+    while (const std::optional<wire::Bytes> frame = socket_.TryReceive()) {
+      const auto message = wire::DecodeRouterMessage(*frame);
+      if (message.ok() && message->has_value()) Take(**message);
     }
   }
 
   void Take(const wire::RouterMessage& message) {
     if (std::holds_alternative<wire::Welcome>(message)) welcomed_ = true;
     if (std::holds_alternative<wire::WantTokenizer>(message)) Send(bundle_);
+    if (std::holds_alternative<wire::Generate>(message)) ++requests_;
   }
 
   // Before its first snapshot a worker has nothing, and tells what it has then.
@@ -87,6 +98,7 @@ class SnapshotWorker {
     return load;
   }
 
+  // Reads between its chunks as a worker does: a router gives up a worker that leaves its messages where they are.
   void Snapshot() {
     held_ = true;
     digest_ = {};
@@ -104,11 +116,14 @@ class SnapshotWorker {
       sent += count;
       chunk.last = sent == block_count_;
       Send(std::move(chunk));
+      ReceiveAll();
     }
   }
 
+  // A step for each wake-up is more than a router takes at once.
   void Send(wire::WorkerMessage message) {
-    ROOST_CHECK(socket_.Send(wire::Encode(message)) == wire::SendOutcome::kSent);
+    const wire::Bytes frame = wire::Encode(message);
+    while (!stopping_ && socket_.Send(frame) != wire::SendOutcome::kSent) std::this_thread::yield();
   }
 
   const std::size_t block_count_;
@@ -119,6 +134,7 @@ class SnapshotWorker {
   wire::DealerSocket socket_;
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> snapshot_due_ = true;
+  std::atomic<std::size_t> requests_ = 0;
 
   // The thread's own.
   bool welcomed_ = false;
@@ -138,13 +154,20 @@ class NobodyListens final : public router::GenerationObserver {
 };
 
 // Of each request that is submitted, and cancelled, until `done`.
-std::vector<double> SubmitSeconds(router::Fleet& fleet, const std::function<bool()>& done) {
+std::vector<double> SubmitSeconds(router::Fleet& fleet, const SnapshotWorker& worker,
+                                  const std::function<bool()>& done) {
   const SteadyClock clock;
   const auto observer = std::make_shared<NobodyListens>();
   const std::shared_ptr<const router::ServedModel> model = fleet.FindModel("m");
   Rng rng(11);
   std::vector<double> seconds;
+  const std::size_t arrived_before = worker.requests();
   while (!done()) {
+    // This loop is faster than the link's thread and the worker.
+    if (arrived_before + seconds.size() >= worker.requests() + kMaxUnderWay) {
+      std::this_thread::yield();
+      continue;
+    }
     router::GenerateSpec spec;
     spec.model = model;
     spec.prompt.assign(kPromptBlocks * kBlockTokens, static_cast<TokenId>(rng.Below(1000)));
@@ -154,7 +177,6 @@ std::vector<double> SubmitSeconds(router::Fleet& fleet, const std::function<bool
     const Result<RequestId> id = fleet.Submit(std::move(spec), observer);
     const double taken = ToSeconds(clock.Now() - start);
     if (!id.ok()) {
-      // This loop is faster than the link's thread, where other work has the processor.
       ROOST_CHECK(id.error().code == ErrorCode::kOverloaded, "{}", id.error().ToString());
       std::this_thread::yield();
       continue;
@@ -190,7 +212,7 @@ void BenchSubmit(Effort effort) {
     worker.SendSnapshot();
     while (in_sync()) std::this_thread::yield();  // its first chunk empties the view
     std::size_t looks = 0;
-    const std::vector<double> round = SubmitSeconds(*fleet, [&] { return ++looks % 16 == 0 && in_sync(); });
+    const std::vector<double> round = SubmitSeconds(*fleet, worker, [&] { return ++looks % 16 == 0 && in_sync(); });
     seconds.insert(seconds.end(), round.begin(), round.end());
   }
   std::sort(seconds.begin(), seconds.end());
