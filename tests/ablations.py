@@ -7,7 +7,7 @@
 A row is a change of the source (ROWS): one term left out, or one constant halved or doubled. The script applies it to a
 copy of the tree in build/ablations, builds roostctl there, and plays the same seeds with and without the change, on the
 clusters of tests/simulations.py --paired. Needs the traces of ROOST_SHARED (default ../shared). A row of eight seeds
-takes about three minutes on two cores. --kept FILE has a line for each simulation that is done; begin a new file after
+takes about half a minute on two cores, half of it to build. --kept FILE has a line for each simulation that is done; begin a new file after
 a change of router/route.
 """
 import argparse
@@ -17,6 +17,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import typing
 
 import page_tables
@@ -63,9 +64,9 @@ ROWS = {
     "saturation": without("a saturated fleet counts who waits", "cost.cc", "return std::clamp((speed.busy_share - kMaxBusyShare)", "return 0 * std::clamp((speed.busy_share - kMaxBusyShare)"),
     "busy": without("`congestion`: ρ", "cost.cc", "kPriceOfAMiss / (1 - busy_share)", "kPriceOfAMiss"),
     "miss": without("`congestion`: twice", "cost.cc", "kPriceOfAMiss / (1 - busy_share)", "1 / (1 - busy_share)"),
-    "pace": without("`pace`", "cost.cc", "WithoutNoise(slowness) / slowness", "1"),
+    "pace": without("`pace`", "cost.cc", "WithoutNoise(slowness) / slowness", "WithoutNoise(slowness) / WithoutNoise(slowness)"),
     "ties": without("ties", "cache_aware.h", "kTieSeconds = 0.02", "kTieSeconds = 0"),
-    "copies": without("copies", "replication.cc", "block_count == 0 ||", "block_count < 1e9 ||"),
+    "copies": without("copies", "replication.cc", "block_count == 0 ||", "block_count == 0 || block_count > 0 ||"),
     "warm-up": without("warm-up", "warm_up.cc", "now - worker.joined_at < kRecentTime &&", "now < worker.joined_at &&"),
 }  # fmt: skip
 for _name, _file, _old, *_values in (
@@ -108,6 +109,13 @@ def copy_tree():
             target.chmod((ROOT / name).stat().st_mode)
 
 
+def run_cmake(*arguments):
+    """In the copy. Its output is shown where it fails."""
+    done = subprocess.run(["cmake", *arguments], cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stdout)
+
+
 def build(name, row):
     """The program of this row; that of the tree as it is has no changes."""
     program = PLACE / "bin" / name.replace(" ", "_").replace("/", "of")
@@ -118,9 +126,8 @@ def build(name, row):
         path = TREE / "router/route" / change.file
         path.write_text(changed(path.read_text(), change))
     if not (TREE / "build/release/build.ninja").exists():
-        subprocess.run(["cmake", "--preset", "release"], cwd=TREE, check=True, stdout=subprocess.DEVNULL)
-    command = ["cmake", "--build", "--preset", "release", "--target", "roostctl"]
-    subprocess.run(command, cwd=TREE, check=True, stdout=subprocess.DEVNULL)
+        run_cmake("--preset", "release")
+    run_cmake("--build", "--preset", "release", "--target", "roostctl")
     program.parent.mkdir(exist_ok=True)
     shutil.copy2(TREE / "build/release/bin/roostctl", program)
     return program

@@ -38,7 +38,7 @@ inline constexpr Metric kRouterRequests{Kind::kCounter, "roost_router_requests_t
 inline constexpr Metric kRouterUnknownFields{Kind::kCounter, "roost_router_unknown_request_fields_total", "",
     "Members of generation requests that no API of this server knows; they are ignored."};
 inline constexpr Metric kRouterPromptBytes{Kind::kCounter, "roost_router_prompt_bytes_total", "",
-    "Bytes of prompt text that were turned into tokens."};
+    "Bytes of prompt text that were turned into tokens; requests with the cache off are not counted."};
 inline constexpr Metric kRouterPromptMemoHitBytes{Kind::kCounter, "roost_router_prompt_memo_hit_bytes_total", "",
     "Of these, bytes whose tokens the prompt memo knew."};
 inline constexpr Metric kRouterPromptMemoBytes{Kind::kGauge, "roost_router_prompt_memo_bytes", "",

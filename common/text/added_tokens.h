@@ -79,10 +79,10 @@ class AddedTokens {
     std::vector<const AddedToken*> by_text;
     std::array<bool, 256> first_bytes{};
     std::optional<char> only_first_byte;  // where all begin alike
+    bool has_special = false;
 
     // Where the next one may begin, from `from` on; else the text's end.
     [[nodiscard]] std::size_t NextBegin(std::string_view text, std::size_t from) const;
-    bool has_special = false;
   };
 
   AddedTokens(Regex word, std::size_t vocabulary_size)

@@ -110,7 +110,6 @@ class BpeModel {
   bool ignore_merges_ = false;
   bool cuts_at_metaspace_ = false;
   bool has_all_bytes_ = false;
-  std::size_t longest_token_ = 0;                 // bytes of its text
   ByteWordTable byte_words_;                      // where whole words are taken for tokens, and all bytes are there
   std::array<TokenId, 256> byte_level_tokens_{};  // of the alphabet's characters, if all are there
   std::vector<std::optional<TokenId>> low_characters_;     // by code point, the first few

@@ -19,4 +19,16 @@ struct PromptText {
   std::span<const ByteRange> written;
 };
 
+// A text of which every byte may spell special tokens, as in raw completions. It outlives what prompt() returns.
+class WrittenText {
+ public:
+  explicit WrittenText(std::string_view bytes) : bytes_(bytes), all_{0, bytes.size()} {}
+
+  [[nodiscard]] PromptText prompt() const { return {bytes_, std::span(&all_, bytes_.empty() ? 0 : 1)}; }
+
+ private:
+  std::string_view bytes_;
+  ByteRange all_;
+};
+
 }  // namespace roost

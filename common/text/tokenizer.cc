@@ -52,8 +52,7 @@ Tokenizer::~Tokenizer() = default;
 
 Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, SpecialTokens special_tokens,
                                                std::size_t max_tokens) const {
-  const ByteRange all{0, text.size()};
-  return Encode(PromptText{text, std::span(&all, text.empty() ? 0 : 1)}, special_tokens, max_tokens);
+  return Encode(WrittenText(text).prompt(), special_tokens, max_tokens);
 }
 
 Result<std::vector<TokenId>> Tokenizer::Encode(PromptText text, SpecialTokens special_tokens,

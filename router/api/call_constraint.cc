@@ -39,8 +39,8 @@ Format UpTo(int most, const Format& content) {
 Format Schema(std::string_view schema) {
   return fmt::format(R"({{"type":"json_schema","max_whitespace_cnt":{},"json_schema":{}}})", kMaxWhitespace, schema);
 }
-const Format kAnyText = R"({"type":"any_text"})";
-const Format kNothing = R"("")";
+Format AnyText() { return R"({"type":"any_text"})"; }
+Format Nothing() { return R"("")"; }
 
 class Writer {
  public:
@@ -56,7 +56,7 @@ class Writer {
 
   Format Strict() const {
     if (is_harmony()) {
-      const Format final = Sequence({Marker("<|channel|>"), Text("final"), Marker("<|message|>"), kAnyText});
+      const Format final = Sequence({Marker("<|channel|>"), Text("final"), Marker("<|message|>"), AnyText()});
       return Sequence({Messages({Text("analysis"), Text("commentary")}), Either({HarmonyCall(), final})});
     }
     Formats parts = Reasoning();
@@ -93,14 +93,14 @@ class Writer {
       return {};
     }
     const bool is_inside = syntax_.reasoning_start == ReasoningStart::kInside;
-    const Format begin = is_inside ? kNothing : Edge(kThinkBegin);
-    const Format thinking = Sequence({Tag(begin, kAnyText, Edge(kThinkEnd)), Optional(Text("\n\n"))});
+    const Format begin = is_inside ? Nothing() : Edge(kThinkBegin);
+    const Format thinking = Sequence({Tag(begin, AnyText(), Edge(kThinkEnd)), Optional(Text("\n\n"))});
     return {is_inside ? thinking : Optional(thinking)};
   }
 
   // The prompt ends with <|start|>assistant.
   Format Messages(const Formats& channels) const {
-    const Format text = Tag(Edge("<|message|>"), kAnyText, Edge("<|end|>"));
+    const Format text = Tag(Edge("<|message|>"), AnyText(), Edge("<|end|>"));
     return UpTo(kMaxMessages,
                 Sequence({Marker("<|channel|>"), Either(channels), text, Marker("<|start|>"), Text("assistant")}));
   }
@@ -110,13 +110,13 @@ class Writer {
     return fmt::format(R"({{"type":"{}","{}":[{}],"tags":[{}],"stop_after_first":true}})",
                        is_token ? "token_triggered_tags" : "triggered_tags", is_token ? "trigger_tokens" : "triggers",
                        is_token ? std::to_string(*syntax_.special_token(Trigger())) : Edge(Trigger()),
-                       Tag(Edge(Trigger()), Calls(), kNothing));
+                       Tag(Edge(Trigger()), Calls(), Nothing()));
   }
 
   // Without a marker an answer that begins with a brace is a call.
   Format BareOrText() const {
     const Format first = R"({"type":"regex","pattern":"[^{ \\n\\t\\r]"})";
-    return Either({Calls(), Optional(Sequence({first, kAnyText}))});
+    return Either({Calls(), Optional(Sequence({first, AnyText()}))});
   }
 
   // ---- calls ----

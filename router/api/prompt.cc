@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <span>
 #include <utility>
 #include <variant>
 
@@ -58,13 +57,6 @@ Result<std::vector<TokenId>> Encode(const ServedModel& model, PromptText text, S
   Result<std::vector<TokenId>> ids = model.tokenizer->Encode(text, specials, MaxCountedTokens(model));
   if (!ids.ok()) return InvalidArgument(std::string(field), "can not be tokenized: {}", ids.error().message);
   return ids;
-}
-
-// A text that may spell any special token.
-Result<std::vector<TokenId>> EncodeParsed(const ServedModel& model, std::string_view text, SpecialTokens specials,
-                                          std::string_view field) {
-  const ByteRange all{0, text.size()};
-  return Encode(model, {text, std::span(&all, text.empty() ? 0 : 1)}, specials, field);
 }
 
 struct TextToRead {
@@ -218,7 +210,7 @@ Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const 
     ROOST_RETURN_IF_ERROR(CheckIds(model, *ids, prompt.path));
     return *ids;
   }
-  return EncodeParsed(model, std::get<std::string>(prompt.value), SpecialTokens::kAdd, prompt.path);
+  return Encode(model, WrittenText(std::get<std::string>(prompt.value)).prompt(), SpecialTokens::kAdd, prompt.path);
 }
 
 Result<HashedTokens> ReadRenderedPrompt(const ServedModel& model, const jinja::TracedText& text, const MemoUse& use) {
@@ -228,8 +220,7 @@ Result<HashedTokens> ReadRenderedPrompt(const ServedModel& model, const jinja::T
 Result<HashedTokens> ReadCompletionPrompt(const ServedModel& model, const CompletionPrompt& prompt,
                                           const MemoUse& use) {
   if (const auto* text = std::get_if<std::string>(&prompt.value)) {
-    const ByteRange all{0, text->size()};
-    return Read(model, {{*text, std::span(&all, text->empty() ? 0 : 1)}, SpecialTokens::kAdd, prompt.path}, use);
+    return Read(model, {WrittenText(*text).prompt(), SpecialTokens::kAdd, prompt.path}, use);
   }
   HashedTokens read;
   ROOST_ASSIGN_OR_RETURN(read.tokens, TokenizeCompletion(model, prompt));
@@ -239,8 +230,7 @@ Result<HashedTokens> ReadCompletionPrompt(const ServedModel& model, const Comple
 
 Result<HashedTokens> ReadTextPrompt(const ServedModel& model, std::string_view text, SpecialTokens specials,
                                     const MemoUse& use) {
-  const ByteRange all{0, text.size()};
-  return Read(model, {{text, std::span(&all, text.empty() ? 0 : 1)}, specials, "prompt"}, use);
+  return Read(model, {WrittenText(text).prompt(), specials, "prompt"}, use);
 }
 
 Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, std::vector<TokenId> prompt,

@@ -4,7 +4,6 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -59,8 +58,7 @@ void BenchPromptMemo(Effort effort) {
   const std::string history = History(talk, effort == Effort::kQuick ? 1000 : 32'768);
   const router::PromptMemo::Scope scope{talk.tokenizer, SpecialTokens::kOmit, {1, 2}, 16};
   const auto read = [&](router::PromptMemo& memo, const std::string& text) {
-    const ByteRange all{0, text.size()};
-    ROOST_CHECK(memo.Read(scope, {text, std::span(&all, 1)}, Tokenizer::kAllTokens).ok());
+    ROOST_CHECK(memo.Read(scope, WrittenText(text).prompt(), Tokenizer::kAllTokens).ok());
   };
 
   router::PromptMemo memo(std::size_t{64} << 20U);

@@ -12,33 +12,19 @@
 
 #include "common/base/byte_range.h"
 #include "common/base/check.h"
-#include "common/base/json_writer.h"
 #include "common/base/utf8.h"
-#include "common/text/byte_level.h"
 #include "common/text/tokenizer.h"
+#include "tests/support/byte_vocabulary.h"
 
 namespace roost {
 namespace {
-
-// Every byte, and some merges.
-std::string ModelJson() {
-  std::string vocab;
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string character;
-    text::AppendByteLevel(std::string(1, static_cast<char>(byte)), character);
-    AppendJsonString(character, vocab);
-    vocab += fmt::format(":{},", byte);
-  }
-  vocab += R"("ab":256,"abab":257,"Ġa":258,"ä½":259)";
-  return fmt::format(R"({{"type":"BPE","vocab":{{{}}},"merges":["a b","ab ab","Ġ a","ä ½"]}})", vocab);
-}
 
 std::shared_ptr<const Tokenizer> MakeTokenizer() {
   const std::string json = fmt::format(
       R"({{"version":"1.0","normalizer":null,"pre_tokenizer":{{"type":"ByteLevel","add_prefix_space":false}},)"
       R"("added_tokens":[{{"id":260,"content":"<|x|>","single_word":false,"lstrip":false,"rstrip":false,)"
       R"("normalized":false,"special":true}}],"decoder":{{"type":"ByteLevel"}},"model":{}}})",
-      ModelJson());
+      testing_support::ByteLevelModelJson());
   return std::move(Tokenizer::FromJson(json, "fuzz")).value();
 }
 

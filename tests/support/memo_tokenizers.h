@@ -9,9 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/json_writer.h"
-#include "common/text/byte_level.h"
 #include "common/text/tokenizer.h"
+#include "tests/support/byte_vocabulary.h"
 
 namespace roost::testing_support {
 
@@ -33,18 +32,6 @@ inline std::string AddedTokensJson(int first_id) {
         row.content, has('w'), has('l'), has('r'), has('n'), has('s'));
   }
   return json + "]";
-}
-
-inline std::string ByteLevelModelJson() {
-  std::string vocab;
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string character;
-    text::AppendByteLevel(std::string(1, static_cast<char>(byte)), character);
-    AppendJsonString(character, vocab);
-    vocab += fmt::format(":{},", byte);
-  }
-  vocab += R"("ab":256,"abab":257,"Ġa":258,"ä½":259)";
-  return fmt::format(R"({{"type":"BPE","vocab":{{{}}},"merges":["a b","ab ab","Ġ a","ä ½"]}})", vocab);
 }
 
 inline std::string FallbackModelJson() {

@@ -10,6 +10,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+import ablations  # noqa: E402
 import evictions  # noqa: E402
 import figures  # noqa: E402
 import page_tables  # noqa: E402
@@ -316,6 +317,29 @@ class WrittenTablesTest(unittest.TestCase):
         line = "figure eviction_agents_48_500k_{} {} %"
         lines = [line.format(policy, 10 + i) for i, policy in enumerate(evictions.POLICIES)]
         self.assertIn("| coding agents (Weka), 48 sessions | 500k | 10.0 |", evictions.table("\n".join(lines)))
+
+    def test_every_ablation_changes_what_stands_in_the_source(self):
+        for row in ablations.ROWS.values():
+            for change in row.changes:
+                source = (ROOT / "router/route" / change.file).read_text()
+                self.assertNotEqual(ablations.changed(source, change), source, row.title)
+
+    def test_an_ablation_of_what_is_not_there_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "cost.cc has 2 times, not once: kTwo"):
+            ablations.changed("kTwo kTwo", ablations.Change("cost.cc", "kTwo", "kOne"))
+
+    def test_an_ablation_is_told_as_differences_on_the_same_seeds(self):
+        def runs(*means):
+            return [{"ttft_mean_s": mean, "ttft_p99_s": 10} for mean in means]
+
+        results = {}
+        for cell in simulations.PAIRED_CELLS:
+            results[ablations.AS_IS, cell[0]] = runs(1, 2)
+            results["slots", cell[0]] = runs(1.1, 2.6)
+            results["pace", cell[0]] = runs(1, 2)
+        rows = ablations.table("terms", ["slots", "pace"], results, "Seeds 1 to 2.").splitlines()
+        self.assertEqual(rows[2], "| `slots` |" + " +20 ± 127 / +0.0 ± 0.0 |" * len(simulations.PAIRED_CELLS))
+        self.assertEqual(rows[3], "| `pace` |" + " same |" * len(simulations.PAIRED_CELLS))
 
     def test_figures_change_the_values_of_their_rows_alone(self):
         row = "| `{}_us` | {} us | `{}` | what |\n"

@@ -73,13 +73,14 @@ bool Forbids(const StrictLead& lead, char c) {
 }
 
 // What the library does not know of tokens.
+struct AfterLead {
+  TokenBits ends_in_it;
+  TokenBits forbidden;
+};
+using AfterLeads = std::array<AfterLead, kStrictLeads.size()>;
 struct TokenSets {
-  TokenBits known;  // may come at all: with a text, or special and named by the structural tag
-  struct AfterLead {
-    TokenBits ends_in_it;
-    TokenBits forbidden;
-  };
-  std::array<AfterLead, kStrictLeads.size()> leads;
+  TokenBits known;                          // may come at all: with a text, or special and named by the structural tag
+  std::shared_ptr<const AfterLeads> leads;  // the same for all constraints
 };
 using SharedSets = std::shared_ptr<const TokenSets>;
 
@@ -97,17 +98,18 @@ bool IsNoUtf8(const std::string& text) {
 
 TokenSets SetsOf(const TokenTexts& texts) {
   const TokenBits none(MaskWords(texts.size()));
-  TokenSets sets;
-  sets.known = none;
-  sets.leads.fill({none, none});
+  AfterLeads leads;
+  leads.fill({none, none});
+  TokenSets sets{.known = none, .leads = nullptr};
   for (std::size_t i = 0; i < texts.size(); ++i) {
     if (texts[i].empty() || IsNoUtf8(texts[i])) continue;
     Insert(i, sets.known);
     for (std::size_t j = 0; j < kStrictLeads.size(); ++j) {
-      if (static_cast<unsigned char>(texts[i].back()) == kStrictLeads[j].lead) Insert(i, sets.leads[j].ends_in_it);
-      if (Forbids(kStrictLeads[j], texts[i].front())) Insert(i, sets.leads[j].forbidden);
+      if (static_cast<unsigned char>(texts[i].back()) == kStrictLeads[j].lead) Insert(i, leads[j].ends_in_it);
+      if (Forbids(kStrictLeads[j], texts[i].front())) Insert(i, leads[j].forbidden);
     }
   }
+  sets.leads = std::make_shared<const AfterLeads>(std::move(leads));
   return sets;
 }
 
@@ -120,7 +122,7 @@ class XgrammarAutomaton final : public Automaton {
     if (!Holds(sets_->known, token) || (after_ != nullptr && Holds(after_->forbidden, token))) return false;
     if (!matcher_.AcceptToken(static_cast<std::int32_t>(token))) return false;
     after_ = nullptr;
-    for (const TokenSets::AfterLead& lead : sets_->leads) {
+    for (const AfterLead& lead : *sets_->leads) {
       if (Holds(lead.ends_in_it, token)) after_ = &lead;
     }
     return true;
@@ -150,7 +152,7 @@ class XgrammarAutomaton final : public Automaton {
  private:
   xgrammar::GrammarMatcher matcher_;
   const SharedSets sets_;
-  const TokenSets::AfterLead* after_ = nullptr;  // of sets_, if the text so far ends in its lead
+  const AfterLead* after_ = nullptr;  // of sets_, if the text so far ends in its lead
 };
 
 class XgrammarGrammar final : public CompiledGrammar {
@@ -158,7 +160,9 @@ class XgrammarGrammar final : public CompiledGrammar {
   XgrammarGrammar(xgrammar::CompiledGrammar grammar, SharedSets sets)
       : grammar_(std::move(grammar)), sets_(std::move(sets)) {}
 
-  [[nodiscard]] std::size_t bytes() const override { return grammar_.MemorySizeBytes(); }
+  [[nodiscard]] std::size_t bytes() const override {
+    return grammar_.MemorySizeBytes() + sets_->known.size() * sizeof(TokenBits::value_type);
+  }
   [[nodiscard]] std::unique_ptr<Automaton> Start() const override {
     return std::make_unique<XgrammarAutomaton>(xgrammar::GrammarMatcher(grammar_), sets_);
   }

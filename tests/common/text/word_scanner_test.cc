@@ -17,8 +17,8 @@
 #include "common/base/json_writer.h"
 #include "common/base/rng.h"
 #include "common/base/utf8.h"
-#include "common/text/byte_level.h"
 #include "tests/common/text/tokenizer_fixture.h"
+#include "tests/support/byte_vocabulary.h"
 #include "tests/support/hostile_texts.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/shared_data.h"
@@ -136,14 +136,8 @@ TEST_F(WordScannerTest, CutsRealTextsAsThePatterns) {
 
 // Every byte, and some merges that overlap.
 std::string ByteLevelModel(std::string_view more) {
-  std::string vocab;
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string character;
-    text::AppendByteLevel(std::string(1, static_cast<char>(byte)), character);
-    AppendJsonString(character, vocab);
-    vocab += fmt::format(":{},", byte);
-  }
-  vocab += R"("ab":256,"aba":257,"ba":258,"bb":259,"Ġa":260,"ĠĠ":261,"ĠĠĠĠ":262,"Ã©":263,"baba":264)";
+  std::string vocab = testing_support::ByteVocabularyJson();
+  vocab += R"(,"ab":256,"aba":257,"ba":258,"bb":259,"Ġa":260,"ĠĠ":261,"ĠĠĠĠ":262,"Ã©":263,"baba":264)";
   return fmt::format(R"({{"type":"BPE",{}"vocab":{{{}}},"merges":["b a","a b","ab a","b b","Ġ a","Ġ Ġ","ĠĠ ĠĠ","Ã ©",)"
                      R"("ba ba"]}})",
                      more, vocab);
