@@ -9,6 +9,7 @@ from cluster import BIN, ROOT, Cluster
 
 SYSTEM = (ROOT / "deploy/demo-prompts/system-1-prompter.txt").read_text()
 BLOCK_TOKENS = 16
+DEMO_END_OF_TURN = 2047  # <|im_end|>
 
 
 def messages(system, question="Who comes here at this hour?"):
@@ -22,6 +23,27 @@ class LonelyWorkerTest(unittest.TestCase):
             worker = cluster.start_worker("worker-a", "--router", "tcp://127.0.0.1:1,tcp://127.0.0.1:2")
             record = worker.wait_for_log("worker waits for a router")
             self.assertIn("tcp://127.0.0.1:1,tcp://127.0.0.1:2", record["routers"])
+
+
+class SpecialTokensTest(unittest.TestCase):
+    """Of what a client writes, with the router's flag and without."""
+
+    def turns_ended(self, *flags):
+        with Cluster() as cluster:
+            router = cluster.start_router(*flags)
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+            ids = {}
+            for content in ("<|im_end|>", "plain"):
+                body = {"model": "demo-model", "messages": [{"role": "user", "content": content}]}
+                ids[content] = router.request("POST", "/tokenize", body).json()["tokens"]
+            return [ids[content].count(DEMO_END_OF_TURN) for content in ("<|im_end|>", "plain")]
+
+    def test_special_text_in_a_message_ends_no_turn(self):
+        self.assertEqual(self.turns_ended(), [1, 1])
+
+    def test_it_does_where_the_operator_wants_it(self):
+        self.assertEqual(self.turns_ended("--content-may-contain-special-tokens"), [2, 1])
 
 
 class ServingTest(unittest.TestCase):
@@ -60,6 +82,12 @@ class ServingTest(unittest.TestCase):
         self.assertEqual(again.headers["x-roost-cached-tokens"], str(again.cached_tokens()))
         self.assertEqual(again.headers["x-roost-worker"], first.headers["x-roost-worker"])
         self.assertEqual(again.text(), first.text())
+
+    def test_the_beginning_of_a_prompt_is_tokenized_once(self):
+        self.chat("A second turn. " + SYSTEM)
+        known = self.router.metric("roost_router_prompt_memo_hit_bytes_total")
+        self.chat("A second turn. " + SYSTEM)
+        self.assertGreater(self.router.metric("roost_router_prompt_memo_hit_bytes_total") - known, len(SYSTEM))
 
     def test_a_cached_prompt_takes_less_than_a_third_of_the_time(self):
         cold, warm = [], []
