@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build/ablations"
 TREE = PLACE / "tree"
 PAGE = ROOT / "router/route/README.md"
+PLACES = [(PAGE, "terms"), (PAGE, "constants")]
 AS_IS = "as it is"
 
 

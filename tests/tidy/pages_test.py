@@ -268,7 +268,7 @@ class WrittenTablesTest(unittest.TestCase):
     """Scripts that measure write their tables into the pages, each between its own two markers."""
 
     def test_every_script_finds_its_places(self):
-        for script in (evictions, simulations):
+        for script in (ablations, evictions, simulations):
             for page, place in script.PLACES:
                 self.assertIn("| new |", page_tables.replaced(page.read_text(), script.__name__, place, "| new |"))
 
