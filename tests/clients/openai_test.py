@@ -387,10 +387,18 @@ def test_tool_calls_stream_name_first_with_the_text_before_them(client):
 
 
 @case("tool calls")
-def test_a_call_that_breaks_off_is_no_error_and_is_handed_on(client):
+def test_a_call_that_breaks_off_is_text(client):
     choice = client.chat.completions.create(**scripted("Make a broken call."), tools=[WEATHER]).choices[0]
-    (call,) = choice.message.tool_calls
-    assert call.function.name == "get_weather" and call.function.arguments.startswith('{"city":')
+    assert not choice.message.tool_calls and choice.finish_reason == "stop"
+    assert '"get_weather"' in choice.message.content and '{"city":' in choice.message.content
+
+
+@case("tool calls")
+def test_a_stream_has_told_a_call_before_it_breaks_off(client):
+    stream = client.chat.completions.create(**scripted("Make a broken call."), tools=[WEATHER], stream=True)
+    deltas = [delta for event in stream if event.choices for delta in event.choices[0].delta.tool_calls or []]
+    assert deltas[0].function.name == "get_weather"
+    assert "".join(delta.function.arguments or "" for delta in deltas).startswith('{"city":')
 
 
 @case("tool calls")

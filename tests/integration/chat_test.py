@@ -9,12 +9,14 @@ import select
 import signal
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 
 from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, Cluster, text
 
 SYSTEM = text(60, "chat")
+LOCAL_FLAGS = 3  # of what tcgetattr returns
 
 
 def chat(router, questions, *flags, code=0):
@@ -32,6 +34,10 @@ class Terminal:
         if self.pid == 0:
             arguments = [str(BIN / "roostctl"), "chat", "--router", router.url, *flags]
             os.execv(arguments[0], arguments)
+        # Else ^C throws away what is on its way to the screen, "[stopped]" too where that was quick.
+        attributes = termios.tcgetattr(self.screen)
+        attributes[LOCAL_FLAGS] |= termios.NOFLSH
+        termios.tcsetattr(self.screen, termios.TCSANOW, attributes)
         self.shown = ""
 
     def type(self, keys):
