@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "common/metrics/registry.h"
+#include "router/access/key_account.h"
 #include "router/api/api_observer.h"
 #include "router/text/prompt_memo.h"
 
@@ -22,6 +25,9 @@ class ApiMetrics final : public ApiObserver {
 
   // Whoever reads the metrics tells the memo's counts first.
   void OnPromptMemo(const PromptMemo::Counts& counts);
+
+  // Likewise what the keys have used.
+  void OnKeys(std::span<const std::pair<std::string, std::shared_ptr<KeyAccount>>> accounts);
 
   void OnAnswer(std::string_view route, int status) override;
   void OnUnknownFields(std::uint32_t count) override;
@@ -39,6 +45,15 @@ class ApiMetrics final : public ApiObserver {
     prometheus::Histogram& request_seconds;
   };
   ModelMetrics& OfModel(std::string_view model);
+  // One key's, and what they have been told.
+  struct KeyMetrics {
+    prometheus::Counter& requests;
+    prometheus::Counter& refused;
+    prometheus::Counter& prompt_tokens;
+    prometheus::Counter& cached_tokens;
+    prometheus::Counter& output_tokens;
+    KeyUsage told;
+  };
 
   metrics::Registry& registry_;
   prometheus::Gauge& active_;
@@ -50,6 +65,7 @@ class ApiMetrics final : public ApiObserver {
 
   std::mutex mutex_;
   PromptMemo::Counts memo_counts_;                                                    // guarded by mutex_
+  std::map<std::string, KeyMetrics> by_key_;                                          // guarded by mutex_
   std::map<std::string, ModelMetrics, std::less<>> by_model_;                         // guarded by mutex_
   std::map<std::pair<std::string, int>, prometheus::Counter*, std::less<>> answers_;  // guarded by mutex_
 };

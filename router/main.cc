@@ -11,8 +11,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
@@ -22,7 +24,9 @@
 #include "common/base/termination.h"
 #include "common/config/config.h"
 #include "common/metrics/registry.h"
+#include "router/access/key_ring.h"
 #include "router/api/api.h"
+#include "router/api/key_file.h"
 #include "router/api_metrics.h"
 #include "router/fleet/fleet.h"
 #include "router/fleet/registry_fleet_metrics.h"
@@ -45,15 +49,30 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(seconds));
 }
 
-Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver& observer,
-                                      std::shared_ptr<ByteBudget> input_budget) {
-  ROOST_ASSIGN_OR_RETURN(HostAndPort address, ParseHostAndPort(options.http_address, "http-address"));
-  if (!IsLoopback(address.host) && !options.insecure_bind) {
-    return InvalidArgument(
-        "http-address", "{} is not a loopback address, and requests are not authenticated; --insecure-bind allows it",
-        options.http_address);
-  }
+// An address that others reach needs keys, unless the operator wants it otherwise.
+Result<HostAndPort> ListenAddress(const std::string& address, const std::string& flag, std::string_view keys_flag,
+                                  const std::string& keys, const RouterOptions& options) {
+  ROOST_ASSIGN_OR_RETURN(HostAndPort parsed, ParseHostAndPort(address, flag));
+  if (IsLoopback(parsed.host) || !keys.empty() || options.insecure_bind) return parsed;
+  return InvalidArgument(flag,
+                         "{} is not a loopback address, and without --{} requests are not authenticated; "
+                         "--insecure-bind allows it",
+                         address, keys_flag);
+}
+
+// What all listeners share.
+HttpServerOptions CommonHttpOptions(const RouterOptions& options, ApiObserver& observer) {
   HttpServerOptions http;
+  http.header_timeout = Milliseconds(options.request_head_timeout_seconds);
+  http.on_refused = [&observer](const Error& error) { observer.OnAnswer("other", TraitsOf(error.code).http_status); };
+  return http;
+}
+
+Result<HttpServerOptions> ApiOptionsOf(const RouterOptions& options, ApiObserver& observer,
+                                       std::shared_ptr<ByteBudget> input_budget) {
+  ROOST_ASSIGN_OR_RETURN(HostAndPort address,
+                         ListenAddress(options.http_address, "http-address", "api-keys", options.api_keys, options));
+  HttpServerOptions http = CommonHttpOptions(options, observer);
   http.address = std::move(address.host);
   http.port = address.port;
   http.thread_count = options.http_threads;
@@ -61,9 +80,32 @@ Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver&
   http.body_bytes = options.max_body_bytes;
   http.input_budget = std::move(input_budget);
   http.cors_origins = options.cors_origins;
-  http.header_timeout = Milliseconds(options.request_head_timeout_seconds);
-  http.on_refused = [&observer](const Error& error) { observer.OnAnswer("other", TraitsOf(error.code).http_status); };
   return http;
+}
+
+// Of operators: few connections, and a budget of their own, so that clients who fill theirs keep no operator out.
+Result<HttpServerOptions> OperatorOptionsOf(const std::string& address, const std::string& flag,
+                                            const RouterOptions& options, ApiObserver& observer) {
+  constexpr std::size_t kMostConnections = 64;
+  ROOST_ASSIGN_OR_RETURN(HostAndPort parsed, ListenAddress(address, flag, "admin-keys", options.admin_keys, options));
+  HttpServerOptions http = CommonHttpOptions(options, observer);
+  http.address = std::move(parsed.host);
+  http.port = parsed.port;
+  http.max_connections = kMostConnections;
+  http.body_bytes = options.max_body_bytes;
+  return http;
+}
+
+// Null for an empty path.
+Result<std::shared_ptr<KeyRing>> OpenKeys(const std::string& path) {
+  if (path.empty()) return std::shared_ptr<KeyRing>();
+  ROOST_ASSIGN_OR_RETURN(std::vector<ApiKey> keys, ReadKeyFile(path));
+  return std::make_shared<KeyRing>(std::move(keys));
+}
+
+std::string UrlOf(const std::string& address, std::uint16_t port) {
+  const std::string host = address.find(':') == std::string::npos ? address : "[" + address + "]";
+  return fmt::format("http://{}:{}", host, port);
 }
 
 FleetOptions FleetOptionsOf(const RouterOptions& options, std::shared_ptr<ByteBudget> input_budget) {
@@ -121,6 +163,14 @@ void Drain(HttpServer& server, std::chrono::milliseconds timeout, int last_signa
   stopper.join();
 }
 
+// Errors name the flag.
+Result<std::unique_ptr<HttpServer>> Listen(const HttpServerOptions& options, const std::string& flag,
+                                           HttpHandler handler) {
+  Result<std::unique_ptr<HttpServer>> server = HttpServer::Start(options, std::move(handler));
+  if (!server.ok()) return Error{server.error().code, server.error().message, flag};
+  return server;
+}
+
 // Runs until a signal; then announces the end, and lets open requests end within the drain timeout. Each further signal
 // ends what it finds: the announcement, or the process.
 Result<void> Run(const RouterOptions& options, Termination& termination) {
@@ -129,7 +179,16 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   ApiMetrics api_metrics(registry);
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
   const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
-  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics, input_budget));
+  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, ApiOptionsOf(options, api_metrics, input_budget));
+  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions admin,
+                         OperatorOptionsOf(options.admin_address, "admin-address", options, api_metrics));
+  std::optional<HttpServerOptions> metrics;
+  if (!options.metrics_address.empty()) {
+    ROOST_ASSIGN_OR_RETURN(metrics,
+                           OperatorOptionsOf(options.metrics_address, "metrics-address", options, api_metrics));
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<KeyRing> api_keys, OpenKeys(options.api_keys));
+  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<KeyRing> admin_keys, OpenKeys(options.admin_keys));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
                          Fleet::Start(FleetOptionsOf(options, input_budget), &ReadTextBundle, *fleet_metrics));
@@ -148,18 +207,30 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
                                                                      : RenderSettings::Content::kText,
        .tool_family = ToolFamilyNamed(options.tool_parser),  // none for auto
        .prompt_memo = prompt_memo,
+       .api_keys = api_keys,
+       .admin_keys = admin_keys,
        .metrics_text =
            [&] {
              api_metrics.OnPromptMemo(prompt_memo->counts());
+             if (api_keys != nullptr) api_metrics.OnKeys(api_keys->Accounts());
              return registry.Text();
            },
        .unix_seconds_now = &UnixSeconds});
-  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
-                         HttpServer::Start(http, [&api](HttpRequest request, std::shared_ptr<Responder> responder) {
-                           api.Handle(std::move(request), std::move(responder));
-                         }));
-  const std::string host = http.address.find(':') == std::string::npos ? http.address : "[" + http.address + "]";
-  LogInfo("router ready", {{"http", "http://" + host + ":" + std::to_string(server->port())},
+  const auto serve = [&api](Listener listener) {
+    return [&api, listener](HttpRequest request, std::shared_ptr<Responder> responder) {
+      api.Handle(listener, std::move(request), std::move(responder));
+    };
+  };
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> admin_server,
+                         Listen(admin, "admin-address", serve(Listener::kAdmin)));
+  std::unique_ptr<HttpServer> metrics_server;
+  if (metrics) {
+    ROOST_ASSIGN_OR_RETURN(metrics_server, Listen(*metrics, "metrics-address", serve(Listener::kMetrics)));
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, Listen(http, "http-address", serve(Listener::kApi)));
+  LogInfo("router ready", {{"http", UrlOf(http.address, server->port())},
+                           {"admin", UrlOf(admin.address, admin_server->port())},
+                           {"metrics", metrics ? UrlOf(metrics->address, metrics_server->port()) : "none"},
                            {"link", fleet->endpoint()},
                            {"policy", options.policy},
                            {"version", std::string(Version())}});
@@ -169,6 +240,9 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   const int last_signal = Announce(Milliseconds(options.drain_announce_seconds), api, termination);
   LogInfo("router drains", {{"connections", std::to_string(server->connection_count())}});
   Drain(*server, Milliseconds(options.drain_timeout_seconds), last_signal, termination);
+  // Operators can look on until the last request has ended.
+  admin_server->Stop(std::chrono::milliseconds(0));
+  if (metrics_server != nullptr) metrics_server->Stop(std::chrono::milliseconds(0));
   text.Stop();
   fleet->Stop();
   LogInfo("router stopped", {});

@@ -77,6 +77,8 @@ enum ErrorCode {
   internal @13;
   modelNotFound @14;
   unsupportedMediaType @15;
+  permissionDenied @16;
+  rateLimited @17;
 }
 
 enum FinishReason {
@@ -403,6 +405,10 @@ struct Load {
   progress @13 :UInt64 = 0;
   # Grows with each report of the engine, also with one that tells of no step. A heartbeat repeats the last one. So a
   # worker that has work and whose progress stands still has an engine that hangs.
+
+  routerCount @14 :UInt32 = 1;
+  # The routers that the worker's links are up with, the receiver included: 1 to 1,024. Routers share the limits of API
+  # keys by it.
 }
 
 struct Step {

@@ -91,9 +91,6 @@ enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 // The shares that NAME=FRACTION values give: names of at most 200 bytes, each once, the empty one for requests of no
 // tenant; fractions above 0, together at most 1; at most 64 tenants.
 [[nodiscard]] Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values);
-// Can requests have these tenants? kInvalidArgument names a tenant that no request can have.
-[[nodiscard]] Result<void> CheckTenants(std::span<const TenantShare> shares);
-
 // Memory for KV blocks.
 struct KvMemory {
   std::optional<double> share;         // of what is free on the device beside the weights

@@ -61,6 +61,16 @@ inline constexpr Metric kRouterCopiedTokens{Kind::kCounter, "roost_router_copied
     "Prompt tokens that workers computed for copies of hot prefixes, which no request waited for."};
 inline constexpr Metric kRouterOutputTokens{Kind::kCounter, "roost_router_output_tokens_total", "model",
     "Tokens generated."};
+inline constexpr Metric kRouterKeyRequests{Kind::kCounter, "roost_router_key_requests_total", "key",
+    "Generations of an API key that were computed."};
+inline constexpr Metric kRouterKeyRefusedRequests{Kind::kCounter, "roost_router_key_refused_requests_total", "key",
+    "Requests of an API key over one of its limits, answered 429."};
+inline constexpr Metric kRouterKeyPromptTokens{Kind::kCounter, "roost_router_key_prompt_tokens_total", "key",
+    "Prompt tokens of an API key's generations, cached ones too."};
+inline constexpr Metric kRouterKeyCachedTokens{Kind::kCounter, "roost_router_key_cached_tokens_total", "key",
+    "Prompt tokens of an API key's generations that were found in a worker's cache."};
+inline constexpr Metric kRouterKeyOutputTokens{Kind::kCounter, "roost_router_key_output_tokens_total", "key",
+    "Tokens generated for an API key."};
 inline constexpr Metric kRouterTtft{Kind::kHistogram, "roost_router_ttft_seconds", "model",
     "Time to first token, from the request's arrival.", kLatencySeconds};
 inline constexpr Metric kRouterInterToken{Kind::kHistogram, "roost_router_inter_token_seconds", "model",

@@ -96,6 +96,9 @@ Result<Load> ReadLoad(schema::Load::Reader in) {
   load.draining = in.getDraining();
   load.pinned_block_count = in.getPinnedBlockCount();
   load.progress = in.getProgress();
+  load.router_count = in.getRouterCount();
+  if (load.router_count == 0 || load.router_count > kMaxRouters)
+    return DataLoss("routerCount", "{} is not 1 to {}", load.router_count, kMaxRouters);
   ROOST_ASSIGN_OR_RETURN(load.other_prompts, ReadOtherPrompts(in.getOtherPrompts()));
   return load;
 }

@@ -33,7 +33,7 @@ std::string BoundedText(const std::string& text) {
 }
 
 void FillError(const Error& error, schema::Error::Builder out) {
-  static_assert(kErrorCodeCount == static_cast<int>(schema::ErrorCode::UNSUPPORTED_MEDIA_TYPE) + 1);
+  static_assert(kErrorCodeCount == static_cast<int>(schema::ErrorCode::RATE_LIMITED) + 1);
   const std::string message = BoundedText(error.message);
   const std::string field = BoundedText(error.field);
   out.setCode(static_cast<schema::ErrorCode>(error.code));
@@ -125,6 +125,7 @@ void FillLoad(const Load& load, schema::Load::Builder out) {
   out.setDraining(load.draining);
   out.setPinnedBlockCount(load.pinned_block_count);
   out.setProgress(load.progress);
+  out.setRouterCount(load.router_count);
   auto others = out.initOtherPrompts(Count(load.other_prompts.size(), kMaxOtherPrompts, "other prompts"));
   std::size_t hashes_left = kMaxOtherHashes;
   for (unsigned i = 0; i < others.size(); ++i) {

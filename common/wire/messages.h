@@ -196,7 +196,8 @@ struct Load {
   // Of the prompts that queued_prefill_tokens counts, those of other routers, which this one can not know: the first
   // kMaxOtherPrompts in the order in which they run.
   std::vector<OtherPrompt> other_prompts;
-  std::uint64_t progress = 0;  // grows with each report of the engine; heartbeats repeat the last one
+  std::uint64_t progress = 0;      // grows with each report of the engine; heartbeats repeat the last one
+  std::uint32_t router_count = 1;  // that the worker's links are up with, the receiver included: 1 to kMaxRouters
 
   bool operator==(const Load&) const = default;
 };
@@ -329,6 +330,7 @@ enum class CacheMode : std::uint8_t {
   kOff,  // neither uses blocks that are there nor leaves any
 };
 
+inline constexpr std::uint32_t kMaxRouters = 1024;  // that one worker serves
 inline constexpr std::uint32_t kMaxPriority = 100;  // of requests and of blocks
 inline constexpr std::uint32_t kMaxSampleCount = 64;
 // Bounds Retention's durations, Generate::expect_return_ms and Pin::duration_ms, so that adding one to any clock's time

@@ -5,8 +5,12 @@
 //   POST /v1/messages   POST /v1/messages/count_tokens   POST /tokenize   POST /detokenize
 //   GET /v1/models   GET /v1/models/{id}   GET /openapi.json
 //   GET /health   GET /livez   GET /ping   GET /ready   GET /readyz   GET /metrics   GET /version
-//   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
-//   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
+//   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes   GET
+//   /admin/v1/usage POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
+//
+// A router has three listeners, each with its own routes (Listener). The routes of health are on all of them and open
+// to everyone. All others need a key where the listener has keys: also paths that do not exist, so that a route which
+// somebody forgets is closed.
 //
 // Every answer is JSON, also 404 and 405, except /metrics and streams. HEAD is answered as GET, OPTIONS with Allow. A
 // POST without a JSON content type is a 415. A web page cannot send JSON to another site without the site's consent, so
@@ -37,6 +41,7 @@
 
 #include "common/base/clock.h"
 #include "common/text/output_family.h"
+#include "router/access/key_ring.h"
 #include "router/api/api_observer.h"
 #include "router/api/chat_request.h"
 #include "router/api/generation.h"
@@ -51,6 +56,9 @@
 
 namespace roost::router {
 
+// Where a request came in.
+enum class Listener { kApi, kAdmin, kMetrics };
+
 // Whether operators may see the text of prompts.
 enum class PrefixText { kHide, kShow };
 
@@ -62,6 +70,8 @@ struct ApiOptions {
   RenderSettings::Content message_content = RenderSettings::Content::kText;
   std::optional<ToolFamily> tool_family = {};      // overrides what the models' templates say
   std::shared_ptr<PromptMemo> prompt_memo = {};    // null: nothing of prompts is remembered
+  std::shared_ptr<KeyRing> api_keys = {};          // null: the API needs no key
+  std::shared_ptr<KeyRing> admin_keys = {};        // of the other listeners
   std::function<std::string()> metrics_text;       // the body of /metrics
   std::function<std::int64_t()> unix_seconds_now;  // wall time, for `created`
 };
@@ -75,7 +85,7 @@ class Api {
   Api& operator=(const Api&) = delete;
 
   // The handler for HttpServer::Start.
-  void Handle(HttpRequest request, std::shared_ptr<Responder> responder);
+  void Handle(Listener listener, HttpRequest request, std::shared_ptr<Responder> responder);
 
   // From now on /ready answers 503. All other routes go on.
   void BeginDrain() { draining_ = true; }
@@ -87,8 +97,12 @@ class Api {
   struct Prompt;  // what can be generated
 
   [[nodiscard]] static std::span<const Route> Routes();
-  [[nodiscard]] static const Route* FindRoute(std::string_view method, std::string_view path);
-  [[nodiscard]] static std::string AllowedMethods(std::string_view path);
+  [[nodiscard]] static const Route* FindRoute(const Call& call);
+  [[nodiscard]] static std::string AllowedMethods(const Call& call);
+
+  // May the call go on? On the API's listener it is counted against the limits of its key.
+  [[nodiscard]] Result<void> Admit(Call& call, const Route* route);
+  [[nodiscard]] Result<KeyEntry> Authenticate(const Call& call, const KeyRing& keys) const;
 
   void PostToText(const std::shared_ptr<Call>& call, const Route& route);
   void RunText(Call& call, const Route& route);
@@ -111,6 +125,7 @@ class Api {
   void Workers(Call& call);
   void Decisions(Call& call);
   void Queues(Call& call);
+  void UsageOfKeys(Call& call);
   void Pin(Call& call);
   void Unpin(Call& call);
   void Warm(Call& call);
@@ -129,6 +144,7 @@ class Api {
   template <typename Request>
   [[nodiscard]] Result<Request> ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const;
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
+  [[nodiscard]] static Result<void> HoldToPriority(const Call& call, CacheFields& fields);
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
   [[nodiscard]] RenderSettings Settings() const;

@@ -25,8 +25,11 @@ struct Api::Call {
   std::shared_ptr<Responder> responder;
   Instant started_at;
   CallThread thread = CallThread::kConnection;
-  std::string_view route;  // a name of the route table
-  std::string_view rest;   // of the path, behind a prefix route
+  Listener listener = Listener::kApi;
+  std::shared_ptr<Admission> admission;  // of a key of the API; null where it needs none
+  Duration retry_after{};                // of a refusal by a limit
+  std::string_view route;                // a name of the route table
+  std::string_view rest;                 // of the path, behind a prefix route
   ErrorForm error_form = ErrorForm::kOpenAi;
   // Of another API's request: its own name for a field of a chat.
   std::string (*field_of)(std::string_view) = nullptr;
@@ -34,6 +37,16 @@ struct Api::Call {
   std::shared_ptr<const ServedModel> model;  // once the name was read and a worker serves it
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };
+
+// Is the model among those that the key is for?
+[[nodiscard]] inline bool MayUse(const std::shared_ptr<Admission>& admission, std::string_view model) {
+  return admission == nullptr || admission->key().MayUse(model);
+}
+
+// Whose blocks a call's prompts are: the key's tenant, or nobody's in particular.
+[[nodiscard]] inline std::string TenantOf(const std::shared_ptr<Admission>& admission) {
+  return admission == nullptr ? std::string() : admission->key().tenant;
+}
 
 [[nodiscard]] inline HttpResponse JsonResponse(std::string body) {
   HttpResponse response;

@@ -67,7 +67,7 @@ struct TextToRead {
 
 Result<HashedTokens> Read(const ServedModel& model, const TextToRead& prompt, const MemoUse& use) {
   ROOST_RETURN_IF_ERROR(CheckTextLength(model, prompt.text.bytes, prompt.field));
-  const PromptMemo::Scope scope{model.tokenizer, prompt.special_tokens, ScopeRoot(model, use.cache.salt),
+  const PromptMemo::Scope scope{model.tokenizer, prompt.special_tokens, ScopeRoot(model, use.tenant, use.cache.salt),
                                 model.block_tokens};
   const std::size_t most = MaxCountedTokens(model);
   Result<HashedTokens> read = use.cache.mode == wire::CacheMode::kOn ? use.memo.Read(scope, prompt.text, most)
@@ -224,7 +224,7 @@ Result<HashedTokens> ReadCompletionPrompt(const ServedModel& model, const Comple
   }
   HashedTokens read;
   ROOST_ASSIGN_OR_RETURN(read.tokens, TokenizeCompletion(model, prompt));
-  read.block_hashes = HashBlocks(ScopeRoot(model, use.cache.salt), read.tokens, model.block_tokens);
+  read.block_hashes = HashBlocks(ScopeRoot(model, use.tenant, use.cache.salt), read.tokens, model.block_tokens);
   return read;
 }
 
@@ -237,7 +237,7 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
                                       const SamplingFields& fields, const PromptSource& source) {
   HashedTokens hashed;
   if (prompt.size() < model->max_context_tokens) {  // else it is refused
-    hashed.block_hashes = HashBlocks(ScopeRoot(*model, fields.cache.salt), prompt, model->block_tokens);
+    hashed.block_hashes = HashBlocks(ScopeRoot(*model, source.tenant, fields.cache.salt), prompt, model->block_tokens);
   }
   hashed.tokens = std::move(prompt);
   return MakeGenerateSpec(std::move(model), std::move(hashed), fields, source);
@@ -257,8 +257,9 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.prompt_logprobs = fields.prompt_logprobs;
   spec.sample_count = fields.choice_count;
   spec.constraint = fields.constraint;
+  spec.tenant = source.tenant;
   spec.salt = fields.cache.salt;
-  spec.root = ScopeRoot(*model, spec.salt);
+  spec.root = ScopeRoot(*model, spec.tenant, spec.salt);
   ApplyCacheFields(fields.cache, spec);
   spec.block_hashes = std::move(prompt.block_hashes);
   spec.prompt = std::move(prompt.tokens);

@@ -47,6 +47,7 @@ struct RenderSettings {
 struct MemoUse {
   PromptMemo& memo;
   const CacheFields& cache;
+  std::string tenant;
 };
 [[nodiscard]] Result<HashedTokens> ReadRenderedPrompt(const ServedModel& model, const jinja::TracedText& text,
                                                       const MemoUse& use);
@@ -62,6 +63,7 @@ struct MemoUse {
 struct PromptSource {
   std::string_view field;          // that the prompt came from, for errors
   std::uint64_t default_seed = 0;  // when the request has none
+  std::string tenant = {};         // whose blocks the prompt's are
 };
 
 // `prompt` within the model's context and `fields` with the model's defaults. kContextTooLong tells the numbers.

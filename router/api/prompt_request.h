@@ -3,13 +3,14 @@
 // requests ask for:
 //
 //   {"model": "m", "messages": […], "tools": […], "cache_salt": "s"}
-//   {"model": "m", "prompt": "text", "workers": "all" | "best" | ["worker-a", …]}
+//   {"model": "m", "prompt": "text", "tenant": "acme", "workers": "all" | "best" | ["worker-a", …]}
 //
 // Only full blocks have a hash. Where a text goes on, its last token may come out differently, and so its last block.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -27,6 +28,7 @@ namespace roost::router {
 
 struct PromptRequest {
   std::variant<ChatRequest, CompletionRequest> prompt;
+  std::string tenant;  // whose blocks are meant; empty: those of requests without a key
 
   [[nodiscard]] const SamplingFields& fields() const;
   // The field that the prompt came from.
@@ -39,6 +41,7 @@ enum class ChatPart { kFront, kQuestion };
 
 // Errors name the field.
 [[nodiscard]] Result<PromptRequest> ParsePromptRequest(const JsonObject& body, ChatPart part);
+[[nodiscard]] Result<std::string> ParseTenant(const JsonObject& body);
 [[nodiscard]] Result<WorkerChoice> ParseWorkerChoice(const JsonObject& body);
 
 // The prompt as workers see it, with the hashes of its full blocks.
