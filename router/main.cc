@@ -35,6 +35,7 @@
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
+#include "router/reload.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
 
@@ -96,11 +97,16 @@ Result<HttpServerOptions> OperatorOptionsOf(const std::string& address, const st
   return http;
 }
 
-// Null for an empty path.
-Result<std::shared_ptr<KeyRing>> OpenKeys(const std::string& path) {
+// The keys of a file, now and whenever it changes; null for an empty path.
+Result<std::shared_ptr<KeyRing>> OpenKeys(const std::string& path, const std::string& what, Reloader& reloader) {
   if (path.empty()) return std::shared_ptr<KeyRing>();
-  ROOST_ASSIGN_OR_RETURN(std::vector<ApiKey> keys, ReadKeyFile(path));
-  return std::make_shared<KeyRing>(std::move(keys));
+  auto ring = std::make_shared<KeyRing>(std::vector<ApiKey>());
+  ROOST_RETURN_IF_ERROR(reloader.Add({.what = what, .paths = {path}, .reload = [ring, path]() -> Result<void> {
+                                        ROOST_ASSIGN_OR_RETURN(std::vector<ApiKey> keys, ReadKeyFile(path));
+                                        ring->Replace(std::move(keys));
+                                        return {};
+                                      }}));
+  return ring;
 }
 
 std::string UrlOf(const std::string& address, std::uint16_t port) {
@@ -171,10 +177,26 @@ Result<std::unique_ptr<HttpServer>> Listen(const HttpServerOptions& options, con
   return server;
 }
 
+// While it exists, SIGHUP reloads.
+class HangupReloads {
+ public:
+  HangupReloads(Termination& termination, Reloader& reloader) : termination_(termination) {
+    termination.OnHangup([&reloader] { reloader.RequestAll(); });
+  }
+  HangupReloads(const HangupReloads&) = delete;
+  HangupReloads& operator=(const HangupReloads&) = delete;
+  ~HangupReloads() { termination_.OnHangup({}); }
+
+ private:
+  Termination& termination_;
+};
+
 // Runs until a signal; then announces the end, and lets open requests end within the drain timeout. Each further signal
 // ends what it finds: the announcement, or the process.
 Result<void> Run(const RouterOptions& options, Termination& termination) {
   const SteadyClock clock;
+  Reloader reloader;
+  const HangupReloads hangup_reloads(termination, reloader);
   metrics::Registry registry;
   ApiMetrics api_metrics(registry);
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
@@ -187,8 +209,9 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
     ROOST_ASSIGN_OR_RETURN(metrics,
                            OperatorOptionsOf(options.metrics_address, "metrics-address", options, api_metrics));
   }
-  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<KeyRing> api_keys, OpenKeys(options.api_keys));
-  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<KeyRing> admin_keys, OpenKeys(options.admin_keys));
+  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<KeyRing> api_keys, OpenKeys(options.api_keys, "the API keys", reloader));
+  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<KeyRing> admin_keys,
+                         OpenKeys(options.admin_keys, "the admin keys", reloader));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
                          Fleet::Start(FleetOptionsOf(options, input_budget), &ReadTextBundle, *fleet_metrics));
@@ -264,7 +287,7 @@ int Main(int argc, char** argv) {
   if (*outcome == ParseOutcome::kExit) return EX_OK;
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
   // Before any other thread, so that all of them leave the signals to it.
-  Termination termination;
+  Termination termination(Termination::Hangup::kReloads);
   const LogThread log_thread;
   Result<void> run = CheckMemory(options, machine);
   if (run.ok()) run = Run(options, termination);
