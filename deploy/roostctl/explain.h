@@ -11,7 +11,7 @@
 namespace roost::roostctl {
 
 struct ExplainOptions {
-  std::string router = "http://127.0.0.1:8000";
+  std::string admin = "http://127.0.0.1:8001";
   std::string request_id;   // the answer's id or its x-request-id; empty: the last decisions
   std::uint32_t limit = 1;  // of the last decisions
 };

@@ -17,6 +17,7 @@
 #include "deploy/roostctl/chat.h"
 #include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/generate/generate.h"
+#include "deploy/roostctl/key.h"
 #include "deploy/roostctl/model_memory.h"
 #include "deploy/roostctl/pin.h"
 #include "deploy/roostctl/prefix_diff.h"
@@ -32,6 +33,7 @@ namespace roost::roostctl {
 namespace {
 
 constexpr int kExitUsage = 64;
+constexpr const char* kAdminHelp = "URL of the router's admin address";
 constexpr const char* kWorkersHelp =
     "all workers of the model, the best one (where a request with this prompt would go), or names: worker-a,worker-b";
 
@@ -54,21 +56,22 @@ std::optional<int> Ended(ConfigParser& parser, std::span<const char* const> argu
 }
 
 void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
-  parser.Add("router", options.router, "URL of the router")
+  parser.Add("admin", options.admin, kAdminHelp)
       .Add("model", options.model, "Model that the prompt is for")
       .Require("model")
       .Add("prompt", options.prompt, "Text, as of /v1/completions")
       .Add("messages", options.messages_file,
            "File with the messages of a chat: a JSON array, or an object with messages and tools")
+      .Add("tenant", options.tenant, "Tenant of the requests that are to profit; empty: requests without a key")
       .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that are to profit");
 }
 
 int Status(std::span<const char* const> arguments) {
-  std::string router = "http://127.0.0.1:8000";
+  std::string admin = "http://127.0.0.1:8001";
   ConfigParser parser("roostctl status", "Prints the workers that a router knows: state, load and cached blocks.");
-  parser.Add("router", router, "URL of the router");
+  parser.Add("admin", admin, kAdminHelp);
   if (const auto code = Ended(parser, arguments)) return *code;
-  return RunStatus(router, std::cout, std::cerr);
+  return RunStatus(admin, std::cout, std::cerr);
 }
 
 int Bench(std::span<const char* const> arguments) {
@@ -115,7 +118,7 @@ int Explain(std::span<const char* const> arguments) {
   ExplainOptions options;
   ConfigParser parser("roostctl explain", "Prints why a request went to its worker, or the last decisions.");
   parser.AddPositional("ID", options.request_id, "Id of the answer (chatcmpl-…), or its x-request-id")
-      .Add("router", options.router, "URL of the router")
+      .Add("admin", options.admin, kAdminHelp)
       .Add("last", options.limit, "How many of the last decisions, without an ID", {.low = 1, .high = 1024});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunExplain(options, std::cout, std::cerr);
@@ -182,7 +185,7 @@ int Prefixes(std::span<const char* const> arguments) {
   ConfigParser parser("roostctl prefixes",
                       "Prints the prefixes that requests found most often in the workers' caches, with text where the "
                       "router runs with --show-prefix-text.");
-  parser.Add("router", options.router, "URL of the router")
+  parser.Add("admin", options.admin, kAdminHelp)
       .Add("model", options.model, "Model; may be left out while the router serves a single one")
       .Add("top", options.top, "Prefixes, the most used first", {.low = 1, .high = 1000});
   if (const auto code = Ended(parser, arguments)) return *code;
@@ -327,6 +330,37 @@ int Simulate(std::span<const char* const> arguments) {
   return RunSimulate(options, std::cout, std::cerr);
 }
 
+int NewKey(std::span<const char* const> arguments) {
+  NewKeyOptions options;
+  ConfigParser parser("roostctl key new",
+                      "Makes an API key. Prints its line for the file of --api-keys or --admin-keys on stdout, and the "
+                      "key itself, once, on stderr.");
+  parser.AddPositional("NAME", options.name, "Name of the key, for metrics and usage")
+      .Add("tenant", options.tenant, "Keys of one tenant share its cache; by default the key's name")
+      .Add("max-priority", options.max_priority, "The highest priority that a request may ask for", {0, 100})
+      .AddList("models", options.models, "Models that it may use, such as demo-model or qwen*; all by default")
+      .Add("requests-per-minute", options.requests_per_minute, "Requests a minute; 0: no limit")
+      .Add("tokens-per-minute", options.tokens_per_minute, "Tokens of prompts and answers a minute; 0: no limit")
+      .Add("max-concurrent-requests", options.max_concurrent_requests, "Requests at a time; 0: no limit");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunNewKey(options, std::cout, std::cerr);
+}
+
+// Its own commands stand behind it.
+int Key(std::span<const char* const> arguments) {
+  if (arguments.size() > 1 && std::string_view(arguments[1]) == "new") return NewKey(arguments.subspan(1));
+  fmt::print(stderr, "roostctl key: say what to make: roostctl key new NAME\n");
+  return kExitUsage;
+}
+
+int Usage(std::span<const char* const> arguments) {
+  std::string admin = "http://127.0.0.1:8001";
+  ConfigParser parser("roostctl usage", "Prints what each API key has used since the router began.");
+  parser.Add("admin", admin, kAdminHelp);
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunUsage(admin, std::cout, std::cerr);
+}
+
 constexpr Command kCommands[] = {
     {"status", "the workers that a router knows", &Status},
     {"explain", "why a request went to its worker", &Explain},
@@ -342,6 +376,8 @@ constexpr Command kCommands[] = {
     {"memory", "check a model folder and its memory", &Memory},
     {"simulate", "play a trace against a simulated cluster", &Simulate},
     {"tokenize", "turn text into token ids and back", &Tokenize},
+    {"key", "make an API key", &Key},
+    {"usage", "what the API keys have used", &Usage},
     {"template", "render a chat template", &Template},
 };
 

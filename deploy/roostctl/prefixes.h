@@ -16,7 +16,7 @@ struct WarmOptions : PromptOptions {
 };
 
 struct PrefixesOptions {
-  std::string router = "http://127.0.0.1:8000";
+  std::string admin = "http://127.0.0.1:8001";
   std::string model;  // empty: the only one
   std::uint32_t top = 20;
 };

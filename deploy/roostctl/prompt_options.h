@@ -10,7 +10,8 @@
 namespace roost::roostctl {
 
 struct PromptOptions {
-  std::string router = "http://127.0.0.1:8000";
+  std::string admin = "http://127.0.0.1:8001";
+  std::string tenant;  // whose blocks; empty: those of requests without a key
   std::string model;
   std::string prompt;         // text, or
   std::string messages_file;  // JSON: an array of messages, or an object with messages and perhaps tools

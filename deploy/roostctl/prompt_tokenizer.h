@@ -40,7 +40,7 @@ class PromptTokenizer {
 // Reads tokenizer and chat template of a model folder, and no weights.
 [[nodiscard]] Result<std::unique_ptr<PromptTokenizer>> FolderTokenizer(const std::filesystem::path& folder,
                                                                        std::uint32_t block_tokens);
-// Asks the router's /tokenize and /detokenize, and /admin/v1/match for the size of its workers' blocks.
+// Asks the router's /tokenize and /detokenize, and /v1/models for the size of its workers' blocks.
 [[nodiscard]] std::unique_ptr<PromptTokenizer> RouterTokenizer(const std::string& router, const std::string& model);
 
 }  // namespace roost::roostctl

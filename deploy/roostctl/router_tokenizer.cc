@@ -14,6 +14,17 @@ namespace {
 
 constexpr double kSeconds = 60;
 
+// Of a name in a path.
+std::string PercentEncode(std::string_view text) {
+  std::string encoded;
+  for (const char c : text) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                          c == '.' || c == '_' || c == '~' || c == '/';
+    is_plain ? encoded += c : encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return encoded;
+}
+
 class Router final : public PromptTokenizer {
  public:
   Router(const std::string& router, std::string model) : client_(router, kSeconds), model_(std::move(model)) {}
@@ -32,7 +43,6 @@ class Router final : public PromptTokenizer {
       if (id.get(token) != simdjson::SUCCESS) return DataLoss("answer", "/tokenize tells a token that is no number");
       tokens.push_back(static_cast<TokenId>(token));
     }
-    last_body_ = BodyOf(body);
     return tokens;
   }
 
@@ -51,12 +61,12 @@ class Router final : public PromptTokenizer {
   }
 
   Result<std::uint32_t> BlockTokens() override {
-    ROOST_ASSIGN_OR_RETURN(const std::string answer, Post("/admin/v1/match", last_body_));
+    ROOST_ASSIGN_OR_RETURN(const std::string answer, Get("/v1/models/" + PercentEncode(model_)));
     simdjson::dom::parser parser;
     std::uint64_t tokens = 0;
     if (parser.parse(simdjson::padded_string(answer)).at_pointer("/block_tokens").get(tokens) != simdjson::SUCCESS ||
         tokens == 0) {
-      return DataLoss("answer", "/admin/v1/match does not tell block_tokens");
+      return DataLoss("answer", "/v1/models does not tell block_tokens");
     }
     return static_cast<std::uint32_t>(tokens);
   }
@@ -68,6 +78,12 @@ class Router final : public PromptTokenizer {
     return fmt::format("{{\"model\":{},{}}}", model, body.members);
   }
 
+  [[nodiscard]] Result<std::string> Get(const std::string& path) {
+    ROOST_ASSIGN_OR_RETURN(HttpResponse response, client_.Get(path));
+    if (response.status != 200) return RefusalOf(response);
+    return std::move(response.body);
+  }
+
   [[nodiscard]] Result<std::string> Post(const std::string& path, const std::string& body) {
     ROOST_ASSIGN_OR_RETURN(HttpResponse response, client_.PostJson(path, body));
     if (response.status != 200) return RefusalOf(response);
@@ -76,7 +92,6 @@ class Router final : public PromptTokenizer {
 
   HttpClient client_;
   const std::string model_;
-  std::string last_body_;  // of the last Tokenize
 };
 
 }  // namespace

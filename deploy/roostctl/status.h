@@ -13,6 +13,6 @@ namespace roost::roostctl {
 [[nodiscard]] Result<std::string> FormatStatus(std::string_view workers_json);
 
 // Asks the router and prints. Returns the exit code: 0 when it answered.
-int RunStatus(const std::string& router, std::ostream& out, std::ostream& err);
+int RunStatus(const std::string& admin, std::ostream& out, std::ostream& err);
 
 }  // namespace roost::roostctl

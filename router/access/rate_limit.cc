@@ -9,6 +9,8 @@ namespace roost::router {
 namespace {
 
 constexpr double kMinuteSeconds = 60;
+// What sums of fractions may lack of a whole number.
+constexpr double kRounding = 1e-6;
 
 }  // namespace
 
@@ -30,7 +32,7 @@ RateLimit::State RateLimit::Look(std::uint64_t per_minute, Instant now) {
   Fill(per_minute, now);
   const auto limit = static_cast<double>(per_minute);
   const double left = limit - used_;
-  state.remaining = left < 1 ? 0 : static_cast<std::uint64_t>(left);
+  state.remaining = left + kRounding < 1 ? 0 : static_cast<std::uint64_t>(left + kRounding);
   const double per_second = std::max(limit, 1.0) / kMinuteSeconds;
   state.until_full = FromSeconds(used_ / per_second);
   if (state.remaining == 0) state.until_free = FromSeconds((1 - left) / per_second);

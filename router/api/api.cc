@@ -92,6 +92,12 @@ std::span<const Api::Route> Api::Routes() {
   return kRoutes;
 }
 
+std::vector<Api::RouteName> Api::RouteNames() {
+  std::vector<RouteName> names;
+  for (const Route& route : Routes()) names.push_back({route.method, route.path});
+  return names;
+}
+
 const Api::Route* Api::FindRoute(const Call& call) {
   const std::string_view wanted = call.request.method == "HEAD" ? "GET" : std::string_view(call.request.method);
   for (const Route& route : Routes()) {

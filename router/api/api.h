@@ -87,6 +87,13 @@ class Api {
   // The handler for HttpServer::Start.
   void Handle(Listener listener, HttpRequest request, std::shared_ptr<Responder> responder);
 
+  // All routes there are, for tests that look at every one.
+  struct RouteName {
+    std::string_view method;
+    std::string_view path;  // of a prefix route, its front
+  };
+  [[nodiscard]] static std::vector<RouteName> RouteNames();
+
   // From now on /ready answers 503. All other routes go on.
   void BeginDrain() { draining_ = true; }
 

@@ -23,6 +23,8 @@ import urllib.parse
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("ROOST_BIN", ROOT / "build/release/bin"))
 DEMO_MODEL = ROOT / "deploy/demo-model"
+# Of a router's listeners for operators.
+FREE_PORTS = ["--admin-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"]
 DEADLINE_SECONDS = float(os.environ.get("ROOST_TEST_DEADLINE", "60"))
 
 
@@ -145,10 +147,17 @@ class Router(Daemon):
         record = self.wait_for_log("router ready")
         self.url = record["http"]
         self.link = record["link"]
+        self.admin = record["admin"]
+        self.metrics = record["metrics"]
         self.address = urllib.parse.urlparse(self.url).netloc
 
+    def address_of(self, path):
+        """The listener that has the route."""
+        url = self.admin if path.startswith("/admin/") else self.metrics if path == "/metrics" else self.url
+        return urllib.parse.urlparse(url).netloc
+
     def request(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection(self.address, timeout=DEADLINE_SECONDS)
+        connection = http.client.HTTPConnection(self.address_of(path), timeout=DEADLINE_SECONDS)
         try:
             payload = json.dumps(body) if isinstance(body, (dict, list)) else body
             connection.request(method, path, payload, {"Content-Type": "application/json", **(headers or {})})
@@ -221,7 +230,8 @@ class Cluster:
         if "--drain-announce-seconds" not in flags:  # nobody asks for /ready
             flags = (*flags, "--drain-announce-seconds", "0")
         router = Router(
-            [BIN / "roost-router", "--http-address", http, "--link-address", link, "--log-format", "json", *flags]
+            [BIN / "roost-router", "--http-address", http, "--link-address", link, *FREE_PORTS, "--log-format", "json",
+             *flags]
         )
         self.daemons.append(router)
         self.router = router
