@@ -141,7 +141,8 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
                     request.choices[part.choices.first].output,
                     std::move(hashes),
                     attempt.prediction.cached_tokens,
-                    request.prompt_logprobs_told ? std::nullopt : request.spec.prompt_logprobs};
+                    request.prompt_logprobs_told ? std::nullopt : request.spec.prompt_logprobs,
+                    PriorityAtWorker(request.spec, now)};
   effects_.Send(worker.identity, MessageOf(request.spec, std::move(order), now), request.spec.memory);
   if (placement->decision.copy.has_value()) copies_.Start(request.spec, *placement->decision.copy, now);
   effects_.Push(
@@ -151,6 +152,12 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
   request.attempts.push_back(id);
   attempts_.emplace(id, std::move(attempt));
   return Sending::kSent;
+}
+
+// Counts it as sent.
+std::uint32_t RequestBook::PriorityAtWorker(const GenerateSpec& spec, Instant now) {
+  const bool within_share = tenant_shares_.OnSent(spec.tenant, now);
+  return within_share ? spec.priority : std::max(spec.priority, 1U) - 1;
 }
 
 bool RequestBook::MoveToOtherRevision(Request& request) {
@@ -416,6 +423,7 @@ void RequestBook::EndAll(const Error& error) {
 void RequestBook::Forget(const Attempt& attempt) {
   Worker* const worker = roster_.Find(attempt.worker_id);
   if (attempt.is_probe && worker != nullptr) worker->ejection.OnProbeDropped();
+  tenant_shares_.OnEnded(attempt.request->spec.tenant);
   std::erase(attempt.request->attempts, attempt.id);
   attempts_.erase(attempt.id);
   if (worker != nullptr) roster_.Refresh(*worker);

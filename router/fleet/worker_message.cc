@@ -79,7 +79,7 @@ wire::Generate MessageOf(const GenerateSpec& spec, WorkerOrder order, Instant no
           .deadline_ms = spec.deadline.has_value() ? MillisecondsLeft(*spec.deadline, now) : 0,
           .tenant = spec.tenant,
           .cache_mode = spec.cache_mode,
-          .priority = spec.priority,
+          .priority = order.priority,
           .retention = spec.retention,
           .session_hash = spec.session_hash,
           .expect_return_ms = spec.expect_return_ms,

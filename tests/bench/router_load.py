@@ -33,9 +33,11 @@ def memory_bytes(pid, field="VmRSS"):
     return int(line.split()[1]) * 1024
 
 
-def chat_request(model, messages, **fields):
+def chat_request(model, messages, key=None, **fields):
     body = json.dumps({"model": model, "stream": True, "messages": messages, **fields}).encode()
     head = "POST /v1/chat/completions HTTP/1.1\r\nHost: router\r\nContent-Type: application/json\r\n"
+    if key:
+        head += f"Authorization: Bearer {key}\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
