@@ -666,6 +666,12 @@ struct Generate {
 
   traceParent @32 :Text;
   # The trace that the request belongs to, as in the W3C's header of that name; for logs. May be empty. At most 55 bytes.
+
+  ownFirstBlock @33 :UInt32 = 0;
+  ownRoot @34 :BlockHash;
+  # Blocks from ownFirstBlock on belong to the tenant alone: the hash of that block is chained from ownRoot, not from the
+  # block before it. The blocks before it belong to a prefix that all tenants share, in the scope of `root`. 0: all
+  # blocks are in the scope of `root`.
 }
 
 struct Cancel {

@@ -223,6 +223,7 @@ Result<Retention> ReadRetention(schema::Retention::Reader in) {
 // What the request asks of the cache and the queue.
 Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   ROOST_ASSIGN_OR_RETURN(generate.tenant, ReadText(in.getTenant(), "tenant", WireLimits::kMaxTenantBytes));
+  if (in.getOwnFirstBlock() > 0) generate.own = OwnScope{in.getOwnFirstBlock(), ReadHash(in.getOwnRoot())};
   const auto mode = in.getCacheMode();
   if (mode > schema::CacheMode::OFF) return DataLoss("cacheMode", "mode {}", static_cast<int>(mode));
   generate.cache_mode = static_cast<CacheMode>(mode);

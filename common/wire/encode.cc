@@ -255,6 +255,11 @@ void FillWishes(const Generate& generate, schema::Generate::Builder out) {
   static_assert(static_cast<int>(CacheMode::kOff) == static_cast<int>(schema::CacheMode::OFF));
   ROOST_CHECK(generate.tenant.size() <= WireLimits::kMaxTenantBytes && generate.priority <= kMaxPriority);
   if (!generate.tenant.empty()) out.setTenant(Text(generate.tenant));
+  if (generate.own) {
+    ROOST_CHECK(generate.own->first_block > 0);
+    out.setOwnFirstBlock(generate.own->first_block);
+    FillHash(generate.own->root, out.initOwnRoot());
+  }
   out.setCacheMode(static_cast<schema::CacheMode>(generate.cache_mode));
   out.setPriority(static_cast<std::uint8_t>(generate.priority));
   if (generate.retention) FillRetention(*generate.retention, out.initRetention());

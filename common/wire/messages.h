@@ -374,6 +374,7 @@ struct Generate {
   bool ignore_eos = false;           // the model's own stop tokens do not stop it
   std::uint32_t expected_cached_tokens = 0;
   std::uint64_t deadline_ms = 0;  // from receipt; 0: none
+  std::optional<OwnScope> own;    // the blocks of the prompt that no other tenant shares
   std::string tenant;             // for shares of the pool; empty: nobody in particular
   CacheMode cache_mode = CacheMode::kOn;
   std::uint32_t priority = 50;  // 0 to kMaxPriority; those who wait with the higher number are taken first

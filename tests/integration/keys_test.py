@@ -397,6 +397,8 @@ def first_token(router, secret, prompt, max_tokens):
         connection.request("POST", "/v1/completions", json.dumps(body),
                            {"Content-Type": "application/json", **bearer(secret)})
         response = connection.getresponse()
+        if response.status != 200:
+            raise AssertionError(f"{response.status} {response.read()}")
         while not response.readline().startswith(b"data:"):
             pass
         seconds = time.perf_counter() - begin

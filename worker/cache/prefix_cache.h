@@ -67,6 +67,12 @@ struct BlockChain {
   BlockHash root;
   std::span<const BlockHash> hashes;
   std::span<const TokenId> tokens;
+  std::optional<OwnScope> own = std::nullopt;
+
+  // Of the scope that the block belongs to.
+  [[nodiscard]] BlockHash RootAt(std::uint32_t index) const {
+    return own && index >= own->first_block ? own->root : root;
+  }
 };
 
 // The result of a commit. `block` takes its place in the caller's table.

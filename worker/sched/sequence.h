@@ -34,6 +34,7 @@ struct RetentionHint {
 // What a new sequence brings along.
 struct SequenceSpec {
   BlockHash root;
+  std::optional<OwnScope> own = {};
   std::vector<TokenId> prompt;
   std::vector<BlockHash> block_hashes =
       {};                                // of the prompt's full blocks; if their number is wrong they are computed here
@@ -101,6 +102,7 @@ struct Sequence {
   std::uint32_t scored_so_far = 0;
 
   BlockHash root;
+  std::optional<OwnScope> own;
   std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
   std::uint32_t most_tokens = 0;  // that memory is reserved for while it runs
   std::optional<Instant> deadline;
@@ -134,7 +136,7 @@ struct Sequence {
   [[nodiscard]] bool scoring() const { return scored_so_far < scored_token_count; }
   [[nodiscard]] bool uses_cache() const { return cache_mode == wire::CacheMode::kOn; }
   [[nodiscard]] SequenceAge age() const { return {-std::int64_t{priority}, id}; }
-  [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens}; }
+  [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens, own}; }
 };
 
 }  // namespace roost::worker
