@@ -63,7 +63,7 @@ Result<std::string> ChoiceGrammar(const wire::Constraint& constraint) {
 
 // ---- grammars ----
 
-// Reads past strings, classes and comments, and judges what stands between them.
+// Skips strings, classes and comments, and checks what stands between them.
 class GrammarCheck {
  public:
   explicit GrammarCheck(const wire::Constraint& constraint) : text_(constraint.text), field_(constraint.field) {}
@@ -118,7 +118,7 @@ class GrammarCheck {
     return {};
   }
 
-  // They could name tokens that are no text.
+  // Macros could name tokens that have no text.
   [[nodiscard]] bool IsMacro() const {
     constexpr std::array<std::string_view, 5> kMacros{"TagDispatch", "Token", "ExcludeToken", "TokenTagDispatch",
                                                       "Regex"};
@@ -137,7 +137,7 @@ class GrammarCheck {
 
 // ---- structural tags ----
 
-// Every member is written as it is, but for schemas, which go through the rules of schemas.
+// Copies every member as it is, except schemas: these are rewritten by json_schema_rules.h.
 class StructuralTag {
  public:
   explicit StructuralTag(const wire::Constraint& constraint) : field_(constraint.field) {}

@@ -19,7 +19,7 @@ constexpr std::uint32_t kMaxCount = 65'536;
 struct Part {
   std::string text;
   std::size_t elements = 0;
-  bool is_group = false;  // or a class, or one character: what a repetition applies to
+  bool is_group = false;  // or a class, or one character: something that a repetition can apply to
 };
 
 CodePoints Digits() { return CodePoints({{'0', '9'}}); }
@@ -72,8 +72,7 @@ class Translator {
                : CodePoints({{' ', '!'}, {'#', '['}, {']', 0xD7FF}, {0xE000, CodePoints::kLast}});
   }
 
-  // Up to the end or the parenthesis that closes the group. An alternative without a character makes all of it
-  // optional.
+  // Reads up to the end, or the parenthesis that closes the group. An empty alternative makes the whole optional.
   Result<Part> Alternatives(std::size_t depth) {
     if (depth > kMaxRegexDepth) return Complain(fmt::format("has groups more than {} deep", kMaxRegexDepth));
     Part whole;
@@ -126,7 +125,7 @@ class Translator {
     } else {
       return part;
     }
-    Take("?");  // which match is found first does not matter
+    Take("?");  // lazy or greedy makes no difference for a full match
     if (!AtEnd() && (Now() == '*' || Now() == '+' || Now() == '?' || Now() == '{')) {
       return Complain("repeats a repetition");
     }
@@ -243,7 +242,7 @@ class Translator {
     return OfCharacter(character);
   }
 
-  // \d and its like.
+  // \d and similar.
   std::optional<CodePoints> Named() {
     if (at_ + 1 >= regex_.size()) return std::nullopt;
     std::optional<CodePoints> set;

@@ -17,7 +17,7 @@ Result<void> ReadError(schema::Error::Reader in, Error& error) {
   return {};
 }
 
-// Not of NaN, which is between nothing.
+// Refuses NaN too: it is not between any bounds.
 Result<float> ReadLogprob(float logprob, const char* field) {
   if (!(logprob >= kLeastLogprob && logprob <= 0)) {
     return DataLoss(field, "{} is not from {} to 0", logprob, kLeastLogprob);
