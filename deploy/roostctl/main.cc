@@ -1,4 +1,4 @@
-// roostctl, the operator's command line: one command per screen of its manual.
+// roostctl, the operator's command line: one function per command.
 
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -35,14 +35,14 @@ constexpr int kExitUsage = 64;
 constexpr const char* kWorkersHelp =
     "all workers of the model, the best one (where a request with this prompt would go), or names: worker-a,worker-b";
 
-// A command gets the arguments after its own name, with the name in front as a program gets its own.
+// A command gets the arguments behind its name; the first is the name, like argv[0].
 struct Command {
   std::string_view name;
   std::string_view summary;
   int (*run)(std::span<const char* const> arguments);
 };
 
-// Parses; an answer means that the command is over with this exit code.
+// Parses the arguments. A value means that the command is over, with this exit code.
 std::optional<int> Ended(ConfigParser& parser, std::span<const char* const> arguments) {
   const auto outcome = parser.Parse(static_cast<int>(arguments.size()), arguments.data());
   if (!outcome.ok()) {

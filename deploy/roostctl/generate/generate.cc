@@ -76,7 +76,7 @@ std::string ChoiceLine(const OfflineAnswer& answer, std::size_t number) {
   return json.Take();
 }
 
-// Answers to `out`, each line at once: whoever reads them may be another program.
+// Writes answers to `out`, each line at once, because another program may read them.
 class Printer final : public OfflineSink {
  public:
   Printer(std::ostream& out, LiveLine& live) : out_(out), live_(live) {}
@@ -142,7 +142,7 @@ void Declare(GenerateOptions& options, ConfigParser& parser) {
   worker::DeclareEngine(options.worker, parser);
 }
 
-// What is quickly seen to be wrong is told before the model is read.
+// Checks what is quick to check before reading the model.
 int RunGenerate(const GenerateOptions& given, std::istream& in, std::ostream& out, std::ostream& err) {
   GenerateOptions options = given;
   const Result<void> complete = worker::Complete(options.worker);
