@@ -123,7 +123,7 @@ Result<void> MatmulKernelFamily::DropUnequalKernels() {
   const auto x = RandomMatrix(rng, std::size_t{kLargestTileRows} * shape_.inputs, shape_.dtype);
   const auto weight = RandomMatrix(rng, std::size_t{shape_.outputs} * shape_.inputs, shape_.dtype);
   const LargeArray<std::byte> memory(static_cast<std::byte*>(AllocateLarge(packed_bytes())));
-  if (memory == nullptr) return Error{ErrorCode::kInternal, "no memory to try products of oneDNN", {}};
+  if (memory == nullptr) return Error{ErrorCode::kInternal, "no memory to test oneDNN's products", {}};
   ROOST_ASSIGN_OR_RETURN(const dnnl::memory packed, Pack(weight.data(), memory.get()));
   const auto rotated_x = RotatedRows(x, kLargestTileRows, kShift);
 

@@ -146,7 +146,7 @@ class StructuralTag {
     simdjson::dom::parser parser;
     element root;
     if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS || !root.is_object()) {
-      return InvalidArgument(field_, "the structural tag is no JSON object");
+      return InvalidArgument(field_, "the structural tag is not a JSON object");
     }
     ROOST_RETURN_IF_ERROR(Write(root, 0));
     return json_.Take();
@@ -239,7 +239,7 @@ Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint) {
       return input;
     }
   }
-  return InvalidArgument(constraint.field, "is of a kind that is not known");
+  return InvalidArgument(constraint.field, "is of an unknown kind");
 }
 
 }  // namespace roost::grammar

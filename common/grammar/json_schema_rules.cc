@@ -493,7 +493,7 @@ Result<std::string> LibrarySchema(std::string_view document, const std::string& 
   }
   const auto parsed = parser.parse(document.data(), document.size());
   if (parsed.error() != simdjson::SUCCESS) {
-    return InvalidArgument(field, "the schema is no JSON: {}", simdjson::error_message(parsed.error()));
+    return InvalidArgument(field, "the schema is not JSON: {}", simdjson::error_message(parsed.error()));
   }
   return Rewriter(parsed.value_unsafe(), field).Run();
 }

@@ -50,7 +50,7 @@ class Translator {
     if (!IsValidUtf8(regex_)) return Complain("is not UTF-8");
     ROOST_ASSIGN_OR_RETURN(Part whole, Alternatives(0));
     if (at_ < regex_.size()) return Complain("closes a group that was not opened");
-    if (whole.text.empty()) return Complain("allows no text but the empty one");
+    if (whole.text.empty()) return Complain("matches only the empty text");
     return std::move(whole.text);
   }
 
@@ -142,7 +142,7 @@ class Translator {
       high = Number();
       is_open = !high;
     }
-    if (!low || !Take("}")) return Complain("has a { that is no repetition; write \\{");
+    if (!low || !Take("}")) return Complain("has a { that is not a repetition; write \\{");
     if (*low > kMaxCount || high.value_or(0) > kMaxCount)
       return Complain(fmt::format("repeats more than {} times", kMaxCount));
     if (!is_open && *high < *low) return Complain("has a repetition whose bounds are in the wrong order");
@@ -195,7 +195,7 @@ class Translator {
     }
     ROOST_ASSIGN_OR_RETURN(Part inner, Alternatives(depth + 1));
     if (!Take(")")) return Complain("has a group that does not end");
-    if (inner.text.empty()) return Complain("has a group that allows nothing but the empty text");
+    if (inner.text.empty()) return Complain("has a group that matches only the empty text");
     return Part{'(' + inner.text + ')', inner.elements, true};
   }
 
@@ -211,7 +211,7 @@ class Translator {
       }
       ++at_;
       ROOST_ASSIGN_OR_RETURN(const ClassItem last, Item());
-      if (!last.single || *last.single < *first.single) return Complain("has a class with a range that is none");
+      if (!last.single || *last.single < *first.single) return Complain("has a class with a range that is not valid");
       all.Add(CodePoints({{*first.single, *last.single}}));
     }
     if (!Take("]")) return Complain("has a class that does not end");
@@ -311,7 +311,7 @@ class Translator {
   }
   Result<Part> Of(const CodePoints& set) const {
     const CodePoints left = set.And(Allowed());
-    if (left.empty()) return Complain("has a class of which no character can be written");
+    if (left.empty()) return Complain("has a class without a character that can be written");
     return Part{left.Text(), 1, true};
   }
 

@@ -223,7 +223,7 @@ Result<std::unique_ptr<const NormalizerStep>> MakeReplace(const JsonNode& node) 
     return std::unique_ptr<const NormalizerStep>(std::make_unique<ReplaceStringStep>(pattern.text, content));
   }
   ROOST_ASSIGN_OR_RETURN(Regex regex, pattern.Compile());
-  if (regex.CanMatchEmpty()) return pattern.node.Complain("a pattern that matches nothing can not be replaced");
+  if (regex.CanMatchEmpty()) return pattern.node.Complain("a pattern that matches the empty text is not supported");
   return std::unique_ptr<const NormalizerStep>(std::make_unique<ReplaceRegexStep>(std::move(regex), content));
 }
 

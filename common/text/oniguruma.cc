@@ -205,7 +205,7 @@ std::string_view Translator::IntervalAhead() const {
 
 Result<void> Translator::Repeat() {
   if (!atom_) return Refuse("there is nothing to repeat");
-  if (atom_may_be_empty_) return Refuse("a repeat of what may be empty is not supported");
+  if (atom_may_be_empty_) return Refuse("a repeat of something that can be empty is not supported");
   // Oniguruma tries such a pattern only at the beginnings of lines.
   if (atom_is_any_ && found_look_around_ && !Next("?")) {
     return Refuse("a repeat of '.' behind a look-around or an end of line is not supported");
@@ -263,7 +263,7 @@ Result<void> Translator::ClassItem(std::string& out) {
     ROOST_ASSIGN_OR_RETURN(Escape escape, ReadEscape());
     if (!escape.literal) {
       if (caseless_ && escape.has_letters) {
-        return Refuse("a class with a set of letters is not supported where case does not count");
+        return Refuse("a class with a set of letters is not supported where case is ignored");
       }
       out += escape.inside;
       return {};
@@ -296,7 +296,7 @@ Result<char32_t> Translator::ClassRangeEnd() {
 }
 
 Result<void> Translator::CheckCaseless(char32_t c) {
-  if (caseless_ && c > 0x7F) return Refuse("where case does not count only ASCII is supported");
+  if (caseless_ && c > 0x7F) return Refuse("only ASCII is supported where case is ignored");
   return {};
 }
 
@@ -306,7 +306,7 @@ Result<void> Translator::Literal(char32_t c) {
   const std::array<char, 2> pair = {last_literal_, lower};
   if (caseless_ &&
       std::find(kFoldingPairs.begin(), kFoldingPairs.end(), std::string_view(pair.data(), 2)) != kFoldingPairs.end()) {
-    return Refuse("two letters that fold into one are not supported where case does not count");
+    return Refuse("two letters that fold into one are not supported where case is ignored");
   }
   BeginAtom();
   last_literal_ = lower;

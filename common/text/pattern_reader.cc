@@ -77,7 +77,7 @@ Result<Escape> PatternReader::ReadProperty(std::string_view letter) {
     return Refuse(fmt::format("property '{}' is not supported", name));
   }
   if (caseless_ && std::find(kCasedProperties.begin(), kCasedProperties.end(), name) != kCasedProperties.end()) {
-    return Refuse(fmt::format("property '{}' is not supported where case does not count", name));
+    return Refuse(fmt::format("property '{}' is not supported where case is ignored", name));
   }
   pos_ = close + 1;
   // In PCRE2, plain "Han" would mean script extensions.

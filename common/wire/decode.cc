@@ -266,7 +266,7 @@ Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   ROOST_RETURN_IF_ERROR(ReadWantedLogprobs(in, generate));
   ROOST_ASSIGN_OR_RETURN(generate.trace_parent, ReadText(in.getTraceParent(), "traceParent", kMaxTraceParentBytes));
   if (!generate.trace_parent.empty() && !IsTraceParent(generate.trace_parent)) {
-    return DataLoss("traceParent", "is none");
+    return DataLoss("traceParent", "is not a trace parent");
   }
   if (in.hasConstraint()) {
     ROOST_ASSIGN_OR_RETURN(generate.constraint, ReadConstraint(in.getConstraint()));

@@ -58,7 +58,7 @@ Result<Address> Resolve(const Endpoint& endpoint) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), fmt::to_string(endpoint.port).c_str(), &hints, &found) != 0) {
-    return InvalidArgument(endpoint.ToString(), "'{}' is no numeric address", name);
+    return InvalidArgument(endpoint.ToString(), "'{}' is not a numeric address", name);
   }
   Address address;
   address.size = found->ai_addrlen;

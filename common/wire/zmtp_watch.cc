@@ -65,7 +65,7 @@ Result<void> ZmtpWatch::TakeGreeting(unsigned char byte) {
 
 Result<void> ZmtpWatch::TakeFlags(unsigned char flags) {
   if ((flags & kMore) != 0) return NotTaken("its message has several parts");
-  if (flags > (kMore | kLong | kCommand)) return NotTaken("a frame has flags that are not known");
+  if (flags > (kMore | kLong | kCommand)) return NotTaken("a frame has unknown flags");
   flags_ = flags;
   length_ = 0;
   length_left_ = (flags & kLong) != 0 ? 8 : 1;

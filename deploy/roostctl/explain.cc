@@ -40,8 +40,8 @@ std::string ReasonText(std::string_view reason) {
 std::string CopyText(element decision) {
   element copy;
   if (decision["copy"].get(copy) != simdjson::SUCCESS || copy.is_null()) return "";
-  return fmt::format("  copy         of its first {} blocks, by {}; nobody waits for it\n", CountAt(copy, "/blocks"),
-                     TextAt(copy, "/worker"));
+  return fmt::format("  copy         of its first {} blocks, by {}; no request waits for it\n",
+                     CountAt(copy, "/blocks"), TextAt(copy, "/worker"));
 }
 
 std::string ActualText(element decision) {

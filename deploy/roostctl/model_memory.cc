@@ -59,7 +59,7 @@ Result<FreeMemory> FreeMemoryOf(const MemoryOptions& options) {
     return FreeMemory{options.memory_bytes > 0 ? options.memory_bytes : FreeBytes(), MemoryOf::kHost};
   }
   if (options.memory_bytes > 0) return FreeMemory{options.memory_bytes, MemoryOf::kDevice};
-  return InvalidArgument("memory-bytes", "must say for CUDA what is free on the device");
+  return InvalidArgument("memory-bytes", "for CUDA, give the free memory of the device");
 }
 
 std::string FolderName(const fs::path& folder) {

@@ -115,7 +115,7 @@ Result<std::string> DescribeDiff(PromptTokenizer& tokenizer, const PromptBody& f
   if (a.tokens == b.tokens) return text + "the prompts are equal\n";
   ROOST_ASSIGN_OR_RETURN(const std::string place, TextAt(tokenizer, diff.shared_tokens, a, b));
   return text +
-         fmt::format("they part in block {}, at token {}:\n", diff.shared_tokens / block_tokens + 1,
+         fmt::format("they diverge in block {}, at token {}:\n", diff.shared_tokens / block_tokens + 1,
                      diff.shared_tokens + 1) +
          place;
 }

@@ -111,7 +111,7 @@ std::size_t HexDigits(char c) {
 
 Result<std::size_t> AppendCode(std::optional<std::uint32_t> code, std::size_t length, std::string& out) {
   if (!code || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
-    return InvalidArgument("", "a string has an escape that is no character");
+    return InvalidArgument("", "a string has an escape that is not a character");
   }
   AppendUtf8(static_cast<char32_t>(*code), out);
   return length;

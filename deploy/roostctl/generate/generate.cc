@@ -131,7 +131,7 @@ void Declare(GenerateOptions& options, ConfigParser& parser) {
           "naive: one prompt at a time; offline: in waves, as many as fit at once; online: each as soon as there "
           "is room")
       .Add("max-tokens", options.max_tokens,
-           "Most tokens of an answer whose prompt sets no limit; 0: as many as fit the context")
+           "Maximum tokens per answer if the prompt sets no limit; 0: as many as fit the context")
       .Add("temperature", options.temperature,
            "Temperature for prompts that set none: 0 takes the likeliest token, auto the model's own default")
       .Add("seed", options.seed,

@@ -47,7 +47,7 @@ Result<AgentRequest> ReadRequest(simdjson::dom::array fields, const AgentSession
   for (std::size_t i = 0; i < kFieldCount; ++i) {
     const simdjson::dom::element field = fields.at(i).value_unsafe();
     if (field.is_null()) continue;  // the time was not recorded
-    if (field.get(values[i]) != simdjson::SUCCESS) return InvalidArgument("request", "field {} is no number", i);
+    if (field.get(values[i]) != simdjson::SUCCESS) return InvalidArgument("request", "field {} is not a number", i);
   }
   if (values[5] >= static_cast<double>(session.requests.size())) {
     return InvalidArgument("request", "shares blocks with request {}, which is not before it", values[5]);
