@@ -37,7 +37,7 @@ class CudaWeights final : public MatmulWeights {
         has_bias(biased),
         own_rows(device, rows != nullptr ? 0 : std::size_t{inputs} * outputs * SizeOf(DType::kBF16)),
         weight(rows != nullptr ? rows : own_rows.data()),
-        // One bias for each dtype of y, because cuBLASLt wants both to have the same.
+        // One bias for each dtype of y, because cuBLASLt wants bias and y to have the same.
         bias_bf16(device, biased ? outputs * SizeOf(DType::kBF16) : 0),
         bias_f32(device, biased ? outputs * SizeOf(DType::kF32) : 0) {}
 

@@ -229,7 +229,7 @@ struct IndexRange {
   std::size_t end = 0;
 };
 
-// For the last panel, of which y has only `outputs`.
+// For the last panel, which has only `outputs` outputs.
 void MultiplyEdge(TilePart part, std::size_t outputs) {
   std::array<float, kTileRows * kPanelOutputs> whole{};
   for (std::size_t row = 0; row < part.rows; ++row) {

@@ -46,8 +46,8 @@ struct OpTable {
   // bandwidth limits uses the compute dtype.
   DType (*activation_dtype)(Device& device, DType dtype) = nullptr;
 
-  // Says what the following ops compute, for the error line. Must be the first call of a thread that did not open the
-  // device.
+  // Says what the following ops compute, for the error line. Must precede the first op of a thread that did not open
+  // the device.
   void (*begin_batch)(Device& device, const BatchShape& shape) = nullptr;
 
   // Ends the process like an op that fails for good: one line with this error, the device and the batch.

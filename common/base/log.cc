@@ -37,8 +37,8 @@ Output& ActiveOutput() {
 // Lines are short. A reader that takes longer than a minute gets no more of them.
 constexpr std::chrono::milliseconds kWriteTime{60'000};
 
-// Why not spdlog's own asynchronous logger: its flush has no timeout, and its sinks hold the lock of stdio while they
-// wait for the reader.
+// spdlog's own asynchronous logger does not fit: its flush has no timeout, and its sinks hold the lock of stdio while
+// they wait for the reader.
 class OutputSink final : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {

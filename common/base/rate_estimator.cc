@@ -17,7 +17,7 @@ constexpr std::size_t kPrefill = 2;
 constexpr std::size_t kDecode = 3;
 
 constexpr double kForgetting = 0.99;
-// While only decodes come, the weight of the prefill data stops to decay below this value: nothing newer is known about
+// While only decodes come, the weight of the prefill data stops decaying below this value: nothing newer is known about
 // prefills.
 constexpr double kLeastPrefillWeight = 1e-6;
 // The weight of an imaginary step with a prefill of 0 tokens that took no time. Without it, the noise of a few prefills

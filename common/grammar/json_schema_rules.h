@@ -28,7 +28,7 @@ namespace roost::grammar {
 
 inline constexpr std::size_t kMaxSchemaDepth = 32;    // schemas nested inside one another
 inline constexpr std::size_t kMaxSchemas = 4096;      // in a document, all together
-inline constexpr std::size_t kMaxSchemaCount = 4096;  // minLength, maxItems and their like
+inline constexpr std::size_t kMaxSchemaCount = 4096;  // minLength, maxItems and so on
 inline constexpr std::array<std::string_view, 10> kFormats{"date", "date-time", "duration", "email",         "hostname",
                                                            "ipv4", "time",      "uri",      "uri-reference", "uuid"};
 

@@ -10,7 +10,7 @@
 // sequence per epoch, 1, 2, 3 …. Two ways to repair:
 //
 //   gap in the sequence: tokens may be lost   → WantHello      a new epoch begins; requests are lost
-//   digest disagrees: events alone are lost   → WantSnapshot   Snapshot in the running epoch; requests go on
+//   digest disagrees: only events are lost    → WantSnapshot   Snapshot in the running epoch; requests go on
 //
 // In the other direction Generates must not be lost: each Ping carries a digest of those before it. A worker that
 // received others begins a new epoch.

@@ -37,7 +37,7 @@ class HttpClient {
   [[nodiscard]] Result<HttpResponse> PostForEvents(const std::string& path, const std::string& json,
                                                    const OnData& on_data);
 
-  // From now on a call ends with kCancelled as soon as `asked` returns true. `asked` is called whenever bytes arrive,
+  // From now on a call ends with kCancelled as soon as `asked` returns true. `asked` is called whenever bytes move,
   // and at least once a second.
   void StopWhen(std::function<bool()> asked) { stop_asked_ = std::move(asked); }
 

@@ -14,7 +14,7 @@ namespace {
 
 using Predicate = bool (*)(const Value& value);
 
-// A test of the value alone.
+// A test without arguments.
 template <Predicate kPredicate>
 Result<bool> Check(Runtime& /*runtime*/, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("test", {}, 0));

@@ -2,8 +2,8 @@
 // line:
 //
 //   arrival        seconds since the recording began
-//   model          the model's name; the other fields are in its tokens and blocks
-//   block_tokens   tokens per block
+//   model          the model's name
+//   block_tokens   tokens per block of this model
 //   input, output  tokens of the prompt and of the answer (of the first of several choices)
 //   blocks         the low 64 bits of the hashes of all full blocks of prompt and answer, front to back, in hexadecimal
 //   tenant         hash of the tenant's name, in hexadecimal; "0": none
