@@ -1,10 +1,14 @@
 // Text with markers in it: <think> in front, calls after it.
 //
-//   kOpening ─ <think> ─► kThinking ─ </think> ─► kAfterThinking ─► kContent ─ begin marker ─► kHead ─► kArguments ─►
-//   kTail ─┐
-//      └──── other text ─────────────────────────────────────────►    ▲ └────── no call ───────┘  ▲──── another call
-//      ────────┤
-//                                                                      └─────────────────────────────────────────────────────┘
+//   kOpening ─ <think> ─► kThinking ─ </think> ─► kAfterThinking ─► kContent
+//      └───────────────────── other text ──────────────────────────────▲
+//
+//   kContent ─ begin marker ─► kHead ─► kArguments ─► kTail ─► kContent
+//      ▲                        │  ▲                    │
+//      └──────── no call ───────┘  └─── another call ───┘
+//
+// With CallDelivery::kChecked, kChecked takes the place of kArguments, and can also end in "no call". If a family's
+// head has the whole call, kTail follows kHead.
 //
 // Each state looks at the text that is not reported yet and takes the part that no later text can change. So how the
 // text is split into pieces affects only how it is split into deltas. White space around a call belongs to the family's
