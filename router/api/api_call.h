@@ -16,7 +16,7 @@ namespace roost::router {
 // The thread that answers: the connection's thread, at once, or a text thread.
 enum class CallThread { kConnection, kText };
 
-// The API whose format errors have.
+// The API whose error format is used.
 enum class ErrorForm { kOpenAi, kAnthropic };
 
 // Belongs to the connection's thread until it is posted, then to the text thread.
