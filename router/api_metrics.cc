@@ -77,7 +77,7 @@ void ApiMetrics::OnGenerationEnd(const GenerationSummary& summary) {
 void ApiMetrics::OnFirstToken(std::string_view model, double seconds) { OfModel(model).ttft.Observe(seconds); }
 
 void ApiMetrics::OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) {
-  // Tokens that arrive together were that far apart on average.
+  // Tokens that arrived together share the time since the last arrival equally.
   ModelMetrics& metrics = OfModel(model);
   for (std::uint32_t i = 0; i < token_count; ++i) metrics.inter_token.Observe(seconds / token_count);
 }
