@@ -27,6 +27,7 @@
 #include "router/access/key_ring.h"
 #include "router/api/api.h"
 #include "router/api/key_file.h"
+#include "router/api/shared_prefixes.h"
 #include "router/api_metrics.h"
 #include "router/fleet/fleet.h"
 #include "router/fleet/registry_fleet_metrics.h"
@@ -107,6 +108,18 @@ Result<std::shared_ptr<KeyRing>> OpenKeys(const std::string& path, const std::st
                                         return {};
                                       }}));
   return ring;
+}
+
+Result<std::shared_ptr<SharedPrefixes>> OpenSharedPrefixes(const std::string& path, Reloader& reloader) {
+  if (path.empty()) return std::shared_ptr<SharedPrefixes>();
+  auto shared = std::make_shared<SharedPrefixes>();
+  ROOST_RETURN_IF_ERROR(
+      reloader.Add({.what = "the shared prefixes", .paths = {path}, .reload = [shared, path]() -> Result<void> {
+                      ROOST_ASSIGN_OR_RETURN(std::vector<SharedPrefix> prefixes, ReadSharedPrefixes(path));
+                      shared->Replace(std::move(prefixes));
+                      return {};
+                    }}));
+  return shared;
 }
 
 std::string UrlOf(const std::string& address, std::uint16_t port) {
@@ -212,6 +225,8 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<KeyRing> api_keys, OpenKeys(options.api_keys, "the API keys", reloader));
   ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<KeyRing> admin_keys,
                          OpenKeys(options.admin_keys, "the admin keys", reloader));
+  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<SharedPrefixes> shared_prefixes,
+                         OpenSharedPrefixes(options.shared_prefixes, reloader));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
                          Fleet::Start(FleetOptionsOf(options, input_budget), &ReadTextBundle, *fleet_metrics));
@@ -230,6 +245,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
                                                                      : RenderSettings::Content::kText,
        .tool_family = ToolFamilyNamed(options.tool_parser),  // none for auto
        .prompt_memo = prompt_memo,
+       .shared_prefixes = shared_prefixes,
        .api_keys = api_keys,
        .admin_keys = admin_keys,
        .metrics_text =

@@ -78,7 +78,10 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
                "all; none by default")
       .Add("api-keys", options.api_keys,
            "File with the API keys that clients may use, one JSON object per line (roostctl key new makes them); it is "
-           "read again when it changes. Without it anyone may call, so the API binds to loopback alone");
+           "read again when it changes. Without it anyone may call, so the API binds to loopback alone")
+      .Add("shared-prefixes", options.shared_prefixes,
+           "File with the prefixes that tenants share in the cache, one JSON object per line, as /admin/v1/warm takes "
+           "prompts; it is read again when it changes. By default tenants share nothing");
   parser.Section("Operators")
       .Add("admin-address", options.admin_address,
            "Address and port of /admin/v1, for roostctl: on loopback; port 0 takes a free one")

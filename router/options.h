@@ -35,7 +35,8 @@ struct RouterOptions {
   std::uint32_t text_threads = TextPoolOptions().thread_count;
   double request_head_timeout_seconds = ToSeconds(HttpServerOptions().header_timeout);
   std::vector<std::string> cors_origins;
-  std::string api_keys;  // file; empty: anyone may call
+  std::string api_keys;         // file; empty: anyone may call
+  std::string shared_prefixes;  // file; empty: tenants share nothing
 
   // Operators
   std::string admin_address = "127.0.0.1:8001";

@@ -49,8 +49,8 @@ struct PrefixScope {
   std::string kv_dtype;  // "bf16", "f32"
 };
 
-// Where a prompt begins with a prefix that all tenants share: its blocks up to there have the hashes of the shared scope,
-// and those from `first_block` on have hashes of their own, chained from `root` (OwnRoot).
+// Where a prompt begins with a prefix that all tenants share: its blocks up to there have the hashes of the shared
+// scope, and those from `first_block` on have hashes of their own, chained from `root` (OwnRoot).
 //
 //   shared root ─ h[0] ─ … ─ h[first_block - 1]      own root ─ h[first_block] ─ …
 struct OwnScope {
@@ -68,7 +68,8 @@ inline constexpr std::uint32_t kMaxBlockTokens = 256;
 
 [[nodiscard]] BlockHash RootHash(const PrefixScope& scope);
 
-// The root of a scope's own blocks behind a shared prefix: H("roost/own/1" ‖ scope's root ‖ the last shared block's hash).
+// The root of a scope's own blocks behind a shared prefix: H("roost/own/1" ‖ scope's root ‖ the last shared block's
+// hash).
 [[nodiscard]] BlockHash OwnRoot(BlockHash scope_root, BlockHash last_shared);
 
 // The hash of the block that holds `tokens` (a full block) after `parent` (a block's hash, or the root). About 120 ns

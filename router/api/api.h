@@ -68,12 +68,13 @@ struct ApiOptions {
   Duration request_timeout = std::chrono::hours(1);  // at most; a request's header may shorten it
   PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
   RenderSettings::Content message_content = RenderSettings::Content::kText;
-  std::optional<ToolFamily> tool_family = {};      // overrides what the models' templates say
-  std::shared_ptr<PromptMemo> prompt_memo = {};    // null: nothing of prompts is remembered
-  std::shared_ptr<KeyRing> api_keys = {};          // null: the API needs no key
-  std::shared_ptr<KeyRing> admin_keys = {};        // of the other listeners
-  std::function<std::string()> metrics_text;       // the body of /metrics
-  std::function<std::int64_t()> unix_seconds_now;  // wall time, for `created`
+  std::optional<ToolFamily> tool_family = {};            // overrides what the models' templates say
+  std::shared_ptr<PromptMemo> prompt_memo = {};          // null: nothing of prompts is remembered
+  std::shared_ptr<SharedPrefixes> shared_prefixes = {};  // null: tenants share nothing
+  std::shared_ptr<KeyRing> api_keys = {};                // null: the API needs no key
+  std::shared_ptr<KeyRing> admin_keys = {};              // of the other listeners
+  std::function<std::string()> metrics_text;             // the body of /metrics
+  std::function<std::int64_t()> unix_seconds_now;        // wall time, for `created`
 };
 
 class Api {
@@ -156,6 +157,7 @@ class Api {
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
   [[nodiscard]] RenderSettings Settings() const;
+  [[nodiscard]] PromptScope ScopeOf(const Call& call) const;
   [[nodiscard]] Result<ChatPrompt> ReadChatPrompt(Call& call, const ChatRequest& chat);
   // Sets the constraint that makes the answer's tool calls take the family's form.
   [[nodiscard]] static Result<void> ConstrainCalls(const ServedModel& model, Prompt& prompt);

@@ -86,6 +86,7 @@ Result<void> Api::SendWarm(Call& call) {
   order.spec.model = call.model;
   order.spec.prompt = std::move(prompt.tokens);
   order.spec.root = prompt.root;
+  order.spec.own = prompt.own;
   order.spec.block_hashes = std::move(prompt.hashes);
   order.spec.tenant = request.prompt.tenant;
   order.spec.salt = request.prompt.fields().cache.salt;

@@ -223,8 +223,12 @@ void Api::Detokenize(Call& call) {
 // ---- prompts ----
 
 RenderSettings Api::Settings() const {
-  return {.unix_seconds = options_.unix_seconds_now(), .content = options_.message_content};
+  return {.unix_seconds = options_.unix_seconds_now(),
+          .content = options_.message_content,
+          .shared = options_.shared_prefixes};
 }
+
+PromptScope Api::ScopeOf(const Call& call) const { return {TenantOf(call.admission), options_.shared_prefixes}; }
 
 Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat) {
   ROOST_ASSIGN_OR_RETURN(const jinja::TracedText text, RenderChat(*call.model, chat, Settings()));
@@ -233,8 +237,8 @@ Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat)
       Hold(call.request.body.memory(), EncodeBytes(text.size()) + text.written.size() * sizeof(ByteRange)));
   ChatPrompt prompt;
   prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text.bytes);
-  ROOST_ASSIGN_OR_RETURN(
-      prompt.read, ReadRenderedPrompt(*call.model, text, {*memo_, chat.sampling.cache, TenantOf(call.admission)}));
+  ROOST_ASSIGN_OR_RETURN(prompt.read,
+                         ReadRenderedPrompt(*call.model, text, {*memo_, chat.sampling.cache, ScopeOf(call)}));
   return prompt;
 }
 
@@ -277,8 +281,8 @@ Result<std::string> Api::ReadTokenize(Call& call) {
     ROOST_RETURN_IF_ERROR(CheckTextLength(*call.model, text, "prompt"));
     ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(text.size())));
     const CacheFields no_salt;
-    ROOST_ASSIGN_OR_RETURN(
-        read, ReadTextPrompt(*call.model, text, request.special_tokens, {*memo_, no_salt, TenantOf(call.admission)}));
+    ROOST_ASSIGN_OR_RETURN(read,
+                           ReadTextPrompt(*call.model, text, request.special_tokens, {*memo_, no_salt, ScopeOf(call)}));
   }
   return TokenizeBody(*call.model, read.tokens, request.token_texts);
 }
@@ -292,9 +296,8 @@ Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   ROOST_RETURN_IF_ERROR(HoldToPriority(call, prompt.fields.cache));
   prompt.echo = completion.echo;
   for (const CompletionPrompt& each : completion.prompts) {
-    ROOST_ASSIGN_OR_RETURN(
-        HashedTokens read,
-        ReadCompletionPrompt(*call.model, each, {*memo_, prompt.fields.cache, TenantOf(call.admission)}));
+    ROOST_ASSIGN_OR_RETURN(HashedTokens read,
+                           ReadCompletionPrompt(*call.model, each, {*memo_, prompt.fields.cache, ScopeOf(call)}));
     ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read), each.path, prompt));
     if (completion.echo == Echo::kPrompt) prompt.echoes.push_back(EchoOf(*call.model, each));
   }
@@ -304,7 +307,7 @@ Result<Api::Prompt> Api::ReadCompletion(Call& call) {
 
 Result<void> Api::AddSpec(const Call& call, HashedTokens read, std::string_view field, Prompt& prompt) {
   ROOST_ASSIGN_OR_RETURN(GenerateSpec spec, MakeGenerateSpec(call.model, std::move(read), prompt.fields,
-                                                             {field, NextRandom(), TenantOf(call.admission)}));
+                                                             {field, NextRandom(), ScopeOf(call)}));
   ROOST_ASSIGN_OR_RETURN(spec.deadline, DeadlineOf(call));
   prompt.specs.push_back(std::move(spec));
   return {};

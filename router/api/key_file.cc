@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <utility>
@@ -15,7 +12,7 @@
 #include "common/base/utf8.h"
 #include "common/wire/codec.h"
 #include "common/wire/messages.h"
-#include "router/api/json_object.h"
+#include "router/api/json_lines.h"
 
 namespace roost::router {
 namespace {
@@ -104,16 +101,6 @@ Result<ApiKey> KeyOf(const JsonObject& object) {
   return key;
 }
 
-Result<ApiKey> ParseLine(std::string_view line) {
-  JsonBody body{std::string(line)};
-  ROOST_ASSIGN_OR_RETURN(const JsonObject object, body.Parse());
-  return KeyOf(object);
-}
-
-Error At(const std::string& path, std::size_t line, const Error& error) {
-  return {ErrorCode::kInvalidArgument, error.ToString(), fmt::format("{}:{}", path, line)};
-}
-
 // Each name stands for one account, and each secret for one key.
 class Uniqueness {
  public:
@@ -133,31 +120,19 @@ class Uniqueness {
 Result<std::vector<ApiKey>> ParseKeyFile(std::string_view text, const std::string& path) {
   std::vector<ApiKey> keys;
   Uniqueness unique;
-  for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    const std::size_t begin = line.find_first_not_of(" \t\r");
-    if (begin == std::string_view::npos || line[begin] == '#') continue;
-    if (keys.size() == kMaxKeys) return InvalidArgument(path, "holds more than {} keys", kMaxKeys);
-    Result<ApiKey> key = ParseLine(line);
-    if (!key.ok()) return At(path, number, key.error());
-    if (const Result<void> added = unique.Add(*key); !added.ok()) return At(path, number, added.error());
-    keys.push_back(std::move(key).value());
-  }
+  ROOST_RETURN_IF_ERROR(ForEachJsonLine(text, path, [&](const JsonObject& object) -> Result<void> {
+    if (keys.size() == kMaxKeys) return InvalidArgument("", "more than {} keys", kMaxKeys);
+    ROOST_ASSIGN_OR_RETURN(ApiKey key, KeyOf(object));
+    ROOST_RETURN_IF_ERROR(unique.Add(key));
+    keys.push_back(std::move(key));
+    return {};
+  }));
   if (keys.empty()) return InvalidArgument(path, "holds no key");
   return keys;
 }
 
 Result<std::vector<ApiKey>> ReadKeyFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxKeyFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || (!file.eof() && file.fail())) {
-    return InvalidArgument(path, "can not be read: {}", std::strerror(errno));
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMaxKeyFileBytes) return InvalidArgument(path, "is larger than {} bytes", kMaxKeyFileBytes);
+  ROOST_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxKeyFileBytes));
   return ParseKeyFile(text, path);
 }
 

@@ -97,8 +97,16 @@ Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& r
                              CountedTokens(model, prompt.tokens.size()), model.name, model.max_context_tokens),
                  std::string(request.prompt_field())};
   }
-  prompt.root = ScopeRoot(model, request.tenant, request.fields().cache.salt);
-  prompt.hashes = HashBlocks(prompt.root, prompt.tokens, model.block_tokens);
+  const std::string& salt = request.fields().cache.salt;
+  prompt.root = ScopeRoot(model, request.tenant, salt);
+  HashedTokens hashed;
+  hashed.block_hashes = HashBlocks(prompt.root, prompt.tokens, model.block_tokens);
+  hashed.tokens = std::move(prompt.tokens);
+  ShareFront(model, {request.tenant, settings.shared}, salt, hashed);
+  if (hashed.own) prompt.root = ScopeRoot(model, "", "");
+  prompt.own = hashed.own;
+  prompt.tokens = std::move(hashed.tokens);
+  prompt.hashes = std::move(hashed.block_hashes);
   return prompt;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -47,6 +48,7 @@ enum class ChatPart { kFront, kQuestion };
 struct HashedPrompt {
   std::vector<TokenId> tokens;
   BlockHash root;
+  std::optional<OwnScope> own;
   std::vector<BlockHash> hashes;
 };
 

@@ -169,6 +169,7 @@ bool RequestBook::MoveToOtherRevision(Request& request) {
   if (request.spec.prompt.size() + request.spec.max_output_tokens > other->max_context_tokens) return false;
   LeaveQueue(request);
   request.spec.model = other;
+  request.spec.own.reset();
   request.spec.root = ScopeRoot(*other, request.spec.tenant, request.spec.salt);
   request.spec.block_hashes = HashBlocks(request.spec.root, request.spec.prompt, other->block_tokens);
   return true;

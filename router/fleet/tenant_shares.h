@@ -50,9 +50,8 @@ class TenantShares {
   void Forget(Instant now) {
     if (now < next_look_) return;
     next_look_ = now + kMemory;
-    std::erase_if(tenants_, [now](const auto& entry) {
-      return entry.second.open == 0 && now - entry.second.seen >= kMemory;
-    });
+    std::erase_if(tenants_,
+                  [now](const auto& entry) { return entry.second.open == 0 && now - entry.second.seen >= kMemory; });
   }
 
   std::unordered_map<std::string, Tenant> tenants_;

@@ -196,6 +196,42 @@ class OperatorsTest(unittest.TestCase):
             cluster.start_router("--api-keys", keys.path, http="0.0.0.0:0")
 
 
+class SharedPrefixesTest(unittest.TestCase):
+    SYSTEM = text(80, "the system prompt that everybody has")
+
+    def test_tenants_share_what_the_operator_allows_and_nothing_behind_it(self):
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            keys = KeyFile(folder)
+            keys.add("acme")
+            keys.add("bird")
+            shared = pathlib.Path(folder) / "shared.jsonl"
+            shared.write_text("# for all\n" + json.dumps({"prompt": self.SYSTEM}) + "\n")
+            router = cluster.start_router("--api-keys", keys.path, "--shared-prefixes", shared)
+            cluster.start_worker("worker-a")
+            router.wait_for_workers(1)
+
+            def ask(name, behind, **fields):
+                body = {"prompt": self.SYSTEM + behind, "model": "demo-model", "max_tokens": 4, "temperature": 0,
+                        "return_token_ids": True, **fields}
+                answer = router.request("POST", "/v1/completions", body, bearer(keys.secrets[name]))
+                self.assertEqual(answer.status, 200, answer.body)
+                return answer.cached_tokens(), answer.text()
+
+            behind = " " + text(40, "what acme asks")
+            cold, told = ask("acme", behind)
+            self.assertEqual(cold, 0)
+            others, others_told = ask("bird", behind)
+            again, again_told = ask("acme", behind)
+            self.assertGreater(others, 200)
+            self.assertGreater(again, others + 100)
+            self.assertEqual(others % 16, 0)  # whole blocks: no token of what acme asked
+            self.assertEqual({others_told, again_told}, {told})
+            self.assertEqual(ask("bird", behind, cache_salt="s")[0], 0)
+            # A short question behind it fills its first own block with the answer: that is its tenant's, too.
+            short = ask("acme", " Hens?", max_tokens=40)[1]
+            self.assertEqual(ask("bird", " Hens?" + short)[0] // 16, others // 16)
+
+
 class ScriptedTest(unittest.TestCase):
     """With a worker that answers at once."""
 

@@ -212,7 +212,8 @@ bool PrefixCache::Holds(std::uint32_t block, const BlockChain& chain, std::uint3
   const Node& node = nodes_[block];
   const auto stored = StoredTokens(block);
   const auto wanted = TokensOf(chain, index);
-  return node.parent == parent && node.root == chain.RootAt(index) && std::equal(stored.begin(), stored.end(), wanted.begin());
+  return node.parent == parent && node.root == chain.RootAt(index) &&
+         std::equal(stored.begin(), stored.end(), wanted.begin());
 }
 
 std::span<const TokenId> PrefixCache::TokensOf(const BlockChain& chain, std::uint32_t index) const {
