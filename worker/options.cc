@@ -35,7 +35,7 @@ std::vector<std::string> Names(const Table& table) {
 }
 
 Result<TenantShare> ParseTenantShare(const std::string& value) {
-  // The last one: a name may hold an equals sign, a fraction can not.
+  // The last one: a name may contain an equals sign, a fraction can not.
   const std::size_t equals = value.rfind('=');
   if (equals == std::string::npos) return InvalidArgument("tenant-share", "'{}' is not NAME=FRACTION", value);
   TenantShare share{value.substr(0, equals), 0};

@@ -18,7 +18,7 @@ Error Unavailable(fmt::format_string<Args...> format, Args&&... args) {
   return Error{ErrorCode::kUnavailable, fmt::format(format, std::forward<Args>(args)...), "backend"};
 }
 
-// A table with a hole would crash at the first batch that needs the op.
+// A table with a missing op would crash at the first batch that needs it.
 bool HasEveryOp(const kernels::OpTable& ops) {
   return ops.open != nullptr && ops.close != nullptr && ops.preferred_dtype != nullptr &&
          ops.supports_dtype != nullptr && ops.activation_dtype != nullptr && ops.begin_batch != nullptr &&
