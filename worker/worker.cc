@@ -23,9 +23,10 @@ std::uint64_t RandomProcessId() { return RandomSeed() | 1U; }
 
 Result<void> CheckName(const std::string& name, const char* field, std::size_t max_bytes) {
   if (name.empty()) return InvalidArgument(field, "must not be empty");
-  if (name.size() > max_bytes) return InvalidArgument(field, "{} bytes, at most {}", name.size(), max_bytes);
+  if (name.size() > max_bytes)
+    return InvalidArgument(field, "has {} bytes, at most {} are allowed", name.size(), max_bytes);
   if (!IsValidUtf8(name)) return InvalidArgument(field, "is not UTF-8");
-  if (HasControlCharacter(name)) return InvalidArgument(field, "holds a control character");
+  if (HasControlCharacter(name)) return InvalidArgument(field, "contains a control character");
   return {};
 }
 
@@ -35,7 +36,7 @@ Result<void> CheckSetup(const WorkerSetup& setup) {
   const wire::Tokenizer& bundle = setup.tokenizer;
   const std::size_t size = bundle.tokenizer_json.size() + bundle.chat_template.size();
   if (size > wire::WireLimits::kMaxTokenizerBytes) {
-    return InvalidArgument("tokenizer.json", "{} bytes with the chat template, at most {}", size,
+    return InvalidArgument("tokenizer.json", "has {} bytes with the chat template, at most {} are allowed", size,
                            wire::WireLimits::kMaxTokenizerBytes);
   }
   if (setup.routers.empty()) return InvalidArgument("router", "at least one address is needed");

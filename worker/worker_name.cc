@@ -52,7 +52,7 @@ WorkerName WorkerName::Take(const std::string& host, std::span<const std::filesy
       if (outcome == LockOutcome::kNoFolder) break;
     }
   }
-  LogWarning("no lock file could be made for the worker's name: a second worker of this host needs --worker-id",
+  LogWarning("no lock file could be made for the worker's name: a second worker on this host needs --worker-id",
              {{"worker", host}});
   return {host, kNoLock};
 }

@@ -85,7 +85,7 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
       watch(cache, scheduler),
       count_rows(std::min(options.max_running_requests, options.max_batch_tokens)) {
   ROOST_CHECK(!options.plan_ahead || options.verify_hits_share == 0,
-              "hits are verified by logits that are still there");
+              "plan_ahead can not be combined with verify_hits_share");
   draws.fill_masks = [this](std::span<std::uint32_t> masks) { FillMasks(masks); };
   if (options.check_invariants) pool.NoteEmptied();
 }
@@ -99,7 +99,8 @@ Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& reque
   if (request.sample_count == 0) return InvalidArgument("sample_count", "must be at least 1");
   const bool wants_logprobs = request.output_logprobs.has_value() || request.prompt_logprobs.has_value();
   if (wants_logprobs && !TellsLogprobs(options)) {
-    return InvalidArgument("logprobs", "more than {} requests may run at a time here", kMostScoredRequests);
+    return InvalidArgument("logprobs", "are not reported by a worker that may run more than {} requests at a time",
+                           kMostScoredRequests);
   }
   for (const std::optional<std::uint32_t> top_count : {request.output_logprobs, request.prompt_logprobs}) {
     if (top_count.value_or(0) <= wire::kMaxTopLogprobs) continue;

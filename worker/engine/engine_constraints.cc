@@ -28,7 +28,7 @@ RequestEvent EndOf(RequestKey key, wire::FinishReason reason, std::optional<Erro
 Result<void> Engine::State::Constrain(RequestKey key, wire::Generate generate, Instant received) {
   const wire::Constraint& constraint = *generate.constraint;
   if (options.constrainer == nullptr) {
-    return InvalidArgument(constraint.field, "this worker can not constrain what it writes");
+    return InvalidArgument(constraint.field, "this worker does not support constrained output");
   }
   if (constraining.size() >= options.max_waiting_requests) {
     return Error{ErrorCode::kOverloaded, "too many requests wait for their grammars", ""};
@@ -155,7 +155,7 @@ Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, co
                                                               StepCounts& counts) {
   using Ending = std::optional<wire::FinishReason>;
   const auto stuck = [] {
-    return Error{ErrorCode::kInternal, "the vocabulary can not write what the constraint wants", ""};
+    return Error{ErrorCode::kInternal, "no token of the vocabulary can continue the output under its constraint", ""};
   };
   const bool is_drawing = sequence.awaited_draw.has_value();
   while (true) {

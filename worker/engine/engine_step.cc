@@ -327,7 +327,7 @@ void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
     return;
   }
   ++counts.wrong_hits;
-  spdlog::error("a prompt computed with cached blocks and without them has different logits");
+  spdlog::error("a prompt has different logits with its cached blocks and without them");
 }
 
 // Applies a sampled token to its choice: one more token, or the end, or both.

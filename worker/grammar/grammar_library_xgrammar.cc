@@ -198,7 +198,7 @@ class XgrammarLibrary final : public GrammarLibrary {
     }
     warning = nullptr;
     if (failed.empty()) failed = warned;
-    if (!failed.empty()) return InvalidArgument(constraint.field, "can not be held to: {}", FirstLine(failed));
+    if (!failed.empty()) return InvalidArgument(constraint.field, "can not be enforced: {}", FirstLine(failed));
     return compiled;
   }
 
@@ -210,7 +210,7 @@ class XgrammarLibrary final : public GrammarLibrary {
     // compiler gets the source text again and not this grammar, because it would print and parse the grammar, and that
     // corrupts non-ASCII text.
     if (GrammarOf(input).ToString().size() > kMaxGrammarText) {
-      failed = "it makes too large a grammar";
+      failed = "its grammar is too large";
       return nullptr;
     }
     SharedSets sets = sets_;

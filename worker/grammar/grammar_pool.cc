@@ -151,7 +151,7 @@ void GrammarPool::Compile(const Task& task, std::unique_lock<std::mutex>& lock) 
   lock.unlock();
   Result<Grammar> compiled = library_->Compile(task.job.constraint);
   if (compiled.ok() && (*compiled)->bytes() > options_.cache_bytes / kLargestShare) {
-    compiled = InvalidArgument(task.job.constraint.field, "makes a grammar of {} bytes, at most {}",
+    compiled = InvalidArgument(task.job.constraint.field, "compiles to a grammar of {} bytes, at most {} are allowed",
                                (*compiled)->bytes(), options_.cache_bytes / kLargestShare);
   }
   Result<std::unique_ptr<Automaton>> automaton =

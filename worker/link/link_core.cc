@@ -183,7 +183,7 @@ void LinkCore::Handle(Link& link, wire::Unpin unpin) {
 
 void LinkCore::Handle(Link& link, const wire::WantPrefixes& want) {
   if (link.state != State::kUp || effects_.Submit(WantPrefixesCommand{link.id, want})) return;
-  LogWarning("a question for prefixes is dropped: the inbox is full", {{"router", link.name}});
+  LogWarning("a request for the most used prefixes is dropped: the inbox is full", {{"router", link.name}});
 }
 
 void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {

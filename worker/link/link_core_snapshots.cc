@@ -29,7 +29,7 @@ void LinkCore::Follow(const StepReport& report) {
 
 void LinkCore::LoseMirror(MirrorLoss reason) {
   ++counts_.mirror_losses[IndexOf(reason)];
-  LogWarning("the link's copy of the set of cached blocks is void; asking the engine for it again",
+  LogWarning("the link's copy of the set of cached blocks is no longer valid; asking the engine for a new one",
              {{"reason", std::string(kMirrorLossNames[IndexOf(reason)])}});
   // The engine loses no snapshot: one that is awaited still comes, and holds what was lost now.
   if (mirror_state_ == MirrorState::kCurrent) mirror_state_ = MirrorState::kStale;

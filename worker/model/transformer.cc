@@ -118,7 +118,8 @@ Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source
 Result<void> Transformer::CountBlocks(double kv_share) {
   const std::optional<std::size_t> free_bytes = backend_.ops().free_memory(backend_.device());
   if (!free_bytes) {
-    return InvalidArgument("kv_memory", "only CUDA devices tell what part of their memory is free: give bytes");
+    return InvalidArgument("kv_memory",
+                           "a share needs a CUDA device, which reports its free memory; give a number of bytes");
   }
   const double bytes = kv_share * static_cast<double>(*free_bytes);
   const std::uint32_t most = std::numeric_limits<std::uint32_t>::max() / kv_.block_tokens;
