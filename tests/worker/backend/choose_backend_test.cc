@@ -114,7 +114,7 @@ TEST(BackendModuleFileTest, SaysWhatIsWrongWithAFile) {
   EXPECT_THAT(OpenBackendModule("/nowhere/libroost_cuda.so").error().message,
               HasSubstr("/nowhere/libroost_cuda.so is not there"));
   EXPECT_THAT(OpenBackendModule("/proc/self/cmdline").error().message, HasSubstr("/proc/self/cmdline"));
-  EXPECT_THAT(OpenBackendModule(NO_BACKEND).error().message, HasSubstr("is no backend"));
+  EXPECT_THAT(OpenBackendModule(NO_BACKEND).error().message, HasSubstr("is not a backend"));
   EXPECT_EQ(DefaultCudaModulePath().filename(), "libroost_cuda.so");
 }
 
