@@ -123,7 +123,7 @@ class Report:
 
 
 def commit():
-    """Without a checkout, the pack of the programs names the commit."""
+    """The commit that is measured; without a checkout, ROOST_COMMIT names it."""
     if "ROOST_COMMIT" in os.environ:
         return os.environ["ROOST_COMMIT"]
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)

@@ -18,7 +18,7 @@
 // report, and then the events of later reports; before the snapshot, its steps have no events. So a router always holds
 // what the worker held after the last step that it received.
 //
-//                reports lost, or digests differ               at most once per interval: SnapshotCommand
+//                reports lost, or digests differ              at most once per interval: SnapshotCommand
 //   mirror: current ──────────────────────────────► stale ─────────────────────────────────────────► awaited
 //              ▲                                                                                        │
 //              └── EngineSnapshot: assigned at its place in the order of outputs ◄──────────────────────┘
