@@ -195,9 +195,8 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
 void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Constrained output")
       .Add("grammar-cache-bytes", options.grammar_cache_bytes,
-           "Memory for compiled JSON schemas, regular expressions and grammars; each may take at most a quarter. 0 "
-           "refuses "
-           "requests with a constraint",
+           "Memory for compiled JSON schemas, regular expressions and grammars; each may take at most a quarter. "
+           "0 refuses requests with a constraint",
            {0, 1e12})
       .Add("grammar-threads", options.grammar_threads, "Threads that compile schemas, regular expressions and grammars",
            {1, kMaxThreads})

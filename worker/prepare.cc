@@ -15,7 +15,7 @@
 namespace roost::worker {
 namespace {
 
-// Steps need the rest.
+// The memory of steps is reserved before this share is taken. The rest is for recordings, and for larger steps.
 constexpr double kDeviceKvShare = 0.9;
 // On the CPU when memory is short: the weights and the rest of the process need the other half.
 constexpr std::uint64_t kHostKvPart = 2;

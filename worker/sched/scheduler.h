@@ -104,7 +104,7 @@ struct SchedulerCounters {
   std::uint64_t preemptions = 0;
   MissCounts computed_prompt_tokens{};  // by reason
   std::uint64_t tail_cached_tokens = 0;
-  std::uint64_t returned_sessions = 0;  // sessions whose retained blocks were released by their return
+  std::uint64_t returned_sessions = 0;  // sessions whose retention ended because they came back
   std::uint64_t dropped_pins = 0;       // times that all pins ended because a sequence needed their blocks
 };
 
