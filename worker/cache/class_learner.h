@@ -62,8 +62,7 @@ class ClassLearner {
   bool began_ = false;
   std::uint64_t number_ = 0;  // its number
   ReleaseTime now_;
-  std::uint32_t visits_ =
-      0;  // of its last released block; the next ones precede it in the prefix, so they were used as often
+  std::uint32_t visits_ = 0;  // of its last released block; the next ones precede it, so they were used as often
 
   // The guard.
   std::uint64_t shadow_bound_;  // keys whose hash is not above it are in the shadows' sample
