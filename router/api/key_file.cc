@@ -120,13 +120,14 @@ class Uniqueness {
 Result<std::vector<ApiKey>> ParseKeyFile(std::string_view text, const std::string& path) {
   std::vector<ApiKey> keys;
   Uniqueness unique;
-  ROOST_RETURN_IF_ERROR(ForEachJsonLine(text, path, [&](const JsonObject& object) -> Result<void> {
+  const Result<void> read = ForEachJsonLine(text, path, [&](const JsonObject& object) -> Result<void> {
     if (keys.size() == kMaxKeys) return InvalidArgument("", "more than {} keys", kMaxKeys);
     ROOST_ASSIGN_OR_RETURN(ApiKey key, KeyOf(object));
     ROOST_RETURN_IF_ERROR(unique.Add(key));
     keys.push_back(std::move(key));
     return {};
-  }));
+  });
+  if (!read.ok()) return read.error();
   if (keys.empty()) return InvalidArgument(path, "holds no key");
   return keys;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/wire/codec.h"
 #include "router/api/prompt.h"
 
 namespace roost::router {

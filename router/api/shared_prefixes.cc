@@ -32,12 +32,13 @@ Result<SharedPrefix> PrefixOf(const JsonObject& object) {
 
 Result<std::vector<SharedPrefix>> ParseSharedPrefixes(std::string_view text, const std::string& path) {
   std::vector<SharedPrefix> prefixes;
-  ROOST_RETURN_IF_ERROR(ForEachJsonLine(text, path, [&](const JsonObject& object) -> Result<void> {
+  const Result<void> read = ForEachJsonLine(text, path, [&](const JsonObject& object) -> Result<void> {
     if (prefixes.size() == kMaxSharedPrefixes) return InvalidArgument("", "more than {} prefixes", kMaxSharedPrefixes);
     ROOST_ASSIGN_OR_RETURN(SharedPrefix prefix, PrefixOf(object));
     prefixes.push_back(std::move(prefix));
     return {};
-  }));
+  });
+  if (!read.ok()) return read.error();
   return prefixes;
 }
 

@@ -70,7 +70,7 @@ TEST(FormatDecisionsTest, DrawsTheHitAndWhoHoldsThePrompt) {
                               "               block 1: w2; being computed by w1\n"
                               "               └─ blocks 2-90: w2\n"
                               "                  └─ to prefill: blocks 91-100\n"));
-  EXPECT_THAT(Formatted(kDecision), Not(HasSubstr("  hit ")));  // of a router that does not tell
+  EXPECT_THAT(Formatted(kDecision), Not(HasSubstr("  hit ")));  // from a router that does not report it
 }
 
 TEST(FormatDecisionsTest, SaysHowNearATieIsAndWhatDecidedIt) {

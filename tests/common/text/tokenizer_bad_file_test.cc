@@ -1,4 +1,4 @@
-// Files that can not be used: each is refused with the place that is wrong, and none crashes.
+// Unusable files: each is refused with the place of the error, and none crashes.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -50,7 +50,7 @@ TEST(PromptBodyTest, NamesTheFileThatIsWrong) {
   EXPECT_EQ(ReadPromptBody("/nonexistent.json").error().field, "/nonexistent.json");
 }
 
-// A token for each byte, in blocks of four.
+// One token per byte, in blocks of four.
 class Bytes final : public PromptTokenizer {
  public:
   Result<std::vector<TokenId>> Tokenize(const PromptBody& body) override {
@@ -100,7 +100,7 @@ TEST(DescribeDiffTest, SaltsThatDifferShareNothing) {
             std::string::npos);
 }
 
-// With the demo model's own tokenizer and template.
+// With the demo model's tokenizer and template.
 class PrefixDiffTest : public ::testing::Test {
  protected:
   std::string Write(const std::string& name, const std::string& text) {
