@@ -7,14 +7,9 @@
 #   ./deploy/quickstart.sh … --once           stops at the end; exits with 0 only if all answers were complete and right
 #   ./deploy/quickstart.sh … --backend cpu    cpu or cuda; by default cuda where there are a CUDA toolkit and a GPU
 #
-<<<<<<< HEAD
 # The router listens on ROOST_HTTP_ADDRESS, by default 127.0.0.1:8000, ROOST_ADMIN_ADDRESS (127.0.0.1:8001) and
 # ROOST_METRICS_ADDRESS (127.0.0.1:8002), and takes workers on ROOST_LINK_ADDRESS (tcp://127.0.0.1:7001); with --once on
 # free ports. ROOST_BIN names a folder with programs that are built.
-=======
-# The router listens on ROOST_HTTP_ADDRESS, by default 127.0.0.1:8000, and takes workers on ROOST_LINK_ADDRESS, by
-# default tcp://127.0.0.1:7001; with --once on free ports. ROOST_BIN names a folder with built programs.
->>>>>>> main
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "$0")/.."

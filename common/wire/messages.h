@@ -374,9 +374,9 @@ struct Generate {
   std::vector<TokenId> stop_tokens;  // in addition to the model's own
   bool ignore_eos = false;           // the model's own stop tokens do not stop it
   std::uint32_t expected_cached_tokens = 0;
-  std::uint64_t deadline_ms = 0;  // from receipt; 0: none
-  std::optional<OwnScope> own;    // the blocks of the prompt that no other tenant shares
-  std::string tenant;             // for its share of the pool; empty: no tenant
+  std::uint64_t deadline_ms = 0;     // from receipt; 0: none
+  std::optional<OwnScope> own = {};  // the blocks of the prompt that no other tenant shares
+  std::string tenant;                // for its share of the pool; empty: no tenant
   CacheMode cache_mode = CacheMode::kOn;
   std::uint32_t priority = 50;  // 0 to kMaxPriority; waiting requests with a higher number go first
   std::optional<Retention> retention;

@@ -1,10 +1,5 @@
-<<<<<<< HEAD
 # Sourced: starts and stops a cluster on this machine. Needs: bin, the folder of the programs; logs, the folder for
 # their logs; admin_address and metrics_address, of the router; backend and device_count of backend.sh.
-=======
-# Sourced: starts and stops a cluster on this machine. Needs bin, the folder of the programs; logs, the folder for
-# their logs; and backend and device_count from backend.sh.
->>>>>>> main
 
 pids=()  # of the processes started here; the router's is the first
 

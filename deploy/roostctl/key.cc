@@ -63,8 +63,8 @@ Result<std::string> FormatUsage(std::string_view usage_json) {
   std::string table = fmt::format("{:<24} {:>10} {:>10} {:>15} {:>15} {:>7} {:>14}\n", "key", "requests", "refused",
                                   "prompt tokens", "cached tokens", "cached", "output tokens");
   for (const simdjson::dom::element key : keys) {
-    std::string_view name = "?";
-    static_cast<void>(key["name"].get(name));
+    std::string_view name;
+    if (key["name"].get(name) != simdjson::SUCCESS) continue;
     const std::uint64_t prompt = Count(key, "prompt_tokens");
     const std::uint64_t cached = Count(key, "cached_tokens");
     const double share = prompt == 0 ? 0 : 100 * static_cast<double>(cached) / static_cast<double>(prompt);

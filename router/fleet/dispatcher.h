@@ -67,7 +67,7 @@ struct GenerateSpec {
   std::shared_ptr<const ServedModel> model;
   std::vector<TokenId> prompt;
   BlockHash root;
-  std::optional<OwnScope> own;
+  std::optional<OwnScope> own = {};
   std::vector<BlockHash> block_hashes;
   wire::Sampling sampling;
   std::uint32_t max_output_tokens = 0;

@@ -321,14 +321,9 @@ void PrefixCache::StorePartial(const BlockChain& chain, std::span<const BlockId>
   const std::optional<TailMatch> known = FindTail(chain, before, token_count);
   if (known && known->token_count == token_count) return;
   const std::uint32_t parent = before.empty() ? kNoBlock : before.back().value();
-<<<<<<< HEAD
   // No hash names it; its key only tells it from most others.
   const BlockHash root = chain.RootAt(static_cast<std::uint32_t>(before.size()));
   const std::uint64_t key = Mix64((parent == kNoBlock ? root.low : nodes_[parent].hash.low) + token_count);
-=======
-  // A partial block has no hash; the key only distinguishes it from most others.
-  const std::uint64_t key = Mix64((parent == kNoBlock ? chain.root.low : nodes_[parent].hash.low) + token_count);
->>>>>>> main
   Link(chain, own.value(),
        {.hash = {0, key},
         .root = root,

@@ -101,14 +101,9 @@ struct Sequence {
   std::uint32_t scored_so_far = 0;
 
   BlockHash root;
-<<<<<<< HEAD
   std::optional<OwnScope> own;
   std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
   std::uint32_t most_tokens = 0;  // that memory is reserved for while it runs
-=======
-  std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later full block
-  std::uint32_t most_tokens = 0;  // tokens for which memory is reserved while it runs
->>>>>>> main
   std::optional<Instant> deadline;
   std::uint32_t priority = 50;  // rises when it has waited long, see WaitingQueue
   EvictionGroup group;

@@ -66,7 +66,7 @@ class KeysTest : public ApiTest {
     GenerationObserver& observer = *dispatcher_.observers.back();
     observer.OnDispatched({.worker_id = "w", .decision = {}});
     observer.OnTokens({.tokens = std::move(tokens), .cached_token_count = 8});
-    observer.OnEnd({.reason = wire::FinishReason::kLength});
+    observer.OnEnd({wire::FinishReason::kLength, {}});
   }
 
   const std::shared_ptr<KeyRing> keys_ = std::make_shared<KeyRing>(std::vector<ApiKey>());
@@ -230,7 +230,7 @@ TEST_F(KeysTest, UsageTellsWhatWasComputedPerKey) {
   const std::size_t prompt = dispatcher_.specs.back().prompt.size();
   EndLast(Bytes("abcd"));
   CompleteAs("acme");
-  dispatcher_.observers.back()->OnEnd({.reason = wire::FinishReason::kError, .error = Error{}});  // used nothing
+  dispatcher_.observers.back()->OnEnd({wire::FinishReason::kError, Error{}});  // used nothing
   const auto usage =
       Send(Listener::kAdmin, "GET", "/admin/v1/usage", "", {{"Authorization", "Bearer secret of operator"}});
   EXPECT_EQ(At(usage->response->body, "/keys/0"),
