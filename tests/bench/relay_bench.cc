@@ -209,7 +209,7 @@ class Router {
     http.input_budget = std::make_shared<ByteBudget>(std::uint64_t{2} << 30U);
     http.body_bytes = 16U << 20U;
     const auto handle = [this](router::HttpRequest request, std::shared_ptr<router::Responder> responder) {
-      api_->Handle(std::move(request), std::move(responder));
+      api_->Handle(router::Listener::kApi, std::move(request), std::move(responder));
     };
     server_ = std::move(router::HttpServer::Start(http, handle).value());
   }
