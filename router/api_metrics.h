@@ -1,6 +1,7 @@
 // Counts what the API tells of, under the names of common/metrics/catalog.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -10,6 +11,7 @@
 
 #include "common/metrics/registry.h"
 #include "router/api/api_observer.h"
+#include "router/http/tls_context.h"
 #include "router/text/prompt_memo.h"
 
 namespace roost::router {
@@ -19,6 +21,9 @@ class ApiMetrics final : public ApiObserver {
  public:
   // `registry` outlives it.
   explicit ApiMetrics(metrics::Registry& registry);
+
+  void OnHandshakeFailed(HandshakeFailure failure);
+  void OnCertificate(const TlsValidity& validity);
 
   // Whoever reads the metrics tells the memo's counts first.
   void OnPromptMemo(const PromptMemo::Counts& counts);
@@ -47,6 +52,8 @@ class ApiMetrics final : public ApiObserver {
   prometheus::Counter& memo_hit_bytes_;
   prometheus::Counter& memo_evictions_;
   prometheus::Gauge& memo_bytes_;
+  prometheus::Gauge& certificate_expiry_;
+  std::array<prometheus::Counter*, kHandshakeFailureCount> failed_handshakes_{};
 
   std::mutex mutex_;
   PromptMemo::Counts memo_counts_;                                                    // guarded by mutex_

@@ -28,6 +28,7 @@
 #include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/text_bundle.h"
 #include "router/http/server.h"
+#include "router/listener_tls.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
@@ -46,8 +47,8 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(seconds));
 }
 
-Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver& observer,
-                                      std::shared_ptr<ByteBudget> input_budget) {
+Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiMetrics& observer,
+                                      std::shared_ptr<const TlsContext> tls, std::shared_ptr<ByteBudget> input_budget) {
   ROOST_ASSIGN_OR_RETURN(HostAndPort address, ParseHostAndPort(options.http_address, "http-address"));
   if (!IsLoopback(address.host) && !options.insecure_bind) {
     return InvalidArgument(
@@ -64,6 +65,8 @@ Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver&
   http.cors_origins = options.cors_origins;
   http.header_timeout = Milliseconds(options.request_head_timeout_seconds);
   http.on_refused = [&observer](const Error& error) { observer.OnAnswer("other", TraitsOf(error.code).http_status); };
+  http.tls = std::move(tls);
+  http.on_handshake_failed = [&observer](HandshakeFailure failure) { observer.OnHandshakeFailed(failure); };
   return http;
 }
 
@@ -140,13 +143,16 @@ class HangupReloads {
 // ends what it finds: the announcement, or the process.
 Result<void> Run(const RouterOptions& options, Termination& termination) {
   const SteadyClock clock;
-  Reloader reloader;
-  const HangupReloads hangup_reloads(termination, reloader);
   metrics::Registry registry;
   ApiMetrics api_metrics(registry);
+  Reloader reloader;  // after what its entries touch
+  const HangupReloads hangup_reloads(termination, reloader);
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
   const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
-  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics, input_budget));
+  ROOST_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const TlsContext> tls,
+      OpenTls(options, reloader, [&api_metrics](const TlsValidity& validity) { api_metrics.OnCertificate(validity); }));
+  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics, tls, input_budget));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
                          Fleet::Start(FleetOptionsOf(options, input_budget), &ReadTextBundle, *fleet_metrics));
@@ -176,7 +182,8 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
                            api.Handle(std::move(request), std::move(responder));
                          }));
   const std::string host = http.address.find(':') == std::string::npos ? http.address : "[" + http.address + "]";
-  LogInfo("router ready", {{"http", "http://" + host + ":" + std::to_string(server->port())},
+  const std::string scheme = tls == nullptr ? "http://" : "https://";
+  LogInfo("router ready", {{"http", scheme + host + ":" + std::to_string(server->port())},
                            {"link", fleet->endpoint()},
                            {"policy", options.policy},
                            {"version", std::string(Version())}});

@@ -73,7 +73,15 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
            "Time that a client may take to send a request's head", {0.01, 3600})
       .AddList("cors-origins", options.cors_origins,
                "Web pages that may call the API from a browser: origins such as https://chat.example.com, or * for "
-               "all; none by default");
+               "all; none by default")
+      .Add("tls-cert", options.tls_cert,
+           "File with this server's certificate and those between it and its root, in PEM: clients use HTTPS. It is "
+           "read "
+           "again, with the other two, when it changes and at SIGHUP")
+      .Add("tls-key", options.tls_key, "File with the certificate's private key, in PEM without a password")
+      .Add(
+          "tls-client-ca", options.tls_client_ca,
+          "File with certificates of authorities, in PEM: clients must show a certificate that one of them has signed");
   parser.Section("Workers")
       .Add("link-address", options.link_address, "Address tcp://HOST:PORT that workers dial; port 0 takes a free one")
       .Add("worker-timeout-seconds", options.worker_timeout_seconds,

@@ -34,6 +34,9 @@ struct RouterOptions {
   std::uint32_t text_threads = TextPoolOptions().thread_count;
   double request_head_timeout_seconds = ToSeconds(HttpServerOptions().header_timeout);
   std::vector<std::string> cors_origins;
+  std::string tls_cert;  // files; empty: plain HTTP
+  std::string tls_key;
+  std::string tls_client_ca;  // empty: clients show no certificate
 
   // Workers
   std::string link_address = "tcp://127.0.0.1:7001";
