@@ -82,9 +82,9 @@ TEST(FormatDecisionsTest, SaysHowNearATieIsAndWhatDecidedIt) {
 TEST(FormatDecisionsTest, SaysWhoGetsACopy) {
   EXPECT_THAT(
       Formatted(With(std::string(kDecision), R"("predicted")", R"("copy":{"worker":"w1","blocks":90},"predicted")")),
-      HasSubstr("copy         of its first 90 blocks, by w1; nobody waits for it\n"));
+      HasSubstr("copy         of its first 90 blocks, by w1; no request waits for it\n"));
   EXPECT_THAT(Formatted(With(std::string(kDecision), R"("predicted")", R"("copy":null,"predicted")")),
-              Not(HasSubstr("nobody waits")));
+              Not(HasSubstr("no request waits")));
 }
 
 TEST(FormatDecisionsTest, SaysWhatIsNotKnown) {
