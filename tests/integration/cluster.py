@@ -140,15 +140,24 @@ class Answer:
 
 
 class Router(Daemon):
-    def __init__(self, arguments):
+    """`tls` is the context of its clients, for https."""
+
+    def __init__(self, arguments, tls=None):
         super().__init__(arguments)
+        self.tls = tls
         record = self.wait_for_log("router ready")
         self.url = record["http"]
         self.link = record["link"]
         self.address = urllib.parse.urlparse(self.url).netloc
 
+    def connect(self, url):
+        address = urllib.parse.urlparse(url).netloc
+        if url.startswith("https:"):
+            return http.client.HTTPSConnection(address, timeout=DEADLINE_SECONDS, context=self.tls)
+        return http.client.HTTPConnection(address, timeout=DEADLINE_SECONDS)
+
     def request(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection(self.address, timeout=DEADLINE_SECONDS)
+        connection = self.connect(self.url)
         try:
             payload = json.dumps(body) if isinstance(body, (dict, list)) else body
             connection.request(method, path, payload, {"Content-Type": "application/json", **(headers or {})})
@@ -217,11 +226,12 @@ class Cluster:
             daemon.reader.join(DEADLINE_SECONDS)
             daemon.process.stderr.close()
 
-    def start_router(self, *flags, http="127.0.0.1:0", link="tcp://127.0.0.1:0"):
+    def start_router(self, *flags, http="127.0.0.1:0", link="tcp://127.0.0.1:0", tls=None):
         if "--drain-announce-seconds" not in flags:  # nobody asks for /ready
             flags = (*flags, "--drain-announce-seconds", "0")
         router = Router(
-            [BIN / "roost-router", "--http-address", http, "--link-address", link, "--log-format", "json", *flags]
+            [BIN / "roost-router", "--http-address", http, "--link-address", link, "--log-format", "json", *flags],
+            tls,
         )
         self.daemons.append(router)
         self.router = router
