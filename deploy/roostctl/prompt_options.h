@@ -6,11 +6,12 @@
 
 #include "common/base/json_writer.h"
 #include "common/base/result.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
 struct PromptOptions {
-  std::string router = "http://127.0.0.1:8000";
+  RouterAccess router;
   std::string model;
   std::string prompt;         // text, or
   std::string messages_file;  // JSON: an array of messages, or an object with messages and perhaps tools
