@@ -107,7 +107,7 @@ ConfigParser& ConfigParser::AddSecret(const std::string& name, std::string& targ
   state_->names.push_back(name);
   CLI::Option* const option = state_->app.add_option("--" + name, target, help);
   FinishSingle(option, state_->section, name);
-  option->configurable(false);
+  option->default_str("")->configurable(false);
   return *this;
 }
 
