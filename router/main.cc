@@ -50,10 +50,11 @@ std::chrono::milliseconds Milliseconds(double seconds) {
 Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiMetrics& observer,
                                       std::shared_ptr<const TlsContext> tls, std::shared_ptr<ByteBudget> input_budget) {
   ROOST_ASSIGN_OR_RETURN(HostAndPort address, ParseHostAndPort(options.http_address, "http-address"));
-  if (!IsLoopback(address.host) && !options.insecure_bind) {
-    return InvalidArgument(
-        "http-address", "{} is not a loopback address, and requests are not authenticated; --insecure-bind allows it",
-        options.http_address);
+  if (!IsLoopback(address.host) && options.tls_client_ca.empty() && !options.insecure_bind) {
+    return InvalidArgument("http-address",
+                           "{} is not a loopback address, and without --tls-client-ca requests are not authenticated; "
+                           "--insecure-bind allows it",
+                           options.http_address);
   }
   HttpServerOptions http;
   http.address = std::move(address.host);

@@ -125,6 +125,21 @@ class TlsTest(unittest.TestCase):
         self.wait_for_server(router, "second")
         self.assertGreater(router.metric("roost_router_tls_certificate_expiry_timestamp_seconds"), 1e9)
 
+    def test_clients_show_certificates_where_the_router_asks(self):
+        client = self.authority.issue("client", use="client")
+        # Clients prove who they are, so that the router may listen beyond loopback.
+        router = self.cluster.start_router("--tls-cert", self.secret.certificate, "--tls-key", self.secret.key,
+                                           "--tls-client-ca", self.authority.certificate, http="0.0.0.0:0",
+                                           tls=self.authority.client_context(client))
+        url = router.url.replace("0.0.0.0", "127.0.0.1")
+        status = [BIN / "roostctl", "status", "--router", url, "--ca-file", self.authority.certificate]
+        asked = subprocess.run([*status, "--client-cert", client.certificate, "--client-key", client.key],
+                               capture_output=True, text=True, timeout=60)
+        self.assertEqual(asked.returncode, 0, asked.stderr)
+        refused = subprocess.run(status, capture_output=True, text=True, timeout=60)
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        self.assertIn("certificate", refused.stderr)
+
     def test_a_start_without_what_tls_needs_names_the_flag(self):
         for flags, name in ((["--tls-cert", self.secret.certificate], "tls-key"),
                             (["--tls-cert", self.secret.certificate, "--tls-key", self.authority.certificate], "tls-key"),
