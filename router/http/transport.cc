@@ -32,7 +32,7 @@ Transport::Transport(Socket socket, TlsSession session) : socket_(std::move(sock
 }
 
 void Transport::SetUp() {
-  ErrorCode ignored;  // a local socket has no such option
+  SystemError ignored;  // a local socket has no such option
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.non_blocking(true, ignored);
 }
@@ -113,7 +113,7 @@ Transport::Input Transport::Read(std::span<char> buffer) {
 }
 
 Transport::Input Transport::ReadPlain(std::span<char> buffer) {
-  ErrorCode error;
+  SystemError error;
   const std::size_t size = socket_.read_some(asio::buffer(buffer.data(), buffer.size()), error);
   if (error == asio::error::would_block) return {Outcome::kWaitInput, 0};
   if (error == asio::error::eof) return {Outcome::kEnded, 0};
@@ -144,13 +144,13 @@ Transport::Outcome Transport::EndOutput() {
   output_ended_ = true;
   has_input_ = false;
   reads_wait_for_output_ = false;
-  ErrorCode error;
+  SystemError error;
   socket_.shutdown(Socket::shutdown_send, error);
   return error ? Outcome::kFailed : Outcome::kDone;
 }
 
 void Transport::Close(Farewell farewell) {
-  ErrorCode ignored;
+  SystemError ignored;
   if (farewell == Farewell::kReset) {
     socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   } else if (handshake_done_ && !broken_ && !output_ended_) {

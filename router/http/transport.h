@@ -28,7 +28,7 @@ namespace roost::router {
 class Transport {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
-  using ErrorCode = boost::system::error_code;
+  using SystemError = boost::system::error_code;
   // A handshake has a few kilobytes, with a client's certificates some ten; a request that comes with it may follow.
   static constexpr std::size_t kMaxHandshakeBytes = 96 * 1024;
 
@@ -79,8 +79,9 @@ class Transport {
   template <typename Handler>
   void AsyncWrite(std::string_view bytes, Handler handler) {
     if (session_ != nullptr) return WriteRecords(bytes, std::move(handler));
-    boost::asio::async_write(socket_, boost::asio::buffer(bytes),
-                             [handler = std::move(handler)](ErrorCode error, std::size_t) mutable { handler(error); });
+    boost::asio::async_write(
+        socket_, boost::asio::buffer(bytes),
+        [handler = std::move(handler)](SystemError error, std::size_t) mutable { handler(error); });
   }
 
   // Tells the peer that nothing more comes: close_notify where TLS is spoken, and the end of the stream. After kDone,
@@ -94,7 +95,7 @@ class Transport {
 
  private:
   template <typename Handler>
-  void Post(Handler handler, ErrorCode error) {
+  void Post(Handler handler, SystemError error) {
     boost::asio::post(socket_.get_executor(), [handler = std::move(handler), error]() mutable { handler(error); });
   }
 
@@ -103,7 +104,7 @@ class Transport {
     const Outcome outcome = WriteSome(bytes);
     if (outcome == Outcome::kDone) return Post(std::move(handler), {});
     if (outcome != Outcome::kWaitOutput) return Post(std::move(handler), boost::asio::error::broken_pipe);
-    AsyncWaitOutput([this, bytes, handler = std::move(handler)](ErrorCode error) mutable {
+    AsyncWaitOutput([this, bytes, handler = std::move(handler)](SystemError error) mutable {
       if (error) return handler(error);
       WriteRecords(bytes, std::move(handler));
     });

@@ -74,8 +74,9 @@ TEST_F(HttpClientTest, ABadKeyIsAnErrorThatDoesNotShowIt) {
 TEST_F(HttpClientTest, SpeaksTlsToARouterThatItTrusts) {
   RouterAccess access(ServeTls());
   EXPECT_NE(Ask(access).find("certificate"), std::string::npos);  // the system knows no such authority
-  access.ca_file = TestAuthority("client_stranger").certificate_file();
-  EXPECT_NE(Ask(access), "none");
+  const TestAuthority stranger("client_stranger");
+  access.ca_file = stranger.certificate_file();
+  EXPECT_NE(Ask(access).find("certificate"), std::string::npos);
   access.ca_file = authority_file_;
   EXPECT_EQ(Ask(access), "none");
 }
