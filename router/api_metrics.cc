@@ -24,7 +24,21 @@ ApiMetrics::ApiMetrics(metrics::Registry& registry)
       prompt_bytes_(registry.Counter(metrics::kRouterPromptBytes)),
       memo_hit_bytes_(registry.Counter(metrics::kRouterPromptMemoHitBytes)),
       memo_evictions_(registry.Counter(metrics::kRouterPromptMemoEvictions)),
-      memo_bytes_(registry.Gauge(metrics::kRouterPromptMemoBytes)) {}
+      memo_bytes_(registry.Gauge(metrics::kRouterPromptMemoBytes)),
+      certificate_expiry_(registry.Gauge(metrics::kRouterTlsCertificateExpiry)) {
+  for (std::size_t i = 0; i < failed_handshakes_.size(); ++i) {
+    const std::string reason(NameOf(static_cast<HandshakeFailure>(i)));
+    failed_handshakes_[i] = &registry.Counter(metrics::kRouterTlsHandshakeFailures, {reason});
+  }
+}
+
+void ApiMetrics::OnHandshakeFailed(HandshakeFailure failure) {
+  failed_handshakes_.at(static_cast<std::size_t>(failure))->Increment();
+}
+
+void ApiMetrics::OnCertificate(const TlsValidity& validity) {
+  certificate_expiry_.Set(static_cast<double>(validity.until_seconds));
+}
 
 void ApiMetrics::OnPromptMemo(const PromptMemo::Counts& counts) {
   const std::lock_guard lock(mutex_);

@@ -1,6 +1,7 @@
 // Turns the API's reports into metrics, under the names of common/metrics/catalog.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "common/metrics/registry.h"
 #include "router/access/key_account.h"
 #include "router/api/api_observer.h"
+#include "router/http/tls_context.h"
 #include "router/text/prompt_memo.h"
 
 namespace roost::router {
@@ -22,6 +24,9 @@ class ApiMetrics final : public ApiObserver {
  public:
   // `registry` outlives it.
   explicit ApiMetrics(metrics::Registry& registry);
+
+  void OnHandshakeFailed(HandshakeFailure failure);
+  void OnCertificate(const TlsValidity& validity);
 
   // Updates the memo's metrics. Call it before the metrics are read.
   void OnPromptMemo(const PromptMemo::Counts& counts);
@@ -62,6 +67,8 @@ class ApiMetrics final : public ApiObserver {
   prometheus::Counter& memo_hit_bytes_;
   prometheus::Counter& memo_evictions_;
   prometheus::Gauge& memo_bytes_;
+  prometheus::Gauge& certificate_expiry_;
+  std::array<prometheus::Counter*, kHandshakeFailureCount> failed_handshakes_{};
 
   std::mutex mutex_;
   PromptMemo::Counts memo_counts_;                                                    // guarded by mutex_

@@ -11,10 +11,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
@@ -24,21 +22,20 @@
 #include "common/base/termination.h"
 #include "common/config/config.h"
 #include "common/metrics/registry.h"
-#include "router/access/key_ring.h"
 #include "router/api/api.h"
-#include "router/api/key_file.h"
-#include "router/api/shared_prefixes.h"
 #include "router/api_metrics.h"
 #include "router/fleet/fleet.h"
 #include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/text_bundle.h"
 #include "router/http/server.h"
+#include "router/listeners.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
 #include "router/reload.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
+#include "router/watched_files.h"
 
 namespace roost::router {
 namespace {
@@ -49,82 +46,6 @@ std::int64_t UnixSeconds() {
 
 std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(seconds));
-}
-
-// An address that others reach needs keys, unless the operator wants it otherwise.
-Result<HostAndPort> ListenAddress(const std::string& address, const std::string& flag, std::string_view keys_flag,
-                                  const std::string& keys, const RouterOptions& options) {
-  ROOST_ASSIGN_OR_RETURN(HostAndPort parsed, ParseHostAndPort(address, flag));
-  if (IsLoopback(parsed.host) || !keys.empty() || options.insecure_bind) return parsed;
-  return InvalidArgument(flag,
-                         "{} is not a loopback address, and without --{} requests are not authenticated; "
-                         "--insecure-bind allows it",
-                         address, keys_flag);
-}
-
-// What all listeners share.
-HttpServerOptions CommonHttpOptions(const RouterOptions& options, ApiObserver& observer) {
-  HttpServerOptions http;
-  http.header_timeout = Milliseconds(options.request_head_timeout_seconds);
-  http.on_refused = [&observer](const Error& error) { observer.OnAnswer("other", TraitsOf(error.code).http_status); };
-  return http;
-}
-
-Result<HttpServerOptions> ApiOptionsOf(const RouterOptions& options, ApiObserver& observer,
-                                       std::shared_ptr<ByteBudget> input_budget) {
-  ROOST_ASSIGN_OR_RETURN(HostAndPort address,
-                         ListenAddress(options.http_address, "http-address", "api-keys", options.api_keys, options));
-  HttpServerOptions http = CommonHttpOptions(options, observer);
-  http.address = std::move(address.host);
-  http.port = address.port;
-  http.thread_count = options.http_threads;
-  http.max_connections = options.max_connections;
-  http.body_bytes = options.max_body_bytes;
-  http.input_budget = std::move(input_budget);
-  http.cors_origins = options.cors_origins;
-  return http;
-}
-
-// Of operators: few connections, and a budget of their own, so that clients who fill theirs keep no operator out.
-Result<HttpServerOptions> OperatorOptionsOf(const std::string& address, const std::string& flag,
-                                            const RouterOptions& options, ApiObserver& observer) {
-  constexpr std::size_t kMostConnections = 64;
-  ROOST_ASSIGN_OR_RETURN(HostAndPort parsed, ListenAddress(address, flag, "admin-keys", options.admin_keys, options));
-  HttpServerOptions http = CommonHttpOptions(options, observer);
-  http.address = std::move(parsed.host);
-  http.port = parsed.port;
-  http.max_connections = kMostConnections;
-  http.body_bytes = options.max_body_bytes;
-  return http;
-}
-
-// The keys of a file, now and whenever it changes; null for an empty path.
-Result<std::shared_ptr<KeyRing>> OpenKeys(const std::string& path, const std::string& what, Reloader& reloader) {
-  if (path.empty()) return std::shared_ptr<KeyRing>();
-  auto ring = std::make_shared<KeyRing>(std::vector<ApiKey>());
-  ROOST_RETURN_IF_ERROR(reloader.Add({.what = what, .paths = {path}, .reload = [ring, path]() -> Result<void> {
-                                        ROOST_ASSIGN_OR_RETURN(std::vector<ApiKey> keys, ReadKeyFile(path));
-                                        ring->Replace(std::move(keys));
-                                        return {};
-                                      }}));
-  return ring;
-}
-
-Result<std::shared_ptr<SharedPrefixes>> OpenSharedPrefixes(const std::string& path, Reloader& reloader) {
-  if (path.empty()) return std::shared_ptr<SharedPrefixes>();
-  auto shared = std::make_shared<SharedPrefixes>();
-  ROOST_RETURN_IF_ERROR(
-      reloader.Add({.what = "the shared prefixes", .paths = {path}, .reload = [shared, path]() -> Result<void> {
-                      ROOST_ASSIGN_OR_RETURN(std::vector<SharedPrefix> prefixes, ReadSharedPrefixes(path));
-                      shared->Replace(std::move(prefixes));
-                      return {};
-                    }}));
-  return shared;
-}
-
-std::string UrlOf(const std::string& address, std::uint16_t port) {
-  const std::string host = address.find(':') == std::string::npos ? address : "[" + address + "]";
-  return fmt::format("http://{}:{}", host, port);
 }
 
 FleetOptions FleetOptionsOf(const RouterOptions& options, std::shared_ptr<ByteBudget> input_budget) {
@@ -182,14 +103,6 @@ void Drain(HttpServer& server, std::chrono::milliseconds timeout, int last_signa
   stopper.join();
 }
 
-// Errors name the flag.
-Result<std::unique_ptr<HttpServer>> Listen(const HttpServerOptions& options, const std::string& flag,
-                                           HttpHandler handler) {
-  Result<std::unique_ptr<HttpServer>> server = HttpServer::Start(options, std::move(handler));
-  if (!server.ok()) return Error{server.error().code, server.error().message, flag};
-  return server;
-}
-
 // While it exists, SIGHUP reloads.
 class HangupReloads {
  public:
@@ -208,25 +121,14 @@ class HangupReloads {
 // signal ends the announcement; during the drain it ends the process.
 Result<void> Run(const RouterOptions& options, Termination& termination) {
   const SteadyClock clock;
-  Reloader reloader;
-  const HangupReloads hangup_reloads(termination, reloader);
   metrics::Registry registry;
   ApiMetrics api_metrics(registry);
+  Reloader reloader;  // after what its entries touch
+  const HangupReloads hangup_reloads(termination, reloader);
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
   const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
-  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, ApiOptionsOf(options, api_metrics, input_budget));
-  ROOST_ASSIGN_OR_RETURN(const HttpServerOptions admin,
-                         OperatorOptionsOf(options.admin_address, "admin-address", options, api_metrics));
-  std::optional<HttpServerOptions> metrics;
-  if (!options.metrics_address.empty()) {
-    ROOST_ASSIGN_OR_RETURN(metrics,
-                           OperatorOptionsOf(options.metrics_address, "metrics-address", options, api_metrics));
-  }
-  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<KeyRing> api_keys, OpenKeys(options.api_keys, "the API keys", reloader));
-  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<KeyRing> admin_keys,
-                         OpenKeys(options.admin_keys, "the admin keys", reloader));
-  ROOST_ASSIGN_OR_RETURN(const std::shared_ptr<SharedPrefixes> shared_prefixes,
-                         OpenSharedPrefixes(options.shared_prefixes, reloader));
+  ROOST_ASSIGN_OR_RETURN(const ListenerPlan plan, PlanListeners(options, reloader, input_budget, api_metrics));
+  ROOST_ASSIGN_OR_RETURN(const WatchedFiles files, OpenFiles(options, reloader));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
                          Fleet::Start(FleetOptionsOf(options, input_budget), &ReadTextBundle, *fleet_metrics));
@@ -245,31 +147,20 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
                                                                      : RenderSettings::Content::kText,
        .tool_family = ToolFamilyNamed(options.tool_parser),  // none for auto
        .prompt_memo = prompt_memo,
-       .shared_prefixes = shared_prefixes,
-       .api_keys = api_keys,
-       .admin_keys = admin_keys,
+       .shared_prefixes = files.shared_prefixes,
+       .api_keys = files.api_keys,
+       .admin_keys = files.admin_keys,
        .metrics_text =
            [&] {
              api_metrics.OnPromptMemo(prompt_memo->counts());
-             if (api_keys != nullptr) api_metrics.OnKeys(api_keys->Accounts());
+             if (files.api_keys != nullptr) api_metrics.OnKeys(files.api_keys->Accounts());
              return registry.Text();
            },
        .unix_seconds_now = &UnixSeconds});
-  const auto serve = [&api](Listener listener) {
-    return [&api, listener](HttpRequest request, std::shared_ptr<Responder> responder) {
-      api.Handle(listener, std::move(request), std::move(responder));
-    };
-  };
-  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> admin_server,
-                         Listen(admin, "admin-address", serve(Listener::kAdmin)));
-  std::unique_ptr<HttpServer> metrics_server;
-  if (metrics) {
-    ROOST_ASSIGN_OR_RETURN(metrics_server, Listen(*metrics, "metrics-address", serve(Listener::kMetrics)));
-  }
-  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, Listen(http, "http-address", serve(Listener::kApi)));
-  LogInfo("router ready", {{"http", UrlOf(http.address, server->port())},
-                           {"admin", UrlOf(admin.address, admin_server->port())},
-                           {"metrics", metrics ? UrlOf(metrics->address, metrics_server->port()) : "none"},
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Listeners> listeners, Listeners::Open(plan, api));
+  LogInfo("router ready", {{"http", listeners->api_url()},
+                           {"admin", listeners->admin_url()},
+                           {"metrics", listeners->metrics_url()},
                            {"link", fleet->endpoint()},
                            {"policy", options.policy},
                            {"version", std::string(Version())}});
@@ -277,11 +168,9 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   termination.BeginServing();
   termination.Wait(std::nullopt, 1);
   const int last_signal = Announce(Milliseconds(options.drain_announce_seconds), api, termination);
-  LogInfo("router drains", {{"connections", std::to_string(server->connection_count())}});
-  Drain(*server, Milliseconds(options.drain_timeout_seconds), last_signal, termination);
-  // Operators can look on until the last request has ended.
-  admin_server->Stop(std::chrono::milliseconds(0));
-  if (metrics_server != nullptr) metrics_server->Stop(std::chrono::milliseconds(0));
+  LogInfo("router drains", {{"connections", std::to_string(listeners->api_server().connection_count())}});
+  Drain(listeners->api_server(), Milliseconds(options.drain_timeout_seconds), last_signal, termination);
+  listeners->StopOperators();
   text.Stop();
   fleet->Stop();
   LogInfo("router stopped", {});

@@ -76,6 +76,13 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .AddList("cors-origins", options.cors_origins,
                "Web pages that may call the API from a browser: origins such as https://chat.example.com, or * for "
                "all; none by default")
+      .Add("tls-cert", options.tls_cert,
+           "File with this server's certificate and those between it and its root, in PEM: clients use HTTPS. It is "
+           "read "
+           "again, with the other two, when it changes and at SIGHUP")
+      .Add("tls-key", options.tls_key, "File with the certificate's private key, in PEM without a password")
+      .Add("tls-client-ca", options.tls_client_ca,
+           "File with certificates of authorities, in PEM: clients must show a certificate that one of them has signed")
       .Add("api-keys", options.api_keys,
            "File with the API keys that clients may use, one JSON object per line (roostctl key new makes them); it is "
            "read again when it changes. Without it anyone may call, so the API binds to loopback alone")

@@ -35,6 +35,9 @@ struct RouterOptions {
   std::uint32_t text_threads = TextPoolOptions().thread_count;
   double request_head_timeout_seconds = ToSeconds(HttpServerOptions().header_timeout);
   std::vector<std::string> cors_origins;
+  std::string tls_cert;  // files; empty: plain HTTP
+  std::string tls_key;
+  std::string tls_client_ca;    // empty: clients show no certificate
   std::string api_keys;         // file; empty: anyone may call
   std::string shared_prefixes;  // file; empty: tenants share nothing
 

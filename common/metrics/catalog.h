@@ -35,6 +35,10 @@ inline constexpr std::array kBlockSeconds{0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
 // ---- router ----
 inline constexpr Metric kRouterRequests{Kind::kCounter, "roost_router_requests_total", "route,code",
     "HTTP requests answered, by route and status code."};
+inline constexpr Metric kRouterTlsHandshakeFailures{Kind::kCounter, "roost_router_tls_handshake_failures_total", "reason",
+    "TLS handshakes that failed, by reason: timeout, client_left, plain_http, too_large, client_certificate or protocol."};
+inline constexpr Metric kRouterTlsCertificateExpiry{Kind::kGauge, "roost_router_tls_certificate_expiry_timestamp_seconds", "",
+    "When the TLS certificate in use ends, in Unix time; 0 without TLS."};
 inline constexpr Metric kRouterUnknownFields{Kind::kCounter, "roost_router_unknown_request_fields_total", "",
     "Members of generation requests that no API of this server knows; they are ignored."};
 inline constexpr Metric kRouterPromptBytes{Kind::kCounter, "roost_router_prompt_bytes_total", "",

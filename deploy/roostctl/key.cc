@@ -22,7 +22,7 @@ std::uint64_t Count(simdjson::dom::element object, const char* key) {
   return object[key].get(value) == simdjson::SUCCESS ? value : 0;
 }
 
-Result<std::string> AskUsage(const std::string& admin) {
+Result<std::string> AskUsage(const RouterAccess& admin) {
   HttpClient client(admin, 10);
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.Get("/admin/v1/usage"));
   if (response.status != 200) return RefusalOf(response);
@@ -75,7 +75,7 @@ Result<std::string> FormatUsage(std::string_view usage_json) {
   return table;
 }
 
-int RunUsage(const std::string& admin, std::ostream& out, std::ostream& err) {
+int RunUsage(const RouterAccess& admin, std::ostream& out, std::ostream& err) {
   const Result<std::string> table = AskUsage(admin);
   if (!table.ok()) {
     err << "roostctl usage: " << table.error().ToString() << "\n";

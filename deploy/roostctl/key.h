@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
@@ -27,6 +28,6 @@ int RunNewKey(const NewKeyOptions& options, std::ostream& out, std::ostream& err
 
 // From the body of /admin/v1/usage.
 [[nodiscard]] Result<std::string> FormatUsage(std::string_view usage_json);
-int RunUsage(const std::string& admin, std::ostream& out, std::ostream& err);
+int RunUsage(const RouterAccess& admin, std::ostream& out, std::ostream& err);
 
 }  // namespace roost::roostctl

@@ -23,6 +23,7 @@
 #include "deploy/roostctl/prefix_diff.h"
 #include "deploy/roostctl/prefixes.h"
 #include "deploy/roostctl/prompt_options.h"
+#include "deploy/roostctl/router_access.h"
 #include "deploy/roostctl/simulate/simulate.h"
 #include "deploy/roostctl/status.h"
 #include "deploy/roostctl/template_command.h"
@@ -34,6 +35,7 @@ namespace {
 
 constexpr int kExitUsage = 64;
 constexpr const char* kAdminHelp = "URL of the router's admin address";
+constexpr const char* kRouterHelp = "URL of the router";
 constexpr const char* kWorkersHelp =
     "all workers of the model, the best one (where a request with this prompt would go), or names: worker-a,worker-b";
 
@@ -56,8 +58,8 @@ std::optional<int> Ended(ConfigParser& parser, std::span<const char* const> argu
 }
 
 void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
-  parser.Add("admin", options.admin, kAdminHelp)
-      .Add("model", options.model, "Model that the prompt is for")
+  DeclareAccess("admin", kAdminHelp, options.admin, parser);
+  parser.Add("model", options.model, "Model that the prompt is for")
       .Require("model")
       .Add("prompt", options.prompt, "Text, as in /v1/completions")
       .Add("messages", options.messages_file,
@@ -67,9 +69,9 @@ void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
 }
 
 int Status(std::span<const char* const> arguments) {
-  std::string admin = "http://127.0.0.1:8001";
+  RouterAccess admin{kDefaultAdminUrl};
   ConfigParser parser("roostctl status", "Prints the workers that a router knows: state, load and cached blocks.");
-  parser.Add("admin", admin, kAdminHelp);
+  DeclareAccess("admin", kAdminHelp, admin, parser);
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunStatus(admin, std::cout, std::cerr);
 }
@@ -79,8 +81,8 @@ int Bench(std::span<const char* const> arguments) {
   ConfigParser parser(
       "roostctl bench",
       "Sends conversations that share long system prompts to a router and prints the cached share and latencies.");
-  parser.Add("router", options.router, "URL of the router")
-      .Add("model", options.model, "Model to ask for; the router's first when empty")
+  DeclareAccess("router", kRouterHelp, options.router, parser);
+  parser.Add("model", options.model, "Model to ask for; the router's first when empty")
       .Add("prompts", options.prompts, "Folder with system-*.txt and questions.txt")
       .Require("prompts")
       .Add("label", options.label, "Name of this run in the table")
@@ -117,8 +119,8 @@ int Generate(std::span<const char* const> arguments) {
 int Explain(std::span<const char* const> arguments) {
   ExplainOptions options;
   ConfigParser parser("roostctl explain", "Prints why a request went to its worker, or the last decisions.");
+  DeclareAccess("admin", kAdminHelp, options.admin, parser);
   parser.AddPositional("ID", options.request_id, "Id of the answer (chatcmpl-…), or its x-request-id")
-      .Add("admin", options.admin, kAdminHelp)
       .Add("last", options.limit, "How many of the last decisions, without an ID", {.low = 1, .high = 1024});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunExplain(options, std::cout, std::cerr);
@@ -185,8 +187,8 @@ int Prefixes(std::span<const char* const> arguments) {
   ConfigParser parser("roostctl prefixes",
                       "Prints the prefixes that requests found most often in the workers' caches, with text where the "
                       "router runs with --show-prefix-text.");
-  parser.Add("admin", options.admin, kAdminHelp)
-      .Add("model", options.model, "Model; optional while the router serves only one")
+  DeclareAccess("admin", kAdminHelp, options.admin, parser);
+  parser.Add("model", options.model, "Model; optional while the router serves only one")
       .Add("top", options.top, "Prefixes, the most used first", {.low = 1, .high = 1000});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunPrefixes(options, std::cout, std::cerr);
@@ -197,11 +199,11 @@ int PrefixDifference(std::span<const char* const> arguments) {
   ConfigParser parser("roostctl prefix-diff",
                       "Prints where the blocks of two prompts diverge, and the text there. A and B are files: a "
                       "text, or the JSON body of a chat or completion request.");
+  DeclareAccess("router", "URL of the router, if the model is not a folder", options.router, parser);
   parser.AddPositional("A", options.first, "File with a prompt")
       .AddPositional("B", options.second, "File with another one")
       .Add("model", options.model, "Folder of a model, or the name of one that the router serves")
       .Require("model")
-      .Add("router", options.router, "URL of the router, if the model is not a folder")
       .Add("block-tokens", options.block_tokens, "--block-tokens of the workers, if the model is a folder",
            {.low = kMinBlockTokens, .high = kMaxBlockTokens});
   if (const auto code = Ended(parser, arguments)) return *code;
@@ -216,8 +218,8 @@ int Chat(std::span<const char* const> arguments) {
   ChatOptions options;
   ConfigParser parser("roostctl chat",
                       "Talks to a model, one line per question. Ctrl-C stops an answer, Ctrl-D ends the conversation.");
-  parser.Add("router", options.router, "URL of the router")
-      .Add("model", options.model, "Model to ask; the router's first when empty")
+  DeclareAccess("router", kRouterHelp, options.router, parser);
+  parser.Add("model", options.model, "Model to ask; the router's first when empty")
       .Add("system", options.system, "System prompt")
       .Add("max-tokens", options.max_tokens, "Maximum tokens per answer; 0: to the end of the context",
            {.low = 0, .high = 1e6});
@@ -354,9 +356,9 @@ int Key(std::span<const char* const> arguments) {
 }
 
 int Usage(std::span<const char* const> arguments) {
-  std::string admin = "http://127.0.0.1:8001";
+  RouterAccess admin{kDefaultAdminUrl};
   ConfigParser parser("roostctl usage", "Prints what each API key has used since the router began.");
-  parser.Add("admin", admin, kAdminHelp);
+  DeclareAccess("admin", kAdminHelp, admin, parser);
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunUsage(admin, std::cout, std::cerr);
 }

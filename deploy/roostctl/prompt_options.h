@@ -6,11 +6,12 @@
 
 #include "common/base/json_writer.h"
 #include "common/base/result.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
 struct PromptOptions {
-  std::string admin = "http://127.0.0.1:8001";
+  RouterAccess admin{kDefaultAdminUrl};
   std::string tenant;  // whose blocks; empty: those of requests without a key
   std::string model;
   std::string prompt;         // text, or

@@ -10,6 +10,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
 
@@ -41,6 +42,6 @@ class PromptTokenizer {
 [[nodiscard]] Result<std::unique_ptr<PromptTokenizer>> FolderTokenizer(const std::filesystem::path& folder,
                                                                        std::uint32_t block_tokens);
 // Uses the router's /tokenize and /detokenize, and /v1/models for its workers' block size.
-[[nodiscard]] std::unique_ptr<PromptTokenizer> RouterTokenizer(const std::string& router, const std::string& model);
+[[nodiscard]] std::unique_ptr<PromptTokenizer> RouterTokenizer(const RouterAccess& router, const std::string& model);
 
 }  // namespace roost::roostctl

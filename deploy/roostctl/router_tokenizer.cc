@@ -27,7 +27,7 @@ std::string PercentEncode(std::string_view text) {
 
 class Router final : public PromptTokenizer {
  public:
-  Router(const std::string& router, std::string model) : client_(router, kSeconds), model_(std::move(model)) {}
+  Router(const RouterAccess& router, std::string model) : client_(router, kSeconds), model_(std::move(model)) {}
 
   Result<std::vector<TokenId>> Tokenize(const PromptBody& body) override {
     ROOST_ASSIGN_OR_RETURN(const std::string answer, Post("/tokenize", BodyOf(body)));
@@ -97,7 +97,7 @@ class Router final : public PromptTokenizer {
 
 }  // namespace
 
-std::unique_ptr<PromptTokenizer> RouterTokenizer(const std::string& router, const std::string& model) {
+std::unique_ptr<PromptTokenizer> RouterTokenizer(const RouterAccess& router, const std::string& model) {
   return std::make_unique<Router>(router, model);
 }
 

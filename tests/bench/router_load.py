@@ -74,13 +74,14 @@ class Stream(asyncio.Protocol):
             self.done.set_result(None)
 
 
-async def run_clients(port, count, next_request):
-    """All answers, in the order of arrival."""
+async def run_clients(port, count, next_request, tls=None):
+    """All answers, as they came; over TLS with the client's context."""
     loop = asyncio.get_running_loop()
     streams, ends = [], []
     for _ in range(count):
         done = loop.create_future()
-        _, stream = await loop.create_connection(lambda done=done: Stream(next_request, done), "127.0.0.1", port)
+        _, stream = await loop.create_connection(
+            lambda done=done: Stream(next_request, done), "127.0.0.1", port, ssl=tls)
         streams.append(stream)
         ends.append(done)
     await asyncio.gather(*ends)
