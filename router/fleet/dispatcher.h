@@ -52,14 +52,17 @@ struct ServedModel {
   std::shared_ptr<const PrefixIndex> index;
 };
 
-// The scope of a model's blocks under a salt; without a salt it is empty.
-[[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
+// The scope of a tenant's blocks of a model under a salt; requests without either have empty ones.
+[[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& tenant, const std::string& salt) {
   return RootHash({.fingerprint = model.fingerprint,
                    .adapter = "",
-                   .tenant = "",
+                   .tenant = tenant,
                    .salt = salt,
                    .block_tokens = model.block_tokens,
                    .kv_dtype = model.kv_dtype});
+}
+[[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
+  return ScopeRoot(model, "", salt);
 }
 
 // One generation, ready to be routed: validated, rendered, tokenized, hashed.
@@ -165,6 +168,19 @@ struct PinOrder {
   WorkerChoice workers = {};
 };
 
+// A prompt, hashed for one revision of its model.
+struct PromptOfRevision {
+  std::shared_ptr<const ServedModel> model;
+  wire::PromptToEvict prompt;
+};
+
+// What is to be erased from workers' caches: a prompt, for each revision of its model that is served, or a tenant.
+struct EvictOrder {
+  std::variant<std::vector<PromptOfRevision>, wire::TenantToEvict> what;
+  std::string model = {};  // whose workers are meant; empty: the workers of all models
+  WorkerChoice workers = {};
+};
+
 // A prompt whose full blocks workers should compute and keep in their caches. No answer is generated.
 struct WarmOrder {
   GenerateSpec spec;
@@ -234,6 +250,11 @@ class Dispatcher {
  public:
   virtual ~Dispatcher() = default;
 
+  // All that workers serve under this name now.
+  [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view name) const {
+    const std::shared_ptr<const ServedModel> model = FindModel(name);
+    return model == nullptr ? std::vector<std::shared_ptr<const ServedModel>>() : std::vector{model};
+  }
   // Null when no worker serves it now. Of several revisions the one with the most workers.
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> FindModel(std::string_view name) const = 0;
   // The revision for one more request: several revisions each get their share.
@@ -261,6 +282,10 @@ class Dispatcher {
   [[nodiscard]] virtual Result<void> Pin(PinOrder order, AnswersDone done) = 0;
   [[nodiscard]] virtual Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) = 0;
   [[nodiscard]] virtual Result<void> Warm(WarmOrder order, AnswersDone done) = 0;
+  // Goes to all workers of the model, also to those that take no requests now, and takes at most thirty seconds. The
+  // dispatcher's own memory of the blocks goes too. What it has open of that prompt or tenant leaves nothing in a cache
+  // any more.
+  [[nodiscard]] virtual Result<void> Evict(EvictOrder order, AnswersDone done) = 0;
   // Sends nothing and changes nothing. kUnavailable when no worker serves the model.
   [[nodiscard]] virtual Result<PromptMatch> Match(PromptQuery query) = 0;
 

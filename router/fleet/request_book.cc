@@ -406,6 +406,16 @@ void RequestBook::Cancel(RequestId id) {
   }
 }
 
+void RequestBook::KeepOut(const EvictOrder& order) {
+  for (const auto& [id, request] : requests_) {
+    if (IsNamed(order, request->spec)) request->spec.cache_mode = wire::CacheMode::kOff;
+  }
+  for (auto& [id, attempt] : attempts_) {
+    if (IsNamed(order, attempt.request->spec)) attempt.pending = {};
+  }
+  copies_.Evict(order);
+}
+
 void RequestBook::EndAll(const Error& error) {
   copies_.EndAll();
   while (!requests_.empty()) {

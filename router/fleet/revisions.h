@@ -57,6 +57,8 @@ class Revisions {
   [[nodiscard]] std::shared_ptr<const ServedModel> Choose(std::string_view model);
   // The same without counting a request: the revision with the most workers.
   [[nodiscard]] std::shared_ptr<const ServedModel> Main(std::string_view model) const;
+  // All revisions of the model that are served.
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> AllOf(std::string_view model) const;
   // The main revision of each model.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
   // Does a worker serve the model now, will one soon, or did one recently? Before the first worker came, any model may

@@ -40,6 +40,11 @@ struct UnpinCommand {
   LinkId link;
   wire::Unpin unpin;
 };
+// Answered when it is complete, some steps later; at once when it is refused.
+struct EvictCommand {
+  LinkId link;
+  wire::Evict evict;
+};
 // Costs the engine's thread O(blocks).
 struct WantPrefixesCommand {
   LinkId link;
@@ -50,7 +55,7 @@ struct WantPrefixesCommand {
 struct NudgeCommand {};
 
 using EngineCommand = std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, PinCommand,
-                                   UnpinCommand, WantPrefixesCommand, NudgeCommand>;
+                                   UnpinCommand, EvictCommand, WantPrefixesCommand, NudgeCommand>;
 
 // The ready blocks after the step reported before it, parents before children.
 struct EngineSnapshot {
@@ -60,11 +65,11 @@ struct EngineSnapshot {
 // Reports between the last output and the next did not fit the queue: every link has missed something.
 struct OutputLost {};
 
-// The answer to a pin, an unpin or a question from this link. It comes after the report that shows the effect of the
+// The answer to a pin, an unpin, an eviction or a question from this link. It comes after the report that shows the effect of the
 // order. It is dropped when there is no room; the router waits for it only a bounded time.
 struct EngineAnswer {
   LinkId link;
-  std::variant<wire::PinAnswer, wire::Prefixes> answer;
+  std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer> answer;
 };
 
 using EngineOutput = std::variant<StepReport, EngineSnapshot, OutputLost, EngineAnswer>;
