@@ -15,6 +15,7 @@
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
 #include "deploy/roostctl/chat.h"
+#include "deploy/roostctl/evict.h"
 #include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/model_memory.h"
@@ -53,14 +54,18 @@ std::optional<int> Ended(ConfigParser& parser, std::span<const char* const> argu
   return std::nullopt;
 }
 
-void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
+void DeclareAnyPrompt(PromptOptions& options, ConfigParser& parser) {
   parser.Add("router", options.router, "URL of the router")
       .Add("model", options.model, "Model that the prompt is for")
-      .Require("model")
       .Add("prompt", options.prompt, "Text, as of /v1/completions")
       .Add("messages", options.messages_file,
            "File with the messages of a chat: a JSON array, or an object with messages and tools")
       .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that are to profit");
+}
+
+void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
+  DeclareAnyPrompt(options, parser);
+  parser.Require("model");
 }
 
 int Status(std::span<const char* const> arguments) {
@@ -139,6 +144,19 @@ int Unpin(std::span<const char* const> arguments) {
   DeclarePrompt(options, parser);
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunPin(PinVerb::kUnpin, options, std::cout, std::cerr);
+}
+
+int Evict(std::span<const char* const> arguments) {
+  EvictOptions options;
+  ConfigParser parser("roostctl evict",
+                      "Erases a prompt with all that continues it, or everything of a tenant, from the workers' caches. "
+                      "Pins do not prevent it. Exits with 0 if every worker has done it.");
+  DeclareAnyPrompt(options, parser);
+  parser.Add("prefix", options.prefix_file, "File with the prompt: a text, an array of messages, or a request's body")
+      .Add("tenant", options.tenant, "Whose prompt it is; without a prompt: everything of this tenant")
+      .Add("workers", options.workers, "Which workers: all, or names with commas between them");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunEvict(options, std::cout, std::cerr);
 }
 
 int Memory(std::span<const char* const> arguments) {
@@ -332,6 +350,7 @@ constexpr Command kCommands[] = {
     {"explain", "why a request went to its worker", &Explain},
     {"pin", "keep a prompt in the workers' caches", &Pin},
     {"unpin", "take back a pin", &Unpin},
+    {"evict", "erase a prompt or a tenant from the caches", &Evict},
     {"match", "what a prompt would hit, and where", &Match},
     {"prefixes", "the prefixes that are used most", &Prefixes},
     {"prefix-diff", "where two prompts part, and at which text", &PrefixDifference},

@@ -69,6 +69,7 @@ std::span<const Api::Route> Api::Routes() {
       Route{"POST", "/admin/v1/match", Match::kExact, "match", CallThread::kText, &Api::Match},
       Route{"POST", "/admin/v1/pin", Match::kExact, "pin", CallThread::kText, &Api::Pin},
       Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", CallThread::kText, &Api::Unpin},
+      Route{"POST", "/admin/v1/evict", Match::kExact, "evict", CallThread::kText, &Api::Evict},
   };
   return kRoutes;
 }

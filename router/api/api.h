@@ -6,7 +6,7 @@
 //   GET /v1/models   GET /v1/models/{id}   GET /openapi.json
 //   GET /health   GET /livez   GET /ping   GET /ready   GET /readyz   GET /metrics   GET /version
 //   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
-//   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
+//   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match   POST /admin/v1/evict
 //
 // Every answer is JSON, also 404 and 405, except /metrics and streams. HEAD is answered as GET, OPTIONS with Allow. A
 // POST without a JSON content type is a 415. A web page cannot send JSON to another site without the site's consent, so
@@ -113,12 +113,14 @@ class Api {
   void Queues(Call& call);
   void Pin(Call& call);
   void Unpin(Call& call);
+  void Evict(Call& call);
   void Warm(Call& call);
   void Match(Call& call);
   void Prefixes(Call& call);
 
   void ApplyPin(Call& call, PinAction action);
   [[nodiscard]] Result<void> SendPin(Call& call, PinAction action);
+  [[nodiscard]] Result<void> SendEvict(Call& call);
   [[nodiscard]] Result<void> SendWarm(Call& call);
   [[nodiscard]] Result<std::string> AskMatch(Call& call);
   [[nodiscard]] Result<void> AskPrefixes(Call& call);

@@ -80,8 +80,8 @@ Result<WorkerChoice> ParseWorkerChoice(const JsonObject& body) {
   return InvalidArgument("workers", "must be \"all\", \"best\" or an array of names");
 }
 
-Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request,
-                                const RenderSettings& settings) {
+Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request, const RenderSettings& settings,
+                                const std::string& tenant) {
   HashedPrompt prompt;
   ROOST_ASSIGN_OR_RETURN(prompt.tokens, Tokenize(model, request, settings));
   if (prompt.tokens.size() > model.max_context_tokens) {
@@ -90,7 +90,7 @@ Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& r
                              CountedTokens(model, prompt.tokens.size()), model.name, model.max_context_tokens),
                  std::string(request.prompt_field())};
   }
-  prompt.root = ScopeRoot(model, request.fields().cache.salt);
+  prompt.root = ScopeRoot(model, tenant, request.fields().cache.salt);
   prompt.hashes = HashBlocks(prompt.root, prompt.tokens, model.block_tokens);
   return prompt;
 }

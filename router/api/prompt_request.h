@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -48,9 +49,9 @@ struct HashedPrompt {
   std::vector<BlockHash> hashes;
 };
 
-// kContextTooLong when the prompt is longer than the model's context.
+// As requests of this tenant have it. kContextTooLong when the prompt is longer than the model's context.
 [[nodiscard]] Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request,
-                                              const RenderSettings& settings);
+                                              const RenderSettings& settings, const std::string& tenant = {});
 // The same, and an error when it fills no block.
 [[nodiscard]] Result<HashedPrompt> HashBlocksOfPrompt(const ServedModel& model, const PromptRequest& request,
                                                       const RenderSettings& settings);

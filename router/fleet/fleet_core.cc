@@ -299,7 +299,7 @@ Result<void> FleetCore::Warm(const WarmOrder& order, std::span<const WorkerMatch
   return prefix_orders_.Warm(order, matches, now, std::move(done));
 }
 
-// What is open is kept out only once the workers were told: their requests end in the order in which they came.
+// A refused order changes nothing.
 Result<void> FleetCore::Evict(const EvictOrder& order, Instant now, AnswersDone done) {
   ROOST_RETURN_IF_ERROR(CheckOpen());
   ROOST_RETURN_IF_ERROR(prefix_orders_.Evict(order, now, std::move(done)));

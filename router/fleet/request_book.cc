@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "router/fleet/evicted.h"
 #include "router/fleet/worker_message.h"
 
 namespace roost::router {
