@@ -1,5 +1,5 @@
-// What routers and workers say about prefixes: pins, evictions, questions and their answers, read and judged for Decode. Errors
-// name the field. May throw kj::Exception, as any read of a malformed message; Decode catches.
+// What routers and workers say about prefixes: pins, evictions, questions and their answers, read and judged for
+// Decode. Errors name the field. May throw kj::Exception, as any read of a malformed message; Decode catches.
 #pragma once
 
 #include <optional>

@@ -148,9 +148,10 @@ int Unpin(std::span<const char* const> arguments) {
 
 int Evict(std::span<const char* const> arguments) {
   EvictOptions options;
-  ConfigParser parser("roostctl evict",
-                      "Erases a prompt with all that continues it, or everything of a tenant, from the workers' caches. "
-                      "Pins do not prevent it. Exits with 0 if every worker has done it.");
+  ConfigParser parser(
+      "roostctl evict",
+      "Erases a prompt with all that continues it, or everything of a tenant, from the workers' caches. "
+      "Pins do not prevent it. Exits with 0 if every worker has done it.");
   DeclareAnyPrompt(options, parser);
   parser.Add("prefix", options.prefix_file, "File with the prompt: a text, an array of messages, or a request's body")
       .Add("tenant", options.tenant, "Whose prompt it is; without a prompt: everything of this tenant")

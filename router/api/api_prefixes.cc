@@ -1,5 +1,5 @@
-// The part of the Api that is about prefixes, for operators: pins, evictions, warm-ups, matches, the most used ones. On text
-// threads.
+// The part of the Api that is about prefixes, for operators: pins, evictions, warm-ups, matches, the most used ones. On
+// text threads.
 #include <fmt/format.h>
 
 #include <memory>
@@ -97,11 +97,11 @@ Result<void> Api::SendEvict(Call& call) {
   }
   ROOST_ASSIGN_OR_RETURN(EvictPlan plan, MakeEvictPlan(revisions, request, Settings()));
   memo_->Clear();
-  const EvictedSize told{.model = request.model,
-                         .tenant = request.tenant,
-                         .prompt = request.prompt ? std::optional(PromptSize{request.model, plan.block_count,
-                                                                             plan.prompt_token_count})
-                                                  : std::nullopt};
+  const EvictedSize told{
+      .model = request.model,
+      .tenant = request.tenant,
+      .prompt = request.prompt ? std::optional(PromptSize{request.model, plan.block_count, plan.prompt_token_count})
+                               : std::nullopt};
   return services_.dispatcher.Evict(
       std::move(plan.order),
       AnswerLater(call, [told](std::span<const WorkerAnswer> answers) { return EvictBody(told, answers); }));

@@ -1,5 +1,5 @@
-// The bodies of answers about prefixes: pins, evictions, warm-ups, matches, the most used ones. Pure functions from values to JSON
-// text; errors name the parameter.
+// The bodies of answers about prefixes: pins, evictions, warm-ups, matches, the most used ones. Pure functions from
+// values to JSON text; errors name the parameter.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The operators' commands on prefixes: pin them, evict them, list the most used ones, match a prompt without running it,
-// and warm prompts that no request needs yet.
+// The operators' commands on prefixes: pin them, evict them, list the most used ones, match a prompt without running
+// it, and warm prompts that no request needs yet.
 //
 //   Pin, MostUsed   one message to each worker, one answer of each      Inquiries
 //   Evict           the same, to all workers that know such orders

@@ -377,16 +377,14 @@ class CacheDriver {
     const worker::BlockChain chain = prompt.chain();
     const worker::PromptPin pin = naive_.PinOfPrompt(chain.hashes);
     ROOST_RETURN_IF_ERROR(Expect(cache_.PinOfPrompt(chain.hashes) == pin, "the prompt has a pin, or has none"));
-    ROOST_RETURN_IF_ERROR(EraseAll(naive_.ToErase(chain, pin), [&](worker::EraseStep& step) {
-      return cache_.ErasePrompt(chain, pin, step);
-    }));
+    ROOST_RETURN_IF_ERROR(EraseAll(naive_.ToErase(chain, pin),
+                                   [&](worker::EraseStep& step) { return cache_.ErasePrompt(chain, pin, step); }));
     naive_.ForgetMissing(chain.hashes);
     return {};
   }
   Result<void> EraseTenant() {
     const worker::TenantId tenant = tenants_[Below(tenants_.size())];
-    return EraseAll(naive_.ToErase(tenant),
-                    [&](worker::EraseStep& step) { return cache_.EraseTenant(tenant, step); });
+    return EraseAll(naive_.ToErase(tenant), [&](worker::EraseStep& step) { return cache_.EraseTenant(tenant, step); });
   }
   // Block by block, so that the naive cache follows in the same order.
   template <typename Erase>

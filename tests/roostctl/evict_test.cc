@@ -66,10 +66,9 @@ TEST(EvictBodyTest, WrongFlagsAreNamed) {
 }
 
 TEST(FormatEvictAnswerTest, TellsWhatLeftEachCache) {
-  const std::string answer =
-      R"({"model":"demo","blocks":9,"tokens":150,"evicted_blocks":7,"busy_blocks":2,"workers":[)"
-      R"({"worker":"a","answered":true,"evicted_blocks":7,"busy_blocks":0},)"
-      R"({"worker":"b","answered":true,"evicted_blocks":0,"busy_blocks":2}]})";
+  const std::string answer = R"({"model":"demo","blocks":9,"tokens":150,"evicted_blocks":7,"busy_blocks":2,"workers":[)"
+                             R"({"worker":"a","answered":true,"evicted_blocks":7,"busy_blocks":0},)"
+                             R"({"worker":"b","answered":true,"evicted_blocks":0,"busy_blocks":2}]})";
   const EvictReport report = FormatEvictAnswer(answer).value();
   EXPECT_EQ(report.text,
             "evicted 9 blocks\n"

@@ -33,8 +33,8 @@
 // those of the group that is the furthest over its share; its own; those of the group that is the closest to its share.
 // Wanted blocks of any group go after the unwanted ones of all.
 //
-// What an operator wants erased (ErasePrompt, EraseTenant) leaves the tree whatever keeps it: pins end, and a block that
-// is in use is free when its last holder releases it. It is no eviction: the ghosts do not remember it.
+// What an operator wants erased (ErasePrompt, EraseTenant) leaves the tree whatever keeps it: pins end, and a block
+// that is in use is free when its last holder releases it. It is no eviction: the ghosts do not remember it.
 //
 // Not thread-safe. It owns no KV memory, and counts references in the BlockPool it was given, which outlives it.
 #pragma once
@@ -204,9 +204,9 @@ class PrefixCache {
 
   // Erases the prompt that is all of `chain`: its last full block with everything behind it, then its earlier blocks,
   // back to front, that have no child left. Only as far as a block with a pin if the prompt's own pin does not reach to
-  // its last full block (`pin`). If that block is not ready, the prompt's ready blocks go in the same way, after partial
-  // blocks behind them that hold nothing but the prompt. Of a prompt without a full block: all blocks that begin like
-  // it. Pins of erased blocks end, also of those that are not there. O(chain + erased blocks).
+  // its last full block (`pin`). If that block is not ready, the prompt's ready blocks go in the same way, after
+  // partial blocks behind them that hold nothing but the prompt. Of a prompt without a full block: all blocks that
+  // begin like it. Pins of erased blocks end, also of those that are not there. O(chain + erased blocks).
   [[nodiscard]] EraseProgress ErasePrompt(const BlockChain& chain, PromptPin pin, EraseStep& step);
   [[nodiscard]] PromptPin PinOfPrompt(std::span<const BlockHash> hashes) const {
     return !hashes.empty() && pins_.Contains(hashes.back()) ? PromptPin::kOwn : PromptPin::kNone;

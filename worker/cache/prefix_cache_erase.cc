@@ -1,5 +1,5 @@
-// The part of the prefix cache that erases what an operator names: a prompt, or all blocks of a tenant. Blocks leave the
-// tree back to front, so that it is prefix-closed after each of them, and an erasure can pause anywhere.
+// The part of the prefix cache that erases what an operator names: a prompt, or all blocks of a tenant. Blocks leave
+// the tree back to front, so that it is prefix-closed after each of them, and an erasure can pause anywhere.
 #include <algorithm>
 
 #include "worker/cache/prefix_cache.h"

@@ -190,9 +190,9 @@ class Engine {
   // Takes back the pins of these blocks.
   wire::PinAnswer Unpin(const wire::Unpin& unpin);
 
-  // Erases what the order names from the cache; see wire::Evict. At most kErasedPerStep blocks leave in one step, so the
-  // next step and perhaps others after it do it; the answer is in the report of the last one. While kMaxEvictions are
-  // open it is refused, with the answer that is returned.
+  // Erases what the order names from the cache; see wire::Evict. At most kErasedPerStep blocks leave in one step, so
+  // the next step and perhaps others after it do it; the answer is in the report of the last one. While kMaxEvictions
+  // are open it is refused, with the answer that is returned.
   static constexpr std::uint32_t kErasedPerStep = 4096;
   static constexpr std::size_t kMaxEvictions = 16;
   [[nodiscard]] std::optional<wire::EvictAnswer> Evict(LinkId link, wire::Evict order);

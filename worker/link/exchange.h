@@ -65,8 +65,8 @@ struct EngineSnapshot {
 // Reports between the last output and the next did not fit the queue: every link has missed something.
 struct OutputLost {};
 
-// The answer to a pin, an unpin, an eviction or a question from this link. It comes after the report that shows the effect of the
-// order. It is dropped when there is no room; the router waits for it only a bounded time.
+// The answer to a pin, an unpin, an eviction or a question from this link. It comes after the report that shows the
+// effect of the order. It is dropped when there is no room; the router waits for it only a bounded time.
 struct EngineAnswer {
   LinkId link;
   std::variant<wire::PinAnswer, wire::Prefixes, wire::EvictAnswer> answer;

@@ -12,9 +12,11 @@ class EvictTest : public ApiTest {
     auto responder = Ask("POST", "/admin/v1/evict", std::move(body));
     const wire::EvictAnswer refused{.answer_id = 1, .outcome = wire::EvictOutcome::kRefused};
     if (dispatcher_.done) {
-      std::exchange(dispatcher_.done, nullptr)(
-          {{"w1", wire::EvictAnswer{1, 5, 2}}, {"w2", wire::EvictAnswer{1, 1, 0}}, {"w3"}, {"w4", NotSupported{}},
-           {"w5", refused}});
+      std::exchange(dispatcher_.done, nullptr)({{"w1", wire::EvictAnswer{1, 5, 2}},
+                                                {"w2", wire::EvictAnswer{1, 1, 0}},
+                                                {"w3"},
+                                                {"w4", NotSupported{}},
+                                                {"w5", refused}});
     }
     return responder;
   }

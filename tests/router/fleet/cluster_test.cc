@@ -112,9 +112,10 @@ TEST_F(ClusterTest, AnEvictedTenantIsGoneFromEveryWorkerWhileItsStreamGoesOn) {
   ASSERT_TRUE(stream->WaitForTokens(1));
 
   std::promise<std::vector<WorkerAnswer>> told;
-  ASSERT_TRUE(fleet->Evict({.what = wire::TenantToEvict{"hens"}}, [&told](std::vector<WorkerAnswer> answers) {
-                     told.set_value(std::move(answers));
-                   }).ok());
+  ASSERT_TRUE(fleet
+                  ->Evict({.what = wire::TenantToEvict{"hens"}},
+                          [&told](std::vector<WorkerAnswer> answers) { told.set_value(std::move(answers)); })
+                  .ok());
   std::uint32_t gone = 0;
   for (const WorkerAnswer& answer : told.get_future().get()) {
     const auto& counts = std::get<wire::EvictAnswer>(answer.reply);
