@@ -1,5 +1,6 @@
 // Random lives of an engine: requests of several choices, tenants and priorities come, are cancelled, lie about their
-// hashes, want their blocks kept or nothing to do with the cache; prefixes are pinned, time passes, blocks run out.
+// hashes, want their blocks kept or nothing to do with the cache; prefixes are pinned, prompts and tenants evicted, time
+// passes, blocks run out.
 // Whatever happens, each request ends once with the right tokens, and all blocks come back. A failure prints its seed.
 #include <gtest/gtest.h>
 
@@ -37,7 +38,7 @@ class EngineFuzz {
   }
 
   void Act() {
-    switch (rng_.Below(16)) {
+    switch (rng_.Below(17)) {
       case 0:
       case 1:
       case 2:
@@ -46,6 +47,7 @@ class EngineFuzz {
       case 5: CancelOne(); break;
       case 6: PinOne(); break;
       case 7: clock_.Advance(std::chrono::milliseconds(Between(0, 1000))); break;
+      case 8: EvictOne(); break;
       default: harness_->Step();
     }
     if (rng_.Below(200) == 0) CancelLink(LinkId(Between(0, 2)));
@@ -141,6 +143,17 @@ class EngineFuzz {
   }
 
   // A part of a prompt that was seen.
+  // A prompt, or all of a tenant.
+  void EvictOne() {
+    wire::Evict order{wire::TenantToEvict{std::vector<std::string>{"", "a", "b"}[rng_.Below(3)]}, 1};
+    if (!prompts_.empty() && rng_.Below(4) > 0) {
+      std::vector<TokenId> prompt = prompts_[rng_.Below(prompts_.size())];
+      prompt.resize(1 + rng_.Below(prompt.size()));
+      order.what = wire::PromptToEvict{BlockHash{1, rng_.Below(2)}, std::move(prompt), {}};
+    }
+    (void)harness_->engine().Evict(LinkId(0), std::move(order));
+  }
+
   void PinOne() {
     if (prompts_.empty()) return;
     const BlockHash root{1, rng_.Below(2)};
