@@ -1,4 +1,4 @@
-// Turns prompts into the tokens that a worker would get: through a router, or with the files of a model folder.
+// Turns prompts into the tokens that a worker would get: through a router, or with a model folder.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ class PromptTokenizer {
   virtual ~PromptTokenizer() = default;
   [[nodiscard]] virtual Result<std::vector<TokenId>> Tokenize(const PromptBody& body) = 0;
   [[nodiscard]] virtual Result<std::string> Decode(std::span<const TokenId> tokens) = 0;
-  // Of a block of the cache.
+  // Tokens per block of the cache.
   [[nodiscard]] virtual Result<std::uint32_t> BlockTokens() = 0;
 };
 
-// Reads tokenizer and chat template of a model folder, and no weights.
+// Reads the tokenizer and the chat template of a model folder, but no weights.
 [[nodiscard]] Result<std::unique_ptr<PromptTokenizer>> FolderTokenizer(const std::filesystem::path& folder,
                                                                        std::uint32_t block_tokens);
-// Asks the router's /tokenize and /detokenize, and /admin/v1/match for the size of its workers' blocks.
+// Uses the router's /tokenize and /detokenize, and /admin/v1/match for its workers' block size.
 [[nodiscard]] std::unique_ptr<PromptTokenizer> RouterTokenizer(const std::string& router, const std::string& model);
 
 }  // namespace roost::roostctl

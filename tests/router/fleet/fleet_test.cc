@@ -1,4 +1,4 @@
-// The fleet over real loopback sockets: fake workers on threads of their own dial it.
+// The fleet over real loopback sockets: fake workers on their own threads connect to it.
 #include "router/fleet/fleet.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr int kUnlimited = std::numeric_limits<int>::max();
 
-// Drives a FakeWorker over a DealerSocket until it is destroyed, which is its death: it says nothing.
+// Drives a FakeWorker over a DealerSocket. Its destruction is the worker's death: it sends nothing.
 class SocketWorker {
  public:
   SocketWorker(const std::string& endpoint, const std::string& id, std::uint64_t seed, int allowed_steps = kUnlimited)
@@ -71,7 +71,7 @@ class SocketWorker {
     }
   }
 
-  FakeWorker worker_;  // its thread alone, once started
+  FakeWorker worker_;  // used by its thread only, once started
   wire::Waker waker_;
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> garbage_due_ = false;
@@ -201,7 +201,7 @@ TEST_F(FleetTest, ManyThreadsSubmitAndCancelAndEachRequestEndsOnce) {
   for (const WorkerStatus& status : fleet->Workers()) EXPECT_EQ(status.in_flight_requests, 0U);
 }
 
-// Submits again from inside its own end.
+// Submits another request when its own ends.
 class ChainingObserver final : public GenerationObserver {
  public:
   explicit ChainingObserver(std::function<void()> next) : next_(std::move(next)) {}
