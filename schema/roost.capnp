@@ -14,6 +14,7 @@
 #     │   generate, cancel, pin, ping    step n+1, n+2, …                   one per engine step, and every 250 ms
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #     │   pin, wantPrefixes              pinAnswer, prefixes                to a worker that answers (Hello.answers)
+#     │   evict                          evictAnswer                        to a worker that evicts (Hello.evicts)
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #
 # Epoch: one life of the link. It begins with a hello, and voids what both sides held of an earlier one: the router
@@ -171,6 +172,7 @@ struct WorkerMessage {
     bye @5 :Bye;
     pinAnswer @6 :PinAnswer;
     prefixes @7 :Prefixes;
+    evictAnswer @8 :EvictAnswer;
   }
 }
 
@@ -262,6 +264,9 @@ struct Hello {
   constrainsOutput @26 :Bool = false;
   # The worker knows Generate.constraint. A router sends a request with a constraint only to such a worker, because
   # others would answer with any text.
+
+  evicts @27 :Bool = false;
+  # The worker knows Evict. A router sends none to a worker that does not, and says so.
 }
 
 struct TokenLogprobs {
@@ -508,6 +513,22 @@ struct Prefixes {
   # Most used first; at most 1,000.
 }
 
+struct EvictAnswer {
+  # The result of an Evict, once it is complete: after the events that tell of the blocks.
+
+  answerId @0 :UInt64;
+  # Of the order.
+
+  evictedBlocks @1 :UInt32;
+  # Left the cache, and were free at once. Partly filled blocks count too.
+
+  busyBlocks @2 :UInt32;
+  # Left the cache while requests used them: each is free when the last of these requests ends.
+
+  refused @3 :Bool = false;
+  # The worker has too many of these orders already, and did nothing.
+}
+
 # ---- router → worker ----
 
 struct RouterMessage {
@@ -534,6 +555,7 @@ struct RouterMessage {
     unpin @9 :Unpin;
     refused @10 :Refused;
     wantPrefixes @11 :WantPrefixes;
+    evict @12 :Evict;
   }
 }
 
@@ -733,4 +755,37 @@ struct WantPrefixes {
   # The most prefixes in the answer: 1 to 1,000.
 
   withTokens @2 :Bool = false;
+}
+
+struct Evict {
+  # Erase a prompt, or all of a tenant, from the cache. It is stronger than pins: those of the erased blocks end. Requests
+  # that the worker has at that time, running or waiting, go on but leave none of it in the cache, also after a
+  # preemption. Requests that come later are cached as ever. The worker does it in parts, a bounded number of blocks in
+  # each step, and answers when it is complete.
+
+  answerId @0 :UInt64;
+  # Not 0: the worker answers with an EvictAnswer of this id, once.
+
+  what :union {
+    prompt :group {
+      # The prompt's last full block and all that continues it; then, towards the front, its earlier blocks as long as
+      # nothing else in the cache continues them. A block with a pin that does not reach to the prompt's last full block
+      # stays, with those before it. If the last full block is not in the cache, the blocks that are there go in the same
+      # way, with partly filled ones that hold nothing else. Of a prompt without a full block: all that begins with it.
+
+      root @1 :BlockHash;
+      tokens @2 :List(UInt32);
+      # At least one.
+
+      blockHashes @3 :List(BlockHash);
+      # Of the prompt's full blocks, front to back.
+
+      ownFirstBlock @5 :UInt32 = 0;
+      ownRoot @6 :BlockHash;
+      # As in Generate.
+    }
+
+    tenant @4 :Text;
+    # All blocks that requests of this tenant (Generate.tenant) computed, with all that continues them. At most 200 bytes.
+  }
 }

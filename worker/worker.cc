@@ -67,6 +67,7 @@ wire::Hello CompleteHello(const WorkerSetup& setup, const Engine& engine) {
   hello.logprobs = TellsLogprobs(setup.engine);
   hello.min_output_tokens = true;
   hello.answers = true;
+  hello.evicts = true;
   hello.tokenizer_digest = setup.tokenizer.digest;
   return hello;
 }

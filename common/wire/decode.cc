@@ -135,6 +135,7 @@ Result<Hello> ReadHello(schema::Hello::Reader in) {
   hello.min_output_tokens = in.getMinOutputTokens();
   hello.answers = in.getAnswers();
   hello.constrains_output = in.getConstrainsOutput();
+  hello.evicts = in.getEvicts();
   return hello;
 }
 
@@ -296,6 +297,7 @@ Result<std::optional<WorkerMessage>> ReadMessage(schema::WorkerMessage::Reader i
     case schema::WorkerMessage::BYE: return Known<WorkerMessage>(ReadBye(in.getBye()));
     case schema::WorkerMessage::PIN_ANSWER: return std::optional<WorkerMessage>(ReadPinAnswer(in.getPinAnswer()));
     case schema::WorkerMessage::PREFIXES: return Known<WorkerMessage>(ReadPrefixes(in.getPrefixes()));
+    case schema::WorkerMessage::EVICT_ANSWER: return std::optional<WorkerMessage>(ReadEvictAnswer(in.getEvictAnswer()));
   }
   return std::optional<WorkerMessage>();
 }
@@ -321,6 +323,11 @@ Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader i
     case schema::RouterMessage::UNPIN: return Known<RouterMessage>(ReadUnpin(in.getUnpin()));
     case schema::RouterMessage::REFUSED: return Known<RouterMessage>(ReadRefused(in.getRefused()));
     case schema::RouterMessage::WANT_PREFIXES: return Known<RouterMessage>(ReadWantPrefixes(in.getWantPrefixes()));
+    case schema::RouterMessage::EVICT: {
+      ROOST_ASSIGN_OR_RETURN(std::optional<Evict> evict, ReadEvict(in.getEvict()));
+      if (!evict) break;
+      return std::optional<RouterMessage>(*std::move(evict));
+    }
   }
   return std::optional<RouterMessage>();
 }

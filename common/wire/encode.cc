@@ -177,6 +177,7 @@ void Fill(const Hello& hello, schema::WorkerMessage::Builder message) {
   out.setMinOutputTokens(hello.min_output_tokens);
   out.setAnswers(hello.answers);
   out.setConstrainsOutput(hello.constrains_output);
+  out.setEvicts(hello.evicts);
 }
 
 void Fill(const Step& step, schema::WorkerMessage::Builder message) {
@@ -217,6 +218,14 @@ void Fill(const PinAnswer& answer, schema::WorkerMessage::Builder message) {
   out.setKeptBlocks(answer.kept_block_count);
   out.setAwaitedBlocks(answer.awaited_block_count);
   out.setRefusedBlocks(answer.refused_block_count);
+}
+
+void Fill(const EvictAnswer& answer, schema::WorkerMessage::Builder message) {
+  auto out = message.initEvictAnswer();
+  out.setAnswerId(answer.answer_id);
+  out.setEvictedBlocks(answer.evicted_block_count);
+  out.setBusyBlocks(answer.busy_block_count);
+  out.setRefused(answer.outcome == EvictOutcome::kRefused);
 }
 
 void FillUsedPrefix(const UsedPrefix& prefix, schema::UsedPrefix::Builder out) {
@@ -346,6 +355,29 @@ void Fill(const Unpin& unpin, schema::RouterMessage::Builder message) {
   FillHash(unpin.root, out.initRoot());
   FillHashes(unpin.hashes, out.initHashes(Count(unpin.hashes.size(), WireLimits::kMaxPromptHashes, "unpinned hashes")));
   out.setAnswerId(unpin.answer_id);
+}
+
+void FillWhat(const PromptToEvict& prompt, schema::Evict::What::Builder what) {
+  auto out = what.initPrompt();
+  FillHash(prompt.root, out.initRoot());
+  FillTokens(prompt.tokens,
+             out.initTokens(Count(prompt.tokens.size(), WireLimits::kMaxPromptTokens, "tokens to evict")));
+  FillHashes(prompt.block_hashes,
+             out.initBlockHashes(Count(prompt.block_hashes.size(), WireLimits::kMaxPromptHashes, "hashes to evict")));
+  if (!prompt.own) return;
+  out.setOwnFirstBlock(prompt.own->first_block);
+  FillHash(prompt.own->root, out.initOwnRoot());
+}
+
+void FillWhat(const TenantToEvict& tenant, schema::Evict::What::Builder what) {
+  ROOST_CHECK(tenant.tenant.size() <= WireLimits::kMaxTenantBytes);
+  what.setTenant(Text(tenant.tenant));
+}
+
+void Fill(const Evict& evict, schema::RouterMessage::Builder message) {
+  auto out = message.initEvict();
+  out.setAnswerId(evict.answer_id);
+  std::visit([&out](const auto& what) { FillWhat(what, out.initWhat()); }, evict.what);
 }
 
 void Fill(const WantPrefixes& want, schema::RouterMessage::Builder message) {

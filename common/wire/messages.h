@@ -1,9 +1,9 @@
 // The messages between router and worker, as plain values. schema/roost.capnp is the manual of the bytes; codec.h
 // converts between them. Everything here is copyable, comparable data; the codec bounds the vectors (see WireLimits).
 //
-//   worker → router   Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes
+//   worker → router   Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer
 //   router → worker   Welcome, Refused, Generate, Cancel, Pin, Unpin, WantHello, WantSnapshot, WantTokenizer,
-//                     WantPrefixes, Ping
+//                     WantPrefixes, Evict, Ping
 //
 // A worker's life on a link: Hello until Welcome arrives, then a Snapshot and Steps. `epoch` names one life of the
 // link: with a new epoch both sides forget the blocks and requests of the earlier one. Snapshots and Steps share one
@@ -100,6 +100,7 @@ struct Hello {
   bool answers = false;                // it answers a Pin, Unpin or WantPrefixes that has an answer_id
   bool keeps_prefixes = true;          // false: it runs every request as if with CacheMode::kOff
   bool constrains_output = false;      // it knows Generate::constraint
+  bool evicts = false;                 // it knows Evict
 
   bool operator==(const Hello&) const = default;
 };
@@ -250,6 +251,21 @@ struct PinAnswer {
   std::uint32_t refused_block_count = 0;  // not pinned: the pins' share is full, or an Unpin has ended the pin
 
   bool operator==(const PinAnswer&) const = default;
+};
+
+enum class EvictOutcome : std::uint8_t {
+  kDone,
+  kRefused,  // nothing was done: the worker has too many of these orders
+};
+
+// The result of an Evict, once it is complete.
+struct EvictAnswer {
+  std::uint64_t answer_id = 0;            // of the order
+  std::uint32_t evicted_block_count = 0;  // left the cache, and were free at once
+  std::uint32_t busy_block_count = 0;     // left the cache, and are free when the requests that use them end
+  EvictOutcome outcome = EvictOutcome::kDone;
+
+  bool operator==(const EvictAnswer&) const = default;
 };
 
 // The most prefixes in one answer.
@@ -422,6 +438,30 @@ struct Unpin {
   bool operator==(const Unpin&) const = default;
 };
 
+// A prompt whose blocks are to be erased.
+struct PromptToEvict {
+  BlockHash root;
+  std::vector<TokenId> tokens;          // at least one
+  std::vector<BlockHash> block_hashes;  // of its full blocks, front to back
+  std::optional<OwnScope> own = {};     // as in Generate
+
+  bool operator==(const PromptToEvict&) const = default;
+};
+// A tenant all of whose blocks are to be erased.
+struct TenantToEvict {
+  std::string tenant;
+
+  bool operator==(const TenantToEvict&) const = default;
+};
+
+// Erases from the cache, whatever pins say; see schema/roost.capnp for which blocks go.
+struct Evict {
+  std::variant<PromptToEvict, TenantToEvict> what;
+  std::uint64_t answer_id = 0;  // of the EvictAnswer that is wanted; 0: none
+
+  bool operator==(const Evict&) const = default;
+};
+
 enum class PrefixTokens : std::uint8_t { kOmit, kTell };
 
 // Asks which prefixes requests hit most often.
@@ -456,8 +496,8 @@ struct Ping {
   bool operator==(const Ping&) const = default;
 };
 
-using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes>;
+using WorkerMessage = std::variant<Hello, Step, Snapshot, Tokenizer, Bye, PinAnswer, Prefixes, EvictAnswer>;
 using RouterMessage = std::variant<Welcome, Refused, Generate, Cancel, WantHello, WantSnapshot, WantTokenizer, Ping,
-                                   Pin, Unpin, WantPrefixes>;
+                                   Pin, Unpin, WantPrefixes, Evict>;
 
 }  // namespace roost::wire

@@ -15,6 +15,7 @@
 #include "common/config/config.h"
 #include "deploy/roostctl/bench.h"
 #include "deploy/roostctl/chat.h"
+#include "deploy/roostctl/evict.h"
 #include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/key.h"
@@ -57,15 +58,19 @@ std::optional<int> Ended(ConfigParser& parser, std::span<const char* const> argu
   return std::nullopt;
 }
 
-void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
+void DeclareAnyPrompt(PromptOptions& options, ConfigParser& parser) {
   DeclareAccess("admin", kAdminHelp, options.admin, parser);
   parser.Add("model", options.model, "Model that the prompt is for")
-      .Require("model")
       .Add("prompt", options.prompt, "Text, as in /v1/completions")
       .Add("messages", options.messages_file,
            "File with the messages of a chat: a JSON array, or an object with messages and tools")
       .Add("tenant", options.tenant, "Tenant of the requests that should hit it; empty: requests without a key")
       .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that should hit it");
+}
+
+void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
+  DeclareAnyPrompt(options, parser);
+  parser.Require("model");
 }
 
 int Status(std::span<const char* const> arguments) {
@@ -144,6 +149,20 @@ int Unpin(std::span<const char* const> arguments) {
   DeclarePrompt(options, parser);
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunPin(PinVerb::kUnpin, options, std::cout, std::cerr);
+}
+
+int Evict(std::span<const char* const> arguments) {
+  EvictOptions options;
+  ConfigParser parser(
+      "roostctl evict",
+      "Erases a prompt with all that continues it, or with --tenant alone everything of a tenant, from the workers' "
+      "caches. "
+      "Pins do not prevent it. Exits with 0 if every worker has done it.");
+  DeclareAnyPrompt(options, parser);
+  parser.Add("prefix", options.prefix_file, "File with the prompt: a text, an array of messages, or a request's body")
+      .Add("workers", options.workers, "Which workers: all, or names with commas between them");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  return RunEvict(options, std::cout, std::cerr);
 }
 
 int Memory(std::span<const char* const> arguments) {
@@ -368,6 +387,7 @@ constexpr Command kCommands[] = {
     {"explain", "why a request went to its worker", &Explain},
     {"pin", "keep a prompt in the workers' caches", &Pin},
     {"unpin", "remove a pin", &Unpin},
+    {"evict", "erase a prompt or a tenant from the caches", &Evict},
     {"match", "what a prompt would hit, and where", &Match},
     {"prefixes", "the prefixes that are used most", &Prefixes},
     {"prefix-diff", "where two prompts diverge, and the text there", &PrefixDifference},

@@ -10,24 +10,10 @@
 
 #include "common/base/ids.h"
 #include "common/base/result.h"
+#include "deploy/roostctl/prompt_body.h"
 #include "deploy/roostctl/router_access.h"
 
 namespace roost::roostctl {
-
-// A request's body without its model: a chat or a completion.
-struct PromptBody {
-  std::string name;        // the file's name, for people
-  std::string members;     // JSON members separated by commas: "messages":[…],"tools":[…]
-  std::string cache_salt;  // empty: none
-};
-
-inline constexpr std::size_t kMaxPromptFileBytes = std::size_t{64} << 20U;
-
-// A file that begins with { is the body of a request with `messages` or `prompt`; with [, an array of messages; any
-// other is plain text. Errors name the file.
-[[nodiscard]] Result<PromptBody> ReadPromptBody(const std::filesystem::path& path);
-// The same for a text; `name` takes the place of the file's name.
-[[nodiscard]] Result<PromptBody> ParsePromptBody(std::string name, const std::string& text);
 
 class PromptTokenizer {
  public:

@@ -88,6 +88,7 @@ std::span<const Api::Route> Api::Routes() {
       Route{"POST", "/admin/v1/match", Match::kExact, "match", Door::kAdmin, CallThread::kText, &Api::Match},
       Route{"POST", "/admin/v1/pin", Match::kExact, "pin", Door::kAdmin, CallThread::kText, &Api::Pin},
       Route{"POST", "/admin/v1/unpin", Match::kExact, "unpin", Door::kAdmin, CallThread::kText, &Api::Unpin},
+      Route{"POST", "/admin/v1/evict", Match::kExact, "evict", Door::kAdmin, CallThread::kText, &Api::Evict},
   };
   return kRoutes;
 }

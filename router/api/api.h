@@ -5,8 +5,9 @@
 //   POST /v1/messages   POST /v1/messages/count_tokens   POST /tokenize   POST /detokenize
 //   GET /v1/models   GET /v1/models/{id}   GET /openapi.json
 //   GET /health   GET /livez   GET /ping   GET /ready   GET /readyz   GET /metrics   GET /version
-//   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes   GET
-//   /admin/v1/usage POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
+//   GET /admin/v1/workers   GET /admin/v1/decisions   GET /admin/v1/queues   GET /admin/v1/prefixes
+//   GET /admin/v1/usage   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
+//   POST /admin/v1/evict
 //
 // A router has three listeners, each with its own routes (Listener). The routes of health are on all of them and open
 // to everyone. All others need a key where the listener has keys: also paths that do not exist, so that a route which
@@ -136,12 +137,14 @@ class Api {
   void UsageOfKeys(Call& call);
   void Pin(Call& call);
   void Unpin(Call& call);
+  void Evict(Call& call);
   void Warm(Call& call);
   void Match(Call& call);
   void Prefixes(Call& call);
 
   void ApplyPin(Call& call, PinAction action);
   [[nodiscard]] Result<void> SendPin(Call& call, PinAction action);
+  [[nodiscard]] Result<void> SendEvict(Call& call);
   [[nodiscard]] Result<void> SendWarm(Call& call);
   [[nodiscard]] Result<std::string> AskMatch(Call& call);
   [[nodiscard]] Result<void> AskPrefixes(Call& call);

@@ -61,6 +61,9 @@ struct ServedModel {
                    .block_tokens = model.block_tokens,
                    .kv_dtype = model.kv_dtype});
 }
+[[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
+  return ScopeRoot(model, "", salt);
+}
 
 // One generation, ready to be routed: validated, rendered, tokenized, hashed.
 struct GenerateSpec {
@@ -166,6 +169,19 @@ struct PinOrder {
   WorkerChoice workers = {};
 };
 
+// A prompt, hashed for one revision of its model.
+struct PromptOfRevision {
+  std::shared_ptr<const ServedModel> model;
+  wire::PromptToEvict prompt;
+};
+
+// What is to be erased from workers' caches: a prompt, for each revision of its model that is served, or a tenant.
+struct EvictOrder {
+  std::variant<std::vector<PromptOfRevision>, wire::TenantToEvict> what;
+  std::string model = {};  // whose workers are meant; empty: the workers of all models
+  WorkerChoice workers = {};
+};
+
 // A prompt whose full blocks workers should compute and keep in their caches. No answer is generated.
 struct WarmOrder {
   GenerateSpec spec;
@@ -235,6 +251,11 @@ class Dispatcher {
  public:
   virtual ~Dispatcher() = default;
 
+  // All that workers serve under this name now.
+  [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view name) const {
+    const std::shared_ptr<const ServedModel> model = FindModel(name);
+    return model == nullptr ? std::vector<std::shared_ptr<const ServedModel>>() : std::vector{model};
+  }
   // Null when no worker serves it now. If there are several revisions, the one with the most workers.
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> FindModel(std::string_view name) const = 0;
   // The revision for one more request. Several revisions share the requests by their numbers of workers.
@@ -265,6 +286,10 @@ class Dispatcher {
   [[nodiscard]] virtual Result<void> Pin(PinOrder order, AnswersDone done) = 0;
   [[nodiscard]] virtual Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) = 0;
   [[nodiscard]] virtual Result<void> Warm(WarmOrder order, AnswersDone done) = 0;
+  // Goes to all workers of the model, also to those that take no requests now, and takes at most thirty seconds. The
+  // dispatcher's own memory of the blocks goes too. What it has open of that prompt or tenant leaves nothing in a cache
+  // any more.
+  [[nodiscard]] virtual Result<void> Evict(EvictOrder order, AnswersDone done) = 0;
   // Sends nothing and changes nothing. kUnavailable when no worker serves the model.
   [[nodiscard]] virtual Result<PromptMatch> Match(PromptQuery query) = 0;
 

@@ -187,6 +187,11 @@ std::shared_ptr<const ServedModel> Fleet::FindModel(std::string_view name) const
   return core_.FindModel(name);
 }
 
+std::vector<std::shared_ptr<const ServedModel>> Fleet::RevisionsOf(std::string_view name) const {
+  const Turn turn(*this);
+  return core_.RevisionsOf(name);
+}
+
 std::shared_ptr<const ServedModel> Fleet::ChooseModel(std::string_view name) {
   const Turn turn(*this);
   return core_.ChooseModel(name);
@@ -249,6 +254,13 @@ Result<void> Fleet::Warm(WarmOrder order, AnswersDone done) {
   const std::vector<WorkerMatch> matches = order.spec.model->index->Match(order.spec.block_hashes);
   const Turn turn(*this);
   Result<void> sent = core_.Warm(order, matches, clock_.Now(), std::move(done));
+  waker_.Wake();
+  return sent;
+}
+
+Result<void> Fleet::Evict(EvictOrder order, AnswersDone done) {
+  const Turn turn(*this);
+  Result<void> sent = core_.Evict(order, clock_.Now(), std::move(done));
   waker_.Wake();
   return sent;
 }

@@ -59,6 +59,7 @@ class Fleet final : public Dispatcher {
   // The bound address, with the actual port.
   [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
 
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view name) const override;
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override;
   [[nodiscard]] std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) override;
   [[nodiscard]] bool IsExpected(std::string_view model) const override;
@@ -71,6 +72,7 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] Result<void> Pin(PinOrder order, AnswersDone done) override;
   [[nodiscard]] Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) override;
   [[nodiscard]] Result<void> Warm(WarmOrder order, AnswersDone done) override;
+  [[nodiscard]] Result<void> Evict(EvictOrder order, AnswersDone done) override;
   [[nodiscard]] Result<PromptMatch> Match(PromptQuery query) override;
   [[nodiscard]] std::vector<DecisionRecord> LatestDecisions(std::size_t limit) const override;
   [[nodiscard]] std::vector<DecisionRecord> FindDecisions(std::string_view id) const override;

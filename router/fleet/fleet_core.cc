@@ -55,6 +55,8 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     prefix_orders_.OnAnswer(worker->hello.worker_id, *pinned);
   } else if (auto* const prefixes = std::get_if<wire::Prefixes>(&message)) {
     prefix_orders_.OnAnswer(worker->hello.worker_id, std::move(*prefixes));
+  } else if (const auto* const evicted = std::get_if<wire::EvictAnswer>(&message)) {
+    prefix_orders_.OnAnswer(worker->hello.worker_id, *evicted);
   } else if (const auto* const bye = std::get_if<wire::Bye>(&message)) {
     OnBye(*worker, *bye, now);
   }
@@ -304,6 +306,14 @@ Result<void> FleetCore::Warm(const WarmOrder& order, std::span<const WorkerMatch
                              AnswersDone done) {
   ROOST_RETURN_IF_ERROR(CheckOpen());
   return prefix_orders_.Warm(order, matches, now, std::move(done));
+}
+
+// A refused order changes nothing.
+Result<void> FleetCore::Evict(const EvictOrder& order, Instant now, AnswersDone done) {
+  ROOST_RETURN_IF_ERROR(CheckOpen());
+  ROOST_RETURN_IF_ERROR(prefix_orders_.Evict(order, now, std::move(done)));
+  requests_.KeepOut(order);
+  return {};
 }
 
 std::vector<WorkerStatus> FleetCore::Workers(Instant now) {

@@ -85,6 +85,7 @@ class FleetCore {
   [[nodiscard]] Result<void> MostUsed(const PrefixesQuestion& question, Instant now, AnswersDone done);
   [[nodiscard]] Result<void> Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
                                   AnswersDone done);
+  [[nodiscard]] Result<void> Evict(const EvictOrder& order, Instant now, AnswersDone done);
   [[nodiscard]] Result<PromptMatch> Match(const PromptQuery& query, std::span<const WorkerMatch> matches, Instant now) {
     return prefix_orders_.Match(query, matches, now);
   }
@@ -95,6 +96,9 @@ class FleetCore {
     return roster_.revisions().Main(name);
   }
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const { return roster_.revisions().Models(); }
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view model) const {
+    return roster_.revisions().AllOf(model);
+  }
   [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const {
     return roster_.revisions().IsExpected(model, now);
   }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "router/fleet/evicted.h"
 #include "router/fleet/worker_message.h"
 
 namespace roost::router {
@@ -414,6 +415,16 @@ void RequestBook::Cancel(RequestId id) {
   if (found != requests_.end()) {
     End(*found->second, {.reason = wire::FinishReason::kCancelled, .error = std::nullopt});
   }
+}
+
+void RequestBook::KeepOut(const EvictOrder& order) {
+  for (const auto& [id, request] : requests_) {
+    if (IsNamed(order, request->spec)) request->spec.cache_mode = wire::CacheMode::kOff;
+  }
+  for (auto& [id, attempt] : attempts_) {
+    if (IsNamed(order, attempt.request->spec)) attempt.pending = {};
+  }
+  copies_.Evict(order);
 }
 
 void RequestBook::EndAll(const Error& error) {

@@ -82,6 +82,9 @@ class RequestBook {
   // See Dispatcher::CheckRoom.
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
   void Cancel(RequestId id);
+  // What the order names goes on but leaves nothing in a cache any more, wherever it is sent from now on; copies of it
+  // end. O(requests).
+  void KeepOut(const EvictOrder& order);
 
   // An event of an attempt. Events of attempts that are not, or no longer, at this worker are ignored. But a worker
   // that missed a Cancel gets it again: see Orphans.

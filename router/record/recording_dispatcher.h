@@ -23,6 +23,9 @@ class RecordingDispatcher final : public Dispatcher {
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override {
     return inner_.FindModel(name);
   }
+  [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> RevisionsOf(std::string_view name) const override {
+    return inner_.RevisionsOf(name);
+  }
   [[nodiscard]] std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) override {
     return inner_.ChooseModel(name);
   }
@@ -48,6 +51,9 @@ class RecordingDispatcher final : public Dispatcher {
   }
   [[nodiscard]] Result<void> Warm(WarmOrder order, AnswersDone done) override {
     return inner_.Warm(std::move(order), std::move(done));
+  }
+  [[nodiscard]] Result<void> Evict(EvictOrder order, AnswersDone done) override {
+    return inner_.Evict(std::move(order), std::move(done));
   }
   [[nodiscard]] Result<PromptMatch> Match(PromptQuery query) override { return inner_.Match(std::move(query)); }
   void Cancel(RequestId id) override { inner_.Cancel(id); }

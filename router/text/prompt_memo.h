@@ -85,6 +85,9 @@ class PromptMemo {
   // The same without a memo.
   [[nodiscard]] static Result<HashedTokens> ReadWhole(const Scope& scope, PromptText text, std::size_t max_tokens);
 
+  // Forgets all texts. What is read meanwhile may be kept.
+  void Clear();
+
   [[nodiscard]] Counts counts() const;
 
  private:

@@ -35,6 +35,7 @@ PrefixCache::PrefixCache(BlockPool& pool, CacheOptions options, std::unique_ptr<
       index_(pool.block_count()),
       nodes_(pool.block_count()),
       siblings_(pool.block_count()),
+      tenants_(pool.block_count()),
       tokens_(std::size_t{pool.block_count()} * options.block_tokens),
       holds_(pool.block_count(), options.min_hold),
       retention_timers_(pool.block_count(), Instant()),
@@ -294,6 +295,16 @@ std::optional<std::uint32_t> PrefixCache::FindPartialOf(const BlockChain& chain,
   return std::nullopt;
 }
 
+// The first child of `parent` in scope `root` that begins with `tokens`.
+std::optional<std::uint32_t> PrefixCache::FirstLike(std::uint32_t parent, BlockHash root,
+                                                    std::span<const TokenId> tokens) const {
+  const std::uint32_t child = siblings_.Neighbours(ChildrenOf(parent), TokenOrder(*this, root, tokens)).after;
+  if (child == kNoBlock || nodes_[child].root != root) return std::nullopt;
+  const std::span<const TokenId> stored = StoredTokens(child);
+  const bool begins_so = stored.size() >= tokens.size() && std::equal(tokens.begin(), tokens.end(), stored.begin());
+  return begins_so ? std::optional(child) : std::nullopt;
+}
+
 void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint32_t block, std::uint32_t parent,
                         EvictionGroup group) {
   ROOST_CHECK((std::size_t{index} + 1) * block_tokens_ <= chain.tokens.size(), "block {} has no tokens", index);
@@ -303,6 +314,7 @@ void PrefixCache::Store(const BlockChain& chain, std::uint32_t index, std::uint3
         .parent = parent,
         .position = index,
         .token_count = static_cast<std::uint16_t>(block_tokens_),
+        .tenant = chain.TenantAt(index),
         .group = static_cast<std::uint8_t>(group.value())});
   const Node& node = nodes_[block];
   index_.Insert(node.hash, BlockId(block));
@@ -330,6 +342,7 @@ void PrefixCache::StorePartial(const BlockChain& chain, std::span<const BlockId>
         .parent = parent,
         .position = static_cast<std::uint32_t>(before.size()),
         .token_count = static_cast<std::uint16_t>(token_count),
+        .tenant = chain.TenantAt(static_cast<std::uint32_t>(before.size())),
         .group = static_cast<std::uint8_t>(group.value())});
 }
 
@@ -341,10 +354,16 @@ void PrefixCache::Link(const BlockChain& chain, std::uint32_t block, const Node&
   std::copy(tokens.begin(), tokens.end(), tokens_.begin() + std::ptrdiff_t{block} * block_tokens_);
   DropPrefixOf(block);
   siblings_.Insert(ChildrenOf(node.parent), block, TokenOrder(*this, block));
+  tenants_.Join(node.tenant);
+  if (IsTop(node)) tenants_.AddTop(node.tenant, block);
   ++groups_[node.group].ready_count;
   residency_.OnStored(BlockId(block), now_);
   counted_need_ = {};
   holds_.Begin(BlockId(block), now_);
+}
+
+bool PrefixCache::IsTop(const Node& node) const {
+  return node.parent == kNoBlock || nodes_[node.parent].tenant != node.tenant;
 }
 
 // Removes the partial block, if there is one, that holds only the first tokens of `block`: it is useless now.
@@ -362,6 +381,8 @@ void PrefixCache::Remove(std::uint32_t block) {
   Node& node = nodes_[block];
   ROOST_CHECK(node.ready && node.children == kNoBlock && !node.pinned, "block {} is not a leaf to remove", block);
   siblings_.Erase(ChildrenOf(node.parent), block, TokenOrder(*this, block));
+  if (IsTop(node)) tenants_.RemoveTop(node.tenant, block);
+  tenants_.Leave(node.tenant);
   --groups_[node.group].ready_count;
   EndReservation(block);
   holds_.Forget(BlockId(block));

@@ -180,6 +180,7 @@ SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) c
           .priority = generate.priority,
           .cache_mode = generate.cache_mode,
           .group = GroupOf(generate.tenant),
+          .tenant = generate.tenant,
           .prompt_retention = HintOf(retention.prompt_priority, retention.prompt_duration_ms, generate),
           .decode_retention = HintOf(retention.decode_priority, retention.decode_duration_ms, generate),
           .session = generate.session_hash,
@@ -292,12 +293,15 @@ void Engine::Cancel(RequestKey key) { state_->Cancel(key); }
 void Engine::CancelLink(LinkId link) { state_->CancelLink(link); }
 wire::PinAnswer Engine::Pin(const wire::Pin& pin) { return state_->Pin(pin); }
 wire::PinAnswer Engine::Unpin(const wire::Unpin& unpin) { return state_->Unpin(unpin); }
+std::optional<wire::EvictAnswer> Engine::Evict(LinkId link, wire::Evict order) {
+  return state_->Evict(link, std::move(order));
+}
 wire::Prefixes Engine::MostUsed(const wire::WantPrefixes& want) const {
   return {.answer_id = want.answer_id, .prefixes = state_->cache.MostUsed(want.most, want.tokens)};
 }
 bool Engine::HasWork() const {
   return !state_->requests.empty() || !state_->pending_events.empty() || state_->verifier.busy() ||
-         state_->is_under_way || state_->HasConstrained();
+         state_->is_under_way || state_->HasConstrained() || !state_->evictions.empty();
 }
 StepReport Engine::Step() { return state_->Step(); }
 std::vector<wire::StoredRun> Engine::Snapshot() const { return state_->cache.Snapshot(); }

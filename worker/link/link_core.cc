@@ -181,6 +181,16 @@ void LinkCore::Handle(Link& link, wire::Unpin unpin) {
   LogWarning("an unpin is dropped: the inbox is full", {{"router", link.name}});
 }
 
+// Whoever wants something erased has to hear that it was not.
+void LinkCore::Handle(Link& link, wire::Evict evict) {
+  if (link.state != State::kUp) return;
+  const std::uint64_t answer_id = evict.answer_id;
+  if (effects_.Submit(EvictCommand{link.id, std::move(evict)})) return;
+  LogWarning("an eviction is refused: the inbox is full", {{"router", link.name}});
+  if (answer_id == 0) return;
+  Take(EngineAnswer{link.id, wire::EvictAnswer{.answer_id = answer_id, .outcome = wire::EvictOutcome::kRefused}});
+}
+
 void LinkCore::Handle(Link& link, const wire::WantPrefixes& want) {
   if (link.state != State::kUp || effects_.Submit(WantPrefixesCommand{link.id, want})) return;
   LogWarning("a request for the most used prefixes is dropped: the inbox is full", {{"router", link.name}});

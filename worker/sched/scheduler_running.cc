@@ -134,7 +134,7 @@ void Scheduler::ReleaseBlocks(Sequence& sequence) {
   sequence.dealt_token_count = 0;
   sequence.computed_token_count = 0;
   sequence.committed_block_count = 0;
-  sequence.can_commit = sequence.uses_cache();
+  sequence.can_commit = sequence.leaves_blocks();
   sequence.given_up_block_count = 0;
 }
 

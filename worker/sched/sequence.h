@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -41,6 +42,7 @@ struct SequenceSpec {
   std::uint32_t priority = 50;               // higher priorities are taken first
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   EvictionGroup group = EvictionGroup(0);
+  std::string_view tenant = {};  // read by Submit alone
   RetentionHint prompt_retention = {};
   RetentionHint decode_retention = {};
   std::uint64_t session = 0;            // see SessionTable; 0: none
@@ -92,6 +94,7 @@ struct Sequence {
   // False after a hash collision, and once a block has been discarded: what follows an uncommitted block can not be
   // committed.
   bool can_commit = true;
+  bool is_erased = false;  // its text was erased on demand: it leaves nothing in the cache, also after a preemption
   std::optional<std::uint32_t> first_stored_block;  // the first block that it has added to the cache
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   State state = State::kWaiting;
@@ -107,6 +110,7 @@ struct Sequence {
   std::optional<Instant> deadline;
   std::uint32_t priority = 50;  // rises when it has waited long, see WaitingQueue
   EvictionGroup group;
+  TenantId tenant;
   RetentionHint prompt_retention;
   RetentionHint decode_retention;
   std::uint64_t session = 0;
@@ -136,7 +140,8 @@ struct Sequence {
   [[nodiscard]] bool scoring() const { return scored_so_far < scored_token_count; }
   [[nodiscard]] bool uses_cache() const { return cache_mode == wire::CacheMode::kOn; }
   [[nodiscard]] SequenceAge age() const { return {-std::int64_t{priority}, id}; }
-  [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens, own}; }
+  [[nodiscard]] bool leaves_blocks() const { return uses_cache() && !is_erased; }
+  [[nodiscard]] BlockChain chain() const { return {root, hashes, tokens, tenant, own}; }
 };
 
 }  // namespace roost::worker

@@ -151,6 +151,12 @@ class FakeDispatcher final : public Dispatcher {
     done = std::move(its_done);
     return {};
   }
+  Result<void> Evict(EvictOrder order, AnswersDone its_done) override {
+    if (refusal) return *refusal;
+    evict_orders.push_back(std::move(order));
+    done = std::move(its_done);
+    return {};
+  }
   Result<PromptMatch> Match(PromptQuery query) override {
     if (refusal) return *refusal;
     queries.push_back(std::move(query));
@@ -201,6 +207,7 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<PinOrder> orders;
   std::vector<PrefixesQuestion> questions;
   std::vector<WarmOrder> warm_orders;
+  std::vector<EvictOrder> evict_orders;
   std::vector<PromptQuery> queries;
   AnswersDone done;  // of the last order
   PromptMatch match;

@@ -51,6 +51,13 @@ TEST_F(PromptMemoUseTest, PromptsOfOtherSaltsAreNotKnown) {
   EXPECT_EQ(KnownOfChat(Messages("c") + R"(,"cache_salt":"one")"), kFirstTurn);
 }
 
+TEST_F(PromptMemoUseTest, AnEvictionLeavesNothing) {
+  KnownOfChat(Messages("b"));
+  Ask("POST", "/admin/v1/evict", R"({"tenant":"hens"})");
+  EXPECT_EQ(prompt_memo_->counts().held_bytes, 0U);
+  EXPECT_EQ(KnownOfChat(Messages("c")), 0U);
+}
+
 TEST_F(PromptMemoUseTest, WithoutCacheNothingIsKept) {
   EXPECT_EQ(KnownOfChat(Messages("b") + R"(,"cache":"off")"), 0U);
   EXPECT_EQ(prompt_memo_->counts().held_bytes, 0U);
