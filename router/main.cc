@@ -66,8 +66,10 @@ Result<HttpServerOptions> HttpOptions(const RouterOptions& options, ApiObserver&
   return http;
 }
 
-FleetOptions FleetOptionsOf(const RouterOptions& options, std::shared_ptr<ByteBudget> input_budget) {
+FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::ServerKeys> link_keys,
+                            std::shared_ptr<ByteBudget> input_budget) {
   FleetOptions fleet;
+  fleet.link_keys = std::move(link_keys);
   fleet.input_budget = std::move(input_budget);
   fleet.frame_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).workers);
   fleet.bind = options.link_address;
@@ -131,8 +133,11 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.input_memory_bytes).clients);
   ROOST_ASSIGN_OR_RETURN(const HttpServerOptions http, HttpOptions(options, api_metrics, input_budget));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
-  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
-                         Fleet::Start(FleetOptionsOf(options, input_budget), &ReadTextBundle, *fleet_metrics));
+  const auto on_refused = [&fleet_metrics](wire::PeerRefusal refusal) { fleet_metrics->OnPeerRefused(refusal); };
+  ROOST_ASSIGN_OR_RETURN(const std::optional<wire::ServerKeys> link_keys, ReadLinkKeys(options, clock, on_refused));
+  ROOST_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Fleet> fleet,
+      Fleet::Start(FleetOptionsOf(options, link_keys, input_budget), &ReadTextBundle, *fleet_metrics));
   std::optional<RecordingDispatcher> recording;
   if (recorder != nullptr) recording.emplace(*fleet, *recorder, clock);
   Dispatcher& dispatcher = recording ? static_cast<Dispatcher&>(*recording) : *fleet;
@@ -161,6 +166,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   const std::string host = http.address.find(':') == std::string::npos ? http.address : "[" + http.address + "]";
   LogInfo("router ready", {{"http", "http://" + host + ":" + std::to_string(server->port())},
                            {"link", fleet->endpoint()},
+                           {"link_keys", link_keys ? "on" : "off"},
                            {"policy", options.policy},
                            {"version", std::string(Version())}});
 

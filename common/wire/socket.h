@@ -11,7 +11,9 @@
 // identity overlap (`!_io_error`, libzmq 4.3.4 and 4.3.5), and any stranger can choose an identity. Heartbeats: whether
 // a peer lives is seen from the messages of the protocol; who misses them makes a new socket.
 //
-// Without keys the wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless told
+// With keys (link_keys.h) the wire is encrypted, and both ends prove who they are, by CURVE: a dealer takes a router with
+// the public key that it was given and no other, and a router takes peers whose keys its LinkGuard knows. Without keys
+// the wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless told
 // InsecureBind::kAllow. What strangers can make it keep is bounded all the same: a Gate (gate.h) stands before ZeroMQ
 // and cuts off messages of several parts and large frames that find no room in a budget. Of whole frames ZeroMQ keeps
 // kReceiveMark per connection while the reader does not come.
@@ -32,6 +34,8 @@
 #include "common/base/byte_budget.h"
 #include "common/base/result.h"
 #include "common/wire/codec.h"
+#include "common/wire/link_guard.h"
+#include "common/wire/link_keys.h"
 
 namespace roost::wire {
 
@@ -63,9 +67,31 @@ enum class [[nodiscard]] SendOutcome{
 
 enum class InsecureBind { kRefuse, kAllow };
 
+// A router's end of a protected wire.
+struct ServerKeys {
+  LinkKeyPair own;
+  std::shared_ptr<LinkGuard> guard;
+};
+
+// A worker's.
+struct ClientKeys {
+  LinkKeyPair own;
+  std::string router_public_key;
+};
+
 struct Received {
-  std::string identity;  // of the connection that it came by; 1 to 255 bytes, any of them
+  // Of the connection that it came by: any bytes. With keys it begins with the peer's key, so that no peer can speak
+  // under an identity that another one has.
+  std::string identity;
   Bytes frame;
+  std::string public_key;  // of the peer; empty without keys
+};
+
+// Why a connection of a dealer did not come about.
+enum class HandshakeFailure {
+  kRefused,    // the router does not know the dealer's key
+  kMechanism,  // one of them has keys and the other one has none
+  kCut,        // the router ended it without a word: it has another key, or is gone
 };
 
 // What a poll waits on. RouterSocket and DealerSocket are sockets.
@@ -87,9 +113,11 @@ class RouterSocket : public Socket {
  public:
   // `endpoint` is tcp://address:port with a numeric address (IPv6 in brackets), `localhost` or `*`; port 0 takes a free
   // one. kInvalidArgument: not an endpoint, or not loopback and not allowed. kUnavailable: can not be bound. Large
-  // frames have their bytes of `frames` while they arrive; null: without a bound.
+  // frames have their bytes of `frames` while they arrive; null: without a bound. With `keys` any address is allowed. A
+  // context has one socket with keys at most.
   [[nodiscard]] static Result<RouterSocket> Bind(Context& context, const std::string& endpoint, InsecureBind insecure,
-                                                 std::shared_ptr<ByteBudget> frames = nullptr);
+                                                 std::shared_ptr<ByteBudget> frames = nullptr,
+                                                 const std::optional<ServerKeys>& keys = std::nullopt);
 
   // What was bound, with the real port: fit for DealerSocket::Connect on this machine (unless bound to `*`).
   [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
@@ -102,21 +130,28 @@ class RouterSocket : public Socket {
   SendOutcome Send(std::string_view identity, Bytes frame, std::shared_ptr<const void> held = nullptr);
 
  private:
-  RouterSocket(std::unique_ptr<State> state, std::string endpoint);
+  RouterSocket(std::unique_ptr<State> state, std::string endpoint, std::size_t key_bytes);
 
   std::string endpoint_;
+  std::size_t key_bytes_;  // at the front of an identity
 };
 
 class DealerSocket : public Socket {
  public:
-  // Connects in the background, again and again. kInvalidArgument: not an endpoint.
-  [[nodiscard]] static Result<DealerSocket> Connect(Context& context, const std::string& endpoint);
+  // Connects in the background, again and again; after some failed handshakes no more, so make another socket then.
+  // kInvalidArgument: not an endpoint.
+  [[nodiscard]] static Result<DealerSocket> Connect(Context& context, const std::string& endpoint,
+                                                    const std::optional<ClientKeys>& keys = std::nullopt);
 
   [[nodiscard]] std::optional<Bytes> TryReceive();
   SendOutcome Send(std::span<const std::byte> frame);
 
+  // The last handshake that failed since the last call.
+  [[nodiscard]] std::optional<HandshakeFailure> TakeHandshakeFailure();
+
  private:
   explicit DealerSocket(std::unique_ptr<State> state);
+  void NoteHandshakeFailures();
 };
 
 // A bell for a thread that waits on sockets.

@@ -36,6 +36,7 @@ namespace roost::router {
 struct FleetOptions {
   std::string bind = "tcp://127.0.0.1:7001";  // port 0: a free one, see Fleet::endpoint
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
+  std::optional<wire::ServerKeys> link_keys;  // none: anyone may pose as a worker
   std::string policy = "cache-aware";  // see MakePolicy
   FleetCoreOptions core;
   // Budgets of bytes; null: without a bound. Tokenizers have theirs of the first while they are read, workers' messages
@@ -78,6 +79,7 @@ class Fleet final : public Dispatcher {
  private:
   struct Incoming {
     std::string identity;
+    std::string public_key;
     Result<std::optional<wire::WorkerMessage>> message;
   };
 
@@ -92,6 +94,8 @@ class Fleet final : public Dispatcher {
   [[nodiscard]] std::vector<Incoming> ReceiveBatch();
   [[nodiscard]] std::vector<Effect> Feed(std::vector<Incoming> batch);
   void FeedOne(Incoming incoming, Instant now);
+  // May the sender of a hello have its name and model?
+  [[nodiscard]] Result<void> CheckHello(const std::string& public_key, const wire::Hello& hello) const;
   // Call it without the mutex: waits until the threads that want the mutex had their turn, or some time has passed.
   void LetOthersIn() const;
   // Until no effect is left.
@@ -102,6 +106,7 @@ class Fleet final : public Dispatcher {
   const SteadyClock clock_;
   FleetMetrics& metrics_;
   const std::shared_ptr<ByteBudget> input_budget_;  // null: without a bound
+  const std::shared_ptr<wire::LinkGuard> guard_;    // null: without keys
   const std::unique_ptr<Policy> policy_;            // used by the core alone
 
   mutable std::mutex mutex_;
