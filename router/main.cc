@@ -31,6 +31,7 @@
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/record/recording_dispatcher.h"
+#include "router/reload.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_pool.h"
 
@@ -123,10 +124,26 @@ void Drain(HttpServer& server, std::chrono::milliseconds timeout, int last_signa
   stopper.join();
 }
 
+// While it exists, SIGHUP reloads.
+class HangupReloads {
+ public:
+  HangupReloads(Termination& termination, Reloader& reloader) : termination_(termination) {
+    termination.OnHangup([&reloader] { reloader.RequestAll(); });
+  }
+  HangupReloads(const HangupReloads&) = delete;
+  HangupReloads& operator=(const HangupReloads&) = delete;
+  ~HangupReloads() { termination_.OnHangup({}); }
+
+ private:
+  Termination& termination_;
+};
+
 // Runs until a signal; then announces the end, and lets open requests end within the drain timeout. Each further signal
 // ends what it finds: the announcement, or the process.
 Result<void> Run(const RouterOptions& options, Termination& termination) {
   const SteadyClock clock;
+  Reloader reloader;
+  const HangupReloads hangup_reloads(termination, reloader);
   metrics::Registry registry;
   ApiMetrics api_metrics(registry);
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry);
@@ -196,7 +213,7 @@ int Main(int argc, char** argv) {
   if (*outcome == ParseOutcome::kExit) return EX_OK;
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
   // Before any other thread, so that all of them leave the signals to it.
-  Termination termination;
+  Termination termination(Termination::Hangup::kReloads);
   const LogThread log_thread;
   Result<void> run = CheckMemory(options, machine);
   if (run.ok()) run = Run(options, termination);
