@@ -138,6 +138,20 @@ class HangupReloads {
   Termination& termination_;
 };
 
+// The peers of the link, whenever their file changes. The router's own key is read once.
+Result<void> WatchLinkPeers(const RouterOptions& options, const std::optional<wire::ServerKeys>& keys,
+                            Reloader& reloader) {
+  if (!keys) return {};
+  return reloader.Add({.what = "the link's peers",
+                       .paths = {options.link_peers},
+                       .reload = [path = options.link_peers, guard = keys->guard]() -> Result<void> {
+                         ROOST_ASSIGN_OR_RETURN(wire::LinkPeers peers,
+                                                wire::LinkPeers::Read(path, wire::PeersOf::kRouter));
+                         guard->Replace(std::move(peers));
+                         return {};
+                       }});
+}
+
 // Runs until a signal; then announces the end, and lets open requests end within the drain timeout. Each further signal
 // ends what it finds: the announcement, or the process.
 Result<void> Run(const RouterOptions& options, Termination& termination) {
@@ -152,6 +166,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination) {
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   const auto on_refused = [&fleet_metrics](wire::PeerRefusal refusal) { fleet_metrics->OnPeerRefused(refusal); };
   ROOST_ASSIGN_OR_RETURN(const std::optional<wire::ServerKeys> link_keys, ReadLinkKeys(options, clock, on_refused));
+  ROOST_RETURN_IF_ERROR(WatchLinkPeers(options, link_keys, reloader));
   ROOST_ASSIGN_OR_RETURN(
       const std::unique_ptr<Fleet> fleet,
       Fleet::Start(FleetOptionsOf(options, link_keys, input_budget), &ReadTextBundle, *fleet_metrics));

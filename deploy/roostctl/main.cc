@@ -17,6 +17,7 @@
 #include "deploy/roostctl/chat.h"
 #include "deploy/roostctl/explain.h"
 #include "deploy/roostctl/generate/generate.h"
+#include "deploy/roostctl/link_key.h"
 #include "deploy/roostctl/model_memory.h"
 #include "deploy/roostctl/pin.h"
 #include "deploy/roostctl/prefix_diff.h"
@@ -251,6 +252,31 @@ int Template(std::span<const char* const> arguments) {
   return RunTemplate(options, std::cin, std::cout, std::cerr);
 }
 
+int LinkKey(std::span<const char* const> arguments) {
+  LinkKeyOptions options;
+  ConfigParser parser("roostctl key link",
+                      "Makes a key for one end of the link between routers and workers: writes the secret key to a "
+                      "file, and prints the line for the peers file of the other end.");
+  parser.AddPositional("NAME", options.name, "Whose key it is")
+      .AddChoice("role", options.role, {"worker", "router"}, "What has that name")
+      .Add("out", options.out, "File for the secret key, which must not be there yet; NAME.key when empty")
+      .AddList("workers", options.workers, "Names that a worker with the key may have, like w1 or gpu-*; by default NAME")
+      .AddList("models", options.models, "Models that it may serve; by default all");
+  if (const auto code = Ended(parser, arguments)) return *code;
+  if (options.name.empty()) {
+    fmt::print(stderr, "roostctl key link: give a name\n");
+    return kExitUsage;
+  }
+  return RunLinkKey(options, std::cout, std::cerr);
+}
+
+// Its own commands stand behind it.
+int Key(std::span<const char* const> arguments) {
+  if (arguments.size() > 1 && std::string_view(arguments[1]) == "link") return LinkKey(arguments.subspan(1));
+  fmt::print(stderr, "roostctl key: say what to make: roostctl key link NAME\n");
+  return kExitUsage;
+}
+
 template <typename Names>
 std::vector<std::string> ChoicesOf(const Names& names) {
   return {names.begin(), names.end()};
@@ -342,6 +368,7 @@ constexpr Command kCommands[] = {
     {"memory", "check a model folder and its memory", &Memory},
     {"simulate", "play a trace against a simulated cluster", &Simulate},
     {"tokenize", "turn text into token ids and back", &Tokenize},
+    {"key", "make a key of the link", &Key},
     {"template", "render a chat template", &Template},
 };
 
