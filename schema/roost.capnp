@@ -25,7 +25,8 @@
 # nothing (the router pings each second) for three connects anew and says hello again under a new epoch. A worker whose
 # engine makes no progress (Load.progress) although it has work counts as lost too, while its link still answers.
 # Identity: ZeroMQ gives each connection a random identity, which means nothing; one that a peer chooses is void. Who a
-# worker is stands in its hello alone, and all later messages of that connection are this worker's.
+# worker is stands in its hello alone, and all later messages of that connection are this worker's. On a link with keys
+# (CURVE) its key must allow the hello's workerId and model; else the answer is refused.
 #
 # Bounds (common/wire/codec.h has the numbers): bytes per frame, nesting, traversal, lengths of lists and texts. A
 # message over a bound is malformed. The receiver of a malformed message counts it; it drops the link, never the process.

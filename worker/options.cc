@@ -236,8 +236,7 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
       .Add("link-secret-key", options.link_secret_key,
            "File with this worker's secret key (roostctl key link): the link is encrypted, and routers must have keys "
            "too; with link-peers")
-      .Add("link-peers", options.link_peers,
-           "File with the public keys of routers, a JSON object per line: public_key")
+      .Add("link-peers", options.link_peers, "File with the public keys of routers, a JSON object per line: public_key")
       .AddChoice("cache-events", options.cache_events, {"on", "off"},
                  "Tell routers which blocks are stored and evicted; with off, routers assume that what they sent here "
                  "is cached")
@@ -248,7 +247,7 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
   DeclareGrammar(options, parser);
   parser.Section("Operation")
       .Add("metrics-address", options.metrics_address, "ADDRESS:PORT of the metrics endpoint; empty for none")
-      .AddSwitch("insecure-bind", options.insecure_bind, 
+      .AddSwitch("insecure-bind", options.insecure_bind,
                  "Allow metrics on an address beyond loopback, and links to such routers without link-secret-key")
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
            "Time that running requests have to end after SIGTERM", {0, 86400})

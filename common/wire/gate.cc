@@ -104,7 +104,9 @@ std::string TextOf(const Address& address) {
 
 // Whom handshakes are counted by: a host, or a network of IPv6, in which a host has as many addresses as it likes.
 std::string SourceOf(const Address& address) {
-  const auto bytes = [](const void* data, std::size_t size) { return std::string(static_cast<const char*>(data), size); };
+  const auto bytes = [](const void* data, std::size_t size) {
+    return std::string(static_cast<const char*>(data), size);
+  };
   if (address.bytes.ss_family != AF_INET6) {
     return bytes(&reinterpret_cast<const sockaddr_in*>(&address.bytes)->sin_addr, sizeof(in_addr));
   }
@@ -310,12 +312,13 @@ void Gate::Connect(Descriptor outer, const std::string& peer, std::string source
     ++next_number_;
     if (guard_ != nullptr) inner_address = InnerAddressOf(next_number_);
   } while (guard_ != nullptr && !guard_->Connected(inner_address, peer));
-  connections_.push_back(std::make_unique<Connection>(next_number_, peer, inner_address, frames_, mechanism));
-  Connection& connection = *connections_.back();
+  auto made = std::make_unique<Connection>(next_number_, peer, inner_address, frames_, mechanism);
+  Connection& connection = *made;
   connection.inner.socket = ConnectTo(inner_, inner_address);
   if (!connection.inner.socket.is_open()) return Drop(connection);
   SetUpConnection(outer.get());
   connection.outer.socket = std::move(outer);
+  connections_.push_back(std::move(made));
   EndHandshake(handshakes_.Enter(connection.number, std::move(source), now_), "others want its place");
   Watch(connection.outer);
   Watch(connection.inner);

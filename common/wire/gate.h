@@ -8,9 +8,9 @@
 // on is cut off: a message in several parts, a large frame that finds no memory or does not end, one connection too
 // many. What one side does not take holds back the other, so a connection keeps at most one read in each direction.
 //
-// A connection has Handshakes::kTime to get through its handshake, and few may be about it at a time (handshakes.h). With
-// a guard (link_guard.h) peers must speak CURVE, and each connection reaches ZeroMQ from a loopback address of its own,
-// by which the guard knows it: ZeroMQ says which key it has, and the gate cuts it when that key is withdrawn.
+// A connection has Handshakes::kTime to get through its handshake, and few may be about it at a time (handshakes.h).
+// With a guard (link_guard.h) peers must speak CURVE, and each connection reaches ZeroMQ from a loopback address of its
+// own, by which the guard knows it: ZeroMQ says which key it has, and the gate cuts it when that key is withdrawn.
 //
 // Threads: one of its own for all connections; StopListening from any. An instance outlives the ZeroMQ context of the
 // socket behind it, so that what that had to say when it was closed still gets out.

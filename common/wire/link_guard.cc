@@ -8,7 +8,7 @@
 namespace roost::wire {
 namespace {
 
-constexpr std::chrono::seconds kTellInterval{10};
+constexpr std::chrono::seconds kRefusalLineInterval{10};
 
 }  // namespace
 
@@ -44,7 +44,7 @@ LinkGuard::Standing LinkGuard::StandingOf(const std::string& inner) const {
 bool LinkGuard::TakesLine(PeerRefusal refusal) {
   std::optional<Instant>& told = told_[IndexOf(refusal)];
   const Instant now = clock_.Now();
-  if (told && now - *told < kTellInterval) return false;
+  if (told && now - *told < kRefusalLineInterval) return false;
   told = now;
   return true;
 }
@@ -78,10 +78,10 @@ bool LinkGuard::Admit(const std::string& inner, const std::string& public_key) {
 Result<void> LinkGuard::CheckHello(const std::string& public_key, std::string_view worker_id, std::string_view model) {
   std::unique_lock lock(mutex_);
   const LinkPeer* const peer = peers_.Find(public_key);
-  Result<void> allowed = peer != nullptr
-                             ? CheckNames(*peer, worker_id, model)
-                             : Error{ErrorCode::kUnauthenticated,
-                                     fmt::format("key {} is not in the peers file", public_key), "worker_id"};
+  Result<void> allowed =
+      peer != nullptr
+          ? CheckNames(*peer, worker_id, model)
+          : Error{ErrorCode::kUnauthenticated, fmt::format("key {} is not in the peers file", public_key), "worker_id"};
   lock.unlock();
   if (!allowed.ok()) on_refused_(PeerRefusal::kName);
   return allowed;

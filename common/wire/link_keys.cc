@@ -36,7 +36,8 @@ Result<std::string> ReadSmallFile(const std::string& path) {
 }
 
 // Calls `visit` with each line that says something, and its number.
-Result<void> ForEachLine(std::string_view text, const std::function<Result<void>(std::string_view, std::size_t)>& visit) {
+Result<void> ForEachLine(std::string_view text,
+                         const std::function<Result<void>(std::string_view, std::size_t)>& visit) {
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);

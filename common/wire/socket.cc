@@ -86,8 +86,8 @@ void SetKeys(zmq::socket_t& socket, const ClientKeys& keys) {
 
 // ZeroMQ tells `monitor` of handshakes that fail on `socket`.
 Result<zmq::socket_t> Monitor(zmq::context_t& context, zmq::socket_t& socket, std::uint64_t number) {
-  constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                          ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+  constexpr int kEvents =
+      ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
   const std::string address = fmt::format("inproc://handshakes-{}", number);
   if (zmq_socket_monitor(socket.handle(), address.c_str(), kEvents) != 0) {
     return Error{ErrorCode::kUnavailable, fmt::format("can not be watched: {}", zmq_strerror(zmq_errno())), "socket"};
@@ -270,8 +270,7 @@ Result<DealerSocket> DealerSocket::Connect(Context& context, const std::string& 
     SetReconnectPauses(state->socket);
     state->socket.set(zmq::sockopt::immediate, true);
     state->socket.set(zmq::sockopt::rcvhwm, kHighWaterMark);
-    ROOST_ASSIGN_OR_RETURN(state->monitor,
-                           Monitor(context.state().context, state->socket, ++context.state().monitors));
+    ROOST_ASSIGN_OR_RETURN(state->monitor, Monitor(context.state().context, state->socket, ++context.state().monitors));
     state->socket.connect(endpoint);
     return DealerSocket(std::move(state));
   } catch (const zmq::error_t& error) {

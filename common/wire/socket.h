@@ -11,9 +11,9 @@
 // identity overlap (`!_io_error`, libzmq 4.3.4 and 4.3.5), and any stranger can choose an identity. Heartbeats: whether
 // a peer lives is seen from the messages of the protocol; who misses them makes a new socket.
 //
-// With keys (link_keys.h) the wire is encrypted, and both ends prove who they are, by CURVE: a dealer takes a router with
-// the public key that it was given and no other, and a router takes peers whose keys its LinkGuard knows. Without keys
-// the wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless told
+// With keys (link_keys.h) the wire is encrypted, and both ends prove who they are, by CURVE: a dealer takes a router
+// with the public key that it was given and no other, and a router takes peers whose keys its LinkGuard knows. Without
+// keys the wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless told
 // InsecureBind::kAllow. What strangers can make it keep is bounded all the same: a Gate (gate.h) stands before ZeroMQ
 // and cuts off messages of several parts and large frames that find no room in a budget. Of whole frames ZeroMQ keeps
 // kReceiveMark per connection while the reader does not come.

@@ -22,7 +22,15 @@ constexpr std::size_t kRawKeyBytes = 32;
 
 // version, request, domain, address, identity, mechanism, credentials
 constexpr std::size_t kPartCount = 7;
-enum Part : std::uint8_t { kVersionPart, kRequestPart, kDomainPart, kAddressPart, kIdentityPart, kMechanismPart, kKeyPart };
+enum Part : std::uint8_t {
+  kVersionPart,
+  kRequestPart,
+  kDomainPart,
+  kAddressPart,
+  kIdentityPart,
+  kMechanismPart,
+  kKeyPart
+};
 
 // A call of ZeroMQ that a signal may interrupt. Nothing is waited for: all parts of a request come together.
 template <typename Call>
@@ -43,8 +51,8 @@ std::vector<zmq::message_t> ReceiveParts(zmq::socket_t& socket) {
 }
 
 void SendZapPart(zmq::socket_t& socket, std::string_view bytes, int more) {
-  static_cast<void>(Uninterrupted(
-      [&] { return zmq_send(socket.handle(), bytes.data(), bytes.size(), ZMQ_DONTWAIT | more); }));
+  static_cast<void>(
+      Uninterrupted([&] { return zmq_send(socket.handle(), bytes.data(), bytes.size(), ZMQ_DONTWAIT | more); }));
 }
 
 std::string ToZ85(const zmq::message_t& key) {
@@ -85,8 +93,7 @@ ZapHandler::~ZapHandler() {
 
 void ZapHandler::Run() {
   pthread_setname_np(pthread_self(), "link keys");  // for whoever looks at the process's threads
-  std::array<zmq::pollitem_t, 2> items{
-      {{nullptr, stop_, ZMQ_POLLIN, 0}, {socket_.handle(), 0, ZMQ_POLLIN, 0}}};
+  std::array<zmq::pollitem_t, 2> items{{{nullptr, stop_, ZMQ_POLLIN, 0}, {socket_.handle(), 0, ZMQ_POLLIN, 0}}};
   while (items[0].revents == 0) {
     const int rc = zmq_poll(items.data(), static_cast<int>(items.size()), -1);
     ROOST_CHECK(rc >= 0 || errno == EINTR, "zmq_poll: {}", zmq_strerror(errno));

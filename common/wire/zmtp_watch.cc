@@ -61,7 +61,8 @@ Result<void> ZmtpWatch::TakeByte(char& byte) {
 // The last letter of the name of a READY's property `Identity`, which its length goes before, becomes another one.
 void ZmtpWatch::TakeCommandByte(char& byte) {
   command_ += byte;
-  if (mechanism_ == Mechanism::kNull && command_.starts_with("\x05READY") && command_.ends_with("\x08Identity")) byte = '_';
+  if (mechanism_ == Mechanism::kNull && command_.starts_with("\x05READY") && command_.ends_with("\x08Identity"))
+    byte = '_';
   if (--body_left_ > 0) return;
   part_ = Part::kFlags;
   if (mechanism_ == Mechanism::kNull) is_through_ = true;

@@ -12,8 +12,8 @@
 // of the property's name is changed on its way.
 //
 // Under CURVE a connection is to send commands alone (its HELLO and INITIATE) until ZeroMQ has let its key in, and then
-// boxes of 33 bytes more than the messages in them. Identities and the parts of a message lie inside of the boxes, where
-// they are not seen from here: such peers have proven who they are.
+// boxes of 33 bytes more than the messages in them. Identities and the parts of a message lie inside of the boxes,
+// where they are not seen from here: such peers have proven who they are.
 //
 // ZMTP: rfc.zeromq.org/spec/23, CURVE: rfc.zeromq.org/spec/26.
 //

@@ -260,7 +260,8 @@ int LinkKey(std::span<const char* const> arguments) {
   parser.AddPositional("NAME", options.name, "Whose key it is")
       .AddChoice("role", options.role, {"worker", "router"}, "What has that name")
       .Add("out", options.out, "File for the secret key, which must not be there yet; NAME.key when empty")
-      .AddList("workers", options.workers, "Names that a worker with the key may have, like w1 or gpu-*; by default NAME")
+      .AddList("workers", options.workers,
+               "Names that a worker with the key may have, like w1 or gpu-*; by default NAME")
       .AddList("models", options.models, "Models that it may serve; by default all");
   if (const auto code = Ended(parser, arguments)) return *code;
   if (options.name.empty()) {

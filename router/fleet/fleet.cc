@@ -51,9 +51,9 @@ Fleet::Fleet(const FleetOptions& options, std::unique_ptr<Policy> policy, FleetM
 Fleet::~Fleet() { Stop(); }
 
 Result<void> Fleet::Bind(const FleetOptions& options) {
-  ROOST_ASSIGN_OR_RETURN(wire::RouterSocket socket,
-                         wire::RouterSocket::Bind(context_, options.bind, options.insecure_bind, options.frame_budget,
-                                                  options.link_keys));
+  ROOST_ASSIGN_OR_RETURN(
+      wire::RouterSocket socket,
+      wire::RouterSocket::Bind(context_, options.bind, options.insecure_bind, options.frame_budget, options.link_keys));
   endpoint_ = socket.endpoint();
   socket_ = std::move(socket);
   return {};

@@ -37,7 +37,7 @@ struct FleetOptions {
   std::string bind = "tcp://127.0.0.1:7001";  // port 0: a free one, see Fleet::endpoint
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
   std::optional<wire::ServerKeys> link_keys;  // none: anyone may pose as a worker
-  std::string policy = "cache-aware";  // see MakePolicy
+  std::string policy = "cache-aware";         // see MakePolicy
   FleetCoreOptions core;
   // Budgets of bytes; null: without a bound. Tokenizers have theirs of the first while they are read, workers' messages
   // of the second while they arrive.

@@ -43,6 +43,7 @@ void BenchEngineHost(Effort effort);
 void BenchEviction(Effort effort);
 void BenchGrammar(Effort effort);
 void BenchIndex(Effort effort);
+void BenchLink(Effort effort);
 void BenchModel(Effort effort);
 void BenchPromptMemo(Effort effort);
 void BenchRegex(Effort effort);

@@ -25,6 +25,7 @@ constexpr Entry kEntries[] = {
     {"eviction", &BenchEviction},
     {"grammar", &BenchGrammar},
     {"index", &BenchIndex},
+    {"link", &BenchLink},
     {"model", &BenchModel},
     {"prompt_memo", &BenchPromptMemo},
     {"regex", &BenchRegex},

@@ -179,8 +179,8 @@ class KeysTest(unittest.TestCase):
         self.assertGreater(len(relay.to_router), 10_000)
         self.assertEqual(tokens_in(relay.to_worker, prompt), [])
         self.assertEqual(tokens_in(relay.to_router, answer), [])
-        for word in (b"demo-model", b'"vocab"', b"w1", self.keys.public("w1").encode()):
-            self.assertNotIn(word, relay.to_router if len(word) > 2 else b"", word)
+        for word in (b"demo-model", b'"vocab"', self.keys.public("w1").encode()):
+            self.assertNotIn(word, relay.to_router)
         self.assertEqual(sum(refused(router, reason) for reason in ("mechanism", "handshake", "unknown_key", "name")), 0)
 
     def test_what_was_captured_opens_nothing(self):

@@ -19,7 +19,8 @@ struct LinkKeyTest : ::testing::Test {
 
   int Make(const LinkKeyOptions& options) { return RunLinkKey(options, out, err); }
 
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("link_key_" + std::to_string(getpid()));
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("link_key_" + std::to_string(getpid()));
   const std::string file = folder / "secret";
   std::ostringstream out;
   std::ostringstream err;

@@ -47,8 +47,8 @@ TEST(WorkerOptionsTest, PrefixCacheIsOnUnlessItIsSwitchedOff) {
 }
 
 TEST(WorkerOptionsTest, RoutersMayBeRepeatedAndListed) {
-  const auto options = Parse({"--model", "m", "--router", "tcp://a:1,tcp://b:2", "--router", "tcp://c:3",
-                              "--insecure-bind"});
+  const auto options =
+      Parse({"--model", "m", "--router", "tcp://a:1,tcp://b:2", "--router", "tcp://c:3", "--insecure-bind"});
   ASSERT_TRUE(options.ok()) << options.error().ToString();
   EXPECT_EQ(options->routers, (std::vector<std::string>{"tcp://a:1", "tcp://b:2", "tcp://c:3"}));
 }

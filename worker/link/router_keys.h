@@ -44,8 +44,8 @@ class RouterKeys {
   std::string told_;  // the last error, so that it is logged once
 };
 
-// When a router is dialled again after a handshake that failed, and as which of `key_count` keys. If the router may have
-// another key, the next one is tried at once; after all of them, and after any other failure, there is a pause.
+// When a router is dialled again after a handshake that failed, and as which of `key_count` keys. If the router may
+// have another key, the next one is tried at once; after all of them, and after any other failure, there is a pause.
 class KeyTurn {
  public:
   static constexpr Duration kPause = std::chrono::seconds(1);

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kSecret = "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs";
 constexpr const char* kPublic = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID";
 
-std::string Router(std::string_view key, std::string_view rest = R"(,"workers":["w1","gpu-*"],"models":["demo"])") {
+std::string RouterLine(std::string_view key, std::string_view rest = R"(,"workers":["w1","gpu-*"],"models":["demo"])") {
   return fmt::format(R"({{"public_key":"{}"{}}})", key, rest);
 }
 
@@ -62,8 +62,8 @@ TEST(LinkKeysTest, AWrongSecretKeyIsNamedByItsLineAndNotShown) {
 
 TEST(LinkKeysTest, ARoutersPeersHaveNamesAndModels) {
   const std::string other = MakeLinkKeyPair().public_key;
-  const Result<LinkPeers> peers = LinkPeers::Parse("# workers\n\n" + Router(kPublic) + "\r\n" + Router(other), "peers",
-                                                   PeersOf::kRouter);
+  const Result<LinkPeers> peers =
+      LinkPeers::Parse("# workers\n\n" + RouterLine(kPublic) + "\r\n" + RouterLine(other), "peers", PeersOf::kRouter);
   ASSERT_TRUE(peers.ok()) << peers.error().ToString();
   ASSERT_EQ(peers->all().size(), 2U);
   const LinkPeer* const peer = peers->Find(kPublic);
@@ -73,22 +73,22 @@ TEST(LinkKeysTest, ARoutersPeersHaveNamesAndModels) {
 }
 
 TEST(LinkKeysTest, ALineThatIsWrongIsNamed) {
-  const std::string good = Router(kPublic) + "\n";
+  const std::string good = RouterLine(kPublic) + "\n";
   EXPECT_EQ(PeersError(""), "peers: names no peer");
   EXPECT_EQ(PeersError(good + "{"), "peers:2: is no JSON object");
   EXPECT_EQ(PeersError("[]"), "peers:1: is no JSON object");
   EXPECT_EQ(PeersError(good + good), fmt::format("peers:2: the key {} stands in an earlier line", kPublic));
-  EXPECT_EQ(PeersError("\n" + Router("short")), "peers:2: public_key is no key: 40 characters of Z85 are needed");
+  EXPECT_EQ(PeersError("\n" + RouterLine("short")), "peers:2: public_key is no key: 40 characters of Z85 are needed");
   EXPECT_EQ(PeersError(R"({"workers":["*"],"models":["*"]})"), "peers:1: public_key is missing");
-  EXPECT_EQ(PeersError(Router(kPublic, R"(,"models":["*"])")), "peers:1: workers is missing");
-  EXPECT_EQ(PeersError(Router(kPublic, R"(,"workers":["*"])")), "peers:1: models is missing");
-  EXPECT_EQ(PeersError(Router(kPublic, R"(,"workers":[],"models":["*"])")), "peers:1: workers is no list of names");
-  EXPECT_EQ(PeersError(Router(kPublic, R"(,"workers":"*","models":["*"])")), "peers:1: workers is no list of names");
-  EXPECT_EQ(PeersError(Router(kPublic, R"(,"worker":["*"])")),
+  EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"models":["*"])")), "peers:1: workers is missing");
+  EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"workers":["*"])")), "peers:1: models is missing");
+  EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"workers":[],"models":["*"])")), "peers:1: workers is no list of names");
+  EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"workers":"*","models":["*"])")), "peers:1: workers is no list of names");
+  EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"worker":["*"])")),
             "peers:1: 'worker' is no member of a peer; there are public_key, workers and models");
-  EXPECT_EQ(PeersError(Router(kPublic), PeersOf::kWorker),
+  EXPECT_EQ(PeersError(RouterLine(kPublic), PeersOf::kWorker),
             "peers:1: 'workers' is no member of a peer; there are public_key alone");
-  EXPECT_EQ(PeersError(Router(kPublic, ""), PeersOf::kWorker), "");
+  EXPECT_EQ(PeersError(RouterLine(kPublic, ""), PeersOf::kWorker), "");
 }
 
 TEST(LinkKeysTest, APeersLineIsReadBack) {
@@ -117,7 +117,7 @@ TEST(LinkKeysTest, NamesAreBoundToKeys) {
 
 TEST(LinkKeysTest, FilesAreBounded) {
   const std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("link_keys_{}", getpid());
-  std::ofstream(path) << "# " << std::string(kMaxLinkFileBytes, 'x') << '\n' << Router(kPublic) << '\n';
+  std::ofstream(path) << "# " << std::string(kMaxLinkFileBytes, 'x') << '\n' << RouterLine(kPublic) << '\n';
   EXPECT_EQ(LinkPeers::Read(path, PeersOf::kRouter).error().message,
             fmt::format("is larger than {} bytes", kMaxLinkFileBytes));
   std::filesystem::remove(path);

@@ -81,9 +81,9 @@ struct ProtectedSocketTest : ::testing::Test {
   const LinkKeyPair stranger = MakeLinkKeyPair();
   SteadyClock clock;
   std::array<std::atomic<int>, kPeerRefusalNames.size()> refused{};
-  std::shared_ptr<LinkGuard> guard = std::make_shared<LinkGuard>(
-      PeersOfRouter({{one.public_key, {"w1"}, {"*"}}, {two.public_key, {"w2"}, {"*"}}}), clock,
-      [this](PeerRefusal refusal) { ++refused[IndexOf(refusal)]; });
+  std::shared_ptr<LinkGuard> guard =
+      std::make_shared<LinkGuard>(PeersOfRouter({{one.public_key, {"w1"}, {"*"}}, {two.public_key, {"w2"}, {"*"}}}),
+                                  clock, [this](PeerRefusal refusal) { ++refused[IndexOf(refusal)]; });
   Context context;
   Context others;
   Waker waker;
@@ -184,8 +184,7 @@ TEST_F(ProtectedSocketTest, AKeyIsOfNoUseWithoutItsSecretHalf) {
 TEST_F(ProtectedSocketTest, AWorkerWithKeysSpeaksToNoRouterWithoutThem) {
   Context open_context;
   RouterSocket open = RouterSocket::Bind(open_context, "tcp://127.0.0.1:0", InsecureBind::kRefuse).value();
-  DealerSocket dealer =
-      DealerSocket::Connect(others, open.endpoint(), ClientKeys{one, router_key.public_key}).value();
+  DealerSocket dealer = DealerSocket::Connect(others, open.endpoint(), ClientKeys{one, router_key.public_key}).value();
   EXPECT_TRUE(FailureOf(dealer).has_value());
   EXPECT_FALSE(open.TryReceive().has_value());
 }

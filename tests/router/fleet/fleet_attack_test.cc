@@ -1,6 +1,6 @@
-// What somebody does with a copy of a worker's hello: takes its name (squat), answers its requests (forge) or leaves them
-// without an answer (black hole), and tells the router of blocks that are not there (poison). Without keys all of it
-// works, which shows that these attacks are real; with keys none does.
+// What somebody does with a copy of a worker's hello: takes its name (squat), answers its requests (forge) or leaves
+// them without an answer (black hole), and tells the router of blocks that are not there (poison). Without keys all of
+// it works, which shows that these attacks are real; with keys none does.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -26,7 +26,8 @@ constexpr TokenId kForgedToken = 666;
 
 enum class Answers { kForged, kNone };
 
-// Says a hello again and again, so that it never counts as silent. Once welcomed it tells of invented blocks, and gives requests forged answers or none.
+// Says a hello again and again, so that it never counts as silent. Once welcomed it tells of invented blocks, and gives
+// requests forged answers or none.
 class Attacker {
  public:
   Attacker(std::string endpoint, wire::Hello hello, std::optional<wire::ClientKeys> keys, Answers answers)
@@ -136,9 +137,9 @@ struct FleetAttackTest : ::testing::Test {
   void StartProtectedFleet() {
     const std::string peers = wire::LinkPeerLine({w1.public_key, {"w1"}, {"demo"}}) + "\n" +
                               wire::LinkPeerLine({w2.public_key, {"w2"}, {"demo"}}) + "\n";
-    auto guard = std::make_shared<wire::LinkGuard>(
-        wire::LinkPeers::Parse(peers, "peers", wire::PeersOf::kRouter).value(), clock,
-        [this](wire::PeerRefusal refusal) { refused.OnPeerRefused(refusal); });
+    auto guard =
+        std::make_shared<wire::LinkGuard>(wire::LinkPeers::Parse(peers, "peers", wire::PeersOf::kRouter).value(), clock,
+                                          [this](wire::PeerRefusal refusal) { refused.OnPeerRefused(refusal); });
     Start(wire::ServerKeys{router_key, std::move(guard)});
   }
   void Start(std::optional<wire::ServerKeys> keys) {

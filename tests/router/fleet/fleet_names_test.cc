@@ -139,8 +139,8 @@ TEST_F(FleetNamesTest, AHelloThatItsKeyDoesNotAllowIsRefusedAndTakesNothing) {
   FakeWorker& second = SecondProcess();
   second.hello().process_id = first.hello().process_id;  // a copy of the first one's hello
   second.hello().epoch = first.hello().epoch;
-  sim.core.RefuseHello(second.identity(), second.hello(), Error{ErrorCode::kUnauthenticated, "key k may not", "worker_id"},
-                       sim.clock.Now());
+  sim.core.RefuseHello(second.identity(), second.hello(),
+                       Error{ErrorCode::kUnauthenticated, "key k may not", "worker_id"}, sim.clock.Now());
   sim.CarryOutEffects();
   ASSERT_EQ(second.refusals().size(), 1U);
   EXPECT_EQ(second.refusals().back(), "worker_id: key k may not");

@@ -50,7 +50,8 @@ class SocketWorker {
       if (!worker_.welcomed() && worker_.outbox().empty()) worker_.SayHello();
       Speak();
       Flush(socket);
-      if (worker_.running_count() == 0 || allowed_steps_ == 0) wire::WaitForMessages(sockets, waker_, std::chrono::milliseconds(20));
+      if (worker_.running_count() == 0 || allowed_steps_ == 0)
+        wire::WaitForMessages(sockets, waker_, std::chrono::milliseconds(20));
       while (const std::optional<wire::Bytes> frame = socket.TryReceive()) {
         worker_.Receive(*wire::DecodeRouterMessage(*frame).value());
       }

@@ -26,8 +26,7 @@ struct RouterKeysTest : ::testing::Test {
   }
   [[nodiscard]] LinkKeyFiles Files() const { return {folder / "own", folder / "peers"}; }
 
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / fmt::format("router_keys_{}", getpid());
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("router_keys_{}", getpid());
   const wire::LinkKeyPair own = wire::MakeLinkKeyPair();
   const wire::LinkKeyPair first = wire::MakeLinkKeyPair();
   const wire::LinkKeyPair second = wire::MakeLinkKeyPair();
