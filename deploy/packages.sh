@@ -7,9 +7,9 @@
 #   ./deploy/packages.sh train   Python packages that train the demo model
 #   ./deploy/packages.sh list build|test|runtime|train   prints the names and installs nothing
 #
-# xgrammar (Apache-2.0), which constrains what models write, is no Debian package: its source is downloaded with pip, by
-# version and SHA-256, to ROOST_XGRAMMAR (default ~/.cache/roost/xgrammar-VERSION), where CMake finds it. Without network
-# the worker is built without it.
+# xgrammar (Apache-2.0), which constrains outputs, is not a Debian package. pip downloads its source, by version and
+# SHA-256, to ROOST_XGRAMMAR (default ~/.cache/roost/xgrammar-VERSION), where CMake finds it. Without a network the
+# worker is built without it.
 set -euo pipefail
 
 xgrammar_version=0.2.8
@@ -30,7 +30,7 @@ runtime=(
   libcapnp-0.9.2 libcurl4 libdnnl2 libfmt9 libgomp1 libjemalloc2 libpcre2-8-0 libprometheus-cpp-core1.0
   libprometheus-cpp-pull1.0 libsimdjson14 libspdlog1.10 libssl3 libutf8proc2 libxxhash0 libzmq5
 )
-# python3-torch is content with any BLAS; the reference one that it pulls in by itself is 30 times slower.
+# python3-torch accepts any BLAS; the reference BLAS that it installs by default is 30 times slower.
 train=(libopenblas0-openmp python3 python3-numpy python3-torch)
 
 wanted() {
@@ -48,7 +48,7 @@ if [ "${1:-}" = list ]; then
   exit
 fi
 
-# Downloads and unpacks xgrammar's source where it is not there yet.
+# Downloads and unpacks xgrammar's source if it is not there yet.
 fetch_xgrammar() {
   local target="${ROOST_XGRAMMAR:-${XDG_CACHE_HOME:-$HOME/.cache}/roost/xgrammar-$xgrammar_version}"
   [ ! -e "$target/include/xgrammar/xgrammar.h" ] || return 0
@@ -64,7 +64,7 @@ fetch_xgrammar() {
   echo "$xgrammar_sha256  $scratch/xgrammar-$xgrammar_version.tar.gz" | sha256sum --check --quiet
   tar -xzf "$scratch/xgrammar-$xgrammar_version.tar.gz" -C "$scratch"
   mkdir -p "$(dirname "$target")"
-  # Somebody else may have put it there meanwhile.
+  # Another process may have put it there in the meantime.
   mv -T "$scratch/xgrammar-$xgrammar_version" "$target" 2>/dev/null || [ -e "$target/include/xgrammar/xgrammar.h" ]
   rm -r "$scratch"
 }
@@ -72,7 +72,7 @@ fetch_xgrammar() {
 install_packages() {
   local missing=() as_root=() name status
   for name in $names; do
-    # The field is 'install ok installed' for a package that is wholly there.
+    # The field is 'install ok installed' for a package that is completely installed.
     status=$(dpkg-query -W -f='${Status}' "$name" 2>/dev/null || true)
     [ "$status" = "install ok installed" ] || missing+=("$name")
   done

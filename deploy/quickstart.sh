@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# From nothing to a running cluster: installs packages, builds, starts a router and workers on loopback, shows what
-# cache-aware routing does for a load, and leaves the cluster up until Ctrl-C.
+# From nothing to a running cluster: installs packages, builds, starts a router and workers on loopback, shows the
+# effect of cache-aware routing on a load, and keeps the cluster running until Ctrl-C.
 #
 #   ./deploy/quickstart.sh                    the demo model, two workers, the same load under two routing policies
 #   ./deploy/quickstart.sh --model DIR        your model instead: checks its folder and memory, serves it
-#   ./deploy/quickstart.sh … --once           stops then; exits 0 only if the answers were whole and right
+#   ./deploy/quickstart.sh … --once           stops at the end; exits with 0 only if all answers were complete and right
 #   ./deploy/quickstart.sh … --backend cpu    cpu or cuda; by default cuda where there are a CUDA toolkit and a GPU
 #
 # The router listens on ROOST_HTTP_ADDRESS, by default 127.0.0.1:8000, and takes workers on ROOST_LINK_ADDRESS, by
-# default tcp://127.0.0.1:7001; with --once on free ports. ROOST_BIN names a folder with programs that are built.
+# default tcp://127.0.0.1:7001; with --once on free ports. ROOST_BIN names a folder with built programs.
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "$0")/.."

@@ -1,24 +1,24 @@
-// Attention over K and V in blocks, as a list of work:
+// Attention over K and V in blocks, driven by a list of items:
 //
 //   out[t][h] = Σ_j softmax_j(scale · q[t][h] · k[j]) v[j]      over positions j = 0 … position of t
 //
 // An item is a pack of query rows on a slice of a block list, for all heads. Prefill, chunked prefill, decode, and
-// decode over blocks that requests share differ only in the list:
+// decode over shared blocks differ only in the list:
 //
-//   item        rows, positions [first_position, first_position + position_count). For each kv head, its lanes are the
-//               pairs of a row and a query head of that kv head
+//   item        rows, and positions [first_position, first_position + position_count). For each kv head, its lanes are
+//               the pairs of a row and a query head of that kv head
 //   whole       the item covers all positions of its rows and writes `out`
-//   partial     it covers some, and writes partial results; a merge folds all the partials of a row, by log-sum-exp
+//   partial     it covers some positions, and writes partial results; a merge combines all partials of a row, by
+//               log-sum-exp
+// A prefix that several requests share is one item, with the rows of all of them and the blocks of one. The positions
+// behind it are a separate item for each request. Every such row then has partials.
 //
-// A prefix that rows of several requests share is one item with the rows of all of them and the blocks of one; what
-// each has beyond it is an item of its own. Every such row then has partials.
+// A backend's profile says which lists it accepts. An op aborts on any other list.
 //
-// What a backend wants of the list is its profile. An op aborts on a list that does not keep to it.
-//
-// Determinism of the CPU: spans lie at fixed positions, a row folds its spans from the first to the last, and within a
-// span sums run over positions in order. So the result of a row depends, bit for bit, on its q and on K and V of its
-// positions alone: not on the pack, nor on whole or partial, nor on block_tokens. On CUDA all of
-// them change the rounding. K and V must be finite at every position that an item covers.
+// Determinism of the CPU: spans start at fixed positions, a row combines its spans from first to last, and sums within
+// a span run over positions in order. So a row's result depends, bit for bit, only on its q and on K and V of its
+// positions: not on the pack, not on whole or partial, not on block_tokens. On CUDA all of these change the rounding. K
+// and V must be finite at every position that an item covers.
 //
 // Source: Milakov, Gimelshein: Online normalizer calculation for softmax, 2018; Dao et al.: FlashAttention and
 // Flash-Decoding, 2022–2023; block lists: Kwon et al.: PagedAttention, 2023; shared prefixes: Juravsky et al.:
@@ -38,45 +38,45 @@ namespace roost::kernels {
 // The CPU's spans: a multiple of every allowed block_tokens.
 inline constexpr std::uint32_t kAttentionSpan = 256;
 
-// The lists that a backend computes, and what items cost it.
+// Which lists a backend accepts, and what items cost it.
 struct AttentionProfile {
-  // An item is computed as the least of these that holds its lanes, ascending; the last one bounds row_count · group,
-  // but for items of one row. (A group that is larger is cut by the op.)
+  // Tile sizes, ascending. An item is computed with the smallest that holds its lanes. The largest limits row_count ·
+  // group, except for items of one row (the op splits a larger group).
   std::array<std::uint32_t, 3> lane_tiles = {4, 8, 16};
   // Partial items begin at multiples of this and of block_tokens.
   std::uint32_t partial_step = kAttentionSpan;
-  // They end there too, or with the row, and cover at most so many positions.
+  // They end there too, or at the row's end, and cover at most this many positions.
   std::uint32_t max_partial_positions = kAttentionSpan;
-  // Reading K and V of a position costs as much as computing with so many lanes.
+  // Reading K and V of one position costs as much as computing with this many lanes.
   std::uint32_t read_cost_lanes = 4;
-  // An item costs as much as so many of its positions, besides its positions.
+  // The fixed cost of an item, in positions.
   std::uint32_t item_cost_positions = 4;
-  // (Item, kv head) pairs that run at the same time.
+  // How many (item, kv head) pairs run at the same time.
   std::uint32_t concurrent_items = 1;
 };
 
-// A query row: it attends to positions 0 … position. For causal attention that is its own, for attention without a mask
-// the last one of its sequence.
+// A query row: it attends to positions 0 … position. With a causal mask that is its own position, without a mask the
+// last one of its sequence.
 struct AttentionRow {
   std::uint32_t token = 0;  // row of q and out
   std::uint32_t position = 0;
 };
 
-// Nothing is computed for an item without rows: lists may be padded with them.
+// An item without rows is skipped: it can pad a list.
 struct AttentionItem {
   enum class Output : std::uint32_t { kWhole, kPartial };
 
   std::uint32_t first_row = 0;  // in rows
   std::uint32_t row_count = 0;
-  std::uint32_t first_block = 0;     // in blocks: the one that holds first_position
+  std::uint32_t first_block = 0;     // index in the block list: the block that holds first_position
   std::uint32_t first_position = 0;  // 0 for kWhole
   std::uint32_t position_count = 0;
-  std::uint32_t first_partial = 0;  // kPartial: row r, query head h go to first_partial + r·query_head_count + h
+  std::uint32_t first_partial = 0;  // kPartial: row r, query head h writes first_partial + r·query_head_count + h
   Output output = Output::kWhole;
 };
 
-// out[token][h], for every query head h, of the partials parts[first_part + i] + h, i = 0 … part_count-1, in the order
-// of their positions. Nothing when there are none.
+// For every query head h, out[token][h] combines the partials parts[first_part + i] + h, i = 0 … part_count-1, in the
+// order of their positions. Does nothing when part_count is 0.
 struct AttentionMerge {
   std::uint32_t token = 0;
   std::uint32_t first_part = 0;
@@ -102,8 +102,8 @@ struct AttentionArgs {
   DType out_dtype = DType::kF32;  // kF32 or kBF16; CUDA: kBF16
 };
 
-// A partial result: the largest score, the sum of exp(score - largest), and Σ exp(score - largest) · v. Where a row
-// sees no position of the item the sum is 0 and the rest is finite.
+// A partial result: the largest score, the sum of exp(score - largest), and Σ exp(score - largest) · v. If a row sees
+// no position of the item, the sum is 0 and the other values are finite.
 [[nodiscard]] constexpr std::uint32_t PartialFloats(std::uint32_t head_dim) { return head_dim + 2; }
 
 [[nodiscard]] AttentionProfile AttentionProfileCpu(Device& device, std::uint32_t head_dim);

@@ -1,4 +1,4 @@
-// How an item is computed, for one kv head or a part of its query heads: a pack. Its lanes are its (row, query head)
+// How an item is computed, for one kv head or some of its query heads: a pack. Its lanes are its (row, query head)
 // pairs, padded to 4, 8 or 16. Span by span:
 //
 //   scores[j][lane] = Σ_d k[j][d] · q[d][lane]     q transposed, so that a k element is broadcast to all lanes
@@ -6,8 +6,8 @@
 //   span[lane][d] = Σ_j p[j][lane] · v[j][d]       a p element is broadcast to all d
 //   total ← fold(total, span)
 //
-// Each lane's sums are chains over d or j alone, so packing lanes differently changes no bit. A row that does not see
-// position j has score -inf there, hence p = +0, which adds nothing to any sum, exactly.
+// Each lane sums only over its own d or j, in order, so another packing of the lanes changes no bit. Where a row does
+// not see position j, its score is -inf; then p is +0, which changes no sum.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -42,7 +42,7 @@ struct Pack {
   [[nodiscard]] std::uint32_t HeadOf(std::uint32_t lane) const { return first_query_head + lane % query_head_count; }
 };
 
-// Rows of K that are scored together: enough independent sums to hide the latency of multiply-add.
+// Rows of K that are scored together: enough independent sums to hide the latency of a multiply-add.
 constexpr std::uint32_t kKeyTile = 8;
 
 // Working memory of one pack; see AttentionScratchFloats.
@@ -77,10 +77,10 @@ PackScratch Carve(float* memory, std::size_t head_dim) {
 HWY_BEFORE_NAMESPACE();
 namespace roost::kernels::HWY_NAMESPACE {
 
-// Positions of one span: where their K rows lie, and how many of them each lane sees.
+// The positions of one span: where their K rows are, and how many of them each lane sees.
 template <typename Kv>
 struct Span {
-  const Kv* k[kAttentionSpan + kKeyTile];  // the last one repeats, so that tiles are full
+  const Kv* k[kAttentionSpan + kKeyTile];  // the last one is repeated to fill the last tile
   std::size_t v_offset;                    // from a K row to the V row of the same position
   std::uint32_t count;
   std::uint32_t visible[kMaxPackLanes];
@@ -158,7 +158,7 @@ HWY_INLINE void ScoreSpan(D d, const Span<Kv>& span, std::size_t head_dim, std::
   }
 }
 
-// Scores become p; the lanes' largest scores and sums go to the span's partials.
+// Turns scores into p; writes each lane's largest score and its sum into the span's partials.
 template <class D>
 HWY_INLINE void SoftmaxSpan(D d, std::uint32_t count, std::size_t lanes, std::uint32_t partial_floats,
                             const PackScratch& scratch) {
@@ -166,7 +166,7 @@ HWY_INLINE void SoftmaxSpan(D d, std::uint32_t count, std::size_t lanes, std::ui
   HWY_ALIGN float sum_of[kMaxPackLanes];
   for (std::size_t lane = 0; lane < lanes; lane += hn::Lanes(d)) {
     float* scores = scratch.scores + lane;
-    // Finite even where a lane sees nothing: then every p is exp(-inf) = 0.
+    // Starts finite: if a lane sees nothing, every p is exp(-inf) = 0.
     auto max = hn::Set(d, std::numeric_limits<float>::lowest());
     for (std::uint32_t j = 0; j < count; ++j) max = hn::Max(max, hn::LoadU(d, scores + j * lanes));
     auto sum = hn::Zero(d);
@@ -237,7 +237,7 @@ HWY_INLINE void WeightValuesOfLanes(const Span<Kv>& span, std::uint32_t lane, st
   for (; i < head_dim; ++i) WeightValues<kLanes, 1>(one, span, count, lanes, p, i, floats, partials);
 }
 
-// total ← total and then span. Whole items and merges share this one copy, so that they agree bit for bit.
+// Combines `span` into `total`. Whole items and merges share this one copy, so that they agree bit for bit.
 HWY_NOINLINE void Fold(const float* span, std::size_t head_dim, float* total) {
   const float max = std::max(total[0], span[0]);
   const float old_scale = std::exp(total[0] - max);
@@ -268,7 +268,7 @@ HWY_INLINE void WriteOut(const AttentionArgs& args, std::uint32_t token, std::ui
   });
 }
 
-// q of the pack's lanes, transposed and scaled; unused lanes are zero.
+// Writes q of the pack's lanes, transposed and scaled; unused lanes are zero.
 HWY_INLINE void PackQueries(const AttentionArgs& args, const Pack& pack, std::size_t lanes, float* q) {
   const std::size_t head_dim = args.kv.head_dim;
   std::fill_n(q, head_dim * lanes, 0.0F);

@@ -1,12 +1,12 @@
-// Attention on tensor cores: a block of 4 warps per (item, kv head), in one of three ways by the item's lanes:
+// Attention on tensor cores: a block of 4 warps per (item, kv head), in one of three ways, by the number of lanes:
 //
-//   up to 16    decode: all warps have the same rows, and each has every fourth slab of positions, in a ring that no
-//               other warp waits for; at the end their results are merged
-//   up to 64    each warp has 16 rows; all go through the same 64 positions at a time, loaded by all
-//   up to 128   the same with 32 rows for each warp, so that what is read from shared memory serves two row tiles
+//   up to 16    decode: all warps have the same rows, and each takes every fourth slab of positions, from a ring of its
+//               own, without waiting for other warps; at the end their results are merged
+//   up to 64    each warp has 16 rows; all warps work on the same 64 positions, which they load together
+//   up to 128   the same with 32 rows per warp, so that each read of shared memory serves two row tiles
 //
-// Lanes are rows times the query heads of the kv head, so that a K or V that is read serves them all. Slabs come with
-// cp.async, some of them under way while one is computed. A slab of 16 positions lies in one block.
+// Lanes are the rows times the query heads of the kv head, so that one read of K or V serves them all. cp.async loads
+// slabs while earlier ones are computed. A slab of 16 positions lies in one block.
 #include <algorithm>
 #include <bit>
 
@@ -22,13 +22,13 @@ namespace {
 constexpr std::uint32_t kWarps = 4;
 constexpr std::uint32_t kThreads = 32 * kWarps;
 constexpr std::uint32_t kMaxLanes = 128;
-constexpr std::uint32_t kDecodeStages = 3;   // slabs of each warp
-constexpr std::uint32_t kPrefillStages = 2;  // of kWarps slabs
+constexpr std::uint32_t kDecodeStages = 3;   // slabs per warp
+constexpr std::uint32_t kPrefillStages = 2;  // each of kWarps slabs
 constexpr float kLog2E = 1.44269504088896340736F;
 
-// Shared memory: what lanes see (RowsSight), and behind it
+// Shared memory: the ends of what lanes see (RowsSight), then
 //
-//   decode    slabs, stage after stage; q lies where the last stage comes, until all warps have it in registers
+//   decode    slabs, stage after stage; q lies in the last stage until all warps have it in registers
 //   prefill   q, then slabs, stage after stage
 constexpr std::uint32_t kEndsBytes = kMaxLanes * sizeof(std::uint32_t);
 template <std::uint32_t kHeadDim>
@@ -40,16 +40,16 @@ inline constexpr std::uint32_t kSharedBytes = kEndsBytes +
                                               std::max(kDecodeStages* kStageBytes<kHeadDim>, kPrefillBytes<kHeadDim>);
 static_assert(kSharedBytes<64> <= kMaxSharedBytes && kSharedBytes<128> <= kMaxSharedBytes);
 
-// What is the same for all items of a launch.
+// Values common to all items of a launch.
 struct AttentionLaunch {
   AttentionArgs args;
   std::uint32_t group;           // query heads of a kv head
-  std::uint32_t packs_of_group;  // a group beyond kMaxLanes is cut
+  std::uint32_t packs_of_group;  // more than 1 if the group has more than kMaxLanes query heads
   std::uint32_t block_shift;     // log2(block_tokens)
   std::size_t block_bytes;
 };
 
-// What a block of threads computes: an item for one kv head, or for some of its query heads.
+// The work of one block of threads: an item for one kv head, or for some of its query heads.
 struct Pack {
   AttentionItem item;
   std::uint32_t kv_head;
@@ -71,9 +71,9 @@ __device__ __forceinline__ Pack PackOf(const AttentionLaunch& launch, std::uint3
   return pack;
 }
 
-// Where a lane's q is and its result goes.
+// Where a lane's q is read and its result is written.
 struct LanePlace {
-  std::size_t element;  // of q and out: token, query head
+  std::size_t element;  // (token, query head) in q and out
   std::size_t partial;
 };
 
@@ -85,7 +85,7 @@ __device__ __forceinline__ LanePlace PlaceOf(const AttentionArgs& args, const Pa
           pack.item.first_partial + std::size_t{row} * args.query_head_count + head};
 }
 
-// Starts the copy of the pack's q to rows 0 … kRows-1 of shared memory; rows beyond its lanes become zero.
+// Starts the copy of the pack's q to rows 0 … kRows-1 of shared memory; rows beyond the pack's lanes become zero.
 template <std::uint32_t kHeadDim, std::uint32_t kRows>
 __device__ __forceinline__ void CopyQueries(const AttentionArgs& args, const Pack& pack, std::byte* queries) {
   constexpr std::uint32_t kChunks = kHeadDim / 8;
@@ -98,8 +98,7 @@ __device__ __forceinline__ void CopyQueries(const AttentionArgs& args, const Pac
   }
 }
 
-// K and V of the pack's positions. A warp copies slab after slab, in its own order; the next one's block is looked up
-// one slab ahead.
+// K and V of the pack's positions. Each warp copies its slabs in order, and looks up the next slab's block in advance.
 template <std::uint32_t kHeadDim>
 class SlabSource {
  public:
@@ -115,7 +114,7 @@ class SlabSource {
     LookUp();
   }
 
-  // Starts the copy of the current slab; positions beyond the item's become zero. kWarps slabs on is the next one.
+  // Starts the copy of the current slab, and moves to the slab kWarps further. Positions beyond the item become zero.
   __device__ __forceinline__ void Copy(std::byte* slab) {
     constexpr std::uint32_t kChunks = kHeadDim / 8;
     constexpr std::uint32_t kRowsAtOnce = 32 / kChunks;
@@ -142,14 +141,14 @@ class SlabSource {
   const std::uint32_t* blocks_;
   const std::byte* first_;  // K of block 0
   std::size_t block_bytes_;
-  std::uint32_t v_bytes_;  // from K to V
+  std::uint32_t v_bytes_;  // distance from K to V
   std::uint32_t block_shift_;
   std::uint32_t position_count_;
-  std::uint32_t position_;   // of the current slab, from the item's first one
-  std::uint32_t block_ = 0;  // that it lies in
+  std::uint32_t position_;   // of the current slab, relative to the item's first position
+  std::uint32_t block_ = 0;  // that the current slab lies in
 };
 
-// A thread for each lane. To be read behind a barrier.
+// One thread per lane. Readers need a barrier first.
 __device__ __forceinline__ void WriteEnds(const AttentionArgs& args, const Pack& pack) {
   static_assert(kThreads == kMaxLanes);
   std::uint32_t end = pack.item.position_count;
@@ -160,7 +159,7 @@ __device__ __forceinline__ void WriteEnds(const AttentionArgs& args, const Pack&
   reinterpret_cast<std::uint32_t*>(DynamicShared())[threadIdx.x] = end;
 }
 
-// Of the warp's rows, lanes first_lane … first_lane + kRows - 1.
+// For the warp's rows: lanes first_lane … first_lane + kRows - 1.
 template <std::uint32_t kRows>
 __device__ __forceinline__ RowsSight SightOf(const Pack& pack, std::uint32_t first_lane) {
   static_assert(kRows <= 32);
@@ -177,7 +176,7 @@ __device__ __forceinline__ RowsSight SightOf(const Pack& pack, std::uint32_t fir
   return sight;
 }
 
-// Two neighbouring columns of a lane's result. `max` is of unscaled scores.
+// Two neighbouring columns of a lane's result. `max` is the largest unscaled score.
 template <std::uint32_t kHeadDim>
 __device__ __forceinline__ void WriteTwo(const AttentionArgs& args, const Pack& pack, const LanePlace& place,
                                          std::uint32_t column, float max, float sum, float low, float high) {
@@ -208,7 +207,7 @@ __device__ __forceinline__ void WriteRows(const AttentionArgs& args, const Pack&
   }
 }
 
-// ---- rows among the warps ----
+// ---- rows split among the warps ----
 
 template <std::uint32_t kHeadDim, std::uint32_t kRowTiles>
 struct QueriesOf {
@@ -223,7 +222,7 @@ template <std::uint32_t kHeadDim, std::uint32_t kRowTiles>
 __device__ __forceinline__ void AttendByRows(const AttentionLaunch& launch, const Pack& pack) {
   constexpr std::uint32_t kRows = kWarps * kRowTiles * kTileRows;
   constexpr std::uint32_t kStepPositions = kWarps * kSlabPositions;
-  constexpr std::uint32_t kSlabs = kWarps / kRowTiles;  // at a time: more scores do not fit into the registers
+  constexpr std::uint32_t kSlabs = kWarps / kRowTiles;  // computed at a time: more scores do not fit into the registers
   const std::uint32_t warp = threadIdx.x / 32;
   const std::uint32_t first_lane = warp * kRowTiles * kTileRows;
   std::byte* queries_memory = DynamicShared() + kEndsBytes;
@@ -243,7 +242,7 @@ __device__ __forceinline__ void AttendByRows(const AttentionLaunch& launch, cons
   const std::uint32_t steps = (pack.item.position_count + kStepPositions - 1) / kStepPositions;
   for (std::uint32_t step = 0; step < steps; ++step) {
     WaitForCopies<0>();
-    __syncthreads();  // the step's slabs are there, and nobody reads those of the step before
+    __syncthreads();  // this step's slabs have arrived, and no warp still reads the previous step's
     if (step + 1 < steps) source.Copy(stage(step + 1) + warp * kSlabBytes<kHeadDim>);
     CommitCopies();
     const std::byte* slabs = stage(step);
@@ -255,18 +254,18 @@ __device__ __forceinline__ void AttendByRows(const AttentionLaunch& launch, cons
     }
   }
   state.FinishSums();
-  // The pack is read again: to keep it would cost the loop its registers.
+  // The pack is computed again: keeping it would cost registers in the loop.
   WriteRows<kHeadDim, kRowTiles>(launch.args, PackOf(launch, blockIdx.x), first_lane, state);
 }
 
-// ---- positions among the warps ----
+// ---- positions split among the warps ----
 
-// What the warps of a decode hand each other; in the memory of the slabs, when all are done with them.
+// What the warps of a decode exchange. It reuses the memory of the slabs once all warps are done with them.
 template <std::uint32_t kHeadDim>
 struct WarpResults {
   float max[kWarps][kTileRows];
   float sum[kWarps][kTileRows];
-  float out[kWarps][kTileRows][kHeadDim + 8];  // padded, so that the rows of a store are in different banks
+  float out[kWarps][kTileRows][kHeadDim + 8];  // padded, so that the rows of one store hit different banks
 };
 
 template <std::uint32_t kHeadDim>
@@ -286,7 +285,7 @@ __device__ __forceinline__ void ShareResults(const RowsState<kHeadDim, 1>& state
   }
 }
 
-// Eight threads to a row; each folds the warps' results of its columns.
+// Eight threads per row; each combines the warps' results in its columns.
 template <std::uint32_t kHeadDim>
 __device__ __forceinline__ void WriteMerged(const AttentionArgs& args, const Pack& pack,
                                             const WarpResults<kHeadDim>& results) {
@@ -343,10 +342,10 @@ __device__ __forceinline__ void AttendByPositions(const AttentionLaunch& launch,
   __syncthreads();
   const RowsSight sight = SightOf<kTileRows>(pack, 0);
   const RegisterQueries<kHeadDim> queries(queries_memory);
-  __syncthreads();  // slabs may come over q
+  __syncthreads();  // slabs may overwrite q from here on
   for (std::uint32_t step = 0; step < steps; ++step) {
     WaitForCopies<kDecodeStages - 2>();
-    __syncwarp();  // the slab is there for all lanes, and all have read the one before
+    __syncwarp();  // the slab is visible to all lanes, and all have read the previous one
     if (step + kDecodeStages - 1 < steps) source.Copy(slot(step + kDecodeStages - 1));
     CommitCopies();
     AttendSlabs<kHeadDim, 1, 1>(queries, sight, slot(step), (step * kWarps + warp) * kSlabPositions,
@@ -373,8 +372,8 @@ __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2) AttentionKer
   }
 }
 
-// A warp for each query head of a merge. Each lane reads where a part of 32 is and weighs it, so that the parts' values
-// come without waiting for one another.
+// One warp for each query head of a merge. Each lane computes the place and the weight of one part out of 32, so that
+// the loads of the parts' values do not wait for each other.
 template <std::uint32_t kHeadDim>
 __global__ void __launch_bounds__(kThreads) MergeKernel(const AttentionArgs args) {
   const AttentionMerge merge = args.merges[blockIdx.x];
@@ -382,7 +381,7 @@ __global__ void __launch_bounds__(kThreads) MergeKernel(const AttentionArgs args
   if (merge.part_count == 0 || head >= args.query_head_count) return;
   const std::uint32_t lane = threadIdx.x % 32;
   float max = kNoScore;
-  float sum = 0;  // of this lane's parts
+  float sum = 0;  // over this lane's parts
   float2 out[kHeadDim / 64] = {};
   for (std::uint32_t first = 0; first < merge.part_count; first += 32) {
     const int count = static_cast<int>(min(32U, merge.part_count - first));
@@ -448,7 +447,7 @@ AttentionProfile AttentionProfileCuda(Device& device, std::uint32_t head_dim) {
   return {.lane_tiles = {kTileRows, kWarps * kTileRows, kMaxLanes},
           .partial_step = kSlabPositions,
           .max_partial_positions = std::uint32_t{1} << 31U,
-          // Both costs are what an H200's data sheet lets expect; neither was measured.
+          // Both costs are estimates from an H200's data sheet; neither was measured.
           .read_cost_lanes = 64,
           .item_cost_positions = 64,
           .concurrent_items = std::max(1U, concurrent)};

@@ -1,12 +1,12 @@
 // Attention within a warp, on tensor cores: up to 32 query rows against slabs of 16 positions in shared memory.
 //
 //   slab      K [16][head_dim], then V the same, bf16
-//   scores    16 x 16 per row tile and slab: A = q, B = Kᵀ, which is K's rows as they lie
-//   p         the scores' accumulators are, rounded to bf16, the A fragment of the next product
-//   out       += p · V, whose rows are transposed as they are loaded
+//   scores    16 x 16 per row tile and slab: A = q, B = Kᵀ, which are K's rows as stored
+//   p         the scores' accumulators, rounded to bf16, are already the A fragment of the next product
+//   out       += p · V; the load transposes V's rows
 //
-// Rows in shared memory are swizzled: 16-byte chunk c of row r lies at chunk c ^ (r mod 8), so that the eight rows that
-// ldmatrix reads at a time are in different banks.
+// Rows in shared memory are swizzled: 16-byte chunk c of row r is stored at chunk c ^ (r mod 8), so that the eight rows
+// that ldmatrix reads together are in different banks.
 // Source: Dao: FlashAttention-2, 2023 (order of the products, registers reused as fragments).
 #pragma once
 
@@ -17,28 +17,28 @@
 namespace roost::kernels {
 
 inline constexpr std::uint32_t kSlabPositions = 16;
-inline constexpr std::uint32_t kTileRows = 16;  // of mma
-// Below every score: what exp2 makes 0 of, and finite, so that two of them have a difference.
+inline constexpr std::uint32_t kTileRows = 16;  // of an mma
+// Below every score: exp2 makes it 0. It is finite, so that the difference of two is defined.
 inline constexpr float kNoScore = -1e30F;
 
-// Bytes from the start of a matrix of swizzled rows.
+// The offset in bytes of a chunk in a matrix of swizzled rows.
 template <std::uint32_t kHeadDim>
 __device__ __forceinline__ std::uint32_t ChunkOffset(std::uint32_t row, std::uint32_t chunk) {
   return row * (kHeadDim * 2) + (chunk ^ row % 8) * 16;
 }
 
-// The offset of chunk c + 2·step of the same row, of the offset of its chunk c, 0 or 1.
+// Given the offset of chunk c (0 or 1) of a row, the offset of chunk c + 2·step of the same row.
 __device__ __forceinline__ std::uint32_t AtStep(std::uint32_t offset, std::uint32_t step) { return offset ^ step * 32; }
 
 template <std::uint32_t kHeadDim>
 inline constexpr std::uint32_t kSlabBytes = 2 * kSlabPositions* kHeadDim * 2;
 
-// Running softmax of a warp's rows. Lane 4·g + t has rows g and g+8 of each tile, and columns 2t, 2t+1 of each 8.
+// Running softmax of a warp's rows. Lane 4·g + t holds rows g and g+8 of each tile, and columns 2t, 2t+1 of each 8.
 template <std::uint32_t kHeadDim, std::uint32_t kRowTiles>
 struct RowsState {
   float out[kRowTiles][kHeadDim / 8][4];
-  float max[kRowTiles][2];  // of unscaled scores
-  float sum[kRowTiles][2];  // of this lane's columns, until FinishSums
+  float max[kRowTiles][2];  // the largest unscaled score
+  float sum[kRowTiles][2];  // over this lane's columns, until FinishSums
 
   __device__ __forceinline__ void Clear() {
 #pragma unroll
@@ -53,7 +53,7 @@ struct RowsState {
     }
   }
 
-  // Sums become those of whole rows.
+  // Turns the lanes' sums into sums of whole rows.
   __device__ __forceinline__ void FinishSums() {
 #pragma unroll
     for (auto& of_tile : sum) {
@@ -66,23 +66,23 @@ struct RowsState {
   }
 };
 
-// Which positions the warp's rows see, counted from the item's first one: those before their end.
+// How many positions each of the warp's rows sees, counted from the item's first one.
 struct RowsSight {
   const std::uint32_t* ends;  // [rows of the warp], in shared memory; rows beyond the item's lanes see all
-  std::uint32_t least_end;    // of all rows
-  std::uint32_t most_end;     // 0: there are no rows
+  std::uint32_t least_end;    // the least over all rows
+  std::uint32_t most_end;     // the greatest; 0: there are no rows
 };
 
-// Where a lane's row of ldmatrix lies for the A fragment of 16 rows, columns 0 … 15; see AtStep.
+// The address that this lane passes to ldmatrix for the A fragment of 16 rows, columns 0 … 15; see AtStep.
 template <std::uint32_t kHeadDim>
 __device__ __forceinline__ std::uint32_t QueryOffset(std::uint32_t lane) {
   return ChunkOffset<kHeadDim>(lane % 16, lane / 16);
 }
 
-// The warp's q in shared memory, read as it is needed.
+// The warp's q, read from shared memory for each use.
 template <std::uint32_t kHeadDim>
 struct SharedQueries {
-  const std::byte* rows;  // of the warp
+  const std::byte* rows;  // the warp's first row
 
   __device__ __forceinline__ void Get(std::uint32_t lane, std::uint32_t tile, std::uint32_t step,
                                       std::uint32_t (&fragment)[4]) const {
@@ -108,7 +108,7 @@ struct RegisterQueries {
   }
 };
 
-// Scores of kSlabs slabs that lie one after another; of a slab, 8 positions stand in one [4].
+// Scores of kSlabs consecutive slabs; each [4] holds 8 positions of a slab.
 template <std::uint32_t kRowTiles, std::uint32_t kSlabs>
 using Scores = float[kRowTiles][2 * kSlabs][4];
 
@@ -140,7 +140,7 @@ __device__ __forceinline__ void ScoreSlabs(const Queries& queries, const std::by
   }
 }
 
-// Positions that a row does not see score -inf. `first` is the first slab's.
+// Gives positions that a row does not see the score -inf. `first` is the first slab's first position.
 template <std::uint32_t kRowTiles, std::uint32_t kSlabs>
 __device__ __forceinline__ void HideUnseen(const RowsSight& sight, std::uint32_t first,
                                            Scores<kRowTiles, kSlabs>& scores) {
@@ -162,8 +162,8 @@ __device__ __forceinline__ void HideUnseen(const RowsSight& sight, std::uint32_t
   }
 }
 
-// Scores become p = 2^(scale · (score - max)); what the state has so far is scaled to the new max. That seldom grows
-// after the first slabs.
+// Turns scores into p = 2^(scale · (score - max)), and rescales the state to the new max, which seldom grows after the
+// first slabs.
 template <std::uint32_t kHeadDim, std::uint32_t kRowTiles, std::uint32_t kSlabs>
 __device__ __forceinline__ void Softmax(float scale, Scores<kRowTiles, kSlabs>& scores,
                                         RowsState<kHeadDim, kRowTiles>& state) {
@@ -235,11 +235,11 @@ __device__ __forceinline__ void WeightValues(const std::byte* slabs, const Score
   }
 }
 
-// The warp's rows see kSlabs more slabs, whose first position is `first`. `scale`: of scores, times log2(e).
+// Adds kSlabs slabs, whose first position is `first`, to the warp's rows. `scale` is the scale of scores times log2(e).
 template <std::uint32_t kHeadDim, std::uint32_t kRowTiles, std::uint32_t kSlabs, typename Queries>
 __device__ __forceinline__ void AttendSlabs(const Queries& queries, const RowsSight& sight, const std::byte* slabs,
                                             std::uint32_t first, float scale, RowsState<kHeadDim, kRowTiles>& state) {
-  if (first >= sight.most_end) return;  // the same for all lanes
+  if (first >= sight.most_end) return;  // true or false for all lanes alike
   Scores<kRowTiles, kSlabs> scores;
   ScoreSlabs<kHeadDim, kRowTiles, kSlabs>(queries, slabs, scores);
   HideUnseen<kRowTiles, kSlabs>(sight, first, scores);

@@ -1,6 +1,6 @@
-// A backend in a shared object of its own, so that what it links to need not be there when another one runs. The object
-// exports one function with the name kBackendModuleEntry and the type BackendModuleEntry; it is built with the program
-// that opens it, and says so by its version and the size of its op table. It stays open until the process ends.
+// A backend in its own shared object, so that its libraries are needed only where it runs. The object exports one
+// function with the name kBackendModuleEntry and the type BackendModuleEntry. It must come from the same build as the
+// program that opens it; its version and the size of its op table show that. It stays open until the process ends.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct BackendModule {
   std::size_t op_table_bytes = sizeof(OpTable);  // first, so that any version can read it
   std::string_view version;
   const OpTable* ops = nullptr;
-  // The devices that are there, by their ordinals. kUnavailable when there are none, with the reason.
+  // The devices found, by ordinal. kUnavailable when there are none, with the reason.
   Result<std::vector<DeviceInfo>> (*list_devices)() = nullptr;
 };
 

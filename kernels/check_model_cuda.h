@@ -1,4 +1,4 @@
-// The models that the kernels of the CUDA backend support. Without CUDA's headers: it is tested where there is no CUDA.
+// The models that the kernels of the CUDA backend support. Needs no CUDA headers, so that tests run without CUDA.
 #pragma once
 
 #include <cstdint>

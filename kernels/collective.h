@@ -1,4 +1,4 @@
-// Operations that the devices of a group compute together. Each device is a rank with its own thread; all ranks call
+// Operations that the devices of a group compute together. Each device is a rank with its own thread. All ranks call
 // the same collective ops, in the same order and with the same sizes. `a`, `b` are the values of ranks 0 and 1:
 //
 //   all_reduce       a                   b               →   a + b               a + b
@@ -6,7 +6,7 @@
 //   broadcast        a                   (nothing)       →   a                   a
 //
 // An op waits, in its thread or on its device, for the same op of the other ranks. A rank that fails ends the process,
-// see device_failure.h, and nobody waits for it.
+// see device_failure.h; so no rank waits for it.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@
 
 namespace roost::kernels {
 
-// A rank's way to the others. Made by an op table's connect; used by the thread of its rank, and gone before its device
-// and after the recordings of its ops.
+// A rank's connection to the others. An op table's connect makes it; the rank's thread uses it. Destroy it before its
+// device and after the recordings of its ops.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -33,12 +33,12 @@ class Communicator {
 
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t rank_count() const { return rank_count_; }
-  // Returns when the threads of all ranks are here. Says nothing of what their devices have done.
+  // Returns when the threads of all ranks have called it. Says nothing about the progress of their devices.
   void AwaitPeers() {
     barrier_->ArriveAndWait([this] { CheckPeers(); });
   }
-  // Ends the process if the device of one of the ranks has failed, which that rank's own thread need not notice. For
-  // threads that wait for other ranks. Cheap enough to be called again and again.
+  // Ends the process if the device of any rank has failed, which that rank's own thread may not notice. For threads
+  // that wait for other ranks; cheap enough to poll.
   virtual void CheckPeers() {}
 
  protected:
@@ -61,7 +61,7 @@ struct AllReduceArgs {
   DType dtype = DType::kF32;  // kF32 or kBF16
 };
 
-// Columns of one matrix are split among ranks: `rank` has those from here on, up to those of rank + 1. Begins are
+// The columns of a matrix are split among ranks: `rank` has those from here to the begin of rank + 1. Begins are
 // multiples of 8, so that rows of weights stay aligned; shares differ by less than 16 columns.
 [[nodiscard]] constexpr std::uint32_t ColumnsBegin(std::uint32_t width, std::uint32_t rank, std::uint32_t rank_count) {
   constexpr std::uint64_t kAlignment = 8;
@@ -69,15 +69,15 @@ struct AllReduceArgs {
   return static_cast<std::uint32_t>(std::uint64_t{width} * rank / rank_count / kAlignment * kAlignment);
 }
 
-// The columns of all ranks as one matrix on rank 0.
+// Collects the columns of all ranks as one matrix on rank 0.
 struct GatherColumnsArgs {
   Communicator* communicator = nullptr;
   const float* part = nullptr;  // [rows][columns of this rank, see ColumnsBegin]
-  std::uint32_t rows = 0;       // this and width are the same on all ranks
+  std::uint32_t rows = 0;       // like width, the same on all ranks
   std::uint32_t width = 0;
   float* out = nullptr;  // rank 0: [rows][width]; no alias
-  // rank 0: rows · width floats for what comes from the others: parts arrive one behind the other, and go to their
-  // columns from there. No alias.
+  // rank 0: rows · width floats, where the other ranks' parts arrive one behind the other before their columns are
+  // copied to `out`. No alias.
   float* scratch = nullptr;
 };
 
@@ -88,15 +88,15 @@ struct BroadcastArgs {
   std::size_t bytes = 0;  // the same on all ranks
 };
 
-// Ranks are threads of this process that share its memory. Sums are made in f32 in the order of ranks, so they are the
-// same bits on every rank and in every run. `devices` may be of any backend whose memory is plain memory.
+// Ranks are threads of this process that share its memory. Sums are in f32 in the order of ranks, so every rank and
+// every run gets the same bits. `devices` may be of any backend whose memory is plain host memory.
 [[nodiscard]] Result<Communicators> ConnectCpu(std::span<Device* const> devices);
 void AllReduceCpu(Device& device, const AllReduceArgs& args);
 void GatherColumnsCpu(Device& device, const GatherColumnsArgs& args);
 void BroadcastCpu(Device& device, const BroadcastArgs& args);
 
-// Through NCCL, which is opened then; kUnavailable, naming tensor_parallel, where it is not there or refuses. Each part
-// of a matrix crosses to rank 0 once.
+// Opens NCCL and uses it. kUnavailable, naming tensor_parallel, when NCCL is missing or refuses. Each part of a matrix
+// is sent to rank 0 once.
 [[nodiscard]] Result<Communicators> ConnectCuda(std::span<Device* const> devices);
 void AllReduceCuda(Device& device, const AllReduceArgs& args);
 void GatherColumnsCuda(Device& device, const GatherColumnsArgs& args);

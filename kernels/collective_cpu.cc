@@ -7,7 +7,7 @@
 namespace roost::kernels {
 namespace {
 
-// What ranks show each other. A rank writes its own place before a barrier, and the others read it behind that.
+// What ranks show each other. A rank writes its own place before a barrier; the others read it after the barrier.
 struct Board {
   struct Place {
     void* values = nullptr;
@@ -26,7 +26,7 @@ class CpuCommunicator final : public Communicator {
     return static_cast<CpuCommunicator&>(communicator);
   }
 
-  // The places of all ranks, until the next barrier. `size` must be the same on all ranks.
+  // The places of all ranks, valid until the next barrier. `size` must be the same on all ranks.
   [[nodiscard]] std::span<const Board::Place> Exchange(void* values, std::size_t size) {
     board_->places[rank()] = {values, size};
     AwaitPeers();
@@ -40,7 +40,7 @@ class CpuCommunicator final : public Communicator {
   const std::shared_ptr<Board> board_;
 };
 
-// Elements begin … end - 1 of every place become their sum over the places.
+// Replaces elements begin … end - 1 of every place by their sum over the places.
 void SumPlaces(std::span<const Board::Place> places, DType dtype, std::size_t begin, std::size_t end) {
   constexpr std::size_t kPiece = 512;
   std::array<float, kPiece> sums{};
@@ -69,7 +69,7 @@ Result<Communicators> ConnectCpu(std::span<Device* const> devices) {
   return communicators;
 }
 
-// Each rank sums its part of the elements for all.
+// Each rank sums its part of the elements, for all ranks.
 void AllReduceCpu(Device& /*device*/, const AllReduceArgs& args) {
   CpuCommunicator& communicator = CpuCommunicator::Of(*args.communicator);
   const std::span<const Board::Place> places = communicator.Exchange(args.values, args.count);
@@ -79,7 +79,7 @@ void AllReduceCpu(Device& /*device*/, const AllReduceArgs& args) {
   communicator.AwaitPeers();
 }
 
-// Each rank writes its columns, where rank 0 wants them.
+// Each rank writes its columns into rank 0's matrix.
 void GatherColumnsCpu(Device& /*device*/, const GatherColumnsArgs& args) {
   CpuCommunicator& communicator = CpuCommunicator::Of(*args.communicator);
   const std::size_t size = std::size_t{args.rows} * args.width;
@@ -92,7 +92,6 @@ void GatherColumnsCpu(Device& /*device*/, const GatherColumnsArgs& args) {
   communicator.AwaitPeers();
 }
 
-// Each rank takes its copy.
 void BroadcastCpu(Device& /*device*/, const BroadcastArgs& args) {
   CpuCommunicator& communicator = CpuCommunicator::Of(*args.communicator);
   const void* from = communicator.Exchange(args.values, args.bytes)[0].values;

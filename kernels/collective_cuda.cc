@@ -1,4 +1,4 @@
-// Through NCCL, on the device's stream, so that collective ops are recorded like all others.
+// NCCL on the device's stream, so that collective ops can be recorded like all others.
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -11,15 +11,15 @@
 namespace roost::kernels {
 namespace {
 
-// On one line. The communicator may be null.
+// One line of text. The communicator may be null.
 std::string Describe(const NcclLibrary& nccl, ncclComm_t communicator, ncclResult_t status) {
   std::string text = fmt::format("{}: {}", nccl.get_error_string(status), nccl.get_last_error(communicator));
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }
 
-// The devices and communicators of a group, by rank. Any thread may ask one how it is, for as long as it is there: a
-// rank may go while the others load.
+// The devices and communicators of a group, by rank. Any thread may query a device while it exists: a rank may be
+// closed while the others still load.
 struct NcclGroup {
   NcclGroup(const NcclLibrary& library, std::span<Device* const> ranks) : nccl(library), communicators(ranks.size()) {
     for (Device* device : ranks) devices.push_back(&CudaDevice::Of(*device));
@@ -27,11 +27,11 @@ struct NcclGroup {
 
   const NcclLibrary nccl;
   std::mutex mutex;
-  std::vector<const CudaDevice*> devices;  // null: the rank is gone. Guarded by mutex, but for the rank's own
-  std::vector<ncclComm_t> communicators;   // constant once they are connected
+  std::vector<const CudaDevice*> devices;  // null: the rank is gone. Guarded by mutex, except for the rank's own
+  std::vector<ncclComm_t> communicators;   // constant once connected
 };
 
-// Which device a thread uses is its own business.
+// Restores the thread's current device at the end of the scope.
 class ScopedCurrentDevice {
  public:
   ScopedCurrentDevice() { cudaGetDevice(&ordinal_); }
@@ -58,7 +58,7 @@ class CudaCommunicator final : public Communicator {
       const std::lock_guard lock(group_->mutex);
       group_->devices[rank()] = nullptr;
     }
-    nccl().comm_destroy(get());  // what is broken at the end changes nothing any more
+    nccl().comm_destroy(get());  // a failure at the end has no effect, so it is ignored
   }
 
   [[nodiscard]] static CudaCommunicator& Of(Communicator& communicator) {
@@ -74,8 +74,8 @@ class CudaCommunicator final : public Communicator {
       Fail(rank(), status, call);
   }
 
-  // NCCL and CUDA tell of what breaks meanwhile only who asks, and devices that wait for a broken rank wait for ever.
-  // Asks at most once in a period: the ranks' threads go through the same locks of the driver to launch.
+  // NCCL and CUDA report asynchronous errors only when asked, and devices that wait for a failed rank wait for ever.
+  // Asks at most once per period, because the ranks' threads need the same locks of the driver for launches.
   void CheckPeers() override {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_check_) return;
@@ -93,7 +93,7 @@ class CudaCommunicator final : public Communicator {
     const auto check = [&](cudaError_t status, const char* call) {
       if (status != cudaSuccess && status != cudaErrorNotReady) device_.FailFor(peer, call, cudaGetErrorString(status));
     };
-    // The stream first: where a device fails, NCCL fails too and knows less.
+    // The stream first: when a device fails, NCCL fails too, with a less precise error.
     check(cudaSetDevice(static_cast<int>(peer.ordinal())), "cudaSetDevice");
     check(peer.Query(), "cudaStreamQuery");
     ncclResult_t state = ncclSuccess;

@@ -1,4 +1,4 @@
-// In place of collective_cuda.cc where NCCL's header was not there when this was built. No communicator, no ops on it.
+// Replaces collective_cuda.cc in builds without NCCL's header: no communicator can be made, so its ops never run.
 #include "common/base/check.h"
 #include "kernels/collective.h"
 

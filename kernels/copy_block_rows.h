@@ -1,4 +1,4 @@
-// Copies the first `row_count` token rows of a block, K and V of every layer and head, into another block: for copy on
+// Copies the first `row_count` token rows of a block, K and V of every layer and head, into another block: copy on
 // write. Exact.
 #pragma once
 
@@ -11,13 +11,13 @@ namespace roost::kernels {
 
 struct BlockRowsCopy {
   std::uint32_t from_block = 0;
-  std::uint32_t to_block = 0;   // another than from_block
+  std::uint32_t to_block = 0;   // not from_block
   std::uint32_t row_count = 0;  // at most block_tokens
 };
 
 struct CopyBlockRowsArgs {
   KvLayout kv;
-  const BlockRowsCopy* copies = nullptr;  // host memory; in order, so that a later copy sees an earlier one
+  const BlockRowsCopy* copies = nullptr;  // host memory; in order: a later copy sees an earlier one
   std::uint32_t copy_count = 0;
 };
 

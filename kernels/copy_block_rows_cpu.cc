@@ -8,7 +8,7 @@ void CopyBlockRowsCpu(Device& /*device*/, const CopyBlockRowsArgs& args) {
   const KvLayout& kv = args.kv;
   auto* base = static_cast<std::byte*>(kv.base);
   const std::size_t head_bytes = kv.HeadElements() * SizeOf(kv.dtype);
-  // Within a block, heads of K and V of all layers are equal pieces one after another.
+  // Inside a block, the heads of K and V of all layers are contiguous pieces of equal size.
   const std::size_t pieces = std::size_t{kv.layer_count} * 2 * kv.kv_head_count;
   for (std::uint32_t i = 0; i < args.copy_count; ++i) {
     const BlockRowsCopy& copy = args.copies[i];

@@ -1,5 +1,5 @@
-// The copies go as arguments of launches, so that no upload is needed. Copies of one launch run at the same time: a
-// launch takes as many as do not touch each other's blocks, and launches follow each other.
+// The copies are launch arguments, so that no upload is needed. Copies of one launch run at the same time, so a launch
+// takes only as many as touch different blocks; launches run one after the other.
 #include <algorithm>
 
 #include "kernels/copy_block_rows.h"
@@ -18,8 +18,8 @@ struct LaunchedCopies {
   std::uint32_t count = 0;
 };
 
-// A block of threads per copy along x; along y it takes pieces in turn: the heads of K and V of all layers, which lie
-// one after another.
+// Along x, a block of threads per copy. Along y, the pieces in turn: the heads of K and V of all layers, one after
+// another.
 template <typename Unit>
 __global__ void CopyRowsKernel(KvLayout kv, LaunchedCopies list) {
   const BlockRowsCopy& copy = list.copies[blockIdx.x];

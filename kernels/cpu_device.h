@@ -1,4 +1,4 @@
-// The CPU as a device: plain memory, scratch per compute thread, and the products' kernels.
+// The CPU as a device: plain memory, scratch for each compute thread, and the kernels of matrix products.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace roost::kernels {
 
 class MatmulKernelCache;
 
-// Tasks of one compute thread, of which others may take some; see cpu_parallel.h.
+// The tasks of one compute thread; other threads may take some of them; see cpu_parallel.h.
 struct alignas(64) TaskShare {
   std::atomic<std::size_t> next = 0;
   std::size_t end = 0;
@@ -32,11 +32,11 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::uint32_t thread_count() const { return thread_count_; }
   [[nodiscard]] MatmulKernelCache& matmul_kernels() { return *matmul_kernels_; }
   [[nodiscard]] HostReadbacks& readbacks() { return readbacks_; }
-  // The one that is computed; ops are over when they return.
+  // The current batch. CPU ops are finished when they return.
   [[nodiscard]] const BatchShape& batch() const { return batch_; }
   void BeginBatch(const BatchShape& batch) { batch_ = batch; }
 
-  // A share for each thread.
+  // One share per thread.
   [[nodiscard]] std::span<TaskShare> shares() { return shares_; }
 
   // At least `floats` floats for compute thread `thread`, 64-byte aligned, valid until its next call.
@@ -52,8 +52,8 @@ class CpuDevice final : public Device {
   };
 
   const std::uint32_t thread_count_;
-  std::vector<Buffer> scratch_;    // each used by its compute thread alone
-  std::vector<TaskShare> shares_;  // of the loop that runs
+  std::vector<Buffer> scratch_;    // each used only by its compute thread
+  std::vector<TaskShare> shares_;  // of the running loop
   std::unique_ptr<MatmulKernelCache> matmul_kernels_;
   HostReadbacks readbacks_;
   BatchShape batch_;

@@ -77,7 +77,7 @@ void BeginReadback(Device& device, const void* from, std::size_t bytes) {
 
 void EndReadback(Device& device, void* to) { CpuDevice::Of(device).readbacks().End(to); }
 
-// Where the CPU has no instructions for bf16 it is widened in registers: a step reads half the bytes that f32 has.
+// CPUs without bf16 instructions widen bf16 in registers: a step then still reads half the bytes of f32.
 DType PreferredDType(Device& /*device*/) { return DType::kBF16; }
 bool SupportsDType(Device& /*device*/, DType dtype) { return dtype != DType::kF16; }
 

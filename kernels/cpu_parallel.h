@@ -1,8 +1,8 @@
 // Distributes work over the compute threads of the CPU. OpenMP is the only pool: oneDNN's own loops run inside ours and
 // stay serial.
 //
-// A device's team has one size for ever: OpenMP ends threads when a smaller team follows a larger one, and starts new
-// ones for the next. A thread for which there is no task is idle.
+// A device's team always has the same size: OpenMP ends threads when a smaller team follows a larger one, and starts
+// new ones for the next. A thread without a task is idle.
 #pragma once
 
 #include <algorithm>
@@ -17,17 +17,17 @@
 
 namespace roost::kernels {
 
-// The whole work, in multiply-adds or what costs as much.
+// The cost of all tasks together, in multiply-adds or in operations that cost as much.
 struct Cost {
   std::uint64_t operations = 0;
 };
 
 // About 50 µs of one core. Waking a team costs microseconds on an idle machine, and milliseconds on one whose cores are
-// taken by others: not worth it for less.
+// busy: too much for less work.
 inline constexpr Cost kLeastSharedCost{std::uint64_t{2} << 20U};
 
-// Each thread has a share of neighbouring tasks, in order, because they read neighbouring memory; one that has finished
-// its own helps with the others'.
+// Each thread has a share of neighbouring tasks, which it runs in order, because they read neighbouring memory. A
+// thread that has finished its own share helps with the others'.
 template <typename Task>
 void RunShares(std::span<TaskShare> shares, std::uint32_t thread, const Task& task) {
   for (std::size_t turn = 0; turn < shares.size(); ++turn) {
@@ -39,8 +39,8 @@ void RunShares(std::span<TaskShare> shares, std::uint32_t thread, const Task& ta
   }
 }
 
-// Calls task(index, thread) for 0 … count-1, each once, in any order. The team is woken for nothing less than several
-// tasks with much to do.
+// Calls task(index, thread) for 0 … count-1, each once, in any order. Wakes the team only for several tasks with enough
+// work.
 template <typename Task>
 void ParallelFor(CpuDevice& device, std::size_t count, Cost cost, const Task& task) {
   const std::uint32_t threads = device.thread_count();
@@ -70,8 +70,8 @@ void ParallelRows(CpuDevice& device, std::uint32_t rows, std::uint32_t width, co
   });
 }
 
-// Limits OpenMP code inside a library that is called outside of our loops to the calling thread, so that it wakes no
-// team.
+// While it exists, OpenMP code inside a library runs on the calling thread only, and wakes no team. For calls outside
+// of our own loops.
 class ScopedSerialOpenMp {
  public:
   ScopedSerialOpenMp() : previous_(omp_get_max_threads()) { omp_set_num_threads(1); }

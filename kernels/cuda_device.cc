@@ -83,7 +83,7 @@ void CudaDevice::Destroy(const Staging& staging) {
   if (staging.memory != nullptr) cudaFreeHost(staging.memory);
 }
 
-// What is already broken when a device closes changes nothing any more: statuses are not looked at.
+// Failures while a device closes have no effect: statuses are ignored.
 CudaDevice::~CudaDevice() {
   if (stream_ != nullptr) cudaStreamSynchronize(stream_);
   for (const Staging& staging : staging_) Destroy(staging);
@@ -97,12 +97,12 @@ CudaDevice::~CudaDevice() {
 
 void CudaDevice::FailFor(const CudaDevice& device, const char* call, const char* error) const {
   fail_({.call = call, .error = error, .device = device.name_, .batch = FailedBatch(device)});
-  std::abort();  // a handler does not return
+  std::abort();  // fail_ does not return
 }
 
-// A device that is lost gives this answer to every call, also to one that begins the next batch: it was lost in the
-// first one whose results have not come back. So was another rank's, which this device may wait for in that batch. Of a
-// device that goes on the call itself has failed.
+// A lost device returns this error from every call, also from one that begins the next batch. So it was lost in the
+// oldest batch whose results have not come back. The same holds for another rank's device, which this device may wait
+// for in that batch. If the device still works, the call itself failed, in the latest batch.
 const BatchShape& CudaDevice::FailedBatch(const CudaDevice& device) const {
   if (readbacks_begun_ == readbacks_ended_) return batch_;
   const Staging& first = readbacks_[readbacks_ended_ % kMaxReadbacks];
@@ -147,14 +147,14 @@ void* CudaDevice::Allocate(std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, std::max<std::size_t>(bytes, 1));
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it is answered, not kept for the next call
+    cudaGetLastError();  // clears the error, which is handled here
     return nullptr;
   }
   Check(status, "cudaMalloc");
   return memory;
 }
 
-// Waits for the device, so nothing still uses the memory.
+// cudaFree waits for the device, so nothing still uses the memory.
 void CudaDevice::Release(void* memory) { Check(cudaFree(memory), "cudaFree"); }
 
 std::size_t CudaDevice::FreeMemory() const {
@@ -196,7 +196,7 @@ void CudaDevice::ReserveUploads(std::size_t bytes) {
   }
 }
 
-// At least `bytes`; nothing uses what was there.
+// Grows to at least `bytes`. Nothing may still use the old memory.
 void CudaDevice::Grow(Staging& staging, std::size_t bytes) const {
   if (bytes <= staging.bytes) return;
   Check(cudaFreeHost(staging.memory), "cudaFreeHost");
@@ -245,7 +245,7 @@ void CudaDevice::Await(cudaEvent_t event) const {
   Check(cudaEventSynchronize(event), "cudaEventSynchronize");
 }
 
-// Asks until what is asked for is over, if there is somebody to watch meanwhile.
+// If there is a watch, polls `query` until it is no longer cudaErrorNotReady, and calls the watch in between.
 void CudaDevice::Watch(const std::function<cudaError_t()>& query, const char* call) const {
   if (!watch_) return;
   cudaError_t status = query();
@@ -256,7 +256,7 @@ void CudaDevice::Watch(const std::function<cudaError_t()>& query, const char* ca
   Check(status, call);
 }
 
-// What cuda_primitives.cuh launches with.
+// For the launches in cuda_primitives.cuh.
 cudaStream_t StreamOf(Device& device) { return CudaDevice::Of(device).stream(); }
 
 std::uint32_t MultiprocessorCount(Device& device) { return CudaDevice::Of(device).multiprocessor_count(); }

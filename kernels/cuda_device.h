@@ -1,5 +1,5 @@
-// A CUDA device: one stream, on which all ops take effect in the order of their calls, pinned memory through which
-// small copies leave without waiting, and the products' handle. For the files of the CUDA backend alone.
+// A CUDA device: one stream, on which all ops take effect in the order of their calls; pinned memory, through which
+// small copies start without waiting; and cuBLASLt's handle. Only for the files of the CUDA backend.
 #pragma once
 
 #include <cublasLt.h>
@@ -35,7 +35,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
   [[nodiscard]] cublasLtHandle_t cublas() const { return cublas_; }
   [[nodiscard]] CudaMatmulPlans& matmul_plans() { return matmul_plans_; }
-  // Of kWorkspaceBytes, for the product that runs.
+  // kWorkspaceBytes for the product that is running.
   [[nodiscard]] void* workspace() const { return workspace_; }
   [[nodiscard]] std::uint32_t ordinal() const { return ordinal_; }
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -45,23 +45,24 @@ class CudaDevice final : public Device {
 
   // Ends the process with one line, see device_failure.h. `call` is the function or kernel that failed.
   [[noreturn]] void Fail(const char* call, const char* error) const { FailFor(*this, call, error); }
-  // The same of another device, which computes the same batch.
+  // The same for another device, which computes the same batch.
   [[noreturn]] void FailFor(const CudaDevice& device, const char* call, const char* error) const;
-  // The same unless the status is success.
+  // The same, unless the status is success.
   void Check(cudaError_t status, const char* call) const;
   void Check(cublasStatus_t status, const char* call) const;
 
-  // Also makes this the device of the calling thread, which need not be the one that opened it.
+  // Also makes this the current device of the calling thread, which need not be the one that opened it.
   void BeginBatch(const BatchShape& batch);
 
-  // What has become of the ops so far: cudaErrorNotReady while they run, success also while they are recorded. From any
-  // thread, whose current device this must be.
+  // The status of the ops so far: cudaErrorNotReady while they run; success also while they are being recorded. From
+  // any thread that has this as its current device.
   [[nodiscard]] cudaError_t Query() const;
-  // Ops between the two are recorded, by the thread of the device.
+  // Ops between the two are recorded; the device's thread makes these calls.
   void BeginCapture();
   [[nodiscard]] cudaGraph_t EndCapture();
 
-  // Is called again and again while the host waits for the device: it ends the process when the wait would never end.
+  // `watch` is called repeatedly while the host waits for the device. It must end the process if the wait would never
+  // end.
   void SetWatch(std::function<void()> watch) { watch_ = std::move(watch); }
 
   // Null when memory is short.
@@ -70,9 +71,9 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::size_t FreeMemory() const;
   // Returns when `from` may change. Small copies do not wait for the stream.
   void CopyToDevice(void* to, const void* from, std::size_t bytes);
-  // The same for pieces, and waits for no copy but the one before the last.
+  // The same for several pieces. Waits at most for the copy before the last.
   void Upload(void* to, std::span<const HostPiece> pieces);
-  // Pinned memory for uploads of so many bytes.
+  // Pinned memory for uploads of up to `bytes`.
   void ReserveUploads(std::size_t bytes);
   void CopyToHost(void* to, const void* from, std::size_t bytes);
   // See the op table.
@@ -80,16 +81,16 @@ class CudaDevice final : public Device {
   void EndReadback(void* to);
 
  private:
-  // A piece of pinned memory, and when the copy from it or to it is over.
+  // A piece of pinned memory, and the event at which the copy from or to it is done.
   struct Staging {
     void* memory = nullptr;
     cudaEvent_t copied = nullptr;
-    std::size_t bytes = 0;  // of a readback: that come back; else: that there is room for
-    BatchShape batch = {};  // of a readback: whose results come back
+    std::size_t bytes = 0;  // of a readback: its size; else: the capacity
+    BatchShape batch = {};  // of a readback: the batch whose results come back
   };
   static constexpr std::size_t kStagingBytes = std::size_t{8} << 20U;
   static constexpr std::size_t kStagingCount = 4;
-  // A step is uploaded while the one before may still be on its way.
+  // A step is uploaded while the previous one may still be under way.
   static constexpr std::size_t kUploadCount = 2;
   static constexpr std::size_t kFirstUploadBytes = std::size_t{1} << 20U;
   static constexpr std::size_t kSmallBytes = std::size_t{1} << 20U;
@@ -99,9 +100,9 @@ class CudaDevice final : public Device {
   [[nodiscard]] static Result<void> Create(Staging& staging, std::size_t bytes);
   static void Destroy(const Staging& staging);
   void Grow(Staging& staging, std::size_t bytes) const;
-  // The one in which that device failed; see DeviceFailure.
+  // The batch in which that device failed; see DeviceFailure.
   [[nodiscard]] const BatchShape& FailedBatch(const CudaDevice& device) const;
-  // Waits for the stream, and for what was recorded in it.
+  // Waits for the stream, including replayed recordings.
   void Synchronize() const;
   void Await(cudaEvent_t event) const;
   void Watch(const std::function<cudaError_t()>& query, const char* call) const;
@@ -113,7 +114,7 @@ class CudaDevice final : public Device {
   BatchShape batch_;  // the latest
   std::function<void()> watch_;
   cudaStream_t stream_ = nullptr;
-  mutable std::mutex asking_;  // held while ops are recorded: a stream that is asked then gives its recording up
+  mutable std::mutex asking_;  // held while ops are recorded: a query of the stream would cancel its recording
   cublasLtHandle_t cublas_ = nullptr;
   void* workspace_ = nullptr;
   CudaMatmulPlans matmul_plans_;
@@ -122,7 +123,7 @@ class CudaDevice final : public Device {
   std::size_t next_staging_ = 0;
   std::array<Staging, kUploadCount> uploads_;  // used in turn
   std::size_t next_upload_ = 0;
-  void* small_result_ = nullptr;                  // pinned: small results come back through it
+  void* small_result_ = nullptr;                  // pinned: small results are copied through it
   std::array<Staging, kMaxReadbacks> readbacks_;  // used in turn
   std::size_t readbacks_begun_ = 0;
   std::size_t readbacks_ended_ = 0;

@@ -1,6 +1,6 @@
-// The kernels of the CUDA backend, file by file: brings their code to the device. The driver loads a kernel when it is
-// first asked for, and may wait for the device then, which may wait for another rank in a collective op, or be
-// recorded: so all are loaded when the device is opened.
+// Loads the code of the CUDA backend's kernels, file by file. Otherwise the driver would load a kernel at its first
+// use, and may then wait for the device, which may be waiting for another rank in a collective op, or be recording. So
+// all kernels are loaded when the device is opened.
 #pragma once
 
 #include "kernels/device.h"

@@ -1,4 +1,4 @@
-// What the CUDA backend's kernels require of a device. Without CUDA's headers: it is tested where there is no CUDA.
+// What the CUDA backend's kernels require of a device. Needs no CUDA headers, so that tests run without CUDA.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,24 +12,23 @@
 
 namespace roost::kernels {
 
-// Shared memory of a block, what the kernel declares and what its launch brings together. No kernel has more: the least
-// that a device from kLeastCudaMajor on allows one that asks for it, which is what sm_86, sm_89 and sm_120 have; sm_80
-// has 163 KiB and sm_90 227.
+// The most shared memory of a block, declared by the kernel and dynamic together. It is the least that devices from
+// kLeastCudaMajor on allow on request: sm_86, sm_89 and sm_120 have it; sm_80 has 163 KiB and sm_90 227.
 inline constexpr std::uint32_t kMaxSharedBytes = 99 * 1024;
 
-// The widest row of RMSNorm, which lies in shared memory as f32 beside the sums of the block's 32 warps.
+// The widest row of RMSNorm: it lies in shared memory as f32, beside the sums of the block's 32 warps.
 inline constexpr std::uint32_t kMaxNormedWidth = (kMaxSharedBytes - 32 * sizeof(float)) / sizeof(float);
 
-// Of bf16 tensor cores and asynchronous copies.
+// The first with bf16 tensor cores and asynchronous copies.
 inline constexpr int kLeastCudaMajor = 8;
 
 struct CudaDeviceLimits {
   int major = 0;  // of the compute capability
   int minor = 0;
-  std::size_t shared_bytes = 0;  // of a block that asks for it
+  std::size_t shared_bytes = 0;  // per block, on request
 };
 
-// Why the kernels can not run on such a device, with what it has and what they need; empty where they can.
+// Why the kernels can not run on such a device, with what it has and what they need; empty if they can.
 [[nodiscard]] inline std::string WhyUnusable(const CudaDeviceLimits& limits) {
   if (limits.major < kLeastCudaMajor) {
     return fmt::format("it has compute capability {}.{}, and the kernels need {}.0", limits.major, limits.minor,
@@ -42,17 +41,17 @@ struct CudaDeviceLimits {
   return {};
 }
 
-// How much dynamic shared memory the kernels of a device have been allowed.
+// How much dynamic shared memory the device has granted to each kernel.
 class SharedAllowances {
  public:
-  // What any kernel has without being allowed more, declared and dynamic together.
+  // What every kernel gets without a request, declared and dynamic together.
   static constexpr std::uint32_t kWithoutAsking = 48 * 1024;
 
-  // Comes before the kernel's first launch: what it declares.
+  // Call it before the kernel's first launch, with the size that the kernel declares.
   void Declare(const void* kernel, std::uint32_t bytes) { kernels_[kernel].declared = bytes; }
 
-  // For a launch with so many dynamic bytes. True where the device must be asked: the kernel needs more than it has
-  // been allowed, and now counts as allowed it.
+  // For a launch with this many dynamic bytes. True when the caller must ask the device, because the kernel needs more
+  // than it was granted; from then on it counts as granted.
   [[nodiscard]] bool Raise(const void* kernel, std::uint32_t bytes) {
     if (bytes == 0) return false;
     const auto found = kernels_.find(kernel);

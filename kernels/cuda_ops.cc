@@ -74,7 +74,7 @@ std::unique_ptr<Recording> EndRecording(Device& device) {
   cudaGraphExec_t exec = nullptr;
   cuda.Check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
   cuda.Check(cudaGraphDestroy(graph), "cudaGraphDestroy");
-  // What the first launch would do otherwise, when other ranks may wait for it.
+  // Done now, because at the first launch other ranks may be waiting for it.
   cuda.Check(cudaGraphUpload(exec, cuda.stream()), "cudaGraphUpload");
   return std::make_unique<CudaGraph>(exec);
 }

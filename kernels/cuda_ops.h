@@ -1,4 +1,4 @@
-// The CUDA backend's side of the op table: what backend_module.h hands out.
+// The CUDA backend's op table, which backend_module.h exports.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace roost::kernels {
 
-// bf16 with f32 sums. Rows' results depend on the batch's size, but on nothing else of it.
+// bf16 with f32 sums. A row's result depends on the batch's size, but not on the other rows.
 [[nodiscard]] const OpTable& CudaOps();
 
-// All that CUDA finds, also those that can not be used. kUnavailable when there is no driver or no device, with CUDA's
+// All devices that CUDA finds, including unusable ones. kUnavailable when there is no driver or no device, with CUDA's
 // reason.
 [[nodiscard]] Result<std::vector<DeviceInfo>> ListCudaDevices();
 

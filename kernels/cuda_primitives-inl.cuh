@@ -1,4 +1,4 @@
-// The bodies of cuda_primitives.cuh as PTX; included by it alone.
+// The bodies of cuda_primitives.cuh as PTX; only that file includes this one.
 #pragma once
 
 namespace roost::kernels {

@@ -1,8 +1,8 @@
-// What CUDA kernels say beyond plain CUDA C++: one function per PTX instruction, shared memory, and the launch. A .cu
-// includes this and no header of CUDA's, so that the tests' SIMT shim can compile it as C++ too; there the functions'
-// bodies are the shim's.
+// What CUDA kernels need beyond plain CUDA C++: one function per PTX instruction, shared memory, and the launch. A .cu
+// file includes this and no CUDA header, so that the tests' SIMT shim can also compile it as C++; the shim has its own
+// function bodies.
 //
-// Functions on warps are called by all 32 lanes together. Fragments are PTX's. Lane 4·g + t holds:
+// All 32 lanes of a warp must call a warp function together. Fragments are PTX's. Lane 4·g + t holds:
 //
 // clang-format off
 //   fragment   size     type   registers    row       columns of A and C, rows of B
@@ -16,7 +16,7 @@
 //                              c[2], c[3]   g+8       2t, 2t+1
 // clang-format on
 //
-// Of two bf16 in 32 bits, the first is the low half.
+// Of two bf16 in 32 bits, the low half is the first.
 // Source: NVIDIA: PTX ISA 9.0, mma.m16n8k16, ldmatrix, cp.async, ex2.approx, cvt.
 #pragma once
 
@@ -27,18 +27,18 @@
 #include "kernels/device.h"
 
 #ifdef ROOST_SIMT
-#define ROOST_DEVICE  // declarations; the shim has the bodies
+#define ROOST_DEVICE  // declarations only; the shim has the bodies
 #else
 #include <cuda_runtime.h>
 #define ROOST_DEVICE __device__ __forceinline__
-// An object of the block in shared memory, not initialised. An array: using Sums = float[32]; ROOST_SHARED(Sums, sums);
+// An uninitialised object in the block's shared memory. For an array: using Sums = float[32]; ROOST_SHARED(Sums, sums);
 #define ROOST_SHARED(type, name) __shared__ type name
 #endif
 
 namespace roost::kernels {
 
-// The lane of the warp, threadIdx.x mod 32. Read anew by each call: what depends on it is computed again rather than
-// kept in registers, where those are short.
+// The lane of the warp, threadIdx.x mod 32. Each call reads it again, so that the compiler recomputes what depends on
+// it instead of keeping it in scarce registers.
 ROOST_DEVICE std::uint32_t LaneId();
 
 // ---- shared memory ----
@@ -46,14 +46,14 @@ ROOST_DEVICE std::uint32_t LaneId();
 // The launch's dynamic shared memory, aligned to 128 bytes.
 ROOST_DEVICE std::byte* DynamicShared();
 
-// 16 bytes from global to shared memory, both aligned to 16, without waiting. They may be read after the thread that
-// issued the copy has waited for its group, and by other threads after a barrier behind that.
+// Copies 16 bytes from global to shared memory, both aligned to 16, without waiting. The issuing thread may read them
+// after waiting for its group, other threads after a barrier behind that.
 ROOST_DEVICE void CopyAsync16(void* to_shared, const void* from);
-// The same, or zeros where `valid` is 0; `from` must be aligned, and is not read then.
+// The same, or writes zeros where `valid` is 0; then `from` must be aligned, but is not read.
 ROOST_DEVICE void CopyAsync16OrZero(void* to_shared, const void* from, std::uint32_t valid);
-// The thread's copies since the last call become a group.
+// The thread's copies since the last call become one group.
 ROOST_DEVICE void CommitCopies();
-// Until at most the kPending youngest groups of this thread are under way.
+// Waits until at most the kPending youngest groups of this thread are under way.
 template <int kPending>
 ROOST_DEVICE void WaitForCopies();
 
@@ -62,7 +62,7 @@ ROOST_DEVICE void WaitForCopies();
 // Four 8 x 8 matrices of 2-byte elements. Lanes 8i … 8i+7 give the addresses of matrix i's rows: 16 bytes in shared
 // memory, aligned to 16. out[i] of lane 4·g + t: row g, columns 2t, 2t+1 of matrix i.
 ROOST_DEVICE void LoadMatrices(const void* row, std::uint32_t (&out)[4]);
-// The same of the transposed matrices: rows 2t, 2t+1 of column g.
+// The same for the transposed matrices: rows 2t, 2t+1 of column g.
 ROOST_DEVICE void LoadMatricesTransposed(const void* row, std::uint32_t (&out)[4]);
 
 // c += a · b.
@@ -83,15 +83,15 @@ struct LaunchShape {
   std::uint32_t grid_y = 1;
   std::uint32_t grid_z = 1;
   std::uint32_t threads = 32;      // of a block: a multiple of 32, at most 1,024
-  std::uint32_t shared_bytes = 0;  // DynamicShared: with what the kernel declares at most kMaxSharedBytes
+  std::uint32_t shared_bytes = 0;  // DynamicShared; with what the kernel declares at most kMaxSharedBytes
 };
 
-// The backend's: how many multiprocessors the device has.
+// The backend defines it: how many multiprocessors the device has.
 [[nodiscard]] std::uint32_t MultiprocessorCount(Device& device);
 
 #ifdef ROOST_SIMT
 
-// Runs `thread` once per thread of the grid.
+// Runs `thread` once for each thread of the grid.
 void LaunchThreads(Device& device, const LaunchShape& shape, const std::function<void()>& thread);
 
 template <typename... Params, typename... Args>
@@ -109,11 +109,12 @@ std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& /*shape*/, voi
 
 #else
 
-// The backend's: the stream on which the device's ops take effect, and what follows each launch: a launch that failed
-// ends the process with one line.
+// The backend defines these two: the stream of the device's ops, and the check behind each launch: a failed launch ends
+// the process with one line.
 [[nodiscard]] cudaStream_t StreamOf(Device& device);
 void CheckLaunch(Device& device, cudaError_t error);
-// Before a launch of the kernel with so much dynamic shared memory. Asks the device once for a kernel.
+// Call it before a launch of the kernel with this much dynamic shared memory. Asks the device only when the kernel
+// needs more than before.
 void AllowShared(Device& device, const void* kernel, std::uint32_t bytes);
 void LoadKernel(Device& device, const void* kernel);
 
@@ -126,13 +127,13 @@ void Launch(Device& device, const LaunchShape& shape, void (*kernel)(Params...),
   CheckLaunch(device, cudaGetLastError());
 }
 
-// Brings kernels' code to the device, which otherwise comes with the first launch of each.
+// Loads the kernels' code, which otherwise happens at each one's first launch.
 template <typename... Kernels>
 void Load(Device& device, Kernels*... kernels) {
   (LoadKernel(device, reinterpret_cast<const void*>(kernels)), ...);
 }
 
-// How many blocks of such launches run at the same time on the device.
+// How many blocks of such launches the device runs at the same time.
 template <typename... Params>
 [[nodiscard]] std::uint32_t ConcurrentBlocks(Device& device, const LaunchShape& shape, void (*kernel)(Params...)) {
   AllowShared(device, reinterpret_cast<const void*>(kernel), shape.shared_bytes);

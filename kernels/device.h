@@ -1,5 +1,5 @@
-// A device: the memory that ops work on and the threads or streams that they run on. Opaque to callers; each backend
-// has its own behind it.
+// A device: the memory that ops work on, and the threads or streams that they run on. Opaque to callers; each backend
+// defines its own.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 namespace roost::kernels {
 
 struct DeviceOptions {
-  std::uint32_t thread_count = 1;  // compute threads of the CPU; results do not depend on it
-  std::uint32_t ordinal = 0;       // which of the backend's devices; the CPU has the one
-  // Ends the process. A parameter, because a shared object has a log of its own.
+  std::uint32_t thread_count = 1;  // compute threads of the CPU; they do not change results
+  std::uint32_t ordinal = 0;       // which of the backend's devices; the CPU has only 0
+  // Ends the process. A parameter, because a shared object has its own copy of the log.
   void (*fail)(const DeviceFailure& failure) = EndOnDeviceFailure;
 };
 
-// A device that was found.
+// A device that the backend found.
 struct DeviceInfo {
   std::uint32_t ordinal = 0;
   std::string name;          // "NVIDIA H100 80GB HBM3"
@@ -26,12 +26,12 @@ struct DeviceInfo {
   std::string unusable = {};  // why it can not be opened, with what it has and what is needed; empty: it can
 };
 
-// Copies to the host that have begun and not ended, see the op table: at most so many, of so many bytes.
+// Limits of readbacks (see the op table): how many may be pending, and of how many bytes each.
 inline constexpr std::size_t kMaxReadbacks = 2;
 inline constexpr std::size_t kMaxReadbackBytes = std::size_t{1} << 20U;
 
-// Opened and closed through the op table. Not thread-safe: one thread calls ops on it, in the order in which they take
-// effect. Devices share nothing.
+// Opened and closed through the op table. Not thread-safe: one thread calls its ops, and they take effect in the order
+// of the calls. Devices share nothing.
 class Device {
  public:
   Device(const Device&) = delete;

@@ -17,7 +17,7 @@ std::string Describe(const DeviceFailure& failure) {
 }
 
 void EndOnDeviceFailure(const DeviceFailure& failure) {
-  // Devices that compute together fail together: the first one's line is the cause.
+  // Devices that compute together fail together: the first one's line tells the cause.
   static std::atomic<bool> ending{false};
   while (ending.exchange(true)) ::pause();
   LogError("the device failed, the worker ends: " + Describe(failure));

@@ -1,4 +1,4 @@
-// Owners of devices and their memory.
+// RAII owners of devices and their memory.
 #pragma once
 
 #include <fmt/core.h>
@@ -12,7 +12,7 @@
 
 namespace roost::kernels {
 
-// An open device together with the ops that understand it.
+// An open device together with its ops.
 class Backend {
  public:
   [[nodiscard]] static Result<Backend> Open(const OpTable& ops, const DeviceOptions& options) {
@@ -30,7 +30,7 @@ class Backend {
   std::unique_ptr<Device, void (*)(Device*)> device_;
 };
 
-// Memory of a device, which outlives it. Grows on demand and never shrinks; growing loses what was there.
+// Memory of a device; the device outlives it. Grows on demand and never shrinks; growing loses the content.
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(const Backend& backend) : ops_(&backend.ops()), device_(&backend.device()) {}
@@ -48,7 +48,7 @@ class DeviceBuffer {
     return *this;
   }
 
-  // At least `bytes`; false when memory is short, then the buffer is empty.
+  // Makes room for at least `bytes`; false when memory is short, then the buffer is empty.
   [[nodiscard]] bool TryReserve(std::size_t bytes) {
     if (bytes <= bytes_) return true;
     Free();
@@ -57,25 +57,25 @@ class DeviceBuffer {
     return memory_ != nullptr;
   }
 
-  // The same where the caller can not go on without it: the device fails.
+  // The same for callers that can not go on without it: when memory is short, the device fails.
   void Reserve(std::size_t bytes) {
     if (!TryReserve(bytes)) ops_->fail(*device_, "allocate", fmt::format("no memory for {} bytes", bytes));
   }
 
-  // At least `bytes`, and as much on the way for uploads.
+  // The same for a buffer that Upload fills, including the staging memory for uploads.
   [[nodiscard]] bool TryReserveUploads(std::size_t bytes) {
     ops_->reserve_uploads(*device_, bytes);
     return TryReserve(bytes);
   }
 
-  // Becomes a copy of `values`.
+  // Makes the buffer a copy of `values`.
   template <typename T>
   void Upload(std::span<const T> values) {
     Reserve(values.size_bytes());
     ops_->copy_to_device(*device_, memory_, values.data(), values.size_bytes());
   }
 
-  // Takes the pieces to their places in what was reserved, as one copy.
+  // Copies the pieces to their offsets in reserved memory, as one copy.
   void Upload(std::span<const HostPiece> pieces) { ops_->upload(*device_, memory_, pieces); }
 
   [[nodiscard]] void* data() const { return memory_; }

@@ -1,4 +1,4 @@
-// Number formats of tensors, and the scalar conversions that every implementation agrees on.
+// Number formats of tensors, and their scalar conversions, the same for every backend.
 #pragma once
 
 #include <bit>
@@ -49,7 +49,7 @@ enum class DType : std::uint8_t { kF32, kBF16, kF16 };
   return dtype == DType::kBF16 ? BF16ToFloat(bits) : F16ToFloat(bits);
 }
 
-// `dtype` is kF32 or kBF16: nothing computes in f16.
+// `dtype` is kF32 or kBF16: no op computes in f16.
 inline void StoreElement(void* data, DType dtype, std::size_t index, float value) {
   if (dtype == DType::kF32) {
     static_cast<float*>(data)[index] = value;

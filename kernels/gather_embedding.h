@@ -1,5 +1,5 @@
-// out[r][i] = table[tokens[r] - first_token][i], widened to f32, or 0 where the table lacks the token: the sum over
-// tables that have a part of the vocabulary each is exact.
+// out[r][i] = table[tokens[r] - first_token][i], widened to f32, or 0 if the table does not have the token. So if each
+// of several tables has a part of the vocabulary, the sum over them is exact.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct GatherEmbeddingArgs {
   float* out = nullptr;  // [rows][width], no alias
 };
 
-// token_count or more where the table lacks the token.
+// token_count or more if the table does not have the token.
 [[nodiscard]] constexpr std::uint32_t TableRowOf(const GatherEmbeddingArgs& args, TokenId token) {
   return token - args.first_token;
 }

@@ -27,7 +27,7 @@ __global__ void GatherKernel(GatherEmbeddingArgs args) {
   }
 }
 
-// Rows of bf16 whose width is a multiple of kVectorElements: of nearly all models.
+// For rows of bf16 whose width is a multiple of kVectorElements, as in nearly all models.
 __global__ void GatherVectorsKernel(GatherEmbeddingArgs args) {
   const std::uint32_t row = TableRowOf(args, args.tokens[blockIdx.x]);
   const bool has = row < args.token_count;

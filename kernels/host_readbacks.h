@@ -1,5 +1,5 @@
-// Readbacks (see the op table) of a device whose memory is the host's and whose ops are finished when they return: the
-// bytes are available at once and kept until they are asked for.
+// Readbacks (see the op table) for a device that uses host memory and finishes its ops before they return: the bytes
+// are copied at once, and kept until they are asked for.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
-// Where K and V of a token lie:
+// Where K and V of a token are stored:
 //
 //   [block][layer][K|V][kv_head][block_tokens][head_dim]
 //
-// One block is contiguous over all layers, so that it can be copied, sent or stored as one piece; one head's K (or V)
-// of one block is a matrix of consecutive rows.
+// One block is contiguous over all layers, so that it can be copied, sent or stored in one piece. K (or V) of one head
+// in one block is a matrix of consecutive rows.
 #pragma once
 
 #include <cstddef>

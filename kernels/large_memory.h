@@ -1,5 +1,5 @@
-// CPU memory for weights and caches, on large pages where the system has them: with small pages, reading gigabytes
-// waits for the address of each page.
+// CPU memory for weights and caches, on large pages if the system has them: with small pages, reading gigabytes waits
+// for the address of each page.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace roost::kernels {
 
 inline constexpr std::size_t kLargePageBytes = std::size_t{2} << 20U;
 
-// Null when memory is short. At least 64-byte aligned, not cleared; free() takes it back. What fills no large page
-// stays in small ones, so that nothing is wasted.
+// Null when memory is short. At least 64-byte aligned, not cleared; free() releases it. The rest that does not fill a
+// large page stays in small ones, so that nothing is wasted.
 [[nodiscard]] inline void* AllocateLarge(std::size_t bytes) {
   constexpr std::size_t kSmallAlignment = 64;
   if (bytes > PTRDIFF_MAX - kLargePageBytes) return nullptr;

@@ -1,17 +1,17 @@
 // Log probabilities at rows of logits: of one token, with its rank, and of the likeliest tokens.
 //
 //   logprob[i]   logit[i] - log Σ exp(logit[j]), in f64, rounded to f32; at most 0, and -inf where the logit is
-//   rank[i]      1 + the tokens with a higher logit + those with the same one and a lower id
+//   rank[i]      1 + the number of tokens with a higher logit, or with the same logit and a lower id
 //   top          the tokens of rank 1 to top_count, in this order
 //
-// The logits are the model's, whatever draws adjust; nothing but the row's own logits matters. Of a row with NaN or
-// +inf, or of -inf alone, of which no token is drawn, the results mean nothing.
+// The logits are the model's own, without a draw's adjustments; a result depends on its row only. The results are
+// meaningless for a row with NaN or +inf, or of -inf only; no token is drawn from such a row.
 //
-// Accuracy: tokens and ranks are exact. The sum is one of f32 exponentials on the CPU and of f64 ones on CUDA, each in
-// multiples of 2^-44 of the largest, so that it does not depend on its order: a log probability is within 2e-6 of the
-// formula's, and within half a unit in its last place more by rounding.
+// Accuracy: tokens and ranks are exact. The sum is of f32 exponentials on the CPU and of f64 ones on CUDA, each rounded
+// to a multiple of 2^-44 of the largest, so that it does not depend on the order. A log probability is within 2e-6 of
+// the formula, plus half a unit in its last place from the final rounding.
 //
-// Source: the k likeliest by insertion on the CPU, and by a tournament on CUDA: Knuth: The Art of Computer Programming,
+// Source: the k likeliest by insertion on the CPU, by a tournament on CUDA: Knuth: The Art of Computer Programming,
 // volume 3, 5.2.1 and 5.2.3.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace roost::kernels {
 
 struct LogprobsRow {
   std::uint32_t row = 0;  // of logits
-  // The token is `token`, or what the draw with the number `draw` gave.
+  // The token is `token`, or the result of draw number `draw`.
   bool is_drawn = false;
   TokenId token = 0;  // below vocab_size
   std::uint32_t draw = 0;
@@ -51,13 +51,13 @@ struct LogprobsArgs {
   std::uint32_t vocab_size = 0;   // 1 to kMaxSampledVocab
   const LogprobsRow* rows = nullptr;
   std::uint32_t row_count = 0;
-  const SampledToken* sampled = nullptr;  // where rows are drawn
+  const SampledToken* sampled = nullptr;  // for rows with is_drawn
   ScoredToken* out = nullptr;             // [row_count]
   TopToken* top = nullptr;
 };
 
-// O(V) a row on the CPU, beside O(top_count) for each token that is likelier than all but top_count before it; on CUDA
-// O(V / threads · (1 + top_count / threads)).
+// O(V) per row on the CPU, plus O(top_count) for each token that enters the top; on CUDA O(V / threads · (1 + top_count
+// / threads)).
 void LogprobsCpu(Device& device, const LogprobsArgs& args);
 void LogprobsCuda(Device& device, const LogprobsArgs& args);
 
@@ -68,7 +68,7 @@ void LogprobsRef(Device& device, const LogprobsArgs& args);
   return row.is_drawn ? sampled[row.draw].token : row.token;
 }
 
-// One row on the CPU; `tile_weights` is memory that is used again from row to row. Fills `top`.
+// Scores one row on the CPU; `tile_weights` is memory reused from row to row. Fills `top`.
 [[nodiscard]] ScoredToken ScoreOnCpu(std::span<const float> logits, TokenId token, std::span<TopToken> top,
                                      std::vector<std::uint64_t>& tile_weights);
 

@@ -1,6 +1,6 @@
-// Four passes over a row that is in the core's own cache after the first: the largest logit, the sum of exponentials,
-// the rank, the likeliest tokens. Few tokens are likelier than the least of these so far, so the last pass is mostly
-// comparisons of vectors.
+// Four passes over a row, which is in the core's own cache after the first: the largest logit, the sum of exponentials,
+// the rank, the likeliest tokens. Few tokens enter the list of the likeliest, so the last pass is mostly vector
+// comparisons.
 #include "kernels/logprobs.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -18,8 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace roost::kernels::HWY_NAMESPACE {
 
-// How many logits are above this one, and of those that are equal, how many stand in `before`, which is the front of
-// `logits`.
+// How many logits are above `logit`, plus how many of the first `before` logits are equal to it.
 std::size_t CountLikelierTokens(std::span<const float> logits, std::size_t before, float logit) {
   std::size_t count = 0;
   ForLanes(before, [&](auto d, std::size_t i) HWY_ATTR {
@@ -32,14 +31,14 @@ std::size_t CountLikelierTokens(std::span<const float> logits, std::size_t befor
   return count;
 }
 
-// `top`, which holds some in order, with one token more and without its last. The token's id is above all of theirs.
+// Inserts a token into the ordered `top`, and drops its last one. The token's id is above all of theirs.
 HWY_INLINE void Insert(TopToken token, std::span<TopToken> top) {
   std::size_t place = top.size() - 1;
   for (; place > 0 && token.logprob > top[place - 1].logprob; --place) top[place] = top[place - 1];
   top[place] = token;
 }
 
-// Leaves logits in place of log probabilities.
+// Writes logits where log probabilities will be.
 void FindLikeliest(std::span<const float> logits, std::span<TopToken> top) {
   if (top.empty()) return;
   for (std::size_t i = 0; i < top.size(); ++i) {
@@ -65,7 +64,7 @@ namespace {
 HWY_EXPORT(CountLikelierTokens);
 HWY_EXPORT(FindLikeliest);
 
-// Of a row whose largest logit is `best`.
+// For a row whose largest logit is `best`.
 double LogSumOfExponentials(std::span<const float> logits, float best, std::vector<std::uint64_t>& tile_weights) {
   constexpr double kWeightUnit = 0x1p-44;
   if (!std::isfinite(best)) return 0;

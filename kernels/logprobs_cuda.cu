@@ -1,6 +1,6 @@
-// A block per row. Thread t looks through column t: the tokens t, t + kThreads, t + 2 · kThreads, …. The likeliest
-// tokens come out of a tournament of the columns: each sends its best, the best of these is taken, and its column sends
-// the next.
+// A block per row. Thread t scans column t: the tokens t, t + kThreads, t + 2 · kThreads, …. A tournament of the
+// columns finds the likeliest tokens: each column enters its best, the overall best is taken, and its column enters the
+// next.
 #include <algorithm>
 
 #include "common/base/check.h"
@@ -16,7 +16,7 @@ constexpr std::uint32_t kLanes = 32;
 constexpr double kWeightUnit = 0x1p44;
 
 struct Columns {
-  Wide best[kThreads];  // of what a column has not sent yet; 0 when there is nothing left
+  Wide best[kThreads];  // the best of each column that was not taken yet; 0: none left
   Wide warp_values[kLanes];
 };
 static_assert(sizeof(Columns) <= kMaxSharedBytes && kThreads == kLanes * kLanes);
@@ -45,13 +45,13 @@ struct LogitsRow {
 
   __device__ __forceinline__ Wide Key(std::uint32_t token) const { return KeyOf(logits[token], token); }
 
-  // The best of a column, by the thread alone.
+  // The best of a column; one thread computes it.
   __device__ Wide BestOf(std::uint32_t column) const {
     Wide best = 0;
     for (std::uint32_t token = column; token < vocab_size; token += kThreads) best = max(best, Key(token));
     return best;
   }
-  // The best of a column that is below `bound`, by a warp together.
+  // The best of a column below `bound`; a warp computes it together.
   __device__ Wide BestBelow(Wide bound, std::uint32_t column) const {
     Wide best = 0;
     for (std::uint32_t token = column + threadIdx.x % kLanes * kThreads; token < vocab_size;
@@ -68,7 +68,7 @@ __device__ __forceinline__ float LogprobOf(float logit, double log_sum) {
   return static_cast<float>(logprob > 0 ? 0 : logprob);
 }
 
-// The sum of exponentials, and how many tokens are likelier than the one of `key`.
+// The log of the sum of exponentials, and how many tokens are likelier than that of `key`.
 struct RowSums {
   double log_sum;
   Wide likelier;
@@ -78,7 +78,7 @@ __device__ RowSums SumsOf(const LogitsRow& row, float best, Wide key, Columns& c
   Wide likelier = 0;
   for (std::uint32_t token = threadIdx.x; token < row.vocab_size; token += kThreads) {
     const double share = exp(static_cast<double>(row.logits[token]) - static_cast<double>(best));
-    weight += share <= 1 ? static_cast<Wide>(share * kWeightUnit + 0.5) : 0;  // nothing for NaN, of a broken row
+    weight += share <= 1 ? static_cast<Wide>(share * kWeightUnit + 0.5) : 0;  // 0 for NaN, in a broken row
     likelier += row.Key(token) > key ? 1 : 0;
   }
   const double sum = static_cast<double>(SumOfBlock(weight, columns)) / kWeightUnit;

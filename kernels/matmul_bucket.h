@@ -1,4 +1,4 @@
-// Batches whose products are planned alike.
+// Buckets of batch sizes whose products are planned together.
 #pragma once
 
 #include <bit>
@@ -8,8 +8,8 @@ namespace roost::kernels {
 
 inline constexpr std::uint32_t kLargestDoublingBucket = 256;
 
-// The rows that a batch of `rows` is planned for: the power of two from there on up to kLargestDoublingBucket, then the
-// multiple of it. At least `rows`, and less than twice as many.
+// The number of rows that a batch of `rows` is planned for: the next power of two up to kLargestDoublingBucket, above
+// that the next multiple of it. At least `rows`, and less than twice as many.
 [[nodiscard]] constexpr std::uint32_t MatmulBucket(std::uint32_t rows) {
   if (rows <= kLargestDoublingBucket) return std::bit_ceil(rows);
   return (rows + kLargestDoublingBucket - 1) / kLargestDoublingBucket * kLargestDoublingBucket;

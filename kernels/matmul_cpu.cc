@@ -1,7 +1,7 @@
-// Weights are packed, so rows that lie on the device already are no use here: in panels where the CPU has no bf16 of
-// its own, see matmul_panels_cpu.cc, and else by oneDNN. For it W is cut into slabs of output columns. A task is one
-// slab times one tile of rows; tasks are dealt to threads in any order. A small W is one slab, so that its tiles write
-// y in place; else a tile's part of y is copied from scratch.
+// Weights are always packed, so resident rows are of no use here. A CPU without bf16 instructions packs bf16 into
+// panels, see matmul_panels_cpu.cc; otherwise oneDNN packs. For oneDNN, W is cut into slabs of output columns. A task
+// is one slab times one tile of rows; threads take tasks in any order. A small W is one slab, so that its tiles write y
+// in place; else a tile's part of y is copied from scratch.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -22,7 +22,7 @@ constexpr std::uint32_t kSmallestTileForBalance = 16;
 
 struct Slab {
   std::uint32_t first_output = 0;
-  MatmulKernelFamily* family = nullptr;  // of the device
+  MatmulKernelFamily* family = nullptr;  // the device's
   std::size_t offset = 0;                // in the weights' memory
   dnnl::memory packed;
 };
@@ -40,7 +40,7 @@ class SlabWeights final : public CpuMatmulWeights {
   std::vector<float> bias;  // [outputs], or empty
 };
 
-// The tile's y: into place, with bias.
+// Copies the tile's part of y into place if needed, and adds the bias.
 void Deliver(const SlabWeights& weights, const Slab& slab, const MatmulTile& tile, const float* from, float* y) {
   const std::size_t columns = slab.family->shape().outputs;
   const float* bias = weights.bias.empty() ? nullptr : weights.bias.data() + slab.first_output;
@@ -78,7 +78,7 @@ void RunTile(CpuDevice& device, const SlabWeights& weights, const MatmulArgs& ar
   Deliver(weights, slab, tile, y, out);
 }
 
-// Tiles shrink until there are enough for all threads; their size changes no result.
+// Halves the tiles until there are enough for all threads; the size changes no result.
 std::uint32_t MaxTileRows(const CpuDevice& device, const SlabWeights& weights, std::uint32_t rows) {
   std::uint32_t max_tile_rows = kLargestTileRows;
   const auto wanted = std::size_t{2} * device.thread_count();
@@ -89,7 +89,7 @@ std::uint32_t MaxTileRows(const CpuDevice& device, const SlabWeights& weights, s
   return max_tile_rows;
 }
 
-// The slabs' shapes, and memory for all of them.
+// Decides the slabs' shapes, and allocates memory for all of them.
 Result<void> ReserveSlabs(CpuDevice& device, SlabWeights& weights) {
   const std::uint32_t outputs = weights.outputs();
   const bool is_small = std::size_t{outputs} * weights.inputs() <= kOneSlabElements;
@@ -128,7 +128,7 @@ Result<void> PackSlabs(CpuDevice& device, const PrepareMatmulArgs& args, SlabWei
   return {};
 }
 
-// A few rows: each slab is read once, slab after slab.
+// For a few rows: reads each slab once, slab after slab.
 void StreamSlabs(CpuDevice& device, const SlabWeights& weights, const MatmulArgs& args) {
   const Cost cost{std::uint64_t{args.rows} * weights.outputs() * weights.inputs()};
   ParallelFor(device, weights.slabs.size(), cost, [&](std::size_t index, std::uint32_t) {
@@ -155,7 +155,7 @@ void SlabWeights::Multiply(CpuDevice& device, const MatmulArgs& args) const {
     return;
   }
   const ScopedSerialOpenMp serial;
-  // All slabs but the last share a family; the last, if narrower, may have kept other tile sizes.
+  // All slabs but the last share a family; a narrower last one may use other tile sizes.
   const std::uint32_t max_tile_rows = MaxTileRows(device, *this, args.rows);
   const std::vector<MatmulTile> tiles = slabs.front().family->Cut(args.rows, max_tile_rows);
   const std::vector<MatmulTile> last_tiles = slabs.back().family->Cut(args.rows, max_tile_rows);

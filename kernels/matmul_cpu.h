@@ -1,5 +1,5 @@
-// What the CPU's two kinds of products share. Weights of a dtype that oneDNN computes in are its own; see
-// matmul_cpu.cc. Weights in bf16 on a CPU without instructions for it are panels; see matmul_panels_cpu.cc.
+// What the CPU's two kinds of products have in common. oneDNN packs weights of a dtype that it computes in; see
+// matmul_cpu.cc. On a CPU without bf16 instructions, bf16 weights are panels; see matmul_panels_cpu.cc.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,23 @@ namespace roost::kernels {
 
 class CpuMatmulWeights : public MatmulWeights {
  public:
-  // args.weights are these, and there are rows.
+  // args.weights are these weights, and args.rows is not 0.
   virtual void Multiply(CpuDevice& device, const MatmulArgs& args) const = 0;
 
  protected:
   using MatmulWeights::MatmulWeights;
 };
 
-// Any CPU computes with these; the compute dtype is kBF16.
+// For any CPU; the compute dtype is kBF16.
 [[nodiscard]] Result<std::unique_ptr<MatmulWeights>> PreparePanels(CpuDevice& device, const PrepareMatmulArgs& args);
 
-// Of all parts.
+// The outputs of all parts together.
 [[nodiscard]] std::uint32_t OutputsOf(const PrepareMatmulArgs& args);
 
 // Rows first … first + count - 1 of the stacked parts, in the compute dtype.
 void ConvertRows(const PrepareMatmulArgs& args, std::uint32_t first, std::uint32_t count, std::byte* to);
 
-// The bias of all parts, or nothing where none has one.
+// The bias of all parts, or empty if none has one.
 [[nodiscard]] std::vector<float> StackedBias(const PrepareMatmulArgs& args);
 
 }  // namespace roost::kernels

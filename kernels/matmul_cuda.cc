@@ -1,5 +1,5 @@
-// Weights lie as [N][K] bf16, the parts one after another, as in the model's files, so that products can go by rows
-// that the device holds for something else. Products are cuBLASLt's.
+// Weights are stored as [N][K] bf16, the parts one after another, as in the model's files, so that a product can use
+// rows that the device holds for another purpose. cuBLASLt computes the products.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -12,7 +12,7 @@
 namespace roost::kernels {
 namespace {
 
-// Memory of the device. The device outlives it.
+// Memory of a device, which outlives it.
 class CudaMemory {
  public:
   CudaMemory(CudaDevice& device, std::size_t bytes) : device_(device), data_(device.Allocate(bytes)) {}
@@ -31,13 +31,13 @@ class CudaMemory {
 
 class CudaWeights final : public MatmulWeights {
  public:
-  // Without memory of its own where there are rows to use.
+  // Allocates no memory if `rows` is given.
   CudaWeights(CudaDevice& device, std::uint32_t inputs, std::uint32_t outputs, bool biased, const void* rows)
       : MatmulWeights(inputs, outputs),
         has_bias(biased),
         own_rows(device, rows != nullptr ? 0 : std::size_t{inputs} * outputs * SizeOf(DType::kBF16)),
         weight(rows != nullptr ? rows : own_rows.data()),
-        // One for each dtype of y, which cuBLASLt wants a bias to have.
+        // One bias for each dtype of y, because cuBLASLt wants bias and y to have the same.
         bias_bf16(device, biased ? outputs * SizeOf(DType::kBF16) : 0),
         bias_f32(device, biased ? outputs * SizeOf(DType::kF32) : 0) {}
 
@@ -52,7 +52,7 @@ class CudaWeights final : public MatmulWeights {
   const CudaMemory bias_f32;
 };
 
-// As bf16, to the device, in pieces of a bounded size.
+// Uploads as bf16, in pieces of a limited size.
 void UploadAsBF16(CudaDevice& device, const void* from, DType dtype, std::size_t elements, std::byte* to) {
   if (dtype == DType::kBF16) {
     device.CopyToDevice(to, from, elements * SizeOf(DType::kBF16));

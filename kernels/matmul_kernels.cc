@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::array<std::uint32_t, 8> kTileSizes{1, 2, 4, 8, 16, 32, 64, 128};
 static_assert(kTileSizes.back() == kLargestTileRows);
-// Whose results the other tile sizes must match; the first that does not care where in the tile a row lies.
+// Candidates for the tile size that the others must match; the first whose result does not depend on a row's place in
+// the tile is taken.
 constexpr std::array<std::uint32_t, 8> kAnchors{16, 4, 64, 8, 32, 128, 2, 1};
 
 dnnl::memory::data_type DnnlType(DType dtype) {
@@ -56,7 +57,7 @@ bool CpuComputesBF16() {
 
 Result<std::unique_ptr<MatmulKernelFamily>> MatmulKernelFamily::Create(const MatmulShape& shape,
                                                                        std::uint32_t thread_count) {
-  // A primitive is built for as many threads as OpenMP would give it.
+  // oneDNN builds a primitive for as many threads as OpenMP would give it.
   const ScopedSerialOpenMp serial;
   try {
     std::unique_ptr<MatmulKernelFamily> family(new MatmulKernelFamily(shape, thread_count));
@@ -92,7 +93,7 @@ MatmulKernelFamily::Kernel MatmulKernelFamily::MakeKernel(std::uint32_t tile_row
   const Memory::desc x({tile_rows, shape_.inputs}, DnnlType(shape_.dtype), Memory::format_tag::ab);
   const Memory::desc y({tile_rows, shape_.outputs}, Memory::data_type::f32, Memory::format_tag::ab);
   dnnl::primitive_attr attributes;
-  // The library's own scratchpad must not be used by two threads at once.
+  // Two threads must not use the library's own scratchpad at once.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   Kernel kernel;
   kernel.tile_rows = tile_rows;
@@ -122,7 +123,7 @@ Result<void> MatmulKernelFamily::DropUnequalKernels() {
   const auto x = RandomMatrix(rng, std::size_t{kLargestTileRows} * shape_.inputs, shape_.dtype);
   const auto weight = RandomMatrix(rng, std::size_t{shape_.outputs} * shape_.inputs, shape_.dtype);
   const LargeArray<std::byte> memory(static_cast<std::byte*>(AllocateLarge(packed_bytes())));
-  if (memory == nullptr) return Error{ErrorCode::kInternal, "no memory to try products of oneDNN", {}};
+  if (memory == nullptr) return Error{ErrorCode::kInternal, "no memory to test oneDNN's products", {}};
   ROOST_ASSIGN_OR_RETURN(const dnnl::memory packed, Pack(weight.data(), memory.get()));
   const auto rotated_x = RotatedRows(x, kLargestTileRows, kShift);
 
@@ -191,7 +192,7 @@ std::vector<MatmulTile> MatmulKernelFamily::Cut(std::uint32_t rows, std::uint32_
   while (kernel > 0 && tile_rows(kernel) > max_tile_rows) --kernel;
   for (std::uint32_t first = 0; first < rows;) {
     const std::uint32_t left = rows - first;
-    // A little padding costs less than a second pass over the weights.
+    // A little padding is cheaper than a second pass over the weights.
     while (kernel > 0 && tile_rows(kernel) > left && tile_rows(kernel) * 3 > left * 4) --kernel;
     const std::uint32_t taken = std::min(left, tile_rows(kernel));
     tiles.push_back({first, taken, kernel});
@@ -229,7 +230,7 @@ void MatmulKernelFamily::Run(std::size_t kernel, std::uint32_t thread, const dnn
   };
   set_address(arguments.x, const_cast<void*>(x));  // NOLINT: oneDNN has no read-only memory
   set_address(arguments.y, y);
-  // The C interface: the C++ one builds a map for each call.
+  // The C interface, because the C++ one builds a map for each call.
   const std::array<dnnl_exec_arg_t, 4> list{{{DNNL_ARG_SRC, arguments.x.get()},
                                              {DNNL_ARG_WEIGHTS, packed.get()},
                                              {DNNL_ARG_DST, arguments.y.get()},

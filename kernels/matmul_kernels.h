@@ -1,11 +1,10 @@
-// oneDNN's products of one shape: [tile_rows, K] · [K, N] for a few fixed tile_rows, because each costs code
-// generation.
+// oneDNN's products of one shape: [tile_rows, K] · [K, N] for a few fixed tile_rows, because oneDNN generates code for
+// each.
 //
-// A family is trusted only after a trial on random numbers: every row must come out bit for bit the same from every
-// tile size and at every place in the tile. Tile sizes that fail are dropped, so what is left may be mixed freely: any
-// number of rows is cut into tiles, and no row's result tells how. Streaming (see matmul_stream.h) has the same trial.
-// Primitives run on one thread each; our own loop
-// deals tiles out. oneDNN's exceptions end here.
+// A family is used only after a trial on random numbers: every row must come out bit for bit the same with every tile
+// size and at every place in the tile. Tile sizes that fail are dropped, so the others can be mixed freely: any number
+// of rows is cut into tiles, and no result depends on how. Streaming (see matmul_stream.h) has the same trial.
+// Primitives run on one thread each; our own loop distributes tiles. oneDNN's exceptions are caught here.
 #pragma once
 
 #include <compare>
@@ -24,7 +23,7 @@ namespace roost::kernels {
 
 inline constexpr std::uint32_t kLargestTileRows = 128;
 
-// Has the CPU instructions for products of bf16 that oneDNN uses? Without them its products in bf16 are slow.
+// Has the CPU the bf16 instructions that oneDNN uses? Without them its bf16 products are slow.
 [[nodiscard]] bool CpuComputesBF16();
 
 struct MatmulShape {
@@ -34,36 +33,36 @@ struct MatmulShape {
   auto operator<=>(const MatmulShape&) const = default;
 };
 
-// A range of rows, computed by the tile size `kernel` of the family; `rows` is less than its tile only in the last tile
-// of a product, when no smaller tile size is left.
+// A range of rows that tile size `kernel` of the family computes. `rows` is less than the tile size only in the last
+// tile of a product, when there is no smaller tile size.
 struct MatmulTile {
   std::uint32_t first_row = 0;
   std::uint32_t rows = 0;
   std::size_t kernel = 0;
 };
 
-// Not thread-safe, except that Run may be called with distinct `thread`s at once.
+// Not thread-safe, except that Run may be called at once with distinct `thread`s.
 class MatmulKernelFamily {
  public:
-  // Generates and tries the kernels; 1 to 100 ms.
+  // Generates and tests the kernels; takes 1 to 100 ms.
   [[nodiscard]] static Result<std::unique_ptr<MatmulKernelFamily>> Create(const MatmulShape& shape,
                                                                           std::uint32_t thread_count);
 
   [[nodiscard]] const MatmulShape& shape() const { return shape_; }
   [[nodiscard]] std::uint32_t tile_rows(std::size_t kernel) const { return kernels_[kernel].tile_rows; }
-  // Of all tile sizes in use, ascending.
+  // All tile sizes in use, ascending.
   [[nodiscard]] std::vector<std::uint32_t> TileSizes() const;
 
-  // May products of up to kMaxStreamedRows rows be streamed? Their rows come out as from tiles, bit for bit.
+  // May products of up to kMaxStreamedRows rows be streamed? True if their rows equal those from tiles, bit for bit.
   [[nodiscard]] bool can_stream() const { return can_stream_; }
 
   // Cuts `rows` into tiles of at most `max_tile_rows` (where the sizes in use allow).
   [[nodiscard]] std::vector<MatmulTile> Cut(std::uint32_t rows, std::uint32_t max_tile_rows) const;
 
-  // Of a packed W, with what aligns another behind it.
+  // Size of a packed W, padded so that another one behind it is aligned.
   [[nodiscard]] std::size_t packed_bytes() const;
 
-  // W [N][K], row-major in the shape's dtype, in the kernels' own layout: at `to`, 64-byte aligned.
+  // Packs W [N][K], row-major in the shape's dtype, into the kernels' own layout at `to`, 64-byte aligned.
   [[nodiscard]] Result<dnnl::memory> Pack(const void* weight, void* to) const;
 
   // y[tile_rows][N] = x[tile_rows][K] · packedᵀ; y is contiguous.

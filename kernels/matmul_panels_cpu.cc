@@ -1,18 +1,18 @@
-// Products of weights that are held in bf16 by a CPU that computes in f32: half the memory, and half of what a decode
-// step reads. W is cut into panels of 32 outputs, and each lies as it is read:
+// Products with bf16 weights on a CPU that computes in f32: half the memory, and a decode step reads half as much. W is
+// cut into panels of 32 outputs, each stored in the order in which it is read:
 //
 //   panel[pair][output] = W[output][2·pair] | W[output][2·pair + 1] << 16      pair = 0 … ceil(K / 2) - 1
 //
 // so that a shift and a mask widen two vectors of weights at once, in registers. Rows of x are widened into tiles of up
-// to 6 rows, tile[k][row], and padded like W with zeros. A task is a few panels times a few tiles; it goes through
-// them in depths of 256 inputs. Where it has several tiles, a panel's weights of one depth are widened once for all of
-// them, and stay in the first level cache meanwhile.
+// to 6 rows, tile[k][row], and padded with zeros like W. A task is a few panels times a few tiles; it goes through them
+// in depths of 256 inputs. With several tiles, the weights of one panel and depth are widened once for all of them, and
+// stay in the first-level cache.
 //
-// Determinism: y[row][output] is one chain of multiply-adds over k in order that begins with the bias. No cut of rows,
-// panels, depths or threads shows in it.
+// Determinism: y[row][output] is one chain of multiply-adds over k in order, starting with the bias. The division into
+// rows, panels, depths and threads changes no bit.
 //
-// A product of one tile is a decode step's. It reads W once, from memory, so it asks for W some steps ahead; the
-// caches' own prefetching stops at each 4 KiB.
+// A product of one tile is a decode step's. It reads W once, from memory, so it prefetches W some steps ahead; hardware
+// prefetching stops at each 4 KiB.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -47,7 +47,7 @@ struct TilePart {
   const float* x = nullptr;              // [2 · pairs][rows]
   std::size_t rows = 0;
   std::size_t pairs = 0;
-  // What y begins with: a row of kPanelOutputs every from_stride, which may be 0. May be y.
+  // Start values of y: a row of kPanelOutputs every from_stride, which may be 0. May be y itself.
   const float* from = nullptr;
   std::size_t from_stride = 0;
   float* y = nullptr;  // [rows][kPanelOutputs], a row every y_stride
@@ -73,7 +73,7 @@ HWY_INLINE hn::Vec<Floats> OddInput(Floats d, const std::uint32_t* words) {
   return hn::BitCast(d, hn::And(hn::LoadU(d32, words), hn::Set(d32, 0xffff0000U)));
 }
 
-// sums += x[0 … kRows-1] times the weights of one input, which load(v) gives.
+// sums += x[0 … kRows-1] times the weights of one input, which load(v) returns.
 template <std::size_t kRows, std::size_t kVectors, class Load>
 HWY_INLINE void AddInput(Floats d, const float* x, const Load& load, hn::Vec<Floats> (&sums)[kRows][kVectors]) {
   hn::Vec<Floats> weights[kVectors];
@@ -87,7 +87,7 @@ HWY_INLINE void AddInput(Floats d, const float* x, const Load& load, hn::Vec<Flo
   }
 }
 
-// Calls add(sums) between loading and storing the sums of kVectors vectors of outputs, from `first` on.
+// Loads the sums of kVectors vectors of outputs from `first` on, calls add(sums), and stores them.
 template <std::size_t kRows, std::size_t kVectors, class Add>
 HWY_INLINE void AddToOutputs(Floats d, const TilePart& part, std::size_t first, const Add& add) {
   const std::size_t n = hn::Lanes(d);
@@ -131,8 +131,8 @@ HWY_INLINE void MultiplyPacked(Floats d, const TilePart& part, std::size_t first
   });
 }
 
-// The sums of a pass stay in registers, of which there may be 16: more rows, fewer outputs. The passes over a panel
-// after the first find it in the cache.
+// The sums of a pass stay in registers, of which there may be only 16: so more rows mean fewer outputs. Later passes
+// over a panel find it in the cache.
 template <std::size_t kRows>
 HWY_INLINE void MultiplyPackedRows(const TilePart& part) {
   const Floats d;
@@ -144,7 +144,7 @@ HWY_INLINE void MultiplyPackedRows(const TilePart& part) {
   }
 }
 
-// The weights are widened where they are used.
+// Widens the weights where they are used.
 void MultiplyOnce(const TilePart& part) {
   static_assert(kTileRows == 6);
   switch (part.rows) {
@@ -199,7 +199,7 @@ HWY_INLINE void Widen(Floats d, const TilePart& part, std::size_t first, float* 
   }
 }
 
-// The parts have the same panel and inputs, kDepthPairs at most: these weights are widened once for all of them.
+// For parts with the same panel and inputs (at most kDepthPairs): widens these weights once for all of them.
 void MultiplyAll(const TilePart* parts, std::size_t part_count) {
   const Floats d;
   HWY_ALIGN float widened[2 * kDepthPairs * kWidenedVectors * hn::MaxLanes(d)];
@@ -220,7 +220,7 @@ HWY_EXPORT(MultiplyAll);
 
 constexpr std::size_t kPanelsPerTask = 8;
 constexpr std::size_t kTilesPerTask = 16;
-constexpr std::size_t kTilesAtOnce = 64;  // bounds the tiles' memory
+constexpr std::size_t kTilesAtOnce = 64;  // limits the tiles' memory
 
 constexpr std::size_t CeilDiv(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
@@ -229,7 +229,7 @@ struct IndexRange {
   std::size_t end = 0;
 };
 
-// The last panel, of which y has `outputs`.
+// For the last panel, which has only `outputs` outputs.
 void MultiplyEdge(TilePart part, std::size_t outputs) {
   std::array<float, kTileRows * kPanelOutputs> whole{};
   for (std::size_t row = 0; row < part.rows; ++row) {
@@ -258,7 +258,7 @@ class PanelWeights final : public CpuMatmulWeights {
   void Multiply(CpuDevice& device, const MatmulArgs& args) const override;
 
  private:
-  // Some rows of a product: x is widened into tiles.
+  // Some rows of a product, with x widened into tiles.
   struct Rows {
     const std::uint16_t* x = nullptr;  // [count][inputs]
     std::size_t count = 0;
@@ -298,7 +298,7 @@ void PanelWeights::Pack(CpuDevice& device, const PrepareMatmulArgs& args) {
   });
 }
 
-// A few pairs at a time of all outputs, so that each cache line of a row is read once.
+// Takes a few pairs of all outputs at a time, so that each cache line of a row is read once.
 void PanelWeights::PackPanel(const std::uint16_t* rows, std::size_t panel, std::size_t outputs) {
   constexpr std::size_t kPairs = 16;
   std::uint32_t* to = panels_.get() + panel * panel_words();
@@ -321,7 +321,7 @@ void PanelWeights::PackPanel(const std::uint16_t* rows, std::size_t panel, std::
 void PanelWeights::Multiply(CpuDevice& device, const MatmulArgs& args) const {
   constexpr std::size_t kRowsAtOnce = kTilesAtOnce * kTileRows;
   const std::size_t most = std::min<std::size_t>(args.rows, kRowsAtOnce);
-  // The scratch of a thread that needs none for its tasks.
+  // Thread 0's scratch, because the tasks use none.
   float* tiles = device.Scratch(0, CeilDiv(most, kTileRows) * kTileRows * 2 * pairs_);
   for (std::size_t first = 0; first < args.rows; first += kRowsAtOnce) {
     MultiplyAtOnce(device, {.x = static_cast<const std::uint16_t*>(args.x) + first * inputs(),
@@ -346,8 +346,8 @@ void PanelWeights::MultiplyAtOnce(CpuDevice& device, const Rows& rows) const {
   });
 }
 
-// Several panels are read together for all tiles of a task, as far as there are enough tasks for all threads. For one
-// tile each is read from its begin to its end.
+// With several tiles, a task takes several panels for all its tiles, as long as there are enough tasks for all threads.
+// With one tile, each panel is read on its own from begin to end.
 std::size_t PanelWeights::PanelsPerTask(const CpuDevice& device, const Rows& rows) const {
   if (rows.tile_count() == 1) return 1;
   return std::clamp<std::size_t>(panel_count_ / (std::size_t{4} * device.thread_count()), 1, kPanelsPerTask);
@@ -357,7 +357,7 @@ void PanelWeights::WidenTile(const Rows& rows, std::size_t tile) const {
   const std::size_t count = rows.RowsOf(tile);
   float* to = rows.tiles + tile * kTileRows * 2 * pairs_;
   const std::uint16_t* x = rows.x + tile * kTileRows * inputs();
-  if (count == kTileRows) {  // most often: it is written from its begin to its end
+  if (count == kTileRows) {  // the usual case: written from begin to end
     for (std::size_t k = 0; k < inputs(); ++k) {
       for (std::size_t row = 0; row < kTileRows; ++row) to[k * kTileRows + row] = BF16ToFloat(x[row * inputs() + k]);
     }

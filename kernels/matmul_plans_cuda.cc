@@ -5,8 +5,8 @@
 namespace roost::kernels {
 namespace {
 
-// Where a product is cut along K its parts are added in f32. The other schemes keep them in the type of y, and so would
-// round the sum of a bf16 product once for each part.
+// When a product is split along K, its parts must be added in f32. The other schemes add in the type of y, and would
+// round the sum of a bf16 product once per part.
 constexpr std::uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 }  // namespace

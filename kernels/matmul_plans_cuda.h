@@ -1,6 +1,6 @@
-// Which of cuBLASLt's algorithms computes a product. Its heuristics cost tens of microseconds, so they are asked once
-// per shape and bucket of rows, and the answer is used for every batch of the bucket that it takes. A batch that it
-// does not take is planned alone, from then on.
+// Which of cuBLASLt's algorithms computes a product. Its heuristics take tens of microseconds, so they run once per
+// shape and bucket of rows; every batch of the bucket uses the result. If the algorithm refuses a batch size, that size
+// gets its own plan from then on.
 #pragma once
 
 #include <cublasLt.h>
@@ -26,16 +26,17 @@ struct MatmulPlanKey {
   auto operator<=>(const MatmulPlanKey&) const = default;
 };
 
-// The layouts and the operation of y[rows, outputs] = x[rows, inputs] · W[outputs, inputs]ᵀ as cuBLASLt, which counts
-// by columns, takes them: yᵀ = Wᵀ-of-its-view · xᵀ. Plain values: nothing to destroy.
+// y[rows, outputs] = x[rows, inputs] · W[outputs, inputs]ᵀ for cuBLASLt, which is column-major: its yᵀ is (its view of
+// W)ᵀ times xᵀ. Holds the layouts and the operation as plain values: nothing to destroy.
 class CudaProduct {
  public:
   CudaProduct(const CudaDevice& device, const MatmulPlanKey& shape, const void* bias);
 
-  // The best algorithm within the device's workspace that adds in f32 alone; ends the process when cuBLASLt knows none.
+  // The best algorithm that fits into the device's workspace and adds in f32 only; ends the process when cuBLASLt has
+  // none.
   [[nodiscard]] cublasLtMatmulAlgo_t FindAlgorithm();
-  // False when the algorithm, which may have been found for another number of rows, does not take this one. Any other
-  // failure ends the process.
+  // False when the algorithm, which may be for another number of rows, refuses this one. Any other failure ends the
+  // process.
   [[nodiscard]] bool TryRun(const cublasLtMatmulAlgo_t& algorithm, const void* weight, const void* x, void* y);
 
  private:
@@ -44,15 +45,16 @@ class CudaProduct {
   cublasLtMatrixLayoutOpaque_t weight_, x_, y_;
 };
 
-// Of one device. Not thread-safe.
+// For one device. Not thread-safe.
 class CudaMatmulPlans {
  public:
-  // The algorithm for the key's bucket; asks cuBLASLt the first time.
+  // The algorithm for the key's bucket; runs the heuristics the first time.
   [[nodiscard]] const cublasLtMatmulAlgo_t& For(const CudaDevice& device, const MatmulPlanKey& key, const void* bias);
 
-  // Of whose rows a product of this shape is planned: its bucket's, or its own where that was refused.
+  // The key under which this shape is planned: with its bucket's rows, or with its own if the bucket's algorithm
+  // refused it.
   [[nodiscard]] MatmulPlanKey KeyOf(const MatmulPlanKey& shape) const;
-  // The bucket's algorithm does not take the shape.
+  // Call it when the bucket's algorithm refuses the shape.
   void PlanAlone(const MatmulPlanKey& shape) { planned_alone_.insert(shape); }
 
  private:

@@ -1,6 +1,5 @@
-// Products of a few rows with weights as oneDNN packs them for CPUs with AVX-512 and bf16. oneDNN waits for memory
-// there: it asks for nothing ahead. This reads the packed weights once, from their begin to their end, and asks in
-// time.
+// Products of a few rows with weights as oneDNN packs them for CPUs with AVX-512 and bf16. oneDNN does not prefetch, so
+// it waits for memory there. This code reads the packed weights once from begin to end, and prefetches.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +20,10 @@ struct StreamedProduct {
   std::size_t y_stride = 0;
 };
 
-// Is there code for this processor? Stream may be called where the CPU computes in bf16, too.
+// Is there code for this processor? If so, Stream works wherever the CPU computes in bf16.
 [[nodiscard]] bool CanStream();
 
-// Each output is one chain of the processor's bf16 products over the inputs in order.
+// Each output is one chain of the processor's bf16 products, over the inputs in order.
 void Stream(const StreamedProduct& product);
 
 }  // namespace roost::kernels

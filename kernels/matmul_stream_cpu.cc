@@ -15,12 +15,12 @@ namespace roost::kernels {
 namespace {
 
 constexpr std::size_t kPanelOutputs = 64;
-constexpr std::size_t kVectors = 4;  // of 16 outputs
+constexpr std::size_t kVectors = 4;  // of 16 outputs each
 constexpr std::size_t kLanes = 16;
 constexpr std::size_t kLineWords = 16;
 constexpr std::size_t kAheadPairs = 8;  // 2 KiB
 
-// Inputs 2·pair and 2·pair + 1, or the last one and a zero.
+// Inputs 2·pair and 2·pair + 1; behind the last input, a zero.
 std::uint32_t PairOf(const StreamedProduct& product, const std::uint16_t* x, std::size_t pair) {
   if (2 * pair + 1 == product.inputs) return x[2 * pair];
   std::uint32_t both = 0;

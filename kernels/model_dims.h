@@ -1,4 +1,4 @@
-// What of a model bounds ops: sizes that a device's kernels may not all compute.
+// The sizes of a model that a device's kernels may limit.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace roost::kernels {
 
-// Of the whole model where several ranks compute it.
+// Of the whole model, also when several ranks compute it.
 struct ModelDims {
-  KvLayout kv;  // but for its base and block count
+  KvLayout kv;  // without base and block count
   std::uint32_t vocab_size = 0;
   std::uint32_t hidden_size = 0;
 };

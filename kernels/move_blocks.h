@@ -1,9 +1,9 @@
-// Whole blocks between the cache and one contiguous buffer, to send them or to keep them elsewhere:
+// Copies whole blocks between the cache and one contiguous buffer, to send them or to store them elsewhere:
 //
 //   gather    buffer[i] = block blocks[i]
 //   scatter   block blocks[i] = buffer[i]
 //
-// Exact. A block in the buffer lies as in the cache; see kv_layout.h.
+// Exact. A block has the same layout in the buffer as in the cache; see kv_layout.h.
 #pragma once
 
 #include <cstdint>

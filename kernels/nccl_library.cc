@@ -5,7 +5,7 @@
 namespace roost::kernels {
 namespace {
 
-constexpr const char* kFile = "libnccl.so.2";  // 2.14 and later have all that is asked for
+constexpr const char* kFile = "libnccl.so.2";  // 2.14 and later have all functions used here
 
 Error Unavailable() {
   return Error{

@@ -1,5 +1,5 @@
-// NCCL's functions, from the library that is opened when several devices compute one model: a worker on one device does
-// without it. For the files of the CUDA backend alone.
+// NCCL's functions, from a library that is opened only when several devices compute one model: a worker on one device
+// does not need it. Only for the files of the CUDA backend.
 #pragma once
 
 #include <nccl.h>
@@ -22,8 +22,8 @@ struct NcclLibrary {
   decltype(&ncclGroupEnd) group_end = nullptr;
 };
 
-// Stays open until the process ends. kUnavailable where the library or one of the functions is not there, with the
-// loader's reason.
+// The library stays open until the process ends. kUnavailable when the library or one of the functions is missing, with
+// the loader's reason.
 [[nodiscard]] Result<NcclLibrary> OpenNccl();
 
 }  // namespace roost::kernels

@@ -1,9 +1,9 @@
-// The op table: everything a model asks of a device, one function pointer per op. The CPU fills it, and so does a
-// shared object for another device that is opened at run time; callers know neither.
+// The op table: everything that a model asks of a device, one function pointer per op. The CPU has one, and so has a
+// shared object for another kind of device, opened at run time. Callers do not know which.
 //
 // Pointers in an op's arguments are device memory unless its header says host. Ops of one device take effect in the
 // order of their calls. An op that fails for good (a lost device) ends the process with one clear line, see
-// device_failure.h; running short of memory is an answer.
+// device_failure.h; when memory is short, a function returns that instead.
 #pragma once
 
 #include <cstddef>
@@ -37,49 +37,49 @@ struct OpTable {
   std::string_view name;  // "cpu", "reference", "cuda"
 
   Result<Device*> (*open)(const DeviceOptions& options) = nullptr;
-  void (*close)(Device* device) = nullptr;  // after all of its memory and weights are released
-  // The dtype in which matrix products are quickest without losing what bf16 weights hold.
+  void (*close)(Device* device) = nullptr;  // after all its memory and weights are released
+  // The dtype of the fastest matrix products that keep the precision of bf16 weights.
   DType (*preferred_dtype)(Device& device) = nullptr;
   bool (*supports_dtype)(Device& device, DType dtype) = nullptr;
-  // Of what ops hand each other between products of compute dtype `dtype`: results of products, queries. The residual
-  // stream and logits are always f32. The CPU computes in its caches and keeps f32; where memory sets the pace it is
-  // the compute dtype.
+  // The dtype of what ops pass to each other between products of compute dtype `dtype`: results of products, queries.
+  // The residual stream and logits are always f32. The CPU computes in its caches and keeps f32; a device that memory
+  // bandwidth limits uses the compute dtype.
   DType (*activation_dtype)(Device& device, DType dtype) = nullptr;
 
-  // What the ops after it compute, for the line that tells of a failure. Comes before the first op of a thread that did
-  // not open the device.
+  // Says what the following ops compute, for the error line. Must precede the first op of a thread that did not open
+  // the device.
   void (*begin_batch)(Device& device, const BatchShape& shape) = nullptr;
 
-  // Ends the process as an op does that fails for good: one line with this, the device and the batch.
+  // Ends the process like an op that fails for good: one line with this error, the device and the batch.
   void (*fail)(Device& device, std::string_view call, std::string_view error) = nullptr;
 
   // Null when memory is short. At least 64-byte aligned, not cleared.
   void* (*allocate)(Device& device, std::size_t bytes) = nullptr;
   void (*release)(Device& device, void* memory) = nullptr;
-  // Bytes that could be allocated now, where the device's memory is the worker's to fill; nothing on the CPU.
+  // Bytes that could be allocated now, on a device whose memory the worker may fill; nothing on the CPU.
   std::optional<std::size_t> (*free_memory)(Device& device) = nullptr;
   void (*copy_to_device)(Device& device, void* to, const void* from_host, std::size_t bytes) = nullptr;
-  // What a step needs of the host: one copy of all the pieces to `to` and behind. Returns when the pieces may change,
-  // and waits for no copy but the one before the last.
+  // Uploads a step's inputs: one copy of all pieces to `to` and their offsets. Returns when the pieces may change;
+  // waits at most for the copy before the last.
   void (*upload)(Device& device, void* to, std::span<const HostPiece> pieces) = nullptr;
-  // Takes what uploads of so many bytes need on their way, so that none of them has to.
+  // Allocates what uploads of up to `bytes` need, so that none of them has to.
   void (*reserve_uploads)(Device& device, std::size_t bytes) = nullptr;
-  // Returns when the bytes are there, so after all ops before it.
+  // Returns when the bytes have arrived, so after all earlier ops.
   void (*copy_to_host)(Device& device, void* to_host, const void* from, std::size_t bytes) = nullptr;
-  // The same in two parts, between which the host does other things: the first returns at once, the second when the
-  // bytes of the oldest copy that has begun and not ended are there. At most kMaxReadbackBytes each, and
-  // kMaxReadbacks that have not ended. No bytes are a wait for the ops before.
+  // The same in two calls, so that the host can work in between. The first returns at once. The second waits for the
+  // bytes of the oldest pending readback. At most kMaxReadbackBytes each, and kMaxReadbacks pending. Zero bytes: only
+  // waits for the earlier ops.
   void (*begin_readback)(Device& device, const void* from, std::size_t bytes) = nullptr;
   void (*end_readback)(Device& device, void* to_host) = nullptr;
 
-  // Ops called between the two are recorded instead of run, and their memory stays as it is; ops with host memory among
-  // their arguments, copies and allocations must not be called there. All three are null on a device that gains
-  // nothing.
+  // Ops called between the two are recorded instead of run, and memory stays unchanged. Ops with host memory among
+  // their arguments, copies and allocations are not allowed there. All three are null on a device that gains nothing
+  // from it.
   void (*begin_recording)(Device& device) = nullptr;
   std::unique_ptr<Recording> (*end_recording)(Device& device) = nullptr;
   void (*replay)(Device& device, const Recording& recording) = nullptr;
 
-  // kInvalidArgument when the ops do not compute such a model, with the reason and the name of the size.
+  // kInvalidArgument when the ops do not support such a model, with the reason and the name of the size.
   Result<void> (*check_model)(Device& device, const ModelDims& model) = nullptr;
 
   void (*gather_embedding)(Device& device, const GatherEmbeddingArgs& args) = nullptr;
@@ -98,7 +98,7 @@ struct OpTable {
   void (*logprobs)(Device& device, const LogprobsArgs& args) = nullptr;
   void (*place_sampled)(Device& device, const PlaceSampledArgs& args) = nullptr;
 
-  // For devices of this table that compute one model together; see collective.h. The devices are open and different,
+  // For devices of this table that compute one model together; see collective.h. The devices are open, all different,
   // and outlive the communicators; the first is rank 0's.
   Result<Communicators> (*connect)(std::span<Device* const> devices) = nullptr;
   void (*all_reduce)(Device& device, const AllReduceArgs& args) = nullptr;
@@ -106,10 +106,10 @@ struct OpTable {
   void (*broadcast)(Device& device, const BroadcastArgs& args) = nullptr;
 };
 
-// The CPU, quick: oneDNN for products, vector code chosen at run time for the rest.
+// The CPU, fast: oneDNN for products, vector code chosen at run time for the rest.
 [[nodiscard]] const OpTable& CpuOps();
 
-// The CPU, plain: scalar loops with double sums, for tests to compare with.
+// The CPU, plain: scalar loops with double sums, as a reference for tests.
 [[nodiscard]] const OpTable& ReferenceOps();
 
 }  // namespace roost::kernels

@@ -1,5 +1,5 @@
-// A copy by several threads: weights come out of the page cache as quickly as these can read. A small copy is made by
-// the caller alone.
+// A copy by several threads: copies weights out of the page cache as fast as several threads can read. The caller makes
+// a small copy alone.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace roost::kernels {
 
-// The ranges do not overlap. Pointers to no bytes may be null.
+// The ranges must not overlap. Pointers may be null when `bytes` is 0.
 inline void CopyInParallel(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   constexpr std::size_t kLeastBytesPerThread = std::size_t{1} << 20U;

@@ -1,4 +1,4 @@
-// tokens[places[i].index] = sampled[places[i].draw].token: what was drawn goes into the next batch without a way over
+// tokens[places[i].index] = sampled[places[i].draw].token: drawn tokens go into the next batch without passing through
 // the host.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace roost::kernels {
 
 struct SampledPlace {
-  std::uint32_t index = 0;  // of a token of the batch; each at most once
+  std::uint32_t index = 0;  // of a token of the batch; each index at most once
   std::uint32_t draw = 0;
 };
 

@@ -1,7 +1,7 @@
-// Where the threads of a group's ranks wait for each other. What a thread wrote before is seen by all of them after.
+// A barrier for the threads of a group's ranks. What a thread wrote before it is visible to all of them after it.
 //
-// None waits for one that failed: a rank that fails ends the process (device_failure.h, ROOST_CHECK), and so does who
-// waits and watches, where the failed one does not notice.
+// No thread waits for a failed one: a rank that fails ends the process (device_failure.h, ROOST_CHECK). If the failed
+// rank does not notice, a waiting thread with a watch ends the process.
 #pragma once
 
 #include <condition_variable>

@@ -15,10 +15,11 @@
 namespace roost::kernels {
 
 struct RmsNormArgs {
-  float* hidden = nullptr;        // [*][width]; updated where delta is given
+  float* hidden = nullptr;        // [*][width]; updated if delta is given
   const void* delta = nullptr;    // [*][width] of delta_dtype, or null; no alias
   const float* weight = nullptr;  // [width]
-  // Rows of hidden and delta to work on, distinct; null for 0 … rows-1. Row r of out is of hidden row row_indices[r].
+  // Rows of hidden and delta to work on, distinct; null: 0 … rows-1. Row r of out comes from row row_indices[r] of
+  // hidden.
   const std::uint32_t* row_indices = nullptr;
   float epsilon = 0;
   std::uint32_t rows = 0;

@@ -1,4 +1,4 @@
-// A block per row. The row waits in shared memory between the sum of its squares and its scaling; each thread reads
+// A block per row. The row stays in shared memory between the sum of its squares and its scaling; each thread reads
 // back what it wrote itself.
 #include "common/base/check.h"
 #include "kernels/cuda_kernels.h"

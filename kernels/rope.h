@@ -1,13 +1,13 @@
-// From the fused projection of a token to its query and its K and V in the cache, in one pass:
+// Writes a token's query, and its K and V in the cache, from its fused projection, in one pass:
 //
 //   rope_angles   cos, sin [rows][head_dim/2] of float(position) · inverse_frequencies[i], once per batch
 //   rope_to_cache per row: q heads: norm (optional), rotate → q; k heads: norm (optional), rotate → cache; v → cache
 //
 // The norm is the one of rms_norm.h over head_dim, with one weight for all heads. Rotation pairs element i with
 // i + head_dim/2:  (a, b) → (a·cos - b·sin, b·cos + a·sin).
-// Source: Su et al.: RoFormer, 2021, in the half-split arrangement of Hugging Face's Llama; angles are products in f32
-// as there. Accuracy: 1e-5 of the head's largest value, before rounding to the dtypes of cache and q. A row depends on
-// itself.
+// Source: Su et al.: RoFormer, 2021, with the halves split as in Hugging Face's Llama; as there, angles are products in
+// f32. Accuracy: 1e-5 of the head's largest value, before rounding to the dtypes of cache and q. A row's result depends
+// on that row alone.
 #pragma once
 
 #include <cstdint>

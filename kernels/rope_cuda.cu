@@ -1,5 +1,5 @@
-// Angles: a thread each. Heads: a warp each, so that a head's norm is a sum over a warp; q, K and V of a row differ in
-// where they go and in what is done to them, and are the warps of one launch.
+// Angles: a thread each. Heads: a warp each, so that a head's norm is a sum over a warp. One launch has the warps of q,
+// K and V, which differ in their target and in what is done to them.
 #include "common/base/check.h"
 #include "kernels/cuda_kernels.h"
 #include "kernels/rope.h"
@@ -11,11 +11,11 @@ namespace {
 constexpr std::uint32_t kAngleThreads = 128;
 constexpr std::uint32_t kWarps = 8;
 
-// Sine and cosine of an angle of any size. It is reduced to a quarter turn in f64, and then is where a few terms of the
-// Taylor series are within 1e-7: the library's functions keep a table on the stack for large angles.
+// Sine and cosine of an angle of any size. The angle is reduced to a quarter turn in f64; there a few terms of the
+// Taylor series are within 1e-7. The library's functions would keep a table on the stack for large angles.
 __device__ __forceinline__ void SinCos(float angle, float& sin, float& cos) {
   constexpr double kQuarterTurn = 1.57079632679489661923;
-  constexpr double kQuarterTurnRest = 6.12323399573676603587e-17;  // of π/2 beyond a double
+  constexpr double kQuarterTurnRest = 6.12323399573676603587e-17;  // π/2 minus the nearest double
   const double turns = rint(double{angle} / kQuarterTurn);
   const auto x = static_cast<float>(fma(-turns, kQuarterTurnRest, fma(-turns, kQuarterTurn, double{angle})));
   const float square = x * x;
@@ -38,7 +38,7 @@ __global__ void RopeAnglesKernel(RopeAnglesArgs args) {
   SinCos(angle, args.sin[index], args.cos[index]);
 }
 
-// The warp's head of `head`, normed if there is a weight, rotated, to `out`.
+// Writes the warp's head to `out`: normed if there is a weight, and rotated.
 template <std::uint32_t kCount>
 __device__ __forceinline__ void NormRotate(const std::uint16_t* head, const float* weight, float epsilon,
                                            std::uint32_t half, const float* cos, const float* sin, std::uint16_t* out) {
@@ -118,7 +118,7 @@ void RopeToCacheCuda(Device& device, const RopeToCacheArgs& args) {
   ROOST_CHECK(args.activation_dtype == DType::kBF16 && args.kv.dtype == DType::kBF16);
   const std::uint32_t head_count = args.query_head_count + 2 * args.kv.kv_head_count;
   const LaunchShape shape{.grid_x = args.rows, .grid_y = (head_count + kWarps - 1) / kWarps, .threads = kWarps * 32};
-  const bool pairs = args.kv.head_dim % 4 == 0;  // so that both halves begin at multiples of 4 bytes
+  const bool pairs = args.kv.head_dim % 4 == 0;  // both halves then begin at multiples of 4 bytes
   Launch(device, shape, pairs ? RopeToCacheKernel<2> : RopeToCacheKernel<1>, args);
 }
 

@@ -1,7 +1,7 @@
-// As on CUDA (sample_cuda.cu): what is sought is always the first token, in some order, at which a running sum of
-// counts or weights passes a threshold. In the order of ids that is a search in the sums of tiles. In the order of
-// likelihood nothing is sorted: tokens fall into buckets by their distance from the best logit, and of the bucket where
-// the sum passes, halves are left out until one token remains.
+// As on CUDA (sample_cuda.cu), each search looks for the first token, in some order, at which a running sum of counts
+// or weights exceeds a threshold. In the order of ids, it searches the sums of tiles. In the order of likelihood,
+// nothing is sorted: tokens fall into buckets by their distance from the best logit; in the bucket where the sum
+// exceeds the threshold, halves are dropped until one token remains.
 //
 // Source of the latter: weighted quickselect, as in Cormen, Leiserson, Rivest, Stein: Introduction to Algorithms,
 // problem 9-2.
@@ -36,7 +36,7 @@ std::uint64_t TargetOf(double uniform, std::uint64_t total) {
   return std::min(static_cast<std::uint64_t>(uniform * static_cast<double>(total)), total - 1);
 }
 
-// The first token whose running sum passes this is the first whose sum reaches the share of the total.
+// The first token whose running sum exceeds this threshold is the first whose sum reaches the share top_p of the total.
 std::uint64_t ThresholdOf(float top_p, std::uint64_t total) {
   const auto wanted = static_cast<std::uint64_t>(std::ceil(static_cast<double>(top_p) * static_cast<double>(total)));
   return std::clamp<std::uint64_t>(wanted, 1, total) - 1;
@@ -70,10 +70,10 @@ std::uint64_t MeasureOf(const T& value) {
   }
 }
 
-// Where a running sum passes a threshold.
+// Where a running sum exceeds a threshold.
 struct Border {
   TokenId token = 0;
-  std::uint64_t weight = 0;  // of all up to this token, with it
+  std::uint64_t weight = 0;  // of all tokens up to and including this one
 };
 
 class LikeliestFirst {
@@ -92,7 +92,7 @@ class LikeliestFirst {
   }
 
  private:
-  // The threshold is less than the sum over all tokens.
+  // `threshold` must be less than the sum over all tokens.
   template <Measure kMeasure>
   Border Find(std::uint64_t threshold) {
     Border border;

@@ -1,13 +1,13 @@
-// A block per draw. What is sought is always the first token, in some order, at which a running sum of counts or
-// weights passes a threshold: the last one that top-k keeps, the last one that top-p keeps, the drawn one. In the order
-// of ids that is a search in sums of tiles. In the order of likelihood the tokens are never sorted:
+// A block per draw. Each search looks for the first token, in some order, at which a running sum of counts or weights
+// exceeds a threshold: the last one that top-k keeps, the last one that top-p keeps, the drawn one. In the order of
+// ids, it searches the sums of tiles. In the order of likelihood, tokens are never sorted:
 //
 //   buckets   tokens by their distance from the best logit: counts and weights of kSlots buckets
-//   list      the tokens of all buckets that can matter, if they are few, in shared memory; else all are read again
-//   digits    a token's key is its logit's bits above its id's; the bucket's tokens by one digit after the other, until
-//             a slot has one token
+//   list      the tokens of all buckets that can matter, in shared memory if they are few; else all are read again
+//   digits    a token's key is its logit's bits above its id's; sums of the bucket's tokens by one digit after the
+//             other, until a slot has one token
 //
-// Sums are of integers, so that they do not depend on the order in which threads add.
+// Sums are of integers, so that they do not depend on the order in which threads add them.
 // Source: the selection by digits is radix select, as in Alabi et al.: Fast k-selection algorithms for graphics
 // processing units, 2012; here over weights too.
 #include <algorithm>
@@ -30,20 +30,20 @@ constexpr std::uint32_t kDigitBits = 11;
 constexpr std::uint32_t kDigitCount = 6;  // of 64 bits
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr double kWeightUnit = 0x1p44;
-constexpr float kBucketsPerE = 64;  // buckets for each factor e between weights
+constexpr float kBucketsPerE = 64;  // buckets per factor e between weights
 
 static_assert(kSlots == 1U << kDigitBits && kMaxSampledVocab <= kSlots * kSlots);
 
 struct Shared {
-  Wide weights[kSlots];  // of buckets
-  Wide sums[kSlots];     // of digits, tiles, or a tile's tokens
+  Wide weights[kSlots];  // of each bucket
+  Wide sums[kSlots];     // of digits, tiles, or the tokens of a tile
   Wide list[kMaxListed];
-  std::uint32_t counts[kSlots];        // of buckets
-  std::uint32_t digit_counts[kSlots];  // of tokens, beside `sums`
+  std::uint32_t counts[kSlots];        // of each bucket
+  std::uint32_t digit_counts[kSlots];  // of tokens, for each of `sums`
   Wide warp_values[32];
   std::uint32_t list_count;
   std::uint32_t broken;
-  // Of the last search.
+  // Results of the last search.
   std::uint32_t slot;
   Wide before;
   Wide key;
@@ -58,18 +58,18 @@ struct Row {
   float min_p;
   float bucket_scale;
 
-  // 0 for what min-p drops.
+  // 0 for tokens that min-p drops.
   __device__ __forceinline__ Wide Weight(float logit) const {
     const double weight = exp((static_cast<double>(logit) - static_cast<double>(best)) / temperature);
     return weight < static_cast<double>(min_p) ? 0 : static_cast<Wide>(weight * kWeightUnit + 0.5);
   }
-  // Never falls as logits fall: the order of buckets is that of likelihood.
+  // Monotonic: a lower logit never has a lower bucket, so buckets are in the order of likelihood.
   __device__ __forceinline__ std::uint32_t Bucket(float logit) const {
     return static_cast<std::uint32_t>(fminf((best - logit) * bucket_scale, static_cast<float>(kSlots - 1)));
   }
 };
 
-// ---- what the block does together ----
+// ---- computed by the block together ----
 
 // The sum of the lanes before this one.
 __device__ __forceinline__ Wide WarpSumBefore(Wide value) {
@@ -90,8 +90,8 @@ __device__ Wide BlockTotal(Wide value, Shared& shared) {
   return WarpSum(shared.warp_values[threadIdx.x % 32]);
 }
 
-// The first slot at which the running sum of kSlots values passes `threshold`, which is less than their sum: to
-// shared.slot, and the sum before it to shared.before.
+// The first slot at which the running sum of kSlots values exceeds `threshold`, which must be less than their sum.
+// Writes it to shared.slot, and the sum before it to shared.before.
 template <typename T>
 __device__ void FindSlot(const T* values, Wide threshold, Shared& shared) {
   __syncthreads();
@@ -112,7 +112,7 @@ __device__ void FindSlot(const T* values, Wide threshold, Shared& shared) {
   __syncthreads();
 }
 
-// Greedy's token, as a key, to shared.key; shared.broken if a logit is not a number.
+// Writes the key of the greedy token to shared.key; sets shared.broken if a logit is NaN.
 __device__ void FindBest(const float* logits, std::uint32_t vocab_size, Shared& shared) {
   if (threadIdx.x == 0) shared.broken = 0;
   __syncthreads();
@@ -165,10 +165,10 @@ __device__ std::uint32_t DrawById(const Row& row, double uniform, Shared& shared
 
 enum class Measure : std::uint8_t { kCount, kWeight };
 
-// Where a running sum passes a threshold.
+// Where a running sum exceeds a threshold.
 struct Border {
   Wide key;   // the token there
-  Wide past;  // the sum with it
+  Wide past;  // the sum up to and including it
 };
 
 class LikeliestFirst {
@@ -192,7 +192,8 @@ class LikeliestFirst {
   }
 
  private:
-  // The first token whose running sum passes this is the first whose sum reaches the share of the total.
+  // The first token whose running sum exceeds this threshold is the first whose sum reaches the share top_p of the
+  // total.
   __device__ static Wide ThresholdOf(float top_p, Wide total) {
     const auto wanted = static_cast<Wide>(ceil(static_cast<double>(top_p) * static_cast<double>(total)));
     return min(max(wanted, Wide{1}), total) - 1;
@@ -214,7 +215,7 @@ class LikeliestFirst {
     __syncthreads();
   }
 
-  // From now on ForEach reads the buckets up to this one, from the list if they fit.
+  // From now on ForEach reads only the buckets up to this one, from the list if they fit.
   __device__ void ListUpTo(std::uint32_t last_bucket) {
     last_bucket_ = last_bucket;
     Wide mine = 0;
@@ -240,7 +241,7 @@ class LikeliestFirst {
     }
   }
 
-  // The weight of all tokens from the likeliest one to this one.
+  // The weight of all tokens from the likeliest one down to this one.
   __device__ Wide WeightFrom(Wide key) const {
     Wide mine = 0;
     ForEach([&](Wide other) {
@@ -249,7 +250,7 @@ class LikeliestFirst {
     return BlockTotal(mine, shared_);
   }
 
-  // The threshold is less than the sum over the listed buckets.
+  // `threshold` must be less than the sum over the listed buckets.
   template <Measure kMeasure>
   __device__ Border Find(Wide threshold) {
     if constexpr (kMeasure == Measure::kCount) {
@@ -266,7 +267,7 @@ class LikeliestFirst {
       SumDigits<kMeasure>(bucket, prefix, prefix_mask, shift);
       FindSlot(shared_.sums, threshold - before, shared_);
       before += shared_.before;
-      // Slots are ordered as likelihood is: from the largest digit to the least.
+      // Slots are in the order of likelihood: from the largest digit to the least.
       const Wide digit_mask = (level + 1 < kDigitCount ? Wide{kSlots - 1} << shift : ~prefix_mask);
       prefix |= (Wide{kSlots - 1 - shared_.slot} << shift) & digit_mask;
       prefix_mask |= digit_mask;
@@ -281,7 +282,7 @@ class LikeliestFirst {
     return {shared_.key, before + own};
   }
 
-  // The bucket's tokens that begin with the prefix, by the digit that follows it.
+  // Sums the bucket's tokens whose keys begin with the prefix, by their next digit.
   template <Measure kMeasure>
   __device__ void SumDigits(std::uint32_t bucket, Wide prefix, Wide prefix_mask, std::uint32_t shift) {
     __syncthreads();
@@ -315,7 +316,7 @@ __device__ SampleStatus StatusOf(const Shared& shared) {
   return best > 0 ? SampleStatus::kInfinite : SampleStatus::kAllMinusInfinity;
 }
 
-// Of a draw that has counts: they are its own.
+// For a draw that has counts: its own row.
 __device__ TokenCount* UpdatedCounts(const SampleArgs& args, const SampleRow& draw) {
   TokenCount* counts = args.counts + std::size_t{draw.counts_row} * args.vocab_size;
   if (draw.resets_counts) {
@@ -340,7 +341,7 @@ __device__ void MaskRow(const std::uint32_t* mask, std::uint32_t vocab_size, flo
   __syncthreads();
 }
 
-// The logits that the draw is made from: the row as it is, or a copy of its own as biases and penalties leave it.
+// The logits for the draw: the row unchanged, or the draw's own copy with biases, penalties and mask applied.
 __device__ const float* AdjustedRow(const SampleArgs& args, const SampleRow& draw) {
   const float* logits = args.logits + std::size_t{draw.row} * args.vocab_size;
   if (!IsAdjusted(draw)) return logits;
@@ -372,7 +373,7 @@ __global__ void __launch_bounds__(kThreads) SampleKernel(SampleArgs args) {
   if (sampled.status != SampleStatus::kSampled) {
     sampled.token = 0;
   } else if (draw.temperature > 0) {
-    // A temperature of nearly nothing would make the best logit's distance, 0, times infinity.
+    // With a temperature near 0, the best logit's distance, 0, would be multiplied by infinity.
     constexpr float kMostBuckets = 1e30F;
     const Row row{.logits = logits,
                   .vocab_size = args.vocab_size,

@@ -22,13 +22,13 @@ struct Candidates {
   std::vector<double> weights;
 };
 
-// A total order: no two candidates are equal, so that nothing depends on how a library sorts.
+// A total order: no two candidates are equal, so the result does not depend on the library's sort.
 bool IsLikelier(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 bool IsLessLikely(const Candidate& a, const Candidate& b) { return IsLikelier(b, a); }
 
-// The likeliest token of a row, or what is wrong with the row.
+// The likeliest token of a row, or why the row has none.
 struct Best {
   Candidate candidate{-std::numeric_limits<float>::infinity(), 0};
   SampleStatus status = SampleStatus::kSampled;
@@ -46,8 +46,8 @@ Best FindBest(std::span<const float> logits) {
   return best;
 }
 
-// The token at which the running sum of the weights passes `uniform` of their total. The weights' own rounding can
-// leave the sum short of it: then it is the last token that can be drawn.
+// The token at which the running sum of the weights exceeds `uniform` times their total. Rounding can keep the sum
+// below it: then it is the last token that can be drawn.
 template <typename TokenAt>
 TokenId Draw(std::span<const double> weights, double uniform, const TokenAt& token_at) {
   double total = 0;
@@ -64,14 +64,14 @@ TokenId Draw(std::span<const double> weights, double uniform, const TokenAt& tok
   return token_at(last_possible);
 }
 
-// Of the best token 1; 0 for what min-p drops.
+// 1 for the best token; 0 for tokens that min-p drops.
 double Weight(float logit, float best_logit, const SampleRow& draw) {
   const double distance = static_cast<double>(logit) - static_cast<double>(best_logit);
   const double weight = std::exp(distance / static_cast<double>(draw.temperature));
   return weight < static_cast<double>(draw.min_p) ? 0 : weight;
 }
 
-// Leaves the candidates that top-k keeps, in no order.
+// Keeps the candidates of top-k, in no order.
 void KeepTopK(std::uint32_t top_k, std::vector<Candidate>& candidates) {
   if (top_k == 0 || top_k >= candidates.size()) return;
   const auto end = candidates.begin() + static_cast<std::ptrdiff_t>(top_k);
@@ -79,7 +79,7 @@ void KeepTopK(std::uint32_t top_k, std::vector<Candidate>& candidates) {
   candidates.erase(end, candidates.end());
 }
 
-// Leaves the candidates that top-p keeps, likeliest first, with their weights. A heap, because top-p keeps few of many.
+// Keeps the candidates of top-p, likeliest first, with their weights. Uses a heap, because top-p keeps few of many.
 void KeepTopP(const SampleRow& draw, float best_logit, Candidates& scratch) {
   std::vector<Candidate>& candidates = scratch.candidates;
   double total = 0;
@@ -96,7 +96,7 @@ void KeepTopP(const SampleRow& draw, float best_logit, Candidates& scratch) {
     scratch.weights.push_back(Weight(heap_end->logit, best_logit, draw));
     sum += scratch.weights.back();
   }
-  // The heap fills its end with the likeliest, the likeliest last.
+  // The heap puts the likeliest at its end, the very likeliest last.
   std::reverse(candidates.begin(), candidates.end());
   candidates.resize(scratch.weights.size());
 }

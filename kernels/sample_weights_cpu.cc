@@ -17,30 +17,31 @@ namespace roost::kernels::HWY_NAMESPACE {
 using Candidate = SampleScratch::Candidate;
 using FloatTag = hn::ScalableTag<float>;
 
-// Buckets for each factor e between weights. The last bucket holds all that is beyond.
+// Buckets per factor e between weights. The last bucket also holds everything beyond.
 constexpr float kBucketsPerE = 64;
-// A temperature of nearly nothing would make the best logit's distance, 0, times infinity.
+// With a temperature near 0, the best logit's distance, 0, would be multiplied by infinity.
 constexpr float kMostBucketsPerLogit = 1e30F;
 
 constexpr float kWeightUnits = 0x1p44F;
 
-// By way of a signed number, which is one instruction: a weight is 1 at the most.
+// Converts through a signed number, which is one instruction. It fits, because a weight is at most 1.
 HWY_INLINE std::uint64_t UnitsOf(float weight) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(weight * kWeightUnits));
 }
 
-// Multiples of 2^-44: what is above 2^-21 has no smaller digits, and to add that to the others rounds them.
+// Weights in multiples of 2^-44. A weight above 2^-21 has no smaller digits; adding and subtracting 2^-21 rounds the
+// others.
 template <class D>
 HWY_INLINE hn::Vec<D> WeightOf(D d, hn::Vec<D> logit, const WeightedRow& row) {
   const auto distance = hn::Div(hn::Sub(logit, hn::Set(d, row.best)), hn::Set(d, row.temperature));
-  // Beyond -80 nothing is left, and infinity is no number to compute with.
+  // Below -80 the weight is 0, and infinity must not enter the computation.
   const auto weight = hn::Exp(d, hn::Max(distance, hn::Set(d, -80.0F)));
   const auto magic = hn::Set(d, 0x1p-21F);
   const auto rounded = hn::IfThenElse(hn::Lt(weight, magic), hn::Sub(hn::Add(weight, magic), magic), weight);
   return hn::IfThenZeroElse(hn::Lt(weight, hn::Set(d, row.min_p)), rounded);
 }
 
-// Never falls as logits fall.
+// Monotonic: a lower logit never has a lower bucket.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> BucketOf(D d, hn::Vec<D> logit, float best, float scale) {
   const auto place = hn::Mul(hn::Sub(hn::Set(d, best), logit), hn::Set(d, scale));
@@ -56,7 +57,7 @@ RowExtremes Extremes(std::span<const float> logits) {
   const std::size_t lanes = hn::Lanes(d);
   constexpr float kLeast = -std::numeric_limits<float>::infinity();
   auto best = hn::Set(d, kLeast);
-  auto numbers = hn::Zero(d);  // NaN in the lanes that had one
+  auto numbers = hn::Zero(d);  // NaN in lanes that had one
   std::size_t i = 0;
   for (; i + lanes <= logits.size(); i += lanes) {
     const auto logit = hn::LoadU(d, logits.data() + i);
@@ -81,7 +82,7 @@ TokenId First(std::span<const float> logits, float logit) {
   return static_cast<TokenId>(i);
 }
 
-// Of at most kTileTokens logits.
+// For at most kTileTokens logits.
 HWY_INLINE void WeightsOf(const WeightedRow& row, std::span<const float> logits, float* weights) {
   ForLanes(logits.size(), [&](auto d, std::size_t i) HWY_ATTR {
     hn::StoreU(WeightOf(d, hn::LoadU(d, logits.data() + i), row), d, weights + i);

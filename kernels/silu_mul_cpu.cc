@@ -17,7 +17,7 @@ HWY_INLINE void SiluMulRow(const float* gate, std::size_t width, Out* out) {
   const float* up = gate + width;
   ForLanes(width, [&](auto d, std::size_t i) HWY_ATTR {
     const auto g = hn::LoadU(d, gate + i);
-    // Below -87 the result is 0 within f32's range anyway, and exp must not overflow.
+    // Limits exp to avoid overflow: below -87 the result is 0 in f32 anyway.
     const auto negated = hn::Min(hn::Neg(g), hn::Set(d, 87.0F));
     const auto silu = hn::Div(g, hn::Add(hn::Set(d, 1.0F), hn::Exp(d, negated)));
     StoreNarrow(hn::Mul(silu, hn::LoadU(d, up + i)), d, out + i);

@@ -1,5 +1,5 @@
-// What the vector ops share: loads that widen to f32, stores that round to the output's dtype, and loops over a row.
-// Included once per target that Highway compiles for, so the guard is Highway's kind.
+// What the vector ops have in common: loads that widen to f32, stores that round to the output's dtype, and loops over
+// a row. Included once per target that Highway compiles for, so the guard follows Highway's pattern.
 #if defined(ROOST_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOST_KERNELS_SIMD_INL_H_
 #undef ROOST_KERNELS_SIMD_INL_H_
@@ -35,7 +35,7 @@ HWY_INLINE void StoreNarrow(hn::Vec<D> value, D d, float* to) {
   hn::StoreU(value, d, to);
 }
 
-// Rounds as FloatToBF16 does.
+// Rounds like FloatToBF16.
 template <class D>
 HWY_INLINE void StoreNarrow(hn::Vec<D> value, D /*d*/, std::uint16_t* to) {
   const hn::Rebind<std::uint16_t, D> d16;
@@ -59,7 +59,7 @@ HWY_INLINE void ForLanes(std::size_t count, const Body& body) {
   for (; i < count; ++i) body(one, i);
 }
 
-// Σ values[i]², in an order that depends on `count` alone.
+// Σ values[i]², in an order that depends only on `count`.
 HWY_INLINE float SumOfSquares(const float* values, std::size_t count) {
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);

@@ -1,5 +1,5 @@
-// A token and its logit as one number, by which tokens are ordered as likelihood orders them, and what a warp does with
-// such numbers. For the kernels that look through rows of logits.
+// A token and its logit as one number, so that comparing numbers compares likelihood; and warp operations on such
+// numbers. For kernels that scan rows of logits.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace roost::kernels {
 
-using Wide = unsigned long long;  // as atomicAdd has it
+using Wide = unsigned long long;  // the type of atomicAdd
 
-// Grows with the logit, and of equal logits with a lower id; -0 is 0. Not of NaN. Never 0.
+// Grows with the logit; for equal logits, with a lower id. -0 counts as 0. Not for NaN. Never 0.
 __device__ __forceinline__ Wide KeyOf(float logit, std::uint32_t token) {
   const std::uint32_t bits = __float_as_uint(logit + 0.0F);
   const std::uint32_t ordered = (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;

@@ -1,5 +1,5 @@
-// Reading and writing some consecutive elements at once, and sums over the threads of a block. For kernels that memory
-// sets the pace of: 16 bytes per access where the width of a row allows it.
+// Reads and writes of several consecutive elements at once, and sums over the threads of a block. For kernels that
+// memory bandwidth limits: 16 bytes per access if the width of a row allows it.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ __device__ __forceinline__ void StoreBF16(const float (&from)[kCount], std::uint
   }
 }
 
-// f32 from an address that is a multiple of 16 (kCount a multiple of 4) or 4.
+// f32 from an address that is a multiple of 16 (if kCount is a multiple of 4), else of 4.
 template <std::uint32_t kCount>
 __device__ __forceinline__ void LoadF32(const float* from, float (&to)[kCount]) {
   if constexpr (kCount % 4 == 0) {
@@ -77,13 +77,13 @@ __device__ __forceinline__ float WarpSum(float value) {
   return value;
 }
 
-// Every lane gets the largest of the warp.
+// Every lane gets the largest value of the warp.
 __device__ __forceinline__ float WarpMax(float value) {
   for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, step));
   return value;
 }
 
-// Every thread gets the sum over the block. `sums` is shared memory that nothing else uses meanwhile.
+// Every thread gets the sum over the block. Nothing else may use `sums`, which is shared memory, meanwhile.
 using BlockSums = float[32];
 __device__ __forceinline__ float BlockSum(float value, BlockSums& sums) {
   value = WarpSum(value);
@@ -93,7 +93,7 @@ __device__ __forceinline__ float BlockSum(float value, BlockSums& sums) {
   return WarpSum(lane < blockDim.x / 32 ? sums[lane] : 0.0F);
 }
 
-// Threads for `items` pieces of work per block: a multiple of 32, at most `most`.
+// The number of threads for `items` pieces of work per block: a multiple of 32, at most `most`.
 constexpr std::uint32_t BlockThreads(std::uint32_t items, std::uint32_t most) {
   const std::uint32_t threads = (items + 31) / 32 * 32;
   return threads < 32 ? 32 : threads < most ? threads : most;

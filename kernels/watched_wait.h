@@ -1,4 +1,4 @@
-// Waiting for another thread that may never come: what it waits for itself may be a device that has failed.
+// Waiting for another thread that may never arrive, because it waits for a device that has failed.
 #pragma once
 
 #include <chrono>
@@ -8,11 +8,11 @@
 
 namespace roost::kernels {
 
-// How often who waits looks after the others.
+// How often a waiting thread calls its watch.
 inline constexpr std::chrono::milliseconds kWatchPeriod{10};
 
-// Returns when `done`, which the lock guards, holds. Meanwhile calls `watch` now and then, without the lock: it ends
-// the process when the wait would never end. Without a watch it just waits.
+// Returns when `done`, which the lock guards, is true. Meanwhile calls `watch` periodically, without the lock: the
+// watch ends the process if the wait would never end. Without a watch it only waits.
 template <typename Done>
 void WatchedWait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                  const std::function<void()>& watch, const Done& done) {

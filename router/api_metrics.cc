@@ -19,7 +19,7 @@ ApiMetrics::ApiMetrics(metrics::Registry& registry)
 void ApiMetrics::OnPromptMemo(const PromptMemo::Counts& counts) {
   const std::lock_guard lock(mutex_);
   const auto count_up = [](prometheus::Counter& counter, std::uint64_t& known, std::uint64_t now) {
-    if (now <= known) return;  // somebody else has told a later count
+    if (now <= known) return;  // another thread has already reported a later count
     counter.Increment(static_cast<double>(now - known));
     known = now;
   };
@@ -52,7 +52,7 @@ void ApiMetrics::OnGenerationEnd(const GenerationSummary& summary) {
 void ApiMetrics::OnFirstToken(std::string_view model, double seconds) { OfModel(model).ttft.Observe(seconds); }
 
 void ApiMetrics::OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) {
-  // Tokens that arrive together were that far apart on average.
+  // Tokens that arrived together share the time since the last arrival equally.
   ModelMetrics& metrics = OfModel(model);
   for (std::uint32_t i = 0; i < token_count; ++i) metrics.inter_token.Observe(seconds / token_count);
 }

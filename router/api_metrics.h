@@ -1,4 +1,4 @@
-// Counts what the API tells of, under the names of common/metrics/catalog.h.
+// Turns the API's reports into metrics, under the names of common/metrics/catalog.h.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class ApiMetrics final : public ApiObserver {
   // `registry` outlives it.
   explicit ApiMetrics(metrics::Registry& registry);
 
-  // Whoever reads the metrics tells the memo's counts first.
+  // Updates the memo's metrics. Call it before the metrics are read.
   void OnPromptMemo(const PromptMemo::Counts& counts);
 
   void OnAnswer(std::string_view route, int status) override;

@@ -87,7 +87,7 @@ FleetOptions FleetOptionsOf(const RouterOptions& options, std::optional<wire::Se
   return fleet;
 }
 
-// Null when nothing is to be recorded.
+// Null when no file for recording is set.
 Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, metrics::Registry& registry) {
   if (options.record.empty()) return std::unique_ptr<Recorder>();
   prometheus::Counter& written = registry.Counter(metrics::kRouterRecordedRequests, {"written"});
@@ -97,9 +97,9 @@ Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, met
                          }});
 }
 
-// Continues to serve while /ready says 503, so that clients can notice first: balancers and proxies look every few
-// seconds, and a listener that closes before they have looked would cost requests. A second signal skips the rest.
-// Returns the number of the signal that ends the process at once.
+// Continues to serve while /ready answers 503. Load balancers check it every few seconds; requests would be lost if the
+// listener closed before they have seen the 503. A second signal ends the wait. Returns how many signals must have come
+// to end the process at once.
 int Announce(std::chrono::milliseconds time, Api& api, Termination& termination) {
   api.BeginDrain();
   if (time.count() == 0) return 2;
@@ -107,7 +107,7 @@ int Announce(std::chrono::milliseconds time, Api& api, Termination& termination)
   return termination.Wait(time, 2) ? 3 : 2;
 }
 
-// Lets open requests end, until the time is over or signal number `last_signal` comes.
+// Waits for open requests to end. Cuts them off after `timeout`; exits at once when signal number `last_signal` comes.
 void Drain(HttpServer& server, std::chrono::milliseconds timeout, int last_signal, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
   std::atomic<bool> stopped = false;
@@ -152,8 +152,8 @@ Result<void> WatchLinkPeers(const RouterOptions& options, const std::optional<wi
                        }});
 }
 
-// Runs until a signal; then announces the end, and lets open requests end within the drain timeout. Each further signal
-// ends what it finds: the announcement, or the process.
+// Serves until a signal comes, announces the shutdown, and lets open requests end within the drain timeout. A further
+// signal ends the announcement; during the drain it ends the process.
 Result<void> Run(const RouterOptions& options, Termination& termination) {
   const SteadyClock clock;
   Reloader reloader;
@@ -227,7 +227,7 @@ int Main(int argc, char** argv) {
   }
   if (*outcome == ParseOutcome::kExit) return EX_OK;
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
-  // Before any other thread, so that all of them leave the signals to it.
+  // It blocks the signals before any thread starts, so that all threads inherit the mask and only it gets signals.
   Termination termination(Termination::Hangup::kReloads);
   const LogThread log_thread;
   Result<void> run = CheckMemory(options, machine);

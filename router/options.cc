@@ -23,8 +23,8 @@ RouterOptions DefaultsFor(const Machine& machine) {
   options.input_memory_bytes = std::clamp(machine.memory_bytes / 4, kLeastMemoryBytes, kMaxDefaultInputMemoryBytes);
   options.index_memory_bytes = std::clamp(machine.memory_bytes / 4, kLeastMemoryBytes, kMaxDefaultIndexMemoryBytes);
   options.tokenization_memo_bytes = std::min(machine.memory_bytes / 16, kMaxDefaultMemoBytes);
-  // Two at least, so that short requests need not wait for the end of a long one; few, because workers need the
-  // processors more where they share a machine.
+  // At least two, so that short requests need not wait for a long one. At most four, because workers on the same
+  // machine need the processors more.
   options.text_threads = std::clamp(machine.processor_count, 2U, 4U);
   return options;
 }
@@ -70,21 +70,23 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Clients")
       .Add("http-address", options.http_address, "Address and port of the HTTP API; port 0 takes a free one")
       .Add("http-threads", options.http_threads, "Threads that serve clients", {1, 256})
-      .Add("max-connections", options.max_connections, "Client connections; one more is answered 429", {1, 1e6})
+      .Add("max-connections", options.max_connections, "Open client connections, at most; another one is answered 429",
+           {1, 1e6})
       .Add("max-body-bytes", options.max_body_bytes, "Size of a request's body; a larger one is answered 413",
            {1024, 1e9})
-      .Add("input-memory-bytes", options.input_memory_bytes,
-           "Memory for requests that arrive, are read, wait or may be sent again, and an eighth for workers' messages; "
-           "beyond it requests are answered 429, or 413 if they are larger than all of it. Reading a body takes up to "
-           "60 times "
-           "its size. By default a quarter of what the process may use, at most 2 GiB",
-           {kLeastMemoryBytes, 1e15})
-      .Add("tokenization-memo-bytes", options.tokenization_memo_bytes,
-           "Memory for what is remembered of prompts' tokens and hashes, so that the next turn of a conversation costs "
-           "what is new in it; 0 turns it off. By default a sixteenth of what the process may use, at most 256 MiB",
-           {0, 1e15})
-      .Add("text-threads", options.text_threads, "Threads that read requests: JSON, templates, tokens, hashes",
-           {1, 256})
+      .Add(
+          "input-memory-bytes", options.input_memory_bytes,
+          "Memory for requests, from their arrival until they can no longer be sent again; an eighth of it is for "
+          "workers' messages. A request that does not fit is answered 429, or 413 if it is larger than all of it. "
+          "Reading a body takes up to 60 times its size. Default: a quarter of what the process may use, at most 2 GiB",
+          {kLeastMemoryBytes, 1e15})
+      .Add(
+          "tokenization-memo-bytes", options.tokenization_memo_bytes,
+          "Memory for the tokens and hashes of earlier prompts, so that the next turn of a conversation costs only the "
+          "work for its new text; 0 turns the memo off. Default: a sixteenth of what the process may use, at most "
+          "256 MiB",
+          {0, 1e15})
+      .Add("text-threads", options.text_threads, "Threads that parse, render, tokenize and hash requests", {1, 256})
       .Add("request-head-timeout-seconds", options.request_head_timeout_seconds,
            "Time that a client may take to send a request's head", {0.01, 3600})
       .AddList("cors-origins", options.cors_origins,
@@ -101,51 +103,55 @@ void Declare(RouterOptions& options, ConfigParser& parser) {
       .Add("worker-timeout-seconds", options.worker_timeout_seconds,
            "Time without a message after which a worker counts as dead; workers report four times a second",
            {0.5, 3600})
-      .Add("stall-timeout-seconds", options.stall_timeout_seconds,
-           "Time without a step after which a worker that has work counts as hung; at least four of its steps",
-           {0.5, 3600})
+      .Add(
+          "stall-timeout-seconds", options.stall_timeout_seconds,
+          "Time without a step after which a worker that has work counts as hung; longer if its steps are predicted to "
+          "take long",
+          {0.5, 3600})
       .Add("request-timeout-seconds", options.request_timeout_seconds,
            "Time after which a request ends with an error, even in mid-stream; a request may shorten it with "
            "x-request-timeout-ms",
            {0.1, 86'400})
       .Add("max-in-flight-requests", options.max_in_flight_requests,
-           "Requests that may be open at the same time; one more is answered 429", {1, 1e6});
+           "Open requests, at most; another one is answered 429", {1, 1e6});
   parser.Section("Index").Add(
       "index-memory-bytes", options.index_memory_bytes,
       "Memory for the index of what workers hold, for all models together; when it is full, the index leaves out the "
-      "deepest blocks. By default a quarter of what the process may use, at most 1 GiB",
+      "deepest blocks. Default: a quarter of what the process may use, at most 1 GiB",
       {kLeastMemoryBytes, 1e15});
   parser.Section("Queue")
       .Add("worker-queue-bound", options.worker_queue_bound,
-           "Requests that may wait at a worker; new ones wait at the router while every worker has so many", {1, 1e6})
+           "Requests that may wait at a worker; new ones wait at the router while every worker has that many", {1, 1e6})
       .Add("max-queue", options.max_queue,
-           "Requests that may wait at the router for one model; one more is answered 429", {0, 1e6})
+           "Requests that may wait at the router for one model; another one is answered 429", {0, 1e6})
       .Add("max-queue-wait-ms", options.max_queue_wait_ms, "Time after which a request that waits is answered 429",
            {1, 86'400'000});
   const std::span<const std::string_view> policies = PolicyNames();
   parser.Section("Routing").AddChoice("policy", options.policy, {policies.begin(), policies.end()},
                                       "How a worker is chosen");
-  parser.Section("Answers").AddChoice("tool-parser", options.tool_parser,
-                                      {"auto", "none", "hermes", "llama", "pythonic", "mistral", "harmony", "deepseek",
-                                       "granite", "glm", "qwen-xml", "kimi"},
-                                      "How models write tool calls; auto: as their chat templates tell");
+  parser.Section("Answers").AddChoice(
+      "tool-parser", options.tool_parser,
+      {"auto", "none", "hermes", "llama", "pythonic", "mistral", "harmony", "deepseek", "granite", "glm", "qwen-xml",
+       "kimi"},
+      "Format in which models write tool calls; auto: detect it from the chat template");
   parser.Section("Prompts").AddSwitch("content-may-contain-special-tokens", options.content_may_contain_special_tokens,
                                       "Read the text of a special token, such as <|im_end|>, in messages and tools as "
-                                      "that token; without it, it is text");
+                                      "that token; by default it is plain text");
   parser.Section("Operation")
       .Add("record", options.record,
-           "File to which the router writes lengths and block hashes of all requests, and no text, for roostctl "
-           "simulate")
+           "File in which the router records the lengths and block hashes of all requests, but no text; roostctl "
+           "simulate reads it")
       .AddSwitch("show-prefix-text", options.show_prefix_text,
                  "Show the text of the most used prefixes in /admin/v1/prefixes; workers then send their tokens")
       .AddSwitch("insecure-bind", options.insecure_bind,
                  "Allow addresses beyond loopback, where anyone who reaches them may send requests or, without "
                  "link-secret-key, pose as a worker")
-      .Add("drain-announce-seconds", options.drain_announce_seconds,
-           "Time after SIGTERM in which /ready says 503 and requests are still taken; a second signal skips the rest",
-           {0, 86400})
+      .Add(
+          "drain-announce-seconds", options.drain_announce_seconds,
+          "Time after SIGTERM during which /ready answers 503 and requests are still accepted; a second signal ends it",
+          {0, 86400})
       .Add("drain-timeout-seconds", options.drain_timeout_seconds,
-           "Time that open requests have to end after the announcement; one more signal ends them at once", {0, 86400})
+           "Time that open requests then have to end; one more signal cuts them off at once", {0, 86400})
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")
       .AddChoice("log-format", options.log_format, {"text", "json"}, "Form of the log lines");
 }

@@ -1,5 +1,6 @@
 // The flags of roost-router, their defaults and their bounds. One declaration serves the command line, the environment
-// and the configuration file. A flag that sets an option of one part of the router takes that part's default.
+// and the configuration file. Where a flag sets an option of one part of the router, its default is that part's
+// default.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,11 @@
 
 namespace roost::router {
 
-// Upper bounds of the defaults, which are a quarter of the memory that the process may use. The other half is left for
-// threads, sockets, answers, tokenizers and allocator slack, which neither flag bounds.
+// Upper bounds of the two defaults; each default is a quarter of the memory that the process may use. The other half is
+// left for threads, sockets, answers, tokenizers and allocator slack, which neither flag bounds.
 inline constexpr std::uint64_t kMaxDefaultInputMemoryBytes = std::uint64_t{2} << 30U;
 inline constexpr std::uint64_t kMaxDefaultIndexMemoryBytes = kDefaultIndexMemoryBytes;
-// Of a sixteenth; some 100 MB of text.
+// The default is a sixteenth of the memory, at most this. It suffices for about 100 MB of text.
 inline constexpr std::uint64_t kMaxDefaultMemoBytes = std::uint64_t{256} << 20U;
 
 struct RouterOptions {
@@ -59,10 +60,10 @@ struct RouterOptions {
   std::string tool_parser = "auto";
 
   // Prompts
-  bool content_may_contain_special_tokens = false;  // that the client wrote
+  bool content_may_contain_special_tokens = false;  // in the client's messages and tools
 
   // Operation
-  std::string record;  // file; empty: nothing is recorded
+  std::string record;  // a file; empty: no recording
   bool show_prefix_text = false;
   bool insecure_bind = false;
   double drain_announce_seconds = 5;
@@ -71,15 +72,15 @@ struct RouterOptions {
   std::string log_format = "text";
 };
 
-// The defaults that depend on the machine: its memory and its processors.
+// What some defaults depend on.
 struct Machine {
   std::uint64_t memory_bytes = 0;
   std::uint32_t processor_count = 1;
 };
 [[nodiscard]] RouterOptions DefaultsFor(const Machine& machine);
 
-// The parts of input_memory_bytes. What workers send has its own, an eighth and at least room for the largest frame, so
-// that clients who fill theirs cut off no worker.
+// The parts of input_memory_bytes. Workers' messages have their own part, so that a flood of requests cuts off no
+// worker: an eighth, but at least room for the largest frame.
 struct InputShares {
   std::uint64_t clients = 0;
   std::uint64_t workers = 0;
@@ -91,7 +92,7 @@ struct InputShares {
 [[nodiscard]] Result<std::optional<wire::ServerKeys>> ReadLinkKeys(const RouterOptions& options, const Clock& clock,
                                                                    wire::LinkGuard::OnRefused on_refused);
 
-// Do index, input and memo fit into the memory? kInvalidArgument names the flags.
+// An error when index, input and memo together exceed the memory. kInvalidArgument names the flags.
 [[nodiscard]] Result<void> CheckMemory(const RouterOptions& options, const Machine& machine);
 
 // `options` must outlive the parse.
@@ -105,7 +106,7 @@ struct HostAndPort {
 // kInvalidArgument names `field`.
 [[nodiscard]] Result<HostAndPort> ParseHostAndPort(const std::string& text, const std::string& field);
 
-// 127.0.0.0/8 or ::1?
+// Whether `host` is in 127.0.0.0/8 or is ::1.
 [[nodiscard]] bool IsLoopback(const std::string& host);
 
 }  // namespace roost::router

@@ -1,13 +1,13 @@
 # The wire between router and worker. One message per ZeroMQ frame, unpacked, in Cap'n Proto's stream framing.
 #
 # This file is the manual of the protocol; common/wire/messages.h has the same names as plain values. Fields are only
-# ever added; a number is never used again. A receiver ignores members of the two unions that it does not know (and
-# counts them), so a newer peer can speak to an older one of the same major version.
+# ever added; a number is never used again. A receiver ignores (and counts) members of the two unions that it does not
+# know, so a newer peer can talk to an older one of the same major version.
 #
 #   ROUTER socket (router, binds)                                  DEALER socket (worker, connects)
 #     │                                  hello(epoch 7)                     each second until welcomed
 #     │ ◄───────────────────────────────────────────────────────────────── │
-#     │   welcome(instance, epoch 7)                                        wantTokenizer too, when it has not got it
+#     │   welcome(instance, epoch 7)                                        and wantTokenizer, if it lacks the bundle
 #     │ ─────────────────────────────────────────────────────────────────► │
 #     │                                  snapshot 1, 2, …, n (last)         all ready blocks at one instant
 #     │ ◄───────────────────────────────────────────────────────────────── │
@@ -16,20 +16,21 @@
 #     │   pin, wantPrefixes              pinAnswer, prefixes                to a worker that answers (Hello.answers)
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #
-# Epoch: one life of the link. It begins with a hello; what either side held of an earlier one is void then: the router
-# forgets the worker's blocks and has lost the requests it had sent, the worker ends those requests without a word.
+# Epoch: one life of the link. It begins with a hello, and voids what both sides held of an earlier one: the router
+# forgets the worker's blocks and has lost the requests it had sent; the worker ends those requests silently.
 # Sequence: snapshots and steps of one epoch share the numbers 1, 2, 3, …. A gap means that tokens or events are lost:
-# the router answers wantHello, and the worker begins a new epoch. The other way each ping carries a digest of the
-# generates before it: a worker that got others begins a new epoch too, so that the router sends them again.
-# Silence: a router that hears nothing for two seconds (by default) takes the worker for dead; a worker that hears
-# nothing (the router pings each second) for three connects anew and says hello again under a new epoch. A worker whose
-# engine makes no progress (Load.progress) although it has work counts as lost too, while its link still answers.
-# Identity: ZeroMQ gives each connection a random identity, which means nothing; one that a peer chooses is void. Who a
-# worker is stands in its hello alone, and all later messages of that connection are this worker's. On a link with keys
-# (CURVE) its key must allow the hello's workerId and model; else the answer is refused.
+# the router answers wantHello, and the worker begins a new epoch. In the other direction each ping carries a digest of
+# the generates before it: a worker that received others also begins a new epoch, so that the router sends them again.
+# Silence: a router that hears nothing for two seconds (by default) considers the worker dead. The router pings each
+# second; a worker that hears nothing for three seconds reconnects and says hello under a new epoch. A worker that has
+# work but whose engine makes no progress (Load.progress) also counts as lost, even if its link still answers.
+# Identity: ZeroMQ gives each connection a random identity, which means nothing; an identity that a peer chooses is
+# ignored. Only the hello says who a worker is; all later messages of that connection are this worker's. On a link with
+# keys (CURVE) the key must allow the hello's workerId and model; otherwise the router answers refused.
 #
-# Bounds (common/wire/codec.h has the numbers): bytes per frame, nesting, traversal, lengths of lists and texts. A
-# message over a bound is malformed. The receiver of a malformed message counts it; it drops the link, never the process.
+# Limits (common/wire/codec.h has the numbers): bytes per frame, nesting, traversal, lengths of lists and texts. A
+# message over a limit is malformed. The receiver counts a malformed message and drops the link, but never ends the
+# process.
 @0x8995c1aacb79d859;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -50,13 +51,13 @@ struct BlockHash {
 
 struct Error {
   code @0 :ErrorCode = internal;
-  # What kind of failure, from the list that both daemons share. A code that the receiver does not know is `internal`.
+  # The kind of failure, from the list that both daemons share. A receiver takes an unknown code as `internal`.
 
   message @1 :Text;
-  # A clause for people. Never holds text of a prompt.
+  # A clause for people. Never contains text of a prompt.
 
   field @2 :Text;
-  # The part of the request that it is about; may be empty.
+  # The part of the request that is wrong; may be empty.
 }
 
 enum ErrorCode {
@@ -82,26 +83,26 @@ enum ErrorCode {
 
 enum FinishReason {
   stop @0;
-  # A stop token was drawn; it is not among the tokens sent, but see TokenEvent.stopToken.
+  # A stop token was drawn. It is not among the tokens sent; see TokenEvent.stopToken.
 
   length @1;
-  # maxOutputTokens, or the end of the context.
+  # maxOutputTokens or the end of the context was reached.
 
   cancelled @2;
-  # The router asked. Ends the request with all its choices.
+  # The router asked for it. Ends the request with all its choices.
 
   error @3;
   # See TokenEvent.error. Ends the request with all its choices.
 }
 
 enum ConstraintKind {
-  # What Constraint.text is.
+  # The meaning of Constraint.text.
 
   json @0;
-  # Nothing: the output is any JSON object.
+  # Empty: the output is any JSON object.
 
   jsonSchema @1;
-  # A JSON schema: the output is JSON that is valid by it.
+  # A JSON schema: the output is valid JSON under it.
 
   regex @2;
   # A regular expression: the whole output matches it.
@@ -113,42 +114,42 @@ enum ConstraintKind {
   # A grammar in EBNF (GBNF's notation) with a rule `root`.
 
   structuralTag @5;
-  # A structural tag in JSON, as xgrammar has them: free text in which what follows certain tags is constrained.
+  # A structural tag in JSON, in xgrammar's form: free text in which certain tags start a constrained part.
 }
 
 struct Constraint {
-  # What the whole output of each choice must be. The worker takes no token that leaves it, and a stop token only where
-  # the output may end; ignoreEos does not keep an output from ending where nothing else can follow. The prompt's last
-  # firstOutputIndex tokens are output that was written under the constraint already.
+  # What the whole output of each choice must match. The worker draws no token that would violate it, and a stop token
+  # only where the output may end. ignoreEos does not keep an output from ending where nothing else can follow. The
+  # prompt's last firstOutputIndex tokens are output that was already generated under the constraint.
 
   kind @0 :ConstraintKind;
   text @1 :Text;
-  # At most 262,144 bytes. Judged by the worker as well: what it can not hold to is refused with invalidArgument.
+  # At most 262,144 bytes. The worker checks it too, and refuses what it can not enforce with invalidArgument.
 
   field @2 :Text;
   # The part of the client's request that errors about the text name.
 }
 
 enum CacheMode {
-  # What a request has to do with the worker's prefix cache.
+  # How a request uses the worker's prefix cache.
 
   on @0;
   off @1;
-  # It neither uses blocks that are there nor leaves any: its whole prompt is computed, and its blocks are freed at its
-  # end. What it shares among its own choices it still shares.
+  # It neither uses cached blocks nor leaves any: its whole prompt is computed, and its blocks are freed when it ends.
+  # Its own choices still share blocks.
 }
 
 struct Retention {
-  # A hint of how dear a request's blocks are and how long they are wanted, beside what the worker's eviction policy
-  # makes of their use. The worker may bound it, and gives way when the pool needs the blocks; a pin is the stronger
-  # promise. A block that several requests use keeps the strongest of their hints, and one that others build on counts
-  # as at least as dear as those.
+  # A hint how valuable a request's blocks are and for how long, in addition to what the eviction policy derives from
+  # their use. The worker may limit it, and ignores it when the pool needs the blocks; a pin is stronger. A block of
+  # several requests keeps the strongest of their hints. A block with children counts as at least as valuable as they
+  # are.
 
   promptPriority @0 :UInt8 = 35;
-  # Of the prompt's blocks: 0 goes first, 100 last. 35: as if nothing had been said.
+  # Priority of the prompt's blocks: 0 is evicted first, 100 last. 35: the same as without a hint.
 
   promptDurationMs @1 :UInt64 = 0;
-  # How long the priority holds, from when the request ends. 0: no hint for the prompt's blocks. At most 366 days.
+  # How long the priority holds after the request's end. 0: no hint for the prompt's blocks. At most 366 days.
 
   decodePriority @2 :UInt8 = 35;
   decodeDurationMs @3 :UInt64 = 0;
@@ -176,21 +177,21 @@ struct Hello {
   # Who the worker is and what it serves. Begins an epoch.
 
   protocolVersion @0 :UInt32;
-  # Major version, now 2. Another one is refused.
+  # Major version, now 2. Any other is refused.
 
   workerId @1 :Text;
-  # Stable name: 1 to 200 bytes of UTF-8 without control characters. A name belongs to one process at a time: see
+  # Stable name: 1 to 200 bytes of UTF-8 without control characters. Only one process at a time uses a name; see
   # processId.
 
   epoch @2 :UInt64;
-  # Differs from all earlier ones of the same worker, across restarts too. Receivers compare for equality alone. Not 0.
+  # Different from all earlier ones of this worker, across restarts too. Receivers only compare for equality. Not 0.
 
   model @3 :Text;
   # The name that clients ask for. Not empty.
 
   fingerprint @4 :Text;
-  # Covers config, tokenizer and the weights. Workers of one model name and different fingerprints share no blocks and
-  # continue none of each other's requests: they are two revisions of the model.
+  # Covers config, tokenizer and weights. Workers with one model name and different fingerprints are two revisions of
+  # the model: they share no blocks, and do not continue each other's requests.
 
   kvDtype @5 :Text;
   # "f32" or "bf16": part of block identity.
@@ -199,99 +200,100 @@ struct Hello {
   # Tokens per block: a power of two from 4 to 256.
 
   blockCount @7 :UInt32;
-  # Blocks of the pool, at least 1.
+  # Blocks in the pool, at least 1.
 
   maxContextTokens @8 :UInt32;
   # Prompt and output of one request together.
 
   maxRunningRequests @9 :UInt32;
-  # Sequences in one batch.
+  # The most sequences in one batch.
 
   tokenizerDigest @10 :Text;
-  # SHA-256 of the tokenizer bundle in hexadecimal. A router that has no bundle of this digest asks: wantTokenizer.
+  # SHA-256 of the tokenizer bundle in hexadecimal. A router without this bundle asks for it: wantTokenizer.
 
   defaultTemperature @11 :Float32 = 1;
   defaultTopP @12 :Float32 = 1;
   defaultTopK @13 :UInt32 = 0;
-  # The model's own sampling defaults, for requests that do not say. topK 0: no limit.
+  # The model's own sampling defaults, for requests that set none. topK 0: no limit.
 
   maxBatchTokens @14 :UInt32 = 0;
-  # Token budget of one engine step: how large the pieces are that a prefill is cut into. 0: not told.
+  # Token budget of one engine step: the size of the chunks of a prefill. 0: not reported.
 
   maxSampleCount @15 :UInt32 = 1;
-  # The largest Generate.sampleCount that the worker knows how to serve. A router sends it no larger one. Not 0.
+  # The largest Generate.sampleCount that the worker supports. A router sends it no larger one. Not 0.
 
   sendsCacheEvents @16 :Bool = true;
-  # False: steps hold no cache events and no snapshot comes, whoever asks. The load tells of the cache all the same. The
-  # router goes by what it sent the worker itself.
+  # False: steps have no cache events, and the worker never sends a snapshot. Its load still counts cached blocks. The
+  # router then predicts the cache from what it sent to the worker itself.
 
   defaultMinP @17 :Float32 = 0;
   defaultRepetitionPenalty @18 :Float32 = 1;
   # More of the model's own sampling defaults.
 
   fullSampling @19 :Bool = false;
-  # The worker knows Generate.minP, the penalties and the bias. A router sends a request that asks for one of these to no
-  # worker that does not: it would ignore them without a word.
+  # The worker knows Generate.minP, the penalties and the bias. A router sends a request with one of these only to such
+  # a worker, because others would silently ignore it.
 
   ageingTokens @20 :UInt32 = 0;
-  # Waiting prompts of equal priority are taken by their uncached tokens, fewest first, so many tokens being worth a
-  # second of waiting. 0: in another order, or not told; then a router takes what waits for what goes first.
+  # Waiting prompts of equal priority run in the order of their uncached tokens, fewest first; a second of waiting
+  # counts as this many tokens less. 0: another order, or not reported; then a router assumes that everything that waits
+  # runs first.
 
   processId @21 :UInt64;
-  # Random, another one for each process. Not 0. A hello of the process that has the name already takes its link over
-  # to the new connection. Another process is refused until the earlier one has left, is lost, or was silent for two
-  # seconds.
+  # Random, different for each process. Not 0. A hello from the process that already has the name moves its link to the
+  # new connection. Another process is refused until the earlier one has left, is lost, or was silent for two seconds.
 
   answers @22 :Bool = false;
-  # The worker answers a pin, an unpin and a wantPrefixes with an answerId. A router waits for no answer of another one.
+  # The worker answers a pin, an unpin and a wantPrefixes with an answerId. A router does not wait for answers of other
+  # workers.
 
   keepsPrefixes @23 :Bool = true;
-  # False: the worker looks no block up and keeps none after its request. A router expects no cached token from it and
-  # chooses it for its load alone.
+  # False: the worker looks up no blocks and keeps none after a request. A router expects no cached tokens from it, and
+  # chooses it only by its load.
 
   logprobs @24 :Bool = false;
-  # The worker knows Generate.outputLogprobs and promptLogprobs. A router sends a request that asks for one of these to
-  # no worker that does not.
+  # The worker knows Generate.outputLogprobs and promptLogprobs. A router sends a request with one of these only to such
+  # a worker.
 
   minOutputTokens @25 :Bool = false;
   # The same for Generate.minOutputTokens.
 
   constrainsOutput @26 :Bool = false;
-  # The worker knows Generate.constraint. A router sends a request that has one to no worker that does not: it would
-  # answer with any text at all.
+  # The worker knows Generate.constraint. A router sends a request with a constraint only to such a worker, because
+  # others would answer with any text.
 }
 
 struct TokenLogprobs {
-  # Log probabilities at one position of a text: log softmax of the model's logits in f32, as they are before biases,
-  # penalties, temperature and what else a draw does to them. From -9999, which stands for all below, to 0.
+  # Log probabilities at one position of a text: the log softmax in f32 of the model's logits, before biases, penalties,
+  # temperature and all other steps of sampling. From -9999, which stands for all smaller values, to 0.
 
   logprob @0 :Float32;
-  # Of the token that stands there.
+  # Of the token at this position.
 
   rank @1 :UInt32;
-  # Its place among all tokens, the likeliest being 1; of equally likely ones the lower id comes first.
+  # Its place among all tokens: 1 is the likeliest. Of equally likely tokens the lower id comes first.
 
   topTokens @2 :List(UInt32);
   topLogprobs @3 :List(Float32);
-  # The likeliest tokens in that order, as many as were asked for, at most 20.
+  # The likeliest tokens in that order, as many as the request asked for, at most 20.
 }
 
 struct TokenEvent {
-  # What one choice of a request got in one step. A request has `sampleCount` choices.
+  # What happened to one choice of a request in one step. A request has `sampleCount` choices.
 
   requestId @0 :UInt64;
   tokens @1 :List(UInt32);
-  # In order of generation. May be empty in an event that only ends something.
+  # In order of generation. May be empty in an event that only ends a choice or a request.
 
   cachedTokenCount :union {
-    # Prompt tokens whose KV came from the cache. Set once, in the request's first event with tokens, or in its end if it
-    # has none.
+    # Prompt tokens whose KV came from the cache. Set once: in the request's first event with tokens, or in its last
+    # event if it has no tokens.
     absent @2 :Void;
     count @3 :UInt32;
   }
 
   queueWaitSeconds :union {
-    # From receipt to the first step that computed a part of it. Set together with cachedTokenCount.
+    # From receipt to the first step that computed part of the request. Set together with cachedTokenCount.
     absent @4 :Void;
     seconds @5 :Float64;
   }
@@ -299,116 +301,116 @@ struct TokenEvent {
   state :union {
     running @6 :Void;
     finished @7 :FinishReason;
-    # The choice's last event; nothing follows for it. `stop` and `length` end this choice alone, and the request ends
-    # with its last one. `cancelled` and `error` end the request: they are sent once, for whichever choice, and nothing
-    # follows under this id.
+    # The choice's last event; nothing follows for it. `stop` and `length` end only this choice; the request ends with
+    # its last choice. `cancelled` and `error` end the request: they are sent once, for any one choice, and nothing
+    # follows for this request.
   }
 
   error @8 :Error;
-  # With finished = error only. Absent otherwise.
+  # Only with finished = error.
 
   choice @9 :UInt32 = 0;
   # Which output of the request: 0 to sampleCount - 1.
 
   stopToken :union {
-    # With finished = stop only: the token that was drawn.
+    # Only with finished = stop: the token that was drawn.
     absent @10 :Void;
     token @11 :UInt32;
   }
 
   logprobs @12 :List(TokenLogprobs);
-  # Of each of the tokens, in their order, if the request has outputLogprobs. Empty otherwise.
+  # One for each of the tokens, in their order, if the request has outputLogprobs. Empty otherwise.
 
   promptLogprobs @13 :List(TokenLogprobs);
-  # If the request has promptLogprobs: of the prompt's tokens from its second on, in order, in pieces of at most 4,096 as
-  # they are computed. All have come with the request's first token, or the end of its first choice. In events of choice
-  # 0, with or without tokens.
+  # If the request has promptLogprobs: of the prompt's tokens from the second on, in order, in pieces of at most 4,096
+  # as they are computed. The last piece comes at the latest with the request's first token, or with the end of its
+  # first choice. Only in events of choice 0, with or without tokens.
 }
 
 struct StoredRun {
-  # Blocks that became ready and follow each other in one chain.
+  # Blocks that became ready, consecutive in one chain.
 
   firstPosition @0 :UInt32;
-  # Position, counted in blocks from the chain's front, of hashes[0]. Its parent is stored already.
+  # Position of hashes[0], counted in blocks from the chain's front. Its parent is already stored.
 
   hashes @1 :List(BlockHash);
 }
 
 struct CacheEvent {
-  # Applied in the order sent; stored runs front to back, removed lists in the order given, so that the receiver's view
-  # is prefix-closed at every instant.
+  # Receivers apply events in the order sent, stored runs front to back, and removed lists in the order given. So in the
+  # receiver's view, every block's parent is present at every instant.
 
   union {
     stored @0 :StoredRun;
     removed @1 :List(BlockHash);
-    # Each is a leaf when its turn comes.
+    # Each is a leaf at the time it is removed.
   }
 }
 
 struct OtherPrompt {
-  # One that another router sent.
+  # A prompt that another router sent.
 
   uncachedTokens @0 :UInt32;
   # Still to be computed.
 
   waitedMs @1 :UInt32;
-  # Since it came to the worker.
+  # Since it reached the worker.
 
   id @2 :UInt64 = 0;
-  # The worker's own for this prompt, so that lists can be compared. 0: it has none.
+  # The worker's own id for this prompt, so that lists can be compared. 0: none.
 
   hashes @3 :List(BlockHash);
-  # Of its whole blocks, front to back, so that its siblings can follow it here while it is computed. Told once: they
-  # hold for as long as each list of this epoch has the id. Empty otherwise, and for a prompt that leaves no blocks in
-  # the cache. At most 65,536 hold at one time.
+  # Hashes of its whole blocks, front to back, so that prompts with the same prefix can follow it to this worker while
+  # it is computed. Sent once: they hold as long as every later list of this epoch has the id. Empty otherwise, and for
+  # a prompt that leaves no blocks in the cache. At most 65,536 hashes hold at one time.
 }
 
 struct Load {
-  # The worker as its engine saw itself after its latest step. Covers the work of all routers.
+  # The worker's state as its engine saw it after its latest step. Covers the requests of all routers.
 
   waitingRequests @0 :UInt32;
   runningRequests @1 :UInt32;
   queuedPrefillTokens @2 :UInt64;
-  # Prompt tokens still to be computed (not cached), of waiting and running requests. These and waitingRequests count what
-  # other routers have sent and the engine has not taken in yet; what the receiver itself has sent since, it must add.
+  # Prompt tokens still to be computed (not cached), of waiting and running requests. This and waitingRequests include
+  # requests of other routers that the engine has not taken in yet. The receiver must add those that it has sent since.
 
   runningContextTokens @3 :UInt64;
-  # Sum of the running requests' lengths so far.
+  # Sum of the running requests' current lengths.
 
   freeBlockCount @4 :UInt32;
-  # Blocks that a new request could have at once: never used, or idle in the cache.
+  # Blocks that a new request could get at once: never used, or idle in the cache.
 
   cachedBlockCount @5 :UInt32;
   # Ready blocks.
 
   digest @6 :BlockHash;
-  # Exclusive or of the hashes of all ready blocks, after the events of the step that carries this. A receiver whose own
-  # view differs asks for a snapshot. Compare only once the epoch's first snapshot is complete.
+  # Xor of the hashes of all ready blocks, after the events of the step that carries this. A receiver with a different
+  # view asks for a snapshot. Compare only after the epoch's first snapshot is complete.
 
   stepPrefillTokens @7 :UInt32;
   stepDecodeTokens @8 :UInt32;
   stepSeconds @9 :Float64;
-  # What the step computed and how long it took, for fitting rates. All zero in a message that reports no step.
+  # What the step computed and how long it took, for fitting rates. All zero in a message without a step.
 
   draining @10 :Bool = false;
-  # The worker ends what it has and takes nothing new: a generate that arrives now is answered with `unavailable`.
+  # The worker finishes its requests and takes no new ones: it answers a generate with `unavailable`.
 
   pinnedBlockCount @11 :UInt32 = 0;
-  # Ready blocks that pins keep. The worker bounds them to a share of its pool.
+  # Ready blocks that are pinned. The worker limits them to a share of its pool.
 
   otherPrompts @12 :List(OtherPrompt);
-  # The prompts of other routers than the receiver that queuedPrefillTokens counts, so that all routers see one queue; at
-  # most 1,024, those that run first (a worker of this version tells 64, and what has just come). Empty where there is one
-  # router.
+  # The prompts in queuedPrefillTokens that came from other routers than the receiver, so that all routers see one
+  # queue. At most 1,024, those that run first (a worker of this version reports 64, and new arrivals). Empty when there
+  # is only one router.
 
   progress @13 :UInt64 = 0;
-  # Grows with each report of the engine, also with one that tells of no step. A heartbeat repeats the last one. So a
-  # worker that has work and whose progress stands still has an engine that hangs.
+  # Grows with each report of the engine, also with one without a step. A heartbeat repeats the last value. So if the
+  # worker has work and this stands still, its engine hangs.
 }
 
 struct Step {
-  # One per engine step, to every welcomed router: that router's tokens, all cache events, the load. Without a step for
-  # 250 ms it repeats the load alone, so it is the worker's heartbeat too.
+  # Sent to every welcomed router after each engine step: that router's tokens, all cache events, the load. After 250 ms
+  # without a step, only the load is repeated, so this is also the worker's heartbeat.
 
   epoch @0 :UInt64;
   sequence @1 :UInt64;
@@ -420,8 +422,8 @@ struct Step {
 }
 
 struct Snapshot {
-  # All ready blocks at one instant, in chunks that nothing comes between. The first chunk empties the receiver's view.
-  # Answers welcome and wantSnapshot. It belongs to the running epoch: requests go on.
+  # All ready blocks at one instant, in consecutive chunks; no other message comes between them. The first chunk empties
+  # the receiver's view. Answers welcome and wantSnapshot. It does not begin a new epoch: requests go on.
 
   epoch @0 :UInt64;
   sequence @1 :UInt64;
@@ -429,20 +431,20 @@ struct Snapshot {
   # 0, 1, 2, …
 
   last @3 :Bool;
-  # The view is complete with this chunk. An empty cache sends one chunk, number 0 and last.
+  # This chunk completes the view. For an empty cache, chunk 0 is also the last.
 
   runs @4 :List(StoredRun);
-  # Parents before children, across chunks too. At most 4,096 hashes in all runs of a chunk.
+  # Parents before children, across chunks too. At most 4,096 hashes in all runs of one chunk.
 }
 
 struct Tokenizer {
-  # What a router needs to turn messages into token ids. The one large message: up to 64 MiB.
+  # What a router needs to turn messages into token ids. The only large message: up to 64 MiB.
 
   digest @0 :Text;
-  # As in the hello.
+  # The same as in the hello.
 
   tokenizerJson @1 :Text;
-  # The model's tokenizer.json, whole.
+  # The whole tokenizer.json of the model.
 
   chatTemplate @2 :Text;
   # Jinja source; empty when the model has none.
@@ -453,33 +455,33 @@ struct Tokenizer {
 }
 
 struct Bye {
-  # The worker leaves now. What it has not ended is lost; a worker that drains ends its requests first.
+  # The worker leaves now. Its unfinished requests are lost; a worker that drains finishes them first.
 
   epoch @0 :UInt64;
 }
 
 struct PinAnswer {
-  # What came of a Pin or an Unpin: every block that it named counts once. The state right after the order was carried
-  # out; the answer of an order that was lost on its way never comes.
+  # The result of a Pin or an Unpin: every block in it counts once. Shows the state right after the order. An order that
+  # was lost on its way gets no answer.
 
   answerId @0 :UInt64;
-  # Of the order.
+  # The id in the order.
 
   keptBlocks @1 :UInt32;
-  # In the cache, and pinned. After an Unpin: pinned all the same, because a pinned block stands behind them.
+  # In the cache, and pinned. After an Unpin: still pinned, because a pinned block lies behind them.
 
   awaitedBlocks @2 :UInt32;
-  # Not in the cache: pinned as soon as a request has computed them.
+  # Not in the cache: pinned once a request has computed them.
 
   refusedBlocks @3 :UInt32;
-  # Not pinned: the pins' share of the pool is full. After an Unpin: not pinned any more.
+  # Not pinned, because the pins' share of the pool is full. After an Unpin: no longer pinned.
 }
 
 struct UsedPrefix {
-  # A prefix in the cache, named by its last block: where requests that used all of it went different ways.
+  # A prefix in the cache, named by its last block: behind it, requests that used all of it diverged.
 
   hash @0 :BlockHash;
-  # Of its last block.
+  # Hash of its last block.
 
   blockCount @1 :UInt32;
   # At least 1.
@@ -489,8 +491,8 @@ struct UsedPrefix {
 
   firstTokens @3 :List(UInt32);
   lastTokens @4 :List(UInt32);
-  # Of the first and of the last block, at most 256 each. Empty unless the question asked for tokens; firstTokens also
-  # for a prefix of one block, and where the worker found it too long a way to the front.
+  # Tokens of the first and of the last block, at most 256 each. Empty unless the request asked for tokens. firstTokens
+  # is also empty for a prefix of one block, and where the front was too far away for the worker's search.
 }
 
 struct Prefixes {
@@ -498,7 +500,7 @@ struct Prefixes {
 
   answerId @0 :UInt64;
   prefixes @1 :List(UsedPrefix);
-  # The most used first; at most 1,000.
+  # Most used first; at most 1,000.
 }
 
 # ---- router → worker ----
@@ -512,16 +514,16 @@ struct RouterMessage {
     generate @2 :Generate;
     cancel @3 :Cancel;
     wantHello @4 :Void;
-    # The router does not know the sender, or saw a gap in its sequence. The worker begins a new epoch.
+    # The router does not know the sender, or a sequence number is missing. The worker begins a new epoch.
 
     wantSnapshot @5 :Void;
-    # The router's view disagrees with the worker's digest. The worker sends a snapshot in the running epoch.
+    # The router's view disagrees with the worker's digest. The worker sends a snapshot within the running epoch.
 
     wantTokenizer @6 :Void;
-    # The router has no bundle of the hello's digest.
+    # The router does not have the bundle whose digest is in the hello.
 
     ping @7 :Ping;
-    # The router lives. Each second.
+    # Shows that the router is alive. Sent each second.
 
     pin @8 :Pin;
     unpin @9 :Unpin;
@@ -532,18 +534,18 @@ struct RouterMessage {
 
 struct Welcome {
   routerInstance @0 :UInt64;
-  # Random, different in every router process. A worker that is welcomed by another instance than before ends the
-  # earlier one's requests.
+  # Random, different in every router process. When another instance than before welcomes a worker, the worker ends the
+  # requests of the earlier one.
 
   epoch @1 :UInt64;
-  # The hello that this answers. A welcome to another epoch than the worker's current one is ignored.
+  # The epoch of the hello that this answers. A worker ignores a welcome to another epoch than its current one.
 }
 
 struct Refused {
-  # Answers a hello that the router does not accept. The worker says it in its log and goes on asking.
+  # Answers a hello that the router does not accept. The worker logs the reason and keeps saying hello.
 
   epoch @0 :UInt64;
-  # The hello that this answers.
+  # The epoch of the hello that this answers.
 
   reason @1 :Text;
   # A clause for people.
@@ -556,19 +558,19 @@ struct LogitBias {
 }
 
 struct Generate {
-  # One generation, from token ids.
+  # One generation from token ids.
 
   requestId @0 :UInt64;
-  # Unique among this router's requests of its lifetime. A second one under a running id is ignored and counted.
+  # Unique during this router's lifetime. A second request with the id of a running one is ignored and counted.
 
   prompt @1 :List(UInt32);
   # At least one token.
 
   root @2 :BlockHash;
-  # Hash of the scope that the request's blocks live in.
+  # Root hash of the scope of the request's blocks.
 
   blockHashes @3 :List(BlockHash);
-  # Of the prompt's full blocks, front to back. The worker verifies every hit against the tokens all the same.
+  # Of the prompt's full blocks, front to back. The worker still verifies every hit against the tokens.
 
   temperature @4 :Float32;
   # 0: greedy.
@@ -580,142 +582,144 @@ struct Generate {
   # 0: no limit.
 
   seed @7 :UInt64;
-  # Token t of the output draws random number (seed, t), whatever happened in between. Choice i has the seed `seed` + i,
-  # modulo 2^64.
+  # Token t of the output draws random number (seed, t), whatever happened in between. Choice i uses the seed `seed` +
+  # i, modulo 2^64.
 
   maxOutputTokens @8 :UInt32;
   firstOutputIndex @9 :UInt32 = 0;
-  # The first token drawn is number firstOutputIndex of the output. A continued request, whose earlier output is part of
-  # `prompt`, so draws what it would have drawn.
+  # The first token drawn is number firstOutputIndex of the output. So a continued request, whose earlier output is part
+  # of `prompt`, draws the same tokens as without the interruption.
 
   stopTokens @10 :List(UInt32);
-  # Beside the model's own.
+  # In addition to the model's own.
 
   ignoreEos @11 :Bool = false;
   # The model's own stop tokens do not stop it. stopTokens still do.
 
   expectedCachedTokens @12 :UInt32;
-  # What the router's index promised, for comparison with cachedTokenCount.
+  # What the router's index predicted, for comparison with cachedTokenCount.
 
   deadlineMs @13 :UInt64 = 0;
-  # Milliseconds from receipt after which the answer is of no use. 0: none.
+  # Milliseconds from receipt after which the answer is useless. 0: none.
 
   tenant @14 :Text;
-  # Whom the request belongs to, for shares of the pool: at most 200 bytes. Empty: nobody in particular. Who may use
-  # whose blocks is in `root`, not here.
+  # Whom the request belongs to, for shares of the pool: at most 200 bytes. Empty: no tenant. `root`, not this, decides
+  # whose blocks a request may use.
 
   cacheMode @15 :CacheMode = on;
   priority @16 :UInt8 = 50;
-  # 0 to 100. Of the requests that wait, those with the higher number are taken first.
+  # 0 to 100. Waiting requests with a higher number go first.
 
   retention @17 :Retention;
   # Absent: no hint.
 
   sessionHash @18 :UInt64 = 0;
-  # Names the conversation that this request is a turn of, for nothing but comparison. What the worker retains for a
-  # turn's return ends when the conversation's next request comes. 0: none.
+  # Names the conversation of this request, only to compare. What the worker retains for the conversation's return is
+  # released when its next request comes. 0: none.
 
   expectReturnMs @19 :UInt64 = 0;
-  # The conversation comes back about so long after this request's end, so its blocks are of use until then. The worker
-  # bounds it. 0: not known. At most 366 days.
+  # The conversation returns about this long after the request's end, so its blocks are useful until then. The worker
+  # limits it. 0: unknown. At most 366 days.
 
   sampleCount @20 :UInt32 = 1;
-  # Outputs to sample from the one prompt, whose blocks they share: 1 to 64. Each is bounded by maxOutputTokens and
-  # starts at firstOutputIndex.
+  # Outputs to sample from the one prompt, whose blocks they share: 1 to 64. maxOutputTokens and firstOutputIndex apply
+  # to each.
 
   minP @21 :Float32 = 0;
-  # 0 to 1: only tokens at least so likely, as a share of the likeliest one's probability. After temperature, before topK
-  # and topP. 0: no limit.
+  # 0 to 1: keeps only tokens whose probability is at least this share of the likeliest one's. After temperature, before
+  # topK and topP. 0: no limit.
 
   repetitionPenalty @22 :Float32 = 1;
-  # 0.01 to 100. A logit above 0 is divided by it and another one multiplied, of the tokens that occur in prompt or
-  # output. 1: none.
+  # 0.01 to 100. For tokens that occur in prompt or output: a logit above 0 is divided by it, any other is multiplied by
+  # it. 1: none.
 
   presencePenalty @23 :Float32 = 0;
   frequencyPenalty @24 :Float32 = 0;
-  # -2 to 2. Taken from the logits of the tokens that occur in the output: the first once, the second as often as they
-  # occur. The prompt's last firstOutputIndex tokens count as output. 0: none.
+  # -2 to 2. Subtracted from the logits of tokens that occur in the output: presencePenalty once, frequencyPenalty once
+  # per occurrence. The prompt's last firstOutputIndex tokens count as output. 0: none.
 
   logitBias @25 :List(LogitBias);
-  # By token, each once. At most 1024.
+  # Each token once. At most 1024.
 
   outputLogprobs :union {
-    # Log probabilities of the output's tokens are wanted, and of so many of the likeliest tokens beside each: 0 to 20.
+    # Report the log probabilities of the output's tokens, and of this many of the likeliest tokens at each position: 0
+    # to 20.
     absent @26 :Void;
     topCount @27 :UInt8;
   }
 
   promptLogprobs :union {
-    # The same of the prompt's tokens from its second on. Costs the whole prompt: none of its blocks is taken from the
-    # cache, though they may stay there for others.
+    # The same for the prompt's tokens from the second on. The whole prompt is computed: none of its blocks comes from
+    # the cache, though they may stay there for others.
     absent @28 :Void;
     topCount @29 :UInt8;
   }
 
   minOutputTokens @30 :UInt32 = 0;
-  # Neither the model's own stop tokens nor stopTokens can be drawn before the output has so many tokens, those before
-  # firstOutputIndex included.
+  # Neither the model's own stop tokens nor stopTokens can be drawn before the output has this many tokens, including
+  # those before firstOutputIndex.
 
   constraint @31 :Constraint;
   # Absent: none.
 
   traceParent @32 :Text;
-  # The trace that the request belongs to, as in the W3C's header of that name; for logs. May be empty. At most 55 bytes.
+  # The trace of the request, in the form of the W3C's header traceparent; only for logs. May be empty. At most 55
+  # bytes.
 }
 
 struct Cancel {
   requestId @0 :UInt64;
-  # Unknown ids are ignored: the request may just have ended.
+  # Unknown ids are ignored, because the request may just have ended.
 }
 
 struct Ping {
   generateDigest :union {
-    # Of the generates that the router sent before this in the running epoch: exclusive or of their ids, each put
-    # through the finaliser of SplitMix64, since ids that follow each other cancel out.
+    # For the generates that the router sent before this in the running epoch: the xor of their ids, each put through
+    # the finaliser of SplitMix64, because consecutive ids would cancel out.
     absent @0 :Void;
     digest @1 :UInt64;
   }
 }
 
 struct Pin {
-  # Keep a prefix: its blocks are not evicted while the pin holds. A block that is not there yet is pinned when it becomes
-  # ready. Pins are the worker's, not the link's: they outlive the router that asked, and a second pin of a block by
-  # whichever router sets its end anew. Over the worker's limit for pinned blocks the tail of the prefix stays unpinned.
-  # Load.pinnedBlockCount shows what is held in all.
+  # Keeps a prefix: its blocks are not evicted while the pin holds. A block that is not ready yet is pinned when it
+  # becomes ready. Pins belong to the worker, not to the link: they outlive the router that asked, and a second pin of a
+  # block, by any router, replaces its end time. Over the worker's limit for pinned blocks, the end of the prefix stays
+  # unpinned. Load.pinnedBlockCount is the total.
 
   root @0 :BlockHash;
-  # Hash of the scope that the blocks live in.
+  # Root hash of the scope of the blocks.
 
   hashes @1 :List(BlockHash);
-  # The prefix's full blocks, front to back. At least one.
+  # Of the prefix's full blocks, front to back. At least one.
 
   durationMs @2 :UInt64 = 0;
   # From receipt. 0: until unpinned. At most 366 days.
 
   answerId @3 :UInt64 = 0;
-  # Not 0: the worker answers with a PinAnswer of this id.
+  # Not 0: the worker answers with a PinAnswer with this id.
 }
 
 struct Unpin {
-  # Takes back the pins of these blocks. They stay in the cache until something needs their place. Blocks that are not
-  # pinned are ignored.
+  # Removes the pins of these blocks. The blocks stay in the cache until their space is needed. Blocks without a pin are
+  # ignored.
 
   root @0 :BlockHash;
   hashes @1 :List(BlockHash);
   # At least one.
 
   answerId @2 :UInt64 = 0;
-  # As of a Pin.
+  # As in Pin.
 }
 
 struct WantPrefixes {
-  # Which prefixes do requests find most often? Costs the worker's engine a look at all its blocks.
+  # Asks which prefixes requests hit most often. The worker's engine scans all its blocks for the answer.
 
   answerId @0 :UInt64;
   # Not 0.
 
   most @1 :UInt32;
-  # So many at most: 1 to 1,000.
+  # The most prefixes in the answer: 1 to 1,000.
 
   withTokens @2 :Bool = false;
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What each term and constant of the decision is worth: router/route/README.md has the tables.
+"""The effect of each term and constant of the decision; router/route/README.md has the tables.
 
-    tests/ablations.py [--rows slots,pace] [--seeds 8]    prints the tables of these rows, else of all
-    tests/ablations.py --write --kept FILE                writes them into the page; a run that was cut off goes on
+    tests/ablations.py [--rows slots,pace] [--seeds 8]    prints the tables of these rows; by default of all
+    tests/ablations.py --write --kept FILE                writes them into the page; an interrupted run continues
 
 A row is a change of the source (ROWS): one term left out, or one constant halved or doubled. The script applies it to a
 copy of the tree in build/ablations, builds roostctl there, and plays the same seeds with and without the change, on the
 clusters of tests/simulations.py --paired. Needs the traces of ROOST_SHARED (default ../shared). A row of eight seeds
-takes about half a minute on two cores, half of it to build. --kept FILE has a line for each simulation that is done; begin a new file after
-a change of router/route.
+takes about half a minute on two cores, half of it for the build. --kept FILE has a line for each finished simulation;
+begin a new file after a change of router/route.
 """
 import argparse
 import concurrent.futures
@@ -33,7 +33,7 @@ AS_IS = "as it is"
 
 class Change(typing.NamedTuple):
     file: str  # in router/route
-    old: str  # stands there once
+    old: str  # occurs there once
     new: str
 
 
@@ -48,7 +48,7 @@ def without(title, file, old, new):
 
 
 def constant(name, file, old, *values):
-    """`old` has the value at the place of {}: the first of `values`."""
+    """`old` has {} in place of the value, which is the first of `values`."""
     return [
         Row("constants", f"`{name}` {value}", (Change(file, old.format(values[0]), old.format(value)),))
         for value in values[1:]
@@ -98,7 +98,7 @@ def changed(text, change):
 
 
 def copy_tree():
-    """Writes only what differs, so that little is compiled again."""
+    """Writes only files that differ, so that little is compiled again."""
     command = ["git", "ls-files", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
@@ -111,14 +111,14 @@ def copy_tree():
 
 
 def run_cmake(*arguments):
-    """In the copy. Its output is shown where it fails."""
+    """Runs in the copy. Its output is shown if it fails."""
     done = subprocess.run(["cmake", *arguments], cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout)
 
 
 def build(name, row):
-    """The program of this row; that of the tree as it is has no changes."""
+    """The program of this row; the unchanged tree is a row without changes."""
     program = PLACE / "bin" / name.replace(" ", "_").replace("/", "of")
     if program.exists():
         return program
@@ -135,7 +135,7 @@ def build(name, row):
 
 
 class KeptRuns:
-    """What was simulated, in a file as it comes."""
+    """Results of simulations, written to a file one by one."""
 
     def __init__(self, path):
         self.path = path
@@ -161,7 +161,7 @@ class KeptRuns:
 
 
 def measure(names, seeds, kept):
-    """By row and cell, seed by seed."""
+    """Results by row and cell, seed by seed."""
     results = {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for name in names:
@@ -182,7 +182,7 @@ def cell_text(others, own):
 
 
 def table(name, rows, results, measured):
-    """Of the rows of this table. A change that never matters is told in a word."""
+    """The rows of this table. A change without any effect is named in a sentence."""
     titles = [cell[0] for cell in simulations.PAIRED_CELLS]
     first = "without" if name == "terms" else "with"
     lines = [f"| {first} | " + " | ".join(titles) + " |", "| --- |" + " --- |" * len(titles)]

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Measures, on a release build, and prints one line per figure: figure <name> <value> <unit>.
+# Measures on a release build, and prints one line per figure: figure <name> <value> <unit>.
 #
 #   ./tests/bench.sh             every figure
-#   ./tests/bench.sh seed        those whose benchmark's name contains "seed": the runs of roostctl generate
-#   ./tests/bench.sh --quick …   each once and small, to see that it runs
+#   ./tests/bench.sh seed        benchmarks whose names contain "seed": the runs of roostctl generate
+#   ./tests/bench.sh --quick …   runs each once with small sizes, to check that it runs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures, and writes the values and the commit into the rows of tests/README.md that have these figures.
+"""Measures, and writes the values and the commit into the rows of these figures in tests/README.md.
 
-    tests/figures.py index         runs ./tests/bench.sh index and prints what it would change
+    tests/figures.py index         runs ./tests/bench.sh index and prints the changes that it would make
     tests/figures.py index --write
 
-Rows begin with | `figure` | value | `commit` |. A figure without a row is named, and no row is made for it.
+Rows begin with | `figure` | value | `commit` |. A figure without a row is printed, and gets no row.
 """
 import argparse
 import re

@@ -1,10 +1,10 @@
-"""Writes measured tables into pages. A table stands between two markers, with the script's name and its own.
+"""Writes measured tables into pages. A table is between two markers, with the script's name and its own.
 
     <!-- tests/evictions.py hits -->
     | load | …
     <!-- end hits -->
 
-Whatever else the page says stays as it is.
+The rest of the page is not changed.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ def markers(script, name):
 
 
 def replaced(text, script, name, table):
-    """The page's text with this table at its place. Ends the program where the page has no such place."""
+    """The page's text with this table at its place. Ends the program if the page has no such place."""
     begin, end = markers(script, name)
     if text.count(begin) != 1 or text.count(end) != 1:
         sys.exit(f"the page needs '{begin}' and '{end}', each once")
@@ -32,6 +32,6 @@ def write(page, script, name, table):
 
 
 def commit():
-    """What is measured, as a page names it."""
+    """The commit that is measured, as a page names it."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()

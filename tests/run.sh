@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds Roost and runs every test. On a fresh Debian 12, as root or with sudo, it installs what it needs first.
+# Builds Roost and runs every test. On a fresh Debian 12, as root or with sudo, it first installs what it needs.
 #
 #   ./tests/run.sh               everything
 #   ./tests/run.sh -L unit       arguments go to ctest: here the tests of one label

@@ -8,11 +8,11 @@
 router/route/README.md has every policy on every trace, with 4, 8 and 16 workers and three sizes of cache; README.md has
 a few policies and one cluster of each trace, and is written only when all traces are played. One configuration for all:
 roostctl simulate's defaults, which are roost-worker's. Needs the release build and the traces of ROOST_SHARED (default
-../shared). About a quarter of an hour on two cores. Exits with 1 where a request was refused.
+../shared). About a quarter of an hour on two cores. Exits with 1 if a request was refused.
 
 --paired compares every policy with the default on 8 workers, also at and beyond saturation: the same seeds for both,
-the mean difference in per cent and its 95 % interval. About half an hour on two cores. With --kept a run that was cut
-off goes on: FILE has a line for each simulation that is done. A kept line counts for the program that wrote it, so begin
+the mean difference in per cent and its 95 % interval. About half an hour on two cores. With --kept an interrupted run
+continues: FILE has a line for each finished simulation. A kept line counts for the program that wrote it, so begin
 a new file after a change.
 """
 import argparse
@@ -38,10 +38,10 @@ class Load(typing.NamedTuple):
     file: str
     format: str
     utilisation: float
-    total_tokens: tuple  # of cache, in all workers together
+    total_tokens: tuple  # tokens of cache, in all workers together
 
 
-# The names are those of the places on the page.
+# The names are those of the markers on the page.
 LOADS = {
     "conversation": Load(
         "Mooncake conversation", "mooncake_conv_first20min.jsonl", "mooncake", 0.8, (4e6, 8e6, 16e6)
@@ -50,7 +50,7 @@ LOADS = {
     "weka": Load("coding agents (Weka)", "weka_sessions_q0.jsonl", "weka", 0.6, (6e6, 8e6, 16e6)),
     "taubench": Load("tau-bench", "taubench_airline_even_tasks.jsonl", "taubench", 0.6, (256e3, 512e3, 1024e3)),
 }
-# Columns of the table of differences: title, load, utilisation, tokens of cache in all 8 workers.
+# Columns of the table of differences: title, load, utilisation, tokens of cache in all 8 workers together.
 PAIRED_CELLS = [
     *((f"conversation {utilisation}", "conversation", utilisation, 8e6) for utilisation in (0.6, 0.8, 0.95, 1.1)),
     ("synthetic 0.6", "synthetic", 0.6, 8e6),
@@ -64,7 +64,7 @@ PAGE = ROOT / "router/route/README.md"
 FIRST_PAGE = ROOT / "README.md"
 PLACES = [*((PAGE, name) for name in LOADS), (PAGE, "paired"), (FIRST_PAGE, "summary")]
 OWN_POLICY = "cache-aware"
-# On the first page: these, on so many workers with the middle size of cache.
+# The tables of the first page: these policies, on this many workers with the middle cache size.
 SUMMARY_POLICIES = (OWN_POLICY, "llm-d", "lmetric", "sglang", "session", "round-robin")
 SUMMARY_WORKERS = 8
 
@@ -111,14 +111,14 @@ def short_cell(line):
 
 
 def rows(heads, cells):
-    """A table: `cells` has a policy and its cells per row."""
+    """A table: `cells` has a policy and its cells for each row."""
     lines = ["| policy | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
     lines += [f"| {name_of(policy)} | " + " | ".join(row) + " |" for policy, row in cells]
     return "\n".join(lines)
 
 
 def table(load, results, measured):
-    """Folded, since it is long. `measured` says with which seed and commit."""
+    """A folded table, because it is long. `measured` names the seed and the commit."""
     columns = columns_of(load)
     cells = ((policy, [cell(results[column][policy]) for column in columns]) for policy in results[columns[0]])
     title = f"{load.title}, load {load.utilisation}: 4, 8 and 16 workers, three sizes of cache"
@@ -139,7 +139,7 @@ def summary(results_of, measured):
 
 
 class KeptRuns:
-    """Results by cell and seed, in a file as they come, so that a long measurement can be continued."""
+    """Results by cell and seed, written to a file one by one, so that a long measurement can be continued."""
 
     def __init__(self, path):
         self.path = path

@@ -1,5 +1,5 @@
-// roost-worker: serves one model to the routers that --router names. Exit codes: 0 after --help or a drain, 1 when
-// requests were cut off at the end, 64 wrong flags, others see ExitCodeOf.
+// roost-worker: serves one model to the routers that --router names. Exit codes: 0 after --help or a complete drain, 1
+// when running requests were cut off, 64 for wrong flags; for the others see ExitCodeOf.
 #include <fmt/format.h>
 #include <sysexits.h>
 
@@ -39,7 +39,7 @@ void LogReady(const Worker& worker, const WorkerOptions& options) {
                            {"metrics", worker.metrics_url()}});
 }
 
-// Until a router has welcomed the worker. False when a signal comes first.
+// Waits until a router has welcomed the worker. False when a signal comes first.
 bool AwaitRouter(Worker& worker, const WorkerOptions& options, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
   LogInfo("worker waits for a router", {{"worker", worker.hello().worker_id},
@@ -51,7 +51,7 @@ bool AwaitRouter(Worker& worker, const WorkerOptions& options, Termination& term
   return true;
 }
 
-// Until no request is left, the time is over, or a second signal comes. True for the first.
+// Waits until no request is left, the time is over, or a second signal comes. True when no request is left.
 bool Drain(Worker& worker, const WorkerOptions& options, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.drain_timeout_seconds);
@@ -88,10 +88,10 @@ int Main(int argc, const char* const* argv) {
   const Result<ParseOutcome> outcome = parser.Parse(argc, argv);
   if (!outcome.ok()) return CanNotStart(outcome.error(), EX_USAGE);
   if (outcome.value() == ParseOutcome::kExit) return 0;
-  // Choices were checked by the parser.
+  // The parser has checked the choices.
   SetUpLogging(ParseLogLevel(options.log_level).value(), ParseLogFormat(options.log_format).value());
   if (const Result<void> complete = Complete(options); !complete.ok()) return CanNotStart(complete.error(), EX_USAGE);
-  std::optional<WorkerName> name;  // until the end: it keeps others from it
+  std::optional<WorkerName> name;  // held until the end, so that no other worker takes it
   if (options.worker_id.empty()) options.worker_id = name.emplace(WorkerName::Take()).value();
   Termination termination;
   const LogThread log_thread;

@@ -1,4 +1,4 @@
-// Serves a registry over HTTP, at /metrics, for Prometheus: prometheus-cpp's exposer on threads of its own.
+// Serves a registry to Prometheus over HTTP, at /metrics, with prometheus-cpp's exposer and its own threads.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace roost::worker {
 class MetricsServer {
  public:
   // `address` is ADDRESS:PORT; port 0 takes a free one. `registry` outlives the server. kInvalidArgument: not an
-  // address, or not loopback and not allowed. kUnavailable: can not be bound.
+  // address, or an address that is not loopback without permission. kUnavailable: the address can not be bound.
   [[nodiscard]] static Result<std::unique_ptr<MetricsServer>> Start(const std::string& address,
                                                                     wire::InsecureBind insecure,
                                                                     const metrics::Registry& registry);

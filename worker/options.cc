@@ -36,7 +36,7 @@ std::vector<std::string> Names(const Table& table) {
 }
 
 Result<TenantShare> ParseTenantShare(const std::string& value) {
-  // The last one: a name may hold an equals sign, a fraction can not.
+  // The last one: a name may contain an equals sign, a fraction can not.
   const std::size_t equals = value.rfind('=');
   if (equals == std::string::npos) return InvalidArgument("tenant-share", "'{}' is not NAME=FRACTION", value);
   TenantShare share{value.substr(0, equals), 0};
@@ -133,14 +133,13 @@ void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
       .Add("served-model-name", options.served_model_name, "Name that clients ask for; by default the folder's name")
       .AddChoice("compute-dtype", options.compute_dtype, {"auto", "bf16", "f32"}, "Precision of matrix products")
       .AddChoice("backend", options.backend, {"auto", "cpu", "cuda"},
-                 "What computes the model; auto takes CUDA where there is a device, else the CPU")
+                 "Device type that computes the model; auto takes CUDA if there is a device, else the CPU")
       .Add("device", options.device, "Number of the CUDA device; with tensor-parallel, of the first one",
            {0, kMaxDevices})
-      .Add(
-          "tensor-parallel", options.tensor_parallel,
-          "Devices that compute the model together, each with a part of the weights and of every KV block; it must "
-          "divide the model's heads and inner layer. On the CPU it is only for trying out: the ranks share the threads",
-          {1, kMaxRanks})
+      .Add("tensor-parallel", options.tensor_parallel,
+           "Devices that compute the model together, each with a part of the weights and of every KV block; it must "
+           "divide the model's heads and inner layer. On the CPU it is only for testing: the ranks share the threads",
+           {1, kMaxRanks})
       .Add("cuda-module", options.cuda_module,
            "The CUDA backend's file; by default libroost_cuda.so beside the program")
       .Add("max-context-tokens", options.max_context_tokens,
@@ -152,13 +151,14 @@ void DeclareCache(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice(
           "prefix-cache", options.prefix_cache, {"on", "off"},
           "Keep the KV of prompts and answers for later requests; off computes every prompt in full, for comparisons")
-      .Add("block-tokens", options.block_tokens, "Tokens per KV block, a power of two; one value per model fleet",
+      .Add("block-tokens", options.block_tokens,
+           "Tokens per KV block, a power of two; the same for all workers of a model",
            {kMinBlockTokens, kMaxBlockTokens})
       .Add("kv-blocks", options.kv_blocks, "KV blocks; 0 takes as many as kv-memory holds", {0, kMaxBlocks})
       .Add("kv-memory", options.kv_memory,
-           "Memory for KV blocks when kv-blocks is 0: bytes, a share below 1 of what is free on a CUDA device beside "
-           "the "
-           "weights, or auto: 0.9 of that, and on the CPU 1 GiB or half of the memory there is")
+           "Memory for KV blocks when kv-blocks is 0: a number of bytes; or a share below 1 of the CUDA memory that "
+           "weights and steps leave free; or auto, which is a share of 0.9 on CUDA, and on the CPU 1 GiB or half of "
+           "the memory, whichever is less")
       .AddChoice("eviction", options.eviction, {kEvictionPolicyNames.begin(), kEvictionPolicyNames.end()},
                  "Policy that chooses which idle block is evicted first")
       .Add("pin-limit", options.pin_limit, "Largest part of the blocks that pins may hold", {0, 1})
@@ -201,7 +201,7 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
       .AddChoice("schedule", options.schedule, Names(kSchedulePolicies),
                  "Order in which waiting requests of equal priority are taken")
       .Add("max-partial-prefills", options.max_partial_prefills,
-           "Prompts that may be half computed at the same time; 0 for no limit", {0, kMaxRequests})
+           "Prompts that may be partly computed at the same time; 0 for no limit", {0, kMaxRequests})
       .Add("first-token-target-ms", options.first_token_target_ms,
            "Target for the time to the first token: requests that would miss it get a part of each step, whatever the "
            "schedule; 0 for none",
@@ -211,20 +211,20 @@ void DeclareEngine(WorkerOptions& options, ConfigParser& parser) {
            {0, kMaxHoldMs})
       .AddChoice("plan-ahead", options.plan_ahead, {"auto", "on", "off"},
                  "Plan the next step while the device computes the current one; auto does so on CUDA unless hits are "
-                 "verified. On the CPU it is only for trying out: tokens come a step later")
+                 "verified. On the CPU it is only for testing: tokens come a step later")
       .Add("threads", options.threads, "Compute threads; 0 takes all cores", {0, kMaxThreads});
 }
 
 void DeclareGrammar(WorkerOptions& options, ConfigParser& parser) {
   parser.Section("Constrained output")
-      .Add(
-          "grammar-cache-bytes", options.grammar_cache_bytes,
-          "Memory for compiled JSON schemas, regular expressions and grammars, of which one takes a quarter at most; 0 "
-          "refuses requests with one",
-          {0, 1e12})
-      .Add("grammar-threads", options.grammar_threads, "Threads that compile them", {1, kMaxThreads})
+      .Add("grammar-cache-bytes", options.grammar_cache_bytes,
+           "Memory for compiled JSON schemas, regular expressions and grammars; each may take at most a quarter. "
+           "0 refuses requests with a constraint",
+           {0, 1e12})
+      .Add("grammar-threads", options.grammar_threads, "Threads that compile schemas, regular expressions and grammars",
+           {1, kMaxThreads})
       .Add("grammar-compile-seconds", options.grammar_compile_seconds,
-           "A request whose grammar is not compiled by then is refused", {0.001, 3600});
+           "Time limit of a compilation; a request whose grammar is not compiled by then is refused", {0.001, 3600});
 }
 
 void Declare(WorkerOptions& options, ConfigParser& parser) {

@@ -1,5 +1,5 @@
-// The flags of roost-worker, their defaults and their bounds. One declaration serves the command line, the environment
-// and the configuration file. A flag that sets an option of the engine takes the engine's default.
+// The flags of roost-worker, their defaults and their limits. One declaration serves the command line, the environment
+// and the configuration file. A flag that sets an engine option takes the engine's default.
 #pragma once
 
 #include <cstdint>
@@ -41,27 +41,27 @@ struct WorkerOptions {
   std::uint32_t kv_blocks = 0;     // 0: as many as kv_memory holds
   std::string kv_memory = "auto";  // see ParseKvMemory
   std::string eviction = std::string(kDefaultEvictionPolicy);
-  double pin_limit = EngineOptions().pinned_share_limit;  // of the pool
+  double pin_limit = EngineOptions().pinned_share_limit;  // share of the pool
   std::uint32_t min_hold_ms = 0;
-  double hold_limit = EngineOptions().held_share_limit;  // of the blocks that are not pinned
+  double hold_limit = EngineOptions().held_share_limit;  // share of the unpinned blocks
   std::vector<std::string> tenant_share;                 // NAME=FRACTION; see ParseTenantShares
-  double verify_hits = 0;                                // of the requests with hits
+  double verify_hits = 0;                                // share of the requests with hits
   bool check_invariants = false;
 
   // Engine
   std::uint32_t max_batch_tokens = 0;  // 0: by the device, see StepBoundsOf
   std::uint32_t short_step_tokens = kDefaultShortStepTokens;
-  std::uint32_t max_running_requests = 0;  // 0: the same
+  std::uint32_t max_running_requests = 0;  // 0: by the device, see StepBoundsOf
   std::uint32_t max_waiting_requests = EngineOptions().max_waiting_requests;
   std::string schedule{kDefaultSchedulePolicy};
   std::uint32_t max_partial_prefills = EngineOptions().max_partial_prefills;  // 0: no limit
   std::uint64_t first_token_target_ms = kDefaultFirstTokenTargetMs;           // 0: none
   std::uint32_t max_queue_wait_ms = 0;                                        // 0: no limit
-  std::string plan_ahead = "auto";  // on a device that computes beside the host
+  std::string plan_ahead = "auto";  // auto: on a device that computes while the host plans
   std::uint32_t threads = 0;        // 0: all cores
 
   // Constrained output
-  std::uint64_t grammar_cache_bytes = std::uint64_t{256} << 20U;  // 0: none is written
+  std::uint64_t grammar_cache_bytes = std::uint64_t{256} << 20U;  // 0: constraints are refused
   std::uint32_t grammar_threads = 2;
   double grammar_compile_seconds = 10;
 
@@ -75,7 +75,7 @@ struct WorkerOptions {
 
 // `options` must outlive the parse.
 void Declare(WorkerOptions& options, ConfigParser& parser);
-// Only the sections that say what computes and how, for other programs that run an engine.
+// Only the sections about the model, the cache and the engine, for other programs that run an engine.
 void DeclareModel(WorkerOptions& options, ConfigParser& parser);
 void DeclareCache(WorkerOptions& options, ConfigParser& parser);
 void DeclareEngine(WorkerOptions& options, ConfigParser& parser);
@@ -85,28 +85,28 @@ void DeclareGrammar(WorkerOptions& options, ConfigParser& parser);
 // runs before the model is read, because that may take minutes.
 [[nodiscard]] Result<void> Complete(WorkerOptions& options);
 
-// The bounds of a step: from the flags, otherwise what suits the device. A CUDA device reads all weights in every step
-// and is idle with few tokens. The CPU is busy with few; more would only make each step longer.
+// The limits of a step: from the flags, or else what suits the device. A CUDA device reads all weights in every step,
+// so few tokens leave it idle. Few tokens keep the CPU busy; more would only make each step longer.
 enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 [[nodiscard]] StepBounds StepBoundsOf(const WorkerOptions& options, DeviceKind device);
 
-// The shares that NAME=FRACTION values give: names of at most 200 bytes, each once, the empty one for requests of no
-// tenant; fractions above 0, together at most 1; at most 64 tenants.
+// The shares that NAME=FRACTION values give. A name has at most 200 bytes and occurs once; the empty name is for
+// requests without a tenant. Fractions are above 0 and add up to at most 1. At most 64 tenants.
 [[nodiscard]] Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values);
-// Can requests have these tenants? kInvalidArgument names a tenant that no request can have.
+// Checks that requests can have these tenants. kInvalidArgument names a tenant that no request can have.
 [[nodiscard]] Result<void> CheckTenants(std::span<const TenantShare> shares);
 
 // Memory for KV blocks.
 struct KvMemory {
-  std::optional<double> share;         // of what is free on the device beside the weights
-  std::optional<std::uint64_t> bytes;  // neither: what suits the device
+  std::optional<double> share;         // of the device memory that the weights leave free
+  std::optional<std::uint64_t> bytes;  // neither is set: what suits the device
 };
 
 // "auto", a share above 0 and below 1, or bytes from 1 MiB.
 [[nodiscard]] Result<KvMemory> ParseKvMemory(std::string_view value);
 
-// How the process ends when it can not start, after sysexits.h: 65 a damaged file, 66 a file that is not there, 69 an
-// address that can not be bound, 78 a model or value that is not supported, 70 anything else. (64: wrong flags.)
+// The exit code of a process that can not start, after sysexits.h: 65 a damaged file, 66 a missing file, 69 an address
+// that can not be bound, 78 a model or value that is not supported, 70 anything else. (64: wrong flags.)
 [[nodiscard]] int ExitCodeOf(const Error& error);
 
 }  // namespace roost::worker

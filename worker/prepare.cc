@@ -15,12 +15,12 @@
 namespace roost::worker {
 namespace {
 
-// Steps need the rest.
+// The memory of steps is reserved before this share is taken. The rest is for recordings, and for larger steps.
 constexpr double kDeviceKvShare = 0.9;
-// On the CPU, where little memory is there: weights and the rest of the process need the other half.
+// On the CPU when memory is short: the weights and the rest of the process need the other half.
 constexpr std::uint64_t kHostKvPart = 2;
 
-// Says what was found and taken before the weights are read: that may take minutes.
+// Logs what was found and chosen before it reads the weights, which may take minutes.
 Result<BackendChoice> TakeBackend(const WorkerOptions& options) {
   BackendRequest request{
       .device = options.device, .rank_count = options.tensor_parallel, .cuda_module = options.cuda_module};
@@ -63,7 +63,8 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
   return model;
 }
 
-// Routers would refuse a worker whose text they can not handle, one after another; here it is one clear line.
+// Routers would refuse a worker whose text they can not handle, one after another. This check reports it once, at the
+// start.
 Result<std::shared_ptr<const Tokenizer>> ReadText(const LoadedModel& loaded, const std::string& model) {
   const std::filesystem::path folder(model);
   ROOST_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,

@@ -1,4 +1,4 @@
-// From flags to a worker that is ready to start: loads the model and checks that what it brings along can be used.
+// From flags to a worker that is ready to start: loads the model and checks everything that comes with it.
 #pragma once
 
 #include "common/base/result.h"
@@ -7,8 +7,8 @@
 
 namespace roost::worker {
 
-// `options` must be complete. An error names the file or the flag; see ExitCodeOf for its code. Takes as long as
-// reading the weights.
+// `options` must be complete. An error names the file or the flag; see ExitCodeOf for its code. Reading the weights
+// takes most of the time.
 [[nodiscard]] Result<WorkerSetup> PrepareWorker(const WorkerOptions& options);
 
 }  // namespace roost::worker

@@ -13,7 +13,7 @@
 namespace roost::worker {
 namespace {
 
-// Routers compare epochs for equality alone; the wall clock makes them differ across restarts.
+// Routers only compare epochs for equality; the wall clock makes them differ across restarts.
 std::uint64_t FirstEpoch() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()) | 1U;
@@ -23,9 +23,10 @@ std::uint64_t RandomProcessId() { return RandomSeed() | 1U; }
 
 Result<void> CheckName(const std::string& name, const char* field, std::size_t max_bytes) {
   if (name.empty()) return InvalidArgument(field, "must not be empty");
-  if (name.size() > max_bytes) return InvalidArgument(field, "{} bytes, at most {}", name.size(), max_bytes);
+  if (name.size() > max_bytes)
+    return InvalidArgument(field, "has {} bytes, at most {} are allowed", name.size(), max_bytes);
   if (!IsValidUtf8(name)) return InvalidArgument(field, "is not UTF-8");
-  if (HasControlCharacter(name)) return InvalidArgument(field, "holds a control character");
+  if (HasControlCharacter(name)) return InvalidArgument(field, "contains a control character");
   return {};
 }
 
@@ -35,7 +36,7 @@ Result<void> CheckSetup(const WorkerSetup& setup) {
   const wire::Tokenizer& bundle = setup.tokenizer;
   const std::size_t size = bundle.tokenizer_json.size() + bundle.chat_template.size();
   if (size > wire::WireLimits::kMaxTokenizerBytes) {
-    return InvalidArgument("tokenizer.json", "{} bytes with the chat template, at most {}", size,
+    return InvalidArgument("tokenizer.json", "has {} bytes with the chat template, at most {} are allowed", size,
                            wire::WireLimits::kMaxTokenizerBytes);
   }
   if (setup.routers.empty()) return InvalidArgument("router", "at least one address is needed");
@@ -96,7 +97,7 @@ Worker::Worker(WorkerSetup setup)
   hello_.constrains_output = grammar_pool_ != nullptr;
 }
 
-// Nothing is done before the engine has begun something, so the thread that it nudges is there.
+// No job is done before the engine has begun one, so the engine thread exists when the pool wakes it.
 std::unique_ptr<GrammarPool> Worker::MakeGrammarPool() {
   if (setup_.grammar_library == nullptr) return nullptr;
   return std::make_unique<GrammarPool>(std::move(setup_.grammar_library), setup_.grammar, clock_,
@@ -133,7 +134,7 @@ Result<void> Worker::StartThreads(std::vector<wire::Endpoint> routers) {
 void Worker::Stop() {
   if (link_thread_) link_thread_->Stop();
   engine_thread_.Stop();
-  grammar_pool_.reset();  // whose threads nudge the engine's
+  grammar_pool_.reset();  // before engine_thread_ is destroyed: the pool wakes it
   metrics_server_.reset();
 }
 

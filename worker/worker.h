@@ -32,16 +32,16 @@ namespace roost::worker {
 struct WorkerSetup {
   std::unique_ptr<Model> model;
   EngineOptions engine;
-  // worker_id, model, fingerprint, kv_dtype, sampling, sends_cache_events and keeps_prefixes; the rest follows from the
-  // process, the model and the engine.
+  // The setup gives worker_id, model, fingerprint, kv_dtype, sampling, sends_cache_events and keeps_prefixes. The other
+  // fields follow from the process, the model and the engine.
   wire::Hello hello;
-  wire::Tokenizer tokenizer;                              // its digest is filled in
+  wire::Tokenizer tokenizer;                              // Start fills in its digest
   std::vector<std::string> routers;                       // tcp://HOST:PORT
   std::optional<LinkKeyFiles> link_keys;                  // none: the links are open
   std::unique_ptr<const GrammarLibrary> grammar_library;  // null: requests under a constraint are refused
   GrammarPoolOptions grammar;
   std::uint32_t compute_thread_count = 0;
-  std::string metrics_address;  // empty: none
+  std::string metrics_address;  // empty: no endpoint
   wire::InsecureBind insecure_bind = wire::InsecureBind::kRefuse;
 };
 
@@ -53,13 +53,13 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // True when a router has welcomed the worker, at the latest after `timeout`.
+  // Waits until a router has welcomed the worker. False after `timeout`.
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout) { return link_thread_->WaitForRouter(timeout); }
   // From now on requests are refused; running ones continue.
   void BeginDrain() { link_thread_->BeginDrain(); }
-  // True when draining has begun and no request is left, at the latest after `timeout`.
+  // Waits until draining has begun and no request is left. False after `timeout`.
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout) { return link_thread_->WaitForDrained(timeout); }
-  // Says goodbye to the routers and ends. What still runs is cut off. Idempotent.
+  // Says goodbye to the routers and ends. Requests that still run are cut off. Idempotent.
   void Stop();
 
   [[nodiscard]] const wire::Hello& hello() const { return hello_; }

@@ -54,7 +54,7 @@ void AddAll(const Counters& counters, const std::array<std::uint64_t, kCount>& c
   for (std::size_t i = 0; i < kCount; ++i) Add(counters[i], counts[i]);
 }
 
-// What `counters` have not counted yet.
+// Adds what `counters` have not counted yet.
 template <typename Counters, std::size_t kCount>
 void AddNew(const Counters& counters, std::array<std::uint64_t, kCount> counts,
             const std::array<std::uint64_t, kCount>& counted) {
@@ -112,7 +112,7 @@ void WorkerMetrics::OnStep(const StepReport& report) {
   ObserveAll(ttft_, report.counts.ttft_seconds);
   ObserveAll(inter_token_, report.counts.inter_token_seconds);
   ObserveAll(queue_wait_, report.counts.queue_wait_seconds);
-  // A report without a step has no time to tell.
+  // A report without a step has no step time.
   if (report.load.step_seconds > 0) step_seconds_.Observe(report.load.step_seconds);
 }
 

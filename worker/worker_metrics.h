@@ -1,4 +1,4 @@
-// What the link thread hears, as the worker's metrics. Labels are resolved once, at construction.
+// Turns what the link thread hears into the worker's metrics. Labels are resolved once, at construction.
 //
 // Threads: constructed anywhere, then called from the link thread alone; prometheus-cpp reads from its own threads.
 #pragma once
@@ -61,7 +61,7 @@ class WorkerMetrics final : public LinkObserver {
   std::array<CounterRef, kMirrorLossNames.size()> mirror_losses_;
   prometheus::Counter& malformed_messages_;
 
-  LinkCounts counted_;  // what the counters have of the link's counts
+  LinkCounts counted_;  // the link's counts that the counters include already
 };
 
 }  // namespace roost::worker

@@ -21,7 +21,7 @@ constexpr int kNoLock = -1;
 
 enum class LockOutcome { kTaken, kHeldByOther, kNoFolder };
 
-// A file of another user's counts as held: whether it is can not be asked.
+// A file that belongs to another user counts as held: this process can not open it to check.
 LockOutcome TryLock(const std::filesystem::path& path, int& fd) {
   fd = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) {
@@ -35,7 +35,7 @@ LockOutcome TryLock(const std::filesystem::path& path, int& fd) {
 
 std::string HostName() {
   std::array<char, 256> host{};
-  // A name that is too long comes without its end; the last byte stays zero.
+  // gethostname may cut off a name that is too long; the last byte stays zero.
   if (gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') return "worker";
   return host.data();
 }
@@ -52,7 +52,7 @@ WorkerName WorkerName::Take(const std::string& host, std::span<const std::filesy
       if (outcome == LockOutcome::kNoFolder) break;
     }
   }
-  LogWarning("no lock file could be made for the worker's name: a second worker of this host needs --worker-id",
+  LogWarning("no lock file could be made for the worker's name: a second worker on this host needs --worker-id",
              {{"worker", host}});
   return {host, kNoLock};
 }

@@ -1,5 +1,5 @@
-// The name of a worker that was given none: its host's, and the first number that no other worker of the host has. So a
-// worker that restarts has the name that it had, and two of one host have different ones.
+// The name of a worker without --worker-id: the host's name and the lowest number that no other worker of the host
+// holds. So a restarted worker gets its old name again, and two workers of one host have different names.
 //
 // A lock file holds the number until the process ends, however it ends. The files stay: they are empty.
 #pragma once
@@ -15,10 +15,10 @@ class WorkerName {
  public:
   static constexpr int kMaxNumbers = 1024;
 
-  // Takes the first free number in the first of `folders` where lock files can be made. Where there is none, or no
-  // number is free, the name is the host's alone: then routers see to it that it belongs to one process.
+  // Takes the first free number in the first of `folders` where lock files can be made. If there is no such folder or
+  // no free number, the name is the host's alone; routers then check that one process has it.
   [[nodiscard]] static WorkerName Take(const std::string& host, std::span<const std::filesystem::path> folders);
-  // In this host's name, and in its usual folders: that of the session, /run/lock, the one for temporary files.
+  // The same with this host's name and its usual folders: the session's, /run/lock, and the one for temporary files.
   [[nodiscard]] static WorkerName Take();
 
   WorkerName(WorkerName&& other) noexcept;

@@ -1,5 +1,5 @@
-// A vector for large tables that are read at random: it asks the system for huge pages (Linux, 2 MiB), so that a read
-// is not preceded by another one for the page's address. Small ones are ordinary vectors.
+// A vector for large tables that are read at random. It asks the system for huge pages (Linux, 2 MiB), because then a
+// read rarely has to look up the page's address in memory first. Small ones are ordinary vectors.
 #pragma once
 
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ class HugePageAllocator {
   bool operator==(const HugePageAllocator&) const = default;
 
  private:
-  // For the whole huge pages within. A wish: without them the table is slower, and as good.
+  // Asks for all huge pages that lie wholly inside. The system may refuse: then reads are slower, but still correct.
   static void AskForHugePages(void* memory, std::size_t bytes) {
     if (std::align(kHugePageBytes, kHugePageBytes, memory, bytes) == nullptr) return;
     (void)madvise(memory, bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);

@@ -1,10 +1,10 @@
-// One bound on the bytes of many holders. Code that keeps input (a body that arrives, a request that waits, a message
-// that is being processed) takes its bytes from the budget first; a guard gives them back:
+// One limit on the bytes of many holders. Code that keeps input (a body that arrives, a request that waits, a message
+// in processing) takes its bytes from the budget first; a guard gives them back:
 //
 //   auto budget = std::make_shared<ByteBudget>(limit);
 //   ByteBudget::Guard guard(budget);
-//   if (!guard.TryGrow(bytes)) …             // an answer for the caller to give, not a wait
-//   spec.memory = std::make_shared<ByteBudget::Guard>(std::move(guard));   // the bytes follow what they are for
+//   if (!guard.TryGrow(bytes)) …             // refuse the request: TryGrow never waits
+//   spec.memory = std::make_shared<ByteBudget::Guard>(std::move(guard));   // freed together with the request
 //
 // The budget is thread-safe and lock-free. A guard belongs to one thread at a time; it keeps the budget alive.
 #pragma once
@@ -27,7 +27,7 @@ class ByteBudget {
   ByteBudget& operator=(const ByteBudget&) = delete;
 
   [[nodiscard]] std::uint64_t limit() const { return limit_; }
-  // By all guards; never more than the limit.
+  // Bytes that all guards hold; never more than the limit.
   [[nodiscard]] std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:
@@ -79,15 +79,15 @@ class ByteBudget::Guard {
   }
 
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-  // Would it get this much more now?
+  // Would TryGrow(bytes) succeed now?
   [[nodiscard]] bool HasRoomFor(std::uint64_t bytes) const {
     return budget_ == nullptr || bytes <= budget_->limit() - budget_->used();
   }
-  // Could it ever hold this much?
+  // Is `bytes` within the limit of the whole budget?
   [[nodiscard]] bool CouldHold(std::uint64_t bytes) const { return budget_ == nullptr || bytes <= budget_->limit(); }
 
  private:
-  std::shared_ptr<ByteBudget> budget_;  // null: nothing is bounded
+  std::shared_ptr<ByteBudget> budget_;  // null: no limit
   std::uint64_t bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Time as a parameter. Code that decides takes a Clock, so that tests and simulations run on virtual time.
+// Time as a parameter. Code that makes decisions takes a Clock, so that tests and simulations run on virtual time.
 #pragma once
 
 #include <chrono>

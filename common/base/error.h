@@ -11,7 +11,7 @@ namespace roost {
 enum class ErrorCode {
   kInvalidArgument,       // the request or file is wrong and stays wrong
   kUnauthenticated,       // no valid API key
-  kNotFound,              // no such route, file
+  kNotFound,              // no such route or file
   kMethodNotAllowed,      // the route exists, the method does not
   kTimeout,               // the client was too slow to send its request
   kContextTooLong,        // prompt and output do not fit the model's context
@@ -22,9 +22,9 @@ enum class ErrorCode {
   kDeadlineExceeded,      // accepted, but its deadline passed before it ended
   kCancelled,             // the client went away
   kDataLoss,              // a file or message is truncated or corrupt
-  kInternal,              // a bug or a device failure, reported instead of crashing where one request alone is hit
-  kModelNotFound,         // no worker serves a model of that name
-  kUnsupportedMediaType,  // the request's body is said to be something else than JSON
+  kInternal,              // a bug or a device failure that hits one request; the daemon goes on
+  kModelNotFound,         // no worker serves a model with that name
+  kUnsupportedMediaType,  // the request's Content-Type is not JSON
 };
 
 inline constexpr int kErrorCodeCount = static_cast<int>(ErrorCode::kUnsupportedMediaType) + 1;
@@ -43,8 +43,8 @@ struct ErrorTraits {
 
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
-  std::string message;  // a whole clause, for the person who reads it: what is wrong and with which value
-  std::string field;    // the request field, configuration key or file it is about; may be empty
+  std::string message;  // a whole clause for a person: what is wrong, and which value
+  std::string field;    // the request field, configuration key or file that is wrong; may be empty
 
   // "field: message", or the message alone.
   [[nodiscard]] std::string ToString() const;

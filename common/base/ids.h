@@ -24,7 +24,7 @@ class StrongId {
   Rep value_ = 0;
 };
 
-// A token of a model's vocabulary. Plain, because kernels and the wire hold arrays of it.
+// A token of a model's vocabulary. A plain integer, because kernels and the wire hold arrays of them.
 using TokenId = std::uint32_t;
 
 // A physical KV block of one worker: 0 … block_count-1.
@@ -33,7 +33,8 @@ using BlockId = StrongId<struct BlockTag, std::uint32_t>;
 // A request, unique within the router that accepted it (and the lifetime of that router's process).
 using RequestId = StrongId<struct RequestTag, std::uint64_t>;
 
-// A router's slot for a worker. Reused after a worker is gone; the worker's name and epoch tell lives apart.
+// A router's slot for a worker. It is reused after the worker is gone; the worker's name and epoch distinguish its
+// lives.
 using WorkerSlot = StrongId<struct WorkerSlotTag, std::uint32_t>;
 
 }  // namespace roost

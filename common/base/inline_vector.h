@@ -1,9 +1,9 @@
-// A vector whose first few elements cost no allocation: for what is mostly one or two.
+// A vector whose first few elements need no allocation. Use it where most vectors hold one or two elements.
 //
 //   up to kInline   few_ holds them, many_ is empty
 //   more            many_ holds all of them
 //
-// T is copied as bytes are. The elements lie in a row; pointers to them are valid until it changes or moves.
+// T must be trivially copyable. The elements are contiguous; pointers to them are valid until it changes or moves.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class InlineVector {
     many_.push_back(value);
   }
 
-  // New elements are T().
+  // New elements are value-initialised.
   void resize(std::size_t count) {
     while (size() < count) push_back(T());
     if (many_.empty()) {

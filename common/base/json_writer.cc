@@ -27,7 +27,7 @@ void AppendEscaped(unsigned char byte, std::string& out) {
   }
 }
 
-// Bytes at the start of `text` that are written as they are.
+// Bytes at the start of `text` that need no escape.
 std::size_t PlainLength(std::string_view text) {
   const auto end = std::find_if(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);

@@ -1,5 +1,4 @@
-// Writes JSON text, one value at a time. It keeps commas and quotes right; the caller keeps the nesting right
-// (checked).
+// Writes JSON text, one value at a time. It writes commas and quotes; the caller must nest correctly (checked).
 //
 //   JsonWriter json;
 //   json.BeginObject().Key("id").String(id).Key("tokens").Number(count).EndObject();

@@ -34,11 +34,11 @@ Output& ActiveOutput() {
   return *output;
 }
 
-// Lines are short. A reader that does not take them within a minute will not need them.
+// Lines are short. A reader that takes longer than a minute gets no more of them.
 constexpr std::chrono::milliseconds kWriteTime{60'000};
 
-// spdlog's own asynchronous logger can not be flushed within a time, and its sinks hold the lock of stdio while they
-// wait for the reader.
+// spdlog's own asynchronous logger does not fit: its flush has no timeout, and its sinks hold the lock of stdio while
+// they wait for the reader.
 class OutputSink final : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -52,7 +52,7 @@ class OutputSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
-// spdlog passes the line as it is: its own pattern does not escape values, so the line is built here.
+// spdlog passes the line on unchanged. The line is built here because spdlog's pattern does not escape values.
 spdlog::logger& Logger() {
   static const std::shared_ptr<spdlog::logger> logger =
       std::make_shared<spdlog::logger>("roost", std::make_shared<OutputSink>());

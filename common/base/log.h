@@ -16,7 +16,7 @@ namespace roost {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class LogFormat { kText, kJson };
 
-// A named value beside the message. Control characters are escaped on the way out, so a value can not forge a line.
+// A named value beside the message. Control characters are escaped, so a value can not forge a line.
 using LogField = std::pair<std::string_view, std::string>;
 
 // Call once at start, before other threads. Until then the level is info and the format text.
@@ -25,10 +25,10 @@ void SetUpLogging(LogLevel level, LogFormat format);
 [[nodiscard]] Result<LogLevel> ParseLogLevel(std::string_view name);
 [[nodiscard]] Result<LogFormat> ParseLogFormat(std::string_view name);
 
-// While it exists, a thread of its own writes the lines, and logging never waits for a slow reader: lines that the
-// reader does not keep up with are dropped, oldest first, and counted in a later line. Before and after it Log writes
-// by itself, so that no line of a start or an end is lost. Only one at a time. Make it after Termination, so that its
-// thread ignores the same signals.
+// While it exists, its own thread writes the lines, and logging never waits for a slow reader: when the queue is full,
+// the oldest lines are dropped, and a later line says how many. Before and after it, Log writes by itself, so that no
+// line of the program's start or end is lost. Only one at a time. Make it after Termination, so that its thread ignores
+// the same signals.
 class LogThread {
  public:
   LogThread();
@@ -37,7 +37,7 @@ class LogThread {
   LogThread& operator=(const LogThread&) = delete;
 };
 
-// Waits until all lines are written, at most a second. For code that ends the process itself.
+// Waits until all lines are written, at most a second. For code that ends the process by itself.
 void FlushLog();
 
 // Thread-safe. A line is written whole.

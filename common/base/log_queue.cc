@@ -11,13 +11,13 @@
 namespace roost {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{100};  // so often the thread sees that it is to stop
-constexpr std::size_t kBatchBytes = 64 * 1024;   // that the thread takes at a time
-constexpr std::size_t kAtOnceBytes = PIPE_BUF;   // that a pipe takes without a wait once it takes anything
+constexpr std::chrono::milliseconds kLook{100};  // how often the thread checks whether it should stop
+constexpr std::size_t kBatchBytes = 64 * 1024;   // the thread takes this many at a time
+constexpr std::size_t kAtOnceBytes = PIPE_BUF;   // a pipe that poll calls writable takes this many without a wait
 
 enum class Step { kWrote, kNotYet, kBroken };
 
-// Writes what `fd` takes at once, and waits for it up to `wait`. `text` moves behind what was written.
+// Writes what `fd` takes at once, after a wait of at most `wait`. Moves `text` past what was written.
 Step WriteSome(int fd, std::string_view& text, std::chrono::milliseconds wait) {
   pollfd ready{fd, POLLOUT, 0};
   const int count = ::poll(&ready, 1, static_cast<int>(wait.count()));

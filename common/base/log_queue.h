@@ -1,6 +1,6 @@
 // A queue of lines for a file descriptor whose reader may be slow or stuck: a pipe to a container's log, or a stopped
-// terminal. Logging never waits: lines go into a bounded queue, and a thread writes them; when it is full the oldest
-// lines are dropped, and a line says how many.
+// terminal. Logging never waits: lines go into a bounded queue, and a thread writes them. When the queue is full, the
+// oldest lines are dropped, and a line says how many.
 //
 //   Put ─► lines_ (kMaxBytes) ─► the thread ─► poll, write ─► fd
 //            │ full: the oldest are dropped and counted
@@ -21,22 +21,22 @@
 
 namespace roost {
 
-// Writes all of `text`, waiting for the descriptor until `timeout` in all; false when that was not enough, or on an
-// error.
+// Writes all of `text` within `timeout`. False when the time was too short, or on an error.
 bool WriteWithin(int fd, std::string_view text, std::chrono::milliseconds timeout);
 
 class LogQueue {
  public:
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 20U;
 
-  // `tell_dropped` makes the line, with its end, that says how many were dropped. The thread inherits the signal mask.
+  // `tell_dropped` makes the line (with its newline) that says how many were dropped. The thread inherits the signal
+  // mask.
   LogQueue(int fd, std::function<std::string(std::uint64_t)> tell_dropped);
   LogQueue(const LogQueue&) = delete;
   LogQueue& operator=(const LogQueue&) = delete;
   // Writes what it can within kFlushTime, and drops the rest.
   ~LogQueue();
 
-  // A whole line, with its end. Never waits for the descriptor.
+  // `line` is a whole line with its newline. Never waits for the descriptor.
   void Put(std::string line);
   // Waits until all lines so far are written; false when the time has passed first.
   bool Flush(std::chrono::milliseconds timeout);
@@ -45,7 +45,7 @@ class LogQueue {
 
  private:
   void Run();
-  // The next lines as one text, after a line about dropped ones; empty when the thread should stop.
+  // The next lines as one text, behind the line about dropped ones; empty when the thread should stop.
   std::string Take();
 
   const int fd_;
@@ -55,7 +55,7 @@ class LogQueue {
   std::condition_variable changed_;
   std::deque<std::string> lines_;  // guarded by mutex_
   std::size_t bytes_ = 0;          // guarded by mutex_
-  std::uint64_t dropped_ = 0;      // guarded by mutex_; not told yet
+  std::uint64_t dropped_ = 0;      // guarded by mutex_; not yet reported
   bool writing_ = false;           // guarded by mutex_
   bool stopping_ = false;          // guarded by mutex_
 

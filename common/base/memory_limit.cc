@@ -16,7 +16,7 @@ using Bytes = std::optional<std::uint64_t>;
 
 Bytes Least(Bytes a, Bytes b) { return a && b ? std::min(*a, *b) : (a ? a : b); }
 
-// The number that a text begins with, after spaces; nothing for "max" and "unlimited".
+// The number at the start of a text, after spaces; nothing for "max" and "unlimited".
 Bytes LeadingNumber(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   std::uint64_t number = 0;
@@ -24,7 +24,7 @@ Bytes LeadingNumber(std::string_view text) {
   return error == std::errc() ? Bytes(number) : std::nullopt;
 }
 
-// What follows `label` on the first line of the file that begins with it.
+// The number behind `label`, on the first line of the file that begins with `label`.
 Bytes NumberAfter(const fs::path& path, std::string_view label) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -33,15 +33,16 @@ Bytes NumberAfter(const fs::path& path, std::string_view label) {
   return std::nullopt;
 }
 
-// Version 1 has no word for "no limit" but a number near 2^63.
+// Version 1 says "no limit" with a number near 2^63.
 Bytes LimitIn(const fs::path& file) {
   constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62U;
   const Bytes limit = NumberAfter(file, "");
   return limit && *limit < kNoLimit ? limit : std::nullopt;
 }
 
-// Of a cgroup and of all above it, up to the mount. A container may see the path that its cgroup has outside and only
-// its own files, at the mount: then no file lies on the path but the last.
+// The least limit of a cgroup and of all its ancestors, up to the mount. In a container, the path can be the cgroup's
+// path outside the container, while the mount shows only the container's own files. Then only the mount itself has a
+// file.
 Bytes LeastOnPath(const fs::path& mount, std::string_view cgroup, const char* file) {
   Bytes least = LimitIn(mount / file);
   fs::path at = mount;

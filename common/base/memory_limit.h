@@ -1,6 +1,6 @@
-// The memory that this process may use: the least of what its cgroup, its address space and the machine allow. Bounds
-// from flags are compared with it at the start, so that a pool that is too large is an error at the start, and the
-// kernel does not kill the process in the middle of a request.
+// The memory that this process may use: the least of what its cgroup, its address space and the machine allow. Limits
+// from flags are compared with it at the start, so that a pool that is too large is an error at the start; otherwise
+// the kernel would kill the process in the middle of a request.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace roost {
 
 // In bytes; empty where there is no limit or it can not be read.
 struct MemoryLimits {
-  std::optional<std::uint64_t> cgroup;         // the least of the process's cgroup and of those that it lies in
+  std::optional<std::uint64_t> cgroup;         // the least limit of the process's cgroup and its ancestors
   std::optional<std::uint64_t> address_space;  // RLIMIT_AS
   std::optional<std::uint64_t> physical;       // of the machine, without swap
 

@@ -1,4 +1,5 @@
-// SHA-256 over a list of parts, each after its length in 8 bytes, least significant first: so no two lists are alike.
+// SHA-256 over a list of parts. Each part follows its length in 8 bytes, least significant first, so that different
+// lists never hash the same bytes.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ class PartsDigest {
 
   PartsDigest& Add(std::string_view part);
 
-  // 64 lower-case digits. Once, at the end.
+  // 64 lower-case digits. Call it once, at the end.
   [[nodiscard]] std::string Hex();
 
  private:

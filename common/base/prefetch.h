@@ -1,11 +1,11 @@
-// Starts to read memory that will be wanted soon. An address that is not mapped does no harm.
+// Starts to load memory that will be read soon. An unmapped address does no harm.
 #pragma once
 
 namespace roost {
 
 [[gnu::always_inline]] inline void Prefetch(const void* address) {
   __builtin_prefetch(address);
-  // GCC takes a function that does nothing but prefetch for one without effect, and leaves out its calls.
+  // Without this line, GCC takes a function that only prefetches for one without effect, and drops its calls.
   asm volatile("" : : "r"(address));
 }
 

@@ -11,24 +11,25 @@ namespace roost {
 namespace {
 
 constexpr std::size_t kTerms = 4;
-constexpr std::size_t kBase = 0;        // of a step with prefill
-constexpr std::size_t kDecodeBase = 1;  // of one without
+constexpr std::size_t kBase = 0;        // of steps with prefill
+constexpr std::size_t kDecodeBase = 1;  // of steps without
 constexpr std::size_t kPrefill = 2;
 constexpr std::size_t kDecode = 3;
 
 constexpr double kForgetting = 0.99;
-// What was seen of prefills is not forgotten below this weight while nothing but decodes comes: it is all that is
-// known.
+// While only decodes come, the weight of the prefill data stops decaying below this value: nothing newer is known about
+// prefills.
 constexpr double kLeastPrefillWeight = 1e-6;
-// As if so much of a step more had been seen that carried a prefill of no tokens and took no time. Without it the noise
-// of a few prefills of about the same length would be taken for a base, with which all tokens are free.
+// The weight of an imaginary step with a prefill of 0 tokens that took no time. Without it, the noise of a few prefills
+// of about the same length would be fitted as a base, and all tokens would seem free.
 constexpr double kEmptySteps = 0.1;
-// Relative to the weight of the data: on the square of the base of steps without prefill, and of the bases' difference.
+// Penalties, relative to the weight of the data: on the square of the base without prefill, and of the bases'
+// difference.
 constexpr double kBasePenalty = 1e-4;
 constexpr double kApartPenalty = 1e-4;
-// The latter by no more than so much of the weight of prefills: what is known of them must outlast many decodes.
+// Limits the second penalty to this share of the prefills' weight: the prefill data must outlast many decodes.
 constexpr double kMostApart = 0.01;
-// A token of a prefill takes at least this share of what its steps take in all, for each of their tokens.
+// A prefill token costs at least this share of (the seconds of all prefill steps / their prefill tokens).
 constexpr double kLeastShare = 0.01;
 constexpr double kSingular = 1e-9;  // pivots below this share of their diagonal are noise
 constexpr unsigned kSubsets = 1U << kTerms;

@@ -7,10 +7,10 @@
 // would seem free.
 //
 // Least squares with exponential forgetting (a step counts half after about 70 more), with coefficients that are not
-// negative: with four of them, the constrained optimum is found by trying each subset as the non-zero ones (Lawson and
-// Hanson, Solving Least Squares Problems, 1974, chapter 23, by enumeration). Small penalties decide what the data leave
-// open: if all steps look alike except for noise, the time is assigned to the tokens, and the bases are equal until
-// steps of both kinds were seen.
+// negative. With four coefficients, the constrained optimum is found by trying each subset as the non-zero ones (Lawson
+// and Hanson, Solving Least Squares Problems, 1974, chapter 23, by enumeration). Small penalties decide what the data
+// leave open: if all steps look alike except for noise, the tokens get the time, and the bases are equal until steps of
+// both kinds were seen.
 //
 // A plain value; not thread-safe. Constant time per step.
 #pragma once
@@ -28,17 +28,18 @@ struct StepSample {
 
 class RateEstimator {
  public:
-  // Ignores what is no step: no tokens, or a time that is not positive and finite.
+  // Ignores samples that are not a step: no tokens, or a time that is not positive and finite.
   void Observe(const StepSample& step);
 
-  // Zero until kMinPrefillSteps steps with prefill were seen, and never again.
+  // Zero until kMinPrefillSteps steps with prefill were seen; positive from then on.
   [[nodiscard]] double prefill_tokens_per_second() const;
 
-  // Of a step that carries `decode_tokens` decodes and no prefill; zero until kMinDecodeSteps steps with decodes were
+  // Seconds of a step with `decode_tokens` decodes and no prefill; zero until kMinDecodeSteps steps with decodes were
   // seen.
   [[nodiscard]] double decode_step_seconds(std::uint32_t decode_tokens) const;
 
-  // What a step takes beside its prefill, if it carries `decode_tokens` decodes along; zero until a step was seen.
+  // Seconds that a step with prefill and `decode_tokens` decodes takes beside its prefill tokens; zero until a step was
+  // seen.
   [[nodiscard]] double seconds_beside_prefill(std::uint32_t decode_tokens) const;
 
   static constexpr std::uint64_t kMinPrefillSteps = 2;
@@ -50,7 +51,7 @@ class RateEstimator {
 
   void Fit();
 
-  // Forgetting sums over the steps: of x·xᵀ, x·y, with x = (with prefill, without, prefill, decode), y = seconds.
+  // Decaying sums over the steps of x·xᵀ and x·y, with x = (with prefill, without, prefill, decode), y = seconds.
   std::array<Vector, kTerms> products_{};
   Vector targets_{};
   Vector coefficients_{};  // the fit to those sums

@@ -49,8 +49,8 @@ class Rng {
   std::uint64_t state_;
 };
 
-// The random number at place `counter` of the stream `seed`: depends on nothing else, so a request that is preempted,
-// moved or continued on another worker draws what it would have drawn.
+// The random number at place `counter` of the stream `seed`. It depends on nothing else, so a request that is
+// preempted, moved or continued on another worker draws the same numbers.
 [[nodiscard]] constexpr double CounterUniform(std::uint64_t seed, std::uint64_t counter) {
   return ToUnitInterval(Mix64(Mix64(seed ^ 0xd1b54a32d192ed03ULL) + 0x9e3779b97f4a7c15ULL * (counter + 1)));
 }

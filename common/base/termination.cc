@@ -25,7 +25,7 @@ Termination::~Termination() {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
-  // Ends the watcher's wait: it takes the blocked signal by sigwait, and nothing is terminated.
+  // Ends the watcher's wait. The watcher takes the blocked signal with sigwait, so the process does not terminate.
   pthread_kill(thread_.native_handle(), SIGTERM);  // NOLINT(bugprone-bad-signal-to-kill-thread)
   thread_.join();
 }

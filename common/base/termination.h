@@ -1,5 +1,5 @@
-// SIGTERM and SIGINT as something to wait for. Made first thing in main, before any other thread: threads inherit the
-// blocked signals, so none of them is interrupted.
+// SIGTERM and SIGINT as something to wait for. Make it first in main, before any other thread: threads inherit the
+// blocked signals, so no signal interrupts them.
 //
 //   Termination termination;
 //   … start up; a signal ends the process at once, because nothing is served yet …
@@ -30,7 +30,7 @@ class Termination {
   Termination(const Termination&) = delete;
   Termination& operator=(const Termination&) = delete;
 
-  // Until here a signal exits with 128 + its number.
+  // Before this call, a signal ends the process with exit code 128 + its number.
   void BeginServing();
 
   // Waits until `count` signals have come since BeginServing, or `timeout` has passed. True if they have.

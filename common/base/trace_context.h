@@ -1,5 +1,5 @@
-// The W3C's trace context (www.w3.org/TR/trace-context): the header by which a request's way through several programs
-// can be put together. Pure.
+// The W3C's trace context (www.w3.org/TR/trace-context): the header that identifies one request across several
+// programs. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ inline constexpr std::size_t kMaxTraceParentBytes = 55;
 // "00-" trace id "-" parent id "-" flags, in lower-case hexadecimal of 32, 16 and 2 digits; neither id is all zero.
 [[nodiscard]] bool IsTraceParent(std::string_view text);
 
-// The 32 digits that name the trace. Empty for an empty text; any other is a trace parent.
+// The 32 digits that name the trace. `trace_parent` is a trace parent, or empty: then so is the answer.
 [[nodiscard]] std::string_view TraceIdOf(std::string_view trace_parent);
 
 }  // namespace roost

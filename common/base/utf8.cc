@@ -29,10 +29,10 @@ constexpr LeadByte Classify(unsigned char byte) {
   return {0, 0, 0};
 }
 
-// How many bytes at the front are a well-formed sequence or the beginning of one.
+// How much of a sequence stands at the front.
 struct Front {
-  std::size_t good;  // bytes that fit the pattern
-  std::size_t need;  // bytes of the whole sequence; 0 when the first is no lead byte
+  std::size_t good;  // bytes of a well-formed sequence, or of the beginning of one
+  std::size_t need;  // bytes of the whole sequence; 0 when the first byte is not a lead byte
 };
 
 Front Inspect(std::string_view text) {
@@ -49,7 +49,7 @@ Front Inspect(std::string_view text) {
   return {good, lead.length};
 }
 
-// How many bytes at the front are certain to be ASCII: whole words of eight.
+// How many bytes at the front are surely ASCII: counted in whole words of eight.
 std::size_t AsciiFront(std::string_view text) {
   constexpr std::uint64_t kHighBits = 0x8080808080808080;
   std::size_t length = 0;

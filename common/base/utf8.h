@@ -18,7 +18,7 @@ namespace roost {
 // Does valid UTF-8 hold a control character: U+0000 to U+001F, or U+007F to U+009F?
 [[nodiscard]] bool HasControlCharacter(std::string_view text);
 
-// How many bytes at the end of `text` begin a sequence that more bytes could complete: 0 to 3. A stream holds them
+// How many bytes at the end of `text` begin a sequence that more bytes could complete: 0 to 3. A stream holds these
 // back.
 [[nodiscard]] std::size_t IncompleteUtf8Suffix(std::string_view text);
 

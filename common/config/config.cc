@@ -22,12 +22,12 @@ struct ConfigParser::State {
 
 namespace {
 
-// Declares what all kinds of options share.
+// Sets what all kinds of options have in common.
 void Finish(CLI::Option* option, const std::string& section, const std::string& name) {
   option->group(section)->envname(EnvironmentName(name))->capture_default_str();
 }
 
-// For options with one value: given twice, the last one counts, so that a wrapper's arguments can be overruled.
+// For options with one value: the last one counts, so that an argument can override one that a wrapper script gave.
 void FinishSingle(CLI::Option* option, const std::string& section, const std::string& name) {
   Finish(option, section, name);
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -128,7 +128,7 @@ ConfigParser& ConfigParser::Require(const std::string& name) {
 
 Result<ParseOutcome> ConfigParser::Parse(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  // CLI11 would let the file win over the environment; as arguments, the variables win.
+  // CLI11 would let the file win over the environment. Variables become arguments here, so that they win.
   std::vector<std::string> from_environment;
   for (const std::string& name : state_->names) {
     const char* value = std::getenv(EnvironmentName(name).c_str());

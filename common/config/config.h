@@ -29,7 +29,7 @@ struct NumberRange {
 
 enum class ParseOutcome {
   kRun,   // go on with the values
-  kExit,  // --help, --version or --print-config was answered on stdout; exit 0
+  kExit,  // --help, --version or --print-config was printed on stdout; exit 0
 };
 
 // Not thread-safe. Targets must outlive Parse.
@@ -41,7 +41,7 @@ class ConfigParser {
   ConfigParser(const ConfigParser&) = delete;
   ConfigParser& operator=(const ConfigParser&) = delete;
 
-  // Options added from here on stand under this heading in --help.
+  // Options added from here on appear under this heading in --help.
   ConfigParser& Section(std::string heading);
 
   // `name` is in kebab-case without dashes in front. `help` is one sentence; default and variable are added to it.
@@ -57,10 +57,10 @@ class ConfigParser {
   // `--name` or `--name=false`.
   ConfigParser& AddSwitch(const std::string& name, bool& target, const std::string& help);
 
-  // A word without dashes, wherever it stands among the flags; on the command line alone. `name` is for --help.
+  // A word without dashes, anywhere among the flags; on the command line only. `name` is for --help.
   ConfigParser& AddPositional(const std::string& name, std::string& target, const std::string& help);
 
-  // The value must be given somewhere.
+  // The command line, the environment or the file must give the value.
   ConfigParser& Require(const std::string& name);
 
   // kInvalidArgument with a message that names what is wrong. Prints on stdout only for kExit.
@@ -74,7 +74,7 @@ class ConfigParser {
 // ROOST_MAX_BATCH_TOKENS for max-batch-tokens.
 [[nodiscard]] std::string EnvironmentName(std::string_view option_name);
 
-// The version that --version prints and /version answers.
+// The version that --version prints and /version returns.
 [[nodiscard]] std::string_view Version();
 
 }  // namespace roost

@@ -20,7 +20,7 @@ void AppendUtf8(std::uint32_t character, std::string& out) {
 }
 
 std::string ClassOf(std::vector<CodePoints::Range> ranges) {
-  // What stands first must not be ^, which would mean the others.
+  // ^ must not stand first in a class, where it would negate it.
   if (ranges.front().first == '^' && ranges.size() == 1) {
     ranges = {{'_', ranges.front().second}, {'^', '^'}};
   } else if (ranges.front().first == '^') {
@@ -84,7 +84,7 @@ std::string CodePoints::TextOf(std::uint32_t character) {
 
 std::string CodePoints::Text() const {
   if (ranges_.size() == 1 && ranges_.front().first == ranges_.front().second) return TextOf(ranges_.front().first);
-  // Surrogates are no characters: a set of all that is not ASCII has them too.
+  // Surrogates are not characters: the complement of a set of all non-ASCII characters must not list them.
   const bool is_open = ranges_.back().second == kLast;
   if (!is_open) return '[' + ClassOf(ranges_) + ']';
   CodePoints with_surrogates = *this;

@@ -1,4 +1,4 @@
-// A set of Unicode's code points, and how a class of a regular expression names it. A value.
+// A set of Unicode code points, and its notation as a class of a regular expression. A value.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace roost::grammar {
 class CodePoints {
  public:
   static constexpr std::uint32_t kLast = 0x10FFFF;
-  using Range = std::pair<std::uint32_t, std::uint32_t>;  // both ends belong to it
+  using Range = std::pair<std::uint32_t, std::uint32_t>;  // both ends included
 
   explicit CodePoints(std::vector<Range> ranges) : ranges_(std::move(ranges)) { Normalise(); }
 
@@ -23,15 +23,15 @@ class CodePoints {
   [[nodiscard]] CodePoints Complement() const;
   [[nodiscard]] CodePoints And(const CodePoints& other) const;
 
-  // As a class, or one character. Not of the empty set.
+  // The set as a class, or as one character. Not for the empty set.
   [[nodiscard]] std::string Text() const;
-  // One character, in a class or outside: letters, digits and what is not ASCII as they are, others as \xHH.
+  // One character, inside or outside a class: letters, digits and non-ASCII characters as they are, others as \xHH.
   [[nodiscard]] static std::string TextOf(std::uint32_t character);
 
  private:
   void Normalise();
 
-  std::vector<Range> ranges_;  // sorted, apart from each other
+  std::vector<Range> ranges_;  // sorted, with gaps between them
 };
 
 }  // namespace roost::grammar

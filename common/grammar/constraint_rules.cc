@@ -63,7 +63,7 @@ Result<std::string> ChoiceGrammar(const wire::Constraint& constraint) {
 
 // ---- grammars ----
 
-// Reads past strings, classes and comments, and judges what stands between them.
+// Skips strings, classes and comments, and checks what stands between them.
 class GrammarCheck {
  public:
   explicit GrammarCheck(const wire::Constraint& constraint) : text_(constraint.text), field_(constraint.field) {}
@@ -118,7 +118,7 @@ class GrammarCheck {
     return {};
   }
 
-  // They could name tokens that are no text.
+  // Macros could name tokens that have no text.
   [[nodiscard]] bool IsMacro() const {
     constexpr std::array<std::string_view, 5> kMacros{"TagDispatch", "Token", "ExcludeToken", "TokenTagDispatch",
                                                       "Regex"};
@@ -137,7 +137,7 @@ class GrammarCheck {
 
 // ---- structural tags ----
 
-// Every member is written as it is, but for schemas, which go through the rules of schemas.
+// Copies every member as it is, except schemas: these are rewritten by json_schema_rules.h.
 class StructuralTag {
  public:
   explicit StructuralTag(const wire::Constraint& constraint) : field_(constraint.field) {}
@@ -146,7 +146,7 @@ class StructuralTag {
     simdjson::dom::parser parser;
     element root;
     if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS || !root.is_object()) {
-      return InvalidArgument(field_, "the structural tag is no JSON object");
+      return InvalidArgument(field_, "the structural tag is not a JSON object");
     }
     ROOST_RETURN_IF_ERROR(Write(root, 0));
     return json_.Take();
@@ -239,7 +239,7 @@ Result<LibraryInput> LibraryInputOf(const wire::Constraint& constraint) {
       return input;
     }
   }
-  return InvalidArgument(constraint.field, "is of a kind that is not known");
+  return InvalidArgument(constraint.field, "is of an unknown kind");
 }
 
 }  // namespace roost::grammar

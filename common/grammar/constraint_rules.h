@@ -1,6 +1,6 @@
-// What a constraint of the wire means to the library that makes automata (worker/grammar). The router asks in order to
-// refuse, with the field that is wrong, what no worker would take; the worker asks again, because not every router is
-// of its version.
+// Translates a constraint from the wire into input for the library that compiles automata (worker/grammar). The router
+// calls it to refuse, with the name of the wrong field, what no worker would accept. The worker calls it again, because
+// a router may be of another version.
 //
 // Pure. O(text).
 #pragma once
@@ -19,7 +19,7 @@ namespace roost::grammar {
 inline constexpr std::size_t kMaxChoices = 4096;
 inline constexpr std::size_t kMaxGrammarBytes = 65'536;
 inline constexpr std::size_t kMaxGrammarDepth = 64;     // parentheses inside one another
-inline constexpr std::size_t kMaxGrammarCount = 4096;   // of a repetition {m,n}
+inline constexpr std::size_t kMaxGrammarCount = 4096;   // the largest m or n of a repetition {m,n}
 inline constexpr std::size_t kMaxStructuralDepth = 32;  // formats inside one another
 
 enum class LibraryForm : std::uint8_t { kSchema, kRegex, kGrammar, kStructuralTag };
@@ -27,7 +27,7 @@ enum class LibraryForm : std::uint8_t { kSchema, kRegex, kGrammar, kStructuralTa
 struct LibraryInput {
   LibraryForm form = LibraryForm::kSchema;
   std::string text;
-  std::vector<TokenId> tokens = {};  // special ones that a structural tag names
+  std::vector<TokenId> tokens = {};  // special tokens that a structural tag names
 };
 
 // kInvalidArgument names the constraint's field.

@@ -67,9 +67,9 @@ std::string_view TypeOf(element value) {
   return "";
 }
 
-// Of formats that the library reads too widely: it would write days that no month has, and numbers with zeros before
-// them; and of e-mail addresses, of which it makes so ambiguous a grammar that a mask takes milliseconds. Empty: it is
-// exact.
+// An exact pattern for formats that the library reads too widely: it would write days that no month has, and numbers
+// with leading zeros. For e-mail addresses the library's own grammar is so ambiguous that a mask takes milliseconds.
+// Empty: the library is exact.
 std::string ExactPattern(std::string_view format) {
   const std::string date =
       "[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"
@@ -132,7 +132,7 @@ class Rewriter {
     return {};
   }
 
-  // One keyword says what the schema is; what may stand beside it is told by each.
+  // One keyword decides the kind of schema; each kind then checks which keywords may stand beside it.
   Result<void> WriteBody(const Place& place) {
     if (place.Contains("$ref")) return WriteReference(place);
     if (place.Contains("const") || place.Contains("enum")) return WriteValues(place);
@@ -142,7 +142,7 @@ class Rewriter {
     return WriteTyped(place);
   }
 
-  // Are there only these keywords, definitions and annotations?
+  // Checks that only these keywords, definitions and annotations are present.
   Result<void> CheckAlone(const Place& place, const Strings& keywords) const {
     for (const auto member : simdjson::dom::object(place.schema)) {
       const std::string_view key = member.key;
@@ -164,7 +164,7 @@ class Rewriter {
     return {};
   }
 
-  // `type` may say what the values are anyway.
+  // `type` is allowed beside the values, but adds nothing.
   Result<void> WriteValues(const Place& place) {
     const bool is_const = place.Contains("const");
     const char* const key = is_const ? "const" : "enum";
@@ -220,7 +220,7 @@ class Rewriter {
     return {};
   }
 
-  // Nothing without `type`.
+  // Empty without `type`.
   Result<Strings> TypesOf(const Place& place) const {
     const std::optional<element> type = place.Find("type");
     if (!type) return Strings{};
@@ -243,8 +243,7 @@ class Rewriter {
     return types;
   }
 
-  // What a keyword without a type constrains is told by the keyword, where all that can be meant is an object or an
-  // array.
+  // Without `type`, a keyword that only makes sense for an object or an array implies that type.
   Result<Strings> TypesMeant(const Place& place) const {
     ROOST_ASSIGN_OR_RETURN(Strings types, TypesOf(place));
     if (!types.empty()) return types;
@@ -320,7 +319,7 @@ class Rewriter {
       if (!regex.ok()) return Complain(place, "'pattern': {}", regex.error().message);
       json_.Key("pattern").String("^(" + *regex + ")$");
     } else if (has_length) {
-      // The library's own would let control characters through.
+      // The library's own length limits would allow control characters.
       const std::string bounds =
           most ? fmt::format("{{{},{}}}", least.value_or(0), *most) : fmt::format("{{{},}}", *least);
       if (most && *most == 0) {
@@ -494,7 +493,7 @@ Result<std::string> LibrarySchema(std::string_view document, const std::string& 
   }
   const auto parsed = parser.parse(document.data(), document.size());
   if (parsed.error() != simdjson::SUCCESS) {
-    return InvalidArgument(field, "the schema is no JSON: {}", simdjson::error_message(parsed.error()));
+    return InvalidArgument(field, "the schema is not JSON: {}", simdjson::error_message(parsed.error()));
   }
   return Rewriter(parsed.value_unsafe(), field).Run();
 }

@@ -1,6 +1,6 @@
-// JSON schemas of requests, rewritten for the library that makes automata of them: only what it holds to exactly is let
-// through, in a form that it can not read otherwise. What it would ignore, or read in another way, is an error that
-// names the keyword and its place.
+// Rewrites JSON schemas of requests for the library that compiles automata from them. It lets through only what the
+// library follows exactly, in a form with one reading. A keyword that the library would ignore or read differently is
+// an error that names the keyword and its place.
 //
 //   every type   type, enum, const, $ref (within the document), $defs, definitions, anyOf, oneOf (alternatives that
 //                exclude each other), allOf of one schema; annotations, which mean nothing
@@ -9,10 +9,10 @@
 //   array        items, prefixItems, minItems, maxItems
 //   object       properties, required, additionalProperties, minProperties, maxProperties
 //
-// What is written is narrower than a schema where that is what its author wants from a model: an object with properties
-// has these alone and in their order, whether additionalProperties beside them is false, true or absent (a schema for
-// others is refused: the library could write a property's name again, with a value of another kind), an array with
-// prefixItems has no others unless it says so, strings with a length or a pattern have no escapes.
+// The output is narrower than the schema where authors want that from a model. An object with `properties` has these
+// alone and in their order, whether additionalProperties is false, true or absent (a schema there is refused: the
+// library could write a property's name again, with a value of another type). An array with prefixItems has no other
+// items unless it says so. Strings with a length or a pattern have no escapes.
 //
 // Pure. O(schema).
 #pragma once
@@ -26,13 +26,13 @@
 
 namespace roost::grammar {
 
-inline constexpr std::size_t kMaxSchemaDepth = 32;    // schemas inside one another
+inline constexpr std::size_t kMaxSchemaDepth = 32;    // schemas nested inside one another
 inline constexpr std::size_t kMaxSchemas = 4096;      // in a document, all together
-inline constexpr std::size_t kMaxSchemaCount = 4096;  // minLength, maxItems and their like
+inline constexpr std::size_t kMaxSchemaCount = 4096;  // minLength, maxItems and so on
 inline constexpr std::array<std::string_view, 10> kFormats{"date", "date-time", "duration", "email",         "hostname",
                                                            "ipv4", "time",      "uri",      "uri-reference", "uuid"};
 
-// Of a document that is a schema. kInvalidArgument names `field`.
+// Rewrites a document that is a schema. kInvalidArgument names `field`.
 [[nodiscard]] Result<std::string> LibrarySchema(std::string_view document, const std::string& field);
 
 }  // namespace roost::grammar

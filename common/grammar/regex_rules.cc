@@ -19,7 +19,7 @@ constexpr std::uint32_t kMaxCount = 65'536;
 struct Part {
   std::string text;
   std::size_t elements = 0;
-  bool is_group = false;  // or a class, or one character: what a repetition applies to
+  bool is_group = false;  // or a class, or one character: something that a repetition can apply to
 };
 
 CodePoints Digits() { return CodePoints({{'0', '9'}}); }
@@ -50,7 +50,7 @@ class Translator {
     if (!IsValidUtf8(regex_)) return Complain("is not UTF-8");
     ROOST_ASSIGN_OR_RETURN(Part whole, Alternatives(0));
     if (at_ < regex_.size()) return Complain("closes a group that was not opened");
-    if (whole.text.empty()) return Complain("allows no text but the empty one");
+    if (whole.text.empty()) return Complain("matches only the empty text");
     return std::move(whole.text);
   }
 
@@ -72,8 +72,7 @@ class Translator {
                : CodePoints({{' ', '!'}, {'#', '['}, {']', 0xD7FF}, {0xE000, CodePoints::kLast}});
   }
 
-  // Up to the end or the parenthesis that closes the group. An alternative without a character makes all of it
-  // optional.
+  // Reads up to the end, or the parenthesis that closes the group. An empty alternative makes the whole optional.
   Result<Part> Alternatives(std::size_t depth) {
     if (depth > kMaxRegexDepth) return Complain(fmt::format("has groups more than {} deep", kMaxRegexDepth));
     Part whole;
@@ -126,7 +125,7 @@ class Translator {
     } else {
       return part;
     }
-    Take("?");  // which match is found first does not matter
+    Take("?");  // lazy or greedy makes no difference for a full match
     if (!AtEnd() && (Now() == '*' || Now() == '+' || Now() == '?' || Now() == '{')) {
       return Complain("repeats a repetition");
     }
@@ -143,7 +142,7 @@ class Translator {
       high = Number();
       is_open = !high;
     }
-    if (!low || !Take("}")) return Complain("has a { that is no repetition; write \\{");
+    if (!low || !Take("}")) return Complain("has a { that is not a repetition; write \\{");
     if (*low > kMaxCount || high.value_or(0) > kMaxCount)
       return Complain(fmt::format("repeats more than {} times", kMaxCount));
     if (!is_open && *high < *low) return Complain("has a repetition whose bounds are in the wrong order");
@@ -196,7 +195,7 @@ class Translator {
     }
     ROOST_ASSIGN_OR_RETURN(Part inner, Alternatives(depth + 1));
     if (!Take(")")) return Complain("has a group that does not end");
-    if (inner.text.empty()) return Complain("has a group that allows nothing but the empty text");
+    if (inner.text.empty()) return Complain("has a group that matches only the empty text");
     return Part{'(' + inner.text + ')', inner.elements, true};
   }
 
@@ -212,7 +211,7 @@ class Translator {
       }
       ++at_;
       ROOST_ASSIGN_OR_RETURN(const ClassItem last, Item());
-      if (!last.single || *last.single < *first.single) return Complain("has a class with a range that is none");
+      if (!last.single || *last.single < *first.single) return Complain("has a class with a range that is not valid");
       all.Add(CodePoints({{*first.single, *last.single}}));
     }
     if (!Take("]")) return Complain("has a class that does not end");
@@ -243,7 +242,7 @@ class Translator {
     return OfCharacter(character);
   }
 
-  // \d and its like.
+  // \d and similar.
   std::optional<CodePoints> Named() {
     if (at_ + 1 >= regex_.size()) return std::nullopt;
     std::optional<CodePoints> set;
@@ -312,7 +311,7 @@ class Translator {
   }
   Result<Part> Of(const CodePoints& set) const {
     const CodePoints left = set.And(Allowed());
-    if (left.empty()) return Complain("has a class of which no character can be written");
+    if (left.empty()) return Complain("has a class without a character that can be written");
     return Part{left.Text(), 1, true};
   }
 

@@ -1,9 +1,8 @@
-// Regular expressions of requests, as ECMA-262 has them, rewritten for the library that makes automata of them: with
-// explicit classes, without anchors, in a form that the library reads the same way everywhere. What it would read
-// otherwise, or not at all, is an error that says what.
+// Rewrites regular expressions of requests (ECMA-262) for the library that compiles automata from them: with explicit
+// classes, without anchors, in a form with one reading. What the library would read differently, or not at all, is an
+// error that says what.
 //
-//   supported   alternatives, groups, * + ? {m,n} with and without ?, classes, . \d \w \s and their opposites, escapes
-//   of
+//   supported   alternatives, groups, * + ? {m,n} with and without ?, classes, . \d \w \s and their opposites, escaped
 //               characters, ^ and $ at the ends of an alternative outside groups
 //   not         look-around, back references, word boundaries, flags, \p{…}, anchors elsewhere
 //
@@ -23,9 +22,9 @@ inline constexpr std::size_t kMaxRegexDepth = 64;         // groups inside one a
 inline constexpr std::size_t kMaxRegexElements = 65'536;  // characters and classes, with repetitions written out
 
 enum class RegexUse {
-  kWholeText,    // the text matches from its first to its last character
-  kJsonPattern,  // a part of a JSON string's content does, as `pattern` of JSON Schema says. What matches is written
-                 // without escapes, so no quote, backslash or control character can be in it
+  kWholeText,    // the whole text must match
+  kJsonPattern,  // part of a JSON string's content must match, as `pattern` of JSON Schema says. The match is written
+                 // without escapes, so it contains no quote, backslash or control character
 };
 
 // kInvalidArgument names `field`.

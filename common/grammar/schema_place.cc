@@ -20,7 +20,7 @@ std::vector<std::string_view> StepsOf(std::string_view uri) {
   return steps;
 }
 
-// Goes through all schemas of the document, and from each along references and alternatives.
+// Visits all schemas of the document, and from each one follows references and alternatives.
 class References {
  public:
   References(element root, const std::string& field) : root_(root), field_(field) {}
@@ -49,7 +49,7 @@ class References {
     return {};
   }
 
-  // `open` are the references that led here.
+  // `open` holds the references that were followed to get here.
   Result<void> Follow(const Place& place, std::set<std::string>& open) {
     if (!place.schema.is_object()) return {};
     if (std::string_view uri; place.Contains("$ref") && place.Find("$ref")->get(uri) == simdjson::SUCCESS) {

@@ -1,4 +1,4 @@
-// A schema within its document, and the references from one to another. A view: the document outlives it.
+// A schema inside its document, and references between schemas. A view: the document outlives it.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ struct SchemaPlace {
   std::string path;  // "#/properties/a"
   std::size_t depth = 0;
 
-  // Of a schema that is an object.
+  // Only for a schema that is an object.
   [[nodiscard]] std::optional<simdjson::dom::element> Find(std::string_view key) const;
   [[nodiscard]] bool Contains(std::string_view key) const { return Find(key).has_value(); }
   [[nodiscard]] SchemaPlace Below(simdjson::dom::element child, std::string_view step) const;
@@ -26,11 +26,12 @@ struct SchemaPlace {
 
 [[nodiscard]] Error ComplainAt(const SchemaPlace& place, const std::string& field, std::string_view what);
 
-// The schema that a reference names, if it is "#" or stands in this document behind $defs, definitions, properties and
-// items alone, which are rewritten in their places.
+// The schema that a reference names, if it is "#" or lies in this document below only $defs, definitions, properties
+// and items: these keep their places when the document is rewritten.
 [[nodiscard]] std::optional<SchemaPlace> Resolve(simdjson::dom::element root, std::string_view uri);
 
-// A reference that comes back to itself without an object or an array between would go on for ever: kInvalidArgument.
+// Refuses a reference that leads back to itself without an object or an array between, with kInvalidArgument: following
+// it would never end.
 [[nodiscard]] Result<void> CheckReferences(simdjson::dom::element root, const std::string& field);
 
 }  // namespace roost::grammar

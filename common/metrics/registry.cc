@@ -29,7 +29,8 @@ std::map<std::string, std::string> PairLabels(const Metric& metric, const std::v
   return labels;
 }
 
-// Builder is what prometheus::BuildCounter() and its siblings return. Registering a family again returns the first one.
+// Builder is what prometheus::BuildCounter() and its siblings return. A second registration of a family returns the
+// first.
 template <typename Builder>
 auto& Family(Builder builder, const Metric& metric, const std::vector<Registry::ConstantLabel>& constant_labels,
              prometheus::Registry& registry) {

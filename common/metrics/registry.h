@@ -37,13 +37,13 @@ class Registry {
   prometheus::Gauge& Gauge(const Metric& metric, const std::vector<std::string>& values = {});
   prometheus::Histogram& Histogram(const Metric& metric, const std::vector<std::string>& values = {});
 
-  // Ends the series with these label values, if there is one: nothing of it is told from now on.
+  // Drops the series with these label values, if there is one: it is no longer exported.
   void Remove(const Metric& metric, const std::vector<std::string>& values);
 
   // All metrics in Prometheus' text format.
   [[nodiscard]] std::string Text() const;
 
-  // For an exposer of prometheus-cpp.
+  // For prometheus-cpp's exposer.
   [[nodiscard]] std::shared_ptr<prometheus::Collectable> collectable() const;
 
  private:

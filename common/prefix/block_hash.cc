@@ -1,5 +1,5 @@
-// OpenSSL 3 marks the low-level SHA-256 calls deprecated; they are a third of the pre-fetched EVP interface's cost per
-// block, and the hash of a long prompt is on the path to its first token.
+// OpenSSL 3 marks the low-level SHA-256 calls deprecated. They cost a third of the pre-fetched EVP interface per block,
+// and the hash of a long prompt delays its first token.
 #define OPENSSL_SUPPRESS_DEPRECATED
 
 #include "common/prefix/block_hash.h"
@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "tokens are hashed fro
 
 constexpr std::string_view kDomain = "roost/1";
 
-// Tags of the root's parts. A new part takes a new number; a number is never used again.
+// Tags of the root's parts. A new part takes a new number; no number is ever used again.
 enum class PartTag : std::uint8_t {
   kFingerprint = 1,
   kAdapter = 2,

@@ -3,11 +3,12 @@
 //   root = H("roost/1" ‖ fingerprint ‖ adapter ‖ tenant ‖ salt ‖ block_tokens ‖ kv_dtype)
 //   h[i] = H(h[i-1] ‖ tokens[i·B .. (i+1)·B)),   h[-1] = root
 //
-// H is SHA-256 cut to its first 16 bytes. In the root each part is written as one tag byte, its length as u32
-// little-endian, and its bytes; so no two lists of parts have one encoding. Tokens are u32 little-endian. Only full
-// blocks have a hash; a hash covers every token before its block, so equal hashes mean equal prefixes.
+// H is SHA-256 cut to its first 16 bytes. In the root, each part is written as one tag byte, its length as u32
+// little-endian, and its bytes, so that different lists of parts have different encodings. Tokens are u32
+// little-endian. Only full blocks have a hash. A hash covers every token before its block too, so equal hashes mean
+// equal prefixes.
 //
-// A cryptographic hash because a collision would let one tenant read another's cached prompt.
+// The hash is cryptographic because a collision would let one tenant read another's cached prompt.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@
 
 namespace roost {
 
-// 128 bits. `low` keys the router's index; all of it travels on the wire.
+// 128 bits. `low` is the key in the router's index; all 128 bits travel on the wire.
 struct BlockHash {
   std::uint64_t high = 0;  // bytes 0..7 of the digest, big-endian
   std::uint64_t low = 0;   // bytes 8..15 of the digest, big-endian
@@ -38,12 +39,12 @@ struct BlockHash {
   [[nodiscard]] std::string ToHex() const;
 };
 
-// What separates name spaces. Two requests share blocks only if all of it is equal.
+// What separates namespaces. Two requests share blocks only if every field is equal.
 struct PrefixScope {
   std::string fingerprint;  // of the model: config, tokenizer, weights
   std::string adapter;      // LoRA name; empty for none
   std::string tenant;       // from the authenticated API key; empty when the router has no keys
-  std::string salt;         // the request's own cache_salt; it narrows, never widens
+  std::string salt;         // the request's own cache_salt; it can only separate further
   std::uint32_t block_tokens = 16;
   std::string kv_dtype;  // "bf16", "f32"
 };
@@ -64,13 +65,14 @@ inline constexpr std::uint32_t kMaxBlockTokens = 256;
 [[nodiscard]] std::vector<BlockHash> HashBlocks(BlockHash root, std::span<const TokenId> tokens,
                                                 std::uint32_t block_tokens);
 
-// For hash tables in memory. Each process mixes in a random seed, because anyone can grind the bits of a public hash.
+// For hash tables in memory. Each process mixes in a random seed, because anyone can search for prompts whose public
+// hashes collide in a table.
 struct BlockHashHasher {
   std::uint64_t seed = ProcessSeed();
 
   [[nodiscard]] std::size_t operator()(BlockHash hash) const noexcept { return Mix64(hash.low ^ seed); }
 
-  // The same for the whole process, different in the next.
+  // Constant within one process, different in the next.
   [[nodiscard]] static std::uint64_t ProcessSeed();
 };
 

@@ -1,4 +1,4 @@
-// The answer of the index that a decision uses: which worker holds how much of a prompt.
+// What the index tells a routing decision: which worker holds how much of a prompt.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace roost {
 struct WorkerMatch {
   WorkerSlot worker;
   std::uint32_t block_count = 0;
-  std::uint32_t pending_block_count = 0;  // of these, the last ones are still being computed; see PendingPrefixes
+  std::uint32_t pending_block_count = 0;  // how many of these, at the end, are still being computed; see
+                                          // PendingPrefixes
 };
 
 }  // namespace roost

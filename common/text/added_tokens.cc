@@ -30,19 +30,19 @@ Result<AddedToken> TokenFromJson(const JsonNode& node) {
   return token;
 }
 
-// The last character of `text`, which is not empty.
+// The last character of a non-empty `text`.
 std::string_view LastCharacter(std::string_view text) {
   std::size_t begin = text.size() - 1;
   while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U) --begin;
   return text.substr(begin);
 }
 
-// Asked for places from the front to the back of a text.
+// Must be asked for places in ascending order.
 class WrittenCursor {
  public:
   explicit WrittenCursor(std::span<const ByteRange> written) : left_(written) {}
 
-  // How many bytes were written from `place` on, up to the next that was given.
+  // How many written bytes follow `place` before the next given one.
   [[nodiscard]] std::size_t BytesFrom(std::size_t place) {
     while (!left_.empty() && left_.front().end <= place) left_ = left_.subspan(1);
     return left_.empty() || left_.front().begin > place ? 0 : left_.front().end - place;
@@ -109,7 +109,7 @@ void AddedTokens::Index() {
     if (std::count(first.begin(), first.end(), true) == 1) {
       matcher->only_first_byte = static_cast<char>(std::find(first.begin(), first.end(), true) - first.begin());
     }
-    // Normal forms may be equal; then the first id counts.
+    // Different tokens may have the same normal form; then the lowest id wins.
     std::sort(matcher->by_text.begin(), matcher->by_text.end(), [](const AddedToken* left, const AddedToken* right) {
       return std::pair<std::string_view, TokenId>(left->matched, left->id) <
              std::pair<std::string_view, TokenId>(right->matched, right->id);
@@ -141,7 +141,7 @@ const AddedToken* AddedTokens::LongestAt(const Matcher& matcher, std::string_vie
   return longest;
 }
 
-// No character of a word stands right before or after it?
+// True if no word character stands right before or after `range`.
 Result<bool> AddedTokens::StandsAlone(std::string_view text, TextRange range, RegexScratch& scratch) const {
   std::vector<std::string_view> neighbours;
   if (range.begin > 0) neighbours.push_back(LastCharacter(text.substr(0, range.begin)));
@@ -163,7 +163,7 @@ Result<void> AddedTokens::Split(PromptText prompt, Stage stage, RegexScratch& sc
   const Matcher& matcher = MatcherOf(stage);
   WrittenCursor written(prompt.written);
   std::size_t done = 0;       // segments cover the text up to here
-  std::size_t space_end = 0;  // of the white space that a token took on its right
+  std::size_t space_end = 0;  // end of the white space that a token took on its right
   for (std::size_t i = 0; i < text.size();) {
     i = matcher.NextBegin(text, i);
     if (i == text.size()) break;

@@ -1,10 +1,10 @@
-// The "added_tokens" part of a tokenizer file: texts that become one token wherever they stand, before anything is
-// normalised or split ("normalized": true: after normalising). Control tokens such as <|im_start|> are among them.
-// Immutable after load, shared by threads.
+// The "added_tokens" part of a tokenizer file: texts that become one token anywhere, before the text is normalised or
+// split ("normalized": true: after it is normalised). Control tokens such as <|im_start|> are among them. Immutable
+// after load, shared by threads.
 //
-// Ids are given as the reference library gives them: a text of the model's vocabulary keeps its id, others count up
-// from the vocabulary's size. Files that were written by that library say the same ids; from one that says others
-// the library warns and goes on, and so does this.
+// Ids are assigned as the reference library assigns them: a text of the model's vocabulary keeps its id, others count
+// up from the vocabulary's size. Files that this library wrote state the same ids. For a file that states others, the
+// library warns and goes on, and so does this code.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ inline constexpr std::size_t kMaxAddedTokenBytes =
 struct AddedToken {
   TokenId id = 0;
   std::string content;
-  std::string matched;  // what stands in the text: content, or its normal form
+  std::string matched;  // what the text is searched for: content, or its normal form
   bool single_word = false;
   bool strip_left = false;
   bool strip_right = false;
@@ -43,13 +43,13 @@ struct AddedToken {
 
 class AddedTokens {
  public:
-  // Its tables point into each other: they move, a copy would point into the original.
+  // The tables point into each other: moving keeps the pointers valid, copying would not.
   AddedTokens(AddedTokens&&) = default;
   AddedTokens& operator=(AddedTokens&&) = default;
 
   enum class Stage { kRaw, kNormalized };
 
-  // A stretch of text: an added token, or text in between.
+  // A stretch of text: an added token, or the text between two.
   struct Segment {
     TextRange range;
     std::optional<TokenId> token;
@@ -58,8 +58,8 @@ class AddedTokens {
   static Result<AddedTokens> FromJson(const std::optional<JsonNode>& node, const Vocabulary& vocabulary,
                                       const Normalizer& normalizer, RegexScratch& scratch);
 
-  // Appends the segments of `text`, front to back. The leftmost token is taken, and of those the longest; special ones
-  // count only where all their bytes were written.
+  // Appends the segments of `text`, front to back. The leftmost token wins, and among those the longest. A special
+  // token counts only where all its bytes were written.
   Result<void> Split(PromptText text, Stage stage, RegexScratch& scratch, std::vector<Segment>& segments) const;
 
   [[nodiscard]] bool has(Stage stage) const { return !MatcherOf(stage).by_text.empty(); }
@@ -67,21 +67,21 @@ class AddedTokens {
   [[nodiscard]] const AddedToken* Find(TokenId id) const;
   [[nodiscard]] std::optional<TokenId> IdOf(std::string_view content) const;
   [[nodiscard]] std::unordered_set<TokenId> SpecialIds() const;
-  // Bytes of text that one of them stands for at most; nothing when some take white space beside them, however much.
+  // The most bytes of text that one token can stand for; nothing when some token also takes any amount of white space.
   [[nodiscard]] std::optional<std::size_t> MostBytes() const;
   // One more than the greatest id; 0 without tokens.
   [[nodiscard]] std::size_t id_end() const { return id_end_; }
 
  private:
-  // The tokens of one stage, sorted by `matched`: the longest match at a place is found by narrowing a range of them
+  // The tokens of one stage, sorted by `matched`. The longest match at a place is found by narrowing a range of them
   // byte by byte.
   struct Matcher {
     std::vector<const AddedToken*> by_text;
     std::array<bool, 256> first_bytes{};
-    std::optional<char> only_first_byte;  // where all begin alike
+    std::optional<char> only_first_byte;  // if all begin with the same byte
     bool has_special = false;
 
-    // Where the next one may begin, from `from` on; else the text's end.
+    // The next place from `from` on where a token may begin; else the text's end.
     [[nodiscard]] std::size_t NextBegin(std::string_view text, std::size_t from) const;
   };
 
@@ -91,18 +91,18 @@ class AddedTokens {
                    RegexScratch& scratch);
   void Index();
   [[nodiscard]] const Matcher& MatcherOf(Stage stage) const { return stage == Stage::kRaw ? raw_ : normalized_; }
-  // `written` is how many bytes of `text` were, from its beginning on.
+  // `written` is how many bytes at the front of `text` were written.
   [[nodiscard]] static const AddedToken* LongestAt(const Matcher& matcher, std::string_view text, std::size_t written);
   [[nodiscard]] Result<bool> StandsAlone(std::string_view text, TextRange range, RegexScratch& scratch) const;
 
-  Regex word_;                                     // one character of a word
-  std::unordered_map<TokenId, AddedToken> by_id_;  // its elements stay in place
+  Regex word_;                                     // matches one word character
+  std::unordered_map<TokenId, AddedToken> by_id_;  // pointers to its elements stay valid
   std::unordered_map<std::string_view, TokenId> by_content_;
   Matcher raw_;
   Matcher normalized_;
   std::size_t id_end_ = 0;
   TokenId next_new_id_;
-  std::size_t renumbered_ = 0;  // tokens with another id than the file says
+  std::size_t renumbered_ = 0;  // tokens whose id differs from the file's
   std::string first_renumbered_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
 constexpr char32_t kLowCharacters = 0x250;               // Latin: all of the byte-level alphabet
 
-// A metaspace that does not stand at the front of its token, after metaspaces only?
+// Does a metaspace stand behind another character than a metaspace?
 bool HasInnerMetaspace(std::string_view text) {
   while (text.starts_with(kMetaspace)) text.remove_prefix(kMetaspace.size());
   return text.find(kMetaspace) != std::string_view::npos;
@@ -70,7 +70,7 @@ Result<MergeTable> MergesFromJson(const JsonNode& node, const Vocabulary& vocabu
   return table;
 }
 
-// Settings that would change the tokens and that no model of these families uses.
+// Refuses settings that would change the tokens, and that no model of these families uses.
 Result<void> RefuseUnsupported(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<JsonNode> type, node.Find("type"));
   if (type) {
@@ -220,7 +220,7 @@ void BpeModel::MergeBytes(std::string_view word, BpeScratch& scratch, std::vecto
 
 void BpeModel::MergeShort(std::span<TokenId> ids, std::vector<TokenId>& tokens) const {
   constexpr MergeTable::Merge kNoMerge{std::numeric_limits<std::uint32_t>::max(), 0};
-  std::array<MergeTable::Merge, kMaxShortSymbols> pairs;  // of a symbol and the next
+  std::array<MergeTable::Merge, kMaxShortSymbols> pairs;  // each symbol with the next one
   std::size_t count = ids.size();
   const auto find_pair = [&](std::size_t i) {
     const MergeTable::Merge* merge = i + 1 < count ? merges_.Find(ids[i], ids[i + 1]) : nullptr;
@@ -272,7 +272,7 @@ std::optional<TokenId> BpeModel::IdOfCharacter(std::string_view character, char3
   return value < kLowCharacters ? low_characters_[value] : vocabulary_.IdOf(character);
 }
 
-// The character as tokens of its bytes, if all of them are there.
+// Appends the tokens of the character's bytes; false if one of them is missing.
 bool BpeModel::AppendBytes(std::string_view character, BpeScratch& scratch) const {
   const auto token_of = [&](char byte) { return byte_tokens_[static_cast<unsigned char>(byte)]; };
   if (!std::all_of(character.begin(), character.end(), [&](char byte) { return token_of(byte).has_value(); })) {
@@ -282,8 +282,9 @@ bool BpeModel::AppendBytes(std::string_view character, BpeScratch& scratch) cons
   return true;
 }
 
-// The word's characters as symbols, in a list. An unknown token waits until the next character that is known, because
-// it may grow; tokens of bytes do not end it. So does the reference library.
+// Makes the word's characters into a linked list of symbols. An unknown token is held back until the next known
+// character, because more unknown ones may join it; byte tokens between do not end it. The reference library does the
+// same.
 Result<void> BpeModel::ListSymbols(std::string_view word, BpeScratch& scratch) const {
   std::vector<BpeScratch::Symbol>& symbols = scratch.symbols_;
   symbols.clear();
@@ -342,7 +343,7 @@ void BpeModel::MergeAll(BpeScratch& scratch) const {
     BpeScratch::Symbol& left = symbols[static_cast<std::size_t>(position)];
     if (left.is_merged_away || left.next < 0) continue;
     BpeScratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
-    // Its neighbours may have changed since it was found.
+    // The neighbours may have changed since the pair was queued.
     const MergeTable::Merge* merge = merges_.Find(left.id, right.id);
     if (merge == nullptr || merge->rank != *pair >> 32U) continue;
     left.id = merge->merged;

@@ -1,5 +1,5 @@
-// The tables behind merging: which pairs merge, which words are tokens as they stand, which words came before, and
-// which pair of a word is next. For bpe.cc.
+// The tables behind merging: which pairs merge, which words are single tokens, which words were seen before, and which
+// pair of a word is next. For bpe.cc.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class MergeTable {
   };
 
   explicit MergeTable(std::size_t pair_count);
-  // A pair that is there already takes the new value.
+  // An existing pair takes the new value.
   void Insert(TokenId left, TokenId right, Merge merge);
   [[nodiscard]] const Merge* Find(TokenId left, TokenId right) const;
 
@@ -43,8 +43,8 @@ class MergeTable {
   std::vector<Slot> slots_;  // a power of two
 };
 
-// The bytes of whole tokens → their ids, for a vocabulary in the byte-level alphabet: what Vocabulary::IdOf says of a
-// word once it is written in that alphabet, without writing it. Open addressing; at most half full.
+// The bytes of whole tokens → their ids, for a vocabulary in the byte-level alphabet. Gives what Vocabulary::IdOf gives
+// for the word in that alphabet, without writing it. Open addressing; at most half full.
 class ByteWordTable {
  public:
   ByteWordTable() = default;
@@ -64,7 +64,7 @@ class ByteWordTable {
   std::vector<Slot> slots_;  // a power of two, or none
 };
 
-// The tokens of words seen before. Direct-mapped: a newer word takes an older one's place.
+// The tokens of words seen before. Direct-mapped: a newer word replaces an older one.
 class WordCache {
  public:
   static constexpr std::size_t kEntryCount = 1U << 14U;
@@ -78,13 +78,13 @@ class WordCache {
     std::uint8_t token_count = 0;
   };
 
-  // The entry that holds `word`, or may; `word` has 1 … kMaxWordBytes bytes.
+  // The only entry that can hold `word`, which has 1 … kMaxWordBytes bytes.
   [[nodiscard]] Entry& EntryFor(std::string_view word) { return entries_[IndexOf(word)]; }
 
   [[nodiscard]] static bool Holds(const Entry& entry, std::string_view word) {
     return entry.word_size == word.size() && std::memcmp(entry.word.data(), word.data(), word.size()) == 0;
   }
-  // Nothing where there are too many tokens.
+  // Does nothing when there are too many tokens.
   static void Fill(Entry& entry, std::string_view word, std::span<const TokenId> tokens);
 
  private:
@@ -93,19 +93,19 @@ class WordCache {
   std::vector<Entry> entries_ = std::vector<Entry>(kEntryCount);
 };
 
-// The pairs of a word that may be merged, the least first: a run in order, and a heap of those that came since the run
-// was begun. At its end the heap is sorted and is the next run. So a word of equal characters, whose pairs come in
-// order, takes linear time, and no word more than n log n.
+// The pairs of a word that may merge, least first: a sorted run, and a heap of the pairs pushed since. When the run
+// ends, the heap is sorted and becomes the next run. A word of equal characters, whose pairs come in order, thus takes
+// linear time, and no word takes more than n log n.
 class PairQueue {
  public:
   void Clear();
   void Push(std::uint64_t order);
-  // The least; nothing when there is none.
+  // The least pair; nothing when empty.
   std::optional<std::uint64_t> Pop();
 
  private:
   std::vector<std::uint64_t> run_;
-  std::size_t next_ = 0;  // of run_
+  std::size_t next_ = 0;  // place in run_
   std::vector<std::uint64_t> later_;
 };
 

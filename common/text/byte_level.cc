@@ -16,7 +16,7 @@ constexpr bool IsPrintable(unsigned byte) {
 
 struct Alphabet {
   std::array<char16_t, 256> character_of{};
-  std::array<std::int16_t, kAlphabetEnd> byte_of{};  // negative where a character stands for no byte
+  std::array<std::int16_t, kAlphabetEnd> byte_of{};  // negative for a character outside the alphabet
 };
 
 constexpr Alphabet MakeAlphabet() {

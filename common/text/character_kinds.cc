@@ -17,7 +17,7 @@ struct Range {
   char32_t end;
 };
 
-// Punctuation to utf8proc, and not to the reference library, whose table is older.
+// Punctuation in utf8proc, but not in the reference library, whose table is older.
 constexpr Range kNewPunctuation[] = {{0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC77},
                                      {0xC84, 0xC84},     {0x1B7D, 0x1B7E},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},
                                      {0x10EAD, 0x10EAD}, {0x10F55, 0x10F59}, {0x10F86, 0x10F89}, {0x1144B, 0x1144F},
@@ -26,14 +26,14 @@ constexpr Range kNewPunctuation[] = {{0x61D, 0x61D},     {0x9FD, 0x9FD},     {0x
                                      {0x11A9A, 0x11A9C}, {0x11A9E, 0x11AA2}, {0x11B00, 0x11B09}, {0x11C41, 0x11C45},
                                      {0x11C70, 0x11C71}, {0x11EF7, 0x11EF8}, {0x11F43, 0x11F4F}, {0x11FFF, 0x11FFF},
                                      {0x12FF1, 0x12FF2}, {0x16E97, 0x16E9A}, {0x16FE2, 0x16FE2}, {0x1E95E, 0x1E95F}};
-// Punctuation to the reference library, and not to utf8proc: their category was changed.
+// Punctuation in the reference library, but not in utf8proc: their category was changed.
 constexpr Range kFormerPunctuation[] = {{0x166D, 0x166D}, {0x111C9, 0x111C9}};
-// Numbers that Unicode 16 and 17 brought.
+// Numbers that are new in Unicode 16 and 17.
 constexpr Range kNewNumbers[] = {{0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9},
                                  {0x11DE0, 0x11DE9}, {0x16130, 0x16139}, {0x16D70, 0x16D79},
                                  {0x16FF4, 0x16FF6}, {0x1CCF0, 0x1CCF9}, {0x1E5F1, 0x1E5FA}};
 
-// Capitals that Unicode 16 and 17 brought, every `step`th of a range, and how far their small letters are from them.
+// Capitals that are new in Unicode 16 and 17: every `step`th of a range, and the distance to their small letters.
 struct NewCapitals {
   char32_t begin;
   char32_t end;

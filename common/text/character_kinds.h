@@ -1,12 +1,12 @@
-// Kinds of characters as the reference library has them: its tables are of other Unicode versions than utf8proc's (15),
-// and differ from each other. Pure functions, constant time.
+// Kinds of characters as the reference library defines them. Its tables are of other Unicode versions than utf8proc's
+// (15), and of different ones for different kinds. Pure functions, constant time.
 #pragma once
 
 #include <string>
 
 namespace roost::text {
 
-// ASCII's punctuation and symbols, and general category P of about Unicode 8.
+// ASCII punctuation and symbols, and general category P of about Unicode 8.
 [[nodiscard]] bool IsPunctuation(char32_t c);
 
 // General category N of Unicode 17.

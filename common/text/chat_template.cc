@@ -43,7 +43,7 @@ Result<jinja::TracedText> ChatTemplate::RenderTraced(const jinja::Value& context
   Result<jinja::TracedText> text = interpreter.Render();
   if (text.ok()) return text;
   Error error = std::move(text).error();
-  // It may quote what the template was given, which goes to clients and logs.
+  // The message may quote what the template was given, and it goes to clients and logs.
   constexpr std::size_t kMaxMessageBytes = 4096;
   const std::string_view kept = std::string_view(error.message).substr(0, kMaxMessageBytes);
   error.message.resize(kept.size() - IncompleteUtf8Suffix(kept));

@@ -1,8 +1,8 @@
-// A value of a parsed JSON file together with its path, so that every complaint names the file and the place:
+// A value of a parsed JSON file together with its path, so that every error names the file and the place:
 // "tokenizer.json: pre_tokenizer.pretokenizers[1].type: must be a string".
 //
-// A node is a view: the simdjson parser that owns the document and the source name outlive it. A member that is absent
-// and one that is null are the same, as in the files of this family.
+// A node is a view: the simdjson parser that owns the document and the source name outlive it. An absent member and a
+// null one are the same, as in the files of this family.
 #pragma once
 
 #include <simdjson.h>
@@ -23,7 +23,7 @@ class JsonNode {
   JsonNode(simdjson::dom::element element, std::string path, const std::string& source)
       : element_(element), path_(std::move(path)), source_(&source) {}
 
-  // The member `key`, or nothing when it is absent or null. Fails when this node is no object.
+  // The member `key`, or nothing when it is absent or null. Fails when this node is not an object.
   [[nodiscard]] Result<std::optional<JsonNode>> Find(std::string_view key) const;
   // The member `key`, which must be there.
   [[nodiscard]] Result<JsonNode> Get(std::string_view key) const;
@@ -38,14 +38,14 @@ class JsonNode {
   // The elements of an array. Meant for short ones: each carries its path.
   [[nodiscard]] Result<std::vector<JsonNode>> AsArray() const;
 
-  // Get and As… at once.
+  // Get and As… in one call.
   [[nodiscard]] Result<std::string_view> GetString(std::string_view key) const;
   [[nodiscard]] Result<bool> GetBool(std::string_view key) const;
   [[nodiscard]] Result<std::vector<JsonNode>> GetArray(std::string_view key) const;
-  // Find and As… at once; `fallback` when absent.
+  // Find and As… in one call; `fallback` when absent.
   [[nodiscard]] Result<bool> FindBool(std::string_view key, bool fallback) const;
 
-  // The error that says `message` about this node.
+  // An error with `message` about this node.
   [[nodiscard]] Error Complain(std::string_view message) const;
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] simdjson::dom::element element() const { return element_; }

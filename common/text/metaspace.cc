@@ -23,7 +23,8 @@ Result<Metaspace> Metaspace::FromJson(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode replacement, node.Get("replacement"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view character, replacement.AsCharacter());
   ROOST_ASSIGN_OR_RETURN(const PrependScheme scheme, SchemeFromJson(node));
-  // The older spelling of "never". Files of that time have no scheme; one that contradicts itself has two meanings.
+  // The older way to say "never". Files of that time have no scheme; a file that says both and contradicts itself is
+  // refused.
   ROOST_ASSIGN_OR_RETURN(const bool add_prefix_space, node.FindBool("add_prefix_space", true));
   if (!add_prefix_space && scheme != PrependScheme::kNever) {
     return node.Complain("add_prefix_space false needs prepend_scheme 'never'");

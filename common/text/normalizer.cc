@@ -84,15 +84,15 @@ class NormalFormStep final : public NormalizerStep {
     if (!Normalize(form_, limit, text)) return GrowsOver(limit);
     return {};
   }
-  // A character's canonical decomposition has at least a third of its bytes (U+1FEF), and at most three times as many
-  // (U+0390), which composing takes back.
+  // A canonical decomposition has at least a third of the character's bytes (U+1FEF), and at most three times as many
+  // (U+0390); composing can undo the latter.
   [[nodiscard]] std::optional<std::size_t> MostShrinking() const override {
     if (form_ == NormalForm::kD) return 3;
     return form_ == NormalForm::kC ? std::optional<std::size_t>(9) : std::nullopt;
   }
 
  private:
-  // The same: nothing composes across the front of an ASCII character.
+  // The same result, part by part: nothing composes across the front of an ASCII character.
   Result<void> ApplyInParts(std::string& text, std::size_t limit, Rewrites& rewrites) const {
     const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
     std::string out;
@@ -110,7 +110,7 @@ class NormalFormStep final : public NormalizerStep {
     return {};
   }
 
-  // Character by character, if that is how `range` of the text became `part`; else of all of it at once.
+  // Character by character, if these rewrites together give `part`; else the whole range as one rewrite.
   void AppendRewrites(std::string_view text, ByteRange range, std::string_view part, Rewrites& rewrites) const {
     if (text.substr(range.begin, range.end - range.begin) == part) return;
     const std::size_t count = rewrites.size();
@@ -128,7 +128,7 @@ class NormalFormStep final : public NormalizerStep {
     rewrites.push_back({range, part.size()});
   }
 
-  static constexpr std::size_t kMaxCharacters = 32;  // of one's normal form, and more
+  static constexpr std::size_t kMaxCharacters = 32;  // of the normal form of one character; enough
   NormalForm form_;
 };
 
@@ -149,10 +149,10 @@ class StripStep final : public NormalizerStep {
   Side side_;
 };
 
-// Rewrites each character by itself.
+// Rewrites each character on its own.
 class CharactersStep final : public NormalizerStep {
  public:
-  // Appends what becomes of a character.
+  // Appends what the character becomes.
   using Rewrite = void (*)(char32_t c, std::string& out);
   explicit CharactersStep(Rewrite rewrite) : rewrite_(rewrite) {}
 
@@ -172,7 +172,7 @@ class CharactersStep final : public NormalizerStep {
   }
   [[nodiscard]] bool MayDropFront() const override { return rewrite_ == AppendNmt; }
 
-  // Without control characters, and with spaces in place of other kinds of them.
+  // Drops control characters, and replaces other kinds of spaces by a space.
   static void AppendNmt(char32_t c, std::string& out) {
     const bool is_control =
         (c >= 0x1 && c <= 0x8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
@@ -223,7 +223,7 @@ Result<std::unique_ptr<const NormalizerStep>> MakeReplace(const JsonNode& node) 
     return std::unique_ptr<const NormalizerStep>(std::make_unique<ReplaceStringStep>(pattern.text, content));
   }
   ROOST_ASSIGN_OR_RETURN(Regex regex, pattern.Compile());
-  if (regex.CanMatchEmpty()) return pattern.node.Complain("a pattern that matches nothing can not be replaced");
+  if (regex.CanMatchEmpty()) return pattern.node.Complain("a pattern that matches the empty text is not supported");
   return std::unique_ptr<const NormalizerStep>(std::make_unique<ReplaceRegexStep>(std::move(regex), content));
 }
 
@@ -241,7 +241,7 @@ Result<void> Normalizer::AppendStrip(const JsonNode& node) {
   return {};
 }
 
-// A Sequence is flat here: nesting means nothing more. The parser bounds its depth.
+// A Sequence is flattened: nesting has no meaning. The parser limits its depth.
 Result<void> Normalizer::Append(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());

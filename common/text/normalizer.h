@@ -1,6 +1,6 @@
 // The "normalizer" part of a tokenizer file: text → text, before words are split. Supported: ByteLevel, Lowercase,
-// NFC, NFD, NFKC, NFKD, Nmt, Prepend, Replace, Sequence, Strip; not Bert, Precompiled and StripAccents, whose tables no
-// library has. Immutable, shared by threads.
+// NFC, NFD, NFKC, NFKD, Nmt, Prepend, Replace, Sequence, Strip. Not supported: Bert, Precompiled and StripAccents,
+// because no library has their tables. Immutable, shared by threads.
 #pragma once
 
 #include <cstddef>
@@ -20,32 +20,32 @@ namespace roost::text {
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  // Fails, and may leave anything in `text`, where the result would be over `limit` bytes. Appends what it did to
-  // `rewrites`, if there is one.
+  // Fails where the result would exceed `limit` bytes, and may then leave anything in `text`. Appends what it did to
+  // `rewrites`, if not null.
   virtual Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch, Rewrites* rewrites) const = 0;
-  // May the first character of the result stem from another place than the text's beginning?
+  // Can the result's first character come from another place than the text's beginning?
   [[nodiscard]] virtual bool MayDropFront() const { return false; }
-  // How many bytes of text may become one byte of the result at most; nothing where there is no limit.
+  // The most bytes of text that can become one byte of the result; nothing: no limit.
   [[nodiscard]] virtual std::optional<std::size_t> MostShrinking() const { return std::nullopt; }
 };
 
 class Normalizer {
  public:
-  // Nothing (no normalizer) leaves text as it is.
+  // Without a normalizer the text stays as it is.
   static Result<Normalizer> FromJson(const std::optional<JsonNode>& node);
 
-  // Makes at most `limit` bytes, at no step more, within the CPU budget of `scratch`; an error names the rule.
-  // Carries `written`, a mask of the text, along.
+  // The result and every intermediate text have at most `limit` bytes; the CPU budget of `scratch` limits the time. An
+  // error names the rule. Updates `written`, a mask of the text, to match.
   Result<void> Apply(std::string& text, std::size_t limit, RegexScratch& scratch, WrittenMask* written = nullptr) const;
   [[nodiscard]] bool is_identity() const { return rules_.empty(); }
   [[nodiscard]] bool MayDropFront() const;
-  // Of all steps together; at most kMaxShrinking, or nothing.
+  // For all steps together: at most kMaxShrinking, or nothing.
   [[nodiscard]] std::optional<std::size_t> MostShrinking() const;
   static constexpr std::size_t kMaxShrinking = 1024;
 
  private:
   struct Rule {
-    std::string path;  // where it stands in the file: "normalizer.normalizers[1]"
+    std::string path;  // its place in the file: "normalizer.normalizers[1]"
     std::unique_ptr<const NormalizerStep> step;
   };
   Result<void> Append(const JsonNode& node);
@@ -55,22 +55,22 @@ class Normalizer {
   std::vector<Rule> rules_;
 };
 
-// Replaces every `pattern`, which is not empty, in `text` by `content`; from left to right. Linear, as patterns are
-// short. False, and `text` as it was, when it would grow over `limit` bytes.
+// Replaces every non-empty `pattern` in `text` by `content`, from left to right. Linear, as patterns are short. False,
+// with `text` unchanged, when the result would exceed `limit` bytes.
 bool ReplaceAll(std::string_view pattern, std::string_view content, std::size_t limit, std::string& text,
                 Rewrites* rewrites = nullptr);
 
-// The "pattern" member of several parts: {"String": …} or {"Regex": …}.
+// The "pattern" member that several parts have: {"String": …} or {"Regex": …}.
 struct Pattern {
   enum class Kind { kString, kRegex };
-  static constexpr std::size_t kMaxStringBytes = 1024;  // of a string: bounds the cost per byte of text
+  static constexpr std::size_t kMaxStringBytes = 1024;  // of a string: limits the cost per byte of text
 
   Kind kind;
   std::string_view text;
   JsonNode node;
 
   static Result<Pattern> FromJson(const JsonNode& parent);
-  // Compiles it, as a regular expression; a string is one that matches itself.
+  // Compiles it as a regular expression; a string becomes one that matches itself.
   [[nodiscard]] Result<Regex> Compile() const;
 };
 

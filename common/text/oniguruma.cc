@@ -16,14 +16,14 @@
 namespace roost::text {
 namespace {
 
-// Stands behind every repeat and group: what a match can try in several ways it tries by passing one of them, so that
-// between two callouts lies no more work than the pattern's length and one run of characters.
+// Placed behind every repeat and group. A match that tries alternatives passes one each time, so the work between two
+// callouts is at most the pattern's length plus one run of characters.
 constexpr std::string_view kCallout = "(?C)";
 
-// Letters that fold together with one other character ("ss" with "ß"): Oniguruma matches those, PCRE2 does not.
+// Letter pairs that fold together with one other character ("ss" with "ß"): Oniguruma matches those, PCRE2 does not.
 constexpr std::array<std::string_view, 5> kFoldingPairs = {"ss", "ff", "fi", "fl", "st"};
 
-// One pass from left to right. out_ is the translation of what was read.
+// One pass from left to right. out_ is the translation so far.
 class Translator : private PatternReader {
  public:
   explicit Translator(std::string_view pattern) : PatternReader(pattern) {}
@@ -35,15 +35,15 @@ class Translator : private PatternReader {
   }
 
  private:
-  // May what was read match nothing?
+  // Can the pattern so far match the empty string?
   struct Emptiness {
-    bool alternative = true;  // the one at work
-    bool earlier = false;     // one before it
+    bool alternative = true;  // the current one
+    bool earlier = false;     // one of those before it
   };
   struct Group {
-    std::size_t start;  // where its parenthesis stands in out_
-    bool caseless;      // outside of it
-    bool quantifiable;  // look-arounds are not repeated
+    std::size_t start;  // place of its parenthesis in out_
+    bool caseless;      // the setting outside the group
+    bool quantifiable;  // false for look-arounds
     Emptiness outside;
   };
 
@@ -79,12 +79,12 @@ class Translator : private PatternReader {
 
   std::string out_;
   std::vector<Group> groups_;
-  Emptiness emptiness_;              // of the group at work
-  std::optional<std::size_t> atom_;  // where in out_ the thing begins that a quantifier would repeat
-  bool atom_is_any_ = false;         // it is '.'
+  Emptiness emptiness_;              // of the current group
+  std::optional<std::size_t> atom_;  // place in out_ of the atom that a quantifier would repeat
+  bool atom_is_any_ = false;         // the atom is '.'
   bool atom_may_be_empty_ = false;
-  bool empty_before_atom_ = true;  // emptiness_.alternative without it
-  bool group_begins_ = true;       // nothing was read of this group yet
+  bool empty_before_atom_ = true;  // emptiness_.alternative before the atom
+  bool group_begins_ = true;       // nothing of this group was read yet
   bool found_look_around_ = false;
   char last_literal_ = 0;
 };
@@ -144,7 +144,7 @@ Result<void> Translator::OpenGroup() {
     std::string_view out;
     bool quantifiable;
   };
-  // Captures are not asked for, so a capturing group is a plain one.
+  // Nobody asks for captures, so a capturing group becomes a plain one.
   static constexpr Opening kOpenings[] = {{"(?:", "(?:", true},    {"(?i:", "(?i:", true},  {"(?-i:", "(?-i:", true},
                                           {"(?>", "(?>", true},    {"(?=", "(?=", false},   {"(?!", "(?!", false},
                                           {"(?<=", "(?<=", false}, {"(?<!", "(?<!", false}, {"(", "(?:", true}};
@@ -181,7 +181,7 @@ Result<void> Translator::CloseGroup() {
   if (!group.quantifiable) return {};
   atom_is_any_ = false;
   SetAtomEmptiness(may_be_empty);
-  if (IsRepeatAhead()) {  // then one callout per round
+  if (IsRepeatAhead()) {  // one callout per round
     out_.insert(group.start, "(?:");
     out_.append(kCallout).append(")");
     atom_ = group.start;
@@ -191,7 +191,7 @@ Result<void> Translator::CloseGroup() {
   return {};
 }
 
-// "{n}", "{n,}", "{n,m}" or "{,m}" when one stands here; else nothing, and the brace is a character.
+// "{n}", "{n,}", "{n,m}" or "{,m}" if one stands here; else empty, and the brace is a literal character.
 std::string_view Translator::IntervalAhead() const {
   const std::string_view rest = in_.substr(pos_);
   const std::size_t close = rest.find('}');
@@ -205,8 +205,8 @@ std::string_view Translator::IntervalAhead() const {
 
 Result<void> Translator::Repeat() {
   if (!atom_) return Refuse("there is nothing to repeat");
-  if (atom_may_be_empty_) return Refuse("a repeat of what may be empty is not supported");
-  // Oniguruma tries such a pattern at the beginnings of lines only.
+  if (atom_may_be_empty_) return Refuse("a repeat of something that can be empty is not supported");
+  // Oniguruma tries such a pattern only at the beginnings of lines.
   if (atom_is_any_ && found_look_around_ && !Next("?")) {
     return Refuse("a repeat of '.' behind a look-around or an end of line is not supported");
   }
@@ -263,7 +263,7 @@ Result<void> Translator::ClassItem(std::string& out) {
     ROOST_ASSIGN_OR_RETURN(Escape escape, ReadEscape());
     if (!escape.literal) {
       if (caseless_ && escape.has_letters) {
-        return Refuse("a class with a set of letters is not supported where case does not count");
+        return Refuse("a class with a set of letters is not supported where case is ignored");
       }
       out += escape.inside;
       return {};
@@ -296,7 +296,7 @@ Result<char32_t> Translator::ClassRangeEnd() {
 }
 
 Result<void> Translator::CheckCaseless(char32_t c) {
-  if (caseless_ && c > 0x7F) return Refuse("where case does not count only ASCII is supported");
+  if (caseless_ && c > 0x7F) return Refuse("only ASCII is supported where case is ignored");
   return {};
 }
 
@@ -306,7 +306,7 @@ Result<void> Translator::Literal(char32_t c) {
   const std::array<char, 2> pair = {last_literal_, lower};
   if (caseless_ &&
       std::find(kFoldingPairs.begin(), kFoldingPairs.end(), std::string_view(pair.data(), 2)) != kFoldingPairs.end()) {
-    return Refuse("two letters that fold into one are not supported where case does not count");
+    return Refuse("two letters that fold into one are not supported where case is ignored");
   }
   BeginAtom();
   last_literal_ = lower;

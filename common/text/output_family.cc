@@ -11,7 +11,7 @@ struct Sign {
   ToolFamily family;
 };
 
-// The first that a template holds decides: what only one family writes comes before what several do.
+// The first sign that the template contains decides: signs of one family only come before those of several.
 constexpr auto kSigns = std::to_array<Sign>({
     {"<|channel|>", ToolFamily::kHarmony},
     {"<｜tool▁call▁begin｜>", ToolFamily::kDeepSeek},

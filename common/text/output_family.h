@@ -1,5 +1,5 @@
-// How a model writes tool calls and its reasoning, told from the text of its chat template: models of a family share
-// their markers, and a template that renders calls spells them.
+// How a model writes tool calls and its reasoning, detected from its chat template: models of a family share their
+// markers, and a template that renders calls contains them.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct OutputFamily {
 
 [[nodiscard]] OutputFamily FamilyOf(std::string_view template_source);
 
-// As flags spell them: "hermes", "llama", …, "none" for kNone. Nothing for other names.
+// By the names that flags use: "hermes", "llama", …, "none" for kNone. Nothing for other names.
 [[nodiscard]] std::optional<ToolFamily> ToolFamilyNamed(std::string_view name);
 [[nodiscard]] std::string_view NameOf(ToolFamily family);
 

@@ -12,13 +12,13 @@
 namespace roost::text {
 namespace {
 
-// All code points but those of kSpaceCharacters.
+// All code points except kSpaceCharacters.
 constexpr std::string_view kNonSpaces =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{d7ff}\x{e000}-\x{10ffff})";
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 
-// Properties whose meaning is the same on both sides.
+// Properties with the same meaning in both libraries.
 constexpr std::array<std::string_view, 34> kProperties = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P",  "Pc",  "Pd",
     "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "Cc", "Han", "Co"};
@@ -77,10 +77,10 @@ Result<Escape> PatternReader::ReadProperty(std::string_view letter) {
     return Refuse(fmt::format("property '{}' is not supported", name));
   }
   if (caseless_ && std::find(kCasedProperties.begin(), kCasedProperties.end(), name) != kCasedProperties.end()) {
-    return Refuse(fmt::format("property '{}' is not supported where case does not count", name));
+    return Refuse(fmt::format("property '{}' is not supported where case is ignored", name));
   }
   pos_ = close + 1;
-  // Plain "Han" would be PCRE2's script extensions.
+  // In PCRE2, plain "Han" would mean script extensions.
   const std::string text = fmt::format("{}{{{}{}}}", letter, name == "Han" ? "sc:" : "", name);
   const bool has_letters = letter == "\\P" || name[0] == 'L' || name[0] == 'M';
   return Escape{{}, text, text, has_letters};

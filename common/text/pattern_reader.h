@@ -1,5 +1,5 @@
-// Reads the characters and escapes of a pattern of Oniguruma's, for oniguruma.cc: where the reader stands, what an
-// escape there means to PCRE2, and the error that names the place. One pass, one thread.
+// Reads the characters and escapes of an Oniguruma pattern, for oniguruma.cc: the current place, what an escape there
+// means in PCRE2, and the error that names the place. One pass, one thread.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace roost::text {
 
-// What an escape stands for: one code point, or a set, as text within a class and outside of one.
+// The meaning of an escape: one code point, or a set, as text inside a class and outside of one.
 struct Escape {
   std::optional<char32_t> literal;
   std::string outside;
   std::string inside;
-  bool has_letters = true;  // of a set: may two letters stand for one of its members where case does not count?
+  bool has_letters = true;  // of a set: can a case-insensitive match need two letters for one member?
 };
 
 [[nodiscard]] bool IsAsciiAlnum(char32_t c);
@@ -35,14 +35,14 @@ class PatternReader {
     return true;
   }
 
-  // Of the backslash that stands here, of a character of UTF-8.
+  // Reads the escape at the current backslash, or the current UTF-8 character.
   Result<Escape> ReadEscape();
   Result<char32_t> ReadCharacter();
 
  protected:
   std::string_view in_;
   std::size_t pos_ = 0;
-  bool caseless_ = false;  // at this place
+  bool caseless_ = false;  // at the current place
 
  private:
   Result<Escape> ReadProperty(std::string_view letter);

@@ -7,7 +7,7 @@
 namespace roost::text {
 namespace {
 
-// Appends the ids that "special_tokens" gives for `name`.
+// Appends the ids that "special_tokens" assigns to `name`.
 Result<void> AppendSpecialIds(const JsonNode& processor, std::string_view name, std::vector<TokenId>& ids) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode specials, processor.Get("special_tokens"));
   ROOST_ASSIGN_OR_RETURN(const JsonNode special, specials.Get(name));
@@ -48,14 +48,14 @@ Result<TokenId> IdOfMember(const JsonNode& processor, std::string_view key) {
   return pair[1].AsCount(kMaxVocabularyIds);
 }
 
-// BertProcessing and RobertaProcessing differ in offsets and types of tokens only, and in texts that are pairs.
+// BertProcessing and RobertaProcessing differ only in offsets, token types, and pairs of texts.
 Result<SpecialTokenFrame> FrameFromMembers(const JsonNode& processor) {
   ROOST_ASSIGN_OR_RETURN(const TokenId before, IdOfMember(processor, "cls"));
   ROOST_ASSIGN_OR_RETURN(const TokenId after, IdOfMember(processor, "sep"));
   return SpecialTokenFrame{{before}, {after}};
 }
 
-// A later part of a Sequence frames what the earlier ones made.
+// A later part of a Sequence frames the output of the earlier ones.
 Result<void> AddFrames(const JsonNode& node, SpecialTokenFrame& frame) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());

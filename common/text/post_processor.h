@@ -1,6 +1,6 @@
-// The "post_processor" part of a tokenizer file: the special tokens that are put before and after every text.
-// Supported: all kinds: TemplateProcessing, BertProcessing, RobertaProcessing, Sequence, and ByteLevel, which only
-// moves offsets, and there are none here.
+// The "post_processor" part of a tokenizer file: the special tokens before and after every text. Supports all kinds:
+// TemplateProcessing, BertProcessing, RobertaProcessing, Sequence, and ByteLevel, which only moves offsets and so does
+// nothing here.
 #pragma once
 
 #include <optional>

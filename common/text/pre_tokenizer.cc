@@ -21,11 +21,11 @@ namespace {
 
 using PreTokenizerSteps = std::vector<std::unique_ptr<const PreTokenizerStep>>;
 
-// What ByteLevel splits by when the file leaves the pattern to it.
+// ByteLevel's own pattern, for files that do not give another.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// `rewrite(piece, is_start, out)` appends what becomes of a piece.
+// `rewrite(piece, is_start, out)` appends the new text of a piece.
 template <typename Rewrite>
 void RewritePieces(PreTokenizeScratch& scratch, Rewrite rewrite) {
   const PreTokenized& now = scratch.now;
@@ -196,7 +196,8 @@ Result<void> AppendFixedLength(const JsonNode& node, PreTokenizerSteps& steps) {
   return {};
 }
 
-// All kinds of the format but Sequence, which is no step, and UnicodeScripts, whose table of scripts is no library's.
+// All kinds of the format except Sequence, which is not a step, and UnicodeScripts, because no library has its table of
+// scripts.
 struct Kind {
   std::string_view name;
   Result<void> (*append)(const JsonNode& node, PreTokenizerSteps& steps);
@@ -232,7 +233,7 @@ void PreTokenized::Assign(std::string_view input, bool at_start) {
   starts_text = at_start;
 }
 
-// A Sequence is flat here: nesting means nothing more. The parser bounds its depth.
+// A Sequence is flattened: nesting has no meaning. The parser limits its depth.
 Result<void> PreTokenizer::Append(const JsonNode& node) {
   ROOST_ASSIGN_OR_RETURN(const JsonNode type, node.Get("type"));
   ROOST_ASSIGN_OR_RETURN(const std::string_view name, type.AsString());

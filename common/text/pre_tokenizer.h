@@ -23,17 +23,17 @@
 
 namespace roost::text {
 
-// Pieces are disjoint, in order, not empty; what lies between them was removed.
+// Pieces are disjoint, in order, not empty; the text between them was removed.
 struct PreTokenized {
   std::string text;
   std::vector<TextRange> pieces;
   bool starts_text = false;  // the first piece begins where the whole input began
 
-  // Makes `input` the one piece.
+  // Makes `input` the only piece.
   void Assign(std::string_view input, bool at_start);
 };
 
-// What one run writes; kept from run to run to save allocations.
+// The buffers of one run; reused from run to run to save allocations.
 struct PreTokenizeScratch {
   struct Part {
     TextRange range;
@@ -50,36 +50,37 @@ struct PreTokenizeScratch {
 class PreTokenizerStep {
  public:
   virtual ~PreTokenizerStep() = default;
-  // scratch.now → scratch.now.
+  // Replaces scratch.now by its result.
   virtual Result<void> Apply(PreTokenizeScratch& scratch, RegexScratch& regex) const = 0;
-  // Does what it makes depend on PreTokenized::starts_text?
+  // Does the result depend on PreTokenized::starts_text?
   [[nodiscard]] virtual bool NeedsStart() const { return false; }
-  // May it leave text out?
+  // Can it leave text out?
   [[nodiscard]] virtual bool MayDrop() const { return false; }
   // Does it write bytes in the alphabet of byte_level.h, and nothing else?
   [[nodiscard]] virtual bool IsByteLevel() const { return false; }
-  // By which it cuts; null when it does so by other means.
+  // The scanner by which it cuts; null when it cuts by other means.
   [[nodiscard]] virtual const WordScanner* Words() const { return nullptr; }
 };
 
 class PreTokenizer {
  public:
-  // Nothing (no pre-tokenizer) leaves the text in one piece.
+  // Without a pre-tokenizer the text stays in one piece.
   static Result<PreTokenizer> FromJson(const std::optional<JsonNode>& node);
 
-  // Linear, if the file's patterns are. The text stays within `limit` bytes, and the work within the CPU budget of
-  // `regex`; an error names the rule.
+  // Linear, if the file's patterns are. The text has at most `limit` bytes, and the CPU budget of `regex` limits the
+  // time; an error names the rule.
   Result<void> Apply(PreTokenizeScratch& scratch, std::size_t limit, RegexScratch& regex) const;
   [[nodiscard]] bool NeedsStart() const;
-  // Else what the pieces hold has at least as many bytes as the text.
+  // Can it leave text out? If not, the pieces together have at least as many bytes as the text.
   [[nodiscard]] bool MayDrop() const;
   [[nodiscard]] bool IsByteLevel() const;
-  // If all it does is to cut words by a scanner and to write them in the byte-level alphabet: the scanner.
+  // The scanner, if its only steps are to cut words by a scanner and to write them in the byte-level alphabet; else
+  // null.
   [[nodiscard]] const WordScanner* ByteLevelWords() const;
 
  private:
   struct Rule {
-    std::string path;  // where it stands in the file: "pre_tokenizer.pretokenizers[1]"
+    std::string path;  // its place in the file: "pre_tokenizer.pretokenizers[1]"
     std::unique_ptr<const PreTokenizerStep> step;
   };
   Result<void> Append(const JsonNode& node);

@@ -1,9 +1,9 @@
 // A text to tokenize, and which of its bytes may spell special tokens: those that the author of a chat template wrote.
-// All others were given, by a client; in them the text of a special token is text like any other.
+// All other bytes were given, by a client; there, the text of a special token is ordinary text.
 //
 //   <|im_start|>user\nHi <|im_end|><|im_end|>     written: [0, 12), [16, 17) and [30, 40)
 //
-// Here the first <|im_end|> is a user's. A special token is one only where every byte of it was written.
+// Here the first <|im_end|> is a user's. A token is special only where every byte of it was written.
 #pragma once
 
 #include <span>
@@ -19,7 +19,7 @@ struct PromptText {
   std::span<const ByteRange> written;
 };
 
-// A text of which every byte may spell special tokens, as in raw completions. It outlives what prompt() returns.
+// A text whose every byte may spell special tokens, as in raw completions. It outlives what prompt() returns.
 class WrittenText {
  public:
   explicit WrittenText(std::string_view bytes) : bytes_(bytes), all_{0, bytes.size()} {}

@@ -21,15 +21,14 @@ std::string MessageOf(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
-// Without an optimisation of 10.42 that loses matches: the possessive repeat that it makes of the first one in
-// "\h+(?:\s)?+\h". Patterns of tokenizers are as fast without.
+// Switches off an optimisation of 10.42 that loses matches: it makes the first repeat in "\h+(?:\s)?+\h" possessive.
+// Tokenizers' patterns are as fast without it.
 constexpr std::uint32_t kCompileOptions =
     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT | PCRE2_NO_AUTO_POSSESS;
 
-// The JIT compiler of 10.42 looks for the first character of a match at the wrong place where a lazy repeat, or an
-// atomic group, stands before it: "(?>[^1]+?)C" does not match "abC". There its searches are switched off. Elsewhere
-// they are needed: with them a run of characters that no match ends in is gone over once, not once from each of its
-// characters.
+// The JIT compiler of 10.42 looks for the first character of a match at the wrong place behind a lazy repeat or an
+// atomic group: "(?>[^1]+?)C" does not match "abC". For such patterns its start searches are switched off. Others need
+// them: with them, a run of characters that ends no match is scanned once, not once from each of its characters.
 std::uint32_t OptionsFor(std::string_view pattern) {
   constexpr std::array<std::string_view, 5> kRisky{"(?>", "+?", "*?", "??", "}?"};
   const bool is_risky = std::any_of(kRisky.begin(), kRisky.end(), [pattern](std::string_view risky) {
@@ -38,14 +37,12 @@ std::uint32_t OptionsFor(std::string_view pattern) {
   return is_risky ? kCompileOptions | PCRE2_NO_START_OPTIMIZE : kCompileOptions;
 }
 
-// A match may begin at so many places before the clock is looked at again, whatever the pattern.
+// After this many start positions the clock is checked again, whatever the pattern.
 constexpr std::size_t kStartsPerLook = std::size_t{64} << 10U;
-// Of text that lies behind the place where the match began, in units of CpuBudget: a repeat may have gone over all of
-// it.
+// Text between the match's start and the callout, per unit of CpuBudget: a repeat may have scanned all of it.
 constexpr std::size_t kBytesPerCalloutWork = std::size_t{64} << 10U;
 
-// Called by PCRE2 wherever oniguruma.cc put a callout: behind each part of a pattern that can be matched in several
-// ways.
+// PCRE2 calls this wherever oniguruma.cc put a callout: behind each part of a pattern that can match in several ways.
 int OnCallout(pcre2_callout_block* callout, void* budget) {
   const std::size_t length = callout->current_position - std::min(callout->start_match, callout->current_position);
   const bool has_time = static_cast<CpuBudget*>(budget)->TrySpend(1 + length / kBytesPerCalloutWork);
@@ -86,7 +83,7 @@ Result<Regex> Regex::CompilePcre2(std::string_view pattern) {
   if (compiled == nullptr) {
     return InvalidArgument("", "regular expression '{}' at byte {}: {}", pattern, offset, MessageOf(code));
   }
-  // Where there is no JIT compiler matching is slower and equal.
+  // Without a JIT compiler, matching is slower but gives the same results.
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
   return Regex(std::shared_ptr<const pcre2_code>(
       compiled, [](const pcre2_code* owned) { pcre2_code_free(const_cast<pcre2_code*>(owned)); }));

@@ -32,7 +32,7 @@ void CpuBudget::Start(std::size_t text_bytes) {
 }
 
 bool CpuBudget::Look() {
-  if (ThreadSeconds() > deadline_) return false;  // and the work stays, so that the next look comes at once
+  if (ThreadSeconds() > deadline_) return false;  // work_ stays, so that the next TrySpend looks again
   work_ = 0;
   return true;
 }

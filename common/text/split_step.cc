@@ -16,7 +16,7 @@ namespace {
 
 using Part = PreTokenizeScratch::Part;
 
-// `matches` and the gaps between them, covering 0 … length.
+// Makes parts of `matches` and the gaps between them, covering 0 … length.
 void Cover(std::span<const TextRange> matches, std::size_t length, Delimiter delimiter, std::vector<Part>& parts) {
   const bool is_match = delimiter == Delimiter::kMatches;
   parts.clear();
@@ -29,7 +29,7 @@ void Cover(std::span<const TextRange> matches, std::size_t length, Delimiter del
   if (end != length) parts.push_back({{end, length}, !is_match});
 }
 
-// Joins each part for which `joins(part, previous_is_match)` to the one before it. Order: as given.
+// Joins each part for which `joins(part, previous_is_match)` to the one before it, in the given order.
 template <typename Joins, typename Extend>
 void Fold(std::vector<Part>& parts, Joins joins, Extend extend) {
   std::size_t count = 0;
@@ -89,7 +89,7 @@ class SplitStep : public PreTokenizerStep {
   [[nodiscard]] bool MayDrop() const override { return behavior_ == Behavior::kRemoved; }
 
  private:
-  // Text of the same length to look for matches in.
+  // The text in which matches are searched; it must have the same length.
   [[nodiscard]] virtual std::string_view SubjectOf(const std::string& text, std::string& /*stand_in*/) const {
     return text;
   }

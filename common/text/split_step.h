@@ -11,22 +11,22 @@
 
 namespace roost::text {
 
-// What becomes of the parts that match.
+// What happens to the parts that match.
 enum class Behavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
-// What matches: what the pattern finds, or what lies between.
+// Which parts match: the pattern's matches, or the gaps between them.
 enum class Delimiter { kMatches, kGaps };
 
 [[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeRegexSplit(Regex regex, Behavior behavior,
                                                                      Delimiter delimiter);
 
-// As MakeRegexSplit with a pattern that the scanner knows, for kIsolated matches.
+// Like MakeRegexSplit with a pattern that the scanner knows, and kIsolated matches.
 [[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeWordSplit(WordScanner words);
 
-// Each character that is of the kind matches. Linear.
+// Every character of the kind is a match. Linear.
 [[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeCharacterSplit(std::function<bool(char32_t)> is_of_kind,
                                                                          Behavior behavior);
 
-// Pieces of so many characters, at least 1, the last one of each piece perhaps shorter. Linear.
+// Pieces of this many characters, at least 1; the last one of each piece may be shorter. Linear.
 [[nodiscard]] std::unique_ptr<const PreTokenizerStep> MakeFixedLengthSplit(std::size_t characters);
 
 }  // namespace roost::text

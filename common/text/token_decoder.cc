@@ -14,7 +14,8 @@
 namespace roost::text {
 namespace {
 
-constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();  // AddReplace bounds how much they all add
+constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();  // AddReplace limits the growth by all rules
+                                                                           // together
 constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
 std::optional<unsigned> HexDigit(char c) {
@@ -24,7 +25,7 @@ std::optional<unsigned> HexDigit(char c) {
   return std::nullopt;
 }
 
-// The byte that "<0x0A>" stands for.
+// The byte of "<0x0A>" and the like.
 std::optional<char> ByteOfToken(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   const std::optional<unsigned> high = HexDigit(token[3]);
@@ -33,7 +34,7 @@ std::optional<char> ByteOfToken(std::string_view token) {
   return static_cast<char>(*high * 16 + *low);
 }
 
-// How many bytes at the front are up to `most` times `character`.
+// The length of the run of `character` at the front, at most `most` of them, in bytes.
 std::size_t LeadingRun(std::string_view text, std::string_view character, std::size_t most) {
   std::size_t length = 0;
   while (most-- > 0 && text.substr(length).starts_with(character)) length += character.size();
@@ -79,7 +80,7 @@ Result<void> TokenDecoder::Add(const JsonNode& node, Phase& phase) {
     return {};
   }
   bytes_ = name == "ByteLevel" ? Bytes::kByteLevel : Bytes::kByteFallback;
-  // ByteLevel makes one text of all tokens.
+  // ByteLevel joins all tokens into one text.
   phase = name == "ByteLevel" ? Phase::kText : Phase::kBytes;
   return {};
 }
@@ -89,7 +90,7 @@ Result<void> TokenDecoder::AddReplace(const JsonNode& node, Phase phase) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view content, node.GetString("content"));
   if (pattern.kind == Pattern::Kind::kRegex) return pattern.node.Complain("is not supported in a decoder");
   if (pattern.text.empty()) return pattern.node.Complain("must not be empty");
-  // How often longer a text may get by all rules together: they are few, and shorten in all files seen.
+  // How many times longer all rules together may make a text. Files have few rules, and those seen shorten.
   constexpr std::size_t kMaxTokenGrowth = 64;
   growth_ *= std::max<std::size_t>(1, (content.size() + pattern.text.size() - 1) / pattern.text.size());
   if (growth_ > kMaxTokenGrowth) {
@@ -196,7 +197,7 @@ std::string TokenDecoder::BytesOf(std::string_view token) const {
 
 void TokenDecoder::PushBytes(std::string_view token, State& state, std::string& text) const {
   if (bytes_ == Bytes::kByteLevel) {
-    // A token with other characters, as added ones may have, stands for itself.
+    // A token with characters outside the alphabet, as an added one may have, stands for itself.
     state.bytes += DecodeByteLevel(token).value_or(std::string(token));
     const std::size_t certain = state.bytes.size() - IncompleteUtf8Suffix(state.bytes);
     text += ReplaceInvalidUtf8(std::string_view(state.bytes).substr(0, certain));
@@ -212,8 +213,8 @@ void TokenDecoder::PushBytes(std::string_view token, State& state, std::string& 
   }
 }
 
-// Moves whole characters from a run of byte tokens to `text`, and U+FFFD for each byte that is part of none. While the
-// run is open, what more bytes could complete stays.
+// Moves whole characters from a run of byte tokens to `text`, and U+FFFD for each byte that belongs to none. While the
+// run is open, bytes that others could complete stay.
 void TokenDecoder::FlushByteRun(State& state, Ending ending, std::string& text) const {
   const std::string_view bytes = state.bytes;
   const std::size_t held = ending == Ending::kOpen ? IncompleteUtf8Suffix(bytes) : 0;
@@ -244,7 +245,7 @@ void TokenDecoder::Finish(State& state, std::string& out) const {
   if (bytes_ == Bytes::kByteFallback) FlushByteRun(state, Ending::kFinal, text);
   state.bytes.clear();
   PushText(std::move(text), state, out);
-  // What a Strip still holds is what it drops at the end.
+  // What a Strip still holds is dropped at the end.
 }
 
 }  // namespace roost::text

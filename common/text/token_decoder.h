@@ -1,13 +1,14 @@
 // The "decoder" part of a tokenizer file: token texts → text. It works token by token with a small state, so that a
-// stream and a whole sequence go through the same code. Supported: ByteLevel, ByteFallback, Fuse, Replace, Strip,
-// Metaspace, Sequence (not BPEDecoder, CTC and WordPiece, which no model here needs); in an order that can stream:
+// stream and a whole sequence use the same code. Supported: ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace,
+// Sequence (not BPEDecoder, CTC and WordPiece, which no model here needs), in an order that can stream:
 //
 //   token steps (Replace, Strip, Metaspace)  →  bytes (ByteLevel or ByteFallback)  →  Fuse  →  text steps (Strip,
 //   Replace of one character)
 //
-// All output is valid UTF-8. What is no valid UTF-8 becomes U+FFFD: after ByteLevel one per maximal ill-formed part,
-// after ByteFallback one per byte. (The reference library turns a whole run of byte tokens into U+FFFD if any of it is
-// ill-formed; then a stream could not show a character before the run's end. Here each character is judged alone.)
+// All output is valid UTF-8. Invalid UTF-8 becomes U+FFFD: after ByteLevel one per maximal ill-formed part, after
+// ByteFallback one per byte. (The reference library turns a whole run of byte tokens into U+FFFD if any part of it is
+// ill-formed. Then a stream could not show a character before the run's end, so here each character is checked on its
+// own.)
 //
 // Immutable, shared by threads; a State belongs to one sequence.
 #pragma once
@@ -27,28 +28,28 @@ namespace roost::text {
 
 class TokenDecoder {
  public:
-  // Where the tokens stand: decoders drop the space that an encoder puts before a text, and only there.
+  // Where the tokens begin: decoders drop the space that encoders put before a text, only at a text's start.
   enum class Start { kText, kContinuation };
 
   struct State {
-    // What a text step keeps: how many characters it may still drop at the front, and what it holds back.
+    // The state of one text step: how many characters it may still drop at the front, and what it holds back.
     struct Strip {
       std::size_t front_left;
       std::string held;
     };
     bool at_first_token = true;
-    std::string bytes;  // not yet a character
+    std::string bytes;  // of an unfinished character
     std::vector<Strip> strips;
   };
 
   static Result<TokenDecoder> FromJson(const std::optional<JsonNode>& node);
 
   [[nodiscard]] State Begin(Start start) const;
-  // Appends what became certain.
+  // Appends the text that is now certain.
   void Push(std::string_view token, State& state, std::string& out) const;
   // Appends the rest.
   void Finish(State& state, std::string& out) const;
-  // The bytes that a token stands for within a text, which need not be whole characters.
+  // The bytes of a token inside a text; they need not be whole characters.
   [[nodiscard]] std::string BytesOf(std::string_view token) const;
 
  private:
@@ -64,7 +65,7 @@ class TokenDecoder {
   using TokenStep = std::variant<Replace, Strip, Metaspace>;
   using TextStep = std::variant<Replace, Strip>;
   enum class Bytes { kNone, kByteLevel, kByteFallback };
-  // How far the list of decoders was read.
+  // The part of the order above that the list of decoders has reached.
   enum class Phase { kTokens, kBytes, kText };
   enum class Ending { kOpen, kFinal };
   enum class Place { kFirst, kLater };
@@ -79,11 +80,11 @@ class TokenDecoder {
   static void StripToken(const Strip& strip, std::string& token);
   static void StripStream(const Strip& strip, State::Strip& state, std::string& text);
 
-  std::size_t growth_ = 1;  // bounds how many times longer all rules make a text
+  std::size_t growth_ = 1;  // how many times longer all rules together may make a text
   std::vector<TokenStep> token_steps_;
   Bytes bytes_ = Bytes::kNone;
   std::vector<TextStep> text_steps_;
-  bool joins_with_spaces_ = false;  // a file without decoder
+  bool joins_with_spaces_ = false;  // for a file without decoder
 };
 
 }  // namespace roost::text

@@ -17,7 +17,7 @@ struct RepairedText {
   std::vector<ByteRange> written;
 };
 
-// Stretch by stretch: no character lies across a border of written text.
+// Range by range: no character crosses the border of a written range.
 RepairedText ReplaceInvalidUtf8(PromptText text) {
   RepairedText repaired;
   std::size_t done = 0;
@@ -152,10 +152,10 @@ Result<void> Tokenizer::EncodeWords(std::string_view text, Scratch& scratch, std
   return {};
 }
 
-// Every byte of text is in some piece, but for what normalizing makes shorter; a piece has no fewer bytes than the text
-// that it was made of, and its tokens' texts together are the piece.
+// Every byte of text is in some piece, except what normalising shortens. A piece has at least as many bytes as its
+// text, and its tokens' texts together are the piece.
 std::optional<std::size_t> Tokenizer::MostBytesPerToken() const {
-  constexpr std::size_t kCharacterBytes = 4;  // which become one unknown token
+  constexpr std::size_t kCharacterBytes = 4;  // one unknown token takes up to 4 bytes
   using Words = text::BpeModel::Words;
   const Words words = pre_tokenizer_.IsByteLevel() ? Words::kByteLevel : Words::kText;
   const std::optional<std::size_t> shrinking = normalizer_.MostShrinking();
@@ -187,7 +187,7 @@ std::optional<std::string_view> Tokenizer::TextOf(TokenId id) const {
   return added != nullptr ? added->content : model_.vocabulary().TextOf(id);
 }
 
-// An added token that is found in normalised text decodes as it stands there ("▁<x>"), as in the reference library.
+// An added token that is found in normalised text decodes to its normal form ("▁<x>"), as in the reference library.
 std::optional<std::string_view> Tokenizer::DecoderTextOf(TokenId id) const {
   const text::AddedToken* added = added_.Find(id);
   return added != nullptr ? added->matched : model_.vocabulary().TextOf(id);

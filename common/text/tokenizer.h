@@ -1,16 +1,16 @@
-// Text ↔ token ids, as a Hugging Face tokenizer.json says: byte-level and SentencePiece-style BPE. Equal, id by id, to
-// the library that defines the format (tokenizers); what a file asks for and is not built here is an Error at load that
-// names the place, never a different answer.
+// Text ↔ token ids, as a Hugging Face tokenizer.json defines it: byte-level and SentencePiece-style BPE. The ids equal
+// those of the library that defines the format (tokenizers). What a file asks for and this code does not have is an
+// Error at load that names the place, never a different result.
 //
 //   text ─ added tokens ─ normalizer ─ added tokens ─ pre-tokenizer ─ BPE ─ frame of special tokens ─→ ids
 //   ids ─ token texts ─ decoder ─→ text
 //
-// A Tokenizer is immutable after load and shared by threads without a lock of the caller's. Encode takes a set of
-// buffers from a pool (one short lock at each end), so the memory grows with the callers at a time, not with calls.
+// A Tokenizer is immutable after load; threads share it without a lock. Encode takes a set of buffers from a pool (a
+// short lock to take it and one to return it), so memory grows with concurrent callers, not with calls.
 //
-// Costs: Encode is n log n in the worst text (one word without end) and linear in all others, if the file's regular
-// expressions are linear. Whatever the file says, what its rules make of a text and how long they take is bounded
-// (rewrite_bounds.h). The size of a text is the caller's to bound.
+// Costs: Encode takes n log n for the worst text (one endless word) and linear time for all others, if the file's
+// regular expressions are linear. The output of the file's rules and their time are limited whatever the file says
+// (rewrite_bounds.h). The caller limits the size of a text.
 #pragma once
 
 #include <cstddef>
@@ -38,11 +38,11 @@ namespace roost {
 inline constexpr std::size_t kMaxTokenizerJsonBytes = 256 * 1024 * 1024;
 inline constexpr std::size_t kMaxTokenizerJsonDepth = 64;
 
-// Does Encode add what the file puts around every text (<s> …)?
+// Does Encode add the special tokens that the file puts around every text (<s> …)?
 enum class SpecialTokens { kAdd, kOmit };
-// Do special tokens show in decoded text?
+// Does decoded text show special tokens?
 enum class SpecialTokenOutput { kShow, kSkip };
-// Does a stream of tokens begin a text, or go on after one? At the beginning some tokenizers drop a space.
+// Does a stream of tokens begin a text, or continue one? At the beginning some tokenizers drop a space.
 enum class StreamStart { kText, kContinuation };
 
 class Tokenizer {
@@ -55,11 +55,11 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ill-formed parts of UTF-8 are read as U+FFFD. Fails only where a rule of the file exceeds its bounds on this text,
-  // or the file leaves a character without token. Stops once there are more than `max_tokens` ids, and returns those.
+  // Ill-formed UTF-8 is read as U+FFFD. Fails only where a rule of the file exceeds its limits on this text, or a
+  // character has no token. Stops once there are more than `max_tokens` ids, and returns those.
   Result<std::vector<TokenId>> Encode(PromptText text, SpecialTokens special_tokens,
                                       std::size_t max_tokens = kAllTokens) const;
-  // Of a text in which special tokens may stand anywhere.
+  // For a text in which special tokens may stand anywhere.
   Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special_tokens,
                                       std::size_t max_tokens = kAllTokens) const;
   static constexpr std::size_t kAllTokens = std::numeric_limits<std::size_t>::max();
@@ -67,11 +67,11 @@ class Tokenizer {
   // What Encode puts around every text when it adds special tokens.
   [[nodiscard]] const text::SpecialTokenFrame& frame() const { return frame_; }
 
-  // How many bytes of text can become one id at most; nothing when rules of the file may make any text short. With it a
-  // text that is certain to be too long is known without reading it.
+  // The most bytes of text that can become one id; nothing when the file's rules can shorten any text. With it, a text
+  // that is surely too long is known without reading it.
   [[nodiscard]] std::optional<std::size_t> most_bytes_per_token() const { return most_bytes_per_token_; }
 
-  // Valid UTF-8. Ids that no token has are left out.
+  // Valid UTF-8. Ids without a token are left out.
   [[nodiscard]] std::string Decode(std::span<const TokenId> ids,
                                    SpecialTokenOutput specials = SpecialTokenOutput::kShow) const;
 
@@ -80,7 +80,7 @@ class Tokenizer {
   [[nodiscard]] std::optional<TokenId> IdOf(std::string_view token) const;
   // The token as the file writes it ("Ġthe"), not as it decodes.
   [[nodiscard]] std::optional<std::string_view> TextOf(TokenId id) const;
-  // The bytes that it stands for within a text, not always whole characters; empty for an id that no token has.
+  // The bytes of the token inside a text, not always whole characters; empty for an id without a token.
   [[nodiscard]] std::string BytesOf(TokenId id) const;
   [[nodiscard]] bool IsSpecial(TokenId id) const;
 
@@ -98,10 +98,10 @@ class Tokenizer {
                              std::vector<TokenId>& ids) const;
   Result<void> EncodeNormalized(PromptText text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
   Result<void> EncodePlain(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& ids) const;
-  // The same where words_ is there.
+  // The same, if words_ is not null.
   Result<void> EncodeWords(std::string_view text, Scratch& scratch, std::vector<TokenId>& ids) const;
   [[nodiscard]] std::optional<std::size_t> MostBytesPerToken() const;
-  // The text that the decoder is given.
+  // The text that the decoder gets.
   [[nodiscard]] std::optional<std::string_view> DecoderTextOf(TokenId id) const;
 
   // Constant after construction.
@@ -109,7 +109,7 @@ class Tokenizer {
   const text::Normalizer normalizer_;
   const text::AddedTokens added_;
   const text::PreTokenizer pre_tokenizer_;
-  const text::WordScanner* const words_;  // of pre_tokenizer_, if nothing but its words' bytes goes to the model
+  const text::WordScanner* const words_;  // pre_tokenizer_'s, if the model gets the bytes of its words and nothing else
   const text::SpecialTokenFrame frame_;
   const text::TokenDecoder decoder_;
   const std::optional<std::size_t> most_bytes_per_token_;
@@ -117,19 +117,19 @@ class Tokenizer {
   const std::unique_ptr<ScratchPool> pool_;
 };
 
-// Turns the tokens of one generated sequence into text as they come. The pieces, put together, are what Decode makes of
-// all the ids; each piece is valid UTF-8. What could still change is held back: bytes of an unfinished character, at
-// most three, and spaces that the tokenizer drops at a text's end. One thread at a time.
+// Turns the tokens of one generated sequence into text as they arrive. All pieces together are what Decode returns for
+// all ids; each piece is valid UTF-8. The stream holds back what can still change: up to three bytes of an unfinished
+// character, and spaces that the tokenizer drops at a text's end. One thread at a time.
 class TokenStream {
  public:
   explicit TokenStream(std::shared_ptr<const Tokenizer> tokenizer,
                        SpecialTokenOutput specials = SpecialTokenOutput::kSkip, StreamStart start = StreamStart::kText);
 
-  // The text that became certain; often empty.
+  // The text that is now certain; often empty.
   [[nodiscard]] std::string Push(TokenId id);
-  // The same for a special token that is not to be skipped.
+  // The same for a special token that should be shown.
   [[nodiscard]] std::string PushShown(TokenId id);
-  // What is left: an unfinished character is U+FFFD. Nothing may be pushed after it.
+  // The rest: an unfinished character becomes U+FFFD. Nothing may be pushed after this.
   [[nodiscard]] std::string Finish();
 
  private:

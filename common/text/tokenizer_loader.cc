@@ -31,7 +31,7 @@ Result<void> CheckVersion(const JsonNode& root) {
 
 }  // namespace
 
-// "truncation" and "padding" are left alone: they are defaults for training, and servers override them.
+// Ignores "truncation" and "padding": they are defaults for training, and servers override them.
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::FromJson(std::string_view tokenizer_json, std::string source_name) {
   if (tokenizer_json.size() > kMaxTokenizerJsonBytes) {
     return TooLarge(tokenizer_json.size(), std::move(source_name));

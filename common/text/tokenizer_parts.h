@@ -1,4 +1,4 @@
-// Inside of the tokenizer: what the loader hands to the constructor, and the buffers that Encode works with.
+// Internals of the tokenizer: what the loader passes to the constructor, and the buffers of Encode.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ struct Tokenizer::Scratch {
   text::RegexScratch regex;
   text::BpeScratch bpe;
   text::PreTokenizeScratch pre_tokenize;
-  std::size_t rewritten_left = 0;  // bytes that the rest of the text may become
-  std::size_t max_tokens = 0;      // with more, the rest of the text is left
+  std::size_t rewritten_left = 0;  // bytes that the rest of the text may still become
+  std::size_t max_tokens = 0;      // beyond these, the rest of the text is not read
   std::string normalized;
   std::vector<text::AddedTokens::Segment> raw_segments;
   std::vector<text::AddedTokens::Segment> normalized_segments;
@@ -37,7 +37,7 @@ struct Tokenizer::Scratch {
     rewritten_left = text::MaxRewrittenBytes(text_bytes);
     max_tokens = most_tokens;
   }
-  // What the buffers hold that grow with the text.
+  // The size of the buffers that grow with the text.
   [[nodiscard]] std::size_t buffer_bytes() const {
     const auto& [now, next, stand_in, matches, parts] = pre_tokenize;
     return now.text.capacity() + next.text.capacity() + stand_in.capacity() + normalized.capacity() +
@@ -47,10 +47,10 @@ struct Tokenizer::Scratch {
   }
 };
 
-// Scratches that are not in use. Thread-safe. The last one given back is lent first: its table of words is warm.
+// Unused scratches. Thread-safe. The last one returned is taken first: its table of words is warm.
 class Tokenizer::ScratchPool {
  public:
-  // What is more is freed: buffers of more threads at a time, and ones that a long text made large.
+  // Scratches beyond kMaxIdle, and those that a long text made large, are freed.
   static constexpr std::size_t kMaxIdle = 64;
   static constexpr std::size_t kMaxKeptBytes = 16 * 1024 * 1024;
 

@@ -64,8 +64,8 @@ utf8proc_option_t OptionsOf(NormalForm form) {
   return static_cast<utf8proc_option_t>(options);
 }
 
-// True only where a look at the bytes suffices: ASCII never changes, and NFC changes nothing below U+0300, which is
-// 0xCC 0x80.
+// True only where the bytes alone show it: no form changes ASCII, and NFC changes nothing below U+0300, which is 0xCC
+// 0x80.
 bool IsSurelyUnchangedBy(NormalForm form, std::string_view text) {
   const unsigned char limit = form == NormalForm::kC ? 0xCC : 0x80;
   return std::all_of(text.begin(), text.end(), [&](char c) { return static_cast<unsigned char>(c) < limit; });
@@ -91,7 +91,7 @@ std::optional<std::vector<utf8proc_int32_t>> Decompose(std::string_view text, st
   return points;
 }
 
-// The canonical ordering: each run of marks sorted by combining class, equal ones in their order.
+// The canonical ordering: sorts each run of marks by combining class, stable.
 void Reorder(std::vector<utf8proc_int32_t>& points) {
   const auto class_of = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
   const auto is_mark = [&](utf8proc_int32_t c) { return class_of(c) != 0; };
@@ -159,7 +159,7 @@ char32_t StandInOf(char32_t c) {
 bool ReplaceNewCodePoints(std::string_view text, std::string& stand_in) {
   bool replaced = false;
   for (std::size_t i = 0; i < text.size();) {
-    // Below U+0800 there is none, and such characters are most of most texts.
+    // New code points are all above U+0800, and most characters of most texts are below.
     if (static_cast<unsigned char>(text[i]) < 0xE0) {
       ++i;
       continue;

@@ -1,5 +1,5 @@
-// The parts of Unicode that tokenizers need and no library here gives as they need it. Pure functions; text is valid
-// UTF-8 throughout.
+// The parts of Unicode that tokenizers need and that no library here provides in that form. Pure functions; all text is
+// valid UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,17 @@ namespace roost::text {
 
 enum class NormalForm { kC, kD, kKc, kKd };
 
-// Replaces `text` by its normal form (Unicode Standard Annex 15). n log n in the longest run of combining marks,
-// linear otherwise; utf8proc's own one-call interface is quadratic in such a run. The tables are utf8proc's (Unicode
-// 15), the reference library's are older: their NFC differs in the order of three rare marks (U+1DF6, U+1E4EC,
-// U+1E4ED).
-// False when it would have more than `limit` characters on the way, or more bytes; `text` then is as it was, or longer.
+// Replaces `text` by its normal form (Unicode Standard Annex 15). n log n in the longest run of combining marks, linear
+// otherwise; utf8proc's own one-call interface is quadratic in such a run. The tables are utf8proc's (Unicode 15). The
+// reference library's are older: their NFC orders three rare marks differently (U+1DF6, U+1E4EC, U+1E4ED). False when
+// it would need more than `limit` characters on the way, or more bytes; then `text` is unchanged, or longer.
 [[nodiscard]] bool Normalize(NormalForm form, std::size_t limit, std::string& text);
 
-// PCRE2 10.42 knows Unicode 14, the reference library Unicode 16. Before matching, each code point that was assigned
-// in between is replaced by an older one of the same category, script (where patterns name it) and length in UTF-8, so
-// that a pattern matches the same bytes. False, and `stand_in` untouched, when `text` has none of them, as nearly all.
+// PCRE2 10.42 knows Unicode 14, the reference library Unicode 16. Before matching, each code point that is new since 14
+// is replaced by an older one of the same category, script (where patterns name it) and length in UTF-8, so that a
+// pattern matches the same bytes. False, with `stand_in` unchanged, when `text` has none of them, as nearly always.
 [[nodiscard]] bool ReplaceNewCodePoints(std::string_view text, std::string& stand_in);
-// Its stand-in, or `c` itself.
+// The stand-in of `c`, or `c` itself.
 [[nodiscard]] char32_t StandInOf(char32_t c);
 
 }  // namespace roost::text

@@ -34,9 +34,9 @@ Result<Vocabulary> Vocabulary::FromJson(const JsonNode& node) {
   for (const auto entry : entries) {
     ROOST_ASSIGN_OR_RETURN(const TokenId id, IdFromJson(node, entry.key, entry.value));
     std::optional<std::string>& text = vocabulary.texts_[id];
-    if (text) return node.Complain(fmt::format("'{}' and '{}' have one id, {}", *text, entry.key, id));
+    if (text) return node.Complain(fmt::format("'{}' and '{}' have the same id, {}", *text, entry.key, id));
     text = entry.key;
-    if (!vocabulary.ids_.emplace(*text, id).second) return node.Complain(fmt::format("'{}' stands there twice", *text));
+    if (!vocabulary.ids_.emplace(*text, id).second) return node.Complain(fmt::format("'{}' occurs twice", *text));
   }
   return vocabulary;
 }

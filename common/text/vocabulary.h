@@ -15,7 +15,8 @@
 
 namespace roost::text {
 
-// Ids are below it: a table is as long as the greatest id. The largest vocabularies have under 300,000 entries.
+// All ids must be below this: a table is as long as the greatest id. The largest vocabularies have under 300,000
+// entries.
 inline constexpr TokenId kMaxVocabularyIds = 1U << 22U;
 inline constexpr std::size_t kMaxTokenBytes = std::size_t{64}
                                               << 10U;  // of a token's text; the longest in use have hundreds
@@ -25,7 +26,7 @@ class Vocabulary {
   // From {"text": id, …}.
   static Result<Vocabulary> FromJson(const JsonNode& node);
 
-  // Views into the table keep their place when it moves; a copy would not have them.
+  // Views into the table stay valid when it moves; in a copy they would not.
   Vocabulary() = default;
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
@@ -41,7 +42,7 @@ class Vocabulary {
     return *texts_[id];
   }
 
-  // How many tokens, and one more than the greatest id.
+  // How many tokens; and one more than the greatest id.
   [[nodiscard]] std::size_t token_count() const { return ids_.size(); }
   [[nodiscard]] std::size_t id_end() const { return texts_.size(); }
   // Bytes of the longest text. Linear.
@@ -53,7 +54,7 @@ class Vocabulary {
 
  private:
   std::vector<std::optional<std::string>> texts_;
-  std::unordered_map<std::string_view, TokenId> ids_;  // keys lie in texts_
+  std::unordered_map<std::string_view, TokenId> ids_;  // keys point into texts_
 };
 
 }  // namespace roost::text

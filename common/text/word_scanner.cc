@@ -14,7 +14,7 @@
 namespace roost::text {
 namespace {
 
-// What a character is to these patterns: each is of one of the first four kinds.
+// The classes of these patterns. Each character belongs to exactly one of the first four kinds.
 enum CharacterKind : std::uint8_t {
   kLetter = 1U << 0U,   // \p{L}
   kNumber = 1U << 1U,   // \p{N}
@@ -46,7 +46,7 @@ std::uint8_t KindsOf(char32_t c) {
   return static_cast<std::uint8_t>(kinds);
 }
 
-// The kinds of all code points: pages of 256, of which most are alike.
+// The kinds of all code points, in pages of 256; equal pages are shared.
 class KindTable {
  public:
   KindTable() {
@@ -72,19 +72,19 @@ class KindTable {
   std::vector<Page> pages_;
 };
 
-// Built by the first who asks, in some ten milliseconds: the first file that is loaded with such a pattern.
+// Built at the first use, in about ten milliseconds: when the first file with such a pattern is loaded.
 const KindTable& Kinds() {
   static const KindTable table;
   return table;
 }
 
-// A text and the table, for the walks below. Positions are of whole characters.
+// A text with the table. Positions are at the start of a character.
 class Walk {
  public:
   explicit Walk(std::string_view text) : text_(text), kinds_(Kinds()) {}
 
   struct Character {
-    std::uint8_t kinds;  // none at the end of the text
+    std::uint8_t kinds;  // 0 at the end of the text
     std::uint8_t length;
   };
 
@@ -98,7 +98,7 @@ class Walk {
   [[nodiscard]] std::size_t size() const { return text_.size(); }
   [[nodiscard]] std::string_view text() const { return text_; }
 
-  // The end of the run of characters of any of `kinds` that begins at `i`.
+  // The end of the run, beginning at `i`, of characters of any of `kinds`.
   [[nodiscard]] std::size_t Skip(std::size_t i, unsigned kinds) const {
     while (true) {
       const Character c = At(i);
@@ -106,7 +106,7 @@ class Walk {
       i += c.length;
     }
   }
-  // Where the character begins that ends at `end`.
+  // Where the character that ends at `end` begins.
   [[nodiscard]] std::size_t Before(std::size_t end) const {
     std::size_t begin = end - 1;
     while ((static_cast<unsigned char>(text_[begin]) & 0xC0U) == 0x80U) --begin;
@@ -125,7 +125,7 @@ class Walk {
   const KindTable& kinds_;
 };
 
-// \s+(?!\S)|\s+ : white space, but for its last character where a word follows.
+// \s+(?!\S)|\s+ : white space, without its last character if a word follows.
 std::size_t SpacesEnd(const Walk& walk, std::size_t begin, std::size_t run_end) {
   if (run_end == walk.size()) return run_end;
   const std::size_t last = walk.Before(run_end);
@@ -198,7 +198,7 @@ std::size_t NumberEnd(const Walk& walk, std::size_t begin, std::size_t most_digi
   return end;
 }
 
-//  ?[^\s\p{L}\p{N}]+[tail]* at a space or another character that is no letter and no number.
+//  ?[^\s\p{L}\p{N}]+[tail]*, or nothing.
 std::optional<std::size_t> SymbolsEnd(const Walk& walk, std::size_t begin, std::string_view tail) {
   const std::size_t front = walk.IsAt(begin, ' ') ? begin + 1 : begin;
   std::size_t end = walk.Skip(front, kOther);
@@ -239,7 +239,7 @@ std::optional<std::size_t> SmallWordEnd(const Walk& walk, std::size_t begin) {
   return std::nullopt;
 }
 
-// upper+lower*, where SmallWordEnd finds nothing: so without lower.
+// upper+lower*, called only where SmallWordEnd found nothing: so there is no lower.
 std::optional<std::size_t> CapitalWordEnd(const Walk& walk, std::size_t begin) {
   const std::size_t end = walk.Skip(begin, kUpper);
   if (end == begin) return std::nullopt;
@@ -292,7 +292,7 @@ constexpr KnownPattern kKnownPatterns[] = {
 std::optional<WordScanner> WordScanner::ForPattern(std::string_view oniguruma_pattern) {
   for (const KnownPattern& known : kKnownPatterns) {
     if (known.pattern != oniguruma_pattern) continue;
-    (void)Kinds();  // now, and not in the first request
+    (void)Kinds();  // builds the table now, not in the first request
     return WordScanner(known.word_end);
   }
   return std::nullopt;

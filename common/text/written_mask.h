@@ -1,5 +1,5 @@
-// Which bytes of a text were written (prompt_text.h), carried through the steps of a normalizer. Only for tokenizers
-// with special tokens that are looked for in normalised text; hardly any model has them.
+// Which bytes of a text were written (prompt_text.h), updated through the steps of a normalizer. Only for tokenizers
+// that search special tokens in normalised text; hardly any model has one.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@
 
 namespace roost::text {
 
-// What a step did: these bytes of the text became so many.
+// One change by a step: these bytes of the text became `size` bytes.
 struct Rewrite {
   ByteRange from;
   std::size_t size;
 };
-// In order, and disjoint; all bytes between stayed as they were.
+// In order, and disjoint; all bytes between are unchanged.
 using Rewrites = std::vector<Rewrite>;
 
 class WrittenMask {
  public:
-  // Of one part of a text. Given spaces count as written: "▁</s>" takes the space at the end of a message with it, and
-  // no space makes a special token of what a client gave.
+  // The mask of one part of a text. Given spaces count as written: "▁</s>" takes the space at the end of a message with
+  // it, and a space can not turn a client's text into a special token.
   WrittenMask(PromptText text, ByteRange part);
 
-  // What became of bytes is written if all of them were; so is what a step inserts.
+  // The bytes that replace others are written if all of those were. Inserted bytes are written.
   void Carry(const Rewrites& rewrites);
   // As in PromptText.
   [[nodiscard]] std::vector<ByteRange> Ranges() const;

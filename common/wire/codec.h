@@ -1,9 +1,9 @@
 // Messages ↔ bytes (schema/roost.capnp). The only code that uses Cap'n Proto, and the place that checks what peers
 // send: sizes, list lengths, enumerators, numbers, text. Decoded messages are safe to use.
 //
-// Threads: pure functions. Errors: kDataLoss with the field's name for a message that is malformed or over a bound; the
-// caller counts it and drops the link. A message of a kind that this version does not know is not an error: Decode
-// answers nothing, the caller counts it and goes on.
+// Threads: pure functions. Errors: kDataLoss with the field's name for a message that is malformed or over a limit; the
+// caller counts it and drops the link. An unknown kind of message is not an error: Decode returns nothing, and the
+// caller counts it and goes on.
 // Cost: one copy of the message each way, and one of the frame when it is not aligned to 8 bytes.
 #pragma once
 
@@ -35,12 +35,12 @@ struct WireLimits {
   static constexpr std::size_t kMaxTokensPerEvent = std::size_t{1} << 16U;
   static constexpr std::size_t kMaxPromptLogprobsPerEvent = 4096;  // positions
   static constexpr std::size_t kMaxHashesPerRun = std::size_t{1} << 16U;
-  // Of a snapshot's chunk, in all its runs: a router takes a chunk in at once, and nothing waits long behind one.
+  // Hashes in all runs of one snapshot chunk. A router applies a chunk in one go, so this limits how long others wait.
   static constexpr std::size_t kMaxSnapshotHashes = 4096;
   static constexpr std::size_t kMaxListItems = std::size_t{1} << 16U;  // events of a step, runs of a snapshot chunk
   static constexpr int kMaxNesting = 8;
 
-  // Limits of what a worker reports about itself. No real engine is near them.
+  // Limits of what a worker reports about itself. They are far above what a real engine reports.
   static constexpr double kMinStepSeconds = 1e-7;
   static constexpr double kMaxStepSeconds = 1e6;
   static constexpr double kMaxTokensPerSecond = 1e9;
@@ -52,7 +52,7 @@ static_assert(WireLimits::kMaxPromptTokens * (sizeof(TokenId) + sizeof(BlockHash
 [[nodiscard]] Bytes Encode(const WorkerMessage& message);
 [[nodiscard]] Bytes Encode(const RouterMessage& message);
 
-// Empty: the message is well-formed, but of a kind that this version does not know.
+// Nothing if the message is well-formed, but of a kind that this version does not know.
 [[nodiscard]] Result<std::optional<WorkerMessage>> DecodeWorkerMessage(std::span<const std::byte> frame);
 [[nodiscard]] Result<std::optional<RouterMessage>> DecodeRouterMessage(std::span<const std::byte> frame);
 

@@ -15,12 +15,12 @@
 #include "common/wire/decode_values.h"
 #include "schema/roost.capnp.h"
 
-// Cap'n Proto throws kj::Exception from any read of a malformed message: Decode catches, at the bottom of this file.
-// Readers are read once: each read of a pointer counts against the traversal limit.
+// Cap'n Proto throws kj::Exception from any read of a malformed message; Decode catches it at the bottom of this file.
+// Read each pointer once: each read counts against the traversal limit.
 namespace roost::wire {
 namespace {
 
-// The numbers of a step, from which rates are fitted: what no engine can have done is refused.
+// The figures of a step, from which rates are fitted. Values that no engine can reach are refused.
 Result<void> CheckStep(const Load& load) {
   if (load.step_seconds == 0) return {};
   if (load.step_seconds < WireLimits::kMinStepSeconds || load.step_seconds > WireLimits::kMaxStepSeconds) {
@@ -60,7 +60,7 @@ Result<CacheEvent> ReadCacheEvent(schema::CacheEvent::Reader in) {
       return event;
     }
   }
-  // An event that can not be applied would leave a wrong view; the digest could not tell why.
+  // Skipping an unknown event would leave a wrong view, and the digest could not tell why.
   return DataLoss("event", "kind {}", static_cast<int>(in.which()));
 }
 
@@ -217,7 +217,7 @@ Result<Retention> ReadRetention(schema::Retention::Reader in) {
   return retention;
 }
 
-// What the request asks of the cache and the queue.
+// How the request uses the cache and the queue.
 Result<void> ReadWishes(schema::Generate::Reader in, Generate& generate) {
   ROOST_ASSIGN_OR_RETURN(generate.tenant, ReadText(in.getTenant(), "tenant", WireLimits::kMaxTenantBytes));
   const auto mode = in.getCacheMode();
@@ -266,7 +266,7 @@ Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   ROOST_RETURN_IF_ERROR(ReadWantedLogprobs(in, generate));
   ROOST_ASSIGN_OR_RETURN(generate.trace_parent, ReadText(in.getTraceParent(), "traceParent", kMaxTraceParentBytes));
   if (!generate.trace_parent.empty() && !IsTraceParent(generate.trace_parent)) {
-    return DataLoss("traceParent", "is none");
+    return DataLoss("traceParent", "is not a trace parent");
   }
   if (in.hasConstraint()) {
     ROOST_ASSIGN_OR_RETURN(generate.constraint, ReadConstraint(in.getConstraint()));
@@ -275,7 +275,7 @@ Result<Generate> ReadGenerate(schema::Generate::Reader in) {
   return generate;
 }
 
-// Result<T> of one message as the answer of Decode.
+// Turns the Result<T> of one message into what Decode returns.
 template <typename Message, typename T>
 Result<std::optional<Message>> Known(Result<T> read) {
   if (!read.ok()) return std::move(read).error();
@@ -321,7 +321,7 @@ Result<std::optional<RouterMessage>> ReadMessage(schema::RouterMessage::Reader i
   return std::optional<RouterMessage>();
 }
 
-// A Tokenizer alone may be large; the others are judged before anything is copied out of them.
+// Only a Tokenizer may be large. The size of other messages is checked before anything is copied out of them.
 bool IsOverPlainLimit(schema::WorkerMessage::Reader in, std::size_t size) {
   return size > WireLimits::kMaxPlainFrameBytes && in.which() != schema::WorkerMessage::TOKENIZER;
 }
@@ -329,7 +329,7 @@ bool IsOverPlainLimit(schema::RouterMessage::Reader, std::size_t size) {
   return size > WireLimits::kMaxPlainFrameBytes;
 }
 
-// The frame as aligned words: itself where that holds, else a copy.
+// The frame as aligned words: the frame itself if it is aligned, else a copy.
 kj::ArrayPtr<const capnp::word> AlignedWords(std::span<const std::byte> frame, kj::Array<capnp::word>& copy) {
   const std::size_t word_count = frame.size() / sizeof(capnp::word);
   if (reinterpret_cast<std::uintptr_t>(frame.data()) % alignof(std::uint64_t) == 0) {

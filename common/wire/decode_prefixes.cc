@@ -8,7 +8,7 @@
 namespace roost::wire {
 namespace {
 
-// Of a pin or its end: a prefix of at least one block.
+// Reads the prefix of a pin or an unpin: at least one block.
 Result<std::vector<BlockHash>> ReadPrefix(capnp::List<schema::BlockHash>::Reader list) {
   if (list.size() == 0) return DataLoss("hashes", "empty");
   return ReadHashes(list, "hashes", WireLimits::kMaxPromptHashes);

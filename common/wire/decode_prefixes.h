@@ -1,5 +1,5 @@
-// What routers and workers say about prefixes: pins, questions and their answers, read and judged for Decode. Errors
-// name the field. May throw kj::Exception, as any read of a malformed message; Decode catches.
+// Reads and checks, for Decode, what routers and workers say about prefixes: pins, questions and answers. Errors name
+// the field. May throw kj::Exception, as any read of a malformed message; Decode catches it.
 #pragma once
 
 #include "common/base/result.h"

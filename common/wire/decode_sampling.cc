@@ -18,7 +18,7 @@ Result<float> ReadTopP(float top_p) {
   return top_p;
 }
 
-// Not of NaN, which is between nothing.
+// Refuses NaN too: it is not between any bounds.
 Result<float> ReadBetween(float value, float low, float high, const char* field) {
   if (!(value >= low && value <= high)) return DataLoss(field, "{} is not from {} to {}", value, low, high);
   return value;

@@ -1,5 +1,5 @@
-// How to sample, as a peer says it: read and judged for DecodeRouterMessage and DecodeWorkerMessage. Errors name the
-// field. May throw kj::Exception, as any read of a malformed message; Decode catches.
+// Reads and checks a peer's sampling parameters, for DecodeRouterMessage and DecodeWorkerMessage. Errors name the
+// field. May throw kj::Exception, as any read of a malformed message; Decode catches it.
 #pragma once
 
 #include "common/base/result.h"

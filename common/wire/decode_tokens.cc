@@ -17,7 +17,7 @@ Result<void> ReadError(schema::Error::Reader in, Error& error) {
   return {};
 }
 
-// Not of NaN, which is between nothing.
+// Refuses NaN too: it is not between any bounds.
 Result<float> ReadLogprob(float logprob, const char* field) {
   if (!(logprob >= kLeastLogprob && logprob <= 0)) {
     return DataLoss(field, "{} is not from {} to 0", logprob, kLeastLogprob);
@@ -95,7 +95,8 @@ Result<TokenEvent> ReadTokenEvent(schema::TokenEvent::Reader in) {
     event.finish = static_cast<FinishReason>(reason);
   }
   if (const auto stop = in.getStopToken(); stop.isToken()) event.stop_token = stop.getToken();
-  if (event.stop_token && event.finish != FinishReason::kStop) return DataLoss("stopToken", "without the end stop");
+  if (event.stop_token && event.finish != FinishReason::kStop)
+    return DataLoss("stopToken", "is set, but the finish reason is not stop");
   ROOST_RETURN_IF_ERROR(ReadEventLogprobs(in, event));
   const bool failed = event.finish == FinishReason::kError;
   if (failed != in.hasError()) return DataLoss("error", "must be there if, and only if, the finish reason is error");

@@ -1,5 +1,5 @@
-// What workers say about a request's tokens, and what requests want to be told of them: read and judged for Decode.
-// Errors name the field. May throw kj::Exception, as any read of a malformed message; Decode catches.
+// Reads and checks, for Decode, what workers report about a request's tokens, and which reports requests ask for.
+// Errors name the field. May throw kj::Exception, as any read of a malformed message; Decode catches it.
 #pragma once
 
 #include "common/base/result.h"
@@ -9,7 +9,7 @@
 namespace roost::wire {
 
 [[nodiscard]] Result<TokenEvent> ReadTokenEvent(schema::TokenEvent::Reader in);
-// Generate's output_logprobs and prompt_logprobs.
+// Reads Generate's output_logprobs and prompt_logprobs.
 [[nodiscard]] Result<void> ReadWantedLogprobs(schema::Generate::Reader in, Generate& generate);
 
 }  // namespace roost::wire

@@ -43,7 +43,7 @@ Result<std::vector<TokenId>> ReadTokens(capnp::List<std::uint32_t>::Reader list,
 }
 
 Result<double> ReadSeconds(double seconds, const char* field) {
-  if (!std::isfinite(seconds) || seconds < 0) return DataLoss(field, "{} is no duration", seconds);
+  if (!std::isfinite(seconds) || seconds < 0) return DataLoss(field, "{} is not a duration", seconds);
   return seconds;
 }
 

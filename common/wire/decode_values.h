@@ -1,5 +1,5 @@
-// Values inside messages, as a peer sends them: read and judged for the readers of messages. Errors name the field. May
-// throw kj::Exception, as any read of a malformed message; Decode catches.
+// Reads and checks single values inside messages. Errors name the field. May throw kj::Exception, as any read of a
+// malformed message; Decode catches it.
 #pragma once
 
 #include <capnp/common.h>

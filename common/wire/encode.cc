@@ -16,7 +16,7 @@ namespace {
 
 using HashList = capnp::List<schema::BlockHash>::Builder;
 
-// Cap'n Proto counts lists in 32 bits; the limits keep far below.
+// Cap'n Proto counts lists in 32 bits; the limits are far below that.
 unsigned Count(std::size_t count, std::size_t limit, const char* what) {
   ROOST_CHECK(count <= limit, "{} {}, limit {}", count, what, limit);
   return static_cast<unsigned>(count);
@@ -24,8 +24,7 @@ unsigned Count(std::size_t count, std::size_t limit, const char* what) {
 
 kj::StringPtr Text(const std::string& text) { return {text.c_str(), text.size()}; }
 
-// Errors may quote what they are about: only the front of a long text travels, and always as UTF-8. A replaced byte
-// becomes three.
+// Errors may quote long input. Only the front of a long text is sent, always as UTF-8. A replaced byte becomes three.
 std::string BoundedText(const std::string& text) {
   std::string front = text.substr(0, WireLimits::kMaxTextBytes / 3);
   front.resize(front.size() - IncompleteUtf8Suffix(front));
@@ -249,7 +248,7 @@ void Fill(const Refused& refused, schema::RouterMessage::Builder message) {
   out.setReason(Text(reason));
 }
 
-// What the request asks of the cache and the queue.
+// How the request uses the cache and the queue.
 void FillWishes(const Generate& generate, schema::Generate::Builder out) {
   static_assert(static_cast<int>(CacheMode::kOff) == static_cast<int>(schema::CacheMode::OFF));
   ROOST_CHECK(generate.tenant.size() <= WireLimits::kMaxTenantBytes && generate.priority <= kMaxPriority);
@@ -287,7 +286,7 @@ void FillConstraint(const Constraint& constraint, schema::Constraint::Builder ou
   out.setField(Text(constraint.field));
 }
 
-// What the request wants to be told of its tokens.
+// Which reports about its tokens the request asks for.
 void FillWantedLogprobs(const Generate& generate, schema::Generate::Builder out) {
   ROOST_CHECK(generate.output_logprobs.value_or(0) <= kMaxTopLogprobs &&
               generate.prompt_logprobs.value_or(0) <= kMaxTopLogprobs);

@@ -22,7 +22,7 @@ Result<Endpoint> ParseEndpoint(const std::string& text) {
   endpoint.host = host;
   const std::string_view port = rest.substr(colon + 1);
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
-  if (error != std::errc{} || end != port.data() + port.size()) return bad("the port is no number from 0 to 65535");
+  if (error != std::errc{} || end != port.data() + port.size()) return bad("the port is not a number from 0 to 65535");
   return endpoint;
 }
 

@@ -1,4 +1,4 @@
-// Addresses of the wire: tcp://HOST:PORT, an IPv6 HOST in brackets.
+// Addresses on the wire: tcp://HOST:PORT. An IPv6 HOST stands in brackets.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct Endpoint {
 
   [[nodiscard]] std::string ToString() const;
   [[nodiscard]] bool IsV6() const { return host.find(':') != std::string::npos; }
-  // By its spelling: localhost, 127.x.x.x or ::1.
+  // Looks at the spelling only: localhost, 127.x.x.x or ::1.
   [[nodiscard]] bool IsLoopback() const;
 };
 
-// kInvalidArgument, with `text` as the field, when it is not one.
+// kInvalidArgument, with `text` as the field, when `text` is not an address.
 [[nodiscard]] Result<Endpoint> ParseEndpoint(const std::string& text);
 
 }  // namespace roost::wire

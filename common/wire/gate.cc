@@ -30,11 +30,11 @@ constexpr std::chrono::milliseconds kLook{100};
 constexpr std::chrono::seconds kTellInterval{10};
 
 void SetOption(int socket, int level, int name, int value) {
-  // What can not be set is not needed for a connection to work.
+  // An option that can not be set is skipped: the connection works without it.
   static_cast<void>(setsockopt(socket, level, name, &value, sizeof(value)));
 }
 
-// A host that is gone without a word is noticed within two minutes; a worker's silence is the protocol's matter.
+// TCP notices within two minutes that a host has disappeared. The protocol's own pings notice a worker that is silent.
 void SetUpConnection(int socket) {
   SetOption(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -58,7 +58,7 @@ Result<Address> Resolve(const Endpoint& endpoint) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), fmt::to_string(endpoint.port).c_str(), &hints, &found) != 0) {
-    return InvalidArgument(endpoint.ToString(), "'{}' is no numeric address", name);
+    return InvalidArgument(endpoint.ToString(), "'{}' is not a numeric address", name);
   }
   Address address;
   address.size = found->ai_addrlen;
@@ -81,7 +81,7 @@ Result<Descriptor> Listen(const Endpoint& endpoint) {
   return listener;
 }
 
-// With the real port.
+// The address that `listener` is bound to, with the real port.
 Endpoint BoundTo(const Descriptor& listener, const Endpoint& wanted) {
   Address address;
   address.size = sizeof(address.bytes);
@@ -120,8 +120,8 @@ std::string InnerAddressOf(std::uint64_t number) {
   return fmt::format("127.{}.{}.{}", 64 + (number >> 16U) % 64, (number >> 8U) % 256, number % 256);
 }
 
-// From the address `from`, or any when it is empty. Not open when the socket behind is gone, or there are no
-// descriptors.
+// From the address `from`, or any when it is empty. Returns a closed descriptor when the inner socket is gone, or the
+// process has no descriptors left.
 Descriptor ConnectTo(const std::string& inner, const std::string& from) {
   const Result<Endpoint> endpoint = ParseEndpoint(inner);
   if (!endpoint.ok()) return {};
@@ -139,10 +139,10 @@ Descriptor ConnectTo(const std::string& inner, const std::string& from) {
   return made;
 }
 
-// The sockets stay blocking for whoever has them too; each call says that it does not wait.
+// The sockets stay blocking; instead each call passes MSG_DONTWAIT.
 ssize_t ReadNow(int socket, std::span<char> buffer) { return recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT); }
 
-// What was written; nothing is no error. Below 0: the socket is of no use any more.
+// Returns how many bytes were written; 0 is not an error. Below 0: the socket is broken.
 ssize_t WriteNow(int socket, std::span<const char> bytes) {
   const ssize_t written = send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   return written < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : written;
@@ -173,7 +173,7 @@ struct Gate::Connection {
   }
 
   [[nodiscard]] End& OtherOf(const End& end) { return &end == &outer ? inner : outer; }
-  // One side has ended, and the other has got all of it.
+  // One side has ended, and the other has received everything from it.
   [[nodiscard]] bool is_done() const {
     return (outer.has_ended && inner.pending.empty()) || (inner.has_ended && outer.pending.empty());
   }
@@ -185,7 +185,7 @@ struct Gate::Connection {
   End inner;                        // ZeroMQ
   ZmtpWatch watch;
   bool in_handshake = true;
-  bool is_dropped = false;  // freed once its events are through
+  bool is_dropped = false;  // freed once the current batch of events is handled
 };
 
 Result<std::shared_ptr<Gate>> Gate::Open(const Endpoint& outer, const std::string& inner,
@@ -229,7 +229,7 @@ void Gate::StopListening() {
 // ---- the thread ----
 
 void Gate::Run() {
-  pthread_setname_np(pthread_self(), "gate");  // for whoever looks at the process's threads
+  pthread_setname_np(pthread_self(), "gate");  // visible in ps and top
   std::array<epoll_event, 64> events{};
   while (!IsDone(now_ = clock_.Now())) {
     const int count =
@@ -301,7 +301,7 @@ void Gate::Accept() {
   try {
     Connect(std::move(outer), TextOf(from), SourceOf(from));
   } catch (const std::bad_alloc&) {
-    // The peer connects again.
+    // Nothing to do: the peer connects again.
   }
 }
 
@@ -343,7 +343,7 @@ void Gate::EndHandshake(std::optional<std::uint64_t> number, const char* why) {
   Drop(**found);
 }
 
-// Until some connections may have closed.
+// Stops accepting until the next Look, by when some connections may have closed.
 void Gate::PauseListening() {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
   listener_pauses_ = true;
@@ -407,7 +407,7 @@ void Gate::Drop(Connection& connection) {
   connection.inner.socket.Close();
 }
 
-// An end that nothing is expected of is taken out: epoll tells of broken connections whether one asks or not, over and
+// An end with nothing to wait for is removed from epoll, which otherwise would report a broken connection over and
 // over.
 void Gate::Watch(End& end) {
   std::uint32_t wanted = 0;
@@ -429,7 +429,7 @@ void Gate::Refuse(Connection& connection, const Error& error) {
   Drop(connection);
 }
 
-// For a worker's operator. Strangers can not fill the log with it.
+// One line per kTellInterval for a worker's operator, so that strangers can not fill the log.
 void Gate::TellDropped(const Connection& connection, const Error& error) {
   if (told_at_ && now_ - *told_at_ < kTellInterval) return;
   told_at_ = now_;

@@ -1,19 +1,21 @@
-// What stands before a router's ZeroMQ socket: takes the TCP connections of peers, reads along what they send
-// (zmtp_watch.h), and passes it on to the socket, which listens on a port of loopback.
+// Stands before a router's ZeroMQ socket: accepts the TCP connections of peers, parses what they send (zmtp_watch.h),
+// and forwards it to the ZeroMQ socket, which listens on a loopback port.
 //
 //   peer ──TCP──► ZmtpWatch ──► loopback ──► ZeroMQ
 //        ◄─────────────────
 //
-// So what libzmq would keep without a bound never reaches it, nor an identity that a peer chose. Who can not be passed
-// on is cut off: a message in several parts, a large frame that finds no memory or does not end, one connection too
-// many. What one side does not take holds back the other, so a connection keeps at most one read in each direction.
+// So ZeroMQ never sees an identity that a peer chose, nor anything that it would keep without a limit. The gate cuts
+// off a peer that sends a message in several parts, or a large frame that does not fit into the budget or does not end,
+// and any connection over the limit. When one side does not read, the gate stops reading from the other, so a
+// connection buffers at most one read in each direction.
 //
-// A connection has Handshakes::kTime to get through its handshake, and few may be about it at a time (handshakes.h).
-// With a guard (link_guard.h) peers must speak CURVE, and each connection reaches ZeroMQ from a loopback address of its
-// own, by which the guard knows it: ZeroMQ says which key it has, and the gate cuts it when that key is withdrawn.
+// A connection has Handshakes::kTime for its handshake, and the number of handshakes at a time is limited
+// (handshakes.h). With a guard (link_guard.h) peers must speak CURVE, and each connection reaches ZeroMQ from a loopback
+// address of its own, by which the guard knows it: ZeroMQ asks whether its key may come in, and the gate cuts it off
+// when that key is withdrawn.
 //
-// Threads: one of its own for all connections; StopListening from any. An instance outlives the ZeroMQ context of the
-// socket behind it, so that what that had to say when it was closed still gets out.
+// Threads: one thread of its own serves all connections; StopListening may be called from any. A Gate must outlive the
+// ZeroMQ context of the inner socket, so that what that socket still sends while it closes gets out.
 #pragma once
 
 #include <sys/epoll.h>
@@ -39,7 +41,7 @@
 
 namespace roost::wire {
 
-// A file descriptor that is closed with its owner.
+// A file descriptor that its owner closes.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -58,23 +60,23 @@ class Descriptor {
 
 class Gate {
  public:
-  // Twice as many as a router takes workers: connections that are broken are noticed late.
+  // Twice as many as the workers that a router takes, because broken connections are noticed late.
   static constexpr std::size_t kMaxConnections = 2048;
   static constexpr std::size_t kReadBytes = std::size_t{64} << 10U;
 
-  // Listens on `outer` (a numeric host, `localhost` or `*`; port 0: a free one). `inner` is where the
-  // socket behind listens: loopback over TCP, because libzmq aborts when it has no descriptor for a unix socket.
-  // `frames` is the budget of large frames; null: without a bound. `guard` knows the keys; null: peers have none.
-  // kInvalidArgument: no numeric host. kUnavailable: can not be bound.
+  // Listens on `outer` (a numeric host, `localhost` or `*`; port 0: a free one). `inner` is the address of the ZeroMQ
+  // socket: TCP on loopback, because libzmq aborts when it has no descriptor for a unix socket. `frames` is the budget
+  // of large frames; null: no limit. `guard` knows the keys; null: peers have none. kInvalidArgument: no numeric host.
+  // kUnavailable: the address can not be bound.
   [[nodiscard]] static Result<std::shared_ptr<Gate>> Open(const Endpoint& outer, const std::string& inner,
                                                           std::shared_ptr<ByteBudget> frames,
                                                           std::shared_ptr<LinkGuard> guard = nullptr);
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
-  // Waits until what is under way has left, at most for kLinger.
+  // Waits until everything under way is sent, at most for kLinger.
   ~Gate();
 
-  // What was bound, with the real port.
+  // The bound address, with the real port.
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
 
   // The port is free when this returns. Connections go on until their ends close.
@@ -86,18 +88,18 @@ class Gate {
   struct End {
     Descriptor socket;
     Connection* connection = nullptr;
-    std::string pending;        // to be written to the socket
-    bool has_ended = false;     // nothing comes from the socket any more
-    std::uint32_t watched = 0;  // events
+    std::string pending;        // bytes still to be written to the socket
+    bool has_ended = false;     // the socket sends nothing more
+    std::uint32_t watched = 0;  // the events that epoll watches
   };
 
   Gate(Descriptor listener, Endpoint endpoint, std::string inner, std::shared_ptr<ByteBudget> frames,
        std::shared_ptr<LinkGuard> guard);
 
   void Run();
-  // A stop has been asked for, and all has left or had its time.
+  // A stop was requested, and all connections have ended or their time is over.
   [[nodiscard]] bool IsDone(Instant now);
-  // Several times a second.
+  // Runs several times a second.
   void Look(Instant now);
   void OnEvent(const epoll_event& event);
   void Accept();
@@ -112,7 +114,7 @@ class Gate {
   // Writes what it can, and keeps the rest.
   void Write(End& to, std::span<const char> bytes);
   void Drop(Connection& connection);
-  // Lets epoll tell what the end can make use of now.
+  // Sets the events that epoll watches to those that the end can use now.
   void Watch(End& end);
   void WatchListener();
   // A side of a connection has ended.
@@ -135,7 +137,7 @@ class Gate {
   std::condition_variable closed_;
   bool listener_is_open_ = true;  // guarded by mutex_
 
-  // The thread's.
+  // Used by the thread only.
   Descriptor listener_;
   bool listener_pauses_ = false;
   std::vector<std::unique_ptr<Connection>> connections_;

@@ -10,13 +10,13 @@
 // sequence per epoch, 1, 2, 3 …. Two ways to repair:
 //
 //   gap in the sequence: tokens may be lost   → WantHello      a new epoch begins; requests are lost
-//   digest disagrees: events alone are lost   → WantSnapshot   Snapshot in the running epoch; requests go on
+//   digest disagrees: only events are lost    → WantSnapshot   Snapshot in the running epoch; requests go on
 //
-// In the other direction Generates must not be lost: each Ping carries a digest of those before it, and a worker that
-// got others begins a new epoch.
+// In the other direction Generates must not be lost: each Ping carries a digest of those before it. A worker that
+// received others begins a new epoch.
 //
-// Between Welcome and the last chunk of the first Snapshot, Steps may come that carry tokens and load but no cache
-// events; a receiver compares digests only after that chunk.
+// Between Welcome and the last chunk of the first Snapshot, Steps carry tokens and load but no cache events; a receiver
+// compares digests only after that chunk.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ namespace roost::wire {
 // Major version of the protocol. Peers of another major version are refused with a clear log line.
 inline constexpr std::uint32_t kProtocolVersion = 2;
 
-// Sampling defaults that a model brings along (its generation_config.json).
+// Sampling defaults that come with a model (its generation_config.json).
 struct SamplingDefaults {
   float temperature = 1.0F;
   float top_p = 1.0F;
@@ -50,8 +50,8 @@ struct SamplingDefaults {
 
 // ---- log probabilities ----
 //
-// log softmax of the model's own logits in f32, as they are before biases, penalties, temperature and whatever else a
-// draw does to them (vLLM's default, "raw_logprobs"). Never above 0; what is less likely than kLeastLogprob has that.
+// The log softmax in f32 of the model's own logits, before biases, penalties, temperature and all other steps of
+// sampling (vLLM's default, "raw_logprobs"). Never above 0; smaller values are raised to kLeastLogprob.
 
 inline constexpr std::uint32_t kMaxTopLogprobs = 20;
 inline constexpr float kLeastLogprob = -9999.0F;
@@ -63,11 +63,11 @@ struct TokenLogprob {
   bool operator==(const TokenLogprob&) const = default;
 };
 
-// At one position of a text.
+// The log probabilities at one position of a text.
 struct TokenLogprobs {
-  float logprob = 0.0F;    // of the token that stands there
-  std::uint32_t rank = 1;  // its place among all tokens, from the likeliest on; of equals the lower id comes first
-  std::vector<TokenLogprob> top;  // the likeliest tokens in that order, as many as were asked for
+  float logprob = 0.0F;           // of the token at this position
+  std::uint32_t rank = 1;         // its place among all tokens, likeliest first; of equals, the lower id comes first
+  std::vector<TokenLogprob> top;  // the likeliest tokens in that order, as many as the request asked for
 
   bool operator==(const TokenLogprobs&) const = default;
 };
@@ -76,9 +76,9 @@ struct TokenLogprobs {
 
 struct Hello {
   std::uint32_t protocol_version = kProtocolVersion;
-  std::string worker_id;         // stable name of the worker; one process at a time has it
-  std::uint64_t process_id = 0;  // random, another one for each process; never 0
-  std::uint64_t epoch = 0;       // another one for each new life, across restarts too; never 0
+  std::string worker_id;         // stable name of the worker; only one process at a time uses it
+  std::uint64_t process_id = 0;  // random, different for each process; never 0
+  std::uint64_t epoch = 0;       // different for each new life, across restarts too; never 0
   std::string model;             // served model name
   std::string fingerprint;       // see PrefixScope
   std::string kv_dtype;          // see PrefixScope
@@ -88,28 +88,28 @@ struct Hello {
   std::uint32_t max_running_requests = 0;  // batch slots
   std::string tokenizer_digest;            // SHA-256 of the tokenizer bundle, in hexadecimal
   SamplingDefaults sampling;
-  std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not told
-  // Prompts are taken by their uncached tokens, fewest first, and so many tokens more are worth a second of waiting. 0:
-  // they are taken in another order.
+  std::uint32_t max_batch_tokens = 0;  // token budget of one step; 0: not reported
+  // The worker runs prompts with the fewest uncached tokens first; a second of waiting counts as this many tokens less.
+  // 0: it uses another order.
   std::uint32_t ageing_tokens = 0;
-  std::uint32_t max_sample_count = 1;  // the largest Generate::sample_count that it serves
+  std::uint32_t max_sample_count = 1;  // the largest Generate::sample_count that it accepts
   bool full_sampling = false;          // it knows Sampling's min_p, penalties and logit_bias
   bool logprobs = false;               // it knows Generate's output_logprobs and prompt_logprobs
   bool min_output_tokens = false;      // it knows Generate::min_output_tokens
-  bool sends_cache_events = true;      // steps hold its cache events, and snapshots come
-  bool answers = false;                // a Pin, Unpin or WantPrefixes with an answer_id
-  bool keeps_prefixes = true;          // false: it runs every request as one with CacheMode::kOff
+  bool sends_cache_events = true;      // its steps carry cache events, and it sends snapshots
+  bool answers = false;                // it answers a Pin, Unpin or WantPrefixes that has an answer_id
+  bool keeps_prefixes = true;          // false: it runs every request as if with CacheMode::kOff
   bool constrains_output = false;      // it knows Generate::constraint
 
   bool operator==(const Hello&) const = default;
 };
 
-// kStop and kLength end one choice of a request, and the request with its last one. kCancelled and kError end the
+// kStop and kLength end one choice of a request; the request ends with its last choice. kCancelled and kError end the
 // request with all its choices, in one event.
 enum class FinishReason : std::uint8_t {
-  kStop,       // a stop token, which is not among the tokens
-  kLength,     // max_output_tokens or the context's end
-  kCancelled,  // the router asked
+  kStop,       // a stop token was drawn; it is not among the tokens
+  kLength,     // max_output_tokens or the end of the context was reached
+  kCancelled,  // the router asked for it
   kError,      // see TokenEvent::error
 };
 
@@ -118,30 +118,30 @@ enum class FinishReason : std::uint8_t {
   return reason == FinishReason::kCancelled || reason == FinishReason::kError;
 }
 
-// Tokens of one choice in one step: mostly one, which is no allocation.
+// Tokens of one choice in one step: usually one, which needs no allocation.
 using StepTokens = InlineVector<TokenId, 2>;
 
-// Tokens that one choice of a request got in one step, and its end if it ended.
+// The tokens of one choice in one step, and the choice's end if it ended.
 struct TokenEvent {
   RequestId request_id;
   std::uint32_t choice = 0;  // below the request's sample_count
   StepTokens tokens;
-  std::vector<TokenLogprobs> logprobs;  // of each of the tokens, if the request wants them; else empty
-  // Of the prompt's tokens from its second on, in pieces, as they are computed: the last piece comes before, or with,
-  // the first token. In events of choice 0.
+  std::vector<TokenLogprobs> logprobs;  // one for each token, if the request asks for them; else empty
+  // Of the prompt's tokens from the second on, in pieces as they are computed. The last piece comes before, or with,
+  // the first output token. Only in events of choice 0.
   std::vector<TokenLogprobs> prompt_logprobs;
-  // Set in the request's first event that has tokens: prompt tokens whose KV came from the cache, and what was spent.
+  // Set in the request's first event that has tokens: how many prompt tokens had their KV in the cache.
   std::optional<std::uint32_t> cached_token_count;
   std::optional<double> queue_wait_seconds;
   std::optional<FinishReason> finish;
-  std::optional<TokenId> stop_token;  // with kStop only: which one was drawn, if the worker tells
+  std::optional<TokenId> stop_token;  // with kStop only: which token was drawn, if the worker reports it
   std::optional<Error> error;         // with kError only
 
   bool operator==(const TokenEvent&) const = default;
 };
 
-// A run of blocks that became ready: hashes[0] is the block at `first_position` (in blocks) of its chain and each later
-// one the next. Its parent (the root, when first_position is 0) was stored before.
+// A run of blocks that became ready: hashes[0] is the block at `first_position` (in blocks) of its chain, and the
+// others follow it. The parent of hashes[0] (the root, when first_position is 0) was stored before.
 struct StoredRun {
   std::uint32_t first_position = 0;
   std::vector<BlockHash> hashes;
@@ -149,52 +149,52 @@ struct StoredRun {
   bool operator==(const StoredRun&) const = default;
 };
 
-// Applied in order: a prefix is closed after each.
+// Receivers apply events in order. After each one, every stored block's parent is stored.
 struct CacheEvent {
   enum class Kind : std::uint8_t { kStored, kRemoved };
   Kind kind = Kind::kStored;
   StoredRun stored;                // kStored
-  std::vector<BlockHash> removed;  // kRemoved: each is a leaf when its turn comes
+  std::vector<BlockHash> removed;  // kRemoved: each is a leaf at the time it is removed
 
   bool operator==(const CacheEvent&) const = default;
 };
 
-// A prompt that another router sent, and of which the worker still has so much to compute.
+// A prompt from another router, of which the worker still has this much to compute.
 struct OtherPrompt {
   std::uint32_t uncached_tokens = 0;
   std::uint32_t waited_ms = 0;
-  std::uint64_t id = 0;  // the worker's own for it; 0 when it has none
-  // Of its whole blocks, front to back, when it will leave them in the cache. Told once, and they hold for as long as
-  // each list of this link's life has the id.
+  std::uint64_t id = 0;  // the worker's own id for it; 0: none
+  // Hashes of its whole blocks, front to back, if it will leave them in the cache. They are sent once, and hold as long
+  // as every later list in this epoch contains the id.
   std::vector<BlockHash> hashes = {};
 
   bool operator==(const OtherPrompt&) const = default;
 };
 
-// The most prompts that are reported.
+// The most prompts in one report.
 inline constexpr std::size_t kMaxOtherPrompts = 1024;
-// The most hashes of them at one time: a mebibyte.
+// The most hashes of all reported prompts at one time: 1 MiB.
 inline constexpr std::size_t kMaxOtherHashes = std::size_t{1} << 16U;
 
-// The worker as its engine sees it after a step, told to one router.
+// The worker's state as its engine sees it after a step, reported to one router.
 struct Load {
   std::uint32_t waiting_requests = 0;
   std::uint32_t running_requests = 0;
-  // Uncached prompt tokens not yet computed, waiting and running. These and waiting_requests count what other routers'
-  // requests bring that the engine has not taken in yet, and not the receiver's own of that kind.
+  // Uncached prompt tokens not yet computed, of waiting and running requests. This and waiting_requests include
+  // requests of other routers that the engine has not taken in yet, but no such requests of the receiver.
   std::uint64_t queued_prefill_tokens = 0;
   std::uint64_t running_context_tokens = 0;
-  std::uint32_t free_block_count = 0;  // never used or evictable at once
+  std::uint32_t free_block_count = 0;  // never used, or evictable at once
   std::uint32_t cached_block_count = 0;
   BlockHash digest;  // xor of the hashes of all ready blocks
   // What the last step did, for fitting rates. Zero for a report without a step.
   std::uint32_t step_prefill_tokens = 0;
   std::uint32_t step_decode_tokens = 0;
   double step_seconds = 0;
-  bool draining = false;                 // ends what it has; a Generate now is answered with kUnavailable
-  std::uint32_t pinned_block_count = 0;  // ready blocks that pins keep
-  // Of the prompts that queued_prefill_tokens counts, those of other routers, which this one can not know: the first
-  // kMaxOtherPrompts in the order in which they run.
+  bool draining = false;                 // it finishes its requests; it answers a new Generate with kUnavailable
+  std::uint32_t pinned_block_count = 0;  // ready blocks that are pinned
+  // The other routers' share of queued_prefill_tokens, which the receiver can not know: the first kMaxOtherPrompts
+  // prompts in the order in which they run.
   std::vector<OtherPrompt> other_prompts;
   std::uint64_t progress = 0;  // grows with each report of the engine; heartbeats repeat the last one
 
@@ -211,8 +211,8 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// All ready blocks at one instant of the event stream, parents before children, in chunks. The first chunk of a
-// snapshot has index 0 and empties the receiver's view.
+// All ready blocks at one instant of the event stream, parents before children, in chunks. Chunk 0 empties the
+// receiver's view first.
 struct Snapshot {
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;
@@ -234,18 +234,18 @@ struct Tokenizer {
   bool operator==(const Tokenizer&) const = default;
 };
 
-// The worker leaves now; requests that it has not ended are lost. A worker that drains reports Load::draining first.
+// The worker leaves now; its unfinished requests are lost. A worker that drains reports Load::draining first.
 struct Bye {
   std::uint64_t epoch = 0;
 
   bool operator==(const Bye&) const = default;
 };
 
-// The result of a Pin or an Unpin, right after it; each of its blocks counts once.
+// The result of a Pin or an Unpin, sent right after it; each of its blocks counts once.
 struct PinAnswer {
-  std::uint64_t answer_id = 0;            // of the order
+  std::uint64_t answer_id = 0;            // of the Pin or Unpin
   std::uint32_t kept_block_count = 0;     // in the cache, and pinned
-  std::uint32_t awaited_block_count = 0;  // not there; pinned once they are computed
+  std::uint32_t awaited_block_count = 0;  // not in the cache; pinned once they are computed
   std::uint32_t refused_block_count = 0;  // not pinned: the pins' share is full, or an Unpin has ended the pin
 
   bool operator==(const PinAnswer&) const = default;
@@ -259,8 +259,8 @@ struct UsedPrefix {
   BlockHash hash;  // of the last block
   std::uint32_t block_count = 0;
   std::uint64_t hits = 0;             // requests that found the last block there, since it was computed
-  std::vector<TokenId> first_tokens;  // of the first and of the last block; see schema/roost.capnp for when they are
-  std::vector<TokenId> last_tokens;   // empty
+  std::vector<TokenId> first_tokens;  // of the first block; schema/roost.capnp says when empty
+  std::vector<TokenId> last_tokens;   // of the last block; likewise
 
   bool operator==(const UsedPrefix&) const = default;
 };
@@ -276,7 +276,7 @@ struct Prefixes {
 // ---- router → worker ----
 
 struct Welcome {
-  std::uint64_t router_instance = 0;  // differs in every process; a change means that all earlier requests are orphans
+  std::uint64_t router_instance = 0;  // different in every process; after a change, earlier requests are orphans
   std::uint64_t epoch = 0;            // the one being welcomed
 
   bool operator==(const Welcome&) const = default;
@@ -302,7 +302,7 @@ struct LogitBias {
   bool operator==(const LogitBias&) const = default;
 };
 
-// kernels/sample.h has the order in which these act, worker/sample/token_counts.h what the penalties count.
+// kernels/sample.h defines the order in which these apply, worker/sample/token_counts.h what the penalties count.
 struct Sampling {
   float temperature = 1.0F;  // 0: greedy
   float top_p = 1.0F;
@@ -317,7 +317,7 @@ struct Sampling {
   bool operator==(const Sampling&) const = default;
 };
 
-// Does this ask for what a worker without Hello::full_sampling does not know?
+// Does this use a parameter that a worker without Hello::full_sampling does not know?
 [[nodiscard]] inline bool NeedsFullSampling(const Sampling& sampling) {
   return sampling.min_p != 0 || sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
          sampling.frequency_penalty != 0 || !sampling.logit_bias.empty();
@@ -326,19 +326,19 @@ struct Sampling {
 // How a request uses the prefix cache.
 enum class CacheMode : std::uint8_t {
   kOn,
-  kOff,  // neither uses blocks that are there nor leaves any
+  kOff,  // the request neither uses cached blocks nor leaves any
 };
 
-inline constexpr std::uint32_t kMaxPriority = 100;  // of requests and of blocks
+inline constexpr std::uint32_t kMaxPriority = 100;  // of requests, and of blocks
 inline constexpr std::uint32_t kMaxSampleCount = 64;
 // Bounds Retention's durations, Generate::expect_return_ms and Pin::duration_ms, so that adding one to any clock's time
 // does not wrap around.
 inline constexpr std::uint64_t kMaxKeepMs = std::uint64_t{366} * 24 * 3600 * 1000;
 
-// A hint: the priority of a request's blocks (0 is evicted first, kMaxPriority last), and how long after its end that
-// holds.
+// A hint: the priority of a request's blocks (0 is evicted first, kMaxPriority last), and for how long after the
+// request's end it holds.
 struct Retention {
-  std::uint32_t prompt_priority = 35;    // 35: as if nothing had been said
+  std::uint32_t prompt_priority = 35;    // 35: the same as without a hint
   std::uint64_t prompt_duration_ms = 0;  // 0: no hint for the prompt's blocks
   std::uint32_t decode_priority = 35;
   std::uint64_t decode_duration_ms = 0;  // 0: no hint for the blocks that the output fills
@@ -346,7 +346,7 @@ struct Retention {
   bool operator==(const Retention&) const = default;
 };
 
-// What an output is held to; see schema/roost.capnp.
+// What the output must match; see schema/roost.capnp.
 enum class ConstraintKind : std::uint8_t { kJson, kJsonSchema, kRegex, kChoice, kGrammar, kStructuralTag };
 
 inline constexpr std::size_t kMaxConstraintBytes = std::size_t{256} << 10U;
@@ -354,7 +354,7 @@ inline constexpr std::size_t kMaxConstraintBytes = std::size_t{256} << 10U;
 struct Constraint {
   ConstraintKind kind = ConstraintKind::kJson;
   std::string text;   // empty for kJson; at most kMaxConstraintBytes
-  std::string field;  // of the client's request, that errors about the text name
+  std::string field;  // the field of the client's request that errors about the text name
 
   bool operator==(const Constraint&) const = default;
 };
@@ -366,28 +366,29 @@ struct Generate {
   std::vector<BlockHash> block_hashes;  // of the prompt's full blocks
   Sampling sampling;
   std::uint32_t max_output_tokens = 0;
-  // The first token drawn is number `first_output_index` of the request's output: a continued request draws on.
+  // The first token drawn is number `first_output_index` of the request's output: a continued request goes on from
+  // there.
   std::uint32_t first_output_index = 0;
-  std::vector<TokenId> stop_tokens;  // beside the model's own
+  std::vector<TokenId> stop_tokens;  // in addition to the model's own
   bool ignore_eos = false;           // the model's own stop tokens do not stop it
   std::uint32_t expected_cached_tokens = 0;
   std::uint64_t deadline_ms = 0;  // from receipt; 0: none
-  std::string tenant;             // for shares of the pool; empty: nobody in particular
+  std::string tenant;             // for its share of the pool; empty: no tenant
   CacheMode cache_mode = CacheMode::kOn;
-  std::uint32_t priority = 50;  // 0 to kMaxPriority; those who wait with the higher number are taken first
+  std::uint32_t priority = 50;  // 0 to kMaxPriority; waiting requests with a higher number go first
   std::optional<Retention> retention;
-  std::uint64_t session_hash = 0;      // names the conversation, for comparison; 0: none
-  std::uint64_t expect_return_ms = 0;  // the conversation comes back about so long after the end; 0: not known
-  // Outputs sampled from the one prompt, 1 to kMaxSampleCount. Choice i draws with sampling.seed + i, modulo 2^64.
+  std::uint64_t session_hash = 0;      // names the conversation, only to compare; 0: none
+  std::uint64_t expect_return_ms = 0;  // the conversation returns about this long after the request's end; 0: unknown
+  // Outputs sampled from this one prompt, 1 to kMaxSampleCount. Choice i draws with sampling.seed + i, modulo 2^64.
   std::uint32_t sample_count = 1;
-  // Log probabilities of the output's tokens, of the prompt's, and of so many of the likeliest tokens beside each: 0 to
-  // kMaxTopLogprobs. The prompt's cost the whole prompt: none of its blocks is taken from the cache.
+  // Report the log probabilities of the output's tokens or of the prompt's, each with this many of the likeliest
+  // tokens: 0 to kMaxTopLogprobs. With prompt_logprobs the whole prompt is computed: no block comes from the cache.
   std::optional<std::uint32_t> output_logprobs = std::nullopt;
   std::optional<std::uint32_t> prompt_logprobs = std::nullopt;
-  // No stop token is drawn before the output has so many tokens, those before first_output_index included.
+  // No stop token is drawn before the output has this many tokens, including those before first_output_index.
   std::uint32_t min_output_tokens = 0;
   std::optional<Constraint> constraint = std::nullopt;  // of the whole output of each choice
-  std::string trace_parent = {};                        // see trace_context.h; for logs; may be empty
+  std::string trace_parent = {};                        // see trace_context.h; for logs only; may be empty
 
   bool operator==(const Generate&) const = default;
 };
@@ -398,29 +399,29 @@ struct Cancel {
   bool operator==(const Cancel&) const = default;
 };
 
-// Keeps a prefix: what is ready of it at once, the rest as it becomes ready. Belongs to the worker, not to the link; a
-// second pin of a block sets its end anew.
+// Keeps a prefix: its ready blocks at once, the others when they become ready. A pin belongs to the worker, not to the
+// link. A second pin of a block replaces its end time.
 struct Pin {
   BlockHash root;                 // hash of the blocks' scope
   std::vector<BlockHash> hashes;  // of the prefix's full blocks, front to back; at least one
   std::uint64_t duration_ms = 0;  // from receipt; 0: until unpinned
-  std::uint64_t answer_id = 0;    // of the PinAnswer that is wanted; 0: none
+  std::uint64_t answer_id = 0;    // id for the PinAnswer; 0: none wanted
 
   bool operator==(const Pin&) const = default;
 };
 
-// Takes back the pins of these blocks; those that are not pinned are ignored.
+// Removes the pins of these blocks; blocks without a pin are ignored.
 struct Unpin {
   BlockHash root;
   std::vector<BlockHash> hashes;  // at least one
-  std::uint64_t answer_id = 0;    // as of a Pin
+  std::uint64_t answer_id = 0;    // as in Pin
 
   bool operator==(const Unpin&) const = default;
 };
 
 enum class PrefixTokens : std::uint8_t { kOmit, kTell };
 
-// Which prefixes do requests find most often?
+// Asks which prefixes requests hit most often.
 struct WantPrefixes {
   std::uint64_t answer_id = 0;  // not 0
   std::uint32_t most = 0;       // 1 to kMaxUsedPrefixes
@@ -429,7 +430,7 @@ struct WantPrefixes {
   bool operator==(const WantPrefixes&) const = default;
 };
 
-// The router does not know the sender, or saw a gap.
+// The router does not know the sender, or a sequence number is missing.
 struct WantHello {
   bool operator==(const WantHello&) const = default;
 };
@@ -437,16 +438,16 @@ struct WantHello {
 struct WantSnapshot {
   bool operator==(const WantSnapshot&) const = default;
 };
-// The router does not have the tokenizer bundle of the Hello's digest.
+// The router does not have the tokenizer bundle whose digest is in the Hello.
 struct WantTokenizer {
   bool operator==(const WantTokenizer&) const = default;
 };
-// For digests: ids that follow each other cancel out as they are.
+// For digests, because the xor of consecutive ids would cancel out.
 [[nodiscard]] constexpr std::uint64_t MixedId(RequestId id) { return Mix64(id.value()); }
 
-// The router lives.
+// The router is alive.
 struct Ping {
-  // Of the Generates sent before this in the running epoch: the exclusive or of their MixedId.
+  // The xor of the MixedIds of all Generates that were sent before this in the running epoch.
   std::optional<std::uint64_t> generate_digest;
 
   bool operator==(const Ping&) const = default;

@@ -37,7 +37,7 @@ struct Context::State {
   }
 
   std::mutex mutex;
-  std::vector<std::shared_ptr<Gate>> gates;  // guarded by mutex; they outlive what ZeroMQ still sends through them
+  std::vector<std::shared_ptr<Gate>> gates;  // guarded by mutex; kept, because ZeroMQ may still send through them
   std::atomic<std::uint64_t> monitors = 0;   // made so far; each has an address of its own
   zmq::context_t context{1};
   std::unique_ptr<ZapHandler> zap;  // of the socket with keys; its own socket is gone before the context
@@ -61,7 +61,7 @@ struct Socket::State {
 
 namespace {
 
-// Connections that the gate has taken and ZeroMQ has not.
+// Connections that the gate has accepted and ZeroMQ has not.
 constexpr int kInnerBacklog = 1024;
 
 void SetCommonOptions(zmq::socket_t& socket, Mechanism mechanism) {
@@ -117,7 +117,7 @@ void SetReconnectPauses(zmq::socket_t& socket) {
   socket.set(zmq::sockopt::reconnect_ivl_max, kLongestPauseMs);
 }
 
-// One part of a message. False when none is there now.
+// Receives one part of a message. False when none is there now.
 bool ReceivePart(zmq::socket_t& socket, zmq::message_t& part) {
   while (true) {
     try {
@@ -128,7 +128,7 @@ bool ReceivePart(zmq::socket_t& socket, zmq::message_t& part) {
   }
 }
 
-// A part that was not sent is untouched.
+// A part that could not be sent is unchanged.
 SendOutcome SendPart(zmq::socket_t& socket, zmq::message_t& part, zmq::send_flags more) {
   while (true) {
     try {
@@ -141,12 +141,12 @@ SendOutcome SendPart(zmq::socket_t& socket, zmq::message_t& part, zmq::send_flag
   }
 }
 
-// What a frame that ZeroMQ holds needs.
+// What must stay alive as long as ZeroMQ holds a frame.
 struct HeldFrame {
   Bytes bytes;
   std::shared_ptr<const void> held;
-  // Orders what was written here before what ZeroMQ's thread frees. ZeroMQ orders them too, where ThreadSanitizer does
-  // not look.
+  // Orders our writes here before the free on ZeroMQ's thread. ZeroMQ orders them too, but ThreadSanitizer does not see
+  // it.
   std::atomic<bool> given = false;
 };
 
@@ -155,7 +155,7 @@ void FreeHeldFrame(void* /*bytes*/, void* hint) {
   static_cast<void>(frame->given.load(std::memory_order_acquire));
 }
 
-// ZeroMQ may let go on a thread of its own.
+// ZeroMQ may release the frame on its own thread.
 zmq::message_t WithoutCopy(Bytes frame, std::shared_ptr<const void> held) {
   auto owned = std::make_unique<HeldFrame>();
   owned->bytes = std::move(frame);
@@ -178,7 +178,7 @@ Bytes ToBytes(const zmq::message_t& part) {
   return bytes;
 }
 
-// The rest of a message of too many parts. All parts of a message arrive together, so none is waited for.
+// Drops the rest of a message with too many parts. All parts of a message arrive together, so this never waits.
 void SkipParts(zmq::socket_t& socket, zmq::message_t& part) {
   while (part.more() && ReceivePart(socket, part)) {
   }
@@ -246,7 +246,7 @@ std::optional<Received> RouterSocket::TryReceive() {
 SendOutcome RouterSocket::Send(std::string_view identity, Bytes frame, std::shared_ptr<const void> held) {
   identity.remove_prefix(std::min(key_bytes_, identity.size()));
   zmq::message_t address(identity.data(), identity.size());
-  // The first part decides: once a peer has taken it, the rest of the message is taken too.
+  // Only the first part can fail: once a peer has taken it, the rest of the message is taken too.
   const SendOutcome outcome = SendPart(state_->socket, address, zmq::send_flags::sndmore);
   if (outcome != SendOutcome::kSent) return outcome;
   zmq::message_t body = WithoutCopy(std::move(frame), std::move(held));
@@ -264,7 +264,7 @@ Result<DealerSocket> DealerSocket::Connect(Context& context, const std::string& 
     auto state = std::make_unique<State>(zmq::socket_t(context.state().context, zmq::socket_type::dealer));
     SetCommonOptions(state->socket, keys ? Mechanism::kCurve : Mechanism::kNull);
     if (keys) SetKeys(state->socket, *keys);
-    // Only where asked for: with it, ZeroMQ spells IPv4 addresses as IPv6 ones.
+    // Only for IPv6 endpoints: with this option, ZeroMQ spells IPv4 addresses as IPv6 ones.
     state->socket.set(zmq::sockopt::ipv6, parsed.IsV6());
     SetReconnectPauses(state->socket);
     state->socket.set(zmq::sockopt::immediate, true);
@@ -319,7 +319,7 @@ Waker::~Waker() { close(event_fd_); }
 
 void Waker::Wake() const {
   const std::uint64_t one = 1;
-  // Fails only when the counter is full, and then the bell rings already.
+  // Fails only when the counter is full, and then the wake-up is pending already.
   [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof(one));
 }
 
@@ -329,7 +329,7 @@ void WaitForMessages(std::span<const Socket* const> sockets, const Waker& waker,
   items.push_back({nullptr, waker.event_fd_, ZMQ_POLLIN, 0});
   for (const Socket* socket : sockets) items.push_back({socket->state().socket.handle(), 0, ZMQ_POLLIN, 0});
   const int rc = zmq_poll(items.data(), static_cast<int>(items.size()), timeout.count());
-  // An interrupted wait is a short one.
+  // An interrupted wait only returns early.
   ROOST_CHECK(rc >= 0 || errno == EINTR, "zmq_poll: {}", zmq_strerror(errno));
   std::uint64_t rings = 0;
   [[maybe_unused]] const ssize_t got = read(waker.event_fd_, &rings, sizeof(rings));

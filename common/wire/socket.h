@@ -1,22 +1,22 @@
 // The two ends of the wire: frames over ZeroMQ. A router binds one RouterSocket; a worker connects one DealerSocket to
 // every router address. Nothing is dropped silently, and no send or receive waits:
 //
-//   ROUTER_MANDATORY   a send to an unknown or full peer is an answer (SendOutcome), not a silent drop
-//   IMMEDIATE          a dealer queues only on a connection that stands: nothing waits for a router to appear
-//   LINGER             what was sent before closing has kLinger to leave, so that a Bye arrives; then it is gone
-//   high-water marks   kHighWaterMark messages each way and peer (kReceiveMark on the router's side); full is an answer
+//   ROUTER_MANDATORY   a send to an unknown or full peer fails with a SendOutcome
+//   IMMEDIATE          a dealer queues only on an open connection, not until a router appears
+//   LINGER             what was sent before closing has kLinger to leave, so that a Bye arrives; the rest is dropped
+//   high-water marks   kHighWaterMark messages each way and peer (kReceiveMark on the router's side); then sends fail
 //
-// A connection has a random identity that ZeroMQ gives it, and that means nothing: who the peer is, it says itself. Two
-// options stay off. ROUTER_HANDOVER: together with heartbeats it aborts the process when two connections of one
-// identity overlap (`!_io_error`, libzmq 4.3.4 and 4.3.5), and any stranger can choose an identity. Heartbeats: whether
-// a peer lives is seen from the messages of the protocol; who misses them makes a new socket.
+// A connection has a random identity from ZeroMQ, which means nothing: the peer says itself who it is. Two options stay
+// off. ROUTER_HANDOVER: together with heartbeats it aborts the process when two connections of one identity overlap
+// (`!_io_error`, libzmq 4.3.4 and 4.3.5), and any stranger can choose an identity. Heartbeats: the messages of the
+// protocol show whether a peer is alive; a side that misses them makes a new socket.
 //
-// With keys (link_keys.h) the wire is encrypted, and both ends prove who they are, by CURVE: a dealer takes a router
-// with the public key that it was given and no other, and a router takes peers whose keys its LinkGuard knows. Without
-// keys the wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless told
-// InsecureBind::kAllow. What strangers can make it keep is bounded all the same: a Gate (gate.h) stands before ZeroMQ
-// and cuts off messages of several parts and large frames that find no room in a budget. Of whole frames ZeroMQ keeps
-// kReceiveMark per connection while the reader does not come.
+// With keys (link_keys.h) the wire is encrypted, and both ends prove who they are (CURVE). A dealer accepts the router
+// that has the given public key and no other; a router accepts peers whose keys its LinkGuard knows. Without keys the
+// wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless given InsecureBind::kAllow.
+// Memory for strangers is limited all the same: a Gate (gate.h) stands before ZeroMQ and cuts off messages in several
+// parts, and large frames that do not fit into a budget. ZeroMQ itself keeps at most kReceiveMark whole frames per
+// connection that the reader has not taken.
 //
 // Threads: a socket belongs to one thread at a time; Context and Waker are shared. All sockets are gone before their
 // Context. Errors of ZeroMQ become Results and outcomes here; whatever else it throws is a bug and stops the process.
@@ -41,7 +41,7 @@ namespace roost::wire {
 
 inline constexpr std::uint16_t kDefaultLinkPort = 7001;
 inline constexpr int kHighWaterMark = 4096;
-inline constexpr int kReceiveMark = 64;  // a router reads all the time: more is TCP's to hold back
+inline constexpr int kReceiveMark = 64;  // small, because a router reads all the time; TCP holds back the rest
 inline constexpr std::chrono::milliseconds kLinger{500};
 
 // ZeroMQ's threads and sockets of one daemon.
@@ -62,7 +62,7 @@ class Context {
 enum class [[nodiscard]] SendOutcome{
     kSent,         // handed to ZeroMQ; it may still be lost with the connection
     kFull,         // the peer does not take its messages fast enough, or (dealer) no connection stands
-    kUnreachable,  // router: no such connection (any more)
+    kUnreachable,  // router: the connection does not exist (any more)
 };
 
 enum class InsecureBind { kRefuse, kAllow };
@@ -80,8 +80,8 @@ struct ClientKeys {
 };
 
 struct Received {
-  // Of the connection that it came by: any bytes. With keys it begins with the peer's key, so that no peer can speak
-  // under an identity that another one has.
+  // Of the connection that it came by; arbitrary bytes. With keys it begins with the peer's key, so that no peer can
+  // speak under an identity that another one has.
   std::string identity;
   Bytes frame;
   std::string public_key;  // of the peer; empty without keys
@@ -94,7 +94,7 @@ enum class HandshakeFailure {
   kCut,        // the router ended it without a word: it has another key, or is gone
 };
 
-// What a poll waits on. RouterSocket and DealerSocket are sockets.
+// Something that a poll waits on: a RouterSocket or a DealerSocket.
 class Socket {
  public:
   Socket(Socket&&) noexcept;
@@ -112,21 +112,21 @@ class Socket {
 class RouterSocket : public Socket {
  public:
   // `endpoint` is tcp://address:port with a numeric address (IPv6 in brackets), `localhost` or `*`; port 0 takes a free
-  // one. kInvalidArgument: not an endpoint, or not loopback and not allowed. kUnavailable: can not be bound. Large
-  // frames have their bytes of `frames` while they arrive; null: without a bound. With `keys` any address is allowed. A
-  // context has one socket with keys at most.
+  // one. kInvalidArgument: not an endpoint, or not loopback and not allowed. kUnavailable: the address can not be
+  // bound. Large frames take their bytes from `frames` while they arrive; null: no limit. With `keys` any address is
+  // allowed. A context has at most one socket with keys.
   [[nodiscard]] static Result<RouterSocket> Bind(Context& context, const std::string& endpoint, InsecureBind insecure,
                                                  std::shared_ptr<ByteBudget> frames = nullptr,
                                                  const std::optional<ServerKeys>& keys = std::nullopt);
 
-  // What was bound, with the real port: fit for DealerSocket::Connect on this machine (unless bound to `*`).
+  // The bound address, with the real port. DealerSocket::Connect on this machine can use it (unless bound to `*`).
   [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
 
-  // Nothing when no whole message is there. Never waits. Messages that are not [identity, frame] are skipped.
+  // Nothing when no whole message is there. Never waits. Messages other than [identity, frame] are skipped.
   [[nodiscard]] std::optional<Received> TryReceive();
 
-  // Never waits. The frame is not copied. `held` is let go once ZeroMQ has no more use for the frame: sent, or dropped
-  // with its connection.
+  // Never waits. The frame is not copied. `held` is released once ZeroMQ no longer needs the frame: it was sent, or
+  // dropped with its connection.
   SendOutcome Send(std::string_view identity, Bytes frame, std::shared_ptr<const void> held = nullptr);
 
  private:
@@ -138,7 +138,7 @@ class RouterSocket : public Socket {
 
 class DealerSocket : public Socket {
  public:
-  // Connects in the background, again and again; after some failed handshakes no more, so make another socket then.
+  // Connects in the background, and reconnects; not after every failed handshake, so make another socket then.
   // kInvalidArgument: not an endpoint.
   [[nodiscard]] static Result<DealerSocket> Connect(Context& context, const std::string& endpoint,
                                                     const std::optional<ClientKeys>& keys = std::nullopt);
@@ -154,7 +154,7 @@ class DealerSocket : public Socket {
   void NoteHandshakeFailures();
 };
 
-// A bell for a thread that waits on sockets.
+// Wakes a thread that waits on sockets.
 class Waker {
  public:
   Waker();
@@ -162,7 +162,7 @@ class Waker {
   Waker(const Waker&) = delete;
   Waker& operator=(const Waker&) = delete;
 
-  // Any thread. A wake-up before the wait ends the next wait; several are one.
+  // From any thread. A wake-up before the wait ends the next wait; several count as one.
   void Wake() const;
 
  private:
@@ -171,8 +171,8 @@ class Waker {
   int event_fd_;
 };
 
-// Waits until one of `sockets` has something to receive, the waker was rung, or the time is over. Messages left behind
-// end the next wait at once.
+// Waits until one of `sockets` has something to receive, the waker was used, or the time is over. If a message is still
+// unread, the wait returns at once.
 void WaitForMessages(std::span<const Socket* const> sockets, const Waker& waker, std::chrono::milliseconds timeout);
 
 }  // namespace roost::wire

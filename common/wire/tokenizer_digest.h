@@ -1,4 +1,4 @@
-// What names a tokenizer bundle: workers put it into their hello, and routers prove with it what they are sent.
+// The name of a tokenizer bundle. Workers send it in their Hello; routers check with it the bundle that they receive.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace roost::wire {
 
-// SHA-256 of the bundle's texts, each with its length in front, in hexadecimal. Its `digest` has no part in it.
-// O(bytes): about a millisecond per megabyte.
+// SHA-256 of the bundle's texts, each behind its length, in hexadecimal. Does not cover its field `digest`. O(bytes):
+// about a millisecond per megabyte.
 [[nodiscard]] std::string DigestOf(const Tokenizer& bundle);
 
 }  // namespace roost::wire

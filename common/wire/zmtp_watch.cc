@@ -53,12 +53,13 @@ Result<void> ZmtpWatch::TakeByte(char& byte) {
     case Part::kFlags: return TakeFlags(value);
     case Part::kLength: length_ = length_ << 8U | value; return --length_left_ == 0 ? BeginBody() : Result<void>();
     case Part::kCommand: TakeCommandByte(byte); break;
-    case Part::kMessage: break;  // Take passes over bodies
+    case Part::kMessage: break;  // Take skips bodies
   }
   return {};
 }
 
-// The last letter of the name of a READY's property `Identity`, which its length goes before, becomes another one.
+// Changes the last letter of the property name `Identity` (behind its length byte) in a READY, so that libzmq ignores
+// it.
 void ZmtpWatch::TakeCommandByte(char& byte) {
   command_ += byte;
   if (mechanism_ == Mechanism::kNull && command_.starts_with("\x05READY") && command_.ends_with("\x08Identity"))
@@ -86,7 +87,7 @@ Result<void> ZmtpWatch::TakeGreeting(unsigned char byte) {
 
 Result<void> ZmtpWatch::TakeFlags(unsigned char flags) {
   if ((flags & kMore) != 0) return NotTaken("its message has several parts");
-  if (flags > (kMore | kLong | kCommand)) return NotTaken("a frame has flags that are not known");
+  if (flags > (kMore | kLong | kCommand)) return NotTaken("a frame has unknown flags");
   flags_ = flags;
   length_ = 0;
   length_left_ = (flags & kLong) != 0 ? 8 : 1;

@@ -1,21 +1,20 @@
-// Reads along what one ZeroMQ peer sends, and finds what libzmq itself does not bound:
+// Parses what one ZeroMQ peer sends, and refuses what libzmq itself does not limit:
 //
-//   greeting (64 bytes)   of ZMTP 3 or later
-//   command               of few bytes; the name that a READY gives its connection is made void, so that all have
-//                         random ones
-//   message               of one frame, within the limit; a large one has its bytes of the budget until it is whole,
-//   and
-//                         no longer than kFrameTime
+//   greeting (64 bytes)   must be ZMTP 3 or later
+//   command               short; the property that names the connection in a READY is made invalid, so that ZeroMQ
+//                         gives every connection a random name
+//   message               one frame, within the limit; a large one takes its bytes from the budget until it is whole,
+//                         at most kFrameTime
 //
-// libzmq keeps the parts of a message until the last one is there, however many they are, and whatever a connection
-// sends under an identity that another one has. A property of a READY that it does not know it ignores, so one letter
-// of the property's name is changed on its way.
+// libzmq keeps the parts of a message, however many, until the last one arrives. It also keeps whatever a connection
+// sends under an identity that another one has. It ignores properties of a READY that it does not know; so one letter
+// of the property's name is changed in transit.
 //
-// Under CURVE a connection is to send commands alone (its HELLO and INITIATE) until ZeroMQ has let its key in, and then
-// boxes of 33 bytes more than the messages in them. Identities and the parts of a message lie inside of the boxes,
-// where they are not seen from here: such peers have proven who they are.
+// Under CURVE a connection may send commands only (its HELLO and INITIATE) until ZeroMQ has accepted its key. Then it
+// sends boxes, each 33 bytes larger than the message in it. They hide identities and the parts of a message from the
+// watch; but such peers have proven who they are.
 //
-// ZMTP: rfc.zeromq.org/spec/23, CURVE: rfc.zeromq.org/spec/26.
+// ZMTP: rfc.zeromq.org/spec/23. CURVE: rfc.zeromq.org/spec/26.
 //
 // Not thread-safe, no socket, no clock. Constant time per call, and per frame.
 #pragma once
@@ -42,34 +41,34 @@ inline constexpr std::size_t kCurveBoxBytes = 33;
 
 class ZmtpWatch {
  public:
-  // Of a command: the largest in use is a READY.
+  // For commands: the largest in use is a READY.
   static constexpr std::size_t kMaxCommandBytes = 4096;
-  // A frame of at most so many bytes is passed without a charge.
+  // Frames up to this size are not charged to the budget.
   static constexpr std::size_t kFreeFrameBytes = std::size_t{128} << 10U;
-  // For a large frame to arrive.
+  // How long a large frame may take to arrive.
   static constexpr Duration kFrameTime = std::chrono::seconds(30);
 
-  // `frames` is the budget that large frames are taken from; null: all fit.
+  // `frames` is the budget of large frames; null: no limit.
   ZmtpWatch(std::size_t max_frame_bytes, std::shared_ptr<ByteBudget> frames, Mechanism mechanism = Mechanism::kNull)
       : mechanism_(mechanism),
         max_frame_bytes_(max_frame_bytes + (mechanism == Mechanism::kCurve ? kCurveBoxBytes : 0)),
         memory_(std::move(frames)) {}
 
-  // What came next, to be passed on as it is left. An error means that the connection is to end: kOverloaded when its
-  // frame does not fit now, kUnauthenticated when it has another mechanism, else kInvalidArgument.
+  // Takes the next bytes; forward them as they are afterwards. After an error, close the connection: kOverloaded when
+  // the frame does not fit now, kUnauthenticated when the peer has another mechanism, else kInvalidArgument.
   [[nodiscard]] Result<void> Take(std::span<char> bytes, Instant now);
-  // Its key was let in: from now on it may send messages.
+  // Its key was accepted: from now on it may send messages.
   void Admit() { is_through_ = true; }
-  // Its handshake is over: under CURVE it was let in, without it has sent its READY.
+  // True when the handshake is over: under CURVE after Admit, otherwise once the peer has sent its READY.
   [[nodiscard]] bool is_through() const { return is_through_; }
 
-  // A large frame takes too long: the connection is to end, too.
+  // True when a large frame takes too long: close the connection.
   [[nodiscard]] bool IsLate(Instant now) const { return memory_.bytes() > 0 && now - began_ > kFrameTime; }
 
  private:
   enum class Part : std::uint8_t { kGreeting, kFlags, kLength, kCommand, kMessage };
 
-  // One byte of what is read bytewise: all but the bodies of messages.
+  // Takes one byte of all but the bodies of messages, which are skipped.
   [[nodiscard]] Result<void> TakeByte(char& byte);
   [[nodiscard]] Result<void> TakeGreeting(unsigned char byte);
   [[nodiscard]] Result<void> TakeFlags(unsigned char flags);
@@ -82,15 +81,15 @@ class ZmtpWatch {
   ByteBudget::Guard memory_;
   Part part_ = Part::kGreeting;
   bool is_through_ = false;
-  std::size_t taken_ = 0;        // bytes of the greeting
-  std::string named_mechanism_;  // by the greeting, as far as it was read
-  unsigned char flags_ = 0;      // of the frame
-  std::size_t length_left_ = 0;  // bytes of the length that are to come
+  std::size_t taken_ = 0;        // bytes of the greeting so far
+  std::string named_mechanism_;  // in the greeting, as far as it was read
+  unsigned char flags_ = 0;      // of the current frame
+  std::size_t length_left_ = 0;  // bytes of the length still to come
   std::uint64_t length_ = 0;     // of the frame's body, as far as it was read
-  std::uint64_t body_left_ = 0;  // bytes of the body that are to come
+  std::uint64_t body_left_ = 0;  // bytes of the body still to come
   std::string command_;          // as far as it was read
-  Instant now_{};                // of the call
-  Instant began_{};              // when the last large frame did
+  Instant now_{};                // of the current call
+  Instant began_{};              // when the last large frame began
 };
 
 }  // namespace roost::wire

@@ -5,7 +5,7 @@
     /usr/bin/python3 deploy/demo-model/train.py     # three quarters of an hour on two cores
 
 It reads $ROOST_SHARED/corpus/tinyshakespeare.txt (ROOST_SHARED defaults to ../shared, seen from the repository) and
-writes next to itself what Hugging Face calls a model directory: config.json, generation_config.json, tokenizer.json,
+writes a Hugging Face model directory next to itself: config.json, generation_config.json, tokenizer.json,
 tokenizer_config.json, model.safetensors (bfloat16). The last lines it prints are the losses in the README.
 
 The first 90 % of the corpus trains, the last 10 % chooses the checkpoint. Every draw comes from one seed.
@@ -21,7 +21,7 @@ import random
 import re
 import time
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # Two cores have none to spare for threads that spin.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # With two cores, spinning threads take time from the others.
 
 import torch
 import torch.nn.functional as F
@@ -78,7 +78,7 @@ def merged(word, pair):
 
 
 def learn_merges(text, count):
-    """The `count` merges that BPE learns: always the most frequent pair, and of equals the alphabetically last."""
+    """The `count` merges that BPE learns: always the most frequent pair; of equals the alphabetically last."""
     letters = byte_letters()
     pieces = collections.Counter(SPLIT_ASCII.findall(text))
     words = [(tuple(letters[byte] for byte in piece.encode()), n) for piece, n in sorted(pieces.items())]
@@ -155,7 +155,7 @@ class Tokenizer:
 class Documents:
     """An endless, seeded stream of documents from one part of the corpus; the end-of-text token ends each.
 
-    A document is a list of (token, counts) pairs: `counts` is 0 where the model need not predict (system prompts).
+    A document is a list of (token, counts) pairs: `counts` is 0 if the model need not predict the token (system prompts).
     """
 
     def __init__(self, tokenizer, text, seed):
@@ -175,7 +175,7 @@ class Documents:
         return [(token, 1) for token in self.stream[start:stop]]
 
     def system(self, length):
-        """A system prompt: one of a few sentences, a long passage, or words in no order (a stranger's prompt)."""
+        """A system prompt: one of a few sentences, a long passage, or words in random order (like an unknown prompt)."""
         kind = self.draw.random()
         if kind < 0.5:
             return self.tokenizer.encode(self.draw.choice(SYSTEM_PROMPTS))
@@ -187,7 +187,7 @@ class Documents:
         return passage
 
     def exchange(self, at):
-        """What a user says and what is answered, as texts: speech follows speech, or a question names a topic."""
+        """A user's text and the answer: a speech and the next speech, or a question about a topic."""
         following = "\n\n".join(self.speeches[at + 1:at + 1 + self.draw.choice([1, 1, 1, 2, 3])])
         if self.draw.random() < 0.6:
             return self.speeches[at], following
@@ -212,7 +212,7 @@ class Documents:
         return out
 
     def batch(self, sequences, length, kinds=("plain", "conversation")):
-        """Token ids [sequences, length + 1] and which of them count [sequences, length + 1]."""
+        """Token ids [sequences, length + 1], and which of them count [sequences, length + 1]."""
         rows = []
         for _ in range(sequences):
             row = []
@@ -224,7 +224,7 @@ class Documents:
 
 
 def new_weights():
-    """Matrices are [out, in]; those that write to the residual stream start smaller, so that depth adds up to one."""
+    """Matrices are [out, in]; those that write to the residual stream start smaller, so that all layers add up to one."""
     torch.manual_seed(SEED)
     weights = {"model.embed_tokens.weight": torch.randn(VOCAB, HIDDEN) * 0.03, "model.norm.weight": torch.ones(HIDDEN)}
 
@@ -338,7 +338,7 @@ def optimizer_of(weights):
 
 
 def train(training, validation, phases):
-    """The weights of the lowest validation loss, at contexts of 2,048 tokens: half plain, half conversations."""
+    """The weights with the lowest validation loss, at contexts of 2,048 tokens: half plain text, half conversations."""
     weights = {name: weight.requires_grad_() for name, weight in new_weights().items()}
     optimizer = optimizer_of(weights)
     held_out = [windows(validation.stream, 2048)[::4], [validation.batch(1, 2048, ["conversation"]) for _ in range(4)]]
@@ -409,7 +409,7 @@ def report(weights, tokenizer, text, training, validation):
 
 
 def keep_freed_memory():
-    """Tells glibc not to return large blocks: half of the time would go into getting the same pages back, zeroed."""
+    """Tells glibc to keep large blocks: getting the same pages back, zeroed, would take half of the time."""
     mmap_max, trim_threshold = -4, -1
     libc = ctypes.CDLL(None)
     libc.mallopt(mmap_max, 0)

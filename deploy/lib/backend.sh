@@ -1,6 +1,6 @@
-# Sourced: which backend this machine can build and run.
+# Sourced: decides which backend this machine can build and run.
 
-# find_nvcc: prints the CUDA compiler, which is looked for where CMakeLists.txt looks.
+# find_nvcc: prints the path of the CUDA compiler; searches where CMakeLists.txt searches.
 find_nvcc() {
   local candidate
   for candidate in "${CUDACXX:-}" "$(command -v nvcc || true)" "${CUDA_PATH:-/usr/local/cuda}/bin/nvcc"; do
@@ -43,7 +43,7 @@ choose_backend() {
 build_programs() {
   local flags=() targets=(roost-router roost-worker roostctl)
   ./deploy/packages.sh build
-  # Tests are configured only where their packages are; the programs need none of them.
+  # Tests are configured only if their packages are installed; the programs need none of them.
   [ -f build/release/build.ninja ] || flags+=(-DROOST_BUILD_TESTS=OFF)
   if [ "$backend" = cuda ]; then
     flags+=(-DROOST_CUDA=ON)

@@ -1,7 +1,7 @@
-# Sourced: starts and stops a cluster on this machine. Needs: bin, the folder of the programs; logs, the folder for
-# their logs; backend and device_count of backend.sh.
+# Sourced: starts and stops a cluster on this machine. Needs bin, the folder of the programs; logs, the folder for
+# their logs; and backend and device_count from backend.sh.
 
-pids=()  # of the processes that were started here, the router's first
+pids=()  # of the processes started here; the router's is the first
 
 stop_cluster() {
   local pid
@@ -10,7 +10,7 @@ stop_cluster() {
   pids=()
 }
 
-# check_free HOST:PORT VARIABLE: ends the script where something listens there.
+# check_free HOST:PORT VARIABLE: ends the script if something listens there.
 check_free() {
   if (exec 3<>"/dev/tcp/${1%:*}/${1##*:}") 2>/dev/null; then
     echo "quickstart: something listens on $1 already; $2 names another address" >&2
@@ -18,7 +18,7 @@ check_free() {
   fi
 }
 
-# await FILE PATTERN PID: waits until PATTERN is in FILE, and prints what its first group matched.
+# await FILE PATTERN PID: waits until PATTERN is in FILE, and prints the match of its first group.
 await() {
   local deadline=$((SECONDS + 60)) found
   while ((SECONDS < deadline)); do
@@ -41,7 +41,7 @@ start_router() {
   link=$(await "$log" 'router ready .*link=\([^ ]*\)' "${pids[0]}")
 }
 
-# start_worker NAME NUMBER MODEL [FLAG…]: one more worker for $link. Workers go round the devices by their numbers.
+# start_worker NAME NUMBER MODEL [FLAG…]: starts one more worker for $link. Its number chooses its device, in rotation.
 start_worker() {
   local device=()
   [ "$backend" = cpu ] || device=(--device $(($2 % device_count)))
@@ -50,7 +50,7 @@ start_worker() {
   pids+=($!)
 }
 
-# await_workers COUNT SECONDS: waits until the router has so many workers that are ready.
+# await_workers COUNT SECONDS: waits until the router has this many ready workers.
 await_workers() {
   local deadline=$((SECONDS + $2)) pid
   while ((SECONDS < deadline)); do

@@ -1,9 +1,9 @@
-# Sourced: the same questions under two routing policies, and what came of it as a table and as bars. Needs cluster.sh
-# and figures, a folder.
+# Sourced: asks the same questions under two routing policies, and prints the results as a table and as bars. Needs
+# cluster.sh and figures, a folder.
 #
-# Fourteen documents of about 2,600 tokens, four questions on each in a shuffled order, four at a time. A worker's cache
-# holds seven documents and their questions. So two workers hold all documents if each has its place, and neither does
-# if it gets all of them in turn.
+# Fourteen documents of about 2,600 tokens, four questions on each in a shuffled order, four at a time. A worker's
+# cache holds seven documents and their questions. So two workers together hold all documents if each document stays on
+# one worker, and they do not if each worker gets all documents in turn.
 
 document_count=14
 question_count=56
@@ -11,8 +11,8 @@ kv_blocks=1248  # of 16 tokens
 demo_load=(--prompts deploy/demo-prompts --documents "$document_count" --conversations "$question_count"
            --turns 1 --concurrency 4 --max-tokens 8 --probes 0)
 
-# start_demo POLICY HTTP_ADDRESS LINK_ADDRESS: a router and two workers with empty caches. Their logs go to a folder of
-# their own.
+# start_demo POLICY HTTP_ADDRESS LINK_ADDRESS: starts a router and two workers with empty caches. Their logs have their
+# own folder.
 start_demo() {
   local number
   logs=$figures/$1
@@ -37,7 +37,7 @@ run_demo_load() {
   return $code
 }
 
-# figure POLICY NAME: prints a number of that policy's run.
+# figure POLICY NAME: prints a number from that policy's run.
 figure() { sed -n "s/.* $2=\([^ ]*\).*/\1/p" "$figures/$1.txt"; }
 
 # bar VALUE MOST: a bar of at most 40 characters.
@@ -50,7 +50,7 @@ bar() {
 
 quotient() { awk "BEGIN { if ($2 > 0) printf \"%.1f\", $1 / $2; else print \"-\" }"; }
 
-# print_bars: the two runs beside each other.
+# print_bars: prints the two runs next to each other.
 print_bars() {
   local policy most
   most=$(printf '%s\n' "$(figure round-robin ttft_p50_ms)" "$(figure cache-aware ttft_p50_ms)" | sort -g | tail -n 1)
@@ -70,14 +70,15 @@ print_bars() {
     "$ttft_gain" "$cached_gain"
 }
 
-# compare_policies: runs both and leaves the cache-aware cluster up. Ends the script if an answer is missing or differs.
+# compare_policies: runs both and keeps the cache-aware cluster running. Ends the script if an answer is missing or
+# differs.
 compare_policies() {
   start_demo round-robin 127.0.0.1:0 tcp://127.0.0.1:0
   run_demo_load round-robin --table-header || fail 'round-robin: not every answer came'
   stop_cluster
   start_demo cache-aware "$http" "$link_address"
   run_demo_load cache-aware || fail 'cache-aware: not every answer came'
-  # On a CPU an answer has the same bits wherever and with whatever cache it is computed.
+  # On a CPU an answer has the same bits on every worker and with every cache state.
   if [ "$backend" = cpu ] && [ "$(figure round-robin answers)" != "$(figure cache-aware answers)" ]; then
     fail 'the two policies got different answers'
   fi

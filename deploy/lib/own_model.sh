@@ -1,6 +1,6 @@
 # Sourced: serves the user's model. Needs cluster.sh.
 
-# chat_example MODEL QUESTION, completion_example MODEL PROMPT: set example_path and example_body, a request that works.
+# chat_example MODEL QUESTION, completion_example MODEL PROMPT: set example_path and example_body to a valid request.
 chat_example() {
   example_path=/v1/chat/completions
   example_body='{"model": "'$1'", "messages": [{"role": "user", "content": "'$2'"}], "max_tokens": 64}'
@@ -10,7 +10,7 @@ completion_example() {
   example_body='{"model": "'$1'", "prompt": "'$2'", "max_tokens": 64}'
 }
 
-# ask_example: sends it and prints the answer.
+# ask_example: sends the example and prints the answer.
 ask_example() {
   local status
   status=$(curl -sS -o "$figures/answer.json" -w '%{http_code}' "$url$example_path" \
@@ -20,7 +20,7 @@ ask_example() {
   [ "$status" = 200 ] || fail "the first request was answered with status $status"
 }
 
-# print_metrics: where the daemons' metrics are, one command a line.
+# print_metrics: prints where the daemons' metrics are, one command per line.
 print_metrics() {
   local log
   echo "  curl $url/metrics"
@@ -29,8 +29,8 @@ print_metrics() {
   done
 }
 
-# measure_model FOLDER WORKERS: prints what the model takes, and sets memory_line. On CUDA each worker has a device, and
-# the one with the least free memory counts.
+# measure_model FOLDER WORKERS: prints the memory that the model needs, and sets memory_line. On CUDA each worker has a
+# device, and the one with the least free memory counts.
 measure_model() {
   local flags=(--workers "$2") free_mib
   if [ "$backend" = cuda ]; then
@@ -43,7 +43,7 @@ measure_model() {
 }
 memory_figure() { printf '%s\n' "$memory_line" | sed -n "s/.* $1=\([^ ]*\).*/\1/p"; }
 
-# serve_model FOLDER: one worker on the CPU, with all cores; on CUDA one for each device. Sets name.
+# serve_model FOLDER: starts one worker with all cores on the CPU, or one worker per CUDA device. Sets name.
 serve_model() {
   local workers=1 number context tokens flags=()
   [ "$backend" = cpu ] || workers=$device_count

@@ -19,7 +19,7 @@
 namespace roost::roostctl {
 namespace {
 
-// Where the load goes, and how.
+// The target of the load, and its options.
 struct LoadOptions {
   const BenchOptions& options;
   UseCache cache = UseCache::kYes;
@@ -35,7 +35,7 @@ std::uint64_t AnswerHash(std::size_t conversation, std::size_t turn, std::string
   return XXH3_64bits_withSeed(answer.data(), answer.size(), Mix64(conversation) + turn);
 }
 
-// Sends `turns` and appends the answer to them.
+// Sends `turns`, and appends the answer to them.
 BenchSample Ask(HttpClient& client, const LoadOptions& load, std::vector<ChatTurn>& turns) {
   ChatAnswer answer = AskChat(client, BodyOf(load, turns), [](AnswerPart, std::string_view) {});
   turns.push_back({"assistant", std::move(answer.text)});
@@ -64,12 +64,12 @@ std::vector<Conversation> MakeConversations(const BenchOptions& options, const B
       conversations[i].questions.push_back(prompts.questions[rng.Below(prompts.questions.size())]);
     }
   }
-  // Neighbours should not share a system prompt by the order of making alone.
+  // Shuffles, because the loop above puts the system prompts in a fixed cycle.
   for (std::size_t i = conversations.size(); i > 1; --i) std::swap(conversations[i - 1], conversations[rng.Below(i)]);
   return conversations;
 }
 
-// Hands conversations to clients and collects what came; each next turn of a conversation waits for its last answer.
+// Distributes conversations to clients and collects the samples. A conversation's next turn waits for its last answer.
 class Load {
  public:
   Load(const LoadOptions& load, std::vector<Conversation> conversations)
@@ -110,8 +110,8 @@ class Load {
   std::vector<BenchSample> samples_;  // guarded by mutex_
 };
 
-// Each probe's prompt begins with words of its own, so that its first sending finds nothing cached; the second finds
-// all of it. Nothing else runs meanwhile.
+// Each probe's prompt begins with unique words, so that the first request finds nothing cached and the second finds all
+// of it. Nothing else runs meanwhile.
 void Probe(const LoadOptions& load, const BenchPrompts& prompts, BenchRun& run) {
   const BenchOptions& options = load.options;
   HttpClient client(options.router);
@@ -182,7 +182,7 @@ int RunOnce(const BenchOptions& options, const BenchPrompts& prompts) {
   return CodeOf(run);
 }
 
-// Without the cache first: what that run computes stays nowhere, so both begin with what the workers hold now.
+// The run without the cache goes first: it leaves no blocks, so both runs begin with the same cache content.
 int RunComparison(const BenchOptions& options, const BenchPrompts& prompts) {
   const BenchRun without = RunLoad({options, UseCache::kNo}, prompts);
   const BenchRun with = RunLoad({options, UseCache::kYes}, prompts);

@@ -56,7 +56,7 @@ std::string HoldersOf(Stretch stretch, const std::vector<BlockHolder>& holders) 
   return fmt::format("{}{}being computed by {}", Names(holding), holding.empty() ? "" : "; ", Names(computing));
 }
 
-// Empty when all of the prompt is in `deepest` blocks.
+// Empty when `deepest` blocks are the whole prompt.
 std::string RestOf(PromptShape prompt, std::uint64_t deepest) {
   const std::uint64_t block_count = prompt.token_count / prompt.block_tokens;
   const std::uint64_t tail = prompt.token_count % prompt.block_tokens;

@@ -21,7 +21,7 @@ constexpr std::string_view kMark = "> ";
 constexpr std::string_view kDim = "\x1b[2m";
 constexpr std::string_view kPlain = "\x1b[0m";
 
-// Writes an answer as it comes.
+// Writes an answer as it arrives.
 class AnswerPrinter {
  public:
   explicit AnswerPrinter(const ChatConsole& console) : console_(console) {}
@@ -53,7 +53,7 @@ class AnswerPrinter {
 
 bool IsBlank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
-// The conversation so far and the line to the router.
+// The conversation so far, and the connection to the router.
 class Chat {
  public:
   Chat(ChatOptions options, const ChatConsole& console)
@@ -62,7 +62,7 @@ class Chat {
     if (!options_.system.empty()) turns_.push_back({"system", options_.system});
   }
 
-  // Nothing at the end of the input.
+  // False at the end of the input.
   [[nodiscard]] bool ReadQuestion(std::string& question) const {
     do {
       if (console_.screen == ChatScreen::kTerminal) console_.out << kMark << std::flush;
@@ -75,7 +75,7 @@ class Chat {
   // False when no answer came.
   bool Ask(std::string question) {
     turns_.push_back({"user", std::move(question)});
-    if (console_.interrupted) (void)console_.interrupted();  // pressed while nothing was asked
+    if (console_.interrupted) (void)console_.interrupted();  // discards presses from before the question
     AnswerPrinter printer(console_);
     ChatAnswer answer = AskChat(client_, ChatBody(Fields(), turns_),
                                 [&printer](AnswerPart part, std::string_view text) { printer.Write(part, text); });

@@ -1,4 +1,4 @@
-// `roostctl chat`: talks to a model, a line for each question, with the history of the conversation in every request.
+// `roostctl chat`: talks to a model, one line per question. Every request contains the conversation so far.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace roost::roostctl {
 
 struct ChatOptions {
   std::string router = "http://127.0.0.1:8000";
-  std::string model;             // empty: the first that the router serves
+  std::string model;             // empty: the router's first
   std::string system;            // empty: none
-  std::uint32_t max_tokens = 0;  // 0: to the context's end
+  std::uint32_t max_tokens = 0;  // 0: to the end of the context
 };
 
-// On a terminal there is a mark in front of each question, what a model thinks is shown dim, and what would change how
-// the rest looks is escaped. To a pipe goes the text of the answers alone.
+// A terminal gets a mark before each question, reasoning shown dim, and escapes for what would change the display. A
+// pipe gets only the text of the answers.
 enum class ChatScreen { kTerminal, kPipe };
 
 // Answers go to `out`, figures and errors to `err`.
@@ -28,20 +28,20 @@ struct ChatConsole {
   std::ostream& out;
   std::ostream& err;
   ChatScreen screen = ChatScreen::kPipe;
-  // True once for each Ctrl-C. Empty: there is none.
+  // True once for each Ctrl-C. Empty: there is no such key.
   std::function<bool()> interrupted = {};
 };
 
 // "[worker-a: 812 prompt tokens, 800 cached; first token after 12.3 ms; 24 tokens in 0.31 s]".
 [[nodiscard]] std::string FiguresLine(const ChatAnswer& answer);
-// Text for a terminal; lines and tabs stay.
+// Like Printable, but keeps line ends and tabs.
 [[nodiscard]] std::string ForTerminal(std::string_view text);
 
-// Until the input ends. A question that fails is no part of the history; a stopped answer is, as far as it came. The
-// exit code: 0 when no question failed.
+// Runs until the input ends. A failed question does not enter the history; a stopped answer does, as far as it came.
+// Returns the exit code: 0 when no question failed.
 int RunChat(const ChatOptions& options, const ChatConsole& console);
 
-// Ctrl-C as something to ask for. From here on it ends no process; threads that are made later inherit that.
+// Makes Ctrl-C something to ask for. From its construction on, Ctrl-C ends no process; threads made later inherit that.
 class InterruptKey {
  public:
   InterruptKey();

@@ -1,4 +1,4 @@
-// One answer of a chat: the request's body, and the answer as it streams in.
+// One answer of a chat: the request's body, and the streamed answer.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ChatTurn {
   std::string text;
 };
 
-// What a request says beside its messages. What is absent is the router's or the model's default.
+// The request's fields besides its messages. For an absent one, the router's or the model's default applies.
 struct ChatFields {
   std::string model;
   std::optional<std::uint32_t> max_tokens;
@@ -28,13 +28,13 @@ struct ChatFields {
   UseCache cache = UseCache::kYes;
 };
 
-// The body of POST /v1/chat/completions for a streamed answer that tells its token counts.
+// The body of POST /v1/chat/completions for a streamed answer with token counts.
 [[nodiscard]] std::string ChatBody(const ChatFields& fields, const std::vector<ChatTurn>& turns);
 
-// As the client saw it.
+// The answer as the client saw it.
 struct ChatAnswer {
-  std::string error;     // empty when the answer came whole
-  bool stopped = false;  // the client's StopWhen ended it: not whole, and no error
+  std::string error;     // empty when the whole answer came
+  bool stopped = false;  // the client's StopWhen ended it: incomplete, but not an error
   std::string worker;
   std::string text;
   double ttft_seconds = 0;
@@ -44,11 +44,11 @@ struct ChatAnswer {
   std::uint64_t output_tokens = 0;
 };
 
-// kReasoning is what a model thinks before it answers; it is no part of ChatAnswer::text.
+// kReasoning is what a model thinks before it answers; it does not enter ChatAnswer::text.
 enum class AnswerPart { kText, kReasoning };
 using OnAnswer = std::function<void(AnswerPart part, std::string_view text)>;
 
-// Sends `body` and calls `on_answer` with each piece as it comes.
+// Sends `body`, and calls `on_answer` with each piece as it arrives.
 [[nodiscard]] ChatAnswer AskChat(HttpClient& client, const std::string& body, const OnAnswer& on_answer);
 
 // kUnavailable when the router at `router` serves no model yet.

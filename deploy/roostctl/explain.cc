@@ -36,12 +36,12 @@ std::string ReasonText(std::string_view reason) {
   return "the policy's rule";
 }
 
-// Empty where none is made.
+// Empty when the decision makes no copy.
 std::string CopyText(element decision) {
   element copy;
   if (decision["copy"].get(copy) != simdjson::SUCCESS || copy.is_null()) return "";
-  return fmt::format("  copy         of its first {} blocks, by {}; nobody waits for it\n", CountAt(copy, "/blocks"),
-                     TextAt(copy, "/worker"));
+  return fmt::format("  copy         of its first {} blocks, by {}; no request waits for it\n",
+                     CountAt(copy, "/blocks"), TextAt(copy, "/worker"));
 }
 
 std::string ActualText(element decision) {
@@ -50,7 +50,7 @@ std::string ActualText(element decision) {
                      Milliseconds(SecondsAt(decision, "/actual/ttft_seconds")));
 }
 
-// What it hit, and along the prompt's blocks who of the candidates held how much. Empty when the router does not tell.
+// The hit, and how much of the prompt each candidate held. Empty when the router does not report block sizes.
 std::string HitText(element decision) {
   const std::uint64_t block_tokens = CountAt(decision, "/block_tokens");
   if (block_tokens == 0) return "";

@@ -12,18 +12,18 @@ namespace roost::roostctl {
 
 struct ExplainOptions {
   std::string router = "http://127.0.0.1:8000";
-  std::string request_id;   // the answer's id or its x-request-id; empty: the last decisions
-  std::uint32_t limit = 1;  // of the last decisions
+  std::string request_id;   // the answer's id, or its x-request-id; empty: the last decisions
+  std::uint32_t limit = 1;  // how many of the last decisions
 };
 
-// The path and query to ask the router.
+// The path and query of the request to the router.
 [[nodiscard]] std::string ExplainPath(const ExplainOptions& options);
 
-// What the answer of GET /admin/v1/decisions says, decision by decision with a table of its candidates. kDataLoss when
-// it is not that.
+// Formats the answer of GET /admin/v1/decisions, with a table of candidates for each decision. kDataLoss when it is not
+// such an answer.
 [[nodiscard]] Result<std::string> FormatDecisions(std::string_view decisions_json);
 
-// Asks the router and prints. Returns the exit code: 0 when it knew the request.
+// Asks the router and prints. Returns the exit code: 0 when the router knew the request.
 int RunExplain(const ExplainOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace roost::roostctl

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Prompts need not fit the model here: where they part matters.
+// Large, because prompts need not fit the model here: only their first difference matters.
 constexpr std::uint32_t kMostTokens = std::uint32_t{1} << 26U;
 
 class Folder final : public PromptTokenizer {
@@ -41,7 +41,7 @@ class Folder final : public PromptTokenizer {
   }
 
   router::ServedModel model_;
-  const std::int64_t unix_seconds_ = UnixSecondsNow();  // that templates see: the same for both prompts
+  const std::int64_t unix_seconds_ = UnixSecondsNow();  // the time for templates, the same for both prompts
 };
 
 }  // namespace

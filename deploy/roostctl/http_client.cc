@@ -12,11 +12,11 @@
 namespace roost::roostctl {
 namespace {
 
-// What the callbacks of one call write into.
+// The callbacks of one call write into this.
 struct Exchange {
   HttpResponse response;
   const HttpClient::OnData* on_data = nullptr;
-  std::string line;  // of the event stream, not yet ended
+  std::string line;  // the current, unfinished line of the event stream
 };
 
 void TakeLine(Exchange& exchange) {
@@ -61,7 +61,7 @@ std::size_t OnHeader(char* data, std::size_t size, std::size_t count, void* user
   return line.size();
 }
 
-// Not 0 ends the call.
+// A result other than 0 ends the call.
 int OnProgress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return (*static_cast<const std::function<bool()>*>(user))() ? 1 : 0;
 }

@@ -21,24 +21,24 @@ struct HttpResponse {
 // One connection, kept alive between calls. Not thread-safe: one client per thread.
 class HttpClient {
  public:
-  // `base_url` like http://127.0.0.1:8000, without a slash at the end.
+  // `base_url` is like http://127.0.0.1:8000, without a slash at the end.
   explicit HttpClient(std::string base_url, double timeout_seconds = 600);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // An Error when no answer came (kUnavailable); any HTTP status is an answer.
+  // An Error when no answer came (kUnavailable); an answer with any HTTP status is a result.
   [[nodiscard]] Result<HttpResponse> Get(const std::string& path);
   [[nodiscard]] Result<HttpResponse> PostJson(const std::string& path, const std::string& json);
 
-  // Calls `on_data` with the text after each "data: " as it arrives. The response's body holds what was not an event,
-  // such as a JSON error.
+  // Calls `on_data` with the text behind each "data: " as it arrives. The response's body is everything that was not an
+  // event, such as a JSON error.
   using OnData = std::function<void(std::string_view data)>;
   [[nodiscard]] Result<HttpResponse> PostForEvents(const std::string& path, const std::string& json,
                                                    const OnData& on_data);
 
-  // From here on a call ends with kCancelled as soon as `asked` answers true. It is asked whenever bytes move, and at
-  // least once a second.
+  // From now on a call ends with kCancelled as soon as `asked` returns true. `asked` is called whenever bytes move,
+  // and at least once a second.
   void StopWhen(std::function<bool()> asked) { stop_asked_ = std::move(asked); }
 
  private:

@@ -1,4 +1,4 @@
-// Members of a router's JSON answers, by JSON pointer, with a stand-in for those that are absent or of another type.
+// Reads members of a router's JSON answers by JSON pointer, with a default for absent ones and those of another type.
 #pragma once
 
 #include <simdjson.h>
@@ -26,17 +26,17 @@ namespace roost::roostctl {
   return object.at_pointer(pointer).get(value) == simdjson::SUCCESS && value;
 }
 
-// Nothing for null and for what is absent.
+// Nothing for null and for an absent member.
 [[nodiscard]] inline std::optional<double> SecondsAt(simdjson::dom::element object, const char* pointer) {
   double value = 0;
   if (object.at_pointer(pointer).get(value) != simdjson::SUCCESS) return std::nullopt;
   return value;
 }
 
-// The items of an array; none for what is no array. O(items).
+// The items of an array; empty for anything else. O(items).
 [[nodiscard]] std::vector<simdjson::dom::element> ListAt(simdjson::dom::element object, const char* pointer);
 
-// A value for a URL's query.
+// Encodes a value for a URL's query.
 [[nodiscard]] std::string PercentEncode(std::string_view text);
 
 }  // namespace roost::roostctl

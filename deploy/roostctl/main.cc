@@ -1,4 +1,4 @@
-// roostctl, the operator's command line: one command per screen of its manual.
+// roostctl, the operator's command line: one function per command.
 
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -36,14 +36,14 @@ constexpr int kExitUsage = 64;
 constexpr const char* kWorkersHelp =
     "all workers of the model, the best one (where a request with this prompt would go), or names: worker-a,worker-b";
 
-// A command gets the arguments after its own name, with the name in front as a program gets its own.
+// A command gets the arguments behind its name; the first is the name, like argv[0].
 struct Command {
   std::string_view name;
   std::string_view summary;
   int (*run)(std::span<const char* const> arguments);
 };
 
-// Parses; an answer means that the command is over with this exit code.
+// Parses the arguments. A value means that the command is over, with this exit code.
 std::optional<int> Ended(ConfigParser& parser, std::span<const char* const> arguments) {
   const auto outcome = parser.Parse(static_cast<int>(arguments.size()), arguments.data());
   if (!outcome.ok()) {
@@ -58,10 +58,10 @@ void DeclarePrompt(PromptOptions& options, ConfigParser& parser) {
   parser.Add("router", options.router, "URL of the router")
       .Add("model", options.model, "Model that the prompt is for")
       .Require("model")
-      .Add("prompt", options.prompt, "Text, as of /v1/completions")
+      .Add("prompt", options.prompt, "Text, as in /v1/completions")
       .Add("messages", options.messages_file,
            "File with the messages of a chat: a JSON array, or an object with messages and tools")
-      .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that are to profit");
+      .Add("cache-salt", options.cache_salt, "The cache_salt of the requests that should hit it");
 }
 
 int Status(std::span<const char* const> arguments) {
@@ -88,7 +88,7 @@ int Bench(std::span<const char* const> arguments) {
       .Add("conversations", options.conversation_count, "Conversations", {.low = 1, .high = 1e6})
       .Add("turns", options.turn_count, "Questions per conversation", {.low = 1, .high = 1000})
       .Add("concurrency", options.concurrency, "Conversations at a time", {.low = 1, .high = 512})
-      .Add("max-tokens", options.max_tokens, "Most tokens of an answer", {.low = 1, .high = 100000})
+      .Add("max-tokens", options.max_tokens, "Maximum tokens per answer", {.low = 1, .high = 100000})
       .Add("probes", options.probe_count, "Prompts sent one by one after the load, each uncached and then cached",
            {.low = 0, .high = 1000})
       .Add("seed", options.seed, "Seed of the questions and their order")
@@ -136,7 +136,7 @@ int Pin(std::span<const char* const> arguments) {
 
 int Unpin(std::span<const char* const> arguments) {
   PinOptions options;
-  ConfigParser parser("roostctl unpin", "Takes back the pin of a prompt on all workers of the model.");
+  ConfigParser parser("roostctl unpin", "Removes the pin of a prompt on all workers of the model.");
   DeclarePrompt(options, parser);
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunPin(PinVerb::kUnpin, options, std::cout, std::cerr);
@@ -148,9 +148,9 @@ int Memory(std::span<const char* const> arguments) {
   parser.Add("model", options.folder, "Model folder in Hugging Face layout")
       .Require("model")
       .AddChoice("backend", options.backend, {"cpu", "cuda"},
-                 "What will compute the model. On CUDA weights and KV are bf16")
+                 "Backend of the workers. On CUDA, weights and KV are bf16")
       .Add("memory-bytes", options.memory_bytes,
-           "Memory for all workers; 0 takes what is free here. For CUDA it must say what is free on the device")
+           "Memory for all workers; 0: what is free here. For CUDA, the free memory of the device")
       .Add("workers", options.worker_count, "Workers that share the memory", {.low = 1, .high = 1024});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunMemory(options, std::cout, std::cerr);
@@ -184,7 +184,7 @@ int Prefixes(std::span<const char* const> arguments) {
                       "Prints the prefixes that requests found most often in the workers' caches, with text where the "
                       "router runs with --show-prefix-text.");
   parser.Add("router", options.router, "URL of the router")
-      .Add("model", options.model, "Model; may be left out while the router serves a single one")
+      .Add("model", options.model, "Model; optional while the router serves only one")
       .Add("top", options.top, "Prefixes, the most used first", {.low = 1, .high = 1000});
   if (const auto code = Ended(parser, arguments)) return *code;
   return RunPrefixes(options, std::cout, std::cerr);
@@ -193,14 +193,14 @@ int Prefixes(std::span<const char* const> arguments) {
 int PrefixDifference(std::span<const char* const> arguments) {
   PrefixDiffOptions options;
   ConfigParser parser("roostctl prefix-diff",
-                      "Prints where the blocks of two prompts part, and which text stands there. A and B are files: a "
+                      "Prints where the blocks of two prompts diverge, and the text there. A and B are files: a "
                       "text, or the JSON body of a chat or completion request.");
   parser.AddPositional("A", options.first, "File with a prompt")
       .AddPositional("B", options.second, "File with another one")
       .Add("model", options.model, "Folder of a model, or the name of one that the router serves")
       .Require("model")
-      .Add("router", options.router, "URL of the router that is asked, where the model is no folder")
-      .Add("block-tokens", options.block_tokens, "--block-tokens of the workers, where the model is a folder",
+      .Add("router", options.router, "URL of the router, if the model is not a folder")
+      .Add("block-tokens", options.block_tokens, "--block-tokens of the workers, if the model is a folder",
            {.low = kMinBlockTokens, .high = kMaxBlockTokens});
   if (const auto code = Ended(parser, arguments)) return *code;
   if (options.first.empty() || options.second.empty()) {
@@ -213,11 +213,11 @@ int PrefixDifference(std::span<const char* const> arguments) {
 int Chat(std::span<const char* const> arguments) {
   ChatOptions options;
   ConfigParser parser("roostctl chat",
-                      "Talks to a model, a line for each question. Ctrl-C stops an answer, Ctrl-D ends the talk.");
+                      "Talks to a model, one line per question. Ctrl-C stops an answer, Ctrl-D ends the conversation.");
   parser.Add("router", options.router, "URL of the router")
       .Add("model", options.model, "Model to ask; the router's first when empty")
       .Add("system", options.system, "System prompt")
-      .Add("max-tokens", options.max_tokens, "Tokens per answer at most; 0: to the context's end",
+      .Add("max-tokens", options.max_tokens, "Maximum tokens per answer; 0: to the end of the context",
            {.low = 0, .high = 1e6});
   if (const auto code = Ended(parser, arguments)) return *code;
   ChatConsole console{.in = std::cin, .out = std::cout, .err = std::cerr};
@@ -294,13 +294,13 @@ void DeclareSimulatedLoad(SimulateOptions& options, ConfigParser& parser) {
   parser.Section("Load")
       .Add("trace", options.trace, "File with recorded requests")
       .AddChoice("format", options.format, ChoicesOf(workload::kTraceFormats), "The file's form")
-      .AddChoice("generate", options.generator, ChoicesOf(workload::kGenerators), "Made load instead of a trace")
+      .AddChoice("generate", options.generator, ChoicesOf(workload::kGenerators), "Generated load instead of a trace")
       .Add("sessions", options.session_count, "Sessions of weka and chat; 0: all", {.low = 0, .high = 1e6})
       .Add("utilisation", options.utilisation,
            "Share of the time that the fleet would compute prompts if its workers shared one cache that never evicts; "
            "arrival times are scaled to that. 0 keeps the recorded times",
            {.low = 0, .high = 100})
-      .Add("seed", options.seed, "Seed of all that is random");
+      .Add("seed", options.seed, "Seed of all random choices");
 }
 
 void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
@@ -358,10 +358,10 @@ constexpr Command kCommands[] = {
     {"status", "the workers that a router knows", &Status},
     {"explain", "why a request went to its worker", &Explain},
     {"pin", "keep a prompt in the workers' caches", &Pin},
-    {"unpin", "take back a pin", &Unpin},
+    {"unpin", "remove a pin", &Unpin},
     {"match", "what a prompt would hit, and where", &Match},
     {"prefixes", "the prefixes that are used most", &Prefixes},
-    {"prefix-diff", "where two prompts part, and at which text", &PrefixDifference},
+    {"prefix-diff", "where two prompts diverge, and the text there", &PrefixDifference},
     {"warm", "have workers compute a prompt", &Warm},
     {"generate", "answer a list of prompts in this process", &Generate},
     {"chat", "talk to a model", &Chat},

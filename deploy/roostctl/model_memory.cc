@@ -22,11 +22,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostHostKvBytes = std::uint64_t{8} << 30U;
-constexpr std::uint64_t kMostHostContexts = 64;  // as many requests as a CPU worker runs at a time
+constexpr std::uint64_t kMostHostContexts = 64;  // a CPU worker runs as many requests at a time
 constexpr double kHostKvShare = 0.5;
 constexpr double kDeviceKvShare = 0.9;
 constexpr std::uint64_t kLeastKvTokens = 1024;
-// What a process needs beside weights and KV: itself, activations and logits of a step.
+// Memory of a process beside weights and KV: the program itself, and one step's activations and logits.
 constexpr std::uint64_t kProcessBytes = std::uint64_t{256} << 20U;
 constexpr std::uint64_t kStepPartOfWeights = 16;
 
@@ -47,7 +47,7 @@ std::uint64_t FreeBytes() {
   return free;
 }
 
-// What roost-worker takes by default.
+// roost-worker's default dtype.
 Result<kernels::DType> DTypeOf(MemoryOf where) {
   if (where == MemoryOf::kDevice) return kernels::DType::kBF16;
   ROOST_ASSIGN_OR_RETURN(const auto cpu, kernels::Backend::Open(kernels::CpuOps(), {.thread_count = 1, .ordinal = 0}));
@@ -59,7 +59,7 @@ Result<FreeMemory> FreeMemoryOf(const MemoryOptions& options) {
     return FreeMemory{options.memory_bytes > 0 ? options.memory_bytes : FreeBytes(), MemoryOf::kHost};
   }
   if (options.memory_bytes > 0) return FreeMemory{options.memory_bytes, MemoryOf::kDevice};
-  return InvalidArgument("memory-bytes", "must say for CUDA what is free on the device");
+  return InvalidArgument("memory-bytes", "for CUDA, give the free memory of the device");
 }
 
 std::string FolderName(const fs::path& folder) {
@@ -68,7 +68,7 @@ std::string FolderName(const fs::path& folder) {
   return (error ? folder : absolute).filename().string();
 }
 
-// What the router would refuse of a worker.
+// Checks what the router would refuse.
 Result<void> CheckText(const fs::path& folder, const std::string& chat_template) {
   const fs::path path = folder / "tokenizer.json";
   ROOST_ASSIGN_OR_RETURN(const std::string json, worker::ReadSmallFile(path, worker::kMaxTokenizerBytes));
@@ -120,7 +120,7 @@ Result<void> Describe(const MemoryOptions& options, std::ostream& out) {
   return {};
 }
 
-// Of what weights and steps leave to a worker.
+// The KV memory of a worker, out of what weights and steps leave.
 std::uint64_t KvBytes(const ModelSize& model, MemoryOf where, std::uint64_t left) {
   if (where == MemoryOf::kDevice) return static_cast<std::uint64_t>(kDeviceKvShare * static_cast<double>(left));
   const std::uint64_t context_bytes = model.context_tokens * model.kv_bytes_per_token;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kSecondMs = 1000;
 constexpr std::uint64_t kDayMs = 24 * 3600 * kSecondMs;
-// What the router takes.
+// The router's limit.
 constexpr std::uint64_t kMaxDurationMs = 366 * kDayMs;
 
 constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {

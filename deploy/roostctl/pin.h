@@ -1,4 +1,4 @@
-// `roostctl pin` and `roostctl unpin`: keeps the blocks of a prompt in the workers' caches, or lets go of them.
+// `roostctl pin` and `roostctl unpin`: keeps the blocks of a prompt in the workers' caches, or releases them.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ enum class PinVerb { kPin, kUnpin };
 
 struct PinOptions : PromptOptions {
   std::string duration;         // like 10m; empty: until unpinned
-  std::string workers = "all";  // or best, or names with commas between them
+  std::string workers = "all";  // or best, or names separated by commas
 };
 
-// Milliseconds of a whole number with a unit: ms, s, m, h or d. More than 0 and at most 366 days.
+// Parses a whole number with a unit (ms, s, m, h or d) into milliseconds. More than 0, at most 366 days.
 [[nodiscard]] Result<std::uint64_t> ParseDuration(std::string_view text);
 
-// The body of POST /admin/v1/pin. `messages_json` is what the file holds; not read when there is a prompt.
+// The body of POST /admin/v1/pin. `messages_json` is the file's content; it is ignored when there is a prompt.
 [[nodiscard]] Result<std::string> PinBody(const PinOptions& options, std::string_view messages_json);
 
-// What each worker kept, a line for each. kDataLoss when the answer is none of its own.
+// A line for each worker: what it kept. kDataLoss when `answer_json` is not an answer to a pin.
 [[nodiscard]] Result<std::string> FormatPinAnswer(PinVerb verb, std::string_view answer_json);
 
-// Asks the router and prints. Returns the exit code: 0 when it sent the order to its workers.
+// Asks the router and prints. Returns the exit code: 0 when the router sent the order to its workers.
 int RunPin(PinVerb verb, const PinOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace roost::roostctl

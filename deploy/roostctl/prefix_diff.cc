@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the text that is shown.
+// How much text is shown before and behind the place.
 constexpr std::size_t kTokensBefore = 12;
 constexpr std::size_t kTokensBehind = 24;
 
@@ -33,7 +33,7 @@ Result<std::string> Quoted(PromptTokenizer& tokenizer, std::span<const TokenId> 
   return fmt::format("\"{}\"", Printable(text));
 }
 
-// What stands before the place, and of each side behind it.
+// The text before the place, and each side's text behind it.
 Result<std::string> TextAt(PromptTokenizer& tokenizer, std::uint64_t place, const Side& first, const Side& second) {
   std::string text;
   const std::size_t width = std::max<std::size_t>({4, first.body.name.size(), second.body.name.size()});
@@ -87,7 +87,7 @@ PrefixDiff ComparePrompts(std::span<const TokenId> first, std::span<const TokenI
   PrefixDiff diff;
   const auto [token, other] = std::mismatch(first.begin(), first.end(), second.begin(), second.end());
   diff.shared_tokens = static_cast<std::uint64_t>(token - first.begin());
-  // The chain from any root tells what the chain from the model's own would.
+  // Any root gives the same comparison as the model's own.
   const std::vector<BlockHash> hashes = HashBlocks(BlockHash{}, first, block_tokens);
   const std::vector<BlockHash> others = HashBlocks(BlockHash{}, second, block_tokens);
   const auto hash = std::mismatch(hashes.begin(), hashes.end(), others.begin(), others.end()).first;
@@ -115,7 +115,7 @@ Result<std::string> DescribeDiff(PromptTokenizer& tokenizer, const PromptBody& f
   if (a.tokens == b.tokens) return text + "the prompts are equal\n";
   ROOST_ASSIGN_OR_RETURN(const std::string place, TextAt(tokenizer, diff.shared_tokens, a, b));
   return text +
-         fmt::format("they part in block {}, at token {}:\n", diff.shared_tokens / block_tokens + 1,
+         fmt::format("they diverge in block {}, at token {}:\n", diff.shared_tokens / block_tokens + 1,
                      diff.shared_tokens + 1) +
          place;
 }

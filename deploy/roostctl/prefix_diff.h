@@ -1,5 +1,5 @@
-// `roostctl prefix-diff A B`: where the block hashes of two prompts part, and which text stands there. What stands
-// before that place is computed once and shared; all behind it is computed for each.
+// `roostctl prefix-diff A B`: where the block hashes of two prompts start to differ, and the text at that place. The
+// prompts share what stands before it; everything behind it is computed for each.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ struct PrefixDiffOptions {
   std::string second;
   std::string router = "http://127.0.0.1:8000";
   std::string model;                // a folder, or the name of a model that the router serves
-  std::uint32_t block_tokens = 16;  // of a folder's model; a router knows its workers'
+  std::uint32_t block_tokens = 16;  // for a model folder; the router knows its workers' value
 };
 
 struct PrefixDiff {
   std::uint64_t shared_blocks = 0;  // full blocks whose hashes are equal
-  std::uint64_t shared_tokens = 0;  // tokens that both begin with, whatever their salts
+  std::uint64_t shared_tokens = 0;  // equal tokens at the front, regardless of salts
 };
 
-// O(tokens). `block_tokens` is valid.
+// O(tokens). `block_tokens` must be valid.
 [[nodiscard]] PrefixDiff ComparePrompts(std::span<const TokenId> first, std::span<const TokenId> second,
                                         std::uint32_t block_tokens);
 
-// For people. The tokenizer gives tokens, text and the size of a block.
+// Text for people. The tokenizer provides tokens, text and the block size.
 [[nodiscard]] Result<std::string> DescribeDiff(PromptTokenizer& tokenizer, const PromptBody& first,
                                                const PromptBody& second);
 
-// The exit code: 0 when the two were compared, equal or not.
+// Returns the exit code: 0 when the comparison worked, whether equal or not.
 int RunPrefixDiff(const PrefixDiffOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace roost::roostctl

@@ -1,4 +1,4 @@
-// `roostctl match`, `roostctl warm` and `roostctl prefixes`: looks at what workers hold, and has them hold it.
+// `roostctl match`, `roostctl warm` and `roostctl prefixes`: shows what workers hold, and fills their caches.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@
 namespace roost::roostctl {
 
 struct WarmOptions : PromptOptions {
-  std::string workers = "all";  // or best, or names with commas between them
+  std::string workers = "all";  // or best, or names separated by commas
 };
 
 struct PrefixesOptions {
   std::string router = "http://127.0.0.1:8000";
-  std::string model;  // empty: the only one
+  std::string model;  // empty: the router's only one
   std::uint32_t top = 20;
 };
 
-// The bodies of POST /admin/v1/match and /admin/v1/warm. `messages_json` is what the file holds.
+// The bodies of POST /admin/v1/match and /admin/v1/warm. `messages_json` is the file's content.
 [[nodiscard]] Result<std::string> MatchBody(const PromptOptions& options, std::string_view messages_json);
 [[nodiscard]] Result<std::string> WarmBody(const WarmOptions& options, std::string_view messages_json);
 [[nodiscard]] std::string PrefixesPath(const PrefixesOptions& options);
 
-// The answers for people. kDataLoss when they are none of the router's.
+// The answers as text for people. kDataLoss when they are not answers of the router.
 [[nodiscard]] Result<std::string> FormatMatch(std::string_view answer_json);
 [[nodiscard]] Result<std::string> FormatWarm(std::string_view answer_json);
 [[nodiscard]] Result<std::string> FormatPrefixes(std::string_view answer_json);
 
-// Ask the router and print. Return the exit code: 0 when the router answered; of a warm-up when every worker holds the
-// prompt now.
+// Ask the router and print. Return the exit code: 0 when the router answered; for a warm-up, when every worker now
+// holds the prompt.
 int RunMatch(const PromptOptions& options, std::ostream& out, std::ostream& err);
 int RunWarm(const WarmOptions& options, std::ostream& out, std::ostream& err);
 int RunPrefixes(const PrefixesOptions& options, std::ostream& out, std::ostream& err);

@@ -50,7 +50,7 @@ Result<PromptBody> ParsePromptBody(std::string name, const std::string& text) {
   simdjson::dom::parser parser;
   element root;
   if (const auto error = parser.parse(simdjson::padded_string(text)).get(root); error != simdjson::SUCCESS) {
-    return InvalidArgument(body.name, "begins with {} but holds no JSON: {}", text[begin],
+    return InvalidArgument(body.name, "begins with {} but is not valid JSON: {}", text[begin],
                            simdjson::error_message(error));
   }
   if (simdjson::dom::object object; root.get(object) == simdjson::SUCCESS) return FromObject(std::move(body), object);

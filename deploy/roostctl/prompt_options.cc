@@ -9,7 +9,8 @@
 namespace roost::roostctl {
 namespace {
 
-// Members "messages" and "tools" from a file that holds an array of messages, or an object with these members.
+// Writes members "messages" and "tools" from a file that contains an array of messages, or an object with these
+// members.
 Result<void> WriteMessages(std::string_view file, JsonWriter& body) {
   simdjson::dom::parser parser;
   simdjson::dom::element root;

@@ -1,4 +1,4 @@
-// The prompt that a command is about, and the workers that it means, as flags and as JSON for the router.
+// The prompt of a command, and the workers that it is for, as flags and as JSON for the router.
 #pragma once
 
 #include <string>
@@ -17,14 +17,14 @@ struct PromptOptions {
   std::string cache_salt;
 };
 
-// What the messages' file holds; empty when there is none.
+// The content of the messages file; empty when there is none.
 [[nodiscard]] Result<std::string> ReadMessages(const PromptOptions& options);
 
-// Members "model" and, unless it is empty, "cache_salt" of an object that `body` has begun.
+// Writes member "model" and, unless it is empty, "cache_salt" into the object that `body` has begun.
 void WriteScope(const PromptOptions& options, JsonWriter& body);
-// Member "prompt", or "messages" and perhaps "tools". `messages_json` is not read when there is a prompt.
+// Writes member "prompt", or "messages" and perhaps "tools". Ignores `messages_json` when there is a prompt.
 [[nodiscard]] Result<void> WritePrompt(const PromptOptions& options, std::string_view messages_json, JsonWriter& body);
-// Member "workers": `workers` is "all", "best" or names with commas between them.
+// Writes member "workers": `workers` is "all", "best" or names separated by commas.
 void WriteWorkers(std::string_view workers, JsonWriter& body);
 
 }  // namespace roost::roostctl

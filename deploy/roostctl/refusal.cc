@@ -11,7 +11,7 @@ Error RefusalOf(const HttpResponse& response) {
   simdjson::dom::parser parser;
   simdjson::dom::element body;
   std::string_view message;
-  std::string_view field;  // null when it is about none
+  std::string_view field;  // null when it names no field
   const bool is_json = parser.parse(simdjson::padded_string(response.body)).get(body) == simdjson::SUCCESS;
   if (!is_json || body["error"]["message"].get(message) != simdjson::SUCCESS) message = "(without a reason)";
   if (!is_json || body["error"]["param"].get(field) != simdjson::SUCCESS) field = "";

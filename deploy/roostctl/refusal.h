@@ -1,4 +1,4 @@
-// What a router's error answer says, for the commands that ask it something.
+// A router's error answer, for the commands that ask it something.
 #pragma once
 
 #include "common/base/error.h"
@@ -6,7 +6,7 @@
 
 namespace roost::roostctl {
 
-// kInvalidArgument with the status, the field and the message of an answer in OpenAI's shape.
+// kInvalidArgument with the status, the field and the message of an answer in OpenAI's form.
 [[nodiscard]] Error RefusalOf(const HttpResponse& response);
 
 }  // namespace roost::roostctl

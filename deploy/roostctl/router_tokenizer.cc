@@ -23,13 +23,14 @@ class Router final : public PromptTokenizer {
     simdjson::dom::parser parser;
     simdjson::dom::array ids;
     if (parser.parse(simdjson::padded_string(answer)).at_pointer("/tokens").get(ids) != simdjson::SUCCESS) {
-      return DataLoss("answer", "/tokenize does not tell tokens");
+      return DataLoss("answer", "/tokenize returned no tokens");
     }
     std::vector<TokenId> tokens;
     tokens.reserve(ids.size());
     for (const simdjson::dom::element id : ids) {
       std::uint64_t token = 0;
-      if (id.get(token) != simdjson::SUCCESS) return DataLoss("answer", "/tokenize tells a token that is no number");
+      if (id.get(token) != simdjson::SUCCESS)
+        return DataLoss("answer", "/tokenize returned a token that is not a number");
       tokens.push_back(static_cast<TokenId>(token));
     }
     last_body_ = BodyOf(body);
@@ -45,7 +46,7 @@ class Router final : public PromptTokenizer {
     simdjson::dom::parser parser;
     std::string_view text;
     if (parser.parse(simdjson::padded_string(answer)).at_pointer("/prompt").get(text) != simdjson::SUCCESS) {
-      return DataLoss("answer", "/detokenize does not tell a prompt");
+      return DataLoss("answer", "/detokenize returned no prompt");
     }
     return std::string(text);
   }
@@ -56,7 +57,7 @@ class Router final : public PromptTokenizer {
     std::uint64_t tokens = 0;
     if (parser.parse(simdjson::padded_string(answer)).at_pointer("/block_tokens").get(tokens) != simdjson::SUCCESS ||
         tokens == 0) {
-      return DataLoss("answer", "/admin/v1/match does not tell block_tokens");
+      return DataLoss("answer", "/admin/v1/match returned no block_tokens");
     }
     return static_cast<std::uint32_t>(tokens);
   }

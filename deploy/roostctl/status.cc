@@ -26,7 +26,7 @@ bool Flag(simdjson::dom::element object, const char* key) {
   return object[key].get(value) == simdjson::SUCCESS && value;
 }
 
-// What the router's view of the worker's cache rests on, or that its snapshot is on the way.
+// How the router knows the worker's cache, or that its snapshot is still to come.
 std::string_view View(simdjson::dom::element worker) {
   const std::string_view mode = Text(worker, "mode");
   return mode == "exact" && !Flag(worker, "index_in_sync") ? "syncing" : mode;

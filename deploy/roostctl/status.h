@@ -1,4 +1,4 @@
-// `roostctl status`: the workers that a router knows, as a table for people.
+// `roostctl status`: the workers that a router knows, as a table.
 #pragma once
 
 #include <iosfwd>
@@ -9,7 +9,7 @@
 
 namespace roost::roostctl {
 
-// The table of the answer of GET /admin/v1/workers. kDataLoss when it is not that.
+// Formats the answer of GET /admin/v1/workers. kDataLoss when it is not such an answer.
 [[nodiscard]] Result<std::string> FormatStatus(std::string_view workers_json);
 
 // Asks the router and prints. Returns the exit code: 0 when it answered.

@@ -31,7 +31,7 @@ Result<std::tm> TimeFor(const std::optional<std::string>& now) {
   if (end == nullptr || *end != '\0') {
     return InvalidArgument("--now", "'{}' is not a time like 2026-11-20T12:00:00", *now);
   }
-  timegm(&parsed);  // fills in the days of week and year
+  timegm(&parsed);  // computes the days of the week and the year
   return parsed;
 }
 

@@ -12,12 +12,12 @@ namespace roost::roostctl {
 
 struct TemplateOptions {
   std::string template_path;
-  // "2026-11-20T12:00:00" for strftime_now; the present local time when absent.
+  // "2026-11-20T12:00:00" for strftime_now; absent: the current local time.
   std::optional<std::string> now;
 };
 
-// Exit status: 0 when every line could be read and answered, also where a template's answer was an error; 1 when the
-// template file or `now` is not valid (one line to `err`) or a line of `in` is not (an {"error"} in its place).
+// Returns the exit code: 0 when every line could be read and answered, even if a template's answer was an error; 1 when
+// the template file or `now` is not valid (one line to `err`), or a line of `in` is not (an {"error"} takes its place).
 int RunTemplate(const TemplateOptions& options, std::istream& in, std::ostream& out, std::ostream& err);
 
 }  // namespace roost::roostctl

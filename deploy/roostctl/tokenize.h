@@ -4,7 +4,7 @@
 //   {"text": "Hello"}   →   {"ids": [15496], "ids_with_special": [15496], "decoded": "Hello"}
 //   anything else       →   {"error": "…"}
 //
-// `decoded` is the text of `ids`, special tokens shown. Empty lines are passed over.
+// `decoded` is the text of `ids`, with special tokens shown. Empty lines are skipped.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct TokenizeOptions {
   std::filesystem::path tokenizer;  // a tokenizer.json
 };
 
-// The exit status: 0; 1 when a line was bad (the others are answered); 2 when the tokenizer can not be used.
+// Returns the exit code: 0; 1 when a line was bad (the others are answered); 2 when the tokenizer can not be used.
 int RunTokenize(const TokenizeOptions& options, std::istream& in, std::ostream& out, std::ostream& err);
 
 }  // namespace roost::roostctl

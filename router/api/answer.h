@@ -1,4 +1,4 @@
-// An answer, independent of the API: the pieces of its choices, and the formats in which they go to the client.
+// An answer, independent of the API: the pieces of its choices, and the formats in which clients get them.
 //
 //   tokens ─► ChoiceText ─► OutputParser ─► AnswerDelta ─► AnswerFormat ─► server-sent events, or one body
 //             text, stops   tool calls,                    OpenAI's chat and completions, responses, messages
@@ -27,7 +27,7 @@ namespace roost::router {
 struct Usage {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0;
-  std::uint32_t cached_tokens = 0;     // of the prompt, whose KV the worker had
+  std::uint32_t cached_tokens = 0;     // prompt tokens whose KV the worker had cached
   std::uint32_t reasoning_tokens = 0;  // of the completion
 };
 
@@ -44,9 +44,9 @@ struct AnswerDelta {
   std::string content;
   std::string reasoning;
   std::vector<ToolCallDelta> tool_calls;
-  std::vector<TokenId> tokens;                // from which this was made
-  std::vector<wire::TokenLogprobs> logprobs;  // of them, if the request asked for them
-  // In a choice's first piece, if the request asked for them. The first token has no log probability.
+  std::vector<TokenId> tokens;                // from which this piece was made
+  std::vector<wire::TokenLogprobs> logprobs;  // of `tokens`, if the request asked for them
+  // Set in a choice's first piece, if the request asked for them. A prompt's first token has no log probability.
   std::vector<TokenId> prompt_tokens;
   std::vector<wire::TokenLogprobs> prompt_logprobs;
 
@@ -57,7 +57,7 @@ enum class AnswerFinish : std::uint8_t { kStop, kLength, kToolCalls };
 
 struct ChoiceFinish {
   AnswerFinish reason = AnswerFinish::kStop;
-  // The stop string, or the stop token from the request, that ended it.
+  // The stop string, or the request's own stop token, that ended the choice.
   std::variant<std::monostate, std::string, TokenId> stopped_by;
 };
 
@@ -81,19 +81,19 @@ struct ChoiceAnswer {
   void Append(AnswerDelta delta);
 };
 
-// Writes one answer in the form of one API. A stream calls these in this order; each returns whole server-sent events,
-// or nothing:
+// Writes one answer in the form of one API. For a stream, Generation calls these functions in this order; each returns
+// whole server-sent events, or nothing:
 //
-//   Begin  (Continue* EndChoice, for each choice; choices come mixed)  End | Fail
+//   Begin  (Continue* EndChoice, for each choice; the choices interleave)  End | Fail
 //
-// An answer that is not streamed calls only Whole. FailureResponse is for a failure before anything was sent.
+// For an answer that is not streamed it calls only Whole. FailureResponse is for a failure before anything was sent.
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
 
-  // `usage` holds what is known of the prompt so far.
+  // `usage` holds what is known about the prompt so far.
   [[nodiscard]] virtual std::string Begin(const Usage& usage) = 0;
-  // The first call for a choice may have an empty delta: it announces the choice.
+  // The first call for a choice announces it, so its delta may be empty.
   [[nodiscard]] virtual std::string Continue(std::uint32_t choice, const AnswerDelta& delta, const Usage& usage) = 0;
   [[nodiscard]] virtual std::string EndChoice(std::uint32_t choice, const ChoiceFinish& finish, const Usage& usage) = 0;
   [[nodiscard]] virtual std::string End(const Usage& usage) = 0;

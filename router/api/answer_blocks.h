@@ -1,5 +1,5 @@
-// A choice as a sequence of blocks, for the APIs whose answers have blocks: reasoning, text, tool calls. A stream opens
-// a block, adds to it, and closes it before the next one.
+// A choice as a sequence of blocks (reasoning, text, tool calls), for the APIs whose answers have blocks. A stream
+// opens a block, adds to it, and closes it before it opens the next one.
 //
 // Pure; one for each answer.
 #pragma once
@@ -19,7 +19,7 @@ enum class BlockKind : std::uint8_t { kReasoning, kText, kToolCall };
 struct AnswerBlock {
   BlockKind kind = BlockKind::kText;
   std::uint32_t index = 0;  // 0, 1, … within the answer
-  std::string text = {};    // so far; of a tool call its arguments
+  std::string text = {};    // so far; for a tool call, its arguments
   std::string id = {};      // of a tool call
   std::string name = {};    // of a tool call
 };
@@ -28,7 +28,7 @@ class BlockSink {
  public:
   virtual ~BlockSink() = default;
   virtual void OnOpen(const AnswerBlock& block) = 0;
-  // `piece` is the end of the block's text.
+  // `piece` is new; block.text already ends with it.
   virtual void OnPiece(const AnswerBlock& block, std::string_view piece) = 0;
   virtual void OnClose(const AnswerBlock& block) = 0;
 };
@@ -36,7 +36,7 @@ class BlockSink {
 class AnswerBlocks {
  public:
   void Push(const AnswerDelta& delta, BlockSink& sink);
-  // Closes what is open.
+  // Closes the open block, if there is one.
   void Finish(BlockSink& sink);
 
  private:

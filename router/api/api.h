@@ -1,5 +1,5 @@
-// The HTTP API: the table of routes, and the handler of each. It knows no socket and no HTTP library: requests and
-// responders come from router/http, or from a test.
+// The HTTP API: the table of routes, and the handler of each. It does not depend on sockets or an HTTP library:
+// requests and responders come from router/http, or from a test.
 //
 //   POST /v1/chat/completions   POST /v1/completions   POST /v1/responses
 //   POST /v1/messages   POST /v1/messages/count_tokens   POST /tokenize   POST /detokenize
@@ -9,8 +9,8 @@
 //   POST /admin/v1/pin   POST /admin/v1/unpin   POST /admin/v1/warm   POST /admin/v1/match
 //
 // Every answer is JSON, also 404 and 405, except /metrics and streams. HEAD is answered as GET, OPTIONS with Allow. A
-// POST without a JSON content type is a 415. A web page cannot send JSON to another site without the site's consent, so
-// no page in a browser can use a router on the same machine.
+// POST without a JSON content type gets 415. A web page can not send JSON to another site without that site's consent,
+// so no page in a browser can use a router on the same machine.
 //
 // A request moves from its connection's thread to a text thread, which parses its JSON, tokenizes, hashes and submits
 // it. The answer moves back:
@@ -19,7 +19,7 @@
 //   text                            └► JSON → tokens → Submit ─ post ─┘
 //
 // Text threads do all work that may take long or waits for the dispatcher's lock. They drop a request whose client has
-// gone. A request for which there is no memory is answered 429, 413 or 503.
+// gone. A request that does not fit into memory is answered 429, 413 or 503.
 //
 // Threads: Handle runs on the server's threads, several at once; BeginDrain may be called from any.
 #pragma once
@@ -56,19 +56,19 @@ enum class PrefixText { kHide, kShow };
 
 struct ApiOptions {
   std::string version;
-  std::uint64_t seed = 0;  // of answers' ids and of requests without a seed; random in daemons
-  Duration request_timeout = std::chrono::hours(1);  // the longest; a request's header may shorten it
+  std::uint64_t seed = 0;  // for answers' ids and for requests without a seed; random in daemons
+  Duration request_timeout = std::chrono::hours(1);  // at most; a request's header may shorten it
   PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
   RenderSettings::Content message_content = RenderSettings::Content::kText;
-  std::optional<ToolFamily> tool_family = {};      // overrides what the models' templates say
-  std::shared_ptr<PromptMemo> prompt_memo = {};    // null: nothing of prompts is remembered
+  std::optional<ToolFamily> tool_family = {};      // overrides the family that a model's template implies
+  std::shared_ptr<PromptMemo> prompt_memo = {};    // null: no memo
   std::function<std::string()> metrics_text;       // the body of /metrics
   std::function<std::int64_t()> unix_seconds_now;  // wall time, for `created`
 };
 
 class Api {
  public:
-  // All four outlive the Api. The Api outlives the server and the work that it posted to `text`.
+  // The four references outlive the Api. The Api outlives the server and the work that it posted to `text`.
   Api(Dispatcher& dispatcher, ApiObserver& observer, const Clock& clock, TextWork& text, ApiOptions options);
 
   Api(const Api&) = delete;
@@ -77,14 +77,14 @@ class Api {
   // The handler for HttpServer::Start.
   void Handle(HttpRequest request, std::shared_ptr<Responder> responder);
 
-  // From now on /ready answers 503. All other routes go on.
+  // From now on /ready answers 503. All other routes keep working.
   void BeginDrain() { draining_ = true; }
 
  private:
   struct Route;
   struct Call;  // a request on its route
   struct ChatPrompt;
-  struct Prompt;  // what can be generated
+  struct Prompt;  // a request that is ready for generation
 
   [[nodiscard]] static std::span<const Route> Routes();
   [[nodiscard]] static const Route* FindRoute(std::string_view method, std::string_view path);
@@ -122,10 +122,11 @@ class Api {
   [[nodiscard]] Result<void> SendWarm(Call& call);
   [[nodiscard]] Result<std::string> AskMatch(Call& call);
   [[nodiscard]] Result<void> AskPrefixes(Call& call);
-  // A callback for the dispatcher: answers the call with the body that `make_body` makes from the workers' answers.
+  // Returns a callback for the dispatcher. It answers the call with the body that `make_body` makes from the workers'
+  // answers.
   using MakeBody = std::function<std::string(std::span<const WorkerAnswer>)>;
   [[nodiscard]] AnswersDone AnswerLater(const Call& call, MakeBody make_body);
-  // Parses the request's body. An error if its model takes no requests now.
+  // Parses the request's body. An error if the model accepts no requests now.
   template <typename Request>
   [[nodiscard]] Result<Request> ReadBody(Call& call, Result<Request> (*parse)(const JsonObject&)) const;
   [[nodiscard]] Result<void> CheckModel(Call& call, const JsonObject& body) const;
@@ -133,24 +134,24 @@ class Api {
   [[nodiscard]] Result<Instant> DeadlineOf(const Call& call) const;
   [[nodiscard]] RenderSettings Settings() const;
   [[nodiscard]] Result<ChatPrompt> ReadChatPrompt(Call& call, const ChatRequest& chat);
-  // How the answer to it is written.
+  // Sets the constraint that makes the answer's tool calls take the family's form.
   [[nodiscard]] static Result<void> ConstrainCalls(const ServedModel& model, Prompt& prompt);
   [[nodiscard]] OutputFamily FamilyOfOutput(const ServedModel& model, const ChatRequest& chat) const;
   [[nodiscard]] Result<Prompt> ReadChat(Call& call, Result<ChatRequest> chat);
   [[nodiscard]] Result<Prompt> ReadCompletion(Call& call);
   [[nodiscard]] Result<std::string> ReadTokenize(Call& call);
   [[nodiscard]] Result<std::string> ReadCountTokens(Call& call);
-  // Adds what a worker is asked to do with one of the request's prompts. `field` names it in errors.
+  // Adds the spec of one of the request's prompts. `field` names the prompt in errors.
   [[nodiscard]] Result<void> AddSpec(const Call& call, HashedTokens read, std::string_view field, Prompt& prompt);
   [[nodiscard]] static Result<void> HoldSpecs(Call& call, Prompt& prompt);
-  // "prefix_" and 32 hexadecimal digits.
+  // `prefix` and 32 hexadecimal digits.
   [[nodiscard]] std::string NewId(std::string_view prefix);
   void GenerateOpenAi(const Call& call, AnswerKind kind, Result<Prompt> prompt);
   void Generate(const Call& call, Prompt prompt, const std::string& answer_id, std::unique_ptr<AnswerFormat> format);
   void AnswerResult(const Call& call, Result<std::string> body);
   void Answer(const Call& call, HttpResponse response);
   void AnswerError(const Call& call, const Error& error);
-  // In the form that the path's API has for errors.
+  // The error in the form that the route's API uses.
   [[nodiscard]] HttpResponse ErrorAnswer(const Call& call, const Error& error);
   [[nodiscard]] std::uint64_t NextRandom();
 

@@ -22,7 +22,7 @@ Result<Request> Api::ReadBody(Call& call, Result<Request> (*parse)(const JsonObj
   ROOST_RETURN_IF_ERROR(CheckModel(call, object));
   ROOST_RETURN_IF_ERROR(Hold(body.memory(), ParseBytes(size, json.node_count())));
   Result<Request> request = parse(object);
-  ROOST_CHECK(!request.ok() || call.model != nullptr, "a request was read that names no model");
+  ROOST_CHECK(!request.ok() || call.model != nullptr, "a parsed request has a model");
   return request;
 }
 

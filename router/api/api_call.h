@@ -13,10 +13,10 @@
 
 namespace roost::router {
 
-// Who answers: the thread that read the request, at once, or a text thread.
+// The thread that answers: the connection's thread, at once, or a text thread.
 enum class CallThread { kConnection, kText };
 
-// The API in whose form errors are written.
+// The API whose error format is used.
 enum class ErrorForm { kOpenAi, kAnthropic };
 
 // Belongs to the connection's thread until it is posted, then to the text thread.
@@ -26,12 +26,12 @@ struct Api::Call {
   Instant started_at;
   CallThread thread = CallThread::kConnection;
   std::string_view route;  // a name of the route table
-  std::string_view rest;   // of the path, behind a prefix route
+  std::string_view rest;   // of the path, after the part that a prefix route matched
   ErrorForm error_form = ErrorForm::kOpenAi;
-  // Of another API's request: its own name for a field of a chat.
+  // For a request of another API: maps a chat's field name to that API's name for it.
   std::string (*field_of)(std::string_view) = nullptr;
   enum class ModelName { kRequired, kOptional } model_name = ModelName::kRequired;
-  std::shared_ptr<const ServedModel> model;  // once the name was read and a worker serves it
+  std::shared_ptr<const ServedModel> model;  // set once the name is read and a worker serves the model
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };
 

@@ -18,8 +18,8 @@ struct GenerationSummary {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0;
   std::uint32_t predicted_cached_tokens = 0;
-  std::optional<std::uint32_t> cached_tokens;  // nothing if it ended before its first token
-  double seconds = 0;                          // from the handler's start to the end
+  std::optional<std::uint32_t> cached_tokens;  // empty if it ended before its first token
+  double seconds = 0;                          // from the handler's start to the end of the answer
 };
 
 [[nodiscard]] constexpr std::string_view NameOf(GenerationSummary::Outcome outcome) {
@@ -37,19 +37,19 @@ class ApiObserver {
  public:
   virtual ~ApiObserver() = default;
 
-  // Every request, once: `route` is one of the route table's names, or "other"; `status` is the HTTP status, 499 for a
-  // client that went away.
+  // Called once for every request. `route` is one of the route table's names, or "other"; `status` is the HTTP status,
+  // 499 for a client that went away.
   virtual void OnAnswer(std::string_view route, int status) = 0;
 
-  // The unknown fields of a generation's request, if it has any.
+  // The number of unknown fields in a generation's request; called only if there are any.
   virtual void OnUnknownFields(std::uint32_t count) = 0;
 
-  // A generation is under way until its OnGenerationEnd.
+  // A generation is active from OnGenerationStart to OnGenerationEnd.
   virtual void OnGenerationStart(std::string_view model) = 0;
   virtual void OnGenerationEnd(const GenerationSummary& summary) = 0;
 
   virtual void OnFirstToken(std::string_view model, double seconds) = 0;
-  // `token_count` tokens arrived at once, `seconds` after the ones before.
+  // `token_count` tokens arrived together, `seconds` after the previous ones.
   virtual void OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The part of the Api that is about prefixes, for operators: pins, warm-ups, matches, the most used ones. On text
+// The Api's routes about prefixes, for operators: pins, warm-ups, matches, the most used prefixes. They run on text
 // threads.
 #include <fmt/format.h>
 
@@ -35,7 +35,7 @@ PromptSize SizeOf(const ServedModel& model, std::size_t block_count, std::size_t
 
 }  // namespace
 
-// The workers' answers come on the link thread; what is made of them is made on a text thread.
+// The workers' answers arrive on the link thread; a text thread turns them into the body.
 AnswersDone Api::AnswerLater(const Call& call, MakeBody make_body) {
   return [this, responder = call.responder, route = call.route,
           make_body = std::move(make_body)](std::vector<WorkerAnswer> answers) {

@@ -1,4 +1,4 @@
-// The part of the Api that reads prompts and has them answered. On text threads.
+// The Api's routes that read prompts and generate answers. They run on text threads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace {
 constexpr std::size_t kFingerprintDigits = 12;
 constexpr std::string_view kTimeoutHeader = "x-request-timeout-ms";
 
-// Of the text that is to be tokenized. Each prompt is one that the model may have.
+// The size of all text to tokenize. An error if one prompt is certainly too long for the model.
 Result<std::size_t> CheckedSize(const ServedModel& model, const CompletionRequest& request) {
   std::size_t size = 0;
   for (const CompletionPrompt& prompt : request.prompts) {
@@ -60,8 +60,8 @@ struct AnswerParts {
   std::string answer_id;
 };
 
-// Calls and reasoning are told apart by the family's markers, which are wanted as text even where they are special
-// tokens.
+// The parser finds calls and reasoning by the family's markers. So it needs the markers as text, even if they are
+// special tokens.
 void SetParser(const ServedModel& model, OutputFamily family, AnswerParts parts, GenerationOptions& options) {
   FamilyOutputOptions output;
   output.family = family;
@@ -86,7 +86,7 @@ void SetParser(const ServedModel& model, OutputFamily family, AnswerParts parts,
 
 struct Api::Prompt {
   std::vector<GenerateSpec> specs;
-  std::vector<std::string> echoes;  // that answers begin with; one for each spec, or none at all
+  std::vector<std::string> echoes;  // the text with which answers begin; one for each spec, or none at all
   Echo echo = Echo::kNone;
   SamplingFields fields;
   OutputFamily family;  // of a chat's model; a completion's output is plain
@@ -94,8 +94,8 @@ struct Api::Prompt {
   ToolSet tools;
 };
 
-// Calls that are forced or strict take the form that the family writes, where it can be asked for. A form that the
-// request names itself leaves no place for calls, so strict ones have none then.
+// Forced or strict calls get the family's own form, if a constraint can describe it. If the request sets a form of its
+// own, that form has no place for calls, so strict calls are not constrained.
 Result<void> Api::ConstrainCalls(const ServedModel& model, Prompt& prompt) {
   if (!HasCallSyntax(prompt.family.tools)) return {};
   if (!prompt.tools.is_forced() && prompt.fields.constraint) return {};
@@ -126,7 +126,7 @@ Result<std::shared_ptr<const ServedModel>> Api::FindModel(const std::string& nam
   return Error{ErrorCode::kModelNotFound, fmt::format("the model '{}' is not served here", name), "model"};
 }
 
-// When the request's time is over: its header may only shorten what the server allows.
+// The request's deadline. Its header can only shorten the server's timeout.
 Result<Instant> Api::DeadlineOf(const Call& call) const {
   const std::optional<std::string_view> text = call.request.FindHeader(kTimeoutHeader);
   if (!text.has_value()) return call.started_at + options_.request_timeout;
@@ -140,7 +140,7 @@ Result<Instant> Api::DeadlineOf(const Call& call) const {
   return call.started_at + std::chrono::milliseconds(shorter);
 }
 
-// What is certain to be refused is refused before its messages are looked at.
+// Refuses a request early, before its messages are read, if its model is unknown or has no room.
 Result<void> Api::CheckModel(Call& call, const JsonObject& body) const {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> name, body.String("model"));
   std::string wanted(name.value_or(""));
@@ -287,7 +287,7 @@ Result<void> Api::AddSpec(const Call& call, HashedTokens read, std::string_view 
   return {};
 }
 
-// What the request holds of the budget for input is given back when the last of its specs is gone.
+// Moves the request's charge on the input budget to its specs; it is given back when the last of them is destroyed.
 Result<void> Api::HoldSpecs(Call& call, Prompt& prompt) {
   std::uint64_t bytes = 0;
   for (const GenerateSpec& spec : prompt.specs) bytes += SpecBytes(spec);

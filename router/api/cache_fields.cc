@@ -36,7 +36,7 @@ Result<std::optional<std::uint32_t>> Priority(const JsonObject& object, std::str
   return std::optional<std::uint32_t>(static_cast<std::uint32_t>(*value));
 }
 
-// One priority and its duration.
+// The names of a priority and its duration.
 struct HintNames {
   std::string_view priority;
   std::string_view duration;
@@ -49,7 +49,7 @@ struct Hint {
 Result<Hint> ParseHint(const JsonObject& object, HintNames names) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::uint32_t> priority, Priority(object, names.priority));
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> duration, object.Integer(names.duration, 1, kMaxKeepMs));
-  // A priority for no time would be without effect.
+  // A priority without a duration would have no effect.
   if (priority && !duration) {
     return InvalidArgument(object.PathOf(names.duration), "is required beside {}: the time for which it holds",
                            names.priority);
@@ -110,16 +110,16 @@ constexpr std::string_view kCacheSchema =
     R"("decode_duration_ms":{"type":"integer","minimum":1}}}}}]})";
 
 constexpr auto kCacheFields = std::to_array<RequestField<CacheFields>>({
-    {"cache_salt", "Prompts of different salts share no cached blocks. The same as cache.salt.",
+    {"cache_salt", "Prompts with different salts share no cached blocks. The same as cache.salt.",
      Text<CacheFields>{1, kMaxCacheSaltBytes, [](CacheFields& f, std::string_view v) { f.salt = v; }}},
-    {"cache", "What the request has to do with the prefix cache, and how long its blocks should stay.",
+    {"cache", "How the request uses the prefix cache, and how long its blocks should stay in it.",
      Own<CacheFields>{kCacheSchema, &ReadCache}},
     {"session_id", "The conversation's name.",
      Text<CacheFields>{1, kMaxSessionIdBytes, [](CacheFields& f, std::string_view v) { f.session_id = v; }}},
-    {"expect_return_ms", "When the conversation should come back.",
+    {"expect_return_ms", "The time until the conversation's next request is expected.",
      Whole<CacheFields>{0, kMaxKeepMs,
                         [](CacheFields& f, std::int64_t v) { f.expect_return_ms = static_cast<std::uint64_t>(v); }}},
-    {"priority", "Higher ones go first where requests wait (in vLLM lower ones do); 50 is usual.",
+    {"priority", "Requests with a higher priority leave the queue first (in vLLM, a lower one); the default is 50.",
      Whole<CacheFields>{0, wire::kMaxPriority,
                         [](CacheFields& f, std::int64_t v) { f.priority = static_cast<std::uint32_t>(v); }}},
 });

@@ -29,11 +29,12 @@ struct CacheFields {
   std::string salt;  // empty: none
   std::optional<wire::Retention> retention;
   std::string session_id;              // empty: none
-  std::uint64_t expect_return_ms = 0;  // 0: not said
+  std::uint64_t expect_return_ms = 0;  // 0: not given
   std::uint32_t priority = 50;
 };
 
-// The error names the field. An unknown member of `cache` is an error, since a misspelt hint would have no effect.
+// The error names the field. An unknown member of `cache` is an error, because a misspelt hint would silently do
+// nothing.
 [[nodiscard]] Result<CacheFields> ParseCacheFields(const JsonObject& body);
 
 // The table of these fields.

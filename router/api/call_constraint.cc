@@ -14,11 +14,11 @@
 namespace roost::router {
 namespace {
 
-// Formats are JSON texts, put together from the inside.
+// Formats are JSON texts, built from the inside out.
 using Format = std::string;
 using Formats = std::vector<Format>;
 
-constexpr int kMaxMessages = 16;  // in front of Harmony's last one
+constexpr int kMaxMessages = 16;  // before Harmony's last message
 constexpr int kMaxWhitespace = 32;
 
 Format Text(std::string_view text) {
@@ -74,7 +74,7 @@ class Writer {
     return token ? fmt::format(R"({{"type":"token","token":{}}})", *token) : Text(text);
   }
 
-  // A tag's begin and end: a text itself, or a token.
+  // The begin or end of a tag: a plain string, or a token.
   Format Edge(std::string_view text) const {
     if (syntax_.special_token(text)) return Marker(text);
     JsonWriter json;
@@ -86,7 +86,7 @@ class Writer {
     return fmt::format(R"({{"type":"tag","begin":{},"content":{},"end":{}}})", begin, content, end);
   }
 
-  // ---- what stands before calls ----
+  // ---- text before calls ----
 
   Formats Reasoning() const {
     if (syntax_.family.reasoning == ReasoningForm::kNone || syntax_.reasoning_start == ReasoningStart::kNever) {
@@ -98,7 +98,7 @@ class Writer {
     return {is_inside ? thinking : Optional(thinking)};
   }
 
-  // The prompt ends with <|start|>assistant.
+  // Messages before the last one. The prompt already ends with <|start|>assistant.
   Format Messages(const Formats& channels) const {
     const Format text = Tag(Edge("<|message|>"), AnyText(), Edge("<|end|>"));
     return UpTo(kMaxMessages,
@@ -113,7 +113,7 @@ class Writer {
                        Tag(Edge(Trigger()), Calls(), Nothing()));
   }
 
-  // Without a marker an answer that begins with a brace is a call.
+  // For a family without a marker: an answer that begins with a brace is a call, any other is text.
   Format BareOrText() const {
     const Format first = R"({"type":"regex","pattern":"[^{ \\n\\t\\r]"})";
     return Either({Calls(), Optional(Sequence({first, AnyText()}))});
@@ -121,7 +121,7 @@ class Writer {
 
   // ---- calls ----
 
-  // What tells a call from text; empty where nothing does.
+  // The marker that begins calls; empty if the family has none.
   [[nodiscard]] std::string_view Trigger() const {
     switch (syntax_.family.tools) {
       case ToolFamily::kHermes: return "<tool_call>";
@@ -133,7 +133,7 @@ class Writer {
     }
   }
 
-  // Behind the trigger.
+  // The calls after the trigger.
   Format Calls() const {
     const auto marked = [this](std::string_view text) { return Marker(text); };
     switch (syntax_.family.tools) {
@@ -216,7 +216,7 @@ class Writer {
     });
   }
 
-  // A stop token ends the message.
+  // Without an end marker: a stop token ends the message.
   Format HarmonyCall() const {
     return Functions([&](const ToolFunction& function) -> Formats {
       return {Marker("<|channel|>"),   Text("commentary to=functions." + function.name + " "),

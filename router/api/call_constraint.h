@@ -1,13 +1,14 @@
-// The form of an answer that must call tools, or whose calls must hold to schemas: the family's own syntax, as a
-// structural tag for workers (common/grammar).
+// The constraint for an answer that must call tools, or whose calls must match schemas: the model family's own call
+// syntax, as a structural tag for workers (common/grammar).
 //
 //   forced (`required`, a named function)   [reasoning] calls
 //   strict (`strict: true`, `auto`)         [reasoning] text, free until a call's marker; then calls, and nothing after
 //
-//   calls     call, then up to kMaxCalls - 1 others; one where the request wants one
-//   call      the function's name, then arguments by its schema; any object for functions that are not strict
+//   calls     a call, then up to kMaxForcedCalls - 1 others; only one if the request wants one
+//   call      the function's name, then arguments that match its schema; any object if the function is not strict
 //
-// A marker that is a special token of the model's is asked for as that token, which no text can spell; another is text.
+// A marker that is a special token of the model is required as that token, so text that spells it does not match. Any
+// other marker is required as text.
 //
 // Pure.
 #pragma once
@@ -27,15 +28,15 @@ namespace roost::router {
 struct CallSyntax {
   OutputFamily family;
   ReasoningStart reasoning_start = ReasoningStart::kNever;
-  // The special token of this text; nothing where there is none.
+  // The special token with this text, if the model has one.
   std::function<std::optional<TokenId>(std::string_view)> special_token;
 };
 
-// Can calls be asked for as the family writes them? Not in XML and in Python, whose values are no JSON.
+// Whether a constraint can describe the family's calls. It can not for XML and Python, whose values are not JSON.
 [[nodiscard]] bool HasCallSyntax(ToolFamily family);
 
-// Of a family that has a syntax. Nothing when calls are neither forced nor strict. An error names the tools: their
-// schemas hold what no form can express.
+// The family must have a call syntax. Empty when calls are neither forced nor strict. An error names the tools when
+// their schemas use something that a constraint can not express.
 [[nodiscard]] Result<std::optional<wire::Constraint>> CallConstraint(const ToolSet& tools, const CallSyntax& syntax);
 
 }  // namespace roost::router

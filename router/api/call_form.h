@@ -1,9 +1,9 @@
-// The ways in which families of models write a call. A call is
+// The ways in which model families write a tool call. A call is
 //
-//   begin marker │ head: up to the arguments │ arguments: a JSON object │ tail: up to what is no part of the call
+//   begin marker │ head: up to the arguments │ arguments: a JSON object │ tail: up to the end of the call
 //
-// The head is certain before anything of the call is told; the arguments go on as they come. Where a family's arguments
-// are no JSON, the head holds them whole, made into JSON.
+// Nothing of a call is reported before its head is complete; then the arguments are passed on as they arrive. If a
+// family's arguments are not JSON, they belong to the head: it is read whole, and they are converted to JSON.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@ enum class FormVerdict : std::uint8_t { kMore, kNone, kFound };
 
 struct CallHead {
   FormVerdict verdict = FormVerdict::kNone;
-  // Bytes of the head; with kNone, those that are content without another look.
+  // Bytes of the head. With kNone: bytes that are content and need not be read again.
   std::size_t size = 0;
-  std::string name = {};             // of the call whose arguments follow
-  std::vector<ToolCall> whole = {};  // or calls with their arguments; ids are empty
+  std::string name = {};             // of the call, if its arguments follow
+  std::vector<ToolCall> whole = {};  // otherwise: complete calls, with empty ids
 };
 
 struct CallTail {
@@ -35,27 +35,28 @@ struct CallTail {
   enum class Next : std::uint8_t { kContent, kCall } next = Next::kContent;
 };
 
-// Remembers what stands open; one for each choice. Text that it is given begins where the last part ended, and is
-// given again, longer, after kMore.
+// Remembers its position within nested parts; one for each choice. The text that it gets begins where the last part
+// ended. After kMore it gets the same text again, with more at the end.
 class CallForm {
  public:
   virtual ~CallForm() = default;
 
   [[nodiscard]] virtual std::vector<std::string_view> Begins() const = 0;
-  // Markers that mean nothing outside of a call.
+  // Markers that have no meaning outside a call.
   [[nodiscard]] virtual std::vector<std::string_view> Strays() const { return {}; }
-  // An answer may begin with a call without marker, by this character; '\0' for none.
+  // The first character of a call without a marker, which may stand at the beginning of an answer; '\0' if there is
+  // none.
   [[nodiscard]] virtual char bare_begin() const { return '\0'; }
-  // May a head be of any size? Then ReadHead looks at each byte once.
+  // Whether a head may have any size. If so, ReadHead reads each byte only once.
   [[nodiscard]] virtual bool is_whole() const { return false; }
 
   [[nodiscard]] virtual CallHead ReadHead(std::string_view text) = 0;
   [[nodiscard]] virtual CallTail ReadTail(std::string_view text) = 0;
 };
 
-// Null for kNone, and for kHarmony, which is no markup within text. `tools` outlives it.
+// Null for kNone, and for kHarmony, which does not mark calls within text. `tools` outlives the form.
 [[nodiscard]] std::unique_ptr<CallForm> MakeCallForm(ToolFamily family, const ToolSet& tools);
-// For answers that were forced into calls without markers.
+// For answers that a constraint forces to be calls without markers.
 [[nodiscard]] std::unique_ptr<CallForm> MakeForcedCallForm();
 
 [[nodiscard]] bool IsFunctionName(std::string_view name);

@@ -9,7 +9,7 @@
 namespace roost::router {
 namespace {
 
-// FNV-1a: it spreads, and no more is asked of it.
+// FNV-1a. Ids only need to be spread well.
 std::uint64_t SpreadHash(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;

@@ -1,5 +1,5 @@
-// Writes the tool calls of one choice into deltas: each has its index and an id that is the same whenever the same
-// answer is made.
+// Writes the tool calls of one choice into deltas. Each call has an index, and an id that depends only on the answer's
+// id, the choice and the index.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace roost::router {
 
-// What ids are made of. Some templates demand a form of them.
+// The inputs of ids. Some templates require a certain form of id.
 struct CallIds {
   enum class Form : std::uint8_t {
     kUsual,  // call_ and 24 letters and digits
-    kNine,   // nine letters and digits: Mistral's templates take no other
+    kNine,   // nine letters and digits: Mistral's templates accept nothing else
   };
   std::string answer_id;
   std::uint32_t choice = 0;
@@ -27,7 +27,7 @@ class CallWriter {
   explicit CallWriter(CallIds ids) : ids_(std::move(ids)) {}
 
   void Begin(std::string name, AnswerDelta& delta);
-  // More of the last call's.
+  // Adds to the last call's arguments.
   void Arguments(std::string_view text, AnswerDelta& delta);
   [[nodiscard]] std::uint32_t count() const { return count_; }
 

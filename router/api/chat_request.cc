@@ -25,7 +25,7 @@ Result<void> AppendPart(JsonElement element, std::string path, std::string& text
   ROOST_ASSIGN_OR_RETURN(const JsonObject part, JsonObject::From(element, std::move(path)));
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, part.String("type"));
   if (type != "text") {
-    return InvalidArgument(part.PathOf("type"), "must be \"text\": this server takes no other kind of content");
+    return InvalidArgument(part.PathOf("type"), "must be \"text\": this server accepts no other kind of content");
   }
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> part_text, part.String("text"));
   if (!part_text) return InvalidArgument(part.PathOf("text"), "is missing");
@@ -204,34 +204,34 @@ constexpr std::string_view kTemplateVariablesSchema = R"({"type":"object"})";
 constexpr auto kChatFields = std::to_array<RequestField<ChatRequest>>({
     {"messages", "The conversation so far.", Own<ChatRequest>{kMessagesSchema, &ReadMessages}},
     {"tools", "Functions that the model may call.", Own<ChatRequest>{kToolsSchema, &ReadTools}},
-    // After the tools, which it names or takes back.
+    // After the tools, because it names one of them or disables them.
     {"tool_choice", "Whether the model may call tools, or must.",
      Own<ChatRequest>{kToolChoiceSchema, &ReadChatToolChoice}},
-    {"parallel_tool_calls", "False: a forced or strict call is the only one.",
+    {"parallel_tool_calls", "False: an answer with forced or strict calls has only one.",
      Flag<ChatRequest>{
          [](ChatRequest& r, bool v) { r.tool_set.count = v ? ToolCallCount::kMany : ToolCallCount::kOne; }}},
-    {"documents", "For templates that know documents.", Own<ChatRequest>{kDocumentsSchema, &ReadDocuments}},
+    {"documents", "Documents, for templates that use them.", Own<ChatRequest>{kDocumentsSchema, &ReadDocuments}},
     {"chat_template_kwargs", "Variables for the chat template.",
      Own<ChatRequest>{kTemplateVariablesSchema, &ReadTemplateVariables}},
     {"add_generation_prompt", "False: the prompt ends with the last message.",
      Flag<ChatRequest>{[](ChatRequest& r, bool v) {
        r.generation_prompt = v ? ChatRequest::GenerationPrompt::kAdd : ChatRequest::GenerationPrompt::kOmit;
      }}},
-    {"reasoning_effort", "For templates that know it.",
+    {"reasoning_effort", "How much the model reasons, for templates that use it.",
      Text<ChatRequest>{1, 32, [](ChatRequest& r, std::string_view v) { r.reasoning_effort = v; }}},
     {"separate_reasoning", "False: reasoning stays in the content, as the model wrote it.",
      Flag<ChatRequest>{[](ChatRequest& r, bool v) {
        r.reasoning = v ? ChatRequest::Reasoning::kSeparate : ChatRequest::Reasoning::kInContent;
      }}},
     // After add_generation_prompt.
-    {"continue_final_message", "The answer goes on with the last message. Not together with add_generation_prompt.",
+    {"continue_final_message", "The answer continues the last message. Not together with add_generation_prompt.",
      Flag<ChatRequest>{[](ChatRequest& r, bool v) {
        if (v) r.generation_prompt = ChatRequest::GenerationPrompt::kContinue;
      }}},
     {"best_of", "Not supported: see n.", Refused{}},
     {"logprobs", "Log probabilities of the answer's tokens.",
      Flag<ChatRequest>{[](ChatRequest& r, bool v) { r.logprobs = v ? Logprobs::kTell : Logprobs::kOmit; }}},
-    {"top_logprobs", "So many of the likeliest tokens beside each; needs logprobs.",
+    {"top_logprobs", "How many of the likeliest tokens to report for each token; needs logprobs.",
      Whole<ChatRequest>{0, wire::kMaxTopLogprobs,
                         [](ChatRequest& r, std::int64_t v) { r.top_logprobs = static_cast<std::uint32_t>(v); }}},
     {"functions", "Not supported: use tools.", Refused{Refused::Accepts::kEmpty}},
@@ -251,7 +251,8 @@ Result<ChatRequest> ParseChatRequest(const JsonObject& body) {
   if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
   ROOST_ASSIGN_OR_RETURN(const std::optional<bool> adds_prompt, body.Bool("add_generation_prompt"));
   if (adds_prompt.value_or(false) && request.generation_prompt == ChatRequest::GenerationPrompt::kContinue) {
-    return InvalidArgument("continue_final_message", "stands against add_generation_prompt: leave one of them out");
+    return InvalidArgument("continue_final_message",
+                           "can not be given together with add_generation_prompt: leave one of them out");
   }
   ROOST_RETURN_IF_ERROR(SetConstraint(ForcedCallConstraint(request.tool_set), request.sampling.constraint));
   if (request.logprobs == Logprobs::kTell) {

@@ -17,28 +17,28 @@ namespace roost::router {
 
 // Messages as templates expect them: every member that the client sent, with these changes:
 //   - an array of text parts is joined into one string;
-//   - a tool call's `arguments`, JSON in a string for OpenAI's API, are an object.
+//   - a tool call's `arguments`, which OpenAI's API sends as JSON in a string, become an object.
 struct ChatRequest {
   SamplingFields sampling;
   jinja::Value messages;
-  jinja::Value tools;      // a list, or none; none too with tool_choice "none"
-  ToolSet tool_set;        // the same, to read the answer by
+  jinja::Value tools;      // a list, or none; also none with tool_choice "none"
+  ToolSet tool_set;        // the same, for parsing the answer
   jinja::Value documents;  // a list, or none
-  // chat_template_kwargs: variables for the template beside those that the API sets. A dict.
+  // chat_template_kwargs: a dict of template variables, in addition to those that the API sets.
   jinja::Value template_variables = jinja::Value::Mapping({});
   Logprobs logprobs = Logprobs::kOmit;
   std::optional<std::uint32_t> top_logprobs;
   std::string reasoning_effort;  // for the template; empty: not set
   enum class Reasoning { kSeparate, kInContent } reasoning = Reasoning::kSeparate;
-  // The end of the prompt: the beginning of an answer, nothing, or the last message left open, so that the answer
-  // continues it.
+  // How the prompt ends: with the start of an assistant message, without one, or within the last message, so that the
+  // answer continues it.
   enum class GenerationPrompt { kAdd, kOmit, kContinue } generation_prompt = GenerationPrompt::kAdd;
 };
 
-// Errors name the field. Unknown fields at the top level are ignored, as OpenAI's clients add some.
+// Errors name the field. Unknown fields at the top level are ignored, because OpenAI's clients add some.
 [[nodiscard]] Result<ChatRequest> ParseChatRequest(const JsonObject& body);
 
-// The table of a chat's own fields, beside those of sampling_fields.h and cache_fields.h.
+// The table of a chat's own fields; those of sampling_fields.h and cache_fields.h come in addition.
 [[nodiscard]] std::span<const RequestField<ChatRequest>> ChatFieldTable();
 
 }  // namespace roost::router

@@ -1,8 +1,8 @@
 // Translates requests of other APIs into chat requests: JSON text for chat_request.h, which then checks tools, sampling
-// and the rest. So these APIs can do what a chat can, and the checks stand in one place.
+// and the rest. So these APIs can do what a chat can, and the checks are in one place.
 //
-// A translation checks the members that it reads itself; its errors name the members of the client's request. …FieldOf
-// turns the name of a chat's field in a later error into the client's name for it. Unknown fields are left out, as in a
+// A translation checks the members that it reads itself; its errors name the members of the client's request. A later
+// error may name a chat's field; …FieldOf turns that into the client's name for it. Unknown fields are ignored, as in a
 // chat.
 #pragma once
 
@@ -29,7 +29,7 @@ namespace roost::router {
 [[nodiscard]] Result<std::string> ChatOfResponses(const JsonObject& body);
 [[nodiscard]] std::string ResponsesFieldOf(std::string_view chat_field);
 
-// Translated and read.
+// Translate a body and parse the resulting chat.
 [[nodiscard]] Result<ChatRequest> ParseMessagesRequest(const JsonObject& body);
 [[nodiscard]] Result<ChatRequest> ParseCountTokensRequest(const JsonObject& body);
 struct ResponsesRequest {
@@ -40,11 +40,11 @@ struct ResponsesRequest {
 
 // ---- for the translations ----
 
-// A chat's body under way.
+// A chat's body while it is being written.
 struct ChatWriter {
-  JsonWriter json;       // its members, but for the messages
-  std::string messages;  // as JSON, with commas between
-  std::string system;    // a message that goes before them, as JSON; may be empty
+  JsonWriter json;       // its members, except the messages
+  std::string messages;  // as JSON, separated by commas
+  std::string system;    // a message that goes before `messages`, as JSON; may be empty
   bool thinks = false;   // whether the client asks for reasoning
 
   void AddMessage(std::string_view message);
@@ -53,18 +53,18 @@ struct ChatWriter {
 [[nodiscard]] std::span<const RequestField<ChatWriter>> MessagesFieldTable();
 [[nodiscard]] std::span<const RequestField<ChatWriter>> ResponsesFieldTable();
 
-// A field that a chat has by the same name, and checks.
+// For a field that has the same name in a chat; the chat's parser checks it.
 [[nodiscard]] Result<void> CopyField(JsonElement element, const std::string& path, ChatWriter& chat);
 
-// The fields of the table, and Roost's own about cache and queue.
+// Translates the fields of the table, and Roost's own fields for cache and queue.
 [[nodiscard]] Result<void> TranslateFields(const JsonObject& body, std::span<const RequestField<ChatWriter>> fields,
                                            ChatWriter& chat);
 [[nodiscard]] std::string FinishChat(ChatWriter& chat);
 
-// Writes the members of `object` with these names as they are, those that it has.
+// Copies those of the named members that `object` has, unchanged.
 void CopyMembers(const JsonObject& object, std::initializer_list<std::string_view> names, JsonWriter& json);
 
-// A required text.
+// A required member of type string.
 [[nodiscard]] Result<std::string_view> RequiredText(const JsonObject& object, std::string_view name);
 
 }  // namespace roost::router

@@ -1,4 +1,4 @@
-// One choice of an answer: its tokens become text, cut at stop strings and stop tokens, counted.
+// Turns the tokens of one choice into text, cuts it at stop strings and stop tokens, and counts the tokens.
 //
 // Not thread-safe.
 #pragma once
@@ -19,24 +19,24 @@ struct TextOptions {
   std::vector<std::string> stop = {};
   StopText stop_text = StopText::kOmit;
   SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
-  std::vector<TokenId> shown = {};  // special tokens whose texts are wanted even so: markers that a parser looks for
+  std::vector<TokenId> shown = {};  // special tokens that become text in any case: markers that a parser looks for
 };
 
 class ChoiceText {
  public:
   ChoiceText(std::shared_ptr<const Tokenizer> tokenizer, TextOptions options)
-      // The text goes on after the prompt, so a space in front of its first word is its own.
+      // The text continues the prompt, so a space in front of its first word belongs to the text.
       : stream_(std::move(tokenizer), options.special_text, StreamStart::kContinuation),
         shown_(std::move(options.shown)),
         stop_filter_(std::make_unique<StopFilter>(std::move(options.stop), options.stop_text)) {}
 
-  // The text that became certain; often empty. What comes after a stop string is swallowed and not counted. A token
-  // among `stop_tokens` ends the text and is no part of it.
+  // Returns the text that became certain; often empty. Tokens after a stop string are dropped and not counted. A token
+  // among `stop_tokens` ends the text and is not part of it.
   [[nodiscard]] std::string Push(TokenId token, const std::vector<TokenId>& stop_tokens);
-  // What was held back. Nothing may be pushed after it.
+  // Returns the text that was held back. Push must not be called afterwards.
   [[nodiscard]] std::string Flush();
 
-  // A stop string was found.
+  // Whether a stop string was found.
   [[nodiscard]] bool stopped() const { return stop_filter_->stopped(); }
   // Which one; null when none was.
   [[nodiscard]] const std::string* stopped_by() const { return stop_filter_->stopped_by(); }
@@ -45,7 +45,7 @@ class ChoiceText {
  private:
   TokenStream stream_;
   std::vector<TokenId> shown_;
-  std::unique_ptr<StopFilter> stop_filter_;  // it does not move: it points into itself
+  std::unique_ptr<StopFilter> stop_filter_;  // behind a pointer, because it must not move: it points into itself
   std::uint32_t token_count_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Whether the client of a request is still connected. The connection's thread tells the thread that does the work.
+// Whether the client of a request is still connected. The connection's thread sets it, the thread that does the work
+// reads it.
 //
 // Threads: OnGone on the connection's thread, Watch and gone from any.
 #pragma once
@@ -11,7 +12,7 @@ namespace roost::router {
 
 class ClientWatch {
  public:
-  // The client went away. Called once at most.
+  // The client went away. Called at most once.
   void OnGone() {
     std::function<void()> callback;
     {
@@ -27,7 +28,7 @@ class ClientWatch {
     return gone_;
   }
 
-  // `callback` will run within OnGone; false when that was before. Once.
+  // Makes OnGone run `callback`. False, without a call, if OnGone has already run. Call it at most once.
   [[nodiscard]] bool Watch(std::function<void()> callback) {
     const std::lock_guard lock(mutex_);
     if (gone_) return false;

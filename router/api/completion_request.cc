@@ -28,7 +28,7 @@ Result<CompletionPrompt> ParseText(JsonElement element, std::string path) {
   return CompletionPrompt{std::string(text), std::move(path)};
 }
 
-// One of several: a text or ids.
+// Parses one of several prompts: a text or ids.
 Result<CompletionPrompt> ParseOneOf(JsonElement element, std::string path) {
   if (simdjson::dom::array ids; element.get(ids) == simdjson::SUCCESS) return ParseIds(ids, std::move(path));
   return ParseText(element, std::move(path));
@@ -66,7 +66,7 @@ Result<void> ReadPrompts(JsonElement element, const std::string&, Request& reque
   return {};
 }
 
-// The best n of n are all of them.
+// best_of may only equal n, because then all choices are sent.
 Result<void> CheckBestOf(JsonElement element, const std::string& path, Request& request) {
   ROOST_ASSIGN_OR_RETURN(const std::int64_t best_of, IntegerOf(element, path, 1, kMaxChoices));
   if (best_of == request.sampling.choice_count) return {};
@@ -83,11 +83,11 @@ constexpr auto kCompletionFields = std::to_array<RequestField<Request>>({
     {"prompt", "One prompt or several: text, or token ids.", Own<Request>{kPromptSchema, &ReadPrompts}},
     {"echo", "The answer's text begins with the prompt's.",
      Flag<Request>{[](Request& r, bool v) { r.echo = v ? Echo::kPrompt : Echo::kNone; }}},
-    {"best_of", "Only n.", Own<Request>{kBestOfSchema, &CheckBestOf}},
-    {"logprobs", "Log probabilities of the answer's tokens, with so many of the likeliest ones beside each.",
+    {"best_of", "Must equal n.", Own<Request>{kBestOfSchema, &CheckBestOf}},
+    {"logprobs", "Log probabilities of the answer's tokens, and of this many of the likeliest tokens for each.",
      Whole<Request>{0, wire::kMaxTopLogprobs,
                     [](Request& r, std::int64_t v) { r.sampling.output_logprobs = static_cast<std::uint32_t>(v); }}},
-    {"suffix", "Not supported: no text is filled in before an end.", Refused{Refused::Accepts::kEmpty}},
+    {"suffix", "Not supported: this server does not fill in text before a suffix.", Refused{Refused::Accepts::kEmpty}},
 });
 
 }  // namespace
@@ -106,7 +106,7 @@ Result<CompletionRequest> ParseCompletionRequest(const JsonObject& body) {
                            request.prompts.size() * request.sampling.choice_count, request.prompts.size(),
                            kMaxChoicesOfAll);
   }
-  // An echo has the prompt's log probabilities where the answer has its own.
+  // If the answer has log probabilities, an echoed prompt has them too.
   if (request.echo == Echo::kPrompt && !request.sampling.prompt_logprobs) {
     request.sampling.prompt_logprobs = request.sampling.output_logprobs;
   }

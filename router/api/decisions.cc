@@ -18,7 +18,7 @@ Result<std::size_t> ParseLimit(const std::string& text) {
   return InvalidArgument("limit", "'{}' is not a number from 1 to {}", text, DecisionLog::kCapacity);
 }
 
-// What is no time, because no rate is known yet, is null.
+// Writes null if the value is not a time because no rate is known yet.
 void WriteSeconds(std::string_view key, double seconds, bool in_seconds, JsonWriter& json) {
   json.Key(key);
   in_seconds ? json.Number(seconds) : json.Null();
@@ -41,7 +41,7 @@ void WriteCandidate(const Candidate& candidate, std::string_view worker_id, Json
   json.EndObject();
 }
 
-// Its worker is one of the candidates.
+// The copy's worker is one of the candidates.
 void WriteCopy(const DecisionRecord& record, JsonWriter& json) {
   json.Key("copy");
   if (!record.decision.copy.has_value()) {
@@ -56,7 +56,7 @@ void WriteCopy(const DecisionRecord& record, JsonWriter& json) {
   json.Key("blocks").Number(copy.block_count).EndObject();
 }
 
-// What it hit, or before its first token is to hit.
+// The tokens that it found cached; before its first token, the predicted number.
 void WriteHit(const DecisionRecord& record, JsonWriter& json) {
   const std::uint32_t cached =
       record.outcome.has_value() ? record.outcome->cached_tokens : record.decision.matched_tokens;

@@ -16,11 +16,11 @@ namespace roost::router {
 struct DecisionsQuery {
   static constexpr std::size_t kDefaultLimit = 20;
 
-  std::optional<std::string> request_id;  // of a request, or
-  std::size_t limit = kDefaultLimit;      // so many of the last ones
+  std::optional<std::string> request_id;  // the decision of this request; if empty:
+  std::size_t limit = kDefaultLimit;      // this many of the last decisions
 };
 
-// Of "request_id=ID" or "limit=N", N from 1 to DecisionLog::kCapacity. kInvalidArgument names the parameter.
+// Parses "request_id=ID" or "limit=N", N from 1 to DecisionLog::kCapacity. kInvalidArgument names the parameter.
 [[nodiscard]] Result<DecisionsQuery> ParseDecisionsQuery(std::string_view query);
 
 // {"decisions": [...]}, in the order of `records`.

@@ -1,4 +1,4 @@
-// Makes the output parser of a choice, by the model's family.
+// Makes the output parser that suits the model's family.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@
 namespace roost::router {
 
 enum class ReasoningStart : std::uint8_t {
-  kOutside,  // a <think> opens it
-  kInside,   // the prompt has opened it
-  kNever,    // the prompt has closed it, or the answer is forced into a form
+  kOutside,  // a <think> begins reasoning
+  kInside,   // the prompt has already opened it
+  kNever,    // the prompt has closed it, or a constraint sets the answer's form
 };
 
-// Where an answer to `prompt`, a rendered one, begins.
+// Where an answer to the rendered `prompt` begins.
 [[nodiscard]] ReasoningStart ReasoningStartOf(OutputFamily family, std::string_view prompt);
 
-// When is a call told? kAtOnce: with its arguments' first byte, which then go on as they come, whatever they become.
-// kChecked: when its arguments are whole; if they are no JSON object, it is content.
+// When a call is reported. kAtOnce: at the first byte of its arguments, which are then passed on unchecked. kChecked:
+// once its arguments are complete; if they are not a JSON object, the call becomes content.
 enum class CallDelivery : std::uint8_t { kAtOnce, kChecked };
 
 struct FamilyOutputOptions {
   OutputFamily family;
   ReasoningStart reasoning_start = ReasoningStart::kOutside;
   std::shared_ptr<const ToolSet> tools;    // never null
-  std::vector<std::string> specials = {};  // markers that are special tokens: they are no text where they mean nothing
-  CallIds ids;                             // its form is set here
+  std::vector<std::string> specials = {};  // markers that are special tokens: outside calls they are dropped
+  CallIds ids;                             // MakeFamilyOutput sets its form
   CallDelivery delivery = CallDelivery::kAtOnce;
 };
 
 [[nodiscard]] std::unique_ptr<OutputParser> MakeFamilyOutput(FamilyOutputOptions options);
 
-// All that the family's parser looks for: where these are special tokens, it wants to see their texts.
+// All markers that the family's parser looks for. If they are special tokens, the parser needs them as text.
 [[nodiscard]] std::vector<std::string_view> MarkersOf(OutputFamily family);
 
 }  // namespace roost::router

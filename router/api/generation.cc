@@ -137,7 +137,7 @@ void Generation::Cancel() {
   }
 }
 
-// It got tokens, so it has an id by now, or Cancel will see to it.
+// Does nothing if the request has no id yet: OnSubmitted cancels it then, once Cancel has been called.
 void Generation::CancelPrompt(std::size_t prompt) {
   std::optional<RequestId> request;
   {
@@ -190,7 +190,7 @@ void Generation::OnEnd(std::size_t prompt, const GenerationEnd& end) {
         CompleteChoice(ChoiceOf(prompt, i), end.reason, end.stop_token);
       return FinishIfDone(prompt);
     case wire::FinishReason::kCancelled:
-      // Nobody here asked for it, so the answer is cut for a reason of the cluster's.
+      // This generation did not ask for the cancellation, so the cluster cut the answer.
       return Fail({ErrorCode::kUnavailable, "the generation was cancelled by the server", ""}, Duration(0));
     case wire::FinishReason::kError: {
       const Error error = end.error.value_or(Error{ErrorCode::kInternal, "the generation failed", ""});
@@ -233,7 +233,7 @@ AnswerDelta Generation::Parse(Choice& choice, ChoiceTokens tokens) {
   return delta;
 }
 
-// Before its first tokens are counted.
+// Runs before the choice's first tokens are counted.
 void Generation::BeginChoice(std::uint32_t index) {
   choices_[index].began = true;
   const std::size_t prompt = index / choices_per_prompt_;
@@ -266,7 +266,7 @@ void Generation::SendFrames(std::string frames) {
 void Generation::CompleteChoice(std::uint32_t index, wire::FinishReason reason, std::optional<TokenId> stop_token) {
   Choice& choice = choices_.at(index);
   if (choice.outcome) return;
-  // The model's own stop tokens say nothing that a client wants to know.
+  // Only a stop token from the request is reported; the model's own are of no interest to the client.
   const bool is_requests_own =
       stop_token && std::find(stop_tokens_.begin(), stop_tokens_.end(), *stop_token) != stop_tokens_.end();
   if (is_requests_own) choice.answer.finish.stopped_by = *stop_token;
@@ -321,7 +321,7 @@ void Generation::Finish() {
   Conclude(last_outcome_, kStatusOk);
 }
 
-// The other prompts of the answer are of no use any more.
+// Also cancels the answer's other prompts.
 void Generation::Fail(const Error& error, Duration retry_after) {
   Cancel();
   const FailureShape shape =

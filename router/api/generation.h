@@ -1,22 +1,23 @@
-// One answer on its way to its client. It dispatches the prompts, turns the tokens of each choice into text, cuts at
-// stop strings, separates tool calls and reasoning from content, writes the stream or the whole answer, reports to the
-// observer, and cancels what nobody waits for.
+// Produces one answer. It dispatches the prompts, turns the tokens of each choice into text, cuts at stop strings,
+// separates tool calls and reasoning from content, writes the stream or the whole answer, reports to the observer, and
+// cancels requests that nobody waits for.
 //
-//   Start ── Submit ── error ─────────────────────────────────────► proper status
+//   Start ── Submit ── error ─────────────────────────────────────► error status
 //               └─ dispatched ─ tokens* ─ end ────────────────────► the format's frames, or the whole answer
 //                       │          ├ stop string in the last open choice ► Cancel ► the same
 //                       │          └ error ───────────────────────► status before the first token, error event after
 //                       └ client gone, any time ► Cancel
 //
-// An answer may have several prompts. Each prompt is a request of its own, all with the same number of choices: choice
-// i of prompt p is choice p · (choices of a prompt) + i of the answer. The first failure ends the answer.
+// An answer may have several prompts. Each prompt becomes a request of its own, and all have the same number of
+// choices: choice i of prompt p is choice p · (choices per prompt) + i of the answer. The first failure ends the
+// answer.
 //
-// When a stop string ends a choice while others of its prompt go on, the worker computes it to its end; the router
-// drops the rest of its tokens.
+// When a stop string ends a choice while other choices of its prompt continue, the worker still computes the choice to
+// its end; the router drops its remaining tokens.
 //
-// Threads: Start runs on a text thread. Calls of the dispatcher and the client's disconnection are posted to the
-// connection's thread; everything else runs there, without a lock. Only the requests' ids, which a cancellation needs,
-// are shared and locked.
+// Threads: Start runs on a text thread. Callbacks of the dispatcher and the client's disconnection are posted to the
+// connection's thread; everything else runs there, without a lock. Only the requests' ids, which Cancel needs, are
+// shared between threads and guarded by a mutex.
 #pragma once
 
 #include <cstdint>
@@ -50,12 +51,12 @@ struct GenerationServices {
 struct GenerationOptions {
   std::string_view route;  // a name of the route table: it lasts as long as the process
   std::string request_id;
-  std::string trace_parent;  // of the client's; may be empty
+  std::string trace_parent;  // the client's traceparent header; may be empty
   std::unique_ptr<AnswerFormat> format;
   Delivery delivery = Delivery::kWhole;
   TextOptions text;
   TokenIdReport token_ids = TokenIdReport::kOmit;
-  std::vector<std::string> echoes;  // that the choices of each prompt begin with; may be none
+  std::vector<std::string> echoes;  // by prompt: the text with which its choices begin; empty without an echo
   // Makes the parser of one choice.
   std::function<std::unique_ptr<OutputParser>(std::uint32_t choice)> make_parser = [](std::uint32_t) {
     return std::make_unique<PlainOutput>();
@@ -65,8 +66,8 @@ struct GenerationOptions {
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // `specs`: at least one, of one model, with the same number of choices each. The generation keeps itself alive until
-  // it ends. The responder's OnClosed tells `client`.
+  // `specs`: at least one, all of one model and with the same number of choices. The generation keeps itself alive
+  // until it ends. The responder's OnClosed must call client.OnGone.
   static void Start(const GenerationServices& services, std::shared_ptr<Responder> responder, ClientWatch& client,
                     std::vector<GenerateSpec> specs, GenerationOptions options);
 
@@ -81,16 +82,16 @@ class Generation : public std::enable_shared_from_this<Generation> {
     ChoiceText stream;
     std::unique_ptr<OutputParser> parser;
     bool began = false;
-    ChoiceAnswer answer;  // of a whole answer, so far
+    ChoiceAnswer answer;  // so far; a stream sets only its finish
     std::uint32_t tool_call_count = 0;
     std::uint32_t reasoning_token_count = 0;
-    std::optional<Outcome> outcome;  // once ended
+    std::optional<Outcome> outcome;  // set when the choice ends
     std::optional<Instant> last_tokens_at;
   };
 
   struct Prompt {
     std::uint32_t token_count = 0;
-    std::vector<TokenId> tokens;  // where they, or their log probabilities, are told
+    std::vector<TokenId> tokens;  // if the answer reports them or their log probabilities
     std::vector<wire::TokenLogprobs> logprobs;
     std::uint32_t predicted_cached_tokens = 0;
     std::optional<std::uint32_t> cached_tokens;
@@ -102,9 +103,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void Submit(ClientWatch& client, std::vector<GenerateSpec> specs);
   [[nodiscard]] Result<RequestId> TrySubmit(GenerateSpec spec, std::size_t prompt);
-  // Whether the next prompt is wanted too.
+  // Returns whether to submit the next prompt.
   [[nodiscard]] bool OnSubmitted(std::size_t prompt, RequestId request);
-  // Tells the workers of all prompts, now or once their requests have ids.
+  // Cancels the requests of all prompts; a request that has no id yet is cancelled when it gets one.
   void Cancel();
   void CancelPrompt(std::size_t prompt);
   void OnDispatched(std::size_t prompt, const Dispatched& dispatched);
@@ -116,7 +117,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   [[nodiscard]] std::uint32_t ChoiceOf(std::size_t prompt, std::uint32_t choice) const;
   void TellTimes(Choice& choice, std::uint32_t token_count);
-  // The delta that these tokens give.
+  // Turns the tokens into a delta.
   [[nodiscard]] AnswerDelta Parse(Choice& choice, ChoiceTokens tokens);
   void BeginChoice(std::uint32_t index);
   void Say(std::uint32_t index, AnswerDelta delta);
@@ -124,7 +125,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // The worker has no more tokens for this choice.
   void CompleteChoice(std::uint32_t index, wire::FinishReason reason, std::optional<TokenId> stop_token);
   void EndChoice(std::uint32_t index, Outcome outcome);
-  // Ends the prompt's request, and the answer, if no choice of them is open.
+  // Ends the prompt's request if all its choices have ended, and the answer if all choices of all prompts have.
   void FinishIfDone(std::size_t prompt);
   void Finish();
   void Fail(const Error& error, Duration retry_after);
@@ -157,7 +158,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool cancelled_ = false;                          // guarded by submit_mutex_
 };
 
-// When to ask again after `error`: for an overload, when those that wait at the router for the model will have gone.
+// How long a client should wait before it retries after `error`. For an overload: until the requests that now wait at
+// the router for the model have left the queue.
 [[nodiscard]] Duration RetryAfter(const Dispatcher& dispatcher, const Error& error, std::string_view model);
 
 }  // namespace roost::router

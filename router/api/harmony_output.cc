@@ -14,13 +14,13 @@ constexpr std::string_view kMessage = "<|message|>";
 constexpr std::string_view kChannel = "<|channel|>";
 constexpr std::string_view kFunctions = "functions.";
 
-// What begins a header, or ends a message.
+// Markers that begin a header or end a message.
 const std::vector<std::string_view>& MessageEnds() {
   static const std::vector<std::string_view> ends{"<|start|>", kChannel, "<|end|>", "<|call|>", "<|return|>"};
   return ends;
 }
 
-// The word behind `mark` in a header; empty when there is none.
+// The word after `mark` in a header; empty when there is none.
 std::string_view WordAfter(std::string_view header, std::string_view mark) {
   const std::size_t position = header.find(mark);
   if (position == std::string_view::npos) return {};
@@ -28,7 +28,7 @@ std::string_view WordAfter(std::string_view header, std::string_view mark) {
   return header.substr(0, header.find_first_of(" <\n\t"));
 }
 
-// Text in front of a message that no model writes there is content.
+// Whether `text` may be the beginning of a header; otherwise it is content.
 bool IsHeader(std::string_view text) {
   for (const std::string_view start :
        {std::string_view("<|"), std::string_view("assistant"), std::string_view(" to="), std::string_view("to=")}) {
@@ -79,7 +79,7 @@ bool HarmonyOutput::ReadHeader(AnswerDelta&) {
   if (end == std::string_view::npos) {
     if (!ended_) return false;
     state_ = State::kContent;
-    if (rest().substr(0, 2) == "<|") taken_ = pending_.size();  // a header that was cut says nothing
+    if (rest().substr(0, 2) == "<|") taken_ = pending_.size();  // an incomplete header has no content
     return true;
   }
   ApplyHeader(rest().substr(0, end));
@@ -126,7 +126,7 @@ bool HarmonyOutput::ReadMessage(AnswerDelta& delta) {
     state_ = begins_header ? State::kHeader : State::kContent;
     if (begins_header && found->position == 0 && text.size() > kMaxHeaderBytes &&
         std::min(text.find(kMessage), text.size()) > kMaxHeaderBytes) {
-      taken_ += found->mark.size();  // no header after all
+      taken_ += found->mark.size();  // too long for a header
       state_ = State::kContent;
     }
     return true;
@@ -148,7 +148,7 @@ void HarmonyOutput::Tell(std::string_view text, AnswerDelta& delta) {
   }
 }
 
-// A call whose arguments are no JSON object is content.
+// A call whose arguments are not a JSON object becomes content.
 void HarmonyOutput::EndMessage(AnswerDelta& delta) {
   if (state_ != State::kArguments || options_.delivery == CallDelivery::kAtOnce) return;
   const std::string arguments = std::exchange(checked_, {});

@@ -1,10 +1,11 @@
-// gpt-oss writes messages with a header each:
+// Parses the output of gpt-oss, which writes messages, each with a header:
 //
 //   <|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…<|return|>
 //   <|start|>assistant to=functions.f<|channel|>commentary <|constrain|>json<|message|>{…}<|call|>
 //
-// An answer begins inside a header. analysis is reasoning, a message to functions.f is a call, one to another tool is
-// reasoning, all else is content. Stop tokens are not seen: the end of the text ends a message.
+// An answer begins inside a header. The channel analysis is reasoning, a message to functions.f is a call, a message to
+// another tool is reasoning, everything else is content. Stop tokens do not reach the parser; the end of the text ends
+// the message.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ class HarmonyOutput final : public OutputParser {
   std::size_t taken_ = 0;
   bool ended_ = false;
   std::string function_;
-  std::string checked_;  // arguments that are not told yet, with kChecked
+  std::string checked_;  // with kChecked: arguments that are not reported yet
 };
 
 [[nodiscard]] std::vector<std::string_view> HarmonyMarkers();

@@ -11,14 +11,14 @@
 
 namespace roost::router {
 
-// {"name": "f", "arguments": {…}}, alone or in a list; "parameters" is as good as "arguments".
+// {"name": "f", "arguments": {…}}, alone or in a list; "parameters" is accepted for "arguments".
 class JsonObjectForm : public CallForm {
  public:
   struct Markers {
     std::string_view begin = {};
     std::string_view end = {};
     char bare = '\0';
-    std::string_view separator = {};  // of calls outside of a list
+    std::string_view separator = {};  // between calls outside a list
   };
   explicit JsonObjectForm(Markers markers) : markers_(markers) {}
 
@@ -34,7 +34,7 @@ class JsonObjectForm : public CallForm {
 
   const Markers markers_;
   bool in_list_ = false;
-  bool closed_ = false;  // the object of the last call
+  bool closed_ = false;  // the last call's object is closed
 };
 
 // Mistral: [TOOL_CALLS] and a list, or [TOOL_CALLS]f[ARGS]{…}.
@@ -54,7 +54,7 @@ class TaggedForm final : public CallForm {
  public:
   enum class Naming : std::uint8_t {
     kKimi,      // functions.f:0
-    kDeepSeek,  // f, or V3's and R1's: function, argument begin, f, and the arguments in a fence
+    kDeepSeek,  // f, or as V3 and R1 write it: function, argument begin, f, and the arguments in a code fence
   };
   struct Markers {
     std::string_view section_begin;

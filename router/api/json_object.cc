@@ -16,7 +16,7 @@ Error WrongType(std::string_view path, std::string_view wanted, JsonElement elem
   return InvalidArgument(std::string(path), "must be {}, not {}", wanted, TypeName(element));
 }
 
-// Keeps the last of equal names, and drops nulls.
+// Keeps the last member of each name, and drops nulls.
 void KeepLast(std::vector<std::pair<std::string_view, JsonElement>>& members) {
   std::stable_sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::size_t kept = 0;
@@ -158,7 +158,7 @@ JsonBody::JsonBody(std::string body) : body_(std::move(body)) {}
 
 Result<JsonObject> JsonBody::Parse() {
   const std::size_t size = body_.size();
-  // The parser reads whole vectors past the end.
+  // The parser reads whole SIMD vectors, so also bytes after the end.
   body_.resize(size + kPadding);
   JsonElement root;
   simdjson::error_code error = parser_.allocate(size, kMaxJsonDepth);

@@ -1,7 +1,7 @@
-// A JSON object of a request: its members by name, with the type and range each must have. An error names the member by
-// its path, "messages[0].content[1].type", which becomes `param` of the answer.
+// A JSON object of a request. Its accessors read a member by name and check its type and range. An error names the
+// member by its path, "messages[0].content[1].type", which becomes `param` of the answer.
 //
-// Null counts as absent, since clients send null for unset fields. Of a repeated name the last one counts.
+// Null counts as absent, because clients send null for unset fields. If a name is repeated, the last member counts.
 //
 // A view: the parser and the body outlive it. Reading a member costs O(log members).
 #pragma once
@@ -23,9 +23,9 @@ namespace roost::router {
 
 using JsonElement = simdjson::dom::element;
 
-// Arrays and objects inside one another in a request.
+// How deep arrays and objects may nest in a request.
 inline constexpr std::size_t kMaxJsonDepth = 64;
-// The most members of one object; no real request has more.
+// The maximum number of members of one object; no real request has more.
 inline constexpr std::size_t kMaxJsonMembers = 4096;
 
 class JsonObject {
@@ -35,12 +35,12 @@ class JsonObject {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string PathOf(std::string_view name) const;
-  // Sorted by name, each once, none null.
+  // Sorted by name, without duplicates and nulls.
   [[nodiscard]] const std::vector<std::pair<std::string_view, JsonElement>>& members() const { return members_; }
 
   [[nodiscard]] std::optional<JsonElement> Find(std::string_view name) const;
 
-  // Nothing when absent, an error when of another type or outside the range.
+  // Empty when the member is absent. An error when it has another type or is out of range.
   [[nodiscard]] Result<std::optional<std::string_view>> String(std::string_view name) const;
   [[nodiscard]] Result<std::optional<bool>> Bool(std::string_view name) const;
   [[nodiscard]] Result<std::optional<std::int64_t>> Integer(std::string_view name, std::int64_t low,
@@ -57,13 +57,13 @@ class JsonObject {
   std::vector<std::pair<std::string_view, JsonElement>> members_;
 };
 
-// "a string", "an object", … for messages.
+// "a string", "an object", …, for error messages.
 [[nodiscard]] std::string_view TypeName(JsonElement element);
 
-// Valid UTF-8, as the parser takes nothing else. `path` names the element in the error.
+// The result is valid UTF-8, because the parser rejects anything else. `path` names the element in the error.
 [[nodiscard]] Result<std::string_view> StringOf(JsonElement element, std::string_view path);
 
-// An integer within [low, high]; 5.0 counts as one.
+// An integer within [low, high]; 5.0 counts as an integer.
 [[nodiscard]] Result<std::int64_t> IntegerOf(JsonElement element, std::string_view path, std::int64_t low,
                                              std::int64_t high);
 
@@ -72,10 +72,10 @@ class JsonObject {
 // The element as a value for templates.
 [[nodiscard]] Result<jinja::Value> TemplateValueOf(JsonElement element, std::string_view path);
 
-// A request's body and what it parses to. Neither copied nor moved: objects refer to it.
+// A request's body and its parsed form. It can not be copied or moved, because JsonObjects refer to it.
 class JsonBody {
  public:
-  // Room behind a body's text that Parse uses: with it the text need not be copied.
+  // Parse needs this much room after the body's text; if the string's capacity has it, the text is not copied.
   static constexpr std::size_t kPadding = simdjson::SIMDJSON_PADDING;
 
   explicit JsonBody(std::string body);
@@ -85,7 +85,7 @@ class JsonBody {
   // Call once.
   [[nodiscard]] Result<JsonObject> Parse();
 
-  // Values of all kinds in it, and names, and one for each end of a container; once parsed.
+  // The number of values, names and container ends in the body. Only after Parse.
   [[nodiscard]] std::size_t node_count() const;
 
  private:

@@ -12,7 +12,7 @@
 namespace roost::router {
 namespace {
 
-// As text: bytes that are no whole characters are U+FFFD.
+// The token as text; bytes that are not valid UTF-8 become U+FFFD.
 std::string TextOf(const Tokenizer& tokenizer, TokenId token) { return ReplaceInvalidUtf8(tokenizer.BytesOf(token)); }
 
 std::size_t CharacterCount(std::string_view text) {
@@ -40,7 +40,7 @@ void WriteChatToken(const Tokenizer& tokenizer, TokenId token, const wire::Token
   json.EndArray().EndObject();
 }
 
-// Tokens of the same text are one member, the likelier one: members of an object have names of their own.
+// The tokens' texts are the member names, which must be unique: of tokens with the same text, the likelier is written.
 void WriteTop(const Tokenizer& tokenizer, TokenId token, const wire::TokenLogprobs& logprobs, JsonWriter& json) {
   std::vector<std::string> written;
   const auto write = [&](TokenId id, float logprob) {
@@ -55,7 +55,7 @@ void WriteTop(const Tokenizer& tokenizer, TokenId token, const wire::TokenLogpro
   json.EndObject();
 }
 
-// Of token i; null for the first one of a prompt.
+// The log probabilities of token i; null for a prompt's first token.
 const wire::TokenLogprobs* LogprobsOf(const ScoredTokens& scored, std::size_t i) {
   const std::size_t missing = scored.tokens.size() - scored.logprobs.size();
   return i < missing ? nullptr : &scored.logprobs[i - missing];
@@ -64,7 +64,8 @@ const wire::TokenLogprobs* LogprobsOf(const ScoredTokens& scored, std::size_t i)
 template <typename Write>
 void ForEachToken(std::span<const ScoredTokens> parts, Write write) {
   for (const ScoredTokens& part : parts) {
-    ROOST_CHECK(part.tokens.size() - part.logprobs.size() <= 1, "tokens have log probabilities");
+    ROOST_CHECK(part.tokens.size() - part.logprobs.size() <= 1,
+                "every token, except perhaps the first, has log probabilities");
     for (std::size_t i = 0; i < part.tokens.size(); ++i) write(part.tokens[i], LogprobsOf(part, i));
   }
 }

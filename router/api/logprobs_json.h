@@ -11,18 +11,18 @@
 
 namespace roost::router {
 
-// Tokens that follow each other, with what is known of each. A prompt's first token has no probability, so of a prompt
-// `logprobs` has one entry less.
+// Consecutive tokens with their log probabilities. A prompt's first token has none, so for a prompt `logprobs` has one
+// entry less than `tokens`.
 struct ScoredTokens {
   std::span<const TokenId> tokens;
   std::span<const wire::TokenLogprobs> logprobs;
 };
 
-// A chat's: {"content":[{"token","logprob","bytes","top_logprobs"}],"refusal":null}.
+// For a chat: {"content":[{"token","logprob","bytes","top_logprobs"}],"refusal":null}.
 void WriteChatLogprobs(const Tokenizer& tokenizer, const ScoredTokens& scored, JsonWriter& json);
 
-// A completion's: {"tokens","token_logprobs","top_logprobs","text_offset"}. Offsets count characters from the beginning
-// of the choice's text; `offset` moves behind these tokens.
+// For a completion: {"tokens","token_logprobs","top_logprobs","text_offset"}. Offsets count characters from the
+// beginning of the choice's text; the call advances `offset` past these tokens.
 void WriteCompletionLogprobs(const Tokenizer& tokenizer, std::span<const ScoredTokens> parts, std::size_t& offset,
                              JsonWriter& json);
 

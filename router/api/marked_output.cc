@@ -6,7 +6,7 @@
 namespace roost::router {
 namespace {
 
-// Of a head or tail that is not whole: more is no call.
+// The maximum size of a bounded head, and of a tail. Longer text is not a call.
 constexpr std::size_t kMaxHeadBytes = 4096;
 
 }  // namespace
@@ -79,7 +79,7 @@ bool MarkedOutput::Think(AnswerDelta& delta) {
   return false;
 }
 
-// Line breaks at the beginning and at the end are the markers'.
+// Line breaks at the beginning and the end of reasoning belong to its markers and are dropped.
 void MarkedOutput::Reason(std::string_view text, AnswerDelta& delta) {
   if (!reasoned_) text.remove_prefix(std::min(text.size(), text.find_first_not_of('\n')));
   if (text.empty()) return;
@@ -124,7 +124,7 @@ bool MarkedOutput::ReadContent(AnswerDelta& delta) {
   return true;
 }
 
-// A call without marker, at the beginning of the answer.
+// Begins a call without a marker, at the beginning of the answer.
 bool MarkedOutput::BeginBare() {
   if (form_ == nullptr || form_->bare_begin() == '\0' || said_) return false;
   std::size_t space = 0;
@@ -183,7 +183,7 @@ bool MarkedOutput::ReadHead(AnswerDelta& delta) {
   if (is_bounded && size > kMaxHeadBytes) head = CallHead();
   if (head.verdict == FormVerdict::kMore) {
     if (!ended_) return false;
-    RefuseCall(rest().size(), delta);  // it would be read again and again otherwise
+    RefuseCall(rest().size(), delta);  // otherwise the loop would never end
     return true;
   }
   if (head.verdict == FormVerdict::kFound && IsKnown(head)) {
@@ -194,7 +194,7 @@ bool MarkedOutput::ReadHead(AnswerDelta& delta) {
   return true;
 }
 
-// Without a marker the name must tell that it is a call.
+// Without a marker, it is a call only if the request has a function with that name.
 bool MarkedOutput::IsKnown(const CallHead& head) const {
   if (!head_marker_.empty() || writer_.count() > 0) return true;
   const auto is_known = [&](const std::string& name) { return options_.tools->Find(name) != nullptr; };
@@ -242,7 +242,7 @@ bool MarkedOutput::ReadArguments(AnswerDelta& delta) {
   return true;
 }
 
-// A call whose arguments are no JSON object is content.
+// A call whose arguments are not a JSON object becomes content.
 bool MarkedOutput::CheckArguments(AnswerDelta& delta) {
   checked_size_ += arguments_.Read(rest().substr(checked_size_));
   if (!arguments_.done() && !ended_) return false;
@@ -261,7 +261,7 @@ bool MarkedOutput::ReadTail(AnswerDelta&) {
   const std::size_t size = tail.verdict == FormVerdict::kMore ? rest().size() : tail.size;
   if (size > kMaxHeadBytes) tail = CallTail();
   if (tail.verdict == FormVerdict::kMore) {
-    if (ended_) Take(rest().size());  // the call's end, cut
+    if (ended_) Take(rest().size());  // an incomplete tail is dropped
     return false;
   }
   Take(tail.size);

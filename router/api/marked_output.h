@@ -1,13 +1,18 @@
 // Text with markers in it: <think> in front, calls after it.
 //
-//   kOpening ─ <think> ─► kThinking ─ </think> ─► kAfterThinking ─► kContent ─ begin marker ─► kHead ─► kArguments ─►
-//   kTail ─┐
-//      └──── other text ─────────────────────────────────────────►    ▲ └────── no call ───────┘  ▲──── another call
-//      ────────┤
-//                                                                      └─────────────────────────────────────────────────────┘
+//   kOpening ─ <think> ─► kThinking ─ </think> ─► kAfterThinking ─► kContent
+//      └───────────────────── other text ──────────────────────────────▲
 //
-// Each state looks at the text that is not yet told and takes of it what is certain whatever follows: so the pieces in
-// which text comes change nothing but the borders of deltas. Space beside a call is the family's.
+//   kContent ─ begin marker ─► kHead ─► kArguments ─► kTail ─► kContent
+//      ▲                        │  ▲                    │
+//      └──────── no call ───────┘  └─── another call ───┘
+//
+// With CallDelivery::kChecked, kChecked takes the place of kArguments, and can also end in "no call". If a family's
+// head has the whole call, kTail follows kHead.
+//
+// Each state looks at the text that is not reported yet and takes the part that no later text can change. So how the
+// text is split into pieces affects only how it is split into deltas. White space around a call belongs to the family's
+// syntax and is dropped.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +32,7 @@ inline constexpr std::string_view kThinkEnd = "</think>";
 
 class MarkedOutput final : public OutputParser {
  public:
-  // `form` may be null: calls are not looked for.
+  // `form` may be null; then the parser does not look for calls.
   MarkedOutput(FamilyOutputOptions options, std::unique_ptr<CallForm> form);
 
   void Push(std::string_view text, AnswerDelta& delta) override;
@@ -37,7 +42,7 @@ class MarkedOutput final : public OutputParser {
  private:
   enum class State : std::uint8_t { kOpening, kThinking, kAfterThinking, kContent, kHead, kArguments, kTail, kChecked };
 
-  // Each: whether anything changed.
+  // Each returns whether it changed anything.
   bool Step(AnswerDelta& delta);
   bool Open(AnswerDelta& delta);
   bool Think(AnswerDelta& delta);
@@ -50,12 +55,12 @@ class MarkedOutput final : public OutputParser {
   bool ReadTail(AnswerDelta& delta);
 
   void TakeCall(CallHead head, AnswerDelta& delta);
-  // `size` bytes after the begin marker are content with it.
+  // The begin marker and `size` bytes after it become content.
   void RefuseCall(std::size_t size, AnswerDelta& delta);
   [[nodiscard]] bool IsKnown(const CallHead& head) const;
   void Say(std::string_view text, AnswerDelta& delta);
   void SayMarker(std::string_view marker, AnswerDelta& delta);
-  // Text in which special tokens may stand.
+  // Adds content that may hold markers; those that are special tokens are dropped.
   void SayMarked(std::string_view text, AnswerDelta& delta);
   void Reason(std::string_view text, AnswerDelta& delta);
   [[nodiscard]] bool IsSpecial(std::string_view marker) const;
@@ -66,24 +71,24 @@ class MarkedOutput final : public OutputParser {
   const FamilyOutputOptions options_;
   const std::unique_ptr<CallForm> form_;
   std::vector<std::string_view> begins_;
-  std::vector<std::string_view> marks_;  // begins and strays
+  std::vector<std::string_view> marks_;  // begin markers and stray markers
   CallWriter writer_;
   State state_ = State::kOpening;
   std::string pending_;
   std::size_t taken_ = 0;  // of pending_
   bool ended_ = false;
-  std::size_t opening_space_ = 0;  // in front of all, not told yet
-  bool said_ = false;              // content, or a call
-  bool after_call_ = false;        // and nothing but space since
-  std::string space_;              // between what was said and what may be a call
-  std::string line_breaks_;        // the same of reasoning and its end
+  std::size_t opening_space_ = 0;  // bytes of white space at the beginning, not reported yet
+  bool said_ = false;              // content or a call has begun
+  bool after_call_ = false;        // only white space since the last call
+  std::string space_;              // after the content so far; dropped if a call follows
+  std::string line_breaks_;        // after the reasoning so far; dropped if it ends there
   bool reasoned_ = false;
   std::string_view head_marker_;
   JsonSpan arguments_;
-  // With kChecked: a call that is not told yet. Its head and arguments stand at the beginning of rest().
+  // With kChecked: a call that is not reported yet. Its head and arguments are at the beginning of rest().
   std::string checked_name_;
   std::size_t checked_head_ = 0;
-  std::size_t checked_size_ = 0;  // of both, so far
+  std::size_t checked_size_ = 0;  // of head and arguments, so far
 };
 
 }  // namespace roost::router

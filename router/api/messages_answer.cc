@@ -45,7 +45,7 @@ void WriteStop(const ChoiceFinish& finish, JsonWriter& json) {
   text == nullptr ? json.Null() : json.String(*text);
 }
 
-// The API counts what the cache had beside the other input.
+// This API reports cached prompt tokens separately: input_tokens counts only the others.
 void WriteMessagesUsage(const Usage& usage, JsonWriter& json) {
   json.Key("usage").BeginObject().Key("input_tokens").Number(usage.prompt_tokens - usage.cached_tokens);
   json.Key("cache_creation_input_tokens").Number(0).Key("cache_read_input_tokens").Number(usage.cached_tokens);
@@ -57,13 +57,13 @@ void BeginMessage(const MessageIdentity& identity, JsonWriter& json) {
   json.Key("model").String(identity.model).Key("content").BeginArray();
 }
 
-// The input of a tool is an object. Arguments that are cut by the end of the answer, or are none, are left out.
+// The input of a tool must be an object. Arguments that are incomplete or not an object are replaced by {}.
 std::string_view InputOf(std::string_view arguments) {
   const Result<jinja::Value> value = jinja::FromJson(arguments, "");
   return value.ok() && value->is(jinja::Kind::kDict) ? arguments : "{}";
 }
 
-// `text` is empty where the block opens.
+// `text` is empty when the block opens.
 void WriteBlock(const AnswerBlock& block, std::string_view text, JsonWriter& json) {
   json.BeginObject();
   switch (block.kind) {

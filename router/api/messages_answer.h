@@ -1,4 +1,4 @@
-// Answers as Anthropic's Messages API has them: blocks of content, and events with names.
+// Answers in the form of Anthropic's Messages API: blocks of content, and events with names.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class MessagesAnswer final : public AnswerFormat {
   ChoiceFinish finish_;
 };
 
-// {"type":"error","error":{"type","message"}}, with the status and headers that the error has in every API.
+// {"type":"error","error":{"type","message"}}, with the same status and headers as in the other APIs.
 [[nodiscard]] HttpResponse MessagesErrorResponse(const Error& error, Duration retry_after);
 
 }  // namespace roost::router

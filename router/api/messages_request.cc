@@ -15,7 +15,7 @@ namespace {
 
 // ---- content ----
 
-// Text, or an array of text blocks, as one text.
+// Joins a text, or an array of text blocks, into one text.
 Result<std::string> TextOfContent(JsonElement content, const std::string& path) {
   if (content.is_string()) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
@@ -27,7 +27,8 @@ Result<std::string> TextOfContent(JsonElement content, const std::string& path) 
     ROOST_ASSIGN_OR_RETURN(const JsonObject block, JsonObject::From(blocks[i], fmt::format("{}[{}]", path, i)));
     ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(block, "type"));
     if (type != "text") {
-      return InvalidArgument(block.PathOf("type"), "must be \"text\" here: this server takes no other kind of content");
+      return InvalidArgument(block.PathOf("type"),
+                             "must be \"text\" here: this server accepts no other kind of content");
     }
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(block, "text"));
     all += text;
@@ -35,12 +36,12 @@ Result<std::string> TextOfContent(JsonElement content, const std::string& path) 
   return all;
 }
 
-// One message of the client's, apart: what becomes several messages of a chat.
+// The parts of one of the client's messages, which may become several messages of a chat.
 struct Turn {
   std::optional<std::string> text;
   std::string reasoning;
-  std::string tool_calls;    // as JSON, each with a comma behind it
-  std::string tool_results;  // whole messages, each with a comma behind it
+  std::string tool_calls;    // as JSON, each followed by a comma
+  std::string tool_results;  // whole messages, each followed by a comma
 };
 
 Result<void> AddToolUse(const JsonObject& block, Turn& turn) {
@@ -109,7 +110,7 @@ std::string WithoutComma(std::string list) {
   return list;
 }
 
-// The results of tools come before what the user says beside them.
+// The results of tools come before the user's text.
 void WriteTurn(std::string_view role, const Turn& turn, ChatWriter& chat) {
   if (!turn.tool_results.empty()) chat.AddMessage(WithoutComma(turn.tool_results));
   if (!turn.text && turn.tool_calls.empty() && !turn.tool_results.empty()) return;
@@ -232,7 +233,7 @@ constexpr std::string_view kThinkingSchema =
 
 constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
     {"model", "The model to ask.", Own<ChatWriter>{R"({"type":"string","minLength":1})", &CopyField}},
-    {"max_tokens", "Tokens of an answer, at most.",
+    {"max_tokens", "The maximum number of tokens in the answer.",
      Own<ChatWriter>{R"({"type":"integer","minimum":1,"maximum":2147483647})", &CopyField}},
     {"messages", "The conversation so far.", Own<ChatWriter>{kTurnsSchema, &ReadTurns}},
     {"system", "What goes before the conversation.", Own<ChatWriter>{kSystemSchema, &ReadSystem}},
@@ -240,12 +241,12 @@ constexpr auto kMessagesFields = std::to_array<RequestField<ChatWriter>>({
     {"stop_sequences", "Texts that end the answer.",
      Own<ChatWriter>{R"({"type":"array","maxItems":16,"items":{"type":"string","minLength":1}})", &ReadStopSequences}},
     {"temperature", "0 is greedy.", Own<ChatWriter>{R"({"type":"number","minimum":0,"maximum":2})", &CopyField}},
-    {"top_p", "The likeliest tokens until their share reaches it.",
+    {"top_p", "Sample from the likeliest tokens whose probabilities add up to this.",
      Own<ChatWriter>{R"({"type":"number","exclusiveMinimum":0,"maximum":1})", &CopyField}},
-    {"top_k", "The k likeliest tokens.", Own<ChatWriter>{R"({"type":"integer","minimum":-1})", &CopyField}},
-    {"seed", "The same seed, the same answer.", Own<ChatWriter>{R"({"type":"integer"})", &CopyField}},
+    {"top_k", "Sample from the k likeliest tokens.", Own<ChatWriter>{R"({"type":"integer","minimum":-1})", &CopyField}},
+    {"seed", "The same seed gives the same answer.", Own<ChatWriter>{R"({"type":"integer"})", &CopyField}},
     {"tools", "Tools that the model may use.", Own<ChatWriter>{kCustomToolsSchema, &ReadCustomTools}},
-    {"tool_choice", "Whether and which tool the model uses.",
+    {"tool_choice", "Whether the model uses a tool, and which.",
      Own<ChatWriter>{kMessagesToolChoiceSchema, &ReadMessagesToolChoice}},
     {"thinking", "Whether a model that can reason does so.", Own<ChatWriter>{kThinkingSchema, &ReadThinking}},
     {"metadata", "Without effect.", Ignored{}},
@@ -256,7 +257,7 @@ Result<std::string> TranslateMessages(const JsonObject& body) {
   ChatWriter chat;
   if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
   ROOST_RETURN_IF_ERROR(TranslateFields(body, MessagesFieldTable(), chat));
-  // Templates that can reason do so unless they are told not to; this API asks for it.
+  // Templates of reasoning models reason unless told not to; in this API the client must ask for it.
   chat.json.Key("chat_template_kwargs").BeginObject();
   chat.json.Key("enable_thinking").Bool(chat.thinks).Key("thinking").Bool(chat.thinks).EndObject();
   return FinishChat(chat);

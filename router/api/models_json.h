@@ -11,10 +11,10 @@ namespace roost::router {
 
 [[nodiscard]] std::string ModelBody(const ServedModel& model);
 [[nodiscard]] std::string ModelListBody(std::span<const std::shared_ptr<const ServedModel>> models);
-// {"workers":[…]}: what `roostctl status` shows.
+// {"workers":[…]}, which `roostctl status` shows.
 [[nodiscard]] std::string WorkersBody(std::span<const WorkerStatus> workers);
 
-// {"queues":[…]}: what waits at the router.
+// {"queues":[…]}: the requests that wait at the router.
 [[nodiscard]] std::string QueuesBody(std::span<const QueueStatus> queues);
 
 }  // namespace roost::router

@@ -95,13 +95,13 @@ void WriteFinish(const std::optional<ChoiceFinish>& finish, JsonWriter& json) {
 
 }  // namespace
 
-// What a chunk says of its only choice.
+// A chunk has one choice; this is its content.
 struct OpenAiAnswer::Chunk {
   std::uint32_t choice = 0;
   std::string_view delta;  // a chat's, as JSON
   std::string_view text;   // a completion's
   std::optional<ChoiceFinish> finish = std::nullopt;
-  const AnswerDelta* details = nullptr;  // whose tokens are told
+  const AnswerDelta* details = nullptr;  // with the tokens to report; may be null
 };
 
 OpenAiAnswer::OpenAiAnswer(AnswerIdentity identity, OpenAiAnswerOptions options)
@@ -118,7 +118,7 @@ std::string OpenAiAnswer::HeadOf(std::string_view object) const {
   return text;
 }
 
-// ---- what is told of tokens ----
+// ---- details of tokens ----
 
 bool OpenAiAnswer::HasDetails(const AnswerDelta& delta) const {
   if (!delta.prompt_logprobs.empty()) return true;
@@ -149,10 +149,10 @@ void OpenAiAnswer::WriteTokens(const Part& part, JsonWriter& json) const {
 
 // ---- a stream ----
 
-// What nearly every chunk of a chat is, without the steps of a JSON writer. It writes what AppendChunk would.
+// A fast path for nearly every chunk of a chat. It writes the same bytes as AppendChunk, without a JsonWriter.
 void OpenAiAnswer::AppendContent(std::uint32_t choice, std::string_view content, const Usage& usage,
                                  std::string& frames) const {
-  constexpr std::size_t kFrameBytes = 160;  // about what is neither head nor content
+  constexpr std::size_t kFrameBytes = 160;  // about the size of the rest
   frames.reserve(frames.size() + chunk_head_.size() + content.size() + kFrameBytes);
   frames += kDataPrefix;
   frames += chunk_head_;

@@ -1,4 +1,4 @@
-// Answers as OpenAI's chat completions and completions have them.
+// Answers in the form of OpenAI's chat completions and completions.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace roost::router {
 
 enum class AnswerKind { kChat, kCompletion };
 
-// What all parts of one answer have in common.
+// The fields that all parts of one answer have in common.
 struct AnswerIdentity {
   AnswerKind kind = AnswerKind::kChat;
   std::string id;  // "chatcmpl-…" or "cmpl-…"
@@ -29,10 +29,10 @@ struct AnswerIdentity {
 };
 
 struct OpenAiAnswerOptions {
-  std::shared_ptr<const Tokenizer> tokenizer;  // of the model: names tokens in log probabilities
+  std::shared_ptr<const Tokenizer> tokenizer;  // the model's; gives tokens' texts for log probabilities
   UsageReport usage_report = UsageReport::kNever;
   TokenIdReport token_ids = TokenIdReport::kOmit;
-  Logprobs logprobs = Logprobs::kOmit;  // of the answer, and of a prompt that is echoed
+  Logprobs logprobs = Logprobs::kOmit;  // of the answer, and of an echoed prompt
   Echo echo = Echo::kNone;
 };
 
@@ -51,16 +51,16 @@ class OpenAiAnswer final : public AnswerFormat {
   struct Chunk;
 
   [[nodiscard]] bool IsChat() const { return identity_.kind == AnswerKind::kChat; }
-  // Everything up to the choices, whose array is left open.
+  // The JSON up to and including the opening bracket of `choices`.
   [[nodiscard]] std::string HeadOf(std::string_view object) const;
   void AppendChunk(const Chunk& chunk, const Usage& usage, std::string& frames);
-  // A chat's chunk of text alone.
+  // Appends a chat's chunk that holds only text.
   void AppendContent(std::uint32_t choice, std::string_view content, const Usage& usage, std::string& frames) const;
   void EndChunk(const Usage& usage, std::string& frames) const;
-  // The chunk that says who speaks, once for each choice.
+  // Appends the chunk with the role; once for each choice.
   void AppendRole(std::uint32_t choice, const Usage& usage, std::string& frames);
   [[nodiscard]] bool HasDetails(const AnswerDelta& delta) const;
-  // What is told of tokens beside the text: `Part` is an AnswerDelta or a ChoiceAnswer.
+  // Details of tokens, in addition to the text. `Part` is an AnswerDelta or a ChoiceAnswer.
   template <typename Part>
   void WriteLogprobs(std::uint32_t choice, const Part& part, JsonWriter& json);
   template <typename Part>

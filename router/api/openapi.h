@@ -1,4 +1,4 @@
-// The API as an OpenAPI 3.1 document (spec.openapis.org), made from the tables of fields that the requests are read by.
+// The API as an OpenAPI 3.1 document (spec.openapis.org), made from the field tables that also parse the requests.
 #pragma once
 
 #include <string>

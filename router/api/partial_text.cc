@@ -118,7 +118,7 @@ std::optional<FoundMark> FindMark(std::string_view text, const std::vector<std::
     if (position == std::string_view::npos) continue;
     const bool is_longer = first && position == first->position && mark.size() > first->mark.size();
     if (!first || position < first->position || is_longer) first = FoundMark{position, mark};
-    text = text.substr(0, std::min(text.size(), first->position + 64));  // no later place is of use
+    text = text.substr(0, std::min(text.size(), first->position + 64));  // later matches can not be first
   }
   return first;
 }

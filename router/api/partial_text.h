@@ -1,4 +1,4 @@
-// Reads a text that may go on. It tells a mismatch from a match that needs more text.
+// Reads a text that may be incomplete. It distinguishes a mismatch from a match that needs more text.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@ class PartialText {
   explicit PartialText(std::string_view text) : text_(text) {}
 
   void SkipSpace();
-  // Moves behind `literal` if it stands here.
+  // If `literal` is at the current position, moves past it.
   [[nodiscard]] bool Take(std::string_view literal);
   // Whether the next character is `c`. Does not move.
   [[nodiscard]] bool IsAt(char c);
-  // The text before `mark`; moves behind the mark.
+  // The text before `mark`; moves past the mark.
   [[nodiscard]] std::optional<std::string_view> Until(std::string_view mark);
-  // A JSON string's value.
+  // The value of the JSON string at the current position; moves past it.
   [[nodiscard]] std::optional<std::string> JsonText();
 
   [[nodiscard]] std::size_t position() const { return position_; }
-  // The text ended within what was read.
+  // Whether the text ended before a read could be decided.
   [[nodiscard]] bool cut() const { return cut_; }
 
  private:
@@ -35,10 +35,10 @@ class PartialText {
   bool cut_ = false;
 };
 
-// Finds the end of an object or array that comes in pieces. Text that closes what is not open ends it.
+// Finds the end of an object or array that comes in pieces. A closing bracket that does not match ends it too.
 class JsonSpan {
  public:
-  // The bytes of `text` that belong to the value.
+  // The number of bytes of `text` that belong to the value.
   [[nodiscard]] std::size_t Read(std::string_view text);
   [[nodiscard]] bool done() const { return done_; }
 
@@ -47,17 +47,17 @@ class JsonSpan {
   bool Step(char c);
   bool Close(char open);
 
-  std::string open_;  // brackets
+  std::string open_;  // the open brackets
   bool in_string_ = false;
   bool escaped_ = false;
   bool done_ = false;
 };
 
 [[nodiscard]] bool IsSpace(char c);
-// The value in `json` without space around its parts; nothing when it is no JSON.
+// `json` without white space between its parts; empty optional when it is not JSON.
 [[nodiscard]] std::optional<std::string> CompactJson(std::string_view json);
 [[nodiscard]] bool IsJsonObject(std::string_view json);
-// Where the first of `marks` stands, and which; the longest of those that stand at one place.
+// The first of `marks` in a text. If several match at one position, the longest.
 struct FoundMark {
   std::size_t position;
   std::string_view mark;

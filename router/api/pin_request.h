@@ -1,7 +1,7 @@
-// POST /admin/v1/pin and /admin/v1/unpin: JSON to an order for the workers. The prompt is given as prompt_request.h
-// says; of a chat the front is pinned, not a question. Beside it:
+// POST /admin/v1/pin and /admin/v1/unpin: JSON to an order for the workers. The body has a prompt, as in
+// prompt_request.h; a chat is pinned as the front of conversations, not as a question. In addition:
 //
-//   {…, "duration_ms": 600000}     how long; until unpinned when absent
+//   {…, "duration_ms": 600000}     how long to pin; absent: until unpinned
 #pragma once
 
 #include <cstddef>
@@ -27,15 +27,14 @@ struct PinRequest {
 
 enum class PinAction { kPin, kUnpin };
 
-// What a prompt comes to.
+// The order that a request becomes, and the prompt's size.
 struct PinPlan {
   PinOrder order;
   std::size_t prompt_token_count = 0;
   std::size_t block_count = 0;
 };
 
-// An error when the prompt fills no block, or is longer than the model's
-// context.
+// An error when the prompt is shorter than a block or longer than the model's context.
 [[nodiscard]] Result<PinPlan> MakePinPlan(std::shared_ptr<const ServedModel> model, const PinRequest& request,
                                           PinAction action, const RenderSettings& settings);
 

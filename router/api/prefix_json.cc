@@ -22,7 +22,7 @@ void WriteSize(const PromptSize& size, JsonWriter& json) {
   json.Key("model").String(size.model).Key("blocks").Number(size.block_count).Key("tokens").Number(size.token_count);
 }
 
-// Of a worker without an answer of this kind.
+// The entry of a worker that gave no answer of the expected kind.
 void WriteUnanswered(const WorkerAnswer& answer, JsonWriter& json) {
   json.BeginObject().Key("worker").String(answer.worker_id).Key("answered").Bool(false).EndObject();
 }
@@ -71,7 +71,7 @@ struct MergedPrefix {
   std::span<const TokenId> last_tokens;
 };
 
-// Views of `answers`.
+// The result refers to `answers`.
 std::vector<MergedPrefix> Merge(std::span<const WorkerAnswer> answers) {
   std::map<BlockHash, MergedPrefix> by_hash;
   for (const WorkerAnswer& answer : answers) {

@@ -14,17 +14,17 @@
 
 namespace roost::router {
 
-// "prompt 18 tokens: 16 cached in 4 blocks, 2 to prefill". A block of which only some tokens are cached counts.
+// "prompt 18 tokens: 16 cached in 4 blocks, 2 to prefill". A partly cached block counts as a block.
 [[nodiscard]] std::string HitLine(std::uint32_t prompt_tokens, std::uint32_t cached_tokens, std::uint32_t block_tokens);
 
-// What all answers about one prompt begin with.
+// The fields with which all answers about one prompt begin.
 struct PromptSize {
   std::string model;
   std::uint64_t block_count = 0;
   std::uint64_t token_count = 0;
 };
 
-// Each worker with what it kept, waits for and refused, or with "answered": false.
+// Each worker with the blocks that it kept, waits for and refused, or with "answered": false.
 [[nodiscard]] std::string PinBody(const PromptSize& size, std::span<const WorkerAnswer> answers);
 // Each worker with its outcome: computed, held, refused, or unanswered.
 [[nodiscard]] std::string WarmBody(const PromptSize& size, std::span<const WorkerAnswer> answers);
@@ -34,14 +34,14 @@ struct PromptSize {
 struct PrefixesQuery {
   static constexpr std::uint32_t kDefaultTop = 20;
 
-  std::string model;  // empty: the only one
+  std::string model;  // empty: the only model that is served
   std::uint32_t top = kDefaultTop;
 };
 [[nodiscard]] Result<PrefixesQuery> ParsePrefixesQuery(std::string_view query);
 
-// The prefixes of all answers, those with equal hashes as one whose hits add up; the most used first, at most `top`. A
-// worker that does not count a prefix among its own most used ones is not listed with it. Tokens that come along are
-// told as text of the model's tokenizer, at most kMaxShownText bytes of the first and of the last block each.
+// The prefixes of all answers, the most used first, at most `top`. Prefixes with equal hashes are merged and their hits
+// added. A prefix lists only the workers that have it among their own most used ones. If workers sent tokens, they are
+// shown as text, at most kMaxShownText bytes each for the first and the last block.
 inline constexpr std::size_t kMaxShownText = 200;
 [[nodiscard]] std::string PrefixesBody(const ServedModel& model, std::uint32_t top,
                                        std::span<const WorkerAnswer> answers);

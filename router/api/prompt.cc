@@ -13,13 +13,13 @@
 namespace roost::router {
 namespace {
 
-// A prompt that does not fit is counted, so that its error tells by how much; but not to its end, however long it is.
+// A prompt that does not fit is still counted, so that its error can say by how much, but only up to this limit.
 std::size_t MaxCountedTokens(const ServedModel& model) {
   constexpr std::size_t kCountedContexts = 4;
   return kCountedContexts * std::size_t{model.max_context_tokens};
 }
 
-// What the API gives every template. A client adds variables of its own; it can not replace these.
+// The variables for every template. A client can add its own, but of these it can replace only reasoning_effort.
 jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& request) {
   jinja::Dict context;
   if (!request.reasoning_effort.empty()) {
@@ -38,7 +38,7 @@ jinja::Value TemplateContext(const ServedModel& model, const ChatRequest& reques
   return jinja::Value::Mapping(std::move(context));
 }
 
-// In words that clients look for, to tell this error from others and ask a model with more room.
+// Clients search errors for this wording, to fall back to a model with a longer context.
 std::string ContextBound(std::size_t tokens) {
   return fmt::format("this model's maximum context length is {} tokens", tokens);
 }
@@ -50,7 +50,7 @@ Error TooLong(const ServedModel& model, std::size_t prompt_tokens, std::string_v
           std::string(field)};
 }
 
-// A text that the tokenizer can not take is the client's; its message names what is wrong.
+// When the tokenizer rejects a text, the client sent it: the error names the field and the tokenizer's reason.
 Result<std::vector<TokenId>> Encode(const ServedModel& model, PromptText text, SpecialTokens specials,
                                     std::string_view field) {
   ROOST_RETURN_IF_ERROR(CheckTextLength(model, text.bytes, field));
@@ -125,7 +125,7 @@ wire::Sampling MakeSampling(const wire::SamplingDefaults& defaults, const Sampli
   return sampling;
 }
 
-// Names a session within the scope of its blocks. 0 would mean none.
+// A hash of the session id and the root of its blocks. Never 0, which means no session.
 std::uint64_t SessionHash(BlockHash root, const std::string& session_id) {
   if (session_id.empty()) return 0;
   std::vector<TokenId> bytes;
@@ -156,7 +156,7 @@ Result<void> CheckTextLength(const ServedModel& model, std::string_view text, st
 
 namespace {
 
-// Cuts what the template wrote behind the last message's content, which it may have trimmed.
+// Cuts what the template wrote after the last message's content. The template may have trimmed the content.
 Result<jinja::TracedText> CutBehindLastMessage(jinja::TracedText text, const ChatRequest& request) {
   constexpr std::string_view kField = "continue_final_message";
   const jinja::Value* content = request.messages.AsSequence().items.back().AsDict().Find("content");

@@ -1,9 +1,9 @@
-// From a validated request to what a worker is asked to do: rendered, tokenized, bounded by the model's context,
-// hashed. Pure, apart from the date that a template may ask for.
+// Turns a validated request into the spec for a worker: renders, tokenizes, checks against the model's context, hashes.
+// Pure, except that a template may read the date.
 //
-// The text of a special token ("<|im_end|>") is that token where the template's author wrote it, and text like any
-// other where it came with the request: in messages, names, tools, results, template variables. So messages end where
-// the template ends them, whatever they say. A role is one of an enumeration; it counts as written.
+// The text of a special token ("<|im_end|>") becomes that token if the template's author wrote it. If it came with the
+// request (in messages, names, tools, results, template variables), it is ordinary text, so a message can not end
+// itself early. A role is one of a fixed set, so it counts as the template's text.
 #pragma once
 
 #include <cstdint>
@@ -26,24 +26,25 @@ namespace roost::router {
 
 struct RenderSettings {
   std::int64_t unix_seconds = 0;  // the time that templates see
-  // Does what a client writes spell special tokens too?
+  // Whether a client's text may spell special tokens.
   enum class Content { kText, kMaySpellSpecialTokens } content = Content::kText;
 };
 
-// Errors name `messages` or `model` (it has no template).
+// Errors name `messages`, or `model` if it has no template.
 [[nodiscard]] Result<jinja::TracedText> RenderChat(const ServedModel& model, const ChatRequest& request,
                                                    const RenderSettings& settings);
-// kContextTooLong for a text of which that is certain by its bytes. Constant time; the functions below ask it first.
+// kContextTooLong if the text's size in bytes alone proves it too long. Constant time; the functions below call it
+// first.
 [[nodiscard]] Result<void> CheckTextLength(const ServedModel& model, std::string_view text, std::string_view field);
 
-// Of what RenderChat made.
+// Tokenizes a result of RenderChat.
 [[nodiscard]] Result<std::vector<TokenId>> TokenizeRendered(const ServedModel& model, const jinja::TracedText& text);
 
-// Errors name the prompt, or the id in it that the model does not have.
+// Errors name the prompt, or the token id in it that the model does not have.
 [[nodiscard]] Result<std::vector<TokenId>> TokenizeCompletion(const ServedModel& model, const CompletionPrompt& prompt);
 
-// The functions above with the hashes of the blocks, and with what is remembered of earlier prompts. Prompts that shall
-// use no cache and leave nothing in one leave nothing here either.
+// The Read… functions also hash the blocks, and reuse the memo's work on earlier prompts. A prompt that must neither
+// use the cache nor be kept in it is not kept in the memo either.
 struct MemoUse {
   PromptMemo& memo;
   const CacheFields& cache;
@@ -52,24 +53,25 @@ struct MemoUse {
                                                       const MemoUse& use);
 [[nodiscard]] Result<HashedTokens> ReadCompletionPrompt(const ServedModel& model, const CompletionPrompt& prompt,
                                                         const MemoUse& use);
-// A text as it is. Errors name `prompt`.
+// Reads a plain text. Errors name `prompt`.
 [[nodiscard]] Result<HashedTokens> ReadTextPrompt(const ServedModel& model, std::string_view text,
                                                   SpecialTokens specials, const MemoUse& use);
 
-// "301 tokens", or "more than …": the functions above stop counting at four contexts.
+// "301 tokens", or "more than … tokens": the functions above stop counting at four times the context.
 [[nodiscard]] std::string CountedTokens(const ServedModel& model, std::size_t count);
 
 struct PromptSource {
-  std::string_view field;          // that the prompt came from, for errors
-  std::uint64_t default_seed = 0;  // when the request has none
+  std::string_view field;          // the request's field with the prompt, for errors
+  std::uint64_t default_seed = 0;  // used when the request has no seed
 };
 
-// `prompt` within the model's context and `fields` with the model's defaults. kContextTooLong tells the numbers.
+// Makes the spec from `prompt` and from `fields`, filled up with the model's defaults. kContextTooLong if prompt and
+// answer exceed the model's context; its message has the numbers.
 [[nodiscard]] Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model,
                                                     std::vector<TokenId> prompt, const SamplingFields& fields,
                                                     const PromptSource& source);
 
-// The same of a prompt whose blocks are hashed, under the salt of `fields`.
+// The same for a prompt whose blocks are already hashed, under the salt of `fields`.
 [[nodiscard]] Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, HashedTokens prompt,
                                                     const SamplingFields& fields, const PromptSource& source);
 

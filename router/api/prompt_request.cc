@@ -12,7 +12,7 @@
 namespace roost::router {
 namespace {
 
-// More workers than a router takes.
+// More than the workers of any router.
 constexpr std::size_t kMaxNames = 1024;
 
 Result<std::vector<TokenId>> Tokenize(const ServedModel& model, const PromptRequest& request,

@@ -1,11 +1,10 @@
-// The part that pins, warm-ups and questions about a prompt have in common: the prompt, as for chat and completions,
-// and the workers that are meant. It is rendered, tokenized and hashed as there, so that the blocks are the ones that
-// requests ask for:
+// The part that pins, warm-ups and match queries have in common: a prompt, as for chat and completions, and the workers
+// that it concerns. The prompt is rendered, tokenized and hashed as in a real request, so that the blocks are the same:
 //
 //   {"model": "m", "messages": […], "tools": […], "cache_salt": "s"}
 //   {"model": "m", "prompt": "text", "workers": "all" | "best" | ["worker-a", …]}
 //
-// Only full blocks have a hash. Where a text goes on, its last token may come out differently, and so its last block.
+// Only full blocks have a hash. If a text continues, its last token, and so its last block, may come out differently.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +28,12 @@ struct PromptRequest {
   std::variant<ChatRequest, CompletionRequest> prompt;
 
   [[nodiscard]] const SamplingFields& fields() const;
-  // The field that the prompt came from.
+  // The request's field with the prompt.
   [[nodiscard]] std::string_view prompt_field() const;
 };
 
-// What a chat is: the front of conversations, which go on behind it, or a question as it is asked. A front has no
-// generation prompt at its end, unless `add_generation_prompt` says so.
+// What a chat stands for: the common front of conversations, or one complete question. A front has no generation prompt
+// at its end, unless `add_generation_prompt` asks for it.
 enum class ChatPart { kFront, kQuestion };
 
 // Errors name the field.
@@ -51,7 +50,7 @@ struct HashedPrompt {
 // kContextTooLong when the prompt is longer than the model's context.
 [[nodiscard]] Result<HashedPrompt> HashPrompt(const ServedModel& model, const PromptRequest& request,
                                               const RenderSettings& settings);
-// The same, and an error when it fills no block.
+// The same, and an error when the prompt is shorter than a block.
 [[nodiscard]] Result<HashedPrompt> HashBlocksOfPrompt(const ServedModel& model, const PromptRequest& request,
                                                       const RenderSettings& settings);
 

@@ -9,7 +9,7 @@
 
 namespace roost::router {
 
-// Nothing when `text` is anything else. Linear; at most 64 levels.
+// Empty when `text` is anything else, or nests deeper than 64 levels. Linear time.
 [[nodiscard]] std::optional<std::vector<ToolCall>> ReadPythonCalls(std::string_view text);
 
 }  // namespace roost::router

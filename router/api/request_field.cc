@@ -49,7 +49,7 @@ Result<float> RealOf(JsonElement element, const std::string& path, float low, fl
     return InvalidArgument(path, "must be {} {} and at most {}, not {}", excluded ? "greater than" : "at least", low,
                            high, value);
   }
-  // What is above zero stays above zero.
+  // Rounding to float must not turn a value above the excluded zero into zero.
   const float least = excluded ? std::numeric_limits<float>::min() : std::numeric_limits<float>::lowest();
   return std::max(least, static_cast<float>(value));
 }

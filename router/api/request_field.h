@@ -1,6 +1,6 @@
-// Fields of a request's body as tables: a row says a field's name, the values that it takes, and where they go. The
-// same rows read the body (ReadFields) and describe it in /openapi.json (openapi.h), so neither can say what the other
-// does not.
+// Fields of a request's body as tables: a row has a field's name, the values that it accepts, and where they are
+// stored. The same rows parse the body (ReadFields) and describe it in /openapi.json (openapi.h), so the two always
+// agree.
 //
 //   constexpr auto kFields = std::to_array<RequestField<Sampling>>({
 //       {"temperature", "0 is greedy.", Real<Sampling>{0, 2, [](Sampling& s, float value) { s.temperature = value; }}},
@@ -54,18 +54,18 @@ struct Text {
   void (*set)(Request&, std::string_view);
 };
 
-// Read by a function of its own, with the JSON Schema of what that takes.
+// Read by a function of its own; `schema` is the JSON Schema of what it accepts.
 template <typename Request>
 struct Own {
   std::string_view schema;
   Result<void> (*read)(JsonElement element, const std::string& path, Request&);
 };
 
-// What says nothing that this server acts on: any value will do.
+// A field without effect on this server: any value is accepted.
 struct Ignored {};
 
-// What this server can not do: the field may say what would happen anyway. Anything else is an error, as a client that
-// is not told would take the answer for what it asked for.
+// A feature that this server does not have. Only a value that asks for what happens anyway is accepted. Any other is an
+// error; otherwise the client would believe that it got what it asked for.
 struct Refused {
   enum class Accepts : std::uint8_t { kNothing, kFalse, kTrue, kEmpty };
   Accepts accepts = Accepts::kNothing;
@@ -84,7 +84,7 @@ struct RequestField {
                                               std::size_t max_bytes);
 [[nodiscard]] Result<void> CheckRefused(JsonElement element, const std::string& path, Refused rule);
 
-// Reads one field that is there.
+// Reads one field that is present.
 template <typename Request>
 Result<void> ReadField(const JsonObject& body, const RequestField<Request>& field, JsonElement element,
                        Request& request) {
@@ -119,7 +119,7 @@ Result<void> ReadFields(const JsonObject& body, std::span<const RequestField<Req
   return {};
 }
 
-// How many members of the body stand in none of the tables.
+// The number of members of the body that are in none of the tables.
 template <typename... Requests>
 [[nodiscard]] std::uint32_t CountUnknown(const JsonObject& body, std::span<const RequestField<Requests>>... tables) {
   std::uint32_t count = 0;

@@ -28,7 +28,7 @@ void WriteResponsesUsage(const Usage& usage, JsonWriter& json) {
   json.Key("total_tokens").Number(std::uint64_t{usage.prompt_tokens} + usage.completion_tokens).EndObject();
 }
 
-// The part of an item that holds its text; a tool call has none.
+// The part of an item that holds its text. Not for tool calls, which have no such part.
 std::string PartText(BlockKind kind, std::string_view text) {
   if (kind == BlockKind::kReasoning) return fmt::format(R"({{"type":"reasoning_text","text":{}}})", Quoted(text));
   return fmt::format(R"({{"type":"output_text","text":{},"annotations":[],"logprobs":[]}})", Quoted(text));

@@ -1,5 +1,5 @@
-// Answers as OpenAI's Responses API has them: items of output, and typed events with numbers. Nothing is stored: the
-// answer repeats what the request said, as clients expect it.
+// Answers in the form of OpenAI's Responses API: items of output, and typed events with sequence numbers. Nothing is
+// stored. The answer repeats fields of the request, as clients expect.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace roost::router {
 
-// What the answer repeats of its request, each as JSON text.
+// The request's fields that the answer repeats, each as JSON text.
 struct ResponseEcho {
   std::string instructions = "null";
   std::string max_output_tokens = "null";
@@ -33,7 +33,7 @@ struct ResponseEcho {
 
 struct ResponseIdentity {
   std::string id;      // "resp_…"
-  std::string suffix;  // of the ids of its items, another one for each response
+  std::string suffix;  // of its items' ids; differs between responses
   std::int64_t created_unix_seconds = 0;
   std::string model;
   ResponseEcho echo;
@@ -53,20 +53,20 @@ class ResponsesAnswer final : public AnswerFormat {
  private:
   class EventSink;
 
-  // One event; `members` are those behind its type, as JSON without the braces, or empty.
+  // One event; `members` are the members after its type, as JSON without braces, or empty.
   [[nodiscard]] std::string Event(std::string_view type, std::string_view members);
   // An event about the whole response.
   [[nodiscard]] std::string ResponseEvent(std::string_view type, std::string_view status, const Usage* usage);
   [[nodiscard]] std::string ResponseText(std::string_view status, const Usage* usage) const;
   [[nodiscard]] std::string ItemId(const AnswerBlock& block) const;
-  // "in_progress", without text, or as it ended.
+  // With the status "in_progress" the item has no text; otherwise it has its final text.
   [[nodiscard]] std::string ItemText(const AnswerBlock& block, std::string_view status) const;
   void AddItem(const AnswerBlock& block);
 
   const ResponseIdentity identity_;
   AnswerBlocks blocks_;
   ChoiceFinish finish_;
-  std::string items_;  // of the output so far, as JSON, with commas between
+  std::string items_;  // of the output so far, as JSON, separated by commas
   std::uint64_t sequence_number_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 // ---- items of the input ----
 
-// Text, or an array of parts that have it, as one text.
+// Joins a text, or an array of parts with text, into one text.
 Result<std::string> TextOfParts(JsonElement content, const std::string& path) {
   if (content.is_string()) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
@@ -29,7 +29,7 @@ Result<std::string> TextOfParts(JsonElement content, const std::string& path) {
     const bool is_text = type == "input_text" || type == "output_text" || type == "text" || type == "reasoning_text" ||
                          type == "summary_text";
     if (!is_text && type != "refusal") {
-      return InvalidArgument(part.PathOf("type"), "'{}' is not supported: this server takes text", type);
+      return InvalidArgument(part.PathOf("type"), "'{}' is not supported: this server accepts only text", type);
     }
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(part, is_text ? "text" : "refusal"));
     all += text;
@@ -43,8 +43,7 @@ Result<std::string> TextOfMember(const JsonObject& item, std::string_view name) 
   return TextOfParts(*element, item.PathOf(name));
 }
 
-// Messages of a chat from the items of an input. What an assistant does between two others, several items here, is one
-// message of a chat: its reasoning, text and calls.
+// Makes chat messages from input items. Consecutive items of the assistant (reasoning, text, calls) become one message.
 class InputItems {
  public:
   explicit InputItems(ChatWriter& chat) : chat_(chat) {}
@@ -119,7 +118,7 @@ class InputItems {
     return {};
   }
 
-  // Reasoning that is encrypted is somebody else's, and left out.
+  // Encrypted reasoning comes from another server and is left out.
   Result<void> AddReasoning(const JsonObject& item) {
     if (text_ || !calls_.empty()) FlushAssistant();
     for (const std::string_view name : {"content", "summary"}) {
@@ -133,7 +132,7 @@ class InputItems {
   }
 
   ChatWriter& chat_;
-  // Of the assistant, not written yet.
+  // The assistant's message that is not written yet.
   std::optional<std::string> text_;
   std::string reasoning_;
   std::string calls_;
@@ -200,7 +199,7 @@ Result<void> ReadFunctionChoice(JsonElement element, const std::string& path, Ch
   return {};
 }
 
-// text.format has the members of a chat's json_schema beside its type.
+// text.format has the members of a chat's json_schema directly, next to its type.
 Result<void> ReadTextFormat(JsonElement element, const std::string& path, ChatWriter& chat) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject text, JsonObject::From(element, path));
   ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> format, text.Object("format"));
@@ -229,7 +228,7 @@ Result<void> ReadMaxOutput(JsonElement element, const std::string&, ChatWriter& 
 
 // ---- the table ----
 
-// Nothing is kept between requests.
+// For fields that need state kept between requests.
 Result<void> RefuseState(JsonElement, const std::string& path, ChatWriter&) {
   return InvalidArgument(path, "is not supported: this server stores nothing, send the whole input");
 }
@@ -264,24 +263,24 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
     {"input", "A text, or the items of the conversation so far.", Own<ChatWriter>{kInputSchema, &ReadInput}},
     {"instructions", "What goes before the conversation.", Own<ChatWriter>{R"({"type":"string"})", &ReadInstructions}},
     {"stream", "Send the answer as typed server-sent events.", Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
-    {"max_output_tokens", "Tokens of an answer, at most.",
+    {"max_output_tokens", "The maximum number of tokens in the answer.",
      Own<ChatWriter>{R"({"type":"integer","minimum":1,"maximum":2147483647})", &ReadMaxOutput}},
     {"temperature", "0 is greedy.", Own<ChatWriter>{R"({"type":"number","minimum":0,"maximum":2})", &CopyField}},
-    {"top_p", "The likeliest tokens until their share reaches it.",
+    {"top_p", "Sample from the likeliest tokens whose probabilities add up to this.",
      Own<ChatWriter>{R"({"type":"number","exclusiveMinimum":0,"maximum":1})", &CopyField}},
-    {"top_k", "The k likeliest tokens.", Own<ChatWriter>{R"({"type":"integer","minimum":-1})", &CopyField}},
-    {"seed", "The same seed, the same answer.", Own<ChatWriter>{R"({"type":"integer"})", &CopyField}},
+    {"top_k", "Sample from the k likeliest tokens.", Own<ChatWriter>{R"({"type":"integer","minimum":-1})", &CopyField}},
+    {"seed", "The same seed gives the same answer.", Own<ChatWriter>{R"({"type":"integer"})", &CopyField}},
     {"chat_template_kwargs", "Variables for the chat template.", Own<ChatWriter>{R"({"type":"object"})", &CopyField}},
     {"tools", "Functions that the model may call.", Own<ChatWriter>{kFunctionToolsSchema, &ReadFunctionTools}},
-    {"tool_choice", "Whether and which function the model calls.",
+    {"tool_choice", "Whether the model calls a function, and which.",
      Own<ChatWriter>{kFunctionChoiceSchema, &ReadFunctionChoice}},
     {"parallel_tool_calls", "Whether an answer may hold several calls.",
      Own<ChatWriter>{R"({"type":"boolean"})", &CopyField}},
     {"text", "The form of the answer's text.", Own<ChatWriter>{kTextFormatSchema, &ReadTextFormat}},
-    {"reasoning", "How much the model reasons, for templates that know it.",
+    {"reasoning", "How much the model reasons, for templates that use it.",
      Own<ChatWriter>{kReasoningSchema, &ReadReasoning}},
     {"store", "Without effect: nothing is stored.", Own<ChatWriter>{R"({"type":"boolean"})", &CheckStore}},
-    {"truncation", "Only disabled.", Own<ChatWriter>{R"({"const":"disabled"})", &CheckTruncation}},
+    {"truncation", "Must be disabled.", Own<ChatWriter>{R"({"const":"disabled"})", &CheckTruncation}},
     {"background", "Not supported.", Refused{Refused::Accepts::kFalse}},
     {"previous_response_id", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},
     {"conversation", "Not supported: nothing is stored.", Own<ChatWriter>{R"({"type":"null"})", &RefuseState}},

@@ -37,7 +37,7 @@ Result<void> ReadLogitBias(JsonElement element, const std::string& path, Fields&
   for (const auto& member : biases.members()) {
     const std::string member_path = biases.PathOf(member.first);
     const std::optional<TokenId> token = TokenIdOf(member.first);
-    if (!token) return InvalidArgument(member_path, "must be named by a token id");
+    if (!token) return InvalidArgument(member_path, "must have a token id as its name");
     ROOST_ASSIGN_OR_RETURN(const float bias, RealOf(member.second, member_path, -wire::kMaxLogitBias,
                                                     wire::kMaxLogitBias, LowEnd::kIncluded));
     fields.logit_bias.push_back({.token = *token, .bias = bias});
@@ -80,7 +80,7 @@ Result<void> ReadStopTokens(JsonElement element, const std::string& path, Fields
   return {};
 }
 
-// stream_options without stream is harmless and some clients send it always, so it is checked but means nothing.
+// Some clients always send stream_options, also without stream. Then the value is checked but has no effect.
 Result<void> ReadStreamOptions(JsonElement element, const std::string& path, Fields& fields) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject options, JsonObject::From(element, path));
   ROOST_ASSIGN_OR_RETURN(const std::optional<bool> at_end, options.Bool("include_usage"));
@@ -143,63 +143,63 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
     {"model", "The model to ask.", Text<Fields>{1, kMaxModelBytes, [](Fields& f, std::string_view v) { f.model = v; }}},
     {"stream", "Send the answer as server-sent events.",
      Flag<Fields>{[](Fields& f, bool v) { f.delivery = v ? Delivery::kStream : Delivery::kWhole; }}},
-    {"stream_options", "Whether a stream tells its token counts: at its end, or in every chunk.",
+    {"stream_options", "Whether a stream reports its token counts: at its end, or in every chunk.",
      Own<Fields>{kStreamOptionsSchema, &ReadStreamOptions}},
-    {"max_tokens", "Tokens of an answer, at most. Absent: what the context has room for.",
+    {"max_tokens", "The maximum number of tokens in the answer. Absent: as many as the context has room for.",
      Whole<Fields>{1, kMaxTokens, [](Fields& f, std::int64_t v) { SetMaxTokens(f, v, "max_tokens"); }}},
-    {"max_completion_tokens", "The same by its newer name, which wins.",
+    {"max_completion_tokens", "The newer name of max_tokens. If both are given, this one counts.",
      Whole<Fields>{1, kMaxTokens, [](Fields& f, std::int64_t v) { SetMaxTokens(f, v, "max_completion_tokens"); }}},
-    {"min_tokens", "No stop token ends the answer before it has so many tokens.",
+    {"min_tokens", "The answer has at least this many tokens before a stop token may end it.",
      Whole<Fields>{0, kMaxTokens,
                    [](Fields& f, std::int64_t v) { f.min_output_tokens = static_cast<std::uint32_t>(v); }}},
     {"temperature", "0 is greedy. Absent: the model's default, as for the next four.",
      Real<Fields>{0, 2, [](Fields& f, float v) { f.temperature = v; }}},
-    {"top_p", "The likeliest tokens until their share reaches it.",
+    {"top_p", "Sample from the likeliest tokens whose probabilities add up to this.",
      Real<Fields>{0, 1, [](Fields& f, float v) { f.top_p = v; }, LowEnd::kExcluded}},
-    {"min_p", "Tokens at least so likely, as a share of the likeliest one's probability.",
+    {"min_p", "Drop tokens that are less likely than this share of the likeliest token's probability.",
      Real<Fields>{0, 1, [](Fields& f, float v) { f.min_p = v; }}},
-    {"top_k", "The k likeliest tokens; 0 or -1: all.",
+    {"top_k", "Sample from the k likeliest tokens; 0 or -1: from all.",
      Whole<Fields>{-1, kMaxTokens,
                    [](Fields& f, std::int64_t v) { f.top_k = v < 0 ? 0 : static_cast<std::uint32_t>(v); }}},
-    {"repetition_penalty", "Divides the logits above 0 of all tokens of prompt and answer, and multiplies others.",
+    {"repetition_penalty", "For tokens of prompt and answer: divides logits above 0 and multiplies the others.",
      Real<Fields>{wire::kMinRepetitionPenalty, wire::kMaxRepetitionPenalty,
                   [](Fields& f, float v) { f.repetition_penalty = v; }}},
-    {"seed", "The same seed, the same answer.",
+    {"seed", "The same seed gives the same answer.",
      Whole<Fields>{kMinSeed, kMaxSeed, [](Fields& f, std::int64_t v) { f.seed = static_cast<std::uint64_t>(v); }}},
-    {"n", "Choices from one prompt. Choice i draws with seed + i.",
+    {"n", "Choices for each prompt. Choice i samples with seed + i.",
      Whole<Fields>{1, kMaxChoices, [](Fields& f, std::int64_t v) { f.choice_count = static_cast<std::uint32_t>(v); }}},
-    {"presence_penalty", "Subtracted from the logits of the answer's tokens.",
+    {"presence_penalty", "Subtracted from the logits of tokens that the answer already has.",
      Real<Fields>{-wire::kMaxPenalty, wire::kMaxPenalty, [](Fields& f, float v) { f.presence_penalty = v; }}},
-    {"frequency_penalty", "Subtracted as often as the token occurs in the answer.",
+    {"frequency_penalty", "Subtracted from a token's logit once for each time it occurs in the answer.",
      Real<Fields>{-wire::kMaxPenalty, wire::kMaxPenalty, [](Fields& f, float v) { f.frequency_penalty = v; }}},
-    {"logit_bias", "Added to the logits of tokens, which are named by their ids.",
+    {"logit_bias", "Added to the logits of tokens; the keys are token ids.",
      Own<Fields>{kLogitBiasSchema, &ReadLogitBias}},
     {"stop", "Texts that end the answer.", Own<Fields>{kStopSchema, &ReadStop}},
-    {"stop_token_ids", "Tokens that end the answer, beside the model's own.",
+    {"stop_token_ids", "Tokens that end the answer, in addition to the model's own.",
      Own<Fields>{kStopTokensSchema, &ReadStopTokens}},
-    {"include_stop_str_in_output", "The stop text that ended the answer is a part of it.",
+    {"include_stop_str_in_output", "Keep the stop text at the end of the answer.",
      Flag<Fields>{[](Fields& f, bool v) { f.stop_text = v ? StopText::kShow : StopText::kOmit; }}},
     {"ignore_eos", "The model's own stop tokens do not end the answer.",
      Flag<Fields>{[](Fields& f, bool v) { f.ignore_eos = v; }}},
     {"skip_special_tokens", "False: special tokens show in the text.", Flag<Fields>{[](Fields& f, bool v) {
        f.special_text = v ? SpecialTokenOutput::kSkip : SpecialTokenOutput::kShow;
      }}},
-    {"return_token_ids", "Token ids of prompt and answer are told too.",
+    {"return_token_ids", "Include the token ids of prompt and answer.",
      Flag<Fields>{[](Fields& f, bool v) { f.token_ids = v ? TokenIdReport::kTell : TokenIdReport::kOmit; }}},
-    {"prompt_logprobs", "Log probabilities of the prompt's tokens, with so many of the likeliest ones beside each.",
+    {"prompt_logprobs", "Log probabilities of the prompt's tokens, and of this many of the likeliest tokens for each.",
      Whole<Fields>{0, wire::kMaxTopLogprobs,
                    [](Fields& f, std::int64_t v) { f.prompt_logprobs = static_cast<std::uint32_t>(v); }}},
-    {"response_format", "The form of the answer: text, any JSON object, or JSON that is valid by a schema.",
+    {"response_format", "The form of the answer: text, any JSON object, or JSON that matches a schema.",
      Own<Fields>{kResponseFormatSchema, &ReadConstraint<&ReadResponseFormatConstraint>}},
-    {"structured_outputs", "The form of the answer, as vLLM says it: json, regex, choice, grammar or json_object.",
+    {"structured_outputs", "The form of the answer, as in vLLM: json, regex, choice, grammar or json_object.",
      Own<Fields>{kStructuredOutputsSchema, &ReadConstraint<&ReadStructuredOutputs>}},
-    {"guided_json", "The answer is JSON that is valid by this schema.",
+    {"guided_json", "The answer is JSON that matches this schema.",
      Own<Fields>{kGuidedJsonSchema, &ReadConstraint<&ReadGuidedJson>}},
     {"guided_regex", "The whole answer matches this regular expression.",
      Own<Fields>{kGuidedTextSchema, &ReadConstraint<&ReadGuidedRegex>}},
     {"guided_choice", "The answer is one of these texts.",
      Own<Fields>{kGuidedChoiceSchema, &ReadConstraint<&ReadGuidedChoice>}},
-    {"guided_grammar", "The answer is a text of this grammar in EBNF, which begins with the rule root.",
+    {"guided_grammar", "The answer matches this EBNF grammar, whose start rule is root.",
      Own<Fields>{kGuidedTextSchema, &ReadConstraint<&ReadGuidedGrammar>}},
     {"request_id", "The client's own name for the request, in logs and decisions.",
      Own<Fields>{kRequestIdSchema, &ReadRequestId}},

@@ -28,22 +28,22 @@ inline constexpr std::uint32_t kMaxChoices = 16;
 
 enum class Delivery { kWhole, kStream };
 
-// When a stream tells its token counts.
+// When a stream reports its token counts.
 enum class UsageReport { kNever, kAtEnd, kEveryChunk };
 
-// Are token ids told beside the text?
+// Whether the answer has token ids in addition to the text.
 enum class TokenIdReport { kOmit, kTell };
 
-// Are log probabilities of the answer's tokens told?
+// Whether the answer has log probabilities of its tokens.
 enum class Logprobs { kOmit, kTell };
 
-// What is absent is the model's default.
+// An absent value means the model's default.
 struct SamplingFields {
-  std::string model;  // empty: not said
+  std::string model;  // empty: not given
   Delivery delivery = Delivery::kWhole;
   UsageReport usage_report = UsageReport::kNever;
   std::optional<std::uint32_t> max_output_tokens;
-  std::string max_output_tokens_field = "max_tokens";  // the name under which the client gave it
+  std::string max_output_tokens_field = "max_tokens";  // the name that the client used
   std::optional<float> temperature;
   std::optional<float> top_p;
   std::optional<std::uint32_t> top_k;  // 0: no limit
@@ -51,19 +51,19 @@ struct SamplingFields {
   std::optional<float> repetition_penalty;
   float presence_penalty = 0;
   float frequency_penalty = 0;
-  std::vector<wire::LogitBias> logit_bias;  // by token, each once
+  std::vector<wire::LogitBias> logit_bias;  // each token at most once
   std::optional<std::uint64_t> seed;
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;
   bool ignore_eos = false;
   std::uint32_t min_output_tokens = 0;           // min_tokens
-  std::optional<std::uint32_t> output_logprobs;  // see GenerateSpec, as for the next
+  std::optional<std::uint32_t> output_logprobs;  // this and the next: see GenerateSpec
   std::optional<std::uint32_t> prompt_logprobs;
   std::uint32_t choice_count = 1;  // n
   StopText stop_text = StopText::kOmit;
   SpecialTokenOutput special_text = SpecialTokenOutput::kSkip;
   TokenIdReport token_ids = TokenIdReport::kOmit;
-  std::uint32_t unknown_field_count = 0;       // of the request, which nobody reads
+  std::uint32_t unknown_field_count = 0;       // fields of the request that are ignored
   std::string request_id;                      // the client's own name for the request; empty: none
   std::optional<wire::Constraint> constraint;  // the form of the output; see structured_output.h
   CacheFields cache;

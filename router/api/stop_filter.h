@@ -2,9 +2,9 @@
 //
 //   "…He said ST" + "OP it"   with stop "STOP"   →   "…He said "
 //
-// Of several stop strings the one that ends first counts, of those the longest: what a reader of single bytes would see
-// first, so the cut does not depend on the borders. What could be the beginning of a stop string is held back until
-// more text decides. Pure; not thread-safe.
+// Of several stop strings, the one that ends first counts; if several end there, the longest. A reader of single bytes
+// would find the same one, so the cut does not depend on the borders. Text that could be the beginning of a stop string
+// is held back until more text decides. Pure; not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,19 @@
 
 namespace roost::router {
 
-// Is the stop string that ended a choice a part of its text?
+// Whether the text includes the stop string that ended it.
 enum class StopText { kOmit, kShow };
 
 class StopFilter {
  public:
-  // No stop string is empty. None at all is fine: then text passes as it comes.
+  // No stop string may be empty. Without stop strings, text passes unchanged.
   explicit StopFilter(std::vector<std::string> stops, StopText stop_text = StopText::kOmit)
       : stops_(std::move(stops)), stop_text_(stop_text) {}
 
-  // Text that is now certain to come before any stop string, and that stop string itself where it is to show. After it
-  // all is swallowed.
+  // Returns text that certainly comes before any stop string, and with kShow the stop string itself. All text after a
+  // stop string is dropped.
   [[nodiscard]] std::string Push(std::string_view piece);
-  // The text has ended: what was held back.
+  // The text has ended: returns what was held back.
   [[nodiscard]] std::string Flush();
 
   [[nodiscard]] bool stopped() const { return stopped_by_ != nullptr; }
@@ -41,7 +41,7 @@ class StopFilter {
     const std::string* stop = nullptr;
   };
   [[nodiscard]] std::optional<Found> FirstStop() const;
-  // Bytes at the end of held_ that begin a stop string.
+  // The number of bytes at the end of held_ that may begin a stop string.
   [[nodiscard]] std::size_t HeldLength() const;
 
   const std::vector<std::string> stops_;

@@ -95,7 +95,8 @@ Result<void> SetConstraint(ConstraintRead read, std::optional<wire::Constraint>&
   if (!read.ok()) return std::move(read).error();
   if (!read->has_value()) return {};
   if (constraint) {
-    return InvalidArgument((*read)->field, "stands beside '{}': an output has one form", constraint->field);
+    return InvalidArgument((*read)->field, "can not be given together with '{}': an output has one form",
+                           constraint->field);
   }
   constraint = *std::move(read);
   return {};

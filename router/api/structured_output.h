@@ -1,11 +1,12 @@
-// The fields of a request that say what form its output has, as a constraint for workers:
+// Turns the fields of a request that set the form of its output into a constraint for workers:
 //
 //   response_format     {"type": "text" | "json_object" | "json_schema", "json_schema": {"name": …, "schema": {…}}}
 //   guided_json         a JSON schema, as an object or as text      guided_regex     a regular expression
 //   guided_choice       an array of strings                         guided_grammar   a grammar in EBNF
 //   structured_outputs  {"json": …} or {"regex": …}, {"choice": …}, {"grammar": …}, {"json_object": true}
 //
-// At most one of them. What workers can not hold to is refused here, by the field (common/grammar).
+// A request has at most one of them. A constraint that workers can not enforce (common/grammar) is an error that names
+// the field.
 //
 // Pure.
 #pragma once
@@ -19,7 +20,7 @@
 
 namespace roost::router {
 
-// Of the field at `path`; nothing where it asks for text of any form.
+// The constraint of the field at `path`; empty if it allows any text.
 using ConstraintRead = Result<std::optional<wire::Constraint>>;
 [[nodiscard]] ConstraintRead ReadResponseFormatConstraint(JsonElement element, const std::string& path);
 [[nodiscard]] ConstraintRead ReadGuidedJson(JsonElement element, const std::string& path);
@@ -28,7 +29,7 @@ using ConstraintRead = Result<std::optional<wire::Constraint>>;
 [[nodiscard]] ConstraintRead ReadGuidedGrammar(JsonElement element, const std::string& path);
 [[nodiscard]] ConstraintRead ReadStructuredOutputs(JsonElement element, const std::string& path);
 
-// Puts what a field asks for to what others have asked for. kInvalidArgument where there are two.
+// Stores a field's constraint in `constraint`. kInvalidArgument if another field has already set one.
 [[nodiscard]] Result<void> SetConstraint(ConstraintRead read, std::optional<wire::Constraint>& constraint);
 
 }  // namespace roost::router

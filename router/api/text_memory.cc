@@ -10,13 +10,13 @@
 namespace roost::router {
 namespace {
 
-// simdjson takes 14 bytes for each of the text, whatever the text; with the text itself and the strings' copies.
+// Per byte of text: simdjson takes 14, whatever the text; the rest is for the text itself and copies of its strings.
 constexpr std::uint64_t kJsonFactor = 16;
-// A value as requests and templates hold it, with its part of the containers around it.
+// One value as requests and templates hold it, including its share of the container around it.
 constexpr std::uint64_t kNodeBytes = 96;
-// One word without end takes 48 bytes for each of its own; the text and what it was made of are beside it.
+// Per byte of text: the worst case, a single endless word, takes 48; the rest is for the text and its source.
 constexpr std::uint64_t kEncodeFactor = 56;
-// What every request has beside its prompt: the book's entries, the answer's state.
+// What every request needs in addition to its prompt: entries in the request book, the answer's state.
 constexpr std::uint64_t kRequestBytes = 8 * 1024;
 constexpr std::uint64_t kScoredTokenBytes = 128;
 
@@ -33,7 +33,7 @@ std::uint64_t EncodeBytes(std::size_t text_bytes) { return kRequestBytes + kEnco
 std::uint64_t SpecBytes(const GenerateSpec& spec) {
   const std::uint64_t once =
       spec.prompt.capacity() * sizeof(TokenId) + spec.block_hashes.capacity() * sizeof(BlockHash);
-  // Log probabilities as values and as JSON, while they wait for the answer's beginning.
+  // The prompt's log probabilities, as values and as JSON, wait in memory until the answer begins.
   const std::uint64_t scored = spec.prompt_logprobs ? spec.prompt.size() * (1 + *spec.prompt_logprobs) : 0;
   return kRequestBytes + 2 * once + scored * kScoredTokenBytes;
 }

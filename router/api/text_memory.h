@@ -1,11 +1,11 @@
-// How much memory the work on a request's text takes, at most, stage by stage. What a request holds of the server's
-// budget is made as large before each stage, so that a budget bounds the work too, not only the bytes that arrived:
+// Upper bounds on the memory that each stage of work on a request's text takes. Before each stage the request's charge
+// on the server's budget is set to that bound, so the budget covers the work too, not only the bytes that arrived:
 //
 //   body → JSON → values → prompt text → tokens → hashes
 //   n      ParseBytes     EncodeBytes            SpecBytes, until the request ends
 //
-// The factors were measured with the worst texts known for each stage, counting what is asked of the allocator, as an
-// address space's limit counts it. What a template makes on the way is bounded by its own limits (jinja::Limits).
+// The factors were measured with the worst texts known for each stage. They count bytes requested from the allocator,
+// as a limit on the address space does. jinja::Limits bounds a template's intermediate values separately.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,20 @@
 
 namespace roost::router {
 
-// Body and JSON of `body_bytes`, twice: templates' values are read from a text of their own.
+// For a body of `body_bytes` and its JSON, twice: templates' values are parsed from a second text.
 [[nodiscard]] std::uint64_t ParseBytes(std::size_t body_bytes);
 
-// The same and what is made of it, once the number of JSON's `nodes` is known.
+// The same plus the values made from the JSON, once the number of its `nodes` is known.
 [[nodiscard]] std::uint64_t ParseBytes(std::size_t body_bytes, std::size_t nodes);
 
-// A prompt text and the tokenizer's work on it.
+// For a prompt text and the tokenizer's work on it.
 [[nodiscard]] std::uint64_t EncodeBytes(std::size_t text_bytes);
 
-// The spec and the message that is made of it.
+// For the spec and the message that is made from it.
 [[nodiscard]] std::uint64_t SpecBytes(const GenerateSpec& spec);
 
-// Makes what `memory` holds `bytes`. kOverloaded when the budget has no room now, kBodyTooLarge when it never has.
+// Resizes the charge of `memory` to `bytes`. kOverloaded when the budget has no room now, kBodyTooLarge when it can
+// never have room.
 [[nodiscard]] Result<void> Hold(ByteBudget::Guard& memory, std::uint64_t bytes);
 
 }  // namespace roost::router

@@ -26,12 +26,12 @@ Result<void> ReadText(JsonElement element, const std::string& path, TokenizeRequ
 constexpr auto kTokenizeFields = std::to_array<RequestField<TokenizeRequest>>({
     {"model", "The model whose tokens these are; may be absent where one is served.",
      Own<TokenizeRequest>{R"({"type":"string"})", &ReadModelName}},
-    {"prompt", "A text. Or a chat: messages, with the fields that chats have for their prompt.",
+    {"prompt", "A text. Or give a chat instead: messages, and the fields that affect a chat's prompt.",
      Own<TokenizeRequest>{R"({"type":"string"})", &ReadText}},
-    {"add_special_tokens", "Whether a text gets the tokens that the tokenizer puts around every text.",
+    {"add_special_tokens", "Whether to add the special tokens that the tokenizer puts around a text.",
      Flag<TokenizeRequest>{
          [](TokenizeRequest& r, bool v) { r.special_tokens = v ? SpecialTokens::kAdd : SpecialTokens::kOmit; }}},
-    {"return_token_strs", "Tell each token as text too.", Flag<TokenizeRequest>{[](TokenizeRequest& r, bool v) {
+    {"return_token_strs", "Include the text of each token.", Flag<TokenizeRequest>{[](TokenizeRequest& r, bool v) {
        r.token_texts = v ? TokenTexts::kTell : TokenTexts::kOmit;
      }}},
 });
@@ -68,7 +68,7 @@ Result<TokenizeRequest> ParseTokenizeRequest(const JsonObject& body) {
   TokenizeRequest request;
   ROOST_RETURN_IF_ERROR(ReadFields(body, TokenizeFieldTable(), request));
   if (body.Find("messages")) {
-    if (body.Find("prompt")) return InvalidArgument("prompt", "stands beside messages: give one of them");
+    if (body.Find("prompt")) return InvalidArgument("prompt", "can not be given together with messages");
     ROOST_ASSIGN_OR_RETURN(request.prompt, ParseChatRequest(body));
   } else if (!body.Find("prompt")) {
     return InvalidArgument("prompt", "is missing: give a prompt or messages");

@@ -1,4 +1,4 @@
-// POST /tokenize and POST /detokenize, as vLLM has them: what a prompt is in token ids, and back.
+// POST /tokenize and POST /detokenize, as in vLLM: from a prompt to token ids, and back.
 #pragma once
 
 #include <span>
@@ -34,7 +34,7 @@ struct DetokenizeRequest {
 };
 [[nodiscard]] Result<DetokenizeRequest> ParseDetokenizeRequest(const JsonObject& body);
 [[nodiscard]] std::span<const RequestField<DetokenizeRequest>> DetokenizeFieldTable();
-// {"prompt"}. An error names the id that the model does not have.
+// {"prompt"}. An error names a token id that the model does not have.
 [[nodiscard]] Result<std::string> DetokenizeBody(const ServedModel& model, const DetokenizeRequest& request);
 
 }  // namespace roost::router

@@ -46,7 +46,8 @@ void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
   }
 }
 
-// The schema of a function's parameters where it stands in the schema of the list: its references begin there.
+// The schema of a function's parameters for its place within the list's schema: its references are made relative to the
+// new root.
 std::string PlacedSchema(const ToolFunction& function, std::size_t place) {
   if (function.schema.empty() || function.schema == "{}") return R"({"type":"object"})";
   std::string schema = function.schema;

@@ -1,4 +1,4 @@
-// What a chat request says of tools: `tools`, `tool_choice`, and the form that forces a call.
+// Reads a chat request's `tools` and `tool_choice`, and makes the constraint that forces a call.
 #pragma once
 
 #include <optional>
@@ -17,9 +17,9 @@ namespace roost::router {
 // "none", "auto", "required", or {"type": "function", "function": {"name": "f"}}, where f is among the functions.
 [[nodiscard]] Result<void> ReadToolChoice(JsonElement element, const std::string& path, ToolSet& tools);
 
-// The output of a choice that must call, of a model whose family has no syntax of its own (call_constraint.h):
-// [{"name": "f", "arguments": {…}}, …]. Nothing when no call is forced. An error names the tools: their schemas hold
-// what no form can express.
+// The constraint that forces a call when the model's family has no call syntax (call_constraint.h):
+// [{"name": "f", "arguments": {…}}, …]. Empty when no call is forced. An error names the tools when their schemas use
+// something that a constraint can not express.
 [[nodiscard]] Result<std::optional<wire::Constraint>> ForcedCallConstraint(const ToolSet& tools);
 
 }  // namespace roost::router

@@ -12,7 +12,7 @@ namespace roost::router {
 
 inline constexpr int kMaxForcedCalls = 16;  // in one answer
 
-enum class ToolStrictness : std::uint8_t { kFree, kStrict };  // kStrict: arguments hold to the schema
+enum class ToolStrictness : std::uint8_t { kFree, kStrict };  // kStrict: arguments must match the schema
 
 struct ToolFunction {
   std::string name;
@@ -33,7 +33,7 @@ struct ToolSet {
   ForcedForm forced_form = ForcedForm::kList;
 
   [[nodiscard]] const ToolFunction* Find(std::string_view name) const;
-  // Tool calls are looked for in what the model writes.
+  // Whether to look for tool calls in the model's output.
   [[nodiscard]] bool is_used() const { return !functions.empty() && use != ToolUse::kNone; }
   [[nodiscard]] bool has_strict() const {
     return std::any_of(functions.begin(), functions.end(),

@@ -1,4 +1,4 @@
-// The parts of a URL that the server leaves as they were sent.
+// Decodes the parts of a URL, which the server passes on as they were sent.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace roost::router {
 
-// %41 becomes A; what is no escape stays as it is.
+// %41 becomes A; anything that is not an escape stays unchanged.
 [[nodiscard]] std::string PercentDecode(std::string_view text);
 
 struct QueryParameter {
   std::string name;
   std::string value;  // empty when there is no '='
 };
-// Of a query like "a=1&b=%20", decoded, in order.
+// The decoded parameters of a query such as "a=1&b=%20", in order.
 [[nodiscard]] std::vector<QueryParameter> ParseQuery(std::string_view query);
 
 }  // namespace roost::router

@@ -20,7 +20,7 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
-// One line break at each end is the family's, the rest the value's.
+// Removes one line break at each end, which belongs to the family's syntax; others belong to the value.
 std::string_view WithoutLineBreaks(std::string_view text) {
   if (!text.empty() && text.front() == '\n') text.remove_prefix(1);
   if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
@@ -112,7 +112,7 @@ std::optional<ToolCall> XmlForm::ReadQwen(std::string_view body) const {
 std::vector<std::string_view> PythonicForm::Begins() const { return {kListBegin, "<|python_start|>"}; }
 std::vector<std::string_view> PythonicForm::Strays() const { return {kListEnd, "<|python_end|>"}; }
 
-// Up to where the list closes.
+// Scans up to the bracket that closes the list.
 void PythonicForm::Scan(std::string_view text) {
   while (scanned_ < text.size()) {
     const char c = text[scanned_++];

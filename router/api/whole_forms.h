@@ -1,4 +1,4 @@
-// Calls whose arguments are no JSON: they are read when they are whole, and written as JSON.
+// Calls whose arguments are not JSON. A call is read when it is complete, and its arguments are converted to JSON.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace roost::router {
 
 // GLM:         <tool_call>f ⏎ <arg_key>k</arg_key> ⏎ <arg_value>v</arg_value> … </tool_call>
 // Qwen3-Coder: <tool_call> <function=f> <parameter=k> v </parameter> … </function> </tool_call>
-// A value is a string where the function's schema says so or where it is no JSON.
+// A value is a string if the function's schema says so or if it is not JSON.
 class XmlForm final : public CallForm {
  public:
   enum class Dialect : std::uint8_t { kGlm, kQwen };
@@ -33,7 +33,7 @@ class XmlForm final : public CallForm {
 
   const Dialect dialect_;
   const ToolSet& tools_;
-  std::size_t searched_ = 0;  // without an end in it
+  std::size_t searched_ = 0;  // bytes already searched without finding the call's end
 };
 
 // [f(a=1, b="x"), g()]

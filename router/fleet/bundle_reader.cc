@@ -10,7 +10,7 @@ namespace roost::router {
 
 namespace {
 
-// A closed queue wakes its consumers, so this bounds nothing that anybody waits for.
+// Closing the queue wakes the reader, so this timeout delays nothing.
 constexpr std::chrono::hours kUntilClosed{1};
 
 }  // namespace
@@ -34,9 +34,8 @@ void BundleReader::Run() {
 
 BundleReader::Outcome BundleReader::Prove(const wire::Tokenizer& bundle) const {
   if (wire::DigestOf(bundle) != bundle.digest) {
-    return {
-        .text = {},
-        .error = {BundleFault::kNotAsTold, DataLoss("digest", "it is not the digest of the files that came with it")}};
+    return {.text = {},
+            .error = {BundleFault::kNotAsTold, DataLoss("digest", "does not match the files that came with it")}};
   }
   try {
     Result<TextBundle> text = read_(bundle);
@@ -44,7 +43,7 @@ BundleReader::Outcome BundleReader::Prove(const wire::Tokenizer& bundle) const {
     return {.text = {}, .error = {BundleFault::kUnreadable, std::move(text).error()}};
   } catch (const std::bad_alloc&) {
     return {.text = {},
-            .error = {BundleFault::kPassing, {ErrorCode::kOverloaded, "there is not enough memory for it", ""}}};
+            .error = {BundleFault::kPassing, {ErrorCode::kOverloaded, "there is not enough memory to read it", ""}}};
   }
 }
 

@@ -1,5 +1,5 @@
-// Proves and reads tokenizer bundles on a thread of its own, because that takes up to a second and neither streams nor
-// decisions may wait for it.
+// Verifies and reads tokenizer bundles on a thread of its own. That takes up to a second, and streams and decisions
+// must not wait for it.
 #pragma once
 
 #include <atomic>
@@ -22,19 +22,21 @@ class BundleReader {
  public:
   using Read = std::function<Result<TextBundle>(const wire::Tokenizer&)>;
   struct Outcome {
-    std::optional<TextBundle> text;  // or:
-    BundleError error;
+    std::optional<TextBundle> text;
+    BundleError error;  // if there is no `text`
   };
   using Done = std::function<void(const std::string& digest, Outcome)>;
 
-  // `done` is called on the reader's thread, once per bundle that was taken.
+  // `done` is called on the reader's thread, once for each bundle that TryRead accepted, except those that the
+  // destructor drops.
   BundleReader(Read read, Done done);
-  // Drops the bundles that wait, and lets the one that is being read finish.
+  // Drops the bundles that wait, and waits for the one that is being read.
   ~BundleReader();
   BundleReader(const BundleReader&) = delete;
   BundleReader& operator=(const BundleReader&) = delete;
 
-  // From any thread. False when too many bundles wait. `memory` is the bundle's part of a byte budget until it is read.
+  // May be called from any thread. False when too many bundles wait. `memory` is the bundle's charge on a byte budget,
+  // held until the bundle is read.
   [[nodiscard]] bool TryRead(wire::Tokenizer bundle, ByteBudget::Guard memory) {
     return queue_.TryPush({std::move(bundle), std::move(memory)});
   }

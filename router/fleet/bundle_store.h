@@ -1,12 +1,12 @@
-// The tokenizer bundles that workers bring, by digest: which worker is asked for a bundle, and whether it could be
-// read.
+// The tokenizer bundles that workers bring, by digest: which worker to ask for a bundle, and whether it could be read.
 //
-//   nobody asked ── Ask ──► asked ── the answer ──► being read ──► there
+//   not asked for ── Ask ──► asked ── the answer ──► being read ──► available
 //        ▲                    │ no answer in time      │  ├──► unreadable: its bytes have the digest, so it stays so
-//        └────────────────────┴────────────────────────┘  └──► lie: the sender is asked last from now on
-//                                 not read, for a reason that passes
+//        └────────────────────┴────────────────────────┘  └──► wrong digest: the sender is not asked for some time
+//                                 not read, for a passing reason
 //
-// Not thread-safe, no clock. Bounded: kMaxUnused bundles that no worker uses are kept, for one that restarts.
+// Not thread-safe, no clock. Bounded: bundles that no worker uses are kept, for a worker that restarts, only while
+// there are fewer than kMaxUnused bundles.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ class Tokenizer;
 
 namespace roost::router {
 
-// A tokenizer bundle, read.
+// The contents of a tokenizer bundle.
 struct TextBundle {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null when the model brings none
@@ -40,9 +40,9 @@ struct TextBundle {
 
 // Why a bundle was not read.
 enum class BundleFault : std::uint8_t {
-  kUnreadable,  // what it holds is wrong, and stays wrong
+  kUnreadable,  // its contents are invalid; asking again would not help
   kNotAsTold,   // its bytes do not have the announced digest
-  kPassing,     // no memory, or too many bundles are being read: it may be asked for again
+  kPassing,     // no memory, or too many bundles are being read: ask again later
 };
 struct BundleError {
   BundleFault fault = BundleFault::kUnreadable;
@@ -51,25 +51,26 @@ struct BundleError {
 
 class BundleStore {
  public:
-  // A bundle may be large and the network slow. After this time the answer counts as lost.
+  // After this time the answer counts as lost. It is long, because a bundle may be large and the network slow.
   static constexpr Duration kPatience = std::chrono::seconds(10);
-  // How long a worker that sent a wrong bundle is not asked: doubles from the first value up to the second.
+  // How long a worker that sent a wrong bundle is not asked again: doubles from the first value up to the second.
   static constexpr Duration kFirstDistrust = std::chrono::seconds(30);
   static constexpr Duration kLongestDistrust = std::chrono::minutes(30);
   static constexpr std::size_t kMaxUnused = 8;
 
-  // One life of a worker.
+  // One epoch of a worker.
   struct Source {
     std::string worker_id;
     std::uint64_t epoch = 0;
     bool operator==(const Source&) const = default;
   };
 
-  // True if `source` should be asked for the bundle of `digest` now; then it counts as asked. `is_here` tells whether a
-  // source that was asked before is still connected.
+  // True if the caller should ask `source` for the bundle of `digest` now; then it counts as asked. `is_here` tells
+  // whether a source that was asked earlier is still connected.
   [[nodiscard]] bool Ask(const std::string& digest, const Source& source,
                          const std::function<bool(const Source&)>& is_here, Instant now);
-  // Is this the answer that `source` was asked for? Then the bundle counts as being read, until SetText or SetFault.
+  // Whether this is the answer that `source` was asked for. If so, the bundle counts as being read until SetText or
+  // SetFault.
   [[nodiscard]] bool TakeAnswer(std::string_view digest, const Source& source);
 
   void SetText(const std::string& digest, TextBundle text);
@@ -87,13 +88,13 @@ class BundleStore {
   struct Bundle {
     std::optional<Source> asked;
     Instant ask_again{};
-    bool answered = false;  // and is being read
+    bool answered = false;  // it is being read
     std::shared_ptr<const TextBundle> text;
     std::optional<Error> unreadable;
 
     [[nodiscard]] bool is_open() const { return text == nullptr && !unreadable.has_value(); }
   };
-  // A worker whose bundle did not have the digest that it had announced.
+  // For a worker whose bundle did not have the announced digest.
   struct Distrust {
     Duration time{};
     Instant until{};

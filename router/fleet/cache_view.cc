@@ -4,7 +4,8 @@ namespace roost::router {
 
 namespace {
 
-// A worker sends its first snapshot unasked; after this it is asked, and again.
+// A worker sends its first snapshot unasked. If none comes within this time the router asks for it, and asks again
+// after the same time.
 constexpr Duration kSnapshotPatience = std::chrono::seconds(1);
 
 ModeTracker::Events EventsOf(const wire::Hello& hello) {

@@ -1,11 +1,11 @@
-// What the router believes one worker holds, during one epoch of its link: the worker's part of the index, who writes
+// What the router believes one worker holds, during one epoch of its link: the worker's part of the index, what updates
 // it (WorkerMode), and when to ask for a snapshot.
 //
 //   exact       ViewSync, from the worker's events
-//   predicted   RoutingHistory, from the requests that it computed for this router
-//   blind       nobody; the part is empty
+//   predicted   RoutingHistory, from the requests that the worker computed for this router
+//   blind       nothing; the part is empty
 //
-// In every mode ViewSync checks the numbers of the worker's messages: a gap means that tokens were lost.
+// In every mode ViewSync checks the sequence numbers of the worker's messages: a gap means that tokens were lost.
 //
 // Not thread-safe. The index outlives the view. The view removes its blocks from the index when it is destroyed.
 #pragma once
@@ -29,22 +29,22 @@ class CacheView {
  public:
   CacheView(PrefixIndex& index, WorkerSlot slot, const wire::Hello& hello, ModeOptions options, Instant now);
 
-  // kWantSnapshot: ask now.
+  // kWantSnapshot means: ask for a snapshot now.
   ViewSync::Outcome Apply(const wire::Step& step, Instant now);
   ViewSync::Outcome Apply(const wire::Snapshot& chunk, Instant now);
 
-  // The worker has computed the KV of all of `chain`, front to back. Used in predicted mode only, where it is O(chain).
+  // The worker has computed the KV of all of `chain`, front to back. Has an effect only in predicted mode; O(chain).
   void OnComputed(std::span<const BlockHash> chain, Instant now);
 
   // See ModeTracker. After a change the view is empty.
   [[nodiscard]] std::optional<ModeTracker::Change> OnOutcome(const PromisedTokens& outcome, Instant now);
   [[nodiscard]] std::optional<ModeTracker::Change> Tick(Instant now);
 
-  // True when a snapshot is awaited and should be asked for (again) now; then it counts as asked for.
+  // True when a snapshot is awaited and the caller should ask for it (again) now; then it counts as asked for.
   [[nodiscard]] bool TakeSnapshotDue(Instant now);
 
   [[nodiscard]] WorkerMode mode() const { return tracker_.mode(); }
-  // Exact, and nothing was lost so far.
+  // Whether the view is exact and complete.
   [[nodiscard]] bool in_sync() const { return sync_.in_sync(); }
   [[nodiscard]] const ViewSync& sync() const { return sync_; }
 

@@ -19,7 +19,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
                    .session_hash = spec.session_hash,
                    .waiting_bound = query.waiting_bound,
                    .now = now};
-  // What workers hold is of no use to a request that leaves the cache alone.
+  // A request that does not use the cache gains nothing from cached blocks.
   if (spec.cache_mode == wire::CacheMode::kOff) {
     route.matches = {};
     route.block_hashes = {};

@@ -1,10 +1,10 @@
 // Chooses the worker for a request: asks the policy, compares its choice with the best candidate and with round robin,
 // and logs the decision so that it can be explained later.
 //
-//   Decide ──► Placement ──► OnFirstToken: what was predicted against what came
+//   Decide ──► Placement ──► OnFirstToken: compares prediction and outcome
 //     └─ log, counters          └─ log, counters
 //
-// Not thread-safe. What is given to the constructor outlives it.
+// Not thread-safe. The constructor's arguments outlive it.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@
 
 namespace roost::router {
 
-// What a decision needs to know of one attempt.
+// The input of a decision about one attempt.
 struct PlacementQuery {
   const GenerateSpec& spec;
-  std::uint32_t prompt_token_count = 0;  // including what earlier attempts generated
+  std::uint32_t prompt_token_count = 0;  // including the tokens that earlier attempts generated
   std::uint32_t sample_count = 1;
   std::uint32_t retry_count = 0;
   std::span<const WorkerMatch> matches = {};  // deepest first
@@ -49,7 +49,7 @@ class Decider {
   // Empty when no worker may take it.
   [[nodiscard]] std::optional<Placement> Decide(const PlacementQuery& query, Instant now);
 
-  // What would be decided now for a request with this prompt. It is not logged and not counted, and changes nothing.
+  // The decision that a request with this prompt would get now. It is neither logged nor counted, and changes nothing.
   [[nodiscard]] std::optional<Decision> Ask(const ServedModel& model, std::uint32_t prompt_token_count,
                                             std::span<const BlockHash> block_hashes,
                                             std::span<const WorkerMatch> matches);
@@ -57,7 +57,7 @@ class Decider {
   [[nodiscard]] Worker* BestFor(const ServedModel& model, std::span<const BlockHash> block_hashes,
                                 std::span<const WorkerMatch> matches);
 
-  // What is kept of a placement until its first token.
+  // The part of a placement that is kept until its first token.
   struct Prediction {
     std::uint64_t number = 0;
     Instant decided_at{};

@@ -1,7 +1,7 @@
 // The router's core as the HTTP side sees it: models that can be served, and requests on their way to workers.
 //
 // Threads: all functions may be called from any thread. Observers are called from the link thread, one call at a time
-// per request, and must not block: they hand over and return.
+// per request. They must not block: they hand the data to another thread and return.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ namespace roost::router {
 
 class PrefixIndex;
 
-// A revision of a model that at least one worker serves (revisions.h), with what the router needs to speak it.
-// Immutable; a change is a new object.
+// A revision of a model that at least one worker serves (revisions.h), with its tokenizer and template. Immutable; a
+// change creates a new object.
 struct ServedModel {
   std::string name;
   std::string fingerprint;
@@ -47,12 +47,12 @@ struct ServedModel {
   std::string bos_token;
   std::string eos_token;
   std::int64_t created_unix_seconds = 0;
-  std::string revision;  // names it; equal for all workers that serve the same files
-  // Which of its workers hold which blocks; any thread may match in it. Lives while somebody holds it.
+  std::string revision;  // its name; equal for all workers that serve the same files
+  // Which of its workers hold which blocks. Any thread may call Match.
   std::shared_ptr<const PrefixIndex> index;
 };
 
-// The scope of a model's blocks under a salt; without a salt it is empty.
+// The root hash of a model's blocks under `salt`, which is empty if a request has none.
 [[nodiscard]] inline BlockHash ScopeRoot(const ServedModel& model, const std::string& salt) {
   return RootHash({.fingerprint = model.fingerprint,
                    .adapter = "",
@@ -77,7 +77,7 @@ struct GenerateSpec {
   // likeliest tokens: 0 to wire::kMaxTopLogprobs. Empty: none.
   std::optional<std::uint32_t> output_logprobs;
   std::optional<std::uint32_t> prompt_logprobs;
-  std::uint32_t min_output_tokens = 0;         // no stop token ends a choice before; at most max_output_tokens
+  std::uint32_t min_output_tokens = 0;  // before this many, no stop token ends a choice; at most max_output_tokens
   std::optional<wire::Constraint> constraint;  // for the whole output of each choice
   // Hints for the worker's queue and cache; see wire::Generate.
   std::string tenant;
@@ -90,9 +90,9 @@ struct GenerateSpec {
   std::string answer_id;
   std::string request_id;
   std::string trace_parent;         // see common/base/trace_context.h; may be empty
-  std::string salt;                 // of the scope that `root` is the hash of
-  std::optional<Instant> deadline;  // then the request ends, even in mid-stream
-  // The request's part of the budget for input memory, held until the last copy of this is gone; null: not counted.
+  std::string salt;                 // from which `root` was made
+  std::optional<Instant> deadline;  // when the request ends, even in mid-stream
+  // The request's charge on the input memory budget, held until the last copy of this spec is gone; null: not counted.
   std::shared_ptr<ByteBudget::Guard> memory;
 };
 
@@ -105,47 +105,47 @@ struct Dispatched {
   Decision decision;
 };
 
-// Tokens that one choice got at once. None if it ended without one; then cached_token_count is set.
+// Tokens that one choice got at once. Empty if it ended without a token; then cached_token_count is set.
 struct ChoiceTokens {
   std::vector<TokenId> tokens;
   // Set in the first tokens of a request: the number of prompt tokens found in the worker's cache.
   std::optional<std::uint32_t> cached_token_count = std::nullopt;
   std::uint32_t choice = 0;  // below the request's sample_count
-  // Of each of the tokens, in their order, if the request wants them; else empty.
+  // One entry for each token, in order, if the request wants them; otherwise empty.
   std::vector<wire::TokenLogprobs> logprobs = {};
 };
 
-// The end of one choice while others go on: kStop or kLength.
+// The end of one choice while others continue: kStop or kLength.
 struct ChoiceEnd {
   std::uint32_t choice = 0;
   wire::FinishReason reason = wire::FinishReason::kStop;
-  std::optional<TokenId> stop_token = {};  // with kStop: which one was drawn; it is not among the choice's tokens
+  std::optional<TokenId> stop_token = {};  // with kStop: the one that was sampled; not among the choice's tokens
 };
 
 // The end of a request. kStop and kLength end its last choice; the other reasons end all choices that are still open.
 struct GenerationEnd {
   wire::FinishReason reason = wire::FinishReason::kStop;
   std::optional<Error> error;              // with kError
-  std::optional<TokenId> stop_token = {};  // as of a ChoiceEnd
+  std::optional<TokenId> stop_token = {};  // as in ChoiceEnd
 };
 
-// What a client sees of a request: OnDispatched (again after a retry, also in mid-stream, where the stream continues at
-// the same token), OnPromptLogprobs if the request wants them, OnTokens any number of times, OnChoiceEnd for each
-// choice but the last, OnEnd exactly once. Nothing comes for a choice after its end, and nothing at all after OnEnd.
+// Receives a request's events: OnDispatched (again after a retry, also in mid-stream, where the stream continues at the
+// same token), OnPromptLogprobs if the request wants them, OnTokens any number of times, OnChoiceEnd for each choice
+// but the last, OnEnd exactly once. A choice has no events after its end, and the request has none after OnEnd.
 class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
   virtual void OnDispatched(const Dispatched& dispatched) = 0;
-  // Once, before the first tokens or the first choice's end: entry i is of the prompt's token i + 1, so there is one
-  // less than the prompt has tokens. Does not come for a request that fails or is cancelled before.
-  // NOLINTNEXTLINE(performance-unnecessary-value-param): who wants them takes them over
+  // Called once, before the first tokens or the first choice's end. Entry i belongs to the prompt's token i + 1, so
+  // there is one entry less than the prompt has tokens. Not called for a request that fails or is cancelled earlier.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): an override moves from it
   virtual void OnPromptLogprobs(std::vector<wire::TokenLogprobs> /*logprobs*/) {}
   virtual void OnTokens(ChoiceTokens tokens) = 0;
   virtual void OnChoiceEnd(ChoiceEnd end) = 0;
   virtual void OnEnd(GenerationEnd end) = 0;
 };
 
-// The workers of a model that an order is for.
+// Which of a model's workers an order goes to.
 enum class PinTarget : std::uint8_t {
   kAllWorkers,
   kBestWorker,  // the one that a request with this prompt would go to
@@ -153,7 +153,7 @@ enum class PinTarget : std::uint8_t {
 };
 struct WorkerChoice {
   PinTarget target = PinTarget::kAllWorkers;
-  std::vector<std::string> names = {};  // of kNamedWorkers, each once
+  std::vector<std::string> names = {};  // for kNamedWorkers, without duplicates
 
   bool operator==(const WorkerChoice&) const = default;
 };
@@ -161,7 +161,7 @@ struct WorkerChoice {
 // A pin or an unpin: at least one hash, all in the model's scope.
 struct PinOrder {
   std::shared_ptr<const ServedModel> model;
-  std::variant<wire::Pin, wire::Unpin> message;  // their answer_id is the dispatcher's
+  std::variant<wire::Pin, wire::Unpin> message;  // the dispatcher sets its answer_id
   WorkerChoice workers = {};
 };
 
@@ -169,27 +169,27 @@ struct PinOrder {
 struct WarmOrder {
   GenerateSpec spec;
   WorkerChoice workers = {};
-  Instant deadline{};  // workers that have not answered by then continue all the same
+  Instant deadline{};  // of the answer; workers that have not answered by then still finish
 };
 
-// Which prefixes do requests of this model find most often?
+// Asks which prefixes requests of this model find most often.
 struct PrefixesQuestion {
   std::shared_ptr<const ServedModel> model;
-  std::uint32_t most = 0;  // asked of each worker: 1 to wire::kMaxUsedPrefixes
+  std::uint32_t most = 0;  // prefixes from each worker: 1 to wire::kMaxUsedPrefixes
   wire::PrefixTokens tokens = wire::PrefixTokens::kOmit;
 };
 
-// What would a request with this prompt hit?
+// Asks what a request with this prompt would find cached.
 struct PromptQuery {
   std::shared_ptr<const ServedModel> model;
   std::uint32_t prompt_token_count = 0;
   std::vector<BlockHash> block_hashes;
 };
 
-// One worker's part of a prompt's blocks, front to back.
+// How many of a prompt's blocks, front to back, one worker has.
 struct PromptHolder {
   std::string worker_id;
-  WorkerMode mode = WorkerMode::kExact;   // what the numbers rest on
+  WorkerMode mode = WorkerMode::kExact;   // the source of the numbers
   std::uint32_t held_block_count = 0;     // blocks in its cache
   std::uint32_t pending_block_count = 0;  // blocks after these, which it is computing now
 };
@@ -198,11 +198,11 @@ struct PromptChoice {
   std::string policy;
   DecisionReason reason = DecisionReason::kOnlyWorker;
   std::uint32_t cached_tokens = 0;
-  std::optional<double> ttft_seconds;  // nothing while no worker's speed is known
+  std::optional<double> ttft_seconds;  // empty while no worker's speed is known
 };
 struct PromptMatch {
-  std::vector<PromptHolder> holders;   // all that serve the model, the deepest first
-  std::optional<PromptChoice> choice;  // nothing when none of them takes requests now
+  std::vector<PromptHolder> holders;   // all workers that serve the model, those with most blocks first
+  std::optional<PromptChoice> choice;  // empty when none of them takes requests now
 };
 
 struct WorkerStatus {
@@ -217,7 +217,7 @@ struct WorkerStatus {
   std::uint32_t in_flight_requests = 0;
   std::uint64_t indexed_block_count = 0;
   WorkerMode mode = WorkerMode::kExact;
-  bool index_in_sync = false;  // in exact mode: no snapshot is awaited
+  bool index_in_sync = false;  // the mode is exact and no snapshot is awaited
   std::uint64_t requests_total = 0;
 };
 
@@ -234,13 +234,13 @@ class Dispatcher {
  public:
   virtual ~Dispatcher() = default;
 
-  // Null when no worker serves it now. Of several revisions the one with the most workers.
+  // Null when no worker serves it now. If there are several revisions, the one with the most workers.
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> FindModel(std::string_view name) const = 0;
-  // The revision for one more request: several revisions each get their share.
+  // The revision for one more request. Several revisions share the requests by their numbers of workers.
   [[nodiscard]] virtual std::shared_ptr<const ServedModel> ChooseModel(std::string_view name) {
     return FindModel(name);
   }
-  // May a worker serve the model soon? One is about to, or did not long ago, or none came since the start.
+  // Whether a worker may serve the model soon: one is about to, or did recently, or no worker has come since the start.
   [[nodiscard]] virtual bool IsExpected(std::string_view /*model*/) const { return false; }
   [[nodiscard]] virtual std::vector<std::shared_ptr<const ServedModel>> Models() const = 0;
   [[nodiscard]] virtual std::vector<WorkerStatus> Workers() const = 0;
@@ -254,9 +254,9 @@ class Dispatcher {
   // nothing. The dispatcher keeps the observer until OnEnd.
   [[nodiscard]] virtual Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) = 0;
 
-  // Orders and questions for the workers that serve the model now; workers that join later hear nothing of them. On
-  // success `done` is called once. Errors: kUnavailable when no worker serves the model, kInvalidArgument for the name
-  // of a worker that does not serve it, kOverloaded when the link does not keep up or too many orders are open. Pin and
+  // Orders and questions for the workers that serve the model now; workers that join later do not get them. On success
+  // `done` is called once. Errors: kUnavailable when no worker serves the model, kInvalidArgument for the name of a
+  // worker that does not serve it, kOverloaded when the link does not keep up or too many orders are open. Pin and
   // MostUsed take at most two seconds.
   [[nodiscard]] virtual Result<void> Pin(PinOrder order, AnswersDone done) = 0;
   [[nodiscard]] virtual Result<void> MostUsed(PrefixesQuestion question, AnswersDone done) = 0;
@@ -269,7 +269,7 @@ class Dispatcher {
   // The remembered decisions of one request, by its answer_id or request_id, oldest first.
   [[nodiscard]] virtual std::vector<DecisionRecord> FindDecisions(std::string_view id) const = 0;
 
-  // The client is gone: the worker is told, the observer sees its end with kCancelled. Unknown ids are ignored.
+  // The client is gone: the worker gets a Cancel, and the observer an OnEnd with kCancelled. Unknown ids are ignored.
   virtual void Cancel(RequestId id) = 0;
 };
 

@@ -15,14 +15,14 @@ class DrainRate {
   // Requests began to wait.
   explicit DrainRate(Instant start) : instants_{start} {}
 
-  // One of them was sent on. `now` never goes back.
+  // A waiting request was sent to a worker. `now` never goes back.
   void OnDeparture(Instant now) {
     instants_.push_back(now);
     if (instants_.size() > kMostInstants) instants_.pop_front();
   }
 
-  // The time until `count` more have left, if the next one left now. So there is an estimate from the start, and it
-  // grows while no request leaves.
+  // The time until `count` requests have left. It counts as if one more request left now, so there is an estimate from
+  // the start, and the estimate grows while no request leaves.
   [[nodiscard]] Duration TimeFor(std::size_t count, Instant now) const {
     const auto departures = static_cast<double>(instants_.size());
     return FromSeconds(ToSeconds(now - instants_.front()) * static_cast<double>(count) / departures);
@@ -31,7 +31,7 @@ class DrainRate {
  private:
   static constexpr std::size_t kMostInstants = 64;
 
-  std::deque<Instant> instants_;  // the start of the observed time, then the departures
+  std::deque<Instant> instants_;  // the start of the observation, then the departures
 };
 
 }  // namespace roost::router

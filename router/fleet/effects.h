@@ -1,5 +1,5 @@
-// What the fleet core asks its driver to do, in order. The core itself sends nothing and calls no one: its driver (the
-// link thread, or a test) carries the effects out, outside of any lock.
+// The effects that the fleet core wants, in order. The core itself sends nothing and calls no observer: its driver (the
+// link thread, or a test) carries out the effects, without holding a lock.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ struct SendToWorker {
   std::shared_ptr<const void> held = nullptr;
 };
 
-// Read a tokenizer bundle, which takes long, and give the result to FleetCore::OnTextBundle.
+// Read a tokenizer bundle, which may take long, and pass the result to FleetCore::OnTextBundle or OnBundleFault.
 struct ReadBundle {
   wire::Tokenizer bundle;
 };
 
-// A call of one observer.
+// A call to one observer.
 struct NotifyDispatched {
   std::shared_ptr<GenerationObserver> observer;
   Dispatched dispatched;
@@ -57,7 +57,7 @@ struct NotifyAnswers {
 using Effect = std::variant<SendToWorker, ReadBundle, NotifyDispatched, NotifyPromptLogprobs, NotifyTokens,
                             NotifyChoiceEnd, NotifyEnd, NotifyAnswers>;
 
-// Calls the observer or the callback of an inquiry, if the effect is such a call; else does nothing.
+// If the effect is a call to an observer or an inquiry's callback, makes the call; otherwise does nothing.
 void NotifyObserver(Effect& effect);
 
 // Not thread-safe.

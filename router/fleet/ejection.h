@@ -1,5 +1,5 @@
 // Keeps requests away from a worker that fails one request after another. Such a worker fails fast, looks idle, and
-// would get more and more of them. It is left out for a time that doubles, and is then tried with one request:
+// would attract more and more requests. It is ejected for a time that doubles, and is then tried with one request:
 //
 //   kIn ── kFailures in a row ──► kOut ── the time is over ──► kTrial ── sent ──► kProbed ── first token ──► kIn
 //                                  ▲                                                │
@@ -22,11 +22,11 @@ class Ejection {
   static constexpr Duration kFirstTime = std::chrono::seconds(1);
   static constexpr Duration kLongestTime = std::chrono::seconds(60);
 
-  // May it be sent a request?
+  // Whether the worker may get a request.
   [[nodiscard]] bool admits() const { return state_ == State::kIn || state_ == State::kTrial; }
   [[nodiscard]] bool is_in() const { return state_ == State::kIn; }
 
-  // True when its time is over now, so that it may get requests again.
+  // True when its time out ends now, so that it may get requests again.
   [[nodiscard]] bool Tick(Instant now) {
     if (state_ != State::kOut || now < until_) return false;
     state_ = State::kTrial;
@@ -42,13 +42,13 @@ class Ejection {
   }
 
   void OnFirstToken() {
-    if (state_ == State::kOut) return;  // of a request sent before it was left out
+    if (state_ == State::kOut) return;  // the request was sent before the ejection
     state_ = State::kIn;
     failure_count_ = 0;
     time_ = kFirstTime;
   }
 
-  // True when the worker is left out from now on.
+  // True when the worker is ejected now.
   [[nodiscard]] bool OnFailure(Instant now) {
     if (state_ == State::kOut || (state_ == State::kIn && ++failure_count_ < kFailures)) return false;
     if (state_ != State::kIn) time_ = std::min(2 * time_, kLongestTime);
@@ -62,7 +62,7 @@ class Ejection {
     if (state_ == State::kProbed) state_ = State::kTrial;
   }
 
-  // The worker is needed: there is no other one.
+  // Takes the worker back, because there is no other one.
   void Lift() {
     state_ = State::kIn;
     failure_count_ = 0;
@@ -73,7 +73,7 @@ class Ejection {
 
   State state_ = State::kIn;
   std::uint32_t failure_count_ = 0;  // in a row
-  Duration time_ = kFirstTime;       // for which it is left out, now or next time
+  Duration time_ = kFirstTime;       // the length of the current or next ejection
   Instant until_{};                  // with kOut
 };
 

@@ -1,5 +1,5 @@
-// Tells whether a worker's engine makes progress. A worker with a hung engine still sends heartbeats, which repeat the
-// engine's last report and so the same progress counter (wire::Load).
+// Detects a worker's hung engine. Such a worker still sends heartbeats, but they repeat the engine's last report, and
+// so the same progress counter (wire::Load).
 //
 // Not thread-safe, no clock. Constant time.
 #pragma once
@@ -28,7 +28,7 @@ class EngineWatch {
     if (progress != progress_ || work == EngineWork::kNone) since_ = now;
     progress_ = progress;
   }
-  // The time until now does not count, because this process itself was paused.
+  // Ignores the time until `now`, because this process itself was paused.
   void Forgive(Instant now) { since_ = now; }
 
   // The engine has had work and made no progress for longer than a step can take. `step_seconds` is the predicted time

@@ -14,19 +14,20 @@ namespace roost::router {
 namespace {
 
 constexpr std::chrono::milliseconds kTickInterval{100};
-// Messages taken in under one lock: bounds how long a Submit can wait for it.
+// The maximum number of messages that are received before their effects are carried out.
 constexpr std::size_t kMaxBatch = 64;
-// A batch ends with the frame that goes over it. What it becomes (a call for each token) takes many times its bytes.
+// A batch ends with the frame that exceeds this. The effects of a frame (a call for each token) take many times its
+// size.
 constexpr std::size_t kMaxBatchBytes = std::size_t{256} << 10U;
-// Of memory, times the file, while a tokenizer is read.
+// Reading a tokenizer takes this many times the size of its file.
 constexpr std::uint64_t kReadingTakes = 6;
 
-// A message without memory for it is lost, and so is the link of its sender; the router continues.
+// If memory for a message runs out, the message is lost and its sender's link with it, but the router continues.
 Result<std::optional<wire::WorkerMessage>> Decode(const wire::Bytes& frame) {
   try {
     return wire::DecodeWorkerMessage(frame);
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kOverloaded, "there is not enough memory for it", "frame"};
+    return Error{ErrorCode::kOverloaded, "there is not enough memory to decode it", "frame"};
   }
 }
 
@@ -229,7 +230,7 @@ Result<void> Fleet::CheckRoom(const ServedModel& model) const {
 
 Result<RequestId> Fleet::Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer) {
   const Instant start = clock_.Now();
-  thread_local MatchBuffer lookup;  // so that lookups need no memory of their own
+  thread_local MatchBuffer lookup;  // reused, so that lookups do not allocate
   spec.model->index->Match(spec.block_hashes, lookup);
   Turn turn(*this);
   const Instant now = clock_.Now();

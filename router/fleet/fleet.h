@@ -4,10 +4,10 @@
 //   link thread     receive and decode → core under the mutex → encode and send, call observers (no lock held)
 //   reader thread   reads tokenizer bundles, then tells the core under the mutex
 //
-// The link thread holds the mutex for one message at a time, and then lets HTTP threads that wait for it go first.
+// The link thread holds the mutex for one message at a time; between messages it lets waiting HTTP threads go first.
 //
-// HTTP threads reach the link thread through the queue of the core's effects. It is bounded; when it is full, Submit
-// answers kOverloaded. Only the link thread calls observers, one after the other; they may call Submit and Cancel.
+// HTTP threads reach the link thread through the queue of the core's effects. The queue is bounded; when it is full,
+// Submit returns kOverloaded. Only the link thread calls observers, one at a time; they may call Submit and Cancel.
 #pragma once
 
 #include <atomic>
@@ -39,25 +39,25 @@ struct FleetOptions {
   std::optional<wire::ServerKeys> link_keys;  // none: anyone may pose as a worker
   std::string policy = "cache-aware";         // see MakePolicy
   FleetCoreOptions core;
-  // Budgets of bytes; null: without a bound. Tokenizers have theirs of the first while they are read, workers' messages
-  // of the second while they arrive.
+  // Byte budgets; null: no bound. input_budget covers tokenizers while they are read, frame_budget covers workers'
+  // messages while they arrive.
   std::shared_ptr<ByteBudget> input_budget;
   std::shared_ptr<ByteBudget> frame_budget;
 };
 
 class Fleet final : public Dispatcher {
  public:
-  // Binds and starts the threads. `read_bundle` is ReadTextBundle outside of tests; `metrics` outlives the fleet.
+  // Binds and starts the threads. `read_bundle` is ReadTextBundle, except in tests; `metrics` outlives the fleet.
   // Errors: unknown policy, an endpoint that can not be bound.
   [[nodiscard]] static Result<std::unique_ptr<Fleet>> Start(const FleetOptions& options, BundleReader::Read read_bundle,
                                                             FleetMetrics& metrics);
   ~Fleet() override;
 
-  // Ends all requests with kUnavailable and joins the threads. Submit fails from here on. Not from an observer.
+  // Ends all requests with kUnavailable and joins the threads. Submit fails from then on. An observer must not call it.
   // A second call does nothing.
   void Stop();
 
-  // What was bound, with the real port.
+  // The bound address, with the actual port.
   [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
 
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override;
@@ -83,7 +83,7 @@ class Fleet final : public Dispatcher {
     Result<std::optional<wire::WorkerMessage>> message;
   };
 
-  // The mutex, for an HTTP thread.
+  // Holds the mutex for an HTTP thread.
   class Turn;
 
   Fleet(const FleetOptions& options, std::unique_ptr<Policy> policy, FleetMetrics& metrics);
@@ -96,18 +96,18 @@ class Fleet final : public Dispatcher {
   void FeedOne(Incoming incoming, Instant now);
   // May the sender of a hello have its name and model?
   [[nodiscard]] Result<void> CheckHello(const std::string& public_key, const wire::Hello& hello) const;
-  // Call it without the mutex: waits until the threads that want the mutex had their turn, or some time has passed.
+  // Call it without the mutex. Waits until the threads that want the mutex have had it, or some time has passed.
   void LetOthersIn() const;
-  // Until no effect is left.
+  // Carries out `effects`, and those that follow from them, until none is left.
   void CarryOutAll(std::vector<Effect> effects);
   // False when the effect was a message to a worker that can not be reached.
   [[nodiscard]] bool CarryOut(Effect& effect);
 
   const SteadyClock clock_;
   FleetMetrics& metrics_;
-  const std::shared_ptr<ByteBudget> input_budget_;  // null: without a bound
-  const std::shared_ptr<wire::LinkGuard> guard_;    // null: without keys
-  const std::unique_ptr<Policy> policy_;            // used by the core alone
+  const std::shared_ptr<ByteBudget> input_budget_;  // null: no bound
+  const std::shared_ptr<wire::LinkGuard> guard_;    // null: no keys
+  const std::unique_ptr<Policy> policy_;            // used only by the core
 
   mutable std::mutex mutex_;
   mutable FleetCore core_;                                  // guarded by mutex_

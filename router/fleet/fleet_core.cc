@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kFingerprintDigits = 12;
 constexpr Duration kHelloPatience = std::chrono::seconds(1);
-// Senders that are no workers (yet) and are remembered, so that they are neither asked nor logged too often.
+// The maximum number of remembered senders that are not workers (yet). They are remembered so that the router does not
+// ask them or log them too often.
 constexpr std::size_t kMaxStrangers = 1024;
 
 std::string BlocksText(std::uint32_t count, std::uint32_t tokens) {
@@ -59,7 +60,7 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
 }
 
 void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, Instant now) {
-  // A connection is one worker's.
+  // A connection belongs to one worker.
   const Worker* const other = roster_.FindByIdentity(identity);
   if (other != nullptr && other->hello.worker_id != hello.worker_id) {
     Lose(std::string(other->hello.worker_id), LostReason::kBrokenLink, now);
@@ -73,7 +74,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
     effects_.Send(identity, wire::Welcome{.router_instance = router_instance_, .epoch = hello.epoch});
     return;
   }
-  // The new life stands before the old one's requests are placed: it may take them itself.
+  // The new epoch begins before the old one's requests are placed again, so that the worker can take them itself.
   metrics_.OnWorkerLost(LostReason::kRestarted);
   metrics_.ForgetWorker(known->hello.model, known->hello.worker_id);
   roster_.Remove(hello.worker_id, now);
@@ -84,7 +85,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
 
 bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now) {
   if (worker.identity == identity || now - worker.last_heard >= kTakeOverSilence) return true;
-  // If its connection is gone, this finds out, and the next hello is accepted.
+  // If the known worker's connection is gone, sending fails, and the next hello is accepted.
   effects_.Send(worker.identity, wire::Ping{.generate_digest = worker.generate_digest});
   Refuse(hello, identity,
          InvalidArgument("worker_id", "another process serves under the name {}, and was heard {:.1f} s ago",
@@ -133,7 +134,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
                          worker.view.sync().removed_block_count() - removed_before);
   worker.Report(std::move(step.load), now);
   roster_.Refresh(worker);
-  // A retry changes other workers' charges but not the roster, so `worker` stays.
+  // A retry changes other workers' charges but not the roster, so `worker` stays valid.
   for (wire::TokenEvent& event : step.tokens) requests_.OnEvent(worker.hello.worker_id, std::move(event), now);
   requests_.DispatchWaitingTo(worker, now);
 }
@@ -148,7 +149,8 @@ bool FleetCore::Settle(Worker& worker, ViewSync::Outcome outcome, Instant now) {
     case ViewSync::Outcome::kDuplicate: return false;
     case ViewSync::Outcome::kWantSnapshot:
       metrics_.OnResync(ResyncReason::kDigest);
-      LogWarning("index differs from its worker; asking for a snapshot", {{"worker", worker.hello.worker_id}});
+      LogWarning("the index differs from what the worker holds; asking for a snapshot",
+                 {{"worker", worker.hello.worker_id}});
       effects_.Send(worker.identity, wire::WantSnapshot{});
       return true;
     case ViewSync::Outcome::kLinkBroken: break;

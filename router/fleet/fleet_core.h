@@ -3,20 +3,20 @@
 // a socket.
 //
 //   connection unknown  anything but hello       → WantHello (at most one per second and sender)
-//   hello               same process and epoch   → Welcome again, over the connection that it came by
-//                       same process, new epoch  → the old life is lost; Welcome, WantTokenizer if its bundle is not
-//                                                  there
+//   hello               same process and epoch   → Welcome again, over the hello's connection
+//                       same process, new epoch  → the old epoch is lost; Welcome, and WantTokenizer if the router does
+//                                                  not have its bundle
 //                       name of another process  → Refused, until that one is lost or was silent for kTakeOverSilence
 //   step, snapshot      next in sequence         → tokens to their requests, events to the index, load to the decision
 //                       came before              → ignored
-//                       gap, or another epoch    → the life is lost; WantHello
+//                       gap, or another epoch    → the worker is lost; WantHello
 //                       digest or count differ   → WantSnapshot
-//   bye, malformed, unreachable, silent, stalled → the life is lost
+//   bye, malformed, unreachable, silent, stalled → the worker is lost
 //
-// When a life is lost, its part of the index goes too, and its requests continue elsewhere with the tokens that they
-// have so far.
+// When a worker is lost, its part of the index is removed, and its requests continue on other workers with the tokens
+// that they have so far.
 //
-// Not thread-safe. What is given to the constructor outlives it.
+// Not thread-safe. The constructor's arguments outlive it.
 #pragma once
 
 #include <chrono>
@@ -49,16 +49,16 @@ struct FleetCoreOptions {
   Duration ping_interval = std::chrono::seconds(1);
   RequestBookOptions requests;
   ModeOptions modes;
-  // Time without progress after which an engine with work counts as hung; longer where steps take long (EngineWatch).
+  // Time without progress after which an engine with work counts as hung; longer if its steps take long (EngineWatch).
   Duration stall_timeout = std::chrono::seconds(10);
   std::uint64_t index_memory_bytes = kDefaultIndexMemoryBytes;  // of all models together
-  std::size_t max_pending_effects = 8192;  // over it Submit answers kOverloaded: the link thread does not keep up
+  std::size_t max_pending_effects = 8192;  // above it Submit returns kOverloaded: the link thread does not keep up
   std::function<std::int64_t()> unix_seconds = [] { return std::int64_t{0}; };
 };
 
 class FleetCore {
  public:
-  // Another process may take over a worker's name once that worker was silent for this long.
+  // Another process may take over a worker's name once that worker has been silent for this long.
   static constexpr Duration kTakeOverSilence = std::chrono::seconds(2);
 
   // `seed` differs in every process: request ids and the router's instance number come from it.
@@ -75,7 +75,7 @@ class FleetCore {
   void OnTextBundle(const std::string& digest, TextBundle bundle);
   void OnBundleFault(const std::string& digest, const BundleError& error, Instant now);
   // Call it several times a second. Handles silence, pings, late snapshots, waiting requests and gauges. If two ticks
-  // are half the worker timeout or more apart, this process itself was paused, and no worker is blamed for its silence.
+  // are half the worker timeout or more apart, this process itself was paused, and the gap does not count as silence.
   void Tick(Instant now);
 
   // ---- from clients: see Dispatcher, RequestBook and PrefixOrders ----
@@ -105,10 +105,10 @@ class FleetCore {
 
   [[nodiscard]] const DecisionLog& decisions() const { return requests_.decisions(); }
 
-  // Ends all requests; from now on Submit answers kUnavailable.
+  // Ends all requests; from now on Submit returns kUnavailable.
   void Shutdown();
 
-  // To be carried out in this order.
+  // The driver must carry them out in this order.
   [[nodiscard]] std::vector<Effect> TakeEffects() { return effects_.Take(); }
   [[nodiscard]] std::size_t request_count() const { return requests_.size(); }
   [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting_count(); }
@@ -117,10 +117,10 @@ class FleetCore {
   [[nodiscard]] std::uint64_t indexed_block_count() const { return roster_.revisions().indexed_block_count(); }
 
  private:
-  // Can requests of clients be sent now?
+  // An error when clients' requests can not be sent now.
   [[nodiscard]] Result<void> CheckOpen() const;
   void OnHello(const std::string& identity, const wire::Hello& hello, Instant now);
-  // False when another process has the name; then the hello is refused.
+  // False when another process has the name; then it refuses the hello.
   [[nodiscard]] bool YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now);
   void Begin(const std::string& identity, const wire::Hello& hello, Instant now);
   void OnStep(Worker& worker, wire::Step step, Instant now);
@@ -128,7 +128,7 @@ class FleetCore {
   void OnTokenizer(const Worker& worker, wire::Tokenizer bundle);
   void OnBye(const Worker& worker, const wire::Bye& bye, Instant now);
 
-  // True when the message was taken. If not, the worker may be gone.
+  // True when the message was accepted. If not, the worker may be gone.
   [[nodiscard]] bool Settle(Worker& worker, ViewSync::Outcome outcome, Instant now);
   void Lose(const std::string& worker_id, LostReason reason, Instant now);
   void AskForHello(const std::string& identity, Instant now);
@@ -149,8 +149,8 @@ class FleetCore {
   bool shut_down_ = false;
   Instant last_tick_{};
   Instant last_ping_{};
-  std::map<std::string, Instant> hello_asked_;   // by identity; the last second's
-  std::map<std::string, std::string> refusals_;  // by worker; the last, so that it is logged once
+  std::map<std::string, Instant> hello_asked_;   // by identity; those of the last second
+  std::map<std::string, std::string> refusals_;  // by worker; the last one, so that a repetition is not logged
 };
 
 }  // namespace roost::router

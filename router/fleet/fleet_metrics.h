@@ -1,4 +1,4 @@
-// What the fleet counts. The core calls this interface, so that it needs no metrics library and tests can watch;
+// The fleet's metrics. The core calls this interface, so that it needs no metrics library and tests can observe it;
 // registry_fleet_metrics.h publishes the values.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace roost::router {
 
-// What the first token of a request tells about the decision that sent it.
+// How the prediction of cached tokens compares with what a request's first token reports.
 struct CacheOutcome {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t predicted_cached_tokens = 0;
@@ -22,7 +22,7 @@ struct CacheOutcome {
   std::uint32_t block_tokens = 1;  // a worker may find up to one token less than these beyond the blocks it reports
 };
 
-// From the decision to the first token.
+// The time from the decision to the first token.
 struct TtftOutcome {
   double predicted_seconds = 0;
   double actual_seconds = 0;
@@ -32,11 +32,11 @@ struct TtftOutcome {
 struct IndexUse {
   std::uint64_t block_count = 0;  // distinct
   std::uint64_t memory_bytes = 0;
-  std::uint64_t shed_blocks_total = 0;  // of workers, left out because memory was full
+  std::uint64_t shed_blocks_total = 0;  // workers' blocks that were left out because memory was full
 };
 
-// All functions do nothing here; override those of interest. Callers serialise calls, except of OnDecisionSeconds,
-// OnMalformedMessage and OnPeerRefused, which come from any thread.
+// All functions do nothing here; override those of interest. Callers serialise the calls, except OnDecisionSeconds,
+// OnMalformedMessage and OnPeerRefused, which any thread may call.
 class FleetMetrics {
  public:
   virtual ~FleetMetrics() = default;
@@ -64,7 +64,7 @@ class FleetMetrics {
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {
   }
   virtual void SetMode(const std::string& /*model*/, const std::string& /*worker_id*/, WorkerMode /*mode*/) {}
-  // The worker is gone: its series end.
+  // The worker is gone: removes its time series.
   virtual void ForgetWorker(const std::string& /*model*/, const std::string& /*worker_id*/) {}
 };
 

@@ -1,4 +1,4 @@
-// Why things happen in the fleet: labels of its counters, words of its log lines.
+// Reasons for events in the fleet, used as labels of its counters and in its log lines.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ enum class LostReason : std::uint8_t {
   kRestarted,    // it said hello under a new epoch
   kLeft,         // it said bye
   kBrokenLink,   // messages were lost, or were malformed
-  kUnreachable,  // its connection is gone, or takes no more
+  kUnreachable,  // its connection is gone, or accepts no more messages
   kStalled,      // its engine has work and makes no progress
 };
 [[nodiscard]] std::string_view NameOf(LostReason reason);
@@ -25,7 +25,7 @@ enum class RetryReason : std::uint8_t { kWorkerLost, kOverloaded, kUnavailable }
 enum class ResyncReason : std::uint8_t { kHello, kGap, kDigest };
 [[nodiscard]] std::string_view NameOf(ResyncReason reason);
 
-// Why a request was refused that should have waited at the router.
+// Why a request that had to wait at the router was refused.
 enum class QueueRefusal : std::uint8_t { kFull, kDeadline };
 [[nodiscard]] std::string_view NameOf(QueueRefusal refusal);
 

@@ -1,9 +1,9 @@
-// Counts what this router has sent to a worker that the worker's reports do not include yet, so that requests that
-// arrive between two load reports do not all see the same idle worker.
+// Counts the work that this router has sent to a worker and that the worker's reports do not include yet. Without it,
+// requests that arrive between two load reports would all see the same idle worker.
 //
 // A charge lives as long as its request is at the worker. Its tokens count until a report covers them: the report of a
 // step includes everything that had arrived when that step began. After that only the request itself counts as in
-// flight, and its prompt counts until its first token, in the order in which the worker should compute prompts.
+// flight. Its prompt counts until its first token, in the order in which the worker should compute prompts.
 //
 // It also holds the prompts of other routers that the worker reports.
 //
@@ -23,7 +23,7 @@ namespace roost::router {
 
 class InFlightLedger {
  public:
-  // A request's guard: takes its charge back when it is destroyed or reassigned, once.
+  // A request's guard: removes its charge when it is destroyed or reassigned.
   class Charge {
    public:
     Charge() = default;
@@ -47,18 +47,18 @@ class InFlightLedger {
   [[nodiscard]] static Charge Add(const std::shared_ptr<InFlightLedger>& ledger, std::uint32_t prefill_tokens,
                                   Instant now);
 
-  // A load report includes everything that was charged up to `instant`; its step computed this many prompt tokens.
+  // A load report includes everything that was charged up to `instant`; its step computed `computed_tokens` of prompts.
   void CoverUntil(Instant instant, std::uint32_t computed_tokens, std::uint32_t ageing);
 
   // What the worker still has to compute for other routers.
   void SetOthers(std::span<const wire::OtherPrompt> prompts, Instant now);
 
-  // Not yet covered by a report.
+  // Charges that no report covers yet.
   [[nodiscard]] std::uint64_t uncovered_tokens() const { return uncovered_tokens_; }
   [[nodiscard]] std::uint32_t uncovered_requests() const { return static_cast<std::uint32_t>(uncovered_.size()); }
   // Prompts without a first token, of this router and of others.
   [[nodiscard]] const PromptQueue& prompts() const { return prompts_; }
-  // All charges.
+  // The number of all charges.
   [[nodiscard]] std::uint32_t request_count() const { return request_count_; }
 
  private:
@@ -67,7 +67,7 @@ class InFlightLedger {
     Instant charged_at;
   };
 
-  std::map<std::uint64_t, Entry> uncovered_;  // by number, so by time
+  std::map<std::uint64_t, Entry> uncovered_;  // by number, and so by time
   std::uint64_t uncovered_tokens_ = 0;        // their sum
   PromptQueue prompts_;
   std::uint64_t next_number_ = 0;

@@ -7,7 +7,8 @@ namespace roost::router {
 
 Result<void> Inquiries::CheckRoom() const {
   if (open_.size() < kMaxOpen) return {};
-  return Error{ErrorCode::kOverloaded, fmt::format("{} questions to workers wait for an answer already", kMaxOpen), ""};
+  return Error{ErrorCode::kOverloaded, fmt::format("{} questions to workers are already waiting for answers", kMaxOpen),
+               ""};
 }
 
 std::uint64_t Inquiries::NextId() {

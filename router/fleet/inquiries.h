@@ -1,7 +1,7 @@
-// Questions to workers that not all of them have answered yet.
+// Questions to workers that wait for answers.
 //
 //   Begin ──► OnReply for each worker ──► done, with all answers
-//                │ a worker is lost, or the deadline passes: it has no answer
+//                │ a worker is lost, or the deadline passes: its answer is empty
 //                └────────────────────────► done
 //
 // Not thread-safe. These functions do not call `done`: they queue the call as an effect. Each is O(open inquiries ·
@@ -31,22 +31,22 @@ class Inquiries {
   // One worker's part.
   struct Asked {
     std::string worker_id;
-    WorkerReply known = {};  // the reply, if it is known already and not awaited
+    WorkerReply known = {};  // the reply, if it is already known and so not awaited
     bool is_awaited = true;
   };
 
   // kOverloaded while kMaxOpen are open.
   [[nodiscard]] Result<void> CheckRoom() const;
-  // The id that all questions of one inquiry carry.
+  // The next inquiry's id, which all its messages carry.
   [[nodiscard]] std::uint64_t NextId();
   // An inquiry that waits for no worker ends at once.
   void Begin(std::uint64_t id, std::vector<Asked> asked, Instant deadline, AnswersDone done);
 
   // Ignores a second reply, the reply of a worker that was not asked, and a reply to an inquiry that has ended.
   void OnReply(std::uint64_t id, const std::string& worker_id, WorkerReply reply);
-  // The worker is gone: no reply of it is awaited any more.
+  // The worker is gone: no reply from it is awaited any more.
   void OnWorkerLost(const std::string& worker_id);
-  // Ends those whose deadline has passed.
+  // Ends the inquiries whose deadline has passed.
   void Expire(Instant now);
   void EndAll();
 

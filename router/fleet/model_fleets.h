@@ -1,7 +1,7 @@
-// The workers that take requests, grouped by revision (revisions.h), as decisions see them. It follows the roster's
-// workers as they join, report, are charged and leave.
+// The workers that take requests, grouped by revision (revisions.h), in the form that decisions need. The roster
+// updates it when workers join, report, are charged or leave.
 //
-// Not thread-safe. Workers are told before they are destroyed.
+// Not thread-safe. Remove must be called before a worker is destroyed.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,20 @@ struct Worker;
 
 class ModelFleets {
  public:
-  // The worker takes requests; updates its view. O(log workers).
+  // The worker takes requests: adds or updates its view. O(log workers).
   void Set(Worker& worker);
   // The worker takes no requests any more, or is gone.
   void Remove(const Worker& worker);
 
   // Null when no worker ever took requests of this revision.
   [[nodiscard]] const FleetView* Find(std::string_view revision) const;
-  // The worker that a fleet has in this slot; null when there is none.
+  // The worker in this slot; null when there is none.
   [[nodiscard]] Worker* FindAt(WorkerSlot slot) const;
-  // The same for a slot that must have a worker.
+  // The same, for a slot that must have a worker.
   [[nodiscard]] Worker& At(WorkerSlot slot) const;
 
  private:
-  std::map<std::string, FleetView, std::less<>> fleets_;  // by revision; kept when empty, for its number
+  std::map<std::string, FleetView, std::less<>> fleets_;  // by revision; an empty one is kept, for its number
   std::vector<Worker*> workers_;                          // by slot; null: none
 };
 

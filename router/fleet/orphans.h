@@ -1,7 +1,7 @@
-// Requests for which workers still send tokens although the request has ended here. Tokens that were already on their
-// way are normal; if tokens still come after kPatience, the worker never got the Cancel and is sent it again.
+// Requests that have ended at the router, but for which workers still send tokens. Tokens that were already on their
+// way are normal. If tokens still come after kPatience, the worker never got the Cancel, and the router sends it again.
 //
-// Not thread-safe. Bounded: of more than kMost such requests, some are cancelled later.
+// Not thread-safe. Bounded: with more than kMost such requests, all are forgotten, and their Cancel is only sent later.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@ class Orphans {
   static constexpr Duration kPatience = std::chrono::seconds(1);
   static constexpr std::size_t kMost = 4096;
 
-  // Tokens came for a request that is at no worker. True if the worker should be sent a Cancel now, and again after
-  // each kPatience.
+  // Tokens came for an ended request. True if the router should send the worker a Cancel now. It is true again after
+  // each further kPatience.
   [[nodiscard]] bool OnTokens(RequestId id, Instant now) {
     if (since_.size() >= kMost) since_.clear();
     const auto [entry, is_new] = since_.try_emplace(id, now);
@@ -27,7 +27,7 @@ class Orphans {
     entry->second = now;
     return true;
   }
-  // The worker has ended it.
+  // The worker has ended the request.
   void OnEnd(RequestId id) { since_.erase(id); }
 
   [[nodiscard]] std::size_t size() const { return since_.size(); }

@@ -9,7 +9,7 @@ namespace roost::router {
 
 namespace {
 
-// After this time requests do not follow a piece any more.
+// After this time requests are no longer sent to a worker because of a pending piece.
 constexpr Duration kPiecePatience = std::chrono::seconds(30);
 
 wire::Generate MessageOf(const GenerateSpec& spec, RequestId id, std::uint32_t block_count,
@@ -81,13 +81,14 @@ bool PrefixCopies::OnEvent(const std::string& worker_id, const wire::TokenEvent&
   const bool ended = event.finish.has_value();
   const bool failed = ended && wire::EndsAllChoices(*event.finish);
   if (failed) {
-    Drop(worker, event.error.value_or(Error{ErrorCode::kCancelled, "the worker gave the request up", ""}));
+    Drop(worker, event.error.value_or(Error{ErrorCode::kCancelled, "the worker gave up the request", ""}));
     return true;
   }
-  // One that it ends without a token, at a stop that it should have ignored, has its prompt computed all the same.
+  // A piece that ends without a token, at a stop token that the worker should have ignored, has still computed its
+  // prompt.
   if (!ended && event.tokens.empty()) return true;
   OnPieceDone(worker, copy, event.cached_token_count, now);
-  if (!ended) effects_.Send(worker.identity, wire::Cancel{copy.id});  // it was to end with its first token
+  if (!ended) effects_.Send(worker.identity, wire::Cancel{copy.id});  // a piece must end with its first token
   if (copy.done_block_count == copy.spec.block_hashes.size()) {
     Drop(worker, std::nullopt);
   } else {
@@ -106,7 +107,7 @@ void PrefixCopies::OnPieceDone(Worker& worker, Copy& copy, std::optional<std::ui
   copy.way_seconds = std::min(copy.way_seconds.value_or(way_seconds), way_seconds);
   copy.done_block_count = copy.piece_block_count;
   copy.computed_tokens += computed_tokens;
-  copy.pending = {};  // the events that tell of the blocks came before
+  copy.pending = {};  // the cache events of its blocks have already come
   copy.charge.OnFirstToken();
   worker.view.OnComputed(std::span(copy.spec.block_hashes).first(copy.piece_block_count), now);
   metrics_.OnCopied(copy.spec.model->name, computed_tokens);

@@ -1,16 +1,16 @@
-// Has workers compute prefixes that only other workers hold, for later requests. No client waits for a copy.
+// Makes workers compute prefixes that only other workers hold, for later requests. No client waits for a copy.
 //
 //   Start ──► piece 1 ──► piece 2 ──► … ──► the whole prefix
 //
 // A piece is a request for the prefix so far and one output token, which is dropped. So a request that comes to the
-// worker meanwhile waits for one piece at most. A piece has as many tokens as the worker computes in kPieceSeconds, or
-// in the round trip to it if that is longer, within kMinPieceTokens and kMaxPieceTokens. Each piece carries the whole
-// prefix before it, so a long prefix is cut into kMaxPieces at most.
+// worker meanwhile waits for at most one piece. A piece has as many tokens as the worker computes in kPieceSeconds, or
+// in the round trip to it if that is longer, between kMinPieceTokens and kMaxPieceTokens. Each piece repeats the whole
+// prefix before it, so a prefix is cut into at most kMaxPieces.
 //
-// A worker makes one copy at a time. A copy that a worker refuses, gives up or loses is not tried again: no client
-// depends on it.
+// A worker makes one copy at a time. A copy that a worker refuses, gives up or loses is not tried again, because no
+// client depends on it.
 //
-// Not thread-safe. What is given to the constructor outlives it.
+// Not thread-safe. The constructor's arguments outlive it.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,11 @@
 
 namespace roost::router {
 
-// How a copy ended, for whoever asked for it.
+// How a copy ended, for the caller that started it.
 struct CopyEnd {
   std::uint32_t done_block_count = 0;  // including those that the worker held before
   std::uint64_t computed_tokens = 0;
-  std::optional<Error> error = {};  // of a piece that failed; the rest of the copy was not made
+  std::optional<Error> error = {};  // of the piece that failed; the rest of the copy was not made
 };
 using CopyDone = std::function<void(const CopyEnd&)>;
 
@@ -47,7 +47,7 @@ class PrefixCopies {
   static constexpr double kPieceSeconds = 0.005;
   static constexpr std::uint32_t kMaxPieces = 64;
 
-  // The ids of pieces begin with `first_id`.
+  // The ids of pieces count up from `first_id`.
   PrefixCopies(std::uint64_t first_id, Roster& roster, EffectQueue& effects, FleetMetrics& metrics)
       : next_id_(first_id), roster_(roster), effects_(effects), metrics_(metrics) {}
 
@@ -57,7 +57,7 @@ class PrefixCopies {
 
   // An event of a piece. False if the event belongs to no open copy.
   [[nodiscard]] bool OnEvent(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
-  // The worker is out of the roster.
+  // The worker was removed from the roster.
   void OnWorkerLost(const std::string& worker_id) { copies_.erase(worker_id); }
   void EndAll();
 
@@ -70,7 +70,7 @@ class PrefixCopies {
     std::uint32_t done_block_count = 0;
     std::uint32_t piece_block_count = 0;  // including those that are done
     Instant sent_at{};
-    std::optional<double> way_seconds;  // the shortest time that a piece took beside its prefill
+    std::optional<double> way_seconds;  // the round trip: the shortest time of a piece, minus its prefill
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;
     std::uint64_t computed_tokens = 0;
@@ -80,7 +80,7 @@ class PrefixCopies {
   void SendNext(Worker& worker, Copy& copy, Instant now);
   [[nodiscard]] static std::uint32_t NextPieceBlocks(const Worker& worker, const Copy& copy);
   void OnPieceDone(Worker& worker, Copy& copy, std::optional<std::uint32_t> cached_tokens, Instant now);
-  // Ends the copy; with `error` it is not complete.
+  // Ends the copy; with `error` it is incomplete.
   void Drop(Worker& worker, std::optional<Error> error);
 
   std::uint64_t next_id_;

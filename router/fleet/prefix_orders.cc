@@ -103,7 +103,7 @@ Result<void> PrefixOrders::Warm(const WarmOrder& order, std::span<const WorkerMa
   const GenerateSpec& spec = order.spec;
   if (spec.block_hashes.empty()) return InvalidArgument("prompt", "is shorter than a block");
   if (spec.prompt.size() > wire::WireLimits::kMaxPromptTokens) {
-    return InvalidArgument("prompt", "{} tokens are more than {}", spec.prompt.size(),
+    return InvalidArgument("prompt", "has {} tokens, more than {}", spec.prompt.size(),
                            wire::WireLimits::kMaxPromptTokens);
   }
   ROOST_RETURN_IF_ERROR(inquiries_.CheckRoom());

@@ -1,11 +1,11 @@
 // The operators' commands on prefixes: pin them, list the most used ones, match a prompt without running it, and warm
 // prompts that no request needs yet.
 //
-//   Pin, MostUsed   one message to each worker, one answer of each      Inquiries
+//   Pin, MostUsed   one message to each worker, one answer from each    Inquiries
 //   Warm            pieces of a copy at each worker                     PrefixCopies
-//   Match           no message: what the index and the policy say now
+//   Match           no message: asks the index and the policy
 //
-// Not thread-safe. What is given to the constructor outlives it.
+// Not thread-safe. The constructor's arguments outlive it.
 #pragma once
 
 #include <chrono>
@@ -25,19 +25,19 @@
 
 namespace roost::router {
 
-// The blocks that an order is about, front to back.
+// The blocks of an order, front to back.
 [[nodiscard]] const std::vector<BlockHash>& HashesOf(const PinOrder& order);
 
 class PrefixOrders {
  public:
-  // A worker answers at its next step; without an answer in this time it counts as "no answer".
+  // A worker answers at its next step. After this time its answer is empty.
   static constexpr Duration kAnswerPatience = std::chrono::seconds(2);
 
-  // `first_id` is random, so that ids of an earlier router process mean nothing.
+  // `first_id` is random, so that a late answer to an earlier router process matches no id.
   PrefixOrders(std::uint64_t first_id, Roster& roster, Decider& decider, PrefixCopies& copies, EffectQueue& effects)
       : roster_(roster), decider_(decider), copies_(copies), effects_(effects), inquiries_(first_id, effects) {}
 
-  // See Dispatcher; `matches` are the index's answer for the prompt's blocks.
+  // See Dispatcher. `matches` is the result of PrefixIndex::Match for the prompt's blocks.
   [[nodiscard]] Result<void> Pin(PinOrder order, std::span<const WorkerMatch> matches, Instant now, AnswersDone done);
   [[nodiscard]] Result<void> MostUsed(const PrefixesQuestion& question, Instant now, AnswersDone done);
   [[nodiscard]] Result<void> Warm(const WarmOrder& order, std::span<const WorkerMatch> matches, Instant now,
@@ -46,18 +46,18 @@ class PrefixOrders {
 
   void OnAnswer(const std::string& worker_id, const wire::PinAnswer& answer);
   void OnAnswer(const std::string& worker_id, wire::Prefixes answer);
-  // The worker is out of the roster.
+  // The worker was removed from the roster.
   void OnWorkerLost(const std::string& worker_id) { inquiries_.OnWorkerLost(worker_id); }
   void Expire(Instant now) { inquiries_.Expire(now); }
   void EndAll() { inquiries_.EndAll(); }
 
  private:
-  // The workers of the order. kUnavailable when none serves the model, kInvalidArgument for a name that does not serve
-  // it.
+  // The workers of the order. kUnavailable when no worker serves the model, kInvalidArgument for the name of a worker
+  // that does not serve it.
   [[nodiscard]] Result<std::vector<Worker*>> Chosen(const ServedModel& model, const WorkerChoice& choice,
                                                     std::span<const BlockHash> hashes,
                                                     std::span<const WorkerMatch> matches);
-  // Sends `message` to all of them that can answer; `done` gets the answers.
+  // Sends `message` to all of `workers` that can answer; `done` gets the answers.
   template <typename Message>
   void Ask(std::span<Worker* const> workers, Message message, Instant now, AnswersDone&& done);
   [[nodiscard]] Inquiries::Asked WarmOne(const WarmOrder& order, Worker& worker, std::uint32_t held_blocks,

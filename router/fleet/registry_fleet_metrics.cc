@@ -21,7 +21,7 @@ using metrics::Metric;
 
 constexpr std::array kModes{WorkerMode::kExact, WorkerMode::kPredicted, WorkerMode::kBlind};
 
-// Tokens of a block that is equal only in part are more than any report tells of: they are no error.
+// A worker may also find part of a block cached. Reports count only full blocks, so less than a block more is no error.
 std::uint32_t PredictionError(const CacheOutcome& outcome) {
   const std::uint32_t predicted = outcome.predicted_cached_tokens;
   const std::uint32_t actual = outcome.actual_cached_tokens;
@@ -54,7 +54,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterRoutedMatchedTokens, {model, "chosen"}).Increment(decision.matched_tokens);
     Counter(metrics::kRouterRoutedMatchedTokens, {model, "round_robin"}).Increment(audit.rotation_matched_tokens);
     Counter(metrics::kRouterRegretTokens, {model}).Increment(audit.regret_tokens);
-    // What is no time can not be summed up as one.
+    // Values that are not times must not be added to the sums of seconds.
     const double scale = decision.in_seconds ? 1 : 0;
     Counter(metrics::kRouterRoutedTtft, {model, "chosen"}).Increment(scale * decision.predicted_ttft_seconds);
     Counter(metrics::kRouterRoutedTtft, {model, "round_robin"}).Increment(scale * audit.rotation_ttft_seconds);
@@ -76,7 +76,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterCachedTokens, {model}).Increment(actual);
     Counter(metrics::kRouterPredictedCachedTokens, {model}).Increment(predicted);
     Counter(metrics::kRouterPredictionErrorTokens, {model}).Increment(PredictionError(outcome));
-    Counter(metrics::kRouterCopiedTokens, {model}).Increment(0);  // there before the first copy, and its rate with it
+    Counter(metrics::kRouterCopiedTokens, {model}).Increment(0);  // creates the counter before the first copy
   }
   void OnCopied(const std::string& model, std::uint32_t tokens) override {
     Counter(metrics::kRouterCopiedTokens, {model}).Increment(tokens);

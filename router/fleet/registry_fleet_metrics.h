@@ -1,4 +1,4 @@
-// The fleet's counters, gauges and histograms in a registry of Prometheus.
+// The fleet's counters, gauges and histograms in a Prometheus registry.
 #pragma once
 
 #include <memory>

@@ -12,9 +12,9 @@ namespace roost::router {
 
 namespace {
 
-Error WorkerLost() { return {ErrorCode::kUnavailable, "the worker was lost and no other can go on", ""}; }
+Error WorkerLost() { return {ErrorCode::kUnavailable, "the worker was lost and no other can continue", ""}; }
 
-// The time by which a prompt should be computed. Much later, no client waits for it any more.
+// The time by which a prompt should be computed, with slack. After it, the prompt no longer counts as pending.
 Instant PendingUntil(Instant now, const Decision& decision) {
   constexpr double kSlack = 4;
   constexpr double kLeastSeconds = 1;
@@ -22,13 +22,14 @@ Instant PendingUntil(Instant now, const Decision& decision) {
   return now + FromSeconds(std::clamp(kSlack * decision.predicted_ttft_seconds, kLeastSeconds, kMostSeconds));
 }
 
-// A worker that said that it is full is asked again after this: many requests wait, and each would ask it.
+// A worker that refused a request because it is full gets no requests for this time. Otherwise each of the many waiting
+// requests would try it.
 constexpr Duration kFullTime = std::chrono::milliseconds(100);
 
-// What the worker alone is to blame for, whatever the request asked.
+// Whether the worker caused the error, not the request.
 bool IsWorkersFault(ErrorCode code) { return code == ErrorCode::kInternal || code == ErrorCode::kDataLoss; }
 
-// An output may end without a token of its own, at a stop token: its prompt was computed all the same.
+// An output may end at a stop token, without any other token. Its prompt was computed too.
 bool HasComputedPrompt(const wire::TokenEvent& event) {
   return !event.tokens.empty() || (event.finish.has_value() && !wire::EndsAllChoices(*event.finish));
 }
@@ -67,7 +68,7 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   request.choices.resize(request.spec.sample_count);
   request.prompt_logprobs_told = !request.spec.prompt_logprobs.has_value();
   request.parts = {{.choices = {0, request.spec.sample_count}}};
-  Sending sending = Sending::kNoRoom;  // new requests do not overtake waiting ones
+  Sending sending = Sending::kNoRoom;  // a new request must not overtake waiting ones
   if (waiting_.size(request.spec.model->revision) == 0) {
     sending = SendFirstPart(request, request.spec.block_hashes, matches, Admission::kWithRoom, now);
     if (sending == Sending::kNoWorker && MoveToOtherRevision(request)) {
@@ -82,10 +83,10 @@ Result<RequestId> RequestBook::Submit(GenerateSpec spec, std::shared_ptr<Generat
   return request.id;
 }
 
-// Nobody serves the model, or nobody who does can do what the request asks for.
+// Either no worker serves the model, or none of those that do supports the request's constraint.
 Error RequestBook::WhyNobody(const GenerateSpec& spec) {
   if (!spec.constraint.has_value() || roster_.Serving(spec.model->revision).empty()) return NobodyServes(*spec.model);
-  return InvalidArgument(spec.constraint->field, "no worker of '{}' can constrain what it writes", spec.model->name);
+  return InvalidArgument(spec.constraint->field, "no worker of '{}' can constrain its output", spec.model->name);
 }
 
 RequestBook::Sending RequestBook::SendParts(Request& request, Admission admission, Instant now) {
@@ -97,7 +98,7 @@ RequestBook::Sending RequestBook::SendParts(Request& request, Admission admissio
     if (sending == Sending::kSent || (sending == Sending::kNoWorker && MoveToOtherRevision(request))) continue;
     return sending;
   }
-  LeaveQueue(request);  // choices that waited have gone along with others
+  LeaveQueue(request);  // its waiting choices were sent too
   return Sending::kSent;
 }
 
@@ -123,7 +124,7 @@ RequestBook::Sending RequestBook::SendFirstPart(Request& request, std::vector<Bl
   Attempt attempt;
   attempt.request = &request;
   attempt.part = part;
-  // The first attempt has the request's own id.
+  // The first attempt has the request's id.
   attempt.id = std::exchange(request.was_sent, true) ? NextId() : request.id;
   attempt.worker_id = worker.hello.worker_id;
   attempt.prediction = Decider::PredictionOf(*placement);
@@ -191,7 +192,7 @@ void RequestBook::SendTo(const std::string& worker_id, wire::RouterMessage messa
   if (const Worker* const worker = roster_.Find(worker_id)) effects_.Send(worker->identity, std::move(message));
 }
 
-// ---- what workers say ----
+// ---- workers' events ----
 
 void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now) {
   if (copies_.OnEvent(worker_id, event, now)) return;
@@ -213,7 +214,7 @@ void RequestBook::OnEvent(const std::string& worker_id, wire::TokenEvent event, 
   } else if (!choice.ended && event.finish.has_value()) {
     OnChoiceEnd(*attempt, {index, *event.finish, event.stop_token}, now);
   } else if (!choice.ended && choice.output.size() >= attempt->request->spec.max_output_tokens) {
-    // A worker that continues beyond the limit is told to stop; the answer is complete.
+    // The worker continues beyond the limit: the answer is complete, and the worker gets a Cancel.
     attempt->cut_short = true;
     OnChoiceEnd(*attempt, {index, wire::FinishReason::kLength}, now);
   }
@@ -236,16 +237,16 @@ void RequestBook::OnPromptLogprobs(Request& request, wire::TokenEvent& event) {
   effects_.Push(NotifyPromptLogprobs{request.observer, std::exchange(request.prompt_logprobs, {})});
 }
 
-// Without tokens there are none, and a failure needs none.
+// An event without tokens has none, and a failure needs none.
 Result<void> RequestBook::CheckLogprobs(const Request& request, const wire::TokenEvent& event) {
   const bool fails = event.finish.has_value() && wire::EndsAllChoices(*event.finish);
   if (fails || (event.tokens.empty() && !event.finish.has_value())) return {};
   if (!request.prompt_logprobs_told) {
-    return DataLoss("prompt_logprobs", "the worker told {} of {}", request.prompt_logprobs.size(),
+    return DataLoss("prompt_logprobs", "the worker sent {} of {}", request.prompt_logprobs.size(),
                     request.spec.prompt.size() - 1);
   }
   if (!request.spec.output_logprobs.has_value() || event.logprobs.size() == event.tokens.size()) return {};
-  return DataLoss("logprobs", "the worker told {} of {} tokens", event.logprobs.size(), event.tokens.size());
+  return DataLoss("logprobs", "the worker sent those of {} of {} tokens", event.logprobs.size(), event.tokens.size());
 }
 
 void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now) {
@@ -279,7 +280,7 @@ void RequestBook::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant no
 
 void RequestBook::OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
   if (std::exchange(attempt.prompt_computed, true)) return;
-  attempt.pending = {};  // the events that tell of the blocks came before
+  attempt.pending = {};  // the cache events of its blocks have already come
   attempt.charge.OnFirstToken();
   const GenerateSpec& spec = attempt.request->spec;
   Worker* const worker = roster_.Find(attempt.worker_id);
@@ -301,7 +302,7 @@ void RequestBook::NoteOutput(const Attempt& attempt, std::uint32_t choice, Insta
   if (spec.cache_mode == wire::CacheMode::kOff) return;
   const std::vector<TokenId>& output = attempt.request->choices[choice].output;
   if (output.empty()) return;
-  // Nothing was drawn after the last token, so its KV was not needed.
+  // No token was sampled after the last one, so its KV was not computed.
   worker->view.OnComputed(HashesSoFar(spec, output, output.size() - 1), now);
 }
 
@@ -322,7 +323,7 @@ void RequestBook::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
 
 void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
   Request& request = *attempt.request;
-  // If a client had cancelled, the request would be gone: so the worker gave it up.
+  // If the client had cancelled, the request would be gone. So the worker gave it up.
   const bool given_up = event.finish == wire::FinishReason::kCancelled;
   const Error error =
       given_up ? WorkerLost()
@@ -345,9 +346,9 @@ void RequestBook::OnFailure(Attempt& attempt, const wire::TokenEvent& event, Ins
   }
 }
 
-// ---- what becomes of an attempt ----
+// ---- ends and retries of attempts ----
 
-// All of it together while nothing was generated, else every open choice alone.
+// All choices as one range if none of them has tokens; otherwise each open choice alone.
 std::vector<ChoiceRange> RequestBook::RangesLeft(const Attempt& attempt) {
   const std::vector<Choice>& choices = attempt.request->choices;
   const ChoiceRange all = attempt.part.choices;
@@ -361,10 +362,11 @@ std::vector<ChoiceRange> RequestBook::RangesLeft(const Attempt& attempt) {
   return ranges;
 }
 
-// A worker that is full for a moment is no reason to give up: that counts as no retry, and what no worker takes waits.
+// A worker that is full for a moment is no reason to give up: its refusal does not count as a retry, and a request that
+// no worker takes waits.
 void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now) {
   Request& request = *attempt.request;
-  request.prompt_logprobs.clear();  // the next attempt begins anew
+  request.prompt_logprobs.clear();  // the next attempt sends them from the start
   Part part = attempt.part;
   if (reason != RetryReason::kOverloaded) ++part.retry_count;
   for (const ChoiceRange range : RangesLeft(attempt)) {
@@ -380,20 +382,20 @@ void RequestBook::Retry(const Attempt& attempt, RetryReason reason, const Error&
   if (sending == Sending::kNoWorker) return End(request, {.reason = wire::FinishReason::kError, .error = error});
   metrics_.OnRetry(reason);
   if (sending == Sending::kSent || request.waits) return;
-  // One that workers refuse again and again does not wait for ever.
+  // A request that workers refuse again and again must not wait for ever.
   if (request.wait_deadline.has_value() && now >= *request.wait_deadline) return EndWait(request);
   EnqueueFirst(request, now);
 }
 
 void RequestBook::OnWorkerLost(const std::string& worker_id, Instant now) {
   copies_.OnWorkerLost(worker_id);
-  std::vector<RequestId> lost;  // ascending, so that a run can be repeated
+  std::vector<RequestId> lost;  // sorted, so that runs are reproducible
   for (const auto& [id, attempt] : attempts_) {
     if (attempt.worker_id == worker_id) lost.push_back(id);
   }
   std::sort(lost.begin(), lost.end());
   for (const RequestId id : lost) {
-    // The end of a request takes its other attempts with it.
+    // The attempt may be gone: when a request ends, its other attempts end too.
     const auto found = attempts_.find(id);
     if (found != attempts_.end()) Retry(found->second, RetryReason::kWorkerLost, WorkerLost(), now);
   }

@@ -1,25 +1,25 @@
-// The requests that are being answered. Each choice of a request is at exactly one worker at a time, as part of an
-// attempt. An attempt has its own id on the wire, so that late messages of a lost attempt can not be mistaken for those
-// of the next one.
+// The open requests. Each choice of a request is at no more than one worker at a time, as part of an attempt. An
+// attempt has its own id on the wire, so that late messages of a lost attempt can not be mistaken for those of the next
+// one.
 //
-//   Submit ─┬─────────────► attempt 1 ──► tokens ──► end               what the client sees
+//   Submit ─┬─────────────► attempt 1 ──► tokens ──► end
 //           └► RequestQueue ┘ ▲  │ worker lost, or full, or leaving
 //              while no worker│  └──► attempt 2: prompt + tokens so far ──► tokens ──► end
 //              has room ◄─────┘       while no worker takes it, it waits like a new one, before all others
 //
 // A request with several choices begins as one attempt, so that the choices share the prompt's prefill. Once one of
-// them has tokens, their continuations have no common prompt any more: each open choice continues as an attempt of its
-// own. If one of them finds no worker, the request ends.
+// them has tokens, their continuations have no common prompt any more: after a failure each open choice continues as an
+// attempt of its own. If one of them finds no worker, the request ends.
 //
-// A stream stays with the revision of its model that began it. A request without tokens moves to another revision when
-// no worker serves its own any more.
+// A stream stays with the model revision that began it. A request without tokens moves to another revision when no
+// worker serves its own any more.
 //
 // Every accepted request ends exactly once: it leaves the book in the same call that queues its NotifyEnd, and nothing
 // is queued for a request that is not in the book.
 //
 // A decision may also start a copy of a prefix: prefix_copies.h.
 //
-// Not thread-safe. What is given to the constructor outlives it.
+// Not thread-safe. The constructor's arguments outlive it.
 #pragma once
 
 #include <chrono>
@@ -53,13 +53,13 @@
 namespace roost::router {
 
 struct RequestBookOptions {
-  std::uint32_t max_requests = 10'000;  // over it Submit answers kOverloaded
+  std::uint32_t max_requests = 10'000;  // above it Submit returns kOverloaded
   std::uint32_t max_retries = 2;        // further attempts of one request; refusals by a full worker do not count
-  // A worker has room while fewer requests than this wait there: those that it reported, and those sent since. A new
-  // request waits at the router only while no worker has room, or behind others that wait. A request that continues
-  // after a failure waits only while no worker takes any.
+  // A worker has room while fewer requests than this wait there, counting those that it reported and those sent since.
+  // A new request waits at the router only while no worker has room, or behind other waiting requests. A request that
+  // continues after a failure waits only while no worker takes requests.
   std::uint32_t worker_queue_bound = 128;
-  std::uint32_t max_queue = 1024;  // requests that may wait for one model; over it Submit answers kOverloaded
+  std::uint32_t max_queue = 1024;  // requests that may wait for one model; above it Submit returns kOverloaded
   Duration max_queue_wait = std::chrono::seconds(30);  // then the request ends with kOverloaded
 };
 
@@ -67,45 +67,46 @@ struct RequestBookOptions {
 
 class RequestBook {
  public:
-  // `first_id` is random, so that ids of an earlier router process mean nothing.
+  // `first_id` is random, so that a late message to an earlier router process matches no id.
   RequestBook(RequestBookOptions options, std::uint64_t first_id, Roster& roster, Policy& policy, EffectQueue& effects,
               FleetMetrics& metrics);
   ~RequestBook();
 
   // kUnavailable: no ready worker serves the model. kOverloaded: too many requests, open or waiting. kDeadlineExceeded:
-  // no time is left. kInvalidArgument: more than the wire can carry. On an error the observer hears nothing. `matches`
-  // are the index's answer for the prompt; if they are out of date, the decision is only less good.
+  // no time is left. kInvalidArgument: more than the wire can carry, or a constraint that no worker supports. On an
+  // error the observer is not called. `matches` is the result of PrefixIndex::Match for the prompt; outdated matches
+  // only make the decision less good.
   [[nodiscard]] Result<RequestId> Submit(GenerateSpec spec, std::shared_ptr<GenerationObserver> observer,
                                          std::span<const WorkerMatch> matches, Instant now);
   // See Dispatcher::CheckRoom.
   [[nodiscard]] Result<void> CheckRoom(const ServedModel& model) const;
   void Cancel(RequestId id);
 
-  // An event of an attempt. Events of attempts that are not (or no longer) at this worker are ignored, except that a
-  // worker that missed a Cancel gets it again: see Orphans.
+  // An event of an attempt. Events of attempts that are not, or no longer, at this worker are ignored. But a worker
+  // that missed a Cancel gets it again: see Orphans.
   void OnEvent(const std::string& worker_id, wire::TokenEvent event, Instant now);
-  // The worker left the roster: its requests go elsewhere, or end.
+  // The worker left the roster: its requests move to other workers, or end.
   void OnWorkerLost(const std::string& worker_id, Instant now);
 
   // Sends waiting requests while workers have room. O(workers) for each model that has waiting requests.
   void DispatchWaiting(Instant now);
-  // The same for this worker, which has just reported. O(log workers) beside what is sent.
+  // The same for one worker, which has just reported. O(log workers), plus the cost of sending.
   void DispatchWaitingTo(const Worker& worker, Instant now);
   // Ends requests that have waited too long (with kUnavailable when no worker serves their model any more) and those
   // whose deadline has passed.
   void Expire(Instant now);
   void PublishQueues() { waiting_.Publish(); }
 
-  // Ends everything with `error`.
+  // Ends all requests with `error`.
   void EndAll(const Error& error);
 
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
   [[nodiscard]] const DecisionLog& decisions() const { return decider_.log(); }
-  // The models for which requests wait.
+  // The queues of the models for which requests wait.
   [[nodiscard]] std::vector<QueueStatus> Queues(Instant now) const { return waiting_.Statuses(now); }
-  // Requests that wait.
+  // The number of waiting requests.
   [[nodiscard]] std::size_t waiting_count() const { return waiting_.size(); }
-  // Copies of prefixes that workers are computing.
+  // The number of prefix copies that workers are computing.
   [[nodiscard]] std::size_t copy_count() const { return copies_.size(); }
   // Shared with the operators' commands: see PrefixOrders.
   [[nodiscard]] Decider& decider() { return decider_; }
@@ -118,7 +119,7 @@ class RequestBook {
   };
   // Choices of a request that are sent together.
   struct Part {
-    ChoiceRange choices;            // of the request: either none of them has tokens, or it is a single choice
+    ChoiceRange choices;            // either none of them has tokens, or it is a single choice
     std::uint32_t retry_count = 0;  // failed attempts of these choices
   };
   struct Request {
@@ -126,14 +127,14 @@ class RequestBook {
     GenerateSpec spec;
     std::shared_ptr<GenerationObserver> observer;
     std::vector<Choice> choices;
-    std::vector<Part> parts;               // at no worker
+    std::vector<Part> parts;               // those that are at no worker
     bool waits = false;                    // in its revision's queue
-    std::optional<Instant> wait_deadline;  // since it first waited
+    std::optional<Instant> wait_deadline;  // set when it waits for the first time
     bool was_sent = false;
     bool cache_outcome_told = false;
-    bool prompt_logprobs_told = false;                 // or not wanted
-    std::vector<wire::TokenLogprobs> prompt_logprobs;  // what has come of them, until they are told
-    std::vector<RequestId> attempts;                   // at workers now
+    bool prompt_logprobs_told = false;                 // also true if the request does not want them
+    std::vector<wire::TokenLogprobs> prompt_logprobs;  // those that have come, until the observer gets them
+    std::vector<RequestId> attempts;                   // those that are at workers now
   };
   struct Attempt {
     RequestId id;
@@ -144,11 +145,11 @@ class RequestBook {
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
     bool prompt_computed = false;
-    bool cut_short = false;  // a choice ended here, but its worker still computes it
+    bool cut_short = false;  // the router ended a choice that its worker still computes
     bool is_probe = false;   // see Ejection
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
-  // Matches in the revision's current index; the request may have come when it had another one.
+  // Matches in the revision's current index. The request's model may refer to an older one.
   [[nodiscard]] std::vector<WorkerMatch> MatchNow(const ServedModel& model, std::span<const BlockHash> hashes) const;
   [[nodiscard]] RequestId NextId() { return RequestId(next_id_++); }
   [[nodiscard]] Attempt* FindAttempt(const std::string& worker_id, RequestId attempt_id);
@@ -158,13 +159,13 @@ class RequestBook {
 
   // ---- the queue (request_book_queue.cc) ----
   [[nodiscard]] bool HasRoom(const Worker& worker) const;
-  // Is there a worker that may take the request, with room or without?
+  // Whether some worker may take the request, regardless of room.
   [[nodiscard]] bool MayBeTaken(const Request& request);
   [[nodiscard]] Error WhyNobody(const GenerateSpec& spec);
   [[nodiscard]] bool AnyHasRoom(std::string_view revision);
   [[nodiscard]] QueuedRequest PlaceInQueue(Request& request, Instant now) const;
   [[nodiscard]] Result<void> Enqueue(Request& request, Instant now);
-  // Before all others of its priority, also when the queue is full.
+  // Adds the request before all others of its priority, even when the queue is full.
   void EnqueueFirst(Request& request, Instant now);
   // Does nothing when the request is not queued.
   void LeaveQueue(Request& request);
@@ -181,7 +182,7 @@ class RequestBook {
   // Sends the parts that are at no worker. Parts that could not be sent stay in `parts`, and the result is not kSent.
   [[nodiscard]] Sending SendParts(Request& request, Admission admission, Instant now);
   // Chooses a worker for the first part, sends it and charges the worker. `hashes` are those of prompt and output,
-  // `matches` the index's answer for them.
+  // `matches` is the result of PrefixIndex::Match for them.
   [[nodiscard]] Sending SendFirstPart(Request& request, std::vector<BlockHash> hashes,
                                       std::span<const WorkerMatch> matches, Admission admission, Instant now);
   // False when the request has tokens, or when no other served revision has the same tokenizer.
@@ -196,16 +197,16 @@ class RequestBook {
   void End(Request& request, GenerationEnd end);
 
   void OnOrphan(const std::string& worker_id, const wire::TokenEvent& event, Instant now);
-  // What is wrong with the log probabilities of an event that may end something or have tokens.
+  // An error when an event lacks log probabilities that the request wants.
   [[nodiscard]] static Result<void> CheckLogprobs(const Request& request, const wire::TokenEvent& event);
-  // Keeps what the event has of the prompt's, and tells the observer when all are there.
+  // Collects the prompt's log probabilities from the event, and passes them to the observer when they are complete.
   void OnPromptLogprobs(Request& request, wire::TokenEvent& event);
   void OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant now);
-  // Called with the first event of the attempt that has tokens.
+  // Called with each event that proves that the prompt is computed; only the attempt's first one has an effect.
   void OnPromptComputed(Attempt& attempt, const wire::TokenEvent& event, Instant now);
   // One choice is complete; `attempt` may dangle afterwards.
   void OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now);
-  // The worker now has the KV of prompt and output; matters for views that are not built from events.
+  // The worker now has the KV of prompt and output. Has an effect only in predicted mode.
   void NoteOutput(const Attempt& attempt, std::uint32_t choice, Instant now);
   // The worker gave up all of the attempt; `attempt` dangles afterwards.
   void OnFailure(Attempt& attempt, const wire::TokenEvent& event, Instant now);
@@ -221,7 +222,7 @@ class RequestBook {
   std::uint64_t next_id_;
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
-  std::set<std::pair<Instant, RequestId>> deadlines_;  // of the requests that have a deadline
+  std::set<std::pair<Instant, RequestId>> deadlines_;  // of requests that have one
   Orphans orphans_;
 };
 

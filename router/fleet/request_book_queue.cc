@@ -1,4 +1,4 @@
-// The part of the request book that lets requests wait at the router, and sends them when a worker has room.
+// The part of the request book that queues requests at the router, and sends them when a worker has room.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ Result<void> RequestBook::CheckRoom(const ServedModel& model) const {
 }
 
 Error RequestBook::TooManyInFlight() const {
-  return {ErrorCode::kOverloaded, fmt::format("{} requests are in flight already", requests_.size()), ""};
+  return {ErrorCode::kOverloaded, fmt::format("{} requests are already in flight", requests_.size()), ""};
 }
 
 QueuedRequest RequestBook::PlaceInQueue(Request& request, Instant now) const {
@@ -89,7 +89,7 @@ void RequestBook::DispatchWaitingTo(const Worker& worker, Instant now) {
 void RequestBook::MoveWaiting(const WaitingRoom::Revision& revision, Instant now) {
   const std::shared_ptr<const ServedModel> main = roster_.revisions().Main(revision.model);
   if (main == nullptr || main->revision == revision.name) return;
-  std::vector<Request*> waiting_on;  // in whichever queue
+  std::vector<Request*> waiting_on;  // in the queue of their old or new revision
   while (const std::optional<QueuedRequest> next = waiting_.Pop(revision.name)) {
     Request& request = *requests_.at(next->id);
     request.waits = false;

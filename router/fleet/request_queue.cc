@@ -33,7 +33,7 @@ RequestQueue::Tenants::iterator RequestQueue::TenantOf(Round& round, const std::
 
 void RequestQueue::Insert(Rounds::iterator round, Tenants::iterator tenant, Requests::iterator before,
                           QueuedRequest request) {
-  ROOST_CHECK(!places_.contains(request.id), "request {} waits already", request.id.value());
+  ROOST_CHECK(!places_.contains(request.id), "request {} is already waiting", request.id.value());
   deadlines_.emplace(request.deadline, request.id);
   const RequestId id = request.id;
   places_.emplace(id, Place{round, tenant, tenant->requests.insert(before, std::move(request))});
@@ -63,8 +63,8 @@ void RequestQueue::EndTurn(Round& round) {
   round.turn_is_paid = false;
 }
 
-// No tenant could send in a whole round: gives all tenants the tokens of the rounds that it takes until one of them
-// can, except those of the last round.
+// Called when no tenant could send in a whole round. Computes how many rounds it takes until one can, and gives all
+// tenants the tokens of those rounds except the last.
 void RequestQueue::SkipTurnsOfNoUse(Round& round) {
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   for (const Tenant& tenant : round.tenants) {

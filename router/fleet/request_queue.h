@@ -1,18 +1,18 @@
-// The queue of one model's requests at the router, used while no worker has room. It says which request is sent next.
+// The queue of one model's requests at the router, used while no worker has room. It decides which request is next.
 //
-//   priority 90   tenant a: a1 a2 ─┐ turns go round, in tokens
+//   priority 90   tenant a: a1 a2 ─┐ take turns, counted in tokens
 //                 tenant b: b1    ─┘
 //   priority 50   tenant a: a3
 //
 // A higher priority always goes first; a lower one can wait until its deadline. Within one priority tenants take turns
 // by deficit round robin (Shreedhar and Varghese, Efficient Fair Queuing using Deficit Round Robin, SIGCOMM 1995): each
 // turn gives a tenant kQuantum tokens, and it sends requests while its tokens pay for their prompts. So waiting tenants
-// get equal shares of the prompt tokens, to within a quantum and a prompt, however many and however long their requests
-// are; and no tenant waits forever behind others of its priority. A tenant's own requests go in order of arrival. A
-// tenant with nothing left to send loses its unused tokens.
+// get equal shares of the prompt tokens, to within a quantum and a prompt, regardless of the number and length of their
+// requests, and no tenant waits forever behind others of its priority. A tenant's own requests go in order of arrival.
+// A tenant with nothing left to send loses its unused tokens.
 //
-// Not thread-safe, no clock. Push, Remove and expiry are O(log requests); Pop is O(tenants) at worst, whatever the
-// lengths of prompts.
+// Not thread-safe, no clock. Push, Remove and expiry are O(log requests); Pop is O(tenants) at worst, regardless of the
+// length of prompts.
 #pragma once
 
 #include <cstddef>
@@ -47,11 +47,10 @@ class RequestQueue {
 
   explicit RequestQueue(std::size_t max_requests) : max_requests_(max_requests) {}
 
-  // False when the queue is full; then nothing changes. An id that is queued already is a bug.
+  // False when the queue is full; then nothing changes. The id must not be in the queue already.
   [[nodiscard]] bool Push(QueuedRequest request);
 
-  // Puts back a request that had its turn, or was sent already: it is the next of its priority, even when the queue is
-  // full.
+  // Puts back a request that was popped or sent. It becomes the next of its priority, even when the queue is full.
   void PushFront(QueuedRequest request);
 
   // Takes out the next request; empty when none waits.
@@ -60,11 +59,11 @@ class RequestQueue {
   // Takes out the requests whose deadline has passed, the earliest first.
   std::vector<QueuedRequest> TakeExpired(Instant now);
 
-  // False when it is not in the queue.
+  // False when `id` is not in the queue.
   bool Remove(RequestId id);
 
   [[nodiscard]] std::size_t size() const { return places_.size(); }
-  // Of those that wait; nothing when nobody does. O(requests).
+  // When the oldest waiting request was queued; empty when none waits. O(requests).
   [[nodiscard]] std::optional<Instant> oldest() const;
 
  private:
@@ -72,14 +71,14 @@ class RequestQueue {
   struct Tenant {
     std::string name;
     Requests requests;         // never empty between calls
-    std::uint64_t earned = 0;  // tokens
+    std::uint64_t earned = 0;  // unused tokens
   };
   using Tenants = std::list<Tenant>;
-  // Of one priority.
+  // The tenants of one priority.
   struct Round {
     Tenants tenants;  // it is the first one's turn
     std::unordered_map<std::string, Tenants::iterator> by_name;
-    bool turn_is_paid = false;  // the first one has received this turn's quantum
+    bool turn_is_paid = false;  // the first tenant has received this turn's quantum
   };
   using Rounds = std::map<std::uint32_t, Round, std::greater<>>;
   struct Place {
@@ -92,7 +91,7 @@ class RequestQueue {
   [[nodiscard]] static Tenants::iterator TenantOf(Round& round, const std::string& name);
   void Insert(Rounds::iterator round, Tenants::iterator tenant, Requests::iterator before, QueuedRequest request);
   static void EndTurn(Round& round);
-  // The first tenant has its turn, and afterwards its tokens pay for its first request.
+  // Passes turns on until the tokens of the first tenant pay for its first request.
   static void GoRound(Round& round);
   static void SkipTurnsOfNoUse(Round& round);
   QueuedRequest TakeOut(Place place);

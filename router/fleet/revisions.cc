@@ -15,7 +15,7 @@ bool AreEqual(const ServedModel& a, const ServedModel& b) {
 
 }  // namespace
 
-// Names hold no control characters, so no two lists of parts have one key.
+// Names have no control characters, so different parts never give the same key.
 std::string RevisionKey(const wire::Hello& hello) {
   return fmt::format("{}\n{}\n{}\n{}\n{}", hello.model, hello.fingerprint, hello.kv_dtype, hello.block_tokens,
                      hello.tokenizer_digest);
@@ -66,7 +66,7 @@ void Revisions::SetCapacity(const std::string& key, std::uint32_t worker_count) 
   const auto found = revisions_.find(key);
   if (found == revisions_.end() || found->second.capacity == worker_count) return;
   found->second.capacity = worker_count;
-  // What was chosen under other shares says nothing of these.
+  // The counts were made under other shares, so they start again.
   for (auto& [other_key, other] : revisions_) {
     if (other.model == found->second.model) other.chosen_count = 0;
   }
@@ -87,7 +87,7 @@ std::shared_ptr<const ServedModel> Revisions::Choose(std::string_view model) {
   Revision* chosen = nullptr;
   double least = 0;
   ForEachServed(model, [&](Revision& revision) {
-    if (chosen != nullptr && revision.capacity == 0) return;  // its workers end what they have
+    if (chosen != nullptr && revision.capacity == 0) return;  // its workers only finish the requests that they have
     const double share_used = static_cast<double>(revision.chosen_count + 1) / std::max(1U, revision.capacity);
     if (chosen != nullptr && chosen->capacity > 0 && share_used >= least) return;
     chosen = &revision;
@@ -127,7 +127,7 @@ bool Revisions::IsExpected(std::string_view model, Instant now) const {
 }
 
 void Revisions::SweepIndexes() {
-  // What lost workers left behind: some tens of microseconds for each revision.
+  // Takes some tens of microseconds for each revision.
   constexpr std::size_t kBuckets = 4096;
   for (const auto& [key, revision] : revisions_) revision.index->Sweep(kBuckets);
 }

@@ -1,7 +1,7 @@
-// What is served under each model name. Workers of one name share blocks and continue each other's requests only if
-// they serve the same thing: name, fingerprint, KV dtype, block size and tokenizer. Each such set of workers is a
-// revision of the model, with an index of its own. Usually there is one. During a rollout to other weights there are
-// two, and requests are divided between them by their numbers of workers.
+// The revisions of each model. Workers of one model name can share blocks and continue each other's requests only if
+// they agree in name, fingerprint, KV dtype, block size and tokenizer. Each set of such workers is a revision of the
+// model, with an index of its own. Usually there is one. During a rollout of new weights there are two, and requests
+// are divided between them by their numbers of workers.
 //
 //   hello ──► Join ──► revision (an index, no worker ready) ── Publish ──► served ── Withdraw / last Leave ──► gone
 //
@@ -26,7 +26,7 @@
 
 namespace roost::router {
 
-// The name of a revision: equal for hellos that serve the same thing.
+// The name of the hello's revision; equal for all workers of the revision.
 [[nodiscard]] std::string RevisionKey(const wire::Hello& hello);
 
 class Revisions {
@@ -47,20 +47,20 @@ class Revisions {
   void Publish(const std::string& key, ServedModel served);
   // Clients may not use it any more: none of its workers is ready.
   void Withdraw(const std::string& key);
-  // The number of its workers that take requests: its share of the model's requests.
+  // Sets the number of its workers that take requests, which determines its share of the model's requests.
   void SetCapacity(const std::string& key, std::uint32_t worker_count);
 
-  // Null when no worker serves it.
+  // Null when no ready worker serves it.
   [[nodiscard]] std::shared_ptr<const ServedModel> Find(std::string_view key) const;
-  // The revision for one more request of the model: the one that is furthest behind its share. Null when no worker
-  // serves the model.
+  // The revision for one more request of the model: the one that is furthest behind its share. Counts the request. Null
+  // when no worker serves the model.
   [[nodiscard]] std::shared_ptr<const ServedModel> Choose(std::string_view model);
-  // The same without counting a request: the revision with the most workers.
+  // The revision with the most workers that take requests. Null when no worker serves the model.
   [[nodiscard]] std::shared_ptr<const ServedModel> Main(std::string_view model) const;
   // The main revision of each model.
   [[nodiscard]] std::vector<std::shared_ptr<const ServedModel>> Models() const;
-  // Does a worker serve the model now, will one soon, or did one recently? Before the first worker came, any model may
-  // be served soon.
+  // Whether a worker serves the model now, will soon, or did recently. Before the first worker came, true for any
+  // model.
   [[nodiscard]] bool IsExpected(std::string_view model, Instant now) const;
 
   // Frees some of the entries that lost workers left in the indexes.
@@ -75,17 +75,17 @@ class Revisions {
     std::shared_ptr<PrefixIndex> index;
     std::shared_ptr<const ServedModel> served;  // null: no worker is ready
     std::uint32_t joined_count = 0;             // workers
-    std::uint32_t capacity = 0;                 // those of them that take requests
+    std::uint32_t capacity = 0;                 // the workers that take requests
     std::uint64_t chosen_count = 0;             // since the model's revisions or their capacities changed
   };
 
   void ForEachServed(std::string_view model, const std::function<void(Revision&)>& visit);
 
   const std::shared_ptr<IndexBudget> index_budget_;
-  std::uint64_t shed_before_ = 0;                           // blocks, by indexes that are gone
+  std::uint64_t shed_before_ = 0;                           // blocks that indexes shed before they were destroyed
   std::map<std::string, Revision, std::less<>> revisions_;  // by key, so that those of one model are neighbours
-  std::map<std::string, Instant, std::less<>> gone_;        // models without a worker, by name
-  bool has_begun_ = false;                                  // a worker came
+  std::map<std::string, Instant, std::less<>> gone_;        // by model: when its last worker left
+  bool has_begun_ = false;                                  // a worker has joined
 };
 
 }  // namespace roost::router

@@ -13,7 +13,7 @@ namespace roost::router {
 namespace {
 
 void LogUnreadable(const Worker& worker, const Error& error) {
-  LogError("worker is not used: its tokenizer can not be read",
+  LogError("worker gets no requests: its tokenizer can not be read",
            {{"worker", worker.hello.worker_id}, {"model", worker.hello.model}, {"error", error.ToString()}});
 }
 }  // namespace
@@ -118,7 +118,7 @@ void Roster::SetBundle(const std::string& digest, TextBundle bundle) {
 void Roster::SetBundleFault(const std::string& digest, const BundleError& error, Instant now) {
   bundles_.SetFault(digest, error, now);
   if (error.fault != BundleFault::kUnreadable) {
-    LogWarning("a tokenizer was not read; a worker is asked for it again",
+    LogWarning("a tokenizer was not read; the router will ask for it again",
                {{"digest", digest}, {"error", error.error.ToString()}});
     return;
   }
@@ -177,7 +177,7 @@ IndexUse Roster::IndexesNow() const {
           .shed_blocks_total = revisions_.shed_block_total()};
 }
 
-// ---- who may be sent what ----
+// ---- which workers may get requests ----
 
 bool Roster::IsServing(const Worker& worker) const {
   return IsReady(worker) && !worker.load.draining && !worker.is_leaving && !worker.stalled_at.has_value();
@@ -214,7 +214,7 @@ void Roster::Refresh(Worker& worker) {
 void Roster::NoteFailure(Worker& worker, Instant now) {
   if (!worker.ejection.OnFailure(now)) return;
   if (IsOnlyOne(worker)) return worker.ejection.Lift();
-  LogWarning("a worker fails its requests and is left out for a while", {{"worker", worker.hello.worker_id}});
+  LogWarning("a worker fails its requests and gets none for a while", {{"worker", worker.hello.worker_id}});
   Refresh(worker);
 }
 

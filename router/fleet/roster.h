@@ -1,8 +1,8 @@
-// The workers that this router knows and the models that they serve: identity, reports, and what they may be sent. It
-// knows nothing of requests (request_book.h).
+// The workers that this router knows and the models that they serve: their identities, their reports, and whether they
+// may get requests. It does not hold requests (request_book.h does).
 //
-// A worker is a process that said hello under a name. Its connection has an identity, which changes when it reconnects;
-// messages are addressed by it. One name belongs to one process at a time.
+// A worker is a process that sent a hello with a name. Its connection has an identity, which is the address for
+// messages and changes when the worker reconnects. A name belongs to one process at a time.
 //
 //   joined ── its tokenizer is read ──► ready ── not draining, engine makes progress ──► serving
 //                                                 serving, not full, not ejected:         takes requests
@@ -34,18 +34,18 @@
 
 namespace roost::router {
 
-// Memory of all indexes together.
+// The memory of all indexes together.
 inline constexpr std::uint64_t kDefaultIndexMemoryBytes = std::uint64_t{1} << 30U;
 
 class Roster {
  public:
-  // More workers are refused: index and decision are built for this number.
+  // The roster refuses more workers, because index and decision are built for this number.
   static constexpr std::size_t kMaxWorkers = 1024;
 
   struct Options {
     Worker::Options worker;
     std::uint64_t index_memory_bytes = kDefaultIndexMemoryBytes;  // of all indexes together
-    std::function<std::int64_t()> unix_seconds;                   // the time at which a model appeared
+    std::function<std::int64_t()> unix_seconds;                   // wall time, for when a model appeared
     std::uint64_t seed = 0;                                       // differs in every process
   };
   explicit Roster(Options options);
@@ -63,13 +63,13 @@ class Roster {
 
   // Forgets the worker, its blocks and its slot.
   void Remove(std::string_view worker_id, Instant now);
-  // Call it before removing a worker whose engine hangs: when that process comes back, it gets no requests before its
+  // Call it before you remove a worker whose engine hangs. When that process comes back, it gets no requests until its
   // engine has made progress.
   void RememberStall(const Worker& worker);
 
-  // True if `worker` should be asked for its bundle now; then it counts as asked.
+  // True if the caller should ask `worker` for its bundle now; then it counts as asked.
   [[nodiscard]] bool ShouldAskForBundle(const Worker& worker, Instant now);
-  // Is this the bundle that `worker` was asked for? Then it counts as given, and the worker is not asked again.
+  // Whether this is the bundle that `worker` was asked for. If so, it counts as being read, and is not asked for again.
   [[nodiscard]] bool TakeBundleAnswer(const Worker& worker, std::string_view digest);
   void SetBundle(const std::string& digest, TextBundle bundle);
   void SetBundleFault(const std::string& digest, const BundleError& error, Instant now);
@@ -77,10 +77,10 @@ class Roster {
     return bundles_.Find(worker.hello.tokenizer_digest) != nullptr;
   }
 
-  // Does it serve its model, now or as soon as it has room?
+  // Whether the worker serves its model, now or as soon as it has room.
   [[nodiscard]] bool IsServing(const Worker& worker) const;
 
-  // Of the models: see Revisions.
+  // The models: see Revisions.
   [[nodiscard]] Revisions& revisions() { return revisions_; }
   [[nodiscard]] const Revisions& revisions() const { return revisions_; }
 
@@ -93,20 +93,20 @@ class Roster {
   // The workers of this revision that are serving.
   [[nodiscard]] std::vector<Worker*> Serving(std::string_view revision);
 
-  // The workers of this revision that take requests, as decisions see them; null when there is none.
+  // The workers of this revision that take requests, in the form that decisions need; null when there is none.
   [[nodiscard]] const FleetView* FleetOf(const ServedModel& model) const;
   // The worker in a slot of a fleet; null when it takes no requests now.
   [[nodiscard]] Worker* FindAt(WorkerSlot slot) const { return fleets_.FindAt(slot); }
   [[nodiscard]] Worker& At(WorkerSlot slot) const { return fleets_.At(slot); }
-  // Call it with each attempt, and each piece of a copy, that is sent to the worker.
+  // Call it for each attempt, and each piece of a copy, that is sent to the worker.
   void NoteSent(Worker& worker, RequestId id);
-  // Call it whenever a worker's load, charges or state changed: decisions use the state of that moment.
+  // Call it whenever a worker's load, charges or state has changed: decisions see the state of the last call.
   void Refresh(Worker& worker);
-  // Does the worker take a request now?
+  // Whether the worker takes a request now.
   [[nodiscard]] bool TakesRequests(const Worker& worker) const;
-  // A request failed because of the worker. A worker that should be left out stays in if there is no other one.
+  // A request failed because of the worker, which may be ejected (see Ejection), but not if there is no other one.
   void NoteFailure(Worker& worker, Instant now);
-  // Takes workers back whose time out is over, and those left out of a revision that has no other worker.
+  // Takes back workers whose ejection is over, and ejected workers of a revision that has no other worker.
   void Readmit(Instant now);
 
   template <typename Visit>
@@ -116,7 +116,7 @@ class Roster {
   [[nodiscard]] WorkerStatus StatusOf(const Worker& worker, Instant now) const;
 
  private:
-  // How many processes with hung engines are remembered.
+  // The maximum number of remembered processes with hung engines.
   static constexpr std::size_t kMaxStalled = 1024;
 
   [[nodiscard]] Result<void> Admit(const wire::Hello& hello) const;
@@ -124,7 +124,7 @@ class Roster {
   // Updates the revision from its ready workers.
   void RefreshRevision(const std::string& key);
   void CountCapacity(const std::string& key);
-  // The workers of its revision that serve and are not left out.
+  // Whether no other worker of its revision serves and is not ejected.
   [[nodiscard]] bool IsOnlyOne(const Worker& worker) const;
   void DropUnusedBundles();
 
@@ -133,11 +133,11 @@ class Roster {
 
   const Options options_;
   Rng rng_;
-  std::uint64_t sent_number_ = kFirstSent;  // of the last
-  PendingPrefixes pending_;  // used by the workers and by the requests at them, which are destroyed before it
+  std::uint64_t sent_number_ = kFirstSent;  // of the last message
+  PendingPrefixes pending_;                 // outlives the workers and the requests at them, which use it
   std::map<std::string, std::unique_ptr<Worker>, std::less<>> workers_;
   std::unordered_map<std::string, Worker*> by_identity_;
-  std::unordered_map<std::uint64_t, std::uint64_t> stalled_;  // progress of a process at its end, by process
+  std::unordered_map<std::uint64_t, std::uint64_t> stalled_;  // by process: its progress when it was removed
   BundleStore bundles_;
   Revisions revisions_;
   ModelFleets fleets_;

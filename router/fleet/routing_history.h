@@ -1,15 +1,15 @@
-// What a worker without cache events probably holds: the prompts that this router had it compute, kept in the worker's
-// part of the index as a cache would keep them.
+// What a worker without cache events probably holds: the prompts that this router sent it, kept in the worker's part of
+// the index the way a cache would keep them.
 //
-//   most recent ─► a0 a1 a2 a3 · b1 b2 (a0 was used again, it is further up) · … ◄─ goes first
+//   most recent ─► a0 a1 a2 a3 · b1 b2 (a0 was used again, it is further up) · … ◄─ dropped first
 //
 // A chain is marked as used from back to front, so a block was used no earlier than the blocks after it. The least
 // recently used block is therefore always a leaf, and the worker's part of the index is always prefix-closed. Blocks
-// are dropped when there are more of them than the worker says it has, and when they were not used for `kLife`: by then
+// are dropped when there are more of them than the worker reports, and when they were not used for `kLife`: by then
 // requests of other routers may have taken their place.
 //
-// Not thread-safe. The index outlives it; its entries there are removed when it is destroyed. Use is O(chain), the rest
-// is O(1) per dropped block. It takes about 120 bytes per block beside the index.
+// Not thread-safe. The index outlives it; the destructor removes its entries there. Use is O(chain), the rest is O(1)
+// per dropped block. It takes about 120 bytes per block, in addition to the index.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ class RoutingHistory {
  public:
   static constexpr Duration kLife = std::chrono::minutes(10);
 
-  // `worker` holds nothing in `index`.
+  // `worker` must have no blocks in `index`.
   RoutingHistory(PrefixIndex& index, WorkerSlot worker) : index_(index), worker_(worker) {}
   ~RoutingHistory() { index_.Clear(worker_); }
   RoutingHistory(const RoutingHistory&) = delete;
@@ -38,7 +38,7 @@ class RoutingHistory {
   // The worker has computed, or found in its cache, all of `chain`, front to back. `now` never goes back.
   void Use(std::span<const BlockHash> chain, Instant now);
 
-  // Keeps at most `block_count` blocks, and none that is older than kLife.
+  // Keeps at most `block_count` blocks, and none that was not used for kLife.
   void Trim(std::size_t block_count, Instant now);
 
   [[nodiscard]] std::size_t block_count() const { return blocks_.size(); }

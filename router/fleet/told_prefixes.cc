@@ -18,7 +18,7 @@ void ToldPrefixes::Follow(std::vector<wire::OtherPrompt> prompts) {
     told.hashes = std::move(prompt.hashes);
     told.list = list_;
     hash_count_ += told.hashes.size();
-    // The worker itself says for how long.
+    // No time limit: the worker's lists end it.
     told.pending = pending_.Add(worker_, told.hashes, Instant::max());
   }
 }

@@ -1,11 +1,11 @@
-// The prefixes that a worker is computing for other routers, as its load reports list them, so that requests with the
-// same prefix are sent there just like after this router's own requests.
+// The prefixes that a worker is computing for other routers, as its load reports list them. Requests with the same
+// prefix go to that worker, just as they follow this router's own requests.
 //
 // In each report a worker lists the prompts that other routers have queued there; it sends the hashes of a prompt once.
-// They are pending until a list lacks the prompt: then it was cancelled, or it was computed and the report's events
-// contain its blocks.
+// The hashes are pending until a list lacks the prompt. Then it was cancelled, or it was computed and the report's
+// events contain its blocks.
 //
-// Not thread-safe. What it is given outlives it. wire::kMaxOtherHashes bounds it.
+// Not thread-safe. The constructor's arguments outlive it. wire::kMaxOtherHashes bounds its memory.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class ToldPrefixes {
  public:
   ToldPrefixes(PendingPrefixes& pending, WorkerSlot worker) : pending_(pending), worker_(worker) {}
 
-  // Takes the list of the next report. O(prompts), plus PendingPrefixes::Add for each new prompt.
+  // Applies the list of the next report. O(prompts), plus PendingPrefixes::Add for each new prompt.
   void Follow(std::vector<wire::OtherPrompt> prompts);
 
   [[nodiscard]] std::size_t size() const { return told_.size(); }

@@ -1,16 +1,16 @@
-// Keeps one worker's part of the index equal to what the worker holds, over one epoch of its link:
+// Keeps one worker's part of the index equal to what the worker holds, during one epoch of its link:
 //
 //               chunk 0, not last              last chunk
 //   awaiting ──────────────────────► receiving ──────────► in sync
 //      ▲  └────────────── chunk 0, last ───────────────────►  │
-//      └───── digest or count differs, chunk missing, over the pool: the router asks for a snapshot
+//      └───── digest or count differs, chunk missing, more blocks than the pool: the router asks for a snapshot
 //
-// Snapshots and steps share one sequence of numbers. A gap means that tokens are lost too, so it is not repaired here:
-// the link must start a new epoch. While awaiting a snapshot, events are skipped (the snapshot is taken after them) and
-// the old view stays. A suspended ViewSync skips snapshots too and leaves the slot to another writer, but still checks
-// the numbers.
+// Snapshots and steps share one sequence of numbers. A gap means that tokens are lost too, so ViewSync does not repair
+// it: the link must start a new epoch. While a snapshot is awaited, events are skipped (the snapshot is taken after
+// them) and the old view stays, unless it has more blocks than the pool. A suspended ViewSync skips snapshots too and
+// leaves the slot to another writer, but still checks the numbers.
 //
-// Not thread-safe. The index outlives it; the slot's blocks are removed when it is destroyed.
+// Not thread-safe. The index outlives it; the destructor removes the slot's blocks.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class ViewSync {
  public:
   struct Link {
     std::uint64_t epoch = 0;
-    std::uint32_t block_count = 0;  // of the worker's pool: it can not hold more
+    std::uint32_t block_count = 0;  // of the worker's pool
   };
   ViewSync(PrefixIndex& index, WorkerSlot slot, Link link);
   ~ViewSync();
@@ -34,20 +34,19 @@ class ViewSync {
 
   enum class [[nodiscard]] Outcome{
       kApplied,
-      kDuplicate,     // it came before: nothing was changed, and the rest of the message is old too
-      kLinkBroken,    // a gap, or another epoch: start again
-      kWantSnapshot,  // applied, but the view is known to be wrong now
+      kDuplicate,     // the message came before: nothing was changed, and the caller must ignore the rest of it too
+      kLinkBroken,    // a gap, or another epoch: the link must start again
+      kWantSnapshot,  // applied, but the view is now known to be wrong
   };
   Outcome Apply(const wire::Step& step);
   Outcome Apply(const wire::Snapshot& chunk);
 
-  // Empties the view and leaves it to another writer, until the next call of one of the two; or empties it and awaits a
-  // snapshot.
+  // Suspend empties the view and leaves it to another writer, until Await. Await empties it and waits for a snapshot.
   void Suspend() { Begin(Phase::kSuspended); }
   void Await() { Begin(Phase::kAwaiting); }
 
   [[nodiscard]] bool in_sync() const { return phase_ == Phase::kInSync; }
-  // A snapshot is due, and no chunk of it has come.
+  // Whether a snapshot is awaited and none of its chunks has come.
   [[nodiscard]] bool awaiting() const { return phase_ == Phase::kAwaiting; }
   // Blocks reported so far, for metrics.
   [[nodiscard]] std::uint64_t stored_block_count() const { return stored_block_count_; }
@@ -60,7 +59,7 @@ class ViewSync {
   Outcome TakeSequence(std::uint64_t epoch, std::uint64_t sequence);
   void Apply(const wire::CacheEvent& event);
   void Store(const wire::StoredRun& run);
-  // Returns kWantSnapshot and sets the phase for it.
+  // Begins to await a snapshot; returns kWantSnapshot.
   Outcome LoseTrack();
   [[nodiscard]] bool FitsPool() const;
 

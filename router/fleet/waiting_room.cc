@@ -11,7 +11,7 @@ namespace roost::router {
 namespace {
 
 Error QueueFull(std::size_t waiting_requests) {
-  return {ErrorCode::kOverloaded, fmt::format("{} requests wait for a worker already", waiting_requests), ""};
+  return {ErrorCode::kOverloaded, fmt::format("{} requests are already waiting for a worker", waiting_requests), ""};
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ std::vector<RequestId> WaitingRoom::TakeExpired(Instant now) {
 
 void WaitingRoom::NoteDeparture(std::string_view revision, const QueuedRequest& request, Instant now) {
   const auto found = queues_.find(revision);
-  ROOST_CHECK(found != queues_.end(), "nobody waited for {}", revision);
+  ROOST_CHECK(found != queues_.end(), "no request waited for {}", revision);
   found->second.drain.OnDeparture(now);
   metrics_.OnQueueWait(found->second.model, ToSeconds(now - request.queued_at));
 }

@@ -1,9 +1,9 @@
 // The queues of requests that wait for a worker with room: one for each revision of a model, with its drain rate.
 //
-// It holds places in queues, not requests; the request book decides which requests wait. A queue exists from the first
+// It holds queue entries, not requests; the request book decides which requests wait. A queue exists from the first
 // waiting request until Publish finds it empty.
 //
-// Not thread-safe. What is given to the constructor outlives it.
+// Not thread-safe. The constructor's arguments outlive it.
 #pragma once
 
 #include <chrono>
@@ -32,9 +32,9 @@ class WaitingRoom {
   };
   WaitingRoom(Options options, FleetMetrics& metrics) : options_(options), metrics_(metrics) {}
 
-  // Requests that wait for this revision.
+  // The number of requests that wait for this revision.
   [[nodiscard]] std::size_t size(std::string_view revision) const;
-  // Requests that wait for any revision.
+  // The number of all waiting requests.
   [[nodiscard]] std::size_t size() const;
   struct Revision {
     std::string name;
@@ -43,7 +43,8 @@ class WaitingRoom {
   // The revisions with waiting requests, ordered by name.
   [[nodiscard]] std::vector<Revision> Revisions() const;
 
-  // May one more request wait? While none waits, none is refused, since a worker may have room. Counts a refusal.
+  // An error, which is counted, when no more request may wait. While none waits there is no error, because a worker may
+  // have room.
   [[nodiscard]] Result<void> CheckRoom(std::string_view revision) const;
   // Adds a request at the end of its priority. kOverloaded, and counted, when the queue is full.
   [[nodiscard]] Result<void> Push(const ServedModel& model, QueuedRequest request, Instant now);
@@ -55,7 +56,7 @@ class WaitingRoom {
   // Takes out the requests that have waited for too long.
   [[nodiscard]] std::vector<RequestId> TakeExpired(Instant now);
 
-  // A popped request is at a worker, or has ended, and waits no more.
+  // A popped request is at a worker, or has ended, and no longer waits.
   void NoteDeparture(std::string_view revision, const QueuedRequest& request, Instant now);
 
   // A status for each model with waiting requests.

@@ -12,7 +12,7 @@ namespace roost::router {
 
 namespace {
 
-// From sending to the step that could take a request in, beside the step's own duration.
+// An allowance for the time from sending a request until a step can include it.
 constexpr Duration kLinkDelay = std::chrono::milliseconds(2);
 constexpr double kLongestStepSeconds = 3600;
 
@@ -42,7 +42,7 @@ void Worker::Report(wire::Load report, Instant now) {
   engine.Observe(load.progress, has_work ? EngineWork::kSome : EngineWork::kNone, now);
   if (stalled_at.has_value() && load.progress != *stalled_at) stalled_at.reset();
   is_leaving = false;
-  // A heartbeat between two steps repeats the load of the last one, and so covers nothing new.
+  // A heartbeat between two steps repeats the load of the last step, so it covers no more charges.
   if (load.step_seconds > 0) {
     rates.Observe({load.step_prefill_tokens, load.step_decode_tokens, load.step_seconds});
     busy.Observe(PrefillSeconds(ViewOf(*this), load.step_prefill_tokens), now);
@@ -52,7 +52,7 @@ void Worker::Report(wire::Load report, Instant now) {
     busy.Observe(0, now);
   }
   ledger->SetOthers(others, now);
-  // What a worker caches of which nothing is known is not known of these either.
+  // In blind mode the router does not know what the worker caches, so it does not know whether these will stay cached.
   if (view.mode() == WorkerMode::kBlind) others.clear();
   told.Follow(std::move(others));
 }
@@ -66,9 +66,9 @@ bool Worker::IsStalled(Instant now) const {
 
 void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics) {
   metrics.OnModeChange(change.to, change.reason);
-  LogWarning("the router knows a worker's cache in another mode now", {{"worker", worker.hello.worker_id},
-                                                                       {"mode", std::string(NameOf(change.to))},
-                                                                       {"reason", std::string(NameOf(change.reason))}});
+  LogWarning("the mode of a worker's cache view changed", {{"worker", worker.hello.worker_id},
+                                                           {"mode", std::string(NameOf(change.to))},
+                                                           {"reason", std::string(NameOf(change.reason))}});
 }
 
 }  // namespace roost::router

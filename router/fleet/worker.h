@@ -1,4 +1,4 @@
-// One worker as the router knows it: its hello, its reports, and what it was sent.
+// The router's knowledge of one worker: its hello, its reports, and what it was sent.
 //
 // Not thread-safe.
 #pragma once
@@ -24,21 +24,21 @@
 
 namespace roost::router {
 
-// One life of a worker: from an accepted hello to its end or its next hello.
+// One epoch of a worker: from an accepted hello to its end or its next hello.
 struct Worker {
   struct Options {
     ModeOptions modes;
     Duration stall_timeout = std::chrono::seconds(10);
   };
-  // `turn` is its first last_sent. `pending` outlives it.
+  // `turn` is the first value of last_sent. `pending` outlives the worker.
   Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<PrefixIndex> its_index, PendingPrefixes& pending,
          const Options& options, std::uint64_t turn, Instant now);
 
-  // Takes a load report that arrived at `now`: load, rates, charges, and the prompts that it computes for other
+  // Applies a load report that arrived at `now`: load, rates, charges, and the prompts that it computes for other
   // routers.
   void Report(wire::Load report, Instant now);
 
-  // The engine has work and has made no progress for longer than a step can take.
+  // Whether the engine has work and has made no progress for longer than a step can take.
   [[nodiscard]] bool IsStalled(Instant now) const;
 
   const wire::Hello hello;
@@ -55,19 +55,19 @@ struct Worker {
   const Instant joined_at;
   Instant last_heard;
   std::uint64_t requests_total = 0;
-  std::uint64_t generate_digest = 0;  // of what it was sent; see wire::Ping
+  std::uint64_t generate_digest = 0;  // of the requests that it was sent; see wire::Ping
   std::uint64_t last_sent;            // see WorkerView
   bool receives_copy = false;         // it is computing a copy of a prefix
   EngineWatch engine;
-  // Set if it was lost because its engine hung, and has made no progress beyond this value since.
+  // Set if it was lost because its engine hung: the progress counter then. Cleared once the engine makes progress.
   std::optional<std::uint64_t> stalled_at;
   Ejection ejection;
   std::optional<Instant> full_until;  // it refused a request because it was full
-  bool is_leaving = false;  // it refused a request because it is leaving; its next report says whether that is still so
-  bool was_serving = false;  // when the roster looked last
+  bool is_leaving = false;            // it refused a request because it is leaving; valid until its next report
+  bool was_serving = false;           // at the roster's last Refresh
 };
 
-// Counts and logs that the worker's part of the index has a new source.
+// Counts and logs that the mode of a worker's view has changed.
 void TellModeChange(const Worker& worker, ModeTracker::Change change, FleetMetrics& metrics);
 
 }  // namespace roost::router

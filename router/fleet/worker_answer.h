@@ -16,10 +16,10 @@ struct WarmOutcome {
   enum class Kind : std::uint8_t {
     kComputed,  // all of it is there now
     kHeld,      // all of it was there already, as the index says
-    kRefused,   // the worker did not compute it, or not to its end: `reason`
+    kRefused,   // the worker computed none or only a part of it: see `reason`
   };
   Kind kind = Kind::kHeld;
-  std::uint32_t block_count = 0;      // the prompt's leading blocks that are there now
+  std::uint32_t block_count = 0;      // the prompt's leading blocks that the worker has now
   std::uint64_t computed_tokens = 0;  // for this order
   std::string reason = {};
 
@@ -34,8 +34,7 @@ struct WorkerAnswer {
   WorkerReply reply = {};
 };
 
-// Called once from the link thread, with one answer for each worker that was asked, in the same order. It must not
-// block.
+// Called once on the link thread, with one answer for each worker that was asked, in the same order. It must not block.
 using AnswersDone = std::function<void(std::vector<WorkerAnswer>)>;
 
 }  // namespace roost::router

@@ -9,7 +9,7 @@
 namespace roost::router {
 namespace {
 
-// The request's prompt as its next attempt sees it: what was generated so far belongs to it.
+// The prompt of the request's next attempt: it includes the tokens that were generated so far.
 std::vector<TokenId> PromptSoFar(const GenerateSpec& spec, const std::vector<TokenId>& output) {
   std::vector<TokenId> prompt;
   prompt.reserve(spec.prompt.size() + output.size());
@@ -29,7 +29,7 @@ Result<void> CheckBounds(const GenerateSpec& spec) {
   const std::size_t most = wire::WireLimits::kMaxPromptTokens;
   if (spec.prompt.empty()) return InvalidArgument("prompt", "has no tokens");
   if (spec.prompt.size() + spec.max_output_tokens > most) {
-    return InvalidArgument("prompt", "{} tokens and {} of output are more than {}", spec.prompt.size(),
+    return InvalidArgument("prompt", "{} tokens and {} of output are together more than {}", spec.prompt.size(),
                            spec.max_output_tokens, most);
   }
   if (spec.max_output_tokens == 0) return InvalidArgument("max_tokens", "must be at least 1");

@@ -15,12 +15,12 @@
 
 namespace roost::router {
 
-// Can the wire carry the request, even when all of its output has become part of the prompt? kInvalidArgument names the
-// field.
+// An error when the wire can not carry the request, even if all of its output has become part of the prompt.
+// kInvalidArgument names the field.
 [[nodiscard]] Result<void> CheckBounds(const GenerateSpec& spec);
 
-// The hashes of the full blocks of the prompt and the first `output_count` tokens of `output`. The hashes of the prompt
-// are known; only later blocks are hashed here.
+// The hashes of the full blocks of the prompt followed by the first `output_count` tokens of `output`. The prompt's
+// hashes are known; only later blocks are hashed here.
 [[nodiscard]] std::vector<BlockHash> HashesSoFar(const GenerateSpec& spec, const std::vector<TokenId>& output,
                                                  std::size_t output_count);
 
@@ -30,8 +30,8 @@ struct ChoiceRange {
   std::uint32_t count = 1;
 };
 
-// A message to generate `choices`, which already have the tokens of `output`: these follow the prompt. `hashes` are
-// those of prompt and output. Log probabilities of the prompt are sent once.
+// A message to generate `choices`, which already have the tokens of `output` after the prompt. `hashes` are those of
+// prompt and output. Log probabilities of the prompt are requested only once.
 struct WorkerOrder {
   RequestId id;
   ChoiceRange choices;

@@ -1,7 +1,7 @@
 // The source of a worker's part of the index, and when to trust it less or more.
 //
 //   exact       the worker's events
-//   predicted   what this router had it compute, as long as a cache would keep it
+//   predicted   the prompts that this router sent it, as long as a cache would keep them
 //   blind       nothing: the worker is chosen for its load alone
 //
 //                  a bad window         a bad window                      a bad window
@@ -13,8 +13,8 @@
 // The first token of each request shows how many of the promised cached tokens were missing. A window is a number of
 // requests with a promise. It is bad when more than a given share of the promised tokens was missing. The share is
 // large on purpose: a small pool under load evicts promised blocks before their request comes, and an exact view of it
-// is still the best there is. More cached tokens than promised are no fault: other routers' requests store blocks too,
-// and requests wait for blocks that others are computing. Promises of an earlier view do not count.
+// is still the best available. More cached tokens than promised are not an error: other routers' requests store blocks
+// too, and requests wait for blocks that others are computing. Promises of an earlier view do not count.
 //
 // A worker that sends no events starts as predicted and never becomes exact. One that keeps no blocks is always blind.
 //
@@ -35,7 +35,7 @@ enum class WorkerMode : std::uint8_t { kExact, kPredicted, kBlind };
 
 struct ModeOptions {
   std::uint32_t window_requests = 64;
-  double missing_share = 0.75;  // of the promised tokens; more is bad
+  double missing_share = 0.75;  // a window is bad if more than this share of the promised tokens was missing
   Duration quiet_time = std::chrono::seconds(60);
 };
 
@@ -46,7 +46,7 @@ struct PromisedTokens {
   std::uint32_t found = 0;     // prompt tokens that were
 };
 
-// Why a mode changed or started again with a snapshot.
+// Why the mode changed, or the exact mode started again with a snapshot.
 enum class ModeReason : std::uint8_t {
   kMissingTokens,  // a bad window
   kQuiet,          // no bad window for the quiet time
@@ -60,8 +60,7 @@ class ModeTracker {
 
   ModeTracker(Events events, ModeOptions options, Instant now);
 
-  // The view of mode `to` begins empty, even when the worker is in that mode already. An exact view waits for its
-  // snapshot.
+  // The view begins again, empty, in mode `to`, even if that is already the mode. An exact view waits for its snapshot.
   struct Change {
     WorkerMode to;
     ModeReason reason;
@@ -70,7 +69,7 @@ class ModeTracker {
 
   // A request got its first token.
   [[nodiscard]] std::optional<Change> OnOutcome(const PromisedTokens& outcome, Instant now);
-  // The snapshot that an exact view began with is complete.
+  // The snapshot with which an exact view begins is complete.
   void OnSnapshot(Instant now);
   // Call it regularly: checks the quiet time.
   [[nodiscard]] std::optional<Change> Tick(Instant now);
@@ -87,7 +86,7 @@ class ModeTracker {
   const Events events_;
   const ModeOptions options_;
   WorkerMode mode_;
-  bool on_trial_ = false;     // exact: the next bad window ends it
+  bool on_trial_ = false;     // exact: the next bad window ends the mode
   bool has_snapshot_ = true;  // exact: promises count
   Instant since_;             // when the view began; with has_snapshot_, when it was complete
 

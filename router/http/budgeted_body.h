@@ -1,5 +1,5 @@
-// How Boost.Beast's parser fills an HttpBody. What does not fit is an error of the parse: message_size when it can
-// never fit, not_enough_memory when it does not fit now. Private to router/http.
+// How Boost.Beast's parser fills an HttpBody. Parsing fails with not_enough_memory when the budget has no room for the
+// body. Private to router/http.
 #pragma once
 
 #include <boost/asio/buffer.hpp>
@@ -15,7 +15,7 @@ namespace roost::router {
 struct BudgetedBody {
   using value_type = HttpBody;
 
-  class reader {  // NOLINT(readability-identifier-naming): Beast asks for the name
+  class reader {  // NOLINT(readability-identifier-naming): Beast requires the name
    public:
     template <bool kIsRequest, typename Fields>
     reader(boost::beast::http::header<kIsRequest, Fields>& /*header*/, HttpBody& body) : body_(body) {}

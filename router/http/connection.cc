@@ -23,14 +23,14 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-constexpr std::size_t kAheadBytes = 4 * 1024;      // of one read before the answer to an earlier request is out
+constexpr std::size_t kAheadBytes = 4 * 1024;      // of one read while an earlier request is still being answered
 constexpr std::size_t kFreeInputBytes = 4 * 1024;  // that each connection may hold without a charge
-// A head is held as text, by the library and as the request's headers.
+// A head exists three times: as raw text, in the library, and as the request's headers.
 constexpr std::size_t kHeadCopies = 3;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kPing = ": ping\n\n";
 
-// A header value can not end its line, whatever a peer put into it.
+// Replaces control characters, so that a value that came from a peer can not begin a new header line.
 std::string_view SafeHeaderValue(std::string_view value, std::string& buffer) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
   if (std::none_of(value.begin(), value.end(), is_control)) return value;
@@ -93,7 +93,7 @@ std::shared_ptr<ServerShared> CountConnection(const std::shared_ptr<ServerShared
     if (shared->connection_count >= shared->options.max_connections) return nullptr;
     ++shared->connection_count;
   }
-  // Without memory for the pointer itself the connection is uncounted at once.
+  // If allocating the pointer's control block throws, the deleter runs at once and the count goes down again.
   return std::shared_ptr<ServerShared>(shared.get(), [shared](ServerShared* counted) {
     const std::lock_guard lock(counted->mutex);
     if (--counted->connection_count == 0) counted->all_closed.notify_all();
@@ -129,7 +129,7 @@ void Connection::Abort() {
   if (state_ == State::kClosed) return;
   const std::shared_ptr<Exchange> exchange = exchange_.lock();
   if (state_ == State::kAnswer) {
-    // A reset, so that no client takes half an answer for a whole one.
+    // A reset, so that the client can not mistake a partial answer for a complete one.
     boost::system::error_code ignored;
     socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   }
@@ -169,8 +169,8 @@ void Connection::OnReadable(boost::system::error_code error) {
   Read();
 }
 
-// A client that only shuts down its sending side can not be told from one that is gone. It counts as gone, unless its
-// answer is complete and only needs to be written.
+// The server can not distinguish a client that only closed its sending side from one that is gone. It treats both as
+// gone, unless the answer is complete and only needs to be written.
 void Connection::OnInputEnded() {
   input_ended_ = true;
   if (state_ == State::kAnswer && answer_ == Answer::kEnded) return;
@@ -222,7 +222,7 @@ void Connection::ParseHead() {
   Expire(kReadDeadline, shared_->options.body_timeout);
   ParseBody({});
   if (state_ != State::kRequest) return;
-  // A body that can never fit is refused before it comes, and so is one that does not fit now.
+  // Refuse a body before it arrives, both when it can never fit and when it does not fit now.
   const std::uint64_t body_bytes = request_->parser.content_length().value_or(0);
   const ByteBudget::Guard& memory = request_->parser.get().body().memory();
   if (!memory.CouldHold(body_bytes)) return Refuse(BodyTooLarge());
@@ -236,7 +236,7 @@ void Connection::ParseHead() {
 }
 
 void Connection::ParseBody(std::string_view arrived) {
-  // Nearly always nothing is left of earlier reads, and the bytes go straight to the body.
+  // Earlier reads rarely left anything in input_; then the parser gets the new bytes without a copy.
   if (!input_.empty()) input_.append(arrived);
   const std::string_view bytes = input_.empty() ? arrived : std::string_view(input_);
   boost::system::error_code error;
@@ -245,7 +245,7 @@ void Connection::ParseBody(std::string_view arrived) {
   input_.empty() ? input_.assign(bytes.substr(used)) : input_.erase(0, used);
   if (!ChargeInput()) return Refuse(NoMemory());
   if (request_->parser.is_done()) return Handle();
-  // What the parser keeps waiting for is a chunk's size line or the trailer.
+  // The parser leaves bytes unread only while a chunk's size line or the trailer is incomplete.
   if (input_.size() > shared_->options.header_bytes) {
     Refuse({ErrorCode::kInvalidArgument, "a chunk's head or the trailer of the request body is too long", ""});
   }
@@ -304,8 +304,8 @@ std::string Connection::Head(int status, const std::vector<HttpHeader>& headers)
   };
   append("Server", "roost");
   append("Connection", keep_alive_ ? "keep-alive" : "close");
-  append("x-request-id", request_id_);  // where OpenAI's clients look
-  append("request-id", request_id_);    // where Anthropic's do
+  append("x-request-id", request_id_);  // for OpenAI's clients
+  append("request-id", request_id_);    // for Anthropic's clients
   for (const HttpHeader& header : cors_headers_) append(header.name, header.value);
   for (const HttpHeader& header : headers) append(header.name, header.value);
   head += "\r\n";
@@ -316,7 +316,7 @@ void Connection::Respond(HttpResponse response) {
   answer_ = Answer::kEnded;
   deadlines_[kSilenceDeadline].reset();
   std::vector<HttpHeader> headers = std::move(response.headers);
-  // A 204 has no body and says nothing about one.
+  // A 204 has neither a body nor headers about one.
   if (response.status != 204) {
     headers.push_back({"Content-Type", std::move(response.content_type)});
     headers.push_back({"Content-Length", fmt::to_string(response.body.size())});
@@ -358,7 +358,7 @@ void Connection::WriteFrames(std::string_view frames) {
 void Connection::Send(std::string_view frames) {
   WriteFrames(frames);
   if (output_.size() + writing_.size() > shared_->options.stream_buffer_bytes) {
-    // Later, so that OnClosed never runs inside Send.
+    // Posted, so that OnClosed never runs inside Send.
     asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Abort(); });
     return;
   }
@@ -430,8 +430,8 @@ void Connection::FinishAnswer() {
   Read();
 }
 
-// Closing while the client still sends would reset the connection and could take the answer with it; so the server
-// stops sending and reads on, for a short time, until the client has closed.
+// Closing while the client still sends would reset the connection, and the client could lose the answer. So the server
+// closes its sending side and keeps reading, for a short time, until the client has closed.
 void Connection::Linger() {
   if (input_ended_) return Close();
   state_ = State::kLinger;
@@ -445,7 +445,7 @@ void Connection::Linger() {
 
 // ---- exceptions ----
 
-// The code that threw may have left the answer incomplete: nothing is added to it any more, and its owner is told that
+// The code that threw may have left the answer incomplete. So nothing more is added to it, and its owner is told that
 // the client is gone.
 void Connection::OnException(const char* what) {
   const std::shared_ptr<Exchange> exchange = exchange_.lock();
@@ -454,7 +454,7 @@ void Connection::OnException(const char* what) {
     keep_alive_ = false;
     const bool can_answer = state_ == State::kAnswer && (answer_ == Answer::kOpen || answer_ == Answer::kPrepared);
     if (can_answer && writing_.empty() && output_.empty()) {
-      Respond(ErrorResponse({ErrorCode::kInternal, "the server failed at this request", ""}));
+      Respond(ErrorResponse({ErrorCode::kInternal, "the server failed while handling this request", ""}));
     } else {
       Abort();
     }

@@ -6,9 +6,9 @@
 //     ▼                      └────────────────────────────────┘ ▼                                 │
 //   kClosed ◄───────────────────────────────────────────────── kClosed ◄──────────────────────────┘ peer closes
 //
-// One read is outstanding at nearly all times, also while a request is being answered: that is how a client that goes
-// away is noticed. It stops only when a client sends more than header_bytes ahead, or more than there is memory for.
-// One write is outstanding while there is something to write; what is added meanwhile is one more write.
+// The connection reads at nearly all times, also while a request is being answered, so that it notices when the client
+// disconnects. It stops reading only when the client sends more than header_bytes ahead, or more than memory allows.
+// One write is outstanding while there is output; output that is added meanwhile goes into the next write.
 #pragma once
 
 #include <array>
@@ -54,33 +54,33 @@ struct ServerShared {
   std::size_t connection_count = 0;  // guarded by mutex
 };
 
-// One event loop. All but `context` is touched by its own thread only.
+// One event loop. Only its own thread uses the members other than `context`.
 struct IoThread {
   static constexpr std::size_t kReadBytes = 64 * 1024;
 
   explicit IoThread(std::uint64_t seed) : ids(seed), read_buffer(kReadBytes) {}
 
   Rng ids;
-  std::vector<char> read_buffer;  // where the reads of all its connections land: none holds memory while it waits
+  std::vector<char> read_buffer;  // shared by all its connections, so that a waiting connection needs no buffer
   std::unordered_set<Connection*> connections;
   RefusedConnection::Count refused;
-  boost::asio::io_context context{1};  // last: handlers that die with it may touch the rest
+  boost::asio::io_context context{1};  // last member: handlers that it destroys may use the others
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Socket = boost::asio::ip::tcp::socket;
 
-  // `shared` comes from CountConnection. `thread` outlives it: its handlers live in the thread's context.
+  // `shared` comes from CountConnection. `thread` outlives the connection: its handlers live in the thread's context.
   Connection(Socket socket, std::shared_ptr<ServerShared> shared, const std::shared_ptr<IoThread>& thread);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection();
 
   void Start();
-  // Closes when idle, else after the open answer.
+  // Closes at once when idle, otherwise after the open answer.
   void Drain();
-  // The client counts as gone: an open answer's OnClosed runs, the socket is reset.
+  // Treats the client as gone: runs the open answer's OnClosed and resets the socket.
   void Abort();
 
   // ---- for Exchange, which forwards only while its answer is open ----
@@ -89,11 +89,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Send(std::string_view frames);
   void End();
   FailureShape Fail(HttpResponse response, std::string_view frames);
-  // The last owner dropped the exchange without an end.
+  // The last owner dropped the exchange before the answer ended.
   void Abandon();
 
-  // Runs `function`, which may throw (memory that is not there, a library): then this connection ends, with a status if
-  // that is still possible, and the others go on.
+  // Runs `function`. If it throws (out of memory, or from a library), only this connection ends, with an error status
+  // if nothing has been sent yet.
   template <typename Function>
   void Guard(Function function) {
     try {
@@ -103,7 +103,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     } catch (const std::exception& thrown) {
       OnException(thrown.what());
     } catch (...) {
-      OnException("no std::exception");
+      OnException("not a std::exception");
     }
   }
 
@@ -113,13 +113,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum Deadline : std::size_t { kReadDeadline, kWriteDeadline, kSilenceDeadline, kDeadlineCount };
   enum class Framing { kChunked, kUntilClose };
   using TimePoint = std::chrono::steady_clock::time_point;
-  struct Request;  // the library's parser, and what is known of the request
+  struct Request;  // a request that is being read
 
   void Read();
   void OnReadable(boost::system::error_code error);
   void OnInputEnded();
   void TakeInput(std::string_view bytes);
-  // What waits in input_ is charged when it is more than a connection may hold for nothing. False when that can not be.
+  // Charges input_ to the budget when it is larger than kFreeInputBytes. False when the budget has no room.
   [[nodiscard]] bool ChargeInput();
   void Advance();
   void BeginRequest();
@@ -153,16 +153,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   State state_ = State::kIdle;
   bool read_pending_ = false;
   bool input_ended_ = false;
-  bool reads_ahead_ = true;  // false: there is no memory for more before the answer is out
+  bool reads_ahead_ = true;  // false: no memory to read more before the answer is sent
   std::string input_;        // read and not yet parsed
   ByteBudget::Guard input_memory_;
   std::unique_ptr<Request> request_;
 
-  // Of the answer in kAnswer.
+  // The answer; valid in kAnswer.
   Answer answer_ = Answer::kOpen;
   std::weak_ptr<Exchange> exchange_;
   std::string request_id_;
-  std::vector<HttpHeader> cors_headers_;  // of the answer
+  std::vector<HttpHeader> cors_headers_;
   bool is_head_request_ = false;
   bool keep_alive_ = false;
   Framing framing_ = Framing::kChunked;
@@ -171,7 +171,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string output_;   // to be written next
   std::string writing_;  // being written; empty when no write is outstanding
 
-  // One timer for all deadlines. A deadline that moves away leaves the timer alone; it finds out when it fires.
+  // One timer for all deadlines. When a deadline moves later the timer is not touched: when it fires, it is set again.
   boost::asio::steady_timer timer_;
   std::array<std::optional<TimePoint>, kDeadlineCount> deadlines_;
   std::optional<TimePoint> armed_;
@@ -203,12 +203,13 @@ class Exchange final : public Responder {
 
   const std::weak_ptr<Connection> connection_;
   const std::weak_ptr<IoThread> thread_;
-  // Connection's thread; the destructor reads it after all others let go.
+  // Used on the connection's thread; the destructor, on any thread, reads it when no other owner is left.
   State state_ = State::kOpen;
   std::function<void()> on_closed_;
 };
 
-// `shared` for one more connection, which is counted while the copy lives; null when there are max_connections.
+// A copy of `shared` for one more connection, which is counted until the copy is destroyed. Null when there are already
+// max_connections.
 [[nodiscard]] std::shared_ptr<ServerShared> CountConnection(const std::shared_ptr<ServerShared>& shared);
 
 }  // namespace roost::router

@@ -1,5 +1,5 @@
-// Which web pages may call this server from a browser (CORS, fetch.spec.whatwg.org). Without a list none may: browsers
-// keep the answers from them, and a POST of JSON is not even sent.
+// Which web pages may call this server from a browser (CORS, fetch.spec.whatwg.org). Without a list no page may:
+// browsers hide the answers from the page and do not send a POST of JSON at all.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace roost::router {
 
-// The headers that let the page which sent `request` read its answer, and for a preflight what it may send. None where
-// the page's origin ("https://chat.example.com") is not among `allowed`; "*" stands for every origin.
+// The headers that let the page that sent `request` read the answer; for a preflight, also those that say what the page
+// may send. Empty when `allowed` does not hold the page's origin ("https://chat.example.com"); "*" allows every origin.
 [[nodiscard]] std::vector<HttpHeader> CorsHeaders(std::span<const std::string> allowed, const HttpRequest& request);
 
 }  // namespace roost::router

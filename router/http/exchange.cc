@@ -24,7 +24,7 @@ Exchange::~Exchange() {
       if (connection) connection->Guard([&] { connection->Abandon(); });
     });
   } catch (const std::bad_alloc&) {
-    // A destructor can not say so; the client's own patience ends the request.
+    // A destructor can not report this; the request ends when the client gives up.
   }
 }
 
@@ -82,7 +82,8 @@ void Exchange::Post(std::function<void()> function) {
   if (!thread) return;
   boost::asio::post(thread->context, [weak_connection = connection_, function = std::move(function)] {
     const std::shared_ptr<Connection> connection = weak_connection.lock();
-    // Without a connection there is no answer to end: an exception reaches the event loop, which continues.
+    // If the connection is gone there is no answer to end. Then an exception reaches the event loop, which logs it and
+    // continues.
     connection ? connection->Guard(function) : function();
   });
 }

@@ -6,7 +6,7 @@
 namespace roost::router {
 namespace {
 
-// With a string's final zero a whole number of pages.
+// With a string's terminating zero, a whole number of pages.
 constexpr std::size_t kMaxPieceBytes = 64 * 1024 - 1;
 
 }  // namespace
@@ -18,7 +18,7 @@ HttpBody::HttpBody(std::string text) : size_(text.size()) {
 bool HttpBody::TryAppend(std::string_view bytes) {
   while (!bytes.empty()) {
     if (pieces_.empty() || pieces_.back().size() == pieces_.back().capacity()) {
-      // Pieces double until they are large, so that a body that comes byte by byte is not made of them.
+      // Each piece is as large as all before it, up to the maximum, so a body that arrives byte by byte has few pieces.
       const std::size_t capacity = std::min(std::max(bytes.size(), size_), kMaxPieceBytes);
       if (!memory_.TryGrow(capacity + 1 + sizeof(std::string))) return false;
       pieces_.emplace_back().reserve(capacity);

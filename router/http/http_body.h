@@ -1,5 +1,5 @@
-// A request's body, in the pieces in which it arrived. A large body is not copied while it arrives; its reader joins it
-// on another thread. Its memory is taken from the server's budget, and the charge moves along with the bytes.
+// A request's body, as a list of pieces. A large body is not copied as it grows; its reader joins the pieces on another
+// thread. Its memory is charged to the server's budget, and the charge moves with the body.
 //
 // Not thread-safe; it moves from the connection to the handler.
 #pragma once
@@ -17,18 +17,18 @@ namespace roost::router {
 
 class HttpBody {
  public:
-  // Without a budget: nothing is bounded.
+  // Without a budget, the size is not bounded.
   HttpBody() = default;
   HttpBody(std::string text);  // NOLINT(google-explicit-constructor)
   explicit HttpBody(std::shared_ptr<ByteBudget> budget) : memory_(std::move(budget)) {}
 
   [[nodiscard]] std::size_t size() const { return size_; }
 
-  // False when the budget has no room for it; then the body can not be used any more.
+  // False when the budget has no room for `bytes`; then the body must not be used any more.
   [[nodiscard]] bool TryAppend(std::string_view bytes);
 
-  // Moves all of it into one string, with room for `padding` more bytes if it is large. The body is empty then, but
-  // keeps `memory`.
+  // Moves all of it into one string; if there were several pieces, the string has room for `padding` more bytes. The
+  // body is empty afterwards, but keeps `memory`.
   [[nodiscard]] std::string TakeText(std::size_t padding);
 
   // The request's charge on the budget.

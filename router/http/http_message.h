@@ -28,31 +28,31 @@ struct HttpRequest {
   HttpBody body;
   std::string request_id;  // the client's x-request-id when it is well-formed, else a new one; every answer carries it
 
-  // The first header of that name, letter case aside.
+  // The first header with that name, in any letter case.
   [[nodiscard]] std::optional<std::string_view> FindHeader(std::string_view name) const;
 };
 
 struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
-  std::vector<HttpHeader> headers;  // beside Content-Type, Content-Length, Connection and x-request-id
+  std::vector<HttpHeader> headers;  // in addition to those that the server sets: Content-Type, Content-Length, …
   std::string body;
 };
 
-// {"error":{"message","type","param","code"}}: what OpenAI's clients read. `param` is the error's field.
+// {"error":{"message","type","param","code"}}, as OpenAI's clients expect it. `param` is the error's field.
 [[nodiscard]] std::string ErrorBody(const Error& error);
 
-// The answer to an error, by its row of the table in common/base/error.cc. For overload and for things that are
-// unavailable now it has a Retry-After: `retry_after` in whole seconds, at least one.
+// The answer to an error, made from the code's row in the table of common/base/error.cc. For kOverloaded and
+// kUnavailable it has a Retry-After: `retry_after` rounded up to whole seconds, at least one.
 [[nodiscard]] HttpResponse ErrorResponse(const Error& error, Duration retry_after = std::chrono::seconds(1));
 
-// Equal as header names: without regard to ASCII letter case.
+// Compares header names, ignoring ASCII letter case.
 [[nodiscard]] bool EqualsIgnoringCase(std::string_view a, std::string_view b);
 
 // Is the Content-Type JSON: application/json or application/…+json, with any parameters?
 [[nodiscard]] bool IsJson(std::string_view content_type);
 
-// 1 to 128 of [A-Za-z0-9._:-]: what may be echoed to clients and written to logs.
+// Whether `id` has 1 to 128 characters of [A-Za-z0-9._:-], so that it is safe to echo to clients and to log.
 [[nodiscard]] bool IsValidRequestId(std::string_view id);
 
 }  // namespace roost::router

@@ -9,7 +9,7 @@ void RefusedConnection::Answer(Socket socket, const std::string& answer, std::ch
                                Count& count) {
   boost::system::error_code error;
   socket.non_blocking(true, error);
-  // It fits the empty buffer of a new socket.
+  // One write is enough: the answer fits into the empty send buffer of a new socket.
   if (!error) socket.write_some(boost::asio::buffer(answer), error);
   if (!error) socket.shutdown(Socket::shutdown_send, error);
   if (error || count.lingering >= kMaxLingering) return;

@@ -1,8 +1,9 @@
 // A connection over the server's limit: it gets a 429 that its client can read. Private to router/http.
 //
-// Closing while the client's request is still on its way would reset the connection and lose the answer. So the answer
-// is written, the sending side is closed, and what arrives is read and dropped until the client has closed too, or the
-// time is over. Few connections linger like this at a time; one more is closed at once, and its client may see a reset.
+// Closing while the client's request is still on its way would reset the connection and lose the answer. So the server
+// writes the answer, closes the sending side, and reads and drops input until the client has closed too or the time is
+// over. At most kMaxLingering connections wait like this; another one is closed at once, and its client may see a
+// reset.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ class RefusedConnection : public std::enable_shared_from_this<RefusedConnection>
     std::size_t lingering = 0;
   };
 
-  // On the thread of `socket`'s event loop. `count` outlives what runs there.
+  // Call it on the thread of `socket`'s event loop. `count` outlives the loop's handlers.
   static void Answer(Socket socket, const std::string& answer, std::chrono::milliseconds linger, Count& count);
 
   RefusedConnection(Socket socket, Count& count);

@@ -31,7 +31,7 @@ std::string_view Trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
-// The line at the front of `rest`, without its end; `rest` moves behind it.
+// Takes the first line off the front of `rest` and returns it without its line end.
 std::string_view TakeLine(std::string_view& rest) {
   const std::size_t end = std::min(rest.find(kLineEnd), rest.size());
   const std::string_view line = rest.substr(0, end);
@@ -39,7 +39,7 @@ std::string_view TakeLine(std::string_view& rest) {
   return line;
 }
 
-// The length of "http://" or "https://" at the front of `target`, letter case aside; 0 without.
+// The length of "http://" or "https://", in any letter case, at the front of `target`; 0 if there is none.
 std::size_t SchemeLength(std::string_view target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (EqualsIgnoringCase(target.substr(0, scheme.size()), scheme)) return scheme.size();
@@ -47,7 +47,7 @@ std::size_t SchemeLength(std::string_view target) {
   return 0;
 }
 
-// A host and perhaps a port; user names are refused, as RFC 9110, section 4.2.4, wants it.
+// Whether `text` is a host with or without a port. User names are refused, as RFC 9110, section 4.2.4, requires.
 bool IsAuthority(std::string_view text) {
   return !text.empty() && text.front() != ':' && text.find_first_of("@\\") == std::string_view::npos;
 }
@@ -114,7 +114,7 @@ std::optional<Error> CheckCounts(const HeaderCounts& counts, bool is_http_1_1) {
   if (counts.content_length > 1) return Malformed("Content-Length is given more than once");
   if (counts.transfer_encoding > 1) return Malformed("Transfer-Encoding is given more than once");
   if (counts.transfer_encoding == 1 && counts.content_length == 1) {
-    return Malformed("Content-Length and Transfer-Encoding exclude each other");
+    return Malformed("Content-Length and Transfer-Encoding can not be given together");
   }
   if (counts.transfer_encoding == 1 && !is_http_1_1) return Malformed("HTTP/1.0 has no Transfer-Encoding");
   return std::nullopt;

@@ -10,8 +10,8 @@
 // runs its function on that thread. All other functions are called on that thread only: in the handler, in a posted
 // function, in the OnClosed callback. So handlers need no locks.
 //
-// An answer ends once. Calls after its end, or after the client has gone, do nothing. A responder that is dropped
-// without an end answers 500 or cuts the stream: every request gets an end.
+// An answer ends once. Calls after its end, or after the client has gone, do nothing. If the last owner drops a
+// responder before the end, the client gets a 500, or its stream is cut: every request gets an end.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@
 
 namespace roost::router {
 
-// A failure as the client sees it.
+// How the client sees a failure: as a response with an error status, or as frames at the end of a stream.
 enum class FailureShape { kResponse, kFrames };
 
 class Responder {
@@ -32,27 +32,27 @@ class Responder {
 
   virtual void Respond(HttpResponse response) = 0;
 
-  // Sets the headers of the stream beside Content-Type, Cache-Control and X-Accel-Buffering. It may be called again
-  // until the head is sent; the last call counts. From then on keep-alive comments are sent during silence.
+  // Sets the headers of the stream, in addition to Content-Type, Cache-Control and X-Accel-Buffering. It may be called
+  // again until the head is sent; the last call counts. After the first call, keep-alive comments fill silences.
   virtual void PrepareStream(std::vector<HttpHeader> headers) = 0;
 
-  // Sends complete frames, "data: …\n\n". The bytes that the client has not taken yet are bounded
-  // (HttpServerOptions::stream_buffer_bytes): a client beyond the bound is disconnected, and OnClosed is called.
+  // Sends complete frames, "data: …\n\n". HttpServerOptions::stream_buffer_bytes bounds the bytes that the client has
+  // not read yet: a client beyond the bound is disconnected, and OnClosed is called.
   virtual void Send(std::string frames) = 0;
 
   virtual void End() = 0;
 
-  // Ends with `response` if nothing of the stream has been sent, otherwise with `frames`, and returns which: a
+  // Ends with `response` if the head of the stream has not been sent, otherwise with `frames`, and returns which. A
   // keep-alive comment may have sent the head, with status 200, before the first frame.
   virtual FailureShape Fail(HttpResponse response, std::string frames) = 0;
 
   // Sets the callback for a client that leaves, or is disconnected, before the answer has ended. It is called once,
-  // never after the end, and at once when the client is gone already. The server notices at any time, because it reads
-  // ahead. Set it in the handler.
+  // never after the end, and at once if the client is already gone. The server notices at any time, because it keeps
+  // reading. Set the callback in the handler.
   virtual void OnClosed(std::function<void()> callback) = 0;
 
-  // From any thread. Functions run in the order in which they were posted, even after the client has gone; they are
-  // dropped when the server is gone.
+  // May be called from any thread. Functions run in the order in which they were posted, even after the client has
+  // gone; they are dropped once the server is gone.
   virtual void Post(std::function<void()> function) = 0;
 };
 

@@ -23,7 +23,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// After an accept that failed for lack of descriptors or memory: some time for connections to close.
+// The pause after an accept that failed for lack of descriptors or memory, so that connections can close.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::size_t kMaxThreads = 256;
 
@@ -35,8 +35,8 @@ std::string AnswerToOneTooMany(const Error& error) {
       response.body.size(), response.body);
 }
 
-// Until the loop is stopped. What a connection's work throws ends that connection (Connection::Guard); what else throws
-// is dropped with what it was about to do.
+// Runs the loop until it is stopped. Connection::Guard handles exceptions of a connection. Another exception is logged,
+// and only the handler that threw it is lost.
 void RunLoop(asio::io_context& context) {
   for (;;) {
     try {
@@ -62,7 +62,7 @@ struct HttpServer::Impl {
   std::uint16_t port = 0;
   bool stopped = false;
 
-  // Of the first worker's thread.
+  // Used on the first worker's thread only.
   std::optional<tcp::acceptor> acceptor;
   std::optional<asio::steady_timer> accept_pause;
   std::size_t next_worker = 0;
@@ -128,7 +128,7 @@ void HttpServer::Impl::Refuse(tcp::socket socket, const std::shared_ptr<IoThread
 void HttpServer::Impl::OnAccepted(tcp::socket socket, const std::shared_ptr<IoThread>& io) {
   std::shared_ptr<ServerShared> counted = CountConnection(shared);
   if (counted == nullptr) return Refuse(std::move(socket), io);
-  // The connection is made on its own thread, which alone touches the thread's books.
+  // The connection is made on its own thread, because only that thread may use the IoThread's members.
   asio::post(io->context,
              [shared = std::move(counted), weak_io = std::weak_ptr(io), socket = std::move(socket)]() mutable {
                const std::shared_ptr<IoThread> target = weak_io.lock();
@@ -194,7 +194,7 @@ void HttpServer::Stop(std::chrono::milliseconds drain_timeout) {
   impl_->ForEachConnection(&Connection::Drain);
   if (!impl_->WaitUntilClosed(drain_timeout)) {
     impl_->ForEachConnection(&Connection::Abort);
-    // Closing takes one turn of each loop; a handler that blocks does not hold up the exit for ever.
+    // Closing takes one turn of each loop. The time is limited, so that a handler that blocks can not prevent the exit.
     impl_->WaitUntilClosed(std::chrono::seconds(5));
   }
   for (Impl::Worker& worker : impl_->workers) {

@@ -1,9 +1,10 @@
 // HTTP/1.1 server. It has N threads, each with its own event loop. The listener distributes accepted connections, and a
-// connection stays on its thread. A connection has one request at a time; what a client sends ahead waits, bounded.
+// connection stays on its thread. A connection serves one request at a time; input that a client sends ahead waits in a
+// bounded buffer.
 //
-// Every misuse ends in bounded time and bounded memory, with an OpenAI error body where an answer is still possible:
-// 400 malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections or bytes. If memory
-// still runs out, the connection that needed it ends, not the process.
+// Every misuse ends in bounded time and bounded memory, with an OpenAI error body if an answer is still possible: 400
+// malformed, 408 too slow, 413 body too large, 431 head too large, 429 too many connections or bytes. If memory still
+// runs out, only the connection that needed it ends, not the process.
 //
 // Threads: Start and Stop from one thread; port and connection_count from any. The handler runs on the server's
 // threads.
@@ -29,30 +30,30 @@ struct HttpServerOptions {
   std::uint16_t port = 0;             // 0: any free one, see port()
   std::uint32_t thread_count = 1;
 
-  std::size_t max_connections = 10'000;  // one more is answered 429 and closed
+  std::size_t max_connections = 10'000;  // another one is answered 429 and closed
   std::size_t header_bytes = 32 * 1024;
   std::size_t body_bytes = 8 * 1024 * 1024;
-  std::size_t stream_buffer_bytes = 256 * 1024;  // of one stream, not yet taken by its client
-  // The budget for all requests that arrive or wait; null: only the bounds above hold. Over it a request is answered
-  // 429, or 413 when it is larger than the whole budget.
+  std::size_t stream_buffer_bytes = 256 * 1024;  // of one stream, not yet read by its client
+  // The memory budget for all requests that arrive or wait; null: only the limits above apply. A request over the
+  // budget is answered 429, or 413 if it is larger than the whole budget.
   std::shared_ptr<ByteBudget> input_budget;
 
   std::chrono::milliseconds header_timeout{10'000};  // from the first byte of a head to its last
   std::chrono::milliseconds body_timeout{60'000};    // from the end of the head to the end of the body
-  std::chrono::milliseconds idle_timeout{120'000};   // between requests; the connection is closed without a word
-  std::chrono::milliseconds write_timeout{30'000};   // for what was handed to the client at once
-  std::chrono::milliseconds linger_timeout{2'000};   // for the client to close first, so that it reads the last answer
-  std::chrono::milliseconds keep_alive_interval{15'000};  // of silence on a stream, then a comment
+  std::chrono::milliseconds idle_timeout{120'000};  // between requests; then the connection is closed without an answer
+  std::chrono::milliseconds write_timeout{30'000};  // for each write to finish
+  std::chrono::milliseconds linger_timeout{2'000};  // for the client to close first, so that it reads the last answer
+  std::chrono::milliseconds keep_alive_interval{15'000};  // after this silence on a stream, a comment is sent
 
-  std::vector<std::string> cors_origins;  // web pages of these may call; see cors.h
+  std::vector<std::string> cors_origins;  // their web pages may call the server; see cors.h
 
-  // Called for a request that the server refuses before any handler sees it; for metrics. On the server's threads.
+  // For metrics: called, on the server's threads, for each request that the server refuses before the handler sees it.
   std::function<void(const Error&)> on_refused;
 };
 
 class HttpServer {
  public:
-  // Binds, listens and serves. kInvalidArgument names `address` or `port` when that can not be bound.
+  // Binds, listens and serves. kInvalidArgument names `address` or `port` if the server can not bind it.
   [[nodiscard]] static Result<std::unique_ptr<HttpServer>> Start(HttpServerOptions options, HttpHandler handler);
 
   HttpServer(const HttpServer&) = delete;

@@ -66,7 +66,7 @@ void BlockTable::SetMoved(std::size_t homes) {
 void BlockTable::Reclaim() {
   std::erase_if(retired_, [this](const Retired& retired) { return gate_.IsOver(retired.epoch); });
   if (!growing()) return;
-  // In steps: what was moved when one step began is forgotten, and the next step begins, when its epoch is over.
+  // In steps: when a step's epoch is over, frees the homes that had been moved when it began, and begins the next step.
   if (forgettable_ > 0 && !gate_.IsOver(forgettable_since_)) return;
   current_->buckets.ForgetBefore(forgettable_);
   forgettable_ = current_->moved.load(std::memory_order_relaxed);

@@ -1,23 +1,23 @@
-// A flat hash table from 64-bit keys to 32-bit payloads that one writer changes while any thread reads.
+// A flat hash table from 64-bit keys to 32-bit payloads. One writer changes it while any number of threads read.
 //
 //   bucket, one cache line: 5 keys of 64 bits · 5 payloads of 32 bits · how many entries passed this bucket, 32 bits
-//   a key is: 0 never used · below 2^48 free since that epoch, payload 0 · else a key
+//   a key field is: 0 never used · below 2^48 free since that epoch, payload 0 · otherwise a key
 //
-// Open addressing by buckets. A key's home is floor(key · homes / 2^64): order-preserving, so the table grows by moving
-// homes in order into a table somewhat larger, a few at each write, while the rest stays where it is:
+// Open addressing by buckets. A key's home is floor(key · homes / 2^64). That keeps the order of keys, so the table
+// grows by moving homes in order into a somewhat larger table, a few at each write, while the others stay:
 //
-//   old   | moved: given back, by and by | not moved yet          |      homes < moved are looked up in the new table,
+//   old   | moved: memory freed in steps | not moved yet          |      homes < moved are looked up in the new table,
 //   new   | filled so far     | empty                                 |  the others in the old one
 //
-// So growth costs memory of one table, not of two, and no write is ever slow. An entry that finds its home full takes
-// the next bucket with room; each bucket counts those that passed it, so a search ends where the count is 0, and
-// erasing leaves no tombstones. Entries never move within a table. A slot that is freed gets another key only when no
-// reader can be looking at it any more (epoch_gate.h), so a key that a reader found belongs to the word that it reads
-// next.
+// So growth takes the memory of about one table, not of two, and no single write is slow. An entry whose home is full
+// goes into the next bucket with room. Each bucket counts the entries that passed it, so a search ends where the count
+// is 0, and erasing leaves no tombstones. Entries never move within a table. A freed slot gets another key only when no
+// reader can still be looking at it (epoch_gate.h). So after a reader has found its key, the payload that it reads next
+// belongs to that key.
 //
-// Readers are wait-free and hold a pin of the gate; a search visits at most kMaxProbes buckets. A reader gets what was
-// there for its key at some time during the search. Keys come from KeyOf, which mixes in a seed, so no client can fill
-// a chosen bucket.
+// Readers are wait-free and hold a pin of the gate; a search visits at most kMaxProbes buckets. A reader gets the
+// payload that its key had at some time during the search. Keys come from KeyOf, which mixes in a seed, so no client
+// can fill a chosen bucket.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class BlockTable {
     std::atomic<std::uint32_t> passed;
 
     [[nodiscard]] bool IsPassed() const { return passed.load(std::memory_order_acquire) > 0; }
-    // Bit i: slot i has the key. Without branches, because they would be unpredictable.
+    // Bit i is set if slot i has the key. Without branches, because they would be unpredictable.
     [[nodiscard]] unsigned SlotsWith(Key key) const {
       const auto has = [&](std::size_t i) {
         return static_cast<unsigned>(keys[i].load(std::memory_order_acquire) == key);
@@ -62,7 +62,7 @@ class BlockTable {
   static_assert(sizeof(Bucket) == 64);
 
  public:
-  // Outlives it.
+  // `gate` outlives the table.
   explicit BlockTable(const EpochGate& gate);
   ~BlockTable();
 
@@ -77,16 +77,17 @@ class BlockTable {
     Bucket* home = nullptr;
   };
   [[nodiscard]] Search Locate(Key key) const { return {key, HomeOf(key)}; }
-  // Starts its first memory read.
+  // Prefetches the first bucket of the search.
   static void Fetch(const Search& search) { roost::Prefetch(search.home); }
-  // Both, and more: one search in thirty goes on. Worth it for those that wait for one block at a time.
+  // Locate and Fetch, and a prefetch of the next bucket, which one search in thirty needs. Worth it for callers that
+  // wait for one block at a time.
   [[nodiscard]] Search Begin(Key key) const {
     const Search search = Locate(key);
     Fetch(search);
     roost::Prefetch(search.home + 1);
     return search;
   }
-  // The payload, 0 when the key is not there. Under the pin that Locate was under.
+  // The payload; 0 when the key is not there. Call it under the same pin as Locate.
   [[nodiscard]] static Payload Finish(const Search& search) {
     const Slot slot = SlotOf(search);
     return slot ? slot.payload() : 0;
@@ -111,32 +112,32 @@ class BlockTable {
     Bucket* bucket_ = nullptr;
     std::size_t index_ = 0;
   };
-  // Empty when the key is not there. A slot is good until the next Insert, Work or StartGrowth.
+  // Empty when the key is not there. A slot is valid until the next Insert, Work or StartGrowth.
   [[nodiscard]] Slot Find(Key key) { return SlotOf({key, HomeOf(key)}); }
-  // Not 0.
+  // `payload` must not be 0.
   void SetPayload(Slot slot, Payload payload) { slot.cell().store(payload, std::memory_order_release); }
   void Erase(Slot slot);
-  // The key is not there, and the payload is not 0. False in the rare case that there is no room near the key's home,
-  // because readers that stay hold back too many freed slots.
+  // The key must not be there, and the payload must not be 0. False in the rare case that there is no room near the
+  // key's home, because long-running readers keep too many freed slots from reuse.
   [[nodiscard]] bool Insert(Key key, Payload payload);
 
   [[nodiscard]] std::size_t size() const { return size_; }
-  // More entries than this should not be inserted; exceeding it makes searches slow.
+  // The table should not have more entries than this, because searches would become slow.
   [[nodiscard]] std::size_t capacity() const { return newest().capacity; }
   [[nodiscard]] bool growing() const { return next_ != nullptr; }
 
-  // While not growing: what the next size takes more than this one, and the start of growth to it.
+  // Only while not growing: the extra memory of the next size, and the start of growth to it.
   [[nodiscard]] std::uint64_t growth_bytes() const { return BytesOf(NextHomeCount()) - memory_bytes(); }
   void StartGrowth();
 
-  // Visits the entries of this many buckets, going round the whole table; while growing, it moves them.
+  // Visits the entries of the next `bucket_count` buckets, round the whole table; while growing, it moves them.
   // `update(payload)` returns the new payload of an entry, 0 to erase it.
   template <typename Update>
   void Work(std::size_t bucket_count, Update update) {
     while (bucket_count > 0) bucket_count -= growing() ? Move(bucket_count, update) : Sweep(bucket_count, update);
   }
 
-  // Gives back memory that no reader sees any more.
+  // Frees memory that no reader can see any more.
   void Reclaim();
 
   [[nodiscard]] std::uint64_t memory_bytes() const { return BytesOf(newest().home_count); }
@@ -144,17 +145,16 @@ class BlockTable {
  private:
   static constexpr std::size_t kMaxProbes = 512;
   static constexpr std::size_t kFirstHomes = 64;
-  // Small tables double; large ones grow by 15 %, so that 64 / 5 · 1.15 / 0.65 = 22.6 bytes are taken per entry at
-  // most.
+  // Small tables double; large ones grow by 15 %, so that an entry takes at most 64 / 5 · 1.15 / 0.65 = 22.6 bytes.
   static constexpr std::size_t kSmallHomes = 4096;
   static constexpr double kLargeGrowth = 1.15;
   static constexpr double kMaxLoad = 0.65;
-  // Moved at once at least: those behind them are looked through twice.
+  // The minimum number of homes that are moved at once. Each move also scans some of the buckets behind them again.
   static constexpr std::size_t kMovedHomes = 64;
 
   static constexpr Key kFirstKey = Key{1} << 48U;
 
-  // One size of the table. Behind the homes lie buckets that only those that pass the last home use.
+  // One size of the table. After the homes come buckets for entries that passed the last home.
   struct Generation {
     explicit Generation(std::size_t homes)
         : home_count(homes),
@@ -184,14 +184,14 @@ class BlockTable {
   [[nodiscard]] static Slot SlotOf(const Search& search);
   [[nodiscard]] bool IsFree(Key key) const { return key == 0 || (key < kFirstKey && gate_.IsOver(key)); }
   [[nodiscard]] bool InsertAt(Bucket* home, Key key, Payload payload);
-  // Of an entry at `last` whose home is `first`: it passes, or no longer passes, those between.
+  // For an entry at `last` with the home `first`: adds `change` to the counts of the buckets that it passed.
   static void CountPassed(Bucket* first, const Bucket* last, std::uint32_t change);
 
   template <typename Update>
   std::size_t Sweep(std::size_t bucket_count, Update& update);
   template <typename Update>
   std::size_t Move(std::size_t bucket_count, Update& update);
-  // Of the entries in the bucket, those whose home lies in [begin, end).
+  // Moves those entries of the bucket whose home is in [begin, end).
   template <typename Update>
   void MoveFrom(Bucket& bucket, std::size_t begin, std::size_t end, Update& update);
   void SetMoved(std::size_t homes);
@@ -203,12 +203,12 @@ class BlockTable {
   std::vector<Retired> retired_;
   std::size_t size_ = 0;
   std::size_t swept_ = 0;  // buckets of this round
-  // What of the old table may be given back after the epoch.
+  // This many of the old table's homes can be freed once the epoch is over.
   std::size_t forgettable_ = 0;
   Epoch forgettable_since_ = 0;
 };
 
-// What every probe of a lookup runs stands here, to become a part of it.
+// These are in the header so that lookups inline them.
 
 inline BlockTable::Key BlockTable::KeyOf(std::uint64_t hash_low, std::uint64_t seed) {
   const Key key = Mix64(hash_low ^ seed);
@@ -263,7 +263,7 @@ std::size_t BlockTable::Move(std::size_t bucket_count, Update& update) {
   const std::size_t end = std::min(begin + std::max(bucket_count, kMovedHomes), current_->home_count);
   std::size_t bucket = begin;
   for (; bucket < end; ++bucket) MoveFrom(current_->buckets[bucket], begin, end, update);
-  // The last ones may have passed the end.
+  // The entries of the last homes may have passed the end.
   for (; bucket < current_->buckets.size() && current_->buckets[bucket - 1].IsPassed(); ++bucket) {
     MoveFrom(current_->buckets[bucket], begin, end, update);
   }
@@ -282,7 +282,7 @@ void BlockTable::MoveFrom(Bucket& bucket, std::size_t begin, std::size_t end, Up
     --size_;
     const Payload payload = update(slot.payload());
     if (payload == 0) continue;
-    // A table that is far from full has room near every home, unless an attacker knows the seed.
+    // The new table is far from full, so it has room near every home, unless an attacker knows the seed.
     ROOST_CHECK(InsertAt(&next_->buckets[next_->HomeOf(key)], key, payload), "{} entries", size_);
   }
 }

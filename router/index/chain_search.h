@@ -1,19 +1,19 @@
-// Finds where the holders of a chain change, by bisection: equal holders at both ends of an interval prove the interval
-// uniform (prefix closure), one whose ends differ is cut in five.
+// Finds where the holders of a chain change, by a kind of bisection. Equal holders at both ends of an interval prove
+// that the whole interval has them (prefix closure). An interval whose ends differ is cut into five parts.
 //
 //   first cut    0 ······ 102 ······ 204 ······ 306 ······ 408 ······ 511
 //   holders      A        A          B          B          B          C
 //   two more              |··|··|··|··|                    |··|··|··|··|
 //
-// Where earlier chains with the same beginning had changes, later cuts look first (change_memory.h), on both sides of
-// up to two of them: a right guess takes two probes instead of twelve. The first cut does not use the guesses.
+// All cuts but the first use guesses: the positions where earlier chains with the same beginning had changes
+// (change_memory.h). A cut probes both sides of up to two guesses. A right guess takes two probes instead of twelve.
 //
-// The probes of a cut are independent of each other, and so are the cuts, which wait in a queue: while one cut waits
+// The probes of a cut are independent of each other, and so are the cuts, which wait in a queue. While one cut waits
 // for memory, the memory of the next ones is already being read, so a round of cuts takes little more than one memory
-// read. More probes for fewer rounds gain nothing: cuts in four, six and eight parts were measured to be slower.
+// read. More probes for fewer rounds gain nothing: cuts into four, six and eight parts were measured to be slower.
 //
-// Keeps its memory from search to search. Probes: about 4 · (changes) · log5(length), and some 4 · kMaxChanges beside
-// if all guesses are wrong; rounds: log5(length), and one for each two wrong guesses.
+// Keeps its memory from search to search. Probes: about 4 · (changes) · log5(length), plus about 4 · kMaxChanges if all
+// guesses are wrong. Rounds: log5(length), plus one for every two wrong guesses.
 #pragma once
 
 #include <algorithm>
@@ -34,18 +34,18 @@ namespace roost::router {
 template <typename PendingRead>
 class ChainSearch {
  public:
-  // Positions next to each other that have equal holders.
+  // A run of positions with equal holders.
   struct Stretch {
-    std::uint32_t end = 0;  // one behind the last of them
+    std::uint32_t end = 0;  // one past the last position
     Holders holders;
   };
 
-  // What positions 0 … length - 1 fall into, deepest first. length > 0; chains of a family begin with the same block. A
-  // probe has
+  // The stretches of positions 0 … length - 1, deepest first. length > 0; chains of a family begin with the same block.
+  // A probe has
   //   PendingRead Locate(std::uint32_t position): what to read;
-  //   void Fetch(const PendingRead& pending): starts to read it, and does not wait;
-  //   Holders Finish(const PendingRead& pending);
-  //   void Expect(Holders holders): told of holders that will be among the answer, before the search is over.
+  //   void Fetch(const PendingRead& pending): starts the read, without waiting for it;
+  //   Holders Finish(const PendingRead& pending): its result;
+  //   void Expect(Holders holders): called, before the search is over, for holders that will be in the result.
   template <typename Probe>
   [[nodiscard]] std::span<const Stretch> Run(std::uint32_t length, std::uint64_t family, const Probe& probe) {
     cuts_.clear();
@@ -72,16 +72,16 @@ class ChainSearch {
  private:
   static constexpr std::uint32_t kParts = 5;
 
-  // Where an interval's parts begin, and where the last one ends. Ascending, and some may be empty.
+  // Where an interval's parts begin, and where the last one ends. Ascending; parts may be empty.
   using Bounds = std::array<std::uint32_t, kParts + 1>;
   struct Cut {
     Bounds bounds = {};
-    Holders before;                                  // at the first of the bounds
-    Holders after;                                   // at the last one
-    std::array<PendingRead, kParts - 1> reads = {};  // at those between
+    Holders before;                                  // at the first bound
+    Holders after;                                   // at the last bound
+    std::array<PendingRead, kParts - 1> reads = {};  // at the bounds between
   };
 
-  // visit(0) … visit(kCount - 1), without a loop: a tenth of a search's time.
+  // visit(0) … visit(kCount - 1), unrolled, which saves a tenth of a search's time.
   template <std::uint32_t kCount, typename Visit>
   static void Unrolled(Visit visit) {
     [&]<std::uint32_t... kIndex>(std::integer_sequence<std::uint32_t, kIndex...>) { (visit(kIndex), ...); }
@@ -95,8 +95,8 @@ class ChainSearch {
     return bounds;
   }
 
-  // Around the foremost guesses inside of it, if there are any. They are at the ends of parts then, and not inside of
-  // one again.
+  // Cuts at both sides of the first one or two guesses inside the interval; without a guess, into equal parts. Later
+  // cuts do not use these guesses again, because they are then at the ends of parts.
   [[nodiscard]] Bounds PartsOf(std::uint32_t first, std::uint32_t last) const {
     std::size_t passed = 0;
     for (std::size_t i = 0; i < ChangeMemory::kMaxChanges; ++i) passed += guesses_[i] < first ? 1U : 0U;
@@ -112,12 +112,12 @@ class ChainSearch {
     Cut& cut = cuts_.emplace_back();
     cut.bounds = bounds;
     Unrolled<kParts - 1>([&](std::uint32_t i) { cut.reads[i] = probe.Locate(bounds[i + 1]); });
-    // Apart from the above, so that the processor has all of them before it at once.
+    // A loop of its own, so that the processor can start all reads at once.
     Unrolled<kParts - 1>([&](std::uint32_t i) { probe.Fetch(cut.reads[i]); });
     return cut;
   }
 
-  // Begins cuts of the parts whose ends differ; `cut` may be gone afterwards.
+  // Begins cuts of the parts whose ends differ; `cut` may dangle afterwards.
   template <typename Probe>
   void Resolve(const Cut& cut, const Probe& probe) {
     const Bounds bounds = cut.bounds;
@@ -125,7 +125,7 @@ class ChainSearch {
     holders[0] = cut.before;
     Unrolled<kParts - 1>([&](std::uint32_t i) { holders[i + 1] = probe.Finish(cut.reads[i]); });
     holders[kParts] = cut.after;
-    unsigned changes = 0;  // bit i: part i, without a branch for each, which nobody could predict
+    unsigned changes = 0;  // bit i: part i has a change; without branches, because they would be unpredictable
     Unrolled<kParts>([&](std::uint32_t i) { changes |= static_cast<unsigned>(holders[i] != holders[i + 1]) << i; });
     for (; changes != 0; changes &= changes - 1) {
       const auto part = static_cast<std::uint32_t>(std::countr_zero(changes));
@@ -147,16 +147,16 @@ class ChainSearch {
     std::size_t count = 0;
     for (std::size_t i = stretches_.size() - 1; i > 0 && count < changes.size(); --i) {
       const std::uint32_t position = stretches_[i].end - 1;
-      // One that was read twice may end two stretches: it changed meanwhile.
+      // A position that was read twice may end two stretches, if its holders changed between the reads.
       if (count == 0 || position > changes[count - 1]) changes[count++] = position;
     }
     memory_.Remember(family, std::span(changes).first(count));
   }
 
-  std::vector<Cut> cuts_;  // a queue, of which nothing is taken out
+  std::vector<Cut> cuts_;  // a queue; processed cuts stay in it until the next search
   std::vector<Stretch> stretches_;
   ChangeMemory memory_;
-  ChangeMemory::Changes guesses_ = {};  // of this search
+  ChangeMemory::Changes guesses_ = {};  // of the current search
 };
 
 }  // namespace roost::router

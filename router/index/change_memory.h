@@ -1,11 +1,12 @@
-// Remembers where the holders changed along chains that were looked up before and begin with the same block. Most
-// prompts share their beginning with others, and its holders seldom change. A search looks at these guesses first.
+// Remembers where the holders changed along chains that were looked up before, by the chain's first block. Most prompts
+// share their beginning with others, and the holders of such a beginning seldom change. A search uses these positions
+// as guesses.
 //
-// A change is recalled once two lookups of a family in a row have seen it, so that differences between single prompts
-// do not mislead. A cache line has four families; a new one replaces the one that was not looked up for the longest
-// time.
+// A change is recalled once two consecutive lookups of a family have seen it, so that differences between single
+// prompts do not mislead. A cache line has four families; a new one replaces the one that was not looked up for the
+// longest time.
 //
-// 256 KiB, all of them touched when it is made, so that no lookup waits for a page. Not thread-safe.
+// 256 KiB, all touched at construction, so that no lookup causes a page fault. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -22,16 +23,16 @@ namespace roost::router {
 
 class ChangeMemory {
  public:
-  // How many changes are kept of a family, the first ones, at positions below 2^16.
+  // A family keeps its first changes, at most this many, at positions below 2^16.
   static constexpr std::size_t kMaxChanges = 6;
-  // Ascending. Behind the last one, and there is room for two more, kNone.
+  // Ascending positions, then kNone; at least the last two are kNone.
   using Changes = std::array<std::uint32_t, kMaxChanges + 2>;
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
-  // Chains that begin with the same block form a family: bits of that block's hash.
+  // Chains that begin with the same block form a family. `family` has bits of that block's hash.
   void Prefetch(std::uint64_t family) const { roost::Prefetch(&SetOf(family)); }
 
-  // The positions whose holders differ from the next one's.
+  // The positions whose holders differ from those of the next position.
   [[nodiscard]] Changes Recall(std::uint64_t family) const {
     Changes changes;
     changes.fill(kNone);
@@ -48,7 +49,7 @@ class ChangeMemory {
     return changes;
   }
 
-  // What a lookup found, ascending, none of them twice.
+  // Stores the changes that a lookup found: ascending, without duplicates.
   void Remember(std::uint64_t family, std::span<const std::uint32_t> changes) {
     Set& set = SetOf(family);
     const std::size_t way = WayOf(set, family);
@@ -73,16 +74,16 @@ class ChangeMemory {
 
   struct Entry {
     std::uint16_t tag = 0;
-    std::uint16_t confirmed = 0;  // bit i: position i was seen by two lookups in a row
+    std::uint16_t confirmed = 0;  // bit i: two consecutive lookups have seen position i
     std::array<std::uint16_t, kMaxChanges> positions = {};
   };
   struct alignas(64) Set {
-    std::array<Entry, kWays> ways;  // the last one looked up first
+    std::array<Entry, kWays> ways;  // most recently looked up first
   };
   static_assert(sizeof(Set) == 64);  // a cache line
 
   static std::uint16_t TagOf(std::uint64_t family) { return static_cast<std::uint16_t>(family >> 48U); }
-  // kWays when it is not there.
+  // kWays when the family is not there.
   static std::size_t WayOf(const Set& set, std::uint64_t family) {
     std::size_t way = 0;
     while (way < kWays && set.ways[way].tag != TagOf(family)) ++way;

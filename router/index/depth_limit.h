@@ -1,10 +1,10 @@
-// The depth at which an index that is full cuts off: it gives up the deepest blocks. A block's descendants are deeper
-// than itself, so the rest stays prefix-closed, in whatever order entries are dropped.
+// The depth limit of a full index, which drops its deepest blocks. A block's descendants are deeper than itself, so the
+// remaining blocks stay prefix-closed, regardless of the order in which entries are dropped.
 //
-// Positions fall into classes: each of its own up to 63, from there on 32 to an octave. Entries of the limit's class
-// and deeper count as absent from the moment that the limit is set; they are dropped by and by.
+// Positions are grouped into classes: up to 63 each position is a class, from there on an octave has 32. Entries of the
+// limit's class and deeper count as absent as soon as the limit is set; they are dropped gradually.
 //
-// One writer; limit() by any thread.
+// One writer; any thread may call limit().
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@
 
 namespace roost::router {
 
-// Ordered: the deeper, the higher.
+// A deeper class has a higher number.
 using DepthClass = std::uint32_t;
 
 class DepthLimit {
  public:
   static constexpr unsigned kClassBits = 9;
   static constexpr DepthClass kClasses = 1U << kClassBits;
-  // No class is this deep.
+  // Above all classes: no limit.
   static constexpr DepthClass kNone = kClasses;
 
   [[nodiscard]] static constexpr DepthClass ClassOf(std::uint64_t position) {
@@ -43,7 +43,7 @@ class DepthLimit {
     --counts_[depth];
     if (depth >= limit()) --excess_count_;
   }
-  // Entries that are to be dropped.
+  // The number of entries beyond the limit, which are still to be dropped.
   [[nodiscard]] std::size_t excess_count() const { return excess_count_; }
 
   // Moves at least `count` entries beyond the limit; fewer if only blocks of position 0 would be left.
@@ -52,7 +52,7 @@ class DepthLimit {
     while (limit > 1 && excess_count_ < count) excess_count_ += counts_[--limit];
     limit_.store(limit, std::memory_order_release);
   }
-  // There is no limit: no entry is beyond it.
+  // Removes the limit. No entry may be beyond it.
   void Lift() { limit_.store(kNone, std::memory_order_release); }
 
  private:

@@ -1,16 +1,16 @@
-// Tells the writer when no reader can see removed data any more, without locks (epoch-based reclamation; Fraser,
+// Tells the writer, without locks, when no reader can see removed data any more (epoch-based reclamation; Fraser,
 // Practical lock-freedom, 2004; with counters of readers as in sleepable RCU instead of a list of threads).
 //
 // Readers of even and of odd epochs are counted separately. The epoch advances from e to e + 1 only when no reader that
 // entered in e - 1 is left, so data that was unlinked in epoch e is invisible to every reader from e + 2 on:
 //
-//   unlinked in e          nobody of e-1 left          nobody of e left
+//   unlinked in e        no reader of e-1 left       no reader of e left
 //   ────────────── e ─────────────────────── e + 1 ─────────────────────── e + 2: reuse or free it
 //
-// A reader that stays long only delays reuse. Both counters are checked after the unlinking, by read-modify-writes: a
-// reader that a check did not count has seen the unlinking, in whatever epoch it believed itself to be.
+// A long-running reader only delays reuse. Both counters are checked after the unlinking, by read-modify-writes. So a
+// reader that a check did not count has seen the unlinking, whichever epoch it read when it entered.
 //
-// Readers: any thread, any number; entering and leaving are one atomic addition each, wait-free. One writer.
+// Readers: any number of threads; entering and leaving are one atomic addition each, wait-free. One writer.
 #pragma once
 
 #include <array>
@@ -24,12 +24,12 @@
 
 namespace roost::router {
 
-// Counts from 1 and stays below 2^48 for any lifetime of a process.
+// Counts from 1; no process lives long enough to reach 2^48.
 using Epoch = std::uint64_t;
 
 class EpochGate {
  public:
-  // Data that was reachable when the pin was made stays valid while it lives.
+  // Data that was reachable when the pin was made stays valid while the pin lives.
   class Pin {
    public:
     explicit Pin(const EpochGate& gate)
@@ -44,7 +44,7 @@ class EpochGate {
     std::atomic<std::uint32_t>& readers_;
   };
 
-  // Writer. Advances when it can; costs a few hundred nanoseconds.
+  // For the writer. Advances the epoch if possible; costs a few hundred nanoseconds.
   void TryAdvance() {
     const Epoch next = epoch_.load(std::memory_order_relaxed) + 1;
     for (Shard& shard : shards_) {
@@ -54,12 +54,12 @@ class EpochGate {
   }
 
   [[nodiscard]] Epoch now() const { return epoch_.load(std::memory_order_relaxed); }
-  // Can no reader see the data that was unlinked in `epoch` any more?
+  // Whether no reader can see data that was unlinked in `epoch`.
   [[nodiscard]] bool IsOver(Epoch epoch) const { return now() - epoch >= 2; }
 
  private:
   static constexpr std::size_t kShardBits = 5;
-  static constexpr std::size_t kShardAlignment = 128;  // two lines: processors fetch neighbours together
+  static constexpr std::size_t kShardAlignment = 128;  // two cache lines, because processors fetch them in pairs
 
   struct alignas(kShardAlignment) Shard {
     std::array<std::atomic<std::uint32_t>, 2> readers = {};

@@ -16,7 +16,7 @@ class HolderSets::LaneBits {
 
   void Flip(Lane lane) { words_[lane.value() / kLanesPerWord] ^= std::uint64_t{1} << (lane.value() % kLanesPerWord); }
 
-  // As many lines as the highest lane asks for.
+  // As many lines as the highest lane needs.
   [[nodiscard]] std::span<const std::uint64_t> Words() const {
     std::size_t count = words_.size();
     while (count > kLineWords && words_[count - 1] == 0) --count;
@@ -111,7 +111,7 @@ void HolderSets::Reclaim() {
   }
 }
 
-// ---- names and memory ----
+// ---- ids and memory ----
 
 std::optional<SetId> HolderSets::Intern(const LaneBits& lanes, Bound bound) {
   const std::uint32_t hash = lanes.Hash();
@@ -179,7 +179,8 @@ void HolderSets::Free(SetId set) {
 
 // ---- the chains ----
 
-// With n heads, m the power of two with m ≤ n < 2m: heads 0 … n - m - 1 and m … n - 1 go by 2m, the rest by m.
+// With n heads, and m the power of two with m ≤ n < 2m: heads 0 … n - m - 1 and m … n - 1 use hash % 2m, the others
+// hash % m.
 std::uint32_t& HolderSets::HeadOf(std::uint32_t hash) {
   const std::size_t low = std::bit_floor(heads_.size());
   const std::size_t by_twice = hash % (2 * low);
@@ -200,7 +201,7 @@ void HolderSets::Unlink(SetId set) {
   --set_count_;
 }
 
-// As many heads as there were ever sets at once: the new one takes its share from the one that it splits off.
+// There are as many heads as there ever were sets at once. A new head takes its share of the chain that it splits.
 void HolderSets::AddHead() {
   if (heads_.size() > set_count_) return;
   const std::size_t source = heads_.size() - std::bit_floor(heads_.size());

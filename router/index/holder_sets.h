@@ -1,16 +1,17 @@
-// The sets of three and more holders. They are interned, so that equal sets have one name, counted by reference, and
+// The sets of three and more holders. They are interned: equal sets have one id, are counted by reference, and are
 // shared by all blocks that the same workers hold.
 //
-//   segment, 512 lines of 512 lanes             a set is 1 to 4 lines that follow each other, as many as its highest
-//   | line | line | line | …                    lane asks for, the same in a whole segment; a SetId counts lines
+//   segment, 512 lines of 512 lanes             a set is 1 to 4 consecutive lines, as many as its highest lane needs;
+//   | line | line | line | …                    all sets of a segment have the same number; a SetId counts lines
 //   | note | note | note | …                    the writer's notes on the set that begins there
 //
-// A set without references keeps its name for a while: until no reader can see it (epoch_gate.h), and longer if it is
-// used again before. Interning uses a hash table of chains that grows by one bucket at a time (linear hashing; Litwin,
-// VLDB 1980). Most transitions need no lookup, because they are remembered: (set, lane joins) → set, (set, lane leaves)
+// A set without references keeps its id until no reader can see it (epoch_gate.h), and longer if it is used again
+// before that. Interning uses a hash table of chains that grows by one bucket at a time (linear hashing; Litwin, VLDB
+// 1980). Most transitions need no lookup, because a memo has their result: (set, lane joins) → set, (set, lane leaves)
 // → set.
 //
-// One writer; Words and Prefetch by any thread, while it is pinned. A transition costs O(lanes / 64), remembered O(1).
+// One writer; any thread may call Words and Prefetch under a pin. A transition costs O(lanes / 64), or O(1) if the memo
+// has it.
 #pragma once
 
 #include <array>
@@ -33,13 +34,13 @@ namespace roost::router {
 
 class HolderSets {
  public:
-  // Both outlive it.
+  // Both references outlive the sets.
   HolderSets(const EpochGate& gate, IndexBudget& budget);
   ~HolderSets();
   HolderSets(const HolderSets&) = delete;
   HolderSets& operator=(const HolderSets&) = delete;
 
-  // Readers. Bit l % 64 of word l / 64 says that lane l is in; words past the end are zeros.
+  // For readers. Bit l % 64 of word l / 64 is set if lane l is in the set; words past the end are zeros.
   [[nodiscard]] std::span<const std::uint64_t> Words(SetId set) const {
     const SegmentRef& segment = refs_[set.value() / kSegmentLines];
     const std::uint64_t* const words = segment.words.load(std::memory_order_acquire);
@@ -49,18 +50,18 @@ class HolderSets {
     if (holders.is_set()) roost::Prefetch(Words(holders.set()).data());
   }
 
-  // Writer. Each value of Holders that is kept somewhere counts as a reference to its set; With and Without turn the
-  // reference to what they are given into one to what they return.
+  // For the writer. Each stored value of Holders counts as a reference to its set. With and Without take over the
+  // argument's reference and return a reference to the result.
   [[nodiscard]] bool Contains(Holders holders, Lane lane) const;
-  // The lane is not in. Nothing, and no change, when it takes memory that the budget has not.
+  // Adds a lane that is not in. Empty, and nothing changes, when that needs more memory than the budget has.
   [[nodiscard]] std::optional<Holders> With(Holders holders, Lane lane);
-  // The lane is in. May take memory beyond the budget: what a worker removed can not stay. Nothing, and no change, when
-  // there are four million sets already.
+  // Removes a lane that is in. May exceed the budget, because a block that a worker removed must not stay. Empty, and
+  // nothing changes, when there are already four million sets.
   [[nodiscard]] std::optional<Holders> Without(Holders holders, Lane lane);
   void Release(Holders holders);
 
-  // Calls visit(word, bits) for words of a bit set of lanes, some of them perhaps empty, in ascending order. An inline
-  // lane is a visit of its own.
+  // Calls visit(word, bits) for the words of the holders' bit set of lanes, in ascending order. Some words may be
+  // empty. Each inline lane has a call of its own.
   template <typename Visit>
   void ForEachWord(Holders holders, Visit visit) const {
     if (holders.is_set()) {
@@ -81,9 +82,9 @@ class HolderSets {
   // Frees sets without references that no reader can see; a bounded number per call.
   void Reclaim();
 
-  // Interned now, those that wait to be freed included.
+  // The number of interned sets, including those that wait to be freed.
   [[nodiscard]] std::size_t set_count() const { return set_count_; }
-  // Taken from the budget.
+  // The memory taken from the budget.
   [[nodiscard]] std::uint64_t memory_bytes() const { return memory_bytes_; }
 
  private:
@@ -91,29 +92,29 @@ class HolderSets {
   static constexpr std::size_t kMaxLines = kMaxLanes / (kLineWords * kLanesPerWord) + 1;
   static constexpr std::size_t kSegmentLines = 512;
   static constexpr std::size_t kMaxSegments = (std::size_t{1} << kSetIdBits) / kSegmentLines;
-  // Kept for lanes that leave.
+  // Segments that are reserved for Without.
   static constexpr std::size_t kSpareSegments = kMaxSegments / 16;
   static constexpr std::size_t kMemoSize = 8192;
   static constexpr std::size_t kReclaimedAtOnce = 4096;
   static constexpr std::uint32_t kNoSet = 0xFFFFFFFFU;
 
-  // A set that is being looked for.
+  // A set that is being looked up.
   class LaneBits;
 
   struct Note {
     std::uint32_t references;
     std::uint32_t hash;
-    std::uint32_t next;        // SetId of the same chain, or kNoSet
-    std::uint32_t generation;  // of the name: counts its reuses
+    std::uint32_t next;        // the next SetId of the chain, or kNoSet
+    std::uint32_t generation;  // counts how often the id was reused
     Epoch idle_since;          // when references became 0
     std::uint32_t lane_count;
-    bool idle;  // stands in idle_
+    bool idle;  // is in idle_
   };
   struct SegmentRef {
     std::atomic<const std::uint64_t*> words;
-    std::uint32_t line_count;  // of each set; set before words
+    std::uint32_t line_count;  // of each of its sets; written before `words`
   };
-  // Lines of the newest segment of a width that were never used: [next, end).
+  // The lines [next, end) of the newest segment for a line count were never used.
   struct Fresh {
     std::size_t next = 0;
     std::size_t end = 0;
@@ -122,7 +123,7 @@ class HolderSets {
     ZeroedArray<std::uint64_t> words{kSegmentLines * kLineWords};
     ZeroedArray<Note> notes{kSegmentLines};
   };
-  // With what the vectors below take for it: a head in one that doubles, a free line, an idle set.
+  // Includes its share of the vectors below: a head, in a vector that doubles, a free line and an idle set.
   static constexpr std::uint64_t kSegmentBytes =
       kSegmentLines * (kLineWords * sizeof(std::uint64_t) + sizeof(Note) + 4 * sizeof(std::uint32_t));
 
@@ -134,7 +135,7 @@ class HolderSets {
 
     bool operator==(const Transition&) const = default;
   };
-  // Holds if both sets still have the generations that they had.
+  // A remembered transition; valid while both sets have the same generations as then.
   struct Memo {
     Transition transition;
     SetId to;
@@ -147,10 +148,10 @@ class HolderSets {
     return segments_[set.value() / kSegmentLines]->notes[set.value() % kSegmentLines];
   }
 
-  // Takes over the reference to `transition.from` if there is a result.
+  // If there is a result, takes over the reference to `transition.from`.
   [[nodiscard]] std::optional<Holders> Apply(const Transition& transition, Bound bound);
   [[nodiscard]] Memo& MemoOf(const Transition& transition);
-  // The set with exactly these lanes; made if there is none.
+  // The set with exactly these lanes; made if it does not exist.
   [[nodiscard]] std::optional<SetId> Intern(const LaneBits& lanes, Bound bound);
   [[nodiscard]] std::optional<SetId> Find(const LaneBits& lanes, std::uint32_t hash);
   [[nodiscard]] std::optional<SetId> Allocate(std::size_t line_count, Bound bound);
@@ -167,14 +168,14 @@ class HolderSets {
   std::uint64_t memory_bytes_ = 0;
   std::size_t set_count_ = 0;
 
-  ZeroedArray<SegmentRef> refs_{kMaxSegments};  // where readers begin
+  ZeroedArray<SegmentRef> refs_{kMaxSegments};  // readers start here
   std::vector<std::unique_ptr<Segment>> segments_;
   std::array<Fresh, kMaxLines + 1> fresh_ = {};                 // by line count
   std::array<std::vector<std::uint32_t>, kMaxLines + 1> free_;  // by line count: sets
 
   std::vector<std::uint32_t> heads_;  // of the chains: a SetId or kNoSet
   std::vector<Memo> memos_;           // made with the first set
-  std::deque<SetId> idle_;            // freed once their epochs are over, if they have no references then
+  std::deque<SetId> idle_;            // freed once their epochs are over, if they still have no references
 };
 
 }  // namespace roost::router

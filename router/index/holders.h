@@ -1,5 +1,5 @@
-// The holders of a block, in 23 bits: up to two lanes in ascending order, or the name of an interned set of three or
-// more. Equal values are always equal sets.
+// The holders of a block, in 23 bits: up to two lanes in ascending order, or the id of an interned set of three or
+// more. Equal sets always have equal values.
 //
 //   bits 0 … 10      11 … 21          22
 //   lane + 1 or 0    lane + 1 or 0    0
@@ -16,7 +16,7 @@
 
 namespace roost::router {
 
-// The index's own number for what one worker holds, from its first block to its clearing (lanes.h).
+// The index's own number for a worker's blocks, from its first block until it is cleared (lanes.h).
 using Lane = StrongId<struct LaneTag, std::uint32_t>;
 inline constexpr std::size_t kMaxLanes = 2047;
 
@@ -29,7 +29,7 @@ void ForEachLaneOfWord(std::size_t word, std::uint64_t bits, Visit visit) {
   }
 }
 
-// Where a set lies in the memory of HolderSets.
+// The place of a set in the memory of HolderSets.
 using SetId = StrongId<struct SetTag, std::uint32_t>;
 inline constexpr unsigned kSetIdBits = 22;
 
@@ -40,7 +40,7 @@ class Holders {
 
   constexpr Holders() = default;  // no holder
   constexpr explicit Holders(SetId set) : bits_(set.value() | kSetTag) {}
-  // What bits() gave.
+  // The inverse of bits().
   [[nodiscard]] static constexpr Holders FromBits(std::uint32_t bits) {
     Holders holders;
     holders.bits_ = bits;
@@ -52,25 +52,25 @@ class Holders {
   [[nodiscard]] constexpr bool is_set() const { return (bits_ & kSetTag) != 0; }
   constexpr bool operator==(const Holders&) const = default;
 
-  // is_set()
+  // Requires is_set().
   [[nodiscard]] constexpr SetId set() const { return SetId(bits_ & ~kSetTag); }
 
-  // The rest: not is_set().
+  // The following require !is_set().
   [[nodiscard]] constexpr std::size_t inline_count() const {
     return (bits_ > 0 ? 1U : 0U) + (bits_ > kLaneMask ? 1U : 0U);
   }
-  // index < inline_count()
+  // Requires index < inline_count().
   [[nodiscard]] constexpr Lane lane(std::size_t index) const { return Lane((index == 0 ? low() : high()) - 1); }
   [[nodiscard]] constexpr bool ContainsInline(Lane lane) const {
     return low() == lane.value() + 1 || high() == lane.value() + 1;
   }
-  // With a lane that is not in; there are fewer than kMaxInline.
+  // Adds a lane that is not in. Requires fewer than kMaxInline lanes.
   [[nodiscard]] constexpr Holders WithInline(Lane lane) const {
     const std::uint32_t added = lane.value() + 1;
     if (empty()) return FromBits(added);
     return FromBits(added < low() ? added | low() << kLaneBits : low() | added << kLaneBits);
   }
-  // Without a lane that is in.
+  // Removes a lane that is in.
   [[nodiscard]] constexpr Holders WithoutInline(Lane lane) const {
     return FromBits(low() == lane.value() + 1 ? high() : low());
   }

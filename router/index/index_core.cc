@@ -9,24 +9,24 @@ namespace roost::router {
 
 namespace {
 
-// Blocks whose memory reads are under way while one is applied; each reads two cache lines.
+// The number of blocks that are prefetched ahead of the one that is being applied; each reads two cache lines.
 constexpr std::size_t kPrefetchDistance = 8;
-// Work on the table that a stored or removed block pays for: growth ends long before the larger table is full, and a
-// cleared worker's blocks are gone after about as many blocks as the table has buckets.
+// The table maintenance that each stored or removed block does. It is enough for growth to end long before the larger
+// table is full. A cleared worker's blocks are gone after about as many blocks as the table has buckets.
 constexpr std::size_t kGrowthBucketsPerBlock = 4;
 constexpr std::size_t kSweptBucketsPerBlock = 1;
 constexpr std::size_t kBucketsAtOnce = 64;
 constexpr std::size_t kMaxBlocksPerReclaim = 1024;
 constexpr std::size_t kReclaimsPerTable = 8;
-// Buckets looked through at once when an entry must go before one can come.
+// The number of buckets that are scanned at once to evict an entry before another can be added.
 constexpr std::size_t kBucketsPerEviction = 16;
 // The table leaves the rest of the budget to the sets.
 constexpr double kTableShare = 0.875;
-// Entries that are put behind the depth limit at once, and the load below which it is lifted.
+// One in this many entries is shed when the depth limit is lowered, and the load below which the limit is lifted.
 constexpr std::size_t kShedFraction = 16;
 constexpr double kLiftLoad = 0.875;
 
-// Calls apply(hash's index, key) for each, with the memory reads of those to come under way.
+// Calls apply(hash's index, key) for each hash, and prefetches for the hashes that follow.
 template <typename Prefetch, typename Apply>
 void ForEachAhead(std::span<const BlockHash> hashes, Prefetch prefetch, Apply apply) {
   std::array<BlockTable::Key, kPrefetchDistance> keys = {};
@@ -53,7 +53,7 @@ PrefixIndex::Core::WorkerState& PrefixIndex::Core::StateOf(WorkerSlot worker) {
   return workers_[worker.value()];
 }
 
-// ---- the writer's verbs ----
+// ---- the writer's operations ----
 
 void PrefixIndex::Core::Store(WorkerSlot worker, std::uint32_t first_position, std::span<const BlockHash> hashes) {
   if (hashes.empty()) return;
@@ -137,7 +137,7 @@ bool PrefixIndex::Core::AddBlock(Lane lane, BlockTable::Key key, DepthClass dept
   if (!MakeRoom(depth)) return false;
   const BlockTable::Payload payload = Entry(Holders().WithInline(lane), depth).payload();
   if (!table_.Insert(key, payload)) {
-    // Two epochs later freed slots are free, unless readers stay.
+    // Two epochs later, freed slots can be reused, unless a reader is still in.
     Reclaim();
     Reclaim();
     if (!table_.Insert(key, payload)) return false;
@@ -165,7 +165,7 @@ void PrefixIndex::Core::RemoveBlock(Lane lane, BlockTable::Key key) {
 
 // ---- memory ----
 
-// False when a block so deep is the last one to get some.
+// False when there is no room for a block as deep as this.
 bool PrefixIndex::Core::MakeRoom(DepthClass depth) {
   while (table_.size() >= table_.capacity()) {
     if (table_.growing()) {
@@ -226,7 +226,7 @@ void PrefixIndex::Core::DropShed(Entry entry) {
   depth_limit_.Drop(entry.depth());
 }
 
-// ---- work by and by ----
+// ---- maintenance ----
 
 bool PrefixIndex::Core::HasWork() const {
   return table_.growing() || lanes_.retired_block_count() > 0 || depth_limit_.excess_count() > 0;
@@ -245,7 +245,7 @@ void PrefixIndex::Core::TakeCare() {
 }
 
 void PrefixIndex::Core::Reclaim() {
-  // A small table must not wait for long until it may use a slot again.
+  // A small table must soon be able to reuse its freed slots.
   blocks_until_reclaim_ = std::min(kMaxBlocksPerReclaim, table_.capacity() / kReclaimsPerTable);
   gate_.TryAdvance();
   sets_.Reclaim();

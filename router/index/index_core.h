@@ -1,5 +1,5 @@
-// The inside of PrefixIndex (prefix_index.h): the table, the sets and the lanes, kept consistent with each other by the
-// writer. Reading is only lookups of single blocks.
+// The inside of PrefixIndex (prefix_index.h): the table, the sets and the lanes, which the writer keeps consistent with
+// each other. Readers only look up single blocks.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class PrefixIndex::Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  // ---- readers; all but gate() while pinned ----
+  // ---- readers; all but gate() need a pin ----
 
   [[nodiscard]] const EpochGate& gate() const { return gate_; }
   [[nodiscard]] const HolderSets& sets() const { return sets_; }
@@ -78,14 +78,14 @@ class PrefixIndex::Core {
     std::uint64_t block_count = 0;
     BlockHash digest;
     std::optional<Lane> lane;
-    // Blocks of this class and deeper are not taken up: one of them, or what is before one, may be missing.
+    // Blocks of this class and deeper are not stored, because one of them, or one before them, may be missing.
     DepthClass ceiling = DepthLimit::kNone;
   };
 
   [[nodiscard]] BlockTable::Key KeyOf(BlockHash hash) const { return BlockTable::KeyOf(hash.low, seed_); }
   [[nodiscard]] WorkerState& StateOf(WorkerSlot worker);
 
-  // False when it must be left out because memory is full.
+  // False when the block must be left out because memory is full.
   [[nodiscard]] bool StoreBlock(Lane lane, BlockTable::Key key, DepthClass depth);
   [[nodiscard]] bool AddBlock(Lane lane, BlockTable::Key key, DepthClass depth);
   void RemoveBlock(Lane lane, BlockTable::Key key);
@@ -98,7 +98,7 @@ class PrefixIndex::Core {
 
   [[nodiscard]] bool HasWork() const;
   void Work(std::size_t bucket_count);
-  // What each stored or removed block pays for.
+  // The maintenance that each stored or removed block does.
   void TakeCare();
   void Reclaim();
 
@@ -111,7 +111,7 @@ class PrefixIndex::Core {
   DepthLimit depth_limit_;
   std::array<WorkerState, kMaxWorkers> workers_;  // by slot
   std::uint64_t shed_block_total_ = 0;
-  std::size_t owed_buckets_ = 0;  // of work
+  std::size_t owed_buckets_ = 0;  // maintenance that is due
   std::size_t blocks_until_reclaim_ = 1;
 };
 

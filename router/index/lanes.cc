@@ -7,7 +7,7 @@ std::optional<Lane> Lanes::Acquire(WorkerSlot worker) {
     const Lane lane(number);
     const Note& note = notes_[number];
     if (OwnerOf(lane) || note.block_count > 0) continue;
-    // A reader may still hold a value that names the lane's last life.
+    // A reader may still hold a value that refers to the lane's previous use.
     if (note.idle_since != 0 && !gate_.IsOver(note.idle_since)) continue;
     owners_[number].store(worker.value() + 1, std::memory_order_release);
     return lane;

@@ -1,11 +1,11 @@
-// The index's own numbers for what workers hold. A worker has a lane from its first block until it is cleared; then the
-// lane is nobody's at once, for every reader, and its blocks are taken out of the table later:
+// The index's own numbers for workers' blocks. A worker has a lane from its first block until it is cleared. Then, at
+// once and for every reader, the lane has no owner; its blocks are removed from the table later:
 //
-//   free ──Acquire──► owned ──Retire──► nobody's, some blocks left ──last one dropped, epoch over──► free
+//   free ──Acquire──► owned ──Retire──► no owner, some blocks left ──last one dropped, epoch over──► free
 //
-// So a worker that is cleared, or another one in its slot, never sees blocks of before, and clearing costs no time.
+// So after clearing, neither the worker nor another one in its slot sees the old blocks, and clearing takes no time.
 //
-// One writer; OwnerOf by any thread.
+// One writer; any thread may call OwnerOf.
 #pragma once
 
 #include <array>
@@ -22,26 +22,26 @@ namespace roost::router {
 
 class Lanes {
  public:
-  // Outlives it.
+  // `gate` outlives the lanes.
   explicit Lanes(const EpochGate& gate) : gate_(gate) {}
 
-  // Nothing when the lane was retired.
+  // Empty when the lane was retired.
   [[nodiscard]] std::optional<WorkerSlot> OwnerOf(Lane lane) const {
     const std::uint32_t owner = owners_[lane.value()].load(std::memory_order_acquire);
     if (owner == kNobody) return std::nullopt;
     return WorkerSlot(owner - 1);
   }
 
-  // The lowest one, so that sets stay short. Nothing when all are owned or not empty yet. O(kMaxLanes).
+  // Takes the lowest free lane, so that sets stay short. Empty when none is free. O(kMaxLanes).
   [[nodiscard]] std::optional<Lane> Acquire(WorkerSlot worker);
   void Retire(Lane lane);
 
-  // A block of this lane came into the table, or left it.
+  // A block of this lane was added to the table, or removed from it.
   void AddBlock(Lane lane) { ++notes_[lane.value()].block_count; }
   void DropBlock(Lane lane);
 
   [[nodiscard]] std::uint64_t block_count(Lane lane) const { return notes_[lane.value()].block_count; }
-  // Of all lanes that are nobody's.
+  // The number of blocks of all lanes without an owner.
   [[nodiscard]] std::uint64_t retired_block_count() const { return retired_block_count_; }
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 using Chain = std::span<const BlockHash>;
 
-// The blocks that two chains share, of which there are at most `most`. Gallops from the front, then bisects:
+// The number of blocks that two chains share, but not more than `most`. Doubles its steps from the front, then bisects:
 // O(log shared).
 //
 //   shared [0 … low)      not shared [high … )
@@ -53,7 +53,7 @@ bool PendingPrefixes::ByChain::operator()(const Entry& a, const Entry& b) const 
   return a.chain[shared] < b.chain[shared];
 }
 
-// Reads the entries around a query's place, those that share more of it first.
+// Reads the entries around a query's place, in the order of how many blocks they share with it.
 class PendingPrefixes::Reader {
  public:
   Reader(const Entries& entries, Chain query)
@@ -71,7 +71,7 @@ class PendingPrefixes::Reader {
     const Entry* entry;
     std::size_t shared;
   };
-  // Nothing once no entry is left that shares a block.
+  // Empty once no entry is left that shares a block.
   std::optional<Item> Next() {
     if (shared_above_ == 0 && shared_below_ == 0) return std::nullopt;
     if (shared_above_ >= shared_below_) {
@@ -87,7 +87,7 @@ class PendingPrefixes::Reader {
   }
 
  private:
-  // What is further out shares no more.
+  // Entries that are further away share no more blocks, so the last count is the bound.
   void MeasureAbove() {
     shared_above_ = above_ == entries_.end() ? 0 : SharedBlocks(query_, above_->chain, shared_above_);
   }
@@ -97,8 +97,8 @@ class PendingPrefixes::Reader {
 
   const Entries& entries_;
   const Chain query_;
-  Entries::const_iterator above_;  // the next one up
-  Entries::const_iterator below_;  // behind the next one down
+  Entries::const_iterator above_;  // the next entry upwards
+  Entries::const_iterator below_;  // one past the next entry downwards
   std::size_t shared_above_;
   std::size_t shared_below_;
 };

@@ -1,19 +1,20 @@
-// Prefixes that workers are computing now, for this router: sent, and not yet reported. So siblings that arrive
-// together follow the first of them instead of being spread as if nothing were on its way.
+// Prefixes that workers are computing now and have not reported yet. So requests with the same prefix that arrive
+// together follow the first of them, instead of being spread over workers that do not have it.
 //
-// A block's hash covers all tokens before it, so two chains share their blocks up to one place and none after it, which
-// bisection finds. Sorted by their hashes, chains that share a prefix stand together, and the deeper they share it with
-// a query, the closer they stand to the query's own place:
+// A block's hash covers all tokens before it, so two chains share their blocks up to one place and none after it.
+// Bisection finds that place. When chains are sorted by their hashes, those that share a prefix are neighbours, and the
+// more blocks a chain shares with a query, the closer it is to the query's own place:
 //
 //   sorted chains   a1  a1 a2  a1 a2 b3 ▲ a1 a2 c3 c4  a1 d2  e1            query  a1 a2 b3 b4
 //   shared blocks   1   2      3        ╵ 2            1      0             reading goes outwards, deepest first
 //
-// A lookup costs O((log entries + kMaxRead) · log shared blocks), whatever the length of prompts and the number of
-// workers. An entry is a view of its request's hashes: one node of a sorted set, whatever the length of the prompt.
+// A lookup costs O((log entries + kMaxRead) · log shared blocks), regardless of the length of prompts and the number of
+// workers. An entry is a view of its request's hashes: one node of a sorted set, regardless of the length of the
+// prompt.
 //
-// An entry goes with its guard: at the first token, on cancel, failure and loss of the worker. At most one for each
-// request at a worker, which is what bounds them. Past its deadline the computation is later than was predicted by far,
-// and nobody follows it any more.
+// An entry is removed with its guard: at the first token, on cancel, on failure and on loss of the worker. There is at
+// most one for each request at a worker, which bounds their number. After its deadline the computation is much later
+// than predicted, and lookups ignore the entry.
 //
 // Not thread-safe. It outlives its guards; a chain outlives its guard.
 #pragma once
@@ -37,7 +38,7 @@ class PendingPrefixes {
     std::span<const BlockHash> chain;
     WorkerSlot worker;
     Instant deadline;
-    std::uint64_t number = 0;  // tells equal chains apart
+    std::uint64_t number = 0;  // distinguishes equal chains
   };
   struct ByChain {
     bool operator()(const Entry& a, const Entry& b) const;
@@ -45,13 +46,13 @@ class PendingPrefixes {
   using Entries = std::set<Entry, ByChain>;
 
  public:
-  // Entries that a lookup reads at most: those that share the most. A decision compares no more than a few workers.
+  // A lookup reads at most this many entries, those that share the most. A decision compares only a few workers.
   static constexpr std::size_t kMaxRead = 64;
 
-  // Takes its entry out when it is destroyed or reassigned.
+  // Removes its entry when it is destroyed or reassigned.
   class Guard {
    public:
-    Guard() = default;  // of nothing
+    Guard() = default;  // guards no entry
     Guard(Guard&& other) noexcept;
     Guard& operator=(Guard&& other) noexcept;
     ~Guard() { Release(); }
@@ -68,8 +69,8 @@ class PendingPrefixes {
   // `worker` will hold all of `chain` (front to back), and should by `deadline`.
   [[nodiscard]] Guard Add(WorkerSlot worker, std::span<const BlockHash> chain, Instant deadline);
 
-  // Adds what is pending to `matches`, which is what an index says of `chain`, deepest first, and stays so. A worker's
-  // depth is the larger of the two; the blocks by which pending ones deepen it are its pending_block_count.
+  // Adds pending blocks to `matches`, an index's matches for `chain`, which are and stay ordered deepest first. A
+  // worker's depth becomes the larger of both; its pending_block_count is the difference to what the index has.
   void Deepen(std::span<const BlockHash> chain, Instant now, std::vector<WorkerMatch>& matches) const;
 
   [[nodiscard]] std::size_t size() const { return entries_.size(); }

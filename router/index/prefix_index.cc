@@ -13,16 +13,16 @@ namespace {
 
 using Stretch = ChainSearch<BlockTable::Search>::Stretch;
 
-// Turns the stretches of a search into matches, each lane where it is met first.
+// Turns the stretches of a search into matches: each lane matches at the first stretch that has it.
 class Collector {
  public:
-  // Only lanes that hold the first block count. `matches` has room for one more than there are lanes.
+  // Only lanes that hold the first block count. `matches` must have room for one more than there are lanes.
   Collector(const HolderSets& sets, const Lanes& lanes, Holders first, std::span<WorkerMatch> matches)
       : sets_(sets), lanes_(lanes), matches_(matches) {
     sets_.ForEachWord(first, [this](std::size_t word, std::uint64_t bits) { missing_[word] |= bits; });
   }
 
-  // Deepest first.
+  // Call it with the deepest stretch first.
   void Take(const Stretch& stretch) {
     sets_.ForEachWord(stretch.holders, [&](std::size_t word, std::uint64_t bits) {
       const std::uint64_t found = bits & missing_[word];
@@ -33,8 +33,9 @@ class Collector {
   [[nodiscard]] std::size_t match_count() const { return match_count_; }
 
  private:
-  // The lanes of a word. Goes four steps at a time, needed or not: how many a word takes nobody could predict, and to
-  // be wrong takes longer than a few steps (Langdale, Lemire, Parsing Gigabytes of JSON per Second, VLDB Journal 2019).
+  // Appends the lanes of a word. It always does four steps at a time: the number of steps is unpredictable, and a
+  // branch misprediction costs more than a few steps (Langdale, Lemire, Parsing Gigabytes of JSON per Second, VLDB
+  // Journal 2019).
   void Append(std::size_t word, std::uint64_t bits, std::uint32_t block_count) {
     constexpr int kSteps = 4;
     const auto first_lane = static_cast<std::uint32_t>(word * kLanesPerWord);

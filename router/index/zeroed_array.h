@@ -1,6 +1,6 @@
-// A large array that begins as zero bytes and takes memory only where it is touched, in huge pages where the system has
-// them (Linux). Making one costs no time whatever its size, and its parts can be given back. T must mean something as
-// zero bytes and needs no destructor.
+// A large array that begins as zero bytes and takes memory only where it is touched, in huge pages if the system has
+// them (Linux). Making one takes no time, regardless of its size, and parts of it can be freed. Zero bytes must be a
+// valid T, and T must need no destructor.
 #pragma once
 
 #include <sys/mman.h>
@@ -35,7 +35,7 @@ class ZeroedArray {
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::size_t bytes() const { return size_ * sizeof(T); }
 
-  // Gives back the memory of the huge pages that lie wholly in front of element `end`: they are zeros again.
+  // Frees the memory of the huge pages that are wholly before element `end`; they become zeros again.
   void ForgetBefore(std::size_t end) {
     const std::size_t end_byte = std::min(end, size_) * sizeof(T) / kHugePageBytes * kHugePageBytes;
     if (end_byte <= forgotten_bytes_) return;

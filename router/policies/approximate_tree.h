@@ -1,5 +1,5 @@
-// Guesses what workers hold from what this router sent them: for each worker the blocks of its most recent requests, up
-// to a bound; the least recently sent blocks are forgotten first.
+// Guesses what workers hold from what this router sent them. It keeps the blocks of each worker's most recent requests,
+// up to a bound, and forgets the least recently sent blocks first.
 //
 // Not thread-safe.
 #pragma once
@@ -35,7 +35,7 @@ class ApproximateTree {
   [[nodiscard]] std::size_t block_count(WorkerSlot slot) const;
 
  private:
-  using Recency = std::list<std::uint64_t>;  // block keys, the last one sent first
+  using Recency = std::list<std::uint64_t>;  // block keys, most recently sent first
   struct Share {
     std::uint64_t epoch = 0;
     Recency recency;
@@ -47,7 +47,7 @@ class ApproximateTree {
 
   const std::size_t max_blocks_;
   std::unordered_map<WorkerSlot, Share> shares_;
-  std::unordered_map<std::uint64_t, std::vector<WorkerSlot>> holders_;  // the last one sent to at the end
+  std::unordered_map<std::uint64_t, std::vector<WorkerSlot>> holders_;  // the one that got the block last is at the end
 };
 
 }  // namespace roost::router

@@ -1,6 +1,6 @@
-// The rules of other routers, to compare with and to choose from. Each is in its own file, which names its source and
-// its defaults. All of them see the same fleet and the same index as the default policy; where a source counts the
-// requests that its router has in flight, WorkerView::in_flight_requests stands for them.
+// The policies of other routers, for comparison and as alternatives. Each is in its own file, which names its source
+// and its defaults. All of them see the same fleet and the same index as the default policy. If a source counts the
+// requests that its router has in flight, the policy uses WorkerView::in_flight_requests.
 //
 // They look at every worker: O(workers + matches) per decision.
 #pragma once

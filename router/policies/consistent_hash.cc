@@ -1,12 +1,12 @@
 // consistent-hash: consistent hashing of a prompt's beginning, with bounded loads (Mirrokni, Thorup, Zadimoghaddam,
-// SODA 2018), as KubeAI's PrefixHash: the first worker on the ring from the prompt's hash on whose requests in flight,
-// with this one, are at most 1.25 times the mean, with this one; if there is none, the first on the ring. Nothing in
-// flight at all is within any bound.
+// SODA 2018), as in KubeAI's PrefixHash. It walks the ring from the prompt's hash and takes the first worker whose
+// requests in flight are at most 1.25 times the mean; both numbers include the new request. If there is none, it takes
+// the first worker on the ring. When nothing is in flight, every worker is within the bound.
 //
-// Defaults as KubeAI's (meanLoadPercentage 125, replication 256) but for the key: KubeAI hashes the first 100
-// characters (prefixCharLength), about two blocks of 16 tokens; here it is the first four blocks, which told
-// conversations apart far better on traces where everybody's first block is the same. Prompts without a full block go
-// to the fewest requests.
+// Defaults as in KubeAI (meanLoadPercentage 125, replication 256), except for the key. KubeAI hashes the first 100
+// characters (prefixCharLength), about two blocks of 16 tokens. Here the key is the first four blocks, which
+// distinguish conversations far better on traces where all first blocks are the same. Prompts without a full block go
+// to the worker with the fewest requests.
 #include "router/policies/baselines.h"
 #include "router/policies/hash_ring.h"
 #include "router/policies/scanning_policy.h"
@@ -46,7 +46,7 @@ class ConsistentHash final : public ScanningPolicy {
     std::size_t worker_count = 0;
   };
 
-  // The sum of the loads; also notes where each slot's prospect is.
+  // The sum of the loads. Also fills index_by_slot_.
   Loads LoadsOf(std::span<const Prospect> prospects) {
     Loads loads{.total = 0, .worker_count = prospects.size()};
     index_by_slot_.assign(index_by_slot_.size(), std::nullopt);
@@ -68,7 +68,7 @@ class ConsistentHash final : public ScanningPolicy {
   }
 
   HashRing ring_;
-  std::vector<std::optional<std::size_t>> index_by_slot_;  // of the call; as long as the ring has slots
+  std::vector<std::optional<std::size_t>> index_by_slot_;  // into this call's prospects; one entry for each ring slot
 };
 
 }  // namespace

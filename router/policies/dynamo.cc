@@ -1,13 +1,13 @@
-// dynamo: the cost of NVIDIA Dynamo's kv router (lib/kv-router/src/scheduling/selector/default.rs), in blocks; the
-// least, of several any:
+// dynamo: the least cost of NVIDIA Dynamo's kv router (lib/kv-router/src/scheduling/selector/default.rs), in blocks; a
+// random one of several equals:
 //
 //   cost = prefill_load_scale · max(raw prefill blocks - overlap credit, 0) + decode blocks
 //
 //   raw prefill blocks   of the worker's active prefill and of the whole prompt
 //   overlap credit       credit · blocks of the prompt that the worker holds; no decay, no other tiers
-//   decode blocks        of the contexts that run there, and of the prompt, which is the same for all and left out
+//   decode blocks        of the contexts that run there; those of the prompt are the same for all workers and left out
 //
-// Defaults as there: scale 1, credit 1, decay 0, weight of active requests 0, temperature 0.
+// Defaults as in Dynamo: scale 1, credit 1, decay 0, weight of active requests 0, temperature 0.
 #include <algorithm>
 
 #include "router/policies/baselines.h"

@@ -1,6 +1,6 @@
-// Consistent hashing (Karger et al., STOC 1997): every worker slot has kReplicas points on a circle of 64-bit hashes; a
+// Consistent hashing (Karger et al., STOC 1997): every worker slot has kReplicas points on a circle of 64-bit hashes. A
 // key belongs to the first point at or after its hash. Points of slots without a worker are skipped, so when a worker
-// joins or leaves, the keys of the others stay where they are.
+// joins or leaves, the other workers' keys stay where they are.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@ class HashRing {
  public:
   static constexpr std::uint32_t kReplicas = 256;
 
-  // Adds the points of slots below `slot_count` where they are missing. O(points · log points) when there are new ones.
+  // Adds the missing points of slots below `slot_count`. O(points · log points) when there are new ones.
   void Grow(std::uint32_t slot_count);
 
-  // Calls visit(WorkerSlot) for the points from `hash` on, once around, until it returns false. A slot comes once for
-  // each of its points.
+  // Calls visit(WorkerSlot) for each point from `hash` on, once round the circle, until it returns false. A slot is
+  // visited once for each of its points.
   template <typename Visit>
   void Walk(std::uint64_t hash, Visit visit) const {
     const auto first = std::lower_bound(points_.begin(), points_.end(), Point{hash, WorkerSlot()});
@@ -32,8 +32,8 @@ class HashRing {
     }
   }
 
-  // The hash of a prompt's first `count` blocks, or of as many as there are. A block's hash covers all before it.
-  // There must be one.
+  // The hash of a prompt's first `count` blocks, or of all of them if there are fewer. `block_hashes` must not be
+  // empty. A block's hash covers all blocks before it.
   [[nodiscard]] static std::uint64_t KeyOf(std::span<const BlockHash> block_hashes, std::size_t count);
 
  private:

@@ -1,5 +1,6 @@
-// least-requests: the worker to which this router has the fewest requests in flight; of several any. As Envoy's
-// LEAST_REQUEST with a full scan, nginx's least_conn and the "least outstanding" of inference gateways. No parameters.
+// least-requests: the worker to which this router has the fewest requests in flight; a random one of several equals. As
+// in Envoy's LEAST_REQUEST with a full scan, nginx's least_conn and the "least outstanding" of inference gateways. No
+// parameters.
 #include "router/policies/baselines.h"
 #include "router/policies/scanning_policy.h"
 

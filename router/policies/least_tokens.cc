@@ -1,6 +1,6 @@
-// least-tokens: the worker with the fewest uncached prompt tokens in its queue, as it reported and this router has sent
-// since; of several any. The length of a queue in work instead of requests (llm-d's token-load-scorer without the
-// request's own tokens). No parameters.
+// least-tokens: the worker with the fewest uncached prompt tokens in its queue, from its report and what this router
+// has sent since; a random one of several equals. It measures a queue by its work instead of its requests (llm-d's
+// token-load-scorer without the request's own tokens). No parameters.
 #include "router/policies/baselines.h"
 #include "router/policies/scanning_policy.h"
 

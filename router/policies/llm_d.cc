@@ -1,13 +1,14 @@
 // llm-d: sticky until saturated, the default profile of llm-d's router (prefix-cache-affinity-filter, then
 // token-load-scorer):
 //
-//   sticky     workers that hold at least 0.80 of the prompt (affinityThreshold); if there is none, all go on
-//   saturated  the best sticky one would begin more than 18 s (maxTTFTPenaltyMs) later than the best other one, by
-//              tokens in flight ÷ prefill rate: then all go on
-//   of these   the least tokens in flight plus uncached tokens of the prompt; of several any
+//   sticky     the workers that hold at least 0.80 of the prompt (affinityThreshold); if there is none, all workers
+//   saturated  if the best sticky worker would begin more than 18 s (maxTTFTPenaltyMs) later than the best other one
+//              (by tokens in flight ÷ prefill rate): all workers
+//   of these   the least tokens in flight plus uncached tokens of the prompt; a random one of several equals
 //
-// There the prefill rate (peakPrefillThroughput, 15,928 tokens/s) is calibrated by hand for a model and GPU; here it is
-// the fleet's measured mean, and the default while none is known. Tokens in flight are those that wait uncached.
+// In llm-d the prefill rate (peakPrefillThroughput, 15,928 tokens/s) is calibrated by hand for a model and GPU. Here it
+// is the fleet's measured mean, or that default while none is known. Tokens in flight are the uncached tokens that
+// wait.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -27,7 +28,7 @@ bool IsSticky(const RouteQuery& query, const Prospect& prospect) {
   return prospect.matched_tokens >= kAffinityThreshold * query.prompt_token_count;
 }
 
-// Of the prospects that are in the group; nothing when none is.
+// The fewest among the prospects of the group; empty when it has none.
 template <typename InGroup>
 std::optional<std::uint64_t> FewestInFlight(std::span<const Prospect> prospects, InGroup in_group) {
   std::optional<std::uint64_t> fewest;

@@ -1,6 +1,7 @@
-// lmetric: the least product of the prompt's uncached tokens and the batch size, with this request; of several any
-// (Zhang et al., LMetric: Simple is Better, arXiv 2603.15202). No parameters. The batch is what runs and waits there,
-// as reported and sent since; the one more keeps an idle worker's product from being zero whatever it holds.
+// lmetric: the least product of the prompt's uncached tokens and the batch size; a random one of several equals (Zhang
+// et al., LMetric: Simple is Better, arXiv 2603.15202). No parameters. The batch has the requests that run and wait at
+// the worker, as reported and sent since, and the new request. So an idle worker's product also depends on what it
+// holds.
 #include "router/policies/baselines.h"
 #include "router/policies/scanning_policy.h"
 

@@ -1,4 +1,4 @@
-// The policies by name: the default (router/route) and the rules of other routers (baselines.h).
+// The policies by name: the default (router/route) and those of other routers (baselines.h).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace roost::router {
 // The default first.
 [[nodiscard]] std::span<const std::string_view> PolicyNames();
 
-// kInvalidArgument names the known ones.
+// For an unknown name, kInvalidArgument lists the known ones.
 [[nodiscard]] Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, std::uint64_t seed);
 
 }  // namespace roost::router

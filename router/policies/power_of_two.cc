@@ -1,5 +1,5 @@
-// power-of-two: draws two workers and takes the one with fewer of this router's requests in flight; of equals the first
-// (Mitzenmacher, The Power of Two Choices in Randomized Load Balancing, 2001). No parameters.
+// power-of-two: draws two random workers and takes the one with fewer of this router's requests in flight, or the first
+// if they are equal (Mitzenmacher, The Power of Two Choices in Randomized Load Balancing, 2001). No parameters.
 #include "router/policies/baselines.h"
 #include "router/policies/scanning_policy.h"
 
@@ -17,7 +17,7 @@ class PowerOfTwo final : public ScanningPolicy {
     const std::size_t first = rng().Below(prospects.size());
     if (prospects.size() == 1) return {first, DecisionReason::kLeastLoad};
     std::size_t second = rng().Below(prospects.size() - 1);
-    if (second >= first) ++second;  // another one
+    if (second >= first) ++second;  // never the same one
     const auto load = [&](std::size_t index) { return prospects[index].worker->in_flight_requests; };
     return {load(second) < load(first) ? second : first, DecisionReason::kLeastLoad};
   }

@@ -1,4 +1,4 @@
-// random: any worker, each as likely as the others. No parameters.
+// random: a random worker, each with equal probability. No parameters.
 #include "router/policies/baselines.h"
 #include "router/policies/scanning_policy.h"
 

@@ -1,5 +1,5 @@
-// round-robin: one worker after the other, in the order of their slots, whatever they hold or have to do. The default
-// of most HTTP load balancers. No parameters.
+// round-robin: one worker after the other, in the order of their slots, regardless of their caches and loads. The
+// default of most HTTP load balancers. No parameters.
 #include "router/policies/baselines.h"
 #include "router/route/candidates.h"
 #include "router/route/rotation.h"

@@ -1,5 +1,5 @@
-// The base of policies that compare all workers: it gathers the workers that may take the request, with what each holds
-// of the prompt, and the policy picks one.
+// The base of policies that compare all workers. It collects the workers that may take the request, with what each
+// holds of the prompt, and the policy picks one.
 #pragma once
 
 #include <cstddef>
@@ -34,11 +34,11 @@ class ScanningPolicy : public Policy {
     std::size_t index = 0;  // into the prospects
     DecisionReason reason = DecisionReason::kLeastLoad;
   };
-  // `prospects` is not empty, and in no particular order.
+  // `prospects` is not empty, and is in no particular order.
   [[nodiscard]] virtual Pick PickFrom(const RouteQuery& query, std::span<const Prospect> prospects,
                                       const FleetView& fleet) = 0;
 
-  // The index of the prospect whose `key` is least; of several any.
+  // The index of the prospect with the least `key`; a random one of several equals.
   template <typename Key>
   [[nodiscard]] std::size_t Least(std::span<const Prospect> prospects, Key key) {
     std::size_t least = 0;
@@ -55,7 +55,7 @@ class ScanningPolicy : public Policy {
     }
     return least;
   }
-  // The fewest requests of this router, the usual fallback.
+  // The prospect with the fewest of this router's requests in flight, the usual fallback.
   [[nodiscard]] std::size_t LeastInFlight(std::span<const Prospect> prospects);
 
   [[nodiscard]] Rng& rng() { return rng_; }
@@ -65,7 +65,7 @@ class ScanningPolicy : public Policy {
 
   const std::string_view name_;
   Rng rng_;
-  std::vector<Prospect> prospects_;             // of the call
+  std::vector<Prospect> prospects_;             // of the current call
   std::vector<std::uint32_t> matched_by_slot_;  // zero between calls
 };
 

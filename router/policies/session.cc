@@ -1,8 +1,9 @@
-// session: all requests of a conversation go to one worker, where consistent hashing puts its session, whatever the
-// load; as the session router of vLLM's production-stack. Requests that name no session are hashed by their first four
-// blocks, which approximates one: turns of a chat begin alike. Those without a full block go to the fewest requests.
+// session: all requests of a conversation go to the worker to which consistent hashing maps their session, regardless
+// of the load, as in the session router of vLLM's production-stack. Requests without a session are hashed by their
+// first four blocks, which approximates a session, because turns of a chat begin with the same text. Requests without a
+// full block go to the worker with the fewest requests.
 //
-// No parameters but the ring's, see hash_ring.h.
+// No parameters except those of the ring; see hash_ring.h.
 #include "router/policies/baselines.h"
 #include "router/policies/hash_ring.h"
 #include "router/policies/scanning_policy.h"

@@ -1,14 +1,15 @@
-// sglang: the cache_aware policy of SGLang's router with its approximate tree, as in sgl-router/src/policies/
-// cache_aware.rs, which knows the caches from its own routing alone:
+// sglang: the cache_aware policy of SGLang's router with its approximate tree (sgl-router/src/policies/cache_aware.rs),
+// which estimates the caches only from its own routing:
 //
 //   loads differ too much      → the fewest requests in flight       max - min > 32 and max > 1.1 · min
 //   else match > half a prompt → the worker that it was sent to last
 //   else                       → the fewest requests in flight
 //
-// Of the two generations this is the newer one in its defaults (match threshold 0.5, imbalance 32 and 1.1; the older
-// had 0.3, 64 and 1.5) and in what becomes of a miss: the older one sent all of them to the worker with the smallest
-// tree, which drowned it (sglang issues 14305, 14532). The tree is bounded as there, by 2^26 characters per worker,
-// taken for four to a token; there a sweep every two minutes keeps the bound, here it holds at all times.
+// There are two generations of this policy. This follows the newer one in its defaults (match threshold 0.5, imbalance
+// 32 and 1.1; the older had 0.3, 64 and 1.5) and in its handling of misses: the older one sent all misses to the worker
+// with the smallest tree, which overloaded it (sglang issues 14305, 14532). The tree has the same bound, 2^26
+// characters per worker, counted as four to a token. SGLang enforces it by a sweep every two minutes, here it holds at
+// all times.
 #include <algorithm>
 
 #include "router/policies/approximate_tree.h"

@@ -1,5 +1,5 @@
-// Records the shape of requests, so that simulations can replay them: lengths and hashes, never text, tokens or names
-// of clients. One JSON object per line, in the form that deploy/roostctl/workload/recording.h describes.
+// Records the shape of requests, so that simulations can replay them: lengths and hashes, never text, tokens or
+// clients' names. One JSON object per line, in the form that deploy/roostctl/workload/recording.h describes.
 //
 //   any thread ── TryRecord ─▶ bounded queue ─▶ writer thread: hashes the answer's blocks, writes a line
 //
@@ -30,14 +30,14 @@ struct RequestRecord {
   std::uint32_t block_tokens = 0;
   std::uint32_t input_token_count = 0;
   std::uint32_t output_token_count = 0;
-  std::vector<std::uint64_t> prompt_blocks;  // low halves of the hashes of its full blocks
-  BlockHash last_hash;                       // of the last of them; the root if there is none
+  std::vector<std::uint64_t> prompt_blocks;  // low halves of the hashes of the prompt's full blocks
+  BlockHash last_hash;                       // of the last full block; the root if there is none
   std::vector<TokenId> open_tokens;          // after that block: the prompt's last tokens, then the answer's
   std::uint64_t tenant_hash = 0;             // 0: none
   std::uint64_t session_hash = 0;            // 0: none
 };
 
-// The record's line, without the line feed. Costs a hash per block of the answer.
+// The record's line, without the line feed. Computes a hash per block of the answer.
 [[nodiscard]] std::string LineOf(const RequestRecord& record);
 
 enum class RecordOutcome : std::uint8_t {
@@ -48,15 +48,15 @@ enum class RecordOutcome : std::uint8_t {
 struct RecorderOptions {
   std::filesystem::path path;
   std::size_t queue_capacity = 1024;                   // requests
-  std::function<void(RecordOutcome)> on_outcome = {};  // of each request; from any thread
+  std::function<void(RecordOutcome)> on_outcome = {};  // called once for each request, on any thread
 };
 
 // Thread-safe.
 class Recorder {
  public:
-  // Creates the file, or empties it. kUnavailable names it when that can not be done.
+  // Creates the file, or truncates it. kInvalidArgument names it when it can not be written.
   [[nodiscard]] static Result<std::unique_ptr<Recorder>> Open(RecorderOptions options);
-  // Writes what is in the queue and logs the counts.
+  // Writes the queued records and logs the counts.
   ~Recorder();
 
   // Never waits.

@@ -6,7 +6,7 @@
 namespace roost::router {
 namespace {
 
-// FNV-1a: names are told apart, here and in other runs, and can not be read back from a recording without guessing.
+// FNV-1a. A name has the same hash in every run, and can only be found from a recording by guessing.
 std::uint64_t HashOf(std::string_view name) {
   if (name.empty()) return 0;
   std::uint64_t hash = 0xcbf29ce484222325ULL;
@@ -32,7 +32,7 @@ RequestRecord RecordOf(const GenerateSpec& spec, double arrival_seconds) {
   return record;
 }
 
-// Hands on what it sees, and keeps the first choice's tokens.
+// Forwards all events, and keeps the first choice's tokens.
 class RecordingObserver final : public GenerationObserver {
  public:
   RecordingObserver(std::shared_ptr<GenerationObserver> inner, RequestRecord record, Recorder& recorder)

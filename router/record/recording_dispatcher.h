@@ -1,5 +1,5 @@
-// A dispatcher that records: it forwards everything to another dispatcher, and gives each finished request to a
-// Recorder. So neither the fleet nor the HTTP side knows about recording.
+// A dispatcher that records: it forwards everything to another dispatcher, and passes each finished request to a
+// Recorder. So neither the fleet nor the HTTP side depends on recording.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace roost::router {
 
 class RecordingDispatcher final : public Dispatcher {
  public:
-  // All of them outlive it; `recorder` also outlives every request that was submitted here.
+  // All references outlive the dispatcher; `recorder` also outlives every request that was submitted here.
   RecordingDispatcher(Dispatcher& inner, Recorder& recorder, const Clock& clock);
 
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view name) const override {

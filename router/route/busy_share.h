@@ -3,7 +3,7 @@
 //   share = Σ busy · 2^(-age / half-life)  ÷  Σ elapsed · 2^(-age / half-life)
 //
 // Decodes alone do not make a worker busy: a new prompt joins their next step. The prefill time of a step is the time
-// that its tokens would have taken in full steps, see PrefillSeconds in cost.h.
+// that its prompt tokens would have taken in full steps; see PrefillSeconds in cost.h.
 //
 // A plain value; not thread-safe. Constant time.
 #pragma once
@@ -22,8 +22,8 @@ class BusyShare {
   explicit BusyShare(Instant start)
       : last_(start), busy_seconds_(kHalfLife, start), elapsed_seconds_(kHalfLife, start) {}
 
-  // A report at `now`, which never goes back, with this many seconds of prefill. A report without prefill counts too:
-  // time has passed.
+  // A report came at `now` with this many seconds of prefill. `now` never goes back. Call it for reports without
+  // prefill too, because they let time pass.
   void Observe(double busy_seconds, Instant now);
 
   // 0 to 1, as of the last report. In the first second, the missing time counts as idle.

@@ -14,7 +14,7 @@ namespace roost::router {
 
 namespace {
 
-// Those that cost the same as the first, which is the cheapest.
+// The candidates within a tie of the first, which is the cheapest.
 std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
   const double bound = candidates.front().cost_seconds() + kTieSeconds;
   const auto end = std::find_if(candidates.begin(), candidates.end(),
@@ -22,7 +22,7 @@ std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
   return {candidates.begin(), end};
 }
 
-// `tied` is not empty.
+// `tied` must not be empty.
 const Candidate& FirstOf(std::span<const Candidate> tied, const FleetView& fleet) {
   const auto goes_before = [&fleet](const Candidate& a, const Candidate& b) {
     if (a.matched_tokens != b.matched_tokens) return a.matched_tokens > b.matched_tokens;
@@ -74,7 +74,7 @@ class CacheAwarePolicy final : public Policy {
     std::optional<PrefixCopy> copy = {};
   };
 
-  // `choice`, or a choice that serves later requests better; perhaps with a copy for them.
+  // Returns `choice`, perhaps with a copy for later requests, or a new worker that needs warming up.
   [[nodiscard]] Choice LookAhead(const RouteQuery& query, const FleetView& fleet,
                                  const std::vector<Candidate>& candidates, Choice choice) {
     if (!query.now.has_value()) return choice;

@@ -16,7 +16,7 @@ bool Contains(const std::vector<Candidate>& candidates, WorkerSlot slot) {
                      [slot](const Candidate& candidate) { return candidate.slot == slot; });
 }
 
-// A candidate's place in a list and its cost, computed once: candidates are large, and are put in order by these.
+// A candidate's place in a list and its cost, computed once. Candidates are large, so these are sorted instead.
 struct Priced {
   double cost_seconds = 0;
   std::uint32_t place = 0;
@@ -24,7 +24,7 @@ struct Priced {
   bool operator<(const Priced& other) const { return cost_seconds < other.cost_seconds; }
 };
 
-// The cheapest of them, at most `count`: in order if that is all of them.
+// The cheapest candidates, at most `count`. Sorted only if none is left out.
 std::vector<Candidate> Cheapest(const std::vector<Candidate>& candidates, std::size_t count) {
   std::vector<Priced> priced;
   priced.reserve(candidates.size());
@@ -38,7 +38,7 @@ std::vector<Candidate> Cheapest(const std::vector<Candidate>& candidates, std::s
     std::sort(priced.begin(), priced.end());
   }
   std::vector<Candidate> cheapest;
-  cheapest.reserve(count + kLeastLoadedCount + 1);  // for those that join them
+  cheapest.reserve(count + kLeastLoadedCount + 1);  // room for the candidates that are added later
   for (const Priced& each : priced) cheapest.push_back(candidates[each.place]);
   return cheapest;
 }

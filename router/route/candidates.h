@@ -1,7 +1,7 @@
 // The workers that a decision compares: those that hold the most of the prompt, and a few of the least loaded. Every
-// other worker holds less than the first and waits longer than the second.
+// other worker holds less than the former and has a longer wait than the latter.
 //
-// O(matches + kMaxHolders · log kMaxHolders), whatever the size of the fleet.
+// O(matches + kMaxHolders · log kMaxHolders), regardless of the size of the fleet.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace roost::router {
 
-inline constexpr std::size_t kMaxHolders = 64;       // holders whose cost is computed, the deepest ones
-inline constexpr std::size_t kKeptHolders = 12;      // those of them that become candidates, the cheapest ones
-inline constexpr std::size_t kLeastLoadedCount = 4;  // and this many of the least loaded
+inline constexpr std::size_t kMaxHolders = 64;       // the deepest holders, whose cost is computed
+inline constexpr std::size_t kKeptHolders = 12;      // the cheapest of them, which become candidates
+inline constexpr std::size_t kLeastLoadedCount = 4;  // the least loaded workers, which become candidates too
 
-// Cheapest first, no worker twice. Empty if and only if no worker of the fleet may take the request.
+// Cheapest first, without duplicates. Empty if and only if no worker of the fleet may take the request.
 [[nodiscard]] std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet);
 
-// The decision for the worker in `slot`, which is in the fleet and may take the request, with all that a decision
-// reports. Its reason is kOnlyWorker instead of `reason` if there was no choice.
+// The decision for the worker in `slot`, with everything that a decision reports. The worker must be in the fleet and
+// may take the request. The reason is kOnlyWorker instead of `reason` if there was no choice.
 [[nodiscard]] Decision Decide(const RouteQuery& query, const FleetView& fleet, WorkerSlot slot, DecisionReason reason);
 
 }  // namespace roost::router

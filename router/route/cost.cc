@@ -6,18 +6,18 @@ namespace roost::router {
 
 namespace {
 
-// A running request is assumed to draw this many more tokens before it frees its slot.
+// A running request is assumed to generate this many more tokens before it frees its slot.
 constexpr double kAssumedRemainingTokens = 128;
-// Beyond this busy share a fleet is saturated. It bounds the factor 1 / (1 - ρ) at 10.
+// Above this busy share a fleet counts as saturated. It bounds the factor 1 / (1 - ρ) at 10.
 constexpr double kMaxBusyShare = 0.9;
-// A computed token costs its own time, and that of the token that it evicts.
+// A computed token costs its own time, and the time to compute again the token that it evicts.
 constexpr double kPriceOfAMiss = 2;
-// A prompt of this many uncached tokens is overtaken by half of the work that comes while it waits; a longer one by
+// A prompt of this many uncached tokens is overtaken by half of the work that arrives while it waits; a longer one by
 // more.
 constexpr double kHalfOvertakenTokens = 1000;
 // Measured speeds within this factor of the mean count as the mean.
 constexpr double kSpeedNoise = 1.5;
-// How many times each request that waits at a worker of a saturated fleet counts.
+// In a saturated fleet, each request that waits at the worker counts this many times.
 constexpr double kSaturatedDelay = 2;
 
 struct Rates {
@@ -27,8 +27,8 @@ struct Rates {
 
 Rates MeanOf(const FleetSpeed& speed) { return {speed.prefill_tokens_per_second, speed.decode_step_seconds}; }
 
-// Unknown rates of a worker are those of the others, at its own pace. Otherwise the worker whose decodes were measured
-// first would seem slower.
+// A worker's unknown rates are taken from the others, scaled to its own pace. Otherwise the worker whose decodes were
+// measured first would seem slower.
 Rates RatesOf(const WorkerView& worker, const FleetSpeed& speed) {
   const double own = worker.prefill_tokens_per_second;
   if (own <= 0) return MeanOf(speed);
@@ -48,18 +48,18 @@ double SecondsPerToken(const WorkerView& worker, Rates rates) {
   return 1 / rates.prefill_tokens_per_second + rates.decode_step_seconds / StepTokens(worker);
 }
 
-// How many times longer than the mean the worker takes for a token.
+// The worker's time for a token, relative to the mean worker's.
 double SlownessOf(const WorkerView& worker, double seconds_per_token, const FleetSpeed& speed) {
   return speed.is_known() ? seconds_per_token / SecondsPerToken(worker, MeanOf(speed)) : 1;
 }
 
-// The part of the slowness that counts: 1 within the noise, and continuous at its ends.
+// The slowness without measurement noise: 1 within kSpeedNoise of the mean, and continuous at the ends of that range.
 double WithoutNoise(double slowness) {
   if (slowness > 1) return std::max(1.0, slowness / kSpeedNoise);
   return std::min(1.0, slowness * kSpeedNoise);
 }
 
-// How many running requests must end before there are blocks for `tokens` more.
+// How many running requests must end before there are enough free blocks for `tokens` more tokens.
 double RequestsToOutwaitForBlocks(const WorkerView& worker, double tokens) {
   const double missing = tokens - static_cast<double>(worker.free_block_count) * worker.block_tokens;
   if (missing <= 0 || worker.running_requests == 0) return 0;
@@ -75,15 +75,15 @@ double SlotSeconds(const WorkerView& worker, Rates rates, double uncached) {
   return requests * kAssumedRemainingTokens * rates.decode_step_seconds / Slots(worker);
 }
 
-// What goes before one more prompt of this many tokens, and which prompts it holds up.
+// A new prompt's place in a worker's queue: the work before it, and the prompts that it delays.
 struct Standing {
   double tokens_before = 0;
-  double growth_tokens = 0;        // that may come later and still go before it
+  double growth_tokens = 0;        // tokens that may arrive later and still go before it
   double overtaken = 0;            // prompts
   double impatient_overtaken = 0;  // the same, with late prompts counting more
 };
 
-// Where the shortest goes first, shorter prompts that come in the meantime make a wait longer.
+// Where short prompts go first, the factor by which shorter prompts that arrive meanwhile lengthen a wait.
 double StretchOf(double uncached, double busy_share) {
   return 1 / (1 - busy_share * uncached / (uncached + kHalfOvertakenTokens));
 }
@@ -94,7 +94,7 @@ Standing StandingOf(const WorkerView& worker, double seconds_per_token, double u
   if (worker.ageing_tokens == 0 || worker.prompts == nullptr || !now.has_value()) return {.tokens_before = queued};
   const PromptQueue::Place place = worker.prompts->PlaceOf(uncached, *now, worker.ageing_tokens, seconds_per_token);
   const double of_others = std::max(0.0, queued - place.all_tokens);
-  const double under_way = StepTokens(worker);  // no prompt overtakes the step under way
+  const double under_way = StepTokens(worker);  // no prompt overtakes the current step
   const double before = std::min(queued, place.before_tokens + of_others + under_way);
   return {.tokens_before = before,
           .growth_tokens = before * (StretchOf(uncached, busy_share) - 1),
@@ -102,20 +102,20 @@ Standing StandingOf(const WorkerView& worker, double seconds_per_token, double u
           .impatient_overtaken = place.impatient_overtaken};
 }
 
-// 0 in a fleet that keeps up, to 1 in one that does nothing but prefill.
+// From 0 in a fleet that keeps up to 1 in a fleet that does nothing but prefill.
 double SaturationOf(const FleetSpeed& speed) {
   return std::clamp((speed.busy_share - kMaxBusyShare) / (1 - kMaxBusyShare), 0.0, 1.0);
 }
 
-// How many requests the prefill of one more holds up. Late requests go first while that helps. In a fleet where all are
-// late, preferring them only delays requests that could still be on time.
+// How many requests the prefill of the new prompt delays. Late requests count more, so that they go first. In a
+// saturated fleet all requests are late, and preferring them would only delay requests that could still be on time.
 double DelayedBy(const Standing& standing, const WorkerView& worker, double saturation) {
   const double late = standing.impatient_overtaken - standing.overtaken;
   return standing.overtaken + (1 - saturation) * late + saturation * kSaturatedDelay * worker.waiting_requests;
 }
 
 Candidate OrderWithoutRates(const WorkerView& worker, Candidate candidate, double uncached) {
-  // As if a step's tokens took a second.
+  // Counts as if the tokens of a usual step took one second.
   const double weight = (Batch(worker) + 1) / kUsualBatchTokens;
   candidate.queue_seconds = static_cast<double>(worker.queued_prefill_tokens) * weight;
   candidate.prefill_seconds = uncached * weight;

@@ -1,7 +1,7 @@
-// Compares a decision with the best of its candidates, and with round robin, which takes its turns in the shadow over
-// the same fleet.
+// Compares a decision with the best of its candidates, and with a shadow round robin, which only takes turns over the
+// same fleet and sends nothing.
 //
-// The shadow sees the caches as the real policy has filled them. So it tells what round robin would have given this one
+// The shadow sees the caches as the real policy has filled them. So it shows what round robin would have given this one
 // request, not what a cluster under round robin would give.
 #pragma once
 
@@ -13,8 +13,8 @@
 namespace roost::router {
 
 struct DecisionAudit {
-  std::uint32_t regret_tokens = 0;  // cached tokens of the longest match beyond those of the chosen worker
-  double regret_seconds = 0;        // predicted time to first token beyond that of the fastest candidate
+  std::uint32_t regret_tokens = 0;  // cached tokens of the longest match minus those of the chosen worker
+  double regret_seconds = 0;        // predicted time to first token minus that of the fastest candidate
   std::uint32_t rotation_matched_tokens = 0;
   double rotation_ttft_seconds = 0;
 };

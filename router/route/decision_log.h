@@ -1,6 +1,6 @@
 // The last decisions and their results, to answer "why this worker?".
 //
-//   Add ──► record ──► SetOutcome, when the first token is there
+//   Add ──► record ──► SetOutcome, when the first token has come
 //             └─ overwritten once kCapacity later ones were added
 //
 // Not thread-safe. Add and SetOutcome take constant time, the others read the whole log.
@@ -20,7 +20,7 @@
 namespace roost::router {
 
 struct DecisionRecord {
-  // What the decision was about.
+  // The request.
   std::string answer_id;   // "chatcmpl-…", as in the client's answer
   std::string request_id;  // as in the answer's x-request-id
   std::string model;
@@ -39,7 +39,7 @@ struct DecisionRecord {
   // The result.
   struct Outcome {
     std::uint32_t cached_tokens = 0;
-    double ttft_seconds = 0;  // from the decision to the first token's arrival here
+    double ttft_seconds = 0;  // from the decision to the first token's arrival at the router
   };
   std::optional<Outcome> outcome = std::nullopt;
 };

@@ -1,4 +1,4 @@
-// A sum of amounts that count for less the older they are: Σ amount · 2^(-age / half-life).
+// A sum of amounts whose weight decays with their age: Σ amount · 2^(-age / half-life).
 //
 // A plain value; not thread-safe. Constant time.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace roost::router {
 
-// Events that are some of these in the past say little about the future: waits for lack of a copy, the joining of a
-// worker.
+// The time scale for "recent" events, such as waits for lack of a copy or the joining of a worker. Events that are
+// several times as old say little about the future.
 inline constexpr Duration kRecentTime = std::chrono::seconds(60);
 
 class FadedSum {
@@ -24,7 +24,7 @@ class FadedSum {
     when_ = now;
   }
 
-  // As of the last Add.
+  // The sum at the time of the last Add.
   [[nodiscard]] double value() const { return value_; }
   [[nodiscard]] double At(Instant now) const {
     return value_ * std::exp2(-ToSeconds(now - when_) / half_life_seconds_);

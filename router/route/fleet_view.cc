@@ -46,7 +46,7 @@ void FleetView::Remove(WorkerSlot slot) {
   const WorkerView& gone = workers_[*place];
   order_.erase({loads_[*place], gone.last_sent, gone.slot});
   TakeFromSums(gone);
-  // The last one takes its place.
+  // The last worker takes the removed one's place.
   place_by_slot_[workers_.back().slot.value()] = place;
   place_by_slot_[slot.value()].reset();
   workers_[*place] = workers_.back();

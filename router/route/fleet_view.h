@@ -1,12 +1,12 @@
-// The workers of one model that may take requests, as decisions see them: each worker's last report plus this router's
-// charges. It is updated worker by worker, so that a decision need not look at all of them.
+// The workers of one model that may take requests, in the form that decisions need: each worker's last report plus this
+// router's charges. It is updated worker by worker, so that a decision need not look at all of them.
 //
-//   workers_        dense, in no particular order     all of them, for policies that compare all
-//   place_by_slot_  slot → place in workers_          a holder that the index names
-//   order_          by (load, last_sent, slot)        the least loaded, and of equals the one that waits longest
+//   workers_        dense, in no particular order     for policies that compare all workers
+//   place_by_slot_  slot → place in workers_          to find a holder that the index names
+//   order_          by (load, last_sent, slot)        to find the least loaded; of equals, the least recently used
 //
 // A worker's load (LoadTokens) is computed when the worker is set. For a worker without known rates it uses the fleet's
-// mean of that moment, until the worker's next report. Costs are always computed anew from the view.
+// mean at that moment, until the worker's next report. Costs are always computed from the current view.
 //
 // Not thread-safe.
 #pragma once
@@ -26,10 +26,10 @@ namespace roost::router {
 
 class FleetView {
  public:
-  // `number` tells the fleets of different models apart, for policies that keep turns for each.
+  // `number` distinguishes the fleets of different models, for policies that keep turns for each.
   explicit FleetView(std::uint32_t number = 0) : number_(number) {}
 
-  // Adds the worker of this slot, or replaces what was known of it. O(log n).
+  // Adds the worker of this slot, or replaces its view. O(log n).
   void Set(const WorkerView& worker);
   // O(log n). Does nothing if the slot is empty.
   void Remove(WorkerSlot slot);
@@ -41,8 +41,8 @@ class FleetView {
   [[nodiscard]] std::span<const WorkerView> workers() const { return workers_; }
   [[nodiscard]] const WorkerView* Find(WorkerSlot slot) const;
 
-  // The worker in the next higher slot; after the last one, and without a slot, the one in the lowest. Null when there
-  // are no workers. O(1) when slots are dense.
+  // The worker in the next higher slot. After the highest slot, or if `slot` is empty, the worker in the lowest slot.
+  // Null when there are no workers. O(1) when slots are dense.
   [[nodiscard]] const WorkerView* NextAfter(std::optional<WorkerSlot> slot) const;
 
   // Calls visit(const WorkerView&) from the least loaded on, until it returns false. O(1) per call.
@@ -54,7 +54,7 @@ class FleetView {
   }
 
   [[nodiscard]] FleetSpeed speed() const;
-  // Of its workers; 0 when there are none.
+  // The mean over its workers; 0 when there are none.
   [[nodiscard]] double mean_cached_block_count() const;
 
  private:
@@ -77,11 +77,11 @@ class FleetView {
     }
     void Take(double value) {
       if (value <= 0) return;
-      sum = --count == 0 ? 0 : sum - value;  // without a summand the rest is rounding
+      sum = --count == 0 ? 0 : sum - value;  // with no values left, the rest is a rounding error
     }
     [[nodiscard]] double Mean() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
   };
-  // Over the workers.
+  // Sums over the workers.
   struct Sums {
     KnownSum prefill_tokens_per_second;
     KnownSum decode_step_seconds;
@@ -95,7 +95,7 @@ class FleetView {
 
   const std::uint32_t number_;
   std::vector<WorkerView> workers_;
-  std::vector<double> loads_;  // of workers_, as they stand in order_
+  std::vector<double> loads_;  // of workers_, the same values as in order_
   std::vector<std::optional<std::size_t>> place_by_slot_;
   std::set<Place> order_;
   Sums sums_;

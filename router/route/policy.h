@@ -2,7 +2,7 @@
 // except for the turns, histories and random numbers that some policies keep. No thread, socket or clock.
 //
 //   query  ─┐
-//           ├─► Policy::Choose ─► Decision: the worker, why, and what the candidates would have cost
+//           ├─► Policy::Choose ─► Decision: the worker, the reason, and the costs of the candidates
 //   fleet  ─┘
 #pragma once
 
@@ -24,9 +24,9 @@
 
 namespace roost::router {
 
-// What a request asks of a decision. The spans last for the call.
 inline constexpr std::uint32_t kNoBound = std::numeric_limits<std::uint32_t>::max();
 
+// A decision's input about the request. The spans last for the call.
 struct RouteQuery {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t sample_count = 1;
@@ -34,18 +34,18 @@ struct RouteQuery {
   bool needs_logprobs = false;
   bool needs_min_output_tokens = false;
   bool is_constrained = false;
-  std::span<const WorkerMatch> matches = {};     // the index's answer, deepest first; of any workers
+  std::span<const WorkerMatch> matches = {};     // from the index, deepest first; may have workers outside the fleet
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
-  std::uint64_t session_hash = 0;                // names the conversation; 0: none
+  std::uint64_t session_hash = 0;                // of the conversation; 0: none
   std::uint32_t waiting_bound = kNoBound;        // a worker with this many waiting requests has no room for it
-  std::optional<Instant> now = {};               // empty for a question that no request follows
-  bool is_question = false;                      // policies leave their turns and histories as they are
+  std::optional<Instant> now = {};               // empty for a question without a request
+  bool is_question = false;                      // policies do not change their turns and histories
 };
 
-// May this worker take the request?
+// Whether this worker may take the request.
 [[nodiscard]] bool MayTake(const RouteQuery& query, const WorkerView& worker);
 
-// The query's prompt, on a worker that holds as much of it as the match says.
+// The query's prompt on the worker of this match.
 [[nodiscard]] PromptOnWorker PromptOn(const RouteQuery& query, const WorkerMatch& match);
 // The same on the worker in this slot. O(matches).
 [[nodiscard]] PromptOnWorker PromptOn(const RouteQuery& query, WorkerSlot slot);
@@ -54,27 +54,27 @@ struct RouteQuery {
 enum class DecisionReason : std::uint8_t {
   kDeepestMatch,  // held the longest match, and no other was cheaper by more than a tie
   kLeastLoad,     // nothing useful matched, or the match was not worth the wait
-  kNearTie,       // costs about as much as the cheapest: within a difference that nobody notices
+  kNearTie,       // costs about as much as the cheapest: the difference is too small to notice
   kOnlyWorker,
-  kReplicate,  // chosen for one of the reasons above; and another worker gets a copy of the prefix (replication.h)
+  kReplicate,  // chosen for one of the reasons above; another worker gets a copy of the prefix (replication.h)
   kWarmUp,     // new, and gets its share of the requests that no cache helps (warm_up.h)
-  kLeastCost,  // the least of a baseline's own score
+  kLeastCost,  // the least score of a baseline policy
   kRotation,   // round robin's turn
-  kRandom,     // drawn
-  kHash,       // where the prompt's hash points
-  kSession,    // where the session's hash points
-  kOverBound,  // the next one after the hash, because the first has too much load
-  kHistory,    // had the most of this prompt sent to it before
-  kImbalance,  // the least loaded, because loads differed too much for anything else
-  kSticky,     // held enough of the prompt to stay with it
-  kUnsticky,   // held enough of the prompt, but was too far behind
+  kRandom,     // chosen at random
+  kHash,       // the prompt's hash maps to it
+  kSession,    // the session's hash maps to it
+  kOverBound,  // the next one on the ring, because the load of the first exceeds the bound
+  kHistory,    // was sent the longest part of this prompt before
+  kImbalance,  // the least loaded, because loads differed too much to consider anything else
+  kSticky,     // holds enough of the prompt to keep the request there
+  kUnsticky,   // the least loaded, because those that hold enough of the prompt are too far behind
 };
 [[nodiscard]] std::string_view NameOf(DecisionReason reason);
 
-// A copy to make: one more worker for the first blocks of a prompt.
+// A copy to make: one more worker computes the first blocks of a prompt.
 struct PrefixCopy {
   WorkerSlot worker;
-  std::uint32_t held_block_count = 0;  // those of them that it holds or is computing already
+  std::uint32_t held_block_count = 0;  // those of them that it already holds or is computing
   std::uint32_t block_count = 0;
 };
 
@@ -83,11 +83,11 @@ struct Decision {
   DecisionReason reason = DecisionReason::kOnlyWorker;
   std::uint32_t matched_tokens = 0;  // predicted cached tokens
   double predicted_ttft_seconds = 0;
-  // False while no worker's rates are known: then the seconds give an order and nothing more.
+  // False while no worker's rates are known: then the seconds are only an order.
   bool in_seconds = false;
-  // The workers that the cache-aware policy compared, and the chosen one; cheapest first. Bounded, see candidates.h.
+  // The workers that the cache-aware policy compared, and the chosen one; cheapest first. Bounded; see candidates.h.
   std::vector<Candidate> candidates = {};
-  std::optional<PrefixCopy> copy = {};  // to be made, whatever happens to the request
+  std::optional<PrefixCopy> copy = {};  // to make, regardless of what happens to the request
 };
 
 class Policy {

@@ -7,7 +7,7 @@
 namespace roost::router {
 
 void PromptQueue::Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at) {
-  ROOST_CHECK(size() == 0 || prompts_.back().number < number, "{} is not new", number);
+  ROOST_CHECK(size() == 0 || prompts_.back().number < number, "number {} is not new", number);
   prompts_.push_back({number, static_cast<double>(uncached_tokens), sent_at, ToSeconds(sent_at.time_since_epoch())});
 }
 

@@ -1,14 +1,14 @@
-// The prompts that one worker still has to compute, this router's and, as the worker reports them, other routers'.
-// Where short prompts go first, it tells which prompts a new one waits for and which it overtakes.
+// The prompts that one worker still has to compute: this router's, and other routers' as the worker reports them. Where
+// short prompts go first, it tells which prompts a new one waits for and which it overtakes.
 //
-//   first ◀── fewest tokens left, `ageing` more for each second that it came later ──▶ last
-//              │ what is left of these stands before the new one    │ these wait longer because of it
+//   first ◀── fewest tokens left, plus `ageing` for each second that a prompt came later ──▶ last
+//              │ the new prompt waits for what is left of these    │ these wait longer because of it
 //
 // That is the order of the worker's WaitingQueue.
 //
 // How much is left of each prompt is an estimate. The prompt tokens of a reported step are subtracted from the first
-// prompts in that order, whichever router sent them. Tokens that the worker reports as queued beyond these prompts
-// count as going before everything. All prompts are assumed to have equal priority.
+// prompts in that order, regardless of the router that sent them. If the worker reports more queued tokens than these
+// prompts have, the rest counts as going first. All prompts are assumed to have equal priority.
 //
 // Not thread-safe. Operations are O(prompts), which is bounded by the worker's queue bound.
 #pragma once
@@ -24,27 +24,27 @@ namespace roost::router {
 
 class PromptQueue {
  public:
-  // `number` is new, and larger than all before.
+  // `number` must be larger than all numbers before.
   void Add(std::uint64_t number, std::uint32_t uncached_tokens, Instant sent_at);
-  // Sets the prompts of other routers, in place of those before.
+  // Replaces the prompts of other routers.
   struct Other {
     std::uint32_t uncached_tokens = 0;
     Instant sent_at{};
   };
   void SetOthers(std::span<const Other> others);
-  // Its first token came, or its request ended. Does nothing if it is not there.
+  // The prompt's first token came, or its request ended. Does nothing if the prompt is not there.
   void Remove(std::uint64_t number);
   // The worker computed this many prompt tokens in a step that included everything sent until `sent_until`.
   void OnComputed(std::uint32_t token_count, Instant sent_until, std::uint32_t ageing);
 
   struct Place {
-    double all_tokens = 0;     // left of all prompts
-    double before_tokens = 0;  // left of the prompts that go before it
-    double overtaken = 0;      // number of prompts that go after it
-    // The same, weighted: the longer a prompt's first token takes anyway, the more it counts.
+    double all_tokens = 0;     // what is left of all prompts
+    double before_tokens = 0;  // what is left of the prompts that go before the new one
+    double overtaken = 0;      // the number of prompts that go after it
+    // The same, weighted: a prompt counts more if its first token takes longer anyway.
     double impatient_overtaken = 0;
   };
-  // The place of one more prompt. `seconds_per_token` is the worker's pace.
+  // The place of a new prompt. `seconds_per_token` is the worker's pace.
   [[nodiscard]] Place PlaceOf(double uncached_tokens, Instant now, std::uint32_t ageing,
                               double seconds_per_token) const;
 
@@ -60,7 +60,7 @@ class PromptQueue {
     std::uint64_t number = 0;  // 0: another router's
     double tokens_left = 0;
     Instant sent_at{};
-    double sent_seconds = 0;  // the same, for Rank
+    double sent_seconds = 0;  // `sent_at` in seconds, for Rank
 
     // The lowest rank goes first.
     [[nodiscard]] double Rank(std::uint32_t ageing) const { return tokens_left + ageing * sent_seconds; }
@@ -71,7 +71,7 @@ class PromptQueue {
     return prompts_.begin() + static_cast<std::ptrdiff_t>(other_count_);
   }
 
-  std::vector<Prompt> prompts_;  // other routers', then this one's
+  std::vector<Prompt> prompts_;  // other routers', then this router's
   std::size_t other_count_ = 0;
 };
 

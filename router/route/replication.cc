@@ -9,7 +9,7 @@ namespace roost::router {
 
 namespace {
 
-// Prompt tokens that the deepest holder among the candidates need not compute.
+// The prompt tokens that the deepest holder among the candidates need not compute.
 std::uint32_t DeepestMatch(const std::vector<Candidate>& candidates) {
   std::uint32_t deepest = 0;
   for (const Candidate& candidate : candidates) deepest = std::max(deepest, candidate.matched_tokens);
@@ -22,7 +22,8 @@ std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
                     [&](const WorkerMatch& match) { return match.block_count >= block_count; }));
 }
 
-// Of the cost what the request has the worker compute. What it overtakes is left out: a shorter prompt overtakes more.
+// The part of the cost for the worker's computing. The prompts that it overtakes are left out, because a shorter prompt
+// overtakes more.
 double WorkCost(const Candidate& candidate) { return candidate.pace * candidate.work_seconds(); }
 
 // The worker that would receive a copy: the cheapest of those that may receive one and lack some of the deepest match.
@@ -36,7 +37,7 @@ const Candidate* FindReceiver(const FleetView& fleet, const std::vector<Candidat
   return receiver;
 }
 
-// `receiver` as it would be if it held the first `block_count` blocks.
+// `receiver` with the cost that it would have if it held the first `block_count` blocks.
 Candidate AsHolder(const RouteQuery& query, const FleetView& fleet, const Candidate& receiver,
                    std::uint32_t block_count) {
   const PromptOnWorker prompt{.prompt_token_count = query.prompt_token_count, .matched_block_count = block_count};
@@ -52,7 +53,7 @@ std::optional<PrefixCopy> Replication::Choose(const RouteQuery& query, const Fle
   const std::uint32_t block_count = deepest / block_tokens;
   if (block_count == 0 || block_count > query.block_hashes.size() || !fleet.speed().is_known()) return std::nullopt;
   const BlockHash prefix = query.block_hashes[block_count - 1];
-  // Its own interest makes the copy.
+  // The request itself makes the chosen worker compute the prefix.
   if (chosen.matched_tokens < deepest) {
     waited_.Clear(prefix);
     return std::nullopt;

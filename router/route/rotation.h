@@ -1,4 +1,4 @@
-// Turns by slot, kept for each fleet: workers that join or leave do not change the others' turns.
+// Round robin by slot, for each fleet. Workers that join or leave do not change the others' turns.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace roost::router {
 
 class Rotation {
  public:
-  // The next worker that may take the request; null when there is none. O(1) beside the workers that are skipped.
+  // The next worker that may take the request; null when there is none. O(1), plus the workers that are skipped.
   [[nodiscard]] const WorkerView* Next(const RouteQuery& query, const FleetView& fleet);
 
  private:

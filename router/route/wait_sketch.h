@@ -1,9 +1,10 @@
 // Seconds that requests have waited recently for lack of one more copy of their prefix, by prefix. Old seconds fade.
 //
-//   set = hash(prefix)   [ prefix, seconds, when ] [ … ] … kWays of them      the least goes when a new one needs room
+//   set = hash(prefix)   [ prefix, seconds, when ] [ … ] … kWays of them      a new one replaces the least if all are
+//   used
 //
 // The sketch works like a set-associative cache: when many prefixes share a set, it forgets the small sums. So a sum is
-// never more than the truth, and it is exact for the largest prefix of a set while it stays the largest.
+// never too large, and it is exact for the largest prefix of a set while it stays the largest.
 //
 // A plain value of about 80 KB; not thread-safe. Constant time.
 #pragma once
@@ -24,10 +25,10 @@ class WaitSketch {
   static constexpr std::size_t kSets = 256;
   static constexpr std::size_t kWays = 8;
 
-  // With an unknown `seed` a client can not make up hashes that push each other out.
+  // Clients do not know `seed`, so they can not make hashes that evict each other.
   explicit WaitSketch(std::uint64_t seed) : seed_(seed), sets_(kSets) {}
 
-  // A prefix is named by the hash of one of its blocks. `now` never goes back.
+  // A prefix is identified by the hash of its last block. `now` never goes back.
   void Add(BlockHash prefix, double seconds, Instant now);
   void Clear(BlockHash prefix);
 

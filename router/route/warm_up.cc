@@ -28,7 +28,7 @@ WarmUp::Share& WarmUp::ShareOf(const WorkerView& worker, std::uint64_t misses) {
 
 const Candidate* WarmUp::Choose(const RouteQuery& query, const FleetView& fleet,
                                 const std::vector<Candidate>& candidates, const Candidate& chosen) {
-  // Prompts without full blocks, and requests with the cache switched off, warm no worker.
+  // Prompts without full blocks, and requests that do not use the cache, warm no worker.
   if (query.block_hashes.empty() || !IsMiss(query, candidates)) return nullptr;
   const std::uint64_t misses = misses_[fleet.number()]++;
   const double most_seconds = chosen.cost_seconds() / (1 - 1.0 / kLeastUsefulPart);

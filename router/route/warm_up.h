@@ -1,12 +1,12 @@
 // Gives a new worker that holds little its share of the requests that no cache helps. Otherwise it would stay cold: the
 // others would always be a little cheaper, because they hold a little of everything.
 //
-//   warming   joined less than kRecentTime ago, and holds less than half of what the mean worker of its fleet does
-//   miss      no candidate holds more than a third of the prompt: affinity loses nothing by it
-//   share     misses since it was first seen warming / workers of the fleet, whoever sends them
+//   warming   joined less than kRecentTime ago, and holds less than half of what the mean worker of its fleet holds
+//   miss      no candidate holds more than a third of the prompt, so affinity loses nothing
+//   share     misses since the worker was first seen warming ÷ workers of the fleet
 //
-// It costs little: a warming worker gets nothing where the request would cost more there than a match of a third would
-// save, because the worker has a queue or is slow.
+// It costs little: a warming worker does not get a request if, because it has a queue or is slow, the extra cost there
+// exceeds what a match of a third would save.
 //
 // Not thread-safe. State is bounded by slots.
 #pragma once
@@ -30,10 +30,10 @@ class WarmUp {
                                         const std::vector<Candidate>& candidates, const Candidate& chosen);
 
  private:
-  // Of one life of a worker.
+  // For one epoch of a worker.
   struct Share {
     Instant joined_at{};
-    std::uint64_t misses_before = 0;  // of its fleet
+    std::uint64_t misses_before = 0;  // of its fleet, when it was first seen warming
     std::uint64_t taken = 0;          // misses that were sent to it
   };
 

@@ -1,5 +1,5 @@
-// One worker as a decision sees it: its last report, plus what this router has sent it since. A plain value, except for
-// a pointer to its queue, which outlives it.
+// A decision's input about one worker: its last report, plus what this router has sent it since. A plain value, except
+// for a pointer to the worker's queue, which outlives it.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,25 @@
 
 namespace roost::router {
 
-// Stands in for the token budget of a worker that does not report it. It only affects the number of steps that a
-// prefill is divided into.
+// The assumed token budget of a worker that does not report its own. It only affects the number of steps of a prefill.
 inline constexpr std::uint32_t kUsualBatchTokens = 512;
 
 struct WorkerView {
   WorkerSlot slot;
-  std::uint64_t epoch = 0;  // of its life; another epoch means that what was remembered of the slot is void
+  std::uint64_t epoch = 0;  // a new epoch invalidates what policies remember of the slot
 
   // From its hello.
   std::uint32_t block_tokens = 16;
   std::uint32_t max_running_requests = 1;
   std::uint32_t max_batch_tokens = kUsualBatchTokens;  // token budget of one step, above 0
-  std::uint32_t ageing_tokens = 0;                     // of its queue, where short prompts go first; see wire::Hello
+  std::uint32_t ageing_tokens = 0;                     // of its queue, if short prompts go first; see wire::Hello
   std::uint32_t max_sample_count = 1;
   bool full_sampling = false;
   bool logprobs = false;
   bool min_output_tokens = false;
   bool constrains_output = false;
 
-  // From its reports. Queue and waiting also include what this router has sent since, by its uncached tokens.
+  // From its reports. The first two also include what this router has sent since (its uncached tokens and requests).
   std::uint64_t queued_prefill_tokens = 0;
   std::uint32_t waiting_requests = 0;
   std::uint32_t running_requests = 0;
@@ -37,14 +36,13 @@ struct WorkerView {
   std::uint32_t free_block_count = 0;
   std::uint32_t cached_block_count = 0;
 
-  // Known by this router alone.
+  // Known only to this router.
   const PromptQueue* prompts = nullptr;  // prompts without a first token, this router's and others'; null: not known
-  Instant joined_at{};                   // when it said hello
+  Instant joined_at{};                   // when its hello came
   std::uint32_t in_flight_requests = 0;
   bool receives_copy = false;  // it is computing a copy of a prefix for this router
-  // Number of the last request sent to it; requests to all workers are numbered in order. A worker that was sent none
-  // has a random number below all of these, so that routers, which do not know of each other, do not all begin with the
-  // same worker.
+  // The number of the last request sent to it; requests to all workers are numbered in order. A worker that was sent
+  // none has a random number below all of these, so that several routers do not all begin with the same worker.
   std::uint64_t last_sent = 0;
 
   // Fitted online from the steps that it reports; zero until known.

@@ -13,7 +13,7 @@
 namespace roost::router {
 namespace {
 
-// An entry in list and table, and the allocator's part of it.
+// The size of an entry in list and table, including the allocator's overhead.
 constexpr std::size_t kEntryBytes = 320;
 
 void AppendHashes(const PromptMemo::Scope& scope, HashedTokens& prompt) {
@@ -38,10 +38,10 @@ struct PromptMemo::Stretch {
   std::string text;
   std::vector<std::uint64_t> shape;
   std::vector<TokenId> tokens;
-  std::vector<BlockHash> block_hashes;  // of the blocks that end in it
-  std::size_t rewritten_bytes = 0;      // of the text up to its end
+  std::vector<BlockHash> block_hashes;  // of the blocks that end in the piece
+  std::size_t rewritten_bytes = 0;      // of the text up to the end of the piece
 
-  // Tells equal pieces behind an equal beginning; what is kept of these is equal too.
+  // Compares pieces after an equal beginning. If text and shape are equal, so are tokens and hashes.
   [[nodiscard]] bool operator==(const Stretch& other) const {
     return this == &other || (text == other.text && shape == other.shape);
   }
@@ -54,8 +54,9 @@ struct PromptMemo::Stretch {
 struct PromptMemo::Reading {
   Reading(PromptText whole, TextReading in_segments) : text(whole), text_reading(std::move(in_segments)) {}
 
-  // What tells a piece from others with the same bytes: in the first piece the scope; its added tokens and where they
-  // stand, its written ranges. All numbers of a shape are below 2^64, its parts are counted.
+  // The shape distinguishes a piece from others with the same bytes: for the first piece the scope, then the added
+  // tokens and their places, then the written ranges. The number of added tokens precedes them, so a shape is
+  // unambiguous.
   void AppendShape(const Piece& piece, std::size_t segment_begin) {
     const auto segments = text_reading.segments().subspan(segment_begin, piece.segment_end - segment_begin);
     const std::size_t count_at = shapes.size();
@@ -83,7 +84,7 @@ struct PromptMemo::Reading {
       Piece piece;
       piece.range = {begin, segments[i].range.end};
       piece.segment_end = i + 1;
-      piece.shape.begin = pieces.empty() ? 0 : shapes.size();  // the scope stands before the first
+      piece.shape.begin = pieces.empty() ? 0 : shapes.size();  // the first shape includes the scope
       AppendShape(piece, segment_begin);
       piece.shape.end = shapes.size();
       const XXH64_hash_t of_text = XXH3_64bits_withSeed(TextOf(piece).data(), TextOf(piece).size(), seed);
@@ -106,7 +107,7 @@ struct PromptMemo::Reading {
            std::equal(shape.begin(), shape.end(), stretch.shape.begin(), stretch.shape.end());
   }
 
-  // Takes over what was found, as far as it is right and leaves no more than `max_tokens`.
+  // Takes over the tokens and hashes of found pieces, up to the first that does not match or would exceed a limit.
   void TakeFound(std::size_t max_tokens, HashedTokens& prompt) {
     std::size_t count = prompt.tokens.size();
     std::size_t hash_count = 0;
@@ -119,7 +120,7 @@ struct PromptMemo::Reading {
     }
     found.resize(right);
     if (found.empty()) return;
-    // Room for what comes behind, as long as texts have some three bytes a token.
+    // Room for the rest, at about three bytes of text per token.
     const std::size_t rest = text.bytes.size() - pieces[right - 1].range.end;
     prompt.tokens.reserve(count + rest / 3 + 16);
     prompt.block_hashes.reserve(hash_count + rest / 48 + 16);
@@ -130,13 +131,13 @@ struct PromptMemo::Reading {
     text_reading.Skip(pieces[right - 1].segment_end, found.back()->rewritten_bytes);
   }
 
-  // Where a piece ends in the prompt.
+  // The end of a piece in the prompt.
   struct Mark {
     std::size_t token_count;
     std::size_t rewritten_bytes;
   };
 
-  // The pieces that were not found, once all tokens and hashes are there.
+  // The pieces that were not found. Call it when all tokens and hashes are there.
   [[nodiscard]] std::vector<std::shared_ptr<const Stretch>> NewStretches(const Scope& scope,
                                                                          const HashedTokens& prompt) const {
     std::vector<std::shared_ptr<const Stretch>> stretches;
@@ -149,7 +150,7 @@ struct PromptMemo::Reading {
       stretch->text = TextOf(piece);
       stretch->shape.assign(ShapeOf(piece).begin(), ShapeOf(piece).end());
       stretch->tokens.assign(prompt.tokens.data() + begin, prompt.tokens.data() + end);
-      // Of the first piece from 0 on: blocks that end within the frame before it are its own.
+      // The first piece also has the blocks that end within the frame before it.
       const std::size_t first_block = found.empty() && i == 0 ? 0 : begin / scope.block_tokens;
       stretch->block_hashes.assign(prompt.block_hashes.data() + first_block,
                                    prompt.block_hashes.data() + end / scope.block_tokens);
@@ -165,8 +166,8 @@ struct PromptMemo::Reading {
   std::vector<std::uint64_t> shapes;
   std::size_t written = 0;  // the first range that may reach into the next piece
   std::vector<Piece> pieces;
-  std::vector<std::shared_ptr<const Stretch>> found;  // what is kept of the first pieces
-  // Of the pieces behind these.
+  std::vector<std::shared_ptr<const Stretch>> found;  // for the first pieces
+  // For the pieces after those.
   std::size_t first_new_token = 0;
   std::vector<Mark> marks;
 };
@@ -241,8 +242,8 @@ void PromptMemo::Find(Reading& reading) {
   }
 }
 
-// The path of the text becomes the most recently used, from its end to its beginning, so that what is evicted is always
-// the end of a path.
+// Makes the text's pieces the most recently used, from the last to the first, so that a piece is evicted only after
+// those that continue it.
 void PromptMemo::Keep(Reading& reading, std::vector<std::shared_ptr<const Stretch>> stretches) {
   Entries dropped;  // freed without the lock
   std::vector<Entries::iterator> path;

@@ -1,28 +1,28 @@
 // Remembers the tokens and the block hashes of prompts' beginnings, so that the next turn of a conversation tokenizes
-// and hashes only what is new. What it gives is what Tokenizer::Encode and HashBlocks give for the whole text.
+// and hashes only its new text. Its results equal those of Tokenizer::Encode and HashBlocks for the whole text.
 //
 //   text      <|im_start|>system … <|im_end|> \n <|im_start|>user … <|im_end|> \n <|im_start|>assistant \n
 //   pieces    [          piece 0           ][             piece 1            ]
 //   memo      scope ─ piece 0 ─┬─ piece 1 ─ …
 //                              └─ another piece 1
 //
-// A text is cut right after added tokens, where what comes before and what comes behind become ids independently
-// (common/text/text_reading.h), into pieces of at least kLeastPieceBytes. A piece is found by the piece before it and
-// by a hash, and counts only if its bytes, the added tokens in it and its written ranges are equal. Each piece has a
-// number that is given once, and its successors know that number; so equal pieces all along mean an equal text from its
-// beginning on.
+// A text is cut into pieces of at least kLeastPieceBytes. A piece ends right after an added token, because the text
+// before and the text after it are tokenized independently (common/text/text_reading.h). A piece is found by the piece
+// before it and by a hash, and counts only if its bytes, the added tokens in it and its written ranges are equal. Each
+// piece has a unique number, which is part of the key of the pieces after it. So if all pieces are found, the whole
+// beginning of the text is equal.
 //
-// Texts without added tokens, such as most raw completions, are one piece that is never closed: they gain nothing.
+// Texts without added tokens, such as most raw completions, have no complete piece: they gain nothing.
 //
-// A scope is a tokenizer, how it frames texts, and the root of the block hashes. Prompts with different salts have
-// different roots, so nobody can tell by the time that it takes whether somebody with another salt sent a text before.
+// A scope is a tokenizer, the way it frames texts, and the root of the block hashes. Prompts with different salts have
+// different roots, so a client can not find out by timing whether a client with another salt sent the same text.
 //
-// One thing may differ from tokenizing whole: what the rules of a tokenizer file may make of a text on the way, and the
-// CPU time that they may take, is bounded per text (rewrite_bounds.h), and what is known is not made again.
+// One thing may differ from tokenizing the whole text: the rules of a tokenizer file have bounds per text on the text
+// that they produce and on their CPU time (rewrite_bounds.h), and remembered pieces do not run them again.
 //
-// Bounds: pieces and what is kept of them take `most_bytes` together; the least recently used go first, and a piece
-// never before those that continue it. O(length) per read, O(1) per piece that is evicted. One lock, held while pieces
-// are found and linked: about 100 ns a piece. Texts are compared, copied and hashed outside of it.
+// Bounds: all entries together take at most `most_bytes`. The least recently used are evicted first, and a piece never
+// before those that continue it. O(length) per read, O(1) per evicted piece. One lock, held while pieces are found and
+// linked: about 100 ns a piece. Texts are compared, copied and hashed without the lock.
 //
 // Thread-safe.
 #pragma once
@@ -65,19 +65,19 @@ class PromptMemo {
   };
 
   struct Counts {
-    std::uint64_t read_bytes = 0;     // of texts
-    std::uint64_t known_bytes = 0;    // of these, what was found
+    std::uint64_t read_bytes = 0;     // bytes of all texts
+    std::uint64_t known_bytes = 0;    // those of them that were found
     std::uint64_t evicted_count = 0;  // pieces
     std::size_t held_bytes = 0;
   };
 
-  // With 0 bytes nothing is kept. The seed keeps clients from making pieces of one hash.
+  // With 0 bytes nothing is kept. The seed prevents clients from making pieces with equal hashes.
   explicit PromptMemo(std::size_t most_bytes, std::uint64_t seed = RandomSeed());
   PromptMemo(const PromptMemo&) = delete;
   PromptMemo& operator=(const PromptMemo&) = delete;
   ~PromptMemo();
 
-  // As Tokenizer::Encode, with its errors, and HashBlocks.
+  // Does the same as Tokenizer::Encode, with its errors, followed by HashBlocks.
   [[nodiscard]] Result<HashedTokens> Read(const Scope& scope, PromptText text, std::size_t max_tokens);
 
   // The same without a memo.
@@ -86,12 +86,12 @@ class PromptMemo {
   [[nodiscard]] Counts counts() const;
 
  private:
-  struct Piece;    // of a text at work
-  struct Stretch;  // what is kept of one
+  struct Piece;    // of a text that is being read
+  struct Stretch;  // what is kept of a piece
   struct Reading;  // one call of Read
 
   struct Key {
-    std::uint64_t parent;  // number of the piece before; 0: none
+    std::uint64_t parent;  // number of the piece before; 0 if there is none
     std::uint64_t hash;
 
     bool operator==(const Key&) const = default;
@@ -111,7 +111,7 @@ class PromptMemo {
   [[nodiscard]] std::uint64_t NumberOf(const std::shared_ptr<const Tokenizer>& tokenizer);
   void Find(Reading& reading);
   void Keep(Reading& reading, std::vector<std::shared_ptr<const Stretch>> stretches);
-  // The entry of the stretch behind `parent`; made where there is none. Needs mutex_.
+  // The entry of the stretch after its parent; made if it does not exist. Needs mutex_.
   Entries::iterator Place(Key key, std::shared_ptr<const Stretch> stretch, Entries& dropped);
   void Drop(Entries::iterator entry, Entries& dropped);
 
@@ -120,7 +120,7 @@ class PromptMemo {
   const std::uint64_t seed_;
 
   mutable std::mutex mutex_;
-  // Guarded by mutex_. The most recently used first; a piece stands before those that continue it.
+  // Guarded by mutex_. The most recently used first; a piece comes before those that continue it.
   Entries entries_;
   std::unordered_map<Key, Entries::iterator, KeyHasher> by_key_;
   std::vector<std::pair<std::weak_ptr<const Tokenizer>, std::uint64_t>> tokenizers_;

@@ -12,15 +12,15 @@
 namespace roost::router {
 namespace {
 
-// A text thread gives way to those that serve sockets, where processors are few: a token on its way goes before a
-// prompt that is read.
+// If processors are few, threads that serve sockets go before text threads: sending a token is more urgent than reading
+// a prompt.
 void LowerPriority() {
   constexpr int kNice = 5;
-  // Of this thread alone, as Linux has it. It may always be less.
+  // On Linux this affects only the calling thread. Lowering the priority is always allowed.
   setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNice);
 }
 
-// Jobs end their own requests when memory runs out. What still comes out of one must not end the process.
+// Jobs end their own requests when memory runs out. Any other exception must not end the process.
 void RunJob(const std::function<void()>& job) {
   try {
     job();
@@ -52,7 +52,7 @@ bool TextPool::TryPost(std::size_t bytes, std::function<void()> job) {
 
 void TextPool::Stop() {
   {
-    Jobs small;  // they go without the lock: what a job holds may say so to others
+    Jobs small;  // destroyed without the lock, because a job's destructor may call back
     Jobs large;
     const std::lock_guard lock(mutex_);
     stopped_ = true;
@@ -85,7 +85,7 @@ void TextPool::Run() {
     large_running_ += is_large ? 1 : 0;
     lock.unlock();
     RunJob(job);
-    job = nullptr;  // what it held is freed before the next turn, and without the lock
+    job = nullptr;  // destroyed before the next turn, and without the lock
     lock.lock();
     large_running_ -= is_large ? 1 : 0;
   }

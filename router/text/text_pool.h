@@ -29,7 +29,7 @@ namespace roost::router {
 
 struct TextPoolOptions {
   std::uint32_t thread_count = 2;  // with one, small jobs wait for large ones
-  std::size_t max_jobs = 10'000;   // that wait
+  std::size_t max_jobs = 10'000;   // waiting jobs, at most
 };
 
 class TextPool final : public TextWork {
@@ -45,7 +45,7 @@ class TextPool final : public TextWork {
 
   [[nodiscard]] bool TryPost(std::size_t bytes, std::function<void()> job) override;
 
-  // Drops the waiting jobs, and returns when none runs. From then on no job is accepted. A second call does nothing.
+  // Drops the waiting jobs, and returns when no job runs. From then on no job is accepted. A second call does nothing.
   void Stop();
 
  private:
@@ -62,7 +62,7 @@ class TextPool final : public TextWork {
   std::condition_variable changed_;
   Jobs small_;  // guarded by mutex_, as all below
   Jobs large_;
-  std::uint64_t begun_tag_ = 0;  // of the job begun last
+  std::uint64_t begun_tag_ = 0;  // of the job that began last
   std::size_t large_running_ = 0;
   bool stopped_ = false;
 

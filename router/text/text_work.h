@@ -11,8 +11,8 @@ class TextWork {
  public:
   virtual ~TextWork() = default;
 
-  // From any thread. Runs `job` later on another thread, or drops it when the pool stops first. `bytes` is the size of
-  // the text, which decides its turn. False when too many jobs wait; then the job is dropped at once.
+  // May be called from any thread. Runs `job` later on another thread, or drops it if the pool stops first. `bytes` is
+  // the size of the text, which decides its turn. False when too many jobs wait; then the job is dropped at once.
   [[nodiscard]] virtual bool TryPost(std::size_t bytes, std::function<void()> job) = 0;
 };
 

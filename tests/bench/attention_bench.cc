@@ -18,7 +18,7 @@ constexpr std::uint32_t kHeadDim = 128;
 constexpr std::uint32_t kOwnTokens = 64;
 constexpr std::uint32_t kThreads = 2;
 
-// Decodes of requests behind a prompt that all have: in the same blocks, or each in blocks of its own.
+// Decodes of requests with a common prompt: in the same blocks, or each in its own blocks.
 class Decodes {
  public:
   enum class Prompt : std::uint8_t { kTogether, kApart };
@@ -93,7 +93,7 @@ class Decodes {
 
 }  // namespace
 
-// One layer's attention of decodes on the CPU, and what it gains when the prompt's blocks are the same.
+// One layer's attention of decodes on the CPU, and the gain when the prompt's blocks are shared.
 void BenchAttention(Effort effort) {
   const auto backend = kernels::Backend::Open(kernels::CpuOps(), {.thread_count = kThreads}).value();
   const std::uint32_t requests = effort == Effort::kFull ? 16 : 4;

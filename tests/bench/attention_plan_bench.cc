@@ -25,8 +25,8 @@ struct Requests {
   std::vector<BatchSlice> slices;
 };
 
-// Decodes at positions from `context` on, the first `shared` of which all have in common, in a tree of two levels: each
-// eight have half as many again.
+// Decodes at positions from `context` on. All have the first `shared` positions in common, and each eight of them half
+// as many more, so they form a tree of two levels.
 Requests Decodes(std::uint32_t count, std::uint32_t context, std::uint32_t shared) {
   Requests requests;
   std::uint32_t next = 0;
@@ -61,7 +61,7 @@ void Measure(Effort effort, const char* name, const Requests& requests) {
 
 }  // namespace
 
-// What a step's work list costs before its forward begins.
+// The time to plan a step's work list before its forward begins.
 void BenchAttentionPlan(Effort effort) {
   Measure(effort, "decode", Decodes(64, 1000, 0));
   Measure(effort, "decode", Decodes(256, 1000, 0));

@@ -13,10 +13,10 @@ namespace roost::bench {
 // Prints "figure <name> <value> <unit>".
 void Figure(std::string_view name, double value, std::string_view unit);
 
-// kQuick runs each benchmark once, small, so that it can not rot; kFull measures.
+// kQuick runs each benchmark once with small sizes, so that it keeps working; kFull measures.
 enum class Effort { kQuick, kFull };
 
-// Median seconds of one call of `work`, after a call that does not count.
+// Median seconds of one call of `work`, after a first call that does not count.
 template <typename Work>
 double MedianSeconds(Effort effort, Work&& work) {
   const SteadyClock clock;
@@ -32,7 +32,7 @@ double MedianSeconds(Effort effort, Work&& work) {
   return seconds[runs / 2];
 }
 
-// The benchmarks; each stands in a file of its own.
+// The benchmarks, each in its own file.
 void BenchAttention(Effort effort);
 void BenchAttentionPlan(Effort effort);
 void BenchBlockHash(Effort effort);

@@ -29,8 +29,7 @@ CacheUser Prompt(std::uint64_t number) {
   return {BlockHash{1, 1}, std::move(tokens), kBlockTokens};
 }
 
-// How a prompt's blocks lie: one after the other, or each somewhere else, because other prompts were computed at the
-// same time.
+// Where a prompt's blocks are: one after the other, or scattered, because other prompts were computed at the same time.
 enum class Layout { kTogether, kScattered };
 
 // A pool whose blocks are all ready and idle.
@@ -60,14 +59,14 @@ struct FullCache {
   std::uint64_t prompt_count = 0;
 };
 
-// Match, acquire and release cached prompts of 512 blocks: so many of them that a prompt's blocks have left the
-// processor's near caches when its turn comes again.
+// Matches, acquires and releases cached prompts of 512 blocks: so many that a prompt's blocks have left the CPU's fast
+// caches when its turn comes again.
 void Match(Effort effort, Layout layout, std::string_view figure) {
   FullCache full(effort == Effort::kQuick ? 10'000 : 1'000'000, layout);
   const std::uint64_t prompts = effort == Effort::kQuick ? 16 : 256;
   std::vector<CacheUser> users;
   for (std::uint64_t i = 0; i < prompts; ++i) {
-    // The first ones have lost blocks to the last ones.
+    // The first prompts have lost blocks to the last ones.
     const std::uint64_t lost = full.prompt_count - full.pool.block_count() / kPromptBlocks;
     users.push_back(Prompt(lost + i * (full.prompt_count - lost) / prompts));
     users.back().blocks.reserve(kPromptBlocks);
@@ -88,7 +87,7 @@ void Match(Effort effort, Layout layout, std::string_view figure) {
   Figure(figure, seconds * 1e9 / static_cast<double>(prompts * kPromptBlocks), "ns");
 }
 
-// What a full cache of so many blocks has allocated, but for the tokens that it keeps.
+// The memory that a full cache of this many blocks has allocated, without the tokens that it stores.
 void Bytes(Effort effort) {
   const std::uint32_t block_count = effort == Effort::kQuick ? 10'000 : 1'000'000;
   const auto allocated = [] {
@@ -101,7 +100,7 @@ void Bytes(Effort effort) {
   Figure("cache_bytes_per_block", static_cast<double>(allocated() - before - tokens) / block_count, "bytes");
 }
 
-// Allocations that each evict, because those before stay referenced.
+// Allocations that each evict a block, because earlier ones stay referenced.
 void Evict(Effort effort, std::uint32_t block_count, std::string_view figure) {
   constexpr std::uint32_t kAllocations = 1000;
   FullCache full(block_count);
@@ -117,7 +116,7 @@ void Evict(Effort effort, std::uint32_t block_count, std::string_view figure) {
 
 }  // namespace
 
-// What the cache's bookkeeping costs with a full pool.
+// The cost of the cache's bookkeeping with a full pool.
 void BenchCache(Effort effort) {
   Match(effort, Layout::kTogether, "cache_match_ns_per_block");
   Match(effort, Layout::kScattered, "cache_match_scattered_ns_per_block");

@@ -29,11 +29,11 @@ using router::WorkerView;
 constexpr std::uint32_t kWorkers = 256;
 constexpr std::uint32_t kHolders = 64;
 constexpr std::size_t kBlocks = 512;
-constexpr int kPromptsOnTheirWay = 8;  // to each worker
+constexpr int kPromptsOnTheirWay = 8;  // per worker
 constexpr Instant kStart{std::chrono::hours(1)};
 constexpr std::uint32_t kPromptTokens = kBlocks * 16 + 1;
 
-// Prompts that kHolders workers hold to different depths each.
+// Prompts, each held by kHolders workers to different depths.
 class Cluster {
  public:
   explicit Cluster(std::size_t prompt_count) {
@@ -46,7 +46,7 @@ class Cluster {
     for (std::size_t i = 0; i < prompt_count; ++i) AddPrompt();
   }
 
-  // What a decision leaves behind: the worker is charged, and reports later.
+  // The effects of a decision: the worker is charged now, and reports later.
   void Charge(const Decision& decision) {
     WorkerView worker = *fleet.Find(decision.slot);
     worker.queued_prefill_tokens = rng_.Below(20'000);
@@ -97,7 +97,7 @@ struct Timings {
 Timings Measure(Cluster& cluster, Policy& policy, std::size_t rounds) {
   const SteadyClock clock;
   Rng rng(2);
-  router::MatchBuffer lookup;  // kept from decision to decision, as the daemon does
+  router::MatchBuffer lookup;  // kept between decisions, as in the daemon
   Timings timings;
   Instant now = kStart;
   for (std::size_t i = 0; i < rounds; ++i) {
@@ -139,8 +139,8 @@ double AuditSeconds(Effort effort, Cluster& cluster, Policy& policy) {
 
 }  // namespace
 
-// A decision of the default policy over 256 workers of which 64 hold parts of the 512-block prompt: with its lookup in
-// the index, alone, and what it costs to measure it.
+// A decision of the default policy over 256 workers, of which 64 hold parts of the 512-block prompt: with its lookup in
+// the index, without it, and the cost of auditing it.
 void BenchDecide(Effort effort) {
   const bool quick = effort == Effort::kQuick;
   Cluster cluster(quick ? 4 : 200);

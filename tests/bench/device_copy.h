@@ -1,16 +1,16 @@
-// The plain copy that a device's run time makes within its memory: the bandwidth that kernels are compared with. It
-// goes past the op table, whose copies are kernels of ours.
+// The plain copy of a device's runtime within its memory: the bandwidth that kernels are compared with. It bypasses the
+// op table, whose copies are our own kernels.
 #pragma once
 
 #include <cstddef>
 
 namespace roost::bench {
 
-// Median seconds to copy `bytes` from one place of the memory of CUDA device 0 to another, by the device's own clock.
-// Only where this was built with a CUDA toolkit and there is a device.
+// Median seconds to copy `bytes` within the memory of CUDA device 0, by the device's own clock. Requires a build with a
+// CUDA toolkit, and a device.
 [[nodiscard]] double CudaCopySeconds(void* to, const void* from, std::size_t bytes);
 
-// The same of the host's memory, which is what the SIMT shim computes in.
+// The same in the host's memory, where the SIMT shim computes.
 [[nodiscard]] double HostCopySeconds(void* to, const void* from, std::size_t bytes);
 
 }  // namespace roost::bench

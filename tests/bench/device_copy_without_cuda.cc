@@ -1,4 +1,4 @@
-// In place of device_copy_cuda.cc where this was built without a CUDA toolkit.
+// Replaces device_copy_cuda.cc in builds without a CUDA toolkit.
 #include "common/base/check.h"
 #include "tests/bench/device_copy.h"
 

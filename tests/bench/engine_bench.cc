@@ -19,7 +19,7 @@ constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::uint32_t kBlockCount = 100'000;
 constexpr std::uint32_t kPromptTokens = 500;
 
-// Takes no time: what is left is the engine's.
+// Takes no time: the rest is the engine's.
 class NullModel final : public worker::Model {
  public:
   NullModel() {
@@ -71,7 +71,7 @@ void Decode(Effort effort, std::uint32_t running) {
 
 }  // namespace
 
-// What the host does in a decode step beside the model, from the schedule to the report.
+// The host's work in a decode step outside of the model, from the schedule to the report.
 void BenchEngine(Effort effort) {
   for (const std::uint32_t running : {64U, 256U}) Decode(effort, running);
 }

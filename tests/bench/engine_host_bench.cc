@@ -17,10 +17,10 @@ namespace {
 constexpr std::uint32_t kBlockTokens = 16;  // the workers' default
 constexpr std::uint32_t kLeastContext = 100;
 constexpr std::uint32_t kMostContext = 2048;
-constexpr std::uint32_t kSteps = 64;  // of one time; each sequence fills four blocks
-constexpr std::uint32_t kTimes = 8;   // and so often
+constexpr std::uint32_t kSteps = 64;  // steps per measurement; each sequence fills four blocks
+constexpr std::uint32_t kTimes = 8;   // measurements
 
-// Heads as of an 8B model. The rest of the shape costs the host nothing.
+// Heads of an 8B model. The rest of the shape does not matter to the host.
 worker::HfConfig Config() {
   return {.architecture = "LlamaForCausalLM",
           .vocab_size = 1U << 15U,
@@ -34,7 +34,7 @@ worker::HfConfig Config() {
           .rope = {}};
 }
 
-// Every second one is greedy, the others are drawn as chats are.
+// Every second request is greedy, the others sample as chats do.
 wire::Generate MakeRequest(std::uint64_t number, Rng& rng) {
   wire::Generate request;
   request.request_id = RequestId(number);
@@ -50,8 +50,8 @@ wire::Generate MakeRequest(std::uint64_t number, Rng& rng) {
 
 }  // namespace
 
-// All that the host does in a decode step as a device runs it, beside the device's own calls: what BenchEngine has, and
-// what the model does until its ops would begin.
+// All of the host's work in a decode step on a device, without the device's own calls: the work in BenchEngine, and the
+// model's until its ops would begin.
 void BenchEngineHost(Effort effort) {
   constexpr std::uint32_t kRunning = 256;
   auto backend = kernels::Backend::Open(testing_support::NullOps(), {}).value();

@@ -18,7 +18,7 @@ void Hits(const EvictionCase& eviction_case, std::uint32_t kilotokens, std::stri
   Figure(fmt::format("eviction_{}_{}k_{}", eviction_case.name, kilotokens, policy), 100 * result.hit_ratio(), "%");
 }
 
-// Every policy at one size, and what foresight would reach.
+// Every policy at one pool size, and what foresight would reach.
 void Compare(const EvictionCase& eviction_case, std::uint32_t kilotokens) {
   const std::uint32_t block_count = eviction_case.BlockCount(kilotokens);
   for (const std::string_view name : worker::kEvictionPolicyNames) {

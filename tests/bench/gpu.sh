@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Checks and measures a CUDA device: the gpu tests first, then a line per figure, figure <name> <value> <unit>, and a table of all
-# beside targets, the ceilings of the same run, and what PyTorch and transformers do. The same goes into a JSON file after
-# every figure. What fails is named on stderr, takes nothing else with it, and makes the exit code 1; without a device it
-# is 77.
+# Checks and measures a CUDA device: first the gpu tests, then one line per figure, figure <name> <value> <unit>, and a
+# table of all figures with their targets, the limits measured in the same run, and the results of PyTorch and
+# transformers. A JSON file gets the same after every figure. A failure is named on stderr, does not stop the rest, and
+# makes the exit code 1; without a device it is 77.
 #
 #   ./tests/bench/gpu.sh [--skip-tests] [gpu_figures.json]    builds first
 #   ./tests/bench/gpu.sh --pack roost-gpu.tar.gz              builds, and packs the programs with the libraries they need
 #   ./tests/bench/gpu.sh --packed roost-gpu.tar.gz [--skip-tests] [gpu_figures.json]
 #                                                             measures with these and builds nothing
 #
-# A machine that measures with a pack needs of CUDA the driver and cuBLASLt, and no compiler, CMake or package of Debian's;
-# the C library must be at least as new as where it was packed. Most of the time goes to random weights of 8 billion
-# parameters, which the host makes, and to the 16 GB file of the start's figure.
+# A machine that measures with a pack needs the driver and cuBLASLt from CUDA, and no compiler, CMake or Debian
+# package; its C library must be at least as new as where the pack was made. Most of the time goes to the random
+# weights of 8 billion parameters, which the host makes, and to the 16 GB file of the start figure.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -39,14 +39,14 @@ build() {
   cmake --build --preset release --target "${programs[@]}" roost_cuda >&2
 }
 
-# Whatever the programs load but what belongs to the C and C++ run time, CUDA and the driver.
+# All libraries that the programs load, except those of the C and C++ runtimes, CUDA and the driver.
 libraries() {
   local theirs='/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s|cublas[^/]*|cuda[^/]*|nv[^/]*))\.so'
   ldd "$@" | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u | grep -vE "$theirs"
 }
 
-# programs/ has the programs and the module beside them, lib/ their libraries; what is in bin/ starts one with these alone, so
-# that nobody else gets them.
+# programs/ has the programs and the module beside them, lib/ their libraries. Each script in bin/ starts a program
+# with these libraries, so that no other program gets them.
 make_pack() {
   local folder
   folder=$(mktemp -d)
@@ -67,7 +67,7 @@ END
   echo "gpu.sh: packed $(du -h "$1" | cut -f1) into $1" >&2
 }
 
-# The folder of the cuBLASLt that a module wants: the toolkit's, or one that came with a Python package.
+# The folder of the cuBLASLt that a module needs: the toolkit's, or one from a Python package.
 find_cublas() {
   local wanted folder python_folders
   wanted=$(ldd "$1" | grep -oE 'libcublasLt\.so\.[0-9]+' | head -1)

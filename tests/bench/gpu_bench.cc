@@ -1,12 +1,12 @@
-// roost_gpu_bench: what a CUDA device does, a line for each figure.
+// roost_gpu_bench: the performance of a CUDA device, one line per figure.
 //
 //   roost_gpu_bench --list        the figures' names
-//   roost_gpu_bench [NAME …]      measures these, or all, in order; each line is there as soon as it is known
-//   roost_gpu_bench --quick       runs everything once, tiny, behind the SIMT shim, so that it can not rot without a
+//   roost_gpu_bench [NAME …]      measures these, or all, in order; prints each line as soon as it is known
+//   roost_gpu_bench --quick       runs everything once, tiny, behind the SIMT shim, so that it is tested without a
 //                                 device
 //
-// Without a device it says so and exits with 77. A figure that fails ends the program; gpu_figures.py goes on behind
-// it.
+// Without a device it says so and exits with 77. A figure that fails ends the program; gpu_figures.py continues with
+// the next one.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// The figures of a CUDA device: each has a name and is measured by itself, so that one that fails takes no other with
-// it.
+// The figures of a CUDA device. Each has a name and is measured separately, so that a failing one does not affect
+// others.
 //
-//   gpu_kernel_figures.cc   the device's ceilings, and kernels beside them
+//   gpu_kernel_figures.cc   the device's limits, and kernels compared with them
 //   gpu_model_figures.cc    whole models behind the engine
 //   device_copy.h           the plain copy that other bandwidths are compared with
 #pragma once
@@ -19,18 +19,18 @@ namespace roost::bench {
 
 inline constexpr std::uint32_t kGpuBlockTokens = 16;
 
-// What is measured.
+// The sizes of what is measured.
 struct GpuSizes {
   std::size_t copy_bytes = std::size_t{2} << 30U;
   std::vector<std::uint32_t> peak_products{4096, 8192, 16384};  // square
   std::uint32_t product_tokens = 4096;
-  std::uint32_t divide_widths = 1;  // of the 8B shape's products
+  std::uint32_t divide_widths = 1;  // divides the widths of the 8B shape's products
   std::uint32_t kv_heads = 8;
-  std::uint32_t group = 8;  // query heads of a kv head
+  std::uint32_t group = 8;  // query heads per kv head
   std::vector<std::uint32_t> decode_contexts{1024, 4096};
   std::uint32_t decode_batch = 64;
-  std::uint32_t prompt_tokens = 8192;  // of prefill attention, of a shared prefix, of a prefix hit
-  int calls = 10;                      // that follow each other without waiting, for one time
+  std::uint32_t prompt_tokens = 8192;  // for prefill attention, a shared prefix and a prefix hit
+  int calls = 10;                      // calls without a wait in between per measurement
 
   std::string large_preset = "llama-3.1-8b";
   std::uint32_t prefill_prompts = 8;
@@ -41,12 +41,12 @@ struct GpuSizes {
   std::uint32_t sequences = 256;
   std::uint32_t least_tokens = 100;  // of a prompt, and of an output
   std::uint32_t most_tokens = 1024;
-  std::uint32_t context = 512;       // of decodes that are timed by the step
+  std::uint32_t context = 512;       // for decodes that are timed per step
   std::uint32_t decode_steps = 128;  // more than there are steps between the first prompt and the last one
-  std::size_t repeats = 5;           // of what the engine does
+  std::size_t repeats = 5;           // of engine figures
 };
 
-// What a shim on the CPU can do; runs all the same code.
+// Sizes that a shim on the CPU can compute; they run all the same code.
 [[nodiscard]] GpuSizes TinyGpuSizes();
 
 // Outlives the figures.
@@ -66,7 +66,7 @@ struct GpuFigure {
 
 [[nodiscard]] std::vector<GpuFigure> GpuKernelFigures(const GpuUnderTest& gpu);
 
-// A model is made when the first of its figures is measured, and stays for the others.
+// A model is made when the first of its figures is measured, and is kept for the others.
 [[nodiscard]] std::vector<GpuFigure> GpuModelFigures(const GpuUnderTest& gpu);
 
 }  // namespace roost::bench

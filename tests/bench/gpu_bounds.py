@@ -1,11 +1,11 @@
-"""How good a figure of roost_gpu_bench could be on a device that does nothing but what must be done, at the ceilings that were
-measured in the same run:
+"""The best possible value of a figure of roost_gpu_bench: that of a device that does only the necessary work, at the limits
+that were measured in the same run:
 
     bytes       of weights, K and V that a step must read, at the bandwidth of a plain copy
     operations  of a prompt's products and attention, at the speed of the largest product
 
-Neither counts activations, launches or what a host does. `gpu_…_start` and `gpu_…_host_step_…` have no bound of a device's:
-they are a disk's, a bus's and a host's. Pure.
+Neither counts activations, launches or the host's work. `gpu_…_start` and `gpu_…_host_step_…` have no limit here, because
+they depend on a disk, a bus and a host. Pure.
 """
 
 from model_shapes import LLAMA_3_1_8B, QWEN3_0_6B
@@ -23,7 +23,7 @@ LEAST_TOKENS, MOST_TOKENS = 100, 1024
 
 
 def layer_weights(shape):
-    """Elements of all layers' products."""
+    """The number of weights in all layers' products."""
     hidden, head = shape["hidden_size"], shape["head_dim"]
     queries, kv = shape["num_attention_heads"] * head, shape["num_key_value_heads"] * head
     attention = hidden * (queries + 2 * kv) + queries * hidden
@@ -31,17 +31,17 @@ def layer_weights(shape):
 
 
 def weight_bytes(shape):
-    """What every decode step reads: of the embedding it reads a row, unless that is the output's matrix."""
+    """Bytes that every decode step reads: all weights, but only a row of the embedding unless it is the output matrix."""
     return BF16 * (layer_weights(shape) + shape["hidden_size"] * shape["vocab_size"])
 
 
 def kv_bytes(shape):
-    """Of a token's K and V."""
+    """The bytes of a token's K and V."""
     return BF16 * 2 * shape["num_hidden_layers"] * shape["num_key_value_heads"] * shape["head_dim"]
 
 
 def prompt_operations(shape, tokens):
-    """Of a prompt: all layers for each token, causal attention, logits of the last one."""
+    """The operations of a prompt: all layers for each token, causal attention, logits of the last token."""
     attention = 2 * tokens * tokens * shape["num_attention_heads"] * shape["head_dim"] * shape["num_hidden_layers"]
     return 2 * tokens * layer_weights(shape) + attention + 2 * shape["hidden_size"] * shape["vocab_size"]
 
@@ -51,7 +51,7 @@ def decode_bytes(shape, sequences, context):
 
 
 class Ceilings:
-    """A device's, in units of one second."""
+    """A device's limits, per second."""
 
     def __init__(self, bandwidth, product):
         self.bandwidth = bandwidth
@@ -64,7 +64,7 @@ class Ceilings:
         return prompt_operations(shape, tokens) / self.product
 
     def serve_tokens_per_second(self, shape):
-        """Of requests of all lengths that come at once: each step reads the weights, and there are as many as the longest output
+        """For requests of all lengths that arrive together. Each step reads the weights; there are as many steps as the longest output
         has tokens; each output token reads what is before it."""
         lengths = range(LEAST_TOKENS, MOST_TOKENS + 1)
         mean = sum(lengths) / len(lengths)
@@ -75,7 +75,7 @@ class Ceilings:
         return SEQUENCES * mean / seconds
 
     def bounds(self):
-        """Figure -> (value that is not to be beaten, ">=" where more is better, "<=" where less is)."""
+        """Figure -> (best possible value, ">=" if more is better, "<=" if less is)."""
         large, small = LLAMA_3_1_8B, QWEN3_0_6B
         context = CONTEXT + DECODE_STEPS / 2
         hit = self.decode_seconds(large, 1, PROMPT_TOKENS)
@@ -92,6 +92,6 @@ class Ceilings:
 
 
 def bound(name, copy_gb_per_s, product_tflop_per_s):
-    """(value, direction) of a figure of ours or of another's with the same work, or None."""
+    """(value, direction) of our figure, or of another library's with the same work, or None."""
     of_ours = "gpu_" + name.partition("_")[2]
     return Ceilings(copy_gb_per_s * 1e9, product_tflop_per_s * 1e12).bounds().get(of_ours)

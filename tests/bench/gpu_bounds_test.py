@@ -1,4 +1,4 @@
-"""Bounds of figures against numbers from elsewhere: models' published sizes, and sums that are done token by token."""
+"""Best possible figures against independent numbers: models' published sizes, and sums computed token by token."""
 
 import unittest
 
@@ -9,7 +9,7 @@ from model_shapes import LLAMA_3_1_8B, QWEN3_0_6B
 
 class GpuBoundsTest(unittest.TestCase):
     def test_weights_are_the_models_parameters(self):
-        embedding = LLAMA_3_1_8B["hidden_size"] * LLAMA_3_1_8B["vocab_size"]  # once more, and not read
+        embedding = LLAMA_3_1_8B["hidden_size"] * LLAMA_3_1_8B["vocab_size"]  # a second matrix, which is not read
         self.assertAlmostEqual((gpu_bounds.weight_bytes(LLAMA_3_1_8B) / 2 + embedding) / 8.03e9, 1, places=3)
         self.assertAlmostEqual(gpu_bounds.weight_bytes(QWEN3_0_6B) / 2 / 0.596e9, 1, places=3)  # tied
         self.assertEqual(gpu_bounds.kv_bytes(LLAMA_3_1_8B), 128 << 10)
@@ -24,7 +24,7 @@ class GpuBoundsTest(unittest.TestCase):
         self.assertAlmostEqual(gpu_bounds.prompt_operations(QWEN3_0_6B, tokens) / operations, 1, places=3)
 
     def test_serving_takes_as_long_as_its_steps(self):
-        """All requests of the mean lengths, step by step: close to requests of all lengths, whose longest is longer."""
+        """All requests with the mean length, step by step: close to requests of all lengths, whose longest is longer."""
         ceilings = Ceilings(4e12, 8e14)
         prompt = output = 562
         seconds = 256 * ceilings.prompt_seconds(QWEN3_0_6B, prompt)

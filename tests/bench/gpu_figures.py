@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Collects the figures of a CUDA device from the programs that measure them, whatever of them fails.
+"""Collects the figures of a CUDA device from the programs that measure them, even if some fail.
 
     gpu_figures.py FILE.json [--silence SECONDS] -- PROGRAM [ARGUMENT …] [-- PROGRAM [ARGUMENT …]] …
 
-A program answers --list with the names of its figures, and measures those that it is given by name, in order, with a line
-`figure <name> <value> <unit>` for each. One that exits with 77 has nothing to measure here and says why. Where a program
-ends or falls silent, the figure that it was at has failed, and the program is started again for those behind it. FILE.json
-is written anew after every figure. Beside a figure stand its target, its share of the ceiling of the same run, or of the bound
-that follows from these ceilings (gpu_bounds.py), and what PyTorch and transformers do.
+A program answers --list with the names of its figures, and measures those whose names it is given, in order, with a line
+`figure <name> <value> <unit>` for each. A program that exits with 77 has nothing to measure here and says why. If a program
+ends or falls silent, its current figure has failed, and the program is started again for the remaining ones. FILE.json is
+rewritten after every figure. Each figure is listed with its target, its share of the limit measured in the same run, or of the
+best possible value that follows from these limits (gpu_bounds.py), and the results of PyTorch and transformers.
 
-Exits with 1 when a figure failed, and with 77 when the first program, which is Roost's, found no device. A target that was
-not met is no failure.
+Exits with 1 when a figure failed, and with 77 when the first program, which is Roost's, found no device. Missing a target is
+not a failure.
 """
 
 import json
@@ -29,7 +29,7 @@ OURS = "gpu_"
 OTHERS = ("torch_", "transformers_")
 # The best that a unit can be on this device.
 CEILINGS = {"GB/s": "gpu_copy_bandwidth", "TFLOP/s": "gpu_product_peak"}
-# Of an H200. Figure -> (bound, value, ceiling of which it is a share or None).
+# For an H200. Figure -> (comparison, value, figure of which it is a share, or None).
 TARGETS = {
     "gpu_decode_attention_4096": (">=", 0.8, "gpu_copy_bandwidth"),
     "gpu_decode_attention_1024": (">=", 0.6, "gpu_copy_bandwidth"),
@@ -64,7 +64,7 @@ class Report:
         self.write()
 
     def describe(self, name):
-        """The figure with what it is to be compared with, as far as that was measured."""
+        """The figure with the values to compare it with, as far as they were measured."""
         described = dict(self.figures[name])
         ceiling = CEILINGS.get(described["unit"])
         if ceiling in self.figures and ceiling != name:
@@ -84,7 +84,7 @@ class Report:
         return described
 
     def beside_bound(self, name):
-        """What no such device could do better, and the share of it that was reached; where less is better, that of its inverse."""
+        """The best possible value of such a device, and the share of it that was reached (of its inverse if less is better)."""
         if any(ceiling not in self.figures for ceiling in CEILINGS.values()):
             return {}
         bound = gpu_bounds.bound(name, *(self.figures[ceiling]["value"] for ceiling in CEILINGS.values()))
@@ -123,7 +123,7 @@ class Report:
 
 
 def commit():
-    """Where there is no checkout, whoever packed the programs tells it."""
+    """The commit that is measured; without a checkout, ROOST_COMMIT names it."""
     if "ROOST_COMMIT" in os.environ:
         return os.environ["ROOST_COMMIT"]
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
@@ -131,10 +131,10 @@ def commit():
 
 
 class Lines:
-    """A running program: its lines as they come, and the last of what it said on stderr, which is passed on."""
+    """A running program: its lines as they come, and the end of its stderr, which is passed on."""
 
     def __init__(self, command):
-        # A group of its own, so that what it started ends with it.
+        # Its own process group, so that its children end with it.
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -155,11 +155,11 @@ class Lines:
             print(line, end="", file=sys.stderr, flush=True)
 
     def next(self, silence):
-        """The next line, None at the end; queue.Empty when none comes for so many seconds."""
+        """The next line, None at the end; raises queue.Empty if none comes for this many seconds."""
         return self.lines.get(timeout=silence)
 
     def end(self):
-        """Its exit code, once it has ended or been killed with all that it started."""
+        """Its exit code, once it has ended or been killed together with its children."""
         try:
             code = self.process.wait(5)
         except subprocess.TimeoutExpired:
@@ -175,7 +175,7 @@ class Lines:
 
 
 def list_figures(command, silence):
-    """The names, and what was wrong if there are none: a reason, or None where there is nothing to measure here."""
+    """The names; if there are none, also the reason, or None if there is nothing to measure here."""
     try:
         program = Lines([*command, "--list"])
     except OSError as error:
@@ -193,7 +193,7 @@ def list_figures(command, silence):
 
 
 def run(command, names, silence, report):
-    """Measures as many of the names as one process does. Returns those that it got to, and why it did not go on."""
+    """Measures as many of the names as one process can. Returns those that it reached, and why it stopped."""
     program = Lines([*command, *names])
     done = []
     reason = None

@@ -1,4 +1,4 @@
-"""The collector of figures against programs that measure, fail, fall silent and skip as they are told."""
+"""The collector of figures against programs that measure, fail, fall silent or skip as instructed."""
 
 import json
 import pathlib

@@ -24,7 +24,7 @@ Backend Open(const GpuUnderTest& gpu) { return Backend::Open(gpu.ops, {}).value(
 
 void Wait(const Backend& backend) { backend.ops().copy_to_host(backend.device(), nullptr, nullptr, 0); }
 
-// Median seconds of one call, of calls that follow each other without waiting.
+// Median seconds of one call, when calls follow each other without a wait.
 double Seconds(const GpuUnderTest& gpu, const Backend& backend, const std::function<void()>& work) {
   return MedianSeconds(gpu.effort,
                        [&] {
@@ -34,7 +34,7 @@ double Seconds(const GpuUnderTest& gpu, const Backend& backend, const std::funct
          gpu.sizes.calls;
 }
 
-// bf16 values in [-1, 1). Zeros would be quicker than what a model computes with.
+// bf16 values in [-1, 1). Zeros would be faster than real values.
 std::vector<std::uint16_t> RandomValues(std::size_t count) {
   std::vector<std::uint16_t> values(count);
   Rng rng(1);
@@ -42,7 +42,7 @@ std::vector<std::uint16_t> RandomValues(std::size_t count) {
   return values;
 }
 
-// So many bytes of random values on the device; a piece of them again and again.
+// A device buffer of this many bytes, filled with repetitions of a random piece.
 DeviceBuffer RandomBuffer(const Backend& backend, std::size_t bytes) {
   constexpr std::size_t kPiece = std::size_t{4} << 20U;
   const std::vector<std::uint16_t> values = RandomValues(std::min(bytes / sizeof(std::uint16_t), kPiece));
@@ -57,7 +57,7 @@ DeviceBuffer RandomBuffer(const Backend& backend, std::size_t bytes) {
   return buffer;
 }
 
-// ---- the ceilings ----
+// ---- the device's limits ----
 
 // Bytes read and written per second.
 double CopyBandwidth(const GpuUnderTest& gpu) {
@@ -116,7 +116,7 @@ double ProductsOf8B(const GpuUnderTest& gpu) {
   return operations / seconds;
 }
 
-// Slices with so many tokens each, the first `shared` of all of which are the same.
+// Slices with this many tokens each; the first `shared` tokens of all are the same.
 struct Requests {
   std::vector<std::vector<BlockId>> blocks;
   std::vector<worker::BatchSlice> slices;
@@ -147,7 +147,7 @@ Requests MakeRequests(const RequestShape& shape) {
   return requests;
 }
 
-// A plan's lists on the device.
+// The lists of a plan on the device.
 struct UploadedPlan {
   UploadedPlan(const Backend& backend, const worker::AttentionPlan& plan)
       : blocks(backend), rows(backend), items(backend), merges(backend), parts(backend), partials(backend) {
@@ -205,7 +205,7 @@ double DecodeAttention(const GpuUnderTest& gpu, std::uint32_t context) {
   return 2.0 * gpu.sizes.decode_batch * context * gpu.sizes.kv_heads * kHeadDim * 2 / seconds;
 }
 
-// Operations per second of the causal half of the scores, and of what they weigh.
+// Operations per second of the causal half of the scores, and of the weighted sums.
 double PrefillAttention(const GpuUnderTest& gpu) {
   const double n = gpu.sizes.prompt_tokens;
   const double seconds = AttentionSeconds(gpu, {.tokens = gpu.sizes.prompt_tokens});

@@ -26,7 +26,7 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// A model that knows how long its caller has waited for its device: for the tokens.
+// A model that measures how long its caller has waited for the device's tokens.
 class WatchedModel final : public worker::Model {
  public:
   explicit WatchedModel(worker::Model& model) : model_(model) {}
@@ -57,7 +57,7 @@ struct Served {
   std::uint64_t output_tokens = 0;
   std::vector<double> ttft_seconds;
   std::vector<double> inter_token_seconds;
-  // Of the steps that decode for all requests and do nothing else: the whole, and without the wait for the device.
+  // For steps that only decode, for all requests: the whole time, and the time without the wait for the device.
   std::vector<double> decode_seconds;
   std::vector<double> decode_host_seconds;
 };
@@ -67,7 +67,7 @@ class Server {
  public:
   Server(worker::Model& model, EngineOptions options) : model_(model), engine_(model_, clock_, std::move(options)) {}
 
-  // All come at once; until the last one has ended.
+  // Serves requests that arrive together, until the last one has ended.
   Served Serve(std::vector<wire::Generate> requests) {
     const std::size_t count = requests.size();
     const Instant start = clock_.Now();
@@ -117,7 +117,7 @@ struct Lengths {
   std::uint32_t output = 0;
 };
 
-// Requests whose prompts nobody has sent before, unless `name` is the same.
+// Requests with new prompts, unless `name` was used before.
 std::vector<wire::Generate> MakeRequests(std::uint64_t name, std::uint32_t vocab_size, std::span<const Lengths> all) {
   std::vector<wire::Generate> requests(all.size());
   Rng rng(name);
@@ -136,10 +136,10 @@ std::vector<wire::Generate> MakeRequests(std::uint64_t name, std::uint32_t vocab
   return requests;
 }
 
-// A model of a known shape with random weights, made when it is first asked for, and what it is asked.
+// A model of a known shape with random weights, made at its first use, and its measurements.
 class ModelBench {
  public:
-  // Room for `pool_tokens` of requests that run at the same time.
+  // Enough memory for `pool_tokens` tokens of requests that run at the same time.
   ModelBench(const GpuUnderTest& gpu, const std::string& preset, std::uint32_t pool_tokens)
       : gpu_(gpu), config_(*worker::SyntheticConfig(preset)), pool_tokens_(pool_tokens) {
     if (gpu.effort == Effort::kQuick) config_.head_dim = 64;  // CUDA's attention has no smaller heads
@@ -153,7 +153,7 @@ class ModelBench {
     return tokens / MedianOf([&](Server& server) { return server.Serve(New(prompts)).seconds; });
   }
 
-  // Seconds from token to token of one request that is alone.
+  // Seconds between tokens of one request alone.
   double InterToken() {
     const std::vector<Lengths> one{{gpu_.sizes.context, gpu_.sizes.decode_steps}};
     return MedianOf([&](Server& server) { return Median(server.Serve(New(one)).inter_token_seconds); });
@@ -179,7 +179,7 @@ class ModelBench {
     return static_cast<double>(served.output_tokens) / served.seconds;
   }
 
-  // Median seconds of a step that decodes for all sequences, or of its part that is the host's.
+  // Median seconds of a step that decodes for all sequences, or of the host's part of it.
   double DecodeStep(std::vector<double> Served::*seconds) {
     const std::vector<Lengths> all(gpu_.sizes.sequences, {gpu_.sizes.context, gpu_.sizes.decode_steps});
     Server server(model(), options());
@@ -223,7 +223,7 @@ class ModelBench {
     return MakeRequests(++last_name_, config_.vocab_size, lengths);
   }
 
-  // Of some rounds on one server, after a first one that does not count.
+  // The median over rounds on one server, after a first one that does not count.
   double MedianOf(const std::function<double(Server&)>& measure) {
     Server server(model(), options());
     if (gpu_.effort == Effort::kFull) (void)measure(server);
@@ -239,7 +239,7 @@ class ModelBench {
   std::uint64_t last_name_ = 0;
 };
 
-// Whole blocks, and one to copy into.
+// Whole blocks, and one more to copy into.
 std::uint32_t PoolTokens(std::uint32_t tokens) { return (tokens / kGpuBlockTokens + 2) * kGpuBlockTokens; }
 
 std::uint32_t LargePool(const GpuSizes& sizes) {

@@ -1,7 +1,6 @@
-// What constraints cost: the time between tokens of 32 requests with a JSON schema against 32 without, in turns; and
-// what a request adds whose schema is in the cache, alone and as the difference of two first tokens, which is mostly
-// the noise of two steps. A model of a known shape with random weights, whose vocabulary of 151,936 tokens has made
-// texts.
+// The cost of constraints: the time between tokens of 32 requests with a JSON schema against 32 without, alternating;
+// and what a request adds whose schema is cached, alone and as the difference of two first tokens, which is mostly the
+// noise of two steps. Uses a model of a known shape with random weights and a made vocabulary of 151,936 tokens.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -23,7 +22,7 @@ namespace {
 constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::uint32_t kRequests = 32;
 constexpr TokenId kStop = 0;  // of the made vocabulary
-// Much free text, and forms around it; long enough for all that is drawn.
+// Much free text with structure around it; long enough for all tokens that are drawn.
 constexpr const char* kAnswerSchema =
     R"({"type":"array","minItems":400,"items":{"type":"object","properties":{"name":{"type":"string"},)"
     R"("age":{"type":"integer","minimum":0,"maximum":150},"tags":{"type":"array","items":{"type":"string","maxLength":8}},)"
@@ -53,7 +52,7 @@ class Bench {
   Bench(worker::Model& model, worker::GrammarPool& pool)
       : engine_(model, clock_, {.max_batch_tokens = 1024, .stop_tokens = {kStop}, .constrainer = &pool}) {}
 
-  // Seconds of a step in which all of them are decoded.
+  // Seconds of a step that decodes all of them.
   double StepSeconds(std::uint32_t output_tokens, Form form) {
     for (std::uint32_t i = 0; i < kRequests; ++i) Submit(output_tokens, form);
     std::vector<double> seconds;
@@ -100,7 +99,7 @@ class Bench {
   std::uint64_t number_ = 0;
 };
 
-// What a request adds whose schema is compiled: its automaton, and the first mask.
+// What a request adds if its schema is compiled already: its automaton, and the first mask.
 double CachedStartSeconds(const worker::GrammarLibrary& library, std::uint32_t vocab_size, Effort effort) {
   const wire::Constraint constraint{.kind = wire::ConstraintKind::kJsonSchema, .text = kAnswerSchema, .field = "f"};
   const auto grammar = library.Compile(constraint).value();

@@ -20,15 +20,15 @@ namespace {
 using router::MatchBuffer;
 using router::PrefixIndex;
 
-// Prompts as a fleet sees them: a trunk that many workers hold (a system prompt, a document), some of them only its
-// front, and branches (conversations), each held by one worker, and its front by one more in four. Where a front ends
-// differs from trunk to trunk and from branch to branch.
+// Prompts as a fleet sees them. A trunk (a system prompt, a document) is held by many workers, by some of them only its
+// front. A branch (a conversation) is held by one worker; for one branch in four another worker holds its front. Where
+// a front ends differs from trunk to trunk and from branch to branch.
 struct Shape {
   std::uint32_t workers = 256;
   std::uint32_t trunks = 4096;
   std::uint32_t trunk_blocks = 128;
   std::uint32_t trunk_holders = 64;
-  std::uint32_t trunk_depths = 4;  // different ones among the holders
+  std::uint32_t trunk_depths = 4;  // different depths among the holders
   std::uint32_t branches_per_trunk = 10;
   std::uint32_t branch_blocks = 384;
 
@@ -36,7 +36,7 @@ struct Shape {
   [[nodiscard]] std::uint32_t prompt_blocks() const { return trunk_blocks + branch_blocks; }
 };
 
-// The truth, computed rather than stored. A branch has versions: a new one takes the place of the old one.
+// The truth, computed and not stored. A branch has versions: a new one replaces the old one.
 class Fleet {
  public:
   explicit Fleet(Shape shape) : shape_(shape), versions_(shape.branches()) {}
@@ -67,7 +67,7 @@ class Fleet {
   [[nodiscard]] WorkerSlot Owner(std::uint32_t branch) const {
     return Holder(branch / shape_.branches_per_trunk, shape_.trunk_depths * (branch % 8));
   }
-  // Holds the front of the branch.
+  // The second worker holds only the front of the branch.
   [[nodiscard]] bool HasSecond(std::uint32_t branch) const { return branch % 4 == 0; }
   [[nodiscard]] WorkerSlot Second(std::uint32_t branch) const {
     return Holder(branch / shape_.branches_per_trunk, shape_.trunk_depths * (branch % 8 + 1));
@@ -136,8 +136,8 @@ struct Latencies {
   }
 };
 
-// Looks up random prompts, so that what the table holds of them has left the caches, and checks every answer against
-// the truth, a batch of them at a time and outside of the time.
+// Looks up random prompts, so that their table entries have left the CPU's caches, and checks every answer against the
+// truth, in batches outside of the measured time.
 class TimedLookups {
  public:
   TimedLookups(const Fleet& fleet, const PrefixIndex& index, std::uint64_t seed)
@@ -185,8 +185,8 @@ class TimedLookups {
   std::size_t answer_count_ = 0;
 };
 
-// After some that do not count, as of a router's first seconds: who looks up remembers where the holders of trunks
-// change. What the table holds of a prompt has left the caches all the same.
+// After some lookups that do not count, as in a router's first seconds: a reader remembers where the holders of trunks
+// change. A prompt's table entries have left the caches nevertheless.
 Latencies TimeLookups(const Fleet& fleet, const PrefixIndex& index, std::size_t count) {
   TimedLookups lookups(fleet, index, 7);
   for (std::size_t i = 0; i < count / 4; ++i) lookups.LookUp(lookups.ChooseBranch());
@@ -195,9 +195,9 @@ Latencies TimeLookups(const Fleet& fleet, const PrefixIndex& index, std::size_t 
   return std::move(lookups.latencies());
 }
 
-// The same by threads that remember nothing yet.
+// The same with threads that remember nothing yet.
 Latencies TimeFreshLookups(const Fleet& fleet, const PrefixIndex& index, std::size_t count) {
-  constexpr std::size_t kLookupsOfThread = 400;  // one in twenty of which meets a trunk again
+  constexpr std::size_t kLookupsOfThread = 400;  // one in twenty meets a trunk again
   Latencies latencies;
   while (latencies.seconds.size() < count) {
     TimedLookups lookups(fleet, index, latencies.seconds.size());
@@ -208,9 +208,8 @@ Latencies TimeFreshLookups(const Fleet& fleet, const PrefixIndex& index, std::si
   return latencies;
 }
 
-// The limit that a lookup's figures are to be seen beside, which is another one on another machine and in another hour:
-// what its reads of memory take by themselves. It has about so many at random places, in rounds of which each waits for
-// the one before.
+// The lower limit of a lookup, which differs between machines and hours: the time of its memory reads alone. It reads
+// about this many random places, in rounds; each round waits for the previous one.
 Latencies TimeMemoryReads(std::size_t bytes, std::size_t count) {
   constexpr std::size_t kRounds = 4;
   constexpr std::size_t kReadsOfRound = 12;
@@ -232,8 +231,8 @@ Latencies TimeMemoryReads(std::size_t bytes, std::size_t count) {
   return latencies;
 }
 
-// One change of the fleet: the owner of a branch drops it, tail first, and takes a new one, in runs of a prefill chunk;
-// then somebody looks a prompt up.
+// One change of the fleet: the owner of a branch drops it from its end, and takes a new one in runs of a prefill chunk;
+// then a prompt is looked up.
 struct Turn {
   std::uint32_t branch = 0;
   std::vector<BlockHash> removed;
@@ -257,7 +256,7 @@ std::vector<Turn> MakeTurns(Fleet& fleet, std::size_t count) {
   return turns;
 }
 
-// Blocks stored and removed.
+// Returns the number of blocks stored and removed.
 std::uint64_t Apply(const Fleet& fleet, std::span<const Turn> turns, PrefixIndex& index) {
   constexpr std::size_t kRunBlocks = 32;
   MatchBuffer buffer;
@@ -277,7 +276,7 @@ std::uint64_t Apply(const Fleet& fleet, std::span<const Turn> turns, PrefixIndex
   return blocks;
 }
 
-// Lookups of branches that nobody changes, beside a writer at full speed.
+// Lookups of branches that do not change, concurrent with a writer at full speed.
 Latencies TimeLookupsBesideWriter(const Fleet& fleet, PrefixIndex& index, std::span<const Turn> turns) {
   std::vector<char> changing(fleet.shape().branches());
   for (const Turn& turn : turns) changing[turn.branch] = 1;
@@ -345,8 +344,8 @@ void Long(Effort effort, std::size_t lookups) {
 
 }  // namespace
 
-// The router's index: lookups from cold memory, and the rate at which one writer applies events, each block a store or
-// a removal, with a lookup after each 768 of them. The memory is all that the index takes, sets and all.
+// The router's index: lookups from cold memory, and the rate at which one writer applies events, each a stored or
+// removed block, with a lookup after each 768 events. The memory figure includes everything in the index, sets too.
 void BenchIndex(Effort effort) {
   const bool quick = effort == Effort::kQuick;
   Wide(effort, quick ? 100 : 200'000);

@@ -1,5 +1,6 @@
-// Prefill and decode of the transformer, without engine or network: a shape like the demo model's, and qwen3-0.6b. A
-// decode step of the second is bound by reading its weights: beside it stands a bare loop that reads as many bytes.
+// Prefill and decode of the transformer, without engine or network: a shape like the demo model's, and qwen3-0.6b.
+// Reading the weights limits a decode step of the second; a bare loop that reads as many bytes is measured for
+// comparison.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -41,7 +42,7 @@ HfConfig DemoLike() {
   return config;
 }
 
-// A model with room for one sequence of `positions`, and that sequence's random tokens.
+// A model with memory for one sequence of `positions`, and random tokens for it.
 class Bench {
  public:
   Bench(const HfConfig& config, std::uint32_t positions, std::uint32_t threads) {
@@ -72,7 +73,7 @@ class Bench {
     }
   }
 
-  // Of the weights and of K and V that the step of the last position reads.
+  // The bytes of the weights, and of K and V, that the step of the last position reads.
   [[nodiscard]] std::size_t step_bytes() const { return step_bytes_; }
 
  private:
@@ -92,7 +93,7 @@ class Bench {
   Batch batch_;
 };
 
-// Memory that is read by some threads, each a part of its own, as quickly as a loop can.
+// Memory that several threads read, each its own part, as fast as a loop can.
 class BareLoop {
  public:
   BareLoop(std::size_t bytes, std::uint32_t threads)
@@ -114,7 +115,7 @@ class BareLoop {
   void Read(std::size_t thread) {
     const std::size_t begin = words_ * thread / threads_;
     const std::size_t end = words_ * (thread + 1) / threads_;
-    constexpr std::size_t kAheadWords = 64;  // 512 bytes were the best of several distances
+    constexpr std::size_t kAheadWords = 64;  // 512 bytes, the best of several distances
     std::array<std::uint64_t, 8> sums{};     // a cache line at a time
     for (std::size_t i = begin; i + sums.size() <= end; i += sums.size()) {
       __builtin_prefetch(&memory_[i] + kAheadWords);
@@ -126,11 +127,11 @@ class BareLoop {
   const std::size_t words_;
   const std::uint32_t threads_;
   kernels::LargeArray<std::uint64_t> memory_;
-  std::atomic<std::uint64_t> sum_ = 0;  // so that the loop is not left out
+  std::atomic<std::uint64_t> sum_ = 0;  // so that the compiler keeps the loop
 };
 
-// How much longer a decode step takes than reading its bytes. The two take turns, and the quickest of each counts: what
-// others do on the machine meets both.
+// The time of a decode step over that of reading its bytes. The two alternate, and the fastest of each counts, so other
+// load on the machine affects both.
 double DecodeOverReading(Bench& bench, std::uint32_t prompt, std::uint32_t threads) {
   constexpr int kTurns = 25;
   BareLoop loop(bench.step_bytes(), threads);
@@ -155,7 +156,7 @@ void BenchShape(Effort effort, const std::string& name, const HfConfig& config, 
   Bench bench(config, prompt + 1, threads);
   const std::string suffix = name + "_" + std::to_string(threads) + "t";
   const double cold = MedianSeconds(effort, [&] { bench.Run(0, prompt); });
-  // The same prompt with all full blocks cached: the tail is computed.
+  // The same prompt with all full blocks cached: only the tail is computed.
   const double warm = MedianSeconds(effort, [&] { bench.Run((prompt - 1) / kBlockTokens * kBlockTokens, prompt); });
   const double decode = MedianSeconds(effort, [&] { bench.Run(prompt, prompt + 1); });
   Figure("model_prefill_" + suffix, prompt / cold, "tokens/s");

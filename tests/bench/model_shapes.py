@@ -1,4 +1,4 @@
-"""Shapes of models, as in their config.json: what of it sets the time of a step. Random weights fill them."""
+"""Shapes of models, as in their config.json: the keys that determine the time of a step. Weights are random."""
 
 LLAMA_3_1_8B = {
     "architectures": ["LlamaForCausalLM"],

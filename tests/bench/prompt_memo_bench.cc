@@ -1,5 +1,5 @@
-// The next turn of a long conversation: tokens and block hashes of a history that the prompt memo knows, and of what is
-// new; and what the memo costs where it knows nothing.
+// The next turn of a long conversation: tokens and block hashes of a history that the prompt memo knows, and of the new
+// part; and the memo's cost for texts that it does not know.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -26,7 +26,7 @@ struct Talk {
   std::string words;
 };
 
-// cl100k and English where they are; else what is enough to run.
+// cl100k and English if they are there; otherwise just enough text to run.
 Talk MakeTalk() {
   const std::filesystem::path shared = testing_support::SharedDir();
   const std::filesystem::path file = shared / "tokenizers/cl100k.tokenizer.json";

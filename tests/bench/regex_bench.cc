@@ -20,7 +20,7 @@
 namespace roost::bench {
 namespace {
 
-// Prose, code, numbers and other scripts, in the shares that a chat about code has.
+// Prose, code, numbers and other scripts, in the proportions of a chat about code.
 std::string MixedText(std::size_t bytes) {
   constexpr std::array<std::string_view, 12> kLines = {
       "The quick brown fox jumps over the lazy dog, and they've said it isn't so.\n",
@@ -52,8 +52,8 @@ void Measure(Effort effort, const std::string& name, std::size_t bytes, Find fin
   Figure(name, static_cast<double>(bytes) / seconds * 1e-6, "MB/s");
 }
 
-// Seconds until a pattern that is quadratic in this text has matched or is given up. The search tries each place, and
-// the look-ahead goes over all the rest, without a step back that a limit of retries would count.
+// Seconds until a pattern with quadratic time in this text has matched or is stopped. The search tries each place, and
+// the look-ahead reads the whole rest each time, without backtracking that a retry limit would count.
 void MeasureHostile() {
   constexpr std::string_view kPattern = "[ab](?:[ab]|[ac])?(?=[abc]*[de])";
   constexpr std::size_t kBytes = 24'000;
@@ -77,8 +77,8 @@ void MeasureHostile() {
 
 }  // namespace
 
-// How fast the patterns of usual tokenizers find their words in one text, on one core: the regular expression, the
-// scanner where there is one, and Oniguruma beside it where that is installed.
+// The speed at which the patterns of common tokenizers find their words in one text, on one core: the regular
+// expression, the scanner if there is one, and Oniguruma if it is installed.
 void BenchRegex(Effort effort) {
   const std::string text = MixedText(effort == Effort::kQuick ? std::size_t{16} << 10U : std::size_t{2} << 20U);
   for (const auto& [name, pattern] : testing_support::kTokenizerPatterns) {

@@ -1,6 +1,6 @@
-// How long a token that a worker sends is on its way through the router to its client, beside clients that send large
-// bodies. Router and worker are in this process: the real server, API, text threads and fleet, over real sockets; the
-// worker is a script.
+// The time that a worker's token takes through the router to its client, while other clients send large bodies. Router
+// and worker are in this process: the real server, API, text threads and fleet, over real sockets; the worker is a
+// script.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -40,8 +40,8 @@ constexpr std::chrono::milliseconds kTokenInterval{4};
 constexpr std::string_view kTemplate =
     "{%- for m in messages -%}{{- m.role + ': ' + m.content + '\\n' -}}{%- endfor -%}";
 
-// Clients and workers are on other machines: here the senders must not take processors from the router's threads, and
-// those that take times should not wait for one, if this user may ask for that.
+// In production, clients and workers are on other machines. So here the senders must not take CPUs from the router's
+// threads, and the threads that measure should not wait for a CPU, if this user may set that priority.
 void SetNice(int nice) { static_cast<void>(setpriority(PRIO_PROCESS, 0, nice)); }
 
 constexpr int kTimekeeperNice = -15;
@@ -52,7 +52,7 @@ struct Sizes {
   std::size_t tokens;
 };
 
-// Answers its first request, the stream, one token every few milliseconds, and all others with their end.
+// Answers its first request, the stream, with one token every few milliseconds, and ends all others at once.
 class ScriptedWorker {
  public:
   ScriptedWorker(const std::string& endpoint, TokenId token)
@@ -67,7 +67,7 @@ class ScriptedWorker {
     thread_.join();
   }
 
-  // When the stream's n-th token was sent.
+  // The time at which the stream's n-th token was sent.
   [[nodiscard]] Instant SentAt(std::size_t n) const {
     const std::lock_guard lock(mutex_);
     return sent_.at(n);
@@ -145,7 +145,7 @@ class ScriptedWorker {
 
   void Send(wire::WorkerMessage message) {
     const wire::Bytes frame = wire::Encode(message);
-    // Before the connection stands a hello is full, and comes again.
+    // Before there is a connection, a hello is refused as full, and is sent again.
     const wire::SendOutcome outcome = socket_.Send(frame);
     ROOST_CHECK(!welcomed_ || outcome == wire::SendOutcome::kSent);
   }
@@ -158,7 +158,7 @@ class ScriptedWorker {
   wire::DealerSocket socket_;
   std::atomic<bool> stopping_ = false;
 
-  // The thread's own.
+  // Used by the thread only.
   bool welcomed_ = false;
   std::uint64_t sequence_ = 0;
   Instant next_step_{};
@@ -178,7 +178,7 @@ std::string Request(std::string_view body) {
       body.size(), body);
 }
 
-// Words, as many as make the size.
+// Words, up to the given size.
 std::string LargeBody(std::size_t size) {
   Rng rng(3);
   std::string text;
@@ -236,7 +236,7 @@ class Router {
   std::unique_ptr<router::HttpServer> server_;
 };
 
-// Sends large bodies, one after the other on one connection, and reads the answers, until told to stop.
+// Sends large bodies, one after the other on one connection, and reads the answers, until it is stopped.
 class Sender {
  public:
   Sender(std::uint16_t port, const std::string& request, std::atomic<std::size_t>& answers)
@@ -258,14 +258,14 @@ class Sender {
   std::thread thread_;
 };
 
-// Seconds from the worker to the client, of each token from the first to the last, sorted.
+// Sorted seconds from the worker to the client of each token from `first` to `last`.
 std::vector<double> ReadStream(RawClient& client, const ScriptedWorker& worker, std::size_t first, std::size_t last) {
   const SteadyClock clock;
   std::vector<double> seconds;
   while (first < last) {
     const std::optional<std::string> event = client.ReadUntil("\n\n");
     ROOST_CHECK(event.has_value(), "the stream ended early");
-    // The role's chunk comes with the first token, and has no text.
+    // The chunk with the role comes with the first token, and has no text.
     if (event->find("\"content\":\"a\"") == std::string::npos) continue;
     seconds.push_back(ToSeconds(clock.Now() - worker.SentAt(first++)));
   }
@@ -284,12 +284,12 @@ void BenchRelay(Effort effort) {
   router.WaitForModel();
   const std::string request = Request(LargeBody(sizes.body_bytes));
 
-  // Threads inherit it, so the others have begun.
+  // New threads inherit the niceness, so all others must have begun.
   SetNice(kTimekeeperNice);
   RawClient client(router.port());
   ROOST_CHECK(client.Write(Request(R"({"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]})")));
   ROOST_CHECK(client.ReadUntil("\r\n\r\n").has_value());
-  // What is the machine's, not the router's.
+  // The machine's own delay, without load on the router.
   const std::vector<double> quiet = ReadStream(client, worker, 0, sizes.tokens);
   std::atomic<std::size_t> answers = 0;
   std::vector<std::unique_ptr<Sender>> senders;

@@ -21,10 +21,10 @@ namespace roost::bench {
 namespace {
 
 constexpr std::uint32_t kWorkers = 256;
-constexpr std::size_t kBlocks = 512;   // of a prompt
-constexpr std::uint64_t kOthers = 16;  // prompts that other routers have at each worker, each in as many reports
+constexpr std::size_t kBlocks = 512;   // blocks of a prompt
+constexpr std::uint64_t kOthers = 16;  // other routers' prompts at each worker; each prompt is in as many reports
 
-// What the workers say: as bytes, a report of each of them, round after round.
+// The workers' reports as bytes: one of each worker, round after round.
 class Reports {
  public:
   explicit Reports(bool tells_of_others) : tells_of_others_(tells_of_others) {}
@@ -48,7 +48,7 @@ class Reports {
     return hello;
   }
 
-  // Empty.
+  // An empty snapshot.
   static wire::Snapshot FirstSnapshot() {
     wire::Snapshot snapshot;
     snapshot.epoch = 1;
@@ -75,7 +75,7 @@ class Reports {
   }
 
  private:
-  // One of them new, with its hashes, in each report.
+  // Each report has one new prompt, with its hashes.
   std::vector<wire::OtherPrompt> Others() {
     std::vector<wire::OtherPrompt> others;
     for (std::uint64_t age = 0; age < kOthers; ++age) {
@@ -99,7 +99,7 @@ void Take(router::FleetCore& core, std::uint32_t worker, const wire::Bytes& fram
   core.OnMessage(Reports::IdOf(worker), std::move(**message), now);
 }
 
-// Of the thread that the workers' messages come to, for each report; its bytes are read too.
+// CPU time per report of the thread that receives the workers' messages, including reading the bytes.
 double ReportSeconds(Effort effort, bool tells_of_others) {
   router::FleetMetrics metrics;
   const std::unique_ptr<router::Policy> policy = std::move(router::MakePolicy("cache-aware", 1)).value();
@@ -130,10 +130,10 @@ double ReportSeconds(Effort effort, bool tells_of_others) {
 
 }  // namespace
 
-// What a load report costs a router with 256 workers: of a worker that has it as its only router, and of one that has
-// 16 prompts of other routers queued, one of them new and of 512 blocks.
+// The cost of a load report to a router with 256 workers: from a worker with only this router, and from one with 16
+// queued prompts of other routers, one of them new and with 512 blocks.
 void BenchReport(Effort effort) {
-  SetUpLogging(LogLevel::kWarning, LogFormat::kText);  // not of each worker that joins
+  SetUpLogging(LogLevel::kWarning, LogFormat::kText);  // no line for each worker that joins
   Figure("report_us", ReportSeconds(effort, false) * 1e6, "us");
   Figure("report_others_us", ReportSeconds(effort, true) * 1e6, "us");
 }

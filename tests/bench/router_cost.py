@@ -1,10 +1,10 @@
-"""What a chat costs a router: CPU time of its process per request, Roost's and SMG's in one run.
+"""The cost of a chat to a router: CPU time of its process per request, for Roost and SMG in one run.
 
     router_cost.py              Roost, with two scripted workers
     router_cost.py --smg FILE   and SMG's program FILE, with two HTTP engines that answer at once
     router_cost.py engine PORT  one such engine
 
-Chats of some 1,000 tokens, of which eight in nine are one of four system prompts; 16 streamed tokens.
+Chats of some 1,000 tokens, eight ninths of which are one of four system prompts; 16 streamed tokens.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ def measure_roost():
 
 
 def measure_long_prompt(router, port, pid):
-    """Prompts of which no part was seen before."""
+    """Prompts that share no part with earlier ones."""
     words = " ".join(prompts()).split()
     draw = random.Random(7)
     per_word = router.request("POST", "/tokenize", {"prompt": " ".join(words)}).json()["count"] / len(words)
@@ -124,7 +124,7 @@ def measure_smg(program):
 
 def ask(port, request):
     waiting = iter([request])
-    # An answer that is no stream does not end as one; then there is none within the time.
+    # An answer that is not a stream never ends like one; then no answer comes in time.
     try:
         answers = asyncio.run(asyncio.wait_for(load.run_clients(port, 1, lambda: next(waiting, None)), 2))
     except asyncio.TimeoutError:

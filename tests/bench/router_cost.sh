@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a chat costs Roost's router and SMG's, in CPU time, measured in one run. Needs a release build with tests.
-# SMG comes from the Python package index; without it, only Roost is measured, and a line says so.
+# The cost of a chat to Roost's router and to SMG's, in CPU time, measured in one run. Needs a release build with
+# tests. SMG comes from the Python package index; without it only Roost is measured, and a line says so.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,6 +1,6 @@
-"""What the router's tests and figures of many streams are made with: requests over raw sockets, answers kept as bytes.
+"""The client of the router's tests and figures with many streams: requests over raw sockets, answers kept as bytes.
 
-The client must cost little, since it shares the cores with the router: nothing is parsed while streams run.
+The client must be cheap, because it shares the cores with the router: it parses nothing while streams run.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ END = b"0\r\n\r\n"
 
 
 def allow_descriptors(count):
-    """Of this process and of those that it starts from now on. Whether that many are allowed."""
+    """Sets the limit for this process and its later children. Returns whether that many are allowed."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < count:
         return False
@@ -68,12 +68,12 @@ class Stream(asyncio.Protocol):
 
     def connection_lost(self, error):
         if not self.done.done():
-            self.answers.append(bytes(self.bytes))  # cut, which whoever looks at it will see
+            self.answers.append(bytes(self.bytes))  # cut off; a check of the answer will notice
             self.done.set_result(None)
 
 
 async def run_clients(port, count, next_request):
-    """All answers, as they came."""
+    """All answers, in the order of arrival."""
     loop = asyncio.get_running_loop()
     streams, ends = [], []
     for _ in range(count):
@@ -86,7 +86,7 @@ async def run_clients(port, count, next_request):
 
 
 def events_of(answer):
-    """The events of a chunked answer, as text; none of one that is not a whole 200."""
+    """The events of a chunked answer, as text; none if it is not a complete 200."""
     head, _, rest = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200") or not rest.endswith(END):
         return []
@@ -99,7 +99,7 @@ def events_of(answer):
 
 
 def text_of(events):
-    """What the chunks of a chat say, in their order; None unless it ended as a stream should."""
+    """The text of a chat's chunks, in order; None unless it ended as a stream should."""
     if not events or events[-1] != "[DONE]":
         return None
     chunks = [json.loads(event)["choices"][0] for event in events[:-1]]
@@ -109,7 +109,7 @@ def text_of(events):
 
 
 def cost_of(port, pid, requests, clients):
-    """CPU milliseconds of process `pid` for each of `requests`, and the answers."""
+    """CPU milliseconds of process `pid` per request of `requests`, and the answers."""
     waiting = iter(requests)
     before, start = cpu_seconds(pid), time.monotonic()
     answers = asyncio.run(run_clients(port, clients, lambda: next(waiting, None)))

@@ -14,9 +14,9 @@ namespace roost::bench {
 namespace {
 
 constexpr std::uint32_t kRows = 16;
-constexpr std::uint32_t kVocab = 151'936;  // Qwen's
+constexpr std::uint32_t kVocab = 151'936;  // the size of Qwen's
 
-// As wide as models' are, nearly normal.
+// As widely spread as real models' logits, nearly normal.
 std::vector<float> Logits() {
   constexpr double kDeviation = 3;
   Rng rng(1);
@@ -29,7 +29,7 @@ std::vector<float> Logits() {
   return logits;
 }
 
-// What a step costs more when all of 16 requests want log probabilities and the 20 likeliest tokens.
+// What a step costs in addition when all of 16 requests want log probabilities and the 20 likeliest tokens.
 void BenchLogprobs(Effort effort, const kernels::Backend& backend, const std::vector<float>& logits) {
   constexpr std::uint32_t kTop = 20;
   const std::vector<kernels::SampledToken> sampled(kRows, {.token = 77});
@@ -53,8 +53,8 @@ void BenchLogprobs(Effort effort, const kernels::Backend& backend, const std::ve
 
 }  // namespace
 
-// A batch of draws on all cores of the machine: as chats are drawn, and of each kind alone. With two cores the first
-// takes at most 6 ms.
+// A batch of draws on all cores of the machine: a mix as in chats, and each kind alone. With two cores the mix takes at
+// most 6 ms.
 void BenchSample(Effort effort) {
   const auto backend =
       kernels::Backend::Open(kernels::CpuOps(), {.thread_count = std::thread::hardware_concurrency()}).value();

@@ -31,7 +31,7 @@ void Step(Scheduler& scheduler, PrefixCache& cache) {
   (void)cache.TakeEvents();
 }
 
-// As many sequences decode as may run, and as many again wait, under the workers' default schedule.
+// As many sequences decode as may run, and as many again wait, under the workers' default policy.
 void Decode(Effort effort, std::uint32_t running) {
   BlockPool pool(kBlockCount);
   PrefixCache cache(pool, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(kBlockCount));
@@ -62,7 +62,7 @@ void Decode(Effort effort, std::uint32_t running) {
 
 }  // namespace
 
-// What a step costs beside the forward: the plan, the commit and the events.
+// The cost of a step besides the forward: the plan, the commit and the events.
 void BenchScheduler(Effort effort) {
   for (const std::uint32_t running : {64U, 256U, 1024U}) Decode(effort, running);
 }

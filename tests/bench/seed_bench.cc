@@ -1,6 +1,6 @@
-// The seed of this field: 64 requests of about 856 tokens, eight prompts eight times over, with 16 outputs each. The
-// demo model answers them in one process, as `roostctl generate` does, one by one, in waves and continuously, with and
-// without the cache.
+// The standard task of prefix caching: 64 requests of about 856 tokens, eight prompts eight times each, with 16 output
+// tokens each. The demo model answers them in one process, as `roostctl generate` does: one by one, in waves and
+// continuously, with and without the cache.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -26,7 +26,7 @@ using roostctl::OfflineRequest;
 using roostctl::OfflineTotals;
 
 constexpr std::uint32_t kDistinctPrompts = 8;
-// Around 856, so that the prompts end at different places of a block.
+// Around 856, so that the prompts end at different places in a block.
 constexpr std::uint32_t kLeastPromptTokens = 835;
 constexpr std::uint32_t kPromptTokenStep = 6;
 constexpr std::uint32_t kOutputTokens = 16;

@@ -1,5 +1,5 @@
-// Short prompts among long ones, prefilled by the demo model: when their first tokens come with full steps and with
-// steps that are short where they complete a prompt. An open loop; both see the same requests at the same times.
+// Short prompts among long ones, prefilled by the demo model: the time of their first tokens with full steps and with
+// steps that are short if they complete a prompt. An open loop; both runs see the same requests at the same times.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -42,7 +42,8 @@ wire::Generate RequestOf(std::uint64_t number, std::uint32_t prompt_tokens, std:
   return request;
 }
 
-// In order of time, so many long ones among them, at random times of a span in which they take kBusyShare of it.
+// In order of time, with `long_count` long prompts, at random times of a period in which they take kBusyShare of the
+// time.
 std::vector<Arrival> MakeArrivals(std::uint32_t long_count, double seconds_per_token) {
   const double tokens = long_count * (kLongTokens + kShortsPerLong * kShortTokens);
   const double span = tokens * seconds_per_token / kBusyShare;

@@ -14,14 +14,14 @@ namespace {
 using wire::CacheEvent;
 using worker::SnapshotMirror;
 
-// A stream of events that replaces the blocks of a pool many times over: runs of `run_blocks`, each removed back to
-// front at some later time.
+// A stream of events that replaces the blocks of a pool many times: runs of `run_blocks`, each removed back to front at
+// some later time.
 class EventStream {
  public:
   EventStream(std::uint32_t block_count, std::uint32_t run_blocks)
       : runs_(block_count / run_blocks), run_blocks_(run_blocks) {}
 
-  // The run that takes the place of another one, chosen at random.
+  // Replaces a run, chosen at random, by a new one.
   std::vector<CacheEvent> Replace() {
     std::vector<BlockHash>& run = runs_[rng_.Below(runs_.size())];
     std::vector<CacheEvent> events;
@@ -32,7 +32,7 @@ class EventStream {
     return events;
   }
 
-  // A pool full of runs.
+  // Fills a pool with runs.
   std::vector<CacheEvent> Fill() {
     std::vector<CacheEvent> events;
     for (std::vector<BlockHash>& run : runs_) events.push_back(Store(run));
@@ -67,7 +67,7 @@ void Snapshot(Effort effort, std::uint32_t run_blocks, const Figures& figures) {
   const double apply_seconds = MedianSeconds(Effort::kQuick, [&] {
     for (; next < events.size(); ++next) mirror.Apply(events[next]);
   });
-  // Each block was replaced by another one once, on average.
+  // Each block was replaced once, on average.
   Figure(figures.apply, apply_seconds * 1e9 / block_count, "ns");
 
   std::size_t run_count = 0;
@@ -78,9 +78,9 @@ void Snapshot(Effort effort, std::uint32_t run_blocks, const Figures& figures) {
 
 }  // namespace
 
-// A snapshot of a pool of a million blocks that are all ready, and its end, and what it costs to keep the mirror: one
-// block stored and one removed. Prompts come in runs of a prefill chunk; blocks that decoding fills come one by one, at
-// worst.
+// The time of a snapshot of a pool of a million ready blocks, of freeing it, and of keeping the mirror: one block
+// stored and one removed. Prompts come in runs of a prefill chunk; blocks that decoding fills come one by one in the
+// worst case.
 void BenchSnapshot(Effort effort) {
   Snapshot(effort, 32, {.snapshot = "cache_snapshot_ms_1m", .apply = "cache_mirror_ns_per_block"});
   Snapshot(effort, 1, {.snapshot = "cache_snapshot_single_blocks_ms_1m", .apply = "cache_mirror_ns_per_single_block"});

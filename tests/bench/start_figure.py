@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Figures of a start: from the start of roost-worker's process to the first token that a client of a running router gets,
-with the weights in the page cache.
+"""Figures of a start: from the start of roost-worker's process to the first token that a client of a running router
+receives, with the weights in the page cache.
 
     start_figure.py [--bin FOLDER] [--backend cuda|cpu] [--small] [--list | NAME …]
 
-Makes a model folder of the shape with random weights where there is room for it, and takes it away at the end. Exits with 77
-where the backend finds no device. Prints `figure <name> <value> <unit>`, a median of three after one that does not count.
+Makes a model folder of the shape with random weights where there is space for it, and removes it at the end. Exits with 77
+if the backend finds no device. Prints `figure <name> <value> <unit>`, a median of three after one that does not count.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def size_of(shape):
 
 
 def random_pattern(count):
-    """So many bytes of bf16 between 1/128 and 1/64, of either sign."""
+    """This many bytes of bf16 between 1/128 and 1/64, of either sign."""
     whole = (1 << 8 * count) - 1
     each = whole // 0xFFFF
     bits = int.from_bytes(random.Random(1).randbytes(count), "little")
@@ -82,7 +82,7 @@ def write_weights(path, shape):
 
 
 def make_model(folder, shape):
-    """A model folder; text is the demo model's affair."""
+    """A model folder; its text files are the demo model's."""
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(cluster.DEMO_MODEL / name, folder)
     (folder / "config.json").write_text(json.dumps(shape))
@@ -90,7 +90,7 @@ def make_model(folder, shape):
 
 
 def place_for(shape):
-    """A folder with room for the weights, in memory where that is enough: a page cache that nothing can empty."""
+    """A folder with space for the weights, in memory if that is large enough: a page cache that nothing can empty."""
     needed = sum(size_of(dims) for _, dims in tensors(shape)) * 11 // 10
     for place in ("/dev/shm", tempfile.gettempdir()):
         if os.path.isdir(place) and shutil.disk_usage(place).free > needed:
@@ -126,7 +126,7 @@ def measure(shape, backend):
 
 
 def device_problem(backend):
-    """Why the worker finds no such device, as it says itself; else nothing."""
+    """The worker's own reason why it finds no such device; empty if it finds one."""
     command = [cluster.BIN / "roost-worker", "--backend", backend, "--model", "/nowhere", "--log-format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     no_device = 69

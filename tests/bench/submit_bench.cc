@@ -1,5 +1,5 @@
-// How long a client's thread takes to have a request routed while the link thread takes in a large snapshot: both want
-// the fleet. Router and worker are in this process, over a real socket; the worker is a script.
+// How long a client's thread waits to have a request routed while the link thread reads a large snapshot: both need the
+// fleet's lock. Router and worker are in this process, over a real socket; the worker is a script.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -25,11 +25,11 @@ namespace {
 constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::size_t kPromptBlocks = 64;
 constexpr std::size_t kChunkHashes = wire::WireLimits::kMaxSnapshotHashes;
-// Requests on their way to the worker, each with its Cancel: a quarter of what a connection may hold before the router
-// gives the worker up.
+// Requests under way to the worker, each with its Cancel: a quarter of what a connection may hold before the router
+// gives up the worker.
 constexpr std::size_t kMaxUnderWay = wire::kHighWaterMark / 8;
 
-// Sends a snapshot of so many blocks again and again, whenever it is asked for one.
+// Sends a snapshot of this many blocks whenever it is asked for one.
 class SnapshotWorker {
  public:
   SnapshotWorker(const std::string& endpoint, std::size_t block_count)
@@ -56,7 +56,7 @@ class SnapshotWorker {
     thread_.join();
   }
 
-  // That have arrived.
+  // The number of requests that have arrived.
   [[nodiscard]] std::size_t requests() const { return requests_; }
 
   void SendSnapshot() {
@@ -89,7 +89,7 @@ class SnapshotWorker {
     if (std::holds_alternative<wire::Generate>(message)) ++requests_;
   }
 
-  // Before its first snapshot a worker has nothing, and tells what it has then.
+  // Before its first snapshot a worker has no blocks; from then on its load counts them.
   [[nodiscard]] wire::Load Load() const {
     wire::Load load;
     load.progress = sequence_;
@@ -98,7 +98,7 @@ class SnapshotWorker {
     return load;
   }
 
-  // Reads between its chunks as a worker does: a router gives up a worker that leaves its messages where they are.
+  // Reads messages between its chunks, as a worker does: a router gives up a worker that does not read.
   void Snapshot() {
     held_ = true;
     digest_ = {};
@@ -120,7 +120,7 @@ class SnapshotWorker {
     }
   }
 
-  // A step for each wake-up is more than a router takes at once.
+  // Waits for space: one step per wake-up can be more than a router reads at once.
   void Send(wire::WorkerMessage message) {
     const wire::Bytes frame = wire::Encode(message);
     while (!stopping_ && socket_.Send(frame) != wire::SendOutcome::kSent) std::this_thread::yield();
@@ -136,7 +136,7 @@ class SnapshotWorker {
   std::atomic<bool> snapshot_due_ = true;
   std::atomic<std::size_t> requests_ = 0;
 
-  // The thread's own.
+  // Used by the thread only.
   bool welcomed_ = false;
   bool held_ = false;
   std::uint64_t sequence_ = 0;
@@ -153,7 +153,7 @@ class NobodyListens final : public router::GenerationObserver {
   void OnEnd(router::GenerationEnd /*end*/) override {}
 };
 
-// Of each request that is submitted, and cancelled, until `done`.
+// The time of each request that is submitted, and cancelled, until `done`.
 std::vector<double> SubmitSeconds(router::Fleet& fleet, const SnapshotWorker& worker,
                                   const std::function<bool()>& done) {
   const SteadyClock clock;
@@ -163,7 +163,7 @@ std::vector<double> SubmitSeconds(router::Fleet& fleet, const SnapshotWorker& wo
   std::vector<double> seconds;
   const std::size_t arrived_before = worker.requests();
   while (!done()) {
-    // This loop is faster than the link's thread and the worker.
+    // This loop is faster than the link thread and the worker.
     if (arrived_before + seconds.size() >= worker.requests() + kMaxUnderWay) {
       std::this_thread::yield();
       continue;
@@ -191,7 +191,7 @@ std::vector<double> SubmitSeconds(router::Fleet& fleet, const SnapshotWorker& wo
 
 void BenchSubmit(Effort effort) {
   SetUpLogging(LogLevel::kWarning, LogFormat::kText);
-  // 2 million blocks are what 64 chunks of 32,768 once held.
+  // 2 million blocks, in 64 chunks of 32,768.
   const std::size_t block_count = effort == Effort::kQuick ? 100'000 : 64 * 32'768;
   const int rounds = effort == Effort::kQuick ? 1 : 5;
   router::FleetMetrics metrics;

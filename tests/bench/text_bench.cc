@@ -1,5 +1,5 @@
-// Text to token ids and messages to text, with real tokenizers and templates: CPU time of one thread, which whatever
-// else runs on the machine changes least.
+// Text to token ids and messages to text, with real tokenizers and templates. Measured in CPU time of one thread, which
+// other load on the machine affects least.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ double SecondsToEncode(const Tokenizer& tokenizer, std::string_view text) {
   return ThreadSeconds() - start;
 }
 
-// Cold: by a tokenizer that has encoded nothing yet, so that its tables of words are empty and its buffers not there.
+// Cold: a tokenizer that has not encoded anything yet, so its word tables and buffers are empty.
 void BenchTokenize(Effort effort, const std::filesystem::path& file, std::string_view suffix, std::string_view text) {
   const std::string json = ContentsOf(file);
   std::shared_ptr<const Tokenizer> tokenizer;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What PyTorch and Hugging Face transformers do with the shapes of roost_gpu_bench's figures: torch_X and transformers_X stand
-beside gpu_X, with the same operations and bytes counted.
+"""The results of PyTorch and Hugging Face transformers for the shapes of roost_gpu_bench's figures: torch_X and transformers_X
+correspond to gpu_X, with the same operations and bytes counted.
 
     torch_figures.py [--device cuda|cpu] [--small] [--list | NAME …]
 
-Prints `figure <name> <value> <unit>` for each; one that fails ends the program, and gpu_figures.py goes on behind it. Exits with
-77 where torch, or a device for it, is missing. Models are the libraries' own classes with random bf16 weights, run eagerly.
+Prints `figure <name> <value> <unit>` for each; a failing figure ends the program, and gpu_figures.py continues after it. Exits
+with 77 if torch, or a device for it, is missing. Models are the libraries' own classes with random bf16 weights, run eagerly.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Sizes:
 
 
 class SmallSizes(Sizes):
-    """For a CPU; the names stay those of the figures."""
+    """Sizes for a CPU; the names of the figures stay the same."""
 
     copy_bytes = 1 << 20
     peak_products = (32, 64)
@@ -72,7 +72,7 @@ class Bench:
     # ---- time ----
 
     def mark(self):
-        """A point of the device's time, or of the host's where that computes."""
+        """A point in the device's time, or in the host's if the host computes."""
         if self.device == "cpu":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -86,7 +86,7 @@ class Bench:
         return begin.elapsed_time(end) / 1e3
 
     def seconds(self, work, calls=None):
-        """Median seconds of one call, of calls that follow each other without waiting."""
+        """Median seconds of one call, when calls follow each other without a wait."""
         calls = calls or self.sizes.calls
         for _ in range(3):
             work()
@@ -128,7 +128,7 @@ class Bench:
         attend = torch.nn.functional.scaled_dot_product_attention
         if knows_grouped_queries():
             return self.seconds(lambda: attend(q, k, v, is_causal=causal, enable_gqa=True))
-        # Older ones read every query head's K and V, so they get them: that is what they can do.
+        # Older versions read K and V for every query head, so they get them in that form.
         k, v = (each.repeat_interleave(self.sizes.group, dim=1) for each in (k, v))
         return self.seconds(lambda: attend(q, k, v, is_causal=causal))
 
@@ -144,7 +144,7 @@ class Bench:
     # ---- models ----
 
     def model(self, shape):
-        """The library's model of a shape, with weights of its own choosing."""
+        """The library's model of a shape, with the library's initial weights."""
         shape = dict(shape)
         shape.pop("model_type")
         name = shape.pop("architectures")[0]
@@ -166,7 +166,7 @@ class Bench:
         return count / self.seconds(lambda: model(input_ids=tokens, use_cache=True, logits_to_keep=1), calls=1)
 
     def decode_seconds(self, shape, sequences):
-        """Median seconds from greedy token to greedy token of a batch, with the library's dynamic cache."""
+        """Median seconds between greedy tokens of a batch, with the library's dynamic cache."""
         model = self.model(shape)
         answer = model(input_ids=self.tokens(shape, sequences, self.sizes.context), use_cache=True, logits_to_keep=1)
         marks = []
@@ -178,7 +178,7 @@ class Bench:
         return statistics.median(spans[len(spans) // 4 :])  # the first ones warm up
 
     def figures(self):
-        """Name -> (unit, what measures it)."""
+        """Name -> (unit, function that measures it)."""
         figures = {
             "torch_copy_bandwidth": ("GB/s", self.copy_bandwidth),
             "torch_product_peak": ("TFLOP/s", self.product_peak),
@@ -201,7 +201,7 @@ def knows_grouped_queries():
 
 
 def load(name):
-    """The module, or None; what is wrong with one that is there is told."""
+    """The module, or None; prints what is wrong with a module that is there."""
     if importlib.util.find_spec(name) is None:
         return None
     try:
@@ -212,7 +212,7 @@ def load(name):
 
 
 def missing(device):
-    """Why nothing can be measured here, if so."""
+    """The reason if nothing can be measured here."""
     if torch is None:
         return "there is no torch for this Python"
     if device == "cuda" and not torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""The comparison with PyTorch and transformers, tiny and on the CPU, where they are there; else it says so and exits with 77."""
+"""The comparison with PyTorch and transformers, tiny and on the CPU, if they are installed; otherwise it exits with 77."""
 
 import io
 import math

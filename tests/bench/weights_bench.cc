@@ -1,6 +1,6 @@
-// Reading a model's weights from a file, as they are read to be put on a device: into a small buffer, by several
-// threads. From the page cache, and from the disk; with conversion between them, which reading ahead hides. And what it
-// costs that the same threads hash all of it: the ratio to reading ahead alone, each pair measured one after the other.
+// Reading a model's weights from a file as at load: several threads read into a small buffer. From the page cache and
+// from disk; with conversion in between, which read-ahead hides. And the cost of hashing on the same threads: the ratio
+// to reading ahead alone, with each pair measured one after the other.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ constexpr std::uint64_t kLayerBytes = 2 * kWidth * kWidth;  // bf16
 
 std::string NameOf(std::uint64_t layer) { return fmt::format("model.layers.{}.self_attn.o_proj.weight", layer); }
 
-// A directory with one file of so many layers, of one product each.
+// A directory with one file of `layers` layers, each with one product.
 class ModelFile {
  public:
   explicit ModelFile(std::uint64_t layers) : layers_(layers) {
@@ -51,7 +51,7 @@ class ModelFile {
   ModelFile(const ModelFile&) = delete;
   ModelFile& operator=(const ModelFile&) = delete;
 
-  // Out of the page cache.
+  // Drops the file from the page cache.
   void Forget() const {
     const int descriptor = ::open(path().c_str(), O_RDONLY | O_CLOEXEC);
     ROOST_CHECK(descriptor >= 0 && ::fdatasync(descriptor) == 0);
@@ -59,7 +59,7 @@ class ModelFile {
     ::close(descriptor);
   }
 
-  // Bytes per second of copying all of it, with `work` after each layer, and of hashing it meanwhile.
+  // Bytes per second of copying all weights, with `work` after each layer, while they are hashed.
   template <typename Work>
   [[nodiscard]] double Read(const Work& work) const {
     const SteadyClock clock;
@@ -104,7 +104,7 @@ class ModelFile {
   std::filesystem::path directory_;
 };
 
-// As a conversion would take: some milliseconds for each layer.
+// Takes as long as a conversion: some milliseconds per layer.
 void Convert(std::vector<std::byte>& bytes) {
   std::uint8_t carry = 0;
   for (std::byte& byte : bytes)
@@ -113,7 +113,7 @@ void Convert(std::vector<std::byte>& bytes) {
 
 enum class From { kPageCache, kDisk };
 
-// How many times as long reading takes with hashes.
+// The ratio of reading times with and without hashes.
 template <typename Work>
 double HashCost(Effort effort, const ModelFile& file, From from, const Work& work) {
   std::vector<double> ratios;

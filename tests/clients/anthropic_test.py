@@ -10,7 +10,7 @@ from openai_test import recording_client
 
 from cluster import text
 
-GREEDY = {"temperature": 0}  # which this client no longer names
+GREEDY = {"temperature": 0}  # this client has no parameter for it any more
 ASK = [{"role": "user", "content": "Who comes here?"}]
 WEATHER = {
     "name": "get_weather",

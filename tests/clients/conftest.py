@@ -1,4 +1,4 @@
-"""Daemons for tests with clients that nobody here wrote, and the record of which client could do what."""
+"""Daemons for tests with third-party clients, and the record of which client passed which test."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 
-# Before any client is imported: none of them asks the internet for anything.
+# Set before any client is imported, so that none of them contacts the internet.
 os.environ.update(
     {
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -25,13 +25,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
 
 from cluster import BIN, DEMO_MODEL, Cluster, Daemon, wait_until  # noqa: E402
 
-# Tokens in which the demo model, which likes blanks, ends a small object.
+# Enough tokens for the demo model, which writes many blanks, to end a small object.
 MANY = 3000
 DEMO = "demo-model"
 SCRIPTED = "scripted"
 
 
-# The port that a base URL may name although nobody listens there: a router that has ended.
+# A port for a base URL on which nobody listens: a router that has ended.
 @pytest.fixture(scope="session")
 def closed_url():
     with Cluster() as cluster:
@@ -56,7 +56,7 @@ def wait_for_models(router, names):
 
 @pytest.fixture(scope="session")
 def router():
-    """Serves the demo model, and the scripted one, which writes what the rules of script.json say."""
+    """Serves the demo model, and the scripted model, which answers by the rules of script.json."""
     with Cluster() as cluster:
         router = cluster.start_router()
         cluster.start_worker("worker-a")
@@ -72,13 +72,13 @@ def base_url(router):
 
 @pytest.fixture(scope="session")
 def idle_router():
-    """No worker has come yet."""
+    """A router without workers."""
     with Cluster() as cluster:
         yield cluster.start_router()
 
 
 class FullCluster:
-    """One request runs, one waits at the worker and one at the router; the next is refused. Until freed."""
+    """One request runs, one waits at the worker and one at the router; the next one is refused, until free() is called."""
 
     def __init__(self, cluster):
         self.cluster = cluster
@@ -107,7 +107,7 @@ class FullCluster:
             connection.close()
 
     def _occupy(self):
-        """Streams until it is freed; comes again when it was refused or has ended."""
+        """Streams until free(); sends a new request when one was refused or has ended."""
         import http.client
 
         body = {"model": DEMO, "prompt": "Who waits?", "max_tokens": 3000, "ignore_eos": True, "stream": True}

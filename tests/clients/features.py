@@ -1,4 +1,4 @@
-"""What clients are tested with, and how a test says which cell of the matrix it is about."""
+"""The features that clients are tested with, and how a test names its cell of the matrix."""
 
 import pytest
 
@@ -49,11 +49,11 @@ REASONS = {
     ("litellm", "several choices"): "as openai's",
     ("litellm", "log probabilities"): "as openai's",
 }
-# Of these clients only what is named is tested; the rest is no business of theirs.
+# Only the named features of these clients are tested; the others do not apply to them.
 ONLY = {"guidellm": ["load", "cached tokens"], "schemathesis": ["the document", "errors"]}
 
 
 def feature(client, *names):
-    """Marks a test as one of these cells."""
+    """Marks a test as belonging to these cells."""
     assert client in CLIENTS and set(names) <= set(FEATURES), (client, names)
     return pytest.mark.feature(client=client, names=names)

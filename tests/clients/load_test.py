@@ -1,4 +1,4 @@
-"""guidellm, a public load generator, in a process and an environment of its own."""
+"""guidellm, a public load generator, in its own process and environment."""
 
 import json
 import os
@@ -46,5 +46,5 @@ def test_a_load_is_answered_whole_and_shows_what_the_cache_held(run, route):
     answers = benchmark["requests"]["successful"]
     assert {answer["output_metrics"]["text_tokens"] for answer in answers} == {8}  # it sends ignore_eos
     cached = [answer["input_metrics"]["cached_tokens"] for answer in answers]
-    # Four begin at a time and may find nothing; all the others find the system prompt.
+    # The first four begin together and may find nothing cached; all others find the system prompt.
     assert sum(count > 150 for count in cached) >= REQUESTS - 4

@@ -1,4 +1,4 @@
-"""Writes the matrix of clients and features into a page, from what a run of the tests recorded.
+"""Writes the matrix of clients and features into a page, from the record of a test run.
 
     matrix.py RESULTS.json PAGE.md
 """
@@ -28,7 +28,7 @@ def cell(results, client, feature):
 
 
 def versions():
-    """Of the packages, as they are pinned."""
+    """The pinned versions of the packages."""
     here = pathlib.Path(__file__).parent
     lines = [line for path in sorted(here.glob("requirements*.txt")) for line in path.read_text().splitlines()]
     return dict(line.split("==") for line in lines if "==" in line)

@@ -128,7 +128,7 @@ def test_a_second_turn_finds_the_first_in_the_cache(client):
     system = {"role": "system", "content": text(100, "openai cached")}
     first = client.chat.completions.create(model=DEMO, messages=[system, *ASK], max_tokens=4)
     second = client.chat.completions.create(model=DEMO, messages=[system, *ASK], max_tokens=4)
-    assert first.usage.prompt_tokens_details.cached_tokens < 16  # a begun block may be shared
+    assert first.usage.prompt_tokens_details.cached_tokens < 16  # part of a block may be shared
     assert second.usage.prompt_tokens_details.cached_tokens > 300
 
 
@@ -324,7 +324,7 @@ def test_a_stream_whose_only_worker_dies_is_an_error_and_no_short_answer(tmp_pat
 
 
 def recording_client(package, seen, on_first):
-    """An HTTP client that notes the status of each answer, and calls `on_first` at the first one."""
+    """An HTTP client that records the status of each answer, and calls `on_first` at the first one."""
 
     def note(response):
         seen.append((response.status_code, response.headers.get("retry-after")))

@@ -1,4 +1,4 @@
-"""schemathesis against a running router: it makes requests from /openapi.json and holds the answers against it.
+"""schemathesis against a running router: it makes requests from /openapi.json and checks the answers against it.
 
 Answers to generated requests are mostly refusals, so a small count covers much; ROOST_OPENAPI_EXAMPLES sets it.
 """
@@ -18,12 +18,12 @@ from schemathesis.specs.openapi.checks import (
 
 EXAMPLES = int(os.environ.get("ROOST_OPENAPI_EXAMPLES", "20"))
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-# A request that a generator made well would otherwise run to the context's end.
+# A valid generated request would otherwise run to the end of the context.
 MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def bounded(body):
-    """The same body for a model that is there, with few tokens where it names a number of them that is too large."""
+    """The same body for an existing model, with fewer tokens if it asks for too many."""
     if not isinstance(body, dict):
         return body
     body = dict(body)
@@ -38,7 +38,7 @@ def bounded(body):
 
 
 def hold(operation):
-    """Sends generated requests to one operation. Raises with the first answer that the document does not allow."""
+    """Sends generated requests to one operation. Raises at the first answer that the document does not allow."""
 
     @settings(
         max_examples=EXAMPLES,
@@ -64,7 +64,7 @@ def test_every_answer_is_as_the_document_says(router):
         operation = found.ok()
         try:
             hold(operation)
-        except Exception as error:  # of any check: all operations are looked at
+        except Exception as error:  # from any check: all operations are tested
             parts = getattr(error, "exceptions", [error])
             wrong[operation.label] = "\n".join(str(part) for part in parts)[:2000]
     assert not wrong, "\n\n".join(f"{label}: {error}" for label, error in wrong.items())

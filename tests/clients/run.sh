@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs clients that nobody here wrote against the built daemons: the official openai and anthropic packages, LangChain,
-# LiteLLM, schemathesis, and with --load the load generator guidellm.
+# Runs third-party clients against the built daemons: the official openai and anthropic packages, LangChain, LiteLLM,
+# schemathesis, and with --load the load generator guidellm.
 #
 #   tests/clients/run.sh                 all tests but those of the load generator
 #   tests/clients/run.sh --load          with the load generator, which installs 600 MB more
 #   tests/clients/run.sh --matrix        all of it, and writes the matrix in router/api/README.md
 #   tests/clients/run.sh -k stream       other arguments go to pytest
 #
-# The packages go into a virtual environment under ROOST_CLIENTS_CACHE (default ~/.cache/roost), once for each list of
-# versions. Where the package index can not be reached and nothing is cached, the tests are skipped: exit code 77.
+# The packages go into a virtual environment under ROOST_CLIENTS_CACHE (default ~/.cache/roost), one for each list of
+# versions. If the package index can not be reached and nothing is cached, the tests are skipped: exit code 77.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -16,7 +16,7 @@ cache=${ROOST_CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/roost}
 export ROOST_BIN=${ROOST_BIN:-$root/build/release/bin}
 skipped=77
 
-# environment NAME FILE: makes a virtual environment with what FILE lists, and prints its folder.
+# environment NAME FILE: makes a virtual environment with the packages of FILE, and prints its folder.
 environment() {
   local folder="$cache/$1-$(sha256sum "$2" | cut -c1-12)"
   mkdir -p "$cache"
@@ -25,7 +25,7 @@ environment() {
   if [ ! -e "$folder/complete" ]; then
     rm -rf "$folder"
     /usr/bin/python3 -m venv "$folder"
-    # Retries would only make an offline machine slow.
+    # Without retries, an offline machine fails fast.
     if ! "$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --no-deps --requirement "$2" >&2; then
       rm -rf "$folder"
       return 1

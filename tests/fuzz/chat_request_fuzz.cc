@@ -1,5 +1,5 @@
 // Bodies of /v1/chat/completions and /v1/completions: any bytes give a request or an error with a message, and an
-// accepted request keeps the promises of its type.
+// accepted request satisfies the contract of its type.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Constraints as clients send them: the first byte is the kind, the rest the text. Whatever comes is refused by its
-// field or becomes an input of the library; a schema that was rewritten is JSON again.
+// Constraints as clients send them: the first byte is the kind, the rest the text. Any input is refused by its field or
+// becomes an input of the library; a rewritten schema is still JSON.
 #include <simdjson.h>
 
 #include <cstddef>

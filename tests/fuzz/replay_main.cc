@@ -1,5 +1,5 @@
-// Runs a fuzz target without libFuzzer: over every file of the folders given, and over damaged copies of them made from
-// a fixed seed. So the targets and their corpora are tested by every compiler and sanitizer.
+// Runs a fuzz target without libFuzzer on every file of the given folders, and on damaged copies of them made from a
+// fixed seed. So every compiler and sanitizer tests the targets and their corpora.
 //
 //   some_fuzz_replay CORPUS_FOLDER…
 
@@ -24,7 +24,7 @@ void RunOne(const std::string& input) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
 }
 
-// Cuts, doubles, or overwrites a part: what happens to files and messages.
+// Cuts, doubles, or overwrites a part, as happens to files and messages.
 std::string Damage(std::string input, roost::Rng& rng) {
   if (input.empty()) return std::string(1, static_cast<char>(rng.Below(256)));
   const std::size_t begin = rng.Below(input.size());
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
       RunOne(input);
       std::string damaged = input;
       for (int copy = 0; copy < kDamagedCopies; ++copy) {
-        // Damage piles up for a while, then starts afresh.
+        // Damage accumulates for a while, then starts again from the input.
         damaged = Damage(copy % 8 == 0 ? input : damaged, rng);
         RunOne(damaged);
       }

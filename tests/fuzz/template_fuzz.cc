@@ -1,4 +1,4 @@
-// Any bytes as a chat template: parsing and rendering end with text or an error, within their bounds.
+// Any bytes as a chat template: parsing and rendering end with text or an error, within their limits.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto parsed = roost::ChatTemplate::Parse({reinterpret_cast<const char*>(data), size}, "fuzz");
   if (!parsed.ok()) return 0;
   const roost::Result<std::string> text = (*parsed)->Render(context, options);
-  // Valid UTF-8 in, valid UTF-8 out, no longer than allowed.
+  // The output is valid UTF-8 and not longer than allowed.
   if (text.ok() && (!roost::IsValidUtf8(*text) || text->size() > options.limits.text_bytes)) std::abort();
   return 0;
 }

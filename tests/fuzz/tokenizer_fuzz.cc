@@ -1,5 +1,5 @@
-// Any bytes through a byte-level tokenizer and back: what decodes is what was encoded, ill-formed UTF-8 replaced; a
-// stream of the tokens gives the same. The bytes are also read as a tokenizer file, which may fail and must not crash.
+// Any bytes through a byte-level tokenizer and back: decoding gives the input, with ill-formed UTF-8 replaced, and a
+// stream of the tokens gives the same. The bytes are also read as a tokenizer file, which may fail but must not crash.
 #include <fmt/format.h>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// What a model writes, for every family: the cut of the pieces changes nothing, and nothing is told that was not
-// written. Byte 0 picks the family and where reasoning begins, byte 1 how the text is cut
-// and when calls are told.
+// A model's output, for every family: the cut into pieces changes nothing, and the parser reports nothing that was not
+// written. Byte 0 picks the family and where reasoning begins; byte 1 picks how the text is cut and when calls are
+// reported.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as a frame from either side. Decoding answers without a crash, and what it takes for a message
-// can be sent again and reads back equal.
+// Any bytes as a frame from either side. Decoding does not crash, and a message that it accepts can be encoded again
+// and reads back equal.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-// Any text through each word scanner: its words are the matches of the pattern that it stands for.
+// Any text through each word scanner: its words are the matches of the pattern that it implements.
 #include <cstddef>
 #include <cstdint>
 #include <string>

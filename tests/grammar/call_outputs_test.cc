@@ -1,4 +1,4 @@
-// What is written under the forms of calls, read back by the families' parsers: every answer is what was asked for.
+// Outputs under the constraints of calls, read back by the families' parsers: every answer is what was asked for.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -20,10 +20,10 @@ using worker::MaskWords;
 
 enum class Markers : std::uint8_t { kText, kTokens };
 
-// All bytes, some words, and then each marker as one token: with a text of its own, or special and without.
+// All bytes, some words, and each marker as one token: with a text of its own, or special and without a text.
 struct Vocabulary {
   worker::TokenTexts texts{""};
-  std::vector<std::string> written{""};  // what each is, shown
+  std::vector<std::string> written{""};  // each token in readable form
   std::vector<TokenId> marks;
 
   Vocabulary(OutputFamily family, Markers markers) {
@@ -83,7 +83,8 @@ class Writing {
     if (compiled.ok()) grammar_ = *compiled;
   }
 
-  // A random answer; nothing when it does not end soon. Marks and ends are likelier than other tokens, so that some do.
+  // A random answer; nothing if it does not end soon. Markers and ends are likelier than other tokens, so that some
+  // answers end.
   std::optional<std::string> Answer(Rng& rng) const {
     const std::unique_ptr<Automaton> automaton = grammar_->Start();
     std::vector<std::uint32_t> mask(MaskWords(vocabulary_.texts.size()));
@@ -133,7 +134,7 @@ void ExpectHolds(const ToolCall& call) {
   simdjson::dom::parser parser;
   simdjson::dom::element arguments;
   const auto parsed = parser.parse(simdjson::padded_string(call.arguments)).get(arguments);
-  if (call.name == "get" && parsed == simdjson::NUMBER_ERROR) return;  // one that is larger than a double may be
+  if (call.name == "get" && parsed == simdjson::NUMBER_ERROR) return;  // a number may be larger than a double
   ASSERT_EQ(parsed, simdjson::SUCCESS) << call.arguments;
   ASSERT_TRUE(arguments.is_object());
   if (call.name == "get") return;
@@ -194,7 +195,7 @@ class CallOutputsTest : public testing::TestWithParam<ToolFamily> {};
 
 TEST_P(CallOutputsTest, AreTheCallsThatWereAskedFor) {
   if (!worker::HasGrammarLibrary()) GTEST_SKIP() << "built without xgrammar";
-  const bool is_harmony = GetParam() == ToolFamily::kHarmony;  // whose markers are always tokens
+  const bool is_harmony = GetParam() == ToolFamily::kHarmony;  // Harmony's markers are always tokens
   for (const Markers markers : {Markers::kText, Markers::kTokens}) {
     if (is_harmony && markers == Markers::kText) continue;
     for (const ReasoningStart start : {ReasoningStart::kNever, ReasoningStart::kInside, ReasoningStart::kOutside}) {

@@ -1,5 +1,5 @@
-// A vocabulary of whatever size, as tokenizers have them: all bytes, what JSON is made of, numbers, runs of white
-// space, and made words with and without a space before them.
+// A vocabulary of any size that resembles real ones: all bytes, the parts of JSON, numbers, runs of white space, and
+// made words with and without a leading space.
 #pragma once
 
 #include <cstdint>

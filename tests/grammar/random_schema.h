@@ -1,4 +1,4 @@
-// Random JSON schemas of what the rules of common/grammar let through, each with some valid value of bounded size.
+// Random JSON schemas within the rules of common/grammar; each has a valid value of limited size.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class RandomSchema {
  public:
   explicit RandomSchema(std::uint64_t seed) : rng_(seed) {}
 
-  // With definitions at the root, one of which refers to itself.
+  // Has definitions at the root; one of them refers to itself.
   [[nodiscard]] std::string Make() {
     json_.BeginObject();
     json_.Key("$defs").BeginObject();

@@ -1,10 +1,10 @@
-// Writes under random schemas, one JSON line each: {"schema": …, "ended": …, "token_count": …, "output": "…"}, for
-// schema_outputs_test.py to judge.
+// Writes outputs under random schemas, one JSON line each: {"schema": …, "ended": …, "token_count": …, "output": "…"},
+// which schema_outputs_test.py checks.
 //
 //   schema_outputs COUNT [SEED [TOKENIZER_JSON]]
 //
-// Each token is drawn from all that may come next with equal chances: what a model with equal logits draws at
-// temperature 1. The vocabulary has 131,072 tokens; those of a tokenizer come first, then made ones.
+// Each token is drawn from all that may come next with equal chances, as a model with equal logits draws at temperature
+// 1. The vocabulary has 131,072 tokens: a tokenizer's come first, then made ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ TokenTexts VocabularyOf(const char* tokenizer_json) {
   return texts;
 }
 
-// One of the tokens, or nothing for the end.
+// Draws one of the tokens, or nothing for the end.
 std::optional<TokenId> Draw(const std::vector<std::uint32_t>& mask, bool may_end, Rng& rng) {
   std::uint64_t count = may_end ? 1 : 0;
   for (const std::uint32_t word : mask) count += static_cast<std::uint64_t>(std::popcount(word));

@@ -1,9 +1,9 @@
-"""Judges what schema_outputs writes by an independent validator of JSON schemas (python3-jsonschema).
+"""Checks the outputs of schema_outputs with an independent validator of JSON schemas (python3-jsonschema).
 
     schema_outputs_test.py build/release/bin/schema_outputs 2000 [SEED [TOKENIZER_JSON]]
 
-At least 80 of 100 outputs end by themselves, and all of these are JSON that is valid by their schema. Exit code 77:
-skipped, and why on stderr."""
+At least 80 of 100 outputs end by themselves, and all of these are JSON that is valid under their schema. Exit code 77:
+skipped, with the reason on stderr."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ LEAST_ENDED = 0.8
 
 
 def problem(validator, line):
-    """What is wrong with an output that ended; None where nothing is."""
+    """What is wrong with an output that ended; None if nothing is."""
     try:
         value = json.loads(line["output"])
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""roost-worker on machines with and without a CUDA device: what it says, what it takes, how it ends."""
+"""roost-worker on machines with and without a CUDA device: what it logs, which backend it takes, how it exits."""
 
 import subprocess
 import tempfile
@@ -8,7 +8,7 @@ from cluster import BIN, DEMO_MODEL, Cluster
 
 
 def run_worker(*arguments):
-    """A worker that can not start; it must end by itself."""
+    """Runs a worker that can not start; it must exit by itself."""
     command = [str(BIN / "roost-worker"), "--model", str(DEMO_MODEL), "--metrics-address", "", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 

@@ -16,7 +16,7 @@ import unittest
 from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, Cluster, text
 
 SYSTEM = text(60, "chat")
-LOCAL_FLAGS = 3  # of what tcgetattr returns
+LOCAL_FLAGS = 3  # index into the result of tcgetattr
 
 
 def chat(router, questions, *flags, code=0):
@@ -34,7 +34,7 @@ class Terminal:
         if self.pid == 0:
             arguments = [str(BIN / "roostctl"), "chat", "--router", router.url, *flags]
             os.execv(arguments[0], arguments)
-        # Else ^C throws away what is on its way to the screen, "[stopped]" too where that was quick.
+        # Otherwise ^C discards output on its way to the screen, even a "[stopped]" that was written quickly.
         attributes = termios.tcgetattr(self.screen)
         attributes[LOCAL_FLAGS] |= termios.NOFLSH
         termios.tcsetattr(self.screen, termios.TCSANOW, attributes)
@@ -44,7 +44,7 @@ class Terminal:
         os.write(self.screen, keys.encode())
 
     def wait_for(self, pattern):
-        """Until the screen has shown it, behind all that was waited for before. Returns the match."""
+        """Waits until the screen shows it, after everything that was waited for before. Returns the match."""
         end = time.monotonic() + DEADLINE_SECONDS
         while not (match := re.search(pattern, self.shown)):
             assert time.monotonic() < end, f"{pattern} is not in {self.shown[-2000:]!r}"
@@ -54,7 +54,7 @@ class Terminal:
         return match
 
     def end(self):
-        """The exit code."""
+        """Waits for the exit code."""
         _, status = os.waitpid(self.pid, 0)
         os.close(self.screen)
         return os.waitstatus_to_exitcode(status)
@@ -105,7 +105,7 @@ class ChatTest(unittest.TestCase):
         terminal.type("Tell a long tale.\n")
         terminal.wait_for(r"tale\.\r\n[^\r]")
         terminal.type("\x03")
-        terminal.wait_for(r"\[stopped\]|\[worker-a: ")  # it may have ended just before
+        terminal.wait_for(r"\[stopped\]|\[worker-a: ")  # the answer may have ended just before
         terminal.wait_for("> ")
         terminal.type("Who comes here?\n")
         terminal.wait_for(r"here\?\r\n[^\r]")
@@ -158,7 +158,7 @@ class PrefixDiffTest(unittest.TestCase):
             cluster.start_worker("worker-a")
             router.wait_for_workers(1)
             self.assertEqual(self.diff("demo-model", "--router", router.url), offline)
-            # It is the place that the cache sees.
+            # This is the position that matters to the cache.
             first, second = (json.loads((self.folder / name).read_text()) for name in "ab")
             router.request("POST", "/v1/chat/completions", {**first, "max_tokens": 1})
             match = router.request("POST", "/admin/v1/match", second).json()

@@ -1,4 +1,4 @@
-"""Real daemons on loopback for tests: starts them on free ports, talks to the router, and ends what it started.
+"""Real daemons on loopback for tests: starts them on free ports, talks to the router, and ends everything that it started.
 
     with Cluster() as cluster:
         router = cluster.start_router()
@@ -27,13 +27,13 @@ DEADLINE_SECONDS = float(os.environ.get("ROOST_TEST_DEADLINE", "60"))
 
 
 def text(words, seed):
-    """Some four tokens a word, the same for the same seed."""
+    """About four tokens per word; the same seed gives the same text."""
     draw = random.Random(seed)
     return " ".join("".join(draw.choice("abcdefgh") for _ in range(5)) for _ in range(words))
 
 
 def wait_until(condition, what, deadline_seconds=DEADLINE_SECONDS):
-    """Asks `condition` until it answers with something true, and returns that."""
+    """Calls `condition` until it returns something true, and returns that."""
     end = time.monotonic() + deadline_seconds
     pause = threading.Event()
     while True:
@@ -82,7 +82,7 @@ class Daemon:
                     raise AssertionError(f"{self.arguments[0]} did not log '{message}': {self.lines[-6:]}")
 
     def has_logged(self, message):
-        """Whether there is such a record so far."""
+        """True if there is such a record so far."""
         with self.changed:
             return any(json.loads(line).get("msg") == message for line in self.lines if line.startswith("{"))
 
@@ -91,7 +91,7 @@ class Daemon:
         self.process.wait()
 
     def stop(self):
-        """SIGTERM; returns the exit code."""
+        """Sends SIGTERM; returns the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(DEADLINE_SECONDS)
@@ -101,7 +101,7 @@ class Daemon:
 
 
 class Answer:
-    """A response that was read whole. `events` are the JSON objects of an event stream."""
+    """A response that was read to its end. `events` are the JSON objects of an event stream."""
 
     def __init__(self, status, headers, body):
         self.status = status
@@ -168,7 +168,7 @@ class Router(Daemon):
         return self.request("GET", "/admin/v1/workers").json()["workers"]
 
     def wait_for_workers(self, count):
-        """Until exactly `count` workers are ready and indexed exactly."""
+        """Waits until exactly `count` workers are ready and their index is exact."""
 
         def settled():
             ready = [w for w in self.workers() if w["ready"] and w["index_in_sync"]]
@@ -177,11 +177,11 @@ class Router(Daemon):
         wait_until(settled, f"{count} ready workers")
 
     def decisions(self, limit):
-        """The newest first."""
+        """Decisions, the newest first."""
         return self.request("GET", f"/admin/v1/decisions?limit={limit}").json()["decisions"]
 
     def learn_rates(self):
-        """Shows it how fast its workers are. Until it knows, it sends nobody to wait for what is being computed."""
+        """Shows the router its workers' speed. Until it knows that, it lets no request wait for blocks that are being computed."""
         seeds = itertools.count()
 
         def knows():
@@ -191,7 +191,7 @@ class Router(Daemon):
         wait_until(knows, "that the router knows rates")
 
     def metric(self, name, **labels):
-        """The sum over the samples of `name` that carry `labels`."""
+        """The sum over the samples of `name` with these labels."""
         total = 0.0
         for line in self.request("GET", "/metrics").body.splitlines():
             match = re.match(r"([a-z_]+)(?:\{(.*)\})? (\S+)$", line)

@@ -1,4 +1,4 @@
-"""A hot prefix of which one worker has the only copy: the router has the other one compute it, and no request waits for
+"""A hot prefix has its only copy on one worker: the router lets the other worker compute it, and no request waits for
 that."""
 
 import itertools
@@ -27,7 +27,7 @@ class CopiesTest(unittest.TestCase):
             def ask(hot):
                 router.completion(f"{hot} {text(OWN_WORDS, next(seeds))}", max_tokens=2)
 
-            # A prefix that a request itself computed a second time is none any more to be copied.
+            # A prefix that a request has computed a second time needs no copy any more.
             def is_copied():
                 hot = text(HOT_WORDS, f"hot {next(seeds)}")
                 ask(hot)
@@ -56,7 +56,7 @@ class CopiesTest(unittest.TestCase):
         print(f"{copy['blocks']} blocks copied to {copy['worker']}, {copied:.0f} tokens in all; a sibling found "
               f"{sibling['actual']['cached_tokens']} of its {sibling['prompt_tokens']} tokens there")
         copy_tokens = copy["blocks"] * BLOCK_TOKENS
-        for each in waiting:  # of the siblings, while it was made
+        for each in waiting:  # siblings that came while the copy was made
             self.assertLess(each["prompt_tokens"] - each["actual"]["cached_tokens"], copy_tokens)
         self.assertGreater(copied, copy_tokens / 4)
         self.assertGreater(sibling["actual"]["cached_tokens"], 0.9 * copy_tokens)

@@ -98,7 +98,7 @@ class DashboardDataTest(unittest.TestCase):
 
     def test_every_panel_returns_data(self):
         with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
-            # Of the requests that are asked at a time some wait at the router, and some are refused.
+            # Of the concurrent requests, some wait at the router and some are refused.
             router = cluster.start_router("--worker-queue-bound", "1", "--max-queue", "2")
             small = ["--kv-blocks", "160", "--max-running-requests", "1"]
             workers = [cluster.start_worker(name, "--metrics-address", "127.0.0.1:0", *small)
@@ -115,7 +115,7 @@ class DashboardDataTest(unittest.TestCase):
                 prometheus.stop()
 
     def wait_for_data(self, router, prometheus, expression, what):
-        """Asks meanwhile: what hits the cache, and enough of others that blocks are evicted from the small pools."""
+        """Sends requests meanwhile: some hit the cache, and there are enough others to evict blocks from the small pools."""
         expression = expression.replace("$__rate_interval", "5s").replace('"$instance"', '".+"')
         expression = expression.replace('"$job"', '".+"').replace('"$model"', '".+"')
 

@@ -1,4 +1,4 @@
-"""The manifests in deploy/base say what the daemons understand."""
+"""The daemons understand the manifests in deploy/base."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Bad days: workers and routers that die and come back, models that can not be loaded, requests that make no sense."""
+"""Failures: workers and routers that die and come back, models that can not be loaded, invalid requests."""
 
 import fcntl
 import http.client
@@ -60,7 +60,7 @@ class WorkerDeathTest(unittest.TestCase):
             self.assertEqual(used, {"worker-a", "worker-b"})
 
     def assert_ended_well(self, answer):
-        """Whole, or with an error that says so; never a silent cut."""
+        """The answer is complete, or ends with an error that says so; it is never cut off silently."""
         if answer.status != 200:
             self.assertIn("error", answer.json())
             return
@@ -152,7 +152,7 @@ class WorkerDeathTest(unittest.TestCase):
 
 
 class UnreadRouter(Router):
-    """A router whose log is read up to its ready line, and then by nobody, through a pipe of one page."""
+    """A router whose log goes through a pipe of one page that nobody reads after the ready line."""
 
     def __init__(self):
         reader, writer = os.pipe()
@@ -178,7 +178,7 @@ class UnreadLogTest(unittest.TestCase):
             self.addCleanup(router.process.kill)
             cluster.start_worker("worker-a")
             router.wait_for_workers(1)
-            for number in range(60):  # some 250 bytes each: the pipe takes 16
+            for number in range(60):  # about 250 bytes each: the pipe holds 16
                 self.assertEqual(router.completion(f"Who comes {number}?", max_tokens=1).status, 200)
             router.process.send_signal(signal.SIGTERM)
             self.assertEqual(router.process.wait(DEADLINE_SECONDS), 0)

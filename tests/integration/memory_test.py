@@ -1,7 +1,7 @@
-"""What clients send is bounded: a router with 2 GiB of address space, or few file descriptors, outlives all of it, and
-serves others.
+"""Clients can use only a limited amount of memory: a router with 2 GiB of address space, or few file descriptors,
+survives all of this, and serves others.
 
-The long form, 10,000 requests of 32,000 tokens, is ROOST_MEMORY_TEST_REQUESTS=10000 with the default budget.
+The long form with 10,000 requests of 32,000 tokens is ROOST_MEMORY_TEST_REQUESTS=10000 with the default budget.
 """
 
 import json
@@ -25,7 +25,7 @@ UNFINISHED_FRAMES = 200
 FRAME_BYTES = 50 << 20
 REQUESTS = int(os.environ.get("ROOST_MEMORY_TEST_REQUESTS", "300"))
 PACE = 4  # requests that are sent at a time
-# The short form fills a smaller budget: each request holds some 350 KB of it.
+# The short form fills a smaller budget: each request takes about 350 KB of it.
 INPUT_MEMORY_BYTES = (64 << 20) if REQUESTS < 1000 else None
 
 
@@ -62,10 +62,10 @@ class Client:
         try:
             self.socket.sendall(data)
         except OSError:
-            pass  # it was refused, and what comes after that is not read for long
+            pass  # it was refused, and the router soon stops reading what follows
 
     def status(self):
-        """Of the answer, if one is there."""
+        """The status of the answer, if there is one."""
         if not select.select([self.socket], [], [], 0)[0]:
             return None
         try:
@@ -86,7 +86,7 @@ def part_head(flags, size):
 
 
 class Stranger:
-    """Speaks to the port for workers in bytes, as a ZeroMQ peer would up to its first message."""
+    """Sends raw bytes to the workers' port, like a ZeroMQ peer up to its first message."""
 
     def __init__(self, router):
         self.socket = connect(router.link.removeprefix("tcp://"))
@@ -160,14 +160,14 @@ class MemoryTest(unittest.TestCase):
             router.wait_for_workers(1)
 
             def refused_and_waiting():
-                # The budget refuses a body on its way, too, before anybody knows its route.
+                # The budget also refuses a body that is still arriving, before its route is known.
                 refused = sum(
                     router.metric("roost_router_requests_total", route=route, code="429")
                     for route in ("completions", "other")
                 )
                 return int(refused), int(router.metric("roost_router_active_requests"))
 
-            # No faster than they are read: what is to be seen is what requests hold that wait, not what reading takes.
+            # No faster than they are read: the test is about the memory of waiting requests, not of reading.
             clients = []
             for number in range(REQUESTS):
                 clients.append(self.ask(router, number))
@@ -183,12 +183,12 @@ class MemoryTest(unittest.TestCase):
             self.assert_serves(router)
 
     def test_unfinished_messages_on_the_port_for_workers(self):
-        """Parts of a message that never ends, and frames that never do: libzmq would keep them."""
+        """Parts of an endless message, and endless frames: libzmq would keep them."""
         with Cluster() as cluster:
             router = start_bounded_router(cluster)
             strangers = [Stranger(router) for _ in range(UNFINISHED_FRAMES)]
             for stranger in strangers[:4]:
-                for _ in range(40):  # 2 GB from each, if it were taken
+                for _ in range(40):  # 2 GB from each, if the router read it
                     stranger.send(part_head(MORE, FRAME_BYTES) + b"\1" * FRAME_BYTES)
                 self.assertTrue(stranger.is_cut_off())
             for stranger in strangers[4:]:
@@ -203,13 +203,13 @@ class MemoryTest(unittest.TestCase):
                 stranger.close()
 
     def test_more_connections_than_descriptors(self):
-        """On both ports, again and again: libzmq ends the process where it gets no descriptor for a connection."""
+        """On both ports, repeatedly: libzmq ends the process if it gets no descriptor for a connection."""
         with Cluster() as cluster:
             router = start_bounded_router(cluster, limits=f"-n {DESCRIPTORS}")
             cluster.start_worker("worker-a")
             router.wait_for_workers(1)
             for _ in range(3):
-                # A connection waits in the kernel until it is taken, so none of these needs the router to go on.
+                # A connection waits in the kernel until it is accepted, so opening these does not depend on the router.
                 strangers = [connect(router.link.removeprefix("tcp://")) for _ in range(CONNECTIONS)]
                 clients = [connect(router.address) for _ in range(CONNECTIONS)]
                 self.assertIsNone(router.process.poll())

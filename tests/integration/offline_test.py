@@ -1,4 +1,4 @@
-"""roostctl generate gives what a router and a worker give; a worker without a prefix cache; what a cache gains."""
+"""roostctl generate gives the same as a router and a worker; a worker without a prefix cache; the gain of a cache."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ def chat(question, **fields):
     return {"messages": messages, "max_tokens": 12, **fields}
 
 
-# Greedy and drawn, chats and completions, with what cuts an answer or shapes it.
+# Greedy and sampled, chats and completions, with options that cut or shape an answer.
 REQUESTS = [
     chat("Who comes here at this hour?", temperature=0),
     chat("Who comes here at this hour?", temperature=0.9, seed=7),
@@ -31,7 +31,7 @@ REQUESTS = [
 
 
 def generate(lines, *flags, file=None):
-    """The answers by (index, choice), and what it wrote beside them."""
+    """The answers by (index, choice), and its other output."""
     command = [BIN / "roostctl", "generate", "--model", DEMO_MODEL, "--threads", "1", "--kv-blocks", "1024"]
     ended = subprocess.run([*command, "--prompts", file or "-", *flags], capture_output=True, text=True, timeout=120,
                            input=None if file else "\n".join(lines), check=False)
@@ -85,7 +85,7 @@ class OfflineTest(unittest.TestCase):
         self.assertGreater(with_cache[1, 0]["cached_tokens"], 1000)
         self.assertEqual(without[1, 0]["cached_tokens"], 0)
         self.assertEqual(without[1, 0]["tokens"], with_cache[1, 0]["tokens"])
-        # A line a second; the last one is of the whole run.
+        # One line per second; the last line covers the whole run.
         self.assertGreater(self.cached_percents(told)[-1], 40)
         self.assertEqual(set(self.cached_percents(told_without)), {0})
 

@@ -13,7 +13,7 @@ SYSTEM = (ROOT / "deploy/demo-prompts/system-1-prompter.txt").read_text()
 QUEUE = 4
 WAIT_SECONDS = 20
 PROBES = 200
-# 10 ms are the aim; test machines are busy, with the worker whose queue is full among others.
+# The target is 10 ms; test machines are busy, also with the worker whose queue is full.
 MEDIAN_SECONDS = 0.05
 
 
@@ -41,11 +41,11 @@ class OverloadTest(unittest.TestCase):
         self.assertLess(median, MEDIAN_SECONDS)
         self.assertGreaterEqual(min(hints), 1)
         self.assertLessEqual(max(hints), WAIT_SECONDS)
-        # Those that wait have seconds of answers before them, and that shows.
+        # Waiting requests have seconds of answers before them, and the header shows it.
         self.assertGreater(max(hints), 1)
 
     def fill(self, router):
-        """From now on one request runs, one waits at the worker and the others at the router, or come back soon."""
+        """From now on one request runs, one waits at the worker, and the others wait at the router or retry soon."""
 
         def ask():
             try:
@@ -55,7 +55,7 @@ class OverloadTest(unittest.TestCase):
                     if answer.status not in (200, 429):
                         return
             except (OSError, http.client.HTTPException):
-                pass  # the cluster is gone, and the test with it
+                pass  # the cluster has ended, and so has the test
 
         def queue_is_full():
             queues = router.request("GET", "/admin/v1/queues").json()["queues"]
@@ -78,7 +78,7 @@ class OverloadTest(unittest.TestCase):
             response = connection.getresponse()
             answer = response.read()
             if response.status == 200:
-                continue  # one of the queue was sent on just then
+                continue  # a queued request was dispatched just then
             self.assertEqual(response.status, 429, answer)
             seconds.append(time.monotonic() - start)
             hints.append(int(response.headers["Retry-After"]))

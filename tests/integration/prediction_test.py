@@ -1,4 +1,4 @@
-"""What the router says of two workers' caches when it decides is what requests then find there."""
+"""The router's view of two workers' caches at the decision is what requests then find there."""
 
 import subprocess
 import unittest
@@ -25,7 +25,7 @@ class PredictionTest(unittest.TestCase):
         self.assertGreaterEqual(len(outcomes), 512)
         self.assertGreater(len([actual for _, actual in outcomes if actual > 0]), len(outcomes) / 2)
         self.assertEqual(len({d["worker"] for d in decisions}), 2)
-        # Workers tell of whole blocks; what a request finds beyond them is less than a block.
+        # Workers report whole blocks; a request finds less than a block beyond them.
         wrong = [(said, found) for said, found in outcomes if not said <= found < said + BLOCK_TOKENS]
         share = 1 - len(wrong) / len(outcomes)
         print(f"predicted cached tokens were right for {share:.2%} of {len(outcomes)} requests; wrong: {wrong}")

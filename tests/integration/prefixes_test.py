@@ -1,4 +1,4 @@
-"""Looking at prefixes, and keeping them: what an operator asks with roostctl, against real daemons."""
+"""Viewing and pinning prefixes: an operator's roostctl commands against real daemons."""
 
 import subprocess
 import unittest
@@ -99,7 +99,7 @@ class PrefixesTest(unittest.TestCase):
         pinned = self.by_worker("pin", body)
         blocks = self.ask("match", {"prompt": prompt})["blocks"]
         self.assertGreater(blocks, 10)
-        # The second worker has room for ten pins.
+        # The second worker has space for ten pins.
         self.assertEqual(
             [pinned["worker-a"][key] for key in ("kept_blocks", "pending_blocks", "refused_blocks")], [0, blocks, 0])
         self.assertEqual(

@@ -1,5 +1,5 @@
-"""The quickstart shows what cache-aware routing does, serves a folder of the user's, takes CUDA where it is, and leaves
-no process behind."""
+"""The quickstart shows the effect of cache-aware routing, serves a user's model folder, uses CUDA if it is available, and
+leaves no process behind."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class Folder(unittest.TestCase):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="quickstart_test.")))
 
     def programs(self, **instead):
-        """A folder with the real programs, but for those that are given as shell scripts."""
+        """A folder with the real programs, except those that are given as shell scripts."""
         programs = self.folder / "bin"
         programs.mkdir()
         for name in ("roost-router", "roost-worker", "roostctl"):
@@ -53,7 +53,7 @@ class Folder(unittest.TestCase):
 
 class DemonstrationTest(unittest.TestCase):
     def reference_answers(self):
-        """What one worker answers that holds all documents, asked one question at a time."""
+        """The answers of one worker that holds all documents, asked one question at a time."""
         flags = subprocess.run(["bash", "-c", '. deploy/lib/demonstration.sh; printf "%s\n" "${demo_load[@]}"'],
                                cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
         with Cluster() as cluster:
@@ -82,7 +82,7 @@ class DemonstrationTest(unittest.TestCase):
 
 class WrongAnswersTest(Folder):
     def once_with_figures(self, round_robin, cache_aware):
-        """The quickstart with a load that does not run but ends with these lines."""
+        """The quickstart with a fake load that only prints these lines."""
         bench = f"""
 case "$*" in
   bench*round-robin*) printf 'row\\n%s\\n' '{round_robin}' ;;
@@ -173,7 +173,7 @@ class OwnModelTest(Folder):
 
 
 class BackendTest(Folder):
-    """The choice, with fakes in PATH of what it looks at. cmake takes down how it was called."""
+    """The choice of the backend, with fakes of the programs that it calls in PATH. cmake records its arguments."""
 
     def setUp(self):
         super().setUp()

@@ -1,4 +1,4 @@
-"""What a router records of real traffic, roostctl simulate plays again."""
+"""roostctl simulate replays what a router records of real traffic."""
 
 import json
 import pathlib
@@ -28,11 +28,11 @@ class RecordTest(unittest.TestCase):
             self.assertEqual(sum(record["input"] for record in records), prompt_tokens)
             outcome = self.simulate(recording)
             self.assertEqual(outcome["refused"], 0)
-            # In the end of a prompt the real worker shares tokens that a recording of whole blocks does not have.
+            # At the end of a prompt the real worker shares tokens that a recording of whole blocks lacks.
             self.assertAlmostEqual(outcome["hit_ratio"], cached_tokens / prompt_tokens, delta=0.02)
 
     def chat(self, router):
-        """A chat of some turns; the prompt tokens and those of them that were cached."""
+        """A chat of some turns; returns the prompt tokens, and how many of them were cached."""
         messages = [{"role": "system", "content": SYSTEM}]
         prompt_tokens = cached_tokens = 0
         for question in QUESTIONS:

@@ -1,4 +1,4 @@
-"""Two routers that share a worker and know nothing of each other, but for what the worker tells."""
+"""Two routers that share a worker and know only what the worker tells about each other."""
 
 import threading
 import unittest

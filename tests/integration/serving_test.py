@@ -1,4 +1,4 @@
-"""One router and two workers with the demo model, as a client sees them."""
+"""One router and two workers with the demo model, from a client's view."""
 
 import statistics
 import subprocess
@@ -26,7 +26,7 @@ class LonelyWorkerTest(unittest.TestCase):
 
 
 class SpecialTokensTest(unittest.TestCase):
-    """Of what a client writes, with the router's flag and without."""
+    """The number of prompt tokens of a client's text, with the router's flag and without it."""
 
     def turns_ended(self, *flags):
         with Cluster() as cluster:
@@ -77,7 +77,7 @@ class ServingTest(unittest.TestCase):
         prompt_tokens = first.usage()["prompt_tokens"]
         self.assertGreater(prompt_tokens, 1200)
         self.assertLess(first.cached_tokens(), BLOCK_TOKENS * 2)
-        # One token is always computed: there would be no answer otherwise.
+        # One token is always computed; otherwise there would be no answer.
         self.assertEqual(again.cached_tokens(), prompt_tokens - 1)
         self.assertEqual(again.headers["x-roost-cached-tokens"], str(again.cached_tokens()))
         self.assertEqual(again.headers["x-roost-worker"], first.headers["x-roost-worker"])
@@ -148,7 +148,7 @@ class ServingTest(unittest.TestCase):
         for fields in ({"presence_penalty": 2}, {"frequency_penalty": 2}, {"repetition_penalty": 5}):
             self.assertNotEqual(complete(**fields), plain, fields)
             self.assertEqual(complete(**fields), complete(**fields))
-        # One token and no other.
+        # Allows one token and no other.
         self.assertEqual(complete(logit_bias={"300": 100}), complete(max_tokens=1, logit_bias={"300": 100}) * 24)
         refused = self.router.completion([5, 9, 17, 33], min_p=2)
         self.assertEqual((refused.status, refused.json()["error"]["param"]), (400, "min_p"))
@@ -195,7 +195,7 @@ class ServingTest(unittest.TestCase):
 
 
 class SameTokensTest(unittest.TestCase):
-    """Greedy output is the same wherever, whenever and beside whatever it is computed."""
+    """Greedy output is the same on every worker, at every time and in every batch."""
 
     def test_on_workers_that_cut_and_batch_and_preempt_differently(self):
         flags = {

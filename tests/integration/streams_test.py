@@ -1,7 +1,7 @@
-"""Many streams at once through one router: every token arrives, once, in order, and streams cost little memory.
+"""Many streams at once through one router: every token arrives once and in order, and streams take little memory.
 
-ROOST_STREAMS sets how many (500 here; the figures in tests/README.md are of 5,000); ROOST_STREAMS_STEP_MS=0
-has the worker send as fast as it can.
+ROOST_STREAMS sets how many (500 here; the figures in tests/README.md are for 5,000); with ROOST_STREAMS_STEP_MS=0
+the worker sends as fast as it can.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ sys.path.insert(0, str(ROOT / "tests/bench"))
 import router_load as load  # noqa: E402
 
 STREAMS = int(os.environ.get("ROOST_STREAMS", "500"))
-# Every piece of it is another one, so that a token that is lost, doubled or out of place changes the text.
+# All its pieces are different, so that a token that is lost, doubled or out of place changes the text.
 ANSWER = " ".join(f"{i}" for i in range(100, 132))
-# So that tokens come as from an engine, one after the other, and each is a write of its own.
+# The pause between tokens, so that they come one by one as from an engine, each in its own write.
 STEP_MS = int(os.environ.get("ROOST_STREAMS_STEP_MS", STREAMS // 25))
 MAX_STREAM_BYTES = 32 * 1024
 
@@ -37,7 +37,7 @@ class StreamsTest(unittest.TestCase):
             others, answers = self.hold(router, STREAMS - 1)
             held = load.memory_bytes(pid)
             cpu = load.cpu_seconds(pid)
-            # The worker begins with the last one.
+            # The worker begins when the last request has arrived.
             answers += self.stream(router, 1)
             others.join()
             cpu = load.cpu_seconds(pid) - cpu
@@ -73,7 +73,7 @@ class StreamsTest(unittest.TestCase):
         return asyncio.run(load.run_clients(port, count, lambda: next(requests, None)))
 
     def hold(self, router, count):
-        """Streams that wait for their first token, the thread that reads them, and where it will put the answers."""
+        """Streams that wait for their first token, the thread that reads them, and the place for its answers."""
         answers = []
         thread = threading.Thread(target=lambda: answers.extend(self.stream(router, count)))
         thread.start()

@@ -1,4 +1,4 @@
-"""Workers that overlap, are rolled to other weights, or whose engine hangs, on the real daemons."""
+"""Real workers that overlap, are rolled to new weights, or whose engine hangs."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ PTRACE_DETACH = 17
 
 
 class StoppedThread:
-    """A thread of another process that stands still; the others go on."""
+    """Stops one thread of another process; the others continue."""
 
     def __init__(self, tid):
         self.tid = tid
@@ -42,7 +42,7 @@ def engine_thread(process):
 
 
 def other_weights(folder):
-    """The demo model with one bit of one weight changed: the same shapes, another model."""
+    """The demo model with one bit of one weight changed: a different model with the same shapes."""
     model = pathlib.Path(folder) / DEMO_MODEL.name
     shutil.copytree(DEMO_MODEL, model)
     with open(model / "model.safetensors", "r+b") as file:
@@ -80,7 +80,7 @@ class HungEngineTest(unittest.TestCase):
             router = cluster.start_router("--stall-timeout-seconds", "1", "--policy", "round-robin")
             workers = {name: cluster.start_worker(name) for name in ("worker-a", "worker-b")}
             router.wait_for_workers(2)
-            for i in range(4):  # so that both have shown how long their steps take
+            for i in range(4):  # so that the times of both workers' steps are known
                 router.completion(text(100, i), max_tokens=4)
             prompts = [text(40, 100 + i) for i in range(4)]
             undisturbed = [router.completion(p, temperature=0, max_tokens=300, ignore_eos=True).text() for p in prompts]
@@ -141,7 +141,7 @@ class RollingUpgradeTest(unittest.TestCase):
             fingerprints = {(a.events[0] if a.events else a.json())["system_fingerprint"] for a in answers}
             self.assertEqual(len(fingerprints), 2)
             self.assertEqual(router.request("GET", "/v1/models").json()["data"][0]["id"], "demo-model")
-            # Nobody is left who serves it: that is a pause, and no model that is not known.
+            # No worker serves the model now: it is unavailable, but not unknown.
             for worker in workers.values():
                 worker.stop()
             away = router.completion("Who?", max_tokens=4)

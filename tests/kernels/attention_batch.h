@@ -1,6 +1,6 @@
-// Random batches for attention: requests with cached tokens, some of whose first blocks are those of another request.
-// An implementation gets one by the list that its profile asks for, and is compared with the reference,
-// which gets a whole item for each row.
+// Random batches for attention: requests with cached tokens; some requests share their first blocks with another one.
+// An implementation gets a batch as the work list that its profile asks for, and is compared with the reference, which
+// gets one whole item for each row.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct AttentionBatchShape {
   std::uint32_t group = 4;
   std::uint32_t head_dim = 128;
   std::uint32_t block_tokens = 16;
-  // kNone: a token attends to all of its request's.
+  // kNone: a token attends to all tokens of its request.
   enum class Mask : std::uint8_t { kCausal, kNone } mask = Mask::kCausal;
 };
 
@@ -26,7 +26,8 @@ class AttentionBatch {
  public:
   AttentionBatch(const AttentionBatchShape& shape, std::uint64_t seed) : shape_(shape), rng_(seed) {}
 
-  // `cached` tokens, of which as many whole blocks as are in `shared` are request `parent`'s, and `count` new ones.
+  // Adds a request with `cached` tokens and `count` new ones; the whole blocks within the first `shared` tokens are
+  // request `parent`'s.
   void Add(std::uint32_t cached, std::uint32_t count, std::size_t parent = 0, std::uint32_t shared = 0) {
     std::vector<BlockId> blocks;
     const std::uint32_t of_parent =
@@ -39,7 +40,7 @@ class AttentionBatch {
     token_count_ += count;
   }
 
-  // The random batch of some requests: cached tokens up to `most_cached`, chunks up to `most_new`, shared prefixes.
+  // Adds random requests: cached tokens up to `most_cached`, chunks up to `most_new`, shared prefixes.
   void AddRandom(std::size_t requests, std::uint32_t most_cached, std::uint32_t most_new) {
     for (std::size_t i = 0; i < requests; ++i) {
       const auto cached = static_cast<std::uint32_t>(rng_.Below(most_cached + 1));
@@ -49,7 +50,7 @@ class AttentionBatch {
     }
   }
 
-  // Fills q, K and V, once all requests are there. Rows that no position owns are NaN.
+  // Fills q, K and V, once all requests are added. Rows that belong to no position are NaN.
   void Fill() {
     kv_ = {nullptr, DType::kBF16, block_count_, kLayers, shape_.kv_heads, shape_.block_tokens, shape_.head_dim};
     storage_.assign(kv_.BlockBytes() * block_count_, std::byte{0xFF});
@@ -61,11 +62,11 @@ class AttentionBatch {
     const std::vector<float> q = RandomFloats(rng_, std::size_t{token_count_} * query_heads() * shape_.head_dim, 3);
     q_f32_ = Tensor(DType::kF32, q);
     q_bf16_ = Tensor(DType::kBF16, q);
-    // Both are the same numbers.
+    // Both have the same values.
     for (std::size_t i = 0; i < q.size(); ++i) StoreElement(q_f32_.data(), DType::kF32, i, q_bf16_.at(i));
   }
 
-  // By the reference: each row on its own.
+  // The reference's result: each row separately.
   [[nodiscard]] Tensor Wanted() const {
     worker::AttentionPlan plan;
     AttentionProfile alone;
@@ -74,7 +75,7 @@ class AttentionBatch {
     return Run(Backend::Open(ReferenceOps(), {}).value(), plan, q_f32_, DType::kF32);
   }
 
-  // As a device with so many places computes it.
+  // The result of a device with this many places.
   [[nodiscard]] Tensor Run(const OpTable& ops, std::uint32_t places, const DeviceOptions& options = {}) const {
     const Backend backend = Backend::Open(ops, options).value();
     return Run(backend, ProfileOf(backend, places));
@@ -140,8 +141,8 @@ class AttentionBatch {
     return profile;
   }
 
-  // Rows see their requests' last positions, so that the items that end with their rows, whole ones or last parts, grow
-  // to them.
+  // Lets rows see their requests' last positions: items that end with their rows, whole ones or last parts, grow to
+  // them.
   void Unmask(worker::AttentionPlan& plan) const {
     std::vector<std::uint32_t> last_of_token;
     for (const Request& request : requests_) {
@@ -169,7 +170,7 @@ class AttentionBatch {
     const DeviceBuffer items = upload(plan.items);
     const DeviceBuffer merges = upload(plan.merges);
     const DeviceBuffer parts = upload(plan.parts);
-    // What is not written stays NaN.
+    // Results that are not written stay NaN.
     const DeviceBuffer partials =
         upload(std::vector<float>(std::size_t{plan.partial_count} * PartialFloats(shape_.head_dim), std::nanf("")));
     Tensor result(out_dtype, q.size());

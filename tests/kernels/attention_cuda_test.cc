@@ -14,7 +14,7 @@ class AttentionCudaTest : public testing::Test {
     ops_ = *ops;
   }
 
-  // With lists as for a device with so many places.
+  // Uses the work lists for a device with this many places.
   void ExpectAgrees(const AttentionBatch& batch, std::uint32_t places) const {
     AttentionBatch::ExpectNear(batch.Run(*ops_, places), batch.Wanted());
   }
@@ -69,7 +69,7 @@ TEST_F(AttentionCudaTest, LongContextsAreCutAndMerged) {
   ExpectAgrees(batch, 200);
 }
 
-// More than a warp has lanes.
+// More parts than a warp has lanes.
 TEST_F(AttentionCudaTest, ManyPartsAreMerged) {
   AttentionBatch batch({.group = 1, .head_dim = 64}, 6);
   batch.Add(5000, 1);
@@ -100,7 +100,7 @@ TEST_F(AttentionCudaTest, RandomBatches) {
                                     .group = 1 + static_cast<std::uint32_t>(rng.Below(8)),
                                     .head_dim = rng.Below(2) == 0 ? 64U : 128U,
                                     .block_tokens = 16U << rng.Below(5)};
-    // Many requests have short contexts, so that the shim is done soon; a device takes them all long.
+    // Batches of many requests have short contexts, so that the shim is fast; on a device all contexts are long.
     const std::uint64_t requests = 1 + rng.Below(round % 2 == 0 ? 16 : 64);
     const std::uint32_t cached = OnADevice() ? 1500 : requests > 16 ? 100 : 400;
     AttentionBatch batch(shape, round);
@@ -130,7 +130,7 @@ TEST_F(AttentionCudaTest, RowsWithoutAMaskSeeTheWholeRequest) {
 
 TEST_F(AttentionCudaTest, RowsWithoutAMaskSeeTheWholeRequestInPartsAndBehindASharedPrefix) {
   AttentionBatch batch({.group = 8, .head_dim = 64, .mask = AttentionBatchShape::Mask::kNone}, 9);
-  batch.Add(700, 40);  // rows in several packs, the first of which end before the request does
+  batch.Add(700, 40);  // rows in several packs; the first packs end before the request does
   for (std::uint32_t i = 0; i < 40; ++i) batch.Add(330 + 7 * i, 1 + i % 3, 0, 320);
   batch.Fill();
   const worker::AttentionPlan plan = batch.PlanOf(*ops_, 100);

@@ -1,4 +1,4 @@
-// What the SIMT shim alone can tell of CUDA's attention.
+// Properties of CUDA's attention that only the SIMT shim can show.
 #include "tests/kernels/attention_batch.h"
 #include "tests/support/simt/device.h"
 #include "tests/support/simt/simt_ops.h"

@@ -1,5 +1,5 @@
-// Attention on generated work lists: the quick implementation against the plain one, on every instruction set, and the
-// promise that a row's bits do not depend on how the work was cut.
+// Attention on generated work lists: the fast implementation against the plain one, on every instruction set, and the
+// guarantee that a row's bits do not depend on how the work was cut.
 #include <algorithm>
 
 #include "tests/kernels/attention_batch.h"
@@ -20,7 +20,7 @@ struct Case {
   std::uint32_t context = kSanitized ? 540 : 700;  // positions: two whole spans and a part
 };
 
-// One sequence whose K, V and queries depend on the case's shape alone, not on block_tokens.
+// One sequence whose K, V and queries depend only on the case's shape, not on block_tokens.
 class Sequence {
  public:
   explicit Sequence(const Case& c) : case_(c), q_(0), out_(c.dtype, 0) {
@@ -29,7 +29,7 @@ class Sequence {
     kv_ = {nullptr, c.dtype, block_count, 2, c.kv_heads, c.block_tokens, c.head_dim};
     storage_.resize(block_count * kv_.BlockBytes());
     kv_.base = storage_.data();
-    // Blocks lie backwards in the pool; what no position owns is poison.
+    // Blocks are in reverse order in the pool; rows that belong to no position are poison.
     for (std::uint32_t b = 0; b < block_count; ++b) blocks_.push_back(block_count - 1 - b);
     std::memset(storage_.data(), 0xff, storage_.size());
     for (std::uint32_t j = 0; j < c.context; ++j) {
@@ -39,7 +39,8 @@ class Sequence {
     out_ = Tensor(c.dtype, q_.size());
   }
 
-  // Rows of positions first … first+count-1 in packs of `pack` rows; contexts over a span are cut where `cut`.
+  // Adds rows for positions first … first+count-1 in packs of `pack` rows; contexts longer than a span are cut if `cut`
+  // says so.
   void Add(std::uint32_t first, std::uint32_t count, std::uint32_t pack, AttentionItem::Output cut) {
     for (std::uint32_t row = first; row < first + count; row += pack) {
       const std::uint32_t rows = std::min(pack, first + count - row);
@@ -125,7 +126,7 @@ class Sequence {
 constexpr auto kWhole = AttentionItem::Output::kWhole;
 constexpr auto kPartial = AttentionItem::Output::kPartial;
 
-// Of the CPU's largest tile.
+// The lanes of the CPU's largest tile.
 constexpr std::uint32_t kPackLanes = 16;
 
 // The whole sequence, in packs that suit the case.
@@ -190,7 +191,7 @@ TEST(AttentionTest, SharingAPrefixChangesNoBit) {
   const Backend backend = Backend::Open(CpuOps(), {.thread_count = kTestThreads}).value();
   const AttentionProfile sharing = AttentionProfileCpu(backend.device(), 40);
   AttentionProfile apart = sharing;
-  apart.item_cost_positions = 1U << 20U;  // so that no second item pays
+  apart.item_cost_positions = 1U << 20U;  // so that a second item never saves time
   const auto reads = [&batch](const AttentionProfile& profile) {
     worker::AttentionPlan plan;
     batch.MakePlan(profile, plan);

@@ -1,4 +1,4 @@
-// Collective ops of ranks that are threads: what a loop over the ranks gives, on every rank, again and again.
+// Collective ops of ranks that are threads: on every rank they give the result of a loop over the ranks, repeatedly.
 #include "kernels/collective.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace roost::kernels {
 namespace {
 
-// Ranks of the CPU, connected.
+// Connected ranks on the CPU.
 class Group {
  public:
   explicit Group(std::uint32_t rank_count) {
@@ -131,7 +131,7 @@ TEST_P(CollectiveTest, WhatRankZeroHasComesToAll) {
   }
 }
 
-// What one op left behind does not get into the next one.
+// An op's leftovers must not reach the next op.
 TEST_P(CollectiveTest, OpsFollowEachOther) {
   constexpr int kRounds = 200;
   Group group(GetParam());

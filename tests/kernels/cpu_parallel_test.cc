@@ -1,4 +1,4 @@
-// The CPU's compute threads: how many there are, and that they stay.
+// The CPU's compute threads: how many there are, and that they are kept.
 #include <filesystem>
 #include <set>
 #include <string>
@@ -16,7 +16,7 @@ std::set<std::string> ThreadsOfThisProcess() {
   return threads;
 }
 
-// Ops with more and with less to do than there are threads.
+// Ops with more and with less work than there are threads.
 class MixedOps {
  public:
   explicit MixedOps(std::uint32_t threads) : device_(CpuOps(), threads) {

@@ -1,4 +1,5 @@
-// The host side of the CUDA backend on doubles of CUDA's libraries: who notices which failure, and what is asked again.
+// The host side of the CUDA backend on doubles of CUDA's libraries: which failures are noticed and where, and which
+// calls are repeated.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@
 
 namespace roost::kernels {
 
-// As cuda_primitives.cuh, which only nvcc compiles, has them.
+// As declared in cuda_primitives.cuh, which only nvcc compiles.
 void LoadKernel(Device& device, const void* kernel);
 void AllowShared(Device& device, const void* kernel, std::uint32_t bytes);
 
@@ -39,7 +40,7 @@ TEST_F(CudaHostTest, ADeviceWithTooLittleSharedMemoryIsRefusedWithBothNumbers) {
             "device 1 can not be used: its blocks have 65536 bytes of shared memory, and the kernels need 101376");
 }
 
-// RMSNorm keeps a row beside 128 bytes that it declares: rows of 12,257 elements are the first that do not fit 48 KiB.
+// RMSNorm keeps a row and 128 bytes of its own: rows of 12,257 elements are the first that do not fit 48 KiB.
 TEST_F(CudaHostTest, ALaunchMayBringWhatItNeedsBesideWhatTheKernelDeclares) {
   const auto device = Open(0);
   fake_cuda::SetDeclaredShared(128);
@@ -52,7 +53,7 @@ TEST_F(CudaHostTest, ALaunchMayBringWhatItNeedsBesideWhatTheKernelDeclares) {
   }
 }
 
-// The ring of pinned memory is full, and the device does not go on unless somebody looks.
+// The ring of pinned memory is full, and the device continues only when the watch is called.
 TEST_F(CudaHostTest, TheWaitForPinnedMemoryIsWatched) {
   const auto device = Open(0);
   fake_cuda::Hang(0);
@@ -97,7 +98,7 @@ TEST_F(CudaHostTest, PartsOfAProductAreAddedInF32WhateverItGives) {
   }
 }
 
-// While the device computes a step the host begins the next one.
+// The host begins the next step while the device computes one.
 class CudaStepsDeathTest : public CudaHostTest {
  protected:
   CudaStepsDeathTest() {
@@ -151,7 +152,7 @@ TEST_F(CudaHostTest, UploadsThatWereReservedTakeNoMemory) {
   EXPECT_EQ(fake_cuda::Allocations(), before);
 }
 
-// Ranks on devices of their own; rank 0 waits for its device, which waits for the others.
+// Each rank has its own device; rank 0 waits for its device, which waits for the others.
 class CudaRanksTest : public CudaHostTest {
  protected:
   CudaRanksTest() {
@@ -191,15 +192,15 @@ TEST_F(CudaRanksDeathTest, ABrokenCommunicatorIsItsDevices) {
 TEST_F(CudaRanksTest, AStreamThatIsRecordedIsLeftAlone) {
   devices_[1]->BeginCapture();
   communicators_[0]->CheckPeers();
-  EXPECT_EQ(devices_[1]->EndCapture(), nullptr);  // it would end the process
+  EXPECT_EQ(devices_[1]->EndCapture(), nullptr);  // a spoiled recording would end the process
 }
 
-// It failed to load; the others notice when they have loaded.
+// The rank failed to load; the others notice when they have loaded.
 TEST_F(CudaRanksTest, ARankThatIsGoneIsLookedAfterNoMore) {
   communicators_[1].reset();
   devices_[1].reset();
   fake_cuda::FailCommunicator(1, ncclRemoteError);
-  communicators_[0]->CheckPeers();  // it would end the process
+  communicators_[0]->CheckPeers();  // a failing peer would end the process
 }
 
 TEST_F(CudaRanksTest, LookingAfterPeersKeepsTheThreadsDevice) {

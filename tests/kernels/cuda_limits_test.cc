@@ -23,7 +23,7 @@ TEST(CudaLimitsTest, OthersAreToldWithWhatTheyHaveAndWhatIsNeeded) {
 
 class CheckModelTest : public testing::Test {
  protected:
-  // The size that is refused; empty: none is.
+  // The size that is refused; empty if none is.
   std::string Refused(const ModelDims& model) {
     const Result<void> checked = CheckModelCuda(device_, model);
     return checked.ok() ? "" : checked.error().field;

@@ -1,4 +1,4 @@
-// The CUDA backend's ops but attention against the plain ones, over random shapes; see tested_ops.h.
+// The CUDA backend's ops except attention against the plain ones, over random shapes; see tested_ops.h.
 #include "kernels/cuda_limits.h"
 #include "kernels/device_memory.h"
 #include "tests/kernels/kernels_testing.h"
@@ -54,7 +54,7 @@ class CudaOpsTest : public testing::Test {
     return buffer;
   }
 
-  // 1 to `most`, small ones as often as large ones.
+  // 1 to `most`; small sizes are likelier.
   std::uint32_t Size(std::uint32_t most) { return static_cast<std::uint32_t>(1 + rng_.Below(1 + rng_.Below(most))); }
 
   // `count` different numbers below `limit`, in any order.
@@ -77,11 +77,11 @@ TEST_F(CudaOpsTest, GatherEmbeddingCopiesTheRowsOfTheTokensThatItHas) {
     const std::uint32_t vocab = Size(60);
     const std::uint32_t rows = Size(64);
     std::vector<TokenId> tokens(rows);
-    const auto first_token = static_cast<TokenId>(rng_.Below(vocab));  // tokens before and behind the table too
+    const auto first_token = static_cast<TokenId>(rng_.Below(vocab));  // also tokens before and after the table
     for (TokenId& token : tokens) token = static_cast<TokenId>(rng_.Below(first_token + vocab + 10));
     const DeviceBuffer device_tokens = Upload(tokens);
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-      // Any bits will do for halves but those of infinities and what is not a number.
+      // Halves may have any bits except those of infinities and NaN.
       DeviceTensor table = Random(dtype == DType::kF32 ? dtype : DType::kBF16, std::size_t{vocab} * width);
       DeviceTensor out = Zeros(DType::kF32, std::size_t{rows} * width);
       Tensor plain(DType::kF32, out.host().size());
@@ -126,7 +126,8 @@ TEST_F(CudaOpsTest, SampledTokensComeToTheirPlaces) {
   }
 }
 
-// One after the other, each larger, without a wait between: what the host changes meanwhile goes nowhere.
+// One upload after the other, each larger, without a wait in between: later changes on the host must not reach the
+// device.
 TEST_F(CudaOpsTest, UploadsTakePiecesToTheirOffsets) {
   constexpr std::uint32_t kUploads = 6;
   const auto count_of = [](std::uint32_t upload) { return std::size_t{1} << (10 + 2 * upload); };
@@ -213,7 +214,7 @@ TEST_F(CudaRmsNormTest, AgreesWithThePlainOne) {
   for (int round = 0; round < 24; ++round) Compare(round % 2 == 0 ? 8 * Size(700) : Size(1200), Size(48));
 }
 
-// A row is in shared memory, of which a kernel has 48 KiB without asking for more.
+// A row is in shared memory, of which a kernel has 48 KiB by default.
 TEST_F(CudaRmsNormTest, TakesRowsUpToTheWidest) {
   for (const std::uint32_t width : {12'256U, 12'257U, 12'264U, 12'288U, 12'289U, 16'384U, kMaxNormedWidth}) {
     Compare(width, 2);
@@ -378,7 +379,7 @@ TEST_F(CudaOpsTest, BlocksAreGatheredAndScattered) {
   }
 }
 
-// Behind the shim products are the plain ones: there this tests the tests.
+// Behind the shim, products are the plain ones: there this only tests the test.
 TEST_F(CudaOpsTest, MatmulAgreesWithThePlainOne) {
   for (int round = 0; round < 12; ++round) {
     const std::uint32_t inputs = 8 * Size(40);

@@ -1,4 +1,4 @@
-// A real device that fails: the process ends with one line, and does not hang.
+// A real device fails: the process ends with one line, and does not hang.
 #include <gtest/gtest.h>
 
 #include "kernels/ops.h"
@@ -11,7 +11,7 @@ void ReadAnIllegalAddress(const OpTable& ops) {
   Device& device = *ops.open({}).value();
   ops.begin_batch(device, {.request_count = 3, .token_count = 5});
   auto* out = static_cast<float*>(ops.allocate(device, 64));
-  // No allocation begins there.
+  // No allocation begins at this address.
   const auto* nowhere = reinterpret_cast<const TokenId*>(std::uintptr_t{64});
   ops.gather_embedding(device, {.table = out, .tokens = nowhere, .rows = 1, .width = 16, .out = out});
   ops.copy_to_host(device, nullptr, nullptr, 0);

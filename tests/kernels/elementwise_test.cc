@@ -1,4 +1,4 @@
-// Gather, RMS norm, SiLU, rotary embedding and block copies: the quick implementations against the plain ones.
+// Gather, RMS norm, SiLU, rotary embedding and block copies: the fast implementations against the plain ones.
 #include "kernels/parallel_copy.h"
 #include "tests/kernels/kernels_testing.h"
 
@@ -33,7 +33,7 @@ TEST(GatherEmbeddingTest, CopiesTheRowsOfTheTokensThatItHas) {
     args.out = plain.data();
     GatherEmbeddingRef(device, args);
     EXPECT_EQ(out, plain);
-    // A table of some tokens has zeros for the others.
+    // A table with only some tokens gives zeros for the others.
     args.first_token = 20;
     args.token_count = 11;
     args.table = static_cast<const std::byte*>(data) + 20 * kWidth * SizeOf(dtype);
@@ -77,7 +77,7 @@ TEST(DTypeTest, HalvesWidenExactly) {
 
 TEST(DTypeTest, BF16RoundsToNearestEven) {
   EXPECT_EQ(FloatToBF16(1.0F), 0x3f80);
-  EXPECT_EQ(FloatToBF16(std::bit_cast<float>(0x3f808000U)), 0x3f80);  // a tie, to even
+  EXPECT_EQ(FloatToBF16(std::bit_cast<float>(0x3f808000U)), 0x3f80);  // a tie rounds to even
   EXPECT_EQ(FloatToBF16(std::bit_cast<float>(0x3f818000U)), 0x3f82);
   EXPECT_EQ(FloatToBF16(std::bit_cast<float>(0x3f808001U)), 0x3f81);
   EXPECT_TRUE(std::isnan(BF16ToFloat(FloatToBF16(std::nanf("")))));

@@ -1,7 +1,7 @@
-"""What the built objects of the CUDA kernels hold for whom: code for sm_80 and sm_90, and PTX that drivers translate for later
-devices, in each. Exits with 77, for ctest to say that it was skipped, where nothing is built.
+"""The device code in the built objects of the CUDA kernels: each has code for sm_80 and sm_90, and PTX that drivers translate
+for later devices. Exits with 77, which ctest reports as skipped, if nothing is built.
 
-    fatbinary_test.py FOLDER     of the objects: build/release/kernels/CMakeFiles/roost_cuda.dir
+    fatbinary_test.py FOLDER     folder of the objects: build/release/kernels/CMakeFiles/roost_cuda.dir
 """
 
 import pathlib
@@ -18,8 +18,8 @@ WANTED = {("code", 80), ("code", 90), ("PTX", 90)}
 
 
 def contents(path):
-    """The (kind, architecture) pairs of an object's fatbinaries. A fatbinary is a header of magic, version, its own size and that
-    of what follows, and that is entries: kind, version, size of the entry's header, size of its payload, at 28 the architecture.
+    """The (kind, architecture) pairs of an object's fatbinaries. A fatbinary is a header (magic, version, its own size and the
+    size of what follows) and entries: kind, version, size of the entry's header, size of its payload, at 28 the architecture.
     """
     data = path.read_bytes()
     found = set()

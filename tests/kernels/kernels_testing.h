@@ -1,4 +1,4 @@
-// What the tests of ops share: a device that closes itself, random tensors, comparison, and every instruction set that
+// Shared by the tests of ops: a device that closes itself, random tensors, comparison, and every instruction set that
 // this machine can run.
 #pragma once
 
@@ -38,7 +38,7 @@ inline std::vector<float> RandomFloats(Rng& rng, std::size_t count, float scale 
   return values;
 }
 
-// A tensor of f32 or bf16 as ops take it.
+// A tensor of f32 or bf16 in the form that ops take.
 struct Tensor {
   DType dtype;
   std::vector<std::byte> bytes;
@@ -52,7 +52,7 @@ struct Tensor {
   [[nodiscard]] float at(std::size_t i) const { return LoadElement(bytes.data(), dtype, i); }
 };
 
-// |a - b| ≤ tolerance · (1 + |b|), with the rounding of bf16 on top where that is the dtype.
+// a - b| ≤ tolerance · (1 + |b|), plus the rounding of bf16 for that dtype.
 inline void ExpectNear(const Tensor& a, const Tensor& b, double tolerance) {
   ASSERT_EQ(a.size(), b.size());
   const double rounding = a.dtype == DType::kBF16 ? 1.0 / 128 : 0;
@@ -62,7 +62,7 @@ inline void ExpectNear(const Tensor& a, const Tensor& b, double tolerance) {
   }
 }
 
-// Runs `body` once per instruction set that the machine has and the vector ops were compiled for.
+// Runs `body` once for each instruction set that the machine has and the vector ops were compiled for.
 template <typename Body>
 void ForEachInstructionSet(const Body& body) {
   const std::int64_t supported = hwy::SupportedTargets();
@@ -78,7 +78,7 @@ void ForEachInstructionSet(const Body& body) {
 }
 
 #ifdef ROOST_SANITIZED_THREAD
-// ThreadSanitizer can not see the barriers inside OpenMP's runtime and reports races between teams that are none.
+// ThreadSanitizer can not see the barriers inside OpenMP's runtime, and reports false races between teams.
 inline constexpr std::uint32_t kTestThreads = 1;
 #else
 inline constexpr std::uint32_t kTestThreads = 2;

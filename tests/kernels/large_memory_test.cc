@@ -16,7 +16,7 @@ namespace {
 
 std::uintptr_t AddressOf(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
-// What the system knows of the mapping that holds `address`: two letters for each property.
+// The system's flags for the mapping that holds `address`: two letters for each property.
 std::optional<std::string> MappingFlags(std::uintptr_t address) {
   std::ifstream maps("/proc/self/smaps");
   bool is_inside = false;

@@ -1,4 +1,4 @@
-// Random rows to score, and what an op makes of them.
+// Random rows to score, and an op's results for them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ inline LogprobsResult Logprobs(const OpTable& ops, const LogprobsCase& wanted, s
   return Logprobs(Backend::Open(ops, {.thread_count = thread_count}).value(), wanted);
 }
 
-// As near as the contract says; ranks and tokens are equal.
+// Compares within the contract's tolerance; ranks and tokens must be equal.
 inline void ExpectLogprobs(const LogprobsResult& result, const LogprobsResult& wanted) {
   constexpr float kRounding = 0x1p-23F;
   const auto expect_near = [](float value, float of_definition) {

@@ -32,7 +32,7 @@ TEST_F(LogprobsCudaTest, TellsWhatTheDefinitionTells) {
   }
 }
 
-// A column that is likelier than all others sends one token after the other.
+// A column that is likelier than all others gives one token after the other.
 TEST_F(LogprobsCudaTest, TheLikeliestMayStandInOneColumn) {
   LogprobsCase wanted = RandomLogprobs({.vocab_size = 40'000, .rows = 1, .scored = 3, .scale = 3}, rng_);
   for (std::size_t token = 17; token < wanted.logits.size(); token += 1024) {

@@ -48,7 +48,7 @@ TEST_F(LogprobsTest, MinusInfinityComesLast) {
   ExpectLogprobs(Logprobs(CpuOps(), wanted), Logprobs(ReferenceOps(), wanted));
 }
 
-// What it gives then means nothing.
+// The values are meaningless then.
 TEST_F(LogprobsTest, BrokenLogitsDoNoHarm) {
   for (const float broken : {std::nanf(""), std::numeric_limits<float>::infinity(), -std::nanf("")}) {
     for (const std::size_t place : {0U, 3U, 99U}) {
@@ -59,7 +59,7 @@ TEST_F(LogprobsTest, BrokenLogitsDoNoHarm) {
   }
 }
 
-// Bit for bit: it depends on nothing but the row.
+// Bit for bit: the result depends only on the row.
 TEST_F(LogprobsTest, OthersInTheBatchChangeNoBit) {
   const LogprobsCase wanted = RandomLogprobs({.vocab_size = 40'000, .rows = 9, .scored = 40, .scale = 6}, rng_);
   const LogprobsResult together = Logprobs(CpuOps(), wanted, 5);

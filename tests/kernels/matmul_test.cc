@@ -1,4 +1,4 @@
-// The CPU's products against the plain one, and their promise: a row's result depends on that row alone.
+// The CPU's products against the plain one, and their guarantee: a row's result depends on that row alone.
 #include <algorithm>
 
 #include "kernels/matmul_bucket.h"
@@ -14,7 +14,7 @@ struct Shape {
   std::uint32_t inputs;
 };
 
-// Small and whole, odd, more than one slab, a last slab of its own width, many inputs.
+// Small and whole, odd, more than one slab, a last slab of different width, many inputs.
 constexpr std::array<Shape, 7> kShapes{
     {{192, 256}, {100, 70}, {33, 271}, {1, 64}, {1152, 1024}, {1100, 1000}, {260, 12288}}};
 
@@ -25,7 +25,7 @@ struct Kind {
   Result<std::unique_ptr<MatmulWeights>> (*prepare)(Device& device, const PrepareMatmulArgs& args) = PrepareMatmulCpu;
 };
 
-// Those of oneDNN, and panels in every instruction set.
+// The kinds of oneDNN, and panels in every instruction set.
 template <typename Body>
 void ForEachKind(const Body& body) {
   body(Kind{.name = "f32"});

@@ -1,8 +1,8 @@
-"""What ptxas reports of every CUDA kernel, for every architecture that is built: no spilled registers, no local memory, and
-no more registers and shared memory than let as many blocks of it run on a multiprocessor as its launch counts on.
-Needs nvcc, whose path is in ROOST_NVCC, and no device; exits with 77, for ctest to say that it was skipped, without it.
+"""ptxas's report for every CUDA kernel and every architecture that is built: no spilled registers, no local memory, and few
+enough registers and little enough shared memory that as many blocks run on a multiprocessor as the launch expects.
+Needs nvcc, whose path is in ROOST_NVCC, and no device; without it exits with 77, which ctest reports as skipped.
 
-By hand, with a line of registers and shared memory per kernel:
+To run it by hand, with a line of registers and shared memory per kernel:
   ROOST_NVCC=/usr/local/cuda/bin/nvcc python3 tests/kernels/ptxas_test.py
 """
 
@@ -17,7 +17,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NVCC = os.environ.get("ROOST_NVCC", "")
 ARCHITECTURES = ("sm_80", "sm_90")
-# Kernel -> (threads of a block, blocks of a multiprocessor that its registers must leave room for).
+# Kernel -> (threads per block, blocks per multiprocessor that its registers must allow).
 BLOCKS_WANTED = {
     "AttentionKernel<64>": (128, 3),
     "AttentionKernel<128>": (128, 2),
@@ -34,12 +34,12 @@ BLOCKS_WANTED = {
     "SampleKernel": (1024, 1),
     "SiluMulKernel": (256, 8),
 }
-# Static shared memory: sums of a block's warps.
+# Static shared memory: the sums of a block's warps.
 MAX_STATIC_SHARED = {"RmsNormKernel": 128}
-# Bytes of shared memory of a multiprocessor, of which the driver takes some for each block.
+# Bytes of shared memory per multiprocessor; the driver takes some for each block.
 SHARED_OF_MULTIPROCESSOR = {"sm_80": 164 << 10, "sm_86": 100 << 10, "sm_90": 228 << 10, "sm_120": 100 << 10}
 SHARED_OF_DRIVER = 1 << 10
-# The dynamic shared memory of attention by head size, and the most that a kernel may have, as the sources have them.
+# The dynamic shared memory of attention by head size, and the most that a kernel may have, as in the sources.
 SIZES = """
 #include "kernels/attention_cuda.cu"
 namespace roost::kernels {
@@ -56,7 +56,7 @@ ENTRY = re.compile(r"Compiling entry function '(?P<kernel>\S+)' for '(?P<archite
 FRAME = re.compile(r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads")
 USED = re.compile(r"Used (?P<registers>\d+) registers")
 SHARED = re.compile(r"(?P<shared>\d+) bytes smem")
-# A kernel that can not keep its array in registers: what the check must find.
+# A kernel that can not keep its array in registers: the check must find it.
 WITH_LOCAL_MEMORY = """
 __global__ void Kernel(const int* in, int* out) {
   int values[64];
@@ -86,12 +86,12 @@ def reports(source, architecture):
 
 
 def short(kernel):
-    """A mangled name without the namespace that stands for its file."""
+    """A mangled name without the namespace of its file."""
     return re.sub(r"^.*_cu_[0-9a-f]{8}", "", kernel)
 
 
 def key_of(kernel, table):
-    """What the table calls a kernel: by its name, or by that and its first template argument where those differ."""
+    """A kernel's name in the table: its name, with its first template argument if instances differ."""
     [(length, rest)] = re.findall(r"^(\d+)(.*)$", short(kernel))
     name, rest = rest[: int(length)], rest[int(length) :]
     argument = re.match(r"ILj(\d+)E", rest)
@@ -100,7 +100,7 @@ def key_of(kernel, table):
 
 
 def most_registers(threads, blocks):
-    """Of a thread: a multiprocessor's 65,536 are dealt out to warps, by 256."""
+    """Registers per thread: a multiprocessor's 65,536 are given to warps in units of 256."""
     return min(255, 65536 // (blocks * threads // 32) // 256 * 8)
 
 
@@ -116,7 +116,7 @@ def sizes():
 
 
 def loaded(source):
-    """How many kernels the file's Load…Kernels names; see kernels/cuda_kernels.h."""
+    """The number of kernels that the file's Load…Kernels names; see kernels/cuda_kernels.h."""
     [body] = re.findall(r"^void Load\w+Kernels\(Device& device\) \{(.*?)\}", source.read_text(), re.MULTILINE | re.DOTALL)
     return len(re.findall(r"\w+Kernel\b", body))
 

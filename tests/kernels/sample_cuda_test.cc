@@ -1,4 +1,4 @@
-// Sampling on the device against the CPU's: the same tokens from the same numbers; see tested_ops.h.
+// Sampling on the device against the CPU's: equal numbers give equal tokens; see tested_ops.h.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -21,7 +21,7 @@ class SampleCudaTest : public testing::Test {
     tested_.emplace(Backend::Open(**ops, {}).value());
   }
 
-  // What draws bring along, and what they leave.
+  // The other inputs of draws, and their outputs.
   struct Beside {
     std::vector<LogitBias> biases;
     std::vector<CountedToken> counted;
@@ -30,7 +30,7 @@ class SampleCudaTest : public testing::Test {
     std::vector<std::uint32_t> masks = {};
   };
 
-  // Changes the counts.
+  // Draws, and changes the counts.
   std::vector<SampledToken> Sample(const std::vector<float>& logits, std::uint32_t vocab_size,
                                    const std::vector<SampleRow>& draws, Beside& beside) const {
     DeviceBuffer device_logits(*tested_);
@@ -111,7 +111,7 @@ class SampleCudaTest : public testing::Test {
     EXPECT_EQ(beside.counts, of_cpu.counts);
   }
 
-  // Draws from row `row`: a quarter of all kinds, or a sixteenth.
+  // Draws from row `row`: a quarter of all kinds, or a sixteenth under sanitizers.
   std::vector<SampleRow> Draws(std::uint32_t row, std::uint32_t vocab_size) {
     constexpr std::uint64_t kOneIn = testing_support::kSanitized ? 16 : 4;
     std::vector<SampleRow> draws;
@@ -132,7 +132,7 @@ class SampleCudaTest : public testing::Test {
     return draws;
   }
 
-  // Biases of some tokens for some of the draws.
+  // Adds biases of some tokens for some of the draws.
   void Bias(std::vector<SampleRow>& draws, std::uint32_t vocab_size, Beside& beside) {
     for (SampleRow& draw : draws) {
       if (rng_.Below(3) == 0) continue;
@@ -143,7 +143,7 @@ class SampleCudaTest : public testing::Test {
       draw.bias_count = static_cast<std::uint32_t>(beside.biases.size()) - draw.first_bias;
     }
   }
-  // Every second draw, and two of them share a row.
+  // Masks for every second draw; two of them share a row.
   void Mask(std::vector<SampleRow>& draws, std::uint32_t vocab_size, Beside& beside) {
     constexpr std::uint32_t kRows = 3;
     beside.masks.resize(std::size_t{kRows} * MaskWords(vocab_size));
@@ -154,7 +154,8 @@ class SampleCudaTest : public testing::Test {
     }
   }
 
-  // Penalties for some of the draws, each with counts of its own: some go on from what is there, which is anything.
+  // Penalties for some of the draws, each with its own counts. Some continue from the counts that are there, which may
+  // be anything.
   void Penalize(std::vector<SampleRow>& draws, std::uint32_t vocab_size, Beside& beside) {
     std::uint32_t rows = 0;
     for (SampleRow& draw : draws) {
@@ -175,7 +176,7 @@ class SampleCudaTest : public testing::Test {
     beside.counts.resize(std::size_t{rows} * vocab_size);
     for (TokenCount& count : beside.counts) count = RandomCount();
   }
-  // Each adjusted draw has memory of its own.
+  // Gives each adjusted draw its own memory.
   static void Place(std::vector<SampleRow>& draws) {
     std::uint32_t adjusted_count = 0;
     for (SampleRow& draw : draws) {
@@ -200,7 +201,7 @@ TEST_F(SampleCudaTest, DrawsWhatTheCpuDraws) {
   }
 }
 
-// As many tokens as models have; every kind of draw on a device, some behind the shim.
+// As many tokens as real models have; every kind of draw on a device, some kinds behind the shim.
 TEST_F(SampleCudaTest, AWholeVocabulary) {
   constexpr std::uint32_t kVocab = 151'936;
   const std::size_t most = tested_->ops().name == "cuda" ? 100 : 3;
@@ -243,7 +244,7 @@ TEST_F(SampleCudaTest, CountsGrowOnTheDevice) {
   EXPECT_EQ(beside.counts, (std::vector<TokenCount>{3, 0, 0, 0}));
   draw.resets_counts = false;
   draw.has_newest = true;
-  // Once is not enough to go below 4, twice is.
+  // One penalty does not bring it below 4, two do.
   EXPECT_EQ(Sample(logits, 4, {draw}, beside)[0].token, 1U);
   EXPECT_EQ(Sample(logits, 4, {draw}, beside)[0].token, 2U);
   EXPECT_EQ(beside.counts, (std::vector<TokenCount>{3, 2, 0, 0}));
@@ -276,7 +277,7 @@ TEST_F(SampleCudaTest, MinPDropsWhatTheCpuDrops) {
   ExpectAsOnTheCpu(logits, kVocab, draws);
 }
 
-// More tokens than the list in shared memory holds, most of which matter.
+// More tokens than fit the list in shared memory, and most of them matter.
 TEST_F(SampleCudaTest, FlatDistributionsOfManyTokens) {
   constexpr std::uint32_t kVocab = 9000;
   const std::vector<float> logits = RandomFloats(rng_, kVocab, 0.5F);

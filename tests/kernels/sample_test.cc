@@ -25,7 +25,7 @@ class SampleTest : public testing::Test {
     if (rng_.Below(3) == 0) draw.min_p = static_cast<float>(rng_.Uniform() / 10);
     return draw;
   }
-  // How many of the draws are others than the definition's.
+  // How many of the draws differ from the definition's.
   std::uint32_t CountOthers(const std::vector<float>& logits, std::uint32_t draw_count) {
     std::uint32_t others = 0;
     for (; draw_count > 0; --draw_count) {
@@ -42,7 +42,7 @@ class SampleTest : public testing::Test {
   SampleScratch scratch_;
 };
 
-// Weights of f32 move a border between tokens by 1e-6 or less, so one draw of a million is another.
+// f32 weights move the border between two tokens by at most 1e-6, so about one draw in a million differs.
 TEST_F(SampleTest, DrawsWhatTheDefinitionDraws) {
   std::uint32_t others = 0;
   for (const std::uint32_t vocab_size : {1U, 2U, 7U, 16U, 511U, 512U, 513U, 3000U}) {
@@ -57,7 +57,7 @@ TEST_F(SampleTest, AWholeVocabulary) {
   EXPECT_LE(others, 1U);
 }
 
-// The likelihoods that draws come in are those of the definition: the whole of [0, 1) is gone through.
+// The probabilities of the draws are those of the definition; the draws cover all of [0, 1).
 TEST_F(SampleTest, SharesAreTheDefinitions) {
   const std::vector<float> logits = RandomFloats(rng_, 2000, 6);
   SampleRow draw{.seed = 5, .temperature = 1.3F, .top_p = 0.97F};
@@ -141,10 +141,10 @@ TEST_F(SampleTest, BrokenLogitsShowBehindAMask) {
   }
 }
 
-// Rows are drawn side by side, each as if alone.
+// Rows are drawn concurrently, each as if alone.
 TEST_F(SampleTest, ABatchDrawsWhatItsRowsDraw) {
   constexpr std::uint32_t kRows = 9;
-  constexpr std::uint32_t kWidth = 40'000;  // enough to be shared
+  constexpr std::uint32_t kWidth = 40'000;  // enough to be split over threads
   const std::vector<float> logits = RandomFloats(rng_, std::size_t{kRows} * kWidth, 6);
   std::vector<SampleRow> draws;
   for (std::uint32_t row = 0; row < kRows; ++row) {

@@ -1,5 +1,5 @@
-// The CUDA backend as a test has it: its kernels behind the SIMT shim (tested_ops_simt.cc), or the built backend on a
-// device (tested_ops_gpu.cc). The same tests run on both.
+// The CUDA backend in tests: its kernels behind the SIMT shim (tested_ops_simt.cc), or the built backend on a device
+// (tested_ops_gpu.cc). The same tests run on both.
 #pragma once
 
 #include "common/base/result.h"
@@ -7,7 +7,7 @@
 
 namespace roost::kernels {
 
-// kUnavailable where there is no device: then a test skips. The table lives for ever.
+// kUnavailable without a device: then a test skips. The table is never freed.
 [[nodiscard]] Result<const OpTable*> TestedOps();
 
 }  // namespace roost::kernels

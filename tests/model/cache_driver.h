@@ -1,9 +1,9 @@
 // Does the same random operations on a prefix cache and on a naive one, and compares every answer, every event and,
-// after each operation, all that the cache tells of its state, with its invariants. The operations are those of
-// requests (match, allocate, commit, fork, preempt, let go, with a partial block left behind or without), of operators
-// (pin) and of time.
+// after each operation, everything that the cache reports about its state, with its invariants. The operations are
+// those of requests (match, allocate, commit, fork, preempt, release, with or without leaving a partial block), of
+// operators (pin) and of time.
 //
-// A driver is all of one run: the pool, the caches, and users that hold blocks. Equal choices give equal runs.
+// A driver holds one run: the pool, the caches, and users that hold blocks. Equal choices give equal runs.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@
 
 namespace roost::testing_support {
 
-// Liars say wrong hashes now and then, as a router with a bug might.
+// Lying users sometimes give wrong hashes, as a router with a bug might.
 enum class Honesty : std::uint8_t { kHonest, kLying };
 
 class CacheDriver {
@@ -44,13 +44,14 @@ class CacheDriver {
         cache_(pool_, options_, std::make_unique<worker::LruEviction>(block_count_, group_count_)),
         naive_(block_count_, options_) {}
 
-  // One operation. The error says what differs.
+  // Does one operation. The error says what differs.
   Result<void> Step() {
     ROOST_RETURN_IF_ERROR(Operate());
     return Compare();
   }
 
-  // Everybody lets go, and all blocks are taken, one after the other: the whole order of eviction.
+  // All users release their blocks, and all blocks are taken, one after the other: this shows the whole order of
+  // eviction.
   Result<void> Finish() {
     while (!users_.empty()) ROOST_RETURN_IF_ERROR(End(users_.size() - 1));
     ROOST_RETURN_IF_ERROR(Compare());
@@ -64,13 +65,13 @@ class CacheDriver {
   }
 
  private:
-  // blocks[0 … ready_count) are ready, the others the user's own, or its own and a fork's.
+  // blocks[0 … ready_count) are ready; the others are the user's own, or shared with a fork only.
   struct User {
     explicit User(CacheUser prompt) : held(std::move(prompt)) {}
 
     CacheUser held;
     std::size_t ready_count = 0;
-    std::optional<BlockId> tail;  // held beside, to copy rows from
+    std::optional<BlockId> tail;  // also held, to copy rows from
     bool collided = false;        // it can store nothing more
   };
   using Kind = worker::CommitResult::Kind;
@@ -95,7 +96,7 @@ class CacheDriver {
   [[nodiscard]] static Duration HalfTicks(std::uint64_t count) {
     return worker::TimerWheel::kTick / 2 * static_cast<Duration::rep>(count);
   }
-  // Mostly so short that many of them pass, now and then so long that none does.
+  // Mostly so short that many of them pass, sometimes so long that none does.
   [[nodiscard]] Duration ChooseDuration() { return OneIn(8) ? std::chrono::hours(1 + Below(4)) : HalfTicks(Below(60)); }
 
   [[nodiscard]] worker::BlockRetention ChooseRetention() {
@@ -104,7 +105,8 @@ class CacheDriver {
     return {.priority = kPriorities[Below(8)], .end = now_ + ChooseDuration()};
   }
 
-  // Few different blocks, so that prompts share prefixes, part within a block, and have equal blocks at other places.
+  // Few different blocks, so that prompts share prefixes, part within a block, and have equal blocks at other
+  // positions.
   void AppendTokens(std::vector<TokenId>& tokens, std::uint32_t block_count) {
     for (; block_count > 0; --block_count) {
       const TokenId letter = Below(1 + Below(3));
@@ -122,7 +124,7 @@ class CacheDriver {
     Lie(prompt, 0);
     return prompt;
   }
-  // Says wrong hashes for some blocks from `first` on.
+  // Gives wrong hashes for some blocks from `first` on.
   void Lie(CacheUser& prompt, std::size_t first) {
     if (honesty_ == Honesty::kHonest || !OneIn(3)) return;
     for (std::size_t i = first; i < prompt.hashes.size(); ++i) {
@@ -174,7 +176,7 @@ class CacheDriver {
     return {};
   }
 
-  // A matched block, behind the user's others.
+  // Takes a matched block, after the user's other blocks.
   Result<void> Take(User& user, worker::BlockRef ref) {
     ROOST_RETURN_IF_ERROR(CheckAvailable(ref));
     cache_.Acquire(ref);
@@ -207,7 +209,7 @@ class CacheDriver {
     return Take(user, *found);
   }
 
-  // Looks for the tail, and holds it in place of an earlier one.
+  // Looks for the tail, and holds it instead of an earlier one.
   Result<void> TakeTail(User& user) {
     if (IsPending(user)) return {};
     const std::uint32_t limit = Below(kBlockTokens + 2);
@@ -234,7 +236,7 @@ class CacheDriver {
     return {};
   }
 
-  // Nothing when there is no room.
+  // Empty if no block can be allocated.
   Result<std::optional<BlockId>> Allocate(worker::EvictionGroup group) {
     const bool possible = naive_.Allocate(group.value());
     const std::optional<BlockId> block = cache_.Allocate(group);
@@ -243,7 +245,7 @@ class CacheDriver {
     return block;
   }
 
-  // One block more, up to a partial one at the end.
+  // Allocates one more block, up to a partial one at the end.
   Result<void> AllocateNext(User& user) {
     if (user.held.blocks.size() * kBlockTokens >= user.held.tokens.size()) return {};
     ROOST_ASSIGN_OR_RETURN(const std::optional<BlockId> block, Allocate(user.held.group));
@@ -270,7 +272,7 @@ class CacheDriver {
     return {};
   }
 
-  // A second user of all blocks, ready or not, whose text goes on in its own way after the ready ones.
+  // Adds a user of all the same blocks, ready or not, whose text continues differently after the ready ones.
   Result<void> Fork(std::size_t which) {
     if (users_.size() >= 8) return {};
     const User& user = users_[which];
@@ -293,7 +295,7 @@ class CacheDriver {
     return {};
   }
 
-  // Copy on write: a block of its own in place of the last one, which a fork holds, too.
+  // Copy on write: replaces the last block, which a fork holds too, by a block of its own.
   Result<void> CopyLast(User& user) {
     if (!IsPending(user) || naive_.ReferencesOf(user.held.blocks.back()) == 1) return {};
     ROOST_ASSIGN_OR_RETURN(const std::optional<BlockId> block, Allocate(user.held.group));
@@ -307,7 +309,7 @@ class CacheDriver {
     naive_.Release(block, use, retention);
     cache_.Release(block, use, retention);
   }
-  // Its own block right after the ready ones, filled in part, if nobody else holds it.
+  // Stores its own block right after the ready ones, partly filled, if nobody else holds it.
   void StorePartial(User& user) {
     const std::size_t begin = user.ready_count * kBlockTokens;
     if (user.collided || user.held.blocks.size() != user.ready_count + 1) return;
@@ -319,7 +321,7 @@ class CacheDriver {
                         user.held.group.value());
     cache_.StorePartial(user.held.chain(), blocks, token_count, user.held.group);
   }
-  // It may match again later.
+  // The user may match again later.
   Result<void> Preempt(User& user) {
     ROOST_RETURN_IF_ERROR(LetTailGo(user));
     StorePartial(user);
@@ -340,7 +342,7 @@ class CacheDriver {
     return {};
   }
 
-  // Pressure: somebody takes so many blocks, and gives them back.
+  // Pressure: takes this many blocks, and gives them back.
   Result<void> Squeeze(std::uint32_t count) {
     std::vector<BlockId> taken;
     const worker::EvictionGroup group(Below(group_count_));
@@ -354,14 +356,14 @@ class CacheDriver {
     return Expect(taken.size() == expected, "{} blocks to be had, {} were promised", taken.size(), expected);
   }
 
-  // A held block goes for somebody who needs it.
+  // Evicts a held block for a request that needs it.
   Result<void> EvictHeld() {
     const std::uint32_t group = Below(group_count_);
     const bool expected = naive_.EvictHeld(group);
     return Expect(cache_.EvictHeld(worker::EvictionGroup(group)) == expected, "there is a held block, or there is not");
   }
 
-  // ---- what is kept, and time ----
+  // ---- pins, retention and time ----
 
   Result<void> AdvanceTime() {
     now_ += ChooseDuration();
@@ -370,7 +372,7 @@ class CacheDriver {
     return {};
   }
 
-  // What somebody who left asked for, or something near.
+  // Ends a retention that a user who left had asked for, or a similar one.
   Result<void> EndRetention() {
     if (retained_.empty()) return {};
     auto [last, retention] = retained_[Below(retained_.size())];
@@ -380,14 +382,14 @@ class CacheDriver {
     return {};
   }
 
-  // Some prefix: of what a user has, or of any prompt.
+  // Chooses a prefix: of a user's blocks, or of any prompt.
   [[nodiscard]] std::vector<BlockHash> ChoosePrefix() {
     std::vector<BlockHash> hashes =
         users_.empty() || OneIn(3) ? ChoosePrompt().hashes : users_[Below(users_.size())].held.hashes;
     hashes.resize(Below(hashes.size() + 1));
     return hashes;
   }
-  // Now and then only what is behind some block.
+  // Sometimes only the blocks after some block.
   [[nodiscard]] std::span<const BlockHash> ChooseRest(std::span<const BlockHash> hashes) {
     return hashes.subspan(OneIn(2) ? Below(hashes.size() + 1) : 0);
   }
@@ -442,7 +444,7 @@ class CacheDriver {
     return {};
   }
 
-  // By the block tables.
+  // Counts references from the block tables.
   [[nodiscard]] std::vector<std::uint32_t> References() const {
     std::vector<std::uint32_t> references(block_count_);
     for (const User& user : users_) {
@@ -473,7 +475,7 @@ class CacheDriver {
     return compare("refused pins", real.refused_pins, expected.refused_pins);
   }
 
-  // A listener's view: the same blocks come and go, in the same order.
+  // A listener's view: the same blocks are stored and removed, in the same order.
   Result<void> CompareEvents() {
     std::vector<Event> heard;
     for (const wire::CacheEvent& event : cache_.TakeEvents()) {

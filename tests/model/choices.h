@@ -1,4 +1,4 @@
-// Where a random test takes its decisions from: a generator with a seed, or the bytes of a fuzzer.
+// The source of a random test's decisions: a generator with a seed, or the bytes of a fuzzer.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class RandomChoices final : public Choices {
   Rng rng_;
 };
 
-// One byte per choice, so that a fuzzer that changes a byte changes one decision. Zeros when the bytes are used up.
+// One byte per choice, so that a fuzzer that changes a byte changes one decision. Zeros once the bytes are used up.
 class ByteChoices final : public Choices {
  public:
   // The bytes outlive it.

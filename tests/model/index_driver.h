@@ -1,9 +1,9 @@
 // Does the same random operations on a prefix index and on a naive one, a set of blocks per worker, and compares every
-// answer. Workers behave: they store front to back and remove back to front. Choices decide what happens, so that a
-// generator with a seed and a fuzzer drive it alike.
+// answer. Workers behave correctly: they store front to back and remove back to front. Choices decide what happens, so
+// a seeded generator and a fuzzer drive it in the same way.
 //
-// With a budget so small that blocks are shed, an answer may be less than the truth, but it must be closed, accounted
-// for, and true as far as it goes.
+// With a budget so small that blocks are shed, an answer may be less than the truth, but it must be prefix-closed,
+// accounted for, and correct as far as it goes.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ namespace roost::testing_support {
 
 class IndexDriver {
  public:
-  // The more, the larger is the forest of chains.
+  // Larger values give a larger forest of chains.
   struct Size {
     std::uint32_t chains = 12;
     std::uint32_t max_length = 48;
@@ -60,7 +60,7 @@ class IndexDriver {
     return Compare(worker);
   }
 
-  // Everything, once what is lazy is done.
+  // Compares everything, once lazy work is done.
   Result<void> Finish() {
     for (int round = 0; round < 4; ++round) index_.Sweep(kAllBuckets);
     if (!bounded_) {
@@ -81,7 +81,7 @@ class IndexDriver {
   static constexpr std::uint64_t kManyWorkers = 150;
   static constexpr std::size_t kAllBuckets = std::size_t{1} << 20U;
 
-  // Never grows and has no interned sets; has some of both; no bound.
+  // The table never grows and there are no interned sets; there are some of both; no limit.
   std::uint64_t ChooseLimit() {
     if (!bounded_) return router::IndexBudget::kUnlimited;
     return choices_.Below(2) == 0 ? 1 : 600'000;
@@ -92,7 +92,7 @@ class IndexDriver {
   }
   const Chain& ChooseChain() { return chains_[choices_.Below(chains_.size())]; }
 
-  // A new chain, mostly one that branches off another one.
+  // Adds a chain, usually one that branches off another one.
   void Grow(std::size_t length) {
     Chain chain;
     if (!chains_.empty() && choices_.Below(4) != 0) {
@@ -112,7 +112,7 @@ class IndexDriver {
     return count;
   }
 
-  // ---- what workers do ----
+  // ---- the workers' operations ----
 
   void StoreNext(std::size_t worker, const Chain& chain) {
     const std::size_t held = HeldOf(worker, chain);
@@ -126,7 +126,7 @@ class IndexDriver {
     for (std::size_t worker = 0; worker < workers_.size(); ++worker) StoreNext(worker, chain);
   }
 
-  // A block of some chain, and all that the worker holds behind it, deepest first.
+  // Removes a block of some chain, and all that the worker holds after it, deepest first.
   void RemoveTail(std::size_t worker) {
     const Chain chain = ChooseChain();
     const std::size_t position = choices_.Below(chain.size());

@@ -1,16 +1,17 @@
 // What the prefix cache with LRU must do, too simple to be wrong: lists that are searched from end to end, whole
-// prefixes instead of a tree, and a time stamp instead of an order. What follows from something else is computed anew
-// each time it is asked for. It trusts the real cache only for the numbers of free blocks.
+// prefixes instead of a tree, and a time stamp instead of an order. Derived values are recomputed each time they are
+// needed. It trusts the real cache only for the numbers of free blocks.
 //
-// Who goes next, of the idle blocks of a group that have no child and are not pinned: those with the least priority,
-// wanted ones after all others; of these the one that became idle first. A block's place in that order is taken anew
-// when its retention, hold, pin or last want ends, and that changes its priority or whether it is pinned or wanted.
+// The order of eviction, among the idle blocks of a group that have no child and are not pinned: those with the lowest
+// priority first, wanted ones after all others; of these the one that became idle first. A block gets a new place in
+// that order when its retention, hold, pin or last want ends and this changes its priority or whether it is pinned or
+// wanted.
 //
-// A block that is held goes only when a held one is asked for: of those of a group that have no child the one that was
-// stored first. It is held from when it becomes idle or its pin ends, if it is young and there is room for it and all
-// before it, or if a block behind it is held; until it is young no more and none behind it is held.
+// A held block is evicted only if a held block is asked for: the oldest of those of a group that have no child. A block
+// is held from when it becomes idle or its pin ends, if it is young and there is space for it and all blocks before it,
+// or if a block behind it is held. It is released when it is no longer young and no block behind it is held.
 //
-// A partial block has a prefix that ends within it. No hash finds it and no listener hears of it; in all else it is a
+// A partial block has a prefix that ends within it. No hash finds it and no listener is told of it; otherwise it is a
 // block like the others.
 #pragma once
 
@@ -40,7 +41,7 @@ class NaiveCache {
     }
   }
 
-  // The end of a retention or a hold, in whole ticks of the real cache's timers: never early, at most a tick late.
+  // The end of a retention or a hold, in whole ticks of the real cache's timers: never early, at most one tick late.
   struct Timer {
     std::int64_t end_tick = 0;
     std::uint64_t number = 0;  // timers that were set before
@@ -58,15 +59,15 @@ class NaiveCache {
     bool has_pin = false;
     std::optional<Timer> hold;  // while it is young
     bool held = false;
-    bool reserved = false;  // was held for its youth, is in use, and will be held again
+    bool reserved = false;  // was held because it is young, is in use, and will be held again
     std::uint64_t stored_at = 0;
     std::optional<Timer> retention;
     std::uint32_t retention_priority = 0;
-    bool in_prompt = true;  // of the request that let go of it last
+    bool in_prompt = true;  // in the prompt of the request that released it last
     std::uint64_t idle_since = 0;
     std::uint32_t placed_by = 0;  // the priority at that time
   };
-  // What a listener hears, one block at a time.
+  // An event for a listener, for one block.
   struct Event {
     enum class Kind : std::uint8_t { kStored, kRemoved } kind;
     BlockHash hash;
@@ -97,7 +98,7 @@ class NaiveCache {
     return matched;
   }
 
-  // How many tokens after `blocks`, at most `limit`, the block `entry` behind them shares with the chain.
+  // How many tokens, at most `limit`, the block `entry` after `blocks` shares with the chain.
   [[nodiscard]] std::uint32_t SharedTokens(const Entry& entry, const worker::BlockChain& chain,
                                            std::span<const BlockId> blocks, std::uint32_t limit) const {
     const std::optional<BlockId> parent = blocks.empty() ? std::nullopt : std::optional(blocks.back());
@@ -109,7 +110,7 @@ class NaiveCache {
     }
     return shared;
   }
-  // Of the best tail.
+  // The number of tokens of the best tail.
   [[nodiscard]] std::uint32_t TailTokens(const worker::BlockChain& chain, std::span<const BlockId> blocks,
                                          std::uint32_t limit) const {
     std::uint32_t best = 0;
@@ -117,7 +118,7 @@ class NaiveCache {
     return best;
   }
 
-  // One more holder of a block, ready or not.
+  // Adds a holder to a block, ready or not.
   void Acquire(BlockId block) {
     if (Entry* entry = Get(block)) {
       BecomeUsed(*entry);
@@ -142,7 +143,7 @@ class NaiveCache {
     entry->reserved = false;
   }
 
-  // Ends the retention of a block and of all before it, where it is just this one, back to front.
+  // Ends the retention of a block and of all before it, if it is exactly this one, back to front.
   void EndRetention(BlockId last, const worker::RequestRetention& retention) {
     for (Entry* entry = Get(last); entry != nullptr; entry = entry->parent ? Get(*entry->parent) : nullptr) {
       const worker::BlockRetention& own = entry->in_prompt ? retention.prompt : retention.decode;
@@ -159,7 +160,7 @@ class NaiveCache {
     return entry != nullptr ? entry->references : GetOwn(block)->references;
   }
 
-  // Is a block to be had? The victim, if there must be one, goes. Whoever got a block says which (Own).
+  // Can a block be allocated? Evicts the victim if there must be one. The caller then says which block it got (Own).
   bool Allocate(std::uint32_t group) {
     if (free_count() > 0) return true;
     const std::optional<BlockId> victim = Victim(group, {Reach::kUnwanted, Reach::kWanted});
@@ -196,8 +197,8 @@ class NaiveCache {
     return {Kind::kStored, block};
   }
 
-  // The caller's own block `block` holds `token_count` tokens after `blocks`, which are ready. Unless a block behind
-  // these holds them, too, it is a partial one now.
+  // The caller's own block `block` holds `token_count` tokens after `blocks`, which are ready. It becomes a partial
+  // block, unless a block after `blocks` holds these tokens already.
   void StorePartial(const worker::BlockChain& chain, std::span<const BlockId> blocks, BlockId block,
                     std::uint32_t token_count, std::uint32_t group) {
     if (TailTokens(chain, blocks, token_count) == token_count) return;
@@ -206,7 +207,7 @@ class NaiveCache {
     Add(chain, block, parent, blocks.size() * options_.block_tokens + token_count, group);
   }
 
-  // ---- what is kept ----
+  // ---- pins and time ----
 
   void AdvanceTo(Instant now) {
     now_ = now;
@@ -215,7 +216,7 @@ class NaiveCache {
     for (const TablePin& pin : pins_) {
       if (pin.end && *pin.end <= now) ended.push_back(pin);
     }
-    // The latest end first, of equal ones the pin that was added last.
+    // The latest end first; of equal ends the pin that was added last.
     std::sort(ended.begin(), ended.end(), [](const TablePin& a, const TablePin& b) {
       return std::tie(a.end, a.number) > std::tie(b.end, b.number);
     });
@@ -252,7 +253,7 @@ class NaiveCache {
     }
   }
 
-  // ---- what it tells ----
+  // ---- state ----
 
   [[nodiscard]] bool WasEvicted(BlockHash hash) const {
     return std::find(ghosts_.begin(), ghosts_.end(), std::optional(hash.low)) != ghosts_.end();
@@ -275,7 +276,7 @@ class NaiveCache {
     return found == entries_.end() ? nullptr : &*found;
   }
   [[nodiscard]] bool IsPartial(const Entry& entry) const { return entry.prefix.size() % options_.block_tokens != 0; }
-  // Through the blocks behind it.
+  // Includes pins of later blocks.
   [[nodiscard]] bool IsPinned(const Entry& entry) const {
     return entry.has_pin || std::any_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
              return other.parent == entry.block && IsPinned(other);
@@ -290,7 +291,7 @@ class NaiveCache {
   [[nodiscard]] std::uint32_t available_count() const {
     return static_cast<std::uint32_t>(free_count()) + Count([this](const Entry& entry) { return IsAvailable(entry); });
   }
-  // Is it to be had without taking a held block?
+  // Can it be allocated without taking a held block?
   [[nodiscard]] bool IsAvailable(const Entry& entry) const {
     return entry.references == 0 && !IsPinned(entry) && !entry.held;
   }
@@ -315,7 +316,7 @@ class NaiveCache {
   struct TablePin {
     BlockHash hash;
     std::optional<Instant> end;
-    std::uint64_t number;  // of the call
+    std::uint64_t number;  // number of the call
   };
 
   template <typename Predicate>
@@ -325,7 +326,7 @@ class NaiveCache {
   [[nodiscard]] std::size_t Length(std::uint32_t index) const {
     return (std::size_t{index} + 1) * options_.block_tokens;
   }
-  // Through the parents and, independently, through all tokens; a difference between the two is a wrong cache.
+  // Checks the parents and, independently, all tokens; a difference between the two means that the cache is wrong.
   [[nodiscard]] bool IsBlockOf(const Entry& entry, const worker::BlockChain& chain, std::uint32_t index,
                                std::optional<BlockId> parent) const {
     return entry.parent == parent && entry.root == chain.root && entry.prefix.size() == Length(index) &&
@@ -340,7 +341,7 @@ class NaiveCache {
     return std::find_if(own_.begin(), own_.end(), [block](const OwnBlock& own) { return own.block == block; });
   }
 
-  // The first `length` tokens of the chain end with `block`, which its user holds.
+  // Adds `block`, which its user holds: the first `length` tokens of the chain end with it.
   void Add(const worker::BlockChain& chain, BlockId block, std::optional<BlockId> parent, std::size_t length,
            std::uint32_t group) {
     Entry entry{.block = block,
@@ -356,7 +357,7 @@ class NaiveCache {
     DropPrefixOf(entry);
     entries_.push_back(std::move(entry));
   }
-  // Of its siblings the one right before `entry`, by their tokens, goes if it is an idle beginning of `entry`.
+  // Drops the sibling right before `entry`, in the order of tokens, if it is idle and a prefix of `entry`.
   void DropPrefixOf(const Entry& entry) {
     const auto order = [](const Entry& sibling) { return std::tie(sibling.prefix, sibling.block); };
     const Entry* before = nullptr;
@@ -369,7 +370,7 @@ class NaiveCache {
     if (std::equal(before->prefix.begin(), before->prefix.end(), entry.prefix.begin())) Evict(before->block);
   }
 
-  // ---- who goes ----
+  // ---- eviction ----
 
   enum class Reach : std::uint8_t { kUnwanted, kWanted, kHeld };
 
@@ -384,7 +385,8 @@ class NaiveCache {
     const auto excess = [this](std::uint32_t giver) {
       return std::int64_t{ready_count_of(giver)} - std::int64_t{shares_[giver]};
     };
-    // First a group over its share for itself, then the others over theirs, then it within its share, then the rest.
+    // A group over its share gives first for itself, then the others over theirs, then a group within its share for
+    // itself, then the rest.
     const auto rank = [&](std::uint32_t giver) {
       if (excess(giver) > 0) return giver == group ? 0 : 1;
       return giver == group ? 2 : 3;
@@ -437,7 +439,7 @@ class NaiveCache {
   [[nodiscard]] bool HasHeldChild(const Entry& entry) const {
     return Count([&entry](const Entry& other) { return other.held && other.parent == entry.block; }) > 0;
   }
-  // It and those before it, less those that are pinned or will be held anyhow.
+  // The block and those before it, less those that are pinned or will be held anyway.
   [[nodiscard]] std::uint32_t HoldNeed(const Entry& entry) const {
     std::uint32_t need = 1;
     for (const Entry* each = &entry; each->parent;) {
@@ -457,7 +459,7 @@ class NaiveCache {
     if (entry.held && entry.hold) entry.reserved = true;
     EndHold(entry);
   }
-  // It is in use or pinned.
+  // The block is in use or pinned now.
   void EndHold(Entry& entry) {
     const bool was_held = std::exchange(entry.held, false);
     if (was_held) LetGoWithoutReason(ParentOf(entry));
@@ -469,7 +471,7 @@ class NaiveCache {
     }
   }
 
-  // Stored again, or evicted again.
+  // Removes a ghost: its block was stored, or is evicted again.
   void Forget(BlockHash hash) {
     for (std::optional<std::uint64_t>& ghost : ghosts_) {
       if (ghost == hash.low) ghost.reset();
@@ -498,7 +500,7 @@ class NaiveCache {
     if (!entry.retention || entry.retention->end_tick < timer.end_tick) entry.retention = timer;
   }
 
-  // All that ended, ends; then those whose priority changed take their new places, in the order of the ends.
+  // Ends all expired timers; then blocks whose priority changed get new places, in the order of the ends.
   void EndTimers() {
     const std::int64_t tick = now_.time_since_epoch() / worker::TimerWheel::kTick;
     using Ended = std::tuple<int, std::int64_t, std::uint64_t, Entry*>;
@@ -526,7 +528,7 @@ class NaiveCache {
   [[nodiscard]] std::uint32_t pin_limit() const {
     return static_cast<std::uint32_t>(options_.pinned_share_limit * block_count_);
   }
-  // Blocks that are or will be pinned.
+  // The number of blocks that are or will be pinned.
   [[nodiscard]] std::size_t PinCount() const {
     return pins_.size() + Count([this](const Entry& entry) { return IsPinned(entry) && !entry.has_pin; });
   }
@@ -538,8 +540,8 @@ class NaiveCache {
                 pins_.end());
   }
 
-  // `entry` is in the pin table. All before it has to be pinned, too; it is refused if that is too much, or if one of
-  // these was refused.
+  // `entry` is in the pin table. All blocks before it must be pinned too; the pin is refused if that exceeds the limit,
+  // or if the pin of one of these blocks was refused.
   void GivePin(Entry& entry) {
     std::size_t more = 0;
     bool refused = false;
@@ -557,7 +559,7 @@ class NaiveCache {
       EndHold(entry);
     }
   }
-  // Whoever is not pinned any more because of it takes a new place, back to front.
+  // Blocks that are no longer pinned because of it get new places, back to front.
   void TakePin(BlockHash hash) {
     Entry* entry = WithHash(hash);
     if (entry == nullptr || !entry->has_pin) return;
@@ -568,7 +570,7 @@ class NaiveCache {
     for (Entry* each : unpinned) {
       --pinned;
       TakePlace(*each);
-      each->held = each->references == 0 && ShouldHold(*each, pinned, 1);  // those before it are pinned yet
+      each->held = each->references == 0 && ShouldHold(*each, pinned, 1);  // those before it are still pinned
     }
   }
   [[nodiscard]] Entry* ParentOf(const Entry& entry) { return entry.parent ? Get(*entry.parent) : nullptr; }
@@ -581,7 +583,7 @@ class NaiveCache {
   std::vector<TablePin> pins_;
   std::deque<std::optional<std::uint64_t>> ghosts_;  // the last evictions, less those stored again
   Instant now_;
-  std::uint64_t time_ = 0;  // of what happens, counted
+  std::uint64_t time_ = 0;  // counts the operations
 };
 
 }  // namespace roost::testing_support

@@ -1,4 +1,4 @@
-// Penalties and bias from their definition: everything counted anew, in double.
+// Penalties and bias from their definition: all counts are recomputed, in double.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace roost::testing_support {
 
-// What is drawn from after `prompt` and `output`.
+// The logits to draw from after `prompt` and `output`.
 [[nodiscard]] inline std::vector<float> NaivePenalized(std::vector<float> logits, const wire::Sampling& sampling,
                                                        std::span<const TokenId> prompt,
                                                        std::span<const TokenId> output) {

@@ -70,7 +70,7 @@ TEST(FormatDecisionsTest, DrawsTheHitAndWhoHoldsThePrompt) {
                               "               block 1: w2; being computed by w1\n"
                               "               └─ blocks 2-90: w2\n"
                               "                  └─ to prefill: blocks 91-100\n"));
-  EXPECT_THAT(Formatted(kDecision), Not(HasSubstr("  hit ")));  // of a router that does not tell
+  EXPECT_THAT(Formatted(kDecision), Not(HasSubstr("  hit ")));  // from a router that does not report it
 }
 
 TEST(FormatDecisionsTest, SaysHowNearATieIsAndWhatDecidedIt) {
@@ -82,9 +82,9 @@ TEST(FormatDecisionsTest, SaysHowNearATieIsAndWhatDecidedIt) {
 TEST(FormatDecisionsTest, SaysWhoGetsACopy) {
   EXPECT_THAT(
       Formatted(With(std::string(kDecision), R"("predicted")", R"("copy":{"worker":"w1","blocks":90},"predicted")")),
-      HasSubstr("copy         of its first 90 blocks, by w1; nobody waits for it\n"));
+      HasSubstr("copy         of its first 90 blocks, by w1; no request waits for it\n"));
   EXPECT_THAT(Formatted(With(std::string(kDecision), R"("predicted")", R"("copy":null,"predicted")")),
-              Not(HasSubstr("nobody waits")));
+              Not(HasSubstr("no request waits")));
 }
 
 TEST(FormatDecisionsTest, SaysWhatIsNotKnown) {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
 
-// A copy of the demo model that a test may spoil.
+// A copy of the demo model that a test may damage.
 class ModelMemoryTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -41,7 +41,7 @@ TEST_F(ModelMemoryTest, CountsWeightsAndKv) {
   ASSERT_TRUE(model.ok()) << model.error().ToString();
   EXPECT_EQ(model->name, folder_.filename());
   EXPECT_EQ(model->architecture, "Qwen3ForCausalLM");
-  // Two of 6 layers with 2 heads of 64 numbers in 2 bytes.
+  // K and V for 6 layers with 2 heads of 64 numbers of 2 bytes.
   EXPECT_EQ(model->kv_bytes_per_token, 2 * 6 * 2 * 64 * 2);
   EXPECT_EQ(model->context_tokens, 4096U);
   EXPECT_EQ(model->file_bytes, fs::file_size(folder_ / "model.safetensors"));
@@ -51,7 +51,7 @@ TEST_F(ModelMemoryTest, CountsWeightsAndKv) {
   ASSERT_TRUE(wider.ok());
   EXPECT_EQ(wider->kv_bytes_per_token, 2 * model->kv_bytes_per_token);
   EXPECT_EQ(wider->weight_bytes, 2 * model->weight_bytes);
-  // The embedding, 2,048 rows of 192, is the output matrix too.
+  // The embedding, 2,048 rows of 192, is also the output matrix.
   const auto on_host = MeasureModel(folder_, MemoryOf::kHost, kernels::DType::kBF16);
   ASSERT_TRUE(on_host.ok());
   EXPECT_EQ(on_host->weight_bytes, model->weight_bytes + 2048 * 192 * 2);
@@ -111,7 +111,7 @@ TEST_F(ModelMemoryTest, MustBeToldWhatADeviceHas) {
   EXPECT_NE(err.str().find("memory-bytes: "), std::string::npos) << err.str();
 }
 
-// 160 MiB of weights and 1 MiB of KV per token: with what steps need, 160 + 10 + 256 MiB.
+// 160 MiB of weights and 1 MiB of KV per token: with the memory of steps, 160 + 10 + 256 MiB.
 ModelSize SomeModel(std::uint32_t context_tokens) {
   ModelSize model;
   model.name = "model";
@@ -121,7 +121,7 @@ ModelSize SomeModel(std::uint32_t context_tokens) {
   return model;
 }
 
-// 0 where it is refused.
+// 0 if the plan is refused.
 std::uint64_t PlannedTokens(const ModelSize& model, std::uint64_t free_mib, MemoryOf where, std::uint32_t workers = 1) {
   const auto plan = PlanMemory(model, {free_mib * kMiB, where}, workers);
   if (!plan.ok()) return 0;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
 
-// Parts are used without flags too, by tests and the simulation: what they measure is then what a router does.
+// Tests and the simulation use parts without flags; with equal defaults they measure what a router does.
 TEST(RouterOptionsTest, FlagsTakeTheDefaultsOfTheParts) {
   const RouterOptions flags;
   const RequestBookOptions requests;
@@ -30,7 +30,7 @@ TEST(RouterOptionsTest, MemoryIsAQuarterOfThatOfTheMachineEach) {
   const RouterOptions options = DefaultsFor({.memory_bytes = 2 * kGiB, .processor_count = 1});
   EXPECT_EQ(options.input_memory_bytes, kGiB / 2);
   EXPECT_EQ(options.index_memory_bytes, kGiB / 2);
-  EXPECT_EQ(options.tokenization_memo_bytes, kGiB / 8);  // a sixteenth
+  EXPECT_EQ(options.tokenization_memo_bytes, kGiB / 8);  // a sixteenth of the memory
   EXPECT_EQ(options.text_threads, 2U);
 }
 

@@ -18,7 +18,7 @@ constexpr std::uint32_t kForgottenEvents = 10;
 
 std::uint32_t Number(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 
-// As if somebody had not counted them: nothing but the sums can tell.
+// Drops a step's events without a gap in the sequence: only the digests can reveal it.
 void ForgetEvents(wire::WorkerMessage& message) {
   if (auto* const step = std::get_if<wire::Step>(&message)) step->events.clear();
 }
@@ -104,7 +104,7 @@ void ClusterSim::ClientsAct() {
   if (rng_.Below(30) == 0) router.CancelOne(rng_());
 }
 
-// Few families, so that prefixes are shared, and blocks are evicted from small pools.
+// Few families of prompts, so that prefixes are shared; the pools are small, so that blocks are evicted.
 std::vector<TokenId> ClusterSim::RandomPrompt() {
   std::vector<TokenId> prompt(SimWorker::kBlockTokens * (1 + rng_.Below(6)), Number(rng_.Below(4)));
   for (std::uint64_t left = 1 + rng_.Below(8); left > 0; --left) prompt.push_back(Number(rng_.Below(3)));
@@ -138,7 +138,7 @@ void ClusterSim::Recover(Duration time) {
     ClientsAct();
     Round();
   }
-  // A tokenizer that was lost is asked for again after ten seconds.
+  // A lost tokenizer is asked for again after ten seconds.
   for (const Instant patience = clock_.Now() + 11s; clock_.Now() < patience && !AllAreReady();) Round();
 }
 

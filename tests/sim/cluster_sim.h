@@ -1,5 +1,5 @@
-// A whole cluster on one virtual time line: routers and workers with everything real but sockets, threads and the
-// model, over lines that fail. Same seed, same run.
+// A whole cluster with one virtual clock: routers and workers in which only sockets, threads and the model are not
+// real, over lines that fail. The same seed gives the same run.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ class ClusterSim {
  public:
   explicit ClusterSim(std::uint64_t seed);
 
-  // Time passes in rounds of 5 to 25 ms. In each, something may go wrong: a line is cut for up to four seconds, either
-  // side restarts, a report is lost, events are forgotten; and clients come and go.
+  // Time passes in rounds of 5 to 25 ms. In each round a fault may happen: a line is cut for up to four seconds, either
+  // side restarts, a report is lost, events are dropped. Clients come and go.
   void RunWithFaults(int rounds);
-  // Nothing goes wrong, and requests come: for `time`, and until every router can use every worker.
+  // Runs without faults and with requests: for `time`, and until every router can use every worker.
   void Recover(Duration time);
-  // No requests come, until all have ended by themselves.
+  // Runs without new requests until all have ended by themselves.
   void Drain();
-  // Nothing happens but time.
+  // Lets time pass, nothing else.
   void Pass(Duration time);
 
-  // Every router's part of every worker equals what the worker holds, hash by hash.
+  // Checks that every router's view of every worker equals what the worker holds, hash by hash.
   void CheckViews();
-  // Nothing is charged, pending or in flight.
+  // Checks that nothing is charged, pending or in flight.
   void CheckNothingIsLeft();
 
  private:
@@ -59,7 +59,7 @@ class ClusterSim {
   Rng rng_;
   ManualClock clock_;
   Faults faults_;
-  std::uint32_t forgotten_events_ = 0;  // of a thousand steps, those that come without their events
+  std::uint32_t forgotten_events_ = 0;  // how many of a thousand steps lose their events
   const std::uint32_t router_count_;
   const std::uint32_t worker_count_;
   std::uint64_t next_epoch_ = 1;

@@ -1,5 +1,4 @@
-// Whatever the network and the machines do, when they are quiet again every router's index equals what its workers
-// hold.
+// Whatever the network and the machines do: when the faults end, every router's index equals what its workers hold.
 #include <gtest/gtest.h>
 
 #include "common/base/log.h"
@@ -11,15 +10,15 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kShardCount = 10;
-// Set by the build: sanitizers take twenty times as long.
+// The build sets the number: sanitizers take twenty times as long.
 constexpr std::uint64_t kSeedsPerShard = ROOST_SIM_SEED_COUNT / kShardCount;
 
-// Hellos come each second until they are welcomed, a snapshot that does not come is asked for again after one, a ping
-// each second tells of lost requests, silence is noticed after two (router) or three (worker): whatever was lost is
-// found out within these four seconds.
+// A hello is sent each second until it is welcomed. A missing snapshot is asked for again after one second. A ping each
+// second reveals lost requests. Silence is noticed after two seconds (router) or three (worker). So every loss is found
+// within these four seconds.
 constexpr Duration kRecovery = 4s;
 constexpr Duration kLoadInterval = 250ms;
-constexpr Duration kLongestDelay = 30ms;  // of a line without faults and of a round
+constexpr Duration kLongestDelay = 30ms;  // of a line without faults and a round together
 
 class ClusterSimTest : public ::testing::TestWithParam<std::uint64_t> {
  protected:

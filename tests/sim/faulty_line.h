@@ -1,5 +1,5 @@
-// One direction of a link on virtual time: messages come in the order sent, each after a delay of its own, unless the
-// line loses them, doubles them or lets one overtake those before it.
+// One direction of a link on virtual time: messages arrive in the order sent, each with its own delay, unless the line
+// loses them, duplicates them or lets one overtake earlier ones.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace roost::sim {
 
-// Of a thousand messages.
+// How many of a thousand messages are affected.
 struct Faults {
   std::uint32_t dropped = 0;
   std::uint32_t doubled = 0;
@@ -25,7 +25,7 @@ struct Faults {
 template <typename Message>
 class FaultyLine {
  public:
-  // Nothing comes through before `instant`; what is sent until then is lost.
+  // Nothing arrives before `instant`; messages sent until then are lost.
   void CutUntil(Instant instant) { cut_until_ = std::max(cut_until_, instant); }
 
   void Heal() { cut_until_ = {}; }

@@ -16,7 +16,7 @@ namespace {
 
 BlockHash Root() { return RootHash({}); }
 
-// The pools are so small that promised blocks are gone when their request comes. Modes have tests of their own.
+// The pools are so small that promised blocks are gone when their request arrives. Modes have their own tests.
 router::FleetCoreOptions WithoutDemotion() {
   router::FleetCoreOptions options;
   options.modes.missing_share = 1;

@@ -1,5 +1,5 @@
-// A router of the simulation: the real fleet core and its clients, who check what they see: every accepted request ends
-// once, and whatever befell it, its tokens begin as those of any other request with this prompt.
+// A router of the simulation: the real fleet core and its clients, which check what they see. Every accepted request
+// ends once, and its tokens begin like those of any other request with this prompt, whatever happens to it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class SimRouter {
  public:
   using Carry = std::function<void(const std::string& worker_id, const wire::RouterMessage& message)>;
 
-  // What is given outlives it.
+  // The constructor's references outlive it.
   SimRouter(const Clock& clock, Carry carry, Answers& answers, std::uint64_t seed);
   ~SimRouter();
 
@@ -30,13 +30,13 @@ class SimRouter {
 
   // False when it is refused.
   bool Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens);
-  // Cancels a request that was accepted, ended or not; nothing when none was.
+  // Cancels a request that was accepted, ended or not. Does nothing if none was accepted.
   void CancelOne(std::uint64_t choice);
 
   router::FleetCore& core() { return core_; }
   [[nodiscard]] bool is_idle() const { return core_.request_count() == 0; }
   [[nodiscard]] std::vector<router::WorkerStatus> Workers() { return core_.Workers(clock_.Now()); }
-  // Does its index hold exactly `held` for this worker?
+  // True if its index holds exactly `held` for this worker.
   [[nodiscard]] bool ViewIs(const router::WorkerStatus& worker, const std::set<BlockHash>& held) const;
 
  private:

@@ -7,7 +7,7 @@ namespace roost::sim {
 
 namespace {
 
-// Few tokens, so that answers of different prompts are different and a model's step is quick.
+// Few tokens, so that answers of different prompts differ and a step of the model is fast.
 constexpr std::uint32_t kVocabulary = 16;
 
 }  // namespace
@@ -70,7 +70,7 @@ void SimWorker::Run() {
   core_.Tick();
 }
 
-// By the rules of the engine's thread: a snapshot follows a report without anything in between.
+// By the rules of the engine's thread: no step runs between a report and the snapshot after it.
 void SimWorker::RunEngine() {
   report_due_ = false;
   worker::StepReport report = engine_.Step();

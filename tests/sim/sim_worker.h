@@ -1,5 +1,5 @@
 // A worker of the simulation: the real engine with its scheduler and cache, and the real link's core, around a model of
-// a few lines. A process that dies and comes back under its name is another SimWorker.
+// a few lines. A process that dies and comes back under the same name is a new SimWorker.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ class SimWorker final : private worker::LinkEffects {
   SimWorker(const Setup& setup, const Clock& clock, Carry carry);
 
   void Receive(worker::PeerId router, wire::RouterMessage message) { core_.OnMessage(router, std::move(message)); }
-  // What is due now: steps of the engine, snapshots, heartbeats, hellos.
+  // Runs what is due now: steps of the engine, snapshots, heartbeats, hellos.
   void Run();
-  // The next report does not reach the link, as when that falls behind the engine.
+  // The next report is lost before the link, as when the link falls behind the engine.
   void LoseNextReport() { lose_next_report_ = true; }
   void LoseNoReport() { lose_next_report_ = false; }
 
@@ -77,8 +77,8 @@ class SimWorker final : private worker::LinkEffects {
   testing_support::FakeModel model_;
   worker::Engine engine_;
   worker::LinkCore core_;
-  std::vector<worker::RequestEvent> rejected_;  // told with the next report
-  std::vector<worker::EngineAnswer> answers_;   // follow the next report
+  std::vector<worker::RequestEvent> rejected_;  // sent with the next report
+  std::vector<worker::EngineAnswer> answers_;   // sent after the next report
   bool snapshot_wanted_ = false;
   bool report_due_ = false;
   bool lose_next_report_ = false;

@@ -1,5 +1,5 @@
-// Counts what a program takes from the heap. allocation_count.cc replaces the global operator new of whatever links it,
-// so it has no place under sanitizers, which bring their own.
+// Counts a program's heap allocations. allocation_count.cc replaces the global operator new of every program that links
+// it, so it can not be used with sanitizers, which have their own.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A request's dealings with the prefix cache, in small verbs for tests: match a prompt, fill the rest, let go.
+// A request's use of the prefix cache, in small verbs for tests: match a prompt, fill the rest, release.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace roost::testing_support {
 
-// Holds blocks of one prompt. It must be let go (Release) before it is dropped.
+// Holds blocks of one prompt. Call Release before it is destroyed.
 struct CacheUser {
   BlockHash root;
   std::vector<TokenId> tokens;
@@ -36,7 +36,7 @@ struct CacheUser {
     return static_cast<std::uint32_t>(matched.size());
   }
 
-  // Allocates and commits the next block; nothing when there is no room.
+  // Allocates and commits the next block; empty if no block can be allocated.
   std::optional<worker::CommitResult> FillNext(worker::PrefixCache& cache) {
     const std::optional<BlockId> block = cache.Allocate(group);
     if (!block) return std::nullopt;
@@ -47,7 +47,7 @@ struct CacheUser {
     return result;
   }
 
-  // Match, and fill the rest. Returns the matched blocks.
+  // Matches, and fills the rest. Returns the number of matched blocks.
   std::uint32_t Use(worker::PrefixCache& cache) {
     const std::uint32_t matched = Match(cache);
     while (blocks.size() < hashes.size() && FillNext(cache)) {

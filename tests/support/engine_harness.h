@@ -1,5 +1,6 @@
-// An engine under observation: it takes requests, steps, keeps what each request got, and after every step checks what
-// must always hold: invariants, block states, each request ends once, and the cache events rebuild the engine's cache.
+// An engine under observation: it takes requests, steps, and records what each request got. After every step it checks
+// what must always hold: invariants, block states, each request ends once, and the cache events rebuild the engine's
+// cache.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ namespace roost::testing_support {
 inline constexpr worker::LinkId kLink{1};
 inline constexpr BlockHash kRoot{11, 22};
 
-// A greedy request that stops for nothing but its length.
+// A greedy request that stops only at its length.
 inline wire::Generate GreedyRequest(std::uint64_t id, std::vector<TokenId> prompt, std::uint32_t max_output_tokens,
                                     BlockHash root = kRoot) {
   wire::Generate request;
@@ -54,7 +55,7 @@ class EngineHarness {
         verifies_(options.verify_hits_share > 0),
         engine_(model, clock, std::move(options)) {}
 
-  // As a router would: the hashes come with the request, unless the test has set them.
+  // As a router does: the hashes come with the request, unless the test has set them.
   Result<void> Submit(wire::Generate request, worker::LinkId link = kLink) {
     if (request.block_hashes.empty()) {
       request.block_hashes = HashBlocks(request.root, request.prompt, block_tokens_);
@@ -87,7 +88,7 @@ class EngineHarness {
     return report;
   }
 
-  // Steps until nothing is left to do. A request that never ends is a failure.
+  // Steps until nothing is left to do. A request that never ends fails the test.
   void Run() {
     constexpr int kMaxSteps = 200'000;
     for (int step = 0; step < kMaxSteps && engine_.HasWork(); ++step) {
@@ -99,7 +100,7 @@ class EngineHarness {
     EXPECT_EQ(report.referenced_blocks, 0U) << "a block was not given back";
   }
 
-  // Submits, runs to the end, and tells what came out.
+  // Submits, runs to the end, and returns the outcome.
   Outcome Serve(wire::Generate request) {
     const worker::RequestKey key{kLink, request.request_id};
     const Result<void> submitted = Submit(std::move(request));
@@ -110,7 +111,7 @@ class EngineHarness {
 
   [[nodiscard]] const Outcome& outcome(worker::RequestKey key) { return outcomes_[key]; }
   [[nodiscard]] const Outcome& outcome(std::uint64_t id) { return outcomes_[{kLink, RequestId(id)}]; }
-  // Of a request with several choices; choice 0 is the outcome above.
+  // For a request with several choices; choice 0 is the outcome above.
   [[nodiscard]] const Outcome& choice(worker::RequestKey key, std::uint32_t index) {
     return index == 0 ? outcome(key) : other_choices_[{key, index}];
   }
@@ -136,7 +137,7 @@ class EngineHarness {
       outcome.cached_token_count = event.event.cached_token_count;
       outcome.queue_wait_seconds = event.event.queue_wait_seconds;
     }
-    // The first choice tells it for all.
+    // The first choice reports it for all.
     ASSERT_TRUE(event.event.tokens.empty() || outcomes_[key].cached_token_count.has_value());
     ASSERT_TRUE(event.event.prompt_logprobs.empty() || outcome.tokens.empty());
     const auto append = [](const auto& from, auto& to) { to.insert(to.end(), from.begin(), from.end()); };
@@ -172,7 +173,7 @@ class EngineHarness {
     ASSERT_LE(queued, report.load.queued_prefill_tokens);
     ASSERT_LE(report.prompts.size(), worker::kMaxReportedPrompts);
     if (report.prompts.size() == worker::kMaxReportedPrompts) return;
-    // What is computed anew to verify it is nobody's.
+    // Tokens that are computed again for verification belong to no request.
     ASSERT_TRUE(verifies_ || queued == report.load.queued_prefill_tokens);
   }
 

@@ -1,4 +1,4 @@
-// The traces and pool sizes on which eviction policies are compared, in tests and in the benchmark alike.
+// The traces and pool sizes on which tests and the benchmark compare eviction policies.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace roost::testing_support {
 
-// One trace, to be replayed with pools of so many thousand tokens.
+// One trace, to be replayed with pools of these many thousand tokens.
 struct EvictionCase {
   std::string name;
   workload::Trace trace;
@@ -25,7 +25,7 @@ struct EvictionCase {
   }
 };
 
-// Made load: small enough for every run.
+// Generated loads, small enough for every run.
 inline std::vector<EvictionCase> GeneratedEvictionCases() {
   std::vector<EvictionCase> cases;
   cases.push_back({"chat", workload::MultiTurnChat({}), {100, 200, 400}});
@@ -35,7 +35,7 @@ inline std::vector<EvictionCase> GeneratedEvictionCases() {
   return cases;
 }
 
-// The recorded traces of `folder`, which must be there.
+// The recorded traces of `folder`, which must exist.
 inline Result<std::vector<EvictionCase>> RecordedEvictionCases(const std::filesystem::path& folder) {
   std::vector<EvictionCase> cases;
   ROOST_ASSIGN_OR_RETURN(workload::Trace conversation,

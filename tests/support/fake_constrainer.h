@@ -1,4 +1,4 @@
-// Constraints without a library: automata that allow tokens by a hash of what stands before, and a Constrainer that
+// Constraints without a library: automata that allow tokens by a hash of the output so far, and a Constrainer that
 // finishes its jobs when the test says so. The text of a constraint is the seed of its automaton, in decimal.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace roost::testing_support {
 
-// At some places one token alone is allowed, at some the text may end, and after kMostTokens it must.
+// At some positions only one token is allowed, at some the text may end, and after kMostTokens it must.
 class FakeAutomaton final : public worker::Automaton {
  public:
   static constexpr std::uint32_t kMostTokens = 30;
@@ -39,7 +39,7 @@ class FakeAutomaton final : public worker::Automaton {
   }
 
  private:
-  // Token 0 stops.
+  // Token 0 is the stop token.
   [[nodiscard]] bool Allows(TokenId token) const {
     if (token == 0 || token >= vocab_size_ || position_ >= kMostTokens) return false;
     if (state_ % 3 == 0) return token == 1 + state_ % (vocab_size_ - 1);
@@ -68,7 +68,7 @@ class FakeConstrainer final : public worker::Constrainer {
   [[nodiscard]] bool HasDone() const override { return !done_.empty(); }
   [[nodiscard]] std::vector<Done> TakeDone() override { return std::exchange(done_, {}); }
 
-  // All jobs are done.
+  // Finishes all jobs.
   void Release() {
     for (const Job& job : std::exchange(jobs_, {})) done_.push_back({job.id, Start(job)});
   }

@@ -1,6 +1,6 @@
-// A model whose "KV" tells where it came from. The value stored for a position depends on all tokens before it as they
+// A model whose "KV" shows where it came from. The value stored for a position depends on all earlier tokens as they
 // were read through the block table, and so do the logits: a wrong block table, a wrong position, a block that was
-// overwritten or shared wrongly changes the output. It also checks the engine's side of the Model contract.
+// overwritten or wrongly shared changes the output. It also checks that the engine keeps the Model contract.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ class FakeModel final : public worker::Model {
     std::uint32_t block_count = 1024;
     std::uint32_t vocab_size = 97;
     std::uint32_t max_context_tokens = 4096;
-    std::optional<TokenId> poison_token = std::nullopt;  // logits after it are not numbers
-    ManualClock* clock = nullptr;                        // moved on by step_duration in every batch
+    std::optional<TokenId> poison_token = std::nullopt;  // logits after it are NaN
+    ManualClock* clock = nullptr;                        // advanced by step_duration in every batch
     Duration step_duration = std::chrono::milliseconds(10);
     std::function<void()> before_forward = {};  // called first in every batch; may wait
   };
@@ -46,7 +46,7 @@ class FakeModel final : public worker::Model {
   [[nodiscard]] std::uint32_t block_tokens() const override { return options_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return options_.block_count; }
 
-  // Tokens wait until they are asked for, as those of a device do.
+  // Tokens wait until they are asked for, as on a device.
   void Compute(const worker::Batch& batch, const worker::Draws& draws) override {
     const std::vector<TokenId> tokens = TokensOf(batch);
     Compute(batch, tokens);
@@ -71,15 +71,15 @@ class FakeModel final : public worker::Model {
     return logits;
   }
 
-  // As a broken device would: what is stored of all positions is different from now on.
+  // Changes the stored values of all positions, as a broken device would.
   void CorruptKv() {
     for (Slot& slot : slots_) slot.value += 1;
   }
 
   [[nodiscard]] std::uint64_t computed_token_count() const { return computed_token_count_; }
-  // Sent for penalties.
+  // Counted tokens that were sent for penalties.
   [[nodiscard]] std::uint64_t counted_token_count() const { return counted_token_count_; }
-  // Of logits.
+  // Rows of logits that were scored.
   [[nodiscard]] std::uint64_t scored_row_count() const { return scored_row_count_; }
   [[nodiscard]] std::size_t largest_batch() const { return largest_batch_; }
 
@@ -137,7 +137,7 @@ class FakeModel final : public worker::Model {
     Score(draws, begun_.back());
   }
 
-  // What a batch gives.
+  // The results of a batch.
   struct Drawn {
     std::vector<kernels::SampledToken> sampled;
     std::vector<kernels::ScoredToken> scored;
@@ -157,7 +157,7 @@ class FakeModel final : public worker::Model {
     }
   }
 
-  // With those that were drawn last.
+  // With the tokens that were drawn last in their places.
   [[nodiscard]] std::vector<TokenId> TokensOf(const worker::Batch& batch) const {
     std::vector<TokenId> tokens = batch.tokens;
     for (const kernels::SampledPlace& place : batch.sampled_places) {
@@ -176,7 +176,7 @@ class FakeModel final : public worker::Model {
     return slots_[std::size_t{block.value()} * options_.block_tokens + position % options_.block_tokens];
   }
 
-  // Two slices never write one block, and none reads what another writes.
+  // Checks that two slices never write one block, and that none reads what another one writes.
   void CheckBlocks(const worker::Batch& batch) const {
     std::map<BlockId, std::size_t> writer;
     for (std::size_t i = 0; i < batch.slices.size(); ++i) {
@@ -243,9 +243,9 @@ class FakeModel final : public worker::Model {
   std::vector<Slot> slots_;
   std::vector<float> logits_;
   std::vector<float> adjusted_;              // rows
-  std::vector<kernels::TokenCount> counts_;  // rows, of anything until they are reset
+  std::vector<kernels::TokenCount> counts_;  // rows; any values until they are reset
   std::vector<std::uint32_t> masks_;         // rows
-  std::deque<Drawn> begun_;                  // of batches that have not ended
+  std::deque<Drawn> begun_;                  // for batches that have not ended
   Drawn ended_;
   std::vector<kernels::SampledToken> fed_;  // to the next batch
   kernels::SampleScratch scratch_;

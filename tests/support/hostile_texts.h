@@ -1,4 +1,4 @@
-// Texts that make a careless tokenizer slow: words without end, and what nearly is something else.
+// Texts that make a careless tokenizer slow: endless words, and texts that almost match something else.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct HostileText {
   std::string text;
 };
 
-// Each of about `bytes` bytes.
+// Each text has about `bytes` bytes.
 inline std::vector<HostileText> HostileTexts(std::size_t bytes) {
   struct Unit {
     std::string_view name;

@@ -1,5 +1,5 @@
-// Drives a prompt memo by any bytes, and compares what it reads with tokenizing whole: texts that begin like earlier
-// ones, with other written ranges, under several scopes and bounds, while pieces are evicted.
+// Drives a prompt memo with any bytes, and compares what it reads with tokenizing the whole text: texts that begin like
+// earlier ones, with other written ranges, under several scopes and limits, while pieces are evicted.
 #pragma once
 
 #include <algorithm>
@@ -52,14 +52,14 @@ class MemoDriver {
         "<",    "abab ", "你",    "e\xCC\x81", "\xCC\x81", "é",    "ab",  " a"};
     const std::uint8_t kind = Next();
     if (kind < 3 * kFragments.size()) return std::string(kFragments[kind % kFragments.size()]);
-    if (kind == 149) return "\xE4";  // ill-formed, and so is what goes on from it
+    if (kind == 149) return "\xE4";  // ill-formed, and so is a text that continues it
     if (kind < 149) return std::string(1, static_cast<char>(Next() & 0x7FU));
-    std::string filler;  // a piece's length or so
+    std::string filler;  // about a piece's length
     while (filler.size() < kind) filler += kind % 2 == 0 ? "abab a " : "b ab";
     return filler;
   }
 
-  // Begins like a text before it, up to any place, and goes on with fragments.
+  // Begins like an earlier text, up to any place, and continues with fragments.
   OwnedText NextText() {
     OwnedText text;
     if (!texts_.empty()) {
@@ -83,7 +83,7 @@ class MemoDriver {
     return text;
   }
 
-  // The same bytes, other ranges.
+  // The same bytes with other written ranges.
   void Rewrite(OwnedText& text) {
     text.written.clear();
     for (std::size_t at = Next(); at < text.bytes.size(); at += 1 + Next()) {
@@ -93,7 +93,7 @@ class MemoDriver {
     }
   }
 
-  // Mostly in one scope, so that there is something to find.
+  // Usually in one scope, so that something can be found.
   void ReadOne(const OwnedText& text, std::uint8_t home) {
     const std::uint8_t kind = Next() % 8 != 0 ? home : Next();
     router::PromptMemo::Scope scope;

@@ -1,5 +1,6 @@
-// Small tokenizers for tests of the prompt memo, with added tokens of every kind that decides where a text may be cut:
-// ones that begin or hold another one, stand alone only, take white space, or are found in normalised text.
+// Small tokenizers for tests of the prompt memo, with added tokens of every kind that affects where a text may be cut:
+// tokens that begin or contain another one, match only as whole words, strip white space, or are found in normalised
+// text.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ namespace roost::testing_support {
 inline std::string AddedTokensJson(int first_id) {
   struct Row {
     std::string_view content;
-    std::string_view flags;  // of w(ord), l(eft), r(ight), n(ormalized), s(pecial) those that hold
+    std::string_view flags;  // the ones that are set of w(ord), l(eft), r(ight), n(ormalized), s(pecial)
   };
   constexpr Row kRows[] = {{"<e>", "s"},    {"<e>b", "s"},  {"x<e>y", "s"}, {"Ww", "w"},   {"<l>", "ls"},
                            {"<r>", "rs"},   {"<n>", "ns"},  {"<m>", "n"},   {"<t>", ""},   {"<lr>", "lr"},
@@ -43,7 +44,7 @@ inline std::string FallbackModelJson() {
 
 struct MemoTokenizerParts {
   std::string model;
-  int token_count;  // of the model
+  int token_count;  // tokens of the model
   std::string normalizer;
   std::string pre_tokenizer;
 };

@@ -1,6 +1,6 @@
-// The op table of a device that computes nothing, so that a step costs what the host does for it. It plans like a large
-// CUDA device and records like one. Copies to it are made, from the caller's memory into its staging memory; what is
-// drawn is always kNullToken.
+// The op table of a device that computes nothing, so that a step costs only the host's work. It plans like a large CUDA
+// device and records like one. It makes copies to the device, from the caller's memory into staging memory; the drawn
+// token is always kNullToken.
 #pragma once
 
 #include "common/base/ids.h"
@@ -10,7 +10,7 @@ namespace roost::testing_support {
 
 inline constexpr TokenId kNullToken = 7;
 
-// As of a device with 132 multiprocessors.
+// As for a device with 132 multiprocessors.
 inline constexpr kernels::AttentionProfile kLargeDeviceProfile{.lane_tiles = {16, 64, 128},
                                                                .partial_step = 16,
                                                                .max_partial_positions = 1U << 31U,

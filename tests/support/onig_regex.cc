@@ -13,7 +13,7 @@
 namespace roost::testing_support {
 namespace {
 
-// The library's own limit of one match, and ten of them for all places where one may begin.
+// The library's own limit for one match, and ten times that for all places where a match may begin.
 constexpr unsigned long kRetriesPerMatch = 10'000'000;
 constexpr unsigned long kRetriesPerSearch = 100'000'000;
 

@@ -1,4 +1,4 @@
-// For tests of what happens when memory runs out.
+// For tests that run out of memory.
 #pragma once
 
 #include <exception>
@@ -6,7 +6,7 @@
 
 namespace roost::testing_support {
 
-// What an allocation does that fails.
+// Does what a failing allocation does.
 [[noreturn]] inline void FailAllocation() { std::rethrow_exception(std::make_exception_ptr(std::bad_alloc())); }
 
 }  // namespace roost::testing_support

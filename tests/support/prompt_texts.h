@@ -1,4 +1,4 @@
-// Texts of conversations as chat templates write them, for tests of what depends on added tokens and written ranges.
+// Texts of conversations as chat templates write them, for tests of added tokens and written ranges.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct OwnedText {
   void Give(const std::string& text) { bytes += text; }
 };
 
-// As the template wrote all of it.
+// A text that the template wrote completely.
 inline OwnedText AllWritten(std::string text) {
   OwnedText owned;
   owned.Write(std::move(text));

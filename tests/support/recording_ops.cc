@@ -27,7 +27,7 @@ class WrittenCalls final : public kernels::Recording {
   Calls calls_;
 };
 
-// What is being written down.
+// The recording of this thread, if one is being made.
 std::optional<Calls>& Open() {
   thread_local std::optional<Calls> calls;
   return calls;
@@ -42,7 +42,7 @@ std::atomic<std::uint64_t>& Replayed() {
   return count;
 }
 
-// The CPU's op behind `member`, recorded where there is a recording.
+// The CPU's op behind `member`; recorded while a recording is being made.
 template <auto kMember, typename Args>
 void Op(Device& device, const Args& args) {
   const auto op = kernels::CpuOps().*kMember;

@@ -1,5 +1,5 @@
-// The op table of a device that records: another table's ops, which between begin_recording and end_recording are only
-// written down, with their arguments. Replaying calls them with these; copies that are made meanwhile abort.
+// The op table of a device that records. Between begin_recording and end_recording, another table's ops are only stored
+// with their arguments; replaying calls them. Copies during a recording abort.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace roost::testing_support {
 
-// Over the plain CPU ops. One device of a thread records at a time.
+// Based on the plain CPU ops. One device of a thread records at a time.
 [[nodiscard]] const kernels::OpTable& RecordingOps();
 
-// Times that recordings were made and replayed, by the whole process.
+// How many recordings the whole process has made and replayed.
 struct RecordingCounts {
   std::uint64_t recorded = 0;
   std::uint64_t replayed = 0;

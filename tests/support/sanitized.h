@@ -1,5 +1,5 @@
-// Whether this build has a sanitizer. Random tests draw less there, where they take ten times as long: the release
-// build draws the full number.
+// Whether this build has a sanitizer. Random tests draw fewer cases then, because they take ten times as long; the
+// release build draws the full number.
 #pragma once
 
 namespace roost::testing_support {

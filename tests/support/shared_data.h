@@ -1,4 +1,4 @@
-// Where real data for tests lies: tokenizers, chat templates, traces, a corpus. It is not part of the repository.
+// The location of real data for tests: tokenizers, chat templates, traces, a corpus. It is not part of the repository.
 #pragma once
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// Where the checkout lies, for tests that read files of it. A function and not a macro's text: so no test's object file
-// depends on the path, and a compiler cache serves every checkout. ROOST_SOURCE_DIR in the environment tells tests that
-// were built elsewhere.
+// The location of the checkout, for tests that read its files. It is a function and not a macro, so that no test's
+// object file depends on the path, and a compiler cache works for every checkout. Tests that were built elsewhere take
+// ROOST_SOURCE_DIR from the environment.
 #pragma once
 
 namespace roost::testing_support {

@@ -1,4 +1,4 @@
-// What a step of these slices would be noted as, had it taken so long.
+// The StepSample of these slices, for a step that took this long.
 #pragma once
 
 #include <vector>

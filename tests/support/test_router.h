@@ -1,5 +1,5 @@
-// The router's end of the wire, for tests of workers: it keeps what each worker says, in order, and says what a test
-// tells it to. Every wait ends with the test's patience.
+// The router's end of the wire, for tests of workers: it records what each worker sends, in order, and sends what a
+// test says. Every wait ends with the test's patience.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class TestRouter {
   static constexpr std::chrono::seconds kPatience{20};
 
   explicit TestRouter(std::uint64_t instance, const std::string& endpoint = "tcp://127.0.0.1:0") : instance_(instance) {
-    // The port of a router that just left may need a moment.
+    // The port of a router that has just gone may be busy for a moment.
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     Result<wire::RouterSocket> bound = wire::RouterSocket::Bind(context_, endpoint, wire::InsecureBind::kRefuse);
     while (!bound.ok() && std::chrono::steady_clock::now() < deadline) {
@@ -42,7 +42,7 @@ class TestRouter {
     EXPECT_EQ(socket_->Send(identities_[worker], frame), wire::SendOutcome::kSent);
   }
 
-  // The next message of type T from `worker`; all others before it are dropped. Fails the test without one.
+  // The next message of type T from `worker`; all others before it are dropped. Fails the test if there is none.
   template <typename T>
   T Next(const std::string& worker) {
     return NextWhere<T>(worker, [](const T&) { return true; });
@@ -59,7 +59,8 @@ class TestRouter {
     return T{};
   }
 
-  // Hello, Welcome, Snapshot: the worker is up. Returns its hello. Who speaks before a hello is asked for one.
+  // Hello, Welcome, Snapshot: brings the worker up. Returns its hello. A worker that sends something before a hello is
+  // asked for one.
   wire::Hello BringUp(const std::string& worker) {
     wire::Hello hello = NextHello(worker);
     Send(worker, wire::Welcome{instance_, hello.epoch});
@@ -69,7 +70,7 @@ class TestRouter {
     return hello;
   }
 
-  // The request's whole life: its tokens and its end; `steps` gets every step on the way.
+  // A request's whole answer: its tokens and its end; `steps` gets every step on the way.
   struct Answer {
     std::vector<TokenId> tokens;
     std::optional<std::uint32_t> cached_token_count;
@@ -111,7 +112,7 @@ class TestRouter {
     return {};
   }
 
-  // The next message of `worker`, if one comes within a moment. Others' messages wait for their turn.
+  // The next message of `worker`, if one comes within a moment. Messages of others are kept.
   std::optional<wire::WorkerMessage> Receive(const std::string& worker) {
     while (std::optional<wire::Received> received = socket_->TryReceive()) Take(*received);
     for (auto next = inbox_.begin(); next != inbox_.end(); ++next) {
@@ -125,7 +126,7 @@ class TestRouter {
     return std::nullopt;
   }
 
-  // Who speaks is known from its hello; one that has not said any is asked.
+  // A worker's name is known from its hello; a worker that has sent no hello is asked for one.
   void Take(const wire::Received& received) {
     auto message = wire::DecodeWorkerMessage(received.frame);
     ASSERT_TRUE(message.ok() && message.value().has_value());
@@ -146,7 +147,7 @@ class TestRouter {
   wire::Context context_;
   wire::Waker waker_;
   std::optional<wire::RouterSocket> socket_;
-  std::map<std::string, std::string> identities_;  // of connections, by worker
+  std::map<std::string, std::string> identities_;  // of connections, by worker name
   std::deque<Incoming> inbox_;
 };
 

@@ -1,4 +1,4 @@
-// The regular expressions by which the tokenizers of well-known models split text, as their files write them.
+// The regular expressions with which the tokenizers of well-known models split text, as their files have them.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ inline constexpr std::array<TokenizerPattern, 7> kTokenizerPatterns = {{
      R"(\s*[\r\n]+|\s+(?!\S)|\s+)"},
     {"qwen2", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
               R"(\s*[\r\n]+|\s+(?!\S)|\s+)"},
-    {"deepseek3_cjk", "[一-龥぀-ゟ゠-ヿ]+"},  // the second of its three: in most texts there is none
-    {"deepseek3",                                   // the last
+    {"deepseek3_cjk", "[一-龥぀-ゟ゠-ヿ]+"},  // the second of its three; most texts have no match
+    {"deepseek3",                                   // the last of its three
      R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
      R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
     {"o200k",

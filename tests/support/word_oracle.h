@@ -1,4 +1,4 @@
-// The words of a text twice over: as a word scanner cuts them, and as the pattern that it stands for matches them.
+// The words of a text, computed twice: by a word scanner, and by the pattern that it implements.
 #pragma once
 
 #include <string>
@@ -47,7 +47,7 @@ class WordOracle {
   text::Regex regex_;
 };
 
-// One for each known pattern that has a scanner.
+// One for each known pattern with a scanner.
 inline std::vector<WordOracle> WordOracles() {
   std::vector<WordOracle> oracles;
   for (const TokenizerPattern& pattern : kTokenizerPatterns) {

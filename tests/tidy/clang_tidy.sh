@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs clang-tidy with the checks of .clang-tidy over the sources of the daemons and tools. A file that passed is not
-# looked at again until it, what it includes, or the checks change.
+# Runs clang-tidy with the checks of .clang-tidy over the sources of the daemons and tools. A file that passed is
+# checked again only when it, a file that it includes, or the checks change.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -10,8 +10,8 @@ cmake --build build/tidy --target roost_schema >/dev/null
 stamps=${XDG_CACHE_HOME:-$HOME/.cache}/roost-tidy
 mkdir -p "$stamps"
 
-# A line per file that is compiled: its name, and its compile command as CMake wrote it, to preprocess with: the output
-# holds every header. Most are several sources in one.
+# A line per compiled file: its name, and its compile command as CMake wrote it, changed to preprocess: the output
+# holds every header. Most compiled files are several sources in one.
 commands=$(mktemp)
 trap 'rm -f "$commands"' EXIT
 python3 -c '

@@ -3,8 +3,8 @@ the standard library that it uses.
 
   headers_test.py BUILD_DIR    BUILD_DIR/public_headers.txt lists the headers, and the build's own flags are used
 
-Most of what it takes to compile a header is the standard library. So that is compiled once, before all others; what a
-header would then miss of it, its text is searched for.
+Most of the time to compile a header goes to the standard library. So that is compiled once, before all headers; then the
+text of each header is searched for names of the standard library whose header it does not include.
 """
 
 import concurrent.futures
@@ -99,7 +99,7 @@ def public_headers():
 
 
 def compiler_and_flags():
-    """The flags of this build's libraries, of which some see more folders than others, for clang: it takes a tenth of GCC's
+    """The flags of this build's libraries, merged because some see more folders than others, for clang: it takes a tenth of GCC's
     time to read what was compiled before."""
     flags = []
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
@@ -124,7 +124,7 @@ class HeadersTest(unittest.TestCase):
             subprocess.run([*command, "-x", "c++-header", str(standard), "-o", f"{standard}.pch"], check=True)
 
             def compile_alone(header):
-                # A source that includes it, as a header that is compiled itself may not have #pragma once.
+                # A source that includes it, because a header that is compiled directly may not have #pragma once.
                 source = pathlib.Path(folder) / f"{str(header.relative_to(ROOT)).replace('/', '_')}.cc"
                 source.write_text(f'#include "{header}"\n')
                 words = [*command, "-include-pch", f"{standard}.pch", "-fsyntax-only", str(source)]

@@ -5,7 +5,7 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# A folder may include itself and what stands here. deploy (roostctl) and tests may include everything.
+# A folder may include itself and the folders listed here. deploy (roostctl) and tests may include everything.
 ALLOWED = {
     "schema": set(),
     "common": {"schema"},
@@ -13,7 +13,7 @@ ALLOWED = {
     "worker": {"common", "kernels"},
     "router": {"common"},
 }
-# Within the daemons: pure parts include no shell. Folder -> folders that it must not include.
+# Within the daemons: pure parts do not include the parts with threads and sockets. Folder -> folders that it must not include.
 FORBIDDEN = {
     "common/base": {"common/config", "common/metrics", "common/prefix", "common/text", "common/wire"},
     "worker/cache": {"worker/sched", "worker/engine", "worker/link", "worker/model"},
@@ -30,7 +30,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
 def folder_includes():
-    """Folder -> the other folders that its files include. Nothing includes a main.cc, so it is part of no cycle."""
+    """Folder -> the other folders that its files include. Nothing includes a main.cc, so it can not be in a cycle."""
     includes = {}
     for top in [*ALLOWED, "deploy"]:
         for path in sources(top):

@@ -1,4 +1,4 @@
-"""Pages name what is there: links, paths, flags and metrics exist, in links, inline and fenced code of all Markdown
+"""Everything that pages name exists: links, paths, flags and metrics, in links, inline and fenced code of all Markdown
 files. Run by ctest, or by hand: python3 tests/tidy/pages_test.py
 """
 
@@ -22,7 +22,7 @@ FOLDERS_WITH_A_PAGE = (
     "common", "dashboards", "deploy", "deploy/roostctl", "kernels", "router", "router/route", "schema", "tests", "worker",
     "worker/cache",
 )  # fmt: skip
-# A file with such a name stands in the page's folder or below, if the page names it without its folder.
+# A file with such a name is in the page's folder or below, if the page names it without its folder.
 SOURCE_SUFFIXES = ("h", "cc", "cu", "cuh", "capnp", "sh")
 # Flags of other programs in commands of the pages.
 FOREIGN_FLAGS = {
@@ -60,7 +60,7 @@ def flags_in(path):
 
 
 def program_flags():
-    """Program -> its flags; under "" those of all programs and scripts."""
+    """Program -> its flags; "" -> the flags of all programs and scripts."""
     flags = {}
     for program, patterns in PROGRAM_SOURCES.items():
         sources = [path for pattern in patterns for path in ROOT.glob(pattern)]
@@ -88,7 +88,7 @@ def code_of(text):
 
 
 def anchors_of(text):
-    """Of its headings, as GitHub makes them."""
+    """The anchors of its headings, as GitHub makes them."""
     headings = re.findall(r"^#+ +(.+)$", without_fences(text), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -108,7 +108,7 @@ def flags_used(text):
 
 
 class Pages:
-    """Finds what a page says and the repository does not have."""
+    """Finds names in a page that the repository does not have."""
 
     def __init__(self):
         self.flags = program_flags()
@@ -118,7 +118,7 @@ class Pages:
         self.file_pattern = re.compile(rf"[\w-]+\.(?:{'|'.join(SOURCE_SUFFIXES)})")
 
     def problems(self, page, text):
-        """Of the text of a page, which stands at that path."""
+        """Checks the text of the page at that path."""
         return [
             *self.dead_links(page, text),
             *self.missing_paths(page, text),

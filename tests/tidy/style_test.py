@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = {".h", ".cc", ".cu", ".cuh"}
 MAX_FILE_LINES = 600
 MAX_FILE_BYTES = 10_000_000
-# What is banned -> what to do instead. Regular expressions over code outside of this file.
+# Banned pattern -> what to do instead. Regular expressions over code outside of this file.
 BANNED = {
     r"\b(TODO|FIXME|XXX|HACK)\b": "do it, or say in the README what is missing",
     r"\bsleep_for\b|\busleep\(": "take a Clock, or wait for what should happen",
@@ -18,13 +18,13 @@ BANNED = {
     r"\bthrow\b(?! away)": "return a Result",
     r"\b(rand|srand|time)\(": "rng.h and clock.h",
 }
-# File -> patterns that it needs: the boundary to a library that works that way, and prose.
+# File -> patterns that it needs: at the boundary to a library that works this way, and in prose.
 EXCEPTIONS = {
     "common/config/config.cc": [r"\bstd::(cout|cerr)\b"],
-    # The library reports an error so.
+    # The library reports errors this way.
     "worker/grammar/grammar_library_xgrammar.cc": [r"\bthrow\b(?! away)"],
     "deploy/roostctl/main.cc": [r"\bstd::(cout|cerr)\b"],
-    # The library's own way to fail, which ends where it is called.
+    # The library throws on failure; the caller catches it.
     "worker/grammar/grammar_library_xgrammar.cc": [r"\bthrow\b(?! away)"],
     # Templates may print the date.
     "deploy/roostctl/template_command.cc": [r"\b(rand|srand|time)\("],
@@ -61,7 +61,7 @@ class StyleTest(unittest.TestCase):
             lines = path.read_text().splitlines()
             name = path.relative_to(ROOT)
             self.assertTrue(lines[0].startswith("//"), f"{name}: the first line is no comment that says what it is")
-            # A file of Highway's kind is included once per target, and guards itself.
+            # A Highway file is included once per target, and has its own guard.
             if not path.name.endswith("-inl.h"):
                 self.assertIn("#pragma once", lines, name)
 

@@ -128,7 +128,7 @@ TEST(WorkerOptionsTest, AShareOfATenantThatNoRequestCanHaveIsRefused) {
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused.error().field, "tenant-share");
   EXPECT_NE(refused.error().message.find("'roosters'"), std::string::npos);
-  EXPECT_TRUE(Parse({"--model", "m", "--tenant-share", "=0.25"}).ok());  // of requests of no tenant
+  EXPECT_TRUE(Parse({"--model", "m", "--tenant-share", "=0.25"}).ok());  // for requests without a tenant
   EXPECT_EQ(ParseTenantShares({"=0.25"}).value(), (std::vector<TenantShare>{{"", 0.25}}));
 }
 

@@ -83,7 +83,7 @@ TEST_F(WorkerTest, GreetsServesAndReportsItsCache) {
   EXPECT_EQ(cold.tokens.size(), 8U);
   EXPECT_EQ(cold.cached_token_count, 0U);
 
-  // The steps told exactly what the digest says is there, the prompt's blocks first.
+  // The steps report exactly the blocks that the digest covers, the prompt's blocks first.
   BlockHash digest;
   std::vector<BlockHash> stored;
   for (const wire::Step& step : router.steps) {
@@ -117,7 +117,7 @@ TEST_F(WorkerTest, WorkersAgreeAndAWorkerServesSeveralRouters) {
   second.BringUp("worker-a");
   first.Send("worker-a", Request(1, 20, 6));
   const auto from_a = first.Finish("worker-a", RequestId(1));
-  // The other router hears of the blocks too, and of nobody's tokens.
+  // The other router is told of the blocks too, but of no request's tokens.
   const wire::Step told =
       second.NextWhere<wire::Step>("worker-a", [](const auto& step) { return !step.events.empty(); });
   EXPECT_TRUE(told.tokens.empty());
@@ -135,7 +135,7 @@ TEST_F(WorkerTest, ComesBackToARestartedRouterWithItsBlocks) {
   (void)router->Finish("worker-1", RequestId(1));
   router.reset();
   router = std::make_unique<TestRouter>(2, endpoint);
-  // The worker notices by itself, or is told by a router that does not know it.
+  // The worker notices it itself, or a router that does not know the worker tells it.
   const wire::Hello after = router->BringUp("worker-1");
   EXPECT_NE(after.epoch, before.epoch);
   ASSERT_EQ(router->snapshot.runs.size(), 1U);
@@ -157,7 +157,7 @@ TEST_F(WorkerTest, CancelEndsARequest) {
   router.BringUp("worker-1");
   router.Send("worker-1", Request(1, 8, 900));
   router.Send("worker-1", wire::Cancel{RequestId(1)});
-  // The worker reads its messages in order: when it answers this one, the engine has been told to cancel.
+  // The worker reads its messages in order: when it answers this one, the engine has received the cancel.
   router.Send("worker-1", wire::WantTokenizer{});
   (void)router.Next<wire::Tokenizer>("worker-1");
   cancel_sent.set_value();
@@ -203,7 +203,7 @@ TEST_F(WorkerTest, DrainsThenSaysGoodbye) {
   const auto worker = Start("worker-1", {router.endpoint()});
   router.BringUp("worker-1");
   router.Send("worker-1", Request(1, 8, 400));
-  // Its first tokens have come: the worker has it.
+  // Its first tokens have come: the worker has the request.
   (void)router.NextWhere<wire::Step>("worker-1", [&router](const wire::Step& step) {
     router.next_sequence = step.sequence + 1;
     return !step.tokens.empty();

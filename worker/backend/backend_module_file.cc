@@ -18,7 +18,7 @@ Error Unavailable(fmt::format_string<Args...> format, Args&&... args) {
   return Error{ErrorCode::kUnavailable, fmt::format(format, std::forward<Args>(args)...), "backend"};
 }
 
-// A table with a hole would crash at the first batch that needs the op.
+// A table with a missing op would crash at the first batch that needs it.
 bool HasEveryOp(const kernels::OpTable& ops) {
   return ops.open != nullptr && ops.close != nullptr && ops.preferred_dtype != nullptr &&
          ops.supports_dtype != nullptr && ops.activation_dtype != nullptr && ops.begin_batch != nullptr &&
@@ -36,11 +36,11 @@ bool HasEveryOp(const kernels::OpTable& ops) {
 
 Result<void> CheckBuild(const BackendModule& module, const std::filesystem::path& path) {
   if (module.op_table_bytes != sizeof(kernels::OpTable)) {
-    return Unavailable("{} is of another build: its op table has {} bytes, not {}", path.string(),
+    return Unavailable("{} is from another build: its op table has {} bytes, not {}", path.string(),
                        module.op_table_bytes, sizeof(kernels::OpTable));
   }
   if (module.version != Version()) {
-    return Unavailable("{} is of version {}, this program of {}", path.string(), module.version, Version());
+    return Unavailable("{} has version {}, this program has {}", path.string(), module.version, Version());
   }
   if (!HasEveryOp(*module.ops)) return Unavailable("{} lacks an op that models need", path.string());
   return {};
@@ -62,7 +62,7 @@ Result<const BackendModule*> OpenBackendModule(const std::filesystem::path& path
   void* object = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) return Unavailable("{}", ::dlerror());  // NOLINT(concurrency-mt-unsafe): at start
   void* entry = ::dlsym(object, kernels::kBackendModuleEntry);
-  if (entry == nullptr) return Unavailable("{} is no backend of this program", path.string());
+  if (entry == nullptr) return Unavailable("{} is not a backend of this program", path.string());
   const BackendModule* module = reinterpret_cast<kernels::BackendModuleEntry*>(entry)();
   ROOST_RETURN_IF_ERROR(CheckBuild(*module, path));
   return module;

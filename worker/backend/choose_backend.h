@@ -1,8 +1,8 @@
-// Chooses the device, or the several devices, on which a worker computes.
+// Chooses the device or devices on which a worker computes.
 //
-//   cpu    the CPU; nothing of CUDA is opened
-//   cuda   the CUDA device with the wanted number, and as many behind it as are wanted; an error where one is missing
-//   auto   as cuda where a CUDA device is found and the kernels run on the wanted ones, else the CPU
+//   cpu    the CPU; no CUDA library is opened
+//   cuda   the CUDA device with the given number and the ones after it, one per rank; an error if one is missing
+//   auto   as cuda if there is a CUDA device and the kernels run on the wanted ones, else the CPU
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ enum class BackendKind : std::uint8_t { kAuto, kCpu, kCuda };
 
 struct BackendRequest {
   BackendKind kind = BackendKind::kAuto;
-  std::uint32_t device = 0;                // of the CUDA devices, the first
-  std::uint32_t rank_count = 1;            // devices that compute one model; on the CPU it is for all of them
-  std::filesystem::path cuda_module = {};  // empty: the one beside the program
+  std::uint32_t device = 0;                // number of the first CUDA device
+  std::uint32_t rank_count = 1;            // devices that compute one model; on the CPU all ranks share it
+  std::filesystem::path cuda_module = {};  // empty: the file beside the program
 };
 
 struct BackendChoice {
   const kernels::OpTable* ops = nullptr;
-  std::vector<std::uint32_t> ordinals;  // of the ranks; see DeviceOptions
-  // Descriptions for logs: of the chosen device, like "cpu", "cpu, 2 ranks" or "cuda:0 NVIDIA H100 80GB HBM3, sm_90, 79
-  // GiB; cuda:1 …"; and of all CUDA devices that were found, or why there are none. The latter is empty when CUDA was
-  // not tried.
+  std::vector<std::uint32_t> ordinals;  // device of each rank; see DeviceOptions
+  // Descriptions for logs. `device` describes the chosen devices: "cpu", "cpu, 2 ranks" or "cuda:0 NVIDIA H100 80GB
+  // HBM3, sm_90, 79 GiB; cuda:1 …". `cuda` describes all CUDA devices that were found, or says why there are none; it
+  // is empty when CUDA was not tried.
   std::string device;
   std::string cuda;
 };
@@ -40,7 +40,7 @@ struct BackendChoice {
 // can not be used.
 [[nodiscard]] Result<BackendChoice> ChooseBackend(const BackendRequest& request);
 
-// The same, once it is known which CUDA devices there are and what computes on them. Pure.
+// The same decision for known CUDA devices and a known op table. Pure.
 struct CudaDevices {
   const kernels::OpTable* ops = nullptr;
   std::vector<kernels::DeviceInfo> devices;

@@ -10,7 +10,8 @@ constexpr std::uint32_t kSlotsPerBlock = 2;
 constexpr std::uint32_t kLowByte = 0xFF;
 constexpr std::uint32_t kTimeMask = (1U << BlockHistory::kTimeBits) - 1;
 
-// Three parts of it serve three ends: the highest bits choose the bucket, the next the name, the lowest the sample.
+// Three parts of the mixed key have separate uses: the highest bits choose the bucket, the next bits are the name, the
+// lowest bits choose the sample.
 std::uint64_t Mixed(std::uint64_t key) { return Mix64(key + 0x9e3779b97f4a7c15ULL); }
 std::uint32_t NameIn(std::uint64_t mixed) { return static_cast<std::uint32_t>(mixed >> 4U) & ~kLowByte; }
 
@@ -42,7 +43,7 @@ std::optional<BlockHistory::Entry> BlockHistory::Find(std::uint64_t key) const {
   return std::nullopt;
 }
 
-// The key's own slot, else an empty one, else the oldest.
+// The slot that has the key already, else an empty one, else the oldest.
 std::size_t BlockHistory::SlotToReplace(std::size_t bucket, std::uint32_t name, std::uint32_t time) const {
   std::size_t oldest = bucket;
   std::uint32_t oldest_age = 0;

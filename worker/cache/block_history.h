@@ -1,10 +1,10 @@
-// Remembers blocks by their keys, even after their eviction: when a block was last released, in which class, and how
-// many requests used it. From this a policy learns about blocks that it evicted.
+// Remembers blocks by their keys, even after their eviction: when a block was last released, its class, and how many
+// requests used it. A policy learns from this about blocks that it evicted.
 //
 // It remembers a sample of the keys, chosen by their hash: one in kSampleRate. It has two entries per block of the
 // pool, so it reaches back over about 2 x kSampleRate pools of blocks. It is a table of buckets; a new entry replaces
-// the one in its bucket that was released the longest time ago. An entry is identified by its bucket and 24 bits of its
-// key: confusing two is rare, and costs only a wrong count.
+// the entry of its bucket that was released longest ago. An entry is identified by its bucket and 24 bits of its key.
+// Confusing two keys is rare, and only makes a count wrong.
 //
 // Not thread-safe. Every operation is O(1). 16 bytes per block of the pool; no allocation after construction.
 #pragma once
@@ -20,13 +20,13 @@ namespace roost::worker {
 class BlockHistory {
  public:
   static constexpr std::uint64_t kSampleRate = 4;
-  static constexpr std::uint32_t kTimeBits = 24;  // times wrap: ages are right below 2^24 requests
+  static constexpr std::uint32_t kTimeBits = 24;  // times wrap: ages are correct below 2^24 requests
   static constexpr std::uint32_t kMostVisits = 255;
 
   struct Entry {
     std::uint32_t time = 0;  // in requests, modulo 2^kTimeBits
     std::uint8_t reuse_class = 0;
-    std::uint8_t visits = 0;  // requests that had it, counted up to kMostVisits
+    std::uint8_t visits = 0;  // requests that used it, counted up to kMostVisits
   };
 
   explicit BlockHistory(std::uint32_t block_count);
@@ -34,12 +34,12 @@ class BlockHistory {
   // Is this key in the sample? Other keys are never found.
   [[nodiscard]] static bool Samples(std::uint64_t key);
 
-  // Starts the memory read of a Find or Store to come.
+  // Prefetches what a later Find or Store reads.
   void Prefetch(std::uint64_t key) const;
 
   [[nodiscard]] std::optional<Entry> Find(std::uint64_t key) const;
 
-  // Sets what is known of a key of the sample.
+  // Stores the entry of a sampled key.
   void Store(std::uint64_t key, const Entry& entry);
 
  private:

@@ -20,8 +20,8 @@
 
 namespace roost::worker {
 
-// A reference to a block at one time. It is stale once the block was freed; using a stale one is a bug, which is
-// caught.
+// A reference to a block at one time. It is stale once the block has been freed. Using a stale reference is a bug, and
+// is caught.
 struct BlockRef {
   BlockId block;
   std::uint32_t generation = 0;
@@ -44,12 +44,12 @@ class BlockPool {
   // Gives an idle block back.
   void Free(BlockId block);
 
-  // The block's content is not what it was found for any more: all refs to it are stale from now on.
+  // The block no longer has the content that it was found for: all existing refs to it become stale.
   void MakeStale(BlockId block);
 
-  // For debugging: from now on, notes the blocks whose contents nobody may read any more.
+  // For debugging: from now on, records the blocks whose contents nobody may read any more.
   void NoteEmptied() { notes_emptied_ = true; }
-  // The blocks that were freed or handed out since the last call. One may be there more than once.
+  // The blocks that were freed or allocated since the last call. A block may be listed more than once.
   [[nodiscard]] std::vector<BlockId> TakeEmptied() { return std::exchange(emptied_, {}); }
 
   [[nodiscard]] bool IsFree(BlockId block) const { return entries_[Checked(block)].free(); }
@@ -80,7 +80,7 @@ class BlockPool {
   [[nodiscard]] std::uint32_t Checked(BlockId block) const;
 
   BigVector<Entry> entries_;
-  std::vector<std::uint32_t> free_;  // a stack: the block freed last is the warmest in the processor's caches
+  std::vector<std::uint32_t> free_;  // a stack: the block freed last is the most likely one in the CPU's caches
   std::uint32_t referenced_count_ = 0;
   bool notes_emptied_ = false;
   std::vector<BlockId> emptied_;

@@ -1,13 +1,13 @@
 // Class-aware eviction: idle blocks are ranked by the hit density of their class at their age, as learned from the
-// traffic (see ReuseModel). Where this ranking has not paid, they are ranked by recency.
+// traffic (see ReuseModel). Where this ranking had fewer hits than recency, recency ranks them.
 //
 //   Insert(block) ─▶ class of the block ─▶ its list            Victim: least value over the heads of the group's lists
 //                    (ClassLearner)
 //
-// All classes are learned; none is good or bad by rule. Every group learns for itself, so that one tenant's traffic
-// does not decide what is kept of another's. Changing between the rankings costs nothing, because no list changes.
+// All classes are learned; no rule says which are good. Every group learns for itself, so one tenant's traffic does not
+// decide what is kept of another's. Switching between the rankings is free, because no list changes.
 //
-// 44 bytes per block, and less than 1 MiB per group besides. See EvictionPolicy for what calls are allowed when.
+// 44 bytes per block, and less than 1 MiB per group in addition. See EvictionPolicy for which calls are allowed when.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ namespace roost::worker {
 
 class ClassAwareEviction final : public EvictionPolicy {
  public:
-  // Groups 1, 2, … have these shares of the pool, group 0 the rest. `kept_count` of the blocks is what the guards take
-  // for the size of the cache; all of them if it is not given.
+  // Groups 1, 2, … have these shares of the pool, group 0 the rest. `kept_count` is the number of blocks that the
+  // guards take as the size of the cache; all blocks by default.
   explicit ClassAwareEviction(std::uint32_t block_count, std::span<const double> group_shares = {},
                               std::optional<std::uint32_t> kept_count = std::nullopt);
 
@@ -34,7 +34,7 @@ class ClassAwareEviction final : public EvictionPolicy {
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group) override;
   void Evict(BlockId block) override;
   void Prefetch(BlockId block) const override { lists_.Prefetch(block); }
-  // The group of a new key is unknown: with several groups it is not worth the guess.
+  // The group of a new key is unknown, so with several groups nothing is prefetched.
   void PrefetchInsert(std::uint64_t key) const override {
     if (learners_.size() == 1) learners_.front().Prefetch(key);
   }

@@ -11,9 +11,9 @@
 namespace roost::worker {
 namespace {
 
-constexpr std::uint32_t kShadowEntries = 4096;  // at most; a pool that is smaller is shadowed whole
+constexpr std::uint32_t kShadowEntries = 4096;  // at most; a smaller pool is shadowed as a whole
 constexpr float kGuardFadingRequests = 200;
-constexpr float kAllowedLag = 0.005F;  // hits that ranking by density may be behind, of the shadows' uses: their noise
+constexpr float kAllowedLag = 0.005F;  // share of the shadows' uses by which density may trail: their noise
 constexpr std::uint64_t kShadowSalt = 0x2545f4914f6cdd1dULL;
 
 // The parts of a class.
@@ -24,7 +24,7 @@ constexpr std::uint32_t kAnswerLevels = 2;
 constexpr std::uint32_t kLongAnswerTokens = 150;
 static_assert(kUsageLevels * kUncachedLevels * kAnswerLevels <= ReuseModel::kClassCount);
 
-// Never, 1, 2-3, 4-7, 8-15, 16 and more times before.
+// Used 0, 1, 2-3, 4-7, 8-15, or 16 and more times before.
 std::uint32_t UsageLevel(const BlockUse& use, std::uint32_t visits) {
   if (use.origin == BlockOrigin::kDecode) return kDecodedLevel;
   return std::min<std::uint32_t>(static_cast<std::uint32_t>(std::bit_width(visits)), kDecodedLevel - 1);
@@ -79,7 +79,7 @@ void ClassLearner::BeginRequest(std::uint64_t number) {
   visits_ = 0;
 }
 
-// The block's class; its history is brought up to date.
+// Returns the block's class and updates its history.
 std::uint32_t ClassLearner::LearnFrom(const BlockUse& use) {
   constexpr std::uint32_t kRequestMask = (1U << BlockHistory::kTimeBits) - 1;
   const auto time = static_cast<std::uint32_t>(now_.request) & kRequestMask;

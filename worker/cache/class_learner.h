@@ -1,5 +1,5 @@
-// What the class-aware policy learns from the traffic of one group alone: the class of each block, how soon blocks of
-// each class are used again, and whether ranking by that has paid.
+// What the class-aware policy learns from the traffic of one group: the class of each block, how soon blocks of each
+// class are used again, and whether ranking by that has given more hits than recency.
 //
 //   release of a block ─▶ its class                  says how often the content was used before (also before it was
 //        │ sampled                                   evicted), how much of the request's prompt was not cached, how
@@ -7,13 +7,13 @@
 //        BlockHistory: seen before, in which class, how long ago ─▶ ReuseModel: density(class, age) └──▶ two
 //        ShadowCaches, by recency and by density ─▶ whose hits are more? ─▶ the ranking in use
 //
-// Time is counted in the group's own requests, so that others' traffic does not stretch it.
+// Time is counted in the group's own requests, so that the traffic of others does not change it.
 //
 // The guard: two shadow caches see a sample of the same releases, as if the group had exactly its share of the pool. If
 // the ranking by density recently had clearly fewer hits there than the ranking by recency, the group is ranked by
 // recency, which is exactly LRU.
 //
-// Not thread-safe. Every operation is O(1). 16 bytes per block of the share, and less than 1 MiB besides.
+// Not thread-safe. Every operation is O(1). 16 bytes per block of the share, and less than 1 MiB in addition.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace roost::worker {
 
 class ClassLearner {
  public:
-  // Of a group that has `block_count` blocks as its share; at least one.
+  // For a group with a share of `block_count` blocks; at least one.
   explicit ClassLearner(std::uint32_t block_count);
 
   // A block's place among the group's releases.
@@ -36,14 +36,14 @@ class ClassLearner {
     std::uint32_t reuse_class = 0;
     ReleaseTime time;
   };
-  // A request lets go of a block; its later blocks before its earlier ones.
+  // A request releases a block; its later blocks are released before its earlier ones.
   [[nodiscard]] Release OnRelease(const BlockUse& use);
 
   void Prefetch(std::uint64_t key) const {
     if (BlockHistory::Samples(key)) history_.Prefetch(key);
   }
 
-  // The ranking that the guard has chosen, and by what.
+  // The ranking that the guard has chosen, and the model behind the ranking by density.
   [[nodiscard]] Ranking ranking() const { return ranking_; }
   [[nodiscard]] const ReuseModel& model() const { return model_; }
   // The group's present time.
@@ -58,18 +58,18 @@ class ClassLearner {
   BlockHistory history_;
   ReuseModel model_;
 
-  // The request that lets go of blocks now.
+  // The request that is releasing blocks now.
   bool began_ = false;
-  std::uint64_t number_ = 0;  // its own
+  std::uint64_t number_ = 0;  // its number
   ReleaseTime now_;
-  std::uint32_t visits_ = 0;  // of its block that came last: those to come are before it in the prefix, used as often
+  std::uint32_t visits_ = 0;  // of its last released block; the next ones precede it, so they were used as often
 
   // The guard.
-  std::uint64_t shadow_bound_;  // keys whose hash is not above it are of the shadows' sample
+  std::uint64_t shadow_bound_;  // keys whose hash is not above it are in the shadows' sample
   ShadowCache by_recency_;
   ShadowCache by_density_;
-  std::uint32_t uses_ = 0;  // blocks of this request that the shadows were told of
-  float lead_ = 0;          // hits that ranking by density had more, fading
+  std::uint32_t uses_ = 0;  // blocks of this request that the shadows have seen
+  float lead_ = 0;          // hits by density less hits by recency, fading
   float faded_uses_ = 0;
   Ranking ranking_ = Ranking::kHitDensity;
 };

@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint32_t kUseLevels = 6;    // 1, 2-3, … 32 and more uses
 constexpr std::uint32_t kDepthLevels = 8;  // blocks 0, 1-2, 3-6, … 127 and deeper
 constexpr std::uint32_t kLevels = kUseLevels * kDepthLevels;
-// Each doubling of the depth makes a block dearer by this share of one at the front.
+// Each doubling of the depth adds this share of the cost of a block at the front.
 constexpr double kCostPerDoubling = 0.25;
 
 std::uint32_t Doublings(std::uint32_t x, std::uint32_t levels) {

@@ -1,13 +1,13 @@
-// Cost-aware eviction: keeps blocks that are used often and expensive to compute again; the value of past uses fades.
+// Cost-aware eviction: keeps blocks that are used often and are expensive to compute again; the value of past uses
+// fades.
 //
 //     priority = clock when it became idle + worth,   worth = uses x cost of computing it again
 //
 // The block of lowest priority is evicted, and the clock moves on to its priority (GreedyDual-Size-Frequency:
-// Cherkasova, Improving WWW proxies performance with GreedyDual-Size-Frequency caching policy, HP Labs 1998; with
-// blocks of one size). A deeper block costs more, because attention reads everything before it. Uses and depth are
+// Cherkasova, Improving WWW proxies performance with GreedyDual-Size-Frequency caching policy, HP Labs 1998; here all
+// blocks have one size). A deeper block costs more, because attention reads everything before it. Uses and depth are
 // rounded to levels. A list holds blocks of one level of worth, so it is ordered by priority, and only the heads are
 // compared.
-//
 // 24 bytes per block. See EvictionPolicy.
 #pragma once
 

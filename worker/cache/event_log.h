@@ -1,6 +1,6 @@
-// The blocks that became ready and those that were evicted since the last TakeTo. The entries are kept flat, in memory
-// that is reused, so that a step that stores and evicts blocks needs no heap allocation; events with their lists are
-// made when they are taken.
+// The blocks that became ready and those that were evicted since the last TakeTo. Entries are stored flat, in memory
+// that is reused, so a step that stores and evicts blocks needs no heap allocation. TakeTo turns them into events with
+// lists.
 //
 //   entry:  stored 17 │ stored 18 │ removed 9 │ removed 8 │ stored 19 │ stored 40
 //   joins:            │ yes       │           │ yes       │           │
@@ -20,9 +20,10 @@ namespace roost::worker {
 
 class EventLog {
  public:
-  // The block at `position` (in blocks from the root) is ready. If the entry before tells of its parent, it joins it.
+  // The block at `position` (in blocks from the root) is ready. It joins the previous entry's event if that entry is
+  // its parent.
   void AddStored(BlockHash hash, std::uint32_t position, std::optional<BlockHash> parent);
-  // A block was evicted. It joins the removals before it.
+  // A block was evicted. It joins the event of a removal right before it.
   void AddRemoved(BlockHash hash);
 
   // Moves all entries to the end of `events`, in order.
@@ -35,7 +36,7 @@ class EventLog {
     BlockHash hash;
     std::uint32_t position = 0;  // of a stored block
     Kind kind = Kind::kStored;
-    bool joins = false;  // it is part of the event of the entry before
+    bool joins = false;  // it is part of the previous entry's event
   };
 
   std::vector<Entry> entries_;

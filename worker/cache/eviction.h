@@ -1,15 +1,14 @@
-// Chooses the idle block that is evicted when room is needed. The prefix cache tells the policy which blocks are idle
+// Chooses the idle block that is evicted when space is needed. The prefix cache tells the policy which blocks are idle
 // (ready, without references, neither pinned nor held) and how they were used, and asks for the next victim.
 //
-// Only leaves may be evicted, or a later block would outlive an earlier one. The cache tells whether a block is a leaf
-// and when it becomes one; LeafLists keeps the order under that rule. An idle block never gains a child. Of one
-// request's blocks, later ones are inserted before earlier ones, under one request number, without blocks of others
-// between.
+// Only leaves may be evicted; otherwise a later block would outlive an earlier one. The cache tells whether a block is
+// a leaf and when it becomes one; LeafLists keeps the order under that rule. An idle block never gains a child. The
+// blocks of one request are inserted together, later ones before earlier ones, under one request number.
 //
-// Idle blocks are divided into groups (tenants with a share of the pool); a victim is asked for by group. A policy may
-// use what it learns of one group for others; the class-aware one does not.
+// Idle blocks are divided into groups (tenants with a share of the pool); the caller asks for a victim of one group. A
+// policy may use what it learns of one group for others; the class-aware one does not.
 //
-// Not thread-safe. All operations are O(1), whatever the number of blocks; Victim amortised over the inserts.
+// Not thread-safe. All operations are O(1) for any number of blocks; Victim amortised over the inserts.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +27,9 @@ using EvictionGroup = StrongId<struct EvictionGroupTag, std::uint32_t>;
 
 enum class BlockOrigin : std::uint8_t { kPrompt, kDecode };
 
-// A request as the blocks that it releases see it.
+// The request that releases a block.
 struct RequestUse {
-  std::uint64_t number = 0;  // requests that let go of blocks before this one: the policies' clock
+  std::uint64_t number = 0;  // requests that released blocks before this one: the policies' clock
   std::uint32_t prompt_token_count = 0;
   std::uint32_t cached_token_count = 0;  // of the prompt
   std::uint32_t output_token_count = 0;
@@ -38,7 +37,7 @@ struct RequestUse {
 
 // How a block was used last.
 struct BlockUse {
-  std::uint64_t key = 0;        // half of its hash: names its content, also after an eviction
+  std::uint64_t key = 0;        // half of its hash: identifies its content, also after an eviction
   std::uint32_t position = 0;   // in blocks from the root
   std::uint32_t hit_count = 0;  // requests that found it in the cache since it was stored
   BlockOrigin origin = BlockOrigin::kPrompt;
@@ -53,7 +52,7 @@ class EvictionPolicy {
   // `block` became idle.
   virtual void Insert(BlockId block, const BlockUse& use, TreePlace place) = 0;
 
-  // The last child of `block`, which is idle, has gone.
+  // `block`, which is idle, has lost its last child.
   virtual void BecomeLeaf(BlockId block) = 0;
 
   // `block` is not idle any more: a request uses it again, or it is held.
@@ -63,12 +62,12 @@ class EvictionPolicy {
   // or erased.
   [[nodiscard]] virtual std::optional<BlockId> Victim(EvictionGroup group) = 0;
 
-  // Starts the memory reads of an Erase to come.
+  // Prefetches what a later Erase reads.
   virtual void Prefetch(BlockId /*block*/) const {}
-  // And of an Insert to come of a block with this key.
+  // Prefetches what a later Insert of a block with this key reads.
   virtual void PrefetchInsert(std::uint64_t /*key*/) const {}
 
-  // `block`, which was idle and a leaf, goes.
+  // `block`, an idle leaf, is evicted.
   virtual void Evict(BlockId block) = 0;
 };
 

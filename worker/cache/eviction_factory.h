@@ -16,9 +16,9 @@ namespace roost::worker {
 inline constexpr std::array<std::string_view, 4> kEvictionPolicyNames = {"class-aware", "cost-aware", "lru", "s3fifo"};
 inline constexpr std::string_view kDefaultEvictionPolicy = "class-aware";
 
-// A policy for blocks 0 … block_count-1, of which groups 1, 2, … have these shares, and group 0 the rest; at most
-// kMostEvictionGroups in all. If no more than `kept_count` blocks are ever idle at one time, it is told so. The error
-// for another name lists the names.
+// A policy for blocks 0 … block_count-1. Groups 1, 2, … have these shares of them, and group 0 the rest; at most
+// kMostEvictionGroups in all. `kept_count` is set if no more than that many blocks are ever idle at one time. An error
+// for an unknown name lists the known names.
 inline constexpr std::uint32_t kMostEvictionGroups = 1000;
 [[nodiscard]] Result<std::unique_ptr<EvictionPolicy>> MakeEvictionPolicy(std::string_view name,
                                                                          std::uint32_t block_count,

@@ -26,7 +26,7 @@ void HashIndex::Erase(BlockHash hash, BlockId block) {
     ROOST_CHECK(slots_[hole].block != kEmpty, "block {} is not there under {}", block.value(), hash.ToHex());
     hole = (hole + 1) & mask_;
   }
-  // An entry after the hole moves into it unless its home lies behind the hole: (hole, next] in ring order.
+  // An entry after the hole moves into it unless its home lies after the hole, in (hole, next] in ring order.
   for (std::size_t next = (hole + 1) & mask_; slots_[next].block != kEmpty; next = (next + 1) & mask_) {
     const std::size_t distance_from_home = (next - slots_[next].tag) & mask_;
     const std::size_t distance_from_hole = (next - hole) & mask_;

@@ -1,9 +1,9 @@
-// Block hash → block, for a number of entries that is fixed at the start: it never grows, so no operation is ever slow.
-// Open addressing with linear probing; erasing shifts later entries back, so there are no tombstones and a table that
-// has churned for a year probes as little as a fresh one (Knuth, The Art of Computer Programming 3, 6.4, algorithm R).
+// Block hash → block, for a number of entries that is fixed at the start: the table never grows, so no operation is
+// ever slow. Open addressing with linear probing. Erasing shifts later entries back, so there are no tombstones, and an
+// old table probes as little as a new one (Knuth, The Art of Computer Programming 3, 6.4, algorithm R).
 //
-// A slot holds 32 bits of the mixed hash, its tag, and the block; eight slots are a cache line. Whether a block with
-// the right tag is the one that is looked for, its owner knows and says. The tag mixes in the process's seed (see
+// A slot holds 32 bits of the mixed hash, its tag, and the block; eight slots are a cache line. Two hashes may have the
+// same tag, so the caller checks whether a block is the right one. The tag mixes in the process's seed (see
 // BlockHashHasher), and its low bits are the home slot.
 //
 // Not thread-safe. Find, Insert and Erase are O(1) expected; at most three quarters of the slots are in use: 11 to 21
@@ -27,7 +27,7 @@ class HashIndex {
   // At most 2^31 entries.
   explicit HashIndex(std::uint32_t capacity);
 
-  // The block under `hash` of which `is_it(block)` is true.
+  // The block under `hash` for which `is_it(block)` is true.
   template <typename IsIt>
   [[nodiscard]] std::optional<BlockId> Find(BlockHash hash, IsIt&& is_it) const {
     const std::uint32_t tag = TagOf(hash);
@@ -43,10 +43,10 @@ class HashIndex {
   // The block is in the table under `hash`.
   void Erase(BlockHash hash, BlockId block);
 
-  // Starts the memory read of a Find to come.
+  // Prefetches what a later Find reads.
   void Prefetch(BlockHash hash) const { roost::Prefetch(&slots_[TagOf(hash) & mask_]); }
 
-  // A block that a Find of `hash` would ask about first, if there is one near its home: for reading ahead.
+  // The block that Find(hash) would check first, if it is near its home: for prefetching.
   [[nodiscard]] std::optional<BlockId> Likely(BlockHash hash) const {
     constexpr std::size_t kNear = 4;
     const std::uint32_t tag = TagOf(hash);

@@ -1,16 +1,16 @@
 // All idle blocks that may be evicted, and the order of their eviction:
 //
-//   1  blocks with a retention priority below the default, the lowest first, of equals the one idle for longest
-//   2  blocks without one, as the eviction policy says
-//   3  blocks with a priority above the default, the lowest first
+//   1  blocks with a retention priority below the default: the lowest first; of equals the one idle for longest
+//   2  blocks with the default priority, in the order of the eviction policy
+//   3  blocks with a priority above the default: the lowest first
 //   4  blocks that a waiting request will hit
 //
-// and apart from these
+// and, separately,
 //
-//   5  blocks that are held for their youth, the oldest first
+//   5  blocks that are held because they are young: the oldest first
 //
-// A leaf always goes before its parent, whatever priorities the two have, so a parent is never kept for a shorter time
-// than its child (see LeafLists).
+// A leaf always goes before its parent, whatever their priorities, so a parent is never evicted before its child (see
+// LeafLists).
 //
 // Each group (tenant) has this order; the caller chooses the group. Pinned blocks are not here.
 //
@@ -40,26 +40,26 @@ class IdleBlocks {
   void Insert(BlockId block, const BlockUse& use, TreePlace place, std::uint32_t priority);
   // `block` is idle, and a waiting request will hit it.
   void InsertWanted(BlockId block, EvictionGroup group, TreePlace place);
-  // `block` is idle and held. The lower its number, which no other has, the older it is.
+  // `block` is idle and held. The lower its number, which is unique, the older it is.
   void InsertHeld(BlockId block, EvictionGroup group, TreePlace place, std::uint64_t age_number);
 
   void BecomeLeaf(BlockId block);
-  // `block` is used again, or pinned, or about to be inserted in another way.
+  // `block` is used again, or pinned, or is about to be inserted in another way.
   void Erase(BlockId block);
 
-  // Which blocks may be taken: 1 to 3, 4, or 5.
+  // Which blocks of the order above may be taken: 1 to 3, 4, or 5.
   enum class Reach : std::uint8_t { kUnwanted, kWanted, kHeld };
-  // The next of the group to go.
+  // The next block of the group to evict.
   [[nodiscard]] std::optional<BlockId> Victim(EvictionGroup group, Reach reach);
   void Evict(BlockId block);
 
-  // Starts the memory reads of an Erase to come.
+  // Prefetches what a later Erase reads.
   void Prefetch(BlockId block) const {
     lists_.Prefetch(block);
     policy_->Prefetch(block);
   }
 
-  // And of an Insert to come of a block with this key.
+  // Prefetches what a later Insert of a block with this key reads.
   void PrefetchInsert(std::uint64_t key) const { policy_->PrefetchInsert(key); }
 
  private:
@@ -72,8 +72,8 @@ class IdleBlocks {
   void NoteInUse(std::uint32_t list);
 
   LeafLists lists_;
-  // Per list: may it hold a leaf? One that turns out not to is passed over until a block comes. Kept as words, so that
-  // the lists in use are found without looking at all.
+  // Per list: may it hold a leaf? A bit that turns out to be wrong is cleared until a block comes. Kept as words, so
+  // that the lists in use are found without looking at every list.
   std::vector<std::uint64_t> in_use_;
   std::unique_ptr<EvictionPolicy> policy_;
 };

@@ -1,14 +1,15 @@
-// A fixed array of slots that hold keys, and a hash table that finds the slot of a key: the ground of structures that
-// write keys one after another and forget them in some other order.
+// A fixed array of slots that hold keys, and a hash table that finds the slot of a key. It is the basis of structures
+// that write keys one after another and forget them in a different order.
 //
 //   slots   [k1][k9][k7][k4][k5][k2] …
 //   table   k1→0  k7→2  k4→3  k2→5             each as 32 bits of the key's hash, and the slot
 //
-// Erase takes a key out of the table alone: slots 1 and 4 hold none.
+// Erase removes a key from the table alone: slots 1 and 4 hold no key.
 //
-// Open addressing with linear probing over any number of buckets: a 32-bit hash times that number, less 32 bits, is
-// a key's home. Erasing shifts later entries back (Knuth, The Art of Computer Programming 3, 6.4, algorithm R). The
-// process's seed is mixed in, because anyone can grind the bits of a public hash (see BlockHashHasher).
+// Open addressing with linear probing over any number of buckets. The home of a key is its 32-bit hash times the number
+// of buckets, shifted right by 32 bits. Erasing shifts later entries back (Knuth, The Art of Computer Programming 3,
+// 6.4, algorithm R). The process's seed is mixed in, because anyone can choose inputs with given bits of a public hash
+// (see BlockHashHasher).
 //
 // Key is std::uint64_t, half of a block's hash, or BlockHash. Not thread-safe. Each operation is O(1) expected.
 // sizeof(Key) per slot and 10.7 bytes per key of the capacity; nothing is allocated after construction.
@@ -41,14 +42,14 @@ class KeyedSlots {
   }
 
   [[nodiscard]] bool Holds(std::uint32_t slot) const { return Find(keys_[slot]) == slot; }
-  // The key of a slot; its last one, when it holds none.
+  // The key of a slot, or the last key that it held.
   [[nodiscard]] Key key(std::uint32_t slot) const { return keys_[slot]; }
   // The same for all slots.
   [[nodiscard]] const std::vector<Key>& keys() const { return keys_; }
 
-  // Starts the memory read of a Move or Erase to come.
+  // Prefetches what a later Move or Erase reads.
   void Prefetch(std::uint32_t slot) const { PrefetchKey(keys_[slot]); }
-  // And of a Find or Put to come.
+  // Prefetches what a later Find or Put reads.
   void PrefetchKey(Key key) const { roost::Prefetch(&buckets_[Home(Tag(key))]); }
 
   // `key` is in no slot, and `slot` holds no key.
@@ -59,7 +60,7 @@ class KeyedSlots {
     ++size_;
   }
 
-  // Moves the key of `from`, which holds one, to `to`, which holds none.
+  // Moves a key: `from` holds one, `to` holds none.
   void Move(std::uint32_t from, std::uint32_t to) {
     buckets_[Probe(keys_[from])].slot = to;
     keys_[to] = keys_[from];
@@ -69,7 +70,7 @@ class KeyedSlots {
   void Erase(std::uint32_t slot) {
     std::size_t hole = Probe(keys_[slot]);
     ROOST_CHECK(buckets_[hole].slot == slot, "slot {} holds no key", slot);
-    // An entry after the hole moves into it unless its home lies behind the hole: (hole, next] in ring order.
+    // An entry after the hole moves into it unless its home lies after the hole, in (hole, next] in ring order.
     for (std::size_t next = After(hole); buckets_[next].slot != kEmpty; next = After(next)) {
       if (Distance(Home(buckets_[next].tag), next) < Distance(hole, next)) continue;
       buckets_[hole] = buckets_[next];
@@ -94,7 +95,7 @@ class KeyedSlots {
   [[nodiscard]] std::uint32_t Tag(Key key) const { return static_cast<std::uint32_t>(hasher_(AsHash(key)) >> 32U); }
   [[nodiscard]] std::size_t Home(std::uint32_t tag) const { return (tag * buckets_.size()) >> 32U; }
   [[nodiscard]] std::size_t After(std::size_t bucket) const { return bucket + 1 == buckets_.size() ? 0 : bucket + 1; }
-  // Steps from one bucket on to another.
+  // Steps from one bucket forward to another.
   [[nodiscard]] std::size_t Distance(std::size_t from, std::size_t to) const {
     return to >= from ? to - from : to + buckets_.size() - from;
   }

@@ -17,7 +17,7 @@ void LeafLists::PushBack(std::uint32_t list, BlockId block, TreePlace place) {
   Link(entries_[RingOf(list)].previous, block.value());
 }
 
-// As one that was set aside before and is a leaf now, or will be.
+// The block enters like one that was set aside and has become a leaf, or will.
 void LeafLists::Insert(std::uint32_t list, BlockId block, TreePlace place, std::uint64_t number) {
   Entry& entry = Enter(list, block, place);
   entry.SetNumber(number);

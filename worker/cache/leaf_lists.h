@@ -1,17 +1,17 @@
 // Lists of idle blocks in eviction order, which hand out only leaves of the block tree.
 //
-// A block is in one list at most. FrontLeaf(l) is the first leaf of list l in the order of the pushes, whenever each
-// became a leaf. So a block never goes before its children, whichever lists they are in. Inner blocks before it are set
-// aside, and each comes back when its last child is gone. Nothing is searched twice, because a block is set aside at
-// most once per push.
+// A block is in one list at most. FrontLeaf(l) is the first leaf of list l in the order of the pushes, no matter when
+// each became a leaf. So a block never goes before its children, whichever lists they are in. Inner blocks before that
+// leaf are set aside, and each comes back when its last child is gone. Nothing is searched twice, because a block is
+// set aside at most once per push.
 //
 //     list:   [a inner] [b inner] [c leaf] [d leaf]        FrontLeaf → c;  a and b are set aside
 //     c goes, and it was b's last child:  BecomeLeaf(b)    list: [b leaf] [d leaf]
 //     a's last child goes from another list                list: [a leaf] [b leaf] [d leaf]
 //
-// A block that comes back is older than all that were not set aside, so its place is the front, behind older blocks
-// that came back before it and are still there. Blocks that came back are kept apart, in a trie over the numbers of the
-// pushes, whose paths have at most 40 steps. A block that is inserted out of order is there too.
+// A block that comes back is older than all blocks that were not set aside. So it returns to the front, after older
+// blocks that came back earlier and are still there. Blocks that came back are kept separately, in a trie over the push
+// numbers whose paths have at most 40 steps. Blocks that are inserted out of order are in the trie too.
 //
 // Not thread-safe. Every operation is O(1) at any size, FrontLeaf amortised over the pushes. No operation allocates.
 // 16 bytes per block and list.
@@ -38,8 +38,8 @@ class LeafLists {
   // `block` is in no list.
   void PushBack(std::uint32_t list, BlockId block, TreePlace place);
 
-  // `block`, which is in no list, takes its place by a number of the caller's, below 2^40 and in the list no other's. A
-  // list has blocks that came like this, or with PushBack, not both.
+  // `block`, which is in no list, takes its place by a number that the caller chooses: below 2^40 and unique in the
+  // list. The blocks of a list all come by Insert or all by PushBack.
   void Insert(std::uint32_t list, BlockId block, TreePlace place, std::uint64_t number);
 
   // The last child of `block`, which is in a list or set aside, has gone.
@@ -54,7 +54,7 @@ class LeafLists {
   [[nodiscard]] std::optional<BlockId> Back(std::uint32_t list) const;
   // Is a block that is contained a leaf?
   [[nodiscard]] bool IsLeaf(BlockId block) const { return entries_[block.value()].state == State::kLeaf; }
-  // The block behind one that is contained; nothing for the last of a list and for one that is set aside.
+  // The block after one that is contained; nothing for the last of a list and for one that is set aside.
   [[nodiscard]] std::optional<BlockId> After(BlockId block) const;
 
   void Prefetch(BlockId block) const { roost::Prefetch(&entries_[block.value()]); }
@@ -65,9 +65,9 @@ class LeafLists {
  private:
   // kLeaf and kInner are in a ring, kReturned in the trie, the others in neither.
   enum class State : std::uint8_t { kOutside, kLeaf, kInner, kSetAside, kReturned };
-  // 16 bytes: a cache line holds four. The numbers last for 10^12 pushes, years of heavy use; then they begin anew, and
-  // for a while blocks may go in another order. (A block that has waited apart for just so many pushes, to meet its own
-  // number there, is no case to care for.)
+  // 16 bytes: a cache line holds four. The numbers last for 10^12 pushes, years of heavy use; then they start again at
+  // zero, and for a while blocks may go in a different order. (A block that is set aside for exactly that many pushes
+  // would meet its own number; this case is ignored.)
   struct Entry {
     std::uint32_t previous = 0;  // in the ring; in the trie, the links
     std::uint32_t next = 0;
@@ -79,7 +79,7 @@ class LeafLists {
 
     Entry() : state(State::kOutside), list(0), trie_bit(0) {}
 
-    // Of the push: the ring of a list ascends.
+    // The number of the push. Numbers ascend along the ring of a list.
     [[nodiscard]] std::uint64_t number() const { return std::uint64_t{number_high} << 32U | number_low; }
     void SetNumber(std::uint64_t number) {
       number_low = static_cast<std::uint32_t>(number);
@@ -88,7 +88,7 @@ class LeafLists {
   };
   static constexpr std::uint32_t kMaxLists = 1U << 15U;
 
-  // The entries as NumberTrie wants them.
+  // The entries in the form that NumberTrie needs.
   class TrieNodes {
    public:
     explicit TrieNodes(BigVector<Entry>& entries) : entries_(entries) {}
@@ -104,7 +104,7 @@ class LeafLists {
   };
   using Returned = NumberTrie<TrieNodes>;
 
-  // A list is a ring through its blocks and an entry of its own, behind those of the blocks.
+  // A list is a ring through its blocks and an entry of its own, which lies after the blocks' entries.
   [[nodiscard]] std::uint32_t RingOf(std::uint32_t list) const { return block_count_ + list; }
   [[nodiscard]] static bool IsInRing(const Entry& entry) {
     return entry.state == State::kLeaf || entry.state == State::kInner;

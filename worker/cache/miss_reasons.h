@@ -10,21 +10,21 @@
 
 namespace roost::worker {
 
-// Where several reasons apply, the first of this order counts: disabled, tail, in flight, evicted, other salt, cold.
+// If several reasons apply, the first of this order counts: disabled, tail, in flight, evicted, other salt, cold.
 enum class MissReason : std::uint8_t {
-  // None of the others: the block was never here, or so long ago that it is forgotten.
+  // No other reason: the block was never here, or so long ago that it is forgotten.
   kCold,
-  // The key of the token's block is in the ghost list: a larger pool would have had it.
+  // The key of the token's block is in the ghost list: a larger pool would have kept it.
   kEvicted,
-  // After the prompt's last full block, where nothing is cached under a hash; and the one token that has to be computed
-  // of a prompt that is cached as a whole, because there would be no logits otherwise.
+  // Tokens after the prompt's last full block, which have no block hash to be cached under. Also the one token that
+  // must be computed of a prompt that is cached completely, because there would be no logits otherwise.
   kTail,
-  // Another request was computing an equal block at that time, and waiting for it was not worth it.
+  // Another request was computing an equal block at that time, and it was not worth waiting for it.
   kInFlight,
-  // The prompt begins like one under another root, and is computed apart from it. Sampled: SaltWatch says how the count
-  // is to be read.
+  // The prompt begins like a prompt under another root, which has its own copy. Sampled: SaltWatch says how to read the
+  // count.
   kOtherSalt,
-  // The request switched the cache off, or wants log probabilities of its prompt.
+  // The request switched the cache off, or asks for log probabilities of its prompt.
   kDisabled,
 };
 

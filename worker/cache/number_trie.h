@@ -1,13 +1,13 @@
-// A set of ids ordered by numbers of 40 bits that they have, in a binary trie that keeps only the bits in which numbers
-// differ (Morrison, PATRICIA, JACM 1968). No path is longer than the 40 bits of a number, so every operation is O(1)
-// whatever the size of the set: at most 40 steps each for finding a place and for mending it.
+// A set of ids, ordered by a 40-bit number that each id has, in a binary trie that keeps only the bits in which the
+// numbers differ (Morrison, PATRICIA, JACM 1968). No path is longer than the 40 bits of a number, so every operation is
+// O(1) for any size of the set: at most 40 steps to find a place and 40 to repair it.
 //
 //     5 = 101, 4 = 100, 1 = 001          bit 2 ─ 0 ─▶ 1
 //                                              └ 1 ─▶ bit 0 ─ 0 ─▶ 4
 //                                                           └ 1 ─▶ 5
 //
-// n ids have n - 1 branches. Each branch lies in the node of some id of the set, so the trie has no memory of its own:
-// Nodes gives it 70 bits for each id, of which it is the only user while the id is in the set.
+// n ids have n - 1 branches. Each branch is stored in the node of some id of the set, so the trie has no memory of its
+// own. Nodes gives it 70 bits for each id, which only the trie uses while the id is in the set.
 //
 //   std::uint64_t NumberOf(id)                  below 2^40; differs from all others' in the set
 //   std::uint32_t& LinkOf(id, side)             side 0 and 1
@@ -68,7 +68,7 @@ class NumberTrie {
     const std::uint32_t parent = IdOf(*to_parent);
     *to_parent = nodes_.LinkOf(parent, 1 - SideOf(number, nodes_.BitOf(parent)));
     if (parent == id) return;
-    // The branch that has gone lay in the parent's node; that of the id's own node, if there is one, moves there.
+    // The removed branch lay in the parent's node. If the id's own node holds a branch, it moves there.
     if (nodes_.BitOf(id) == kNoBranch) {
       nodes_.SetBit(parent, kNoBranch);
     } else {
@@ -76,13 +76,13 @@ class NumberTrie {
     }
   }
 
-  // The id with the least number, of a set that is not empty.
+  // The id with the least number. The set must not be empty.
   [[nodiscard]] std::uint32_t First(std::uint32_t root) const { return IdOf(NearestLeaf(root, 0)); }
 
  private:
   static constexpr std::uint32_t kNoBranch = 63;
 
-  // A link is an id and whether it means the id itself or the branch in its node.
+  // A link is an id and a bit: the link means either the id itself or the branch in its node.
   static std::uint32_t LeafLink(std::uint32_t id) { return id << 1U | 1U; }
   static std::uint32_t BranchLink(std::uint32_t id) { return id << 1U; }
   static bool IsLeaf(std::uint32_t link) { return (link & 1U) != 0; }

@@ -24,7 +24,7 @@ void PinTable::TakeExpired(Instant now, std::vector<BlockHash>& expired) {
     expired.push_back(hash);
     Remove(hash);
   }
-  // Equal ends stand in the order in which they were added.
+  // Pins with equal ends are in the order in which they were added.
   std::reverse(expired.begin() + first, expired.end());
 }
 

@@ -1,5 +1,5 @@
-// The pinned blocks, by hash: blocks in the cache, and blocks that are pinned once they are computed. The cache asks it
-// when a block is stored, and it tells the cache when a pin ends.
+// The pinned blocks, by hash: blocks in the cache, and blocks that will be pinned once they are computed. The cache
+// asks the table when a block is stored, and the table tells the cache when a pin ends.
 //
 // Not thread-safe. Contains is O(1); Add, Remove and TakeExpired O(hashes · log pins). Bounded by what the caller adds.
 #pragma once
@@ -18,7 +18,7 @@ namespace roost::worker {
 
 class PinTable {
  public:
-  // Pins `hash` until `end`, or without end. In place of an earlier pin of it.
+  // Pins `hash` until `end`, or for good. Replaces an earlier pin of it.
   void Add(BlockHash hash, std::optional<Instant> end);
 
   void Remove(BlockHash hash);
@@ -26,8 +26,8 @@ class PinTable {
   [[nodiscard]] bool Contains(BlockHash hash) const { return !pins_.empty() && pins_.contains(hash); }
   [[nodiscard]] std::size_t size() const { return pins_.size(); }
 
-  // Removes the pins that have ended, and appends their hashes: of one Add call to the next, the later first, so that a
-  // prefix that was added front to back comes back to front.
+  // Removes the pins that have ended, and appends their hashes: the latest end first, and of equal ends the one added
+  // last. So a prefix that was added front to back comes back to front.
   void TakeExpired(Instant now, std::vector<BlockHash>& expired);
 
   // Removes all pins, and appends their hashes in no particular order.

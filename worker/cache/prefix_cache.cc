@@ -10,7 +10,7 @@
 namespace roost::worker {
 namespace {
 
-// How far ahead of a match the index and the blocks are asked for.
+// How many blocks ahead of a match the index and the blocks are prefetched.
 constexpr std::uint32_t kIndexAhead = 64;
 constexpr std::uint32_t kBlockAhead = 16;
 
@@ -67,9 +67,9 @@ void PrefixCache::AdvanceTo(Instant now) {
   for (const BlockHash hash : expired_pins_) EndPin(hash);
 }
 
-// Most of a match is waiting for memory, so what comes next is asked for in time. A prefix that was stored in one go
-// lies in blocks that follow each other, up or down, and the child of a block with one child is the next one: then
-// neither the index nor a guess is needed. Else the hashes to come say where to look.
+// A match mostly waits for memory, so what comes next is prefetched. A prefix that was stored at once lies in blocks
+// with consecutive numbers, up or down, so the next block numbers are known without the index. Otherwise the index says
+// where the coming hashes probably are.
 void PrefixCache::Match(const BlockChain& chain, std::uint32_t limit, std::vector<BlockRef>& matched) {
   const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(limit, chain.hashes.size()));
   std::uint32_t parent = kNoBlock;
@@ -88,14 +88,14 @@ void PrefixCache::Match(const BlockChain& chain, std::uint32_t limit, std::vecto
   }
 }
 
-// The blocks that some way ahead of hashes[0] are likely to be matched.
+// Prefetches the blocks that will probably be matched some way after hashes[0].
 void PrefixCache::PrefetchByHash(std::span<const BlockHash> hashes) const {
   if (kIndexAhead < hashes.size()) index_.Prefetch(hashes[kIndexAhead]);
   if (kBlockAhead >= hashes.size()) return;
   if (const auto likely = index_.Likely(hashes[kBlockAhead])) PrefetchBlock(*likely);
 }
 
-// All that a match and the request behind it read of a block.
+// Everything that a match and the request after it read of a block.
 void PrefixCache::PrefetchBlock(BlockId block) const {
   const std::size_t id = block.value();
   roost::Prefetch(&nodes_[id]);
@@ -207,7 +207,7 @@ std::optional<std::uint32_t> PrefixCache::FindVerified(const BlockChain& chain, 
   return holder->value();
 }
 
-// By induction over the parents, true only if the whole prefix and its scope are equal.
+// True only if the whole prefix and its scope are equal, by induction over the parents.
 bool PrefixCache::Holds(std::uint32_t block, const BlockChain& chain, std::uint32_t index, std::uint32_t parent) const {
   const Node& node = nodes_[block];
   const auto stored = StoredTokens(block);
@@ -232,11 +232,11 @@ std::uint32_t PrefixCache::ChildrenOf(std::uint32_t parent) const {
   return parent == kNoBlock ? first_blocks_ : nodes_[parent].children;
 }
 
-// Siblings stand in the order of their scopes, then of their tokens (a prefix before what it begins), then of their
-// numbers.
+// Siblings are ordered by scope, then by tokens (a shorter block before those that it is a prefix of), then by block
+// number.
 class PrefixCache::TokenOrder final : public SiblingTree::Order {
  public:
-  // The place of `tokens`, a prefix of a block or all of it, in scope `root`: before all blocks that begin like it.
+  // The place of `tokens` (a whole block or its front) in scope `root`: before all blocks that begin with them.
   TokenOrder(const PrefixCache& cache, BlockHash root, std::span<const TokenId> tokens)
       : cache_(cache), root_(root), tokens_(tokens) {}
   // The place of a block.
@@ -278,7 +278,7 @@ std::optional<TailMatch> PrefixCache::FindTail(const BlockChain& chain, std::spa
   return best;
 }
 
-// A partial block behind `parent` that holds nothing but what the chain has after its first `count` blocks.
+// A partial block that is a child of `parent` and holds only tokens that the chain has after its first `count` blocks.
 std::optional<std::uint32_t> PrefixCache::FindPartialOf(const BlockChain& chain, std::uint32_t count,
                                                         std::uint32_t parent) const {
   const auto rest = chain.tokens.subspan(std::min(chain.tokens.size(), std::size_t{count} * block_tokens_));
@@ -319,7 +319,7 @@ void PrefixCache::StorePartial(const BlockChain& chain, std::span<const BlockId>
   const std::optional<TailMatch> known = FindTail(chain, before, token_count);
   if (known && known->token_count == token_count) return;
   const std::uint32_t parent = before.empty() ? kNoBlock : before.back().value();
-  // No hash names it; its key only tells it from most others.
+  // A partial block has no hash; the key only distinguishes it from most others.
   const std::uint64_t key = Mix64((parent == kNoBlock ? chain.root.low : nodes_[parent].hash.low) + token_count);
   Link(chain, own.value(),
        {.hash = {0, key},
@@ -330,7 +330,7 @@ void PrefixCache::StorePartial(const BlockChain& chain, std::span<const BlockId>
         .group = static_cast<std::uint8_t>(group.value())});
 }
 
-// `block` enters the tree, as `node` says.
+// Puts `block` into the tree as `node` says.
 void PrefixCache::Link(const BlockChain& chain, std::uint32_t block, const Node& node) {
   nodes_[block] = node;
   nodes_[block].ready = true;
@@ -344,7 +344,7 @@ void PrefixCache::Link(const BlockChain& chain, std::uint32_t block, const Node&
   holds_.Begin(BlockId(block), now_);
 }
 
-// A partial block that holds nothing but the first tokens of `block` is of no use any more.
+// Removes the partial block, if there is one, that holds only the first tokens of `block`: it is useless now.
 void PrefixCache::DropPrefixOf(std::uint32_t block) {
   const std::uint32_t before = siblings_.Neighbours(ChildrenOf(nodes_[block].parent), TokenOrder(*this, block)).before;
   if (before == kNoBlock || !IsPartial(before) || !IsIdle(before) || nodes_[before].root != nodes_[block].root) return;
@@ -354,7 +354,7 @@ void PrefixCache::DropPrefixOf(std::uint32_t block) {
     Evict(BlockId(before));
 }
 
-// Takes a leaf out of the tree. Its node keeps nothing.
+// Removes a leaf from the tree and clears its node.
 void PrefixCache::Remove(std::uint32_t block) {
   Node& node = nodes_[block];
   ROOST_CHECK(node.ready && node.children == kNoBlock && !node.pinned, "block {} is not a leaf to remove", block);

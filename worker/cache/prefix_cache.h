@@ -5,33 +5,34 @@
 //    │       └── b4   A block that a request still fills is referenced and not in the tree.
 //    └─ b1
 //
-// A sequence that ends in the middle of a block leaves that block as a partial one: a leaf without a hash, which is not
-// reported and never matched, but whose rows FindTail offers. So tokens are shared, not only whole blocks.
+// A sequence that ends in the middle of a block leaves that block as a partial block: a leaf without a hash, which is
+// not reported and never matched, but FindTail offers its rows. So tokens are shared, not only whole blocks.
 //
-// What holds at every instant:
-//   - prefix closure: a ready block's parent is ready. Blocks enter front to back and leave back to front, and the
-//     events say so in that order.
-//   - the holder of a block holds all blocks before it, and releases back to front (see EvictionPolicy).
-//   - a match is verified: the parent found is the parent matched, the stored tokens are the prompt's, and at the front
-//     the scope is the same. So equal hashes of unequal prefixes cost a miss, never a wrong token.
-//   - no operation scans or sorts: each is O(1) per block, whatever the size of the pool; finding a tail, storing and
-//     evicting are O(log siblings), see EvictionPolicy for the rest of an eviction.
+// These hold at every time:
+//  - prefix closure: a ready block's parent is ready. Blocks enter front to back and leave back to front, and the
+//    events come in that order.
+//  - the holder of a block holds all blocks before it, and releases them back to front (see EvictionPolicy).
+//  - a match is verified: the found block's parent is the block matched before, its stored tokens are the prompt's, and
+//    the first block's scope is the same. So equal hashes of unequal prefixes cost a miss, never a wrong token.
+//  - no operation scans or sorts: each is O(1) per block for any size of the pool. Finding a tail, storing and evicting
+//    are O(log siblings); for the rest of an eviction see EvictionPolicy.
 //
-// Only idle blocks without children are evicted, in the order of IdleBlocks. Pinned blocks never are, held ones only by
-// EvictHeld. When the pin, retention, hold or last want of an idle block ends, the block counts as used at that time.
+// Only idle blocks without children are evicted, in the order of IdleBlocks. Pinned blocks are never evicted, held ones
+// only by EvictHeld. When the pin, the retention, the hold or the last Want of an idle block ends, the block counts as
+// used at that time.
 //
 // The minimum hold: a block is young until `min_hold` after it was stored. A block that becomes idle while it is young
 // is held until it is old, together with the blocks before it, because a parent never goes before its child. Held
-// blocks leave room for requests: at most held_share_limit of the unpinned blocks (and of a group's share of them) are
-// held, counting held blocks that are in use at present. A block for which there is no room, together with those before
-// it, is not held and is evicted like any other. So the blocks that came first are held, and a flood of new ones only
-// pushes itself out. (Two cases go beyond the limit: blocks before a held one that were in use when it became held, and
-// held blocks whose pin ends.)
+// blocks leave space for requests: at most held_share_limit of the unpinned blocks (and of a group's share of them) are
+// held, including held blocks that are in use at present. If there is no space for a block and those before it, it is
+// not held and is evicted like any other. So the blocks that came first are held, and a flood of new blocks only evicts
+// itself. (Two cases exceed the limit: blocks before a held one that were in use when it became held, and held blocks
+// whose pin ends.)
 //
-// Blocks that a group (a tenant with a share of the pool) does not use are lent to others and come back as those
-// release them. To make room for a group, blocks are evicted in this order: its own, if it has more than its share;
+// Blocks that a group (a tenant with a share of the pool) does not use are lent to others, and come back as those
+// release them. To make space for a group, blocks are evicted in this order: its own, if it has more than its share;
 // those of the group that is the furthest over its share; its own; those of the group that is the closest to its share.
-// Wanted blocks of any group go after the unwanted ones of all.
+// Wanted blocks of any group go after the unwanted blocks of all groups.
 //
 // Not thread-safe. It owns no KV memory, and counts references in the BlockPool it was given, which outlives it.
 #pragma once
@@ -62,7 +63,8 @@
 
 namespace roost::worker {
 
-// A sequence as the cache sees it: block i has hash hashes[i] and tokens[i·B .. (i+1)·B). A view, for one call.
+// A sequence as the cache sees it: block i has hash hashes[i] and tokens[i·B .. (i+1)·B). A view that is valid for one
+// call.
 struct BlockChain {
   BlockHash root;
   std::span<const BlockHash> hashes;
@@ -73,14 +75,14 @@ struct BlockChain {
 struct CommitResult {
   enum class Kind {
     kStored,    // ready under its hash
-    kMerged,    // an equal block was ready already: `block` is that one, the caller's own is free
-    kCollided,  // the hash is taken by other tokens: the caller's block stays its own, nothing after it can be stored
+    kMerged,    // an equal block was ready already: `block` is that one, and the caller's own is free
+    kCollided,  // other tokens have this hash: the caller keeps its block, and nothing after it can be stored
   };
   Kind kind;
   BlockId block;
 };
 
-// The block that continues a matched prefix for the most tokens, usually not for all of its own.
+// The block that continues a matched prefix by the most tokens, usually not by all of its own.
 struct TailMatch {
   BlockRef block;
   std::uint32_t token_count = 0;  // of the block's first tokens; at least 1
@@ -89,7 +91,7 @@ struct TailMatch {
 // The priority of a request's blocks after it has released them, and until when it holds.
 struct BlockRetention {
   std::uint32_t priority = kDefaultRetentionPriority;
-  std::optional<Instant> end;  // without one there is no retention
+  std::optional<Instant> end;  // none: no retention
 };
 struct RequestRetention {
   BlockRetention prompt;
@@ -99,7 +101,7 @@ struct RequestRetention {
 // Totals since construction.
 struct CacheCounters {
   std::uint64_t evicted_blocks = 0;
-  std::uint64_t verification_misses = 0;  // a hash was found, and the block behind it was not the prompt's
+  std::uint64_t verification_misses = 0;  // a hash was found, but its block was not the prompt's
   std::uint64_t refused_pins = 0;         // blocks that were not pinned, because the pins' share of the pool was full
 };
 
@@ -113,9 +115,9 @@ struct PinCounts {
 struct CacheOptions {
   std::uint32_t block_tokens = 16;
   double pinned_share_limit = 0.5;        // of the pool
-  Duration min_hold = Duration(0);        // a younger block is not evicted, see above; 0: no hold
+  Duration min_hold = Duration(0);        // younger blocks are not evicted, see above; 0: no hold
   double held_share_limit = 0.5;          // of the blocks that are not pinned, in each group's share
-  std::vector<double> group_shares = {};  // of groups 1, 2, … in the pool; the rest belongs to group 0, everyone else
+  std::vector<double> group_shares = {};  // pool shares of groups 1, 2, …; the rest is group 0's
 };
 
 class PrefixCache {
@@ -130,80 +132,82 @@ class PrefixCache {
   // Appends the longest ready prefix of `chain`, at most `limit` blocks, to `matched`. Changes no block's state.
   void Match(const BlockChain& chain, std::uint32_t limit, std::vector<BlockRef>& matched);
 
-  // The ready block `index` of `chain` behind the caller's own blocks[0 … index), which are ready; nothing if there is
-  // none. The one step of Match.
+  // The ready block `index` of `chain` that follows the caller's own ready blocks[0 … index); nothing if there is none.
+  // One step of Match.
   [[nodiscard]] std::optional<BlockRef> Find(const BlockChain& chain, std::uint32_t index,
                                              std::span<const BlockId> blocks);
 
-  // After a match of `blocks`, which are the chain's first ones and ready: the block that shares the most further
-  // tokens with the chain, at most `limit` of them. Nothing if no block shares any. Its KV rows may be copied while the
-  // caller holds it, which is at most until it commits or acquires a block in that place.
+  // Call it after a match of `blocks`, the chain's first blocks, all ready. Finds the block that shares the most
+  // further tokens with the chain, at most `limit`; nothing if no block shares any. The caller may copy its KV rows
+  // while it holds it, which is at most until it commits or acquires a block at that place.
   [[nodiscard]] std::optional<TailMatch> FindTail(const BlockChain& chain, std::span<const BlockId> blocks,
                                                   std::uint32_t limit) const;
 
   // Adds a holder to a matched block. Front to back. A stale ref is a bug.
   void Acquire(BlockRef ref);
 
-  // Adds a holder to a block that the caller's sibling holds, ready or not.
+  // Adds a holder to a block, ready or not, that a sibling of the caller holds.
   void Share(BlockId block) { pool_.AddReference(block); }
 
-  // Removes a holder; back to front. A ready block without holders is idle, another one is free. `use` describes the
-  // request that releases it, `retention` what it asks for its blocks.
+  // Removes a holder; back to front. A ready block without holders becomes idle, any other is freed. `use` describes
+  // the request that releases the block, `retention` says how long the request wants its blocks kept.
   void Release(BlockId block, const RequestUse& use, const RequestRetention& retention = {});
   // Removes a holder from each of a request's blocks, back to front.
   void ReleaseAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention = {});
 
-  // Takes an empty block, with one holder: a free one, or the victim of an eviction. Empty when all are referenced,
-  // pinned or held. The block is for `group`.
+  // Takes an empty block with one holder for `group`: a free block, or an evicted one. Empty when all blocks are
+  // referenced, pinned or held.
   [[nodiscard]] std::optional<BlockId> Allocate(EvictionGroup group = EvictionGroup(0));
 
-  // Frees the idle block that Allocate would give `group` if none were free. False when there is none to evict.
+  // Frees the idle block that Allocate would give `group` if none were free. False when no block can be evicted.
   [[nodiscard]] bool EvictOne(EvictionGroup group = EvictionGroup(0));
 
-  // Frees a held block, the oldest that has no child, of the group that gives next to make room for `group`: for a
-  // request that can not run otherwise. False when there is none; there is one while any is held and EvictOne has none.
+  // Frees a held block, for a request that can not run otherwise: the oldest without a child, of the group whose turn
+  // it is to give way to `group`. False when there is none; there is one while any block is held and EvictOne finds
+  // none.
   [[nodiscard]] bool EvictHeld(EvictionGroup group = EvictionGroup(0));
 
-  // Block `index` of `chain`, lying in blocks[index], is whole; blocks[0 … index) are ready and the caller's.
+  // Block `index` of `chain`, stored in blocks[index], is complete; blocks[0 … index) are ready and held by the caller.
   [[nodiscard]] CommitResult Commit(const BlockChain& chain, std::uint32_t index, std::span<const BlockId> blocks,
                                     EvictionGroup group = EvictionGroup(0));
 
-  // Starts the memory reads of a Commit to come, of a block that gets this hash.
+  // Prefetches what a later Commit of a block with this hash reads.
   void PrefetchCommit(BlockHash hash, BlockId block) const;
 
-  // blocks.back() holds the first `token_count` tokens, fewer than B, of the chain's block at that place, and is the
-  // caller's alone; those before it are ready. Makes it a partial block, unless what it holds is in the tree already.
+  // blocks.back() holds the first `token_count` tokens (fewer than B) of the chain's block at that place, and only the
+  // caller holds it; the blocks before it are ready. Makes it a partial block, unless the tree already has what it
+  // holds.
   void StorePartial(const BlockChain& chain, std::span<const BlockId> blocks, std::uint32_t token_count,
                     EvictionGroup group);
 
   // Discards what the caller computed of `chain` from block `first` on, because it may be wrong. The ready blocks from
-  // there on leave the tree with everything behind them, and so does a partial block that begins like the chain where
-  // it ends: they are free at once if they have no holders, otherwise when the last one releases them. A holder of such
-  // a block has no ready block there any more (see IsReady), and commits nothing behind it. Pins stay for the blocks
-  // that will be computed in their place. O(blocks that leave + hashes).
+  // there on leave the tree with all their descendants, and so does a partial block after the chain's last ready block
+  // that begins like the chain. They are free at once if they have no holders, otherwise when the last holder releases
+  // them. A holder of such a block has no ready block there any more (see IsReady), and commits nothing after it. Pins
+  // stay for the blocks that will be computed in their place. O(blocks that leave + hashes).
   void Discard(const BlockChain& chain, std::uint32_t first);
   [[nodiscard]] bool IsReady(BlockId block) const { return nodes_[block.value()].ready; }
 
   // ---- what is kept ----
 
-  // Takes back the retention that a request asked for when it released `last` and all blocks before it. Blocks with a
-  // longer retention keep it. Does nothing if `last` has been evicted since. O(blocks before it).
+  // Ends the retention that a request asked for when it released `last` and all blocks before it. Blocks with a longer
+  // retention keep it. Does nothing if `last` has been evicted since. O(blocks before it).
   void EndRetention(BlockRef last, const RequestRetention& retention);
 
-  // A waiting request will hit this block: it goes after all others. Counted; each call is taken back by one Unwant.
+  // A waiting request will hit this block: it is evicted after all others. Calls are counted; each needs one Unwant.
   void Want(BlockRef ref);
-  // The block may have been evicted since.
+  // The block may have been evicted in the meantime.
   void Unwant(BlockRef ref);
 
-  // Keeps these blocks of one chain, front to back, until `end`: those that are ready now, the others once they are.
-  // Over the limit the later ones are not pinned, and counted. A pin of a block that is pinned sets its end anew.
+  // Pins these blocks of one chain, front to back, until `end`: those that are ready now, the others once they are
+  // ready. Blocks over the limit are refused and counted. Pinning a pinned block sets a new end.
   void Pin(std::span<const BlockHash> hashes, std::optional<Instant> end);
-  // Ends the pins of these blocks, front to back. A block stays pinned while a block behind it is, with or without a
-  // pin of its own, and counts towards the limit either way.
+  // Ends the pins of these blocks, given front to back. A block stays pinned while a later block of its chain is
+  // pinned, with or without a pin of its own, and counts towards the limit either way.
   void Unpin(std::span<const BlockHash> hashes);
   // Ends all pins. O(pins).
   void UnpinAll();
-  // Counts these blocks by what pins keep of them; each counts once. O(hashes).
+  // Counts how many of these blocks are pinned, will be pinned, or are not; each counts once. O(hashes).
   [[nodiscard]] PinCounts PinsOf(std::span<const BlockHash> hashes) const;
 
   // ---- what it tells ----
@@ -219,22 +223,22 @@ class PrefixCache {
   // All ready blocks as runs, parents before children. O(ready blocks).
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
 
-  // The prefixes that requests found most often, the most used first, at most `most`: those that end where more than
-  // one request did not go on as the others did. Of equally used ones the longest is first. O(blocks + found · log
-  // most); the way to the first blocks' tokens adds at most kMaxFrontSteps.
+  // The prefixes that requests found most often, the most used first, at most `most`. A prefix ends at a block after
+  // which more than one request continued differently from the others. Of equally used prefixes the longest comes
+  // first. O(blocks + found · log most); walking to the first blocks to read their tokens adds at most kMaxFrontSteps.
   static constexpr std::size_t kMaxFrontSteps = std::size_t{1} << 16U;
   [[nodiscard]] std::vector<wire::UsedPrefix> MostUsed(std::uint32_t most, wire::PrefixTokens tokens) const;
 
   [[nodiscard]] BlockHash digest() const { return digest_; }  // xor of the hashes of all ready blocks
   [[nodiscard]] std::uint32_t ready_count() const { return index_.size(); }
   [[nodiscard]] std::uint32_t pinned_count() const { return pinned_count_; }
-  // Blocks that Allocate can have at once.
+  // The number of blocks that Allocate can return at once.
   [[nodiscard]] std::uint32_t available_count() const {
     return pool_.free_count() + pool_.idle_count() - idle_pinned_ - holds_.held_count();
   }
-  // Of these, one less if `ref`, which is ready, is taken.
+  // True if the ready block `ref` is among these, so taking it leaves one fewer.
   [[nodiscard]] bool IsAvailable(BlockRef ref) const { return IsEvictable(ref.block.value()); }
-  // Blocks that EvictHeld can free, one after the other, when none is available.
+  // The number of blocks that EvictHeld can free, one after the other, when none is available.
   [[nodiscard]] std::uint32_t held_count() const { return holds_.held_count(); }
   [[nodiscard]] bool IsHeld(BlockRef ref) const { return holds_.IsHeld(ref.block); }
   [[nodiscard]] bool IsPinned(BlockRef ref) const { return nodes_[ref.block.value()].pinned; }
@@ -257,19 +261,19 @@ class PrefixCache {
     BlockHash hash;
     BlockHash root;
     std::uint32_t parent = kNoBlock;
-    std::uint32_t children = kNoBlock;  // the root of their tree
+    std::uint32_t children = kNoBlock;  // root of the tree of children
     std::uint32_t position = 0;         // in blocks from the root
     std::uint32_t hit_count = 0;        // requests that found it here
     std::uint32_t pinned_children = 0;
     std::uint16_t wanted_count = 0;
-    std::uint16_t token_count = 0;  // B but for a partial block
+    std::uint16_t token_count = 0;  // B, or fewer for a partial block
     std::uint8_t group = 0;
     std::uint8_t retention_priority = kDefaultRetentionPriority;  // while its retention timer is set
-    std::uint8_t shelf_priority = kDefaultRetentionPriority;      // under which idle_ has it
-    BlockOrigin origin = BlockOrigin::kPrompt;                    // as of its last release
+    std::uint8_t shelf_priority = kDefaultRetentionPriority;      // its priority in idle_
+    BlockOrigin origin = BlockOrigin::kPrompt;                    // set at its last release
     bool ready = false;
     bool pinned = false;
-    bool has_pin = false;  // one of its own; a pinned block without one is pinned for its children
+    bool has_pin = false;  // a pin of its own; a pinned block without one is pinned for its children
   };
 
   struct Group {
@@ -341,9 +345,10 @@ class PrefixCache {
   void UnpinReady(std::uint32_t block);
   void EndPin(BlockHash hash);
 
-  // Found blocks whose children were all found less often, by more than one request, or not at all.
+  // The used blocks where a prefix ends for MostUsed: every child was found less often, by more than one request, or
+  // there is none.
   [[nodiscard]] std::vector<std::uint32_t> EndsOfUse() const;
-  // The first block on the way to `block`; nothing when that takes more than `steps_left`, which is counted down.
+  // The first block on the path to `block`; nothing if the path is longer than `steps_left`, which is counted down.
   [[nodiscard]] std::optional<std::uint32_t> FrontOf(std::uint32_t block, std::size_t& steps_left) const;
 
   [[nodiscard]] Result<void> CheckNode(std::uint32_t block) const;
@@ -363,13 +368,13 @@ class PrefixCache {
   BigVector<Node> nodes_;
   SiblingTree siblings_;
   BigVector<TokenId> tokens_;              // B per block
-  std::uint32_t first_blocks_ = kNoBlock;  // the first blocks of all scopes: the root of their tree
+  std::uint32_t first_blocks_ = kNoBlock;  // root of the tree of the first blocks of all scopes
   BlockHash digest_;
 
   Instant now_;
   std::uint64_t latest_request_ = 0;
   HoldBook holds_;
-  // The HoldNeed of a block, until it may have changed.
+  // The HoldNeed of a block; reset when it may have changed.
   struct CountedNeed {
     std::uint32_t block = kNoBlock;
     std::uint32_t need = 0;

@@ -1,9 +1,9 @@
-// The part of the prefix cache that holds blocks for their youth. A block before a held one is held, pinned or in use.
+// The part of the prefix cache that holds young blocks. A block before a held one is held, pinned or in use.
 #include "worker/cache/prefix_cache.h"
 
 namespace roost::worker {
 
-// Those before `block` are in use or pinned yet, and will be held for its sake.
+// The blocks before `block` are still in use or pinned, and will be held because of it.
 bool PrefixCache::ShouldHold(std::uint32_t block) {
   const BlockId id(block);
   if (holds_.held_children(id) > 0 || holds_.IsReserved(id)) return true;
@@ -16,9 +16,9 @@ bool PrefixCache::ShouldHold(std::uint32_t block) {
   return group.held_count + group.reserved_count + need <= limit;
 }
 
-// So many blocks more are held, or have their hold reserved, if `block` is held: it and those before it, less those
-// that are pinned or reserved already. A request lets go back to front, so usually the block behind has just been
-// counted.
+// The number of blocks that become held or reserved if `block` is held: `block` and those before it, less those that
+// are pinned or reserved already. A request releases its blocks back to front, so usually the need of the block after
+// this one has just been counted.
 std::uint32_t PrefixCache::HoldNeed(std::uint32_t block) const {
   if (counted_need_.block == block) return counted_need_.need;
   std::uint32_t need = 1;
@@ -36,7 +36,7 @@ void PrefixCache::Hold(std::uint32_t block) {
   idle_.InsertHeld(id, EvictionGroup(nodes_[block].group), PlaceOf(block), holds_.AgeNumber(id));
 }
 
-// `block` is on no shelf any more.
+// `block` is not in idle_ any more.
 void PrefixCache::EndHold(std::uint32_t block) {
   if (!holds_.IsHeld(BlockId(block))) return;
   LetGo(block);
@@ -61,7 +61,7 @@ void PrefixCache::LetGo(std::uint32_t block) {
   --groups_[nodes_[block].group].held_count;
 }
 
-// Lets go of what is held without a reason, from `last` on towards the front.
+// Ends holds that have no reason any more, from `last` on towards the front.
 void PrefixCache::SettleHolds(std::uint32_t last) {
   for (std::uint32_t block = last; block != kNoBlock; block = nodes_[block].parent) {
     const BlockId id(block);

@@ -1,4 +1,4 @@
-// The parts of the prefix cache that say which idle block stays and which goes: shelves, eviction, retention, pins.
+// The parts of the prefix cache that decide which idle block stays and which goes: shelves, eviction, retention, pins.
 // (The minimum hold: prefix_cache_holds.cc.)
 #include <algorithm>
 #include <limits>
@@ -8,13 +8,13 @@
 
 namespace roost::worker {
 
-// ---- shelves: a pinned block is on none, all other idle blocks are in idle_, the held ones apart ----
+// ---- shelves: an idle block is in idle_, held ones in a list of their own; a pinned block is not ----
 
 bool PrefixCache::IsIdle(std::uint32_t block) const {
   return nodes_[block].ready && pool_.references(BlockId(block)) == 0;
 }
 
-// By EvictOne, when its children have gone.
+// True if EvictOne may evict it, once its children have gone.
 bool PrefixCache::IsEvictable(std::uint32_t block) const {
   return IsIdle(block) && !nodes_[block].pinned && !holds_.IsHeld(BlockId(block));
 }
@@ -38,7 +38,7 @@ std::optional<BlockId> PrefixCache::ParentOf(std::uint32_t block) const {
   return BlockId(nodes_[block].parent);
 }
 
-// `block` became idle, or its pin has ended. No block before it is idle that is not pinned.
+// `block` became idle, or its pin has ended. Every idle block before it is pinned.
 void PrefixCache::Shelve(std::uint32_t block, const RequestUse& use) {
   const bool should_hold = !nodes_[block].pinned && ShouldHold(block);
   EndReservation(block);
@@ -70,7 +70,7 @@ void PrefixCache::Unshelve(std::uint32_t block) {
   }
 }
 
-// Of the request that used `block` last no more is known than when.
+// Of the request that used `block` last, only the time is known.
 RequestUse PrefixCache::LatestUse(std::uint32_t block) const {
   const std::uint32_t prompt_end = nodes_[block].origin == BlockOrigin::kPrompt ? nodes_[block].position + 1 : 0;
   return {.number = latest_request_, .prompt_token_count = prompt_end * block_tokens_};
@@ -100,8 +100,8 @@ std::optional<BlockId> PrefixCache::Victim(EvictionGroup group, IdleBlocks::Reac
   return victim;
 }
 
-// The highest gives first to make room for `group`. Its own turn is the first when it is over its share, else the one
-// after all that are over theirs.
+// The group with the highest value gives way first to make space for `group`. `group` itself comes first if it is over
+// its share, otherwise after all groups that are over theirs.
 std::int64_t PrefixCache::TurnToGive(EvictionGroup giver, EvictionGroup group) const {
   const Group& state = groups_[giver.value()];
   const std::int64_t excess = std::int64_t{state.ready_count} - std::int64_t{state.share};
@@ -127,8 +127,8 @@ void PrefixCache::LoseChild(std::uint32_t parent) {
   if (PlaceOf(parent) == TreePlace::kLeaf) idle_.BecomeLeaf(BlockId(parent));
 }
 
-// A prefix goes back to front, so after a block its ancestors are likely to go: what that reads is asked for two blocks
-// ahead, which is about as long as memory takes to answer.
+// A prefix is evicted back to front, so the ancestors of an evicted block usually follow. What that reads is prefetched
+// two blocks ahead, which is about the latency of memory.
 void PrefixCache::PrefetchEvictionsAfter(std::uint32_t block) const {
   const std::uint32_t parent = nodes_[block].parent;
   if (parent == kNoBlock || nodes_[parent].parent == kNoBlock) return;
@@ -138,7 +138,7 @@ void PrefixCache::PrefetchEvictionsAfter(std::uint32_t block) const {
   if (ahead.parent != kNoBlock) PrefetchBlock(BlockId(ahead.parent));
 }
 
-// ---- what turned out to be wrong ----
+// ---- blocks that may be wrong ----
 
 void PrefixCache::Discard(const BlockChain& chain, std::uint32_t first) {
   std::uint32_t parent = kNoBlock;
@@ -153,7 +153,7 @@ void PrefixCache::Discard(const BlockChain& chain, std::uint32_t first) {
   while (const std::optional<std::uint32_t> partial = FindPartialOf(chain, index, parent)) DiscardTree(*partial);
 }
 
-// Children before parents.
+// Discards children before parents.
 void PrefixCache::DiscardTree(std::uint32_t first) {
   std::uint32_t block = first;
   while (nodes_[first].ready) {
@@ -168,7 +168,7 @@ void PrefixCache::DiscardTree(std::uint32_t first) {
   }
 }
 
-// A pin stays in the table, for the block that will be computed in this one's place.
+// A pin stays in the table, for the block that will be computed in place of this one.
 void PrefixCache::DiscardLeaf(std::uint32_t block) {
   const std::uint32_t parent = nodes_[block].parent;
   if (nodes_[block].has_pin) EndPin(nodes_[block].hash);
@@ -190,7 +190,7 @@ std::uint32_t PrefixCache::PriorityOf(std::uint32_t block) const {
   return kDefaultRetentionPriority;
 }
 
-// Of two retentions the higher priority and the later end hold. `block` is on no shelf.
+// The higher priority and the later end of two retentions apply. `block` is not in idle_.
 void PrefixCache::Retain(std::uint32_t block, const BlockRetention& retention) {
   ROOST_CHECK(retention.priority <= kMaxRetentionPriority, "priority {}", retention.priority);
   if (!retention.end || *retention.end <= now_) return;
@@ -205,12 +205,12 @@ void PrefixCache::Retain(std::uint32_t block, const BlockRetention& retention) {
 void PrefixCache::EndRetention(BlockRef last, const RequestRetention& retention) {
   if (last.generation != pool_.generation(last.block) || !nodes_[last.block.value()].ready) return;
   for (std::uint32_t block = last.block.value(); block != kNoBlock; block = nodes_[block].parent) {
-    // Whose retention it was is not known, but what it was tells it well enough.
+    // The cache does not record which request asked for a retention, so it compares priority and end.
     EndRetentionIf(block, nodes_[block].origin == BlockOrigin::kPrompt ? retention.prompt : retention.decode);
   }
 }
 
-// Ends the block's retention if it is just this one.
+// Ends the block's retention if its priority and end are these.
 void PrefixCache::EndRetentionIf(std::uint32_t block, const BlockRetention& retention) {
   const BlockId id(block);
   if (!retention.end || !retention_timers_.IsSet(id)) return;
@@ -221,7 +221,7 @@ void PrefixCache::EndRetentionIf(std::uint32_t block, const BlockRetention& rete
   ReshelveByPriority(block);
 }
 
-// The block's retention is over. Unless that leaves it where it is, it goes on as if it had been used now.
+// The block's retention is over. If its priority changes, it moves in idle_ as if it had been used now.
 void PrefixCache::ReshelveByPriority(std::uint32_t block) {
   const Node& node = nodes_[block];
   const bool shelved_by_priority = IsEvictable(block) && node.wanted_count == 0;
@@ -249,7 +249,7 @@ void PrefixCache::Unwant(BlockRef ref) {
   if (moves) ShelveToEvict(block, LatestUse(block));
 }
 
-// ---- pins: whoever is pinned has a pinned parent, and whoever has a pin was refused or is pinned ----
+// ---- pins: a pinned block's parent is pinned; a block with a pin is pinned, or its pin was refused ----
 
 void PrefixCache::Pin(std::span<const BlockHash> hashes, std::optional<Instant> end) {
   for (const BlockHash hash : hashes) {
@@ -278,7 +278,7 @@ void PrefixCache::Unpin(std::span<const BlockHash> hashes) {
 void PrefixCache::UnpinAll() {
   std::vector<BlockHash> hashes;
   pins_.TakeAll(hashes);
-  // In any order: a block that is left pinned for a child's sake goes with the child.
+  // Any order works: a block that stays pinned for a child is unpinned with that child.
   for (const BlockHash hash : hashes) EndPin(hash);
 }
 
@@ -307,13 +307,13 @@ void PrefixCache::PinByHash(std::uint32_t block) {
   node.has_pin = true;
 }
 
-// Pins what is in front of `block`, for its sake, if there is room for all of it. Usually that is nothing; it is more
-// when the pins in front ended before the blocks were ready.
+// Pins the unpinned blocks in front of `block`, if there is space for all of them. Usually there are none; there are
+// some when their pins ended before the blocks were ready.
 bool PrefixCache::PinParentsOf(std::uint32_t block) {
   std::size_t count = 0;
   for (std::uint32_t parent = nodes_[block].parent; parent != kNoBlock && !nodes_[parent].pinned;
        parent = nodes_[parent].parent) {
-    // A pin in front that was refused: this one goes the same way, without a look at the whole prefix for each block.
+    // A block in front had its pin refused, so this one is refused too, without a walk to the root for each block.
     if (pins_.Contains(nodes_[parent].hash) || PinCount() + ++count > pin_limit_) return false;
   }
   for (std::uint32_t parent = nodes_[block].parent; count > 0; --count, parent = nodes_[parent].parent) {
@@ -334,7 +334,8 @@ void PrefixCache::PinReady(std::uint32_t block) {
   if (idle) Shelve(block, LatestUse(block));
 }
 
-// `hash` is not in the pin table any more. A parent that was pinned for this block alone goes with it.
+// The ready block with this hash loses its own pin. It stays pinned for pinned children; otherwise it is unpinned, and
+// so are the parents that were pinned for this block alone.
 void PrefixCache::EndPin(BlockHash hash) {
   const std::optional<BlockId> found = FindByHash(hash);
   if (!found || !nodes_[found->value()].has_pin) return;

@@ -1,4 +1,4 @@
-// The parts of the prefix cache that look at the whole tree: the snapshot, what is used most, and the invariants.
+// The parts of the prefix cache that read the whole tree: the snapshot, the most used prefixes, and the invariants.
 #include "worker/cache/prefix_cache.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ Error Broken(fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace
 
-// Preorder. A run goes down from child to first child, to a leaf; the other children begin runs of their own.
+// In preorder. A run goes from a block down to its first child, and on to a leaf; each other child begins a run.
 std::vector<wire::StoredRun> PrefixCache::Snapshot() const {
   std::vector<wire::StoredRun> runs;
   std::vector<std::uint32_t> beginnings;
@@ -43,8 +43,8 @@ std::vector<wire::StoredRun> PrefixCache::Snapshot() const {
   return runs;
 }
 
-// A prefix that was computed in pieces was found by each piece where the one before had ended, once less than there: no
-// reason to tell of each piece.
+// When a prefix was computed in pieces, each piece was found once less than the piece before it. A drop by one is
+// therefore not an end of use.
 std::vector<std::uint32_t> PrefixCache::EndsOfUse() const {
   constexpr std::uint32_t kStrayHits = 1;
   std::vector<bool> goes_on(pool_.block_count());
@@ -164,8 +164,8 @@ Result<void> PrefixCache::CheckTotals() const {
   return {};
 }
 
-// Every ready block is found from the front, once. (A ring would never end: no more blocks are looked at than there
-// are.)
+// Walks the tree from the front: every ready block must be found exactly once. The walk stops after as many blocks as
+// there are, so a cycle can not make it endless.
 Result<void> PrefixCache::CheckTree() const {
   std::vector<std::uint32_t> blocks;
   siblings_.Append(first_blocks_, blocks);
@@ -209,8 +209,8 @@ Result<void> PrefixCache::CheckNode(std::uint32_t block) const {
   return CheckChildren(block);
 }
 
-// Who is held is idle and not pinned, and has a reason; and who stands before it is held, too, unless it is in use or
-// pinned.
+// A held block is idle, not pinned, and has a reason to be held. The block before it is held too, unless it is in use
+// or pinned.
 Result<void> PrefixCache::CheckHold(std::uint32_t block) const {
   const BlockId id(block);
   std::vector<std::uint32_t> children;

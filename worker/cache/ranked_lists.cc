@@ -50,8 +50,8 @@ void RankedLists::Erase(BlockId block) {
   }
 }
 
-// Of a run whose first block went at the other end, only the last is found. A wrong candidate costs no more than a
-// worse choice: it is a leaf, and is ranked by its own time.
+// If the first block of the run has been evicted at the other end, only the run's last block is found. A wrong
+// candidate only makes the choice worse: it is still a leaf, and is ranked by its own time.
 void RankedLists::StepBack(std::uint32_t list, BlockId back) {
   const BlockId first(run_first_[back.value()]);
   const std::uint64_t run = released_at_[back.value()] >> kPlaceBits;

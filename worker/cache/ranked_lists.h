@@ -1,16 +1,16 @@
-// Idle blocks in lists by (group, class of reuse), each in the order in which blocks became idle. It hands out the
-// least valuable leaf. The value is either the time of the last use (which gives exact LRU over all classes) or what a
-// ReuseModel says of class and age. Because all blocks of a list have one class, two leaves represent it, and values
-// may change at any time without moving a block.
+// Idle blocks in lists by (group, reuse class), each in the order in which blocks became idle. It returns the least
+// valuable leaf. The value is either the time of the last use (exact LRU over all classes) or the ReuseModel's density
+// for class and age. All blocks of a list have one class, so two leaves represent it, and values may change at any time
+// without moving a block.
 //
 //     group 0, class 0:  [b7 t=3][b2 t=9] …  [b8 t=40][b5 t=40]    ┐
-//     group 0, class 1:  [b4 t=1][b9 t=5] …  [b3 t=41]             ├─ of oldest and newest leaves, the least value goes
+//     group 0, class 1:  [b4 t=1][b9 t=5] …  [b3 t=41]             ├─ the least value of oldest and newest leaves goes
 //     group 0, class 2:  (empty)                                   ┘
 //
-// The newest leaf, because values need not fall with age: a block that was just used is often not used again for a
-// while, and a block that has waited for a long time is closer to its next use. If there is room for only one of them,
-// the older one stays. The newest leaf is searched among the blocks that the latest request pushed (a run, deepest
-// first), and when they are gone, in the run before.
+// The newest leaf is a candidate because values need not fall with age: a block that was just used is often not used
+// again for a while, and a block that has waited for a long time is closer to its next use. If there is space for only
+// one of them, the older one stays. The newest leaf is searched for among the blocks that the latest request pushed (a
+// run, deepest first), and when they are gone, in the previous run.
 //
 // Not thread-safe. Every operation is O(1), FirstToGo in the number of classes and amortised over the pushes. 28 bytes
 // per block and 40 per list.
@@ -28,7 +28,7 @@
 
 namespace roost::worker {
 
-// When a block was let go of: the request, and the place among its blocks. Counts up.
+// When a block was released: the request, and the block's place among the request's blocks. Ascends.
 struct ReleaseTime {
   std::uint64_t request = 0;
   std::uint32_t place = 0;
@@ -43,7 +43,7 @@ class RankedLists {
   // `block` is in no list.
   void PushBack(std::uint32_t group, std::uint32_t reuse_class, BlockId block, ReleaseTime time, TreePlace place);
 
-  // As of LeafLists.
+  // See LeafLists.
   void BecomeLeaf(BlockId block);
   void Erase(BlockId block);
 
@@ -57,16 +57,17 @@ class RankedLists {
   }
 
  private:
-  // A release time in one word, ordered: requests above, places below. Places beyond the last are as the last.
+  // A release time in one word, in order: the request in the high bits, the place in the low bits. Larger places are
+  // clamped.
   static constexpr std::uint32_t kPlaceBits = 24;
 
-  // The newest run in a list begins at `first`, while there is any.
+  // The first block of the newest run in a list, if there is one.
   struct Newest {
     std::uint64_t request = 0;
     std::optional<BlockId> first;
   };
 
-  // The newest run is used up: the one before it is the newest.
+  // The newest run has no block left: the previous run becomes the newest.
   void StepBack(std::uint32_t list, BlockId back);
   void MarkFilled(std::uint32_t list);
 

@@ -5,8 +5,8 @@
 //     │            └────── gap ───────┘           └─────── idle ────────┤
 //     └────────────────────────────── age ──────────────────────────────┘
 //
-// A block is used when it is stored, when a request finds it, and when a request releases it. It is idle since its last
-// use, and a gap ends when a request finds it.
+// A block is used when it is stored, when a request finds it, and when a request releases it. It is idle from its last
+// use on. A gap ends when a request finds the block.
 //
 // Not thread-safe. Every operation is O(1). 8 bytes per block; nothing is allocated after construction.
 #pragma once
@@ -26,7 +26,7 @@ namespace roost::worker {
 inline constexpr std::array kResidencySeconds{0.001, 0.002, 0.005, 0.01, 0.02, 0.05,  0.1,   0.2,   0.5,    1.0,   2.0,
                                               5.0,   10.0,  20.0,  30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0};
 
-// What was counted, as a plain value. buckets[i] counts the times in (bound i-1, bound i]; the last one those over all
+// Counts of durations. buckets[i] counts the times in (bound i-1, bound i]; the last bucket counts those over all
 // bounds.
 struct DurationCounts {
   std::array<std::uint64_t, kResidencySeconds.size() + 1> buckets{};
@@ -52,7 +52,7 @@ class Residency {
   void OnStored(BlockId block, Instant now);
   // A request found `block`, which is ready.
   void OnFound(BlockId block, Instant now);
-  // A request let go of `block`, which is ready.
+  // A request released `block`, which is ready.
   void OnLetGo(BlockId block, Instant now);
   // `block` was ready and is no longer.
   void OnEvicted(BlockId block, Instant now);
@@ -63,14 +63,14 @@ class Residency {
   void Prefetch(BlockId block) const { roost::Prefetch(&times_[block.value()]); }
 
  private:
-  // Milliseconds, modulo 2^32: times of up to 49 days are told right.
+  // Milliseconds, modulo 2^32: times of up to 49 days are correct.
   using Millis = std::uint32_t;
   struct Times {
     Millis stored = 0;
     Millis used = 0;
   };
 
-  // A request's blocks have mostly one time in common: the bucket is looked for once.
+  // Remembers the last bucket, because most blocks of a request have the same time.
   class Recorder {
    public:
     void Add(DurationCounts& counts, Millis millis);

@@ -25,7 +25,8 @@ ReuseDistance::ReuseDistance(const ReuseDistanceOptions& options)
     : largest_pool_(options.largest_pool),
       max_samples_(std::min(options.max_samples, options.largest_pool)),
       rate_(static_cast<double>(max_samples_) / options.largest_pool),
-      // The table of the stack mixes in a seed of its own: the sampled blocks would fill a part of it otherwise.
+      // The stack's table uses a different seed: otherwise the sampled blocks would all fall into one part of the
+      // table.
       sampling_seed_(Mix64(options.seed + 1)),
       threshold_(ThresholdOf(rate_)),
       half_life_accesses_(std::uint64_t{options.half_life} * options.largest_pool),

@@ -6,24 +6,24 @@
 // Garthwaite, Ahmad: Efficient MRC Construction with SHARDS, FAST 2015): with one block in k, a distance d in the
 // sample stands for d · k.
 //
-// - The rate is fixed: largest_pool blocks are max_samples in the sample. Blocks deeper than that leave the stack: they
-//   are misses for every pool that can be asked for. So memory is bounded as in the paper's fixed-size variant, without
-//   its changes of the rate; and the estimate is exact if largest_pool is at most max_samples.
-// - Blocks that are in very many prompts (the first one of all chats) are in the sample or not, which shifts the whole
-//   curve. As in the paper's SHARDS-adj, the accesses that the sample has too few or too many, against the rate, count
-//   as hits of the smallest distance.
+// - The rate is fixed: largest_pool blocks are max_samples in the sample. Blocks deeper than that leave the stack,
+//   because they miss in every pool that can be asked for. So memory is limited as in the paper's fixed-size variant,
+//   without its changes of the rate; and the estimate is exact if largest_pool is at most max_samples.
+// - A block that is in very many prompts (the first one of all chats) is in the sample or not, which shifts the whole
+//   curve. As in the paper's SHARDS-adj, the accesses that the sample has too few or too many of, compared with the
+//   rate, count as hits of the smallest distance.
 // - Recent accesses weigh more: all counts are halved every half_life pools' worth of accesses.
-// - A request uses its blocks together, and lets them go back to front. So all distances of a prompt are those of the
-//   moment before it, and after it its first block is on top: the order in which LRU evicts.
+// - A request uses its blocks together, and releases them back to front. So all distances of a prompt are measured
+//   before it, and after it its first block is on top: the order in which LRU evicts.
 //
 //   stack    slots in the order of use   [k4][  ][k1][k9][  ][k2]→      a used block moves to the right end; a Fenwick
 //                                          1   0   1   1   0   1        tree (Fenwick: A new data structure for
 //                                                                       cumulative frequency tables, 1994) counts what
 //                                                                       is right of it: its distance
 //
-// Not thread-safe. A block outside of the sample costs 4 ns, one in it 60: O(log max_samples). After max_samples uses
-// of sampled blocks, at the earliest, the slots are packed, which is O(max_samples) and 0.2 ms. 43 bytes per sample,
-// 700 KB as a rule; nothing is allocated after construction.
+// Not thread-safe. A block outside of the sample costs 4 ns, a block in it 60 ns: O(log max_samples). After at least
+// max_samples uses of sampled blocks the slots are packed, which is O(max_samples) and takes 0.2 ms. 43 bytes per
+// sample, usually 700 KB; nothing is allocated after construction.
 #pragma once
 
 #include <cstdint>
@@ -47,14 +47,15 @@ class ReuseDistance {
  public:
   explicit ReuseDistance(const ReuseDistanceOptions& options);
 
-  // A request's prompt, all full blocks front to back: each is an access that hits or misses. They count as used too.
+  // A request's prompt, all full blocks front to back. Each is an access that hits or misses, and counts as a use.
   void Access(std::span<const BlockHash> prompt);
 
-  // A request used these blocks, front to back, of which it asked for none: the output, or all when it lets them go.
+  // A request used these blocks, front to back, without asking for them: its output, or all blocks when it releases
+  // them.
   void Use(std::span<const BlockHash> blocks);
 
-  // The share of recent accesses that an LRU pool of `pool_blocks`, at most largest_pool, would have had. Nothing
-  // before the first access. O(max_samples), 13 µs: once in a while, not in every step.
+  // The share of recent accesses that would have hit in an LRU pool of `pool_blocks`, at most largest_pool. Nothing
+  // before the first access. O(max_samples), 13 µs: call it now and then, not in every step.
   [[nodiscard]] std::optional<double> HitRateAt(std::uint32_t pool_blocks) const;
 
  private:
@@ -81,7 +82,7 @@ class ReuseDistance {
   std::vector<std::uint32_t> in_use_;    // Fenwick tree over the slots: 1 where a key is
   std::vector<double> hits_;             // sampled accesses by their distance in the sample
   double sampled_accesses_ = 0;          // hits and misses
-  double accesses_ = 0;                  // in the sample or not
+  double accesses_ = 0;                  // all, in the sample or not
   std::uint64_t accesses_to_halve_ = 0;  // before the counts are halved
 };
 

@@ -9,8 +9,8 @@ namespace {
 
 constexpr float kFadingRequests = 1000;          // counts fall to 1/e in this many requests
 constexpr std::uint32_t kRenewedPerRequest = 4;  // classes
-constexpr float kRateEvidence = 3;    // requests' worth of reuses with which the common rate counts in a class
-constexpr float kShapeEvidence = 20;  // requests' worth of releases with which the common shape does
+constexpr float kRateEvidence = 3;               // weight of the common rate in a class, in requests' worth of reuses
+constexpr float kShapeEvidence = 20;             // weight of the common shape, in requests' worth of releases
 constexpr float kHighestHazard = 0.95F;
 
 // sqrt(2)^k - 1 for k = 0 … 32.
@@ -53,7 +53,7 @@ void ReuseModel::EndRequest() {
   }
 }
 
-// Once per round over the classes.
+// Called once per round over the classes.
 void ReuseModel::Fade() {
   const float factor = std::exp(-static_cast<float>(kClassCount) / kRenewedPerRequest / kFadingRequests);
   request_weight_ *= factor;
@@ -63,7 +63,7 @@ void ReuseModel::Fade() {
   }
 }
 
-// How many of the class's releases were seen through each age: not reused before it, and long enough ago.
+// How many of the class's releases were observed through each age: released that long ago and not reused before it.
 ReuseModel::ByAge ReuseModel::AtRisk(const ClassCounts& counts) const {
   ByAge at_risk{};
   float left = counts.released;
@@ -92,7 +92,7 @@ void ReuseModel::RenewClass(std::uint32_t reuse_class) {
   SetDensities(HazardOf(counts_[reuse_class]), densities_[reuse_class]);
 }
 
-// The common hazard, scaled to how often the class comes back, as a prior; and the class's own counts.
+// The common hazard, scaled to the class's own rate of reuse, is the prior; the class's own counts are added to it.
 ReuseModel::ByAge ReuseModel::HazardOf(const ClassCounts& counts) const {
   const ByAge at_risk = AtRisk(counts);
   float reuses = kRateEvidence * releases_per_request_;
@@ -133,7 +133,7 @@ void ReuseModel::SetDensities(const ByAge& hazard, ByAge& densities) {
   }
 }
 
-// Straight between the beginnings of two buckets.
+// Interpolates linearly between the beginnings of two buckets.
 float ReuseModel::DensityAt(std::uint32_t reuse_class, std::uint64_t age) const {
   const std::uint32_t k = BucketOf(age);
   const ByAge& densities = densities_[reuse_class];

@@ -1,19 +1,19 @@
-// How soon blocks come back, learned per class: the hazard of reuse as a function of age, and from it the hit density
-// by which idle blocks are ranked.
+// How soon blocks come back, learned per class: the hazard of reuse as a function of age. From it follows the hit
+// density that ranks idle blocks.
 //
 // A block's hit density at age a is the most hits per unit of time that keeping it from a on can bring:
 //
 //     density(a) = max over b > a of  P(reused in [a, b) | not before a) / E[time kept in [a, b) | not before a]
 //
-// the Gittins index of the bet that a block is (Gittins, Bandit processes and dynamic allocation indices, 1979), and
+// This is the Gittins index of keeping a block (Gittins, Bandit processes and dynamic allocation indices, 1979), and
 // what LHD estimates for objects in general (Beckmann, Chen, Cidon, LHD: Improving cache hit rate by maximizing hit
-// density, NSDI 2018). To give the space to the highest densities is best where blocks come back independently.
+// density, NSDI 2018). Giving the space to the highest densities is best if blocks come back independently.
 //
 // Time counts in requests. Ages fall into buckets, two per octave. Hazards are counted from a sample of blocks, those
-// that come back as well as those at risk, so that young counts are not biased by what has not had the time to come
-// back (Kaplan, Meier, Nonparametric estimation from incomplete observations, 1958). Counts fade. A class with few
-// counts leans on all classes together: as much as a few requests weigh, because blocks of one request come back
-// together and are no independent evidence.
+// that come back as well as those at risk, so that blocks that had no time to come back yet do not bias the counts
+// (Kaplan, Meier, Nonparametric estimation from incomplete observations, 1958). Counts fade. A class with few counts
+// uses the counts of all classes as a prior, with the weight of a few requests only: the blocks of one request come
+// back together and are not independent evidence.
 //
 // Not thread-safe. Every operation is O(1): each request refreshes a few classes of the table.
 #pragma once
@@ -29,12 +29,12 @@ class ReuseModel {
 
   ReuseModel();
 
-  // A sampled block of a class was let go of.
+  // A sampled block of a class was released.
   void CountRelease(std::uint32_t reuse_class);
-  // A sampled block that was let go of in the class came back at this age.
+  // A sampled block that was released in this class came back at this age.
   void CountReuse(std::uint32_t reuse_class, std::uint32_t age);
 
-  // A request has let go of its blocks. The counts fade, and the part of the table whose turn it is is renewed.
+  // A request has released its blocks. The counts fade, and the next part of the table is renewed.
   void EndRequest();
 
   [[nodiscard]] float DensityAt(std::uint32_t reuse_class, std::uint64_t age) const;

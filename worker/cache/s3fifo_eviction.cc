@@ -7,7 +7,7 @@
 namespace roost::worker {
 namespace {
 
-constexpr std::uint32_t kSmallShare = 10;  // the small queue is aimed at one in so many idle blocks
+constexpr std::uint32_t kSmallShare = 10;  // the small queue should have one in this many idle blocks
 constexpr std::uint32_t kMostChances = 3;
 
 std::uint32_t NameOf(std::uint64_t key) { return static_cast<std::uint32_t>(Mix64(key)) | 1U; }
@@ -61,7 +61,7 @@ std::optional<BlockId> S3FifoEviction::Victim(EvictionGroup group) {
   return main ? main : small;
 }
 
-// Each pass over a block takes a chance from it, and it had at most kMostChances when it was inserted.
+// Each pass over a block takes one chance from it, and a block is inserted with at most kMostChances, so the loop ends.
 std::optional<BlockId> S3FifoEviction::MainVictim(std::uint32_t group) {
   const std::uint32_t list = ListOf(group, Queue::kMain);
   for (;;) {

@@ -6,9 +6,9 @@
 //     new, in ghosts ──▶ main ◀─┐ second chance, while it was reused since
 //     reused while resident ──▶ main ──▶ evicted
 //
-// The small queue gives a victim while it holds more than a tenth of the group's idle blocks. Where the two differ:
-// only leaves go, and a block that is reused leaves its queue, for it is not idle then; it comes back into the main
-// queue.
+// The small queue gives the victim while it holds more than a tenth of the group's idle blocks. Two differences from
+// the paper: only leaves are evicted, and a reused block leaves its queue, because it is not idle then; it comes back
+// into the main queue.
 //
 // 25 bytes per block. See EvictionPolicy.
 #pragma once

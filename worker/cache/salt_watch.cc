@@ -11,7 +11,7 @@ SaltWatch::SaltWatch(std::uint64_t seed) : seed_(seed), sets_(kSets) {}
 SaltFinding SaltWatch::Observe(BlockHash root, std::span<const TokenId> first_block) {
   const std::uint64_t hash = XXH3_64bits_withSeed(first_block.data(), first_block.size_bytes(), seed_);
   if (hash % kSampling != 0) return SaltFinding::kNotSampled;
-  // Never zero, which is an empty way's.
+  // Never zero: zero marks an empty way.
   const std::uint64_t content = hash | 1U;
   std::array<Seen, kWays>& seen = sets_[hash / kSampling % kSets].seen;
   const auto found = std::find_if(seen.begin(), seen.end(), [&](const Seen& way) { return way.content == content; });

@@ -1,19 +1,19 @@
 // Finds prompts that differ only in their scope: the same first block under another root, because of another tenant,
-// salt or adapter. Each such scope computes and keeps its own copy, so this shows salts that separate prompts without
-// need.
+// salt or adapter. Each such scope computes and keeps its own copy, so this reveals salts that separate prompts
+// needlessly.
 //
-// Blocks are compared by their tokens without the root, as a 64-bit content key (XXH3 with the process's seed), for
-// one content in kSampling. The others cost their hash and nothing else. A set is one cache line of four contents, the
-// one seen last in front; a new one drops the last. So it remembers some thousand sampled contents.
+// Blocks are compared by their tokens without the root, as a 64-bit content key (XXH3 with the process's seed), for one
+// content in kSampling. The other blocks only cost their hash. A set is one cache line of four contents, the one seen
+// last in front; a new one drops the last. So some thousand sampled contents are remembered.
 //
 //   set = [content, root] [content, root] [content, root] [content, root]
 //
-// How to read the count: a finding of kOtherRoot says that a prompt begins like one of another scope; how far the two
-// agree is not known. So only the tokens of the first block count, if they were computed and would count as cold
-// otherwise, times kSampling because of the sample. They are taken from the cold tokens that follow (TakeShare), so the
-// reasons still add up and no counter goes back. The count is a lower estimate of what the scopes cost, because long
-// prompts agree in more than one block. It is coarse with few contents: each of them is in the sample and counts
-// sixteen times, or is not in it.
+// How to read the count: kOtherRoot says that a prompt begins like a prompt of another scope; how far the two agree is
+// not known. So only the tokens of the first block count, if they were computed and would otherwise count as cold,
+// times kSampling because of the sample. They are taken from the cold tokens that follow (TakeShare), so the reasons
+// still add up and no counter decreases. The count is a lower estimate of what the scopes cost, because long prompts
+// agree in more than one block. It is coarse with few contents: each is either in the sample and counts kSampling
+// times, or is not in it.
 //
 // Not thread-safe. Observe is O(1), about 10 ns for 16 tokens. 64 KiB; nothing is allocated after construction.
 #pragma once
@@ -56,7 +56,7 @@ class SaltWatch {
 
   struct Seen {
     std::uint64_t content = 0;
-    std::uint64_t root = 0;  // half of it
+    std::uint64_t root = 0;  // half of the root
   };
   struct alignas(64) Set {
     std::array<Seen, kWays> seen{};

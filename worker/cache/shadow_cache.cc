@@ -7,7 +7,7 @@
 namespace roost::worker {
 namespace {
 
-// Keys are halves of block hashes; the index spreads by them.
+// Keys are halves of block hashes, and the index spreads entries by this half.
 BlockHash HashOf(std::uint64_t key) { return {0, key}; }
 
 }  // namespace
@@ -39,7 +39,7 @@ std::uint32_t ShadowCache::EndRequest() {
   return std::exchange(hits_, 0);
 }
 
-// Whatever a caller says, parents stand before their children, so there is always a leaf.
+// A parent must have a lower position than its child, whatever the caller says, so there is always a leaf.
 void ShadowCache::LinkLatestTo(BlockId parent) {
   if (!latest_) return;
   Entry& child = entries_[latest_->value()];

@@ -1,7 +1,7 @@
-// A small cache of keys only, which shows how well a ranking would do: it sees a sample of the releases that the real
-// cache sees, has the same share of its blocks, and counts what it would have hit (Waldspurger and others, Cache
-// modeling and optimization using miniature simulations, USENIX ATC 2017). As in the real cache only leaves are
-// evicted. The tree of the sampled blocks is learned from the order in which requests release theirs, back to front:
+// A small cache of keys only, which shows how well a ranking would do. It sees a sample of the real cache's releases,
+// has the same share of its blocks, and counts the hits that it would have had (Waldspurger and others, Cache modeling
+// and optimization using miniature simulations, USENIX ATC 2017). As in the real cache only leaves are evicted. The
+// tree of the sampled blocks is learned from the order in which requests release theirs, back to front:
 //
 //     request:   a ─ B ─ c ─ d ─ E ─ F     (capitals are sampled)      told of: F, E, B     tree: B ◀─ E ◀─ F
 //
@@ -17,7 +17,7 @@
 
 namespace roost::worker {
 
-// A request lets go of a block.
+// A request releases a block.
 struct ShadowUse {
   std::uint64_t key = 0;
   std::uint32_t position = 0;  // in blocks from the root
@@ -29,10 +29,11 @@ class ShadowCache {
  public:
   ShadowCache(std::uint32_t entry_count, Ranking ranking);
 
-  // A request's later blocks are told of first.
+  // A request's later blocks come first.
   void Use(const ShadowUse& use, const ReuseModel& model);
 
-  // The request's blocks have all been told of. How many of them were hits: held, and every one before them too.
+  // All blocks of the request have been seen. Returns how many were hits: held together with every sampled block before
+  // them.
   [[nodiscard]] std::uint32_t EndRequest();
 
  private:
@@ -43,7 +44,7 @@ class ShadowCache {
     std::uint32_t child_count = 0;
   };
 
-  // An entry without a key: a new one, or that of the block that goes.
+  // An entry without a key: a new one, or that of an evicted block.
   [[nodiscard]] BlockId TakeEntry(const ReuseModel& model, std::uint64_t request);
   void Evict(BlockId entry);
   void LinkLatestTo(BlockId parent);
@@ -52,8 +53,8 @@ class ShadowCache {
   HashIndex index_;
   RankedLists lists_;
   std::vector<Entry> entries_;
-  std::optional<BlockId> latest_;  // the request's entry that was told of last
-  std::uint32_t hits_ = 0;         // of the request's blocks since the last that was missing
+  std::optional<BlockId> latest_;  // the request's entry that was used last
+  std::uint32_t hits_ = 0;         // the request's blocks since the last missing one
 };
 
 }  // namespace roost::worker

@@ -6,7 +6,7 @@
 
 namespace roost::worker {
 
-// A total order that can not be predicted outside of the process.
+// A total order that nobody outside of the process can predict.
 bool SiblingTree::IsAbove(std::uint32_t block, std::uint32_t other) {
   static const std::uint64_t seed = BlockHashHasher::ProcessSeed();
   return Mix64(block ^ seed) > Mix64(other ^ seed);
@@ -57,8 +57,8 @@ void SiblingTree::Append(std::uint32_t root, std::vector<std::uint32_t>& blocks)
   }
 }
 
-// Cuts the tree `root` at the place `order`, along one path: what hangs off it to the left is before, to the right
-// after.
+// Splits the tree `root` at the place `order`, along one path: subtrees to the left go to `before`, those to the right
+// to `after`.
 void SiblingTree::Split(std::uint32_t root, const Order& order, std::uint32_t& before, std::uint32_t& after) {
   std::uint32_t* before_end = &before;
   std::uint32_t* after_end = &after;
@@ -77,7 +77,7 @@ void SiblingTree::Split(std::uint32_t root, const Order& order, std::uint32_t& b
   *after_end = kNone;
 }
 
-// One tree of two, all blocks of the first before those of the second.
+// Joins two trees; all blocks of `before` come before those of `after`.
 std::uint32_t SiblingTree::Join(std::uint32_t before, std::uint32_t after) {
   std::uint32_t root = kNone;
   std::uint32_t* place = &root;

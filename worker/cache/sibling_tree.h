@@ -1,8 +1,7 @@
 // The children of every block, each set in the order of its blocks' tokens: a treap per parent (Seidel, Aragon:
-// Randomized Search Trees, 1996), whose priorities are the mixed block numbers. Of all children, the one that shares
-// the longest prefix with some tokens stands next to the place where those tokens would be. So the best child is found
-// without looking at all of them, however many there are: thousands of prompts that begin differently are no worse than
-// ten.
+// Randomized Search Trees, 1996), whose priorities are the mixed block numbers. The child that shares the longest
+// prefix with some tokens is next to the place where those tokens would be. So the best child is found without looking
+// at all of them, and a parent may have thousands of children.
 //
 // The tree holds only the links; its user knows the order (see Order).
 //
@@ -31,11 +30,11 @@ class SiblingTree {
 
   explicit SiblingTree(std::uint32_t block_count) : links_(block_count) {}
 
-  // Puts `block`, which is in no tree, at its place `order` in the tree `root`. Equal ones may stand in any order.
+  // Puts `block`, which is in no tree, at its place `order` in the tree `root`. Equal blocks may be in any order.
   void Insert(std::uint32_t& root, std::uint32_t block, const Order& order);
 
-  // Takes `block`, whose place `order` is, out of the tree `root`. Among equals `order` must lead to it: it is after
-  // none that stands after `block`, and before none that stands before it.
+  // Takes `block`, whose place is `order`, out of the tree `root`. Among equal blocks `order` must lead to it: it must
+  // be before none of the blocks ahead of `block`, and after none of the blocks behind it.
   void Erase(std::uint32_t& root, std::uint32_t block, const Order& order);
 
   // The blocks right before and right after a place.

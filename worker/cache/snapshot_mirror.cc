@@ -9,7 +9,7 @@
 namespace roost::worker {
 namespace {
 
-// How far ahead of the packing the table is read, whose places are at random.
+// How many slots ahead the packing prefetches the table, whose places are random.
 constexpr std::uint32_t kPrefetchDistance = 16;
 
 }  // namespace

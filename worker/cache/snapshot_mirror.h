@@ -1,19 +1,19 @@
 // A copy of the set of ready blocks, updated by the cache's events, for snapshots outside of the engine's thread:
-// neither events nor snapshots cost that thread anything.
+// neither events nor snapshots take time on that thread.
 //
 //   log, in the order of storing    [a0 a1 a2][b0 b1 gone gone][a3][gone][c0 c1] …      top →
 //   snapshot                         a0 a1 a2  b0 b1            a3        c0 c1
 //
-// A block is stored after its parent and removed before it, so the order of storing has parents before children, and
-// what is left of a run after a removal is its front. A snapshot is one pass over the log. Its runs are those in which
-// the blocks were stored (an event does not name the parent of its first block, so later ones can not be joined to
-// it). A run whose middle was removed all the same is split, each part at its position.
+// A block is stored after its parent and removed before it, so the order of storing has parents before children, and a
+// removal leaves the front of a run. A snapshot is one pass over the log. Its runs are those in which the blocks were
+// stored (an event does not name the parent of its first block, so later runs can not be joined to it). If the middle
+// of a run was removed nevertheless, the run is split, each part at its position.
 //
-// The log has half again as many slots as there are blocks; when it is full, what is left moves up to its front.
+// The log has 1.5 times as many slots as there are blocks; when it is full, the remaining blocks move to its front.
 //
 // Not thread-safe. Store and remove are O(1) expected per block, amortised over the moves (30 ms at a million blocks,
-// every half million stored); a snapshot is O(blocks). 43 bytes per block of the pool, beside the cache's own; only
-// snapshots allocate. Events that break the cache's rules stop the process: after a loss of events, Assign.
+// after every half million stored); a snapshot is O(blocks). 43 bytes per block of the pool, in addition to the cache's
+// own; only snapshots allocate. Events that break the cache's rules stop the process; after lost events call Assign.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ namespace roost::worker {
 
 class SnapshotMirror {
  public:
-  // Of a pool of `block_count` blocks.
+  // For a pool of `block_count` blocks.
   explicit SnapshotMirror(std::uint32_t block_count);
 
-  // The cache's events, in their order and each once.
+  // The cache's events, in order and each once.
   void Apply(std::span<const wire::CacheEvent> events);
 
   // Forgets everything and takes these runs, parents before children.
@@ -40,15 +40,15 @@ class SnapshotMirror {
   // All ready blocks as runs, parents before children.
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
 
-  // As wire::Load has them for the same instant of the events.
+  // The same values as in wire::Load after the same events.
   [[nodiscard]] BlockHash digest() const { return digest_; }
   [[nodiscard]] std::uint32_t ready_count() const { return log_.size(); }
 
  private:
   enum class Place : std::uint8_t {
     kGone,       // no block, or one that was removed
-    kFirst,      // of a run
-    kContinues,  // the run of the slot before, unless that is gone
+    kFirst,      // the first of a run
+    kContinues,  // continues the run of the slot before, unless that is gone
   };
 
   void Store(const wire::StoredRun& run);

@@ -52,11 +52,11 @@ void TimerWheel::Expire(Instant now, std::vector<BlockId>& expired) {
     now_ = start;
     EmptyFirstSlot(level, expired);
   }
-  // No slot in use starts at or before `end`, so no digit in which a deadline differs first becomes another one.
+  // No slot in use starts at or before `end`, so every deadline stays at its level and in its slot.
   now_ = end;
 }
 
-// Slots of a lower level start before those of a higher one: their deadlines agree with `now_` in more digits.
+// Slots of a lower level start before those of a higher one, because their deadlines agree with `now_` in more digits.
 std::uint32_t TimerWheel::FirstLevel() const {
   return static_cast<std::uint32_t>(
       std::find_if(used_.begin(), used_.end(), [](std::uint64_t slots) { return slots != 0; }) - used_.begin());

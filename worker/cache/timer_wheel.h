@@ -4,11 +4,11 @@
 //   level 0   64 slots of 1 tick      the deadlines that differ from `now` in the lowest 6 bits only
 //   level 1   64 slots of 64 ticks    … that differ in bits 6 … 11, and in none above
 //     ⋮
-//   level 7   64 slots of 2^42 ticks  together: every Instant there is
+//   level 7   64 slots of 2^42 ticks  together: every Instant
 //
-// A deadline stands at the level of the highest 6-bit digit in which it differs from `now`, in the slot of its own
-// digit there. When `now` comes to the start of a slot, the slot's timers expire or move down. A word per level says
-// which slots are in use, so `now` jumps from one such slot to the next, however far they are apart.
+// A deadline is at the level of the highest 6-bit digit in which it differs from `now`, in the slot of its own digit
+// there. When `now` comes to the start of a slot, the slot's timers expire or move down. A word per level says which
+// slots are in use, so `now` jumps from one such slot to the next, however far apart they are.
 //
 // Not thread-safe. Set and Clear are O(1). Expire is O(1) amortised over Set: a timer moves down at most 7 times.
 // 16 bytes per block and 8 KiB, from the first Set on; nothing is allocated after it.
@@ -34,11 +34,11 @@ class TimerWheel {
   // Sets the timer of `block`, in place of the one it has. A deadline in the past expires at the next Expire.
   void Set(BlockId block, Instant deadline);
 
-  // Takes the timer of `block` away, if it has one.
+  // Clears the timer of `block`, if it has one.
   void Clear(BlockId block);
 
-  // Appends the blocks whose deadline has come to `expired`, a tick's before a later tick's; they have no timer any
-  // more. `now` never goes back.
+  // Appends the blocks whose deadline has come to `expired`, earlier ticks first; their timers are cleared. `now` never
+  // goes back.
   void Expire(Instant now, std::vector<BlockId>& expired);
 
   [[nodiscard]] bool IsSet(BlockId block) const {
@@ -54,8 +54,8 @@ class TimerWheel {
   static constexpr std::uint32_t kSlots = 1U << kDigitBits;
   static constexpr std::uint32_t kLevels = 8;
 
-  // A slot is a ring through its blocks and an entry of its own, behind those of the blocks. Whoever is in no ring
-  // links to itself, as an empty slot does.
+  // A slot is a ring through its blocks and an entry of its own, which lies after the blocks' entries. An entry in no
+  // ring links to itself, as an empty slot does.
   struct Entry {
     std::uint64_t tick = 0;  // of the deadline
     std::uint32_t previous = 0;
@@ -65,7 +65,7 @@ class TimerWheel {
   void TakeMemory();
   void Link(std::uint32_t block);
   void Unlink(std::uint32_t block);
-  // The level whose first slot in use is the first of all; kLevels when no slot is.
+  // The level whose first slot in use is the earliest of all; kLevels when no slot is in use.
   [[nodiscard]] std::uint32_t FirstLevel() const;
   void EmptyFirstSlot(std::uint32_t level, std::vector<BlockId>& expired);
   [[nodiscard]] std::uint64_t StartOfFirstSlot(std::uint32_t level) const;

@@ -23,9 +23,9 @@ class CacheWatch {
   CacheWatch(PrefixCache& cache, const Scheduler& scheduler);
 
   void OnSubmitted(Request& request, const Sequence& sequence);
-  // The request's first tokens are about to be computed.
+  // Call it right before the request's first tokens are computed.
   void OnStarted(const Request& request, const Sequence& sequence);
-  // The sequence ends.
+  // Call it when the sequence ends.
   void OnEnd(const Sequence& sequence);
 
   // Adds the increments since the last call.

@@ -1,5 +1,5 @@
 // One output under a constraint: its automaton, and the mask of the tokens that may come next. The mask is made once
-// for each place of the output, and has the stop tokens where the text may end.
+// for each position of the output. It includes the stop tokens where the text may end.
 //
 //   drawn   t0  t1  t2        Take(0, t0), Take(1, t1), …: each token is taken once
 //   mask            └ after t2
@@ -20,7 +20,7 @@ namespace roost::worker {
 
 class ConstrainedOutput {
  public:
-  // `automaton` has already taken the tokens written before. `stop_tokens` (below `vocab_size`) may end the text.
+  // `automaton` has already taken the tokens written before. `stop_tokens` (each below `vocab_size`) may end the text.
   ConstrainedOutput(std::unique_ptr<Automaton> automaton, std::uint32_t vocab_size,
                     std::span<const TokenId> stop_tokens);
 
@@ -29,11 +29,11 @@ class ConstrainedOutput {
 
   // The tokens that may come next.
   [[nodiscard]] std::span<const std::uint32_t> Mask();
-  // Whether the text must end here.
+  // True if the text must end here.
   [[nodiscard]] bool MustEnd();
-  // Whether no token may follow and the text may not end: the vocabulary cannot write what the constraint wants.
+  // True if no token may follow and the text may not end: the vocabulary can not write what the constraint asks for.
   [[nodiscard]] bool IsStuck();
-  // The next token, where the constraint leaves exactly one and the text may not end.
+  // The next token, if the constraint leaves exactly one and the text may not end.
   [[nodiscard]] std::optional<TokenId> OnlyToken();
 
   [[nodiscard]] std::unique_ptr<ConstrainedOutput> Fork() const;
@@ -45,11 +45,11 @@ class ConstrainedOutput {
   std::vector<TokenId> stop_tokens_;
   std::uint32_t taken_count_ = 0;
 
-  // Of the place after the tokens that were taken.
+  // For the position after the tokens that were taken.
   bool mask_is_made_ = false;
   std::vector<std::uint32_t> mask_;
   bool may_end_ = false;
-  bool may_go_on_ = false;             // some token beside stop tokens is allowed
+  bool may_go_on_ = false;             // a token other than a stop token is allowed
   std::optional<TokenId> only_token_;  // set if exactly one is allowed
 };
 

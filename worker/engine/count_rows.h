@@ -1,6 +1,6 @@
 // Assigns rows of the model's token counts (kernels/sample.h) to outputs. There are as many rows as one step can draw
-// outputs, so a row that this step uses is never taken away. An output that was preempted may find its row taken by
-// another one; then its counts are sent to the device again.
+// outputs, so a row that this step uses is never reassigned. A preempted output may find that its row belongs to
+// another output; then its counts are sent to the device again.
 //
 // Not thread-safe. Touch is O(1), Take O(rows).
 #pragma once
@@ -15,18 +15,18 @@ namespace roost::worker {
 
 class CountRows {
  public:
-  // A row and the ticket under which it was taken. With another ticket now, the row belongs to another output.
+  // A row and the ticket under which it was taken. If the row's ticket differs now, the row belongs to another output.
   struct Place {
     std::uint32_t row = 0;
     std::uint64_t ticket = 0;         // 0: none
-    std::uint64_t counted_count = 0;  // tokens of the output that the row has
+    std::uint64_t counted_count = 0;  // tokens of the output that the row counts
   };
 
   explicit CountRows(std::uint32_t row_count) : rows_(row_count) {}
 
   void BeginStep() { ++step_; }
 
-  // Whether the row still belongs to the place. If so, this step counts as a use of it.
+  // True if the row still belongs to the place; then it counts as used in this step.
   [[nodiscard]] bool Touch(const Place& place) {
     Row& row = rows_[place.row];
     if (place.ticket == 0 || row.ticket != place.ticket) return false;

@@ -13,7 +13,8 @@
 namespace roost::worker {
 namespace {
 
-// A conversation that is expected back has its blocks held like this, and for so much longer than it says.
+// When a client says when its conversation will come back (expect_return_ms), its blocks are kept with at least this
+// priority, and for the announced time multiplied by this margin.
 constexpr std::uint32_t kReturnPriority = 60;
 constexpr double kReturnMargin = 1.25;
 constexpr std::chrono::minutes kLongestReturn{10};
@@ -53,7 +54,7 @@ std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::ui
 }
 
 std::optional<Instant> After(std::uint64_t ms, Instant now) {
-  // A time beyond any clock is none, and must not wrap around.
+  // A time beyond the clock's range counts as no time; adding it would wrap around.
   if (ms == 0 || ms > wire::kMaxKeepMs) return std::nullopt;
   return now + std::chrono::milliseconds(ms);
 }
@@ -84,7 +85,7 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
       watch(cache, scheduler),
       count_rows(std::min(options.max_running_requests, options.max_batch_tokens)) {
   ROOST_CHECK(!options.plan_ahead || options.verify_hits_share == 0,
-              "hits are verified by logits that are still there");
+              "plan_ahead can not be combined with verify_hits_share");
   draws.fill_masks = [this](std::span<std::uint32_t> masks) { FillMasks(masks); };
   if (options.check_invariants) pool.NoteEmptied();
 }
@@ -98,7 +99,8 @@ Result<void> Engine::State::Validate(RequestKey key, const wire::Generate& reque
   if (request.sample_count == 0) return InvalidArgument("sample_count", "must be at least 1");
   const bool wants_logprobs = request.output_logprobs.has_value() || request.prompt_logprobs.has_value();
   if (wants_logprobs && !TellsLogprobs(options)) {
-    return InvalidArgument("logprobs", "more than {} requests may run at a time here", kMostScoredRequests);
+    return InvalidArgument("logprobs", "are not reported by a worker that may run more than {} requests at a time",
+                           kMostScoredRequests);
   }
   for (const std::optional<std::uint32_t> top_count : {request.output_logprobs, request.prompt_logprobs}) {
     if (top_count.value_or(0) <= wire::kMaxTopLogprobs) continue;
@@ -146,7 +148,7 @@ Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Insta
   if (generate.cache_mode == wire::CacheMode::kOff) ++uncached_requests;
   Choice& first = requests.Add(std::move(request), id);
   if (automaton != nullptr) {
-    // Where the text may end, the model's own stop tokens end it, unless they are not to.
+    // The constraint lets the model's own stop tokens end the text where it may end, unless the request ignores them.
     const std::vector<TokenId> stop_tokens = generate.ignore_eos ? std::vector<TokenId>() : options.stop_tokens;
     first.constrained =
         std::make_unique<ConstrainedOutput>(std::move(automaton), model.shape().vocab_size, stop_tokens);
@@ -154,7 +156,7 @@ Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Insta
   return {};
 }
 
-// Its biases and stop tokens are there.
+// The request's biases and stop tokens are set already.
 void Engine::State::SetOutputWishes(const wire::Generate& generate, Request& request) const {
   const std::uint32_t vocab_size = model.shape().vocab_size;
   if (generate.output_logprobs) request.output_logprobs = std::min(*generate.output_logprobs, vocab_size);
@@ -165,7 +167,7 @@ void Engine::State::SetOutputWishes(const wire::Generate& generate, Request& req
   BanTokens(request.stop_tokens, vocab_size, request.early_biases);
 }
 
-// Takes the prompt and its hashes out of `generate`.
+// Moves the prompt and its hashes out of `generate`.
 SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) const {
   std::optional<Instant> start_deadline;
   if (options.max_queue_wait) start_deadline = received + *options.max_queue_wait;
@@ -185,7 +187,7 @@ SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) c
           .scores_prompt = generate.prompt_logprobs.has_value()};
 }
 
-// Tenants without a share are everybody else.
+// Tenants without a share belong to group 0.
 EvictionGroup Engine::State::GroupOf(const std::string& tenant) const {
   const auto& shares = options.tenant_shares;
   const auto found =
@@ -231,7 +233,7 @@ void Engine::State::Address(RequestEvent& event, const Choice& choice) {
   event.event.choice = choice.index;
 }
 
-// The last event of a choice, which is gone with it; of some reasons also the last one of its request.
+// Makes the last event of a choice and removes the choice. Some reasons end all choices of the request.
 RequestEvent Engine::State::End(SequenceId id, wire::FinishReason reason, std::optional<Error> error) {
   const Choice& choice = *requests.FindChoice(id);
   RequestEvent event;
@@ -248,7 +250,7 @@ RequestEvent Engine::State::End(SequenceId id, wire::FinishReason reason, std::o
   return event;
 }
 
-// A request that never left the queue has nothing to tell.
+// A request that never left the queue has nothing to report.
 void Engine::State::Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event) {
   if (!request.first_scheduled || std::exchange(request.announced, true)) return;
   event.cached_token_count = sequence.cached_token_count;

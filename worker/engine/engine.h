@@ -3,15 +3,14 @@
 //
 //   schedule → build batch → forward → commit → sample → report
 //
-// With plan_ahead, Step begins the next step on the device before it reports the tokens of the one before. So the
+// With plan_ahead, Step begins the next step on the device before it reports the tokens of the previous one. So the
 // device always has work.
 //
-// Every request that Submit accepted ends exactly once: with a finish reason in a report, or silently by CancelLink.
-// A request under a constraint waits for its automaton before it is scheduled. Its output ends where the constraint
-// allows no further token.
-// A stop token ends a request and is not among its tokens; none is drawn before min_output_tokens. Log probabilities of
-// a prompt are reported in pieces, step by step, all of them before the first token. A request with broken logits ends
-// with kError; the others of its batch go on.
+// Every request that Submit accepted ends exactly once: with a finish reason in a report, or silently by CancelLink. A
+// request under a constraint waits for its automaton before it is scheduled; its output ends where the constraint
+// allows no further token. A stop token ends a request and is not part of its output; none is drawn before
+// min_output_tokens. Log probabilities of a prompt are reported in pieces, step by step, all of them before the first
+// token. A request with broken logits ends with kError; the other requests of its batch continue.
 #pragma once
 
 #include <algorithm>
@@ -59,23 +58,23 @@ struct TenantShare {
 struct EngineOptions {
   std::uint32_t max_batch_tokens = SchedulerOptions().max_batch_tokens;  // token budget of one step
   std::uint32_t max_running_requests = SchedulerOptions().max_running;   // sequences in one batch
-  std::uint32_t max_waiting_requests = SchedulerOptions().max_waiting;   // with more, Submit answers kOverloaded
+  std::uint32_t max_waiting_requests = SchedulerOptions().max_waiting;   // over this, Submit answers kOverloaded
   std::vector<TokenId> stop_tokens = {};                                 // the model's own
 
   // The cache.
   std::string eviction = std::string(kDefaultEvictionPolicy);     // one of kEvictionPolicyNames
   double pinned_share_limit = CacheOptions().pinned_share_limit;  // of the pool's blocks; pins beyond it are refused
-  Duration min_hold = Duration(0);                                // see PrefixCache, as for the next
+  Duration min_hold = Duration(0);                                // see PrefixCache; also for the next field
   double held_share_limit = CacheOptions().held_share_limit;
   std::vector<TenantShare> tenant_shares = {};  // of the pool; unused parts may be borrowed. Their sum is at most 1
-  double verify_hits_share = 0;                 // of the requests with hits: computed anew and compared
-  bool check_invariants = false;                // after every step, and blocks come with NaN in them; for debugging
+  double verify_hits_share = 0;                 // of the requests with hits: computed again and compared
+  bool check_invariants = false;                // after every step; new blocks are filled with NaN; for debugging
 
-  // Plan the next step while the model computes one: no step waits for the tokens of the one before. Not together with
-  // verify_hits_share.
+  // Plan the next step while the model computes one, so no step waits for the tokens of the previous one. Not together
+  // with verify_hits_share.
   bool plan_ahead = false;
 
-  // Makes automata for requests under a constraint, and outlives the engine; null: they are refused.
+  // Makes automata for requests under a constraint, and outlives the engine. Null: such requests are refused.
   Constrainer* constrainer = nullptr;
 
   // The queue.
@@ -88,7 +87,7 @@ struct EngineOptions {
       std::nullopt;  // a request that has waited longer is refused with kOverloaded
 };
 
-// Tokens of one request in one step, addressed.
+// The tokens of one request in one step, with the link and request that they belong to.
 struct RequestEvent {
   LinkId link;
   wire::TokenEvent event;
@@ -96,21 +95,21 @@ struct RequestEvent {
 
 // Counts of one step, for metrics. All are increments.
 struct StepCounts {
-  std::uint64_t prompt_tokens = 0;         // of requests whose prompt has been computed
-  std::uint64_t cached_prompt_tokens = 0;  // of those, served from the cache
+  std::uint64_t prompt_tokens = 0;         // of requests whose prompt is now computed
+  std::uint64_t cached_prompt_tokens = 0;  // the part of them that came from the cache
   std::uint64_t output_tokens = 0;
   std::uint64_t evicted_blocks = 0;
   std::uint64_t preemptions = 0;
   std::uint64_t verification_misses = 0;  // hash equal, tokens not
-  MissCounts computed_prompt_tokens{};    // prompt tokens that were computed, by the reason why
+  MissCounts computed_prompt_tokens{};    // prompt tokens that were computed, by reason
   std::uint64_t tail_cached_tokens =
-      0;  // of the cached ones: copied from a block of which only the first tokens are equal
-  std::uint64_t uncached_requests = 0;  // that asked for no caching
+      0;  // part of the cached ones: copied from a block whose first tokens alone are equal
+  std::uint64_t uncached_requests = 0;  // requests that switched caching off
   std::uint64_t refused_pins = 0;       // blocks that were not pinned because the pins' share of the pool was full
-  std::uint64_t dropped_pins = 0;       // times that all pins ended, because a request needed their blocks
-  std::uint64_t returned_sessions = 0;  // that came back while their blocks were retained
-  std::uint64_t verified_hits = 0;      // requests with hits that were computed anew and agreed
-  std::uint64_t wrong_hits = 0;         // … and did not
+  std::uint64_t dropped_pins = 0;       // times that all pins ended because a request needed their blocks
+  std::uint64_t returned_sessions = 0;  // sessions that came back while their blocks were retained
+  std::uint64_t verified_hits = 0;      // requests with hits that were computed again and agreed
+  std::uint64_t wrong_hits = 0;         // requests with hits that were computed again and did not agree
   ResidencyCounts residency;
   std::vector<double> ttft_seconds;
   std::vector<double> queue_wait_seconds;
@@ -121,7 +120,7 @@ struct StepCounts {
 inline constexpr std::array<double, 4> kPoolMultiples{0.5, 1.0, 2.0, 4.0};
 using HitRateCurve = std::array<double, kPoolMultiples.size()>;
 
-// A report has at most so many of the prompts that are still to be computed, so the work of a step does not grow with
+// A report lists at most this many of the prompts that are still to be computed, so a step's work does not grow with
 // the queue.
 inline constexpr std::size_t kMaxReportedPrompts = 64;
 static_assert(kMaxReportedPrompts <= wire::kMaxOtherPrompts);
@@ -138,7 +137,7 @@ struct StepReport {
   std::vector<RequestEvent> tokens;
   std::vector<wire::CacheEvent> events;
   wire::Load load;                  // without other_prompts, which differ from link to link
-  std::vector<LinkPrompt> prompts;  // the first of those that load.queued_prefill_tokens counts, in their order
+  std::vector<LinkPrompt> prompts;  // the first prompts that load.queued_prefill_tokens counts, in queue order
   std::uint64_t submit_count = 0;   // requests submitted since the start; the load includes them
   StepCounts counts;
   // Blocks by state; their sum is the pool.
@@ -146,14 +145,14 @@ struct StepReport {
   std::uint32_t referenced_blocks = 0;
   std::uint32_t idle_blocks = 0;
   std::uint32_t pinned_blocks = 0;        // of the referenced and idle ones
-  std::optional<HitRateCurve> hit_rates;  // once a second, when prompts have come
+  std::optional<HitRateCurve> hit_rates;  // once a second, if new prompts have arrived
 };
 
 // The most tokens of one request, prompt and output: the model's context, or what the pool holds if that is less.
 [[nodiscard]] std::uint32_t ServableContext(const Model& model);
 
-// Log probabilities come back with the drawn tokens, in a copy of bounded size: an engine that runs more requests at a
-// time refuses them.
+// The limit on running requests of an engine that reports log probabilities: they come back with the drawn tokens, in a
+// copy of limited size. An engine that may run more requests refuses to report them.
 inline constexpr std::uint32_t kMostScoredRequests = 4096;
 [[nodiscard]] inline bool TellsLogprobs(const EngineOptions& options) {
   return std::min(options.max_running_requests, options.max_batch_tokens) <= kMostScoredRequests;
@@ -165,37 +164,38 @@ class Engine {
   Engine(Model& model, const Clock& clock, EngineOptions options);
   ~Engine();
 
-  // Accepts a request. kOverloaded when the queue is full, kContextTooLong and kInvalidArgument when it can never run.
-  // Output ends with kLength at max_output_tokens or at the context's end, whichever comes first. Its deadline and its
-  // wait count from when it was received: now, if no time is given. The first step past its deadline ends it with
+  // Accepts a request. kOverloaded when the queue is full; kContextTooLong and kInvalidArgument when it can never run.
+  // Output ends with kLength at max_output_tokens or at the end of the context, whichever comes first. The deadline and
+  // the waiting time count from `received`, by default now. The first step after the deadline ends the request with
   // kDeadlineExceeded, whether it waits or runs.
   [[nodiscard]] Result<void> Submit(LinkId link, wire::Generate request,
                                     std::optional<Instant> received = std::nullopt);
 
-  // Ends a request; its event with kCancelled is in the next report. Unknown ids are ignored (it may just have ended).
+  // Ends a request; its event with kCancelled is in the next report. Unknown ids are ignored: the request may have just
+  // ended.
   void Cancel(RequestKey key);
 
-  // Ends all requests of a link without events: nobody listens any more.
+  // Ends all requests of a link without events: nobody reads them.
   void CancelLink(LinkId link);
 
-  // Keeps the blocks of a prefix, those that are ready at once and the others as they become ready; see wire::Pin.
+  // Pins the blocks of a prefix: the ready ones at once, the others as they become ready; see wire::Pin.
   wire::PinAnswer Pin(const wire::Pin& pin);
-  // Takes back the pins of these blocks.
+  // Removes the pins of these blocks.
   wire::PinAnswer Unpin(const wire::Unpin& unpin);
 
   // The prefixes that requests found most often. O(blocks).
   [[nodiscard]] wire::Prefixes MostUsed(const wire::WantPrefixes& want) const;
 
-  // Whether there is anything to compute or to report.
+  // True if there is something to compute or to report.
   [[nodiscard]] bool HasWork() const;
 
-  // One step. Without work the report has only the load.
+  // Runs one step. Without work the report has only the load.
   [[nodiscard]] StepReport Step();
 
   // All ready blocks, parents before children.
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
 
-  // ServableContext of its model.
+  // ServableContext of the engine's model.
   [[nodiscard]] std::uint32_t max_context_tokens() const;
 
   // The invariants of scheduler and cache. O(blocks); for tests and for debugging a daemon.

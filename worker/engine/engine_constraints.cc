@@ -1,9 +1,10 @@
-// Requests under a constraint: they wait for their automaton before they are taken in, and what they draw goes through
-// it.
+// Requests under a constraint: they wait for their automaton before they are admitted, and the automaton takes every
+// token that they draw.
 //
-// With plan_ahead the automaton of an output stands before the token that is still being drawn when the next step is
-// begun. So masks are made late: the step's work is with the device, then the tokens of the step before are awaited,
-// the automata take them, and the masks are sent for the draws. The device computes meanwhile.
+// With plan_ahead, the next step begins while the previous token is still being drawn, so the automaton has not taken
+// that token yet. Masks are therefore made late: the step's work goes to the device first; then the engine waits for
+// the tokens of the previous step, the automata take them, and the masks for the draws are sent. The device computes
+// meanwhile.
 #include <algorithm>
 #include <utility>
 
@@ -27,7 +28,7 @@ RequestEvent EndOf(RequestKey key, wire::FinishReason reason, std::optional<Erro
 Result<void> Engine::State::Constrain(RequestKey key, wire::Generate generate, Instant received) {
   const wire::Constraint& constraint = *generate.constraint;
   if (options.constrainer == nullptr) {
-    return InvalidArgument(constraint.field, "this worker can not constrain what it writes");
+    return InvalidArgument(constraint.field, "this worker does not support constrained output");
   }
   if (constraining.size() >= options.max_waiting_requests) {
     return Error{ErrorCode::kOverloaded, "too many requests wait for their grammars", ""};
@@ -43,7 +44,7 @@ Result<void> Engine::State::Constrain(RequestKey key, wire::Generate generate, I
   return {};
 }
 
-// Who has its automaton is a request like any other.
+// A request that has its automaton is admitted like any other.
 void Engine::State::TakeConstrained() {
   if (constraining.empty()) return;
   for (Constrainer::Done& done : options.constrainer->TakeDone()) {
@@ -105,7 +106,7 @@ bool Engine::State::HasConstrained() const {
                      [now](const auto& each) { return each.second.IsLate(now); });
 }
 
-// The draws of several choices begin at one place of the automaton, so they share a row.
+// All choices of a request draw at the same position of the automaton, so they share a mask row.
 void Engine::State::PlanMask(const Sequence& sequence, kernels::SampleRow& draw, StepUnderWay& step) {
   draw.has_mask = true;
   if (step.masks.empty() || step.masks.back().sequence != sequence.id) {
@@ -129,7 +130,7 @@ void Engine::State::FillMasks(std::span<std::uint32_t> masks) {
   }
 }
 
-// Nothing for a draw that nobody will see: the token before it ends the output.
+// Empty if nobody will see the draw, because the token before it ends the output.
 std::span<const std::uint32_t> Engine::State::AllowedTokens(const StepUnderWay::MaskRow& row) {
   Choice* const choice = requests.FindChoice(row.sequence);
   if (choice == nullptr) return {};
@@ -147,14 +148,14 @@ bool Engine::State::Stops(const Request& request, TokenId token) {
   return std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end();
 }
 
-// Goes on with the tokens that alone may follow, without drawing them, while nothing is being drawn already: a draw
-// could only give the same ones. Tells what ends the choice, if something does.
+// Appends tokens without drawing them while exactly one token may follow, because a draw would give the same token. It
+// appends none while a draw is awaited. Returns what ends the choice, if something does.
 Result<std::optional<wire::FinishReason>> Engine::State::GoOn(Choice& choice, const Sequence& sequence,
                                                               wire::StepTokens& tokens, Instant now,
                                                               StepCounts& counts) {
   using Ending = std::optional<wire::FinishReason>;
   const auto stuck = [] {
-    return Error{ErrorCode::kInternal, "the vocabulary can not write what the constraint wants", ""};
+    return Error{ErrorCode::kInternal, "no token of the vocabulary can continue the output under its constraint", ""};
   };
   const bool is_drawing = sequence.awaited_draw.has_value();
   while (true) {

@@ -29,16 +29,16 @@
 
 namespace roost::worker {
 
-// A step that the model has begun, until its tokens are taken.
+// A step that the model has begun, until the engine has taken its tokens.
 struct StepUnderWay {
-  // A row of logits, and its draws: one for each choice that goes on from there.
+  // A row of logits and its draws: one draw for each choice that continues from there.
   struct WantedRow {
     SequenceId sequence;
     std::uint32_t row = 0;  // of the logits
     std::uint32_t first_draw = 0;
     std::uint32_t draw_count = 0;
-    std::uint32_t first_score = 0;  // of the draws, if the request wants their log probabilities
-    bool is_last = false;           // its request's output is full with this token
+    std::uint32_t first_score = 0;  // the draws' log probabilities, if the request wants them
+    bool is_last = false;           // this token reaches the request's output limit
   };
 
   // Tokens of a prompt whose log probabilities are reported.
@@ -51,15 +51,15 @@ struct StepUnderWay {
   // The tokens that may be drawn for this sequence.
   struct MaskRow {
     SequenceId sequence;
-    std::optional<std::uint32_t> awaited_draw;  // of the step before: it gives the token that comes first
+    std::optional<std::uint32_t> awaited_draw;  // of the previous step: its token comes before this one
   };
 
   std::vector<WantedRow> wanted;
   std::vector<MaskRow> masks;
   std::vector<ScoredPrompt> scored_prompts;
-  std::vector<kernels::LogprobsRow> scores;  // as the draws have them
-  std::vector<SequenceId> choices;           // whose next token each draw is
-  std::vector<CountRows::Place> counts;      // of each draw, if it has penalties
+  std::vector<kernels::LogprobsRow> scores;  // the same as in the draws
+  std::vector<SequenceId> choices;           // the choice that each draw belongs to
+  std::vector<CountRows::Place> counts;      // for each draw, if it has penalties
   std::uint32_t prefill_token_count = 0;
   std::uint32_t decode_token_count = 0;
   Instant begin;
@@ -159,18 +159,18 @@ struct Engine::State {
   std::uint64_t submit_count = 0;
   std::uint64_t uncached_requests = 0;  // since the last report
 
-  // The step that was begun and not finished, and the one that is begun meanwhile.
+  // The step that was begun and is not finished, and the step that is begun meanwhile.
   bool is_under_way = false;
   StepUnderWay under_way;
   StepUnderWay next;
-  // The tokens of the step under way, once they were awaited, and when that was.
+  // The tokens of the step under way once they have arrived, and the time of their arrival.
   struct Sampled {
     std::span<const kernels::SampledToken> tokens;
     Instant time;
   };
   std::optional<Sampled> sampled_under_way;
   Instant last_end;               // of a step
-  std::uint64_t step_number = 0;  // steps whose tokens were taken
+  std::uint64_t step_number = 0;  // steps whose tokens have been taken
 
   Batch batch;
   Draws draws;  // from its rows of logits, row after row

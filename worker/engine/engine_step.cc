@@ -1,5 +1,5 @@
-// One step of the engine. With plan_ahead, while the model computes a step the host plans and begins the next one, and
-// takes the tokens afterwards:
+// One step of the engine. With plan_ahead the host plans and begins the next step while the model computes the current
+// one, and then takes the current step's tokens:
 //
 //   host     plan 1  begin 1  plan 2  begin 2  tokens of 1  plan 3  begin 3  tokens of 2
 //   device                    [─────── 1 ───────][─────── 2 ───────][─────── 3 ──────…
@@ -29,7 +29,7 @@ StepReport Engine::State::Step() {
   StepReport report;
   EndExpiredConstraining(clock.Now());
   TakeConstrained();
-  const Instant begin = clock.Now();  // after the times at which those came
+  const Instant begin = clock.Now();  // not earlier than the receive time of any request just taken
   report.tokens = std::exchange(pending_events, {});
   scheduler.AdvanceTo(begin);
   EndExpired(begin, report);
@@ -54,14 +54,14 @@ void Engine::State::EndExpired(Instant now, StepReport& report) {
     report.tokens.push_back(End(request->sequences.front(), wire::FinishReason::kError, error));
   }
   for (const SequenceId id : scheduler.Expired(now)) {
-    if (requests.FindChoice(id) == nullptr) continue;  // a verification's
+    if (requests.FindChoice(id) == nullptr) continue;  // a sequence of the hit verifier
     const Error error{ErrorCode::kOverloaded, "waited too long in the worker's queue", ""};
     report.tokens.push_back(End(id, wire::FinishReason::kError, error));
   }
 }
 
-// Its choices go on with the tokens that it draws, whatever these are. One that stops there has computed one token too
-// many, which nobody will see.
+// Lets the choices of `step` continue with the tokens that it will draw, whatever they are. If such a token ends the
+// output, one token too many is computed, and nobody sees it.
 void Engine::State::AwaitTokens(const StepUnderWay& step) {
   for (const StepUnderWay::WantedRow& row : step.wanted) {
     if (row.is_last) continue;
@@ -72,8 +72,8 @@ void Engine::State::AwaitTokens(const StepUnderWay& step) {
   }
 }
 
-// The next step, if there is something to compute. Blocks count as ready from here on: whatever reads them is computed
-// after.
+// Begins the next step, if there is something to compute. Its blocks count as ready from here on, because whatever
+// reads them is computed later.
 bool Engine::State::Begin(Instant now, StepCounts& counts) {
   const std::vector<ScheduledSlice>& slices = scheduler.Schedule();
   if (slices.empty()) return false;
@@ -113,7 +113,8 @@ void Engine::State::BuildBatch(const std::vector<ScheduledSlice>& slices, Instan
   }
 }
 
-// Only what is copied in this step from a block that was evicted after is still to be read.
+// Poisons the blocks that were freed or reused. A block that this step still copies from is left out, although it has
+// been evicted.
 void Engine::State::PoisonEmptied() {
   for (const BlockId block : pool.TakeEmptied()) {
     const bool is_source = std::any_of(batch.copies.begin(), batch.copies.end(),
@@ -131,7 +132,7 @@ void Engine::State::NoteFirstScheduled(const Sequence& sequence, Instant now, St
   watch.OnStarted(request, sequence);
 }
 
-// One draw for each choice of a request: all of them begin with the same row when the prompt has been computed.
+// One draw for each choice of a request. When the prompt has just been computed, all choices draw from the same row.
 void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnderWay& step) {
   step.wanted.clear();
   step.scored_prompts.clear();
@@ -141,8 +142,8 @@ void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnd
   draws.Clear();
   count_rows.BeginStep();
   draws.feed_next_batch = options.plan_ahead;
-  std::uint32_t token_count = 0;  // of the slices up to this one
-  std::uint32_t row_count = 0;    // of the logits that they want
+  std::uint32_t token_count = 0;  // in the slices up to and with this one
+  std::uint32_t row_count = 0;    // rows of logits that they want
   for (const ScheduledSlice& slice : slices) {
     token_count += slice.token_count;
     if (slice.scored_token_count > 0) PlanPromptScores(slice, row_count, step);
@@ -157,7 +158,7 @@ void Engine::State::PlanDraws(const std::vector<ScheduledSlice>& slices, StepUnd
   step.scores = draws.scored;
 }
 
-// Each token's logits score the one behind it.
+// The logits of each token score the next token.
 void Engine::State::PlanPromptScores(const ScheduledSlice& slice, std::uint32_t first_row, StepUnderWay& step) {
   const Sequence& sequence = *slice.sequence;
   const Request& request = *requests.FindChoice(sequence.id)->request;
@@ -171,7 +172,7 @@ void Engine::State::PlanPromptScores(const ScheduledSlice& slice, std::uint32_t 
   }
 }
 
-// The tokens before are the choice's output, and one that is still awaited.
+// The output before this draw is the choice's output plus the token that is still awaited, if there is one.
 void Engine::State::PlanDrawsOf(const ScheduledSlice& slice, Choice& choice, std::uint32_t last_token,
                                 StepUnderWay& step) {
   const Request& request = *choice.request;
@@ -205,8 +206,9 @@ void Engine::State::PlanDrawsOf(const ScheduledSlice& slice, Choice& choice, std
   }
 }
 
-// A row that has all but the newest token of the output counts that one on the device, where it is known or will be.
-// Else all are sent that are known; the draws of several choices, which begin with the same tokens, share the list.
+// If the counts row has every token of the output but the newest, the device counts that one itself, whether the host
+// knows it yet or not. Otherwise all known tokens are sent; the draws of several choices, which begin with the same
+// tokens, share the list.
 CountRows::Place Engine::State::PlanCounts(const Sequence& sequence, const Choice& choice, CountRows::Place place,
                                            kernels::SampleRow& draw) {
   draw.penalties = PenaltiesOf(choice.request->sampling);
@@ -227,7 +229,8 @@ CountRows::Place Engine::State::PlanCounts(const Sequence& sequence, const Choic
   return place;
 }
 
-// The prompts of some requests are computed with this step: their other choices go on from there like the first one.
+// This step computes the prompts of some requests. Their other choices begin here and continue from the same row as the
+// first one.
 void Engine::State::BeginChoices(StepUnderWay& step) {
   for (const StepUnderWay::WantedRow& row : step.wanted) {
     for (std::uint32_t index = 1; index < row.draw_count; ++index) {
@@ -246,7 +249,7 @@ SequenceId Engine::State::BeginChoice(SequenceId origin, std::uint32_t index, Co
   return fork;
 }
 
-// Waits for the tokens of the step that was begun before, once.
+// Waits for the tokens of the step under way; further calls return the same tokens.
 std::span<const kernels::SampledToken> Engine::State::SampledUnderWay() {
   if (!sampled_under_way) {
     const std::span<const kernels::SampledToken> tokens = model.AwaitSampled();
@@ -255,7 +258,7 @@ std::span<const kernels::SampledToken> Engine::State::SampledUnderWay() {
   return sampled_under_way->tokens;
 }
 
-// A step that was begun while another was computed has lasted since the end of that one.
+// A step that began while another one was being computed is timed from the end of that one.
 void Engine::State::Finish(const StepUnderWay& step, StepReport& report) {
   is_under_way = false;
   const std::span<const kernels::SampledToken> tokens = SampledUnderWay();
@@ -275,7 +278,7 @@ std::span<const float> Engine::State::LogitsOf(std::uint32_t row) {
   return model.Logits().subspan(row * vocab_size, vocab_size);
 }
 
-// Whoever has ended meanwhile is no longer there. The end of one choice may be the end of others of its request.
+// Skips choices that have ended meanwhile. The end of one choice may end the other choices of its request.
 void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernels::SampledToken> sampled, Instant now,
                                 StepReport& report) {
   ROOST_CHECK(sampled.size() == step.choices.size(), "{} tokens for {} draws", sampled.size(), step.choices.size());
@@ -295,7 +298,7 @@ void Engine::State::TakeSamples(const StepUnderWay& step, std::span<const kernel
     }
     for (std::uint32_t draw = row.first_draw; draw < row.first_draw + row.draw_count; ++draw) {
       Choice* choice = requests.FindChoice(step.choices[draw]);
-      if (choice == nullptr) break;  // one with broken logits has ended them all
+      if (choice == nullptr) break;  // a choice with broken logits has ended all choices
       const bool wants_logprobs = choice->request->output_logprobs.has_value();
       TakeSample(step.choices[draw], *choice, TokenOf(sampled[draw]), now, report);
       wire::TokenEvent& event = report.tokens.back().event;
@@ -324,10 +327,10 @@ void Engine::State::Verify(std::span<const float> logits, StepCounts& counts) {
     return;
   }
   ++counts.wrong_hits;
-  spdlog::error("a prompt computed with cached blocks and without them has different logits");
+  spdlog::error("a prompt has different logits with its cached blocks and without them");
 }
 
-// What a sampled token means for its request: one more token, or its end, or both.
+// Applies a sampled token to its choice: one more token, or the end, or both.
 void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<TokenId>& sample, Instant now,
                                StepReport& report) {
   Request& request = *choice.request;
@@ -370,7 +373,7 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
   Announce(request, sequence, event.event);
 }
 
-// The time to the first token is the request's; its choices have theirs at one time.
+// The time to the first token counts once per request; the first tokens of all its choices come at the same time.
 void Engine::State::NoteToken(Choice& choice, Instant now, StepCounts& counts) {
   if (choice.last_token) {
     counts.inter_token_seconds.push_back(ToSeconds(now - *choice.last_token));
@@ -401,7 +404,7 @@ void Engine::State::FillReport(StepReport& report) {
 void Engine::State::ListPrompts(std::vector<LinkPrompt>& prompts) const {
   const auto list = [&](const Sequence& sequence, std::uint32_t uncached_tokens) {
     const Choice* const choice = requests.FindChoice(sequence.id);
-    if (choice == nullptr) return;  // a verification's
+    if (choice == nullptr) return;  // a sequence of the hit verifier
     if (prompts.empty()) prompts.reserve(kMaxReportedPrompts);
     prompts.push_back({choice->request->key, choice->request->submitted, uncached_tokens});
   };

@@ -29,7 +29,7 @@ void HitVerifier::OnPromptComputed(const Sequence& sequence, const std::function
                                                           .prompt = {sequence.tokens.begin(), prompt_end},
                                                           .priority = 0,
                                                           .cache_mode = wire::CacheMode::kOff});
-  // A full queue has no room for checks.
+  // A full queue leaves no room for checks.
   if (!submitted.ok()) return;
   const std::span<const float> expected = logits();
   check_ = Check{*submitted, {expected.begin(), expected.end()}};

@@ -1,8 +1,8 @@
 // Checks a sample of cache hits: it computes the prompt of some requests again without the cache and compares the
 // logits of the last token. Off by default; each check costs a whole prefill.
 //
-// Both are computed by the same model from the same tokens, so they are equal bit for bit where the model computes each
-// token independently of its batch (the CPU), and to rounding elsewhere: up to kTolerance of the largest logit.
+// The same model computes both from the same tokens. They are equal bit for bit if the model computes each token
+// independently of its batch (the CPU), and otherwise equal up to rounding: kTolerance of the largest logit.
 //
 // One check at a time: while one waits, no other begins. Not thread-safe.
 #pragma once
@@ -25,15 +25,15 @@ class HitVerifier {
   // Checks this share of the requests with hits. `scheduler` outlives it.
   HitVerifier(Scheduler& scheduler, double share);
 
-  // `sequence` has been computed up to its prompt's end. May begin a check, and asks for the logits only then.
+  // `sequence` has been computed up to the end of its prompt. May begin a check; calls `logits` only then.
   void OnPromptComputed(const Sequence& sequence, const std::function<std::span<const float>()>& logits);
 
-  // Whether this is the check's sequence.
+  // True if this sequence belongs to the check.
   [[nodiscard]] bool Owns(SequenceId sequence) const { return check_ && check_->sequence == sequence; }
   [[nodiscard]] bool busy() const { return check_.has_value(); }
 
   enum class Verdict : std::uint8_t { kRight, kWrong };
-  // The logits of the check's sequence, which is removed.
+  // Compares the logits of the check's sequence and removes the sequence.
   [[nodiscard]] Verdict Judge(std::span<const float> logits);
 
  private:

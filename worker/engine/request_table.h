@@ -1,4 +1,4 @@
-// The requests that the engine has taken in, and the choices (outputs) of each. A choice is a sequence of the
+// The requests that the engine has accepted, and the choices (outputs) of each. A choice is a sequence of the
 // scheduler; all but the first begin when the prompt has been computed.
 //
 // Not thread-safe. FindChoice and FirstPastDeadline are O(1), Find, Add and Forget are O(log requests). References stay
@@ -27,30 +27,30 @@ namespace roost::worker {
 
 // The engine's state of a request. Its tokens are in the scheduler.
 struct Request {
-  // The fields that every step reads stand together.
+  // The fields that every step reads are next to each other.
   RequestKey key;
-  wire::Sampling sampling;  // but for its biases
+  wire::Sampling sampling;  // without its biases
   std::vector<kernels::LogitBias> biases;
-  // `early_biases` forbid stop tokens. They stand in for `biases` while the output, with the tokens before
-  // first_output_index, is shorter than this.
+  // `early_biases` also forbid the stop tokens. They replace `biases` while the output, including the tokens before
+  // first_output_index, is shorter than min_output_tokens.
   std::uint32_t min_output_tokens = 0;
   std::vector<kernels::LogitBias> early_biases;
   std::uint64_t first_output_index = 0;
   std::uint32_t output_limit = 0;  // tokens of each choice
-  // Which log probabilities it asked for, and how many of the likeliest tokens.
+  // Set if log probabilities are wanted: how many of the likeliest tokens to report.
   std::optional<std::uint32_t> output_logprobs;
   std::optional<std::uint32_t> prompt_logprobs;
   bool prompt_counted = false;
-  bool announced = false;  // an event has reported the cached tokens and the wait
+  bool announced = false;  // an event has reported the cached tokens and the waiting time
   std::vector<TokenId> stop_tokens;
 
   std::uint32_t sample_count = 1;
   BlockHash root;
   Instant submitted;
   std::optional<Instant> deadline;  // for its last token
-  bool other_root = false;          // its prompt begins as one of another cache scope does
+  bool other_root = false;          // its prompt begins like a prompt of another cache scope
 
-  std::vector<SequenceId> sequences;  // of the choices that run
+  std::vector<SequenceId> sequences;  // one for each running choice
   std::optional<Instant> first_scheduled;
 };
 
@@ -59,8 +59,8 @@ struct Choice {
   std::uint32_t index = 0;
   std::uint32_t output_count = 0;
   std::optional<Instant> last_token = std::nullopt;
-  CountRows::Place counts = {};                              // of its tokens, if it has penalties
-  std::unique_ptr<ConstrainedOutput> constrained = nullptr;  // null: nothing constrains it
+  CountRows::Place counts = {};                              // the row that counts its tokens, if it has penalties
+  std::unique_ptr<ConstrainedOutput> constrained = nullptr;  // null: no constraint
 };
 
 class RequestTable {
@@ -74,7 +74,7 @@ class RequestTable {
   // One more choice of a request.
   Choice& AddChoice(Request& request, SequenceId sequence, std::uint32_t index);
 
-  // The request with the earliest deadline, if that has passed.
+  // The request with the earliest deadline, if it has passed.
   [[nodiscard]] Request* FirstPastDeadline(Instant now);
 
   // Null for a sequence that belongs to no request.
@@ -91,7 +91,7 @@ class RequestTable {
   using Requests = std::map<RequestKey, Request>;
   void Erase(Requests::iterator request);
 
-  Requests requests_;  // ordered: the requests of one link lie together
+  Requests requests_;  // ordered: the requests of one link are neighbours
   std::set<std::pair<Instant, RequestKey>> deadlines_;
   SequenceSlots<Choice> choices_;
 };

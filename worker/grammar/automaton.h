@@ -1,10 +1,9 @@
-// What an output may go on with: the state of one output in the automaton of its constraint.
+// The automaton of one output under a constraint: which tokens may come next.
 //
-//   output   {"na   me":   "Ann"}   ⟨stop⟩          a token is taken whole; it may end anywhere in the grammar
+//   output   {"na   me":   "Ann"}   ⟨stop⟩          a token is taken whole; its end may fall anywhere in the grammar
 //            └ Accept ┘ FillMask → which tokens may come next
 //
-// The text's end is told apart from its stop tokens: FillMask never has these among the tokens, MayEnd says whether one
-// may come. Who draws adds them.
+// FillMask never includes stop tokens; MayEnd says whether one may come. The caller that draws adds them.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +23,13 @@ class Automaton {
  public:
   virtual ~Automaton() = default;
 
-  // False where the token may not come next; then nothing has changed.
+  // False if the token may not come next; then nothing changes.
   [[nodiscard]] virtual bool Accept(TokenId token) = 0;
   // The tokens that may come next, without stop tokens. MaskWords(vocabulary) words.
   virtual void FillMask(TokenMask mask) = 0;
-  // Is what has been accepted a whole text of the grammar?
+  // Is the accepted text a whole text of the grammar?
   [[nodiscard]] virtual bool MayEnd() const = 0;
-  // Another one in the same state.
+  // A copy in the same state.
   [[nodiscard]] virtual std::unique_ptr<Automaton> Fork() const = 0;
 };
 

@@ -1,8 +1,9 @@
-// Makes automata of constraints beside the engine's steps: a request waits for its automaton, a step never does.
+// Makes the automata of constraints outside of the engine's steps: a request waits for its automaton, a step never
+// does.
 //
-//   engine ── Begin(job) ──► some thread ── compiles, goes through the output so far ──► done ── TakeDone ──► engine
+//   engine ── Begin(job) ──► some thread ── compiles, accepts the output so far ──► done ── TakeDone ──► engine
 //
-// The engine sees this interface alone, and without one refuses constraints.
+// The engine knows only this interface. Without a Constrainer it refuses constraints.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +22,19 @@ class Constrainer {
   struct Job {
     std::uint64_t id = 0;
     wire::Constraint constraint;
-    std::vector<TokenId> output;  // that was written under it already
+    std::vector<TokenId> output;  // already written under the constraint
   };
   struct Done {
     std::uint64_t id = 0;
-    // kInvalidArgument names the constraint's field, kOverloaded where too many wait.
+    // kInvalidArgument names the constraint's field; kOverloaded when too many jobs wait.
     Result<std::unique_ptr<Automaton>> automaton;
   };
 
   virtual ~Constrainer() = default;
 
-  // Each job is done once, at once where that takes next to no time.
+  // Each job gets one Done, immediately if it takes almost no time.
   virtual void Begin(Job job) = 0;
-  // Nobody wants the job any more: it is not told of. One that is not known is ignored.
+  // Cancels a job: it gets no Done. An unknown id is ignored.
   virtual void Drop(std::uint64_t id) = 0;
   [[nodiscard]] virtual bool HasDone() const = 0;
   [[nodiscard]] virtual std::vector<Done> TakeDone() = 0;

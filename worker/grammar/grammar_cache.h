@@ -1,5 +1,5 @@
-// Compiled grammars by what they were compiled from, bounded in bytes: the one that was not used for longest goes
-// first. Who holds one that goes keeps it. Not thread-safe. O(1).
+// Compiled grammars by their source, within a limit in bytes: the least recently used one is removed first. A removed
+// grammar lives on while somebody holds it. Not thread-safe. O(1).
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class GrammarCache {
  public:
   explicit GrammarCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Null where there is none.
+  // Null if there is none.
   [[nodiscard]] std::shared_ptr<const CompiledGrammar> Find(std::string_view key) {
     const auto found = by_key_.find(key);
     if (found == by_key_.end()) return nullptr;
@@ -26,7 +26,7 @@ class GrammarCache {
     return entries_.front().grammar;
   }
 
-  // One that is larger than all there may be is not kept.
+  // A grammar larger than the limit is not kept.
   void Put(std::string key, std::shared_ptr<const CompiledGrammar> grammar) {
     const std::size_t bytes = grammar->bytes() + key.size();
     if (bytes > max_bytes_ || by_key_.contains(key)) return;
@@ -52,8 +52,8 @@ class GrammarCache {
 
   const std::size_t max_bytes_;
   std::size_t bytes_ = 0;
-  std::list<Entry> entries_;                                                 // the latest used first
-  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;  // keys lie in entries_
+  std::list<Entry> entries_;                                                 // the most recently used first
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;  // keys point into entries_
 };
 
 }  // namespace roost::worker

@@ -1,8 +1,8 @@
-// The library behind constraints: xgrammar, or nothing where the worker was built without it. All that is known of it
-// is in grammar_library_xgrammar.cc.
+// The library behind constraints: xgrammar, or none if the worker was built without it. Only
+// grammar_library_xgrammar.cc knows xgrammar.
 //
-// Threads: Compile from any number of threads at a time; a CompiledGrammar is immutable, and automata of one may be
-// used by different threads.
+// Threads: any number of threads may call Compile at a time. A CompiledGrammar is immutable, and different threads may
+// use automata of the same one.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@ class Tokenizer;
 
 namespace roost::worker {
 
-// What each token of a model writes. Empty: nothing that a text may have, as of special tokens and of ids without a
-// token.
+// The text that each token of a model writes. Empty if it writes no text: special tokens, and ids without a token.
 using TokenTexts = std::vector<std::string>;
-// Of ids below `vocab_size`, the model's, which may be more than the tokenizer has. Stop tokens write nothing.
+// One text for each id below the model's `vocab_size`, which may be larger than the tokenizer's. Stop tokens have an
+// empty text.
 [[nodiscard]] TokenTexts TokenTextsOf(const Tokenizer& tokenizer, std::uint32_t vocab_size,
                                       const std::vector<TokenId>& stop_tokens);
 

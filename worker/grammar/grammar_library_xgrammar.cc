@@ -1,4 +1,4 @@
-// All that is known of xgrammar.
+// The only file that knows xgrammar.
 #include <spdlog/spdlog.h>
 #include <xgrammar/xgrammar.h>
 
@@ -17,7 +17,8 @@
 
 namespace {
 
-// The first warning of this thread's compilation: what the library only warns of it does not hold to.
+// The first warning while this thread compiles. The library does not enforce what it warns about, so a warning is a
+// refusal.
 thread_local std::string* warning = nullptr;
 
 }  // namespace
@@ -36,15 +37,15 @@ void LogMessageImpl(const std::string& /*file*/, int /*line*/, int level, const 
 namespace roost::worker {
 namespace {
 
-// White space between two signs of JSON: what lays text out in lines is well below, and a model that writes nothing
-// else comes to an end.
+// The longest white space between two tokens of JSON. Indented text needs far less, and a model that would write
+// nothing but white space reaches an end.
 constexpr int kMaxWhitespace = 32;
 constexpr bool kAnyWhitespace = true;
-constexpr bool kStrict = false;  // what a schema leaves open has been written into it
-// Of a grammar written out: beyond it compiling takes seconds and more.
+constexpr bool kStrict = false;  // what a schema leaves open has been made explicit before
+// The longest grammar as text. Compiling a longer one takes seconds or more.
 constexpr std::size_t kMaxGrammarText = std::size_t{1} << 20U;
-// Masks of rules that schemas have in common, as JSON's strings and numbers are. The library takes a third of what it
-// is given for these, and the rest for whole grammars.
+// Memory for the masks of rules that schemas share, as JSON's strings and numbers are. The library uses a third of this
+// limit for them and the rest for whole grammars.
 constexpr std::int64_t kMaxCompilerBytes = std::int64_t{96} << 20U;
 constexpr int kCompilerThreads = 1;  // the caller's
 constexpr bool kSharesRules = true;
@@ -58,11 +59,12 @@ void Insert(std::size_t token, TokenBits& bits) {
   if (token / 32 < bits.size()) bits[token / 32] |= 1U << token % 32;
 }
 
-// Bytes of UTF-8 after which not every continuation may come. The library lets all come: overlong forms, surrogates and
-// what is beyond U+10FFFF, which are no UTF-8, and read as several characters each.
+// Lead bytes of UTF-8 after which some continuation bytes are invalid. The library allows all of them: overlong forms,
+// surrogates and code points above U+10FFFF. These are not UTF-8, and a reader sees several characters in place of
+// each.
 struct StrictLead {
   unsigned char lead;
-  unsigned char first;  // of those that may not come
+  unsigned char first;  // of the forbidden continuation bytes
   unsigned char last;
 };
 constexpr std::array<StrictLead, 4> kStrictLeads{
@@ -72,19 +74,19 @@ bool Forbids(const StrictLead& lead, char c) {
   return static_cast<unsigned char>(c) >= lead.first && static_cast<unsigned char>(c) <= lead.last;
 }
 
-// What the library does not know of tokens.
+// Token sets that the library does not have: the tokens that end in a strict lead byte, and those forbidden after it.
 struct AfterLead {
   TokenBits ends_in_it;
   TokenBits forbidden;
 };
 using AfterLeads = std::array<AfterLead, kStrictLeads.size()>;
 struct TokenSets {
-  TokenBits known;                          // may come at all: with a text, or special and named by the structural tag
+  TokenBits known;  // tokens that may come: with a text, or special and named by the structural tag
   std::shared_ptr<const AfterLeads> leads;  // the same for all constraints
 };
 using SharedSets = std::shared_ptr<const TokenSets>;
 
-// Whatever stands around it.
+// True if the text is invalid UTF-8 whatever comes before and after it.
 bool IsNoUtf8(const std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -152,7 +154,7 @@ class XgrammarAutomaton final : public Automaton {
  private:
   xgrammar::GrammarMatcher matcher_;
   const SharedSets sets_;
-  const AfterLead* after_ = nullptr;  // of sets_, if the text so far ends in its lead
+  const AfterLead* after_ = nullptr;  // points into sets_; set if the text so far ends in its lead byte
 };
 
 class XgrammarGrammar final : public CompiledGrammar {
@@ -175,7 +177,7 @@ class XgrammarGrammar final : public CompiledGrammar {
 class XgrammarLibrary final : public GrammarLibrary {
  public:
   explicit XgrammarLibrary(const TokenTexts& texts)
-      // Stop tokens are the engine's business.
+      // No stop tokens: the engine handles them.
       : tokens_(WithNames(texts), xgrammar::VocabType::RAW, static_cast<int>(texts.size()),
                 std::vector<std::int32_t>{}),
         compiler_(tokens_, kCompilerThreads, kSharesRules, kMaxCompilerBytes),
@@ -196,18 +198,19 @@ class XgrammarLibrary final : public GrammarLibrary {
     }
     warning = nullptr;
     if (failed.empty()) failed = warned;
-    if (!failed.empty()) return InvalidArgument(constraint.field, "can not be held to: {}", FirstLine(failed));
+    if (!failed.empty()) return InvalidArgument(constraint.field, "can not be enforced: {}", FirstLine(failed));
     return compiled;
   }
 
  private:
-  // Null, and why in `failed`, for a grammar that is too large.
+  // Null for a grammar that is too large; `failed` then says why.
   [[nodiscard]] std::shared_ptr<const CompiledGrammar> CompileInput(const grammar::LibraryInput& input,
                                                                     std::string& failed) const {
-    // The library warns here, each time: its compiler keeps what it has compiled, and warns once. That is told the text
-    // again and not this grammar, which it would print and read, and so spoil what is not ASCII.
+    // GrammarOf warns on every call; the library's compiler caches what it has compiled and warns only once. The
+    // compiler gets the source text again and not this grammar, because it would print and parse the grammar, and that
+    // corrupts non-ASCII text.
     if (GrammarOf(input).ToString().size() > kMaxGrammarText) {
-      failed = "it makes too large a grammar";
+      failed = "its grammar is too large";
       return nullptr;
     }
     SharedSets sets = sets_;
@@ -219,8 +222,8 @@ class XgrammarLibrary final : public GrammarLibrary {
     return std::make_shared<XgrammarGrammar>(CompileText(input), std::move(sets));
   }
 
-  // The library never allows a token without a text, not even one that a structural tag names. So each gets one that is
-  // no UTF-8, and thus no part of any text.
+  // The library never allows a token without a text, even if a structural tag names it. So each such token gets a text
+  // that is not UTF-8, and therefore not part of any output.
   static TokenTexts WithNames(TokenTexts texts) {
     for (std::size_t i = 0; i < texts.size(); ++i) {
       if (texts[i].empty()) texts[i] = "\xFF" + std::to_string(i);
@@ -262,7 +265,7 @@ class XgrammarLibrary final : public GrammarLibrary {
   }
 
   const xgrammar::TokenizerInfo tokens_;
-  mutable xgrammar::GrammarCompiler compiler_;  // any number of threads at a time
+  mutable xgrammar::GrammarCompiler compiler_;  // may be used by any number of threads at a time
   const SharedSets sets_;
 };
 

@@ -9,9 +9,9 @@
 namespace roost::worker {
 namespace {
 
-// So many tokens are gone through at once, on the engine's thread.
+// Up to this many output tokens are accepted at once, on the engine's thread.
 constexpr std::size_t kQuickOutput = 64;
-constexpr std::size_t kLargestShare = 4;  // of the cache, for one grammar
+constexpr std::size_t kLargestShare = 4;  // one grammar takes at most 1/4 of the cache
 
 std::string KeyOf(const wire::Constraint& constraint) {
   return static_cast<char>('a' + static_cast<int>(constraint.kind)) + constraint.text;
@@ -112,7 +112,7 @@ void GrammarPool::Finish(std::uint64_t id, Result<std::unique_ptr<Automaton>> au
 void GrammarPool::Run() {
   pthread_setname_np(pthread_self(), "grammar");
   constexpr int kNiceness = 10;
-  (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // of this thread alone
+  (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // sets this thread only
   std::unique_lock lock(mutex_);
   while (true) {
     queued_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
@@ -151,7 +151,7 @@ void GrammarPool::Compile(const Task& task, std::unique_lock<std::mutex>& lock) 
   lock.unlock();
   Result<Grammar> compiled = library_->Compile(task.job.constraint);
   if (compiled.ok() && (*compiled)->bytes() > options_.cache_bytes / kLargestShare) {
-    compiled = InvalidArgument(task.job.constraint.field, "makes a grammar of {} bytes, at most {}",
+    compiled = InvalidArgument(task.job.constraint.field, "compiles to a grammar of {} bytes, at most {} are allowed",
                                (*compiled)->bytes(), options_.cache_bytes / kLargestShare);
   }
   Result<std::unique_ptr<Automaton>> automaton =

@@ -1,15 +1,16 @@
-// The worker's Constrainer: a few threads that compile, and a cache of what they made.
+// The worker's Constrainer: a few threads that compile, and a cache of the results.
 //
-//   Begin ── in the cache, little output to go through ──► done at once
+//   Begin ── in the cache, little output so far ──► done at once
 //     │
-//     └────► queue ──► a thread: in the cache? else compile; go through the output ──► done, and `wake` is called
+//     └────► queue ──► a thread: in the cache? else compile; accept the output so far ──► done, and `wake` is called
 //                        │ being compiled by another thread already
 //                        └──► waits with that one
 //
 // A job that is not done within the limit fails. The library can not be stopped, so a compilation that takes longer
-// goes on; what it was of is refused from then on until it is there. The threads give way to all others of the machine.
+// goes on; other jobs for the same constraint are refused until it is complete. The threads run at low priority (nice
+// 10).
 //
-// Threads: Begin, Drop, HasDone and TakeDone from one, the engine's. `wake` is called from any.
+// Threads: one thread, the engine's, calls Begin, Drop, HasDone and TakeDone. The pool calls `wake` from any thread.
 #pragma once
 
 #include <chrono>
@@ -81,7 +82,7 @@ class GrammarPool final : public Constrainer {
   GrammarCache cache_;
   std::deque<Task> queue_;
   struct Compiling {
-    bool is_late = false;       // somebody has waited for longer than the limit
+    bool is_late = false;       // a job has waited longer than the limit
     std::vector<Task> waiting;  // for the thread that compiles it
   };
   std::unordered_map<std::string, Compiling> compiling_;  // by key

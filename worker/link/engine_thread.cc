@@ -12,9 +12,9 @@
 namespace roost::worker {
 namespace {
 
-// A command ends the wait at once; the limit is for nothing but doubt.
+// A command ends the wait at once; this limit is only a safety net.
 constexpr std::chrono::milliseconds kIdleWait{1000};
-// While the news of lost output or a snapshot waits for room.
+// While an OutputLost or a snapshot waits for space in the queue.
 constexpr std::chrono::milliseconds kRoomWait{5};
 
 }  // namespace
@@ -36,8 +36,8 @@ void EngineThread::Stop() {
 }
 
 void EngineThread::Run() {
-  pthread_setname_np(pthread_self(), "engine");  // shown by tools that list the process's threads
-  // The number of threads is a property of the thread that asks for a team.
+  pthread_setname_np(pthread_self(), "engine");  // the name in lists of the process's threads
+  // omp_set_num_threads applies only to teams that the calling thread starts.
   if (compute_thread_count_ > 0) omp_set_num_threads(static_cast<int>(compute_thread_count_));
   while (!stopping_.load()) {
     DrainInbox();
@@ -52,7 +52,7 @@ void EngineThread::DrainInbox() {
     if (!first) return;
     ApplyAny(*std::move(first));
   }
-  // A sender that never pauses does not keep the engine from its step.
+  // The limit keeps a sender that never pauses from delaying the engine's step.
   for (std::size_t taken = 0; taken < kInboxCapacity; ++taken) {
     std::optional<EngineCommand> next = inbox_.TryPop();
     if (!next) return;
@@ -97,7 +97,7 @@ void EngineThread::Apply(const WantPrefixesCommand& command) {
   report_due_ = true;
 }
 
-// A snapshot follows the report of a step without anything in between: what it holds is what the reports so far tell.
+// No step runs between a report and the snapshot after it, so the snapshot holds what the reports so far have told.
 void EngineThread::Round() {
   report_due_ = false;
   StepReport report = engine_.Step();

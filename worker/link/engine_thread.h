@@ -1,9 +1,9 @@
-// The engine's thread: drain the inbox → Step → publish. It waits only for commands, when there is nothing to compute.
-// When the output queue is full it drops reports, and says so with OutputLost as soon as there is room. It takes a
-// snapshot only when there is room for it.
+// The engine's thread: drain the inbox → Step → publish. It waits only for commands, and only when there is nothing to
+// compute. When the output queue is full it drops reports, and sends OutputLost as soon as there is space. It takes a
+// snapshot only when there is space for it.
 //
-// Threads: Start and Stop from the owner; Post, HasRoom and TryTake from the link thread alone; Nudge from any.
-// Everything about the engine itself happens on the engine thread.
+// Threads: the owner calls Start and Stop; only the link thread calls TryPost, HasRoomForRequest and TryTake; any
+// thread may call Nudge. The engine itself is used only on the engine thread.
 #pragma once
 
 #include <atomic>
@@ -21,14 +21,14 @@
 namespace roost::worker {
 
 inline constexpr std::size_t kInboxCapacity = 2048;
-// The part of the inbox that requests leave free for cancels and snapshots.
+// The limit for requests; the rest of the inbox is left for cancels and snapshots.
 inline constexpr std::size_t kInboxRequestLimit = 1024;
 inline constexpr std::size_t kOutboxCapacity = 1024;
 
 class EngineThread {
  public:
-  // `engine` and `waker` outlive it. The waker is rung after each output. OpenMP teams started by this thread have
-  // `compute_thread_count` threads; 0 leaves that to OpenMP.
+  // `engine` and `waker` outlive it. The waker is rung after each output. OpenMP teams that this thread starts have
+  // `compute_thread_count` threads; with 0 OpenMP decides.
   EngineThread(Engine& engine, const wire::Waker& waker, std::uint32_t compute_thread_count);
   ~EngineThread();
   EngineThread(const EngineThread&) = delete;
@@ -38,9 +38,9 @@ class EngineThread {
   // Ends after the running step. Idempotent.
   void Stop();
 
-  // False when the inbox is full; then `command` is untouched.
+  // False when the inbox is full; then `command` is unchanged.
   [[nodiscard]] bool TryPost(EngineCommand&& command) { return inbox_.TryPush(std::move(command)); }
-  // Ends a wait. An inbox that is full is not waited for.
+  // Wakes the engine thread. Does nothing if the inbox is full, because then the thread does not wait.
   void Nudge() { (void)inbox_.TryPush(NudgeCommand{}); }
   [[nodiscard]] bool HasRoomForRequest() const { return inbox_.size() < kInboxRequestLimit; }
   [[nodiscard]] std::optional<EngineOutput> TryTake() { return outbox_.TryPop(); }
@@ -73,10 +73,10 @@ class EngineThread {
 
   // The engine thread's own.
   Engine& engine_;
-  std::vector<RequestEvent> rejected_;  // answers to requests that the engine did not take
-  std::vector<EngineAnswer> answers_;   // follow the next report
-  bool snapshot_wanted_ = false;        // taken after the next step for whose report and snapshot there is room
-  bool report_due_ = false;  // a command has changed the load, which is reported even if there is nothing to compute
+  std::vector<RequestEvent> rejected_;  // answers to requests that the engine refused
+  std::vector<EngineAnswer> answers_;   // sent after the next report
+  bool snapshot_wanted_ = false;        // taken after the next step if there is space for its report and the snapshot
+  bool report_due_ = false;             // a command has changed the load: report it even if there is nothing to compute
   bool output_lost_ = false;
 };
 

@@ -2,7 +2,7 @@
 //
 //   link thread ── EngineCommand ──► engine thread ── EngineOutput ──► link thread
 //
-// Both are ordered, so what a snapshot holds and what the step reports around it tell fit together without a lock:
+// Both queues are ordered, so a snapshot and the step reports around it are consistent without a lock:
 //
 //   report 1 ─ report 2 ─ report 3 ─ snapshot ─ report 4 …    the snapshot holds the events of 1 to 3 and none of 4
 #pragma once
@@ -28,10 +28,10 @@ struct CancelCommand {
 struct CancelLinkCommand {
   LinkId link;
 };
-// Answered once, with an EngineSnapshot that is never lost. Costs the engine's thread O(blocks).
+// Answered once, with an EngineSnapshot that is never lost. Takes O(blocks) on the engine's thread.
 struct SnapshotCommand {};
 
-// Pins belong to the worker. The link that asked only gets the answer, if it wants one.
+// Pins belong to the worker. The link that asked for one only gets the answer, if it wants an answer.
 struct PinCommand {
   LinkId link;
   wire::Pin pin;
@@ -40,28 +40,28 @@ struct UnpinCommand {
   LinkId link;
   wire::Unpin unpin;
 };
-// Costs the engine's thread O(blocks).
+// Takes O(blocks) on the engine's thread.
 struct WantPrefixesCommand {
   LinkId link;
   wire::WantPrefixes want;
 };
 
-// Something is done that the engine waits for: it looks.
+// Something that the engine waits for is done. Wakes the engine's thread.
 struct NudgeCommand {};
 
 using EngineCommand = std::variant<SubmitCommand, CancelCommand, CancelLinkCommand, SnapshotCommand, PinCommand,
                                    UnpinCommand, WantPrefixesCommand, NudgeCommand>;
 
-// The ready blocks after the step reported before it, parents before children.
+// The ready blocks after the last reported step, parents before children.
 struct EngineSnapshot {
   std::vector<wire::StoredRun> runs;
 };
 
-// Reports between the last output and the next did not fit the queue: every link has missed something.
+// Reports between the previous output and the next one did not fit the queue: every link has missed something.
 struct OutputLost {};
 
-// The answer to a pin, an unpin or a question from this link. It comes after the report that shows the effect of the
-// order. It is dropped when there is no room; the router waits for it only a bounded time.
+// The answer to a pin, an unpin or a WantPrefixes from this link. It comes after the report that shows the effect. It
+// is dropped when there is no space; the router waits for it only for a limited time.
 struct EngineAnswer {
   LinkId link;
   std::variant<wire::PinAnswer, wire::Prefixes> answer;

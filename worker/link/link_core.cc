@@ -13,7 +13,7 @@
 namespace roost::worker {
 namespace {
 
-// The numbers of a step belong to the one report that brings them.
+// The step's numbers belong only to the report of that step.
 wire::Load WithoutStep(wire::Load load) {
   load.step_prefill_tokens = 0;
   load.step_decode_tokens = 0;
@@ -106,7 +106,7 @@ void LinkCore::OnMessage(PeerId peer, wire::RouterMessage message) {
 
 void LinkCore::OnMalformed(PeerId peer) {
   ++counts_.malformed_messages;
-  // What it said is unknown, so nothing that it believes about this worker can be relied on.
+  // The message's content is unknown, so the router's view of this worker may be wrong.
   if (Link* link = FindPeer(peer); link != nullptr && link->state == State::kUp) Restart(*link, ResyncReason::kAsked);
 }
 
@@ -114,7 +114,8 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   if (welcome.epoch != link.epoch) return;
   const bool other_process = link.router_instance && *link.router_instance != welcome.router_instance;
   if (link.state == State::kUp) {
-    // A second welcome of the same process answers a repeated hello. Another process has no part in this life.
+    // A second welcome from the same process answers a repeated hello. Another process does not know this life of the
+    // link.
     if (other_process) Restart(link, ResyncReason::kRouterRestart);
     return;
   }
@@ -138,8 +139,8 @@ void LinkCore::Handle(Link& link, const wire::Refused& refused) {
 }
 
 void LinkCore::Handle(Link& link, wire::Generate generate) {
-  // Before the welcome, it belongs to a life that is over, and its router has lost it and knows; or that welcome was
-  // lost, and the first ping tells.
+  // Before the welcome there are two cases. The request belongs to an earlier life, and the router knows that it is
+  // lost; or the welcome was lost, and the first ping reveals it.
   if (link.state != State::kUp) return;
   const RequestId id = generate.request_id;
   if (link.in_flight.contains(id)) {
@@ -168,7 +169,7 @@ void LinkCore::Handle(Link& link, wire::Generate generate) {
   link.in_flight.emplace(id, std::move(in_flight));
 }
 
-// A pin that finds no room gets no answer, and can be sent again.
+// A pin for which the inbox has no space gets no answer; the router can send it again.
 void LinkCore::Handle(Link& link, wire::Pin pin) {
   if (link.state != State::kUp || !setup_.hello.keeps_prefixes) return;
   if (effects_.Submit(PinCommand{link.id, std::move(pin)})) return;
@@ -182,7 +183,7 @@ void LinkCore::Handle(Link& link, wire::Unpin unpin) {
 
 void LinkCore::Handle(Link& link, const wire::WantPrefixes& want) {
   if (link.state != State::kUp || effects_.Submit(WantPrefixesCommand{link.id, want})) return;
-  LogWarning("a question for prefixes is dropped: the inbox is full", {{"router", link.name}});
+  LogWarning("a request for the most used prefixes is dropped: the inbox is full", {{"router", link.name}});
 }
 
 void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {
@@ -191,7 +192,7 @@ void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {
 }
 
 void LinkCore::Handle(Link& link, const wire::WantHello&) {
-  // In greeting, a hello is on its way or due already.
+  // While greeting, a hello has been sent or is due.
   if (link.state == State::kUp) Restart(link, ResyncReason::kAsked);
 }
 
@@ -225,8 +226,8 @@ void LinkCore::OnOutput(EngineOutput output) {
   std::visit([this](auto& value) { Take(std::move(value)); }, output);
 }
 
-// A request counts under the reason that ended its last choice. Log probabilities of a part of its prompt are no news
-// of its end.
+// A request counts under the reason that ended its last choice. An event that only has log probabilities of the prompt
+// ends nothing.
 void LinkCore::NoteEvent(Link& link, const wire::TokenEvent& event) {
   if (event.tokens.empty() && !event.finish) return;
   const auto found = link.in_flight.find(event.request_id);
@@ -249,7 +250,7 @@ void LinkCore::NoteQueue(const StepReport& report) {
   for (const LinkPrompt& prompt : report.prompts) {
     const InFlight* const request = FindInFlight(prompt.key);
     OwnedPrompt& owned = queue.emplace_back();
-    if (request != nullptr) owned = request->prompt;  // else it is cancelled, and the engine has not heard it yet
+    if (request != nullptr) owned = request->prompt;  // else it is cancelled, and the engine does not know yet
     owned.link = prompt.key.link.value();
     owned.prompt.uncached_tokens = prompt.uncached_tokens;
     owned.prompt.submitted = prompt.submitted;
@@ -281,7 +282,7 @@ void LinkCore::Take(const EngineSnapshot& snapshot) {
   mirror_state_ = MirrorState::kCurrent;
 }
 
-// An answer for an earlier life of its link falls on the floor, as tokens do.
+// An answer for an earlier life of its link is dropped, as tokens are.
 void LinkCore::Take(const EngineAnswer& answer) {
   for (Link& link : links_) {
     if (link.id != answer.link || link.state != State::kUp) continue;
@@ -374,7 +375,7 @@ void LinkCore::BeginDrain() {
 
 void LinkCore::SayBye() {
   for (Link& link : links_) {
-    // Best effort: a router that misses it hears nothing more, and that tells it too.
+    // Best effort: a router that misses it hears nothing more, and its timeout tells it the same.
     if (link.state == State::kUp) (void)effects_.Send(link.peer, wire::Bye{link.epoch});
   }
 }

@@ -6,19 +6,19 @@
 //      ▲                                             │
 //      └── new life: new epoch, new LinkId ◄─────────┘   and CancelLink for the old one
 //          on silence, WantHello, a Welcome from another router process, a message that could not be sent, a malformed
-//          one, a Ping after other Generates than came, reports lost between engine and link
+//          message, a Ping that counts other Generates than arrived, reports lost between engine and link
 //
-// A router that is silent, or does not answer hellos, is dialled again: its connection may be dead without a sign. A
+// A router that is silent or does not answer hellos is dialled again: its connection may be dead without a sign. A
 // router that answers Refused is asked again each second.
 //
 // Each life of a link has its own LinkId, so the engine's output for an earlier life is dropped.
 //
 // Snapshots come from a mirror of the ready blocks. The mirror follows the events of all reports, whether a router gets
-// them or not, so the engine's thread is not involved. A link is sent a snapshot of the mirror as of the latest report,
-// and the events of later reports; before that, its steps have no events. So a router always holds what the worker held
-// after the last step that it received.
+// them or not, so snapshots take no time on the engine's thread. A link gets a snapshot of the mirror as of the latest
+// report, and then the events of later reports; before the snapshot, its steps have no events. So a router always holds
+// what the worker held after the last step that it received.
 //
-//                reports lost, or their sums differ            at most once per interval: SnapshotCommand
+//                reports lost, or digests differ              at most once per interval: SnapshotCommand
 //   mirror: current ──────────────────────────────► stale ─────────────────────────────────────────► awaited
 //              ▲                                                                                        │
 //              └── EngineSnapshot: assigned at its place in the order of outputs ◄──────────────────────┘
@@ -26,14 +26,14 @@
 // While the mirror is not current, events are skipped (the engine's snapshot will contain them) and no link is sent a
 // snapshot. A worker that sends no cache events needs no mirror: it stays empty, and steps carry tokens and load only.
 //
-// With lost reports tokens are lost too: the links begin new lives. When only the digest differs, no token is lost:
-// links stay up, keep their requests, and get a snapshot as soon as the mirror is current.
+// Lost reports mean lost tokens, so the links begin new lives. When only the digest differs, no token is lost: links
+// stay up, keep their requests, and get a snapshot as soon as the mirror is current.
 //
 // Each router is told which prompts the others have queued here (prompt_board.h): with every step, and within
-// LinkTimes::news_interval when one has sent a request. So each router alone sees the queue of all of them.
+// LinkTimes::news_interval after another router has sent a request. So each router sees the whole queue.
 //
 // Threads: one (the link thread). An EngineSnapshot takes O(blocks), and so does a Tick for each link that is sent a
-// snapshot; every other call is bounded by the links times what one message or report holds.
+// snapshot. Every other call takes at most O(links × the content of one message or report).
 #pragma once
 
 #include <array>
@@ -68,32 +68,32 @@ class LinkEffects {
   virtual wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) = 0;
   // Drops the peer's connection and makes another one.
   virtual void Redial(PeerId peer) = 0;
-  // Passes on a request, pin or question, of which routers may send any number: false when the engine's inbox is full.
+  // Passes on a request, pin or question; routers may send any number of these. False when the engine's inbox is full.
   [[nodiscard]] virtual bool Submit(EngineCommand command) = 0;
-  // Passes on a cancel or a snapshot request. These are few, bounded by the requests in flight and the links, and never
-  // refused.
+  // Passes on a cancel or a snapshot request. These are never refused, because they are few: at most one per request in
+  // flight and per link.
   virtual void Command(EngineCommand command) = 0;
 };
 
 struct LinkTimes {
   Duration hello_interval = std::chrono::seconds(1);
-  Duration unsent_hello_interval = std::chrono::milliseconds(50);  // while no connection stands
+  Duration unsent_hello_interval = std::chrono::milliseconds(50);  // while there is no connection
   Duration heartbeat_interval = std::chrono::milliseconds(250);
-  Duration news_interval = PromptBoard::kNewsInterval;  // before a message that only carries other routers' prompts
+  Duration news_interval = PromptBoard::kNewsInterval;  // before a message with other routers' prompts only
   Duration router_timeout = std::chrono::seconds(3);
   Duration engine_snapshot_interval =
-      std::chrono::seconds(1);  // between two requests for the mirror's blocks, when it is lost again and again
+      std::chrono::seconds(1);  // between two requests for the mirror's blocks, when it is lost repeatedly
 };
 
 // Why a link that was up began a new life, or a snapshot was sent again.
 enum class ResyncReason : std::uint8_t {
-  kAsked,          // by the router
+  kAsked,          // the router asked for it
   kDigest,         // the mirror behind the link's snapshot was wrong
   kGap,            // Generates were lost on their way here
   kOverflow,       // the link thread fell behind the engine, and reports were lost
   kRouterRestart,  // another router process answers
   kSilent,         // nothing heard for router_timeout
-  kUnsent,         // a message could not be sent: no connection stands, or too many messages wait on it
+  kUnsent,         // a message could not be sent: there is no connection, or too many messages wait for it
 };
 inline constexpr std::array<std::string_view, 7> kResyncReasonNames{"asked",          "digest", "gap",   "overflow",
                                                                     "router_restart", "silent", "unsent"};
@@ -104,19 +104,19 @@ enum class MirrorLoss : std::uint8_t { kDigest, kOverflow };
 inline constexpr std::array<std::string_view, 2> kMirrorLossNames{"digest", "overflow"};
 [[nodiscard]] constexpr std::size_t IndexOf(MirrorLoss loss) { return static_cast<std::size_t>(loss); }
 
-// Since the start. For metrics.
+// Totals since the start, for metrics.
 struct LinkCounts {
   std::array<std::uint64_t, kResyncReasonNames.size()> resyncs{};      // by ResyncReason
   std::array<std::uint64_t, kMirrorLossNames.size()> mirror_losses{};  // by MirrorLoss
   std::array<std::uint64_t, 4> finished_requests{};                    // by wire::FinishReason
   std::uint64_t malformed_messages = 0;
-  std::uint64_t unknown_messages = 0;  // of a kind that this version does not know
+  std::uint64_t unknown_messages = 0;  // messages of a kind that this version does not know
 };
 
 class LinkCore {
  public:
   struct Setup {
-    wire::Hello hello;          // its epoch is filled in
+    wire::Hello hello;          // the core fills in the epoch
     wire::Tokenizer tokenizer;  // sent to routers that ask
     std::uint64_t first_epoch = 1;
     LinkTimes times;
@@ -138,7 +138,7 @@ class LinkCore {
 
   // From now on requests are refused, and routers are told so.
   void BeginDrain();
-  // The last message on every link that is up.
+  // Sends the last message on every link that is up.
   void SayBye();
 
   [[nodiscard]] Duration TimeToNextTick() const;
@@ -153,7 +153,7 @@ class LinkCore {
   // What is known of a request until its last choice ends.
   struct InFlight {
     std::uint32_t open_choices = 1;
-    OwnedPrompt prompt;  // as it came, for other routers; without an id if there were none then
+    OwnedPrompt prompt;  // as received, for other routers; without an id if there were none at that time
   };
 
   struct Link {
@@ -163,15 +163,15 @@ class LinkCore {
     LinkId id;
     std::uint64_t epoch = 0;
     std::uint64_t next_sequence = 1;
-    std::uint64_t generate_digest = 0;  // of those received; see wire::Ping
+    std::uint64_t generate_digest = 0;  // digest of the received Generates; see wire::Ping
     bool snapshot_due = true;  // a snapshot is due and will contain the events so far, so none are sent before it
     Instant next_hello;
-    Instant last_heard;  // or dialled, if that is later
+    Instant last_heard;  // or last dialled, if that is later
     Instant last_step;
     std::unordered_map<RequestId, InFlight> in_flight;
     PromptTeller prompt_teller;
     bool has_news = false;  // another router's prompt has arrived, and this router has not been told
-    // About the last life that was up.
+    // About the last life that was up:
     std::optional<std::uint64_t> router_instance;
     std::optional<ResyncReason> resync_reason;  // why it ended
     std::string refusal;  // the last logged refusal; empty once the router has welcomed the worker
@@ -223,20 +223,20 @@ class LinkCore {
   std::vector<Link> links_;
   std::uint32_t next_link_id_ = 1;
   std::uint64_t next_epoch_;
-  std::uint64_t report_count_ = 0;  // of the engine
-  std::uint64_t submit_count_ = 0;  // requests that the engine was given: the number of each is its prompt's id
-  wire::Load load_;                 // the last known, without a step's numbers
+  std::uint64_t report_count_ = 0;  // reports of the engine
+  std::uint64_t submit_count_ = 0;  // requests given to the engine; the count at each one is its prompt's id
+  wire::Load load_;                 // the last known load, without a step's numbers
   PromptBoard prompt_board_;        // empty while there is one link
   LinkCounts counts_;
 
   enum class MirrorState : std::uint8_t { kCurrent, kStale, kAwaited };
   SnapshotMirror mirror_;
-  MirrorState mirror_state_ = MirrorState::kCurrent;  // both are empty at first
-  Instant next_engine_snapshot_;                      // asked for at the earliest
+  MirrorState mirror_state_ = MirrorState::kCurrent;  // mirror and engine are empty at first
+  Instant next_engine_snapshot_;                      // the earliest time to ask for it
 };
 
-// Cuts a snapshot into messages that keep to the wire's limits: long runs are split, and each chunk holds at most
-// `max_hashes` hashes and `max_runs` runs. At least one chunk.
+// Cuts a snapshot into messages within the wire's limits: long runs are split, and each chunk holds at most
+// `max_hashes` hashes and `max_runs` runs. Returns at least one chunk.
 [[nodiscard]] std::vector<std::vector<wire::StoredRun>> CutSnapshot(std::vector<wire::StoredRun> runs,
                                                                     std::size_t max_hashes, std::size_t max_runs);
 

@@ -1,4 +1,4 @@
-// The mirror of the ready blocks, and the snapshots that links are sent of it.
+// The mirror of the ready blocks, and the snapshots of it that links are sent.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -29,9 +29,9 @@ void LinkCore::Follow(const StepReport& report) {
 
 void LinkCore::LoseMirror(MirrorLoss reason) {
   ++counts_.mirror_losses[IndexOf(reason)];
-  LogWarning("the link's copy of the set of cached blocks is void; asking the engine for it again",
+  LogWarning("the link's copy of the set of cached blocks is no longer valid; asking the engine for a new one",
              {{"reason", std::string(kMirrorLossNames[IndexOf(reason)])}});
-  // The engine loses no snapshot: one that is awaited still comes, after this loss.
+  // The engine loses no snapshot: one that is awaited still comes, and holds what was lost now.
   if (mirror_state_ == MirrorState::kCurrent) mirror_state_ = MirrorState::kStale;
   AskForEngineSnapshot();
 }
@@ -79,7 +79,7 @@ std::vector<std::vector<wire::StoredRun>> CutSnapshot(std::vector<wire::StoredRu
                                                       std::size_t max_runs) {
   ROOST_CHECK(max_hashes > 0 && max_runs > 0);
   std::vector<std::vector<wire::StoredRun>> chunks(1);
-  std::size_t hash_count = 0;  // of the last chunk
+  std::size_t hash_count = 0;  // in the last chunk
   for (wire::StoredRun& run : runs) {
     std::size_t taken = 0;
     while (taken < run.hashes.size()) {

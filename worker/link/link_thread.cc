@@ -10,7 +10,7 @@
 namespace roost::worker {
 namespace {
 
-// Per round and router, so that one that never pauses does not keep the others waiting.
+// Limit per round and router, so that a router that never pauses does not keep the others waiting.
 constexpr int kFramesPerRound = 256;
 
 }  // namespace
@@ -162,7 +162,7 @@ void LinkThread::Wait() {
   std::vector<const wire::Socket*> sockets;
   sockets.reserve(peers_.size());
   for (const auto& [endpoint, peer] : peers_) sockets.push_back(&peer.socket);
-  // Rounded up: a wait that ends just before its time would spin.
+  // Rounded up: a wait that ends just before its time would make the loop spin.
   const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(core_.TimeToNextTick());
   wire::WaitForMessages(sockets, waker_, backlog_.empty() ? timeout : std::chrono::milliseconds(1));
 }
@@ -189,7 +189,7 @@ void LinkThread::Redial(PeerId peer) {
 }
 
 bool LinkThread::Submit(EngineCommand command) {
-  // A request does not overtake the commands that wait.
+  // A request must not overtake commands that wait in the backlog.
   if (!backlog_.empty() || !engine_.HasRoomForRequest()) return false;
   return engine_.TryPost(std::move(command));
 }

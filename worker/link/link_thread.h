@@ -6,7 +6,7 @@
 // A handshake that fails is logged, and the router is dialled again: with keys as its next key (router_keys.h).
 //
 // Threads: all public functions may be called from any thread; the rest happens on the link thread. The constructor's
-// references outlive it. It starts and stops the resolver; the engine thread is its caller's.
+// references outlive it. It starts and stops the resolver; its caller starts and stops the engine thread.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ class LinkObserver {
     std::size_t up = 0;
     std::size_t down = 0;
   };
-  // After each round.
+  // Called after each round.
   virtual void OnRound(const LinkCounts& counts, Links links) = 0;
 };
 
@@ -56,9 +56,9 @@ class LinkThread final : private LinkEffects {
   void Start();
   // From now on new requests are refused.
   void BeginDrain();
-  // True when a router has welcomed the worker, at the latest after `timeout`.
+  // Waits until a router has welcomed the worker. False after `timeout`.
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout);
-  // True when draining has begun and no request is left, at the latest after `timeout`.
+  // Waits until draining has begun and no request is left. False after `timeout`.
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout);
   // Says goodbye and ends. Idempotent.
   void Stop();
@@ -107,12 +107,12 @@ class LinkThread final : private LinkEffects {
   bool welcomed_ = false;  // guarded by milestones_mutex_
   bool drained_ = false;   // guarded by milestones_mutex_
 
-  // The link thread's own. The context is declared before the sockets, so that they go first.
+  // Used by the link thread only. The context is declared before the sockets, so that they are destroyed first.
   wire::Context context_;
   std::optional<RouterKeys> keys_;
   Peers peers_;
   std::uint32_t next_peer_id_ = 1;
-  std::deque<EngineCommand> backlog_;  // commands that the inbox had no room for; requests are never among them
+  std::deque<EngineCommand> backlog_;  // commands for which the inbox had no space; never requests
   bool drain_begun_ = false;
   LinkCore core_;
 };

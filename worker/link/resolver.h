@@ -1,8 +1,8 @@
-// Resolves router names to addresses, again and again: a router that is added to DNS gets a link, one that is removed
-// loses it. Resolving may take seconds, so it has its own thread.
+// Resolves router names to addresses, repeatedly: a router that is added to DNS gets a link, one that is removed loses
+// it. Resolving may take seconds, so it has its own thread.
 //
-// A name that can not be resolved keeps its last addresses, so a DNS failure takes no link down. Of a name with IPv4
-// and IPv6 addresses the IPv4 ones are used, because both lead to the same router.
+// A name that can not be resolved keeps its last addresses, so a DNS failure takes no link down. If a name has IPv4 and
+// IPv6 addresses, only the IPv4 ones are used, because both lead to the same router.
 #pragma once
 
 #include <chrono>
@@ -45,7 +45,7 @@ class Resolver {
   void Start();
   void Stop();
 
-  // Any thread. The set, once after each change.
+  // Any thread. The new set after a change, once.
   [[nodiscard]] std::optional<EndpointSet> TakeChange();
 
  private:
@@ -56,7 +56,7 @@ class Resolver {
   const wire::Waker& waker_;
   std::thread thread_;
 
-  // The resolver thread's own: the last answer for each name.
+  // Used by the resolver thread only: the last answer for each name.
   std::vector<EndpointSet> answers_;
 
   std::mutex mutex_;

@@ -18,16 +18,15 @@ namespace {
 using kernels::AttentionItem;
 using kernels::AttentionProfile;
 
-// The cost of a partial result per lane (written, read and merged), as the number of positions that cost as much to
-// read.
+// The cost per lane of writing, reading and merging a partial result, in positions that cost as much to read.
 constexpr std::uint64_t kPartialCostPositions = 2;
-// How short pieces may be: so that each place of the device would get so many. Shorter ones leave less idle at the end,
-// and cost more. A little below a whole number, what is left over makes no round of its own.
+// Candidates for the number of pieces of average cost per place of the device. More pieces leave the device less idle
+// at the end, and cost more. Values a little below a whole number keep the rest from needing a round of its own.
 constexpr double kPiecesPerPlace[] = {0.9, 1, 1.8, 2, 2.7, 3, 4, kMostPiecesPerPlace};
-// Times that differ by less are equal: what they are made of is not known any better.
+// Times that differ by less than this share are equal: the estimates behind them are no more precise.
 constexpr double kEqualTimes = 0.03;
 constexpr std::uint32_t kNoGroup = std::numeric_limits<std::uint32_t>::max();
-// Items are sorted by their length to within one part of so many of the longest.
+// Items are sorted by length, to within the longest divided by this number.
 constexpr std::size_t kLengthClasses = 256;
 
 std::uint32_t RoundUp(std::uint32_t value, std::uint32_t step) { return (value + step - 1) / step * step; }
@@ -36,7 +35,7 @@ std::uint32_t RoundUp(std::uint32_t value, std::uint32_t step) { return (value +
 std::uint64_t PositionCost(const AttentionProfile& profile, std::uint32_t lanes) {
   const auto tile = std::find_if(profile.lane_tiles.begin(), profile.lane_tiles.end(),
                                  [lanes](std::uint32_t size) { return size >= lanes; });
-  // A group beyond the largest tile is read once for each of its parts.
+  // A group larger than the largest tile is read once per tile.
   const std::uint32_t largest = profile.lane_tiles.back();
   const std::uint32_t tiles = tile != profile.lane_tiles.end() ? 1 : (lanes + largest - 1) / largest;
   const std::uint32_t tile_lanes = tile != profile.lane_tiles.end() ? *tile : largest;
@@ -83,7 +82,7 @@ class Planner {
   using Part = AttentionPlanScratch::Part;
   using Group = AttentionPlanScratch::Group;
 
-  // Neighbouring places whose first blocks are the same.
+  // Neighbouring places that have the same first blocks.
   struct Branch {
     Range places;
     std::uint32_t common_blocks = 0;  // known so far
@@ -91,7 +90,7 @@ class Planner {
     std::uint32_t level = 0;
   };
 
-  // But for the blocks, whose number hardly changes: what is there is written over.
+  // Clears everything except the list of blocks, which is overwritten: its size hardly changes.
   void Clear() {
     scratch_.Clear();
     plan_.rows.clear();
@@ -104,7 +103,7 @@ class Planner {
   [[nodiscard]] const BatchSlice& SliceOf(const Place& place) const { return slices_[place.slice]; }
   [[nodiscard]] BlockId BlockAt(const Place& place, std::uint32_t index) const { return SliceOf(place).blocks[index]; }
 
-  // Those that may share come first; the answer is how many they are.
+  // Places that may share come first; returns how many they are.
   std::uint32_t LocateSlices() {
     AddPlaces(Sharing::kPossible);
     const auto sharer_count = static_cast<std::uint32_t>(places_.size());
@@ -113,7 +112,7 @@ class Planner {
   }
 
   enum class Sharing : std::uint8_t { kPossible, kNone };
-  // A slice that fills half a tile gains little.
+  // A slice that fills half a tile gains little from sharing.
   [[nodiscard]] Sharing SharingOf(const BatchSlice& slice) const {
     const bool is_small = slice.token_count * group_ * 2 <= profile_.lane_tiles.back();
     return is_small && slice.first_position >= step_ ? Sharing::kPossible : Sharing::kNone;
@@ -159,7 +158,7 @@ class Planner {
     return shared_row_count_ + RowsOf(places) <= options_.max_shared_rows;
   }
 
-  // Among the places of a branch, those that go on with the same block.
+  // Looks for sharing among the places of a branch that continue with the same block.
   void ShareBeyond(const Branch& branch) {
     const std::uint32_t common = branch.common_blocks;
     const std::uint32_t first_alone = GroupByBlock(branch.places, common);
@@ -174,8 +173,9 @@ class Planner {
     }
   }
 
-  // Places that have the same block `index` come to stand side by side, in their order, and those that end before it
-  // behind all of them: the answer is where these begin. Nothing moves where no two have the same: the first of all.
+  // Moves places with the same block `index` next to each other, in their order, and all other places behind them;
+  // returns where these others begin. If no two places have the same block, nothing moves and the first place is
+  // returned.
   std::uint32_t GroupByBlock(Range places, std::uint32_t index) {
     FindGroups(places, index);
     std::uint32_t grouped_count = 0;
@@ -195,8 +195,8 @@ class Planner {
     return places.begin + grouped_count;
   }
 
-  // Each place's group, and the groups with their sizes, in the order of their first places. By a hash table with open
-  // addressing that is never more than half full.
+  // Finds each place's group, and the groups with their sizes, in the order of their first places. Uses a hash table
+  // with open addressing that is never more than half full.
   void FindGroups(Range places, std::uint32_t index) {
     constexpr std::uint32_t kHashFactor = 0x9E3779B9;  // Knuth, The Art of Computer Programming 3, 6.4
     const std::uint32_t size = std::bit_ceil(2 * places.size());
@@ -224,8 +224,8 @@ class Planner {
     }
   }
 
-  // How many blocks two places have in common, at most bounds.end; the first bounds.begin are. By bisection: a block
-  // stands for all before it.
+  // The number of blocks that two places have in common, at most bounds.end; the first bounds.begin are known to be.
+  // Found by bisection: if a block is equal, so are all before it.
   [[nodiscard]] std::uint32_t CommonBlocks(const Place& a, const Place& b, Range bounds) const {
     std::uint32_t low = bounds.begin;
     std::uint32_t high = std::min({bounds.end, a.whole_blocks, b.whole_blocks});
@@ -260,7 +260,7 @@ class Planner {
     }
   }
 
-  // Each place's blocks are read once at most: by a shared run or by what it has of its own.
+  // Reads each block of a place at most once: in a shared run or in the place's own work.
   void PackAll() {
     std::size_t most_blocks = 0;
     for (const BatchSlice& slice : slices_) most_blocks += slice.blocks.size();
@@ -270,7 +270,7 @@ class Planner {
     plan_.blocks.resize(block_count_);
   }
 
-  // The blocks of these positions, which begin with one; the answer is where they are in the plan.
+  // Adds the blocks of these positions, which begin at a block's first position; returns where they are in the plan.
   std::uint32_t AddBlocks(const Place& place, Range positions) {
     const std::uint32_t first = positions.begin / options_.block_tokens;
     const std::uint32_t end = (positions.end + options_.block_tokens - 1) / options_.block_tokens;
@@ -320,10 +320,10 @@ class Planner {
     }
   }
 
-  // Of the works' pieces, when none costs more than `limit`; nullopt for a whole item.
+  // The length of the pieces of `work` if no piece may cost more than `limit`; nullopt for one whole item.
   [[nodiscard]] std::optional<std::uint32_t> PieceLength(const Work& work, double limit) const {
     const std::uint32_t count = work.positions.size();
-    // Nothing shorter than what an item costs besides.
+    // No piece is shorter than an item's fixed cost.
     const std::uint32_t least = std::max(step_, profile_.item_cost_positions);
     const double wanted = std::max<double>(least, limit / static_cast<double>(position_costs_[work.rows.size()]));
     if (work.output == AttentionItem::Output::kWhole && count <= wanted) return std::nullopt;
@@ -345,7 +345,7 @@ class Planner {
     for (const double pieces : kPiecesPerPlace) {
       const double limit = share / pieces;
       const bool cuts_none = limit > static_cast<double>(longest);
-      if (cuts_none && best_limit > 0) continue;  // nor did the one before
+      if (cuts_none && best_limit > 0) continue;  // nor did the candidate before
       const double time = TimeOf(limit);
       if (time >= best_time * (1 - kEqualTimes)) continue;
       best_time = time;
@@ -355,8 +355,8 @@ class Planner {
     return best_limit;
   }
 
-  // Until the last piece is done, in units of cost, when none costs more than `limit`. Places are all busy but in the
-  // last round, in which so many are idle as do not get a piece of average cost.
+  // The time until the last piece is done, in units of cost, if no piece costs more than `limit`. All places are busy
+  // except in the last round, where the places without a piece of average cost are idle.
   [[nodiscard]] double TimeOf(double limit) const {
     double cost = 0;
     double longest = 0;
@@ -394,7 +394,7 @@ class Planner {
     }
   }
 
-  // Works came in the order of positions for each token, so its parts do.
+  // The works of a token come in the order of their positions, so its parts do too.
   void AddMerges() {
     if (parts_.empty()) return;
     std::vector<std::uint32_t>& next = scratch_.next_part;
@@ -409,14 +409,15 @@ class Planner {
     for (const Part& part : parts_) plan_.parts[next[part.token]++] = part.partial;
   }
 
-  // The longest first: what is left for the end is short. By counting: who is about as long keeps its order.
+  // Sorts the longest items first, so that little is left at the end. A counting sort: items of about equal length keep
+  // their order.
   void SortItems() {
     std::uint64_t longest = 1;
     for (const AttentionItem& item : plan_.items) longest = std::max(longest, CostOf(item));
     const auto class_of = [&](const AttentionItem& item) {
       return (longest - CostOf(item)) * (kLengthClasses - 1) / longest;
     };
-    std::array<std::uint32_t, kLengthClasses + 1> next{};  // item of each class; first, how many the class before has
+    std::array<std::uint32_t, kLengthClasses + 1> next{};  // place of each class; first the previous class's size
     for (const AttentionItem& item : plan_.items) ++next[class_of(item) + 1];
     for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
     scratch_.items.resize(plan_.items.size());
@@ -437,8 +438,8 @@ class Planner {
   const std::uint32_t rows_per_pack_;
   const std::uint32_t step_;  // partial items begin at its multiples
   std::uint32_t token_count_ = 0;
-  std::uint32_t block_count_ = 0;  // of plan_.blocks, so far
-  // The scratch's; see there.
+  std::uint32_t block_count_ = 0;  // blocks in plan_.blocks so far
+  // These belong to the scratch; see there.
   std::vector<std::uint64_t>& position_costs_;
   std::vector<Place>& places_;
   std::vector<SharedRun>& shared_runs_;
@@ -462,12 +463,12 @@ std::int64_t SavedBySharing(const AttentionProfile& profile, std::span<const std
   std::uint64_t alone = 0;
   std::uint32_t all_lanes = 0;
   for (const std::uint32_t of_one : lanes) {
-    // Each has an item of its own in any case.
+    // Each slice has an item of its own in any case.
     alone += AttentionCost(profile, of_one, positions) - AttentionCost(profile, of_one, 0);
     all_lanes += of_one;
   }
   const std::uint32_t largest = profile.lane_tiles.back();
-  // One for the shared positions, and one for the others, which need not have been partial.
+  // One partial result for the shared positions and one for the others, which would be whole without sharing.
   std::uint64_t together = 2 * all_lanes * CostOfPartial(profile);
   together += all_lanes / largest * AttentionCost(profile, largest, positions);
   if (all_lanes % largest > 0) together += AttentionCost(profile, all_lanes % largest, positions);

@@ -1,4 +1,4 @@
-// Bounds of what PlanAttention makes; see attention_plan.h.
+// Upper limits of what PlanAttention makes; see attention_plan.h.
 #include <algorithm>
 
 #include "worker/model/attention_plan.h"
@@ -10,12 +10,12 @@ std::uint64_t CeilOf(std::uint64_t value, std::uint64_t step) { return (value + 
 
 }  // namespace
 
-// Let w be works (rows on positions, not yet cut), c their cost, l what a piece costs at the most. A work becomes at
-// most 1 + c / l pieces, and l is no less than a share of all costs, so that
+// Let w be the number of works (rows and their positions, not yet cut), c the cost of a work, l the largest cost of a
+// piece. A work becomes at most 1 + c / l pieces, and l is at least a share of all costs, so
 //
-//   pieces <= works + Σ c / l <= works + places · kMostPiecesPerPlace / kv heads
+//  pieces <= w + Σ c / l <= w + places · kMostPiecesPerPlace / kv heads
 //
-// or, where a profile's longest partial item is shorter than that, 1 + positions / longest.
+// or, if a profile's longest partial item is shorter than that, 1 + positions / longest per work.
 AttentionPlanSize LargestPlan(const AttentionBatchSize& batch, const AttentionPlanOptions& options) {
   const kernels::AttentionProfile& profile = options.profile;
   const std::uint64_t tokens = batch.token_count;
@@ -25,7 +25,7 @@ AttentionPlanSize LargestPlan(const AttentionBatchSize& batch, const AttentionPl
   const bool cuts_whole = profile.concurrent_items > 1;
   const std::uint64_t cut_by_cost =
       cuts_whole ? CeilOf(std::uint64_t{profile.concurrent_items} * kMostPiecesPerPlace, options.kv_head_count) : 0;
-  // Rows are on each position once.
+  // Each row attends to each position once.
   const std::uint64_t rows_in_parts = cuts_whole ? tokens : std::min(tokens, shared_rows);
   const std::uint64_t cut_by_length = rows_in_parts * (batch.context_tokens / profile.max_partial_positions);
   const std::uint64_t parts = tokens + shared_rows + cut_by_cost * rows_per_pack + cut_by_length;

@@ -14,11 +14,11 @@ struct BatchPlan {
   std::vector<std::uint32_t> positions;
   std::vector<std::uint32_t> slots;
   AttentionPlan attention;
-  // Tokens whose logits are wanted, ascending.
+  // Tokens whose logits are wanted, in ascending order.
   std::vector<std::uint32_t> logits_rows;
 };
 
-// As quick as PlanAttention. Reuses the memory of `plan`.
+// As fast as PlanAttention. Reuses the memory of `plan`.
 void PlanBatch(const Batch& batch, const AttentionPlanOptions& options, BatchPlan& plan);
 
 }  // namespace roost::worker

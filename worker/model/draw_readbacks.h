@@ -1,6 +1,5 @@
-// The batches whose draws are on their way back from the device: how many tokens each of them drew and scored, in the
-// order in which the batches began. All of a batch comes in one copy:
-//
+// The batches whose draws are being copied back from the device: how many tokens each of them drew and scored, in the
+// order in which the batches began. All results of a batch come in one copy:
 //   SampledToken [draws]   ScoredToken [scored]   TopToken [top]      8 bytes each
 //
 // Not thread-safe.
@@ -19,7 +18,7 @@
 
 namespace roost::worker {
 
-// How much of each a batch brings back.
+// How many results of each kind a batch brings back.
 struct DrawCounts {
   std::size_t sampled = 0;
   std::size_t scored = 0;
@@ -36,7 +35,7 @@ static_assert(sizeof(kernels::SampledToken) == DrawCounts::kBytesOfEach &&
   return {.sampled = draws.rows.size(), .scored = draws.scored.size(), .top = draws.top_count};
 }
 
-// Where the scores of `counts` stand behind what is drawn at `sampled`, on the device.
+// Where the scores of `counts` are on the device: behind the drawn tokens at `sampled`.
 [[nodiscard]] inline kernels::ScoredToken* ScoredBehind(kernels::SampledToken* sampled, const DrawCounts& counts) {
   return reinterpret_cast<kernels::ScoredToken*>(sampled + counts.sampled);
 }
@@ -49,14 +48,14 @@ class DrawReadbacks {
   // `backend` outlives it.
   explicit DrawReadbacks(const kernels::Backend& backend) : backend_(backend) {}
 
-  // Sends for what is at `sampled`, on the device. At most kMaxReadbacks are on their way at a time.
+  // Starts the copy of what is at `sampled`, on the device. At most kMaxReadbacks copies are under way at a time.
   void Begin(const void* sampled, const DrawCounts& counts) {
     ROOST_CHECK(begun_count_ - ended_count_ < counts_.size(), "{} readbacks are on their way", counts_.size());
     backend_.ops().begin_readback(backend_.device(), sampled, counts.bytes());
     counts_[begun_count_++ % counts_.size()] = counts;
   }
 
-  // Waits for the oldest that has not come. Valid until the next call.
+  // Waits for the oldest copy under way. The result is valid until the next call.
   [[nodiscard]] std::span<const kernels::SampledToken> Await() {
     ROOST_CHECK(ended_count_ < begun_count_, "no batch has begun");
     const DrawCounts& counts = counts_[ended_count_++ % counts_.size()];
@@ -69,7 +68,7 @@ class DrawReadbacks {
     return sampled_;
   }
 
-  // Of what Await gave last; valid as long.
+  // The scores of the batch that Await returned last; valid as long.
   [[nodiscard]] Scores scores() const { return {scored_, top_}; }
 
  private:
@@ -81,7 +80,7 @@ class DrawReadbacks {
   }
 
   const kernels::Backend& backend_;
-  std::array<DrawCounts, kernels::kMaxReadbacks> counts_{};  // in turn
+  std::array<DrawCounts, kernels::kMaxReadbacks> counts_{};  // used in turn
   std::size_t begun_count_ = 0;
   std::size_t ended_count_ = 0;
   std::vector<std::byte> bytes_;

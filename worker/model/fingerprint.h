@@ -14,14 +14,14 @@ namespace roost::worker {
 
 struct ModelFiles {
   std::string_view config;     // the text of config.json
-  std::string_view tokenizer;  // and of tokenizer.json
+  std::string_view tokenizer;  // the text of tokenizer.json
 };
 
-// Covers both files and each tensor's name, dtype, shape and bytes. `tensors` are ordered by name; how they are spread
-// over files makes no difference.
+// Covers both files and each tensor's name, dtype, shape and bytes. `tensors` are ordered by name; how they are
+// distributed over files makes no difference.
 [[nodiscard]] std::string ModelFingerprint(const ModelFiles& files, std::span<const TensorRecord> tensors);
 
-// Of a model with random weights, which follow from the seed and the shape; see synthetic.h.
+// For a model with random weights, which follow from the seed and the shape; see synthetic.h.
 [[nodiscard]] std::string SyntheticFingerprint(const HfConfig& config, std::uint64_t seed);
 
 }  // namespace roost::worker

@@ -47,7 +47,7 @@ Result<wire::SamplingDefaults> ParseSampling(const JsonObject& config) {
   defaults.top_k = top_k.value_or(defaults.top_k);
   defaults.min_p = static_cast<float>(min_p);
   defaults.repetition_penalty = static_cast<float>(repetition);
-  // Transformers then takes the likeliest token, whatever else the file says of drawing.
+  // Transformers then takes the likeliest token, whatever else the file says about sampling.
   ROOST_ASSIGN_OR_RETURN(const bool draws, config.BoolOr("do_sample", true));
   if (!draws) defaults.temperature = 0;
   return defaults;
@@ -65,7 +65,7 @@ Result<std::string> TokenText(const JsonObject& config, std::string_view key) {
   return *content;
 }
 
-// "chat_template": a string, or [{"name": …, "template": …}], of which the one named default.
+// "chat_template": a string, or [{"name": …, "template": …}], where the one named "default" is taken.
 Result<std::string> TemplateOf(const JsonObject& config) {
   const auto found = config.Find("chat_template");
   if (!found) return std::string();

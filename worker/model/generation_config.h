@@ -1,5 +1,5 @@
-// The small files around the weights: generation_config.json, tokenizer_config.json, chat_template.jinja. All are
-// optional; what they hold must be right.
+// The small files beside the weights: generation_config.json, tokenizer_config.json, chat_template.jinja. All are
+// optional, but those that exist must be valid.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct GenerationConfig {
   std::vector<TokenId> stop_tokens;  // eos_token_id, one or several, without repetition
 };
 
-// From generation_config.json; the stop tokens from config.json where it has none. Ids must be below `vocab_size`.
+// Reads generation_config.json; takes the stop tokens from config.json if it has none. Ids must be below `vocab_size`.
 [[nodiscard]] Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& directory,
                                                             const JsonObject& model_config, std::uint32_t vocab_size);
 

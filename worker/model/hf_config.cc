@@ -6,9 +6,9 @@
 namespace roost::worker {
 namespace {
 
-// Keys of config.json that add biases. Transformers reads them of some architectures and ignores them of others.
+// Which keys of config.json add biases. Transformers reads them for some architectures and ignores them for others.
 enum class BiasKeys : std::uint8_t { kNone, kAttention, kAttentionAndMlp };
-// When a window counts: always where there is one, or if use_sliding_window says so, in the layers from
+// When a window applies: whenever there is one, or only if use_sliding_window says so, and then in the layers from
 // max_window_layers on.
 enum class WindowUse : std::uint8_t { kAlways, kIfSaid };
 
@@ -18,11 +18,11 @@ struct Architecture {
   BiasKeys bias_keys;
   QkNorm qk_norm;
   WindowUse window_use;
-  std::optional<std::uint32_t> default_window;  // where sliding_window is absent and not null
+  std::optional<std::uint32_t> default_window;  // used if sliding_window is absent and not null
   std::uint32_t default_head_dim;               // 0: hidden_size / num_attention_heads
 };
 
-// Transformers has no window for Llama at all; a file that names one means it.
+// Transformers has no window for Llama at all; a file that names one is taken at its word.
 constexpr std::array<Architecture, 4> kArchitectures{
     {{"LlamaForCausalLM", Bias::kNone, BiasKeys::kAttentionAndMlp, QkNorm::kNone, WindowUse::kAlways, std::nullopt, 0},
      {"MistralForCausalLM", Bias::kNone, BiasKeys::kNone, QkNorm::kNone, WindowUse::kAlways, 4096, 0},
@@ -94,7 +94,7 @@ Result<void> RefuseWhenTrue(const JsonObject& config, std::string_view key) {
   return {};
 }
 
-// Adds what the key says, or refuses it where transformers would not read it.
+// Returns what the key says; refuses it for an architecture for which transformers would not read it.
 Result<Bias> ParseBias(const JsonObject& config, std::string_view key, const Architecture& architecture,
                        BiasKeys needed) {
   if (architecture.bias_keys < needed) {
@@ -107,7 +107,7 @@ Result<Bias> ParseBias(const JsonObject& config, std::string_view key, const Arc
 
 Result<void> ParseBiases(const JsonObject& config, const Architecture& architecture, HfConfig& result) {
   result.qkv_bias = architecture.qkv_bias;
-  // Qwen 2 always has its biases, and its files do not say so.
+  // Qwen 2 always has these biases, and its files do not mention them.
   if (architecture.qkv_bias == Bias::kNone) {
     ROOST_ASSIGN_OR_RETURN(result.qkv_bias, ParseBias(config, "attention_bias", architecture, BiasKeys::kAttention));
     result.o_bias = result.qkv_bias;
@@ -116,7 +116,7 @@ Result<void> ParseBiases(const JsonObject& config, const Architecture& architect
   return {};
 }
 
-// What layer_types says of the layers.
+// What layer_types says about the layers.
 enum class LayerTypes : std::uint8_t { kUnsaid, kAllFull, kSomeSliding };
 
 Result<LayerTypes> ParseLayerTypes(const JsonObject& config) {
@@ -134,7 +134,7 @@ Result<LayerTypes> ParseLayerTypes(const JsonObject& config) {
   return result;
 }
 
-// Does a layer have the window that the file names?
+// Does any layer have the window that the file names?
 Result<bool> UsesWindow(const JsonObject& config, const Architecture& architecture, std::uint32_t layer_count) {
   ROOST_ASSIGN_OR_RETURN(const LayerTypes types, ParseLayerTypes(config));
   const bool always = architecture.window_use == WindowUse::kAlways;

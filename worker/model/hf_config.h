@@ -1,4 +1,4 @@
-// What config.json of a Hugging Face model folder says about the network, as far as it is supported. Any key that would
+// What config.json of a Hugging Face model folder says about the network, as far as it is supported. A key that would
 // change the numbers and is not supported is an Error that names the file and the key, never a wrong answer.
 //
 // Architectures: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM (biases on q, k, v), Qwen3ForCausalLM (norms on
@@ -18,7 +18,7 @@ namespace roost::worker {
 
 enum class Bias : std::uint8_t { kNone, kBiased };
 enum class QkNorm : std::uint8_t { kNone, kNormed };
-enum class EmbeddingTie : std::uint8_t { kUntied, kTied };  // kTied: the output matrix is the embedding
+enum class EmbeddingTie : std::uint8_t { kUntied, kTied };  // kTied: the output matrix is the embedding matrix
 
 struct HfConfig {
   std::string architecture;
@@ -43,7 +43,7 @@ struct HfConfig {
 
 inline constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
 
-// Bounds of plausible values: larger numbers are mistakes, and their products must not overflow.
+// Limits of plausible values: larger numbers are mistakes, and their products must not overflow.
 inline constexpr std::uint32_t kMaxVocabSize = 1U << 22U;
 inline constexpr std::uint32_t kMaxWidth = 1U << 18U;  // hidden_size, intermediate_size, heads · head_dim
 inline constexpr std::uint32_t kMaxLayers = 1024;
@@ -51,13 +51,13 @@ inline constexpr std::uint32_t kMaxHeadDim = 1024;
 
 [[nodiscard]] Result<HfConfig> ParseHfConfig(const JsonObject& config);
 
-// How often an embedding that is the output matrix too lies in memory: twice where products want weights in a form of
-// their own, as on the CPU.
+// How many copies of an embedding that is also the output matrix are in memory: two if products need weights in a
+// layout of their own, as on the CPU.
 enum class TiedTable : std::uint8_t { kOnce, kTwice };
-// Of all matrices as they lie in memory.
+// The elements of all matrices in memory.
 [[nodiscard]] std::uint64_t MatrixElements(const HfConfig& config, TiedTable tied);
 
-// An Error that names sliding_window if a context of this many tokens is longer than it.
+// An Error that names sliding_window if a context of this many tokens is longer than the window.
 [[nodiscard]] Result<void> CheckSlidingWindow(const HfConfig& config, std::uint32_t context_tokens);
 
 }  // namespace roost::worker

@@ -6,7 +6,7 @@
 namespace roost::worker {
 namespace {
 
-// The value at `key` as a T, or a complaint that it must be a `kind`.
+// The value at `key` as a T, or an Error that it must be a `kind`.
 template <typename T>
 Result<std::optional<T>> Typed(const JsonObject& object, std::string_view key, std::string_view kind) {
   const auto element = object.Find(key);

@@ -1,5 +1,5 @@
 // Reads small JSON files of a model folder, with errors that name the file and the key: "…/config.json:
-// rope_scaling.factor: must be a number". Null and absent are the same, as these files use them.
+// rope_scaling.factor: must be a number". Null means absent, as it does in these files.
 #pragma once
 
 #include <simdjson.h>
@@ -17,7 +17,7 @@
 
 namespace roost::worker {
 
-// The bytes of a regular file of at most `max_bytes`. Errors name the path.
+// The bytes of a regular file with at most `max_bytes`. Errors name the path.
 [[nodiscard]] Result<std::string> ReadSmallFile(const std::filesystem::path& path, std::size_t max_bytes);
 
 // A view of an object inside a JsonFile, which outlives it.
@@ -26,7 +26,7 @@ class JsonObject {
   JsonObject(simdjson::dom::object object, const std::string& file, std::string path)
       : object_(object), file_(&file), path_(std::move(path)) {}
 
-  // Empty when absent or null; an Error when of another type (for counts: no integer of 0 … 2^32-1).
+  // Empty when absent or null; an Error for a value of another type (for counts: not an integer of 0 … 2^32-1).
   [[nodiscard]] Result<std::optional<std::uint32_t>> Count(std::string_view key) const;
   [[nodiscard]] Result<std::optional<double>> Number(std::string_view key) const;
   [[nodiscard]] Result<std::optional<bool>> Bool(std::string_view key) const;
@@ -42,14 +42,14 @@ class JsonObject {
   [[nodiscard]] std::optional<simdjson::dom::element> Find(std::string_view key) const;
   // For the few keys where null and absence mean different things.
   [[nodiscard]] bool IsNull(std::string_view key) const;
-  // Those that are not null. They live as long as the file.
+  // The keys that are not null. They live as long as the file.
   [[nodiscard]] std::vector<std::string_view> Keys() const;
   [[nodiscard]] Error Complain(std::string_view key, std::string_view message) const;
 
  private:
   simdjson::dom::object object_;
   const std::string* file_;
-  std::string path_;  // "rope_scaling." inside that object
+  std::string path_;  // prefix of its keys in errors, like "rope_scaling."
 };
 
 // Owns the parsed document. The whole file is validated.
@@ -58,7 +58,7 @@ class JsonFile {
   static constexpr std::size_t kMaxDepth = 64;
 
   [[nodiscard]] static Result<JsonFile> Load(const std::filesystem::path& path, std::size_t max_bytes);
-  // `name` stands for the file in errors.
+  // Errors name the file as `name`.
   [[nodiscard]] static Result<JsonFile> Parse(std::string text, std::string name);
 
   [[nodiscard]] const std::string& text() const { return *text_; }

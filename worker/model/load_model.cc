@@ -48,7 +48,8 @@ Result<std::uint32_t> ResolveBlockCount(const HfConfig& config, const ModelOptio
   return static_cast<std::uint32_t>(count);
 }
 
-// The host grants memory that it does not have, and ends the process once it is filled. So it is compared before.
+// The host grants memory that it does not have, and kills the process when it is used. So the sizes are compared
+// before.
 Result<void> CheckHostMemory(const HfConfig& config, const ModelOptions& options, kernels::DType dtype,
                              std::uint32_t block_count) {
   if (!options.memory_limit_bytes) return {};
@@ -154,7 +155,7 @@ Result<LoadedModel> LoadDirectory(const std::filesystem::path& directory, const 
   ROOST_ASSIGN_OR_RETURN(const HfConfig config, ParseHfConfig(config_file.root()));
   LoadedModel loaded;
   loaded.name = DirectoryName(directory);
-  // The small files first: what is wrong with them shows before the weights are read.
+  // The small files come first, so that errors in them show before the weights are read.
   ROOST_ASSIGN_OR_RETURN(const JsonFile tokenizer, JsonFile::Load(directory / "tokenizer.json", kMaxTokenizerBytes));
   loaded.tokenizer_json = tokenizer.text();
   ROOST_ASSIGN_OR_RETURN(GenerationConfig generation,

@@ -30,27 +30,27 @@ struct ModelOptions {
   std::uint32_t thread_count = 1;  // of all ranks together
   ComputeDType compute_dtype = ComputeDType::kAuto;
   std::uint32_t block_tokens = 16;
-  // The KV pool: a number of blocks, or as many blocks as fit into this many bytes of all ranks together.
+  // The size of the KV pool: a number of blocks, or as many blocks as fit into this many bytes, over all ranks.
   std::optional<std::uint32_t> block_count = std::nullopt;
   std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
-  // The limit for everything together where device memory is host memory, see MemoryLimitBytes; empty: not checked.
+  // The limit for everything together if device memory is host memory, see MemoryLimitBytes; empty: not checked.
   std::optional<std::uint64_t> memory_limit_bytes = std::nullopt;
-  // Or as many as fit into a part of what is free on the device beside the weights; see TransformerOptions.
+  // Or as many blocks as fit into a share of the device memory that the weights leave free; see TransformerOptions.
   std::optional<double> kv_share = std::nullopt;
   // The largest step that the engine will ask for; see TransformerOptions.
   StepBounds step_bounds = {};
-  // Lowers what the model itself allows.
+  // Lowers the model's own limit.
   std::optional<std::uint32_t> max_context_tokens = std::nullopt;
   std::uint64_t synthetic_seed = 0;
   const kernels::OpTable* ops = &kernels::CpuOps();
-  // Of the table's devices. Several compute the model together, a rank each; see tensor_parallel.h. On the CPU all are
-  // device 0, and they share the threads.
+  // Devices of the op table. Several devices compute the model together, one rank each; see tensor_parallel.h. On the
+  // CPU all ranks are device 0, and they share the threads.
   std::vector<std::uint32_t> device_ordinals{0};
 };
 
 struct LoadedModel {
   std::unique_ptr<Model> model;
-  std::string name;         // the directory's, or the preset
+  std::string name;         // the directory's or the preset's
   std::string fingerprint;  // SHA-256 in hexadecimal, see PrefixScope
   std::string kv_dtype;     // "bf16", "f32"
   std::vector<TokenId> stop_tokens;
@@ -64,8 +64,8 @@ struct LoadedModel {
 
 inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{256} << 20U;
 
-// Missing, truncated, inconsistent and unsupported files are one Error that names the file and what in it is wrong.
-// tokenizer.json is checked to be JSON; what it says is for the tokenizer to judge.
+// A missing, truncated, inconsistent or unsupported file gives one Error that names the file and what is wrong in it.
+// tokenizer.json is only checked to be JSON; the tokenizer checks its content.
 [[nodiscard]] Result<LoadedModel> LoadModel(const ModelSource& source, const ModelOptions& options);
 
 }  // namespace roost::worker

@@ -14,7 +14,7 @@ namespace {
 
 constexpr ProgressPace kBarPace{.least = std::chrono::milliseconds(100), .most = std::chrono::milliseconds(100)};
 constexpr ProgressPace kLogPace{.least = std::chrono::seconds(1), .most = std::chrono::seconds(5), .share = 0.1};
-// The cursor stays at the line's begin, so that whatever comes next does not follow the bar.
+// The cursor stays at the beginning of the line, so that the next output does not follow the bar.
 constexpr const char* kClearLine = "\r\x1b[K";
 
 double Gigabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e9; }

@@ -25,14 +25,14 @@ struct LoadState {
 // "reading weights  [######              ]  30 %  4.8 of 16.1 GB  8.3 GB/s"
 [[nodiscard]] std::string BarText(const LoadState& state);
 
-// When progress is shown: after `most`, or after `least` if this share of the whole was read meanwhile.
+// When progress is shown: after `most`, or after `least` if this share of all bytes has been read in the meantime.
 struct ProgressPace {
   Duration least{};
   Duration most{};
   double share = 0;
 };
 
-// Where it is told.
+// Where progress is shown.
 struct ProgressOutlet {
   ProgressPace pace;
   std::function<void(const LoadState& state)> tell;
@@ -46,7 +46,7 @@ class LoadProgress {
  public:
   LoadProgress(std::optional<std::uint64_t> total_bytes, const Clock& clock, ProgressOutlet outlet);
   void Add(std::uint64_t bytes);
-  // All is read, with the last weight that was added, and what came after it does not count. Call once.
+  // Everything has been read: the time ends at the last weight that was added. Call once.
   void Finish();
 
  private:
@@ -64,8 +64,8 @@ class LoadProgress {
   Instant told_;
 };
 
-// A source whose weights are counted as they are got; by each of `reader_count`, as an even part of the weight. Both
-// outlive it.
+// Counts the weights of a source as they are read; each of `reader_count` readers counts for an equal part of a weight.
+// The source and the progress outlive it.
 class CountedWeights final : public WeightSource {
  public:
   CountedWeights(const WeightSource& source, LoadProgress& progress, std::uint32_t reader_count = 1)

@@ -1,5 +1,5 @@
-// The language model as the engine sees it: a batch of token slices in, tokens or logits out. It owns the weights and
-// the bytes of the KV blocks; the cache decides which block holds what.
+// The language model as the engine sees it: takes a batch of token slices, gives tokens or logits. It owns the weights
+// and the bytes of the KV blocks; the cache decides which block holds what.
 #pragma once
 
 #include <algorithm>
@@ -31,26 +31,26 @@ struct ModelShape {
 // Consecutive tokens of one sequence: positions first_position … first_position + token_count - 1. They attend to all
 // earlier positions of the sequence, whose K and V lie in `blocks`, and causally to each other.
 struct BatchSlice {
-  std::span<const BlockId> blocks;  // of positions 0 … first_position + token_count - 1; block_tokens positions each
+  std::span<const BlockId> blocks;  // for positions 0 … first_position + token_count - 1; block_tokens positions each
   std::uint32_t first_position = 0;
   std::uint32_t token_count = 0;   // at least 1
-  std::uint32_t logits_count = 0;  // the last so many tokens want logits: at most token_count
+  std::uint32_t logits_count = 0;  // the number of last tokens that want logits, at most token_count
 };
 
-// So many rows of logits a batch has at the most, beside one for each slice.
+// The most rows of logits in a batch, in addition to one for each slice.
 inline constexpr std::uint32_t kMaxFurtherLogits = 64;
 
-// The K and V of a block's first rows, into another block.
+// Copies the K and V of a block's first rows into another block.
 struct BlockCopy {
   BlockId from;
   BlockId to;
   std::uint32_t row_count = 0;  // 1 to block_tokens
 };
 
-// `tokens` holds the slices' tokens one after another. The tokens at `sampled_places` are replaced by the draws of the
-// batch before. K and V of every token are written to the slice's blocks. The copies are made first, in order. Before
-// them the `poisoned` blocks are filled with NaN, so that reading a row that was not written shows; that is for
-// debugging, normally there are none.
+// `tokens` holds the slices' tokens one after another. The draws of the previous batch replace the tokens at
+// `sampled_places`. K and V of every token are written to the slice's blocks. The copies are made before that, in
+// order. Before the copies the `poisoned` blocks are filled with NaN, so that reading a row that was not written shows;
+// they are for debugging, and normally there are none.
 struct Batch {
   std::vector<BlockId> poisoned;
   std::vector<BlockCopy> copies;
@@ -67,23 +67,23 @@ struct Batch {
   }
 };
 
-// Tokens to draw from a batch's logits. A draw's newest token is one of the batch's tokens. The counts that a draw
-// leaves are used by the draws of later batches that name them.
+// Tokens to draw from a batch's logits. A draw's newest token is one of the batch's tokens. Draws of later batches may
+// name the counts that a draw leaves.
 struct Draws {
   std::vector<kernels::SampleRow> rows;
-  std::vector<kernels::LogitBias> biases;      // of one row after another
-  std::vector<kernels::CountedToken> counted;  // that rows reset their counts to
+  std::vector<kernels::LogitBias> biases;      // row after row
+  std::vector<kernels::CountedToken> counted;  // what rows reset their counts to
   std::uint32_t adjusted_count = 0;            // rows that are adjusted
-  std::uint32_t counts_row_count = 0;          // rows of counts that there must be
-  bool feed_next_batch = false;                // its sampled_places may name them
-  // Log probabilities to tell, of tokens that are drawn here or known. A row's results are found where it stands in
-  // this list and at its first_top.
+  std::uint32_t counts_row_count = 0;          // rows of counts that must exist
+  bool feed_next_batch = false;                // the next batch's sampled_places may name these draws
+  // Log probabilities to report, for tokens that are drawn here or known. Results are in the order of this list, and a
+  // row's top tokens begin at its first_top.
   std::vector<kernels::LogprobsRow> scored;
-  std::uint32_t top_count = 0;   // tokens that these want all together
+  std::uint32_t top_count = 0;   // top tokens of all scored rows together
   std::uint32_t mask_count = 0;  // rows of masks that draws name
-  // Writes these rows, each of kernels::MaskWords(vocabulary) words. Called once if there are any, when all that the
-  // draws wait for has been begun: so masks are made while a device computes. It may ask for the tokens of the batch
-  // before.
+  // Writes the masks, each of kernels::MaskWords(vocabulary) words. Called once if there are any, when all work that
+  // the draws wait for has begun, so masks are made while the device computes. It may ask for the tokens of the
+  // previous batch.
   std::function<void(std::span<std::uint32_t>)> fill_masks;
 
   void Clear() {
@@ -98,7 +98,7 @@ struct Draws {
     mask_count = 0;
   }
 
-  // A draw with these biases, each of another token.
+  // Adds a draw with these biases, which are for different tokens.
   void Add(kernels::SampleRow row, std::span<const kernels::LogitBias> row_biases) {
     row.first_bias = static_cast<std::uint32_t>(biases.size());
     row.bias_count = static_cast<std::uint32_t>(row_biases.size());
@@ -109,7 +109,7 @@ struct Draws {
     biases.insert(biases.end(), row_biases.begin(), row_biases.end());
   }
 
-  // One more row to score.
+  // Adds a row to score.
   void Score(kernels::LogprobsRow row) {
     row.first_top = top_count;
     top_count += row.top_count;
@@ -117,10 +117,10 @@ struct Draws {
   }
 };
 
-// What the scored rows of a batch's draws gave.
+// The results of the scored rows of a batch's draws.
 struct Scores {
-  std::span<const kernels::ScoredToken> tokens;  // of each row
-  std::span<const kernels::TopToken> top;        // of one row after another
+  std::span<const kernels::ScoredToken> tokens;  // one for each row
+  std::span<const kernels::TopToken> top;        // row after row
 };
 
 class Model {
@@ -131,7 +131,7 @@ class Model {
   [[nodiscard]] virtual std::uint32_t block_tokens() const = 0;
   [[nodiscard]] virtual std::uint32_t block_count() const = 0;
 
-  // Computes the batch and draws tokens from its logits, or begins to do so: asking for the results waits for them. The
+  // Computes the batch and draws tokens from its logits, or only begins to: asking for the results waits for them. The
   // draws are given with the batch, so that everything of a step goes to a device at once. Batches take effect in
   // order. The logits are f32 [tokens that want them, in order][vocab_size], and stay until the next batch. Two slices
   // of one batch never write the same block, and a block that one slice writes is read by no other slice of the batch.
@@ -139,16 +139,16 @@ class Model {
   // CUDA they differ by rounding.
   virtual void Compute(const Batch& batch, const Draws& draws) = 0;
 
-  // Waits for the oldest batch that has begun and not ended, of which there are at most two: one token for each of its
-  // draws, in order; valid until the next call. So the next batch can be begun before the tokens of the one before are
-  // asked for.
+  // Waits for the oldest batch that has begun and has not been awaited; there are at most two. Returns one token for
+  // each of its draws, in order; valid until the next call. So the next batch can begin before the tokens of the
+  // previous one are asked for.
   [[nodiscard]] virtual std::span<const kernels::SampledToken> AwaitSampled() = 0;
 
-  // Of the batch that AwaitSampled gave the tokens of; valid as long as these.
+  // The scores of the batch that AwaitSampled returned last; valid as long as its tokens.
   [[nodiscard]] virtual Scores AwaitedScores() const { return {}; }
 
-  // The logits of the latest batch themselves, without any draw's adjustments, in host memory; valid until the next
-  // batch. From a device that is a long copy.
+  // The logits of the latest batch in host memory, without the adjustments of any draw; valid until the next batch.
+  // This is a long copy from a device.
   [[nodiscard]] virtual std::span<const float> Logits() = 0;
 
   [[nodiscard]] std::span<const float> Forward(const Batch& batch) {

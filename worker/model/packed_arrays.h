@@ -1,5 +1,5 @@
-// Arrays that one copy brings to a device together: clear, add them all, upload; then each is where At says, until the
-// next upload. Memory for them is reserved before that; more memory is other memory.
+// Arrays that one copy brings to a device together. Clear, add all arrays, upload; then At says where each array is,
+// until the next upload. Memory must be reserved before; reserving more may move it.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace roost::worker {
 
-// Where an array of a PackedArrays begins.
+// Where an array in a PackedArrays begins.
 template <typename T>
 struct PackedArray {
   std::size_t offset = 0;  // in bytes
@@ -28,7 +28,7 @@ class PackedArrays {
     bytes_ = 0;
   }
 
-  // Behind those that were added before. The array stays as it is until the upload.
+  // Appends an array, which must not change until the upload.
   template <typename T>
   [[nodiscard]] PackedArray<T> Add(const std::vector<T>& values) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
@@ -38,14 +38,13 @@ class PackedArrays {
     return array;
   }
 
-  // Of all arrays together.
+  // The size of all arrays together.
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
-  // Makes room for this many bytes, on the device and in the staging memory; false when the device has too little
-  // memory.
+  // Reserves this many bytes on the device and in the staging memory; false when the device has too little memory.
   [[nodiscard]] bool TryReserve(std::size_t bytes) { return device_.TryReserveUploads(bytes); }
 
-  // For which there is room.
+  // Memory for the arrays must be reserved.
   void Upload() { device_.Upload(std::span<const kernels::HostPiece>(pieces_)); }
 
   template <typename T>

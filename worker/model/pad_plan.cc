@@ -11,7 +11,8 @@ void FillToPowerOfTwo(std::vector<T>& values) {
   values.resize(std::bit_ceil(values.size()));
 }
 
-// For lists whose entries start threads, though these end at once: by less than a quarter beyond a few.
+// For lists whose entries start threads, although padding entries end at once: a list with more than a few grows by
+// less than a quarter.
 template <typename T>
 void FillByLittle(std::vector<T>& values) {
   constexpr std::size_t kFew = 64;

@@ -1,4 +1,4 @@
-// A thread for each rank of a group; rank 0's is whichever thread calls.
+// One thread for each rank of a group; the caller's thread is rank 0's.
 #pragma once
 
 #include <condition_variable>
@@ -20,13 +20,14 @@ class RankThreads {
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
-  // Is called now and then while Run waits for other ranks; see watched_wait.h.
+  // `watch` is called now and then while Run waits for other ranks; see watched_wait.h.
   void SetWatch(std::function<void()> watch) { watch_ = std::move(watch); }
 
-  // Calls task(rank) on the thread of every rank, all at the same time, and returns when the last one is done. Not from
-  // within a task, and from one thread at a time.
+  // Calls task(rank) on the thread of every rank, all at the same time, and returns when the last one is done. Call it
+  // from one thread at a time, and not within a task.
   void Run(const std::function<void(std::uint32_t rank)>& task);
-  // The same with the error of the lowest rank that has one. A task that fails must leave no other one waiting for it.
+  // The same; returns the error of the lowest rank that has one. A task that fails must not leave another one waiting
+  // for it.
   [[nodiscard]] Result<void> TryRun(const std::function<Result<void>(std::uint32_t rank)>& task);
 
  private:

@@ -12,7 +12,7 @@ namespace roost::worker {
 int BringMapped(std::span<const std::byte> mapped) {
   if (mapped.empty()) return 0;
 #ifndef MADV_POPULATE_READ
-  constexpr int MADV_POPULATE_READ = 22;  // of Linux 5.14; older headers lack it
+  constexpr int MADV_POPULATE_READ = 22;  // since Linux 5.14; older headers lack it
 #endif
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(mapped.data());
@@ -64,7 +64,7 @@ void ReadAhead::Run() {
   for (auto piece = NextPiece(); piece; piece = NextPiece()) options_.bring(*piece);
 }
 
-// Nothing when there is none, or no more are wanted.
+// The next piece; nothing when there is none left or the threads end.
 std::optional<ReadPiece> ReadAhead::NextPiece() {
   std::unique_lock lock(mutex_);
   const auto is_due = [this] {

@@ -32,7 +32,7 @@ void Scale(const Llama3Scaling& scaling, const RopeConfig& /*config*/, Frequenci
   for (float& frequency : frequencies) frequency = Scaled(frequency, scaling);
 }
 
-// The element, as a number with a fraction, whose pair turns so many times in the original context.
+// The index of the element, as a real number, whose pair turns this many times in the original context.
 double ElementThatTurns(double times, const YarnScaling& scaling, double theta, std::size_t head_dim) {
   return static_cast<double>(head_dim) * std::log(scaling.original_max_positions / (times * 2 * std::numbers::pi)) /
          (2 * std::log(theta));

@@ -13,7 +13,7 @@ struct LinearScaling {
   double factor = 1;
 };
 
-// Llama 3.1's: long wavelengths are stretched by `factor`, short ones kept, those between blended.
+// Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, those in between blended.
 struct Llama3Scaling {
   double factor = 1;
   double low_freq_factor = 1;
@@ -22,7 +22,7 @@ struct Llama3Scaling {
 };
 
 // Elements whose pairs turn more than beta_fast times in the original context are kept, those that turn less than
-// beta_slow times are stretched by `factor`, and those between are blended along their index.
+// beta_slow times are stretched by `factor`, and those in between are blended by their index.
 // Source: Peng et al.: YaRN, 2023.
 enum class YarnBounds : std::uint8_t { kWholeElements, kExact };
 struct YarnScaling {
@@ -31,7 +31,7 @@ struct YarnScaling {
   double beta_fast = 32;
   double beta_slow = 1;
   YarnBounds bounds = YarnBounds::kWholeElements;
-  double attention_factor = 1;  // of q and of k: scores get its square
+  double attention_factor = 1;  // for q and for k: scores get its square
 };
 
 struct RopeConfig {
@@ -42,8 +42,8 @@ struct RopeConfig {
 // Angle per position of each pair of elements: [head_dim/2].
 [[nodiscard]] std::vector<float> InverseFrequencies(const RopeConfig& config, std::uint32_t head_dim);
 
-// What scores are multiplied with beside 1/√head_dim. Transformers multiplies the sine and the cosine of both q and k
-// with a number instead, which is the same but for rounding.
+// The factor of the scores in addition to 1/√head_dim. Transformers instead multiplies the sine and cosine of both q
+// and k by a number, which is the same up to rounding.
 [[nodiscard]] double ScoreFactor(const RopeConfig& config);
 
 }  // namespace roost::worker

@@ -10,7 +10,7 @@
 namespace roost::worker {
 namespace {
 
-// The object that describes the embedding, and what stands beside it.
+// The object that describes the embedding, and the objects beside it.
 struct Source {
   const JsonObject& described;
   const JsonObject& config;
@@ -52,8 +52,8 @@ Result<double> PositiveOr(const JsonObject& object, std::string_view key, double
   return object.Find(key) ? Positive(object, key) : Result<double>(fallback);
 }
 
-// What stands at the top is meant where both do, as some files of before rope_parameters have it. Nothing where it
-// stands nowhere.
+// The value at the top of the file counts if both objects have one, as in some files from before rope_parameters.
+// Nothing if neither has it.
 Result<std::optional<double>> OriginalPositions(const Source& source) {
   constexpr std::string_view kKey = "original_max_position_embeddings";
   for (const JsonObject* const object : {&source.config, &source.described}) {
@@ -87,7 +87,8 @@ Result<Llama3Scaling> ParseLlama3(const Source& source) {
   return result;
 }
 
-// The paper's factor, or the ratio of two of them where both weights of it are given, or a number of its own.
+// The attention_factor that is given; else the ratio of the paper's factor for both mscale weights, if both are given;
+// else the paper's factor.
 Result<double> AttentionFactor(const JsonObject& scaling, double factor) {
   if (scaling.Find("attention_factor")) return Positive(scaling, "attention_factor");
   const auto scale_of = [factor](double weight) { return factor <= 1 ? 1.0 : 0.1 * weight * std::log(factor) + 1; };
@@ -138,7 +139,7 @@ Result<void> ParseScaling(const Source& source, std::string_view type, RopeConfi
   return {};
 }
 
-// The models that are served rotate whole heads, and Hugging Face transformers has no other form of them.
+// The supported models rotate whole heads, and Hugging Face transformers has no other form of them.
 Result<void> RefusePartialRotation(const JsonObject& object) {
   ROOST_ASSIGN_OR_RETURN(const double rotated, object.NumberOr("partial_rotary_factor", 1));
   if (rotated != 1) return object.Complain("partial_rotary_factor", fmt::format("is {}, only 1 is supported", rotated));
@@ -160,7 +161,7 @@ Result<RopeConfig> ParseRopeConfig(const JsonObject& config, std::uint32_t max_p
   ROOST_RETURN_IF_ERROR(RefusePartialRotation(described));
   if (!parameters && !scaling) return result;
   ROOST_ASSIGN_OR_RETURN(const auto type, TypeOf(described));
-  // What has no type would count for nothing. A theta alone needs none.
+  // Scaling without a type would be ignored. A theta alone needs no type.
   if (!type && (scaling || described.Find("factor"))) return described.Complain("rope_type", "is missing");
   ROOST_RETURN_IF_ERROR(ParseScaling({described, config, max_positions}, type.value_or("default"), result));
   return result;

@@ -1,6 +1,6 @@
-// What config.json says about the rotary position embedding: rope_theta at the top and rope_scaling beside it, or all
-// of it inside rope_parameters, as newer files have it. A key that would change the numbers and is not known is an
-// Error that names it.
+// What config.json says about the rotary position embedding: rope_theta at the top and rope_scaling beside it, or
+// everything in rope_parameters, as in newer files. A key that would change the numbers and is not known is an Error
+// that names it.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace roost::worker {
 
-inline constexpr std::uint32_t kMaxPositions = 1U << 26U;  // of a context that is believed
+inline constexpr std::uint32_t kMaxPositions = 1U << 26U;  // the longest context that is accepted
 
 // `max_positions` is max_position_embeddings.
 [[nodiscard]] Result<RopeConfig> ParseRopeConfig(const JsonObject& config, std::uint32_t max_positions);
 
-// The context of a model: `max_positions`, or what YaRN stretches the original one to where that is longer. Files of
-// models that it was added to later keep their old max_position_embeddings.
+// The context of a model: `max_positions`, or the length to which YaRN stretches the original context if that is
+// longer. Files of models that got YaRN later keep their old max_position_embeddings.
 [[nodiscard]] std::uint32_t ScaledPositions(const RopeConfig& rope, std::uint32_t max_positions);
 
 }  // namespace roost::worker

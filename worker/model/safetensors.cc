@@ -42,7 +42,7 @@ constexpr std::array<DTypeRow, 15> kDTypes{{{"F32", TensorDType::kF32, 4},
                                             {"F8_E4M3", TensorDType::kOther, 1},
                                             {"F8_E5M2", TensorDType::kOther, 1}}};
 
-// One tensor's entry, with complaints that name file and tensor.
+// Parses one tensor's entry; errors name the file and the tensor.
 class EntryParser {
  public:
   EntryParser(std::string_view name, const std::string& file) : name_(name), file_(file) {}
@@ -106,7 +106,7 @@ class EntryParser {
   const std::string& file_;
 };
 
-// Do the tensors tile the data: each begins where the one before ends, the last ends with the file?
+// Checks that the tensors tile the data: each begins where the one before ends, and the last ends with the file.
 Result<void> CheckLayout(const TensorTable& tensors, std::uint64_t data_bytes, const std::string& file) {
   std::vector<const TensorTable::value_type*> order;
   for (const auto& entry : tensors) order.push_back(&entry);

@@ -4,8 +4,8 @@
 //   header     JSON: {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, …, "__metadata__": {…}}
 //   data       offsets count from its first byte; tensors lie one after another without holes
 //
-// All of that is checked before a byte of data is used: sizes without overflow, no overlap, no hole, nothing outside
-// the file. Errors name the file, and the tensor where one is at fault. The file must not change while it is open.
+// All of this is checked before a byte of data is used: sizes without overflow, no overlap, no hole, nothing outside of
+// the file. Errors name the file, and the tensor if one is wrong. The file must not change while it is open.
 // Source: https://github.com/huggingface/safetensors, format section.
 #pragma once
 
@@ -29,7 +29,7 @@ enum class TensorDType : std::uint8_t { kF32, kF16, kBF16, kI32, kI64, kOther };
 
 struct TensorInfo {
   TensorDType dtype = TensorDType::kOther;
-  std::string dtype_name;  // as the file has it
+  std::string dtype_name;  // as in the file
   std::vector<std::uint64_t> shape;
   std::uint64_t begin = 0;  // in the data
   std::uint64_t end = 0;
@@ -42,7 +42,7 @@ using TensorTable = std::map<std::string, TensorInfo, std::less<>>;
 inline constexpr std::uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 inline constexpr std::size_t kMaxTensorDims = 8;
 
-// The tensors of a header. `data_bytes` is what follows it in the file; `file` stands for it in errors.
+// The tensors of a header. `data_bytes` follow it in the file; errors name the file as `file`.
 [[nodiscard]] Result<TensorTable> ParseSafetensorsHeader(std::string_view header, std::uint64_t data_bytes,
                                                          const std::string& file);
 
@@ -80,7 +80,7 @@ class SafetensorsDirectory {
 
   [[nodiscard]] static Result<SafetensorsDirectory> Open(const std::filesystem::path& directory);
 
-  // The tensor, or an Error that names it and where it was looked for.
+  // The tensor, or an Error that names it and the place where it should be.
   [[nodiscard]] Result<Found> Find(std::string_view name) const;
   // In the order of their names.
   [[nodiscard]] const std::vector<std::shared_ptr<const SafetensorsFile>>& files() const { return files_; }

@@ -1,5 +1,5 @@
 // Tensor parallelism: which rank has which part of a transformer. Every rank computes its heads and its columns of the
-// inner layer, for all tokens; their contributions to the residual stream are summed over the ranks:
+// inner layer for all tokens; their contributions to the residual stream are summed over the ranks:
 //
 //   q, k, v        rows of Wqkv and their biases, by heads         rank r: its query heads, and the kv heads these use
 //   o              columns of Wo, those of its query heads         then all_reduce
@@ -9,11 +9,11 @@
 //   embedding      the same rows                                   then all_reduce
 //   norms                                                          whole on every rank
 //
-// The embedding's all_reduce is one beside the two of each layer, 1 in 161 for the 70B shape and 1 in 65 for the 8B
-// one. In bf16 it saves each of eight ranks 1.8 of 2.1 GB, or 0.9 of 1.05: 3 and 1 % more cache on a device of 80 GB.
-// And a tied model's logits are computed from rows that are there already.
+// The embedding's all_reduce is one in addition to two per layer: 1 in 161 for the 70B shape and 1 in 65 for the 8B
+// one. In return, with bf16 each of eight ranks saves 1.8 of 2.1 GB, or 0.9 of 1.05: 3 and 1 % more cache on a device
+// of 80 GB. And a tied model computes its logits from the same rows.
 //
-// With more ranks than kv heads, neighbours hold the same one. Pure.
+// With more ranks than kv heads, neighbouring ranks hold the same kv head. Pure.
 #pragma once
 
 #include <cstdint>
@@ -39,18 +39,18 @@ struct ShardRanges {
   WeightRange vocabulary;    // rows of the output matrix and of the embedding
 };
 
-// kInvalidArgument, naming tensor_parallel, unless so many ranks can share the model: they divide the query heads and
-// the inner layer, kv heads and ranks divide one way or the other, and there are tokens for each.
+// kInvalidArgument, naming tensor_parallel, unless this many ranks can share the model: they divide the query heads and
+// the inner layer, the kv heads divide the ranks or the ranks the kv heads, and each rank has tokens.
 [[nodiscard]] Result<void> CheckRankCount(const HfConfig& config, std::uint32_t rank_count);
 
-// `config` is the whole model's, and its ranks were checked.
+// `config` is the whole model's, and CheckRankCount has accepted its ranks.
 [[nodiscard]] ShardRanges RangesOf(const HfConfig& config, const Shard& shard);
 
-// The config of a rank's part as a model of its own: with its heads and its inner layer, and the whole vocabulary.
+// The config of a rank's part as a model of its own: the rank's heads and inner layer, and the whole vocabulary.
 [[nodiscard]] HfConfig ConfigOf(const HfConfig& config, const Shard& shard);
 
-// Of a weight with rows of `columns` elements: some rows, which lie where they lay; some columns, which are a copy
-// unless they are all. O(elements taken).
+// Parts of a weight with rows of `columns` elements. Rows are a view of the weight's memory; columns are a copy unless
+// they are all. O(elements taken).
 [[nodiscard]] Weight RowsOf(const Weight& weight, std::uint32_t columns, const WeightRange& rows);
 [[nodiscard]] Weight ColumnsOf(const Weight& weight, std::uint32_t columns, const WeightRange& range);
 

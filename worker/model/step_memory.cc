@@ -57,8 +57,8 @@ StepMemory::StepMemory(const kernels::Backend& backend, const StepWidths& widths
       widths_(widths) {}
 
 bool StepMemory::TryReserveAtLoad(const StepSize& largest) {
-  // All that can come back: what the batch before drew is still needed when the next one begins, and would be lost by
-  // growing.
+  // Reserves for all that can come back, because the previous batch's draws are still needed when the next one begins,
+  // and growing would lose them.
   if (!sampled.TryReserve(kernels::kMaxReadbackBytes)) return false;
   if (largest.rows == 0) return true;
   reserved_ = largest;
@@ -100,7 +100,7 @@ bool StepMemory::TryReserve(const StepSize& step) {
   return enough;
 }
 
-// What outputs have counted so far goes along. Within bounds this is called once, at load.
+// Growing keeps the counts of the outputs so far. Within the step bounds this is called once, at load.
 bool StepMemory::TryReserveCounts(std::size_t row_count) {
   if (widths_.counts == 0 || row_count <= counts_row_count_) return true;
   std::vector<std::uint8_t> kept(counts_row_count_ * widths_.counts);

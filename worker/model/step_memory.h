@@ -1,6 +1,6 @@
-// The memory on a device that a step needs: inputs from the host, activations, logits, draws. It is reserved when the
-// model is loaded, for the largest step within the engine's bounds, and grows if a step is larger; growing waits for
-// the device and moves the memory that recorded ops use.
+// The device memory that a step needs: inputs from the host, activations, logits, draws. It is reserved when the model
+// is loaded, for the largest step within the engine's bounds, and grows if a step is larger. Growing waits for the
+// device and moves the memory that recorded ops use.
 //
 // Not thread-safe.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace roost::worker {
 
-// Of the rows of each buffer, in bytes; 0: this rank has none.
+// The width of the rows of each buffer, in bytes; 0: this rank does not have the buffer.
 struct StepWidths {
   std::size_t angles = 0;  // cos and sin, each
   std::size_t hidden = 0;
@@ -35,14 +35,14 @@ struct StepWidths {
   std::size_t mask = 0;
 };
 
-// Where a rank's logits come from: its own part, or all of them, with or without others' parts.
+// Which logits a rank has: its own part, or all of them, alone or gathered from the other ranks.
 struct LogitsSource {
   bool is_first_rank = true;
   bool has_communicator = false;
   std::uint32_t vocabulary_part = 0;  // tokens of this rank
 };
 
-// Of a rank's `config` (see ConfigOf) with inputs of products of `input` and results of `result`.
+// For a rank's `config` (see ConfigOf), with products that take `input` and give `result`.
 [[nodiscard]] StepWidths StepWidthsOf(const HfConfig& config, const LogitsSource& logits, kernels::DType input,
                                       kernels::DType result);
 
@@ -50,32 +50,33 @@ class StepMemory {
  public:
   StepMemory(const kernels::Backend& backend, const StepWidths& widths);
 
-  // Room for what draws bring back, and for every step up to this size. False when the device has too little.
+  // Reserves memory for what draws bring back, and for every step up to this size. False when the device has too
+  // little.
   [[nodiscard]] bool TryReserveAtLoad(const StepSize& largest);
-  // Makes room for this step. It grows in large pieces, so that it seldom waits for the device; where no memory is
+  // Reserves memory for this step. It grows in large pieces, so that it seldom waits for the device; if no memory is
   // left, the device fails.
   void Reserve(const StepSize& step);
 
   [[nodiscard]] const StepSize& reserved() const { return reserved_; }
-  // Another count, another place. All ranks of a model grow at the same steps.
+  // A different count means that memory has moved. All ranks of a model grow at the same steps.
   [[nodiscard]] std::uint64_t growth_count() const { return growth_count_; }
 
-  // [rows] is that of the step's tokens, [wanted] that of its logits.
-  PackedArrays inputs;              // see StepInputs
+  // [rows] is the number of the step's tokens, [wanted] the number of rows of logits.
+  PackedArrays inputs;              // see Transformer::StepInputs
   PackedArrays masks;               // [adjusted draws][MaskWords(vocab_size)] or less, on rank 0
   kernels::DeviceBuffer cos, sin;   // [rows][head_dim/2]
   kernels::DeviceBuffer hidden;     // [rows][hidden_size] f32
-  kernels::DeviceBuffer delta;      // [rows][hidden_size] of the activation dtype
-  kernels::DeviceBuffer normed;     // [rows][hidden_size] of the compute dtype
-  kernels::DeviceBuffer qkv, q;     // of the activation dtype
-  kernels::DeviceBuffer attended;   // [rows][query heads · head_dim] of the compute dtype
-  kernels::DeviceBuffer gate_up;    // [rows][2 · intermediate_size] of the activation dtype
-  kernels::DeviceBuffer activated;  // [rows][intermediate_size] of the compute dtype
+  kernels::DeviceBuffer delta;      // [rows][hidden_size] in the activation dtype
+  kernels::DeviceBuffer normed;     // [rows][hidden_size] in the compute dtype
+  kernels::DeviceBuffer qkv, q;     // in the activation dtype
+  kernels::DeviceBuffer attended;   // [rows][query heads · head_dim] in the compute dtype
+  kernels::DeviceBuffer gate_up;    // [rows][2 · intermediate_size] in the activation dtype
+  kernels::DeviceBuffer activated;  // [rows][intermediate_size] in the compute dtype
   kernels::DeviceBuffer partials;
   kernels::DeviceBuffer logits;       // [wanted][vocab_size] f32, on rank 0
-  kernels::DeviceBuffer logits_part;  // [wanted][vocabulary of this rank] f32, empty where there is one rank
+  kernels::DeviceBuffer logits_part;  // [wanted][vocabulary of this rank] f32, empty with one rank
   kernels::DeviceBuffer arriving;     // [wanted][vocab_size] f32, on rank 0 of several
-  kernels::DeviceBuffer sampled;      // [draws], of the latest batch that had some; never grows
+  kernels::DeviceBuffer sampled;      // [draws], the latest batch's; never grows
   kernels::DeviceBuffer adjusted;     // [adjusted draws][vocab_size] f32, on rank 0
   kernels::DeviceBuffer counts;       // [outputs with penalties][vocab_size] TokenCount, on rank 0; growing keeps them
 

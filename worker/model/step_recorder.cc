@@ -14,7 +14,7 @@ void StepRecorder::Run(const Shape& shape, const std::function<void()>& ops) {
   }
   if (seen->recording == nullptr) {
     seen->recording = RecordingOf(ops);
-    // Making it may wait for other devices, whose replays may wait for this one's.
+    // Making the recording may wait for other devices, whose replays may wait for this one's.
     if (communicator_ != nullptr) communicator_->AwaitPeers();
   }
   backend_.ops().replay(backend_.device(), *seen->recording);

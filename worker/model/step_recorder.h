@@ -1,14 +1,14 @@
 // Runs a step's ops from a recording, where the device can record and a step of the same shape has run before:
 //
-//   first time    as they are; most shapes of a step never come back
-//   second time   recorded, and replayed
-//   from then on  replayed
+//   first time    runs the ops directly; most shapes of a step never come back
+//   second time   records the ops, and replays them
+//   from then on  replays them
 //
 //   recent ←  ⟨shape, recording⟩  ⟨shape, –⟩  …  ⟨shape, recording⟩  → forgotten
 //
 // A recording takes host and device memory for each of its ops (a CUDA graph of a decode step has about ten per layer;
 // their size was not measured), and making one takes as long as beginning several such steps. So at most kMaxShapes
-// shapes are kept, and the one that was not run for the longest time is dropped. Not thread-safe.
+// shapes are kept, and the least recently used is dropped. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -26,28 +26,28 @@ namespace roost::worker {
 class StepRecorder {
  public:
   static constexpr std::size_t kMaxShapes = 256;
-  using Shape = std::array<std::uint64_t, 10>;  // all that the ops' arguments depend on
+  using Shape = std::array<std::uint64_t, 10>;  // everything that the ops' arguments depend on
 
-  // With a communicator, all of its ranks run the same shapes.
+  // If there is a communicator, all of its ranks run the same shapes.
   explicit StepRecorder(const kernels::Backend& backend, kernels::Communicator* communicator = nullptr)
       : backend_(backend), communicator_(communicator) {}
 
   // Does the device record at all?
   [[nodiscard]] bool enabled() const { return backend_.ops().begin_recording != nullptr; }
 
-  // `ops` calls ops of the backend that can be recorded; see ops.h. Equal shapes, equal arguments.
+  // `ops` calls only ops of the backend that can be recorded; see ops.h. Equal shapes must mean equal arguments.
   void Run(const Shape& shape, const std::function<void()>& ops);
-  // Records a shape ahead of its first step, which is replayed then; runs nothing, and waits for no other rank. False
-  // where the shape is there already or the device does not record.
+  // Records a shape before its first step, which then is a replay. Runs nothing, and waits for no other rank. False if
+  // the shape is known already or the device does not record.
   bool Record(const Shape& shape, const std::function<void()>& ops);
 
  private:
   struct Seen {
     Shape shape;
-    std::unique_ptr<kernels::Recording> recording;  // null: once
+    std::unique_ptr<kernels::Recording> recording;  // null: seen once, not recorded
   };
 
-  // The shape's entry, which is now the most recent; null where the shape is new, and then there is one.
+  // Makes the shape's entry the most recent and returns it; null for a new shape, which then gets an entry.
   [[nodiscard]] Seen* Find(const Shape& shape);
   [[nodiscard]] std::unique_ptr<kernels::Recording> RecordingOf(const std::function<void()>& ops);
 

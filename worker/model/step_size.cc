@@ -11,8 +11,8 @@
 namespace roost::worker {
 namespace {
 
-// The arrays of Transformer::StepInputs. Those of attention's plan may be filled up to the next power of two, but for
-// its blocks.
+// The sizes of the arrays of Transformer::StepInputs. The lists of attention's plan, except its blocks, may be padded
+// to the next power of two.
 class InputBytes {
  public:
   template <typename T>
@@ -49,13 +49,13 @@ StepSize Grown(const StepSize& from, const StepSize& step) {
 }
 
 StepSize LargestStep(const StepBounds& bounds, const ModelLimits& model, const AttentionPlanOptions& attention) {
-  // Each request has a token at least.
+  // Each request has at least one token.
   const std::size_t requests = std::min(bounds.token_count, bounds.request_count);
   if (requests == 0) return {};
   const std::size_t padded_rows =
-      PaddedRows(std::min(static_cast<std::uint32_t>(requests), kMaxPaddedRows));  // of steps that are decodes alone
+      PaddedRows(std::min(static_cast<std::uint32_t>(requests), kMaxPaddedRows));  // for steps of decodes only
   const std::size_t rows = std::max<std::size_t>(bounds.token_count, padded_rows);
-  // Of a prompt whose log probabilities are wanted each token has a row.
+  // If log probabilities of a prompt are wanted, each of its tokens has a row.
   const std::size_t logits_rows =
       std::max(requests + std::min<std::size_t>(kMaxFurtherLogits, bounds.token_count - requests), padded_rows);
   const AttentionPlanSize plan = LargestPlan({.token_count = bounds.token_count,

@@ -1,5 +1,4 @@
-// Models without files, for benchmarks and tests: known shapes with random weights, and a tokenizer that any text goes
-// through.
+// Models without files, for benchmarks and tests: known shapes with random weights, and a tokenizer for any text.
 #pragma once
 
 #include <optional>
@@ -17,7 +16,7 @@ namespace roost::worker {
 // For error messages.
 inline constexpr std::string_view kSyntheticPresets = "llama-3.1-8b, qwen3-0.6b, qwen3-8b, tiny";
 
-// The synthetic tokenizer: ids 0 … 255 are bytes, then the special tokens. Ids above decode to nothing.
+// The synthetic tokenizer: ids 0 … 255 are bytes, then come the special tokens. Higher ids decode to nothing.
 inline constexpr TokenId kSyntheticEndOfText = 256;
 inline constexpr TokenId kSyntheticTurnBegin = 257;
 inline constexpr TokenId kSyntheticTurnEnd = 258;

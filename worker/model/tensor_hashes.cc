@@ -9,7 +9,7 @@
 namespace roost::worker {
 namespace {
 
-// The same bytes on any machine.
+// In the canonical form, which is the same on any machine.
 TensorHash HashBytes(const void* bytes, std::size_t size) {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, size));

@@ -28,18 +28,18 @@ Result<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Create(std::ve
   kernels::Communicator* const first = communicators.front().get();
   const auto create = [&](std::uint32_t rank) -> Result<void> {
     kernels::Backend& backend = backends[rank];
-    backend.ops().begin_batch(backend.device(), {});  // the device was opened by another thread
+    backend.ops().begin_batch(backend.device(), {});  // another thread opened the device
     ROOST_ASSIGN_OR_RETURN(model->ranks_[rank],
                            Transformer::Create(std::move(backend), config, source, options,
                                                {{rank, rank_count}, std::move(communicators[rank])}));
     return {};
   };
   ROOST_RETURN_IF_ERROR(model->threads_.TryRun(create));
-  model->threads_.SetWatch([first] { first->CheckPeers(); });  // rank 0's, whose thread runs the others
+  model->threads_.SetWatch([first] { first->CheckPeers(); });  // rank 0's thread runs the others
   return model;
 }
 
-// What ends a rank waits for the others where it is a communicator's.
+// Destroys all ranks at the same time: destroying a communicator waits for the other ranks.
 TensorParallelModel::~TensorParallelModel() {
   threads_.SetWatch(nullptr);
   threads_.Run([this](std::uint32_t rank) { ranks_[rank].reset(); });

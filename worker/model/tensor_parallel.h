@@ -1,9 +1,9 @@
-// One model on several devices: a Transformer per rank, each with its shard of the weights and of every KV block, and a
-// thread of its own. All compute the same batches; rank 0, on the caller's thread, has the logits and samples, and
-// tells the others what was drawn where that is the next batch's.
+// One model on several devices. Each rank is a Transformer with its shard of the weights and of every KV block, and a
+// thread of its own. All ranks compute the same batches. Rank 0, on the caller's thread, has the logits and samples; it
+// tells the others the drawn tokens if the next batch is fed with them.
 //
 //   Compute ─┬─ rank 0 (caller) ── Transformer on device 0 ── logits ── tokens
-//            ├─ rank 1 (thread) ── Transformer on device 1 ──┘│        │ broadcast, where they are fed
+//            ├─ rank 1 (thread) ── Transformer on device 1 ──┘│        │ broadcast, if they are fed
 //            └─ …                       all_reduce, gather_columns ────┘
 //
 // Blocks have the same ids on all ranks. Not thread-safe.
@@ -23,9 +23,9 @@ namespace roost::worker {
 
 class TensorParallelModel final : public Model {
  public:
-  // Reads all weights, each rank its part at the same time. Rank r computes on backends[r]; all are of one op table.
-  // With a share of what is free (options.kv_share) there are as many blocks as the device with the least has room for.
-  // An error that names tensor_parallel where the model can not be split so or the devices can not be connected.
+  // Reads all weights; each rank reads its part at the same time. Rank r computes on backends[r]; all have the same op
+  // table. With a share of the free memory (options.kv_share) the device with the least decides the number of blocks.
+  // An error names tensor_parallel if the model can not be split this way or the devices can not be connected.
   [[nodiscard]] static Result<std::unique_ptr<TensorParallelModel>> Create(std::vector<kernels::Backend> backends,
                                                                            const HfConfig& config,
                                                                            const WeightSource& source,
@@ -46,7 +46,7 @@ class TensorParallelModel final : public Model {
   explicit TensorParallelModel(std::uint32_t rank_count) : threads_(rank_count), ranks_(rank_count) {}
 
   RankThreads threads_;
-  std::vector<std::unique_ptr<Transformer>> ranks_;  // each used by its rank's thread
+  std::vector<std::unique_ptr<Transformer>> ranks_;  // each used by its rank's thread only
 };
 
 }  // namespace roost::worker

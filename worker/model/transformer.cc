@@ -28,7 +28,7 @@ AttentionPlanOptions AttentionOptionsOf(const kernels::Backend& backend, const H
                                  .query_head_count = config.query_head_count,
                                  .kv_head_count = config.kv_head_count,
                                  .profile = backend.ops().attention_profile(backend.device(), config.head_dim)};
-  // As many as decodes have that share whatever can be shared.
+  // As many rows as decodes can share if they share everything that can be shared.
   const std::uint32_t requests = options.step_bounds.request_count;
   if (requests > 0) attention.max_shared_rows = kMaxBranchings * requests;
   return attention;
@@ -98,8 +98,8 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       recorder_(backend_, communicator_.get()),
       readbacks_(backend_) {}
 
-// What has a number is tried before the weights are read, which may take long; a share of what is left, after. The code
-// of products takes some of the device's memory too.
+// A fixed number of blocks is tried before the weights are read, which may take long; a share of the free memory is
+// taken afterwards. The code of the products takes device memory too.
 Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source, const TransformerOptions& options) {
   if (!options.kv_share) ROOST_RETURN_IF_ERROR(ReserveKv());
   ROOST_RETURN_IF_ERROR(ReserveSteps(options.step_bounds));
@@ -118,7 +118,8 @@ Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source
 Result<void> Transformer::CountBlocks(double kv_share) {
   const std::optional<std::size_t> free_bytes = backend_.ops().free_memory(backend_.device());
   if (!free_bytes) {
-    return InvalidArgument("kv_memory", "only CUDA devices tell what part of their memory is free: give bytes");
+    return InvalidArgument("kv_memory",
+                           "a share needs a CUDA device, which reports its free memory; give a number of bytes");
   }
   const double bytes = kv_share * static_cast<double>(*free_bytes);
   const std::uint32_t most = std::numeric_limits<std::uint32_t>::max() / kv_.block_tokens;
@@ -129,7 +130,7 @@ Result<void> Transformer::CountBlocks(double kv_share) {
 }
 
 Result<void> Transformer::ReserveKv() {
-  // What padding tokens write goes behind the blocks that there are.
+  // Padding tokens write behind the real blocks.
   const std::size_t spare_blocks = recorder_.enabled() ? (kMaxPadding + kv_.block_tokens - 1) / kv_.block_tokens : 0;
   const std::size_t kv_bytes = kv_.BlockBytes() * (kv_.block_count + spare_blocks);
   const std::optional<std::size_t> free_bytes = backend_.ops().free_memory(backend_.device());
@@ -185,7 +186,7 @@ void Transformer::RunOps() {
   SumOverRanks(work_.hidden.data(), DType::kF32);
   for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
     WriteKv(layer);
-    // The rest of the last layer serves logits alone.
+    // The rest of the last layer is needed only for logits.
     if (layer + 1 == config_.layer_count && plan_.logits_rows.empty()) return;
     Attend(layer);
     FeedForward(weights_.layers[layer]);
@@ -193,12 +194,12 @@ void Transformer::RunOps() {
   ComputeLogits();
 }
 
-// Other ranks have no logits: they are told what was drawn.
+// Other ranks have no logits; rank 0 tells them what was drawn.
 void Transformer::Sample(const Draws& draws) {
   Check(draws);
   const std::size_t bytes = draws.rows.size() * sizeof(kernels::SampledToken);
-  // The first call of an op may wait for what devices have begun, and collective ops of these for a rank that has yet
-  // to begin them: all do before.
+  // The first call of an op may wait for all work that devices have begun, and a collective op among that work may wait
+  // for a rank that has yet to begin it. So all ranks begin their work before this.
   if (communicator_ && CountsOf(draws).bytes() > 0) communicator_->AwaitPeers();
   if (shard_.rank == 0 && draws.mask_count > 0) FillMasks(draws);
   if (shard_.rank == 0 && !draws.rows.empty()) Draw(draws);
@@ -237,7 +238,7 @@ void Transformer::Draw(const Draws& draws) {
                                             .out = work_.sampled.as<kernels::SampledToken>()});
 }
 
-// The results stand behind the drawn tokens, so that one copy brings both.
+// The results are behind the drawn tokens, so that one copy brings both.
 void Transformer::Score(const Draws& draws) {
   auto* const sampled = work_.sampled.as<kernels::SampledToken>();
   const DrawCounts counts = CountsOf(draws);

@@ -3,15 +3,15 @@
 //   x = norm(h)              q, k, v = x·Wqkv + b      rotate q, k; k, v → cache      a = attention(q, cache)
 //   h += a·Wo                x = norm(h)               g, u = x·Wgate_up              h += (silu(g)·u)·Wdown
 //
-// h and sums are f32; inputs of products and the cache are of the compute dtype; what products give is of the device's
+// h and sums are f32; inputs of products and the cache have the compute dtype; results of products have the device's
 // activation dtype. Not thread-safe.
 //
-// Where the worker may fill the device's memory (see free_memory in ops.h), everything that steps within the engine's
+// If the worker may fill the device's memory (see free_memory in ops.h), everything that steps within the engine's
 // bounds need is reserved at load, before the KV pool takes its share of the rest. A larger step takes more memory,
-// which waits for the device and moves the memory of recorded ops; if there is none left, the device fails.
+// which waits for the device and moves the memory of recorded ops; if none is left, the device fails.
 //
 // On such devices the model also runs its products, a step and the recordings of decodes at load, each rank by itself.
-// So everything that a device loads on first use is there before the first request, and no rank waits for it while
+// So everything that a device loads on first use is loaded before the first request, and no rank waits for it while
 // others wait in a collective op.
 //
 // It may be one of several ranks that compute a model together, each with its heads and its part of the inner layer;
@@ -45,18 +45,18 @@ namespace roost::worker {
 struct TransformerOptions {
   std::uint32_t block_tokens = 16;  // see IsValidBlockTokens
   std::uint32_t block_count = 0;
-  // Instead of a number of blocks: as many as fit into this part of the device memory that is free beside the weights
-  // and the memory of steps.
+  // Used in place of a number of blocks: as many blocks as fit into this share of the device memory that the weights
+  // and the memory of steps leave free.
   std::optional<double> kv_share = std::nullopt;
   std::uint32_t max_context_tokens = 0;
   StepBounds step_bounds = {};
   kernels::DType compute_dtype = kernels::DType::kF32;
 };
 
-// What of a model a transformer is, and its way to the other ranks.
+// The part of a model that a transformer has, and its connection to the other ranks.
 struct TensorRank {
   Shard shard = {};
-  std::unique_ptr<kernels::Communicator> communicator = nullptr;  // null where there is one rank
+  std::unique_ptr<kernels::Communicator> communicator = nullptr;  // null with one rank
 };
 
 // Bytes of one KV block of this model.
@@ -64,13 +64,14 @@ struct TensorRank {
 
 class Transformer final : public Model {
  public:
-  // Reads all weights, of a rank its part; the source is not needed afterwards. `config` is the whole model's.
+  // Reads all weights, or a rank's part of them; the source is not needed afterwards. `config` is the whole model's.
   [[nodiscard]] static Result<std::unique_ptr<Transformer>> Create(kernels::Backend backend, const HfConfig& config,
                                                                    const WeightSource& source,
                                                                    const TransformerOptions& options,
                                                                    TensorRank rank = {});
 
-  // Of the whole model. All ranks compute and are told of the draws; AwaitSampled and Logits are rank 0's.
+  // The shape of the whole model. All ranks compute and are told the draws; AwaitSampled and Logits are for rank 0
+  // only.
   [[nodiscard]] const ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
@@ -80,15 +81,15 @@ class Transformer final : public Model {
   [[nodiscard]] std::span<const float> Logits() override;
 
  private:
-  // All that a step brings to its device, in one copy, and where each array lies in StepMemory::inputs:
+  // All arrays that a step brings to its device in one copy, and where each is in StepMemory::inputs:
   //
   //   tokens positions slots logits_rows parts rows items merges blocks │ sampled_places draws biases counted scored
-  //   of recorded ops, which know them by their addresses               │ of ops that are called in every step
+  //   of recorded ops, which keep their addresses                       │ of ops that are called in every step
   //
-  // So an array of the left half moves only with the lengths before it, which StepShape has, or when the whole grows.
-  // Blocks, whose number is any, are the last of it.
-  // Every rank has arrays of the same lengths, so that all grow at the same steps. (Rows to copy are arguments of their
-  // op. Blocks that are poisoned, which is for debugging, take a copy each.)
+  // An array of the left half moves only if a length before it changes, which StepShape includes, or if the whole
+  // memory grows. The blocks are last there, because their number may be anything. Every rank has arrays of the same
+  // lengths, so all ranks grow at the same steps. (Rows to copy are arguments of their op. Each poisoned block, which
+  // is for debugging, takes a copy of its own.)
   struct StepInputs {
     PackedArray<TokenId> tokens;
     PackedArray<std::uint32_t> positions, slots, logits_rows;
@@ -142,9 +143,9 @@ class Transformer final : public Model {
   const kernels::Backend backend_;  // outlives everything below
   const Shard shard_;
   const std::unique_ptr<kernels::Communicator> communicator_;  // outlives the recordings of its ops
-  kernels::Communicator* peers_;                               // the same, but null while the rank warms up by itself
-  const WeightRange vocabulary_;                               // that this rank embeds and gives logits to
-  const HfConfig config_;                                      // of this rank; see ConfigOf
+  kernels::Communicator* peers_;                               // the same; null while the rank warms up by itself
+  const WeightRange vocabulary_;                               // tokens that this rank embeds and computes logits for
+  const HfConfig config_;                                      // this rank's; see ConfigOf
   const AttentionPlanOptions attention_options_;
   const float score_scale_;
   const kernels::DType dtype_;             // of products' inputs and the cache
@@ -159,16 +160,16 @@ class Transformer final : public Model {
   std::vector<TokenId> tokens_;
   BatchPlan plan_;
   StepInputs inputs_;
-  PackedArray<std::uint32_t> draw_masks_;  // in a copy of their own
+  PackedArray<std::uint32_t> draw_masks_;  // uploaded separately
   std::uint32_t rows_ = 0;                 // tokens
   std::uint32_t wanted_count_ = 0;         // rows of logits that the batch asked for
   StepRecorder recorder_;
   std::vector<kernels::BlockRowsCopy> copies_;
-  std::vector<std::uint8_t> poison_;  // a block of NaN, once one has been poisoned
-  std::vector<std::uint32_t> masks_;  // of the draws, on their way
-  std::vector<float> logits_;         // of the last step, once somebody asked for them
+  std::vector<std::uint8_t> poison_;  // a block of NaN, once a block has been poisoned
+  std::vector<std::uint32_t> masks_;  // the draws' masks, being uploaded
+  std::vector<float> logits_;         // the last step's, once they were asked for
   DrawReadbacks readbacks_;
-  std::size_t feeding_draw_count_ = 0;  // of the latest draws, if they feed the next batch
+  std::size_t feeding_draw_count_ = 0;  // number of the latest draws, if they feed the next batch
 };
 
 }  // namespace roost::worker

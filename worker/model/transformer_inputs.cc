@@ -1,4 +1,4 @@
-// What a step brings to its device.
+// The inputs that a step brings to its device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace roost::worker {
 namespace {
 
-// Are all of them below `count`, which is below 2^31? A step has tens of thousands: no branch for each, and so many at
-// a time that the compiler makes vector code of it.
+// Are all blocks below `count`, which is below 2^31? A step has tens of thousands, so there is no branch for each, and
+// they are taken in groups for which the compiler makes vector code.
 bool AllBelow(std::span<const std::uint32_t> blocks, std::uint32_t count) {
   constexpr std::size_t kLanes = 64;
   const auto outside = [count](std::uint32_t block) { return block | (count - 1 - block); };  // its high bit
@@ -36,7 +36,7 @@ void Transformer::Plan(const Batch& batch) {
   rows_ = static_cast<std::uint32_t>(tokens_.size());
 }
 
-// And makes room for what is computed: ops that are recorded can not.
+// Also reserves the memory of the step's results: recorded ops can not.
 void Transformer::Upload(const Batch& batch, const Draws& draws) {
   work_.inputs.Clear();
   inputs_ = {.tokens = work_.inputs.Add(tokens_),
@@ -60,8 +60,8 @@ void Transformer::Upload(const Batch& batch, const Draws& draws) {
                  .adjusted_rows = draws.adjusted_count,
                  .counts_rows = draws.counts_row_count});
   work_.inputs.Upload();
-  // A device that asks for memory may wait for the others', and these may wait for this rank in a collective op: none
-  // begins before all have their memory.
+  // A device that asks for memory may wait for the other devices, and these may wait for this rank in a collective op.
+  // So no rank begins an op before all have their memory.
   if (peers_ != nullptr) peers_->AwaitPeers();
 }
 
@@ -88,7 +88,7 @@ Result<void> Transformer::ReserveSteps(const StepBounds& bounds) {
                "max_batch_tokens"};
 }
 
-// Lengths of lists, which are places too, and the memory of whatever grows.
+// The lengths of lists, the offsets of arrays, and a count that changes when memory moves.
 StepRecorder::Shape Transformer::StepShape() const {
   return {rows_,
           plan_.logits_rows.size(),

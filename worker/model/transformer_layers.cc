@@ -7,7 +7,7 @@ using kernels::DeviceBuffer;
 
 void Transformer::WriteKv(std::uint32_t layer) {
   const LayerWeights& weights = weights_.layers[layer];
-  // The first layer has no output of a layer before it to add.
+  // The first layer has no earlier output to add.
   Norm(weights.input_norm, layer == 0 ? nullptr : &work_.delta);
   Multiply(*weights.qkv, work_.normed.data(), work_.qkv.data());
   backend_.ops().rope_to_cache(backend_.device(), {.qkv = work_.qkv.data(),
@@ -104,8 +104,8 @@ void Transformer::MultiplyLogits(std::uint32_t rows) const {
                         {weights_.output.get(), work_.normed.data(), rows, logits.data(), kernels::DType::kF32});
 }
 
-// Whole rows to one device, because drawing needs them: 4 · rows · vocab_size bytes, of which (ranks - 1) / ranks
-// cross. For 64 rows of 128,256 tokens that is 33 MB, next to the bf16 weights of gigabytes that a step reads.
+// Rank 0 needs whole rows to draw: 4 · rows · vocab_size bytes, of which (ranks - 1) / ranks are transferred. For 64
+// rows of 128,256 tokens that is 33 MB, against gigabytes of bf16 weights that a step reads.
 void Transformer::GatherLogits() {
   backend_.ops().gather_columns(backend_.device(), {.communicator = peers_,
                                                     .part = work_.logits_part.as<float>(),

@@ -1,4 +1,4 @@
-// What a transformer goes through when it is loaded; see warm_up_plan.h.
+// The warm-up of a transformer when it is loaded; see warm_up_plan.h.
 #include <fmt/format.h>
 
 #include "common/base/clock.h"
@@ -9,12 +9,12 @@
 namespace roost::worker {
 namespace {
 
-// Some places are left for the steps that traffic brings.
+// Leaves some places for the steps of real traffic.
 constexpr std::size_t kMostRecordings = StepRecorder::kMaxShapes * 3 / 4;
 
 }  // namespace
 
-// Of whatever the workspace holds: nobody reads what they give.
+// The inputs are whatever the workspace holds: nobody reads the results.
 void Transformer::WarmUpProducts() {
   const std::vector<std::uint32_t> layer_rows = WarmUpRows(static_cast<std::uint32_t>(work_.reserved().rows));
   const std::vector<std::uint32_t> logits_rows = WarmUpRows(static_cast<std::uint32_t>(work_.reserved().logits_rows));
@@ -37,7 +37,7 @@ void Transformer::WarmUpProducts() {
                                 {"ms", fmt::format("{:.0f}", 1e3 * ToSeconds(clock.Now() - begin))}});
 }
 
-// Without the other ranks, which may be at another point of their loading, or have failed.
+// Runs without the other ranks, which may be at another point of their loading, or have failed.
 void Transformer::WarmUpSteps(const StepBounds& bounds) {
   if (work_.reserved().rows == 0 || !recorder_.enabled()) return;
   const SteadyClock clock;
@@ -52,8 +52,8 @@ void Transformer::WarmUpSteps(const StepBounds& bounds) {
                              {"ms", fmt::format("{:.0f}", 1e3 * ToSeconds(clock.Now() - begin))}});
 }
 
-// All ops of a decode as they are, and a draw: what a first launch asks of the device is asked before one is recorded.
-// Its K and V go behind the blocks that there are.
+// Runs all ops of a decode and a draw directly, so that first launches happen before an op is recorded. Its K and V go
+// behind the real blocks.
 void Transformer::RunWarmUpStep() {
   backend_.ops().begin_batch(backend_.device(), {.request_count = 1, .token_count = 1});
   std::vector<BlockId> blocks;
@@ -67,8 +67,8 @@ void Transformer::RunWarmUpStep() {
   if (shard_.rank == 0) Draw(draws);
 }
 
-// Nothing runs here. Of several ranks the recordings lack the collective ops, so each is thrown away: it has shown the
-// driver what a graph is made of.
+// Nothing runs here. With several ranks the recordings lack the collective ops, so each is thrown away; it has made the
+// driver load what a graph needs.
 std::size_t Transformer::RecordSteps(const StepBounds& bounds) {
   const WarmUpLimits limits{.bounds = bounds,
                             .context_tokens = shape_.max_context_tokens,

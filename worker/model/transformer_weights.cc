@@ -20,7 +20,7 @@ using kernels::MatmulWeights;
 struct Projection {
   std::string name;  // without ".weight" and ".bias"
   std::uint32_t outputs = 0;
-  WeightRange rows;  // of the outputs
+  WeightRange rows;  // this rank's outputs
 };
 
 // Columns of the weights of projections that share their input.
@@ -42,7 +42,7 @@ class Loader {
 
   Result<TransformerWeights> Load() {
     TransformerWeights weights(backend_);
-    ROOST_RETURN_IF_ERROR(LoadEmbedding(weights));  // and the output of a tied model
+    ROOST_RETURN_IF_ERROR(LoadEmbedding(weights));  // and the output matrix of a tied model
     for (std::uint32_t layer = 0; layer < config_.layer_count; ++layer) {
       weights.layers.emplace_back(backend_);
       ROOST_RETURN_IF_ERROR(LoadLayer(fmt::format("model.layers.{}.", layer), weights.layers.back()));
@@ -57,8 +57,8 @@ class Loader {
   }
 
  private:
-  // The rows of this rank's vocabulary. They are the output of a tied model too: a device that computes from such rows
-  // holds them once.
+  // The rows of this rank's vocabulary. They are also the output matrix of a tied model; a device that computes from
+  // such rows keeps one copy.
   Result<void> LoadEmbedding(TransformerWeights& weights) {
     const std::array<std::uint64_t, 2> shape{config_.vocab_size, config_.hidden_size};
     ROOST_ASSIGN_OR_RETURN(const Weight table, source_.GetPart("model.embed_tokens.weight", shape,
@@ -118,7 +118,8 @@ class Loader {
     if (compute_dtype_ == DType::kBF16 && dtype != DType::kBF16) ++rounded_[dtype];
   }
 
-  // Not an error: it is what bf16 devices can do. But answers may differ a little from those of the file's precision.
+  // This is not an error, because bf16 devices can do no better. But answers may differ a little from those in the
+  // file's precision.
   void LogRounding() const {
     if (shard_.rank != 0) return;
     for (const auto& [dtype, count] : rounded_) {
@@ -128,12 +129,12 @@ class Loader {
     }
   }
 
-  // Where ranks' results are summed, one of them adds the bias.
+  // If results are summed over ranks, only one rank adds the bias.
   [[nodiscard]] Bias OfOneRank(Bias bias) const { return shard_.rank == 0 ? bias : Bias::kNone; }
 
   static ProjectionInputs All(std::uint32_t size) { return {size, {0, size}}; }
 
-  // Projections of one input, fused into one product.
+  // Loads projections that share their input, fused into one product.
   Result<std::unique_ptr<MatmulWeights>> LoadProjections(std::initializer_list<Projection> projections,
                                                          const ProjectionInputs& inputs, Bias biased) {
     std::vector<MatmulPart> parts;
@@ -176,13 +177,13 @@ class Loader {
   const ShardRanges ranges_;
   const WeightSource& source_;
   const DType compute_dtype_;
-  std::map<DType, std::size_t> rounded_;  // matrices whose dtype holds more than the compute dtype
+  std::map<DType, std::size_t> rounded_;  // number of matrices that are more precise than the compute dtype, by dtype
 };
 
 constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
 constexpr std::string_view kOutput = "lm_head.weight";
 
-// Is it the embedding under another name?
+// Is it the embedding under a different name?
 bool IsTheEmbedding(const TensorRecord& tensor, std::span<const TensorRecord> tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [&tensor](const TensorRecord& other) {
     return other.name == kEmbedding && other.dtype == tensor.dtype && other.shape == tensor.shape &&

@@ -1,4 +1,5 @@
-// A transformer's weights on its device: what Hugging Face names q_proj, k_proj, … in the form that the ops take.
+// A transformer's weights on its device: the tensors that Hugging Face names q_proj, k_proj, …, in the form that the
+// ops take.
 #pragma once
 
 #include <memory>
@@ -26,22 +27,22 @@ struct LayerWeights {
 struct TransformerWeights {
   explicit TransformerWeights(const kernels::Backend& backend) : embedding(backend), final_norm(backend) {}
 
-  kernels::DeviceBuffer embedding;  // [vocabulary of the shard][hidden_size] of embedding_dtype
+  kernels::DeviceBuffer embedding;  // [vocabulary of the shard][hidden_size] in embedding_dtype
   kernels::DType embedding_dtype = kernels::DType::kF32;
   std::vector<LayerWeights> layers;
   kernels::DeviceBuffer final_norm;  // [hidden_size] f32
-  // Of the shard's vocabulary. Of a tied model it may be the embedding itself, which outlives it.
+  // For the shard's vocabulary. In a tied model it may be a view of the embedding, which outlives it.
   std::unique_ptr<kernels::MatmulWeights> output;
 };
 
-// The shard's part of them, and no more is read; see shard.h. `config` is the whole model's.
+// Reads only the shard's part of each tensor; see shard.h. `config` is the whole model's.
 [[nodiscard]] Result<TransformerWeights> LoadTransformerWeights(const kernels::Backend& backend, const HfConfig& config,
                                                                 const Shard& shard, const WeightSource& source,
                                                                 kernels::DType compute_dtype);
 
-// An Error that names the tensor and its file if one of the files' tensors was not read: config.json and weights then
-// do not belong together, and the answers would be wrong. Not so an output matrix that is the embedding once more,
-// where config.json ties the two, and the rotary frequencies of old files, which follow from config.json.
+// An Error that names the tensor and its file if a tensor of the files was not read: config.json and the weights then
+// do not belong together, and the answers would be wrong. Two kinds are allowed: an output matrix that repeats the
+// embedding, if config.json ties the two, and the rotary frequencies of old files, which follow from config.json.
 [[nodiscard]] Result<void> CheckAllRead(const HfConfig& config, std::span<const TensorRecord> tensors);
 
 }  // namespace roost::worker

@@ -12,18 +12,18 @@
 
 namespace roost::worker {
 
-// Numbers of rows, ascending. Products with up to `most` rows are planned like one with so many: one of each bucket,
-// and all that decode steps are padded to.
+// Numbers of rows, in ascending order: one for each bucket of products with up to `most` rows that are planned alike,
+// and all to which decode steps are padded.
 [[nodiscard]] std::vector<std::uint32_t> WarmUpRows(std::uint32_t most);
 
-// A decode step: the contexts of its requests lie between the two, each longer than the one before by the same factor.
+// A decode step: the contexts of its requests grow from `shortest` to `longest` by a constant factor.
 struct WarmUpDecode {
   std::uint32_t request_count = 0;
   std::uint32_t shortest = 0;  // tokens
   std::uint32_t longest = 0;
 };
 
-// What steps can be: the engine's bounds, the model's context, the KV pool.
+// The limits of steps: the engine's bounds, the model's context, the KV pool.
 struct WarmUpLimits {
   StepBounds bounds = {};
   std::uint32_t context_tokens = 0;
@@ -31,11 +31,11 @@ struct WarmUpLimits {
   std::uint32_t block_count = 0;
 };
 
-// Steps within the limits, whose recordings serve many others: every number of requests that steps are padded to, with
-// contexts that double. First those of equal contexts.
+// Steps within the limits whose recordings serve many others: every padded number of requests, with contexts that
+// double. Steps with equal contexts come first.
 [[nodiscard]] std::vector<WarmUpDecode> WarmUpDecodes(const WarmUpLimits& limits);
 
-// The batch of such a step, in blocks 0, 1, …, which outlive it; `blocks` is where they are kept.
+// The batch of such a step, in blocks 0, 1, …, which `blocks` stores; `blocks` outlives the batch.
 [[nodiscard]] Batch BatchOf(const WarmUpDecode& decode, std::uint32_t block_tokens, std::vector<BlockId>& blocks);
 
 }  // namespace roost::worker

@@ -35,13 +35,13 @@ std::uint64_t HashOf(std::string_view name) {
   return hash;
 }
 
-// A sequence of bf16 numbers, uniform in `centre` ± `reach`, of which any part can be had without the others.
+// A sequence of bf16 numbers, uniform in `centre` ± `reach`. Any part can be made without the others.
 struct UniformNumbers {
   std::uint64_t seed = 0;
   float centre = 0;
   float reach = 0;
 
-  // Those from `first` on; four come from each number of SplitMix64.
+  // The numbers from `first` on; each number of SplitMix64 gives four.
   void Fill(std::uint64_t first, std::span<std::uint16_t> values) const {
     constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
     const float unit = reach / 32768;
@@ -56,7 +56,7 @@ struct UniformNumbers {
   }
 };
 
-// Where a tensor comes in the order of loading: the embedding, the layers by number, the rest.
+// A tensor's place in the order of loading: the embedding, the layers by number, the rest.
 std::pair<int, std::uint64_t> PlaceOf(std::string_view name) {
   constexpr std::string_view kLayers = ".layers.";
   if (name.find("embed") != name.npos) return {0, 0};
@@ -94,7 +94,7 @@ SafetensorsWeights::SafetensorsWeights(SafetensorsDirectory directory, std::uint
   }
   ReadAheadOptions options;
   hashes_ = std::make_unique<TensorHashes>(sizes, options.piece_bytes);
-  // What can not be read stays without a hash.
+  // A piece that can not be read leaves its tensor without a hash.
   options.bring = [hashes = hashes_.get()](const ReadPiece& piece) {
     if (BringMapped(piece.bytes) == 0) hashes->AddPiece(piece.index, piece.bytes);
   };
@@ -155,7 +155,7 @@ Result<Weight> SafetensorsWeights::Get(std::string_view name, std::span<const st
   NoteRead(*found.info);
   read_ahead_->Take(bytes.size() / reader_count_);
   Weight weight{bytes.data(), dtype, bytes.size() / SizeOf(dtype), nullptr};
-  // Nothing in the format aligns data, although writers do.
+  // The format does not align data, although most writers do.
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % SizeOf(dtype) != 0) {
     auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
     weight.data = copy->data();

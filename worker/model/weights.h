@@ -36,8 +36,8 @@ struct WeightRange {
   friend bool operator==(const WeightRange&, const WeightRange&) = default;
 };
 
-// Some rows of a weight, which are along its first dimension, and of these some columns. Each element of a weight with
-// one dimension is a row of one column.
+// Some rows of a weight (along its first dimension), and some columns of these. In a weight with one dimension each
+// element is a row with one column.
 struct WeightPart {
   WeightRange rows;
   WeightRange columns;
@@ -48,20 +48,20 @@ struct WeightPart {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // The weight with this name and exactly this shape; else an Error that names it and its file.
+  // The weight with this name and exactly this shape, or an Error that names it and its file.
   [[nodiscard]] virtual Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const = 0;
-  // The same, of which only a part is needed: the part that RowsOf and ColumnsOf would take.
+  // The same for a part: the part that RowsOf and ColumnsOf would take.
   [[nodiscard]] virtual Result<Weight> GetPart(std::string_view name, std::span<const std::uint64_t> shape,
                                                const WeightPart& part) const;
   // The bytes of all weights; empty if unknown.
   [[nodiscard]] virtual std::optional<std::uint64_t> total_bytes() const { return std::nullopt; }
 };
 
-// A tensor of a model's files, whether the model has it or not.
+// A tensor of a model's files, whether or not the model uses it.
 struct TensorRecord {
   std::string name;
   std::string file;
-  std::string dtype;  // as the file has it
+  std::string dtype;  // as in the file
   std::string shape;  // "[2, 3]"
   TensorHash hash;
   bool was_read = false;  // by Get
@@ -71,13 +71,13 @@ struct TensorRecord {
 // weight that Get returns is in memory.
 class SafetensorsWeights final : public WeightSource {
  public:
-  // Each of `reader_count` will get every weight, all about equally soon.
+  // Each of `reader_count` readers will get every weight, all at about the same time.
   explicit SafetensorsWeights(SafetensorsDirectory directory, std::uint32_t reader_count = 1);
   [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> shape) const override;
   [[nodiscard]] std::optional<std::uint64_t> total_bytes() const override { return total_bytes_; }
 
-  // Of every tensor in the files, by name, and of one name by file. Waits for those that are not read and hashed yet.
-  // Call once, when no other thread uses this.
+  // Records of every tensor in the files, by name and then by file. Waits for those that have not been read and hashed
+  // yet. Call once, when no other thread uses this object.
   [[nodiscard]] Result<std::vector<TensorRecord>> FinishRecords();
 
  private:
@@ -100,8 +100,8 @@ class SafetensorsWeights final : public WeightSource {
   std::unique_ptr<ReadAhead> read_ahead_;     // of tensors_, and ends before all of these
 };
 
-// Random weights in bf16 of the size that keeps activations near 1; norms near 1, biases small. A weight depends on the
-// seed, its name and its shape alone. Of a part no more is made than the part.
+// Random bf16 weights, of a size that keeps activations near 1; norms are near 1, biases small. A weight depends only
+// on the seed, its name and its shape. For a part only that part is made.
 class RandomWeights final : public WeightSource {
  public:
   explicit RandomWeights(std::uint64_t seed) : seed_(seed) {}

@@ -21,7 +21,7 @@ const char* NameOf(SampleStatus status) {
   return "sound";
 }
 
-// Not of NaN, which is between nothing.
+// False for NaN.
 Result<void> CheckBetween(float value, float low, float high, const char* field) {
   if (value >= low && value <= high) return {};
   return InvalidArgument(field, "{} is not from {} to {}", value, low, high);
@@ -71,7 +71,7 @@ void BanTokens(std::vector<TokenId> tokens, std::uint32_t vocab_size, std::vecto
 }
 
 wire::TokenLogprobs LogprobsOf(const kernels::ScoredToken& scored, std::span<const kernels::TopToken> top) {
-  // Not of NaN, which is not above either.
+  // NaN becomes the least value too.
   const auto bounded = [](float logprob) {
     return logprob > wire::kLeastLogprob ? std::min(logprob, 0.0F) : wire::kLeastLogprob;
   };

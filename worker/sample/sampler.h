@@ -1,9 +1,8 @@
-// Turns the sampling fields of a request into draws of kernels/sample.h, and the results of draws into tokens or
-// errors.
+// Turns the sampling fields of a request into draws of kernels/sample.h, and results of draws into tokens or errors.
 //
 // A draw depends only on the logits, the seed and the token's index in the output. So a request that was preempted,
-// moved or continued draws the same tokens as without that. Logits with NaN or +inf, or a row of -inf alone, are an
-// Error: the model's output is broken, and any token would be invented.
+// moved or continued draws the same tokens as without that. Logits with NaN or +inf, or a row that is -inf throughout,
+// are an Error: the model's output is broken, and any token would be invented.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,8 @@
 
 namespace roost::worker {
 
-// Temperature finite and >= 0, top_p in [0, 1], the others as wire::Sampling has them, biases of tokens below
-// `vocab_size`; the error names the field.
+// Checks that temperature is finite and >= 0, top_p is in [0, 1], the other fields are as wire::Sampling describes
+// them, and biases are for tokens below `vocab_size`. The error names the field.
 [[nodiscard]] Result<void> ValidateSampling(const wire::Sampling& sampling, std::uint32_t vocab_size);
 
 // The draw of one token from row 0, without biases and penalties. `sampling` is valid.
@@ -32,8 +31,8 @@ namespace roost::worker {
           .min_p = sampling.min_p};
 }
 
-// Replaces `biases`: one for each of these tokens, which forbids it. Tokens beyond the vocabulary are skipped.
-// O(tokens + biases, sorted).
+// Forbids these tokens: a bias of -inf replaces any bias that they have in `biases`. Tokens beyond the vocabulary are
+// skipped. O(tokens + biases, sorted).
 void BanTokens(std::vector<TokenId> tokens, std::uint32_t vocab_size, std::vector<kernels::LogitBias>& biases);
 
 // The scores of a row in the wire's form. They stay within its bounds even where the logits are broken.

@@ -24,7 +24,7 @@ void AppendCounts(const kernels::OutputPenalties& penalties, std::span<const Tok
   for (std::size_t i = penalties.repetition == 1 ? split : 0; i < text.size(); ++i) {
     tokens.push_back({.token = text[i], .count = i < split ? kInPrompt : 1});
   }
-  // Of one token, those of the output stand first.
+  // Among equal tokens, those of the output come first.
   std::sort(tokens.begin(), tokens.end(), [](const CountedToken& a, const CountedToken& b) {
     return a.token != b.token ? a.token < b.token : a.count < b.count;
   });

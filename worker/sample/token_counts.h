@@ -1,5 +1,5 @@
-// The tokens that the penalties of a request count. The device needs them before the first draw of an output, and again
-// when it has lost its counts; after that it counts each drawn token itself.
+// The tokens that a request's penalties count. The device needs these counts before the first draw of an output, and
+// again when it has lost them; after that it counts each drawn token itself.
 //
 //   token           3           8           17          40
 //   in the prompt   yes         no          yes         yes      for the repetition penalty
@@ -21,7 +21,7 @@ namespace roost::worker {
 
 // `sampling` is valid; see ValidateSampling.
 [[nodiscard]] kernels::OutputPenalties PenaltiesOf(const wire::Sampling& sampling);
-// Whether any penalty changes a logit.
+// True if any penalty changes a logit.
 [[nodiscard]] bool Penalizes(const kernels::OutputPenalties& penalties);
 
 // Appends one count for each token of a text, ordered by token. The last `output_count` tokens (all, if there are

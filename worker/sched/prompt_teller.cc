@@ -41,7 +41,7 @@ void PromptTeller::KeepThoseOf(std::span<const QueuedPrompt> prompts) {
   });
 }
 
-// Are they to be told now?
+// True if the prompt's hashes are to be sent now.
 bool PromptTeller::TakeHashes(const QueuedPrompt& prompt) {
   if (prompt.hashes.empty() || prompt.hashes.size() > wire::kMaxOtherHashes - hash_count_) return false;
   const bool is_new = told_.try_emplace(prompt.id, Told{prompt.hashes.size(), list_}).second;

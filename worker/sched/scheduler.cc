@@ -92,7 +92,7 @@ void Scheduler::Remove(SequenceId id) {
   ids_.Return(id);
 }
 
-// What it found in the cache was computed by others, and stays.
+// The blocks that the sequence found in the cache were computed by others, and stay.
 void Scheduler::Discard(SequenceId id) {
   Sequence& sequence = sequences_.At(id);
   if (!sequence.uses_cache()) return;
@@ -159,7 +159,7 @@ void Scheduler::Resolve(SequenceId id, TokenId token) {
   resolved_.push_back(id);
 }
 
-// Some may be gone.
+// Some of the sequences may have been removed.
 void Scheduler::CommitResolved() {
   for (const SequenceId id : resolved_) {
     if (Sequence* const sequence = sequences_.Find(id)) CommitFullBlocks(*sequence);
@@ -192,7 +192,7 @@ SequenceId Scheduler::Fork(SequenceId id) {
 
 bool Scheduler::CanFork(SequenceId id) const { return sequences_.At(id).fork_count > 0 || HasPlaceFor(1); }
 
-// Each running sequence has a token in every step.
+// Each running sequence needs a token in every step.
 bool Scheduler::HasPlaceFor(std::uint32_t sequence_count) const {
   const std::uint32_t most = std::min(options_.max_running, options_.max_batch_tokens);
   return running_.size() + coming_forks_ + sequence_count <= most;
@@ -246,7 +246,7 @@ std::uint32_t Scheduler::BlocksFor(std::uint32_t token_count) const {
   return (token_count + block_tokens_ - 1) / block_tokens_;
 }
 
-// The last known token is computed in any case, and so is one whose logits are still wanted.
+// The last known token is always computed, and so is a token whose logits are still wanted.
 std::uint32_t Scheduler::MatchableBlocks(const Sequence& sequence) const {
   return (sequence.scoring() ? sequence.scored_so_far : sequence.token_count() - 1) / block_tokens_;
 }

@@ -1,4 +1,4 @@
-// The scheduler: chooses the tokens of each sequence that the next step computes, and their blocks.
+// The scheduler: chooses the tokens of each sequence that the next step computes, and allocates their blocks.
 //
 //   Submit ──▶ waiting ──admit──▶ running ──Remove──▶ gone        Fork: one more running sequence, with the same blocks
 //                 ▲                  │
@@ -7,43 +7,43 @@
 // One step: Schedule() → the model makes the copies and computes the slices → Commit() → Append() a sampled token or
 // Remove() each sequence whose slice wants logits.
 //
-// Commit() may be called as soon as the model has begun the step, if it computes steps in order: then the next step can
-// be scheduled before the tokens of this one are known. AppendAwaited() gives a sequence the place of its next token,
-// which is computed like any other, and Resolve() later says which token it is. The hash of a block with an awaited
-// token is unknown, so the block enters the cache only then.
+// Commit() may be called as soon as the model has begun the step, if the model computes steps in order: then the next
+// step can be scheduled before the tokens of this one are known. AppendAwaited() gives a sequence a place for its next
+// token, which is computed like any other; Resolve() later says which token it is. The hash of a block with an awaited
+// token is unknown, so the block enters the cache only after Resolve().
 //
 // - One token budget per step. Every decoding sequence gets its one token. The rest goes to prefill chunks of running
 //   and newly admitted sequences, in the order of the WaitingQueue. So a partly computed prompt may pause, with its
-//   blocks, for one that goes before it. There are at most max_partial_prefills such prompts, beside those for which
-//   time presses (first_token_target).
+//   blocks, for one that goes before it. There are at most max_partial_prefills such prompts, in addition to those that
+//   would miss first_token_target.
 // - A step that completes a prompt is short (short_step_tokens): the chunk of a long prompt that would fill it comes
-//   with the next step. It is filled up if the waiting prompts would lose more by one more step than the first token
+//   with the next step. It is filled up if one more step would cost the waiting prompts more than the first token
 //   gains.
 // - A sequence is admitted when its prompt fits the free and evictable blocks. When blocks still run out (outputs
-// grow),
-//   the sequence admitted last is preempted and recomputed later. So the one admitted first always continues, and every
-//   sequence ends. Pins do not prevent that: they end if a sequence that runs alone needs their blocks.
+//   grow), the sequence admitted last is preempted and recomputed later. So the one admitted first always continues,
+//   and every sequence ends. Pins do not prevent that: they end if a sequence that runs alone needs their blocks.
 // - Held blocks (the minimum hold, see PrefixCache) are taken only for a sequence that could not run otherwise, the
-//   oldest first. A waiting sequence without room waits while the running ones will free enough, but at most min_hold.
-//   It takes held blocks at once when none runs, or when all running ones could not free enough. A running sequence
-//   takes held blocks before another one is preempted and before pins end: a held block may save computation later, a
-//   preemption costs it now. No other sequence passes one that lacks room, so holds starve none.
+//   oldest first. A waiting sequence without space waits while the running ones will free enough, but at most min_hold.
+//   It takes held blocks at once when no sequence runs, or when all running ones together could not free enough. A
+//   running sequence takes held blocks before another one is preempted and before pins end: a held block may save
+//   computation later, a preemption costs it now. No other sequence overtakes one that lacks space, so holds starve
+//   nobody.
 // - Nothing is computed twice: a sequence whose next block is being computed by a running one waits for it; if the
-//   running one is cancelled or preempted, the waiting one goes first. Others may pass it meanwhile. It waits at most
-//   for the time that computing these blocks itself would take, at the pace of recent steps. The match with the cache
-//   is repeated at every chunk, for blocks that became ready since.
-// - Tokens, not blocks, are shared: where the match ends, the rows of the block with the most equal tokens are copied
-//   into the sequence's own block (see PrefixCache::FindTail). Forks share the partial block too, until one writes
-//   there: then it gets a copy.
+//   running one is cancelled or preempted, the waiting one goes first. Others may overtake it meanwhile. It waits at
+//   most as long as computing these blocks itself would take, at the pace of recent steps. The match with the cache is
+//   repeated at every chunk, for blocks that became ready since.
+// - Tokens, not only blocks, are shared: where the match ends, the rows of the block with the most equal tokens are
+//   copied into the sequence's own block (see PrefixCache::FindTail). Forks also share the partial block, until one
+//   writes to it and gets a copy.
 // - At least one token is left to compute, however much is cached, because its logits are needed.
 // - A sequence whose prompt is scored needs the logits of all its tokens: it takes no cached block for those, and a
 //   step computes few of them (max_scored_tokens), because each needs memory for its row.
 // - The blocks that waiting sequences will hit are evicted after all others.
-// - What a session's last turn retained stays until its next turn comes (see SessionTable).
+// - What a session's last turn retained is kept until its next turn comes (see SessionTable).
 //
 // Pure: no thread, no clock, no device. Not thread-safe. The cache outlives it. A step costs O(running sequences +
-// kMaxPassedOver + blocks matched), and no heap allocation unless sequences come; a waiting sequence behind these costs
-// nothing.
+// kMaxPassedOver + blocks matched), and allocates on the heap only when sequences arrive; waiting sequences beyond
+// these cost nothing.
 #pragma once
 
 #include <cstddef>
@@ -65,29 +65,30 @@
 
 namespace roost::worker {
 
-// How many waiting sequences one step passes over, because another computes their next block, to look for one that it
-// can admit.
+// How many waiting sequences a step passes over, because another sequence computes their next block, in search of one
+// that it can admit.
 inline constexpr std::uint32_t kMaxPassedOver = 64;
 
 struct SchedulerOptions {
   std::uint32_t max_batch_tokens = 512;
   // Once a step completes a prompt it computes no more prompt tokens than this, so that the first token does not wait
   // for a full step. The other prompts then lose the fixed time of a step, decodes included, as fitted to recent steps.
-  // Where they would lose more than is gained, and where time presses (see below), steps are full. 0: all steps are
-  // full.
+  // Steps are full if the others would lose more than is gained, and if prompts would miss first_token_target. 0: all
+  // steps are full.
   std::uint32_t short_step_tokens = 0;
-  // Never more than max_batch_tokens in effect: each decoding sequence has a token in every step.
+  // At most max_batch_tokens takes effect: each decoding sequence has a token in every step.
   std::uint32_t max_running = 64;
   std::uint32_t max_waiting = 1024;
   std::uint32_t max_context_tokens = 0;  // prompt and output; the caller never appends beyond it
-  // Sequences that may have a partly computed prompt after a step. There may be more where time presses, and where a
-  // short step could have completed them. Each holds the blocks of its part. 0: no bound.
+  // The most sequences with a partly computed prompt after a step. There may be more if prompts would miss
+  // first_token_target, and if a short step could have completed them. Each holds the blocks of its computed part. 0:
+  // no limit.
   std::uint32_t max_partial_prefills = 4;
   SchedulePolicy policy = SchedulePolicy::kFcfs;
-  // Target for the time to the first token, whatever the policy prefers. Sequences that would miss it share a part of
-  // the prefill budget, first come first served. It is no promise: they leave a part to the others.
+  // Target for the time to the first token, under any policy. Sequences that would miss it share a part of the prefill
+  // budget, first come first served. It is not guaranteed: they leave a part to the others.
   std::optional<Duration> first_token_target = {};
-  // Tokens of one step, of all sequences that are scored.
+  // The most scored tokens of one step, over all sequences.
   std::uint32_t max_scored_tokens = 64;
 };
 
@@ -103,8 +104,8 @@ struct SchedulerCounters {
   std::uint64_t preemptions = 0;
   MissCounts computed_prompt_tokens{};  // by reason
   std::uint64_t tail_cached_tokens = 0;
-  std::uint64_t returned_sessions = 0;  // whose blocks were retained for that, and no longer
-  std::uint64_t dropped_pins = 0;       // times that all pins ended, because a sequence needed their blocks
+  std::uint64_t returned_sessions = 0;  // sessions whose retention ended because they came back
+  std::uint64_t dropped_pins = 0;       // times that all pins ended because a sequence needed their blocks
 };
 
 // Tokens first_position … first_position + token_count - 1 of `sequence`, to be computed in this step.
@@ -113,7 +114,7 @@ struct ScheduledSlice {
   std::uint32_t first_position = 0;
   std::uint32_t token_count = 0;
   bool wants_logits = false;  // the slice ends with the sequence's last token
-  // The prompt's tokens that are scored: from first_scored on. With logits wanted, those of the last token come after.
+  // Scored tokens of the prompt, from first_scored on. If logits are wanted, those of the last token come after them.
   std::uint32_t first_scored = 0;
   std::uint32_t scored_token_count = 0;
   bool is_decode = false;
@@ -131,46 +132,45 @@ class Scheduler {
   // empty prompt.
   [[nodiscard]] Result<SequenceId> Submit(SequenceSpec spec);
 
-  // Forgets a sequence in whatever state it is, and releases what it holds. Not between Schedule and Commit.
+  // Forgets a sequence in any state, and releases what it holds. Not between Schedule and Commit.
   void Remove(SequenceId id);
 
-  // What the sequence has computed may be wrong, in whatever state it is: none of it stays in the cache, nor what
-  // others computed behind it, which those keep for themselves. Remove the sequence afterwards. Not between Schedule
-  // and Commit.
+  // What the sequence has computed, in any state, may be wrong: none of it stays in the cache, nor what others computed
+  // behind it, which they keep for themselves. Remove the sequence afterwards. Not between Schedule and Commit.
   void Discard(SequenceId id);
 
-  // The sequences without output that wait beyond their deadline. They wait on until they are removed.
+  // The sequences without output that wait beyond their deadline. They keep waiting until they are removed.
   [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const { return waiting_.Expired(now); }
 
-  // Chooses the slices of the next step and gives them their blocks. Valid until the next call; a slice's sequence as
-  // long as it is not removed.
+  // Chooses the slices of the next step and allocates their blocks. Valid until the next call; a slice's sequence is
+  // valid until it is removed.
   [[nodiscard]] const std::vector<ScheduledSlice>& Schedule();
-  // What must be copied before these slices are computed. Valid as long.
+  // What must be copied before these slices are computed. Valid until the next Schedule.
   [[nodiscard]] const std::vector<ScheduledCopy>& copies() const { return copies_; }
 
-  // The slices have been computed, or will be before whatever is scheduled from now on: their full blocks enter the
-  // cache.
+  // The slices have been computed, or will be before anything that is scheduled from now on: their full blocks enter
+  // the cache.
   void Commit();
-  // The time of a step, once it is known: Commit may come before.
+  // Tells the time of a step, once it is known; Commit may come before.
   void NotePace(const StepSample& step);
 
-  // Tokens that were sampled after a running sequence's last, which has been computed. Several at once are computed
-  // together, as a prefill is.
+  // Appends tokens that were sampled after a running sequence's last token, which has been computed. Several at once
+  // are computed together, as a prefill is.
   void Append(SequenceId id, std::span<const TokenId> tokens);
   void Append(SequenceId id, TokenId token) { Append(id, std::span(&token, 1)); }
 
-  // One token that is not known yet: draw `draw` of the step before gives it. A sequence awaits one at most, and none
-  // when it is scheduled from the queue.
+  // Appends one token that is not known yet: draw `draw` of the previous step will give it. A sequence awaits at most
+  // one, and none when it is scheduled from the queue.
   void AppendAwaited(SequenceId id, std::uint32_t draw);
-  // What the awaited token is. The sequence may have been preempted since. If its block is full with it, that enters
-  // the cache with CommitResolved: looking up several at a time does not wait for memory each time.
+  // Says what the awaited token is. The sequence may have been preempted since. If the token fills its block, the block
+  // enters the cache with CommitResolved, which looks up several blocks at a time and so hides the memory latency.
   void Resolve(SequenceId id, TokenId token);
-  // After the last Resolve of a step.
+  // Call it after the last Resolve of a step.
   void CommitResolved();
 
   // Adds a sequence with the same tokens and blocks, which continues like any other; used for several samples. Call it
-  // after Commit, for a running sequence that has all its tokens computed and awaits none. There is a place for as many
-  // forks as its fork_count said when it was submitted, and for more while CanFork.
+  // after Commit, for a running sequence that has computed all its tokens and awaits none. There is space for as many
+  // forks as its fork_count said at Submit, and for more while CanFork.
   [[nodiscard]] SequenceId Fork(SequenceId id);
   // Is there a place for a fork of this running sequence?
   [[nodiscard]] bool CanFork(SequenceId id) const;
@@ -182,12 +182,12 @@ class Scheduler {
   [[nodiscard]] std::uint32_t running_count() const { return static_cast<std::uint32_t>(running_.size()); }
   [[nodiscard]] const SchedulerCounters& counters() const { return counters_; }
 
-  // The report of now, without what the last step did. Queued are the tokens of waiting sequences that were not cached
-  // when they were last looked at, and those that running sequences still have to prefill.
+  // The present load, without the numbers of the last step. Queued tokens are those of waiting sequences that were not
+  // cached when the scheduler last looked, and those that running sequences still have to prefill.
   [[nodiscard]] wire::Load Load() const;
 
-  // Calls visit(sequence, tokens) for the first `limit` that Load() counts as queued, with what each has to compute:
-  // first those that run, then the others in the order in which they wait. O(running + limit · log waiting).
+  // Calls visit(sequence, tokens) for the first `limit` sequences that Load() counts as queued, with the tokens that
+  // each has to compute: first those that run, then the others in queue order. O(running + limit · log waiting).
   template <typename Visit>
   void VisitQueued(std::size_t limit, Visit visit) const {
     for (const Sequence* sequence : running_) {
@@ -201,7 +201,7 @@ class Scheduler {
     }
   }
 
-  // The cache's invariants against this scheduler's block tables, and the tables' own. O(blocks).
+  // Checks the cache's invariants against this scheduler's block tables, and the tables' own. O(blocks).
   [[nodiscard]] Result<void> CheckInvariants() const;
 
  private:
@@ -215,8 +215,8 @@ class Scheduler {
   void PlanSlices();
   void PlanSlice(const Sequence& sequence, std::uint32_t token_count);
 
-  // Allocates blocks for `token_count` more tokens, preempting from the back where needed. False: the sequence itself
-  // was preempted.
+  // Allocates blocks for `token_count` more tokens, and preempts the last sequences if necessary. False: the sequence
+  // itself was preempted.
   [[nodiscard]] bool SecureBlocks(Sequence& sequence, std::uint32_t token_count);
   [[nodiscard]] bool SecureBlock(Sequence& sequence);
   [[nodiscard]] bool MakeRoom(const Sequence& sequence);
@@ -241,7 +241,7 @@ class Scheduler {
   void ForgetDiscarded(Sequence& sequence) const;
 
   // ---- admission (scheduler_admission.cc) ----
-  // A running sequence whose prompt is computed in part.
+  // A running sequence with a partly computed prompt.
   struct Partial {
     WaitingRank rank;
     Sequence* sequence;
@@ -249,11 +249,11 @@ class Scheduler {
   enum class Admission : std::uint8_t {
     kStarted,
     kPassedOver,  // it can not start now, but one after it may
-    kRefused,     // nor can one after it
+    kRefused,     // neither it nor one after it can start now
   };
 
   void DealOut(std::uint32_t budget);
-  // What sequences that are pressed for time were dealt, and whether one found no room.
+  // The tokens dealt to sequences that would miss first_token_target, and whether one of them lacked space.
   struct Pressing {
     std::uint32_t dealt_token_count = 0;
     bool lacks_room = false;
@@ -261,20 +261,20 @@ class Scheduler {
   [[nodiscard]] Pressing DealToPressing(std::uint32_t budget);
   [[nodiscard]] double CollectPressing();
   void CollectWithoutToken();
-  // What is left of a step. Admission depends on the budget alone, as if the step were full.
+  // What is left of a step. Admission depends only on the budget, as if the step were full.
   struct Room {
-    std::uint32_t budget = 0;     // for prompts
-    std::uint32_t dealable = 0;   // of it, before the step ends
-    std::uint32_t for_short = 0;  // of it, if the step is short
+    std::uint32_t budget = 0;     // for prompts, in a full step
+    std::uint32_t dealable = 0;   // the part that may still be dealt before the step ends
+    std::uint32_t for_short = 0;  // the part that may be dealt if the step is short
     std::uint32_t complete_count = 0;
-    std::uint32_t scored_in_part = 0;  // prompts that get what is left of max_scored_tokens, and pause then
+    std::uint32_t scored_in_part = 0;  // prompts that got the rest of max_scored_tokens and now pause
   };
   // `later_count` prompts come after it.
   void DealFrom(Room& room, Sequence& sequence, std::size_t later_count);
   [[nodiscard]] bool ShouldEnd(const Room& room, std::size_t later_count) const;
-  // So many of `limit` tokens as it has left. Returns how many.
+  // Deals at most `limit` tokens of those that the sequence has left. Returns how many.
   std::uint32_t Deal(Sequence& sequence, std::uint32_t limit);
-  // Of the tokens that it has left, those that may be in this step.
+  // How many of the tokens that it has left may be in this step.
   [[nodiscard]] std::uint32_t DealableTo(const Sequence& sequence) const;
   [[nodiscard]] std::uint32_t SurveyRunning();
   void InsertPartial(Sequence& sequence);
@@ -291,7 +291,7 @@ class Scheduler {
   [[nodiscard]] bool IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const;
   [[nodiscard]] Sequence::AwaitedPrefix Await(const Sequence& other, std::uint32_t block_count,
                                               std::uint32_t missing_count) const;
-  // Blocks that a sequence needs to start, beside those of its match.
+  // Blocks that a sequence needs to start, besides those of its match.
   struct Need {
     std::size_t block_count = 0;
     // Blocks of its match:
@@ -315,24 +315,24 @@ class Scheduler {
   WaitingQueue waiting_;
   SessionTable sessions_;
   std::vector<Sequence*> running_;  // in order of admission
-  std::uint32_t coming_forks_ = 0;  // of running sequences
-  std::uint32_t wanted_count_ = 0;  // blocks that waiting sequences want, counted for each
+  std::uint32_t coming_forks_ = 0;  // forks that running sequences still expect
+  std::uint32_t wanted_count_ = 0;  // blocks that waiting sequences want, counted once per sequence
   std::uint64_t step_ = 0;
-  std::uint32_t prefill_budget_;  // of the latest step, after its decodes
-  double paced_seconds_ = 0;      // of steps with prefill, the older the less
-  double paced_tokens_ = 0;       // in them
+  std::uint32_t prefill_budget_;  // the latest step's, after its decodes
+  double paced_seconds_ = 0;      // time of steps with prefill; older steps weigh less
+  double paced_tokens_ = 0;       // prompt tokens of these steps
   RateEstimator rates_;
-  std::uint64_t release_count_ = 0;  // times that a sequence let go of its blocks
+  std::uint64_t release_count_ = 0;  // times that a sequence released its blocks
   SchedulerCounters counters_;
 
   std::vector<ScheduledSlice> slices_;
   std::vector<ScheduledCopy> copies_;
-  std::vector<Sequence*> pressing_;       // those that came first, by age
+  std::vector<Sequence*> pressing_;       // sequences that would miss first_token_target, by age
   std::vector<Partial> partial_;          // by rank
-  std::uint32_t scored_room_ = 0;         // tokens that may still be scored in the step that is being planned
-  std::size_t promised_block_count_ = 0;  // to running sequences, in the step that is being planned
-  std::vector<SequenceId> resolved_;      // that have a block to commit
-  std::vector<BlockRef> matched_;         // of the sequence that is being looked at
+  std::uint32_t scored_room_ = 0;         // tokens that may still be scored in the planned step
+  std::size_t promised_block_count_ = 0;  // promised to running sequences in the planned step
+  std::vector<SequenceId> resolved_;      // sequences that have a block to commit
+  std::vector<BlockRef> matched_;         // match of the sequence that is being considered
 };
 
 }  // namespace roost::worker

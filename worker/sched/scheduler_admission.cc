@@ -11,21 +11,22 @@
 namespace roost::worker {
 namespace {
 
-// Of the prefill budget: the part that must be needed before time presses, and the most that it gets.
+// Shares of the prefill budget. Sequences are served first if they need at least kPressingShare to meet
+// first_token_target; they get at most kMostPressingShare.
 constexpr double kPressingShare = 0.5;
 constexpr double kMostPressingShare = 0.8;
-// Waiting sequences that a step looks at for that, in the order of arrival.
+// The number of oldest waiting sequences that a step checks for this.
 constexpr std::uint32_t kOldestLookedAt = 64;
 
-// How many one step more holds up for each prompt that waits: those too that come before the queue is empty. At 3 too
-// many steps are short where each takes 25 ms beside its prefill; at 10 nothing is lost (roostctl simulate
-// --step-base-ms).
+// The number of prompts that one more step delays, per waiting prompt: it also delays those that arrive before the
+// queue is empty. With 3, too many steps are short if each takes 25 ms besides its prefill; with 10 nothing is lost
+// (roostctl simulate --step-base-ms).
 constexpr double kHeldUpByEach = 10;
 
 }  // namespace
 
-// Who has the lowest rank is served first: of the running sequences whose prompts are computed in part and of those
-// that wait. So a long prompt does not stand in the way of a short one under a policy that prefers short ones.
+// Serves the lowest rank first, among the running sequences with a partly computed prompt and the waiting ones. So
+// under a policy that prefers short prompts, a long prompt does not block a short one.
 void Scheduler::DealOut(std::uint32_t budget) {
   const Pressing pressing = DealToPressing(budget);
   budget -= pressing.dealt_token_count;
@@ -66,9 +67,9 @@ void Scheduler::DealFrom(Room& room, Sequence& sequence, std::size_t later_count
   if (ShouldEnd(room, later_count)) room.dealable = std::min(room.dealable, room.for_short);
 }
 
-// Whether a step that has completed prompts is better short. The tokens that it leaves out are some part of a full
-// step. For that part of a full step's prefill the first tokens come earlier; that part of one step more, of what it
-// takes beside its prefill, all others come later.
+// True if a step that has completed prompts should be short. The tokens that it leaves out are a fraction of a full
+// step. The first tokens come earlier by this fraction of a full step's prefill time; all others come later by this
+// fraction of a step's fixed time, which is what it takes besides its prefill.
 bool Scheduler::ShouldEnd(const Room& room, std::size_t later_count) const {
   if (room.complete_count == 0) return false;
   const double rate = rates_.prefill_tokens_per_second();
@@ -91,9 +92,9 @@ std::uint32_t Scheduler::DealableTo(const Sequence& sequence) const {
   return sequence.scoring() ? std::min(left, scored_room_) : left;
 }
 
-// Under a policy that prefers short prompts a long one could wait as long as short ones come. It gets its first token
-// in time from a part of the budget that is its own; what is left bounds what the short ones lose by it. While there is
-// no room for it nobody else may take what becomes free.
+// Under a policy that prefers short prompts, a long one could wait as long as short ones come. It gets its first token
+// in time from a reserved part of the budget; the rest limits what the short ones lose. While there is no space for it,
+// no other sequence may take what becomes free.
 Scheduler::Pressing Scheduler::DealToPressing(std::uint32_t budget) {
   const double needed_share = CollectPressing();
   if (needed_share < kPressingShare) return {};
@@ -114,9 +115,9 @@ Scheduler::Pressing Scheduler::DealToPressing(std::uint32_t budget) {
   return result;
 }
 
-// Leaves in pressing_ those that come first and need the most of the budget, all together, to have their first tokens
-// in time. Returns which part of it that is: the processor demand under earliest deadline first (Baruah, Rosier,
-// Howell, Algorithms and complexity concerning the preemptive scheduling of periodic, real-time tasks, 1990).
+// Leaves in pressing_ the oldest sequences that together need the largest share of the budget to have their first
+// tokens in time. Returns that share: the processor demand under earliest deadline first (Baruah, Rosier, Howell,
+// Algorithms and complexity concerning the preemptive scheduling of periodic, real-time tasks, 1990).
 double Scheduler::CollectPressing() {
   pressing_.clear();
   if (!options_.first_token_target || paced_seconds_ <= 0) return 0;
@@ -150,8 +151,8 @@ void Scheduler::CollectWithoutToken() {
             [](const Sequence* a, const Sequence* b) { return a->age() < b->age(); });
 }
 
-// Sets partial_, and the blocks that the running sequences need for the tokens that they have, or get in this step.
-// Returns how many decode.
+// Sets partial_, and counts the blocks that the running sequences need for their tokens, including this step's. Returns
+// how many sequences decode.
 std::uint32_t Scheduler::SurveyRunning() {
   partial_.clear();
   promised_block_count_ = 0;
@@ -178,25 +179,25 @@ void Scheduler::InsertPartial(Sequence& sequence) {
   partial_.insert(after, {rank, &sequence});
 }
 
-// A preempted sequence was admitted after all that still run.
+// A preempted sequence was admitted after all that still run, so it never goes before them.
 bool Scheduler::GoesBefore(const Sequence& waiting, const WaitingRank& running) {
   return waiting.rank.standing == WaitingRank::Class::kNew && waiting.rank < running;
 }
 
-// `paused_count` sequences whose prompts are computed in part would come after this one.
+// `paused_count` is the number of sequences with a partly computed prompt that would come after this one.
 Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence, std::uint32_t budget, std::size_t paused_count) {
   if (!HasPlaceFor(1 + sequence.fork_count)) return Admission::kRefused;
   if (sequence.scoring() && scored_room_ == 0) return Admission::kPassedOver;
   const WaitingRank rank = sequence.rank;
   if (!IsAwaitingPrefix(sequence)) LookUp(sequence);
-  // A sequence that has more to compute than expected may have moved back, and is met again there.
+  // A sequence that has more to compute than expected may have moved back in the queue; the loop meets it again there.
   if (sequence.awaited || rank < sequence.rank) return Admission::kPassedOver;
   if (!HasRoomFor(sequence) || !MayStartPrefill(sequence, budget, paused_count)) return Admission::kRefused;
   Start(sequence);
   return Admission::kStarted;
 }
 
-// A prefill that does not end in this step is one more that is under way.
+// A prefill that does not end in this step adds one partial prefill.
 bool Scheduler::MayStartPrefill(const Sequence& sequence, std::uint32_t budget, std::size_t paused_count) const {
   if (options_.max_partial_prefills == 0) return true;
   const auto uncached = sequence.token_count() - static_cast<std::uint32_t>(matched_.size()) * block_tokens_;
@@ -210,7 +211,7 @@ bool Scheduler::WritesToSharedBlock(const Sequence& sequence) const {
   return fills_last && !sequence.blocks.empty() && cache_.pool().references(sequence.blocks.back()) > 1;
 }
 
-// Sets `matched_`, and what the sequence awaits.
+// Sets `matched_`, and the prefix that the sequence awaits.
 void Scheduler::LookUp(Sequence& sequence) {
   matched_.clear();
   if (sequence.uses_cache()) cache_.Match(sequence.chain(), MatchableBlocks(sequence), matched_);
@@ -219,7 +220,7 @@ void Scheduler::LookUp(Sequence& sequence) {
   AwaitIfBeingComputed(sequence, matched_count);
 }
 
-// As far as the pool allows: what is wanted is at most half of it.
+// Wanted blocks are limited to half of the pool.
 void Scheduler::WantMatched(Sequence& sequence) {
   if (wanted_count_ + matched_.size() > cache_.pool().block_count() / 2) return;
   sequence.wanted = matched_;
@@ -247,9 +248,9 @@ bool Scheduler::IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const {
          other->committed_block_count < prefix.block_count;
 }
 
-// Does a running sequence compute the block after the match? Then it is awaited, with all that the two have in common
-// behind it. The one awaited runs and awaits nobody, so nobody waits in a circle. Who has given up once does not wait
-// again.
+// If a running sequence computes the block after the match, this sequence awaits it, with all blocks that the two have
+// in common after the match. The other sequence runs and awaits nobody, so no cycle can form. A sequence that has given
+// up once does not wait again.
 void Scheduler::AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_count) {
   const auto before = std::exchange(sequence.awaited, std::nullopt);
   if (before && !IsWorthWaiting(*before) && IsBeingComputed(*before)) {
@@ -272,8 +273,8 @@ void Scheduler::AwaitIfBeingComputed(Sequence& sequence, std::uint32_t matched_c
   }
 }
 
-// To compute `missing_count` blocks itself the sequence would need as many steps, at the latest step's budget, and as
-// much time, at the pace of late. A step that lasts long for once exhausts the time, but not the steps.
+// To compute `missing_count` blocks itself, the sequence would need this many steps, at the latest step's budget, and
+// this much time, at the recent pace. One long step uses up the time, but not the steps.
 Sequence::AwaitedPrefix Scheduler::Await(const Sequence& other, std::uint32_t block_count,
                                          std::uint32_t missing_count) const {
   const std::uint64_t tokens = std::uint64_t{missing_count} * block_tokens_;
@@ -284,7 +285,8 @@ Sequence::AwaitedPrefix Scheduler::Await(const Sequence& other, std::uint32_t bl
           .until = now_ + FromSeconds(seconds)};
 }
 
-// For all known tokens and the first one sampled by the sequence and each fork. `matched_` is its match.
+// The blocks for all known tokens and for the first sampled token of the sequence and of each fork. `matched_` is its
+// match.
 Scheduler::Need Scheduler::NeedOf(const Sequence& sequence) const {
   Need need{.block_count = BlocksFor(sequence.token_count() + 1) - matched_.size() + sequence.fork_count};
   for (const BlockRef ref : matched_) {
@@ -295,8 +297,8 @@ Scheduler::Need Scheduler::NeedOf(const Sequence& sequence) const {
   return need;
 }
 
-// Room beside what others were promised. Of the matched blocks the idle ones stop being evictable. A sequence that runs
-// alone always has room (see Submit).
+// True if there is space besides what was promised to others. The idle ones among the matched blocks stop being
+// evictable. A sequence that runs alone always has space (see Submit).
 bool Scheduler::HasRoomFor(Sequence& sequence) const {
   if (running_.empty()) return true;
   const Need need = NeedOf(sequence);
@@ -306,8 +308,8 @@ bool Scheduler::HasRoomFor(Sequence& sequence) const {
   return needed <= available + cache_.held_count() - need.held_matched && MayTakeHeld(sequence, need);
 }
 
-// There is room for the sequence if it takes held blocks. It waits instead while those that run will free enough, but
-// no longer than a block is held.
+// The sequence fits if it takes held blocks. It waits instead while the running sequences will free enough, but no
+// longer than a block is held.
 bool Scheduler::MayTakeHeld(Sequence& sequence, const Need& need) const {
   const std::uint32_t kept = cache_.held_count() + cache_.pinned_count();
   const std::size_t most_room = cache_.pool().block_count() - std::min(kept, cache_.pool().block_count());
@@ -316,7 +318,8 @@ bool Scheduler::MayTakeHeld(Sequence& sequence, const Need& need) const {
   return now_ >= *sequence.hold_patience_end;
 }
 
-// With its match, which is in `matched_`. Memory for its output is taken here, so that those who wait hold none.
+// Starts it with its match, which is in `matched_`. Memory for its output is reserved only here, so that waiting
+// sequences hold none.
 void Scheduler::Start(Sequence& sequence) {
   waiting_.Erase(sequence);
   sequence.tokens.reserve(sequence.most_tokens);

@@ -11,7 +11,7 @@
 
 namespace roost::worker {
 
-// Sequences are served in order of admission and only later ones are preempted, so a slice once planned stays.
+// Sequences are served in order of admission, and only later ones are preempted, so a planned slice stays planned.
 void Scheduler::PlanSlices() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
@@ -43,7 +43,7 @@ bool Scheduler::SecureBlocks(Sequence& sequence, std::uint32_t token_count) {
   return true;
 }
 
-// One more block for the sequence. False: it had to be preempted itself.
+// Allocates one more block for the sequence. False: the sequence itself was preempted.
 bool Scheduler::SecureBlock(Sequence& sequence) {
   while (true) {
     if (const std::optional<BlockId> block = cache_.Allocate(sequence.group)) {
@@ -54,7 +54,7 @@ bool Scheduler::SecureBlock(Sequence& sequence) {
   }
 }
 
-// Takes a held block, ends the pins, or preempts the sequence admitted last. False: that was this one.
+// Takes a held block, ends the pins, or preempts the sequence admitted last. False: that was `sequence` itself.
 bool Scheduler::MakeRoom(const Sequence& sequence) {
   if (cache_.EvictHeld(sequence.group)) return true;
   if (running_.size() == 1 && cache_.pinned_count() > 0) {
@@ -67,9 +67,9 @@ bool Scheduler::MakeRoom(const Sequence& sequence) {
   return !is_last;
 }
 
-// The block that the next token goes to, if it is partly filled and forks share it, is replaced by a copy. What is left
-// to the others stays as it is until the copy is made, because copies are made before anything is computed. When room
-// can only be made by preempting the others that share it, there may be nobody left to copy it for.
+// If the next token goes to a partly filled block that forks share, replaces that block by a copy. The shared block
+// stays unchanged until the copy is made, because copies are made before anything is computed. If space can only be
+// made by preempting the other sharers, perhaps nobody shares the block any more, and no copy is needed.
 bool Scheduler::OwnLastBlock(Sequence& sequence) {
   if (!WritesToSharedBlock(sequence)) return true;
   const std::uint32_t rows = sequence.computed_token_count % block_tokens_;
@@ -111,7 +111,7 @@ RequestRetention Scheduler::RetentionOf(const Sequence& sequence) const {
   return {from_now(sequence.prompt_retention), from_now(sequence.decode_retention)};
 }
 
-// The computed part of the sequence's last block stays for others, if no one else holds the block. An awaited token is
+// Keeps the computed part of the sequence's last block for others, if no one else holds the block. An awaited token is
 // not known yet, so it is left out.
 void Scheduler::StorePartialBlock(const Sequence& sequence) {
   const std::uint32_t rows = std::min(sequence.computed_token_count, sequence.known_count()) % block_tokens_;
@@ -121,7 +121,7 @@ void Scheduler::StorePartialBlock(const Sequence& sequence) {
   cache_.StorePartial(sequence.chain(), sequence.blocks, rows, sequence.group);
 }
 
-// Back to front, as the cache asks for.
+// Releases the blocks back to front, as the cache requires.
 void Scheduler::ReleaseBlocks(Sequence& sequence) {
   CommitFullBlocks(sequence);
   const RequestUse use = UseOf(sequence);
@@ -152,8 +152,8 @@ void Scheduler::WelcomeBack(std::uint64_t session) {
   ++counters_.returned_sessions;
 }
 
-// Blocks that became ready since the last chunk replace what was still to be computed, a part-filled own block
-// included.
+// Replaces blocks that were still to be computed by blocks that became ready since the last chunk; a partly filled own
+// block is replaced too.
 void Scheduler::MatchAgain(Sequence& sequence) {
   while (sequence.can_commit && sequence.committed_block_count < MatchableBlocks(sequence)) {
     const std::uint32_t index = sequence.committed_block_count;
@@ -183,8 +183,8 @@ void Scheduler::CountCached(Sequence& sequence) {
   sequence.counted_token_count = covered;
 }
 
-// Copies the rows of the block that continues with the most equal tokens. Holding that block meanwhile must not take
-// the room that the sequence was promised.
+// Copies the rows of the block that continues the match by the most equal tokens. Holding that block during the copy
+// must not take the space that the sequence was promised.
 void Scheduler::TakeTail(Sequence& sequence) {
   if (!sequence.uses_cache() || sequence.scoring()) return;
   if (sequence.blocks.size() != sequence.committed_block_count) return;
@@ -216,7 +216,7 @@ void Scheduler::NotePace(const StepSample& step) {
   paced_tokens_ = paced_tokens_ * kForgetting + step.prefill_tokens + step.decode_tokens;
 }
 
-// The slice's prompt tokens, by the reason why they were not cached.
+// Counts the slice's prompt tokens by the reason why they were not cached.
 void Scheduler::CountComputed(const Sequence& sequence, const ScheduledSlice& slice) {
   const std::uint32_t end = std::min(slice.first_position + slice.token_count, sequence.prompt_token_count);
   for (std::uint32_t position = slice.first_position; position < end;) {
@@ -237,7 +237,7 @@ MissReason Scheduler::ReasonOf(const Sequence& sequence, std::uint32_t block) co
   return cache_.WasEvicted(sequence.hashes[block]) ? MissReason::kEvicted : MissReason::kCold;
 }
 
-// A block to commit.
+// True if there is a block to commit.
 bool Scheduler::HasFullBlock(const Sequence& sequence) const {
   const std::uint32_t token_count = std::min(sequence.computed_token_count, sequence.known_count());
   return sequence.can_commit && (sequence.committed_block_count + 1) * block_tokens_ <= token_count;

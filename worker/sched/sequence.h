@@ -1,13 +1,13 @@
-// One request's sequence of tokens as the scheduler sees it, and where its KV lies.
+// One request's sequence of tokens as the scheduler sees it, and where its KV is stored.
 //
 //   tokens      [0, prompt_token_count)                  the prompt
 //               [prompt_token_count, tokens.size())      output so far; the last one may not be known yet
-//   KV          [0, computed_token_count)                lies in `blocks`; the rest is still to be computed
+//   KV          [0, computed_token_count)                is in `blocks`; the rest is still to be computed
 //   blocks      [0, committed_block_count)               full, ready in the cache, shared
 //               [committed_block_count, blocks.size())   the sequence's own, or shared with its forks until one of them
 //                                                        writes there
 //
-// The scheduler alone changes it.
+// Only the scheduler changes it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace roost::worker {
 
-// Unique within a scheduler, never reused, growing in order of arrival. See sequence_slots.h.
+// Unique within a scheduler, never reused, ascending in order of arrival. See sequence_slots.h.
 using SequenceId = StrongId<struct SequenceTag, std::uint64_t>;
 
 // How long a sequence's blocks are retained after its end, and their priority for that time.
@@ -31,31 +31,30 @@ struct RetentionHint {
   Duration duration = Duration(0);  // 0: no hint
 };
 
-// What a new sequence brings along.
+// The properties of a new sequence.
 struct SequenceSpec {
   BlockHash root;
   std::vector<TokenId> prompt;
-  std::vector<BlockHash> block_hashes =
-      {};                                // of the prompt's full blocks; if their number is wrong they are computed here
-  std::optional<Instant> deadline = {};  // for waiting; see Scheduler::Expired
-  std::uint32_t priority = 50;           // those with the higher one are taken first
+  std::vector<BlockHash> block_hashes = {};  // of the prompt's full blocks; computed here if their number is wrong
+  std::optional<Instant> deadline = {};      // for waiting; see Scheduler::Expired
+  std::uint32_t priority = 50;               // higher priorities are taken first
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   EvictionGroup group = EvictionGroup(0);
   RetentionHint prompt_retention = {};
   RetentionHint decode_retention = {};
   std::uint64_t session = 0;            // see SessionTable; 0: none
-  std::uint32_t fork_count = 0;         // times that Fork will be called when the prompt has been computed
-  std::uint32_t max_output_tokens = 0;  // for memory alone: so much output costs no allocation once it runs
-  bool scores_prompt = false;           // the logits of all tokens of the prompt are wanted
+  std::uint32_t fork_count = 0;         // number of Fork calls after the prompt has been computed
+  std::uint32_t max_output_tokens = 0;  // only to reserve memory: no allocation for this much output while it runs
+  bool scores_prompt = false;           // the logits of all prompt tokens are wanted
 };
 
-// The place of a waiting sequence: the least one is taken first.
+// The place of a waiting sequence: the lowest rank is taken first.
 struct WaitingRank {
   enum class Class : std::uint8_t { kPreempted, kNew };
   Class standing = Class::kNew;
-  std::int64_t lateness = 0;  // of its priority: the higher the priority, the less
-  std::int64_t key = 0;       // as the policy has it
-  std::int64_t order = 0;     // of arrival; of preempted sequences, the latest first
+  std::int64_t lateness = 0;  // minus its priority
+  std::int64_t key = 0;       // set by the policy
+  std::int64_t order = 0;     // by arrival; among preempted sequences, the latest first
   auto operator<=>(const WaitingRank&) const = default;
 };
 
@@ -69,52 +68,53 @@ struct SequenceAge {
 struct Sequence {
   enum class State : std::uint8_t { kWaiting, kRunning };
 
-  // Blocks that this sequence will match as soon as `sequence` has computed its first `block_count`.
+  // Blocks that this sequence will match as soon as `sequence` has computed its first `block_count` blocks.
   struct AwaitedPrefix {
     SequenceId sequence;
     std::uint32_t block_count = 0;
-    // It is worth waiting until both are over.
+    // Waiting is worth it until both have passed.
     std::uint64_t last_step = 0;
     Instant until;
   };
 
-  // What every step looks at stands together.
+  // The fields that every step reads are next to each other.
   SequenceId id;
   std::vector<TokenId> tokens;
   std::uint32_t prompt_token_count = 0;
   std::uint32_t computed_token_count = 0;
   std::uint32_t committed_block_count = 0;
-  std::uint32_t dealt_token_count = 0;        // of this step's prefill budget, until it is planned
-  std::optional<std::uint32_t> awaited_draw;  // where the last token will come from, until it is known
+  std::uint32_t dealt_token_count = 0;        // its part of this step's prefill budget, until the step is planned
+  std::optional<std::uint32_t> awaited_draw;  // the draw that gives the last token, until it is known
   std::vector<BlockId> blocks;
   std::uint32_t fork_count = 0;  // forks still to come
-  bool forked = false;           // or a fork: others may hold its last block, however full it is
-  // False after a hash collision, and once a block is discarded: what follows an uncommitted block can not be
+  bool forked = false;           // has forks or is one: others may hold its last block, even a partial one
+  // False after a hash collision, and once a block has been discarded: what follows an uncommitted block can not be
   // committed.
   bool can_commit = true;
-  std::optional<std::uint32_t> first_stored_block;  // the first that it has brought into the cache
+  std::optional<std::uint32_t> first_stored_block;  // the first block that it has added to the cache
   wire::CacheMode cache_mode = wire::CacheMode::kOn;
   State state = State::kWaiting;
-  // Tokens whose logits are wanted, beside those of the last one: all of the prompt but its last, or none. And how many
-  // of them have been computed: they are not wanted again.
+  // Tokens whose logits are wanted, besides those of the last token: all of the prompt but its last token, or none. And
+  // how many of them have been computed, and so are not wanted again.
   std::uint32_t scored_token_count = 0;
   std::uint32_t scored_so_far = 0;
 
   BlockHash root;
-  std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later one that filled
-  std::uint32_t most_tokens = 0;  // that memory is reserved for while it runs
+  std::vector<BlockHash> hashes;  // of the prompt's full blocks and of every later full block
+  std::uint32_t most_tokens = 0;  // tokens for which memory is reserved while it runs
   std::optional<Instant> deadline;
-  std::uint32_t priority = 50;  // grows when it has waited long, see WaitingQueue
+  std::uint32_t priority = 50;  // rises when it has waited long, see WaitingQueue
   EvictionGroup group;
   RetentionHint prompt_retention;
   RetentionHint decode_retention;
   std::uint64_t session = 0;
 
-  // Prompt tokens that this sequence never computed, and how far into the prompt that has been counted. A recomputation
+  // Prompt tokens that this sequence never computed, and how far into the prompt these have been counted. Recomputing
   // after a preemption changes neither.
   std::uint32_t cached_token_count = 0;
   std::uint32_t counted_token_count = 0;
-  // Blocks before this one are computed although another sequence was computing them: waiting took too long. 0: none.
+  // Blocks before this index are computed although another sequence was computing them, because waiting took too long.
+  // 0: none.
   std::uint32_t given_up_block_count = 0;
 
   // While waiting.
@@ -122,14 +122,14 @@ struct Sequence {
   WaitingRank rank;
   std::uint32_t expected_uncached_count = 0;
   std::optional<AwaitedPrefix> awaited;
-  std::vector<BlockRef> wanted;              // blocks of its match, which the cache was asked to keep
-  std::optional<Instant> hold_patience_end;  // once it has lacked room because blocks are held: then it may take these
+  std::vector<BlockRef> wanted;              // blocks of its match that the cache was asked to keep
+  std::optional<Instant> hold_patience_end;  // set when held blocks leave no space; then it may take them
 
   [[nodiscard]] std::uint32_t token_count() const { return static_cast<std::uint32_t>(tokens.size()); }
-  // Of these, the tokens that are known.
+  // The tokens of these that are known.
   [[nodiscard]] std::uint32_t known_count() const { return token_count() - (awaited_draw ? 1 : 0); }
   [[nodiscard]] std::uint32_t remaining_count() const { return token_count() - computed_token_count; }
-  // Only the newest token is left to compute, and it is output.
+  // True if only the newest token is left to compute, and it is an output token.
   [[nodiscard]] bool decoding() const { return remaining_count() == 1 && computed_token_count >= prompt_token_count; }
   [[nodiscard]] bool scoring() const { return scored_so_far < scored_token_count; }
   [[nodiscard]] bool uses_cache() const { return cache_mode == wire::CacheMode::kOn; }

@@ -1,10 +1,11 @@
-// What belongs to each sequence, found by its id without a search: an id's low bits are the number of a slot, which
-// another sequence may have when this one is gone.
+// Stores a value for each sequence and finds it by the sequence's id without a search: the low bits of an id are the
+// number of a slot, which another sequence may get when this one is gone.
 //
-//   id      [ number, growing in order of arrival │ slot ]
-//   slots   0: id, T    1: nothing    2: id, T    …           as many as there were sequences at one time
+//   id      [ number, ascending in order of arrival │ slot ]
+//   slots   0: id, T    1: nothing    2: id, T    …           as many as the most sequences at one time
 //
-// So an id whose sequence is gone finds nothing: whoever has the slot now has another id. Not thread-safe.
+// The id of a sequence that is gone finds nothing, because a new sequence in its slot has a different id. Not
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +19,13 @@
 
 namespace roost::worker {
 
-inline constexpr std::uint32_t kSequenceSlotBits = 24;  // of an id
+inline constexpr std::uint32_t kSequenceSlotBits = 24;  // low bits of an id
 
 [[nodiscard]] constexpr std::size_t SlotOf(SequenceId id) {
   return id.value() & ((std::uint64_t{1} << kSequenceSlotBits) - 1);
 }
 
-// Makes the ids.
+// Makes new ids.
 class SequenceIds {
  public:
   [[nodiscard]] SequenceId Take() {
@@ -34,7 +35,7 @@ class SequenceIds {
     ROOST_CHECK(slot >> kSequenceSlotBits == 0, "{} sequences at a time", slot);
     return SequenceId(next_number_++ << kSequenceSlotBits | slot);
   }
-  // Its sequence is gone.
+  // Frees the slot of a sequence that is gone.
   void Return(SequenceId id) { free_.push_back(SlotOf(id)); }
 
  private:
@@ -43,11 +44,11 @@ class SequenceIds {
   std::vector<std::uint64_t> free_;
 };
 
-// A T for some of the sequences. References to it stay valid until it is erased. Every operation is O(1).
+// Holds a T for some of the sequences. References to it stay valid until it is erased. Every operation is O(1).
 template <typename T>
 class SequenceSlots {
  public:
-  // For a sequence that has none.
+  // Adds a value for a sequence that has none.
   T& Put(SequenceId id, std::unique_ptr<T> value) {
     const std::size_t index = SlotOf(id);
     if (index >= slots_.size()) slots_.resize(index + 1);
@@ -62,7 +63,7 @@ class SequenceSlots {
     return index < slots_.size() && slots_[index].id == id ? slots_[index].value.get() : nullptr;
   }
 
-  // The same where it is there.
+  // The value, which must be there.
   [[nodiscard]] T& At(SequenceId id) const {
     T* const value = Find(id);
     ROOST_CHECK(value != nullptr, "sequence {} is gone", id.value());

@@ -1,8 +1,8 @@
 // The conversations whose next turn is expected, with what the cache retains for each until it comes. A turn replaces
-// the one before it, so retention for a session ends when the session comes back, not when its time is over: parts of
-// the conversation that the new prompt does not have take no room any more.
+// the previous one, so retention for a session ends when the session comes back, not when its time is over: parts of
+// the conversation that the new prompt does not contain take no more space.
 //
-// Bounded: with kMaxSessions expected, further ones are retained until their time is over.
+// At most kMaxSessions are expected; the blocks of further sessions are retained until their time is over.
 //
 // Not thread-safe. Every operation is O(log sessions).
 #pragma once
@@ -22,16 +22,16 @@ class SessionTable {
  public:
   static constexpr std::size_t kMaxSessions = 65'536;
 
-  // What a turn left behind.
+  // What a turn left in the cache.
   struct Turn {
-    BlockRef last;  // of its blocks
+    BlockRef last;  // its last block
     RequestRetention retention;
   };
 
-  // A turn of the session has ended. One without retention is not noted.
+  // A turn of the session has ended. A turn without retention is not recorded.
   void Expect(std::uint64_t session, const Turn& turn);
 
-  // The session is back: what its last turn left, if that is expected still.
+  // The session is back: returns what its last turn left, if it is still expected.
   [[nodiscard]] std::optional<Turn> TakeBack(std::uint64_t session);
 
   // Forgets the sessions whose retention has ended; `now` never goes back.
@@ -47,7 +47,7 @@ class SessionTable {
   void Forget(std::unordered_map<std::uint64_t, Expected>::iterator session);
 
   std::unordered_map<std::uint64_t, Expected> turns_;
-  std::multimap<Instant, std::uint64_t> ends_;  // of the retention, with the session
+  std::multimap<Instant, std::uint64_t> ends_;  // end of retention and session
 };
 
 }  // namespace roost::worker

@@ -1,19 +1,20 @@
 // The waiting sequences, in the order in which they are taken:
 //
-//   1  preempted sequences, the one that was preempted last first: it was admitted before the others
+//   1  preempted sequences, the last preempted one first: it was admitted before the others
 //   2  then by priority, the highest first; a sequence that has waited for kPriorityPatience has the highest priority
 //   3  among equals by the policy:
 //        kFcfs              the one that came first
 //        kLongestPrefix     the one with the most cached tokens
 //        kShortestUncached  the one with the fewest tokens to compute
-//      With the last two, waiting counts: one second of waiting is worth kAgeingTokens tokens, so no sequence waits
+//      With the last two policies waiting counts: one second is worth kAgeingTokens tokens, so no sequence waits
 //      forever. All sequences age at the same pace, so the order of two sequences never changes.
 //
-// So no priority starves: with kFcfs, a sequence that comes more than kPriorityPatience later does not go first,
-// whatever the priorities; with the other policies, that holds for one that comes later than that by another (tokens of
-// the sequence) / kAgeingTokens seconds.
+// So no sequence starves. With kFcfs, a sequence that comes more than kPriorityPatience later does not go first,
+// whatever the priorities. With the other policies, the same holds for one that comes later than that by a further
+// (tokens of the sequence) / kAgeingTokens seconds.
 //
-// Not thread-safe. Every operation is O(log waiting), AdvanceTo for each sequence whose patience ends, which is once.
+// Not thread-safe. Every operation is O(log waiting); AdvanceTo is O(log waiting) once for each sequence, when its
+// patience ends.
 #pragma once
 
 #include <array>
@@ -31,9 +32,9 @@
 
 namespace roost::worker {
 
-// In which order waiting requests of equal priority are taken.
+// The order in which waiting requests of equal priority are taken.
 enum class SchedulePolicy : std::uint8_t {
-  kFcfs,              // as they came
+  kFcfs,              // first come, first served
   kLongestPrefix,     // the most cached tokens first
   kShortestUncached,  // the fewest tokens to compute first
 };
@@ -44,17 +45,17 @@ inline constexpr std::array kSchedulePolicies{
     std::pair<std::string_view, SchedulePolicy>{"longest-prefix", SchedulePolicy::kLongestPrefix},
     std::pair<std::string_view, SchedulePolicy>{"shortest-uncached", SchedulePolicy::kShortestUncached},
 };
-// What workers do if nothing else is said; see SchedulerOptions::first_token_target and short_step_tokens.
+// The defaults of workers; see SchedulerOptions::first_token_target and short_step_tokens.
 inline constexpr std::string_view kDefaultSchedulePolicy = "shortest-uncached";
 inline constexpr std::uint64_t kDefaultFirstTokenTargetMs = 110'000;
 inline constexpr std::uint32_t kDefaultShortStepTokens = 256;
 [[nodiscard]] Result<SchedulePolicy> ParseSchedulePolicy(std::string_view name);
 
 inline constexpr std::int64_t kAgeingTokens = 100;  // per second
-// For so long a higher priority goes before a lower one that came earlier.
+// A higher priority goes before an earlier request with a lower one for at most this time.
 inline constexpr Duration kPriorityPatience = std::chrono::seconds(60);
 
-// What a worker says of its order: see wire::Hello.
+// What a worker tells routers about its order: see wire::Hello.
 [[nodiscard]] constexpr std::uint32_t AgeingTokens(SchedulePolicy policy) {
   return policy == SchedulePolicy::kShortestUncached ? std::uint32_t{kAgeingTokens} : 0;
 }
@@ -66,15 +67,15 @@ class WaitingQueue {
   // Sets the time, which never goes back.
   void AdvanceTo(Instant now);
 
-  // Gives a sequence, that runs or is about to wait, the highest priority if its patience has ended.
+  // Gives a running or waiting sequence the highest priority if it has waited for kPriorityPatience.
   void LosePatience(Sequence& sequence) const;
 
-  // `sequence` waits from now on, with nothing known of what is cached for it.
+  // `sequence` waits from now on; what is cached for it is not known yet.
   void Push(Sequence& sequence, WaitingRank::Class standing);
-  // It does so no longer.
+  // `sequence` does not wait any more.
   void Erase(Sequence& sequence);
 
-  // So much of the sequence's tokens will have to be computed. May change its place.
+  // `token_count` of the sequence's tokens will have to be computed. May change its place.
   void ExpectUncached(Sequence& sequence, std::uint32_t token_count);
 
   // The rank of a running or waiting sequence, if it waited with this many tokens to compute.
@@ -82,29 +83,30 @@ class WaitingQueue {
 
   // In order. Valid until the queue changes.
   [[nodiscard]] Sequence* First() const { return sequences_.empty() ? nullptr : sequences_.begin()->second; }
-  // The one after a rank, which need not be in the queue any more.
+  // The sequence after a rank; the rank need not be in the queue any more.
   [[nodiscard]] Sequence* After(const WaitingRank& rank) const;
 
-  // Of those with the highest priority the one that came first, whatever the policy; preempted ones count as others.
+  // The sequence that came first among those with the highest priority, under any policy; preempted ones count like
+  // others.
   [[nodiscard]] Sequence* Oldest() const { return by_age_.empty() ? nullptr : by_age_.begin()->second; }
-  // The next in that order.
+  // The next sequence in that order.
   [[nodiscard]] Sequence* YoungerThan(const Sequence& sequence) const;
 
   // Sequences without output that wait beyond their deadline.
   [[nodiscard]] std::vector<SequenceId> Expired(Instant now) const;
 
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(sequences_.size()); }
-  // Sum of what the sequences expect to be computed.
+  // The sum of the tokens that the sequences expect to compute.
   [[nodiscard]] std::uint64_t uncached_count() const { return uncached_count_; }
 
  private:
   [[nodiscard]] std::int64_t KeyOf(const Sequence& sequence, std::uint32_t uncached_count) const;
 
   const SchedulePolicy policy_;
-  std::map<WaitingRank, Sequence*> sequences_;  // ranks differ: by their order at least
+  std::map<WaitingRank, Sequence*> sequences_;  // ranks are unique: at least the order differs
   std::map<SequenceAge, Sequence*> by_age_;
-  std::set<std::pair<Instant, SequenceId>> deadlines_;           // of sequences without output
-  std::map<std::pair<Instant, SequenceId>, Sequence*> patient_;  // those below the highest priority, by arrival
+  std::set<std::pair<Instant, SequenceId>> deadlines_;           // for sequences without output
+  std::map<std::pair<Instant, SequenceId>, Sequence*> patient_;  // sequences below the highest priority, by arrival
   Instant now_;
   std::uint64_t uncached_count_ = 0;
   std::int64_t preempted_order_ = 0;

@@ -1,4 +1,4 @@
-// Arguments of a call, and their binding to the parameter names of a built-in function.
+// Arguments of a call, and how they bind to the parameter names of a built-in function.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,7 @@
 
 namespace roost::jinja {
 
-// What Bind gave: one slot per parameter. Reading with a default checks the type, and names the parameter if it is
-// wrong.
+// The result of Bind: one slot per parameter. Reading with a default checks the type; an error names the parameter.
 class BoundArguments {
  public:
   BoundArguments(std::string_view function, std::vector<std::string_view> names, std::vector<const Value*> values)
@@ -45,7 +44,7 @@ struct Arguments {
   // The value of `name`; null when it was not given.
   [[nodiscard]] const Value* FindNamed(std::string_view name) const;
 
-  // `names` in order; the first `required` must be given. The result refers to this object.
+  // Binds to `names` in order; the first `required` must be given. The result refers to this object.
   [[nodiscard]] Result<BoundArguments> Bind(std::string_view function, std::initializer_list<std::string_view> names,
                                             std::size_t required) const;
 };

@@ -37,7 +37,7 @@ Error Unsupported(BinaryOperator op, const Value& left, const Value& right) {
 Error TooLarge() { return InvalidArgument("", "an integer grows over 64 bits"); }
 Error DivisionByZero() { return InvalidArgument("", "division by zero"); }
 
-// Quotient rounded towards minus infinity; b is not 0 and the quotient fits.
+// Quotient rounded towards minus infinity; b must not be 0, and the quotient must fit.
 std::int64_t FloorDivide(std::int64_t a, std::int64_t b) {
   const std::int64_t quotient = a / b;
   return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
@@ -49,7 +49,7 @@ Result<Value> IntegerPower(std::int64_t base, std::int64_t exponent) {
     return Value::Float(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
   }
   std::int64_t result = 1;
-  bool base_is_exact = true;  // has no squaring overflown yet?
+  bool base_is_exact = true;  // no squaring has overflowed yet
   for (; exponent > 0; exponent >>= 1) {
     if (!base_is_exact) return TooLarge();
     if ((exponent & 1) != 0 && __builtin_mul_overflow(result, base, &result)) return TooLarge();
@@ -83,14 +83,14 @@ Result<Value> IntegerArithmetic(BinaryOperator op, std::int64_t a, std::int64_t 
   return Value::Int(op == BinaryOperator::kFloorDivide ? quotient : a - quotient * b);
 }
 
-// Python's float modulo has the sign of the divisor.
+// Python's float modulo takes the sign of the divisor.
 double FloorModulo(double a, double b) {
   const double rest = std::fmod(a, b);
   if (rest == 0) return std::copysign(0.0, b);
   return (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-// The exact quotient's floor, as CPython computes it; zero keeps the sign of a / b.
+// The floor of the exact quotient, as in CPython; a zero keeps the sign of a / b.
 double FloorQuotient(double a, double b) {
   const double quotient = (a - FloorModulo(a, b)) / b;
   if (quotient == 0) return std::copysign(0.0, a / b);

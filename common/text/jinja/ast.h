@@ -1,5 +1,5 @@
-// The syntax tree of a template. Immutable after parsing, so many renders may walk it at once. Its depth is bounded by
-// the parser (kMaxTreeDepth), so walking and destroying it may recurse.
+// The syntax tree of a template. Immutable after parsing, so many renders may walk it at once. The parser limits its
+// depth (kMaxTreeDepth), so walking and destroying it may recurse.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +78,7 @@ struct Conditional {
 struct Attribute {
   ExpressionPtr object;
   Value name;
-  MethodSet methods;  // of that name, by type of object
+  MethodSet methods;  // the methods with this name, by type of object
 };
 struct Subscript {
   ExpressionPtr object;
@@ -101,9 +101,9 @@ struct Call {
   ExpressionPtr callee;
   CallArguments arguments;
 };
-// A filter or test that nobody knows is an error only when it is reached, as a template may guard it.
+// An unknown filter or test is an error only when it is reached, because a template may guard it.
 struct FilterCall {
-  ExpressionPtr input;  // null: what the filter block or block set has rendered
+  ExpressionPtr input;  // null: the output of the filter block or block set
   std::string name;
   FilterFunction function;  // null when unknown
   CallArguments arguments;
@@ -120,19 +120,19 @@ struct Expression {
       std::variant<Literal, Name, ListLiteral, TupleLiteral, DictLiteral, Unary, Binary, Not, Logical, Concatenation,
                    Comparison, Conditional, Attribute, Subscript, Slice, Call, FilterCall, TestCall>;
   int line;
-  int depth;  // of the tree below, this node included
+  int depth;  // of the tree below, including this node
   Node node;
 };
 
 // ---- statements ----
 
-// What set, for and with assign to.
+// The target of an assignment by set, for or with.
 struct Target {
   enum class Form { kName, kAttribute, kTuple };
   Form form;
-  Symbol symbol = 0;          // the name, or the namespace whose attribute it is
-  std::string attribute;      // of kAttribute
-  std::vector<Target> parts;  // of kTuple
+  Symbol symbol = 0;          // the name, or the namespace that has the attribute
+  std::string attribute;      // for kAttribute
+  std::vector<Target> parts;  // for kTuple
 };
 
 struct TextOutput {
@@ -177,7 +177,7 @@ struct MacroDefinition {
   Symbol symbol = 0;
   std::vector<Parameter> parameters;
   Body body;
-  // The special names, where the body uses them.
+  // Symbols of the special names that the body uses.
   std::optional<Symbol> caller;
   std::optional<Symbol> more_positional;  // varargs
   std::optional<Symbol> more_named;       // kwargs
@@ -194,7 +194,7 @@ struct FilterBlock {
   ExpressionPtr filters;
   Body body;
 };
-// {% with a = 1 %}; also the body of {% generation %}, which assigns nothing
+// {% with a = 1 %}; also used for {% generation %}, which assigns nothing
 struct With {
   std::vector<std::pair<Target, ExpressionPtr>> assignments;
   Body body;

@@ -13,7 +13,7 @@ using Predicate = bool (*)(char32_t c);
 
 enum class WhenEmpty { kFalse, kTrue };
 
-// Do all code points of the text fulfil the predicate?
+// Do all code points of the text satisfy the predicate?
 template <Predicate kPredicate, WhenEmpty kWhenEmpty>
 Result<Value> AllAre(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("character test", {}, 0));
@@ -44,7 +44,7 @@ Result<Value> CasedAs(Runtime& runtime, const Value& self, const Arguments& argu
   return Value::Bool(has_wanted);
 }
 
-// Upper case letters begin words, lower case letters go on in them.
+// Upper case letters must begin words, lower case letters must continue them.
 Result<Value> IsTitle(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("istitle", {}, 0));
   const std::string_view text = self.AsString();
@@ -64,7 +64,7 @@ Result<Value> IsTitle(Runtime& runtime, const Value& self, const Arguments& argu
 }
 
 bool IsAscii(char32_t c) { return c < 0x80; }
-// Superscripts and subscripts are digits too, which are no decimals.
+// Superscripts and subscripts are digits too, although not decimals.
 bool IsDigit(char32_t c) {
   return IsDecimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
          (c >= 0x2080 && c <= 0x2089);

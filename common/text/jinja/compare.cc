@@ -10,10 +10,10 @@
 namespace roost::jinja {
 namespace {
 
-// Comparing two containers that each hold themselves would not end; see kMaxWriteDepth in text.cc.
+// Limits the comparison of containers that contain themselves, which would not end; see kMaxWriteDepth in text.cc.
 constexpr int kMaxCompareDepth = 2 * kMaxNesting;
 
-// Sets compare by content in Python: keys and items views. Here they compare as sequences, in order.
+// In Python, keys and items views are sets and compare by content. Here they compare as sequences, in order.
 bool AreSameKind(const Sequence& a, const Sequence& b) {
   return a.kind == b.kind && a.kind != SequenceKind::kGenerator && a.kind != SequenceKind::kValues;
 }
@@ -91,7 +91,7 @@ class Comparer {
     return true;
   }
 
-  // By the first pair that differs, else by length.
+  // Decided by the first pair that differs, else by length.
   Result<bool> LessSequences(const std::vector<Value>& a, const std::vector<Value>& b) {
     if (depth_ >= kMaxCompareDepth) return InvalidArgument("", "containers that hold themselves can not be compared");
     for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
@@ -142,7 +142,7 @@ Result<bool> Contains(const Value& container, const Value& wanted, Runtime& runt
   return NoContainer(container);
 }
 
-// Merges the sorted halves [begin, middle) and [middle, end); stable. Std's sorts can not stop at an error.
+// Merges the sorted halves [begin, middle) and [middle, end); stable. The sorts of std can not stop at an error.
 Result<void> Merge(std::vector<Sortable>& items, std::size_t begin, std::size_t middle, std::size_t end,
                    SortOrder order, Runtime& runtime) {
   std::vector<Sortable> merged;

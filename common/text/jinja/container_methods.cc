@@ -178,7 +178,7 @@ Result<Value> SetDefault(Runtime& runtime, const Value& self, const Arguments& a
   return fallback;
 }
 
-// From one dict or a list of pairs, and named values.
+// dict.update: takes a dict or a list of pairs, and named values.
 Result<Value> Update(Runtime& runtime, const Value& self, const Arguments& arguments) {
   if (arguments.positional.size() > 1) return InvalidArgument("", "update() takes at most 1 positional argument");
   std::vector<std::pair<Value, Value>> added;

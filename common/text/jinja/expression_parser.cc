@@ -448,7 +448,7 @@ Result<ExpressionPtr> ExpressionParser::ParseTest(ExpressionPtr input) {
   return Make(line, depth + 1, Not{std::move(test)});
 }
 
-// In brackets, or one operand without them, as in `x is divisibleby 3`.
+// The arguments of a test: in parentheses, or one operand without them, as in `x is divisibleby 3`.
 Result<CallArguments> ExpressionParser::ParseTestArguments() {
   if (stream_.IsOperator("(")) return ParseArguments();
   const bool is_operand = stream_.Is(TokenKind::kName) || stream_.Is(TokenKind::kString) ||

@@ -3,7 +3,7 @@
 //   a if b else c · or · and · not · == != < > <= >= in, not in · + - · ~ · * / // % · ** · unary - +
 //   then, bound to one operand: .name [index] (call) |filter `is` test
 //
-// As in Jinja2 a filter behind a sign takes the signed value, and ** groups from the left.
+// As in Jinja2, a filter behind a sign takes the signed value, and ** groups from the left.
 #pragma once
 
 #include <optional>
@@ -21,15 +21,15 @@ class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream& stream) : stream_(stream) {}
 
-  enum class Inline { kWithIf, kWithoutIf };  // may `a if b else c` stand at the top? Not behind for's `in`.
+  enum class Inline { kWithIf, kWithoutIf };  // may the top level be `a if b else c`? Not behind for's `in`.
   Result<ExpressionPtr> ParseExpression(Inline form = Inline::kWithIf);
-  // One expression, or several with commas, which are a tuple.
+  // One expression, or several with commas, which make a tuple.
   Result<ExpressionPtr> ParseTuple(Inline form = Inline::kWithIf);
-  // What set, for and with assign to. A tuple ends at `=` or `in`.
+  // The target of an assignment by set, for or with. A tuple ends at `=` or `in`.
   Result<Target> ParseTarget();
-  // name(…)|name… behind filter or block set: a chain whose first input is null.
+  // name(…)|name… behind a filter tag or block set: a chain whose first input is null.
   Result<ExpressionPtr> ParseFilterChain();
-  // A primary with everything bound to it: what stands in a call block.
+  // A primary with everything bound to it, as in a call block.
   Result<ExpressionPtr> ParseUnary();
 
  private:

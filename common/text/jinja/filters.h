@@ -1,4 +1,4 @@
-// Jinja2's filters, apart from those that make HTML or random choices.
+// Jinja2's filters, except those that make HTML or random choices.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@ namespace roost::jinja {
 // Null when there is no such filter.
 [[nodiscard]] FilterFunction FindFilter(std::string_view name);
 
-// The tables behind FindFilter, one per file: of text and numbers, of sequences and dicts, and those that map, select
-// and sort by attribute.
+// The tables behind FindFilter, one per file: filters of text and numbers, of sequences and dicts, and those that map,
+// select and sort by attribute.
 [[nodiscard]] FilterFunction FindTextFilter(std::string_view name);
 [[nodiscard]] FilterFunction FindSequenceFilter(std::string_view name);
 [[nodiscard]] FilterFunction FindSelectionFilter(std::string_view name);

@@ -23,7 +23,7 @@ Result<Value> Range(Runtime& runtime, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const std::int64_t stop, bound.Int(has_start ? 1 : 0, 0));
   ROOST_ASSIGN_OR_RETURN(const std::int64_t step, bound.Int(2, 1));
   if (step == 0) return InvalidArgument("", "range() arg 3 must not be zero");
-  // In 128 bits nothing overflows.
+  // 128 bits can not overflow here.
   const __int128 distance = step > 0 ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
   const __int128 stride = step > 0 ? static_cast<__int128>(step) : -static_cast<__int128>(step);
   const __int128 count = distance <= 0 ? 0 : (distance + stride - 1) / stride;
@@ -35,7 +35,7 @@ Result<Value> Range(Runtime& runtime, const Arguments& arguments) {
   return runtime.NewSequence(SequenceKind::kRange, std::move(items));
 }
 
-// What dict(…) and namespace(…) take: a dict or pairs, and named values.
+// The arguments of dict(…) and namespace(…): a dict or pairs, and named values.
 Result<Dict> CollectEntries(Runtime& runtime, const Arguments& arguments, std::string_view function) {
   if (arguments.positional.size() > 1) return InvalidArgument("", "{}() takes at most 1 positional argument", function);
   Dict dict;
@@ -88,7 +88,7 @@ Result<Value> RaiseException(Runtime& runtime, const Arguments& arguments) {
   return InvalidArgument("", "{}", message);
 }
 
-// Python's %f is microseconds, which C has not; the time here has none.
+// Python's %f means microseconds, which C does not have; the time here has none.
 std::string WithoutMicroseconds(std::string_view format) {
   std::string out;
   for (std::size_t i = 0; i < format.size(); ++i) {

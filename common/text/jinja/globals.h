@@ -1,5 +1,5 @@
-// Names that every template has: range, dict, namespace, cycler, joiner, and the two that Hugging Face adds,
-// raise_exception and strftime_now.
+// Global names of every template: range, dict, namespace, cycler, joiner, and Hugging Face's raise_exception and
+// strftime_now.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace roost::jinja {
 
-// Items of one range(), which is Jinja2's sandbox's bound.
+// The most items of one range(), the same as in Jinja2's sandbox.
 inline constexpr std::int64_t kMaxRangeItems = 100'000;
 
 // Undefined when there is no such name.

@@ -159,7 +159,7 @@ Result<Interpreter::Flow> Interpreter::Exec(const CallBlock& node, TracedText& o
 }
 
 Result<Interpreter::Flow> Interpreter::Exec(const With& node, TracedText& out) {
-  // All values are computed outside, before the first name is bound.
+  // All values are computed in the outer scope, before the first name is bound.
   std::vector<Value> values;
   for (const auto& assignment : node.assignments) {
     ROOST_ASSIGN_OR_RETURN(Value value, Evaluate(*assignment.second));

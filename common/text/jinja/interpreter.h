@@ -1,8 +1,8 @@
-// Runs a syntax tree against a context. One Interpreter is one render, used by one thread.
+// Runs a syntax tree against a context. One Interpreter is one render, on one thread.
 //
 // Names are looked up in the scopes from the inside out, then in the context, then among the global functions. As in
-// Jinja2 `if` opens no scope, while the bodies of for, macro, call, filter, with and block set do; so `set` in a loop
-// does not outlive the iteration, and a namespace's attribute does.
+// Jinja2, `if` opens no scope, but the bodies of for, macro, call, filter, with and block set do. So a `set` in a loop
+// ends with the iteration, while an attribute of a namespace stays.
 //
 //   scope of a macro call ──► scope where the macro was defined ──► … ──► scope of the template ──► context ──► globals
 //   scope of an iteration ──► scope of the loop's surroundings ──► …
@@ -28,7 +28,7 @@ namespace roost::jinja {
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<Symbol, Value>> variables;
-  bool is_captured = false;  // a macro was defined in it or below it, so it lives to the end of the render
+  bool is_captured = false;  // a macro was defined in or below it, so it lives until the render ends
 
   [[nodiscard]] const Value* Find(Symbol symbol) const;
   void Set(Symbol symbol, Value value);
@@ -43,7 +43,7 @@ class Interpreter {
   Interpreter(const TemplateTree& tree, const Value& context, Runtime& runtime);
 
   Result<TracedText> Render();
-  // Where the render is, or where it failed.
+  // The current line, or the line of the error.
   [[nodiscard]] int line() const { return line_; }
 
  private:
@@ -70,7 +70,7 @@ class Interpreter {
   Result<void> Assign(const Target& target, Value value);
   Result<void> AssignAttribute(const Target& target, Value value);
   Result<void> AssignTuple(const Target& target, const Value& value);
-  // The body's output in a scope of its own, through `filters` (null for none).
+  // Renders the body in a new scope, and passes the output through `filters` (null for none).
   Result<Value> Capture(const Body& body, const ExpressionPtr& filters);
 
   // ---- expressions: interpreter_expressions.cc ----
@@ -101,7 +101,7 @@ class Interpreter {
 
   // ---- calls and loops: interpreter_calls.cc ----
   Result<Value> CallWith(const Call& node, const Arguments& arguments);
-  // `made` by a filter or method of `input` and `arguments`: written, if all of these were.
+  // Returns `made`, the result of a filter or method; marked as written if `input` and all `arguments` are.
   static Value Traced(Value made, const Value& input, const Arguments& arguments);
   Result<Value> CallValue(const Value& callee, const Arguments& arguments);
   Result<Value> CallMacro(const Macro& macro, const Arguments& arguments);
@@ -113,11 +113,11 @@ class Interpreter {
   Result<Value> ObjectAttribute(const Value& object, const std::string& name);
 
   struct LoopPlace {
-    Scope* outer;  // where the loop stands
-    int depth;     // of recursive loops around it, 0 for the outermost
+    Scope* outer;  // the scope around the loop
+    int depth;     // how many recursive loops enclose it
   };
   Result<Flow> RunLoop(const For& node, const Value& iterable, LoopPlace place, TracedText& out);
-  // As in Jinja2 `else` runs unless an iteration came to its end, without break or continue.
+  // As in Jinja2, `else` runs unless an iteration ran to its end, without break or continue.
   enum class LoopEnd { kNoneCompleted, kSomeCompleted };
   Result<LoopEnd> RunIterations(Loop& loop, const Value& loop_value, TracedText& out);
   // The next item that passes the loop's filter; nothing at the end.
@@ -134,17 +134,17 @@ class Interpreter {
   const TemplateTree& tree_;
   const Value& context_;
   Runtime& runtime_;
-  std::deque<Scope> scopes_;                       // all that were made
-  std::vector<Scope*> free_scopes_;                // of those, what may be used again
+  std::deque<Scope> scopes_;                       // all scopes made so far
+  std::vector<Scope*> free_scopes_;                // those that may be used again
   Scope* scope_ = nullptr;                         // the innermost
-  std::vector<std::optional<Value>> outer_names_;  // by symbol: what context or globals gave
-  std::optional<Symbol> loop_symbol_;              // of the name "loop", if the template has it
+  std::vector<std::optional<Value>> outer_names_;  // by symbol: the value from the context or globals
+  std::optional<Symbol> loop_symbol_;              // of the name "loop", if the template uses it
   Value captured_;                                 // the input of a filter block's first filter
   int depth_ = 0;
   int line_ = 1;
 };
 
-// A scope for as long as it lives.
+// Opens a scope, and closes it when destroyed.
 class ScopeGuard {
  public:
   ScopeGuard(Interpreter& interpreter, Scope* parent)
@@ -158,7 +158,7 @@ class ScopeGuard {
   Scope* previous_;
 };
 
-// What a macro's name, or `caller`, is bound to.
+// The value of a macro's name, or of `caller`.
 class Macro final : public Object {
  public:
   Macro(std::shared_ptr<const MacroDefinition> macro_definition, Scope* defining_scope)
@@ -168,9 +168,9 @@ class Macro final : public Object {
   Scope* scope;  // where it was defined
 };
 
-// What the name `loop` is bound to in a loop's body.
+// The value of `loop` in a loop's body.
 //
-//   items of source:  [0, position) were looked at; `next` is the one looked ahead at; the rest is to come
+//   items of source:  [0, position) were read; `next` is the one read ahead; the others were not read yet
 class Loop final : public Object {
  public:
   Loop(const For& for_node, std::shared_ptr<Sequence> iterable, Scope* outer_scope, int loop_depth)
@@ -186,13 +186,13 @@ class Loop final : public Object {
   std::shared_ptr<Sequence> source;
   Scope* outer;
   int depth;
-  bool is_filtered = false;  // has the rest of the source passed the filter already?
+  bool is_filtered = false;  // has the filter been applied to the rest of the source already?
   std::size_t position = 0;
   std::int64_t index0 = -1;
   std::optional<Value> next;
   Value previous = Value::Undefined("there is no previous item");
   Value current;
-  Value last_changed;  // the tuple that changed() was last called with
+  Value last_changed;  // the arguments of the last changed(), as a tuple
 };
 
 }  // namespace roost::jinja

@@ -8,7 +8,8 @@
 namespace roost::jinja {
 
 Result<Value> Interpreter::Eval(const Call& node) {
-  // Python looks the callee up before its arguments; the difference shows only in which of two errors is told.
+  // Python evaluates the callee before its arguments. The difference shows only when both fail: another error is
+  // reported.
   ROOST_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node.arguments));
   return CallWith(node, arguments);
 }

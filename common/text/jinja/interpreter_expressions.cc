@@ -198,7 +198,7 @@ Result<Arguments> Interpreter::EvaluateArguments(const CallArguments& arguments)
     for (const Dict::Entry& entry : more.AsDict().entries()) {
       if (!entry.key.is(Kind::kString)) return InvalidArgument("", "argument names must be strings");
       ROOST_RETURN_IF_ERROR(runtime_.SpendOnCopy(entry.key));
-      // Here, and where the callee makes a dict of them.
+      // Twice: once here, and once where the callee makes a dict of them.
       ROOST_RETURN_IF_ERROR(runtime_.SpendBytes(2 * entry.key.AsString().size()));
       values.named.emplace_back(entry.key.AsString(), entry.value);
     }

@@ -68,7 +68,7 @@ Result<const Value*> Interpreter::PeekNext(Loop& loop) {
 Result<std::int64_t> Interpreter::LoopLength(Loop& loop) {
   if (loop.node.filter == nullptr) return static_cast<std::int64_t>(loop.source->items.size());
   if (!loop.is_filtered) {
-    // The items seen so far are counted, not kept: places before the rest are filled with nothing.
+    // Items that were seen already count, but are not kept: undefined values fill their places.
     std::vector<Value> items(static_cast<std::size_t>(loop.index0 + 1));
     const std::size_t seen = items.size();
     while (true) {

@@ -1,5 +1,5 @@
-// JSON text to values. Objects keep the order of their keys (of a repeated key the first place and the last value, as
-// Python), integers stay apart from floats.
+// JSON text to values. Objects keep the order of their keys. As in Python, a repeated key keeps its first place and its
+// last value. Integers and floats stay distinct.
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,10 @@
 
 namespace roost::jinja {
 
-// Levels of arrays and objects that are read; deeper text is an error.
+// The deepest nesting of arrays and objects; deeper text is an error.
 inline constexpr int kMaxJsonDepth = 64;
 
-// An error names the path of what is wrong, from `name`: "context.messages[1].content". Thread-safe.
+// An error names the path of the wrong value, starting with `name`: "context.messages[1].content". Thread-safe.
 Result<Value> FromJson(std::string_view json, std::string_view name);
 
 }  // namespace roost::jinja

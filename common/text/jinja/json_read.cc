@@ -14,7 +14,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-// `path` names the element; it is extended for children and restored.
+// `path` names the element; it is extended for children, and restored.
 Result<Value> Convert(const dom::element& element, std::string& path);
 
 Result<Value> ConvertArray(const dom::array& array, std::string& path) {

@@ -24,7 +24,7 @@ void AppendAsciiEscape(char32_t c, std::string& out) {
   fmt::format_to(std::back_inserter(out), "\\u{:04x}", number);
 }
 
-// Python escapes quotes, backslashes and control characters, the five usual ones by letter; DEL stays.
+// Like Python, escapes quotes, backslashes and control characters, the five usual ones by letter; not DEL.
 void AppendEscaped(char32_t c, std::string_view bytes, Charset charset, std::string& out) {
   switch (c) {
     case '"': out += "\\\""; return;
@@ -73,7 +73,7 @@ class JsonTextWriter {
     return InvalidArgument("", "Object of type {} is not JSON serializable", value.TypeName());
   }
 
-  // Keys and values alike: None, bools and numbers.
+  // The text of a scalar, as a key or as a value: None, bools and numbers.
   static std::string ScalarText(const Value& value) {
     if (value.is(Kind::kNone)) return "null";
     if (value.is(Kind::kBool)) return value.AsBool() ? "true" : "false";

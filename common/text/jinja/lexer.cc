@@ -13,7 +13,7 @@
 namespace roost::jinja {
 namespace {
 
-// All line ends as "\n", and without the last one.
+// Turns all line ends into "\n", and drops the last one.
 std::string NormalizeLines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -29,7 +29,7 @@ std::string NormalizeLines(std::string_view source) {
   return out;
 }
 
-// What opens a tag, by its first two characters.
+// The tag that two opening characters begin.
 enum class Tag { kPrint, kBlock, kComment };
 
 constexpr std::string_view kOneCharacterOperators = "+-*/%~[](){}=<>.:|,;";
@@ -80,7 +80,8 @@ class Lexer {
     if (begin < end) Emit(TokenKind::kText, source_.substr(begin, end - begin));
   }
 
-  // [begin, end) is the text before a tag; `sign` is what follows the tag's opening. Returns the end of what stays.
+  // [begin, end) is the text before a tag; `sign` is the character behind the tag's opening. Returns the end of the
+  // text to keep.
   [[nodiscard]] std::size_t StripBefore(std::size_t begin, std::size_t end, char sign, Tag tag) const {
     const std::string_view text = std::string_view(source_).substr(begin, end - begin);
     if (sign == '-') return begin + StripSpace(text, Side::kRight).size();
@@ -92,8 +93,8 @@ class Lexer {
     return is_line_start && is_blank ? begin + line_begin : end;
   }
 
-  // At the closing of a block or comment tag: its length, sign included, and the white space that goes with it.
-  // Nothing when it is not there.
+  // The length of a tag's closing at `place`, including its sign and the white space that it drops. Nothing when the
+  // tag does not close here.
   [[nodiscard]] std::optional<std::size_t> MatchEnd(std::size_t place, std::string_view closing, Tag tag) const {
     const char sign = At(place);
     const bool has_sign = sign == '-' || (sign == '+' && tag != Tag::kPrint);
@@ -137,12 +138,12 @@ class Lexer {
     return Fail("a comment does not end");
   }
 
-  // The end of "{% raw %}" when it stands at `begin`; its `-` takes the white space behind it.
+  // The end of "{% raw %}" if it stands at `begin`; its `-` drops the white space behind it.
   [[nodiscard]] std::optional<std::size_t> MatchRawBegin(std::size_t begin) const {
     return MatchWordTag(begin, "raw", Tag::kPrint);
   }
 
-  // "{%", sign, white space, `word`, white space, "%}". As for `tag` the closing takes a newline or does not.
+  // "{%", sign, white space, `word`, white space, "%}". `tag` decides whether the closing drops a newline.
   [[nodiscard]] std::optional<std::size_t> MatchWordTag(std::size_t begin, std::string_view word, Tag tag) const {
     const std::string_view source = source_;
     std::size_t i = begin + 2;
@@ -196,7 +197,7 @@ class Lexer {
   }
 
   Result<void> LexNumber() {
-    // Behind a point there is no fraction: x.0.1 is item 1 of item 0.
+    // Behind a point, a number is an item, not a fraction: x.0.1 is item 1 of item 0.
     const bool is_item = place_ > 0 && source_[place_ - 1] == '.';
     const NumberToken number = ScanNumber(is_item ? Rest().substr(0, Rest().find('.')) : Rest());
     if (!number.value) return Fail(fmt::format("the number '{}' is not valid", Rest().substr(0, number.length)));
@@ -250,7 +251,7 @@ class Lexer {
     return {};
   }
 
-  // `open` are the brackets that are expected to close.
+  // `open` holds the closing brackets that are still expected.
   Result<void> Balance(char c, std::string& open) const {
     if (c == '(') open += ')';
     if (c == '[') open += ']';

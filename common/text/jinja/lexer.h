@@ -31,7 +31,7 @@ enum class TokenKind {
 struct Token {
   TokenKind kind;
   int line;
-  std::string text;  // of a name or operator; the content of kText
+  std::string text;  // the name, the operator, or the content of kText
   Value value = {};
 };
 

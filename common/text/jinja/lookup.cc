@@ -14,7 +14,7 @@
 namespace roost::jinja {
 namespace {
 
-// A part of a string, as a string.
+// `part` of a string, as a string that keeps the written ranges.
 Result<Value> PartOf(const Value& text, std::string_view part, Runtime& runtime) {
   TracedText traced;
   traced.AppendPart(text, part);
@@ -45,7 +45,7 @@ bool HasItemsByNumber(const Sequence& sequence) {
          sequence.kind == SequenceKind::kRange;
 }
 
-// Place of item `index` among `count`, where negative numbers count from the end.
+// The place of item `index` among `count`; negative numbers count from the end.
 std::optional<std::size_t> Place(std::int64_t index, std::size_t count) {
   const auto size = static_cast<std::int64_t>(count);
   if (index < 0) index += size;
@@ -53,7 +53,7 @@ std::optional<std::size_t> Place(std::int64_t index, std::size_t count) {
   return static_cast<std::size_t>(index);
 }
 
-// As in Jinja2 a name that is no entry may still be a method.
+// As in Jinja2, a name without an entry may still be a method.
 Result<Value> MissingItem(const Value& object, const Value& index, Runtime& runtime) {
   if (index.is(Kind::kString)) {
     const MethodFunction method = FindMethods(index.AsString()).For(object);
@@ -94,7 +94,7 @@ Result<SliceRange> Resolve(const SliceBounds& bounds, std::int64_t size) {
   ROOST_ASSIGN_OR_RETURN(const auto given_start, Bound(bounds.start));
   ROOST_ASSIGN_OR_RETURN(const auto given_stop, Bound(bounds.stop));
   ROOST_ASSIGN_OR_RETURN(const auto given_step, Bound(bounds.step));
-  // A step beyond the size takes one item at most, so it may be clamped.
+  // A step larger than the size takes at most one item, so it may be clamped.
   const std::int64_t step = std::clamp(given_step.value_or(1), -size - 1, size + 1);
   if (given_step == 0) return InvalidArgument("", "slice step cannot be zero");
   const std::int64_t lowest = step < 0 ? -1 : 0;

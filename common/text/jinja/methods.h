@@ -1,6 +1,5 @@
 // Python's methods of str, list, tuple and dict. All their public names are known, so that an attribute with such a
-// name never falls through to a dict's entry where Python would not let it; those that no template has use for are
-// errors when called.
+// name never reads a dict's entry where Python would not. Those that no template needs are errors when called.
 #pragma once
 
 #include <string_view>
@@ -10,7 +9,7 @@
 
 namespace roost::jinja {
 
-// The methods of one name; null where the type has none.
+// The methods with one name; null for a type without such a method.
 struct MethodSet {
   MethodFunction of_string = nullptr;
   MethodFunction of_list = nullptr;
@@ -24,13 +23,13 @@ struct MethodSet {
 
 // The tables behind FindMethods, one per file.
 [[nodiscard]] MethodFunction FindStringMethod(std::string_view name);
-// isdigit, isspace and their like; FindStringMethod includes them.
+// isdigit, isspace and so on; FindStringMethod includes them.
 [[nodiscard]] MethodFunction FindCharacterTest(std::string_view name);
 [[nodiscard]] MethodFunction FindListMethod(std::string_view name);
 [[nodiscard]] MethodFunction FindTupleMethod(std::string_view name);
 [[nodiscard]] MethodFunction FindDictMethod(std::string_view name);
 
-// For names that exist in Python and are not supported here.
+// For names that Python has and this interpreter does not support.
 Result<Value> UnsupportedMethod(Runtime& runtime, const Value& self, const Arguments& arguments);
 
 }  // namespace roost::jinja

@@ -1,4 +1,4 @@
-// Objects that built-in functions make or use.
+// Objects that built-in functions create or use.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ using TestFunction = Result<bool> (*)(Runtime& runtime, const Value& input, cons
 using MethodFunction = Result<Value> (*)(Runtime& runtime, const Value& self, const Arguments& arguments);
 using GlobalFunction = Result<Value> (*)(Runtime& runtime, const Arguments& arguments);
 
-// namespace(...): the one thing that a template can assign an attribute of.
+// namespace(...): the only object whose attributes a template can assign.
 class Namespace final : public Object {
  public:
   Namespace() : Object(ObjectKind::kNamespace) {}
@@ -36,7 +36,7 @@ class Function final : public Object {
   GlobalFunction call;
 };
 
-// value.method without a call.
+// value.method without the call.
 class BoundMethod final : public Object {
  public:
   BoundMethod(Value value, MethodFunction function)
@@ -48,7 +48,7 @@ class BoundMethod final : public Object {
   MethodFunction call;
 };
 
-// cycler(a, b, …): next() gives them in turn.
+// cycler(a, b, …): next() returns them in turn.
 class Cycler final : public Object {
  public:
   explicit Cycler(std::vector<Value> values) : Object(ObjectKind::kCycler), items(std::move(values)) {}
@@ -59,7 +59,7 @@ class Cycler final : public Object {
   std::size_t next = 0;
 };
 
-// joiner(separator): nothing at the first call, the separator afterwards.
+// joiner(separator): returns nothing at the first call, then the separator.
 class Joiner final : public Object {
  public:
   explicit Joiner(Value text) : Object(ObjectKind::kJoiner), separator(std::move(text)) {}

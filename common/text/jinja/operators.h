@@ -1,4 +1,4 @@
-// Python's operators over values, and Jinja's two ways to look something up in a value. Errors say what Python's would.
+// Python's operators on values, and Jinja's two kinds of lookup in a value. Errors have Python's messages.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ Result<bool> Equals(const Value& left, const Value& right, Runtime& runtime);
 // left < right
 Result<bool> IsLess(const Value& left, const Value& right, Runtime& runtime);
 
-// Stable. An error of the comparison ends the sort.
+// Stable. An error in a comparison ends the sort.
 enum class SortOrder { kAscending, kDescending };
 struct Sortable {
   Value key;
@@ -34,21 +34,21 @@ struct Sortable {
 };
 Result<void> Sort(std::vector<Sortable>& items, SortOrder order, Runtime& runtime);
 
-// For one use of the arguments of a call: what copying those that are strings takes.
+// Charges the steps for copying the arguments of a call that are strings.
 Result<void> SpendOnCopies(const Arguments& arguments, Runtime& runtime);
 
-// What `for` walks over: the items of a sequence, the keys of a dict, the code points of a string, nothing of an
+// The iterable of a `for`: the items of a sequence, the keys of a dict, the code points of a string, nothing for an
 // undefined value. A list is shared, not copied; a generator is emptied.
 Result<std::shared_ptr<Sequence>> AsIterable(const Value& value, Runtime& runtime);
 Result<std::vector<Value>> Items(const Value& value, Runtime& runtime);
 // Python's len().
 Result<std::int64_t> Length(const Value& value);
 
-// The error for asking an undefined value for more.
+// The error when a template uses an undefined value.
 [[nodiscard]] Error UndefinedError(const Value& value);
 
-// object.name apart from methods: an entry of a dict, an attribute of a namespace, else undefined.
-// object[index]: that, or an item by number, or a method. Neither knows the interpreter's other objects.
+// object.name without methods: an entry of a dict, an attribute of a namespace, else undefined. object[index]: the
+// same, or an item by number, or a method. Neither handles the interpreter's other objects.
 Result<Value> GetAttribute(const Value& object, const Value& name);
 Result<Value> GetItem(const Value& object, const Value& index, Runtime& runtime);
 
@@ -63,7 +63,7 @@ Result<Value> GetSlice(const Value& object, const SliceBounds& bounds, Runtime& 
 // The undefined value of a failed lookup.
 [[nodiscard]] Value MissingAttribute(const Value& object, std::string_view name);
 
-// Escapes & < > ' " as Jinja does for HTML; markup stays as it is.
+// Escapes & < > ' " as Jinja does for HTML; marked text stays unchanged.
 Result<Value> EscapeMarkup(const Value& value, Runtime& runtime);
 
 }  // namespace roost::jinja

@@ -27,8 +27,8 @@ class StatementParser {
  private:
   using Inline = ExpressionParser::Inline;
 
-  // Statements up to a tag of `ends`, whose name is then the next token, or to the end of the template when there are
-  // none.
+  // Statements up to a tag in `ends`, whose name is then the next token; with empty `ends`, up to the end of the
+  // template.
   Result<Body> ParseBody(EndTags ends) {
     const TokenStream::Nested nested(stream_);
     ROOST_RETURN_IF_ERROR(nested.Check());
@@ -55,7 +55,7 @@ class StatementParser {
 
   Result<void> ExpectTagEnd() { return stream_.ExpectKind(TokenKind::kBlockEnd, "'%}'"); }
 
-  // The rest of a tag, the body, and the tag `end`.
+  // The rest of a tag, the body, and the end tag `end`.
   Result<Body> ParseBlock(std::string_view end) {
     ROOST_RETURN_IF_ERROR(ExpectTagEnd());
     ROOST_ASSIGN_OR_RETURN(Body body, ParseBody({end}));
@@ -153,7 +153,7 @@ class StatementParser {
     return {};
   }
 
-  // A loop outside a macro is none of its body's.
+  // A macro's body does not belong to a loop around the macro: break and continue are not allowed there.
   Result<void> ParseMacroBody(MacroDefinition& macro, std::string_view end) {
     const std::size_t uses_before = stream_.use_count();
     const int outer_loops = std::exchange(loops_, 0);
@@ -225,7 +225,7 @@ class StatementParser {
 
   TokenStream& stream_;
   ExpressionParser expressions_;
-  int loops_ = 0;  // around the statement that is being parsed
+  int loops_ = 0;  // open loops around the current statement
 };
 
 }  // namespace

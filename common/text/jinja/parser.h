@@ -1,5 +1,5 @@
-// Template text to its syntax tree: the statements set, for, if, macro, call, filter, with, break, continue, generation
-// and raw, and Jinja2's whole expression grammar. Templates that extend, include or import others are refused.
+// Template text to its syntax tree. Statements: set, for, if, macro, call, filter, with, break, continue, generation
+// and raw. Expressions: Jinja2's whole grammar. Templates that extend, include or import others are refused.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 namespace roost::jinja {
 
 inline constexpr std::size_t kMaxTemplateBytes = 1U << 20U;
-// Of brackets, operators and blocks inside one another while parsing.
+// How deep brackets, operators and blocks may nest while parsing.
 inline constexpr int kMaxParseNesting = 100;
-// Levels of one expression's tree. It may be deeper than brackets nest: a + b + c is one level per operator.
+// The depth of one expression's tree. It may be deeper than brackets nest: a + b + c is one level per operator.
 inline constexpr int kMaxTreeDepth = 400;
 
 // Errors begin with "line N: ".

@@ -17,7 +17,7 @@
 namespace roost::jinja {
 namespace {
 
-// Bound on widths and precisions: a padded number longer than this is no prompt.
+// Limits widths and precisions: no prompt pads a number to more characters.
 constexpr int kMaxFieldWidth = 1'000;
 
 // One conversion: %[(name)][flags][width][.precision]type
@@ -170,7 +170,7 @@ class PercentFormatter {
     return {};
   }
 
-  // The conversion as C writes it, which is what Python does for numbers.
+  // The conversion in C's notation; Python formats numbers the same way.
   static std::string Specification(const Conversion& conversion, char type) {
     std::string text = "%" + conversion.flags;
     if (conversion.width > 0) text += std::to_string(conversion.width);
@@ -203,7 +203,7 @@ class PercentFormatter {
   }
 
   const Value& source_;
-  std::string_view format_;  // its bytes
+  std::string_view format_;  // the bytes of the format
   const Value& values_;
   Runtime& runtime_;
   std::size_t place_ = 0;
@@ -211,7 +211,7 @@ class PercentFormatter {
   TracedText out_;
 };
 
-// The value that the field `name` of str.format refers to; `next` counts the fields without a name.
+// The value of the field `name` in str.format; `next` counts the fields without a name.
 Result<Value> FieldValue(std::string_view name, const Arguments& arguments, std::size_t& next) {
   if (name.find_first_of("!:.[") != std::string_view::npos) {
     return InvalidArgument("", "the format field '{}' is more than a name or number", name);

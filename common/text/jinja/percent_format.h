@@ -10,8 +10,8 @@
 
 namespace roost::jinja {
 
-// Conversions s r d i u f F e E g G x X o c %, with flags, width and precision. `values` is one value, a tuple of them,
-// or a dict for %(name)s.
+// Conversions s r d i u f F e E g G x X o c %, with flags, width and precision. `values` is one value, a tuple, or a
+// dict for %(name)s.
 Result<Value> PercentFormat(const Value& format, const Value& values, Runtime& runtime);
 
 // Fields {}, {0}, {name} and the escapes {{ and }}. A field with a conversion, a specification, an attribute or an

@@ -1,14 +1,14 @@
-// What one render may use and what it has made. Every part of the interpreter that loops or allocates asks here first,
-// so a template's cost is bounded whatever it does:
+// What one render may use, and what it has created. Every part of the interpreter that loops or allocates asks here
+// first, so the cost of any template is limited:
 //
-//   steps   one per expression evaluated, statement run, item visited or written, and 64 bytes of text read, or 4 where
-//           each character is looked at by itself
-//   bytes   of all strings and containers made, also those already dropped, and of all output, also that of macros and
-//           blocks inside one another; so memory in use is bounded too
-//   length  of any one string, and of the output
+//   steps   one for each expression evaluated, statement run, item visited or written, and 64 bytes of text read (4
+//           where each character is processed)
+//   bytes   of all strings and containers created, including dropped ones, and of all output, including that of nested
+//           macros and blocks; so memory in use is limited too
+//   length  of each string, and of the output
 //
-// Of one render, used by one thread. Containers that the template changes after making them may hold each other in a
-// circle; they are kept here and emptied one by one at the end, so nothing leaks and destruction does not recurse deep.
+// For one render, on one thread. Containers that the template changes can contain each other in a cycle. They are kept
+// here and emptied one by one at the end, so nothing leaks and destruction does not recurse deep.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,14 @@ namespace roost::jinja {
 
 struct Limits {
   std::uint64_t steps = 20'000'000;           // about a second
-  std::uint64_t value_bytes = 256ULL << 20U;  // of all values made
-  std::size_t text_bytes = 8ULL << 20U;       // of the output, and of any one string
-  int depth = 400;                            // of statements, expressions and macro calls inside one another
+  std::uint64_t value_bytes = 256ULL << 20U;  // all values created
+  std::size_t text_bytes = 8ULL << 20U;       // the output, or any one string
+  int depth = 400;                            // nesting of statements, expressions and macro calls
 };
 
 class Runtime {
  public:
-  // `now` is the local time that strftime_now tells.
+  // `now` is the local time for strftime_now.
   Runtime(const Limits& limits, const std::tm& now) : limits_(limits), now_(now) {}
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -51,34 +51,34 @@ class Runtime {
   }
   [[nodiscard]] Error SpentSteps() const;
   Result<void> Spend(std::uint64_t steps);
-  // For one use of `value`: a step, and more for a long string, as it may be read from end to end.
+  // Charges one use of `value`: a step, and more for a long string, because it may be read from end to end.
   Result<void> SpendOn(const Value& value) { return Spend(1 + (value.is(Kind::kString) ? TextSteps(value) : 0)); }
   [[nodiscard]] static std::uint64_t TextSteps(const Value& text) { return text.AsString().size() / kBytesPerStep; }
-  // For a use of `value` that may be free: nothing, but of a string what reading or copying it takes.
+  // Charges a use of `value` that is free unless it is a string: then the steps for reading or copying it.
   Result<void> SpendOnCopy(const Value& value) { return Spend(value.is(Kind::kString) ? TextSteps(value) : 0); }
-  // For work on each character by itself, which takes some ten times longer than reading.
+  // Charges work on each character, which takes about ten times longer than reading.
   Result<void> SpendPerCharacter(std::string_view text) { return Spend(1 + text.size() / kBytesPerCharacterStep); }
 
-  // Asked before a string of `size` bytes is built by multiplying, joining, padding or replacing.
+  // Call it before multiplying, joining, padding or replacing makes a string of `size` bytes.
   Result<void> AllowText(std::uint64_t size) const;
-  // Given; the interpreter knows when all that it was made of was written.
+  // Counts as given. The interpreter marks it as written when all its inputs were.
   Result<Value> NewString(std::string text, Markup markup = Markup::kNo);
   Result<Value> NewString(TracedText text, Markup markup = Markup::kNo);
   // A container that the template may change.
   Result<Value> NewSequence(SequenceKind kind, std::vector<Value> items);
   Result<Value> NewList(std::vector<Value> items) { return NewSequence(SequenceKind::kList, std::move(items)); }
   Result<Value> NewDict(Dict dict);
-  // For what is not a value.
+  // For memory other than values.
   Result<void> SpendBytes(std::uint64_t bytes);
 
-  // Called before a list or dict is changed; the error says why it may not be. `adding` is what it will hold more.
+  // Call it before a list or dict changes; an error says why it may not. `adding` is the new value that it will hold.
   Result<void> BeginChange(const std::shared_ptr<Sequence>& list, const Value& adding);
   Result<void> BeginChange(const std::shared_ptr<Dict>& dict, const Value& adding);
-  // Objects are kept to the end of the render.
+  // Objects live until the render ends.
   Result<Value> NewObject(std::shared_ptr<Object> object);
 
  private:
-  static constexpr std::uint64_t kBytesPerStep = 64;  // that a filter or method reads
+  static constexpr std::uint64_t kBytesPerStep = 64;  // bytes that a filter or method reads per step
   static constexpr std::uint64_t kBytesPerCharacterStep = 4;
 
   Limits limits_;

@@ -15,7 +15,7 @@ bool IsDigitOf(char c, int base) {
   return base == 16 && lower >= 'a' && lower <= 'f';
 }
 
-// Length of digits at the front with single underscores between them.
+// Length of the digits at the front, including single underscores between them.
 std::size_t DigitsLength(std::string_view text, int base) {
   std::size_t length = 0;
   while (length < text.size()) {
@@ -59,7 +59,7 @@ int BaseOf(std::string_view text) {
   }
 }
 
-// Length of ".digits" and of an exponent at `text`, each where it is there.
+// Length of ".digits" and of an exponent at the front, if present.
 std::size_t FractionLength(std::string_view text) {
   std::size_t length = 0;
   if (!text.empty() && text[0] == '.') {
@@ -74,7 +74,7 @@ std::size_t FractionLength(std::string_view text) {
   return length;
 }
 
-// Value of `count` digits of `base` at the front; nothing when they are not there.
+// Value of `count` digits of `base` at the front; nothing when there are fewer.
 std::optional<std::uint32_t> ParseCode(std::string_view text, std::size_t count, int base) {
   if (text.size() < count) return std::nullopt;
   std::uint32_t code = 0;
@@ -99,7 +99,7 @@ std::optional<char> SimpleEscape(char c) {
   }
 }
 
-// Digits of a \x, \u or \U escape; 0 for another letter.
+// How many digits a \x, \u or \U escape has; 0 for another letter.
 std::size_t HexDigits(char c) {
   switch (c) {
     case 'x': return 2;
@@ -111,16 +111,16 @@ std::size_t HexDigits(char c) {
 
 Result<std::size_t> AppendCode(std::optional<std::uint32_t> code, std::size_t length, std::string& out) {
   if (!code || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
-    return InvalidArgument("", "a string has an escape that is no character");
+    return InvalidArgument("", "a string has an escape that is not a character");
   }
   AppendUtf8(static_cast<char32_t>(*code), out);
   return length;
 }
 
-// `text` begins behind a backslash. Returns how much of it the escape takes.
+// `text` begins behind a backslash. Returns the length of the escape.
 Result<std::size_t> DecodeEscape(std::string_view text, std::string& out) {
   const char c = text.empty() ? '\\' : text[0];
-  if (c == '\n') return std::size_t{1};  // a line that goes on
+  if (c == '\n') return std::size_t{1};  // the line continues
   if (const auto simple = SimpleEscape(c)) {
     out += *simple;
     return std::size_t{1};

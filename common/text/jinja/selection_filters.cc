@@ -52,7 +52,7 @@ Result<Value> Folded(Value key, Case sensitivity, Runtime& runtime) {
   return runtime.NewString(ToLower(key.AsString()));
 }
 
-// The items of `input`, each with the key that its path leads to.
+// The items of `input`, each with its key: the value at the path `attribute`.
 Result<std::vector<Sortable>> Keyed(const Value& input, const Value& attribute, Case sensitivity, Runtime& runtime) {
   const std::vector<Value> path = PathOf(attribute);
   ROOST_ASSIGN_OR_RETURN(std::vector<Value> items, Items(input, runtime));
@@ -90,7 +90,8 @@ std::vector<std::vector<Value>> PathsOf(const Value& attributes) {
   }
 }
 
-// The key of each item is the list of what its paths lead to. A list even for one path: then equal keys need no order.
+// Each item's key is the list of the values at its paths. A list even for one path: then items with equal keys are not
+// compared.
 Result<Value> SortFilter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound,
                          arguments.Bind("sort", {"reverse", "case_sensitive", "attribute"}, 0));
@@ -152,7 +153,7 @@ Result<Value> Unique(Runtime& runtime, const Value& input, const Arguments& argu
   return runtime.NewSequence(SequenceKind::kGenerator, std::move(kept));
 }
 
-// The first of the least or greatest items.
+// The first item with the least, or the greatest, key.
 Result<Value> Extreme(Runtime& runtime, const Value& input, const Arguments& arguments, SortOrder order) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("min or max", {"case_sensitive", "attribute"}, 0));
   ROOST_ASSIGN_OR_RETURN(std::vector<Sortable> keyed,
@@ -188,7 +189,7 @@ Result<Value> Sum(Runtime& runtime, const Value& input, const Arguments& argumen
   return total;
 }
 
-// Pairs of a key and the list of items that have it, in order of the keys.
+// Pairs of a key and the list of items with that key, in order of the keys.
 Result<Value> GroupBy(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound,
                          arguments.Bind("groupby", {"attribute", "default", "case_sensitive"}, 1));
@@ -261,8 +262,8 @@ Result<Value> Map(Runtime& runtime, const Value& input, const Arguments& argumen
 
 enum class Keep { kIfTrue, kIfFalse };
 
-// What select, reject, selectattr and rejectattr share: items of which the test (or the truth) of what `path` leads to
-// is as wanted. `arguments` begin with the test's name.
+// The common part of select, reject, selectattr and rejectattr: keeps the items for which the test (or the truth) of
+// the value at `path` is as wanted. The first of `arguments` is the test's name.
 Result<Value> KeepItems(Runtime& runtime, const Value& input, const std::vector<Value>& path,
                         const Arguments& arguments, Keep keep) {
   TestFunction test = nullptr;

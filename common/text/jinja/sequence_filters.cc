@@ -93,7 +93,7 @@ Result<std::int64_t> PositiveCount(const BoundArguments& bound, std::string_view
   return count;
 }
 
-// Lists of `linecount` items each; the last is filled up where there is something to fill it with.
+// Lists of `linecount` items each; the last is filled up if a fill value was given.
 Result<Value> Batch(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("batch", {"linecount", "fill_with"}, 1));
   ROOST_ASSIGN_OR_RETURN(const std::int64_t line_count, PositiveCount(bound, "batch"));
@@ -115,7 +115,7 @@ Result<Value> Batch(Runtime& runtime, const Value& input, const Arguments& argum
   return runtime.NewSequence(SequenceKind::kGenerator, std::move(rows));
 }
 
-// `slices` lists, the first ones longer by one where the items do not divide.
+// `slices` lists; the first ones have one more item if the items do not divide evenly.
 Result<Value> SliceFilter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("slice", {"slices", "fill_with"}, 1));
   ROOST_ASSIGN_OR_RETURN(const std::int64_t slice_count, PositiveCount(bound, "slice"));

@@ -16,19 +16,19 @@
 namespace roost::jinja {
 namespace {
 
-// Results of methods of marked text are marked.
+// Methods of marked text return marked text.
 Result<Value> Made(Runtime& runtime, const Value& self, std::string text) {
   return runtime.NewString(std::move(text), self.IsMarkup() ? Markup::kYes : Markup::kNo);
 }
 
-// `part` of its bytes.
+// The same for `part` of the bytes of `self`.
 Result<Value> MadePart(Runtime& runtime, const Value& self, std::string_view part) {
   TracedText text;
   text.AppendPart(self, part);
   return runtime.NewString(std::move(text), self.IsMarkup() ? Markup::kYes : Markup::kNo);
 }
 
-// `parts` of its bytes.
+// The same for several `parts`.
 Result<Value> MadeList(Runtime& runtime, const Value& self, const std::vector<std::string_view>& parts,
                        SequenceKind kind = SequenceKind::kList) {
   ROOST_RETURN_IF_ERROR(runtime.Spend(parts.size()));
@@ -58,12 +58,12 @@ Result<Value> RStrip(Runtime& runtime, const Value& self, const Arguments& argum
   return StripSide(runtime, self, arguments, Side::kRight);
 }
 
-// Backward searches may compare `wanted` at every place of `text`.
+// A backward search may compare `wanted` at every place of `text`, so it is charged for that.
 Result<void> SpendOnBackwardSearch(Runtime& runtime, std::string_view text, std::string_view wanted) {
   return runtime.Spend((text.size() / 64) * (wanted.size() / 64 + 1));
 }
 
-// Cuts of a split.
+// The largest number of cuts.
 constexpr std::size_t kNoLimit = std::string_view::npos;
 
 // At most `limit` cuts, from the left.
@@ -118,7 +118,7 @@ std::vector<std::string_view> SplitWords(std::string_view text, std::size_t limi
 std::vector<std::string_view> SplitWordsFromRight(std::string_view text, std::size_t limit) {
   std::vector<std::string_view> all = SplitWords(text, kNoLimit);
   if (all.size() <= limit) return all;
-  // The words that stay one part, with the space between them and before them.
+  // The first words stay one part, with the space between and before them.
   const std::size_t joined = all.size() - limit;
   const char* const end = all[joined - 1].data() + all[joined - 1].size();
   std::vector<std::string_view> parts = {text.substr(0, static_cast<std::size_t>(end - text.data()))};
@@ -157,7 +157,7 @@ Result<Value> SplitLinesMethod(Runtime& runtime, const Value& self, const Argume
   return MadeList(runtime, self, SplitLines(self.AsString(), bound.IsTrue(0) ? LineEnds::kKeep : LineEnds::kDrop));
 }
 
-// (before, separator, after); all of the text at one end when the separator is not there.
+// (before, separator, after); the whole text at one end when the separator does not occur.
 Result<Value> PartitionFrom(Runtime& runtime, const Value& self, const Arguments& arguments, From from) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("partition", {"sep"}, 1));
   ROOST_ASSIGN_OR_RETURN(const std::string separator, bound.String(0, ""));
@@ -180,7 +180,7 @@ Result<Value> RPartition(Runtime& runtime, const Value& self, const Arguments& a
   return PartitionFrom(runtime, self, arguments, From::kRight);
 }
 
-// An empty `old` stands before every code point and at the end.
+// An empty `old` matches before every code point and at the end.
 Result<Value> ReplaceEmpty(Runtime& runtime, const Value& self, const std::string& fresh, std::size_t limit) {
   const std::vector<std::string_view> points = SplitCodePoints(self.AsString());
   const std::size_t times = std::min(limit, points.size() + 1);
@@ -194,7 +194,7 @@ Result<Value> ReplaceEmpty(Runtime& runtime, const Value& self, const std::strin
   return Made(runtime, self, std::move(out));
 }
 
-// A string argument; escaped where the text is marked, so that the result may be.
+// A string argument, escaped if `self` is marked, so that the result may be marked.
 Result<std::string> TextArgument(Runtime& runtime, const Value& self, const BoundArguments& bound, std::size_t i) {
   ROOST_ASSIGN_OR_RETURN(std::string text, bound.String(i, ""));
   if (!self.IsMarkup()) return text;
@@ -241,7 +241,7 @@ Result<Value> CapitalizeMethod(Runtime& runtime, const Value& self, const Argume
   return Made(runtime, self, Capitalize(self.AsString()));
 }
 
-// Every letter behind a non-letter begins a word.
+// Every letter behind a non-letter starts a word.
 Result<Value> Title(Runtime& runtime, const Value& self, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("title", {}, 0));
   ROOST_RETURN_IF_ERROR(runtime.Spend(self.AsString().size()));
@@ -265,7 +265,7 @@ Result<Value> SwapCase(Runtime& runtime, const Value& self, const Arguments& arg
   return Made(runtime, self, std::move(out));
 }
 
-// The affixes of startswith and endswith: a string or a tuple of strings.
+// The argument of startswith and endswith: a string or a tuple of strings.
 Result<bool> HasAffix(std::string_view text, const Value& affix, Side side) {
   if (affix.is(Kind::kSequence) && affix.AsSequence().kind == SequenceKind::kTuple) {
     for (const Value& item : affix.AsSequence().items) {
@@ -284,7 +284,7 @@ Result<bool> HasAffix(std::string_view text, const Value& affix, Side side) {
   return (side == Side::kLeft ? text.substr(0, wanted.size()) : text.substr(text.size() - wanted.size())) == wanted;
 }
 
-// self[start:end] of arguments 1 and 2, which find, count, startswith and others take.
+// self[start:end] with arguments 1 and 2, as find, count, startswith and others take them.
 Result<Value> Range(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   if (!bound.Has(1) && !bound.Has(2)) return self;
   return GetSlice(self, SliceBounds{bound.Or(1, Value::None()), bound.Or(2, Value::None()), Value::None()}, runtime);
@@ -380,7 +380,7 @@ Result<Value> Format(Runtime& runtime, const Value& self, const Arguments& argum
   return BraceFormat(self, arguments, runtime);
 }
 
-// Spaces (or `fill`) that bring the text to `width`, and how many of them go to the left.
+// Adds spaces (or `fill`) up to `width`; `text_side` decides how many go to the left.
 Result<Value> Pad(Runtime& runtime, const Value& self, const Arguments& arguments, Side text_side) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("center", {"width", "fillchar"}, 1));
   ROOST_ASSIGN_OR_RETURN(const std::int64_t width, bound.Int(0, 0));

@@ -14,7 +14,7 @@ namespace {
 
 using Predicate = bool (*)(const Value& value);
 
-// A test of the value alone.
+// A test without arguments.
 template <Predicate kPredicate>
 Result<bool> Check(Runtime& /*runtime*/, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("test", {}, 0));
@@ -34,7 +34,7 @@ bool IsString(const Value& value) { return value.is(Kind::kString); }
 bool IsMapping(const Value& value) { return value.is(Kind::kDict); }
 bool IsEscaped(const Value& value) { return value.IsMarkup(); }
 
-// Has a length, and items by number or key.
+// Has it a length, and items by number or key?
 bool IsSequence(const Value& value) {
   if (value.is(Kind::kString) || value.is(Kind::kDict) || value.is(Kind::kUndefined)) return true;
   if (!value.is(Kind::kSequence)) return false;
@@ -47,7 +47,7 @@ bool IsIterable(const Value& value) {
   return value.is(Kind::kString) || value.is(Kind::kDict) || value.is(Kind::kSequence) || value.is(Kind::kUndefined);
 }
 
-// An undefined value can be called as far as Python knows; the call is then an error.
+// Undefined counts as callable, as in Python; the call is then an error.
 bool IsCallable(const Value& value) {
   if (value.is(Kind::kUndefined)) return true;
   return value.is(Kind::kObject) && value.AsObject().object_kind() != ObjectKind::kNamespace &&

@@ -1,4 +1,4 @@
-// Jinja2's tests: what stands behind `is`.
+// Jinja2's tests: the names behind `is`.
 #pragma once
 
 #include <string_view>

@@ -14,8 +14,8 @@
 namespace roost::jinja {
 namespace {
 
-// A container that holds itself is found by its depth: what is made is never nested deeper than kMaxNesting, but a list
-// may be put into itself later.
+// Containers are at most kMaxNesting deep when made, but a list can be put into itself later. A greater depth shows
+// such a cycle.
 constexpr int kMaxWriteDepth = 2 * kMaxNesting;
 
 class ReprWriter {
@@ -77,7 +77,7 @@ class ReprWriter {
     return {};
   }
 
-  // Python writes the bounds that the range was made with; these are the tightest ones with the same items.
+  // Python writes the bounds that the range was made with; this writes the tightest bounds with the same items.
   void WriteRange(const std::vector<Value>& items) {
     if (items.empty()) {
       out_ += "range(0, 0)";
@@ -119,7 +119,7 @@ void AppendEscapedCodePoint(char32_t c, std::string& out) {
   }
 }
 
-// "1.5e+16" from the digits "15" and exponent 16; Python's exponents have two digits at least.
+// "1.5e+16" from the digits "15" and exponent 16; like Python, with at least two digits of exponent.
 std::string WithExponent(std::string_view digits, int exponent) {
   std::string out(digits.substr(0, 1));
   if (digits.size() > 1) out.append(".").append(digits.substr(1));

@@ -1,5 +1,5 @@
-// Values as Python writes them: str(), repr(), and json.dumps with ensure_ascii=False, which is what chat templates'
-// tojson is. Each item written costs a step, and no text grows over the runtime's limit.
+// Values as Python writes them: str(), repr(), and json.dumps with ensure_ascii=False, which chat templates' tojson
+// uses. Each item written costs a step, and no text grows beyond the runtime's limit.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 
 namespace roost::jinja {
 
-// repr(float): the shortest digits that read back equal, with an exponent below 1e-4 and from 1e16.
+// repr(float): the shortest digits that read back as the same value, with an exponent below 1e-4 and from 1e16.
 [[nodiscard]] std::string FormatFloat(double value);
 
-// repr(str): single quotes unless there are only single quotes inside; unprintable code points escaped.
+// repr(str): single quotes unless the text has single quotes and no double quotes; unprintable code points escaped.
 void AppendQuoted(std::string_view text, std::string& out);
 
-// str(value), for output. Of what is no string, numbers and None count as written, and the rest as given.
+// str(value), for output. Numbers and None count as written; other values that are not strings count as given.
 Result<void> AppendText(const Value& value, Runtime& runtime, std::string& out);
 Result<void> AppendText(const Value& value, Runtime& runtime, TracedText& out);
 Result<void> AppendRepr(const Value& value, Runtime& runtime, std::string& out);
@@ -28,14 +28,14 @@ enum class KeyOrder { kInsertion, kSorted };
 enum class Charset { kUtf8, kAscii };
 
 struct JsonStyle {
-  std::optional<std::string> indent;  // of one level; without it all is one line
-  std::string item_separator = ", ";  // json.dumps has "," where there is an indent
+  std::optional<std::string> indent;  // of one level; without it, all on one line
+  std::string item_separator = ", ";  // json.dumps uses "," when there is an indent
   std::string key_separator = ": ";
   KeyOrder key_order = KeyOrder::kInsertion;
   Charset charset = Charset::kUtf8;
 };
 
-// Values that JSON has not (undefined, macros…) are an error.
+// Values that JSON does not have (undefined, macros…) are an error.
 Result<void> AppendJson(const Value& value, const JsonStyle& style, Runtime& runtime, std::string& out);
 
 }  // namespace roost::jinja

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxJsonIndent = 256;
 
 Markup MarkupOf(const Value& value) { return value.IsMarkup() ? Markup::kYes : Markup::kNo; }
 
-// The input as a string, as most text filters take it.
+// The input as a string, as most text filters need it.
 Result<Value> AsText(Runtime& runtime, const Value& input) {
   if (input.is(Kind::kString)) return input;
   TracedText text;
@@ -68,7 +68,7 @@ Result<Value> Replace(Runtime& runtime, const Value& input, const Arguments& arg
     converted.positional.push_back(std::move(text));
   }
   if (bound.HasNotNone(2)) converted.positional.push_back(bound[2]);
-  // Unlike the method, the filter takes the mark away.
+  // Unlike the method, the filter removes the mark.
   TracedText text;
   ROOST_RETURN_IF_ERROR(AppendText(input, runtime, text));
   ROOST_ASSIGN_OR_RETURN(const Value plain, runtime.NewString(std::move(text)));
@@ -77,7 +77,8 @@ Result<Value> Replace(Runtime& runtime, const Value& input, const Arguments& arg
 
 bool EndsWord(char32_t c) { return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || IsSpace(c); }
 
-// First letters of words in upper case, the rest in lower case. Unlike str.title a digit or quote begins no word.
+// First letters of words in upper case, the rest in lower case. Unlike in str.title, digits and quotes do not start
+// words.
 Result<Value> Title(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("title", {}, 0));
   ROOST_ASSIGN_OR_RETURN(const Value text, AsText(runtime, input));
@@ -136,13 +137,13 @@ Result<Value> Indention(const BoundArguments& bound) {
   return Value::WrittenString(std::string(static_cast<std::size_t>(width < 0 ? 0 : width), ' '));
 }
 
-// Each line but the first, unless `first`, and but empty ones, unless `blank`, moved to the right.
+// Indents each line except the first (unless `first`) and empty ones (unless `blank`).
 Result<Value> Indent(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.Bind("indent", {"width", "first", "blank"}, 0));
   ROOST_ASSIGN_OR_RETURN(const Value indention, Indention(bound));
   if (input.is(Kind::kUndefined)) return UndefinedError(input);
   if (!input.is(Kind::kString)) return InvalidArgument("", "indent() needs a string, not '{}'", input.TypeName());
-  // As Jinja2 splits: with a newline added, so that one at the end makes an empty last line.
+  // Splits like Jinja2, which first appends a newline: so a newline at the end makes an empty last line.
   ROOST_RETURN_IF_ERROR(runtime.SpendPerCharacter(input.AsString()));
   TracedText with_end;
   with_end.Append(input);
@@ -196,7 +197,7 @@ Result<Value> WordCount(Runtime& runtime, const Value& input, const Arguments& a
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// float(text) of Python: white space around it and single underscores between digits are allowed.
+// Python's float(text): allows white space around, and single underscores between digits.
 std::optional<double> ParseDouble(std::string_view text) {
   const std::string_view written = StripSpace(text, Side::kBoth);
   std::string digits;
@@ -213,7 +214,7 @@ std::optional<double> ParseDouble(std::string_view text) {
   return value;
 }
 
-// Digits of `base` with an optional sign and, where they fit the base, a 0x, 0o or 0b in front.
+// Digits of `base`, with an optional sign and, if it fits the base, the prefix 0x, 0o or 0b.
 std::optional<std::int64_t> ParseInteger(std::string_view text, std::int64_t given_base) {
   if (given_base < 2 || given_base > 36) return std::nullopt;
   const int base = static_cast<int>(given_base);
@@ -274,7 +275,7 @@ Result<Value> Abs(Runtime& /*runtime*/, const Value& input, const Arguments& arg
   return InvalidArgument("", "bad operand type for abs(): '{}'", input.TypeName());
 }
 
-// Rounds half to even at decimal digit `precision`, exactly, by way of the decimal text, as Python does.
+// Rounds half to even at decimal digit `precision`, exactly, through the decimal text, as Python does.
 double RoundDecimal(double value, std::int64_t precision) {
   if (!std::isfinite(value) || precision > 300) return value;
   if (precision < 0) {
@@ -328,7 +329,7 @@ Result<void> SetSeparators(const Value& separators, JsonStyle& style) {
   return {};
 }
 
-// As Hugging Face defines it: json.dumps with ensure_ascii=False, and no HTML escapes.
+// As Hugging Face defines it: json.dumps with ensure_ascii=False, without HTML escapes.
 Result<Value> ToJson(Runtime& runtime, const Value& input, const Arguments& arguments) {
   ROOST_ASSIGN_OR_RETURN(const BoundArguments bound,
                          arguments.Bind("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}, 0));

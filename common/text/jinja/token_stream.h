@@ -1,4 +1,4 @@
-// What the parsers share: the tokens with a place in them, the names met so far, and the bound on nesting.
+// The common state of the parsers: the tokens and the current place, the names met so far, and the limit on nesting.
 #pragma once
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ class TokenStream {
     return Is(TokenKind::kName, ahead) && Peek(ahead).text == text;
   }
 
-  // Each takes the token if it is there.
+  // Each consumes the token if it is there.
   bool SkipOperator(std::string_view text) { return IsOperator(text) && (Next(), true); }
   bool SkipName(std::string_view text) { return IsName(text) && (Next(), true); }
 
@@ -68,27 +68,27 @@ class TokenStream {
     return Fail(fmt::format("expected {}, found {}", wanted, Describe(Peek())));
   }
 
-  // The number of `name`. Macros ask which names their body used, see `first_use`.
+  // The number of `name`.
   Symbol Intern(const std::string& name) {
     const auto [entry, is_new] = symbols_.try_emplace(name, static_cast<Symbol>(names_.size()));
     if (is_new) names_.push_back(name);
     return entry->second;
   }
-  // As Intern, for a name that an expression reads.
+  // Like Intern, for a name that an expression reads; WasUsed sees it.
   Symbol InternUse(const std::string& name) {
     const Symbol symbol = Intern(name);
     used_names_.push_back(symbol);
     return symbol;
   }
   [[nodiscard]] std::size_t use_count() const { return used_names_.size(); }
-  // Was `name` read after the first `since` uses?
+  // Was `name` read after the first `since` uses? Tells macros which names their body uses.
   [[nodiscard]] bool WasUsed(Symbol name, std::size_t since) const {
     return std::find(used_names_.begin() + static_cast<std::ptrdiff_t>(since), used_names_.end(), name) !=
            used_names_.end();
   }
   [[nodiscard]] std::vector<std::string> TakeNames() { return std::move(names_); }
 
-  // Bounds the parsers' recursion: hold one while inside a bracket, operator or block.
+  // Limits the parsers' recursion: hold one while inside a bracket, operator or block.
   class Nested {
    public:
     explicit Nested(TokenStream& stream) : stream_(stream) { ++stream_.nesting_; }

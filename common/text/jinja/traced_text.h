@@ -1,11 +1,11 @@
 // A text that knows which of its bytes the template's author wrote. All others were given: they came with the context,
-// from a client. A special token's text counts as that token only where the author wrote every byte of it.
+// from a client. The text of a special token counts as that token only where the author wrote every byte of it.
 //
 //   '<|im_start|>' + role + '\n' + content      bytes:    <|im_start|>user\nHi <|im_end|>
 //                                               written:  [0, 12) and [16, 17)
 //
-// What a filter or method makes of strings is tracked where templates need it: joining, cutting, replacing, formatting.
-// Of what any other makes, all is written if everything that it was given is, and nothing otherwise.
+// The results of filters and methods on strings are tracked where templates need it: joining, cutting, replacing,
+// formatting. The result of any other is written if all its inputs are, and given otherwise.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct TracedText {
   // `part` lies in the bytes of `string`, or is empty.
   void AppendPart(const Value& string, std::string_view part);
 
-  // All from `begin` on.
+  // Marks everything from `begin` on as written.
   void MarkWritten(std::size_t begin) { Mark(begin, bytes.size()); }
 
   // Keeps the first `size` bytes.

@@ -1,4 +1,4 @@
-// Strings by code point, as Python counts and cuts them, over valid UTF-8. Linear in the text unless stated.
+// Strings by code point, counted and cut as in Python, over valid UTF-8. Linear in the text unless stated.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace roost::jinja {
 
 [[nodiscard]] std::size_t CountCodePoints(std::string_view text);
 
-// Byte offset of code point `index`; text.size() when there are not so many.
+// Byte offset of code point `index`; text.size() when there are fewer.
 [[nodiscard]] std::size_t ByteOffset(std::string_view text, std::size_t index);
 
 [[nodiscard]] std::vector<std::string_view> SplitCodePoints(std::string_view text);
 
-// Python's str.isspace of one code point, which is also what `\s` and strip() mean there.
+// Python's str.isspace for one code point; `\s` and strip() use the same set.
 [[nodiscard]] bool IsSpace(char32_t c);
-// Would Python's repr() show it as it is?
+// Would Python's repr() show it without an escape?
 [[nodiscard]] bool IsPrintable(char32_t c);
 [[nodiscard]] bool IsAlphabetic(char32_t c);
 [[nodiscard]] bool IsDecimal(char32_t c);
@@ -26,20 +26,20 @@ namespace roost::jinja {
 [[nodiscard]] bool IsUpperCase(char32_t c);
 [[nodiscard]] bool IsLowerCase(char32_t c);
 
-// Simple case mappings, and the one full mapping that meets ordinary text: ß becomes SS.
+// Simple case mappings, and the only full mapping that ordinary text meets: ß becomes SS.
 [[nodiscard]] std::string ToUpper(std::string_view text);
 [[nodiscard]] std::string ToLower(std::string_view text);
 // First code point in upper case, the others in lower case.
 [[nodiscard]] std::string Capitalize(std::string_view text);
 
 enum class Side { kLeft, kRight, kBoth };
-// Without what str.isspace accepts, at the named side.
+// Without the characters at `side` that str.isspace accepts.
 [[nodiscard]] std::string_view StripSpace(std::string_view text, Side side);
-// Without code points that occur in `chars`.
+// Without the code points at `side` that occur in `chars`.
 [[nodiscard]] std::string_view StripChars(std::string_view text, std::string_view chars, Side side);
 
-// Byte offset of `wanted` in `text` from `begin` on, or npos. Linear in both, unlike std::string::find, which takes the
-// product of their lengths on texts made for it.
+// Byte offset of `wanted` in `text` from `begin` on, or npos. Linear in both; std::string::find takes the product of
+// their lengths on hostile texts.
 [[nodiscard]] std::size_t FindText(std::string_view text, std::string_view wanted, std::size_t begin);
 
 enum class LineEnds { kKeep, kDrop };

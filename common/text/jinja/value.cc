@@ -7,7 +7,7 @@
 namespace roost::jinja {
 
 Value Value::Undefined(std::string reason) {
-  // It may quote a key of any length, and the template may keep any number of such values.
+  // The reason may quote a key of any length, and the template may keep any number of such values.
   constexpr std::size_t kMaxReasonBytes = 256;
   if (reason.size() > kMaxReasonBytes) {
     reason.resize(kMaxReasonBytes - IncompleteUtf8Suffix(std::string_view(reason).substr(0, kMaxReasonBytes)));

@@ -1,16 +1,16 @@
-// The values that templates compute with: Python's, as far as chat templates meet them.
+// The values that templates compute with: Python's, as far as chat templates use them.
 //
-//   Undefined    what a missing name or attribute gives; prints as nothing, and asking it for more is an error
+//   Undefined    a missing name or attribute; prints as nothing, and using it further is an error
 //   None, Bool, Int (64 bits), Float
-//   String       UTF-8, immutable; marked when it came from |safe or |escape; knows what of it the template wrote
+//   String       UTF-8, immutable; marked when it came from |safe or |escape; knows its written ranges
 //   Sequence     list, tuple, range, the result of a lazy filter, or a view of a dict
 //   Dict         ordered as inserted
-//   Object       what only a running template has: namespace, macro, bound method, loop
+//   Object       exists only while a template runs: namespace, macro, bound method, loop
 //
-// A Value is cheap to copy: strings and containers are shared. Values that callers make are never changed by a render,
-// so one context may serve many threads. Containers that a template makes are of that render alone.
+// A Value is cheap to copy: strings and containers are shared. A render never changes values that its caller made, so
+// one context may serve many threads. Containers that a template makes belong to that render.
 //
-// Nesting is bounded when a container is made (kMaxNesting), so writing, comparing and destroying may recurse.
+// Nesting is limited when a container is made (kMaxNesting), so writing, comparing and destroying may recurse.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@
 
 namespace roost::jinja {
 
-// Levels of containers inside one another. Client JSON has at most 64.
+// How deep containers may nest. Client JSON has at most 64 levels.
 inline constexpr int kMaxNesting = 100;
 
 enum class Kind { kUndefined, kNone, kBool, kInt, kFloat, kString, kSequence, kDict, kObject };
@@ -47,18 +47,18 @@ class Object;
 
 class Value {
  public:
-  Value() = default;  // undefined, without a word why
+  Value() = default;  // undefined, without a reason
 
-  // `reason` becomes the message of the error if the template asks the value for more.
-  static Value Undefined(std::string reason);  // of a long one the beginning is kept
+  // `reason` becomes the error message if the template uses the value further.
+  static Value Undefined(std::string reason);  // only the beginning of a long reason is kept
   static Value None() { return Value(Storage(std::in_place_index<1>)); }
   static Value Bool(bool value) { return Value(Storage(std::in_place_index<2>, value)); }
   static Value Int(std::int64_t value) { return Value(Storage(std::in_place_index<3>, value)); }
   static Value Float(double value) { return Value(Storage(std::in_place_index<4>, value)); }
-  // Given, as a client's texts are.
+  // Counts as given, like a client's texts.
   static Value String(std::string text, Markup markup = Markup::kNo);
   static Value String(TracedText text, Markup markup = Markup::kNo);
-  // As if it stood in the template.
+  // Counts as written, like text in the template.
   static Value WrittenString(std::string text) { return String(TracedText::Written(std::move(text))); }
   static Value List(std::vector<Value> items);
   static Value Tuple(std::vector<Value> items);
@@ -71,13 +71,13 @@ class Value {
   [[nodiscard]] bool is(Kind wanted) const { return kind() == wanted; }
   [[nodiscard]] bool is_number() const { return is(Kind::kInt) || is(Kind::kFloat) || is(Kind::kBool); }
 
-  // Each requires its kind.
+  // Each requires the value's kind.
   [[nodiscard]] bool AsBool() const { return *std::get_if<2>(&storage_); }
   [[nodiscard]] std::int64_t AsInt() const { return *std::get_if<3>(&storage_); }
   [[nodiscard]] double AsFloat() const { return *std::get_if<4>(&storage_); }
   [[nodiscard]] const std::string& AsString() const { return (*std::get_if<5>(&storage_))->bytes; }
   [[nodiscard]] const WrittenRanges& written() const { return (*std::get_if<5>(&storage_))->written; }
-  // Is there nothing in it that a client gave? False for containers, whatever they hold.
+  // Is all of it written? False for containers, whatever they hold.
   [[nodiscard]] bool IsAllWritten() const;
   [[nodiscard]] bool IsMarkup() const {
     return is(Kind::kString) && (*std::get_if<5>(&storage_))->markup == Markup::kYes;
@@ -90,17 +90,17 @@ class Value {
   [[nodiscard]] const std::shared_ptr<Object>& SharedObject() const { return *std::get_if<8>(&storage_); }
   [[nodiscard]] std::string_view UndefinedReason() const;
 
-  // Bools and integers as an integer, and those and floats as a float, the way Python's numbers convert.
+  // Converts as Python's numbers do: bools and integers to an integer, and these and floats to a float.
   [[nodiscard]] std::optional<std::int64_t> ToInteger() const;
   [[nodiscard]] std::optional<double> ToDouble() const;
 
   // Python's bool(value).
   [[nodiscard]] bool IsTrue() const;
-  // Do both share one object, or are both the same small value? Python's `is`.
+  // Do both share one object, or have the same small value? Python's `is`.
   [[nodiscard]] bool IsSameAs(const Value& other) const;
-  // Levels of containers, this one included: 0 for anything else.
+  // Levels of nested containers, including this one: 0 for anything else.
   [[nodiscard]] int nesting() const;
-  // "str", "list", "dict"… as Python's messages name it.
+  // "str", "list", "dict"…, as in Python's messages.
   [[nodiscard]] std::string_view TypeName() const;
 
  private:
@@ -117,18 +117,18 @@ enum class SequenceKind { kList, kTuple, kRange, kGenerator, kKeys, kValues, kIt
 struct Sequence {
   Sequence(SequenceKind sequence_kind, std::vector<Value> values, Mutability may_change = Mutability::kFrozen);
 
-  // The items not yet taken: a generator gives each item once, all others give all every time.
+  // The items not yet taken: a generator yields each item once, others yield all of them every time.
   [[nodiscard]] std::vector<Value> TakeRest();
 
   SequenceKind kind;
   Mutability mutability;
-  int nesting;  // of the items that it was made with, and itself
+  int nesting;  // of the items that it was made with, plus one
   std::vector<Value> items;
-  std::size_t taken = 0;  // by a generator
+  std::size_t taken = 0;  // items that a generator has yielded
 };
 
 // Keys are strings, numbers, bools and None; 1, 1.0 and true are one key, as in Python. Lookup by string is linear up
-// to kLinearEntries entries and logarithmic above, whatever a client chose as keys; by another key it is linear.
+// to kLinearEntries entries and logarithmic above, whatever keys a client chose; other keys are always linear.
 class Dict {
  public:
   struct Entry {
@@ -140,7 +140,7 @@ class Dict {
 
   [[nodiscard]] const Value* Find(std::string_view key) const;
   [[nodiscard]] const Value* Find(const Value& key) const;
-  // A new key goes last, a known one keeps its place. Requires IsKey(key).
+  // A new key goes last; an existing one keeps its place. Requires IsKey(key).
   void Set(Value key, Value value);
   void Set(std::string_view key, Value value) { Set(Value::String(std::string(key)), std::move(value)); }
   std::optional<Value> Remove(const Value& key);
@@ -159,7 +159,7 @@ class Dict {
   void Reindex();
 
   std::vector<Entry> entries_;
-  // Of string keys, which lie in entries_, shared and in place; empty up to kLinearEntries entries.
+  // Index of the string keys, which point into entries_; empty up to kLinearEntries entries.
   std::map<std::string_view, std::size_t> index_;
   Mutability mutability_ = Mutability::kFrozen;
   int nesting_ = 1;
@@ -167,7 +167,7 @@ class Dict {
 
 enum class ObjectKind { kNamespace, kMacro, kFunction, kBoundMethod, kLoop, kCycler, kJoiner };
 
-// The interpreter's own values; each kind is defined where it is used.
+// The interpreter's own values; each kind is defined in the file that uses it.
 class Object {
  public:
   explicit Object(ObjectKind kind) : kind_(kind) {}
@@ -176,7 +176,7 @@ class Object {
   virtual ~Object() = default;
 
   [[nodiscard]] ObjectKind object_kind() const { return kind_; }
-  // Lets go of every value it holds, to break cycles when a render ends.
+  // Releases every value it holds, to break cycles when a render ends.
   virtual void Release() {}
 
  private:

@@ -76,7 +76,7 @@ std::string ChoiceLine(const OfflineAnswer& answer, std::size_t number) {
   return json.Take();
 }
 
-// Answers to `out`, each line at once: whoever reads them may be another program.
+// Writes answers to `out`, each line at once, because another program may read them.
 class Printer final : public OfflineSink {
  public:
   Printer(std::ostream& out, LiveLine& live) : out_(out), live_(live) {}
@@ -131,7 +131,7 @@ void Declare(GenerateOptions& options, ConfigParser& parser) {
           "naive: one prompt at a time; offline: in waves, as many as fit at once; online: each as soon as there "
           "is room")
       .Add("max-tokens", options.max_tokens,
-           "Most tokens of an answer whose prompt sets no limit; 0: as many as fit the context")
+           "Maximum tokens per answer if the prompt sets no limit; 0: as many as fit the context")
       .Add("temperature", options.temperature,
            "Temperature for prompts that set none: 0 takes the likeliest token, auto the model's own default")
       .Add("seed", options.seed,
@@ -142,7 +142,7 @@ void Declare(GenerateOptions& options, ConfigParser& parser) {
   worker::DeclareEngine(options.worker, parser);
 }
 
-// What is quickly seen to be wrong is told before the model is read.
+// Checks what is quick to check before reading the model.
 int RunGenerate(const GenerateOptions& given, std::istream& in, std::ostream& out, std::ostream& err) {
   GenerateOptions options = given;
   const Result<void> complete = worker::Complete(options.worker);

@@ -1,4 +1,4 @@
-// `roostctl generate`: a list of prompts in, JSON lines out, with the engine in this process.
+// `roostctl generate`: a list of prompts in, JSON lines out. The engine runs in this process.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,14 @@ struct GenerateOptions {
 // `options` must outlive the parse.
 void Declare(GenerateOptions& options, ConfigParser& parser);
 
-// `in` is read when the prompts are "-". Writes a line of JSON per choice to `out`, in the order of the prompts:
+// Reads `in` when the prompts are "-". Writes a line of JSON per choice to `out`, in the order of the prompts:
 //
 //   {"index":0,"choice":0,"prompt_tokens":9,"cached_tokens":0,"output_tokens":2,"finish_reason":"stop","text":"…","tokens":[…]}
 //   {"index":1,"prompt_tokens":7,"error":"…"}
 //
-// and how it goes on to `err`. Returns the exit code: 0 when every prompt has its answer, 1 when some failed or `out`
-// took not all of it, 64 for a wrong flag, 65 for a wrong prompt, 66 for no file, others see worker::ExitCodeOf.
+// and the progress to `err`. Returns the exit code: 0 when every prompt has its answer, 1 when some failed or `out` did
+// not take everything, 64 for a wrong flag, 65 for a wrong prompt, 66 for a missing file; for others see
+// worker::ExitCodeOf.
 int RunGenerate(const GenerateOptions& options, std::istream& in, std::ostream& out, std::ostream& err);
 
 }  // namespace roost::roostctl

@@ -7,10 +7,10 @@
 namespace roost::roostctl {
 namespace {
 
-// A person sees no more of a line that changes; a log shall not grow fast.
+// A person can not read faster updates of a line, and a log should not grow fast.
 constexpr Duration kTerminalInterval = std::chrono::milliseconds(100);
 constexpr Duration kLinesInterval = std::chrono::seconds(1);
-// To the line's start, and away with what stands there.
+// Moves to the line's start, and erases the line.
 constexpr std::string_view kRewind = "\r\x1b[K";
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Shows the progress of a run: `Prefill: N tok/s, Decode: N tok/s, cached N%`, over the run so far. On a terminal one
-// line that is overwritten in place; elsewhere a line per second.
+// Shows the progress of a run: `Prefill: N tok/s, Decode: N tok/s, cached N%`, over the run so far. A terminal gets one
+// line that is overwritten in place; other outputs get a line per second.
 #pragma once
 
 #include <ostream>
@@ -16,9 +16,9 @@ class LiveLine {
   // Both outlive it.
   LiveLine(std::ostream& out, const Clock& clock, LiveOutput output);
 
-  // Writes if it is time.
+  // Writes a line if it is time.
   void Update(const OfflineTotals& totals);
-  // The last line, and one with tokens and seconds of the whole run.
+  // Writes the last line, and one with the tokens and seconds of the whole run.
   void End(const OfflineTotals& totals);
 
  private:
@@ -27,7 +27,7 @@ class LiveLine {
   std::ostream& out_;
   const Clock& clock_;
   const LiveOutput output_;
-  Instant written_;  // or begun
+  Instant written_;  // when the last line was written, or the run began
 };
 
 }  // namespace roost::roostctl

@@ -1,4 +1,4 @@
-// A model, loaded as roost-worker loads it, together with what a router would know of it.
+// A model, loaded as roost-worker loads it, with what a router would know about it.
 #pragma once
 
 #include <memory>

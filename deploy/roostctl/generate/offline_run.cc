@@ -9,7 +9,7 @@
 namespace roost::roostctl {
 namespace {
 
-// The engine's one listener.
+// The engine has only this one link.
 constexpr worker::LinkId kLink{1};
 
 RequestId IdOf(std::size_t index) { return RequestId(index + 1); }
@@ -33,7 +33,7 @@ wire::Generate MessageOf(router::GenerateSpec& spec, std::size_t index, wire::Ca
           .sample_count = spec.sample_count};
 }
 
-// A request that the engine has and that has not ended.
+// A request that was submitted to the engine and has not ended.
 struct OpenRequest {
   struct Choice {
     router::ChoiceText stream;
@@ -55,12 +55,12 @@ void AddTokens(OpenRequest::Choice& choice, const wire::StepTokens& step_tokens,
   const std::vector<TokenId> tokens(step_tokens.begin(), step_tokens.end());
   for (const TokenId token : tokens) choice.result.text += choice.stream.Push(token, stop_tokens);
   choice.result.tokens.insert(choice.result.tokens.end(), tokens.begin(), tokens.end());
-  choice.result.tokens.resize(choice.stream.token_count());  // without what came after a stop string
+  choice.result.tokens.resize(choice.stream.token_count());  // drops what came after a stop string
 }
 
 void EndChoice(OpenRequest::Choice& choice, wire::FinishReason reason) {
   if (!choice.stream.stopped()) choice.result.text += choice.stream.Flush();
-  // What was held back may have ended in a stop string.
+  // The text held back may contain a stop string at its end.
   choice.result.finish = choice.stream.stopped() ? wire::FinishReason::kStop : reason;
   choice.ended = true;
 }
@@ -103,7 +103,7 @@ class OfflineRun {
     }
   }
 
-  // As many as run together whatever the cache saves, and at least one.
+  // Submits as many requests as can run together even without cache hits, and at least one.
   void SubmitWave() {
     std::uint64_t choice_count = 0;
     std::uint64_t block_count = 0;
@@ -141,7 +141,7 @@ class OfflineRun {
   void Take(const wire::TokenEvent& event) {
     const std::size_t index = IndexOf(event.request_id);
     const auto found = open_.find(index);
-    if (found == open_.end()) return;  // stop strings have ended it, and it was cancelled
+    if (found == open_.end()) return;  // a stop string ended it, and it was cancelled
     OpenRequest& request = found->second;
     if (event.cached_token_count) request.answer.cached_token_count = *event.cached_token_count;
     if (event.finish && wire::EndsAllChoices(*event.finish)) {
@@ -152,7 +152,7 @@ class OfflineRun {
     AddTokens(choice, event.tokens, request.stop_tokens);
     if (event.finish || choice.stream.stopped()) EndChoice(choice, event.finish.value_or(wire::FinishReason::kStop));
     if (request.HasOpenChoice()) return;
-    engine_.Cancel({kLink, event.request_id});  // choices that a stop string has ended would run on
+    engine_.Cancel({kLink, event.request_id});  // otherwise choices that a stop string ended would run on
     for (OpenRequest::Choice& each : request.choices) request.answer.choices.push_back(std::move(each.result));
     End(index);
   }
@@ -194,13 +194,13 @@ class OfflineRun {
   const OfflineSetup& setup_;
   worker::Engine engine_;
   const Instant start_;
-  std::vector<OfflineRequest> requests_;  // those before next_ are moved from
+  std::vector<OfflineRequest> requests_;  // those before next_ are moved-from
   OfflineSink& sink_;
 
   std::size_t next_ = 0;
   std::uint32_t waiting_count_ = 0;  // in the engine's queue
   std::map<std::size_t, OpenRequest> open_;
-  std::map<std::size_t, OfflineAnswer> answers_;  // that wait for those before them
+  std::map<std::size_t, OfflineAnswer> answers_;  // finished, but an earlier request is not
   std::size_t told_count_ = 0;
   OfflineTotals totals_;
 };

@@ -1,11 +1,11 @@
 // Prompts in, answers out, in one process: the engine runs on the caller's thread, without router and sockets.
 //
 //   naive     one request at a time
-//   offline   waves: as many requests as fit begin together; the next wave begins when all of them have ended
-//   online    continuous batching: a request begins as soon as another has made room for it
+//   offline   waves: as many requests as fit start together; the next wave starts when all of them have ended
+//   online    continuous batching: a request starts as soon as another has made room for it
 //
-// A request gets the tokens and the text that a router and a worker with this model would give it: it is submitted as
-// a router submits it, and its tokens become text as the API makes them.
+// A request gets the tokens and the text that a router and a worker with this model would give it: it is submitted like
+// a router's request, and its tokens become text like the API's.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ struct OfflineRequest {
 };
 
 struct OfflineChoice {
-  std::vector<TokenId> tokens;  // with those whose text a stop string cut; without the stop token
+  std::vector<TokenId> tokens;  // including those whose text a stop string cut off; without the stop token
   std::string text;
   wire::FinishReason finish = wire::FinishReason::kStop;  // kStop or kLength
 };
@@ -50,18 +50,18 @@ struct OfflineAnswer {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t cached_token_count = 0;
   std::vector<OfflineChoice> choices;
-  std::optional<Error> error;  // then there are no choices
+  std::optional<Error> error;  // if set, there are no choices
 };
 
-// What a run has done so far. A step's time is divided between prefill and decode by the tokens that it computed.
+// What a run has done so far. A step's time is split between prefill and decode in proportion to its tokens.
 struct OfflineTotals {
-  std::size_t request_count = 0;  // of the run
+  std::size_t request_count = 0;  // all of the run
   std::size_t ended_count = 0;
-  std::size_t failed_count = 0;              // of those
-  std::uint64_t prompt_tokens = 0;           // of prompts that are computed
-  std::uint64_t cached_tokens = 0;           // of those, taken from the cache
-  std::uint64_t computed_prompt_tokens = 0;  // with those of prompts that are computed in part, or once more
-  std::uint64_t decode_tokens = 0;           // output tokens but the first of each choice, which comes with the prompt
+  std::size_t failed_count = 0;              // included in ended_count
+  std::uint64_t prompt_tokens = 0;           // of prompts that were computed
+  std::uint64_t cached_tokens = 0;           // the part of prompt_tokens that came from the cache
+  std::uint64_t computed_prompt_tokens = 0;  // including prompts computed in part or again
+  std::uint64_t decode_tokens = 0;           // all output tokens but the first of each choice, which the prefill gives
   std::uint64_t output_tokens = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
@@ -72,7 +72,7 @@ struct OfflineTotals {
   [[nodiscard]] double prefill_rate() const { return Rate(prefill_tokens(), prefill_seconds); }
   [[nodiscard]] double decode_rate() const { return Rate(decode_tokens, decode_seconds); }
   [[nodiscard]] double total_rate() const { return Rate(prompt_tokens + output_tokens, total_seconds); }
-  // Of the prompt tokens.
+  // Share of the prompt tokens.
   [[nodiscard]] double cached_share() const {
     return prompt_tokens == 0 ? 0 : static_cast<double>(cached_tokens) / static_cast<double>(prompt_tokens);
   }
@@ -86,7 +86,7 @@ struct OfflineTotals {
 class OfflineSink {
  public:
   virtual ~OfflineSink() = default;
-  // In the order of the requests, each as soon as it and all before it have ended.
+  // Called in the order of the requests, as soon as the request and all before it have ended.
   virtual void OnAnswer(const OfflineAnswer& answer) = 0;
   virtual void OnStep(const OfflineTotals& totals) = 0;
 };
@@ -97,12 +97,12 @@ struct OfflineSetup {
   const Clock& clock;
   worker::EngineOptions engine = {};
   OfflineScheduler scheduler = OfflineScheduler::kOnline;
-  // kOff: no request uses the cache, whatever it says.
+  // kOff: no request uses the cache, whatever it asks for.
   wire::CacheMode cache = wire::CacheMode::kOn;
 };
 
-// Runs all requests to their end. One that fails has an answer with its error; the others go on. Returns the totals at
-// the end.
+// Runs all requests to their end. A failed one has an answer with its error; the others go on. Returns the final
+// totals.
 OfflineTotals RunOffline(const OfflineSetup& setup, std::vector<OfflineRequest> requests, OfflineSink& sink);
 
 }  // namespace roost::roostctl

@@ -22,10 +22,10 @@ constexpr std::size_t kLinePieceBytes = 64 * 1024;
 struct ReadLine {
   std::vector<TokenId> tokens;
   router::SamplingFields fields;
-  std::string_view field = "prompt";  // that the tokens came from
+  std::string_view field = "prompt";  // where the tokens came from
 };
 
-// Nothing at the end of the stream. An error when the line is too long: then its rest is still unread.
+// Nothing at the end of the stream. An error when the line is too long; then its rest is still unread.
 Result<std::optional<std::string>> NextLine(std::istream& in) {
   std::string line;
   std::vector<char> piece(kLinePieceBytes);
@@ -33,7 +33,7 @@ Result<std::optional<std::string>> NextLine(std::istream& in) {
     in.getline(piece.data(), static_cast<std::streamsize>(piece.size()));
     const auto count = static_cast<std::size_t>(in.gcount());
     if (in.bad()) return DataLoss("", "can not be read");
-    const bool has_end = in.good();  // which was read, too
+    const bool has_end = in.good();  // the end was read too
     line.append(piece.data(), has_end ? count - 1 : count);
     if (line.size() > kMaxPromptLineBytes) {
       return InvalidArgument("", "the line has more than {} bytes", kMaxPromptLineBytes);

@@ -30,7 +30,7 @@ Arrivals::Arrivals(const Trace& trace, Timeline& timeline, std::function<void(st
       waits_(trace.requests.size()),
       arrivals_(trace.requests.size()) {
   if (trace.pacing != workload::Pacing::kTurnByTurn) return;
-  std::unordered_map<std::uint64_t, std::uint32_t> latest;  // turn of each session
+  std::unordered_map<std::uint64_t, std::uint32_t> latest;  // the latest turn of each session
   for (std::uint32_t number = 0; number < trace.requests.size(); ++number) {
     const std::uint64_t session = trace.requests[number].session;
     if (session == 0) continue;

@@ -1,5 +1,5 @@
-// When requests come: a trace's times, stretched to a load, and in a trace that is paced turn by turn a session's next
-// turn not before the answer to the last one.
+// When requests arrive: at the trace's times, stretched to a load. In a trace that is paced turn by turn, a session's
+// next turn also waits for the answer to the last one.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace roost::simulate {
 
-// Scales all arrival times, so that a fleet which computes `tokens_per_second` would be busy computing for the share
-// `utilisation` of the trace's span, if all of it shared one cache that forgets nothing:
+// Scales all arrival times to a load. At the load `utilisation`, a fleet that computes `tokens_per_second` is busy for
+// that share of the trace's span, if all of it shared one cache that never evicts:
 //
 //   utilisation = prompt tokens that are not in such a cache / (tokens_per_second · span)
 //
-// Turns that wait for answers can make the span longer and the load lower than that.
+// Turns that wait for answers can make the span longer, and so the load lower.
 void ScaleToUtilisation(workload::Trace& trace, double utilisation, double tokens_per_second);
 
 class Arrivals {
  public:
-  // `arrive` is called for each request of the trace when its time comes. All outlive the run.
+  // Calls `arrive` for each request of the trace when its time comes. All arguments outlive the run.
   Arrivals(const workload::Trace& trace, Timeline& timeline, std::function<void(std::uint32_t number)> arrive);
 
-  // The trace's time 0 is `start`.
+  // `start` is the trace's time 0.
   void Begin(Instant start);
   // The request's answer is complete, or will never be.
   void OnEnd(std::uint32_t number);
@@ -38,7 +38,7 @@ class Arrivals {
   Timeline& timeline_;
   std::function<void(std::uint32_t number)> arrive_;
   std::vector<std::optional<std::uint32_t>> next_turns_;  // by request
-  std::vector<bool> waits_;                               // for the answer to the turn before
+  std::vector<bool> waits_;                               // by request: does it wait for the answer to the turn before?
   std::vector<Instant> arrivals_;
 };
 

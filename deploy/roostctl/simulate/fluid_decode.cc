@@ -7,7 +7,7 @@
 namespace roost::simulate {
 namespace {
 
-// Of a token: what the rounding of sums may leave undrawn.
+// In tokens: how much of the last one rounding may leave undrawn.
 constexpr double kDrawn = 1e-5;
 
 }  // namespace

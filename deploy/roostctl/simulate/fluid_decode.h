@@ -1,8 +1,8 @@
-// The decoding requests of one worker as a fluid: each draws tokens at the same rate, which depends on how many there
-// are and how long their contexts have grown (see ServiceModel). Nothing happens per token: a request ends when what
-// each has drawn since the start of the run reaches its own mark.
+// The decoding requests of one worker as a fluid: all draw tokens at the same rate, which depends on how many there are
+// and how long their contexts are (see ServiceModel). There is no event per token: a request ends when the tokens drawn
+// since the start of the run reach its mark.
 //
-// Not thread-safe. O(log requests) each; time never goes back. The model outlives it.
+// Not thread-safe. Each call takes O(log requests); time must not go back. The model outlives it.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +23,24 @@ class FluidDecode {
   FluidDecode(const ServiceModel& model, double speed, std::uint32_t worker_count = 1)
       : model_(model), speed_(speed), worker_count_(worker_count) {}
 
-  // Request `id` begins to draw `token_count` tokens behind a context of so many.
+  // Request `id` starts to draw `token_count` tokens after a context of `context_token_count`.
   struct Request {
     std::uint64_t id = 0;
     double token_count = 0;
     double context_token_count = 0;
   };
   void Start(const Request& request, Instant now);
-  // The request stops early; returns the tokens that it had still to draw.
+  // Stops the request early; returns how many tokens it still had to draw.
   double Stop(std::uint64_t id, Instant now);
 
-  // Removes and returns the requests that have drawn all their tokens. Requests that end together come in the order of
+  // Removes and returns the requests that have drawn all their tokens. Requests that end together are in the order of
   // their ids.
   [[nodiscard]] std::vector<std::uint64_t> TakeEnded(Instant now);
-  // When the next request will have drawn all its tokens, as things stand.
+  // When the next request will have drawn all its tokens, if nothing changes.
   [[nodiscard]] std::optional<Instant> NextEnd() const;
 
   [[nodiscard]] std::uint32_t request_count() const { return static_cast<std::uint32_t>(marks_.size()); }
-  // Of one token for each.
+  // The time in which each request draws one token.
   [[nodiscard]] double StepSeconds() const;
 
  private:
@@ -51,9 +51,9 @@ class FluidDecode {
   const double speed_;
   const double worker_count_;
   Instant now_{};
-  double drawn_ = 0;  // tokens that each would have drawn since the start of the run
+  double drawn_ = 0;  // tokens per request since the start of the run
   double context_tokens_ = 0;
-  std::set<std::pair<double, std::uint64_t>> marks_;  // by what is drawn at their end, with their ids
+  std::set<std::pair<double, std::uint64_t>> marks_;  // (value of drawn_ at the request's end, its id)
   struct Place {
     double mark = 0;
     double context_at_mark = 0;

@@ -1,7 +1,7 @@
-// The worker's real block pool and prefix cache. Its capacity is what is kept beside the blocks of running requests, as
-// is usual in simulations: so no request ever lacks memory, and policies differ only in how they use the cache.
+// The worker's real block pool and prefix cache. As usual in simulations, its capacity is for blocks kept in addition
+// to those of running requests. So no request ever lacks memory, and policies differ only in how they use the cache.
 //
-//   pool   [ held by requests ][ free ][ idle ]      idle: kept_blocks at most, and less where requests hold more than
+//   pool   [ held by requests ][ free ][ idle ]      idle: at most kept_blocks, less when requests hold more than
 //                                                    the reserve
 #pragma once
 
@@ -17,7 +17,7 @@ namespace roost::simulate {
 struct KeptCacheOptions {
   std::uint32_t block_tokens = 16;
   std::uint64_t kept_tokens = 0;
-  std::uint64_t reserve_tokens = 0;  // what requests hold beyond this is taken from what is kept
+  std::uint64_t reserve_tokens = 0;  // what requests hold beyond this reduces the kept blocks
   std::string eviction;              // one of worker::kEvictionPolicyNames
 };
 
@@ -28,7 +28,7 @@ class KeptCache {
   [[nodiscard]] worker::PrefixCache& cache() { return cache_; }
   [[nodiscard]] const worker::BlockPool& pool() const { return pool_; }
 
-  // Requests have taken or released blocks: evicts idle blocks beyond what is kept.
+  // Call it after requests have taken or released blocks: evicts idle blocks over the limit.
   void Settle();
 
  private:

@@ -12,7 +12,7 @@
 namespace roost::simulate {
 namespace {
 
-// Nearest rank; `sorted` is not empty.
+// Nearest rank; `sorted` must not be empty.
 double Quantile(std::span<const double> sorted, double share) {
   const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
   return sorted[std::max<std::size_t>(rank, 1) - 1];

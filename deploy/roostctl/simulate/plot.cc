@@ -11,7 +11,7 @@
 namespace roost::simulate {
 namespace {
 
-// The picture, in pixels.
+// Sizes in pixels.
 constexpr double kWidth = 860;
 constexpr double kHeight = 460;
 constexpr double kLeft = 60;
@@ -21,13 +21,13 @@ constexpr double kBottom = 50;
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
 constexpr double kLegendLine = 20;
-constexpr std::size_t kMostPoints = 400;  // of one curve
-constexpr double kLeastSeconds = 1e-3;    // what comes sooner is drawn there
+constexpr std::size_t kMostPoints = 400;  // per curve
+constexpr double kLeastSeconds = 1e-3;    // shorter times are drawn here
 
 constexpr std::array<std::string_view, 10> kColours = {"#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd",
                                                        "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"};
 
-// Decades of seconds from the first to the last.
+// The decades of seconds on the horizontal axis.
 struct Axis {
   double first = -3;
   double last = 0;

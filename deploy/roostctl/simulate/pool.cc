@@ -28,7 +28,7 @@ struct Guest {
   std::vector<BlockHash> hashes;
   std::uint32_t prompt_token_count = 0;
   std::vector<BlockRef> matched;  // while it waits
-  std::vector<BlockId> blocks;    // the matched ones; from its start all that it holds
+  std::vector<BlockId> blocks;    // the matched ones; from its start on, all its blocks
   std::uint32_t cached_token_count = 0;
 
   [[nodiscard]] BlockChain chain() const { return {TraceText::root(), hashes, tokens}; }
@@ -96,7 +96,7 @@ class Pool {
     StartAll();
   }
 
-  // At least one token is left to compute.
+  // At least one prompt token must be computed.
   [[nodiscard]] std::uint32_t MatchableBlocks(const Guest& guest) const {
     return (guest.prompt_token_count - 1) / text_.block_tokens();
   }
@@ -109,7 +109,7 @@ class Pool {
     guest.cached_token_count = static_cast<std::uint32_t>(guest.matched.size()) * text_.block_tokens();
   }
 
-  // A prefix is closed: a match stands as long as its last block does, and grows only by the block after that.
+  // A match is valid as long as its last block is, because parents stay; and it can only grow by the next block.
   void MatchAgainIfChanged(Guest& guest) {
     const auto depth = static_cast<std::uint32_t>(guest.matched.size());
     const bool stands =
@@ -141,7 +141,7 @@ class Pool {
 
   // ---- running ----
 
-  // On a server of this speed.
+  // Starts `guest` on a server of this speed.
   void Start(Guest guest, double speed) {
     for (const BlockRef ref : guest.matched) cache().Acquire(ref);
     TakeBlocks(guest);
@@ -154,7 +154,7 @@ class Pool {
     timeline_.After(FromSeconds(seconds / speed), [this, number, speed] { EndPrefill(number, speed); });
   }
 
-  // For all its tokens.
+  // Allocates the blocks for all its tokens.
   void TakeBlocks(Guest& guest) {
     const std::size_t needed = (guest.tokens.size() + text_.block_tokens() - 1) / text_.block_tokens();
     while (guest.blocks.size() < needed) {
@@ -165,7 +165,7 @@ class Pool {
     kept_.Settle();
   }
 
-  // What is full from block `first` on.
+  // Commits the full blocks from index `first` on.
   void Commit(Guest& guest, std::uint32_t first) {
     for (std::uint32_t index = first; index < guest.hashes.size(); ++index) {
       guest.blocks[index] = cache().Commit(guest.chain(), index, guest.blocks).block;
@@ -200,7 +200,7 @@ class Pool {
     StartAll();
   }
 
-  // Its answer's full blocks stay, as its prompt's do.
+  // Ends the request; the full blocks of its prompt and answer stay in the cache.
   void Leave(std::uint32_t number) {
     Guest& guest = running_.at(number);
     const auto prompt_blocks = static_cast<std::uint32_t>(guest.hashes.size());
@@ -234,7 +234,7 @@ class Pool {
   Arrivals arrivals_;
   std::list<Guest> waiting_;  // in order of arrival
   std::unordered_map<std::uint32_t, Guest> running_;
-  std::multiset<double> free_speeds_;  // of the servers without work
+  std::multiset<double> free_speeds_;  // speeds of the idle servers
   std::uint64_t computed_tokens_ = 0;
   std::uint64_t decode_plan_ = 0;
   std::uint64_t left_count_ = 0;

@@ -1,5 +1,5 @@
-// Simulates all workers as one: one cache that each of them reads at no cost, and one queue. No router can choose
-// wrongly there, so it estimates what routing can reach with such a queue. (It is no strict bound: a shortest-first
+// Simulates all workers as one: one cache that every worker reads at no cost, and one queue. No router can choose
+// wrongly there, so it estimates what routing can reach with such a queue. (It is not a strict bound: a shortest-first
 // queue is good for the mean, but not the best for every figure.)
 //
 //   one queue, least uncached tokens first ─▶ N servers, each with one prefill at a time at its worker's speed
@@ -7,8 +7,8 @@
 //                                               ▼
 //                                    decoding, as on a worker, at most N · max_running_requests at once
 //
-// The cache is the workers' real one, with N times the capacity, or unbounded. The uncached tokens of waiting requests
-// are always up to date. Full blocks only; no request waits for a prefix that another one is computing.
+// The cache is the workers' real one, with N times the capacity, or unlimited. The uncached tokens of waiting requests
+// are always up to date. Only full blocks count; no request waits for a prefix that another one is computing.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 namespace roost::simulate {
 
 enum class PoolSize : std::uint8_t {
-  kOfWorkers,  // the line "pooled"
-  kUnbounded,  // the line "infinite": nothing is ever evicted
+  kOfWorkers,  // reported as "pooled"
+  kUnbounded,  // reported as "infinite": nothing is ever evicted
 };
 
 [[nodiscard]] Outcome SimulatePool(const TraceText& text, PoolSize size, const SimulationOptions& options,

@@ -14,16 +14,16 @@ namespace roost::simulate {
 struct RequestRecord {
   Instant arrival{};
   std::optional<Instant> first_token = std::nullopt;
-  std::optional<Instant> end = std::nullopt;  // of its answer, or when it was refused
+  std::optional<Instant> end = std::nullopt;  // of its answer, or the time of its refusal
   std::uint32_t prompt_token_count = 0;
   std::uint32_t cached_token_count = 0;
   bool refused = false;
 };
 
-// Every request arrives once, has at most one first token after that, and ends or is refused once: checked.
+// Checks that every request arrives once, has at most one first token after that, and ends or is refused once.
 class RequestLog {
  public:
-  // `on_end` hears of every end and refusal.
+  // `on_end` is called for every end and refusal.
   RequestLog(std::size_t request_count, std::function<void(std::uint32_t number)> on_end)
       : records_(request_count), on_end_(std::move(on_end)) {}
 

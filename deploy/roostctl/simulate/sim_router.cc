@@ -10,7 +10,7 @@
 namespace roost::simulate {
 namespace {
 
-// The client: all that it must know is whether it was let down.
+// The client of one request. It only records failures.
 class Client final : public router::GenerationObserver {
  public:
   Client(std::uint32_t number, Timeline& timeline, RequestLog& log) : number_(number), timeline_(timeline), log_(log) {}
@@ -52,7 +52,8 @@ void SimRouter::Submit(std::uint32_t number) {
   CarryOutAll();
 }
 
-// One token more than will come, so that the worker says when it ends; two at least, which tells it from a copy.
+// Asks for one token more than the answer has, so that the worker decides the end; at least two, which distinguishes it
+// from a copy.
 router::GenerateSpec SimRouter::SpecOf(std::uint32_t number, std::shared_ptr<const router::ServedModel> model) const {
   const workload::TraceRequest& request = text_.trace().requests[number];
   router::GenerateSpec spec;

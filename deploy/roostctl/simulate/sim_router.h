@@ -1,7 +1,7 @@
-// A router on virtual time: the daemon's FleetCore with its index, policy and ledger, without the socket, the HTTP side
-// and the threads around it. What it wants sent is sent at once.
+// A router on virtual time: the daemon's FleetCore with its index, policy and ledger, without sockets, HTTP and
+// threads. Its messages are sent at once.
 //
-// What is given to the constructor outlives it.
+// The constructor's arguments outlive it.
 #pragma once
 
 #include <chrono>
@@ -29,15 +29,15 @@ class SimRouter {
   SimRouter(std::unique_ptr<router::Policy> policy, const router::FleetCoreOptions& options, std::uint64_t seed,
             const TraceText& text, Timeline& timeline, RequestLog& log, Send send);
 
-  // A client sends request `number` of the trace. That it is refused, now or later, is in the log.
+  // Submits request `number` of the trace. The log shows whether it was refused, now or later.
   void Submit(std::uint32_t number);
   void OnMessage(const std::string& worker_id, wire::WorkerMessage message);
-  // Several times a second.
+  // Call it several times a second.
   void Tick();
 
   [[nodiscard]] std::size_t request_count() const { return core_.request_count(); }
   [[nodiscard]] std::size_t copy_count() const { return core_.copy_count(); }
-  // Charges that are not taken back.
+  // Charges that are still open.
   [[nodiscard]] std::uint64_t charge_count();
   [[nodiscard]] const std::map<router::DecisionReason, std::uint64_t>& decisions() const { return metrics_.decisions; }
 

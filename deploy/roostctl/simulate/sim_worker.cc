@@ -60,7 +60,7 @@ wire::Hello HelloOf(std::string id, const KeptCache& kept, const TraceText& text
   return hello;
 }
 
-// All that the router asks for on its own, see SimRouter::SpecOf.
+// Only a router's copies ask for one token; see SimRouter::SpecOf.
 bool IsCopy(const wire::Generate& generate) { return generate.max_output_tokens == 1; }
 
 }  // namespace
@@ -179,7 +179,7 @@ void SimWorker::Cancel(std::uint32_t router, RequestId request_id) {
   if (found == requests_.end()) return;
   const SequenceId id = found->first;
   const Request& request = found->second;
-  if (request.phase == Phase::kDrawn) return;  // it ends of itself in this step
+  if (request.phase == Phase::kDrawn) return;  // it ends in this step anyway
   if (request.phase == Phase::kDecode) {
     (void)decode_.Stop(id.value(), timeline_.Now());
     PlanDecodeEnd();
@@ -187,7 +187,7 @@ void SimWorker::Cancel(std::uint32_t router, RequestId request_id) {
   Forget(id, wire::FinishReason::kCancelled);
 }
 
-// Those whose answers have been drawn since the last step.
+// Appends the answers that have been drawn since the last step.
 void SimWorker::AppendAnswers() {
   for (const SequenceId id : std::exchange(drawn_, {})) {
     const std::vector<TokenId> answer = text_.Answer(requests_.at(id).number);
@@ -199,7 +199,7 @@ void SimWorker::AppendAnswers() {
   }
 }
 
-// A preempted request keeps what it has drawn, and draws on when its context is computed again.
+// A preempted request keeps its drawn tokens, and goes on when its context has been computed again.
 void SimWorker::PausePreempted() {
   if (std::exchange(preemptions_, scheduler_.counters().preemptions) == preemptions_) return;
   for (auto& [id, request] : requests_) {
@@ -210,7 +210,7 @@ void SimWorker::PausePreempted() {
   PlanDecodeEnd();
 }
 
-// Answers take no time: their tokens have been paid for while they were drawn.
+// Answers take no time here: their time has passed while they were drawn.
 double SimWorker::StepSeconds(const std::vector<ScheduledSlice>& slices) {
   double seconds = 0;
   step_prefill_tokens_ = 0;
@@ -243,7 +243,7 @@ void SimWorker::EndStep(double step_seconds) {
   StartStep();
 }
 
-// All known tokens of the sequence are computed: its prompt, or its answer too.
+// All known tokens of the sequence are computed: those of its prompt, and perhaps of its answer.
 void SimWorker::OnComputed(SequenceId id) {
   Request& request = requests_.at(id);
   if (request.phase == Phase::kDrawn) return Forget(id, wire::FinishReason::kLength);
@@ -306,7 +306,7 @@ void SimWorker::OnDecodeEnd() {
   StartStep();
 }
 
-// ---- what is told ----
+// ---- reports ----
 
 void SimWorker::Report(const wire::Load& load) {
   last_report_ = timeline_.Now();
@@ -348,14 +348,14 @@ void SimWorker::PlanNews(std::uint32_t router) {
 }
 
 void SimWorker::TellNews(std::uint32_t router) {
-  // A step has told, or will: a snapshot is sent with one.
+  // A step has reported it since, or will soon: a due snapshot goes out with a step.
   if (!links_[router].has_news || links_[router].snapshot_due) return;
   wire::Step step;
   step.load = load_;
   SendTo(router, std::move(step));
 }
 
-// A due snapshot holds what the events of this step say.
+// A due snapshot already contains the effect of this step's events.
 void SimWorker::SendTo(std::uint32_t router, wire::Step step) {
   Link& link = links_[router];
   if (std::exchange(link.snapshot_due, false)) {

@@ -1,19 +1,19 @@
-// A worker on virtual time: the daemon's scheduler and prefix cache, with a service model in place of the forward pass
-// and of sampling, and the daemon's messages in place of its link.
+// A worker on virtual time: the daemon's scheduler, prefix cache and messages, with a service model instead of the
+// forward pass and sampling, and without its link.
 //
 //   Generate ─▶ inbox ─▶ scheduler ─▶ step: Schedule … (ServiceModel) … Commit ─▶ first token ─▶ decodes as a fluid
 //                                       │                                                          │ drawn
 //                                       ▼                                                          ▼
 //                     Step to every router: tokens, cache events, load          its answer's blocks are committed; end
 //
-// A request whose prompt is computed stays in the scheduler with nothing left to compute: it holds its blocks and its
-// place in the batch, and takes no budget. When its answer has been drawn, the answer's tokens are appended at once and
-// pass through the next step, which takes no time for them, so that their blocks enter the cache.
+// A request whose prompt is computed stays in the scheduler with nothing left to compute: it keeps its blocks and its
+// place in the batch, and takes no budget. When its answer has been drawn, all its tokens are appended at once and pass
+// through the next step, which takes no time for them, so that their blocks enter the cache.
 //
-// The inbox is drained between steps. Load goes out with every step, and every load interval when no step ends for so
-// long: then, if requests decode, as the report of one of their steps.
+// The inbox is drained between steps. The load is sent with every step, and once per load interval while no step ends;
+// if requests decode then, it is sent as the report of one of their steps.
 //
-// Lives on one Timeline. What is given to the constructor outlives it.
+// Runs on one Timeline. The constructor's arguments outlive it.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@
 namespace roost::simulate {
 
 struct WorkerOptions {
-  std::uint64_t cache_tokens = 1'000'000;  // kept beside what running requests hold
+  std::uint64_t cache_tokens = 1'000'000;  // kept in addition to those of running requests
   std::string eviction;                    // one of worker::kEvictionPolicyNames
   worker::SchedulePolicy schedule_policy = worker::SchedulePolicy::kFcfs;
   std::optional<Duration> first_token_target = {};
@@ -51,19 +51,19 @@ struct WorkerOptions {
   ServiceModel service;
 };
 
-// What sets one worker apart from the others.
+// The differences between workers.
 struct WorkerSpec {
   double speed = 1;                    // of prefill and decoding
-  Duration joins_after = Duration(0);  // since the start of the run
+  Duration joins_after = Duration(0);  // after the start of the run
 };
 
-// Tokens of blocks that running requests of the trace can be expected to hold at one time on `worker_count` workers.
+// How many tokens' blocks the running requests of the trace are expected to hold at one time on `worker_count` workers.
 [[nodiscard]] std::uint64_t ReserveTokens(const workload::Trace& trace, const WorkerOptions& options,
                                           std::uint32_t worker_count);
 
 class SimWorker {
  public:
-  // Messages to router 0 … router_count - 1.
+  // Sends messages to router 0 … router_count - 1.
   using Send = std::function<void(std::uint32_t router, wire::WorkerMessage message)>;
 
   SimWorker(std::string id, std::uint32_t router_count, const TraceText& text, const WorkerOptions& options,
@@ -76,7 +76,7 @@ class SimWorker {
 
   [[nodiscard]] const std::string& id() const { return hello_.worker_id; }
   [[nodiscard]] std::uint64_t prefill_token_count() const { return prefill_token_count_; }
-  // Of these, for copies of prefixes.
+  // How many of these were for copies of prefixes.
   [[nodiscard]] std::uint64_t copied_token_count() const { return copied_token_count_; }
   [[nodiscard]] const worker::Scheduler& scheduler() const { return scheduler_; }
 
@@ -85,9 +85,9 @@ class SimWorker {
     bool up = false;
     bool snapshot_due = false;
     std::uint64_t sequence = 0;
-    bool has_news = false;  // prompts that have arrived from others
+    bool has_news = false;  // prompts have arrived from other routers
     Instant last_step{};
-    std::vector<wire::TokenEvent> tokens;  // for its next Step
+    std::vector<wire::TokenEvent> tokens;  // for the next Step
     worker::PromptTeller prompt_teller;
   };
   enum class Phase { kPrefill, kDecode, kDrawn };
@@ -97,15 +97,15 @@ class SimWorker {
     RequestId id;
     Instant arrival{};
     Phase phase = Phase::kPrefill;
-    bool is_copy = false;          // of a prefix: nobody waits for it, and it has no answer
-    bool has_first_token = false;  // also while it is computed again after a preemption
+    bool is_copy = false;          // of a prefix: no request waits for it, and it has no answer
+    bool has_first_token = false;  // stays true while it is computed again after a preemption
     double tokens_to_draw = 0;     // while it does not decode
-    worker::OwnedPrompt prompt;    // as it came
+    worker::OwnedPrompt prompt;    // as it arrived
   };
   struct Incoming {
     std::uint32_t router = 0;
     wire::RouterMessage message;  // Generate or Cancel
-    worker::OwnedPrompt prompt;   // of a Generate, as other routers are told of it
+    worker::OwnedPrompt prompt;   // for a Generate, to report to other routers
   };
 
   void OnWelcome(Link& link);
@@ -127,11 +127,11 @@ class SimWorker {
   void PlanDecodeEnd();
   void OnDecodeEnd();
 
-  // ---- what is told ----
+  // ---- reports ----
   void Report(const wire::Load& load);
-  // The prompts that the scheduler has, for other routers.
+  // The prompts in the scheduler, for other routers.
   [[nodiscard]] std::vector<worker::OwnedPrompt> Queue() const;
-  // To all but this one, of a prompt that it sent.
+  // Plans a report to all routers but `router`, which sent a prompt.
   void PlanNews(std::uint32_t router);
   void TellNews(std::uint32_t router);
   void PlanLoadReport();
@@ -152,21 +152,21 @@ class SimWorker {
 
   std::vector<Link> links_;
   std::uint64_t copied_token_count_ = 0;
-  worker::PromptBoard prompt_board_;  // empty with one router
+  worker::PromptBoard prompt_board_;  // empty when there is only one router
   std::uint64_t next_prompt_id_ = 1;
-  std::uint64_t last_taken_prompt_id_ = 0;  // by the engine
+  std::uint64_t last_taken_prompt_id_ = 0;  // the last one that the engine took in
   std::vector<Incoming> inbox_;
   std::unordered_map<worker::SequenceId, Request> requests_;
   std::vector<worker::SequenceId> drawn_;    // answers whose blocks are still to be committed
-  std::vector<worker::SequenceId> wanting_;  // sequences of the step that runs which want a token
+  std::vector<worker::SequenceId> wanting_;  // sequences of the running step that need a token
   bool stepping_ = false;
   std::uint32_t step_prefill_tokens_ = 0;
   std::uint64_t preemptions_ = 0;
   std::uint64_t prefill_token_count_ = 0;
-  std::uint64_t decode_plan_ = 0;  // the latest; earlier ones are void
+  std::uint64_t decode_plan_ = 0;  // the latest plan; events of earlier ones do nothing
   Instant last_report_{};
   std::uint64_t report_count_ = 0;
-  wire::Load load_;  // as last told, without a step
+  wire::Load load_;  // the last report, without its step
 };
 
 }  // namespace roost::simulate

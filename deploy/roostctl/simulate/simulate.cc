@@ -114,7 +114,7 @@ Result<Outcome> RunPolicy(const std::string& policy, const simulate::TraceText& 
   return simulate::Simulate(text, policy, simulation, progress);
 }
 
-// One line that is written over again and again.
+// One line that is overwritten in place.
 class ProgressBar {
  public:
   ProgressBar(std::ostream& err, std::size_t request_count) : err_(err), request_count_(request_count) {}

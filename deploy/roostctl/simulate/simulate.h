@@ -1,4 +1,4 @@
-// `roostctl simulate`: a trace against a simulated cluster, under one routing policy after the other.
+// `roostctl simulate`: runs a trace on a simulated cluster, under one routing policy after the other.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct SimulateOptions {
   std::string format = "mooncake";
   std::string generator;
   std::uint32_t session_count = 0;  // 0: all, or the generator's default
-  double utilisation = 0.8;         // 0: as the trace's times have it
+  double utilisation = 0.8;         // 0: the trace's own times
   std::uint64_t seed = 1;
 
   // Routing
@@ -29,7 +29,7 @@ struct SimulateOptions {
 
   // Workers
   std::uint32_t worker_count = 8;
-  std::vector<std::string> worker_speeds;  // of worker 0, 1, …, over and over; 1 if there are none
+  std::vector<std::string> worker_speeds;  // of worker 0, 1, …, repeated; empty: all 1
   std::uint64_t cache_tokens = simulate::WorkerOptions().cache_tokens;
   std::string eviction{worker::kDefaultEvictionPolicy};
   std::string schedule{worker::kDefaultSchedulePolicy};
@@ -49,16 +49,16 @@ struct SimulateOptions {
 
   // Output
   bool json = false;
-  std::string plot;            // file for a picture; empty: none
-  bool show_progress = false;  // on the second stream
+  std::string plot;            // file for a plot; empty: none
+  bool show_progress = false;  // on `err`
 };
 
-// The routers' policies and the two lines beside them, "pooled" and "infinite".
+// The routers' policies and the two reference lines, "pooled" and "infinite".
 [[nodiscard]] const std::vector<std::string>& SimulatedPolicies();
 
-// Writes a table to `out`, or with `json` an object per policy and line, as each is done. Errors go to `err`. Returns
-// the exit code: 0, 64 for a value that can not be, 65 for a damaged trace, 66 for one that is not there, 73 for a plot
-// that can not be written.
+// Writes a table to `out`, or with `json` an object per policy as each one ends. Errors go to `err`. Returns the exit
+// code: 0, 64 for an invalid value, 65 for a damaged trace, 66 for a missing one, 73 for a plot that can not be
+// written.
 [[nodiscard]] int RunSimulate(const SimulateOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace roost::roostctl

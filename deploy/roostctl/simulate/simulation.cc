@@ -14,7 +14,7 @@
 namespace roost::simulate {
 namespace {
 
-// Time for the workers that are there from the start to become known, beside what their messages take.
+// Time for the initial workers to become known, in addition to the delay of their messages.
 constexpr Duration kSettlingTime = std::chrono::seconds(1);
 constexpr std::size_t kProgressSteps = 100;
 
@@ -45,12 +45,12 @@ class Cluster {
     DeliverTheRest();
   }
 
-  // Prefixes that are still being copied, although nobody will ask for them.
+  // Are prefixes still being copied, although no request will use them?
   [[nodiscard]] bool HasCopies() const {
     return std::any_of(routers_.begin(), routers_.end(), [](const auto& router) { return router->copy_count() > 0; });
   }
 
-  // The last messages are on their way: after them no router may hold anything any more.
+  // Delivers the last messages; after them no router may have open requests or charges.
   void DeliverTheRest() {
     const Instant end = timeline_.Now() + kSettlingTime + 4 * options_.event_delay;
     while (timeline_.Now() < end) ROOST_CHECK(timeline_.RunNext());
@@ -77,9 +77,9 @@ class Cluster {
   Result<void> AddRouter(std::string_view policy) {
     ROOST_ASSIGN_OR_RETURN(std::unique_ptr<router::Policy> made, router::MakePolicy(policy, rng_()));
     router::FleetCoreOptions fleet;
-    // Silence is none before several reports are due.
+    // Silence must last several report intervals before it counts.
     fleet.worker_timeout = std::max(fleet.worker_timeout, 8 * options_.worker.load_interval + options_.event_delay);
-    // Policies are compared by what waits where they sent it, so nothing waits here.
+    // Policies are compared by what waits at the workers they chose, so nothing may wait in the routers.
     fleet.requests.worker_queue_bound = options_.worker.max_waiting_requests;
     fleet.requests.max_queue = 0;
     routers_.push_back(std::make_unique<SimRouter>(std::move(made), fleet, rng_(), text_, timeline_, log_,
@@ -100,7 +100,7 @@ class Cluster {
     workers_.push_back(std::move(worker));
   }
 
-  // The delay is the same for all, so a link keeps its order.
+  // The delay is the same for all messages, so a link keeps its order.
   void Send(std::uint32_t router, const std::string& worker_id, wire::WorkerMessage message) {
     auto carried = std::make_shared<wire::WorkerMessage>(std::move(message));
     timeline_.After(options_.event_delay, [this, router, worker_id, carried] {

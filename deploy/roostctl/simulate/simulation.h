@@ -1,11 +1,11 @@
-// A cluster on virtual time: routers, workers and clients on one Timeline, one thread, no clock. Same trace, options
-// and seed, same outcome.
+// A cluster on virtual time: routers, workers and clients on one Timeline, one thread, no clock. The same trace,
+// options and seed give the same outcome.
 //
 //   Arrivals ─▶ SimRouter (one at random) ─ Generate, at once ─▶ SimWorker
 //                    ▲                                             │
 //                    └────────── Step, after the event delay ──────┘
 //
-// Two lines beside the policies estimate what routing can reach: see SimulatePool.
+// Beside the policies, two reference lines estimate what routing can reach: see SimulatePool.
 #pragma once
 
 #include <chrono>
@@ -24,17 +24,17 @@ namespace roost::simulate {
 
 struct SimulationOptions {
   std::vector<WorkerSpec> workers;
-  WorkerOptions worker;  // what all of them have in common
+  WorkerOptions worker;  // common to all workers
   std::uint32_t router_count = 1;
-  Duration event_delay = std::chrono::milliseconds(1);  // of a message from a worker to a router
+  Duration event_delay = std::chrono::milliseconds(1);  // of messages from workers to routers
   std::uint64_t seed = 1;
 };
 
-// Called now and then with the number of requests that have ended.
+// Called periodically with the number of requests that have ended.
 using Progress = std::function<void(std::size_t ended_count)>;
 
-// The trace of `text` under the policy of this name (see MakePolicy). kInvalidArgument for a policy that there is not.
-// Whatever the options, every request has ended or is refused at the end, and every charge is taken back: checked.
+// Runs the trace of `text` under this policy (see MakePolicy). kInvalidArgument for an unknown policy. Checks that at
+// the end, with any options, every request has ended or is refused, and every charge is taken back.
 [[nodiscard]] Result<Outcome> Simulate(const TraceText& text, std::string_view policy, const SimulationOptions& options,
                                        const Progress& progress);
 

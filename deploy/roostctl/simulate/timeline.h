@@ -1,7 +1,7 @@
-// Virtual time: a queue of events. Events of the same instant happen in the order in which they were added, so a run
-// can be repeated.
+// Virtual time: a queue of events. Events at the same instant run in the order in which they were added, so a run can
+// be repeated.
 //
-// One thread. O(log events) each.
+// One thread. Each call takes O(log events).
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ class Timeline final : public Clock {
 
   [[nodiscard]] Instant Now() const override { return now_; }
 
-  // `when` is not in the past. References that the action holds must live until it has run.
+  // `when` must not be in the past. References that the action holds must live until it has run.
   void At(Instant when, Action action) {
     ROOST_CHECK(when >= now_, "time goes back");
     events_.push({when, next_number_++, std::move(action)});
   }
   void After(Duration delay, Action action) { At(now_ + delay, std::move(action)); }
 
-  // Runs the next event. False: there is none.
+  // Runs the next event. False when there is none.
   bool RunNext() {
     if (events_.empty()) return false;
     now_ = events_.top().when;
@@ -42,7 +42,7 @@ class Timeline final : public Clock {
   struct Event {
     Instant when;
     std::uint64_t number = 0;
-    mutable Action action;  // moved out of the queue's top, which is const because its order must stay
+    mutable Action action;  // moved out of the queue's top, which is const to protect its order
 
     bool operator<(const Event& other) const {
       return std::make_pair(other.when, other.number) < std::make_pair(when, number);

@@ -9,7 +9,7 @@
 namespace roost::simulate {
 namespace {
 
-// Tokens with this bit are of no named content.
+// Tokens with this bit do not belong to any content of the trace.
 constexpr TokenId kOwnBit = TokenId{1} << 31U;
 
 std::uint32_t LargestBlockIn(std::uint32_t trace_block_tokens) {
@@ -34,7 +34,7 @@ TraceText::TraceText(const workload::Trace& trace)
       if (is_new) HashContent(known->second, parent);
       parent = hashes_[std::size_t{known->second} * parts_ + parts_ - 1];
     }
-    distinct_block_count_ += parts_;  // the rest behind the last full block
+    distinct_block_count_ += parts_;  // for the rest behind the last full block
   }
   distinct_block_count_ += hashes_.size();
 }
@@ -88,7 +88,7 @@ std::vector<TokenId> TraceText::Tokens(std::uint32_t number, std::uint32_t begin
   return tokens;
 }
 
-// All tokens of a cache block are equal.
+// All tokens of one cache block are equal.
 TokenId TraceText::TokenAt(std::uint32_t number, std::uint32_t position) const {
   const std::uint32_t block = position / block_tokens_;
   const std::uint32_t trace_block = block / parts_;

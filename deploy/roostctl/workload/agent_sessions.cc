@@ -28,7 +28,7 @@ Result<AgentSession> ReadHeader(simdjson::dom::element object) {
   return session;
 }
 
-// Are the request's blocks those of its tokens, and the shared ones its parent's?
+// Do the request's blocks match its tokens, and the shared blocks those of its parent?
 Result<void> CheckBlocks(const AgentSession& session, const AgentRequest& request) {
   const std::uint64_t block_count = std::uint64_t{request.shared_block_count} + request.new_block_count;
   if (block_count != request.input_token_count / session.block_tokens) {
@@ -46,8 +46,8 @@ Result<AgentRequest> ReadRequest(simdjson::dom::array fields, const AgentSession
   if (fields.size() != kFieldCount) return InvalidArgument("request", "a request has {} fields", kFieldCount);
   for (std::size_t i = 0; i < kFieldCount; ++i) {
     const simdjson::dom::element field = fields.at(i).value_unsafe();
-    if (field.is_null()) continue;  // a time that was not recorded
-    if (field.get(values[i]) != simdjson::SUCCESS) return InvalidArgument("request", "field {} is no number", i);
+    if (field.is_null()) continue;  // the time was not recorded
+    if (field.get(values[i]) != simdjson::SUCCESS) return InvalidArgument("request", "field {} is not a number", i);
   }
   if (values[5] >= static_cast<double>(session.requests.size())) {
     return InvalidArgument("request", "shares blocks with request {}, which is not before it", values[5]);
@@ -66,7 +66,7 @@ Result<AgentRequest> ReadRequest(simdjson::dom::array fields, const AgentSession
   return request;
 }
 
-// Gives out ids and turns one session into requests of the trace.
+// Assigns ids, and turns one session into requests of the trace.
 class Composer {
  public:
   Composer(Trace& trace, const AgentTraceOptions& options) : trace_(trace), options_(options) {}
@@ -89,7 +89,7 @@ class Composer {
   }
 
  private:
-  // Tools' blocks are named by the length of the tools' part, all others by a running number.
+  // The tools' blocks are named by the length of the tools' part, all others by a running number.
   static constexpr ContentId kToolsBit = ContentId{1} << 63U;
 
   TraceRequest Compose(const AgentSession& session, const AgentRequest& recorded, std::size_t first) {

@@ -7,23 +7,23 @@
 namespace roost::workload {
 namespace {
 
-// Some kinds of stretches of text, so that their ids differ.
+// Kinds of texts, so that their ids differ.
 enum class Text : std::uint64_t { kSystem, kChat, kPrompt };
 
-// Block `place` of a chain that belongs to text `number` of its kind.
+// Block `place` of the chain of text `number` of this kind.
 ContentId IdOf(Text text, std::uint64_t number, std::uint64_t place) {
   return static_cast<std::uint64_t>(text) << 60U | number << 24U | place;
 }
 
 double Exponential(Rng& rng, double mean) { return -mean * std::log(1.0 - rng.Uniform()); }
 
-// Even over [mean / 2, mean * 3 / 2].
+// Uniform over [mean / 2, mean * 3 / 2].
 std::uint32_t Around(Rng& rng, std::uint32_t mean) {
   return mean / 2 + static_cast<std::uint32_t>(rng.Below(std::uint64_t{mean} + 1));
 }
 
-// A prompt and its answer, of which the first `system_token_count` tokens are system prompt `system`; the rest is
-// `text` number `number`.
+// A prompt and its answer: the first `system_token_count` tokens are system prompt `system`; the rest is `text` number
+// `number`.
 struct Chain {
   std::uint64_t system = 0;
   std::uint32_t system_token_count = 0;
@@ -92,7 +92,7 @@ Trace TenantUsers(const TenantUsersOptions& options) {
   Trace trace{.block_tokens = options.block_tokens, .requests = {}};
   Rng rng(options.seed);
   const std::uint32_t input = options.system_token_count + options.question_token_count;
-  // An answer is another one each time: its blocks are named after the request, behind those of the prompt.
+  // Answers differ between requests: their blocks are named after the request, and follow the prompt's.
   const std::uint64_t user_count = std::uint64_t{options.group_count} * options.users_per_group;
   double arrival = 0;
   for (std::uint64_t i = 0; i < options.request_count; ++i) {

@@ -1,4 +1,5 @@
-// Generated load: seeded, the same on every machine. Parameters of published loads are the defaults of their sources.
+// Generated load: seeded, and the same on every machine. For published loads the defaults are their sources'
+// parameters.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +8,9 @@
 
 namespace roost::workload {
 
-// Chats of several turns behind shared system prompts. A turn's prompt is all of the chat so far, so the blocks that an
-// answer fills come back in the next turn. Sessions start at random over the span; people think between turns for an
-// exponential time; turn counts are geometric; user texts and answers have lengths spread evenly around their means.
+// Chats of several turns behind shared system prompts. A turn's prompt is the whole chat so far, so the blocks of an
+// answer come back in the next turn. Sessions start at random over the span; the think time between turns is
+// exponential; turn counts are geometric; lengths of user texts and answers are uniform around their means.
 struct MultiTurnChatOptions {
   std::uint32_t block_tokens = 64;
   std::uint32_t session_count = 600;
@@ -24,8 +25,8 @@ struct MultiTurnChatOptions {
 };
 [[nodiscard]] Trace MultiTurnChat(const MultiTurnChatOptions& options);
 
-// Groups of prompts that share a long front part, in random order; each prompt comes once. SGLang's
-// generated-shared-prefix benchmark.
+// Groups of prompts that share a long front, in random order; each prompt comes once. SGLang's generated-shared-prefix
+// benchmark.
 struct SharedPrefixOptions {
   std::uint32_t block_tokens = 64;
   std::uint32_t group_count = 64;
@@ -38,8 +39,8 @@ struct SharedPrefixOptions {
 };
 [[nodiscard]] Trace SharedPrefix(const SharedPrefixOptions& options);
 
-// Users of groups, each with one long prompt behind the group's system prompt, who come again at random. llm-d's
-// "B2B SaaS" benchmark.
+// Users in groups, each with one long prompt behind the group's system prompt, who return at random. llm-d's "B2B SaaS"
+// benchmark.
 struct TenantUsersOptions {
   std::uint32_t block_tokens = 64;
   std::uint32_t group_count = 150;
@@ -53,7 +54,7 @@ struct TenantUsersOptions {
 };
 [[nodiscard]] Trace TenantUsers(const TenantUsersOptions& options);
 
-// Prompts that have nothing in common.
+// Prompts without a common front.
 struct NoReuseOptions {
   std::uint32_t block_tokens = 64;
   std::uint32_t request_count = 1000;

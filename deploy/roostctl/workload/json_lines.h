@@ -10,8 +10,8 @@
 
 namespace roost::workload {
 
-// Calls `visit` with the value of every line, in order; the value lasts for the call. A line that is no JSON, and an
-// Error of `visit`, end it; the Error names the file and the line. Empty lines do not count.
+// Calls `visit` with the value of every line, in order; the value is valid during the call. Stops at a line that is not
+// JSON, or at an Error of `visit`; the Error names the file and the line. Empty lines are skipped.
 [[nodiscard]] Result<void> ForEachJsonLine(const std::filesystem::path& path,
                                            const std::function<Result<void>(simdjson::dom::element)>& visit);
 

@@ -8,7 +8,7 @@ namespace roost::workload {
 namespace {
 
 constexpr std::uint32_t kBlockTokens = 512;
-// Ids of decoded blocks; those in the file are far below.
+// Ids of answers' blocks; those in the file are far below.
 constexpr ContentId kFirstOwnId = ContentId{1} << 40U;
 
 Result<std::uint32_t> Count(simdjson::dom::element object, std::string_view key) {
@@ -19,7 +19,7 @@ Result<std::uint32_t> Count(simdjson::dom::element object, std::string_view key)
   return static_cast<std::uint32_t>(value);
 }
 
-// The prompt's full blocks.
+// The ids of the prompt's full blocks.
 Result<std::vector<ContentId>> PromptBlocks(simdjson::dom::element object, std::uint32_t block_count) {
   simdjson::dom::array ids;
   if (object.at_key("hash_ids").get(ids) != simdjson::SUCCESS || ids.size() < block_count) {

@@ -39,7 +39,7 @@ Result<std::uint64_t> HashAt(simdjson::dom::element object, std::string_view key
   return Hash(value, key);
 }
 
-// Makes a trace of lines; tenants are numbered as they come.
+// Makes a trace from lines; tenants are numbered in order of appearance.
 class Reader {
  public:
   Result<void> Add(simdjson::dom::element object) {

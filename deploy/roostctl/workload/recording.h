@@ -1,10 +1,10 @@
-// Roost's own recordings, as `roost-router --record FILE` writes them: lengths and hashes, no text. A JSON object per
+// Roost's own recordings, as `roost-router --record FILE` writes them: lengths and hashes, no text. One JSON object per
 // line:
 //
 //   arrival        seconds since the recording began
-//   model          the model's name; `block_tokens` belong to it
-//   block_tokens   tokens per block
-//   input, output  tokens of the prompt and of the answer (of several choices, of the first)
+//   model          the model's name
+//   block_tokens   tokens per block of this model
+//   input, output  tokens of the prompt and of the answer (of the first of several choices)
 //   blocks         the low 64 bits of the hashes of all full blocks of prompt and answer, front to back, in hexadecimal
 //   tenant         hash of the tenant's name, in hexadecimal; "0": none
 //   session        hash of the session's name, in hexadecimal; "0": none
@@ -19,8 +19,8 @@
 
 namespace roost::workload {
 
-// A recording of one model, to be replayed at its recorded times. Requests without a session get one by guess. Errors
-// name the file and the line.
+// Loads a recording of one model, to replay it at its recorded times. Requests without a session get a guessed one.
+// Errors name the file and the line.
 [[nodiscard]] Result<Trace> LoadRecording(const std::filesystem::path& path);
 
 }  // namespace roost::workload

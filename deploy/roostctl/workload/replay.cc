@@ -22,13 +22,13 @@ using worker::PrefixCache;
 using worker::RequestUse;
 using worker::TreePlace;
 
-// The cache's blocks hold few tokens, whatever the trace's hold, so that big pools replay in little memory.
+// The cache's blocks hold few tokens, whatever the trace's blocks hold, so that big pools need little memory.
 constexpr std::uint32_t kCacheBlockTokens = kMinBlockTokens;
 constexpr BlockHash kRoot{1, 1};
 
 BlockHash HashOf(ContentId id) { return {Mix64(id + 1), Mix64(~id)}; }
 
-// Shows the policy the trace's token counts instead of those of the small blocks.
+// Shows the policy the trace's token counts instead of the small blocks' counts.
 class TraceScale final : public EvictionPolicy {
  public:
   TraceScale(std::unique_ptr<EvictionPolicy> policy, const RequestUse& request)
@@ -126,7 +126,7 @@ class Player {
 
   const Trace& trace_;
   BlockPool pool_;
-  RequestUse use_;  // of the request that plays, in the trace's tokens
+  RequestUse use_;  // of the current request, in the trace's tokens
   PrefixCache cache_;
   ReplayResult result_;
   std::vector<BlockHash> hashes_;
@@ -135,7 +135,7 @@ class Player {
   std::vector<BlockId> blocks_;
 };
 
-// When each content is used next, asked in the order of the trace.
+// When each content is used next. Must be asked in the order of the trace.
 class Future {
  public:
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
@@ -157,7 +157,7 @@ class Future {
   std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> uses_;
 };
 
-// The idle leaf whose next use is farthest.
+// Evicts the idle leaf whose next use is farthest.
 class Foresight final : public EvictionPolicy {
  public:
   Foresight(const Trace& trace, std::uint32_t block_count) : future_(trace), idle_(block_count) {}

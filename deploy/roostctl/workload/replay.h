@@ -1,5 +1,6 @@
-// Replays a trace on the real prefix cache of one worker: one request after the other, each matched, its missing blocks
-// committed, its answer's blocks too, then all let go. No time passes, so what is seen is the cache alone.
+// Replays a trace on the real prefix cache of one worker, one request after the other: each is matched, its missing
+// blocks and its answer's blocks are committed, then all are released. No time passes, so the result shows the cache
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace roost::workload {
 
 struct HitCount {
   std::uint64_t prompt_token_count = 0;
-  std::uint64_t hit_token_count = 0;  // prompt tokens in blocks that were matched
+  std::uint64_t hit_token_count = 0;  // prompt tokens in matched blocks
 
   [[nodiscard]] double hit_ratio() const {
     return prompt_token_count == 0 ? 0 : static_cast<double>(hit_token_count) / static_cast<double>(prompt_token_count);
@@ -24,18 +25,18 @@ struct HitCount {
 
 struct ReplayResult : HitCount {
   std::uint64_t evicted_block_count = 0;
-  std::vector<HitCount> tenants;  // by their numbers in the trace
+  std::vector<HitCount> tenants;  // by number in the trace
 };
 
-// On a pool of `block_count` blocks. A request that is larger than the pool keeps what fits. Tenant t has
-// tenant_shares[t - 1] of the pool as its own, in `eviction`'s group t; those without a share are in group 0.
+// Replays on a pool of `block_count` blocks. A request larger than the pool keeps what fits. Tenant t owns
+// tenant_shares[t - 1] of the pool, as group t of `eviction`; tenants without a share are in group 0.
 [[nodiscard]] ReplayResult Replay(const Trace& trace, std::uint32_t block_count,
                                   std::unique_ptr<worker::EvictionPolicy> eviction,
                                   std::span<const double> tenant_shares = {});
 
-// The same with what no policy can know: the block goes whose next use is farthest, leaves only (Belady, A study of
-// replacement algorithms for a virtual-storage computer, 1966). O(log n) per block. Not quite a bound, because with
-// prefixes the best choice is not always the farthest, but close to one.
+// The same with knowledge of the future: evicts the leaf whose next use is farthest (Belady, A study of replacement
+// algorithms for a virtual-storage computer, 1966). O(log n) per block. Close to a bound, but not quite one, because
+// with prefixes the farthest is not always the best choice.
 [[nodiscard]] ReplayResult ReplayWithForesight(const Trace& trace, std::uint32_t block_count);
 
 }  // namespace roost::workload

@@ -1,4 +1,4 @@
-// Traces by name, for commands: a file in one of the known forms, or a generator.
+// Traces by name, for commands: a file in one of the known formats, or a generator.
 #pragma once
 
 #include <array>
@@ -19,13 +19,13 @@ struct TraceSource {
   std::string path;
   std::string format;                               // one of kTraceFormats
   std::string generator;                            // one of kGenerators; empty: the file
-  std::optional<std::uint32_t> session_count = {};  // of weka and chat: so many; all, or the generator's default
+  std::optional<std::uint32_t> session_count = {};  // for weka and chat; empty: all, or the generator's default
   std::uint64_t seed = 1;
 };
 
-// kInvalidArgument names the field (trace, format or generate); errors of a file name the line. A file's trace in which
-// nothing arrives is an error too. Mooncake's 3-second ticks are spread evenly; what coding agents' sessions would
-// send 90 minutes after the first could start is left out.
+// kInvalidArgument names the field (trace, format or generate); errors of a file name the line. A file without requests
+// is an error too. Mooncake's 3-second ticks are spread evenly. Requests of coding agents' sessions later than 90
+// minutes after the first possible start are left out.
 [[nodiscard]] Result<Trace> LoadTrace(const TraceSource& source);
 
 }  // namespace roost::workload

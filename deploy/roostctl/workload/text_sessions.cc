@@ -18,12 +18,12 @@ constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::size_t kBlockChars = kTokenChars * kBlockTokens;
 
 struct Turn {
-  double gap_seconds = 0;  // after the turn before it
+  double gap_seconds = 0;  // after the previous turn
   std::string prompt;
   std::string answer;
 };
 
-// Of `text` behind whatever `before` names. Not zero, so that what is empty differs from nothing.
+// Hash of `text` behind the text of hash `before`. Never zero, so that an empty text differs from no text.
 ContentId HashText(ContentId before, std::string_view text) {
   ContentId hash = before + 1;
   for (std::size_t i = 0; i < text.size(); i += sizeof(std::uint64_t)) {
@@ -50,7 +50,7 @@ TraceRequest RequestOf(const Turn& turn) {
   return request;
 }
 
-// Gives sessions their times and puts their turns into one trace.
+// Assigns times to sessions, and puts their turns into one trace.
 class Composer {
  public:
   explicit Composer(const TextSessionOptions& options) : options_(options), rng_(options.seed) {}

@@ -33,7 +33,8 @@ void SortByArrival(Trace& trace) {
 }
 
 void GuessSessions(Trace& trace) {
-  std::unordered_map<ContentId, std::uint64_t> sessions;  // of the latest request with that block, not counting firsts
+  std::unordered_map<ContentId, std::uint64_t> sessions;  // of the latest request with that block, ignoring first
+                                                          // blocks
   std::uint64_t session_count = 0;
   for (TraceRequest& request : trace.requests) {
     for (std::size_t i = request.blocks.size(); i > 1 && request.session == 0; --i) {

@@ -2,9 +2,9 @@
 // and every token before it, so equal ids mean equal prefixes and nothing needs the text.
 //
 //   request:   [ 17 ][ 18 ][ 19 ][ 40 ]   (tail)      blocks[0 … 3] are the prompt's full blocks
-//                                   [ 41 ][ 42 ]      blocks[4 … ] those that fill up while the answer is decoded
+//                                   [ 41 ][ 42 ]      blocks[4 … ] become full while the answer is decoded
 //
-// Plain values; loaders and generators make them, replays and simulations read them.
+// Plain values. Loaders and generators make them; replays and simulations read them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace roost::workload {
 
-// Names the content of a block and all before it. Unique within one trace.
+// Names the content of a block and of all blocks before it. Unique within one trace.
 using ContentId = std::uint64_t;
 
 struct TraceRequest {
@@ -21,14 +21,14 @@ struct TraceRequest {
   std::uint32_t output_token_count = 0;
   // (input_token_count + output_token_count) / block_tokens ids, front to back.
   std::vector<ContentId> blocks;
-  std::uint32_t tenant = 0;   // who sends it; 0: nobody in particular
-  std::uint64_t session = 0;  // the conversation that it is a turn of; 0: none
+  std::uint32_t tenant = 0;   // the sender; 0: none
+  std::uint64_t session = 0;  // the conversation of this turn; 0: none
 };
 
-// What makes a request come.
+// What decides when a request arrives.
 enum class Pacing : std::uint8_t {
-  kRecorded,    // its arrival time, whatever became of others
-  kTurnByTurn,  // its arrival time as well, but a turn of a session waits for the answer to the turn before it
+  kRecorded,    // its arrival time alone
+  kTurnByTurn,  // also its arrival time, but a turn of a session waits for the answer to the previous turn
 };
 
 struct Trace {
@@ -41,7 +41,7 @@ struct Trace {
   return request.input_token_count / trace.block_tokens;
 }
 
-// What a cache that forgets nothing would see.
+// What a cache that never evicts would see.
 struct TraceSummary {
   std::uint64_t request_count = 0;
   std::uint64_t input_token_count = 0;
@@ -50,11 +50,11 @@ struct TraceSummary {
 };
 [[nodiscard]] TraceSummary Summarise(const Trace& trace);
 
-// Sorts by arrival; requests that arrive together keep their order.
+// Sorts by arrival; stable for requests that arrive together.
 void SortByArrival(Trace& trace);
 
-// For a trace that names no sessions: a request belongs to the session of the request before it that it shares the most
-// blocks with, and to a new one if they share no block but the first, which may be everybody's.
+// For a trace without sessions. A request joins the session of the earlier request with which it shares the most
+// blocks. If it shares no block but the first, which may be common to all, it starts a new session.
 void GuessSessions(Trace& trace);
 
 }  // namespace roost::workload

@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLongEnough{20'000};
 
-// A pipe of one page, as small as they come.
+// A pipe of one page, the smallest possible.
 class Pipe {
  public:
   Pipe() {
@@ -40,7 +40,7 @@ class Pipe {
   void CloseReader() { Close(ends_[0]); }
   void CloseWriter() { Close(ends_[1]); }
 
-  // Up to and with `last`.
+  // Reads up to and including `last`.
   std::string ReadThrough(std::string_view last) {
     std::string text;
     std::array<char, 4096> buffer{};
@@ -67,7 +67,7 @@ TEST(LogQueueTest, WritesLinesInOrder) {
   LogQueue queue(pipe.writer(), TellDropped);
   queue.Put("a\n");
   queue.Put("b\n");
-  // A pipe of one page takes a second write only after the first was read.
+  // A pipe of one page takes a second write only after the first one was read.
   EXPECT_EQ(pipe.ReadThrough("b\n"), "a\nb\n");
   EXPECT_TRUE(queue.Flush(kLongEnough));
 }
@@ -76,7 +76,7 @@ TEST(LogQueueTest, NobodyWaitsForAReaderThatIsStuckAndTheOldestLinesGo) {
   Pipe pipe;
   LogQueue queue(pipe.writer(), TellDropped);
   constexpr int kLines = 100'000;
-  // Would wait for ever, if putting waited for the pipe.
+  // It would wait forever if Put waited for the pipe.
   for (int i = 0; i < kLines; ++i) queue.Put(fmt::format("line {:06} {}\n", i, std::string(50, '.')));
   EXPECT_FALSE(queue.Flush(milliseconds(10)));
 

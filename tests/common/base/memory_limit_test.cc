@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A machine's files of /proc and /sys.
+// Fakes a machine's files in /proc and /sys.
 class MemoryLimitTest : public testing::Test {
  protected:
   void SetUp() override {

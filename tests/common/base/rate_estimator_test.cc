@@ -34,7 +34,7 @@ TEST(RateEstimatorTest, KnowsWhatAStepTakesBesideItsPrefill) {
   EXPECT_EQ(rates.seconds_beside_prefill(4), 0);
   for (std::uint32_t prefill = 10; prefill <= 500; prefill += 10) rates.Observe(Truth{}.Sample(prefill, 0));
   EXPECT_NEAR(rates.seconds_beside_prefill(0), 0.002, 1e-4);
-  EXPECT_EQ(rates.decode_step_seconds(0), 0);  // none has been seen
+  EXPECT_EQ(rates.decode_step_seconds(0), 0);  // no decode has been observed
   for (std::uint32_t prefill = 10; prefill <= 500; prefill += 10) {
     rates.Observe(Truth{}.Sample(prefill, prefill / 10 % 7));
   }
@@ -53,7 +53,8 @@ TEST(RateEstimatorTest, RecoversTheCostsOfMixedSteps) {
   EXPECT_NEAR(rates.decode_step_seconds(10), 0.032, 1e-4);
 }
 
-// A decode alone takes 20 ms, beside which short prefills run. With one base for both they would take no time at all.
+// A decode alone takes 20 ms, and short prefills run in the same steps. With one base for both, prefills would seem to
+// take no time.
 TEST(RateEstimatorTest, ShortPrefillsAreNotHiddenByLongDecodes) {
   RateEstimator rates;
   Rng rng(6);
@@ -82,8 +83,8 @@ TEST(RateEstimatorTest, StepsThatAllLookAlikeBelongToTheirTokens) {
   EXPECT_NEAR(rates.prefill_tokens_per_second(), 2000, 1);
 }
 
-// Prompts of about the same length, and each step takes up to a third more or less than it should. What is then said of
-// longer prompts hangs on where the time went: to the tokens, until steps of other lengths tell better.
+// Prompts of about the same length, and each step is up to a third too long or too short. The prediction for longer
+// prompts depends on what the time is attributed to: to the tokens, until steps of other lengths show better.
 TEST(RateEstimatorTest, NoiseIsNotTakenForABase) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(seed);
@@ -100,7 +101,7 @@ TEST(RateEstimatorTest, NoiseIsNotTakenForABase) {
   }
 }
 
-// Else the router would take its fleet for unknown again.
+// Otherwise the router would treat its fleet's rates as unknown again.
 TEST(RateEstimatorTest, WhatIsKnownStaysKnown) {
   RateEstimator rates;
   for (std::uint32_t i = 0; i < 100; ++i) {
@@ -121,7 +122,7 @@ TEST(RateEstimatorTest, AWorkerThatOnlyDecodesForLongKeepsItsPrefillRate) {
   EXPECT_NEAR(rates.decode_step_seconds(4), 0.014, 1e-4);
 }
 
-// Prefills hide behind the weights that decodes read: no base of theirs may be taken over from decodes.
+// Prefills hide behind the weights that decodes read, so prefills must not inherit a base from decodes.
 TEST(RateEstimatorTest, DecodesForLongSayNothingOfTheBaseOfPrefills) {
   RateEstimator rates;
   for (std::uint32_t prefill = 100; prefill <= 2000; prefill += 20) rates.Observe({prefill, 0, prefill * 1e-4});

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{20};
 
-// Each in a process of its own: signals are the process's.
+// Each test has its own process, because signals affect the whole process.
 TEST(TerminationDeathTest, SignalDuringStartUpEndsTheProcess) {
   EXPECT_EXIT(
       {

@@ -79,7 +79,7 @@ TEST_F(ConfigTest, APositionalStandsAnywhereAmongTheFlags) {
     EXPECT_EQ(id, "ID-1");
     EXPECT_EQ(threads, 3U);
   }
-  EXPECT_NE(ErrorOf({"ID-1"}), "");  // nobody asked for one
+  EXPECT_NE(ErrorOf({"ID-1"}), "");  // no positional argument is declared
 }
 
 TEST_F(ConfigTest, CommandLineWinsOverEnvironmentOverFileOverDefault) {

@@ -33,7 +33,7 @@ TEST(JsonSchemaRulesTest, ArraysSayWhatTheirItemsAre) {
             R"({"type":"array","prefixItems":[{"type":"null"},{}],"items":false})");
 }
 
-// The library's own lengths would let control characters through.
+// The library's own length limits would allow control characters.
 TEST(JsonSchemaRulesTest, LengthsBecomePatterns) {
   EXPECT_EQ(Rewritten(R"({"type":"string","minLength":2,"maxLength":5})"),
             R"({"type":"string","pattern":"^[^\\x00-\\x1f\\x22\\x5c]{2,5}$"})");
@@ -69,7 +69,7 @@ struct Refusal {
   std::string keyword;
 };
 
-// Whatever the library would ignore or read otherwise.
+// Everything that the library would ignore or interpret differently.
 TEST(JsonSchemaRulesTest, WhatIsNotHeldToIsRefusedByItsKeyword) {
   const std::vector<Refusal> cases{
       {R"({"not":{}})", "'not'"},

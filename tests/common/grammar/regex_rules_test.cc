@@ -23,7 +23,7 @@ TEST(RegexRulesTest, AnchorsAtTheEndsOfAWholeTextMeanNothing) {
   EXPECT_EQ(Whole("^a|b$"), "a|b");
 }
 
-// JSON Schema looks for a part that matches.
+// A JSON Schema pattern may match any part of the text.
 TEST(RegexRulesTest, APatternWithoutAnchorsMayHaveAnythingAround) {
   const std::string any = "[^\\x00-\\x1f\\x22\\x5c]*";
   EXPECT_EQ(Pattern("^a$"), "a");
@@ -63,7 +63,7 @@ TEST(RegexRulesTest, WhatIsReadOtherwiseIsRefused) {
   EXPECT_EQ(LibraryRegex("(a", RegexUse::kWholeText, "guided_regex").error().field, "guided_regex");
 }
 
-// They can not be written without an escape, and escapes are no part of what the pattern sees.
+// Quotes and backslashes can only be written with an escape, and the pattern does not see escapes.
 TEST(RegexRulesTest, PatternsOfStringsWantNoQuotesAndBackslashes) {
   EXPECT_EQ(Pattern("^\"$").substr(0, 2), "! ");
   EXPECT_EQ(Pattern("^\\\\$").substr(0, 2), "! ");

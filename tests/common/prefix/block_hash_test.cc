@@ -18,8 +18,8 @@ std::vector<TokenId> Iota(std::size_t count) {
   return tokens;
 }
 
-// The vectors were computed by the definition in block_hash.h with Python's hashlib; common/README.md prints them for
-// those who hash blocks in another language.
+// The vectors were computed from the definition in block_hash.h with Python's hashlib; common/README.md prints them for
+// implementations in other languages.
 TEST(BlockHashTest, MatchesThePublishedVectors) {
   const BlockHash root = RootHash(Scope());
   EXPECT_EQ(root.ToHex(), "165209ba29b2b2e3ef91282a1b94da18");

@@ -1,4 +1,4 @@
-// Real models' templates against what Python's Jinja2 rendered: byte for byte.
+// Real models' templates against the output of Python's Jinja2, byte for byte.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -55,7 +55,7 @@ TEST_F(ChatTemplateCasesTest, EveryStoredCaseRendersTheSameBytes) {
   EXPECT_GE(error_count, 13);
 }
 
-// Every way to cut a real template short is a template or an error, and a template renders or fails; nothing crashes.
+// A real template that is cut anywhere is a template or an error, and a template renders or fails; nothing crashes.
 TEST_F(ChatTemplateCasesTest, TemplatesCutAtEveryByteAreErrorsOrTemplates) {
   const jinja::Value context =
       jinja::FromJson(R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Ho"}]})", "context")

@@ -1,5 +1,6 @@
 // The interpreter against Python's Jinja2, feature by feature: jinja_cases.jsonl holds its answers, and
-// make_jinja_cases.py makes the file. Then what is ours alone: errors, input that stays as it is, values from JSON.
+// make_jinja_cases.py makes the file. Then what Jinja2 can not judge: errors, input that stays unchanged, values from
+// JSON.
 #include <gtest/gtest.h>
 
 #include <fstream>

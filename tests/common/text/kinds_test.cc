@@ -1,5 +1,5 @@
-// Each kind of pre-tokenizer, normalizer, post-processor and decoder of the format: served as the reference library
-// does (testdata/kinds.jsonl, made by make_kinds.py), or refused by its name.
+// Each kind of pre-tokenizer, normalizer, post-processor and decoder of the format: it works as in the reference
+// library (testdata/kinds.jsonl, made by make_kinds.py), or is refused by name.
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
@@ -29,7 +29,7 @@ using testing_support::ToJson;
 constexpr char32_t kEnd = testing_support::kSanitized ? 0x12000 : 0x110000;
 constexpr std::size_t kLimit = 1U << 20U;
 
-// No character, or one of the planes in which none is assigned or all are private.
+// Surrogates, and planes in which no code points are assigned or all are private.
 bool IsLeftOut(char32_t c) { return (c >= 0xD800 && c <= 0xDFFF) || (c >= 0x33000 && c < 0xE0000) || c >= 0xE1000; }
 
 // Calls `check` with each line that has the member `key`.
@@ -185,7 +185,7 @@ TEST(KindsTest, WholeTokenizersEncodeAsTheReference) {
   });
 }
 
-// All kinds of the format, of version 0.23 of the reference library.
+// All kinds in the format, as of version 0.23 of the reference library.
 struct KindCase {
   const char* part;
   const char* name;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes testdata/: small tokenizers for what real vocabularies at hand do not use, and the reference library's answers.
+"""Makes testdata/: small tokenizers for features that our real vocabularies do not use, and the reference library's answers.
 
 Run with a Python that has the Hugging Face `tokenizers` package (0.23.3 made the committed files):
 
@@ -110,7 +110,7 @@ def template(before, after=()):
 
 
 def assemble(model, added_tokens=(), normalizer=None, pre_tokenizer=None, post_processor=None, decoder=None, **changes):
-    """A whole tokenizer file, with the ids that its tokens get."""
+    """A whole tokenizer file, with the ids of its tokens."""
     model = copy.deepcopy(model)
     model.update(changes)
     added_tokens = copy.deepcopy(list(added_tokens))
@@ -228,11 +228,11 @@ def answers(tokenizer, texts, rng):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         case = {"text": text, "ids": ids, "ids_with_special": tokenizer.encode(text).ids, "plain_ids": plain,
                 "decoded": tokenizer.decode(ids, skip_special_tokens=False)}
-        # What is left out is equal to `ids`, or to `text`.
+        # A member that is left out is equal to `ids`, or to `text`.
         yield {key: value for key, value in case.items()
                if key in ("text", "ids") or value != (text if key == "decoded" else ids)}
     for _ in range(4):
-        # Lone byte tokens: what an ill-formed run of them becomes is decided otherwise here than in the reference.
+        # Lone byte tokens: Roost decodes an ill-formed run of them differently from the reference.
         ids = []
         for _ in range(12):
             drawn = rng.randrange(size)

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Writes jinja_cases.jsonl: template snippets and what Python's Jinja2 makes of them.
+"""Writes jinja_cases.jsonl: template snippets and the output of Python's Jinja2.
 
     /usr/bin/python3 tests/common/text/make_jinja_cases.py > tests/common/text/jinja_cases.jsonl
 
 Each line is {"template", "context" (a key of CONTEXTS, first line), "rendered"} or {..., "error": the exception}. The
-environment is the one that Hugging Face renders chat templates with. Needs Debian's python3-jinja2.
+environment is the one in which Hugging Face renders chat templates. Needs Debian's python3-jinja2.
 """
 
 import datetime
@@ -336,7 +336,7 @@ METHOD_ERRORS = """
 
 
 class Generation(jinja2.ext.Extension):
-    """Hugging Face's tag around what the assistant wrote: its body is rendered."""
+    """Hugging Face's tag around the assistant's text: its body is rendered."""
 
     tags = {"generation"}
 
@@ -374,17 +374,17 @@ def environment():
 def case(env, template, context):
     out = {"template": template, "context": context}
     try:
-        # A copy by way of JSON: templates may change what they are given.
+        # A copy through JSON, because templates may change their input.
         text = env.from_string(template).render(**json.loads(json.dumps(CONTEXTS[context])))
         text.encode("utf-8")
         out["rendered"] = text
-    except Exception as error:  # whatever Python raises, the template fails
+    except Exception as error:  # any exception of Python means that the template fails
         out["error"] = f"{type(error).__name__}: {error}"
     return out
 
 
 def pieces(block):
-    """The snippets of a block: one for each {{ … }} of a line that has nothing else, else the line."""
+    """The snippets of a block: one for each {{ … }} of a line without anything else, otherwise the line."""
     for line in block.strip("\n").replace("\\\n", "\\\\NEWLINE").split("\n"):
         yield line.replace("\\\\NEWLINE", "\\\n")
 
@@ -457,7 +457,7 @@ class Generator:
 
 
 def has_large_integer(text):
-    """Python's integers have no bound, ours are 64 bits."""
+    """Python's integers have no limit, ours have 64 bits."""
     digits = "".join(c if c.isdigit() else " " for c in text).split()
     return any(len(d) > 18 for d in digits)
 
@@ -477,7 +477,7 @@ def all_cases(env):
     for block in (OUTPUT, OPERATORS, FILTERS, TESTS, METHODS):
         for line in pieces(block):
             yield case(env, line, "data")
-            # One by one too, so that one difference does not hide another.
+            # Also one by one, so that one difference does not hide another.
             parts = [part for part in line.replace("}} {{", "}}\0{{").replace("}}|{{", "}}\0{{").split("\0") if part.strip()]
             if len(parts) > 1 and all(part.startswith("{{") for part in parts):
                 for part in parts:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes testdata/kinds.jsonl: what the reference library's pre-tokenizers, normalizers and post-processors make of texts,
-each kind alone, and of every code point.
+"""Makes testdata/kinds.jsonl: the results of the reference library's pre-tokenizers, normalizers and post-processors for
+texts, for each kind alone, and for every code point.
 
 Run with a Python that has the Hugging Face `tokenizers` package (0.23.3 made the committed file):
 
@@ -31,7 +31,7 @@ def pre_tokenizers():
     yield {"type": "WhitespaceSplit"}
     yield {"type": "Digits", "individual_digits": True}
     yield {"type": "Digits", "individual_digits": False}
-    # As Falcon's, T5's and BERT's files chain them.
+    # Chains as in the files of Falcon, T5 and BERT.
     yield sequence("pretokenizers", {"type": "Punctuation", "behavior": "Contiguous"}, byte_level(False, True),
                    {"type": "Digits", "individual_digits": False}, split("[0-9][0-9][0-9]"))
     yield sequence("pretokenizers", {"type": "WhitespaceSplit"}, metaspace("always", True))
@@ -58,7 +58,7 @@ def load(model=None, **parts):
 
 
 def blocks():
-    """All code points, 4096 at a time, each between an 'x' of its own."""
+    """All code points, 4096 at a time, each with its own 'x' on both sides."""
     points = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
     for i in range(0, len(points), 4096):
         yield points[i:i + 4096]
@@ -77,7 +77,7 @@ def cut_points(pre_tokenizer):
 
 
 def changes(normalizer):
-    """Every code point that a normalizer changes, as [c, what becomes of it]."""
+    """Every code point that a normalizer changes, as [c, result]."""
     return [[c, text] for block in blocks() for c in block if (text := normalizer.normalize_str(chr(c))) != chr(c)]
 
 
@@ -100,7 +100,7 @@ def main():
         vocabulary = {"x": 0}
         tokenizer = load({"type": "BPE", "vocab": vocabulary, "merges": []}, post_processor=part)
         lines.append({"post_processor": part, "ids": tokenizer.encode("xx").ids})
-    # The whole way, with added tokens before and after the normalizer.
+    # The whole pipeline, with added tokens before and after the normalizer.
     model = train_byte_level(290)
     for parts in [{"normalizer": {"type": "Lowercase"}, "pre_tokenizer": sequence("pretokenizers", {"type": "Punctuation"}, byte_level())},
                   {"normalizer": {"type": "ByteLevel"}, "pre_tokenizer": {"type": "FixedLength", "length": 4}}]:

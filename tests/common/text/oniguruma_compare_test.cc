@@ -1,5 +1,5 @@
 // The translation to PCRE2 against Oniguruma itself: the patterns of well-known tokenizers, all characters of each
-// class, and random patterns, on random texts. Where Oniguruma (libonig-dev) is not installed these tests skip.
+// class, and random patterns, on random texts. These tests skip if Oniguruma (libonig-dev) is not installed.
 #include <gtest/gtest.h>
 
 #ifdef ROOST_HAS_ONIGURUMA
@@ -29,7 +29,7 @@ std::string_view Pick(Rng& rng, const Items& items) {
   return items[rng.Below(std::size(items))];
 }
 
-// Random patterns of what the translation knows.
+// Random patterns from the supported syntax.
 class PatternMaker {
  public:
   explicit PatternMaker(Rng& rng) : rng_(rng) {}
@@ -100,7 +100,7 @@ std::string RandomText(Rng& rng) {
   return text;
 }
 
-// Of a text with all code points that take one to three bytes, and some that take four.
+// All code points that take one to three bytes, and some that take four.
 std::string RandomCodePoints(Rng& rng) {
   std::string text;
   for (std::uint64_t i = rng.Below(40); i > 0; --i) {
@@ -110,8 +110,9 @@ std::string RandomCodePoints(Rng& rng) {
   return text;
 }
 
-// Empty, or how the two differ on `subject`. A match over its limits is an error to the one who asked, and no
-// difference; nor is an empty match at the end of a text, where nothing is cut: Oniguruma misses some.
+// Says how the two differ on `subject`, or is empty. A match that exceeds its limits is an error for the caller and
+// does not count as a difference. Neither does an empty match at the end of a text, which cuts nothing: Oniguruma
+// misses some.
 std::string Difference(const Regex& regex, const OnigRegex& reference, std::string_view subject,
                        text::RegexScratch& scratch) {
   std::vector<TextRange> matches;
@@ -160,7 +161,7 @@ TEST(OnigurumaCompareTest, ClassesHaveTheSameMembers) {
   }
 }
 
-// PCRE2 finds nothing with its usual optimisations, or with another meaning of what is refused now.
+// PCRE2 misses these with its usual optimisations, or if it reads the syntax that is now refused in another way.
 TEST(OnigurumaCompareTest, PatternsThatPcre2MissesAreFound) {
   constexpr std::array<std::array<std::string_view, 2>, 3> kCases = {
       {{R"((?>[ab]+?|d)[CD])", "abC"}, {R"((?>\D+\s|\S).)", "b12 a"}, {R"(A{1,3}\h+(?>(?:\s[^\d]*+))?+\h)", "BAAa"}}};
@@ -184,7 +185,7 @@ TEST(OnigurumaCompareTest, RandomPatternsMatchAlikeOrAreRefused) {
     const std::string pattern = PatternMaker(rng).Alternatives(PatternMaker::kDepth);
     const Result<Regex> regex = Regex::Compile(pattern);
     const Result<OnigRegex> reference = OnigRegex::Compile(pattern);
-    if (!regex.ok() || !reference.ok()) continue;  // what is refused makes no wrong prompt
+    if (!regex.ok() || !reference.ok()) continue;  // a refused pattern can not produce a wrong prompt
     ++compared;
     for (int text = 0; text < kTextsOfEach; ++text) {
       const std::string difference = Difference(*regex, *reference, RandomText(rng), scratch);

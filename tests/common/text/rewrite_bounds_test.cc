@@ -1,4 +1,4 @@
-// Hostile tokenizer files: their rules would make too much of a text or take too long, and are stopped on that text.
+// Hostile tokenizer files: their rules would make a text too long or take too much time, and are stopped on that text.
 #include "common/text/rewrite_bounds.h"
 
 #include <fmt/format.h>
@@ -46,7 +46,8 @@ TEST(RewriteBoundsTest, AChainOfReplacementsIsStoppedAndNamed) {
   FileParts parts;
   parts.normalizer = Sequence("normalizers", kDoubling, 64);
   EXPECT_THAT(Outcome(parts, "a"), AllOf(HasSubstr("normalizer.normalizers[12]"), HasSubstr("grows over 4112 bytes")));
-  const std::size_t large = testing_support::kSanitized ? 1U << 16U : 1U << 20U;  // or its time is over first
+  const std::size_t large =
+      testing_support::kSanitized ? 1U << 16U : 1U << 20U;  // otherwise the time limit comes first
   EXPECT_THAT(Outcome(parts, std::string(large, 'a')), HasSubstr("grows over"));
   EXPECT_EQ(Outcome(parts, "b"), "1 tokens");
 }
@@ -78,7 +79,7 @@ TEST(RewriteBoundsTest, AChainOfPreTokenizersIsStoppedAndNamed) {
   EXPECT_THAT(Outcome(parts, "é"), AllOf(HasSubstr("pre_tokenizer.pretokenizers[11]"), HasSubstr("grows over")));
 }
 
-// Each stretch between two tokens is a text of its own to the normalizer, but not to the bound.
+// The normalizer treats each part between two tokens as a separate text, but the limit covers all parts.
 TEST(RewriteBoundsTest, StretchesBetweenAddedTokensShareTheBound) {
   FileParts parts;
   parts.added_tokens = R"([{"id":0,"content":"a","single_word":false,"lstrip":false,"rstrip":false,
@@ -106,7 +107,7 @@ TEST(RewriteBoundsTest, LongTokensAndPatternsAreRefused) {
   EXPECT_THAT(LoadError(ToJson(parts)), HasSubstr("normalizer.pattern.String: is over the limit of 1024 bytes"));
 }
 
-// Each would take hours: the square or the cube of the text's length, or all ways to match a part of it.
+// Each pattern would take hours: the square or the cube of the text's length, or all ways to match a part of it.
 class SlowPatternTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(SlowPatternTest, IsStoppedAndNamed) {
@@ -127,7 +128,7 @@ TEST(RewriteBoundsTest, ManyRulesShareTheTime) {
   EXPECT_THAT(Outcome(parts, std::string(200'000, 'a')), HasSubstr("seconds"));
 }
 
-// Would take minutes if each token looked at all the white space around it.
+// It would take minutes if each token looked at all the white space around it.
 TEST(RewriteBoundsTest, TokensOfWhiteSpaceThatTakeTheirNeighboursAreLinear) {
   FileParts parts;
   parts.added_tokens = R"([{"id":0,"content":" ","single_word":false,"lstrip":true,"rstrip":true,
@@ -139,7 +140,8 @@ TEST(CpuBudgetTest, LooksAtTheClockWhenThereWasWork) {
   text::CpuBudget budget;
   budget.Start(0);
   EXPECT_TRUE(budget.TrySpend(1));
-  // A look per call: each counts as much as it takes for one, so that this ends with the time and not before.
+  // One clock reading per call: each call spends as much as triggers one, so the loop ends with the time and not
+  // before.
   std::size_t looks = 0;
   while (budget.TrySpend(1U << 20U)) ++looks;
   EXPECT_GT(looks, 0U);

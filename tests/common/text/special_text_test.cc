@@ -1,4 +1,4 @@
-// Special tokens in texts of which only some bytes were written.
+// Special tokens in texts of which the template wrote only some bytes.
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
@@ -34,7 +34,7 @@ struct Added {
 
 constexpr TokenId kFirstAdded = 100;
 
-// Each character of `alphabet` is a token, from 0 on; then those of `added`, from kFirstAdded on.
+// Each character of `alphabet` is a token, with ids from 0 on; the tokens of `added` have ids from kFirstAdded on.
 FileParts PartsOf(const std::vector<std::string_view>& alphabet, const std::vector<Added>& added) {
   JsonWriter model;
   model.BeginObject().Key("type").String("BPE").Key("merges").BeginArray().EndArray().Key("vocab").BeginObject();
@@ -57,7 +57,7 @@ FileParts PartsOf(const std::vector<std::string_view>& alphabet, const std::vect
   return parts;
 }
 
-// A text in pieces, of which some were written.
+// A text in pieces; the template wrote some of them.
 class Pieces {
  public:
   Pieces& Written(std::string_view text) {
@@ -123,7 +123,7 @@ TEST(SpecialTextTest, TokensThatStandAloneSeeGivenNeighbours) {
   EXPECT_EQ(Encode(*tokenizer, Pieces().Written("xx").Given(" ")), (TokenIds{100, 2}));
 }
 
-// As Llama's files say, with tokens that are looked for in normalised text: "▁<x>".
+// As in Llama's files, with tokens that are searched for in normalised text: "▁<x>".
 std::shared_ptr<const Tokenizer> LlamaStyle() {
   FileParts parts = PartsOf({"▁", "<", "x", ">", "h"}, {{.content = "<x>", .normalized = true}});
   parts.normalizer = R"({"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"▁"},
@@ -138,7 +138,7 @@ TEST(SpecialTextTest, TokensOfNormalisedTextFollowWhatWasWrittenThroughTheNormal
   EXPECT_EQ(Encode(*tokenizer, Pieces().Given("<x>").Written(" <x>")), (TokenIds{0, 1, 2, 3, 100}));
 }
 
-// The template's token stays one when a message ends with a space, which belongs to it.
+// The template's token stays a token when a message ends with a space, which becomes part of it.
 TEST(SpecialTextTest, AGivenSpaceBeforeATokenOfNormalisedTextBelongsToIt) {
   EXPECT_EQ(Encode(*LlamaStyle(), Pieces().Given("h ").Written("<x>")), (TokenIds{0, 4, 100}));
 }
@@ -160,7 +160,7 @@ TEST(SpecialTextTest, WhatANormalizerMakesOfGivenTextIsGiven) {
     const auto tokenizer = Load(parts);
     EXPECT_EQ(Encode(*tokenizer, Pieces().Given(text)), (TokenIds{0, 1, 2}));
     EXPECT_EQ(Encode(*tokenizer, Pieces().Written(text)), (TokenIds{100}));
-    // Characters of other lengths beside it move nothing.
+    // Characters of other lengths next to it do not shift anything.
     const TokenIds accent = Encode(*tokenizer, Pieces().Given("é"));
     TokenIds expected = {100};
     const auto append = [&](const TokenIds& ids) { expected.insert(expected.end(), ids.begin(), ids.end()); };
@@ -196,7 +196,7 @@ TEST(SpecialTextTest, IllFormedUtf8MovesWhatWasWritten) {
 
 // ---- against a model ----
 
-// What is asked for, letter by letter.
+// The right answer, computed letter by letter.
 TokenIds NaiveEncode(PromptText text, std::string_view alphabet, const std::vector<Added>& added) {
   std::vector<bool> written(text.bytes.size());
   for (const ByteRange& range : text.written) {
@@ -291,7 +291,7 @@ TEST_P(SpecialTextInVocabularyTest, GivenTextHoldsNoSpecialTokenAndDecodesToItse
   EXPECT_EQ(SpecialsIn(*tokenizer_->Encode(all, SpecialTokens::kOmit)), 3 * specials_.size());
 }
 
-// Text by text: without special tokens in what was given, borders change nothing.
+// Text by text: if the given parts contain no special tokens, the borders between pieces change nothing.
 TEST_P(SpecialTextInVocabularyTest, BordersInTextChangeNothing) {
   Rng rng(7);
   std::size_t compared = 0;

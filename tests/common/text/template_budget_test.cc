@@ -1,4 +1,4 @@
-// Hostile templates: each costs more than it may, and each is stopped by the bound that it exceeds.
+// Hostile templates: each costs more than its limit, and is stopped by the limit that it exceeds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -149,7 +149,7 @@ constexpr Hostile kHostile[] = {
 INSTANTIATE_TEST_SUITE_P(All, HostileTemplateTest, testing::ValuesIn(kHostile),
                          [](const auto& hostile) { return std::string(hostile.param.name); });
 
-// Would take hours if searching took the product of the lengths.
+// It would take hours if searching cost the product of the lengths.
 TEST(TemplateBudgetTest, SearchingIsLinear) {
   EXPECT_EQ(FailureOf("{{ ('x' * 4000000 ~ 'y').strip('z' * 4000000 ~ 'xy') }}"), "rendered 0 bytes");
   EXPECT_EQ(FailureOf("{{ ('x' * 8000000).replace('x' * 4000000 ~ 'y', '')|length }}"), "rendered 7 bytes");
@@ -162,7 +162,7 @@ TEST(TemplateBudgetTest, NumbersOfManyDigitGroupsAreReadOnce) {
   EXPECT_EQ(FailureOf("{{ ('0_' * 2000000 ~ '1.5')|float }}"), "rendered 3 bytes");
 }
 
-// A copy of a dict shares its keys, however long they are and however it finds them.
+// A copy of a dict shares its keys, however long they are.
 TEST(TemplateBudgetTest, CopiesOfDictsShareLongKeys) {
   const std::string entries =
       "{'a':1,'b':1,'c':1,'d':1,'e':1,'f':1,'g':1,'h':1,'i':1,'j':1,'k':1,'l':1,'m':1,'n':1,"
@@ -180,7 +180,7 @@ TEST(TemplateBudgetTest, ErrorsQuoteTheBeginningOfALongText) {
 }
 
 TEST(TemplateBudgetTest, LongChainsOfOwnObjectsAreFreed) {
-  // Each round holds the last through something that has no nesting of its own.
+  // Each round wraps the previous value in something that has no nesting depth of its own.
   for (const char* link : {"[ns.x].append", "namespace(x=ns.x)", "cycler(ns.x)", "joiner(ns.x)"}) {
     const std::string source =
         "{% set ns = namespace(x=1) %}{% for i in range(50000) %}{% set ns.x = " + std::string(link) +

@@ -1,4 +1,4 @@
-// Files that can not be used: each is refused with the place that is wrong, and none crashes.
+// Unusable files: each is refused with the place of the error, and none crashes.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -88,9 +88,9 @@ TEST(BadTokenizerFileTest, NamesWrongTypes) {
   EXPECT_EQ(ErrorOf(&FileParts::model, R"({"vocab":{"a":4000000000},"merges":[]})"),
             "tokenizer.json: model.vocab: the id of 'a' must be a whole number below 4194304");
   EXPECT_EQ(ErrorOf(&FileParts::model, R"({"vocab":{"a":0,"b":0},"merges":[]})"),
-            "tokenizer.json: model.vocab: 'a' and 'b' have one id, 0");
+            "tokenizer.json: model.vocab: 'a' and 'b' have the same id, 0");
   EXPECT_EQ(ErrorOf(&FileParts::model, R"({"vocab":{"a":0,"a":1},"merges":[]})"),
-            "tokenizer.json: model.vocab: 'a' stands there twice");
+            "tokenizer.json: model.vocab: 'a' occurs twice");
   EXPECT_EQ(ErrorOf(&FileParts::model, R"({"vocab":{},"merges":{}})"),
             "tokenizer.json: model.merges: must be an array");
   EXPECT_EQ(ErrorOf(&FileParts::model, R"({"vocab":{},"merges":[],"byte_fallback":1})"),

@@ -1,4 +1,4 @@
-// Small tokenizer files for tests: part by part, or from testdata/.
+// Small tokenizer files for tests, built from parts or read from testdata/.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Real tokenizers on texts that could make them slow: four times the text takes about four times the time.
+// Real tokenizers on texts that could make them slow: four times the text must take about four times as long.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,14 +16,14 @@
 namespace roost {
 namespace {
 
-// Of this thread, so that whatever else the machine does counts little.
+// CPU time of this thread, so that other load on the machine matters little.
 double CpuSeconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// The least of several tries.
+// The least time of several tries.
 double SecondsToEncode(const Tokenizer& tokenizer, const std::string& text) {
   constexpr int kTries = 3;
   double least = std::numeric_limits<double>::max();
@@ -40,7 +40,7 @@ TEST(TokenizerHostileTest, TimeGrowsWithTheTextAndNotWithItsSquare) {
   ROOST_SKIP_WITHOUT(folder);
   constexpr std::size_t kBytes = testing_support::kSanitized ? std::size_t{16} << 10U : std::size_t{64} << 10U;
   constexpr std::size_t kTimes = 4;
-  constexpr double kMostGrowth = 10;  // a square makes it 16; a long text leaves the near caches
+  constexpr double kMostGrowth = 10;  // quadratic time would be 16; a long text leaves the fast caches
   const auto small = testing_support::HostileTexts(kBytes);
   const auto large = testing_support::HostileTexts(kBytes * kTimes);
   for (const char* name : {"cl100k", "gpt-2", "llama-spm"}) {

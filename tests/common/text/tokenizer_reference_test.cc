@@ -1,5 +1,5 @@
-// Small tokenizers for what the real vocabularies at hand do not use, against the reference library's answers.
-// testdata/ is made by make_fixtures.py.
+// Small tokenizers for features that the real vocabularies here do not use, against the reference library's answers.
+// make_fixtures.py makes testdata/.
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
@@ -45,7 +45,7 @@ std::vector<TokenId> Ids(element array) {
 
 std::string_view Text(element string) { return string; }
 
-// The member `key`, or what stands for it when it was left out as equal.
+// The member `key`, or `fallback` if it was left out because it is equal to that.
 element MemberOr(element object, std::string_view key, std::string_view fallback) {
   element member;
   return object[key].get(member) == simdjson::SUCCESS ? member : element(object[fallback]);
@@ -118,7 +118,7 @@ TEST(TokenizerReferenceTest, CharacterClassesAgreeOnEveryCodePoint) {
   constexpr char32_t kEnd = testing_support::kSanitized ? 0x20000 : 0x110000;
   ForEachLine("classes.jsonl", [](element line) {
     const std::string_view name = Text(line["class"]);
-    // Gaps and runs by turns.
+    // Alternating gaps and runs.
     std::vector<bool> expected(0x110000, false);
     std::size_t position = 0;
     bool is_member = false;

@@ -21,7 +21,7 @@ using testing_support::LoadTestdata;
 
 using Ids = std::vector<TokenId>;
 
-// Characters as tokens, the bytes 0xE4 0xBD 0xA0 0x41, and what a Llama file puts around them.
+// Characters as tokens, the bytes 0xE4 0xBD 0xA0 0x41, and the other parts of a Llama file.
 FileParts LlamaParts() {
   FileParts parts;
   parts.model = R"({"type":"BPE","byte_fallback":true,"unk_token":"<unk>","fuse_unk":true,"merges":[["▁","a"]],
@@ -147,7 +147,7 @@ TEST(MostBytesPerTokenTest, IsNotKnownWhereRulesMayMakeAnyTextShort) {
                  R"("special":true}])");
 }
 
-// U+1FEF becomes an ASCII character, U+0390 is one of three that are written apart.
+// U+1FEF becomes an ASCII character; U+0390 is one of three that are written decomposed.
 TEST(MostBytesPerTokenTest, HoldsForWhatNormalFormsMakeShortest) {
   FileParts parts;
   parts.model = R"({"type":"BPE","vocab":{"`":0,"?":1},"unk_token":"?","merges":[]})";
@@ -240,8 +240,7 @@ TEST(TokenStreamTest, SkipsSpecialTokensByDefault) {
             (std::vector<std::string>{"<s>", "a", ""}));
 }
 
-// Texts that cost the square of their length where a part is naive. Each takes a fraction of a second here, minutes or
-// hours there.
+// Texts that take quadratic time if a part is naive: a fraction of a second here, minutes or hours there.
 TEST(TokenizerTest, HostileTextsEndSoon) {
   const auto bytes = LoadTestdata("gpt2_style.tokenizer.json");
   FileParts parts = LlamaParts();
@@ -298,7 +297,7 @@ std::vector<std::string> MergeNaively(std::string_view word, const std::vector<R
   }
 }
 
-// Over the characters a, b and c.
+// A random model over the characters a, b and c.
 struct RandomModel {
   std::vector<std::string> tokens = {"a", "b", "c"};
   std::vector<Rule> rules;

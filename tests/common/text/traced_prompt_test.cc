@@ -1,4 +1,4 @@
-// What real models' templates wrote of a prompt, and what its special tokens are then.
+// The parts of a prompt that real models' templates wrote, and the special tokens that result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ using Change = std::function<std::string(const std::string&)>;
 constexpr std::string_view kMark = "†";
 constexpr std::string_view kMarkInJson = "\\u2020";
 
-// `value` with every string that a client chooses changed. Types are left, as templates ask for them.
+// `value` with every string changed that a client chooses. Types stay, because templates compare them.
 jinja::Value Changed(const jinja::Value& value, const Change& change) {
   if (value.is(jinja::Kind::kString)) return jinja::Value::String(change(value.AsString()));
   if (value.is(jinja::Kind::kSequence)) {
@@ -81,7 +81,7 @@ std::set<std::string> SpecialsIn(const std::string& source) {
   return specials;
 }
 
-// Each byte is a token, and each special one.
+// A tokenizer with a token for each byte and each special token.
 std::shared_ptr<const Tokenizer> ByteTokenizer(const std::set<std::string>& specials) {
   JsonWriter model;
   model.BeginObject().Key("type").String("BPE").Key("merges").BeginArray().EndArray().Key("vocab").BeginObject();
@@ -159,7 +159,7 @@ TEST_F(TracedPromptTest, WhatAClientGaveIsNeverWritten) {
   ForEachCase([&](const Model& model, const jinja::Value& stored) {
     const auto mark = [](const std::string& text) { return std::string(kMark) + text + std::string(kMark); };
     const auto text = model.chat_template->RenderTraced(Context(stored, mark), StoredDate());
-    if (!text.ok()) return;  // some templates ask for the form of an id, or for a value
+    if (!text.ok()) return;  // some templates require a certain form of an id, or a value
     if (text->bytes.find(kMark) != std::string::npos || text->bytes.find(kMarkInJson) != std::string::npos) ++shown;
     std::size_t last = 0;
     for (const ByteRange& range : text->written) {

@@ -1,5 +1,5 @@
-// The word scanners against the regular expressions that they stand for, and whole tokenizers with a scanner against
-// the same with the expression.
+// The word scanners against the regular expressions that they implement, and whole tokenizers with a scanner against
+// the same ones with the expression.
 #include "common/text/word_scanner.h"
 
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ std::string Contents(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// What the patterns tell apart, in any order.
+// Units that the patterns distinguish, in random order.
 std::string RandomUnits(Rng& rng) {
   static constexpr std::array<std::string_view, 48> kUnits = {
       "a",      "b",      "Ab",      "AB",     "é",      "É",      "ß",        "ǅ",         "ʰ",   "ª",
@@ -85,8 +85,7 @@ TEST_F(WordScannerTest, KnowsItsPatternsByTheirExactText) {
   EXPECT_FALSE(text::WordScanner::ForPattern("").has_value());
 }
 
-// Every code point that is assigned, and some of the others, behind and before letters, numbers, white space and
-// itself.
+// Every assigned code point, and some of the others, before and after letters, numbers, white space and itself.
 TEST_F(WordScannerTest, CutsAroundEveryCodePointAsThePatterns) {
   constexpr char32_t kStep = kSanitized ? 7 : 1;
   constexpr char32_t kRareStep = 97;
@@ -134,7 +133,7 @@ TEST_F(WordScannerTest, CutsRealTextsAsThePatterns) {
 
 // ---- whole tokenizers ----
 
-// Every byte, and some merges that overlap.
+// A model with every byte, and some merges that overlap.
 std::string ByteLevelModel(std::string_view more) {
   std::string vocab = testing_support::ByteVocabularyJson();
   vocab += R"(,"ab":256,"aba":257,"ba":258,"bb":259,"Ġa":260,"ĠĠ":261,"ĠĠĠĠ":262,"Ã©":263,"baba":264)";
@@ -156,7 +155,7 @@ std::shared_ptr<const Tokenizer> WithPattern(std::string_view pattern, std::stri
   return testing_support::Load(parts);
 }
 
-// A pattern that means the same and has no scanner.
+// An equivalent pattern that has no scanner.
 std::string Disguised(std::string_view pattern) { return fmt::format("(?:{})", pattern); }
 
 void ExpectSameIds(const Tokenizer& one, const Tokenizer& other, std::string_view text) {

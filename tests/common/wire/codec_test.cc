@@ -49,7 +49,7 @@ void ExpectRoundTrip(const Message& message) {
   EXPECT_TRUE(*decoded.value() == message);
 }
 
-// Decoding must answer, whatever it is; what it takes for a message must be one that can be sent again.
+// Decoding must return an answer for any input; a message that it accepts must encode again.
 template <typename Message>
 void ExpectAnswer(const Message& kind, std::span<const std::byte> frame) {
   const auto decoded = Decode(kind, frame);
@@ -113,8 +113,8 @@ TEST(CodecTest, ReadsFramesAtAnyAlignment) {
   }
 }
 
-// A change of these bytes is a change of the protocol. Fields that are added at a message's end lengthen it, and peers
-// of the version before still understand it; any other change they do not.
+// Changing these bytes changes the protocol. Fields added at the end of a message lengthen it, and peers of the
+// previous version still understand it; they do not understand any other change.
 TEST(CodecTest, BytesOfACancelDoNotChange) {
   EXPECT_EQ(ToHex(Encode(RouterMessage(Cancel{RequestId(0x1122334455667788)}))),
             "0000000004000000"  // one segment of four words
@@ -180,7 +180,7 @@ TEST(CodecTest, BytesOfAPinDoNotChange) {
             "b8b7b6b5b4b3b2b1");
 }
 
-// As a peer sends it that does not know of answers.
+// As sent by a peer that does not know about answers.
 TEST(CodecTest, AShorterPinWantsNoAnswer) {
   const auto decoded =
       DecodeRouterMessage(FromHex("000000000b000000000000000100010008000000000000000000000001000200"
@@ -190,7 +190,7 @@ TEST(CodecTest, AShorterPinWantsNoAnswer) {
   EXPECT_TRUE(*decoded.value() == RouterMessage(Pin{{1, 2}, {{0xa1a2a3a4a5a6a7a8, 0xb1b2b3b4b5b6b7b8}}, 600'000, 0}));
 }
 
-// As a peer sends it that does not know of tenants, retention, sessions, choices, penalties and log probabilities.
+// As sent by a peer that does not know about tenants, retention, sessions, choices, penalties and log probabilities.
 TEST(CodecTest, AShorterGenerateMeansTheDefaults) {
   const Bytes frame = FromHex(
       "0000000016000000000000000100010002000000000000000000000007000400"
@@ -204,7 +204,7 @@ TEST(CodecTest, AShorterGenerateMeansTheDefaults) {
   EXPECT_TRUE(*decoded.value() == RouterMessage(GenerateWithoutWishes()));
 }
 
-// The empty message of a hand-made frame: [segment count - 1, segment size], a root of one data word, the union's tag.
+// A hand-made frame with an empty message: [segment count - 1, segment size], a root of one data word, the union's tag.
 Bytes FrameWithTag(std::uint16_t tag) {
   const std::uint64_t words[] = {std::uint64_t{3} << 32U, (std::uint64_t{1} << 32U) | (std::uint64_t{1} << 48U), tag,
                                  0};
@@ -290,7 +290,7 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
   expect_refused(WorkerMessage(step), "stepSeconds");
 }
 
-// What the router would fit its rates to, or write into logs and labels.
+// Values that the router would use for its rates, or write into logs and labels.
 class WorkersClaimsTest : public ::testing::Test {
  protected:
   static void ExpectRefused(const WorkerMessage& message, const char* field) {
@@ -319,7 +319,7 @@ TEST_F(WorkersClaimsTest, NoEngineStepsSoFastOrSoLong) {
   step.load.step_seconds = 1e-6;
   step.load.step_prefill_tokens = 1001;
   ExpectRefused(step, "stepPrefillTokens");
-  step.load.step_seconds = 0;  // no step was made
+  step.load.step_seconds = 0;  // no step was computed
   EXPECT_TRUE(DecodeWorkerMessage(Encode(WorkerMessage(step))).ok());
 }
 
@@ -405,7 +405,7 @@ TEST(CodecTest, RefusesLogprobsThatMakeNoSense) {
   expect_refused([](TokenEvent& event) { event.stop_token = 5; }, "stopToken");
 }
 
-// Numbers over their limit can not be sent by our own encoder: their bytes are changed in the frame.
+// Our own encoder can not send numbers over their limit, so the bytes are changed in the frame.
 TEST(CodecTest, RefusesMoreLikeliestTokensThanTheirLimit) {
   for (const bool of_prompt : {false, true}) {
     Generate generate = GenerateWithoutWishes();
@@ -420,7 +420,7 @@ TEST(CodecTest, RefusesMoreLikeliestTokensThanTheirLimit) {
   }
 }
 
-// A priority over its limit can not be sent by our own encoder: its byte is changed in the frame.
+// Our own encoder can not send a priority over its limit, so the byte is changed in the frame.
 TEST(CodecTest, RefusesPrioritiesOverTheirLimit) {
   Generate generate = GenerateWithoutWishes();
   generate.priority = 91;
@@ -440,7 +440,7 @@ TEST(CodecTest, RefusesPrioritiesOverTheirLimit) {
   }
 }
 
-// Nor can lists over their limits: these are built by hand.
+// Nor can it send lists over their limits: these are built by hand.
 TEST(CodecTest, RefusesMoreOfOtherRoutersThanMayBeTold) {
   const auto decode = [](unsigned prompt_count, unsigned hashes_each) {
     capnp::MallocMessageBuilder builder;

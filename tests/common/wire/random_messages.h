@@ -1,4 +1,4 @@
-// Random wire messages, every field drawn, all within the limits.
+// Random wire messages: every field is drawn at random, within the limits.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ class SocketTest : public ::testing::Test {
     return std::move(connected).value();
   }
 
-  // Waits on `sockets` until `done`, or the test's patience ends.
+  // Waits on `sockets` until `done`, or until the test's patience ends.
   bool WaitUntil(std::initializer_list<const Socket*> sockets, const std::function<bool()>& done) {
     const auto deadline = steady_clock::now() + kPatience;
     while (steady_clock::now() < deadline) {
@@ -53,7 +53,7 @@ class SocketTest : public ::testing::Test {
     return false;
   }
 
-  // Sends as soon as a connection stands.
+  // Sends as soon as there is a connection.
   void SendFirst(DealerSocket& dealer, std::string_view text) {
     ASSERT_TRUE(WaitUntil({&dealer}, [&] { return dealer.Send(ToBytes(text)) == SendOutcome::kSent; }));
   }
@@ -86,7 +86,7 @@ TEST_F(SocketTest, SendingToAnUnknownPeerIsAnAnswer) {
 }
 
 TEST_F(SocketTest, DealerWithoutConnectionIsFull) {
-  // A port that is taken, and that nobody listens on.
+  // A port that is taken but not listened on.
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -127,7 +127,7 @@ TEST_F(SocketTest, EachConnectionHasAnIdentityOfItsOwn) {
   EXPECT_FALSE(first.TryReceive().has_value());
 }
 
-// ---- what strangers do ----
+// ---- misbehaving peers ----
 
 class StrangersTest : public SocketTest {
  protected:
@@ -138,14 +138,14 @@ class StrangersTest : public SocketTest {
     return socket;
   }
 
-  // Others are served.
+  // Checks that other peers are still served.
   void ExpectServes(RouterSocket& router) {
     DealerSocket dealer = Connect(router);
     SendFirst(dealer, "hello");
     EXPECT_EQ(ReceiveOne(router).frame, ToBytes("hello"));
   }
 
-  // The end of what a connection of bytes alone gets.
+  // True when a raw connection has been closed.
   static bool IsCutOff(int fd) {
     char byte = 0;
     while (recv(fd, &byte, 1, 0) > 0) {
@@ -156,7 +156,7 @@ class StrangersTest : public SocketTest {
   zmq::context_t strangers_;
 };
 
-// libzmq would keep what the second one sends.
+// Otherwise libzmq would keep what the second peer sends.
 TEST_F(StrangersTest, WhoChoosesAnIdentityGetsARandomOneAllTheSame) {
   RouterSocket router = Bind();
   std::vector<zmq::socket_t> named;
@@ -173,7 +173,7 @@ TEST_F(StrangersTest, WhoChoosesAnIdentityGetsARandomOneAllTheSame) {
   ExpectServes(router);
 }
 
-// libzmq keeps the parts of a message until its end, and would keep these.
+// libzmq keeps the parts of a message until the last one arrives, and would keep these forever.
 TEST_F(StrangersTest, AMessageOfSeveralPartsIsCutOff) {
   RouterSocket router = Bind();
   zmq::socket_t stranger = Stranger(strangers_);
@@ -197,7 +197,7 @@ TEST_F(StrangersTest, AFrameThatFindsNoRoomIsCutOffAndTheWorkerComesAgain) {
   SendFirst(dealer, "hello");
   EXPECT_EQ(ReceiveOne(router).frame, ToBytes("hello"));
   EXPECT_EQ(dealer.Send(Bytes(2 * kLarge)), SendOutcome::kSent);
-  // What is sent before it has noticed is lost with the connection.
+  // What is sent before the dealer has noticed is lost with the connection.
   const auto comes_again = [&] {
     static_cast<void>(dealer.Send(ToBytes("here again")));
     return router.TryReceive().has_value();

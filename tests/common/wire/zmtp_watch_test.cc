@@ -42,11 +42,11 @@ std::string Ready(std::string_view identity) {
 }
 
 struct Outcome {
-  std::string refusal;  // empty: it may go on
+  std::string refusal;  // empty: the peer may continue
   std::string passed;   // what is passed on
 };
 
-// Of a peer that sends `bytes` in pieces of `piece_size`.
+// The outcome for a peer that sends `bytes` in pieces of `piece_size`.
 Outcome Watch(std::string bytes, std::size_t piece_size) {
   ZmtpWatch watch(kMaxFrameBytes, nullptr);
   for (std::size_t i = 0; i < bytes.size(); i += piece_size) {
@@ -56,10 +56,10 @@ Outcome Watch(std::string bytes, std::size_t piece_size) {
   return {"", bytes};
 }
 
-// Of a watch that is asked for more than once.
+// For a watch that is used more than once.
 Result<void> Take(ZmtpWatch& watch, std::string bytes, Instant now = kNow) { return watch.Take(bytes, now); }
 
-// However the bytes are cut, the answer is the same.
+// Checks that the answer is the same however the bytes are cut.
 std::string Refusal(std::string_view bytes) {
   const Outcome whole = Watch(std::string(bytes), bytes.size());
   for (const std::size_t piece_size : {1U, 2U, 7U, 64U}) {
@@ -88,7 +88,7 @@ TEST(ZmtpWatchTest, MakesAnIdentityVoidThatAConnectionChooses) {
       const std::string sent = Greeting() + ShortFrame(kind, Ready("nobody")) + Frame(kind, Ready("Identity"));
       const std::string passed = Watch(sent, piece_size).passed;
       ASSERT_EQ(passed.size(), sent.size());
-      // "Identity" as a value has its length before it, too, and is changed as well.
+      // "Identity" as a value also has its length before it, and is changed too.
       EXPECT_EQ(passed.find("\x08Identity") == std::string::npos, kind == Kind::kCommand);
       EXPECT_EQ(passed == sent, kind == Kind::kMessage);
     }

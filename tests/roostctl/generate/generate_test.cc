@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 class GenerateTest : public ::testing::Test {
  protected:
-  // The flags as the command line has them; the prompts come from the standard input.
+  // Takes flags as on the command line; the prompts come from the standard input.
   int Run(std::vector<std::string> flags, const std::string& prompts) {
     const std::string model = std::string(testing_support::SourceDir()) + "/deploy/demo-model";
     flags.insert(flags.begin(), {"roostctl generate", "--model", model, "--threads", "1", "--kv-blocks", "512"});

@@ -1,4 +1,4 @@
-// What the tests of offline runs have in common: the demo model's text, and requests.
+// Shared by the tests of offline runs: the demo model's text, and requests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ inline std::shared_ptr<const router::ServedModel> ServedDemo(std::uint32_t block
   return served;
 }
 
-// Keeps what a run tells.
+// Records what a run reports.
 struct RecordedRun final : OfflineSink {
   void OnAnswer(const OfflineAnswer& answer) override { answers.push_back(answer); }
   void OnStep(const OfflineTotals& totals) override { steps.push_back(totals); }

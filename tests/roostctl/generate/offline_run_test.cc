@@ -15,7 +15,7 @@ using testing_support::FakeModel;
 
 constexpr std::uint32_t kBlockTokens = 4;
 constexpr std::uint32_t kContextTokens = 512;
-constexpr std::uint32_t kVocabulary = 90;  // characters that the demo model's tokenizer has
+constexpr std::uint32_t kVocabulary = 90;  // the characters in the demo model's tokenizer
 constexpr TokenId kPoison = 95;
 
 class OfflineRunTest : public ::testing::Test {
@@ -40,7 +40,7 @@ class OfflineRunTest : public ::testing::Test {
     request.stop = fields.stop;
     return request;
   }
-  // Greedy, and of just so many tokens.
+  // A greedy request for exactly this many tokens.
   OfflineRequest Ask(std::uint64_t seed, std::uint32_t prompt_tokens, std::uint32_t output_tokens) {
     return Ask(Prompt(seed, prompt_tokens), Greedy(output_tokens));
   }
@@ -69,7 +69,7 @@ class OfflineRunTest : public ::testing::Test {
     return run;
   }
 
-  // Choices that got a token after their first in one step, at the most.
+  // The most choices that got a further token in the same step.
   static std::uint64_t MostAtOnce(const RecordedRun& run) {
     std::uint64_t most = 0;
     std::uint64_t before = 0;
@@ -79,7 +79,7 @@ class OfflineRunTest : public ::testing::Test {
     }
     return most;
   }
-  // Prompt tokens that were computed, or found, while `ended` requests had ended.
+  // Prompt tokens that were computed, or found in the cache, while `ended` requests had ended.
   static std::uint64_t PromptsWhen(const RecordedRun& run, std::size_t ended) {
     std::uint64_t tokens = 0;
     for (const OfflineTotals& step : run.steps) {
@@ -128,7 +128,7 @@ TEST_F(OfflineRunTest, WaveBeginsWhenAllOfTheLastHaveEnded) {
                       .engine = {.max_batch_tokens = 64, .max_running_requests = 2}};
   const RecordedRun run = Run(wishes, {Ask(1, 10, 2), Ask(2, 10, 20), Ask(3, 10, 2), Ask(4, 10, 2)});
   EXPECT_EQ(MostAtOnce(run), 2U);
-  EXPECT_EQ(PromptsWhen(run, 1), 20U);  // the first has ended, its place stays empty
+  EXPECT_EQ(PromptsWhen(run, 1), 20U);  // the first has ended, and its place stays empty
   EXPECT_EQ(PromptsWhen(run, 4), 40U);
 }
 
@@ -136,13 +136,13 @@ TEST_F(OfflineRunTest, OnlineGivesAPlaceThatIsFreeToTheNext) {
   const Wishes wishes{.scheduler = OfflineScheduler::kOnline,
                       .engine = {.max_batch_tokens = 64, .max_running_requests = 2}};
   const RecordedRun run = Run(wishes, {Ask(1, 10, 2), Ask(2, 10, 20), Ask(3, 10, 2), Ask(4, 10, 2)});
-  EXPECT_EQ(PromptsWhen(run, 3), 40U);  // all were computed beside the long answer
+  EXPECT_EQ(PromptsWhen(run, 3), 40U);  // all were computed during the long answer
   EXPECT_EQ(run.answers.at(1).index, 1U);
 }
 
 TEST_F(OfflineRunTest, WaveHoldsNoMoreThanTheBlocksDo) {
   const Wishes wishes{.scheduler = OfflineScheduler::kOffline, .block_count = 16};
-  // Six blocks each.
+  // Each needs six blocks.
   const RecordedRun run = Run(wishes, {Ask(1, 20, 4), Ask(2, 20, 4), Ask(3, 20, 4), Ask(4, 20, 4), Ask(5, 20, 4)});
   EXPECT_EQ(MostAtOnce(run), 2U);
   EXPECT_EQ(run.answers.size(), 5U);

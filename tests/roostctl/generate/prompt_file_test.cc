@@ -22,7 +22,7 @@ class PromptFileTest : public ::testing::Test {
   [[nodiscard]] std::vector<TokenId> Tokens(std::string_view text) const {
     return model_->tokenizer->Encode(text, SpecialTokens::kAdd).value();
   }
-  // What ReadPrompts says is wrong with the line, which stands second.
+  // The field that ReadPrompts names in its error for `line`, which is the second line.
   std::string FieldOf(const std::string& line) {
     const auto requests = Read("fine\n" + line + "\n");
     EXPECT_FALSE(requests.ok()) << line;

@@ -50,7 +50,7 @@ TEST(PromptBodyTest, NamesTheFileThatIsWrong) {
   EXPECT_EQ(ReadPromptBody("/nonexistent.json").error().field, "/nonexistent.json");
 }
 
-// A token for each byte, in blocks of four.
+// One token per byte, in blocks of four.
 class Bytes final : public PromptTokenizer {
  public:
   Result<std::vector<TokenId>> Tokenize(const PromptBody& body) override {
@@ -74,7 +74,7 @@ TEST(DescribeDiffTest, ShowsThePlaceAndTheTextOfBoth) {
             "a: 18 tokens in 4 full blocks of 4\n"
             "b: 24 tokens in 6 full blocks of 4\n"
             "both begin with the same 2 blocks (8 tokens) and 3 tokens more of the next\n"
-            "they part in block 3, at token 12:\n"
+            "they diverge in block 3, at token 12:\n"
             "  both  \"The day is \"\n"
             "  a     \"Monday.\"\n"
             "  b     \"Friday. Good.\"\n");
@@ -100,7 +100,7 @@ TEST(DescribeDiffTest, SaltsThatDifferShareNothing) {
             std::string::npos);
 }
 
-// With the demo model's own tokenizer and template.
+// With the demo model's tokenizer and template.
 class PrefixDiffTest : public ::testing::Test {
  protected:
   std::string Write(const std::string& name, const std::string& text) {
@@ -122,7 +122,7 @@ TEST_F(PrefixDiffTest, RendersAndTokenizesChatsAsARouterDoes) {
   ASSERT_EQ(RunPrefixDiff(options_, out_, err_), 0) << err_.str();
   EXPECT_NE(out_.str().find("<|im_end|>\\n<|im_start|>user\\n\"\n"), std::string::npos) << out_.str();
   EXPECT_NE(out_.str().find("first.json   \"Monday<|im_end|>"), std::string::npos) << out_.str();
-  EXPECT_NE(out_.str().find("they part in block 2,"), std::string::npos) << out_.str();
+  EXPECT_NE(out_.str().find("they diverge in block 2,"), std::string::npos) << out_.str();
 }
 
 TEST_F(PrefixDiffTest, NamesTheFileWhosePromptIsRefused) {

@@ -1,4 +1,4 @@
-// Loads and fleets that routers are known to fail on, each with what must come out. Times are virtual; loads are
+// Loads and fleets on which routers are known to fail, each with the required result. Times are virtual; loads are
 // Poisson streams of prompts, seeded.
 #include <gtest/gtest.h>
 
@@ -19,9 +19,9 @@ using workload::Trace;
 
 constexpr double kSpanSeconds = 240;
 constexpr std::uint32_t kBlockTokens = 64;
-constexpr double kTokensPerSecond = 10'000;  // of a worker of speed 1
+constexpr double kTokensPerSecond = 10'000;  // for a worker of speed 1
 
-// Prompts with one of some shared fronts and a rest of their own.
+// Prompts that begin with one of several shared fronts and end with a part of their own.
 struct Stream {
   double requests_per_second = 1;
   double from_seconds = 0;
@@ -69,7 +69,7 @@ class Load {
   Trace trace_{.block_tokens = kBlockTokens, .requests = {}};
 };
 
-// Requests per second that keep so many workers of speed 1 busy, if each computes so many tokens.
+// Requests per second that keep this many workers of speed 1 busy, if each request computes this many tokens.
 double RateFor(double workers, double computed_tokens) { return workers * kTokensPerSecond / computed_tokens; }
 
 SimulationOptions Fleet(std::size_t worker_count) {
@@ -90,7 +90,7 @@ Outcome Play(const Trace& trace, std::string_view policy, const SimulationOption
   return std::move(outcome).value();
 }
 
-// Of requests that pass.
+// The times to the first token of requests that pass the filter.
 template <typename Filter>
 std::vector<double> Ttfts(const Trace& trace, const Outcome& outcome, Filter filter) {
   std::vector<double> seconds;
@@ -127,7 +127,7 @@ constexpr std::uint32_t kOwnTokens = 512;
 Trace OneHotPrefix(double busy_workers) {
   return Load(1)
       .Add({.requests_per_second = RateFor(busy_workers, kOwnTokens),
-            .until_seconds = 240,  // always: until the copies are made a hundredth of the requests may have waited
+            .until_seconds = 240,  // so long that under 1 % of the requests come before the copies
             .front_tokens = kFrontTokens,
             .own_tokens = kOwnTokens})
       .Take();
@@ -147,8 +147,8 @@ TEST(AdversarialTest, AHotPrefixIsServedByMostWorkersAndWaitsNoLongerThanWithout
   }
 }
 
-// One worker could serve it all, and its queue never grows as long as the prefix takes to compute: copies are made on
-// purpose, once each, and nobody waits for a whole one.
+// One worker could serve all requests, and its queue never grows to the time that computing the prefix takes. Copies
+// are made deliberately, one per worker, and no request waits for a whole one.
 TEST(AdversarialTest, CopiesAreMadeBeforeTheHolderSaturates) {
   const Outcome outcome = Play(OneHotPrefix(0.6), "cache-aware", Fleet(4));
   EXPECT_EQ(CountOf(outcome, DecisionReason::kReplicate), 3U);
@@ -192,7 +192,7 @@ TEST(AdversarialTest, SharesFollowSpeed) {
   EXPECT_LE(outcome.ttft_p99_seconds, Play(trace, "least-requests", options).ttft_p99_seconds);
 }
 
-// ---- a fleet that changes, a view that is old or partial ----
+// ---- a changing fleet, an old or partial view ----
 
 constexpr std::uint32_t kManyFronts = 60;
 
@@ -216,7 +216,7 @@ TEST(AdversarialTest, AWorkerThatJoinsColdIsUsedWithinSecondsAndHarmsNobody) {
 
   stream.until_seconds = kJoinSeconds + kSoonSeconds;
   const double fair = kSoonSeconds * stream.requests_per_second * kOwnTokens / 5;
-  double computed = 0;  // on average of four loads: there are two dozen prompts in a share
+  double computed = 0;  // average of four loads, because a share has only two dozen prompts
   for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
     const Outcome soon = Play(Load(seed).Add(stream).Take(), "cache-aware", joined);
     computed += static_cast<double>(soon.computed_tokens_by_worker.back()) / 4;
@@ -224,7 +224,7 @@ TEST(AdversarialTest, AWorkerThatJoinsColdIsUsedWithinSecondsAndHarmsNobody) {
   EXPECT_GE(computed, 0.5 * fair);
 }
 
-// What everybody holds a little of would never reach a worker that holds nothing, while all are idle.
+// Prefixes that all other workers hold in part would never reach a worker that holds nothing, while all are idle.
 TEST(AdversarialTest, AColdWorkerGetsItsShareOfMissesInAnIdleFleet) {
   SimulationOptions options = Fleet(5);
   options.workers.back().joins_after = std::chrono::seconds(60);
@@ -239,7 +239,7 @@ TEST(AdversarialTest, AColdWorkerGetsItsShareOfMissesInAnIdleFleet) {
   EXPECT_GT(outcome.computed_tokens_by_worker.back(), 3072U);
 }
 
-// While caches are cold it takes longer to fill them.
+// While caches are cold, old reports make filling them slower.
 TEST(AdversarialTest, ReportsThatAreHalfASecondOldDoLittleHarmToAWarmFleet) {
   SimulationOptions stale = Fleet(4);
   stale.worker.load_interval = stale.event_delay = std::chrono::milliseconds(500);
@@ -285,7 +285,7 @@ TEST(AdversarialTest, FourRoutersSeeOneQueue) {
   EXPECT_LE(Play(trace, "cache-aware", options).ttft_mean_seconds, 1.05 * one);
 }
 
-// Documents that come into fashion: those who ask for one come within a second, by any router.
+// Documents that become popular: all requests for one arrive within a second, through any router.
 TEST(AdversarialTest, FourRoutersComputeANewDocumentOnce) {
   constexpr std::uint32_t kDocumentTokens = 16'000;
   Load load(1);

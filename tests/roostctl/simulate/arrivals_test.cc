@@ -20,7 +20,7 @@ Trace TwoTurns(Pacing pacing) {
           .pacing = pacing};
 }
 
-// Plays the trace; each answer ends so many seconds after its request.
+// Plays the trace; each answer ends this many seconds after its request.
 std::map<std::uint32_t, double> ArrivalSeconds(const Trace& trace, double answer_seconds) {
   Timeline timeline;
   std::map<std::uint32_t, double> seconds;

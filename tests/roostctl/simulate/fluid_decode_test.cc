@@ -47,7 +47,7 @@ TEST(FluidDecodeTest, NoTokensEndAtOnce) {
   EXPECT_EQ(decode.TakeEnded(At(3)).size(), 1U);
 }
 
-// Against a worker that decodes step by step: each step gives every request a token and takes the model's time.
+// Against a worker that decodes step by step: each step gives every request one token and takes the model's time.
 TEST(FluidDecodeTest, EndsAboutWhenStepsWould) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);

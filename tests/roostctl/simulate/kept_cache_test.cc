@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kBlockTokens = 16;
 
-// Requests of `count` blocks that nobody else has.
+// Requests with `count` blocks that no other request has.
 class KeptCacheTest : public testing::Test {
  protected:
   std::vector<BlockId> Fill(std::uint32_t count) {

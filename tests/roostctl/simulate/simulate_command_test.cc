@@ -126,7 +126,7 @@ TEST(SimulateCommandTest, FastWorkersTakeMore) {
   EXPECT_LT(imbalance, 1.9);  // 1.5 if both were busy all the time; 2 if one did nothing
 }
 
-// Each term of the service model beside the rate, by which arrivals are scaled, makes answers later.
+// Each term of the service model delays answers, except the rate, which scales the arrivals.
 TEST(SimulateCommandTest, TheServiceModelIsStated) {
   const auto mean_ttft = [](auto change) {
     SimulateOptions options = Small();

@@ -52,16 +52,16 @@ Trace SomeLoad() {
   return workload::MultiTurnChat(options);
 }
 
-// ---- by hand ----
+// ---- computed by hand ----
 
 // One worker, 1,000 tokens per second, 100 per step, blocks of 16.
 //
 //   0.00  a (160 tokens) begins: 100 of them
 //   0.05  b arrives: a's 160 tokens and 40 of its own
-//   0.10  60 more of a; b waits for what a computes
+//   0.10  60 more of a; b waits for the blocks that a computes
 //   0.16  a's first token; 40 of b
 //   0.20  b's first token
-//   1.00  c: a's prompt again: all of it is cached but for the one token that must be computed
+//   1.00  c: a's prompt again: all of it is cached except the one token that must be computed
 TEST(SimulationTest, IsExactWhereHandsCanFollow) {
   const std::vector<workload::ContentId> shared{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   std::vector<workload::ContentId> longer = shared;
@@ -83,7 +83,7 @@ TEST(SimulationTest, IsExactWhereHandsCanFollow) {
   EXPECT_EQ(outcome.computed_token_count, 160U + 40U + 1U);
 }
 
-// A slow worker and a fast one in turn; the step's base and attention are part of the time.
+// A slow worker and a fast one, in turns; the step's base time and attention are part of the time.
 TEST(SimulationTest, SpeedAndTheModelsTermsCount) {
   const Trace trace{
       .block_tokens = 16,
@@ -100,7 +100,7 @@ TEST(SimulationTest, SpeedAndTheModelsTermsCount) {
   EXPECT_NEAR(outcome.ttft_seconds[1], seconds, 1e-6);
 }
 
-// Who has drawn its answer makes room for the next one: two places, 10 tokens at 50 per second.
+// A request that has drawn its answer makes space for the next one: two places, 10 tokens at 50 per second.
 TEST(SimulationTest, PlacesInTheBatchAreWaitedFor) {
   Trace trace{.block_tokens = 16, .requests = {}};
   for (int i = 0; i < 3; ++i) {
@@ -109,13 +109,13 @@ TEST(SimulationTest, PlacesInTheBatchAreWaitedFor) {
   SimulationOptions options = Fleet(1);
   options.worker.max_running_requests = 2;
   const Outcome outcome = Play(trace, "round-robin", options);
-  // The first goes alone, for the second comes when its step has begun.
+  // The first request runs alone, because the second one comes after its step has begun.
   EXPECT_NEAR(outcome.ttft_seconds[0], 0.001, 1e-6);
   EXPECT_NEAR(outcome.ttft_seconds[1], 0.002, 1e-6);
   EXPECT_NEAR(outcome.ttft_seconds[2], 0.001 + 0.2 + 0.001, 1e-6);
 }
 
-// ---- by theory ----
+// ---- computed by theory ----
 
 // One worker as a queue with Poisson arrivals and equal service: the mean wait is ρ·S / 2(1 - ρ) (Pollaczek,
 // Khinchine).
@@ -141,7 +141,7 @@ TEST(SimulationTest, WaitsAsQueueingTheoryHasIt) {
 
 // ---- against the cache alone ----
 
-// One request at a time: answers come at once.
+// One request at a time: answers are immediate.
 TEST(SimulationTest, OneWorkerHitsWhatAReplayHits) {
   const Trace trace = workload::TenantUsers({});
   SimulationOptions options = Fleet(1);
@@ -167,9 +167,9 @@ TEST(SimulationTest, OneWorkerHitsWhatAReplayOfARealTraceHits) {
   }
 }
 
-// ---- of all runs ----
+// ---- properties of all runs ----
 
-// That every request ends once and every charge is taken back is checked by the run itself.
+// The run itself checks that every request ends once and every charge is taken back.
 TEST(SimulationTest, EveryTokenIsEitherCachedOrComputed) {
   for (const std::string& policy : RouterPolicyNames()) {
     SCOPED_TRACE(policy);
@@ -216,8 +216,8 @@ TEST(SimulationTest, AWorkerThatJoinsLateIsUsed) {
   EXPECT_LT(late.imbalance, 1.5);
 }
 
-// As many long requests as fit, whose answers, all drawn at the same time, do not: the last ones are preempted and
-// computed again. A prompt takes a step of 1.6 s, in which the ones before it draw 80 tokens.
+// As many long requests as fit. Their answers, all drawn at the same time, do not fit: the last requests are preempted
+// and computed again. A prompt takes a step of 1.6 s, in which the earlier ones draw 80 tokens.
 TEST(SimulationTest, WhenMemoryRunsOutAllEndAllTheSame) {
   Trace trace{.block_tokens = 16, .requests = {}};
   for (std::uint32_t i = 0; i < 40; ++i) {
@@ -232,8 +232,8 @@ TEST(SimulationTest, WhenMemoryRunsOutAllEndAllTheSame) {
   EXPECT_GT(outcome.computed_token_count, outcome.prompt_token_count);
 }
 
-// One worker, 1,000 tokens per second, 100 per step. What the cache keeps bounds no request: the second prompt is
-// longer, and the third one, which is short, goes on beside it.
+// One worker, 1,000 tokens per second, 100 per step. A request may be longer than the cache: the second prompt is, and
+// the short third one runs at the same time.
 TEST(SimulationTest, APromptLongerThanTheCacheHoldsUpNobody) {
   const Trace trace{
       .block_tokens = 16,
@@ -260,7 +260,7 @@ TEST(SimulationTest, AnUnknownPolicyIsAnError) {
   EXPECT_EQ(outcome.error().field, "policy");
 }
 
-// ---- the bounds ----
+// ---- upper limits ----
 
 TEST(PoolTest, NoPolicyIsBetterThanThePool) {
   const auto path = SharedDir() / "traces/mooncake_conv_first20min.jsonl";
@@ -275,7 +275,7 @@ TEST(PoolTest, NoPolicyIsBetterThanThePool) {
   for (const std::string& policy : RouterPolicyNames()) {
     const Outcome outcome = Play(trace, policy, options);
     EXPECT_GT(outcome.ttft_mean_seconds, pooled.ttft_mean_seconds) << policy;
-    // To keep sessions apart can be worth a little more than to share all room.
+    // Keeping sessions apart can be slightly better than sharing all space.
     EXPECT_LT(outcome.hit_ratio, 1.05 * pooled.hit_ratio) << policy;
   }
 }
@@ -287,7 +287,7 @@ TEST(PoolTest, AnUnboundedCacheHitsWhatIsIdeal) {
               0.005);
 }
 
-// Two servers; what is left to compute decides, not who came first.
+// Two servers; the remaining work decides, not the order of arrival.
 TEST(PoolTest, TheLeastUncachedGoesFirst) {
   const Trace trace{
       .block_tokens = 16,

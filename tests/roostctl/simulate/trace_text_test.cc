@@ -11,7 +11,7 @@ namespace {
 
 using workload::Trace;
 
-// Request 1 goes on with prompt and answer of request 0; request 2 shares one block with both.
+// Request 1 continues the prompt and the answer of request 0; request 2 shares one block with both.
 Trace Conversation() {
   return {.block_tokens = 512,
           .requests = {{.input_token_count = 900, .output_token_count = 200, .blocks = {7, 8}},

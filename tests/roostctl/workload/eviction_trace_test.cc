@@ -1,5 +1,5 @@
-// The default policy on every trace and pool size of the comparison: never clearly worse than LRU, much better on the
-// traffic it was made for.
+// The default policy on every trace and pool size of the comparison: never clearly worse than LRU, and much better on
+// the traffic that it was made for.
 #include <gtest/gtest.h>
 
 #include "deploy/roostctl/workload/replay.h"

@@ -1,4 +1,4 @@
-// What a tenant's share of the pool is worth: four tenants replay their parts of a trace, and then a fifth, who until
+// The value of a tenant's share of the pool. Four tenants replay their parts of a trace; then a fifth one, which until
 // then sent as much as each of them, sends a hundred times as much, all of it new.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint32_t kTenantCount = 5;
 constexpr std::uint32_t kGreedy = kTenantCount;
 constexpr std::uint32_t kGreedyFactor = 100;
-constexpr double kAllowedFall = 0.1;  // of a tenant's hit rate
+constexpr double kAllowedFall = 0.1;  // part of a tenant's hit rate
 
 // Tenants share no content, as their scopes differ.
 void AddTenant(std::uint32_t tenant, const Trace& trace, Trace& all) {
@@ -31,7 +31,7 @@ void AddTenant(std::uint32_t tenant, const Trace& trace, Trace& all) {
   }
 }
 
-// New prompts all the time, as long as the others' on average, `factor` times as many as one of them sends.
+// New prompts all the time, on average as long as the others', `factor` times as many as one other tenant sends.
 Trace GreedyTrace(const Trace& others, std::uint32_t factor) {
   const auto count = static_cast<std::uint32_t>(others.requests.size());
   const double seconds = others.requests.back().arrival_seconds;
@@ -58,7 +58,7 @@ Trace WithGreedy(Trace others, std::uint32_t factor) {
   return all;
 }
 
-// The part of its hit rate that a tenant other than the greedy one loses to it, of the one that loses most.
+// The largest part of its hit rate that a tenant other than the greedy one loses to it.
 double WorstFall(const Trace& others, std::uint32_t block_count, std::string_view policy,
                  const std::vector<double>& shares) {
   const auto replay = [&](std::uint32_t factor) {
@@ -108,7 +108,7 @@ void ExpectSharesToProtect(const Trace& others, std::uint32_t kilotokens, std::s
 
 TEST(TenantTraceTest, SharesKeepChatsCachedBesideAGreedyTenant) {
   ExpectSharesToProtect(ChatTenants(40), 120, worker::kDefaultEvictionPolicy);
-  ExpectSharesToProtect(ChatTenants(150), 100, worker::kDefaultEvictionPolicy);  // far from what they would need
+  ExpectSharesToProtect(ChatTenants(150), 100, worker::kDefaultEvictionPolicy);  // far from enough
 }
 
 TEST(TenantTraceTest, SharesKeepRecordedAgentsCachedBesideAGreedyTenant) {

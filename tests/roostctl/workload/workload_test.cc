@@ -23,7 +23,7 @@ std::filesystem::path WriteFile(std::string_view name, std::string_view text) {
   return path;
 }
 
-// The reference numbers are those of the traces' own README.
+// The expected numbers are from the traces' own README.
 TEST(MooncakeTest, TheConversationTraceIsAsItsReadmeSays) {
   const auto path = SharedDir() / "traces/mooncake_conv_first20min.jsonl";
   ROOST_SKIP_WITHOUT(path);
@@ -130,7 +130,7 @@ std::size_t SessionCount(const Trace& trace) {
   return sessions.size();
 }
 
-// Published for all tasks, of which the file has every second one: 93.7 % of 3,100 tokens on average.
+// The published figure is for all tasks, of which the file has every second one: 93.7 % of 3,100 tokens on average.
 TEST(TextSessionsTest, TheTauBenchTrajectoriesAreAsTheirReadmeSays) {
   const auto path = SharedDir() / "traces/taubench_airline_even_tasks.jsonl";
   ROOST_SKIP_WITHOUT(path);
@@ -171,7 +171,7 @@ TEST(TextSessionsTest, ANextPromptSharesWhatItSharesAsText) {
   EXPECT_EQ(second.arrival_seconds - first.arrival_seconds, 7);
   ASSERT_GT(first.blocks.size(), PromptBlockCount(*trace, first));
   EXPECT_TRUE(std::equal(first.blocks.begin(), first.blocks.end(), second.blocks.begin()));
-  // 200, 100 and a few characters of roles: four characters are a token.
+  // 200, 100 and a few characters of roles; four characters count as a token.
   EXPECT_NEAR(first.input_token_count, 80, 5);
 }
 
@@ -281,7 +281,7 @@ TEST(ReplayTest, ARequestLargerThanThePoolKeepsWhatFits) {
   EXPECT_EQ(result.hit_token_count, 48U);
 }
 
-// One comes back after another has filled the pool with something new, for which it borrows what nobody uses.
+// A tenant comes back after another one has filled the pool with new blocks, for which it borrows unused shares.
 TEST(ReplayTest, ATenantKeepsItsShareAndIsCountedAlone) {
   Trace trace{.block_tokens = 16, .requests = {}};
   const auto ask = [&trace](std::uint32_t tenant, std::vector<ContentId> blocks) {

@@ -1,4 +1,4 @@
-// An Api over the fakes, with small verbs.
+// An Api over fakes, with small verbs.
 #pragma once
 
 #include <simdjson.h>
@@ -12,7 +12,7 @@
 
 namespace roost::router {
 
-// The text with its objects' members as they are but no white space: equal text is equal JSON in equal order.
+// The JSON text without white space, its members in the same order: equal text means equal JSON in equal order.
 inline std::string Minify(std::string_view json) {
   simdjson::dom::parser parser;
   simdjson::dom::element element;
@@ -34,7 +34,8 @@ class ApiTest : public ::testing::Test {
  protected:
   ApiTest() { Serve(ByteModel()); }
 
-  // Clients of open answers leave: until then an answer and its connection hold each other, as they should.
+  // Clients of open answers leave: until then an answer and its connection hold references to each other, as they
+  // should.
   void TearDown() override {
     for (const auto& weak : responders_) {
       if (const auto responder = weak.lock()) responder->Close();

@@ -190,7 +190,7 @@ TEST_F(ApiTest, StreamsAChat) {
   const auto responder = Chat(AskWith(R"("stream":true)"));
   EXPECT_FALSE(responder->done());
   dispatcher_.Dispatch(8);
-  EXPECT_EQ(responder->frames, "");  // a failure could still have a status of its own
+  EXPECT_EQ(responder->frames, "");  // a failure could still set its own status
   EXPECT_EQ(HeaderOf(responder->stream_headers, "x-roost-worker"), "w1");
   EXPECT_EQ(HeaderOf(responder->stream_headers, "x-roost-cached-tokens"), "8");
   dispatcher_.Produce(Bytes("He"), 8);
@@ -335,7 +335,7 @@ TEST_F(ApiTest, OverloadSaysWhenThoseThatWaitWillHaveGone) {
   EXPECT_EQ(HeaderOf(responder->response->headers, "Retry-After"), "8");
   EXPECT_EQ(HeaderOf(responder->response->headers, "retry-after-ms"), "8000");
   dispatcher_.refusal.reset();
-  const auto expired = Chat(AskPlain());  // while it waited
+  const auto expired = Chat(AskPlain());  // expires while it waits
   dispatcher_.queues.back().drain_seconds = 3;
   dispatcher_.Finish(FinishReason::kError, Error{ErrorCode::kOverloaded, "no worker had room", ""});
   EXPECT_EQ(HeaderOf(expired->response->headers, "Retry-After"), "3");
@@ -350,7 +350,8 @@ TEST_F(ApiTest, FailureBeforeTheFirstTokenHasAStatus) {
   EXPECT_EQ(responder->frames, "");
 }
 
-// The head went out with a keep-alive comment while the prompt was computed: the client saw 200, and so do the metrics.
+// The head was sent with a keep-alive comment while the prompt was computed: the client saw 200, and the metrics count
+// it.
 TEST_F(ApiTest, FailureAfterAKeepAliveCommentIsAnErrorEventOfAnAnswerThatBeganWell) {
   const auto responder = Chat(AskWith(R"("stream":true)"));
   dispatcher_.Dispatch(0);

@@ -22,7 +22,7 @@ class CallsTest : public ApiTest {
  protected:
   CallsTest() { ServeTemplate("<tool_call> <think>"); }
 
-  // A template that holds the signs of a family.
+  // A template that contains the markers of a family.
   void ServeTemplate(std::string_view signs) {
     ServedModel model = ByteModel();
     const std::string source =
@@ -39,7 +39,7 @@ class CallsTest : public ApiTest {
   void Write(std::string_view text) {
     for (std::size_t i = 0; i < text.size(); i += 5) dispatcher_.Produce(Bytes(text.substr(i, 5)));
   }
-  // One part of each chunk, those without it left out.
+  // One field of each chunk; chunks without it are left out.
   static std::vector<std::string> Parts(const FakeResponder& responder, std::string_view pointer) {
     std::vector<std::string> parts;
     for (const std::string& event : Events(responder)) {
@@ -111,7 +111,7 @@ TEST_F(CallsTest, ReasoningStreamsForItselfAndIsCounted) {
   const std::vector<std::string> counts = Parts(*responder, "/usage/completion_tokens_details/reasoning_tokens");
   ASSERT_THAT(counts, SizeIs(1));
   EXPECT_GE(std::stoi(counts[0]), 6);   // a byte is a token
-  EXPECT_LE(std::stoi(counts[0]), 21);  // markers are in the pieces at its ends
+  EXPECT_LE(std::stoi(counts[0]), 21);  // markers are in the first and last pieces
 }
 
 TEST_F(CallsTest, ForcedCallsAskForTheFormOfTheFamily) {

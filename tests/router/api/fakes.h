@@ -1,4 +1,4 @@
-// A dispatcher and a responder that remember what they were told, and a small model to serve.
+// A dispatcher and a responder that record what they are told, and a small model to serve.
 #pragma once
 
 #include <fmt/format.h>
@@ -167,7 +167,7 @@ class FakeDispatcher final : public Dispatcher {
     return found;
   }
 
-  // The request's worker takes it, holding `cached` tokens of its prompt.
+  // A worker takes the request and has `cached` tokens of its prompt.
   void Dispatch(std::uint32_t cached, std::string worker_id = "w1") {
     Decision decision;
     decision.matched_tokens = cached;
@@ -187,7 +187,7 @@ class FakeDispatcher final : public Dispatcher {
   }
 
   std::vector<std::shared_ptr<const ServedModel>> models;
-  std::optional<std::string> expected;  // a model
+  std::optional<std::string> expected;  // a model that is expected
   std::vector<WorkerStatus> workers;
   std::vector<QueueStatus> queues;
   std::optional<Error> refusal;
@@ -200,7 +200,7 @@ class FakeDispatcher final : public Dispatcher {
   std::vector<PrefixesQuestion> questions;
   std::vector<WarmOrder> warm_orders;
   std::vector<PromptQuery> queries;
-  AnswersDone done;  // of the last one
+  AnswersDone done;  // of the last order
   PromptMatch match;
   std::vector<DecisionRecord> log;
 };
@@ -235,7 +235,7 @@ class FakeResponder final : public Responder {
   }
   void Post(std::function<void()> function) override { function(); }
 
-  // The client goes away.
+  // The client disconnects.
   void Close() {
     if (done()) return;
     closed = true;
@@ -262,7 +262,7 @@ class FakeResponder final : public Responder {
 
 // ---- text work ----
 
-// Does it at once, or keeps it until it is told to.
+// Runs a job at once, or keeps it until the test runs it.
 class FakeTextWork final : public TextWork {
  public:
   bool TryPost(std::size_t bytes, std::function<void()> job) override {

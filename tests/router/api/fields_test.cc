@@ -1,4 +1,4 @@
-// What fields of a request do to its answer.
+// The effects of request fields on the answer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using wire::FinishReason;
 
 class FieldsTest : public ApiTest {
  protected:
-  // All of its prompts are dispatched.
+  // Dispatches all prompts of the request.
   std::shared_ptr<FakeResponder> CompleteWith(std::string_view members) {
     auto responder = Complete(fmt::format(R"({{"model":"bytes",{}}})", members));
     for (std::size_t i = 0; i < dispatcher_.observers.size(); ++i) Prompt(i).OnDispatched({"w1", {}});

@@ -8,7 +8,7 @@ namespace {
 
 class PinTest : public ApiTest {
  protected:
-  // Two workers answer at once, the second one not.
+  // The router has the answer of the first of two workers, and none of the second.
   std::shared_ptr<FakeResponder> Pin(std::string body) {
     auto responder = Ask("POST", "/admin/v1/pin", std::move(body));
     if (dispatcher_.done) std::exchange(dispatcher_.done, nullptr)({{"w1", wire::PinAnswer{1, 2, 1, 0}}, {"w2"}});
@@ -36,7 +36,7 @@ TEST_F(PinTest, WaitsForTheWorkersWithoutATextThread) {
   EXPECT_FALSE(responder->done());
   text_.holds = true;
   dispatcher_.done({{"w1", wire::PinAnswer{1, 3, 0, 0}}});
-  EXPECT_FALSE(responder->done());  // what came is told on a text thread
+  EXPECT_FALSE(responder->done());  // a text thread writes the answer
   text_.DoHeld();
   EXPECT_EQ(At(responder->response->body, "/workers/0/kept_blocks"), "3");
 }

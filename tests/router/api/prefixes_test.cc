@@ -1,4 +1,4 @@
-// What operators ask about prefixes: POST /admin/v1/match and /admin/v1/warm, GET /admin/v1/prefixes.
+// Operators' requests about prefixes: POST /admin/v1/match and /admin/v1/warm, GET /admin/v1/prefixes.
 #include <gtest/gtest.h>
 
 #include "router/api/prefix_json.h"

@@ -1,4 +1,4 @@
-// Which requests share what the router remembers of prompts.
+// Which requests share the router's prompt memo.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class PromptMemoUseTest : public ApiTest {
     Serve(std::move(model));
   }
 
-  // Bytes of the request's prompt that were known.
+  // The bytes of the request's prompt that the memo had.
   std::uint64_t KnownOf(const std::string& path, const std::string& fields) {
     const std::uint64_t before = prompt_memo_->counts().known_bytes;
     Ask("POST", path, R"({"model":"bytes",)" + fields + "}");

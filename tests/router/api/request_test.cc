@@ -1,4 +1,4 @@
-// What the API refuses, and which field it blames. Every case is a whole body; `status` and `param` are what a client
+// What the API refuses, and which field it names. Every case is a whole body; `status` and `param` are what a client
 // sees.
 #include <gtest/gtest.h>
 
@@ -323,11 +323,11 @@ TEST_F(BadRequestTest, TooLongAPromptTellsTheNumbers) {
   const auto completion = Complete(R"({"model":"bytes","prompt":")" + text + "\"}");
   ExpectRefused({"", "prompt", 400, "context_length_exceeded"}, *completion);
   EXPECT_NE(completion->response->body.find("301 tokens"), std::string::npos) << completion->response->body;
-  // What no context can hold is not counted to its end.
+  // Counting stops once no context can hold the text.
   const auto endless = Complete(R"({"model":"bytes","prompt":")" + std::string(5'000, 'x') + "\"}");
   ExpectRefused({"", "prompt", 400, "context_length_exceeded"}, *endless);
   EXPECT_NE(endless->response->body.find("more than 800 tokens"), std::string::npos) << endless->response->body;
-  // Exactly the context leaves no room for a token.
+  // A prompt that fills the context exactly leaves no space for a token.
   ExpectRefused({"", "prompt", 400, "context_length_exceeded"},
                 *Complete(R"({"model":"bytes","prompt":")" + std::string(199, 'x') + "\"}"));
 }
@@ -420,7 +420,7 @@ TEST_F(ApiTest, DefaultsAreTheModels) {
   Complete(R"({"model":"bytes","prompt":"hi"})");
   ASSERT_EQ(dispatcher_.specs.size(), 2U);
   const GenerateSpec& spec = dispatcher_.specs[0];
-  EXPECT_EQ(spec.max_output_tokens, 197U);  // 200 without <s>, h and i
+  EXPECT_EQ(spec.max_output_tokens, 197U);  // 200 less <s>, h and i
   EXPECT_FLOAT_EQ(spec.sampling.temperature, 0.7F);
   EXPECT_FLOAT_EQ(spec.sampling.top_p, 0.9F);
   EXPECT_EQ(spec.sampling.top_k, 20U);

@@ -1,5 +1,5 @@
-// The API behind the real server, over sockets: what only shows when threads and clients are real. A thread of the test
-// plays the link thread.
+// The API behind the real server, over sockets: effects that need real threads and clients. A thread of the test plays
+// the link thread.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -181,7 +181,7 @@ TEST_F(ServingTest, TwoHundredStreamsGetTheirOwnTokensInOrder) {
   std::vector<QueueDispatcher::Job> jobs;
   for (int i = 0; i < kStreams; ++i) jobs.push_back(dispatcher_.Take());
   for (const QueueDispatcher::Job& job : jobs) Dispatch(job);
-  // Each stream is given its own prompt's digits again and again.
+  // Each stream is given its own prompt's digits repeatedly.
   for (int token = 0; token < kTokens; ++token) {
     for (const QueueDispatcher::Job& job : jobs) {
       job.observer->OnTokens({{job.prompt[1 + static_cast<std::size_t>(token % 3)]}});

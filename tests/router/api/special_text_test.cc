@@ -1,4 +1,4 @@
-// The text of a special token in what a client writes, wherever it may write it.
+// The text of a special token in a client's input, in every place where a client may write.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-// Shows whatever a request may bring.
+// A template that shows every part of a request.
 constexpr std::string_view kShowsAll =
     "{{ bos_token }}{%- if tools %}{{ '<|im_start|>tools\\n' + tools | tojson + '<|im_end|>\\n' }}{% endif %}"
     "{%- if documents %}{{ documents | tojson }}{% endif %}"
@@ -48,7 +48,7 @@ class SpecialTextInApiTest : public ApiTest {
     return controls;
   }
   [[nodiscard]] const Ids& Prompt() const { return dispatcher_.specs.back().prompt; }
-  // The control tokens that POST `path` makes of a body; what it can show of "@" is what the client writes.
+  // The control tokens that POST `path` makes of a body, in which `written` replaces each "@".
   Ids ControlsAfter(const std::string& path, const std::string& body, std::string_view written) {
     const std::size_t before = dispatcher_.specs.size();
     const auto answer = Ask("POST", path, With(body, "@", written));
@@ -64,7 +64,7 @@ struct PlaceCase {
   std::string body;
 };
 
-// Every "@" is a place in which a client writes.
+// Every "@" is a place where a client writes.
 const PlaceCase kPlaces[] = {
     {"user", "/v1/chat/completions", R"({"model":"bytes","messages":[{"role":"user","content":"@"}]})"},
     {"parts", "/v1/chat/completions",

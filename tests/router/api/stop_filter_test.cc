@@ -48,7 +48,7 @@ TEST(StopFilterTest, TakesTheStopThatEndsFirst) {
   EXPECT_TRUE(filter.stopped());
 }
 
-// The cut that a look at the whole text gives: the stop that ends first, of those the longest.
+// The right cut, from the whole text: the stop that ends first, and the longest of those.
 std::size_t CutOf(const std::string& text, const std::vector<std::string>& stops) {
   for (std::size_t end = 1; end <= text.size(); ++end) {
     std::size_t longest = 0;

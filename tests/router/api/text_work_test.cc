@@ -1,4 +1,4 @@
-// What happens to a request between its connection and the dispatcher: its turn, its memory, a client that leaves.
+// A request between its connection and the dispatcher: its turn, its memory, a client that leaves.
 #include "router/api/text_memory.h"
 #include "tests/router/api/api_fixture.h"
 #include "tests/support/out_of_memory.h"
@@ -155,7 +155,7 @@ TEST_F(DeadlineTest, ATimeThatIsNoneIsRefusedByName) {
   }
 }
 
-// ---- memory that is not there ----
+// ---- out of memory ----
 
 TEST_F(TextWorkTest, ASubmitThatFindsNoMemoryEndsTheRequest) {
   dispatcher_.on_submit = [] { testing_support::FailAllocation(); };

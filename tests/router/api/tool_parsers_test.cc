@@ -1,4 +1,4 @@
-// Families of models: what they write becomes content, reasoning and calls, in whatever pieces it comes.
+// Families of models: their output becomes content, reasoning and calls, however it is cut into pieces.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <time.h>
@@ -50,14 +50,14 @@ ChoiceAnswer ParseIn(const FamilyOutputOptions& options, const std::vector<std::
   return answer;
 }
 
-// As one line: reasoning | content | f{…} g{…}
+// The answer as one line: reasoning | content | f{…} g{…}
 std::string Line(const ChoiceAnswer& answer) {
   std::string line = answer.reasoning + "|" + answer.content + "|";
   for (const ToolCall& call : answer.tool_calls) line += call.name + call.arguments + " ";
   return line;
 }
 
-// Whole, byte by byte, and cut in two anywhere: always the same.
+// Parses the text whole, byte by byte, and cut in two anywhere; the result must always be the same.
 std::string Parsed(const FamilyOutputOptions& options, std::string_view text) {
   const std::string whole = Line(ParseIn(options, {text}));
   std::vector<std::string_view> bytes;
@@ -213,7 +213,7 @@ TEST(ToolParsersTest, AForcedCallIsAFormOfTheOutput) {
             R"("additionalProperties":false}]}})");
 }
 
-// Pieces that were told can not be taken back; a call that is told as a whole is one or is text.
+// Streamed pieces can not be taken back; a call that is reported as a whole is either a call or text.
 TEST(ToolParsersTest, ACallWithBrokenArgumentsIsTextWhereCallsAreToldWhole) {
   const auto checked = [](ToolFamily family, std::string_view text) {
     FamilyOutputOptions options = OptionsFor(family);
@@ -258,7 +258,7 @@ double ThreadSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Bytes looked at grow with the text and no faster: the ratio of times holds on any machine.
+// The bytes read grow linearly with the text: the ratio of times is the same on any machine.
 TEST(ToolParsersTest, HostileTextTakesLinearTime) {
   const std::vector<std::string> parts{"<",
                                        "<tool_call>",
@@ -347,7 +347,7 @@ TEST(ToolParsersTest, ANameComesBeforeItsArgumentsAndTheseAsTheyAreWritten) {
 struct TemplateCase {
   std::string name;
   ToolFamily family;
-  bool calls;  // it renders calls
+  bool calls;  // the template renders calls
 };
 
 class RealTemplateTest : public testing::TestWithParam<TemplateCase> {
@@ -372,7 +372,7 @@ std::string Compact(std::string_view json) {
   return testing_support::RenderTemplate("{{ value | tojson }}", fmt::format(R"({{"value": {}}})", json)).value();
 }
 
-// What the template writes of an assistant's message with a call is read back as that call.
+// The template renders an assistant's message with a call, and the parser reads it back as that call.
 TEST_P(RealTemplateTest, ReadsBackTheCallsThatItWrites) {
   const auto parsed = ChatTemplate::Parse(ReadFile(Folder() / "templates" / GetParam().name), "t").value();
   ASSERT_EQ(NameOf(parsed->family().tools), NameOf(GetParam().family));
@@ -394,7 +394,7 @@ TEST_P(RealTemplateTest, ReadsBackTheCallsThatItWrites) {
   ASSERT_TRUE(prompt.ok()) << prompt.error().message;
   std::size_t common = 0;
   while (common < prompt->size() && (*prompt)[common] == (*whole)[common]) ++common;
-  if (common > 0 && (*whole)[common - 1] == '<') --common;  // of two markers that begin alike
+  if (common > 0 && (*whole)[common - 1] == '<') --common;  // the first byte of two markers that begin alike
   std::string turn = whole->substr(common);
   for (const std::string_view stop : {"<|im_end|>", "<|eot_id|>", "</s>", "<｜end▁of▁sentence｜>", "<|call|>"}) {
     turn = turn.substr(0, turn.find(stop));

@@ -1,5 +1,4 @@
-// The Responses API and Anthropic's Messages API, which are told as chats; tokens asked for by themselves; the document
-// of the API.
+// The Responses API and Anthropic's Messages API, which are translated to chats; /tokenize; the API document.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

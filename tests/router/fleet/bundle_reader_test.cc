@@ -22,7 +22,7 @@ wire::Tokenizer Bundle() {
 
 class BundleReaderTest : public ::testing::Test {
  protected:
-  // What comes of one bundle, of which `read` makes something.
+  // The outcome of one bundle that `read` reads.
   BundleReader::Outcome Outcome(wire::Tokenizer bundle, BundleReader::Read read) {
     std::promise<BundleReader::Outcome> told;
     BundleReader reader(

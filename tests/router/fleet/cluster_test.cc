@@ -72,7 +72,7 @@ struct ClusterTest : ::testing::Test {
   }
 };
 
-// The pools hold a fraction of what is asked for, so blocks come and go all the time.
+// The pools hold a fraction of the requested blocks, so blocks come and go all the time.
 TEST_F(ClusterTest, PredictionEqualsWhatTheWorkerFindsAndNothingDrifts) {
   ASSERT_TRUE(WaitForReady(2));
   Rng rng(1);
@@ -83,7 +83,7 @@ TEST_F(ClusterTest, PredictionEqualsWhatTheWorkerFindsAndNothingDrifts) {
     prompt.back() = 90;
     const auto observer = Submit(prompt, 8);
     ASSERT_EQ(observer->WaitForEnd().reason, wire::FinishReason::kLength);
-    // A part of one block more may be there: the router hears of whole blocks alone.
+    // A part of one more block may be cached; the router is told only of whole blocks.
     ASSERT_GE(observer->cached_token_count(), observer->predicted_token_count()) << "request " << i;
     ASSERT_LT(observer->cached_token_count(), observer->predicted_token_count() + kBlockTokens) << "request " << i;
     cached_tokens += observer->predicted_token_count();
@@ -105,7 +105,7 @@ TEST_F(ClusterTest, StreamIsTheSameWhenItsWorkerLeavesInTheMiddle) {
   EXPECT_TRUE(WaitForReady(1));
 }
 
-// On the CPU they are the same bits, whoever computes them.
+// On the CPU the bits are the same, whichever worker computes them.
 TEST_F(ClusterTest, LogprobsAreTheSameWhenTheirWorkerLeavesInTheMiddle) {
   ASSERT_TRUE(WaitForReady(2));
   std::vector<TokenId> prompt(200, 7);

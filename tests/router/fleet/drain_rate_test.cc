@@ -13,7 +13,7 @@ TEST(DrainRateTest, IsTheRateSinceTheStart) {
   DrainRate rate(kStart);
   EXPECT_EQ(rate.TimeFor(100, kStart), 0s);
   for (int i = 1; i <= 10; ++i) rate.OnDeparture(kStart + i * 500ms);
-  // Ten in five seconds; the eleventh is as if it left now.
+  // Ten requests left in five seconds; the eleventh counts as if it left now.
   EXPECT_NEAR(ToSeconds(rate.TimeFor(22, kStart + 5s)), 10, 1e-6);
   EXPECT_EQ(rate.TimeFor(0, kStart + 5s), 0s);
 }

@@ -136,7 +136,7 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
   }
 }
 
-// Keeps what is there, and waits for the rest.
+// Pins the blocks that it has, and awaits the others.
 void FakeWorker::AnswerPin(std::uint64_t answer_id, const std::vector<BlockHash>& hashes) {
   if (answer_id == 0 || mute_) return;
   const std::uint32_t kept = Held(hashes);
@@ -308,7 +308,7 @@ void FakeWorker::SendSnapshot() {
       runs.push_back({0, {hash}});
     }
   }
-  events_.clear();  // the snapshot has them
+  events_.clear();  // the snapshot includes them
   const std::size_t half = runs.size() / 2;
   for (std::uint32_t chunk = 0; chunk < 2; ++chunk) {
     wire::Snapshot snapshot;

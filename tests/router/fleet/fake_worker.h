@@ -1,6 +1,6 @@
 // A worker without an engine: it speaks the protocol, keeps a prefix-closed set of blocks, and generates tokens that
-// depend on nothing but the tokens before them. So what a client must see is known in advance, whatever happens to the
-// workers on the way, and what the router's index must hold can be asked.
+// depend only on the tokens before them. So the right answer is known in advance, whatever happens to the workers, and
+// a test can ask what the router's index must hold.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ namespace roost::router {
 
 enum class StopTokens : std::uint8_t { kAllowed, kBanned };
 
-// The token after `tokens`, by a model that every worker agrees on. Another seed gives another text.
+// The token after `tokens`, by a model that all workers share. A different seed gives a different text.
 [[nodiscard]] TokenId NextToken(const std::vector<TokenId>& tokens, std::uint64_t seed,
                                 StopTokens stops = StopTokens::kAllowed);
 
-// All that a choice with this prompt and seed generates.
+// The whole output of a choice with this prompt and seed.
 [[nodiscard]] std::vector<TokenId> ExpectedOutput(std::vector<TokenId> prompt, std::uint32_t max_output_tokens,
                                                   std::uint64_t seed = 0, std::uint32_t min_output_tokens = 0);
 
-// What that model says of the text's tokens from number `first` on, with so many of the likeliest tokens.
+// The model's log probabilities for the text's tokens from number `first` on, with `top_count` likeliest tokens.
 [[nodiscard]] std::vector<wire::TokenLogprobs> ExpectedLogprobs(const std::vector<TokenId>& text, std::size_t first,
                                                                 std::uint32_t top_count);
 
@@ -37,10 +37,10 @@ class FakeWorker {
 
   FakeWorker(std::string id, std::uint64_t seed);
 
-  // What it says of itself; change before it starts.
+  // Its hello; change it before the worker starts.
   wire::Hello& hello() { return hello_; }
   [[nodiscard]] const std::string& id() const { return hello_.worker_id; }
-  // Of its connection: its name, until it connects anew.
+  // The identity of its connection: its name, until it reconnects.
   [[nodiscard]] const std::string& identity() const { return identity_; }
   void Reconnect() { identity_ = hello_.worker_id + "/" + std::to_string(++connection_count_); }
 
@@ -51,17 +51,17 @@ class FakeWorker {
   void SayBye();
   // One engine step: every request gets one to three tokens, and the link a Step.
   void Step();
-  // The load alone, as a worker sends it when no step ends for a while.
+  // Sends only the load, as a worker does when no step ends for a while.
   void Heartbeat();
-  // Its engine hangs: no step has an end. Its link goes on.
+  // Its engine hangs: no step ends. Its link continues.
   void SetHung(bool hung) { hung_ = hung; }
   // Requests that come from now on fail at once.
   void SetBroken(bool broken) { broken_ = broken; }
   // Requests that come from now on are refused.
   void SetFull(bool full) { full_ = full; }
-  // Says of a request that runs here that there is no room for it after all.
+  // Reports that there is no space after all for a request that runs here.
   void GiveUp(RequestId request_id);
-  // Requests that it says wait there, of other routers.
+  // The number of other routers' requests that it reports as waiting.
   void SetWaiting(std::uint32_t count) { load_.waiting_requests = count; }
   // Prompts that other routers have queued there.
   void SetOtherPrompts(std::vector<wire::OtherPrompt> prompts);
@@ -69,21 +69,21 @@ class FakeWorker {
 
   // Evicts up to `count` leaves; reported with the next step.
   void Evict(std::size_t count);
-  // The same, but nobody is told: the router's view drifts.
+  // The same, but nobody is told, so the router's view becomes wrong.
   void EvictSilently(std::size_t count);
 
-  // Pins and questions get no answer from now on.
+  // From now on pins and questions get no answer.
   void SetMute(bool mute) { mute_ = mute; }
-  // What it answers when it is asked for its most used prefixes.
+  // Its answer to a question for the most used prefixes.
   void SetUsedPrefixes(std::vector<wire::UsedPrefix> prefixes) { used_prefixes_ = std::move(prefixes); }
 
-  // It reports its blocks as ever and finds none of them when a request comes.
+  // It reports its blocks as usual, but requests find none of them.
   void SetHitless(bool hitless) { hitless_ = hitless; }
-  // It tells no log probabilities, whatever it said in its hello.
+  // It reports no log probabilities, whatever its hello said.
   void SetTellsNoLogprobs(bool tells_none) { tells_no_logprobs_ = tells_none; }
 
   void Receive(const wire::RouterMessage& message);
-  // What it sent and the link has not carried yet, in order.
+  // Messages that it sent and the link has not delivered yet, in order.
   std::deque<wire::WorkerMessage>& outbox() { return outbox_; }
 
   [[nodiscard]] bool welcomed() const { return welcomed_; }
@@ -111,8 +111,8 @@ class FakeWorker {
   struct Running {
     wire::Generate request;
     std::vector<Choice> choices;
-    std::optional<std::uint32_t> cached_tokens;  // known and not yet told
-    std::size_t scored_tokens = 1;               // of the prompt: its first has no log probability
+    std::optional<std::uint32_t> cached_tokens;  // known and not yet reported
+    std::size_t scored_tokens = 1;               // of the prompt; the first token has no log probability
   };
 
   [[nodiscard]] wire::Tokenizer Bundle() const;
@@ -121,7 +121,7 @@ class FakeWorker {
   void Admit(const wire::Generate& request);
   void SendSnapshot();
   void SendStep(std::vector<wire::TokenEvent> tokens);
-  // A step of every open choice. True when the last one has ended.
+  // Runs a step of every open choice. True when the last choice has ended.
   bool Advance(Running& running, std::vector<wire::TokenEvent>& events);
   [[nodiscard]] wire::TokenEvent AdvanceChoice(Running& running, std::uint32_t index);
   [[nodiscard]] wire::TokenEvent ScorePrompt(Running& running);

@@ -1,4 +1,4 @@
-// Requests that clients leave.
+// Requests whose clients leave.
 #include <gtest/gtest.h>
 
 #include "tests/router/fleet/fleet_sim.h"
@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint32_t kLongOutput = 40;
 
-// So that something can happen before it ends.
+// A long answer leaves time for an event before it ends.
 std::vector<TokenId> PromptOfALongAnswer() {
   TokenId seed = 1;
   std::vector<TokenId> prompt = MakePrompt(seed, 30);
@@ -23,7 +23,7 @@ TEST(FleetCancelTest, CancelReachesTheWorkerAndEndsTheRequestOnce) {
   FakeWorker& worker = sim.JoinWorker("a");
   const FleetSim::Request request = sim.Submit(PromptOfALongAnswer(), kLongOutput);
   sim.DeliverAll();
-  worker.Step();  // these tokens are on their way when the client leaves
+  worker.Step();  // these tokens are under way when the client leaves
   sim.core.Cancel(*request.id);
   sim.core.Cancel(*request.id);
   sim.core.Cancel(RequestId(request.id->value() + 1));
@@ -42,13 +42,13 @@ TEST(FleetCancelTest, AWorkerThatDidNotHearOfACancelIsToldAgain) {
   const FleetSim::Request request = sim.Submit(PromptOfALongAnswer(), 1000);
   sim.DeliverAll();
   sim.core.Cancel(*request.id);
-  EXPECT_FALSE(sim.core.TakeEffects().empty());  // lost
+  EXPECT_FALSE(sim.core.TakeEffects().empty());  // the cancel is lost
   const auto step = [&] {
     sim.clock.Advance(300ms);
     worker.Step();
     sim.DeliverAll();
   };
-  for (int i = 0; i < 3; ++i) step();  // these may have been on their way
+  for (int i = 0; i < 3; ++i) step();  // these may have been under way
   EXPECT_TRUE(worker.cancelled().empty());
   for (int i = 0; i < 3; ++i) step();
   EXPECT_EQ(worker.cancelled().size(), 1U);

@@ -1,6 +1,6 @@
 // The core against workers that crash, restart, lose and repeat messages, drift and refuse, and clients that leave.
-// What must hold whatever happens: every accepted request ends once; a stream is a prefix of the one right answer, and
-// all of it unless it was cancelled or failed; when the noise stops, every view is exact and nothing is charged.
+// Three things must always hold. Every accepted request ends once. A stream is a prefix of the one right answer, and
+// the whole answer unless it was cancelled or failed. When the faults stop, every view is exact and nothing is charged.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 class FleetFuzz {
  public:
-  // So small in some runs that requests wait at the router.
+  // In some runs so small that requests wait at the router.
   static FleetCoreOptions RandomBounds(Rng& rng) {
     FleetCoreOptions options;
     if (rng.Below(2) == 0) return options;
@@ -98,7 +98,7 @@ class FleetFuzz {
     if (request.id.has_value()) sim_.core.Cancel(*request.id);
   }
 
-  // Prompts of other routers, of the same families. What a worker says need not make sense.
+  // Prompts of other routers, from the same families. What a worker reports need not make sense.
   void TellOthers(FakeWorker& worker) {
     std::vector<wire::OtherPrompt> prompts;
     for (std::uint64_t n = rng_.Below(4); n > 0; --n) {
@@ -145,7 +145,7 @@ class FleetFuzz {
       for (std::uint32_t choice = 0; choice < request.sample_count; ++choice) CheckChoice(request, choice);
       ASSERT_LE(seen.choice_ends.size(), request.sample_count - 1);
       if (request.sample_count == 1) {
-        const int refusals = sim_.metrics.retries["overloaded"];  // those count as no retry
+        const int refusals = sim_.metrics.retries["overloaded"];  // those do not count as retries
         ASSERT_LE(seen.workers.size(), 3U + static_cast<std::size_t>(refusals));
       }
     }

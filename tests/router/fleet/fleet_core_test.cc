@@ -18,7 +18,7 @@ std::vector<TokenId> Expected(const Request& request) {
   return ExpectedOutput(request.prompt, request.max_output_tokens);
 }
 
-// A prompt whose whole answer is long, so that something can happen in between.
+// A prompt with a long answer, which leaves time for events in between.
 std::vector<TokenId> TalkativePrompt(TokenId seed = 1) {
   std::vector<TokenId> prompt = MakePrompt(seed, 30);
   while (ExpectedOutput(prompt, kOutput).size() < kOutput) prompt = MakePrompt(++seed + 1000, 30);
@@ -62,7 +62,7 @@ TEST(FleetCoreTest, ModelIsServedOnceItsTokenizerWasReadAndAskedForOnce) {
 TEST(FleetCoreTest, AnotherWorkerIsAskedForTheTokenizerWhenTheFirstIsLost) {
   FleetSim sim;
   FakeWorker& first = sim.AddWorker("a");
-  sim.Kill(first);  // takes what it is sent and never answers
+  sim.Kill(first);  // receives messages and never answers
   sim.core.OnMessage("a", first.hello(), sim.clock.Now());
   FakeWorker& second = sim.JoinWorker("b");
   EXPECT_EQ(sim.core.FindModel("demo"), nullptr);
@@ -128,7 +128,7 @@ TEST(FleetCoreTest, EachModelHasItsOwnIndexWhichGoesWithItsLastWorker) {
   first.SayBye();
   sim.DeliverAll();
   EXPECT_EQ(sim.core.indexed_block_count(), 0U);
-  EXPECT_TRUE(demo->index->Match(BlocksOf(request.prompt)).empty());  // who still holds the model may still ask
+  EXPECT_TRUE(demo->index->Match(BlocksOf(request.prompt)).empty());  // whoever still holds the model may still ask
   first.SayHello();
   sim.DeliverAll();
   EXPECT_NE(sim.core.FindModel("demo")->index, demo->index);
@@ -233,7 +233,7 @@ TEST(FleetCoreTest, HeartbeatDoesNotHideWhatWasSentSinceTheLastStep) {
   FakeWorker& b = sim.JoinWorker("b");
   for (TokenId seed = 1; seed <= 20; ++seed) {
     sim.Submit(MakePrompt(seed, 40), kOutput);
-    sim.Advance(100ms);  // heartbeats, while the first step goes on and on
+    sim.Advance(100ms);  // heartbeats, while the first step does not end
   }
   EXPECT_EQ(a.received().size(), 10U);
   EXPECT_EQ(b.received().size(), 10U);
@@ -382,7 +382,7 @@ TEST_F(FleetCoreFailureTest, UnreachableMalformedAndDepartedWorkersAreLostAtOnce
   sim.core.OnMalformed(second, DataLoss("frame", "garbage"), sim.clock.Now());
   sim.CarryOutEffects();
   EXPECT_EQ(sim.metrics.lost["broken_link"], 1);
-  ExpectError(request, ErrorCode::kUnavailable);  // nobody is left
+  ExpectError(request, ErrorCode::kUnavailable);  // no worker is left
   FakeWorker& third = sim.JoinWorker("c");
   third.SayBye();
   sim.DeliverAll();

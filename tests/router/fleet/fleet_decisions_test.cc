@@ -1,4 +1,4 @@
-// What the fleet remembers and measures of its decisions.
+// What the fleet records and measures about its decisions.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -64,7 +64,8 @@ TEST(FleetDecisionsTest, EveryAttemptIsRemembered) {
   EXPECT_TRUE(records[1].outcome.has_value());
 }
 
-// The candidates of the next decision show what the last ones left behind: charges at once, and none after the end.
+// The candidates of the next decision show the effects of earlier ones: their charges at once, and none after their
+// end.
 TEST(FleetDecisionsTest, DecisionsSeeChargesComeAndGo) {
   FleetSim sim;
   sim.JoinWorker("a");
@@ -80,7 +81,7 @@ TEST(FleetDecisionsTest, DecisionsSeeChargesComeAndGo) {
   EXPECT_EQ(queue_of("three"), 0);
 }
 
-// Where short prompts go first, the other routers' long ones are overtaken, and their short ones are not.
+// If short prompts go first, they overtake the other routers' long prompts, but not their short ones.
 TEST(FleetDecisionsTest, OtherRoutersPromptsStandInLineLikeOwnOnes) {
   FleetSim sim;
   FakeWorker& worker = sim.AddWorker("a");
@@ -106,12 +107,12 @@ TEST(FleetDecisionsTest, OtherRoutersPromptsStandInLineLikeOwnOnes) {
   const Candidate behind_long = queue_behind({{4000, 0}, {6000, 0}});
   const Candidate behind_old = queue_behind({{4000, 100'000}, {6000, 100'000}});
   EXPECT_GT(behind_short.queue_seconds, 0);
-  EXPECT_LT(behind_long.queue_seconds, 2 * behind_short.queue_seconds);  // the step that is under way
+  EXPECT_LT(behind_long.queue_seconds, 2 * behind_short.queue_seconds);  // only the step under way
   EXPECT_GT(behind_long.delay_seconds, behind_short.delay_seconds);
   EXPECT_GT(behind_old.queue_seconds, 20 * behind_long.queue_seconds);
 }
 
-// Else those that come up together would all give their first requests to one worker, then all to the next.
+// Otherwise routers that start together would all send their first requests to one worker, then all to the next.
 TEST(FleetDecisionsTest, EveryRouterHasAnOrderOfItsOwnInWhichWorkersHaveTheirFirstTurn) {
   constexpr std::size_t kWorkers = 8;
   std::map<std::string, int> first_of;
@@ -139,7 +140,7 @@ TEST(FleetDecisionsTest, MeasuresTheTimeToTheFirstTokenOnceRatesAreKnown) {
   }
   EXPECT_EQ(sim.metrics.audits.size(), 10U);
   ASSERT_FALSE(sim.metrics.ttfts.empty());
-  EXPECT_LT(sim.metrics.ttfts.size(), 10U);  // the first ones came before any rate
+  EXPECT_LT(sim.metrics.ttfts.size(), 10U);  // the first requests came before any rate was known
   for (const TtftOutcome& outcome : sim.metrics.ttfts) {
     EXPECT_GT(outcome.predicted_seconds, 0);
     EXPECT_GE(outcome.actual_seconds, 0);
@@ -161,7 +162,7 @@ TEST(FleetDecisionsTest, ShadowOfRoundRobinMissesWhatAffinityFinds) {
     rotated += audit.rotation_matched_tokens;
     regret += audit.regret_tokens;
   }
-  EXPECT_EQ(rotated, 2U * 100);  // each fourth turn
+  EXPECT_EQ(rotated, 2U * 100);  // every fourth turn
   EXPECT_EQ(regret, 0U);
 }
 

@@ -1,5 +1,5 @@
-// A hundred thousand requests, most of which something befalls: cancels, refusals, deadlines, lost workers and
-// messages. Afterwards nothing is charged, pending or waiting, and nobody is left without an end.
+// A hundred thousand requests, most of which meet an event: cancels, refusals, deadlines, lost workers and messages.
+// Afterwards nothing is charged, pending or waiting, and every request has ended.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -54,7 +54,7 @@ class Leaks {
     EXPECT_EQ(workers.size(), sim_.workers.size());
     for (const WorkerStatus& worker : workers) EXPECT_EQ(worker.in_flight_requests, 0U) << worker.worker_id;
     for (const auto& request : requests_) ASSERT_TRUE(request.observer->end.has_value());
-    // Each kind of fate was met.
+    // Each kind of event occurred.
     EXPECT_GT(sim_.metrics.queue_refusals["full"], 100);
     EXPECT_GT(sim_.metrics.queue_refusals["deadline"], 100);
     EXPECT_GT(sim_.metrics.retries["worker_lost"], 1000);
@@ -79,7 +79,7 @@ class Leaks {
     if (request.id.has_value()) requests_.push_back(std::move(request));
     ++submitted_;
   }
-  // A late one, so that it may be anywhere.
+  // Cancels one of the later requests, which may be in any state.
   void CancelOne() {
     if (requests_.empty()) return;
     const std::size_t back = rng_.Below(std::min<std::size_t>(requests_.size(), 50));

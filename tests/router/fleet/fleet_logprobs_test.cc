@@ -1,4 +1,4 @@
-// Log probabilities, least outputs and stop tokens on their way to the observer, also when workers fail meanwhile.
+// Log probabilities, min_output_tokens and stop tokens on their way to the observer, also when workers fail meanwhile.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class FleetLogprobsTest : public ::testing::Test {
     EXPECT_TRUE(*seen.prompt_logprobs == ExpectedLogprobs(request.prompt, 1, *request.prompt_logprobs));
   }
 
-  // A prompt that the answer to goes on for a while.
+  // A prompt with a long answer.
   static std::vector<TokenId> TalkativePrompt() {
     TokenId seed = 1;
     while (ExpectedOutput(MakePrompt(seed, 20), 20).size() < 20) ++seed;
@@ -88,7 +88,7 @@ TEST_F(FleetLogprobsTest, AStreamThatMovesGoesOnWithLogprobs) {
   }
 }
 
-// The prompt's come once: who goes on is not asked for them again.
+// The prompt's log probabilities come once: a worker that continues the request is not asked for them again.
 TEST_F(FleetLogprobsTest, AWorkerThatGoesOnIsNotAskedForWhatWasTold) {
   const Request request = sim_.Submit(MakePrompt(7, 60), 60, Wishes(1, 1));
   sim_.DeliverAll();

@@ -89,7 +89,7 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            "roost_router_decision_seconds_count 1"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
-  EXPECT_THAT(text, Not(HasSubstr(R"(worker="b")")));  // it is gone
+  EXPECT_THAT(text, Not(HasSubstr(R"(worker="b")")));  // the worker is gone
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the router goes by when a worker's events can not be trusted, or do not come.
+// What the router relies on when a worker's events can not be trusted, or do not come.
 #include <gtest/gtest.h>
 
 #include "tests/router/fleet/fleet_sim.h"
@@ -26,7 +26,7 @@ struct FleetModesTest : ::testing::Test {
     sim.Run();
     return request.observer->decisions.front().matched_tokens;
   }
-  // Requests whose promised tokens are gone when they come, as if the worker's events were wrong.
+  // Requests whose promised tokens are missing on arrival, as if the worker's events were wrong.
   void BreakPromises(FakeWorker& worker, int count) {
     for (int i = 0; i < count; ++i) {
       const auto prompt = MakePrompt(next_seed_++, 50);

@@ -1,4 +1,4 @@
-// Who a worker is: names, processes and connections.
+// The identity of workers: names, processes and connections.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -15,7 +15,7 @@ struct FleetNamesTest : ::testing::Test {
   FleetSim sim;
   FakeWorker& first = sim.JoinWorker("a");
 
-  // Another process, over a connection of its own, under the first one's name.
+  // Another process with the first one's name, over its own connection.
   FakeWorker& SecondProcess() {
     auto& second = sim.workers["a, second"];
     second = std::make_unique<FakeWorker>("a", 99);
@@ -91,7 +91,7 @@ TEST_F(FleetNamesTest, AHelloProbesTheConnectionThatHasItsName) {
     probed = probed || (send != nullptr && send->identity == first.identity());
   }
   EXPECT_TRUE(probed);
-  sim.core.OnUnreachable(first.identity(), sim.clock.Now());  // what came of it
+  sim.core.OnUnreachable(first.identity(), sim.clock.Now());  // the result
   second.SayHello();
   sim.DeliverAll();
   EXPECT_TRUE(second.welcomed());
@@ -101,7 +101,7 @@ TEST_F(FleetNamesTest, TheSameProcessTakesItsLinkOverToANewConnection) {
   const auto request = sim.Submit(MakePrompt(1, 20), 8);
   sim.DeliverAll();
   first.Reconnect();
-  first.SayHello();  // of the running epoch: nothing was lost
+  first.SayHello();  // with the current epoch: nothing was lost
   sim.Run();
   EXPECT_FALSE(request.observer->end->error.has_value());
   EXPECT_EQ(request.observer->workers.size(), 1U);

@@ -13,7 +13,7 @@ using Request = FleetSim::Request;
 
 constexpr std::uint32_t kOutput = 4;
 
-// A long prompt whose last tokens are its own.
+// A long prompt that differs from its siblings only in the last tokens.
 std::vector<TokenId> Sibling(TokenId name) {
   std::vector<TokenId> prompt = MakePrompt(1, 200);
   prompt.insert(prompt.end(), {name, name, name});
@@ -30,7 +30,7 @@ struct FleetPendingTest : ::testing::Test {
     sim.CarryOutEffects();
     return *sim.workers.at(first.observer->workers.back());
   }
-  // What the decision for one more sibling says of the worker that has the first.
+  // The candidate, in the decision for one more sibling, that stands for the worker with the first.
   Candidate CandidateForSibling(GenerateSpec wishes = {}) {
     sim.CarryOutEffects();
     const WorkerSlot serving = first.observer->decisions.back().slot;
@@ -71,7 +71,7 @@ TEST_F(FleetPendingTest, CancelLeavesNothingToFollow) {
 
 TEST_F(FleetPendingTest, LostWorkerLeavesNothingToFollow) {
   sim.core.OnUnreachable(Serving().id(), sim.clock.Now());
-  EXPECT_EQ(sim.core.pending_count(), 1U);  // where it was sent again
+  EXPECT_EQ(sim.core.pending_count(), 1U);  // at the worker to which it was sent again
   sim.core.OnUnreachable(Serving().id(), sim.clock.Now());
   EXPECT_EQ(sim.core.pending_count(), 0U);
 }
@@ -88,7 +88,7 @@ TEST_F(FleetPendingTest, RequestsWithoutTheCacheNeitherFollowNorLead) {
   EXPECT_EQ(sim.core.pending_count(), 1U);
 }
 
-// ---- what workers compute for other routers ----
+// ---- prompts that workers compute for other routers ----
 
 struct FleetToldTest : ::testing::Test {
   FleetSim sim;
@@ -100,7 +100,7 @@ struct FleetToldTest : ::testing::Test {
     worker.Heartbeat();
     sim.DeliverAll();
   }
-  // Prompt tokens that a sibling finds pending, at the worker to which it goes.
+  // The prompt tokens that a sibling finds pending at the worker to which it goes.
   std::uint32_t FollowedTokens() {
     const Request request = sim.Submit(Sibling(2), kOutput);
     sim.core.Cancel(*request.id);
@@ -147,7 +147,7 @@ TEST_F(FleetToldTest, AWorkerThatComesBackTellsAnew) {
   b.SayHello();
   sim.DeliverAll();
   EXPECT_EQ(sim.core.pending_count(), 0U);
-  Tell(b, {again});  // whose hashes the last life was told
+  Tell(b, {again});  // its hashes were sent in the last life of the link
   EXPECT_EQ(sim.core.pending_count(), 0U);
   Tell(b, {});
   Tell(b, {told});

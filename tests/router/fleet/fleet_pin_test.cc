@@ -1,4 +1,4 @@
-// Pins on their way to the workers, and what came of them.
+// Pins on their way to the workers, and their results.
 #include <gtest/gtest.h>
 
 #include "tests/router/fleet/fleet_sim.h"

@@ -1,4 +1,4 @@
-// Requests that wait at the router because no worker has room.
+// Requests that wait at the router because no worker has space.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,14 +33,14 @@ struct FleetQueueTest : ::testing::Test {
     sim.CarryOutEffects();
     return request;
   }
-  // As many requests at the worker as may wait there.
+  // Sends the worker as many requests as may wait there.
   void FillWorkers() {
     while (sim.core.waiting_count() == 0) requests_.push_back(Submit());
     sim.core.Cancel(*requests_.back().id);
     requests_.pop_back();
   }
   static bool IsAtWorker(const Request& request) { return !request.observer->workers.empty(); }
-  // The worker says that it has begun with all that it was sent.
+  // The worker reports that it has begun all requests that it was sent.
   void MakeRoom() {
     sim.clock.Advance(50ms);
     a.Step();
@@ -98,7 +98,7 @@ TEST_F(FleetQueueTest, WorkerThatJoinsTakesThoseThatWait) {
 TEST_F(FleetQueueTest, WhoComesLaterDoesNotOvertake) {
   FillWorkers();
   const Request earlier = Submit();
-  sim.JoinWorker("b");  // has room, which nobody has looked at yet
+  sim.JoinWorker("b");  // has space, but the router has not looked for it yet
   const Request later = Submit();
   EXPECT_FALSE(IsAtWorker(later));
   sim.Tick();
@@ -141,7 +141,7 @@ TEST_F(FleetQueueTest, TellsHowLongTheQueueTakesToDrain) {
   EXPECT_EQ(sim.core.waiting_count(), 8U);
   EXPECT_NEAR(drain_seconds(), 8 * 0.5 / 3, 1e-6);
   sim.clock.Advance(4s);
-  EXPECT_EQ(drain_seconds(), 5);  // by then all have gone or given up
+  EXPECT_EQ(drain_seconds(), 5);  // by then all have left or given up
 }
 
 TEST_F(FleetQueueTest, DeadlineEndsTheWait) {

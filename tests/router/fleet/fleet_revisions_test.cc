@@ -1,4 +1,4 @@
-// Two revisions of one model at a time: workers are rolled to other weights.
+// Two revisions of one model at the same time, while workers are rolled to new weights.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,7 +21,7 @@ struct FleetRevisionsTest : ::testing::Test {
     sim.DeliverAll();
     return worker;
   }
-  // How many of so many requests each worker gets.
+  // How many of `count` requests each worker gets.
   std::map<std::string, int> Spread(int count) {
     std::map<std::string, int> spread;
     for (int i = 0; i < count; ++i) {

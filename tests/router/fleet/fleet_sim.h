@@ -1,5 +1,5 @@
-// A fleet core, its workers and its clients on one virtual time line. Messages move when the test says so; links keep
-// their order, as ZeroMQ's do, unless a test tampers with a worker's outbox.
+// A fleet core, its workers and its clients on one virtual clock. Messages move when the test says so. Links keep their
+// order, as ZeroMQ does, unless a test tampers with a worker's outbox.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace roost::router {
 
-// Remembers what a client saw, and checks the contract: nothing after the end.
+// Records what a client sees, and checks the contract: nothing comes after the end.
 class RecordingObserver final : public GenerationObserver {
  public:
   void OnDispatched(const Dispatched& dispatched) override;
@@ -32,7 +32,7 @@ class RecordingObserver final : public GenerationObserver {
   std::vector<TokenId>& tokens = choices[0];
   std::map<std::uint32_t, std::vector<wire::TokenLogprobs>> logprobs;  // of each choice
   std::optional<std::vector<wire::TokenLogprobs>> prompt_logprobs;
-  std::map<std::uint32_t, std::optional<TokenId>> stop_tokens;  // of choices that have ended before the last
+  std::map<std::uint32_t, std::optional<TokenId>> stop_tokens;  // of choices that ended before the last one
   std::map<std::uint32_t, wire::FinishReason> choice_ends;      // of all but the last
   std::optional<std::uint32_t> cached_token_count;
   std::optional<GenerationEnd> end;
@@ -72,7 +72,7 @@ struct CountingMetrics final : FleetMetrics {
   std::vector<CacheOutcome> outcomes;
   void OnQueueRefused(QueueRefusal refusal) override { ++queue_refusals[std::string(NameOf(refusal))]; }
 
-  std::set<std::string> series;  // workers of which something is shown
+  std::set<std::string> series;  // workers with a series in the metrics
   std::map<std::string, int> queue_refusals;
   std::vector<std::string> mode_changes;
   std::map<std::string, int> retries;
@@ -84,7 +84,7 @@ class FleetSim {
  public:
   explicit FleetSim(std::uint64_t seed = 1, std::string_view policy = "cache-aware", FleetCoreOptions options = {});
 
-  // A worker that has not said anything yet. It lives as long as the simulation.
+  // A worker that has not sent anything yet. It lives as long as the simulation.
   FakeWorker& AddWorker(const std::string& id);
   // The same, welcomed, ready and in sync.
   FakeWorker& JoinWorker(const std::string& id);
@@ -101,34 +101,34 @@ class FleetSim {
     std::optional<Error> refusal;
   };
   Request Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens);
-  // The same with everything that is not 0 or empty in `wishes`.
+  // The same with every field of `wishes` that is not 0 or empty.
   Request Submit(std::vector<TokenId> prompt, std::uint32_t max_output_tokens, GenerateSpec wishes);
 
-  // One message from the worker's outbox to the core.
+  // Delivers one message from the worker's outbox to the core.
   void DeliverOne(FakeWorker& worker);
-  // Until every outbox is empty and no effect is left.
+  // Delivers until every outbox is empty and no effect is left.
   void DeliverAll();
-  // Carries out what the core wants. Messages to a cut-off worker vanish.
+  // Carries out the core's effects. Messages to a worker that is cut off vanish.
   void CarryOutEffects();
 
-  // Steps all workers and delivers, until no request or copy is left or `rounds` are over; each round takes 50 ms.
+  // Steps all workers and delivers, until no request or copy is left or `rounds` have passed; each round takes 50 ms.
   void Run(int rounds = 200);
   // Moves time in steps of 100 ms, with a tick and a heartbeat of each worker in each.
   void Advance(Duration by);
   void Tick() { core.Tick(clock.Now()); }
-  // Nothing bad happens any more: workers that were cut off are back, and what runs ends.
+  // Ends all faults: workers that were cut off come back, and running requests end.
   void Recover();
 
-  // The worker is gone without a word: nothing reaches it, nothing comes from it.
+  // The worker dies silently: nothing reaches it, and nothing comes from it.
   void Kill(FakeWorker& worker);
-  // Back under its old name, empty.
+  // The worker comes back under its old name, empty.
   void Revive(FakeWorker& worker);
   [[nodiscard]] bool IsCutOff(const FakeWorker& worker) const { return cut_off_.contains(worker.id()); }
 
-  // What the model's index says of a chain; nothing while nobody serves the model.
+  // The index's match for a chain; nothing while no worker serves the model.
   [[nodiscard]] std::vector<WorkerMatch> Match(std::span<const BlockHash> chain) const;
   [[nodiscard]] std::optional<WorkerStatus> StatusOf(const std::string& worker_id);
-  // Is the core's view of this worker equal to what it holds?
+  // True if the core's view of this worker equals what it holds.
   [[nodiscard]] bool ViewIsExact(const FakeWorker& worker);
 
   ManualClock clock;
@@ -136,7 +136,7 @@ class FleetSim {
   std::unique_ptr<Policy> policy;
   FleetCore core;
   std::map<std::string, std::unique_ptr<FakeWorker>> workers;
-  // What reading a bundle gives.
+  // The result of reading a bundle.
   std::optional<BundleError> bundle_error;
 
  private:

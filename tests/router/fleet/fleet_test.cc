@@ -1,4 +1,4 @@
-// The fleet over real loopback sockets: fake workers on threads of their own dial it.
+// The fleet over real loopback sockets: fake workers on their own threads connect to it.
 #include "router/fleet/fleet.h"
 
 #include <gtest/gtest.h>
@@ -134,7 +134,7 @@ TEST_F(FleetTest, ManyThreadsSubmitAndCancelAndEachRequestEndsOnce) {
   for (const WorkerStatus& status : fleet->Workers()) EXPECT_EQ(status.in_flight_requests, 0U);
 }
 
-// Submits again from inside its own end.
+// Submits another request when its own ends.
 class ChainingObserver final : public GenerationObserver {
  public:
   explicit ChainingObserver(std::function<void()> next) : next_(std::move(next)) {}

@@ -1,4 +1,4 @@
-// Workers that hang, fail their requests, or are full; requests whose time is over.
+// Workers that hang, fail their requests, or are full; requests that run out of time.
 #include <gtest/gtest.h>
 
 #include "tests/router/fleet/fleet_sim.h"
@@ -28,7 +28,7 @@ struct FleetTroubleTest : ::testing::Test {
 
   FakeWorker& ServerOf(const Request& request) { return *sim.workers.at(request.observer->workers.back()); }
   FakeWorker& OtherThan(const FakeWorker& worker) { return &worker == &a ? b : a; }
-  // Both have computed, so that their rates are known.
+  // Both workers have computed requests, so that their rates are known.
   void WarmUp() {
     for (TokenId seed = 100; seed < 110; ++seed) sim.Submit(MakePrompt(seed, 40), 8);
     sim.Run();
@@ -109,7 +109,7 @@ TEST_F(FleetTroubleTest, AWorkerThatFailsFastIsLeftOutAndTriedAgain) {
     sim.Run();
     if (request.observer->end->error.has_value()) ++failed;
   }
-  // Each request takes a round of 50 ms or more, so the 40 take longer than the first ejection.
+  // Each request takes a round of at least 50 ms, so the 40 requests last longer than the first ejection.
   EXPECT_LE(failed, 6);
   a.SetBroken(false);
   const std::size_t had = a.received().size();
@@ -147,7 +147,7 @@ TEST_F(FleetTroubleTest, AWorkerThatWasLeftOutServesWhenTheOthersGo) {
   ExpectWholeAnswer(request);
 }
 
-// ---- full for a moment ----
+// ---- full for a short time ----
 
 TEST_F(FleetTroubleTest, MomentaryFullnessMakesARequestWaitAndNotFail) {
   a.SetFull(true);

@@ -1,4 +1,4 @@
-// What requests ask for beside tokens: hints to the cache and the queue, several choices.
+// Request options besides tokens: hints to the cache and the queue, several choices.
 #include <gtest/gtest.h>
 
 #include "tests/router/fleet/fleet_sim.h"
@@ -17,7 +17,7 @@ void ExpectNothingCharged(FleetSim& sim) {
 
 FakeWorker& Other(FakeWorker& one, FakeWorker& a, FakeWorker& b) { return &one == &a ? b : a; }
 
-// ---- what the cache and the queue are told ----
+// ---- hints to the cache and the queue ----
 
 TEST(FleetCoreTest, WishesReachTheWorker) {
   FleetSim sim;
@@ -61,7 +61,7 @@ TEST(FleetCoreTest, NothingIsExpectedOfTheCacheWhenItIsOff) {
 
 class FleetCoreChoicesTest : public ::testing::Test {
  protected:
-  // Two choices with long answers, of the kind that a death in between leaves unfinished.
+  // Two choices with long answers, which a worker's death leaves unfinished.
   Request SubmitTwo() {
     std::vector<TokenId> prompt = MakePrompt(1, 30);
     for (TokenId seed = 1000;
@@ -184,7 +184,7 @@ TEST_F(FleetCoreChoicesTest, CancelReachesEveryAttempt) {
   ExpectNothingCharged(sim_);
 }
 
-// `old`, which has yet to say hello, gets no request with these wishes, and a new worker does.
+// `old`, which still has to say hello, gets no request with these wishes; a new worker does.
 void ExpectOnlyNewWorkersGet(FleetSim& sim, FakeWorker& old, const GenerateSpec& wishes) {
   old.SayHello();
   sim.DeliverAll();

@@ -65,7 +65,7 @@ class PrefixCopiesTest : public ::testing::Test {
     for (const std::uint32_t tokens : {100U, 200U, 300U})
       worker_->rates.Observe({tokens, 0, tokens / tokens_per_second});
   }
-  // The tokens of each piece of a copy, all of which are made.
+  // Makes all pieces of a copy; returns the tokens of each.
   std::vector<std::uint32_t> PiecesOf(std::uint32_t blocks) {
     MakePrompt(blocks * kBlockTokens + 1);
     Start(0, blocks);
@@ -79,7 +79,7 @@ class PrefixCopiesTest : public ::testing::Test {
     EXPECT_EQ(std::accumulate(pieces.begin(), pieces.end(), 0U), blocks * kBlockTokens);
     return pieces;
   }
-  // What was sent since, all of which goes to worker a.
+  // The messages sent since the last call; all of them go to worker a.
   template <typename Message>
   std::vector<Message> Sent() {
     std::vector<Message> sent;
@@ -146,11 +146,11 @@ TEST_F(PrefixCopiesTest, SendsThePrefixPieceByPiece) {
     EXPECT_EQ(piece.max_output_tokens, 1U);
     EXPECT_EQ(piece.expected_cached_tokens, done * kBlockTokens);
     EXPECT_EQ(piece.tenant, "acme");
-    EXPECT_EQ(piece.session_hash, 0U);  // it is no turn of a conversation
+    EXPECT_EQ(piece.session_hash, 0U);  // it is not a turn of a conversation
     EXPECT_TRUE(worker_->receives_copy);
     EXPECT_EQ(worker_->ledger->uncovered_tokens(), (blocks - done) * kBlockTokens);
     EXPECT_EQ(worker_->generate_digest, digest);
-    // Siblings follow as far as the piece goes.
+    // Siblings follow as far as the piece reaches.
     std::vector<WorkerMatch> matches;
     roster_.pending().Deepen(spec_.block_hashes, now_, matches);
     ASSERT_EQ(matches.size(), 1U);
@@ -169,13 +169,13 @@ TEST_F(PrefixCopiesTest, BeginsBehindWhatTheWorkerHolds) {
   EXPECT_EQ(piece.block_hashes.size(), kBlocks);
   EXPECT_EQ(piece.expected_cached_tokens, (kBlocks - 2) * kBlockTokens);
   EXPECT_TRUE(Say(piece.request_id, wire::FinishReason::kLength, (kBlocks - 1) * kBlockTokens));
-  EXPECT_EQ(metrics_.copied["demo"], kBlockTokens);  // it held one more
+  EXPECT_EQ(metrics_.copied["demo"], kBlockTokens);  // the worker held one of them already
   ExpectNothingLeft();
 }
 
 TEST_F(PrefixCopiesTest, PiecesAreWhatTheWorkerComputesInAFewMilliseconds) {
   const auto first_at = [this](double tokens_per_second) {
-    for (int i = 0; i < 500; ++i) Measure(tokens_per_second);  // what was before is forgotten
+    for (int i = 0; i < 500; ++i) Measure(tokens_per_second);  // enough that older samples are forgotten
     return PiecesOf(40).front();
   };
   EXPECT_EQ(first_at(1'000), PrefixCopies::kMinPieceTokens);
@@ -188,12 +188,12 @@ TEST_F(PrefixCopiesTest, PiecesAreLongerWhereTheWayIsLong) {
   Measure(1'000);
   Start(0, 40);
   const wire::Generate first = SentPiece();
-  now_ += std::chrono::milliseconds(64 + 200);  // it computes for 64 of these
+  now_ += std::chrono::milliseconds(64 + 200);  // it computes for 64 ms of these
   EXPECT_TRUE(Say(first.request_id, wire::FinishReason::kLength));
   EXPECT_EQ(SentPiece().prompt.size() - first.prompt.size(), 192U);  // whole blocks of 200 tokens
 }
 
-// Each carries what came before: were they short, what goes over the link would grow with the square.
+// Each piece carries all earlier ones, so with short pieces the link's traffic would grow with the square.
 TEST_F(PrefixCopiesTest, ALongPrefixIsCutIntoNoMorePiecesThanThat) {
   EXPECT_EQ(PiecesOf(4 * PrefixCopies::kMaxPieces).size(), PrefixCopies::kMaxPieces);
   EXPECT_LE(PiecesOf(4 * PrefixCopies::kMaxPieces + 1).size(), PrefixCopies::kMaxPieces);
@@ -210,7 +210,7 @@ TEST_F(PrefixCopiesTest, AWorkerMakesOneAtATime) {
   EXPECT_NE(SentPiece().request_id, first);
 }
 
-// Or else the same piece would be sent for ever: its next token is a stop each time.
+// Otherwise the same piece would be sent forever: its next token is a stop token each time.
 TEST_F(PrefixCopiesTest, APieceThatEndsWithoutATokenIsDone) {
   Start();
   for (const std::uint32_t blocks : {kPieceBlocks, 2 * kPieceBlocks, kBlocks}) {
@@ -227,7 +227,7 @@ TEST_F(PrefixCopiesTest, APieceThatGoesOnIsCutShort) {
   const RequestId id = SentPiece().request_id;
   wire::TokenEvent event;
   event.request_id = id;
-  EXPECT_TRUE(copies_.OnEvent("a", event, now_));  // says nothing
+  EXPECT_TRUE(copies_.OnEvent("a", event, now_));  // without content
   EXPECT_EQ(copies_.size(), 1U);
   event.tokens = {7};
   EXPECT_TRUE(copies_.OnEvent("a", event, now_));
@@ -257,7 +257,7 @@ TEST_F(PrefixCopiesTest, AnswersToOthersAreNoneOfItsOwn) {
   event.finish = wire::FinishReason::kError;
   EXPECT_FALSE(copies_.OnEvent("b", event, now_));
   EXPECT_TRUE(Say(id, wire::FinishReason::kLength));
-  EXPECT_FALSE(Say(id, wire::FinishReason::kLength));  // of a piece that is done
+  EXPECT_FALSE(Say(id, wire::FinishReason::kLength));  // for a piece that is done
 }
 
 TEST_F(PrefixCopiesTest, EndsWithItsWorker) {

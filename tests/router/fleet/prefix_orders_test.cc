@@ -1,4 +1,4 @@
-// What operators ask the fleet about prefixes: what a prompt would hit, the most used ones, and warm-ups.
+// Operators' questions to the fleet about prefixes: what a prompt would hit, the most used ones, and warm-ups.
 #include "router/fleet/prefix_orders.h"
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST_F(PrefixOrdersTest, AMatchTellsWhatIsBeingComputed) {
   EXPECT_EQ(match.holders[0].pending_block_count, kBlocks);
 }
 
-// Where six prompts go, one after the other; with `asked`, each after it was asked where it would go.
+// The workers to which six prompts go, one after the other; with `asked`, after this many questions about each.
 std::vector<std::string> WorkersOfSix(std::string_view policy, int asked) {
   FleetSim sim(1, policy);
   for (const char* name : {"a", "b", "c"}) sim.JoinWorker(name);

@@ -1,4 +1,4 @@
-// The history of a worker that does not say what it holds, against a list that is scanned.
+// The history of a worker that does not report what it holds, against a list that is scanned.
 #include "router/fleet/routing_history.h"
 
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ TEST(RoutingHistoryModelTest, KeepsWhatAListThatIsScannedKeeps) {
       const std::size_t bound = rng.Below(40);
       history.Trim(bound, now);
       std::erase_if(model, [&](const Entry& entry) { return now - entry.used_at > RoutingHistory::kLife; });
-      // Oldest first; of one use, the deepest first.
+      // Oldest first; among blocks of one use, the deepest first.
       std::sort(model.begin(), model.end(), [](const Entry& a, const Entry& b) {
         return a.used_at != b.used_at ? a.used_at < b.used_at : a.depth > b.depth;
       });

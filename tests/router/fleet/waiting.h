@@ -1,4 +1,4 @@
-// For tests with real threads: waits that end as soon as what they wait for is there, and fail the test after a while.
+// For tests with real threads: waits that end as soon as their condition holds, and fail the test after a time limit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace roost::router {
 
 inline constexpr std::chrono::seconds kPatience{30};
 
-// Polls what another thread changes; the pause is the sockets' own wait.
+// Polls a condition that another thread changes; the pause is the sockets' own wait.
 template <typename Condition>
 [[nodiscard]] bool Eventually(Condition condition) {
   const wire::Waker nobody;
@@ -41,7 +41,7 @@ class WaitingObserver final : public GenerationObserver {
     const std::lock_guard lock(mutex_);
     prompt_logprobs_ = std::move(logprobs);
   }
-  // Of all choices, as they come.
+  // The tokens of all choices, as they come.
   void OnTokens(ChoiceTokens tokens) override {
     const std::lock_guard lock(mutex_);
     if (tokens.cached_token_count) cached_token_count_ = tokens.cached_token_count;
@@ -61,7 +61,7 @@ class WaitingObserver final : public GenerationObserver {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kPatience, [&] { return tokens_.size() >= count; });
   }
-  // Fails the test when none comes.
+  // Fails the test if no end comes.
   GenerationEnd WaitForEnd() {
     std::unique_lock lock(mutex_);
     const bool ended = changed_.wait_for(lock, kPatience, [&] { return end_.has_value(); });
@@ -88,7 +88,7 @@ class WaitingObserver final : public GenerationObserver {
     const std::lock_guard lock(mutex_);
     return cached_token_count_;
   }
-  // Of the first dispatch.
+  // The prediction of the first dispatch.
   std::uint32_t predicted_token_count() {
     const std::lock_guard lock(mutex_);
     return predicted_token_count_.value_or(0);

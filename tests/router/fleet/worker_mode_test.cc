@@ -1,5 +1,5 @@
-// The ladder of trust: each of its steps by name, and all sequences of what can happen against the table of its
-// drawing.
+// The states of trust in a worker: each transition by name, and all sequences of inputs against the table in the
+// header's drawing.
 #include "router/fleet/worker_mode.h"
 
 #include <gtest/gtest.h>
@@ -20,11 +20,11 @@ using Events = ModeTracker::Events;
 
 constexpr ModeOptions kOptions{.window_requests = 4, .missing_share = 0.5, .quiet_time = 60s};
 
-// A tracker on its own time line.
+// A tracker with its own clock.
 struct Tracked {
   explicit Tracked(Events events) : tracker(events, kOptions, now) {}
 
-  // Requests with a promise of 100 tokens each, until the window is full.
+  // Requests that are promised 100 tokens each, until the window is full.
   std::optional<Change> Window(std::uint32_t found) { return Window(found, now); }
   std::optional<Change> Window(std::uint32_t found, Instant promised_at) {
     std::optional<Change> change;
@@ -60,7 +60,7 @@ TEST(ModeTrackerTest, BadWindowAsksForASnapshotAndASecondOneEndsExactness) {
   Tracked it(Events::kSent);
   it.Snapshot();
   EXPECT_EQ(it.Window(49), (Change{WorkerMode::kExact, ModeReason::kMissingTokens}));
-  EXPECT_EQ(it.Window(0), std::nullopt);  // the snapshot is on its way
+  EXPECT_EQ(it.Window(0), std::nullopt);  // the snapshot is under way
   it.Snapshot();
   EXPECT_EQ(it.Window(49), (Change{WorkerMode::kPredicted, ModeReason::kMissingTokens}));
   EXPECT_EQ(it.Window(49), (Change{WorkerMode::kBlind, ModeReason::kMissingTokens}));
@@ -131,8 +131,8 @@ TEST(ModeTrackerTest, PromisesOfAnEarlierViewCountForNothing) {
 
 // ---- all sequences ----
 
-// The drawing as a table: state and input give the next state; what is not in it changes nothing. Capitals await a
-// snapshot: E exact and trusted, T exact on trial.
+// The drawing as a table: state and input give the next state; an input that is not in the table changes nothing.
+// Capitals await a snapshot: E exact and trusted, T exact on trial.
 using Table = std::map<std::pair<std::string, char>, std::string>;
 const Table& WithEvents() {
   static const Table table{
@@ -167,7 +167,7 @@ void RunSequence(Events events, const Table& table, const std::string& inputs) {
     const std::string before = state;
     if (next != table.end()) state = next->second;
     ASSERT_EQ(it.tracker.mode(), ModeOf(state)) << before << " " << input;
-    // Good windows and snapshots begin no view.
+    // Good windows and snapshots do not begin a view.
     const bool begins = next != table.end() && (input == 'b' || input == 'q');
     ASSERT_EQ(change.has_value(), begins) << before << " " << input;
     if (!begins) continue;

@@ -1,4 +1,4 @@
-// What requests may hold while they arrive, and what becomes of one that finds no memory.
+// What requests may hold while they arrive, and what happens to a request that finds no memory.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -43,7 +43,7 @@ class HttpMemoryTest : public ::testing::Test {
   static std::string Post(std::size_t size, std::string_view path = "/") {
     return Head(size, path) + std::string(size, 'x');
   }
-  // Small requests are served meanwhile.
+  // Small requests are served in the meantime.
   void AskUntil(const std::function<bool()>& done) {
     while (!done() && !HasFailure()) ASSERT_EQ(Ask(Post(10)).status, 200);
   }

@@ -1,5 +1,5 @@
-// A blocking HTTP client that knows nothing of HTTP libraries: it writes the bytes it is given and reads answers
-// byte by byte as RFC 9112 frames them. Every wait is bounded by kPatience, after which a test fails.
+// A blocking HTTP client without an HTTP library: it writes the bytes that it is given, and reads answers byte by byte
+// as RFC 9112 frames them. Every wait is limited by kPatience, after which the test fails.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@ struct RawResponse {
   int status = 0;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;                            // chunks joined
-  bool complete = false;                       // framed to its end, not cut
+  bool complete = false;                       // complete, not cut off
 
   // Empty when absent.
   [[nodiscard]] std::string Header(const std::string& name) const {
@@ -68,7 +68,7 @@ class RawClient {
     return true;
   }
 
-  // Everything up to and with `end`, or nothing if the connection ends first.
+  // Everything up to and including `end`, or nothing if the connection ends first.
   std::optional<std::string> ReadUntil(std::string_view end) {
     for (;;) {
       const std::size_t found = input_.find(end);
@@ -84,14 +84,14 @@ class RawClient {
     return Take(size);
   }
 
-  // Until the server closes or resets.
+  // Reads until the server closes or resets the connection.
   std::string ReadToEnd() {
     while (Fill()) {
     }
     return std::exchange(input_, {});
   }
 
-  // True when the server closed, or reset, without another byte.
+  // True if the server closed or reset the connection without another byte.
   bool AtEnd() { return input_.empty() && !Fill(); }
 
   enum class Body { kExpected, kNone };

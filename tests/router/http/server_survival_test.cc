@@ -1,4 +1,4 @@
-// What must not take the server down: connections over its limit, and handlers whose libraries fail.
+// What must not stop the server: connections over its limit, and handlers whose libraries fail.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@
 namespace roost::router {
 namespace {
 
-// As a library does it.
+// Throws as a library does.
 template <typename Exception>
 [[noreturn]] void Raise(Exception exception) {
   std::rethrow_exception(std::make_exception_ptr(std::move(exception)));
@@ -36,7 +36,8 @@ TEST_F(HttpServerTest, RefusesOneConnectionTooMany) {
   EXPECT_EQ(first.ReadResponse().body, "ok");
 }
 
-// Its request is on the way when the answer is written: a server that closed at once would reset the connection.
+// Its request is still arriving when the answer is written: if the server closed at once, it would reset the
+// connection.
 TEST_F(HttpServerTest, OneConnectionTooManyReadsItsAnswerWhateverItSends) {
   options_.max_connections = 1;
   options_.linger_timeout = kPatience;
@@ -66,7 +67,7 @@ TEST_F(HttpServerTest, ConnectionsTooManyDoNotLingerForEver) {
   const Mailbox::Item item = mailbox_.Take();
   RawClient second(server_->port());
   EXPECT_EQ(second.ReadResponse().status, 429);
-  // The client stays; the server closes, and then resets what still comes.
+  // The client stays connected; the server closes, and then resets what still arrives.
   while (second.Write("x")) std::this_thread::yield();
 }
 
@@ -109,7 +110,7 @@ TEST_F(HttpServerTest, APostedFunctionThatThrowsEndsItsConnectionAndTellsItsOwne
   EXPECT_EQ(client.ReadResponse().status, 500);
   EXPECT_EQ(closed.get_future().wait_for(kPatience), std::future_status::ready);
   client.Close();
-  // Without its connection: the loop goes on all the same.
+  // The connection is gone, but the loop continues.
   while (server_->connection_count() > 0) std::this_thread::yield();
   responder->Post([] { Raise(std::runtime_error("nobody is there")); });
   RawClient next(server_->port());

@@ -343,7 +343,7 @@ TEST_F(HttpServerTest, CutsAClientThatDoesNotRead) {
   client.Write(kGet);
   const std::shared_ptr<Responder> responder = mailbox_.Take().responder;
   const std::string frame = "data: " + std::string(1000, 'x') + "\n\n";
-  // More than any socket buffer of the kernel holds.
+  // More than the socket buffers of any kernel hold.
   constexpr int kMaxFrames = 100'000;
   int sent = 0;
   for (; sent < kMaxFrames && !closed; ++sent) {

@@ -43,7 +43,7 @@ TEST_F(BlockTableTest, KeysDependOnTheSeed) {
   EXPECT_NE(BlockTable::KeyOf(1, 1), BlockTable::KeyOf(2, 1));
 }
 
-// Against a std::map, over growth from its first size, with rounds of work that erase and change entries.
+// Against a std::map, while the table grows from its first size; rounds of work erase and change entries.
 TEST_F(BlockTableTest, AgreesWithAMapUnderChurnAndGrowth) {
   Rng rng(3);
   std::map<std::uint64_t, Payload> truth;
@@ -96,7 +96,7 @@ TEST_F(BlockTableTest, WorkVisitsEveryEntryWhetherItGrowsOrNot) {
 
 TEST_F(BlockTableTest, FreedSlotWaitsUntilItsReadersAreGone) {
   ASSERT_TRUE(table.Insert(KeyOfNumber(1), 1));
-  // As a reader has it that found the key, and has not read the payload yet.
+  // The state of a reader that has found the key and has not read the payload yet.
   const BlockTable::Slot slot = table.Find(KeyOfNumber(1));
   {
     const EpochGate::Pin pin(gate);

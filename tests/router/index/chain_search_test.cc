@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kNotFetched = (1U << kSetIdBits) - 1;
 
-// A chain of which every position's holders are known; counts who asks.
+// A chain with known holders at every position; counts the probes.
 struct Chain {
   std::vector<Holders> holders;
   mutable std::vector<int> probes = std::vector<int>(holders.size());
@@ -22,7 +22,7 @@ struct Chain {
 
   [[nodiscard]] std::uint32_t Locate(std::uint32_t position) const { return position; }
   void Fetch(std::uint32_t position) const { ++probes[position]; }
-  // Only what was fetched.
+  // Returns only what was fetched.
   [[nodiscard]] Holders Finish(std::uint32_t position) const {
     return probes[position] > 0 ? holders[position] : Holders(SetId(kNotFetched));
   }
@@ -52,7 +52,7 @@ void ExpectEqual(std::span<const Stretch> found, std::span<const Stretch> expect
 
 int ProbesOf(const Chain& chain) { return std::accumulate(chain.probes.begin(), chain.probes.end(), 0); }
 
-// The chains are dealt out to so many families.
+// Distributes the chains over this many families.
 void ExpectEveryChange(std::uint64_t families, int probes_led_astray) {
   ChainSearch<std::uint32_t> search;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
@@ -84,7 +84,7 @@ TEST(ChainSearchTest, WrongGuessesCostFewProbes) {
   for (const std::uint64_t families : {1U, 3U}) ExpectEveryChange(families, 4 * int{ChangeMemory::kMaxChanges});
 }
 
-// A system prompt whose end some workers do not hold, in front of conversations that one worker holds.
+// A system prompt, whose end some workers do not hold, before conversations that one worker holds.
 TEST(ChainSearchTest, WhereAFamilyChangedBeforeFewerProbesDo) {
   ChainSearch<std::uint32_t> search;
   constexpr std::uint32_t kLength = 512;
@@ -108,7 +108,7 @@ TEST(ChainSearchTest, WhereAFamilyChangedBeforeFewerProbesDo) {
   }
 }
 
-// What comes of lost events: nothing shrinks along the chain, and still it ends.
+// As after lost events: holders do not shrink along the chain, and still the search ends.
 TEST(ChainSearchTest, EndsWhateverTheHolders) {
   ChainSearch<std::uint32_t> search;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
@@ -129,7 +129,7 @@ TEST(ChainSearchTest, EndsWhateverTheHolders) {
   }
 }
 
-// What a writer beside the search may do: who reads a position twice sees two answers.
+// What a concurrent writer may do: reading a position twice gives two answers.
 struct Flicker {
   std::uint32_t length = 0;
   mutable Rng rng;

@@ -7,7 +7,7 @@
 namespace roost::router {
 namespace {
 
-// Families of one set, each with a tag of its own.
+// Families in the same set, each with its own tag.
 std::uint64_t Family(std::uint64_t tag) { return tag << 48U | 17; }
 
 std::vector<std::uint32_t> Recalled(const ChangeMemory& memory, std::uint64_t family) {

@@ -52,7 +52,7 @@ TEST_F(HolderSetsTest, TwoAreInlineAgain) {
   EXPECT_EQ(two, Of({6, 9}));
 }
 
-// Many values that share sets, against sets of numbers.
+// Many values that share sets, compared with sets of numbers.
 TEST_F(HolderSetsTest, AgreesWithSetsUnderChurn) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -121,7 +121,7 @@ TEST(HolderSetsBudgetTest, JoiningIsRefusedAndLeavingIsNot) {
   const EpochGate gate;
   IndexBudget budget(700'000);
   HolderSets sets(gate, budget);
-  // Four lanes above `first`; all its sets stay, because no epoch ends.
+  // Four lanes above `first`. All sets stay, because no epoch ends.
   const auto make = [&](std::uint32_t first) {
     std::optional<Holders> holders = Holders();
     for (std::uint32_t lane = first; holders && lane < first + 4; ++lane) holders = sets.With(*holders, Lane(lane));

@@ -30,7 +30,7 @@ TEST(HoldersTest, AgreesWithASetUpToTwo) {
       holders = holders.WithInline(Lane(lane));
       truth.insert(lane);
     } else {
-      // Room for the next one, whichever it is.
+      // Makes space for the next one.
       holders = holders.WithoutInline(Lane(*truth.begin()));
       truth.erase(truth.begin());
     }

@@ -1,4 +1,4 @@
-// Pending prefixes against a list that is walked from end to end, block by block.
+// Pending prefixes against a list that is scanned from end to end, block by block.
 #include "router/index/pending_prefixes.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ constexpr Instant kNow{10s};
 constexpr WorkerSlot kA(0);
 constexpr WorkerSlot kB(1);
 
-// A chain of which each block's hash follows from those before it, as hashes of real blocks do.
+// A chain in which each block's hash follows from those before it, as with real blocks.
 Chain ChainOf(std::initializer_list<std::uint64_t> names) {
   Chain chain;
   std::uint64_t state = 1;
@@ -98,7 +98,7 @@ class PendingFuzz {
  public:
   explicit PendingFuzz(std::uint64_t seed) : rng_(seed) {}
 
-  // Fewer entries at a time than a lookup reads, so that every answer must be complete.
+  // Fewer entries at a time than a lookup reads, so every answer must be complete.
   void Run(int operation_count) {
     for (int i = 0; i < operation_count; ++i) {
       switch (rng_.Below(4)) {
@@ -123,7 +123,7 @@ class PendingFuzz {
     PendingPrefixes::Guard guard;
   };
 
-  // Long ones too, that part late; few names, so that many are shared.
+  // Some chains are long and part late; there are few names, so that many blocks are shared.
   Chain RandomChain() {
     Chain chain = rng_.Below(2) == 0 || live_.empty() ? Chain() : live_[rng_.Below(live_.size())].chain;
     chain.resize(rng_.Below(chain.size() + 1));
@@ -135,7 +135,7 @@ class PendingFuzz {
     return chain;
   }
   void Add() {
-    // A deque keeps its elements in place, and a moved vector keeps its storage.
+    // A deque does not move its elements, and a moved vector keeps its storage.
     live_.push_back({RandomChain(),
                      WorkerSlot(static_cast<std::uint32_t>(rng_.Below(5))),
                      kNow + std::chrono::milliseconds(rng_.Below(10)),

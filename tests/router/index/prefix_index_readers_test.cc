@@ -1,5 +1,5 @@
-// Readers beside the writer: every answer lies between what a worker held at least and at most meanwhile. To be run
-// under the thread sanitizer, too.
+// Readers beside a concurrent writer: every answer is between the least and the most that a worker held meanwhile. Run
+// this under the thread sanitizer too.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ std::uint32_t DepthOf(std::span<const WorkerMatch> matches, WorkerSlot worker) {
   return 0;
 }
 
-// Two threads call `read_ok` until `write` is over and each has read some; none may return false.
+// Two threads call `read_ok` until `write` has ended and each has read a number of times; no call may return false.
 void ReadBeside(const std::function<bool(MatchBuffer&)>& read_ok, const std::function<void()>& write) {
   constexpr int kLeastReads = 200;
   std::atomic<bool> done = false;
@@ -63,7 +63,7 @@ struct ReadersTest : ::testing::Test {
   }
 };
 
-// Eight workers move, so that blocks go through lanes, sets, and back.
+// Eight workers change, so that blocks move from lanes to sets and back.
 TEST_F(ReadersTest, DepthsLieBetweenTheLeastAndTheGreatest) {
   constexpr std::uint32_t kMoving = 8;
   const WorkerSlot steady(0);
@@ -106,8 +106,7 @@ TEST_F(ReadersTest, GrowthAndOtherBlocksHideNothing) {
   EXPECT_GT(index.memory_bytes(), 300'000U);
 }
 
-// A slot changes between two workers with other blocks: nobody is ever seen with both, or with a block that a life
-// before had.
+// A slot alternates between two workers with different blocks: no reader may see both, or a block of an earlier life.
 TEST_F(ReadersTest, ClearedWorkersBlocksDoNotComeBack) {
   const Chain other = MakeChain(8, kLength);
   const WorkerSlot slot(3);

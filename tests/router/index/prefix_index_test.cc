@@ -159,10 +159,10 @@ TEST(PrefixIndexTest, ThousandHoldersOfOnePrefix) {
   }
 }
 
-// ---- at the bound ----
+// ---- at the memory limit ----
 
 struct BoundedIndexTest : ::testing::Test {
-  // Room for the first table alone.
+  // Memory for the first table only.
   std::shared_ptr<IndexBudget> budget = std::make_shared<IndexBudget>(1);
   PrefixIndex index{budget};
 
@@ -206,12 +206,12 @@ TEST_F(BoundedIndexTest, ViewStaysExactAndTellsThatItIsNotComplete) {
   EXPECT_LT(view.indexed_block_count, 300U);
   EXPECT_EQ(view.digest, std::accumulate(chain.begin(), chain.end(), BlockHash{},
                                          [](BlockHash sum, BlockHash hash) { return sum ^ hash; }));
-  // Most of these were shed.
+  // Most of these had been shed.
   index.Remove(kFirst, Back(chain, 950));
   view = index.View(kFirst);
   EXPECT_EQ(view.block_count, 50U);
   EXPECT_EQ(view.indexed_block_count, 50U);
-  // Nothing is missing any more: it may grow again.
+  // Nothing is missing any more, so it may grow again.
   index.Sweep(kWholeTable);
   const std::vector<BlockHash> next(chain.begin() + 50, chain.begin() + 120);
   index.Store(kFirst, 50, next);
@@ -223,7 +223,7 @@ TEST_F(BoundedIndexTest, WorkerThatMissesBlocksTakesUpNoneBehindThem) {
   index.Store(kFirst, 0, Front(chain, 500));
   const std::uint32_t depth = DepthOf(kFirst, chain);
   ASSERT_LT(depth, 500U);
-  // Somebody else leaves, so that there would be room.
+  // Another worker leaves, so that there would be space.
   index.Store(kFirst, 500, std::vector(chain.begin() + 500, chain.end()));
   EXPECT_EQ(DepthOf(kFirst, chain), depth);
   index.Clear(kFirst);

@@ -29,7 +29,7 @@ TEST(ApproximateTreeTest, ForgetsEndsBeforeBeginningsAndOldBeforeNew) {
   EXPECT_EQ(tree.block_count(WorkerSlot(0)), 8U);
   EXPECT_EQ(tree.Find(recent)->block_count, 5U);
   EXPECT_EQ(tree.Find(old)->block_count, 3U);
-  tree.Add(Idle(1), old);  // bounds are the workers' own
+  tree.Add(Idle(1), old);  // each worker has its own limit
   EXPECT_EQ(tree.block_count(WorkerSlot(0)), 8U);
   EXPECT_EQ(tree.Find(old)->block_count, 6U);
 }

@@ -1,4 +1,4 @@
-// Each baseline against its rule, said again in the plainest way, in thousands of random situations.
+// Each baseline against its rule, written in the plainest way, in thousands of random situations.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,7 +20,7 @@ const WorkerView* ChosenOf(const std::vector<WorkerView>& workers, WorkerSlot sl
   return found == workers.end() ? nullptr : &*found;
 }
 
-// Whoever is chosen has the least score; if several have it, each is chosen at times.
+// The chosen worker has the least score; if several have it, each of them is chosen at times.
 void ExpectLeast(std::string_view name, const Score& score) {
   Rng rng(7);
   const auto policy = Make(name);
@@ -127,8 +127,8 @@ TEST(PowerOfTwoTest, NeverTakesTheFullestOfThreeAndMostOftenTheEmptiest) {
   workers[1].in_flight_requests = 1;
   workers[2].in_flight_requests = 2;
   const auto counts = Spread("power-of-two", FleetOf(workers), 3000);
-  EXPECT_EQ(counts.size(), 2U);          // of any two, slot 2 is the fuller one
-  EXPECT_NEAR(counts.at(0), 2000, 150);  // two of three pairs have it
+  EXPECT_EQ(counts.size(), 2U);          // in any pair, slot 2 is the fuller one
+  EXPECT_NEAR(counts.at(0), 2000, 150);  // it is in two of three pairs
 }
 
 // ---- hashes ----
@@ -234,7 +234,7 @@ TEST_F(HashTest, PromptsWithoutAFullBlockGoToTheFewestRequests) {
 
 // ---- sglang ----
 
-// Every prompt that was sent, block by block, with the worker that had it last.
+// Every prompt that was sent, block by block, with the worker that got it last.
 class NaiveTree {
  public:
   void Add(const std::vector<BlockHash>& chain, WorkerSlot slot) {

@@ -15,7 +15,7 @@ namespace {
 constexpr BlockHash kRoot{5, 5};
 constexpr std::uint32_t kBlockTokens = 4;
 
-// Takes every request and lets the test be its worker.
+// Takes every request and lets the test play its worker.
 class OneRequestDispatcher final : public Dispatcher {
  public:
   [[nodiscard]] std::shared_ptr<const ServedModel> FindModel(std::string_view /*name*/) const override { return {}; }
@@ -54,7 +54,7 @@ class Client final : public GenerationObserver {
 class RecordTest : public testing::Test {
  protected:
   void SetUp() override {
-    // Tests of one program run side by side.
+    // Tests of one program run in parallel.
     const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
     path_ = std::filesystem::path(testing::TempDir()) / (name + ".jsonl");
     recorder_ = Recorder::Open({.path = path_}).value();
@@ -167,7 +167,7 @@ TEST_F(RecordTest, WhatIsRefusedIsNotRecorded) {
   EXPECT_EQ(Written(), "");
 }
 
-// The writer is held up in its first request's outcome, so that the queue fills behind it.
+// The writer is blocked in its first request's outcome, so that the queue fills.
 TEST(RecorderTest, AFullQueueDropsAndCounts) {
   std::promise<void> may_go_on;
   std::shared_future<void> going_on = may_go_on.get_future().share();

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 class BusyShareTest : public ::testing::Test {
  protected:
-  // Reports every 100 ms, in which so many seconds went into prefill.
+  // Sends a report every 100 ms; `busy_of_100_ms` seconds of each went into prefill.
   void Work(Duration span, double busy_of_100_ms) {
     for (Duration passed{}; passed < span; passed += 100ms) {
       now_ += 100ms;
@@ -39,7 +39,7 @@ TEST_F(BusyShareTest, HalvesWithEachHalfLifeOfIdleness) {
   EXPECT_NEAR(share_.value(), 0.5, 0.01);
 }
 
-// Messages are taken in batches, all at one instant.
+// Messages are read in batches, all at one instant.
 TEST_F(BusyShareTest, ReportsThatArriveTogetherCountTogether) {
   for (int i = 0; i < 60; ++i) {
     now_ += 1s;

@@ -106,7 +106,7 @@ TEST(CacheAwarePolicyTest, EqualWorkersTakeTurns) {
 }
 
 TEST(CacheAwarePolicyTest, NearTiePrefersDeeperMatchThenShorterWait) {
-  // What waits there costs a little more than what the match saves, and then more than that.
+  // First the queue there costs slightly more than the match saves, then clearly more.
   const Decision tied = Choose({Queued(Idle(0), 1590), Idle(1)}, {Holds(0, 50), Holds(1, 1)});
   EXPECT_EQ(tied.candidates.front().slot.value(), 1U);
   EXPECT_EQ(tied.slot.value(), 0U);
@@ -115,7 +115,7 @@ TEST(CacheAwarePolicyTest, NearTiePrefersDeeperMatchThenShorterWait) {
   EXPECT_EQ(Choose({Queued(Idle(1), 10), Idle(2)}, {}).slot.value(), 2U);
 }
 
-// Idle workers all look alike; each must get its share of new prefixes, however many there are.
+// Idle workers all look alike; each must get its share of new prefixes, however many workers there are.
 TEST(CacheAwarePolicyTest, IdleFleetFillsEvenly) {
   const auto policy = Make("cache-aware");
   FleetView fleet;
@@ -124,7 +124,7 @@ TEST(CacheAwarePolicyTest, IdleFleetFillsEvenly) {
   for (std::uint64_t i = 1; i <= 3200; ++i) {
     const Decision decision = policy->Choose({.prompt_token_count = kPromptTokens}, fleet).value();
     ++counts[decision.slot.value()];
-    WorkerView chosen = *fleet.Find(decision.slot);  // done at once
+    WorkerView chosen = *fleet.Find(decision.slot);  // completed at once
     chosen.last_sent = i;
     fleet.Set(chosen);
   }
@@ -132,7 +132,7 @@ TEST(CacheAwarePolicyTest, IdleFleetFillsEvenly) {
   for (const auto& [slot, count] : counts) EXPECT_NEAR(count, 100, 20) << slot;
 }
 
-// Measured speeds are never quite equal.
+// Measured speeds are never exactly equal.
 TEST(CacheAwarePolicyTest, IdleFleetFillsEvenlyThoughSpeedsAreMeasured) {
   const auto policy = Make("cache-aware");
   Rng rng(3);
@@ -156,11 +156,11 @@ TEST(CacheAwarePolicyTest, MillisecondsDecideNothing) {
   for (WorkerView& worker : workers) worker.decode_step_seconds = 0.001;
   workers[0].queued_prefill_tokens = 15;  // 7.5 ms
   EXPECT_EQ(Choose(workers, {Holds(0, 1)}, 20).slot.value(), 0U);
-  EXPECT_EQ(Choose(workers, {}, 20).slot.value(), 1U);  // but for equal matches
+  EXPECT_EQ(Choose(workers, {}, 20).slot.value(), 1U);  // with equal matches it goes elsewhere
 }
 
-// The choice moves once as the holder's queue grows, where waiting costs twice what the match saves (see cost.h): no
-// cliff before it, and no way back behind it.
+// The choice moves once as the holder's queue grows: at the point where waiting costs twice what the match saves (see
+// cost.h). It does not move earlier, and does not move back.
 TEST(CacheAwarePolicyTest, GrowingQueueMovesTheChoiceOnceAndAtTheBreakEvenPoint) {
   int changes = 0;
   std::uint32_t previous = 1;
@@ -184,7 +184,7 @@ TEST(CacheAwarePolicyTest, BusyFleetWaitsLongerForAMatch) {
   EXPECT_EQ(Choose(workers, {Holds(1, 99)}).slot.value(), 1U);
 }
 
-// Requests that share one prefix arrive faster than any worker can serve them; each is charged where it goes.
+// Requests with one prefix arrive faster than any worker can serve them; each is charged to the worker that gets it.
 TEST(CacheAwarePolicyTest, OneHotPrefixDoesNotPinEverything) {
   const auto policy = Make("cache-aware");
   FleetView fleet = FleetOf({Idle(0), Idle(1), Idle(2), Idle(3)});
@@ -202,7 +202,7 @@ TEST(CacheAwarePolicyTest, OneHotPrefixDoesNotPinEverything) {
   for (const WorkerView& worker : fleet.workers()) EXPECT_GT(worker.waiting_requests, 40U) << worker.slot.value();
 }
 
-// The same burst against what all of it at the best single worker would take: affinity may cost no more than balance.
+// Compares the burst with balancing alone: affinity may not make it end later.
 TEST(CacheAwarePolicyTest, BurstEndsNoLaterThanWithoutAffinity) {
   const auto longest_queue = [](std::string_view name) {
     const auto policy = Make(name);
@@ -228,7 +228,7 @@ TEST(FindCandidatesTest, AreTheDeepestHoldersAndAFewOfTheLeastLoaded) {
   FleetView fleet;
   Matches matches;
   for (std::uint32_t slot = 0; slot < 200; ++slot) {
-    // Those in higher slots hold more; those in lower ones have less to do.
+    // Workers in higher slots hold more; those in lower slots have less to do.
     fleet.Set(Queued(Idle(slot), 10 * slot));
     matches.insert(matches.begin(), Holds(slot, slot / 4 + 1));
   }
@@ -273,7 +273,7 @@ TEST(FindCandidatesTest, NeverHoldWhoMayNotTakeTheRequest) {
   }
 }
 
-// Where all workers are candidates the policy is an argmin, but for ties.
+// If all workers are candidates, the policy is an argmin, except for ties.
 TEST(CacheAwarePolicyTest, TakesTheLeastCostOfAll) {
   Rng rng(6);
   const auto policy = Make("cache-aware");

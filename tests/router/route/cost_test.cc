@@ -27,7 +27,7 @@ TEST(CachedTokensTest, CountsFullBlocksAndNeverTheWholePrompt) {
 TEST(PredictCostTest, SaysWhichMatchedTokensAreStillBeingComputed) {
   WorkerView worker = Idle(0);
   worker.block_tokens = 4;
-  // The last token is always computed, so the fifth block of twenty tokens counts for none.
+  // The last token is always computed, so the fifth block of twenty tokens does not count.
   PromptOnWorker prompt{.prompt_token_count = 20, .matched_block_count = 5, .pending_block_count = 3};
   EXPECT_EQ(PredictCost(prompt, worker, kSpeed).matched_tokens, 16U);
   EXPECT_EQ(PredictCost(prompt, worker, kSpeed).pending_tokens, 8U);
@@ -43,18 +43,18 @@ TEST(PredictCostTest, IdleWorkerCostsItsPrefillAndOneStep) {
   EXPECT_EQ(cost.wait_seconds(), 0);
   EXPECT_EQ(cost.delay_seconds, 0);
   EXPECT_DOUBLE_EQ(cost.ttft_seconds(), 0.12);
-  EXPECT_DOUBLE_EQ(cost.cost_seconds(), 2 * 0.12);  // what it computes evicts as much
+  EXPECT_DOUBLE_EQ(cost.cost_seconds(), 2 * 0.12);  // computing it evicts as much
 }
 
 TEST(PredictCostTest, QueueIsWaitedForAtTheWorkersPace) {
   WorkerView worker = Idle(0);
   worker.queued_prefill_tokens = 4000;
   worker.max_batch_tokens = 1000;
-  // Two seconds of prefill in four steps, each of which carries the decodes along.
+  // Two seconds of prefill in four steps, each of which also computes the decodes.
   EXPECT_DOUBLE_EQ(CostOf(worker, 400).queue_seconds, 2 + 4 * 0.02);
 }
 
-// What is sent to a worker that takes short prompts first.
+// Prompts sent to a worker that takes short prompts first.
 struct WorkerWithPrompts {
   explicit WorkerWithPrompts(std::initializer_list<std::uint32_t> prompts) : worker(Idle(0)) {
     worker.max_batch_tokens = 100;
@@ -69,7 +69,7 @@ struct WorkerWithPrompts {
   [[nodiscard]] Candidate Cost(std::uint32_t prompt_tokens) const {
     return PredictCost({.prompt_token_count = prompt_tokens}, worker, kSpeed, now);
   }
-  // Of the queue's order; steps of 100 tokens carry 0.02 s of decodes along.
+  // The pace of the queue; each step of 100 tokens adds 0.02 s for decodes.
   static constexpr double kSecondsPerToken = 1 / 2000.0 + 0.02 / 100;
 
   Instant now{std::chrono::hours(1)};
@@ -84,7 +84,7 @@ TEST(PredictCostTest, ShortPromptsWaitForShorterOnesAndForTheStepUnderWay) {
   EXPECT_DOUBLE_EQ(queued.Cost(400).queue_seconds, seconds(300 + 100));
   EXPECT_DOUBLE_EQ(queued.Cost(1000).queue_seconds, seconds(900 + 100));
   EXPECT_DOUBLE_EQ(queued.Cost(9000).queue_seconds, seconds(5900));
-  // A mere question, and a worker with another order, take all of it for what goes first.
+  // A hypothetical question, and a worker with another order, count all queued tokens as going first.
   EXPECT_DOUBLE_EQ(CostOf(queued.worker, 100).queue_seconds, seconds(5900));
   EXPECT_EQ(CostOf(queued.worker, 100).growth_seconds, 0);
   WorkerView first_come = queued.worker;
@@ -99,8 +99,8 @@ TEST(PredictCostTest, WhatOthersSentGoesFirst) {
   EXPECT_DOUBLE_EQ(queued.Cost(100).queue_seconds, 800 * WorkerWithPrompts::kSecondsPerToken);
 }
 
-// The fleet is busy for half of its time: half of that is shorter than a prompt of 1,000 tokens, three quarters than
-// one of 3,000.
+// The fleet is busy half of the time. Half of its work is prompts shorter than 1,000 tokens, three quarters is prompts
+// shorter than 3,000.
 TEST(PredictCostTest, AWaitGrowsByThoseThatComeMeanwhileAndOvertake) {
   WorkerWithPrompts queued({500});
   FleetSpeed speed = kSpeed;
@@ -114,7 +114,7 @@ TEST(PredictCostTest, AWaitGrowsByThoseThatComeMeanwhileAndOvertake) {
   speed.busy_share = 0.5;
   EXPECT_DOUBLE_EQ(grown(1000), short_wait / (1 - 0.25));
   EXPECT_DOUBLE_EQ(grown(3000), long_wait / (1 - 0.375));
-  // It has its price, but is not foretold.
+  // It counts in the cost, but not in the prediction.
   EXPECT_DOUBLE_EQ(cost(3000).ttft_seconds(), predicted);
   EXPECT_DOUBLE_EQ(cost(3000).cost_seconds(),
                    grown(3000) + cost(3000).congestion * (predicted - cost(3000).wait_seconds()));
@@ -136,7 +136,7 @@ TEST(PredictCostTest, OwnStepsCarryDecodesAlong) {
   EXPECT_DOUBLE_EQ(CostOf(worker, 10).decode_seconds, 0.02);
 }
 
-// In a fleet that can not keep up the late ones do not count more, and each that waits counts, however short.
+// In a saturated fleet, long-waiting prompts do not weigh more, and each waiting prompt counts, however short.
 TEST(PredictCostTest, InASaturatedFleetWhoWaitsCountsTwice) {
   WorkerWithPrompts queued({3000, 3000});
   queued.worker.waiting_requests = 5;
@@ -171,7 +171,7 @@ TEST(PredictCostTest, FullBatchIsOutwaited) {
   EXPECT_EQ(CostOf(worker, 100).slot_seconds, 0);
   worker.running_requests = 32;
   const double one = CostOf(worker, 100).slot_seconds;
-  EXPECT_DOUBLE_EQ(one, 128 * 0.02 / 32);  // the first of 32 to draw its last of about 128 tokens
+  EXPECT_DOUBLE_EQ(one, 128 * 0.02 / 32);  // the first of 32 requests with about 128 tokens to end
   worker.waiting_requests = 3;
   EXPECT_DOUBLE_EQ(CostOf(worker, 100).slot_seconds, 4 * one);
 }
@@ -183,7 +183,7 @@ TEST(PredictCostTest, MissingBlocksAreOutwaited) {
   worker.free_block_count = 10;
   EXPECT_EQ(CostOf(worker, 160).slot_seconds, 0);
   const double one = 128 * 0.02 / 32;
-  EXPECT_DOUBLE_EQ(CostOf(worker, 660).slot_seconds, 0.5 * one);  // half of what a request holds is missing
+  EXPECT_DOUBLE_EQ(CostOf(worker, 660).slot_seconds, 0.5 * one);  // half of a request's blocks are missing
   EXPECT_DOUBLE_EQ(CostOf(worker, 100'000).slot_seconds, 4 * one);
   worker.running_requests = 0;
   EXPECT_EQ(CostOf(worker, 100'000).slot_seconds, 0);
@@ -219,7 +219,7 @@ TEST(PredictCostTest, NewcomerIsTakenForTheMeanOfTheOthers) {
   EXPECT_DOUBLE_EQ(cost.decode_seconds, 0.1 * 1000 / 512);
 }
 
-// Its prefill was measured, and no decode yet: that is no advantage.
+// Its prefill was measured, but no decode yet: that must not be an advantage.
 TEST(PredictCostTest, DecodesThatAreNotKnownTakeTheMeanOfTheOthers) {
   WorkerView worker = Idle(0);
   worker.decode_step_seconds = 0;
@@ -227,12 +227,12 @@ TEST(PredictCostTest, DecodesThatAreNotKnownTakeTheMeanOfTheOthers) {
   EXPECT_DOUBLE_EQ(cost.prefill_seconds, CostOf(Idle(0), 1000).prefill_seconds);
   EXPECT_DOUBLE_EQ(cost.decode_seconds, CostOf(Idle(0), 1000).decode_seconds);
   EXPECT_GT(cost.decode_seconds, 0);
-  // At its own pace.
+  // In proportion to its own pace.
   worker.prefill_tokens_per_second /= 4;
   EXPECT_DOUBLE_EQ(CostOf(worker, 1000).decode_seconds, 4 * cost.decode_seconds);
 }
 
-// A little more load never moves a cost by much: no threshold hides in the terms.
+// A little more load never changes a cost by much: the terms have no threshold.
 TEST(PredictCostTest, IsContinuousInTheLoad) {
   const auto cost_at = [](std::uint64_t queued, std::uint32_t uncached) {
     WorkerView worker = Idle(0);
@@ -278,7 +278,7 @@ TEST(LoadTokensTest, AreThoseBeforeAUsualPromptAndItsOwn) {
   EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1024);
   worker.prefill_tokens_per_second = 1900;  // about the mean
   EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1024);
-  worker.prefill_tokens_per_second = 0;  // taken for the mean
+  worker.prefill_tokens_per_second = 0;  // the mean is assumed
   EXPECT_DOUBLE_EQ(LoadTokens(worker, kSpeed), 1024);
   worker.running_requests = 1;
   EXPECT_DOUBLE_EQ(LoadTokens(worker, {}), 2 * 1024);

@@ -47,7 +47,7 @@ TEST_F(DecisionAuditTest, RoundRobinTakesItsTurnsInTheShadow) {
   std::vector<std::uint32_t> tokens;
   std::vector<double> seconds;
   for (int i = 0; i < 6; ++i) {
-    const DecisionAudit audit = AuditOf(1);  // whoever is chosen
+    const DecisionAudit audit = AuditOf(1);  // the same for any choice
     tokens.push_back(audit.rotation_matched_tokens);
     seconds.push_back(audit.rotation_ttft_seconds);
   }

@@ -51,7 +51,7 @@ TEST(DecisionLogTest, ForgetsTheOldestAndIgnoresTheirOutcomes) {
   EXPECT_EQ(log.Latest(2 * DecisionLog::kCapacity).size(), DecisionLog::kCapacity);
   EXPECT_TRUE(log.Find("9").empty());
   EXPECT_EQ(log.Find("10").size(), 1U);
-  log.SetOutcome(numbers[9], {});  // its place is another's
+  log.SetOutcome(numbers[9], {});  // another decision has its place now
   for (const DecisionRecord& record : log.Latest(DecisionLog::kCapacity)) ASSERT_FALSE(record.outcome.has_value());
   log.SetOutcome(numbers.back(), {});
   EXPECT_TRUE(log.Latest(1)[0].outcome.has_value());

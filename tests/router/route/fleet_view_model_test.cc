@@ -1,4 +1,4 @@
-// FleetView against a list that is searched, under random changes.
+// FleetView against a list that is scanned, under random changes.
 #include "router/route/fleet_view.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ class NaiveFleet {
  public:
   void Set(const WorkerView& worker) {
     workers_[worker.slot] = worker;
-    // As the view says: the load is that of the moment in which the worker is set.
+    // As the view does it: a worker's load is computed when the worker is set.
     loads_[worker.slot] = LoadTokens(worker, Speed());
   }
   void Remove(WorkerSlot slot) {
@@ -96,7 +96,7 @@ class FleetViewModelTest : public ::testing::TestWithParam<std::uint64_t> {
     const std::vector<WorkerSlot> order = LeastLoadedOf(fleet_);
     ASSERT_EQ(order.size(), naive_.workers_.size());
     for (std::size_t i = 1; i < order.size(); ++i) {
-      // The sums of rates are rounded differently, so neighbours may differ by as much.
+      // The sums of rates are rounded differently, so neighbours may differ by the rounding error.
       ASSERT_LE(naive_.loads_.at(order[i - 1]), naive_.loads_.at(order[i]) * (1 + 1e-9) + 1e-12);
     }
   }

@@ -13,7 +13,7 @@
 
 namespace roost::router {
 
-// Nothing to do, room for all, 2,000 prompt tokens a second.
+// An idle worker with space for everything that computes 2,000 prompt tokens per second.
 inline WorkerView Idle(std::uint32_t slot) {
   WorkerView worker;
   worker.slot = WorkerSlot(slot);
@@ -36,7 +36,7 @@ inline std::unique_ptr<Policy> Make(std::string_view name, std::uint64_t seed = 
   return std::move(MakePolicy(name, seed)).value();
 }
 
-// Blocks of a chain that differs for each seed.
+// The blocks of a chain that differs for each seed.
 inline std::vector<BlockHash> Chain(std::uint64_t seed, std::size_t count) {
   Rng rng(seed);
   std::vector<BlockHash> chain;
@@ -44,7 +44,7 @@ inline std::vector<BlockHash> Chain(std::uint64_t seed, std::size_t count) {
   return chain;
 }
 
-// A situation as it may come: some workers, some of which hold something, are full, slow or unknown.
+// A possible situation: some workers, some of which hold something, are full, slow or of unknown speed.
 struct Situation {
   FleetView fleet;
   std::vector<WorkerMatch> matches;
@@ -70,7 +70,7 @@ struct Situation {
             .session_hash = session_hash,
             .waiting_bound = waiting_bound};
   }
-  // In the order of their slots.
+  // In the order of slots.
   [[nodiscard]] std::vector<WorkerView> Eligible() const {
     std::vector<WorkerView> eligible;
     for (const WorkerView& worker : fleet.workers()) {
@@ -127,7 +127,7 @@ inline Situation RandomSituation(Rng& rng) {
   }
   situation.prompt_token_count = 1 + static_cast<std::uint32_t>(rng.Below(3000));
   situation.block_hashes = Chain(rng.Below(8), situation.prompt_token_count / 16);
-  for (std::uint32_t slot = 0; slot < 40; ++slot) {  // also of workers that are gone
+  for (std::uint32_t slot = 0; slot < 40; ++slot) {  // also for workers that are gone
     const auto blocks = static_cast<std::uint32_t>(rng.Below(situation.block_hashes.size() + 1));
     if (blocks > 0 && rng.Below(2) == 0) situation.matches.push_back(Holds(slot, blocks));
   }

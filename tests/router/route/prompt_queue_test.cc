@@ -36,7 +36,7 @@ TEST(PromptQueueTest, WhoOvertakesHoldsUpAndMoreWhoIsLate) {
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1000, kStart + 30s, kAgeing, kPace).impatient_overtaken,
                    1 + PromptQueue::kMostImpatience);
   EXPECT_EQ(queue.PlaceOf(1000, kStart + 30s, kAgeing, kPace).overtaken, 1);
-  // Nobody is overtaken by who goes last.
+  // A prompt that goes last overtakes nobody.
   EXPECT_DOUBLE_EQ(queue.PlaceOf(7000, kStart, kAgeing, kPace).impatient_overtaken, 0);
 }
 
@@ -54,9 +54,9 @@ TEST(PromptQueueTest, StepsComputeTheFirstInOrder) {
   queue.Add(3, 100, kStart + 1s);  // came after the step had begun
   queue.OnComputed(1000, kStart, kAgeing);
   EXPECT_DOUBLE_EQ(queue.PlaceOf(10000, kStart + 1s, kAgeing, kPace).before_tokens, 1500 + 0 + 100);
-  // What was begun goes on before what is longer than its rest.
+  // A prompt that has begun goes before prompts longer than its rest.
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1700, kStart, kAgeing, kPace).before_tokens, 1600);
-  // More than is known.
+  // More tokens than are known to be queued.
   queue.OnComputed(1'000'000, kStart + 1s, kAgeing);
   EXPECT_DOUBLE_EQ(queue.PlaceOf(1, kStart + 1s, kAgeing, kPace).all_tokens, 0);
 }
@@ -71,7 +71,7 @@ TEST(PromptQueueTest, OtherRoutersPromptsCountAlike) {
   EXPECT_EQ(place.overtaken, 2);
   EXPECT_GT(place.impatient_overtaken, 2);
   EXPECT_EQ(queue.size(), 1U);
-  // What the worker computes is first theirs who go first: this router's prompt loses 300 tokens.
+  // The worker first computes the others' prompts that go first, so this router's prompt loses 300 tokens.
   queue.OnComputed(800, kStart, kAgeing);
   EXPECT_DOUBLE_EQ(queue.PlaceOf(5000, kStart, kAgeing, kPace).before_tokens, 1700);
   queue.SetOthers(std::vector<PromptQueue::Other>{{30, kStart}});
@@ -95,7 +95,7 @@ TEST(PromptQueueTest, WhoIsRemovedIsGone) {
   EXPECT_DOUBLE_EQ(queue.PlaceOf(100, kStart, kAgeing, kPace).all_tokens, 20);
 }
 
-// The same said naively: sort, then walk.
+// The same, done naively: sort, then walk.
 TEST(PromptQueueTest, AgreesWithASortedList) {
   struct Naive {
     double left;

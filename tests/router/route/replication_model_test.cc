@@ -1,4 +1,4 @@
-// Replication against its rule, written down over a list of all that was ever waited for.
+// Replication against its rule, applied to a list of all past waits.
 #include "router/route/replication.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kPromptTokens = 320;
 
-// Four workers, some of which hold one of two prefixes of one of three prompts: few enough to be remembered exactly.
+// Four workers, some of which hold one of two prefixes of one of three prompts: few enough to remember all exactly.
 Situation Some(Rng& rng) {
   Situation situation;
   for (std::uint32_t slot = 0; slot < 4; ++slot) {

@@ -37,8 +37,8 @@ class ReplicationTest : public ::testing::Test {
   Instant now_{};
 };
 
-// Each waits 0.2 s behind 400 tokens, and steps of decodes in between; the copy costs 0.72 s of prefill, and steps, and
-// twice that, because it evicts as much.
+// Each waits 0.2 s for 400 tokens, and for the decodes of those steps. The copy costs 0.72 s of prefill and its steps,
+// and this counts twice because it evicts as much.
 TEST_F(ReplicationTest, CopiesWhenWhatWasWaitedForPaysForTheCopy) {
   const FleetView fleet = FleetOf({Idle(0), Queued(1, 400)});
   for (int i = 0; i < 8; ++i) {
@@ -47,7 +47,7 @@ TEST_F(ReplicationTest, CopiesWhenWhatWasWaitedForPaysForTheCopy) {
     EXPECT_EQ(before.reason, DecisionReason::kDeepestMatch) << i;
   }
   const Decision last = Ask(fleet, {Holds(1, kPrefixBlocks)});
-  EXPECT_EQ(last.slot.value(), 1U);  // it does not wait for the copy
+  EXPECT_EQ(last.slot.value(), 1U);  // the request does not wait for the copy
   EXPECT_EQ(last.reason, DecisionReason::kReplicate);
   EXPECT_EQ(last.matched_tokens, kPrefixBlocks * 16);
   ASSERT_TRUE(last.copy.has_value());
@@ -55,7 +55,7 @@ TEST_F(ReplicationTest, CopiesWhenWhatWasWaitedForPaysForTheCopy) {
   EXPECT_EQ(last.copy->held_block_count, 0U);
   EXPECT_EQ(last.copy->block_count, kPrefixBlocks);
   EXPECT_EQ(Ask(fleet, {Holds(1, kPrefixBlocks)}).reason,
-            DecisionReason::kDeepestMatch);  // the next one is earned anew
+            DecisionReason::kDeepestMatch);  // the next copy needs new waits
 }
 
 TEST_F(ReplicationTest, WhereNobodyWaitsNothingIsCopied) {
@@ -80,8 +80,8 @@ TEST_F(ReplicationTest, SeldomWaitsAreForgotten) {
   }
 }
 
-// As a holder the receiver would have to compute less than those that wait there, and so the prompt would overtake
-// them. That is no gain of a copy.
+// As a holder, the receiver would have less to compute than the prompts that wait there, so this prompt would overtake
+// them. That is not a gain of the copy.
 TEST_F(ReplicationTest, WhatAShorterPromptOvertakesIsNoReasonForACopy) {
   PromptQueue queue;
   for (std::uint64_t number = 1; number <= 20; ++number) queue.Add(number, 1000, now_);

@@ -1,4 +1,4 @@
-// WaitSketch against a list of everything that was ever added.
+// WaitSketch against a list of all additions.
 #include "router/route/wait_sketch.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class NaiveSums {
 
 class WaitSketchModelTest : public ::testing::TestWithParam<std::uint64_t> {
  protected:
-  // Some of `prefixes` wait, or begin anew, at random times.
+  // Some of `prefixes` wait, or start again from zero, at random times.
   void Change(const std::vector<BlockHash>& prefixes) {
     now_ += FromSeconds(rng_.Uniform());
     const BlockHash prefix = prefixes[rng_.Below(prefixes.size())];
@@ -73,7 +73,7 @@ TEST_P(WaitSketchModelTest, NeverSaysMoreThanIsTrue) {
   EXPECT_GT(kept, 0);
 }
 
-// Whoever waits most is remembered, however many others come by.
+// The prefix with the most waiting is remembered, however many others are added.
 TEST_P(WaitSketchModelTest, TheHottestStays) {
   const BlockHash hot = Chain(GetParam() + 1000, 1).front();
   const std::vector<BlockHash> others = Chain(GetParam(), 50'000);

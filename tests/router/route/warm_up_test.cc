@@ -16,7 +16,7 @@ constexpr std::uint32_t kPromptTokens = 1600;
 constexpr std::uint32_t kCold = 3;
 constexpr int kRequests = 1000;
 
-// Three workers with full caches and a cold one that has just joined; the choice falls on worker 0 each time.
+// Three workers with full caches and a cold one that has just joined; worker 0 is chosen each time.
 class WarmUpTest : public ::testing::Test {
  protected:
   WarmUpTest() {
@@ -28,7 +28,7 @@ class WarmUpTest : public ::testing::Test {
     workers_.back().joined_at = now_;
   }
 
-  // Would the cold worker take it?
+  // True if the cold worker would take the request.
   bool Take(std::uint32_t chosen = 0) {
     const FleetView fleet = FleetOf(workers_);
     const RouteQuery query{
@@ -114,7 +114,7 @@ TEST(WarmUpPolicyTest, TellsTheReason) {
   WorkerView full = Idle(0);
   full.cached_block_count = 1000;
   WorkerView cold = Idle(1);
-  cold.queued_prefill_tokens = 200;  // never tied
+  cold.queued_prefill_tokens = 200;  // never a tie
   const FleetView fleet = FleetOf({full, cold});
   const std::vector<BlockHash> chain = Chain(1, kPromptTokens / 16);
   const RouteQuery query{.prompt_token_count = kPromptTokens, .block_hashes = chain, .now = Instant{}};

@@ -1,5 +1,5 @@
-// Conversations that grow turn by turn, as real templates render them and real vocabularies tokenize them: the prompt
-// memo reads each turn as the whole text would be read.
+// Conversations that grow turn by turn, rendered by real templates and tokenized by real vocabularies: the prompt memo
+// must read each turn as the whole text would be read.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ namespace {
 using testing_support::ReadFile;
 using testing_support::StoredDate;
 
-// The file with what the templates mark turns by as added tokens, which these vocabularies do not have.
+// Adds the templates' turn markers to the file as added tokens, because these vocabularies lack them.
 std::string WithMarkers(std::string json, const std::set<std::string>& markers) {
   const std::size_t begin = json.find('[', json.find("\"added_tokens\"")) + 1;
   std::string more;
@@ -65,7 +65,7 @@ class PromptMemoCasesTest : public testing::TestWithParam<std::string> {
   std::string Message(Rng& rng) {
     const std::size_t size = rng.Below(1500);
     std::string text = corpus_.substr(rng.Below(corpus_.size() - size), size);
-    if (rng.Below(4) == 0) text += "<|im_end|></s>[INST]";  // a user's
+    if (rng.Below(4) == 0) text += "<|im_end|></s>[INST]";  // written by a user
     if (rng.Below(4) == 0) text += " Grüße, 世界 ";
     return text;
   }
@@ -119,7 +119,7 @@ TEST_P(PromptMemoCasesTest, EachTurnOfAConversationIsReadAsWhole) {
     const PromptMemo::Counts after = memo_.counts();
     RecordProperty(name, fmt::format("{:.2f}", static_cast<double>(after.known_bytes - before.known_bytes) /
                                                    static_cast<double>(after.read_bytes - before.read_bytes)));
-    if (name.starts_with("Qwen")) {  // its turns are as they were, all but the last answer's
+    if (name.starts_with("Qwen")) {  // its turns stay the same, except the last answer
       EXPECT_GT(after.known_bytes - before.known_bytes, (after.read_bytes - before.read_bytes) / 2);
     }
   }

@@ -1,4 +1,4 @@
-// The prompt memo against tokenizing and hashing whole texts.
+// The prompt memo against tokenizing and hashing the whole text.
 #include "router/text/prompt_memo.h"
 
 #include <gtest/gtest.h>
@@ -27,12 +27,12 @@ std::shared_ptr<const Tokenizer> ByteLevelTokenizer() {
       {testing_support::ByteLevelModelJson(), 260, "null", R"({"type":"ByteLevel","add_prefix_space":false})"});
 }
 
-// A turn is one piece.
+// Each turn is one piece.
 std::string Turn(const std::string& content) { return "<t>" + content + std::string(300, 'b') + "<e>"; }
 
 class PromptMemoTest : public ::testing::Test {
  protected:
-  // Reads `text`, which must give what tokenizing whole gives; returns how many bytes were known.
+  // Reads `text`, which must give the same as tokenizing it whole; returns how many bytes were known.
   std::uint64_t Known(PromptMemo& memo, const OwnedText& text) { return Known(memo, text, scope_); }
   static std::uint64_t Known(PromptMemo& memo, const OwnedText& text, const PromptMemo::Scope& scope) {
     const std::uint64_t before = memo.counts().known_bytes;
@@ -63,7 +63,7 @@ TEST_F(PromptMemoTest, ShortTurnsMakeAPieceTogether) {
   std::string text;
   for (int turn = 0; turn < 100; ++turn) text += "hi<e>";
   Known(memo, AllWritten(text));
-  EXPECT_EQ(Known(memo, AllWritten(text + "b")), 260U);  // the first end of a turn after 256 bytes
+  EXPECT_EQ(Known(memo, AllWritten(text + "b")), 260U);  // the first turn end after 256 bytes
 }
 
 TEST_F(PromptMemoTest, TextsWithoutAddedTokensAreNotKept) {
@@ -88,7 +88,7 @@ TEST_F(PromptMemoTest, EqualBytesWithOtherWrittenRangesAreAnotherText) {
   EXPECT_NE(memo.Read(scope_, given.view(), 10'000)->tokens, memo.Read(scope_, written.view(), 10'000)->tokens);
 }
 
-// What stands right behind decides about the last token before a cut.
+// The text right after a cut decides about the last token before it.
 TEST_F(PromptMemoTest, ACutMovesWithWhatFollowsIt) {
   PromptMemo memo(kAmple);
   const std::string filler(300, 'b');
@@ -150,7 +150,7 @@ TEST_F(PromptMemoTest, EvictsTheEndsOfTheConversationsUsedLeastRecently) {
     Known(ample, old_text);
     old_bytes = ample.counts().held_bytes;
   }
-  PromptMemo memo(2 * old_bytes + 200);  // two conversations, not two and a turn
+  PromptMemo memo(2 * old_bytes + 200);  // two conversations fit, but not another turn
   Known(memo, old_text);
   const OwnedText other = AllWritten(Turn("new 0") + Turn("new 1") + Turn("new 2") + Turn("new 3"));
   Known(memo, other);
@@ -171,7 +171,7 @@ TEST_F(PromptMemoTest, HoldsNoMoreThanItsBound) {
     EXPECT_LE(memo.counts().held_bytes, 20'000U);
   }
   EXPECT_GT(memo.counts().evicted_count, 0U);
-  Known(memo, AllWritten(Turn(std::string(100'000, 'a'))));  // larger than the bound alone
+  Known(memo, AllWritten(Turn(std::string(100'000, 'a'))));  // alone larger than the limit
   EXPECT_LE(memo.counts().held_bytes, 20'000U);
 }
 

@@ -18,7 +18,7 @@ constexpr std::size_t kLong = TextPool::kLargeBytes + 1;
 // A job that begins and then waits for the test.
 class Gate {
  public:
-  // It may still be inside when the gate is gone.
+  // The job may still be inside when the gate is destroyed.
   [[nodiscard]] std::function<void()> Job() const {
     return [state = state_] {
       state->begun.set_value();
@@ -38,16 +38,16 @@ class Gate {
 
 class TextPoolTest : public ::testing::Test {
  protected:
-  // Writes its name when it runs.
+  // Records its name when it runs.
   std::function<void()> Note(char name) {
     return [this, name] {
       const std::lock_guard lock(mutex_);
       order_ += name;
     };
   }
-  // All jobs that were posted before have run: this one is the last.
+  // Waits until all jobs that were posted before have run: this job is the last.
   std::string OrderOf(TextPool& pool) {
-    const auto done = std::make_shared<std::promise<void>>();  // its job may still be inside when the wait is over
+    const auto done = std::make_shared<std::promise<void>>();  // the job may still be using it when the wait ends
     EXPECT_TRUE(pool.TryPost(std::size_t{1} << 40U, [done] { done->set_value(); }));
     EXPECT_EQ(done->get_future().wait_for(kPatience), std::future_status::ready);
     const std::lock_guard lock(mutex_);
@@ -78,7 +78,7 @@ TEST_F(TextPoolTest, ALongJobGoesWhenOthersHadAsManyBytes) {
   const std::size_t turns = 10;
   const std::size_t bytes = 9 * TextPool::kJobBytes;
   ASSERT_TRUE(pool.TryPost(turns * (bytes + TextPool::kJobBytes) - 1, Note('l')));
-  // One connection that asks again and again: each job is posted by the one before.
+  // One connection that asks repeatedly: each job posts the next one.
   std::function<void(int)> post = [&](int left) {
     EXPECT_TRUE(pool.TryPost(bytes, [&, left] {
       Note('s')();
@@ -101,7 +101,7 @@ TEST_F(TextPoolTest, LongJobsLeaveAThreadToShortOnes) {
   ASSERT_TRUE(first.HasBegun());
   ASSERT_TRUE(pool.TryPost(kLong, [&] { Note('l')(), second.Job()(); }));
   ASSERT_TRUE(pool.TryPost(kShort, small.Job()));
-  EXPECT_TRUE(small.HasBegun());  // beside the first long one, which still runs
+  EXPECT_TRUE(small.HasBegun());  // while the first long one still runs
   {
     const std::lock_guard lock(mutex_);
     EXPECT_EQ(order_, "");

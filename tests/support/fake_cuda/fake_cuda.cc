@@ -10,13 +10,13 @@
 
 #include "kernels/nccl_library.h"
 
-// The handles, which the headers only name.
+// The handle types, which the headers only declare.
 struct CUstream_st {
   int device;
 };
 struct CUevent_st {
   int device;
-  bool hangs;  // what it was recorded behind does
+  bool hangs;  // the work before it hangs
 };
 struct ncclComm {
   int rank;
@@ -204,7 +204,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::unique_ptr<CUstream_st> owned(stream);
   return cudaSuccess;
 }
-// Who asks a stream that is being recorded spoils its recording, and a stream is its own device's.
+// Querying a stream that is being recorded spoils its recording, and a stream may only be used on its own device.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (stream->device != current_device) return cudaErrorInvalidResourceHandle;
   if (Of(stream->device).recording) {
@@ -238,8 +238,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) { return roost::fake_cuda::Ask(event->device, event->hangs); }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return roost::fake_cuda::Wait(event->device, event->hangs); }
 
-// ---- products: an algorithm knows the rows that it was found for, and a layout its own. Each cuts the sum, and keeps
-// its parts in the type that takes the least memory among those that are allowed ----
+// ---- products: an algorithm works only for the rows and the layout that it was found for. It cuts the sum, and keeps
+// its parts in the smallest type among those that are allowed ----
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   *handle = nullptr;

@@ -1,4 +1,4 @@
-// What a scripted worker answers: a list of rules, of which the first that fits a prompt gives the answer.
+// The answers of a scripted worker: a list of rules; the first rule that fits a prompt gives the answer.
 //
 //   [{"when": ["weather", "<tool_response>"], "answer": "It rains."},
 //    {"when": ["weather"], "answer": "<tool_call>…</tool_call>"},
@@ -15,10 +15,10 @@ namespace roost::testing_support {
 
 class Script {
  public:
-  // `name` stands for the file in errors.
+  // Errors name the file as `name`.
   [[nodiscard]] static Result<Script> Parse(const std::string& json, const std::string& name);
 
-  // A rule fits a prompt that holds all of its `when` texts. Empty when none fits.
+  // A rule fits a prompt that contains all of its `when` texts. Empty if none fits.
   [[nodiscard]] std::string_view AnswerTo(std::string_view prompt) const;
 
  private:

@@ -79,7 +79,7 @@ void ScriptedWorker::Receive() {
   }
 }
 
-// ---- what the link asks of an engine ----
+// ---- the engine's side of the link ----
 
 wire::SendOutcome ScriptedWorker::Send(worker::PeerId, const wire::WorkerMessage& message) {
   return socket_->Send(wire::Encode(message));
@@ -92,7 +92,7 @@ void ScriptedWorker::Redial(worker::PeerId) {
 
 bool ScriptedWorker::Submit(worker::EngineCommand command) {
   if (const auto* submit = std::get_if<worker::SubmitCommand>(&command)) Begin(*submit);
-  return true;  // it keeps no pins, and says so by having promised no answers
+  return true;  // it keeps no pins; its hello promises no answers
 }
 
 void ScriptedWorker::Command(worker::EngineCommand command) {
@@ -125,7 +125,7 @@ void ScriptedWorker::Begin(const worker::SubmitCommand& submit) {
   running_[{submit.link, request.request_id}] = std::move(running);
 }
 
-// Prompt tokens that earlier prompts have brought; not the last one, which is always computed.
+// The prompt tokens that earlier prompts contained, without the last one, which is always computed.
 std::uint32_t ScriptedWorker::Remember(const wire::Generate& request) {
   std::size_t known = 0;
   while (known < request.block_hashes.size() && seen_.contains(request.block_hashes[known])) ++known;
@@ -143,7 +143,7 @@ worker::StepReport ScriptedWorker::NewReport() const {
   return report;
 }
 
-// The router hears that the requests have come, so that it sends more.
+// Tells the router that the requests have arrived, so that it sends more.
 void ScriptedWorker::Hold() {
   if (std::exchange(reported_submit_count_, submit_count_) == submit_count_) return;
   ++step_count_;
@@ -161,7 +161,7 @@ void ScriptedWorker::Step() {
   outputs_.emplace_back(std::move(report));
 }
 
-// The next token of all choices, or behind the last one their end.
+// Gives the next token of all choices, or their end after the last token.
 void ScriptedWorker::GiveToken(worker::RequestKey key, Running& running, worker::StepReport& report) {
   const bool ends = running.given == running.answer.size();
   for (std::uint32_t choice = 0; choice < running.choices; ++choice) {

@@ -1,8 +1,8 @@
-// A worker that speaks the wire as roost-worker does, and answers from a script instead of a model. So tests with real
-// clients see exactly the text that they need: tool calls, broken tool calls, thoughts.
+// A worker that speaks the wire protocol as roost-worker does, and answers from a script instead of a model. So tests
+// with real clients see exactly the text that they need: tool calls, broken tool calls, reasoning.
 //
-// It has the tokenizer of a model folder, remembers the blocks of the prompts that it was sent, and gives one token of
-// each running request in a step. Constraints, log probabilities and sampling mean nothing to it.
+// It has the tokenizer of a model folder, remembers the blocks of the prompts that it was sent, and gives each running
+// request one token per step. It ignores constraints, log probabilities and sampling.
 #pragma once
 
 #include <chrono>
@@ -30,13 +30,13 @@ struct ScriptedWorkerSetup {
   wire::Tokenizer bundle;
   Script script;
   std::uint32_t context_tokens = 4096;
-  // It begins to answer when it has had so many requests; until then they all wait. So they run at once.
+  // It begins to answer when it has received this many requests; until then they all wait. So they run at once.
   std::uint64_t hold_until = 0;
-  // Between tokens, unless a message comes before.
+  // The time between tokens, unless a message comes earlier.
   std::chrono::milliseconds step_time{0};
 };
 
-// One thread.
+// Runs on one thread.
 class ScriptedWorker final : private worker::LinkEffects {
  public:
   // `clock` outlives it.
@@ -54,7 +54,7 @@ class ScriptedWorker final : private worker::LinkEffects {
     std::size_t given = 0;
     std::uint32_t choices = 1;
     std::uint32_t cached_tokens = 0;
-    bool is_cut = false;  // by max_output_tokens
+    bool is_cut = false;  // cut by max_output_tokens
   };
 
   ScriptedWorker(ScriptedWorkerSetup setup, std::shared_ptr<const Tokenizer> tokenizer, const Clock& clock);

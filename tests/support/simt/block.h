@@ -1,4 +1,4 @@
-// One block of a grid, its threads as fibers of one CPU thread: what the words of simt/cuda.h act on.
+// One block of a grid, with its threads as fibers of one CPU thread: the basis of the CUDA names in simt/cuda.h.
 //
 //   barrier     a thread waits until every thread of the block that has not finished is at the same __syncthreads
 //   collective  a lane waits until every lane of its mask is at the same operation with the same mask; the last one to
@@ -6,12 +6,12 @@
 //   async copy  nothing is copied when it is issued: its destination becomes poison (bytes 0xFF, so NaN), and is filled
 //               when its thread waits for its group. A missing wait or barrier gives NaN
 //
-// Threads run one at a time, each until it waits. Which goes on next is drawn from the launch's seed; results that
-// depend on it show a missing barrier. Between cp.async and ldmatrix a missing barrier is found in any order: what was
-// copied may be loaded by a warp that has met the copying thread at a barrier since, and what a warp has loaded may be
-// copied over by another one only behind a barrier. A wait that can not end prints who waits where, and aborts.
+// Threads run one at a time, each until it waits. The launch's seed decides which one continues next; results that
+// depend on it reveal a missing barrier. Between cp.async and ldmatrix a missing barrier is found in any order: a warp
+// may load copied bytes only after it has met the copying thread at a barrier, and another warp may copy over loaded
+// bytes only after a barrier. A wait that can not end prints which thread waits where, and aborts.
 //
-// What it can not find: races of plain loads and stores that happen to keep an order, the cost of anything.
+// It can not find races of plain loads and stores that happen to keep an order, and it does not measure costs.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct Dim3 {
   [[nodiscard]] std::size_t count() const { return std::size_t{x} * y * z; }
 };
 
-// Exactly as many bytes as asked for, so that a sanitizer sees what is beyond; poison at first.
+// Exactly as many bytes as requested, so that a sanitizer sees accesses beyond them; poison at first.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -57,20 +57,20 @@ class SharedMemory {
   std::size_t bytes_ = 0;
 };
 
-// A source line; the name lives for ever.
+// A source line; the file name is never freed.
 struct Place {
   const char* file = nullptr;
   int line = 0;
   bool operator==(const Place&) const = default;
 };
 
-// What happened since the launch began.
+// Counts since the launch began.
 struct Counters {
   std::uint64_t barriers = 0;
   std::uint64_t collectives = 0;
   std::uint64_t matrix_products = 0;
   std::uint64_t matrix_loads = 0;
-  // Beyond the first pass of each 8 rows of 16 bytes that ldmatrix reads: rows that share banks take turns.
+  // Passes beyond the first for each 8 rows of 16 bytes that ldmatrix reads: rows that share banks take turns.
   std::uint64_t matrix_load_conflicts = 0;
   std::uint64_t async_copies = 0;
 };
@@ -94,12 +94,12 @@ class Block {
   [[nodiscard]] std::uint32_t lane() const { return thread_ % kWarpLanes; }
   [[nodiscard]] std::byte* dynamic_shared() const { return dynamic_shared_.data(); }
 
-  // The object of the declaration `site`, the same for all threads of the block; poison at first.
+  // The object that belongs to the declaration `site`, the same for all threads of the block; poison at first.
   [[nodiscard]] void* StaticShared(const void* site, std::size_t bytes);
 
   void SyncThreads(const Place& place);
 
-  // `compute` gets the operands of the lanes in the mask, null for others.
+  // `compute` gets the operands of the lanes in the mask, and null for others.
   using Operands = void* const (&)[kWarpLanes];
   void SyncWarp(std::uint32_t mask);
   void Collective(const char* what, std::uint32_t mask, void* operand, void (*compute)(Operands));
@@ -160,15 +160,15 @@ class Block {
   Dim3 index_;
   SharedMemory dynamic_shared_;
   std::map<const void*, SharedMemory> static_shared_;  // by declaration
-  std::size_t shared_bytes_ = 0;                       // of both
+  std::size_t shared_bytes_ = 0;                       // static and dynamic together
   std::vector<Thread> threads_;
-  std::vector<std::uint32_t> ready_;  // threads that can go on
-  std::uint32_t thread_ = 0;          // that runs
+  std::vector<std::uint32_t> ready_;  // threads that can continue
+  std::uint32_t thread_ = 0;          // the running thread
   std::uint32_t at_barrier_ = 0;
   std::uint32_t finished_ = 0;
   std::vector<Chunk> chunks_;
   std::uint64_t barrier_count_ = 0;
-  std::vector<std::uint64_t> sync_counts_;  // of warps
+  std::vector<std::uint64_t> sync_counts_;  // per warp
 };
 
 }  // namespace roost::simt

@@ -1,17 +1,17 @@
-// The SIMT shim: CUDA's words for g++, so that a kernel's .cu compiles as C++ and its threads run as fibers on the CPU.
-// For tests only. See block.h for what it promises and finds.
+// The SIMT shim: CUDA's names for g++, so that a kernel's .cu compiles as C++ and its threads run as fibers on the CPU.
+// For tests only. See block.h for what it guarantees and finds.
 //
-// How a kernel is written so that it does both:
-//   - it includes kernels/cuda_primitives.cuh and no header of CUDA's; everything beyond the words below (tensor cores,
+// How to write a kernel so that it compiles for both:
+//   - it includes kernels/cuda_primitives.cuh and no CUDA header; everything beyond the names below (tensor cores,
 //     ldmatrix, cp.async, bf16, fast functions, launches) is a function of that header;
 //   - shared memory is DynamicShared() or ROOST_SHARED(type, name), never a plain __shared__;
 //   - its op function launches with Launch(device, shape, kernel, arguments …) of that header.
 //
-// How it is tested: roost_simt_test(<name> KERNELS kernels/x_cuda.cu … SOURCES x_test.cc DEPENDS …) in CMake compiles
-// the kernels with this header in front and gives the test the ctest label simt. The test calls the op function with a
+// How to test it: roost_simt_test(<name> KERNELS kernels/x_cuda.cu … SOURCES x_test.cc DEPENDS …) in CMake compiles the
+// kernels with this header in front and gives the test the ctest label simt. The test calls the op function with a
 // roost::simt::Device (device.h) and pointers to plain memory:
 //
-//   simt::Device device;               // seed 0; another seed runs the threads in another order
+//   simt::Device device;               // seed 0; another seed runs the threads in a different order
 //   RmsNormCuda(device, args);
 //   device.counters().matrix_load_conflicts
 #pragma once
@@ -43,7 +43,7 @@
 
 #define __syncthreads() ::roost::simt::Block::Current().SyncThreads({__FILE__, __LINE__})
 
-// ---- vectors of CUDA's ----
+// ---- CUDA's vector types ----
 struct alignas(8) float2 {
   float x, y;
 };
@@ -122,7 +122,7 @@ inline void __threadfence_block() {}
 // ---- warps ----
 namespace roost::simt {
 
-// Lane `i` of the mask gets the value of lane `source` that it names; aborts when that lane is not in the mask.
+// Lane `i` of the mask gets the value of the lane `source` that it names; aborts if that lane is not in the mask.
 std::uint64_t Shuffle(const char* what, std::uint32_t mask, std::uint64_t value, std::uint32_t source);
 // Bit i: lane i is in the mask and its predicate holds.
 std::uint32_t Ballot(const char* what, std::uint32_t mask, int predicate);
@@ -137,7 +137,7 @@ T ShuffleAny(const char* what, std::uint32_t mask, T value, std::uint32_t source
   return value;
 }
 
-// The lane at `to`, or the own one where that is outside the lane's segment of `width` lanes.
+// The lane at `to`, or the lane itself if that is outside of its segment of `width` lanes.
 inline std::uint32_t InSegment(std::uint32_t lane, std::int64_t to, int width) {
   const auto segment = static_cast<std::uint32_t>(width);
   const std::uint32_t first = lane / segment * segment;

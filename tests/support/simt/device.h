@@ -1,4 +1,4 @@
-// The device that launches of the shim run on. Its memory is plain memory.
+// The device on which launches of the shim run. Its memory is plain memory.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace roost::simt {
 
 class Device final : public kernels::Device {
  public:
-  // Blocks of a grid run, and threads of a block go on, in an order drawn from the seed.
+  // Blocks of a grid, and threads of a block, run in an order drawn from the seed.
   explicit Device(std::uint64_t seed = 0) : order_(seed), block_(seed) {}
 
   [[nodiscard]] static Device& Of(kernels::Device& device) { return static_cast<Device&>(device); }
@@ -24,7 +24,7 @@ class Device final : public kernels::Device {
 
   [[nodiscard]] kernels::HostReadbacks& readbacks() { return readbacks_; }
 
-  // Of all launches so far.
+  // Counters of all launches so far.
   [[nodiscard]] const Counters& counters() { return block_.counters(); }
 
  private:

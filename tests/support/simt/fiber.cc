@@ -1,5 +1,5 @@
-// How control moves. On x86-64 a switch pushes the registers that a call preserves, and swaps stack pointers: a few
-// nanoseconds, where ucontext's asks the kernel for the signal mask twice. Elsewhere it is ucontext's.
+// Switching between stacks. On x86-64 a switch pushes the registers that a call preserves, and swaps stack pointers.
+// This takes a few nanoseconds; ucontext's switch asks the kernel for the signal mask twice. Other CPUs use ucontext.
 #include "tests/support/simt/fiber.h"
 
 #include <sys/mman.h>
@@ -30,17 +30,17 @@ namespace roost::simt {
 namespace {
 
 constexpr std::size_t kGuardBytes = 4096;
-constexpr std::size_t kStackBytes = 256 * 1024;  // mapped, taken as it is touched
-constexpr std::size_t kOuterFramesBytes = 8192;  // of a fiber: those that never return
+constexpr std::size_t kStackBytes = 256 * 1024;  // mapped; memory is taken as it is touched
+constexpr std::size_t kOuterFramesBytes = 8192;  // the frames of a fiber that never return
 
-// What AddressSanitizer remembers of frames that were in this memory and never returned.
+// Clears what AddressSanitizer remembers of frames in this memory that never returned.
 void Forget([[maybe_unused]] const std::byte* memory, [[maybe_unused]] std::size_t bytes) {
 #ifdef ROOST_SIMT_ASAN
   __asan_unpoison_memory_region(memory, bytes);
 #endif
 }
 
-thread_local FiberSet* entering = nullptr;  // whose fiber starts
+thread_local FiberSet* entering = nullptr;  // the set whose fiber starts
 
 }  // namespace
 
@@ -79,7 +79,7 @@ struct FiberSet::Stack {
   std::byte* memory = nullptr;  // null: the thread's own stack
   bool finished = true;
   void* fake_stack = nullptr;    // AddressSanitizer's
-  const void* bottom = nullptr;  // of a thread's own stack, as AddressSanitizer tells it
+  const void* bottom = nullptr;  // of a thread's own stack, from AddressSanitizer
   std::size_t bytes = kStackBytes;
 
   Stack() = default;
@@ -132,7 +132,7 @@ struct FiberSet::Stack {
     Arrive(nullptr);
   }
 
-  // `from`: the stack that control came from, where it is a thread's own and not yet known.
+  // `from`: the stack that control came from, if it is a thread's own and not yet known.
   void Arrive([[maybe_unused]] Stack* from) {
 #ifdef ROOST_SIMT_ASAN
     __sanitizer_finish_switch_fiber(fake_stack, from != nullptr ? &from->bottom : nullptr,

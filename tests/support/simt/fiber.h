@@ -1,4 +1,4 @@
-// Fibers: many stacks on one thread. A fiber runs until it calls Suspend, and goes on when its owner calls Resume.
+// Fibers: many stacks on one thread. A fiber runs until it calls Suspend, and continues when its owner calls Resume.
 //
 // Not thread-safe: fibers of one FiberSet run on the thread that made it. AddressSanitizer is told of every switch.
 #pragma once
@@ -17,13 +17,14 @@ class FiberSet {
   FiberSet(const FiberSet&) = delete;
   FiberSet& operator=(const FiberSet&) = delete;
 
-  // Fibers 0 … count-1 are at the beginning of `body(index)`. All earlier ones must have finished. Stacks are kept.
+  // Starts fibers 0 … count-1 at the beginning of `body(index)`. All earlier ones must have finished. Stacks are
+  // reused.
   void Start(std::size_t count, std::function<void(std::size_t)> body);
 
   // Runs the fiber until it suspends itself (true) or its body returns (false). Not from within a fiber.
   [[nodiscard]] bool Resume(std::size_t index);
 
-  // From within a fiber: back to Resume's caller.
+  // Called within a fiber: returns to Resume's caller.
   void Suspend();
 
  private:

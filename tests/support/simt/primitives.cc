@@ -36,7 +36,7 @@ struct ProductOperand {
   float* c;  // [4]
 };
 
-// Rows of 8 addresses are read in one pass when they lie in different groups of 4 banks.
+// 8 addresses of rows are read in one pass if they are in different groups of 4 banks.
 std::uint64_t ExtraPasses(Block::Operands lanes, std::uint32_t matrix) {
   std::array<std::uint64_t, 8> rows_of_group{};
   std::uint64_t most = 0;

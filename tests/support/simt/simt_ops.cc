@@ -13,7 +13,7 @@ bool SupportsDType(kernels::Device& /*device*/, DType dtype) { return dtype == D
 DType ActivationDType(kernels::Device& /*device*/, DType dtype) { return dtype; }
 void BeginBatch(kernels::Device& /*device*/, const kernels::BatchShape& /*shape*/) {}
 
-// As of a small device.
+// As on a small device.
 std::optional<std::size_t> FreeMemory(kernels::Device& /*device*/) { return std::size_t{4} << 20U; }
 
 }  // namespace
@@ -42,7 +42,7 @@ const kernels::OpTable& SimtOps() {
     ops.sample = kernels::SampleCuda;
     ops.logprobs = kernels::LogprobsCuda;
     ops.place_sampled = kernels::PlaceSampledCuda;
-    // NCCL's on a device.
+    // On a device NCCL does these.
     ops.connect = kernels::ConnectCpu;
     ops.all_reduce = kernels::AllReduceCpu;
     ops.gather_columns = kernels::GatherColumnsCpu;

@@ -1,5 +1,5 @@
-// The op table of the CUDA backend with its kernels behind the SIMT shim: what computes is the code that a device runs.
-// Memory is plain memory, and products, which are cuBLASLt's on a device, are the reference's.
+// The op table of the CUDA backend with its kernels behind the SIMT shim: it runs the same code as a device. Memory is
+// plain memory, and products, which cuBLASLt computes on a device, are the reference's.
 #pragma once
 
 #include "kernels/ops.h"

@@ -1,4 +1,4 @@
-// The shim itself: it does what PTX says, and finds what it promises to find.
+// The shim itself: it does what PTX says, and finds what it claims to find.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -65,7 +65,8 @@ TEST(SimtTest, ShufflesStayInTheirSegmentAndMask) {
   }
 }
 
-// c = a · bᵀ of a [16][16] and b [8][16]: the way of a tile of scores, and b's transposed way of weighted values.
+// c = a · bᵀ with a [16][16] and b [8][16]: the layout of a tile of scores, and the transposed layout of weighted
+// values.
 __global__ void Product(const std::uint16_t* a, const std::uint16_t* b, const std::uint16_t* b_transposed, float* c,
                         float* c_of_transposed) {
   auto* shared = reinterpret_cast<std::uint16_t*>(DynamicShared());
@@ -116,7 +117,7 @@ TEST(SimtTest, FragmentsMakeAMatrixProduct) {
       EXPECT_EQ(c_of_transposed[m * 8 + n], sum);
     }
   }
-  // Rows of 32 bytes: of eight, pairs share banks. The transposed one's rows of 16 bytes lie side by side.
+  // Rows of 32 bytes: among eight rows, pairs share banks. The rows of 16 bytes of the transposed matrix are adjacent.
   EXPECT_EQ(device.counters().matrix_load_conflicts, 8U);
 }
 
@@ -130,7 +131,7 @@ __global__ void CopyWithWait(const float* in, float* out, int wait, int barrier)
   if (wait == 0) WaitForCopies<0>();
 }
 
-// How many of 64 threads read something else than what was copied.
+// How many of 64 threads read a value that was not copied.
 int WrongValues(int wait, int barrier) {
   alignas(16) std::array<float, 256> in{};
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
@@ -167,7 +168,7 @@ __global__ void LoadsOutside(const std::uint16_t* global) {
   LoadMatrices(global, out);
 }
 
-// Two warps; each copies 512 bytes and loads the other's, with what is said between.
+// Two warps; each copies 512 bytes and loads the other's, with the given synchronisation in between.
 __global__ void LoadsWhatTheOtherWarpCopied(const float* in, int barrier, int again) {
   std::byte* shared = DynamicShared();
   CopyAsync16(shared + threadIdx.x * 16, in);

@@ -1,4 +1,4 @@
-// Which device is taken, and what is said where it is not there.
+// Which device is chosen, and what the error says if it is missing.
 #include "worker/backend/choose_backend.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ using testing::StartsWith;
 
 constexpr std::size_t kMemory = std::size_t{80} << 30U;
 
-// Any table will do: what is chosen is not called.
+// Any op table will do: the chosen table is not called.
 Result<CudaDevices> TwoDevices() {
   return CudaDevices{&kernels::ReferenceOps(),
                      {{.ordinal = 0, .name = "Large", .architecture = "sm_90", .memory_bytes = kMemory},
@@ -114,7 +114,7 @@ TEST(BackendModuleFileTest, SaysWhatIsWrongWithAFile) {
   EXPECT_THAT(OpenBackendModule("/nowhere/libroost_cuda.so").error().message,
               HasSubstr("/nowhere/libroost_cuda.so is not there"));
   EXPECT_THAT(OpenBackendModule("/proc/self/cmdline").error().message, HasSubstr("/proc/self/cmdline"));
-  EXPECT_THAT(OpenBackendModule(NO_BACKEND).error().message, HasSubstr("is no backend"));
+  EXPECT_THAT(OpenBackendModule(NO_BACKEND).error().message, HasSubstr("is not a backend"));
   EXPECT_EQ(DefaultCudaModulePath().filename(), "libroost_cuda.so");
 }
 
@@ -135,7 +135,7 @@ TEST(BackendModuleFileTest, TheCudaBackendOpensWithOrWithoutADevice) {
   }
 }
 
-// With NCCL or without: opening it is what this goes through on a machine that has it.
+// With or without NCCL; on a machine that has NCCL this call opens it.
 TEST(BackendModuleFileTest, TheCudaBackendConnectsNoDevicesToNothing) {
   const auto connected = (*OpenBackendModule(CUDA_BACKEND))->ops->connect({});
   ASSERT_FALSE(connected.ok());

@@ -42,7 +42,7 @@ TEST(BlockHistoryTest, ForgetsTheOldest) {
   EXPECT_FALSE(history.Find(keys.front()).has_value());
 }
 
-// Class 0 comes back after 10 requests nine times of ten, class 1 one time of ten.
+// Class 0 comes back after 10 requests in nine of ten cases, class 1 in one of ten.
 TEST(ReuseModelTest, LearnsWhichClassComesBack) {
   ReuseModel model;
   Rng rng(1);
@@ -54,9 +54,9 @@ TEST(ReuseModelTest, LearnsWhichClassComesBack) {
     model.EndRequest();
   }
   EXPECT_GT(model.DensityAt(0, 0), 3 * model.DensityAt(1, 0));
-  // What has not come back by then hardly will.
+  // A block that has not come back by then hardly will.
   EXPECT_LT(model.DensityAt(0, 300), model.DensityAt(1, 0));
-  // The nearer the time, the denser.
+  // The closer the time of reuse, the higher the density.
   EXPECT_GT(model.DensityAt(0, 8), model.DensityAt(0, 0));
 }
 
@@ -81,7 +81,7 @@ TEST(RankedListsTest, WhatWasJustUsedGoesBeforeWhatIsDueSoon) {
   EXPECT_EQ(lists.FirstToGo(0, Ranking::kLastUse, model, 9), BlockId(0));
   EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(1));
   lists.Erase(BlockId(1));
-  EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(0));  // the newest is no leaf
+  EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(0));  // the newest block is not a leaf
   lists.BecomeLeaf(BlockId(2));
   EXPECT_EQ(lists.FirstToGo(0, Ranking::kHitDensity, model, 9), BlockId(2));
 }
@@ -110,7 +110,7 @@ TEST(ShadowCacheTest, ABlockBehindAMissingOneIsNoHit) {
   const auto use = [&](std::uint64_t key, std::uint32_t position, std::uint64_t request) {
     shadow.Use({.key = key, .position = position, .reuse_class = 0, .time = {.request = request}}, model);
   };
-  use(2, 1, 0);  // the block before it was still in use then
+  use(2, 1, 0);  // the block before it was still in use at that time
   EXPECT_EQ(shadow.EndRequest(), 0U);
   use(2, 1, 1);
   use(1, 0, 1);  // missing
@@ -120,7 +120,7 @@ TEST(ShadowCacheTest, ABlockBehindAMissingOneIsNoHit) {
   EXPECT_EQ(shadow.EndRequest(), 2U);
 }
 
-// Requests of one block each, against a cache that is the policy and a list of what is held.
+// Requests of one block each, for a cache that consists of the policy and a map of held blocks.
 class OneBlockRequests {
  public:
   OneBlockRequests(std::unique_ptr<EvictionPolicy> policy, std::uint32_t block_count) : policy_(std::move(policy)) {
@@ -176,7 +176,7 @@ class OneBlockRequests {
   std::uint64_t number_ = 0;
 };
 
-// Short prompts come back after a while, long ones never: LRU keeps the one as long as the other.
+// Short prompts come back after a while, long ones never. LRU keeps both for the same time.
 template <typename Policy>
 double HitsOfTwoClasses(std::uint32_t block_count) {
   OneBlockRequests requests(std::make_unique<Policy>(block_count), block_count);
@@ -198,8 +198,8 @@ TEST(ClassAwareEvictionTest, KeepsTheClassThatComesBack) {
   EXPECT_GT(HitsOfTwoClasses<ClassAwareEviction>(200), 0.9);
 }
 
-// For a long time long prompts come back, sooner or later, and short ones never. Then it is the other way round: what
-// was learned is wrong until it has faded, while LRU need not learn.
+// At first long prompts come back, sooner or later, and short ones never. After the turn it is the other way round:
+// what was learned is wrong until it has faded, while LRU has nothing to unlearn.
 struct AfterTheTurn {
   double hit_ratio = 0;
   std::uint64_t requests_by_recency = 0;

@@ -1,5 +1,5 @@
-// Eviction policies against definitions too simple to be wrong, on blocks that are all leaves; and the recency ranking
-// against LRU in the cache itself.
+// Eviction policies against definitions too simple to be wrong, on blocks that are all leaves; and the ranking by
+// recency against LRU in the cache itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,8 +65,8 @@ class NaiveCostAware final : public NaivePolicy {
   double clock_ = 0;
 };
 
-// Two queues and what left the small one. The ghosts of the real one may be pushed out early by others, so keys here
-// are few against its table.
+// Two queues, and the keys that left the small one. In the real policy other keys may push out ghosts early, so there
+// are few keys here compared with its table.
 class NaiveS3Fifo final : public NaivePolicy {
  public:
   void Insert(BlockId block, const BlockUse& use) override {
@@ -113,7 +113,7 @@ BlockUse NewUse(Rng& rng) {
   return use;
 }
 
-// The same random life of blocks for both; every victim is compared.
+// The same random events for both; every victim is compared.
 void Compare(EvictionPolicy& policy, NaivePolicy& naive, std::uint64_t seed, std::uint32_t block_count) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   Rng rng(seed);
@@ -155,7 +155,7 @@ TEST(EvictionModelTest, CostAwareAgreesWithItsDefinition) {
 }
 
 TEST(EvictionModelTest, S3FifoAgreesWithItsDefinition) {
-  // Blocks beyond those that live only make the ghosts' table so big that no two of the keys meet in it.
+  // The extra blocks only make the table of ghosts so large that no two of the keys share an entry.
   constexpr std::uint32_t kTableSlots = 1U << 22U;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     S3FifoEviction policy(kTableSlots);
@@ -165,7 +165,7 @@ TEST(EvictionModelTest, S3FifoAgreesWithItsDefinition) {
   }
 }
 
-// Ranked lists that go by the last use, with classes at random.
+// Ranked lists that rank by the last use, with random classes.
 class RankedByLastUse final : public EvictionPolicy {
  public:
   explicit RankedByLastUse(std::uint32_t block_count) : lists_(block_count, 1) {}
@@ -188,7 +188,7 @@ class RankedByLastUse final : public EvictionPolicy {
   std::uint32_t place_ = 0;
 };
 
-// One cache and its users. Two that are driven by the same seed do the same while their policies do.
+// One cache and its users. Two caches with the same seed behave the same as long as their policies do.
 class SeededCache {
  public:
   SeededCache(std::uint64_t seed, std::unique_ptr<EvictionPolicy> policy)

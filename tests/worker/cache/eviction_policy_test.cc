@@ -1,4 +1,4 @@
-// What holds for every eviction policy, whatever it prefers.
+// What must hold for every eviction policy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ std::unique_ptr<EvictionPolicy> Make(std::string_view name, std::uint32_t block_
   return MakeEvictionPolicy(name, block_count, shares).value();
 }
 
-// A test's name takes no dash.
+// A test's name must not contain a dash.
 std::string NameOf(const testing::TestParamInfo<std::string_view>& policy) {
   std::string name(policy.param);
   std::erase(name, '-');
@@ -34,8 +34,8 @@ class EvictionPolicyTest : public testing::TestWithParam<std::string_view> {};
 
 INSTANTIATE_TEST_SUITE_P(All, EvictionPolicyTest, testing::ValuesIn(kEvictionPolicyNames), NameOf);
 
-// Prompts that share prefixes come, grow and go, as the cache's invariants are checked: among them that a victim is a
-// leaf, and that there is one while any block is idle.
+// Prompts with shared prefixes come, grow and go while the cache's invariants are checked. Two of them: a victim is a
+// leaf, and there is a victim while any block is idle.
 class Churn {
  public:
   Churn(std::string_view policy, std::uint64_t seed)
@@ -75,7 +75,7 @@ class Churn {
     ASSERT_TRUE(sound.ok()) << sound.error().ToString();
   }
 
-  // Every idle block goes in the end: all blocks can be had at once.
+  // Every idle block can be evicted in the end: all blocks can be allocated at once.
   void Drain() {
     while (!users_.empty()) End(0);
     for (std::uint32_t i = 0; i < block_count_; ++i) ASSERT_TRUE(cache_.Allocate().has_value());
@@ -147,7 +147,7 @@ TEST_P(EvictionPolicyTest, AVictimStaysUntilItGoes) {
   EXPECT_NE(policy->Victim(EvictionGroup(0)), first);
 }
 
-// A caller that numbers no requests is no reason to stop.
+// A caller that does not number its requests must not stop the process.
 TEST_P(EvictionPolicyTest, TakesRequestsWithoutNumbers) {
   constexpr std::uint32_t kBlocks = 16;
   const auto policy = Make(GetParam(), kBlocks, 1);

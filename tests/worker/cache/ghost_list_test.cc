@@ -55,7 +55,7 @@ TEST(GhostListTest, AgreesWithAListUnderChurn) {
     Rng rng(seed);
     const std::size_t capacity = 1 + rng.Below(40);
     GhostList ghosts(static_cast<std::uint32_t>(capacity));
-    std::deque<std::optional<std::uint64_t>> last_evictions;  // oldest first; nothing where the key was stored again
+    std::deque<std::optional<std::uint64_t>> last_evictions;  // oldest first; nothing if the key was stored again
     const auto forget = [&](std::uint64_t key) {
       std::replace(last_evictions.begin(), last_evictions.end(), std::optional(key), std::optional<std::uint64_t>());
     };

@@ -12,7 +12,7 @@
 namespace roost::worker {
 namespace {
 
-// An index of blocks whose hashes are kept beside it, as the cache does.
+// An index of blocks with their hashes kept outside of it, as in the cache.
 class Blocks {
  public:
   explicit Blocks(std::uint32_t capacity) : index_(capacity), hashes_(1000) {}
@@ -45,7 +45,7 @@ TEST(HashIndexTest, FindsWhatWasInsertedAndNothingElse) {
   EXPECT_EQ(index.size(), 1U);
 }
 
-// Small key and table sizes make long probe runs and wrap-around; a std::map says what is right.
+// Small keys and tables make long probe runs and wrap-around; a std::map gives the right answers.
 TEST(HashIndexTest, AgreesWithAMapUnderChurn) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -22,7 +22,7 @@ class IdleBlocksTest : public testing::Test {
   void Insert(std::uint32_t block, std::uint32_t priority, TreePlace place = kLeaf, std::uint32_t group = 0) {
     idle_.Insert(BlockId(block), {.group = EvictionGroup(group), .request = {}}, place, priority);
   }
-  // Evicts all that may go, and tells the order.
+  // Evicts all blocks that may go, and returns their order.
   std::vector<std::uint32_t> Drain(IdleBlocks::Reach reach, std::uint32_t group = 0) {
     std::vector<std::uint32_t> gone;
     while (const std::optional<BlockId> block = idle_.Victim(EvictionGroup(group), reach)) {

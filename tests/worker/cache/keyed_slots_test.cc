@@ -16,13 +16,13 @@ template <>
 std::uint64_t MakeKey(std::uint64_t number) {
   return number;
 }
-// Two by two of one low half, and so of one home.
+// Two keys each have the same low half, and so the same home.
 template <>
 BlockHash MakeKey(std::uint64_t number) {
   return {number, number / 2};
 }
 
-// A random operation on both, and every answer compared.
+// Random operations on both; every answer is compared.
 template <typename Key>
 class Comparison {
  public:

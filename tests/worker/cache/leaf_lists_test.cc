@@ -28,7 +28,7 @@ TEST(LeafListsTest, HandsOutLeavesInTheOrderOfThePushes) {
   EXPECT_EQ(lists.FrontLeaf(0), std::nullopt);
 }
 
-// Against a set that is sorted: leaves and inner blocks come, become leaves and go at random.
+// Against a sorted set: leaves and inner blocks come, become leaves and go at random.
 TEST(LeafListsTest, InsertedLeavesGoByTheirNumbers) {
   constexpr std::uint32_t kBlocks = 64;
   Rng rng(5);
@@ -41,7 +41,7 @@ TEST(LeafListsTest, InsertedLeavesGoByTheirNumbers) {
   for (int step = 0; step < 20'000; ++step) {
     const auto block = static_cast<std::uint32_t>(rng.Below(kBlocks));
     if (!present[block]) {
-      if (numbers[block] == 0 || rng.Below(2) == 0) numbers[block] = ++count;  // else it comes back by its old number
+      if (numbers[block] == 0 || rng.Below(2) == 0) numbers[block] = ++count;  // else it comes back with its old number
       const TreePlace place = rng.Below(2) == 0 ? kLeaf : kInner;
       lists.Insert(0, BlockId(block), place, numbers[block]);
       if (place == kLeaf) leaves.emplace(numbers[block], block);
@@ -119,7 +119,7 @@ TEST(LeafListsTest, BlocksThatWereSetAsideCanBeErased) {
   EXPECT_EQ(lists.FrontLeaf(0), BlockId(1));
 }
 
-// What LeafLists must do: one list of everything, searched from end to end.
+// What LeafLists must do: one list of all blocks, searched from end to end.
 class NaiveLists {
  public:
   struct Entry {

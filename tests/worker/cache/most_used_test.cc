@@ -28,7 +28,7 @@ class MostUsedTest : public testing_support::PrefixCacheFixture {
 };
 
 TEST_F(MostUsedTest, APrefixEndsWhereRequestsPart) {
-  Visit("abc");  // brings them
+  Visit("abc");  // stores the blocks
   VisitTimes(2, "abde");
   VisitTimes(2, "abc");
   EXPECT_EQ(MostUsed(10), (Prefixes{Used("ab", 4), Used("abc", 2), Used("abde", 1)}));
@@ -84,7 +84,7 @@ TEST_F(MostUsedTest, TokensAreThoseOfTheFirstAndTheLastBlock) {
   EXPECT_EQ(told[1].last_tokens, Tokens("z"));
 }
 
-// Many long prefixes with equal fronts: the walks to the front end where they would take too long.
+// Many long prefixes with equal fronts: the walks to the front stop when they would take too long.
 TEST_F(MostUsedTest, TheWayToTheFrontIsBounded) {
   constexpr std::uint32_t kLong = 400;
   constexpr std::uint32_t kBranches = 200;

@@ -29,7 +29,7 @@ class Nodes {
   [[nodiscard]] std::uint32_t BitOf(std::uint32_t id) const { return nodes_[id].bit; }
   void SetBit(std::uint32_t id, std::uint32_t bit) { nodes_[id].bit = bit; }
 
-  // Numbers and links that were asked for since the last call.
+  // How many numbers and links were read since the last call.
   [[nodiscard]] std::uint64_t TakeReads() { return std::exchange(reads_, 0); }
 
  private:
@@ -47,7 +47,7 @@ constexpr std::uint64_t kNumbers = std::uint64_t{1} << Trie::kNumberBits;
 
 TEST(NumberTrieTest, AgreesWithAMapOnRandomOperations) {
   constexpr std::uint32_t kIds = 200;
-  // Numbers from a small range lie close together, those of a large one differ in their upper bits.
+  // Numbers from a small range are close together, those from a large range differ in their upper bits.
   for (const std::uint64_t range : {std::uint64_t{300}, std::uint64_t{1} << 20U, kNumbers}) {
     SCOPED_TRACE(testing::Message() << "numbers below " << range);
     Rng rng(range);
@@ -68,7 +68,7 @@ TEST(NumberTrieTest, AgreesWithAMapOnRandomOperations) {
         sets[set].emplace(number, id);
         set_of[id] = set;
       } else {
-        // The first one often, as an eviction takes it.
+        // Often erases the first one, as an eviction does.
         const std::size_t set = *set_of[id];
         const std::uint32_t gone = rng.Below(2) == 0 ? sets[set].begin()->second : id;
         trie.Erase(roots[set], gone);
@@ -84,7 +84,7 @@ TEST(NumberTrieTest, AgreesWithAMapOnRandomOperations) {
   }
 }
 
-// The numbers that make the longest path: each differs from the next in one bit less.
+// The numbers with the longest path: each differs from the next one in one bit less.
 TEST(NumberTrieTest, NoOperationTakesMoreStepsThanANumberHasBits) {
   constexpr std::uint32_t kIds = Trie::kNumberBits;
   Nodes nodes(kIds + 1);

@@ -1,4 +1,4 @@
-// Blocks that turn out to be wrong: they leave the tree at once, whoever holds them.
+// Blocks that turn out to be wrong leave the tree at once, whoever holds them.
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"

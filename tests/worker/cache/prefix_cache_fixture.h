@@ -25,7 +25,7 @@ class PrefixCacheFixture : public testing::Test {
  protected:
   PrefixCacheFixture() { Make(8); }
 
-  // An empty cache, in place of the one that was.
+  // Replaces the cache by an empty one.
   void Make(std::uint32_t block_count, worker::CacheOptions options = {}) {
     options.block_tokens = kLetterTokens;
     const auto groups = static_cast<std::uint32_t>(options.group_shares.size()) + 1;
@@ -67,14 +67,14 @@ class PrefixCacheFixture : public testing::Test {
     user.Release(*cache_);
     return matched;
   }
-  // One that asks for retention of its blocks.
+  // A request that asks for retention of its blocks.
   void VisitRetained(std::string_view letters, std::uint32_t priority, Duration duration) {
     CacheUser user = User(letters);
     (void)user.Use(*cache_);
     const worker::BlockRetention retention{.priority = priority, .end = After(duration)};
     user.Release(*cache_, {}, {.prompt = retention, .decode = retention});
   }
-  // One of a group.
+  // A request of a group.
   void VisitAs(std::uint32_t group, std::string_view letters) {
     CacheUser user = User(letters, {2, group});
     user.group = worker::EvictionGroup(group);
@@ -82,7 +82,7 @@ class PrefixCacheFixture : public testing::Test {
     user.Release(*cache_);
   }
 
-  // Which of the prompt's blocks are cached, without touching any.
+  // The cached blocks of the prompt; changes nothing.
   std::vector<worker::BlockRef> Refs(std::string_view letters, BlockHash root = {1, 1}) {
     const CacheUser user = User(letters, root);
     std::vector<worker::BlockRef> matched;
@@ -93,7 +93,7 @@ class PrefixCacheFixture : public testing::Test {
     return static_cast<std::uint32_t>(Refs(letters, root).size());
   }
 
-  // Takes `count` blocks for good, and names those that had to go for it, in order.
+  // Takes `count` blocks for good, and returns the blocks that were evicted for them, in order.
   std::string Take(std::uint32_t count, std::uint32_t group = 0) {
     (void)cache_->TakeEvents();
     for (; count > 0; --count) {
@@ -103,7 +103,7 @@ class PrefixCacheFixture : public testing::Test {
     }
     return Gone();
   }
-  // Takes held blocks for good, and names them, in order.
+  // Takes held blocks for good, and returns them in order.
   std::string TakeHeld(std::uint32_t count, std::uint32_t group = 0) {
     (void)cache_->TakeEvents();
     for (; count > 0 && cache_->EvictHeld(worker::EvictionGroup(group)); --count) {
@@ -128,7 +128,7 @@ class PrefixCacheFixture : public testing::Test {
   }
 
  private:
-  // The blocks that have gone since the events were taken last.
+  // The blocks that were evicted since the events were last taken.
   std::string Gone() {
     std::string gone;
     for (const wire::CacheEvent& event : cache_->TakeEvents()) {

@@ -1,5 +1,5 @@
-// The minimum hold: which idle blocks are held, for how long, and in which order they go when they must. (What that
-// means to requests: hold_test.cc of the scheduler.)
+// The minimum hold: which idle blocks are held, for how long, and in which order they are evicted when they must be.
+// (The effect on requests: hold_test.cc of the scheduler.)
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
@@ -14,13 +14,13 @@ using testing_support::CacheUser;
 
 class CacheHoldTest : public testing_support::PrefixCacheFixture {
  protected:
-  // Blocks are young for ten seconds, and up to so much of the cache is held.
+  // Blocks are young for ten seconds, and up to this share of the cache is held.
   void MakeHolding(std::uint32_t block_count, double held_share_limit, std::vector<double> group_shares = {}) {
     Make(block_count, {.min_hold = seconds(10), .held_share_limit = held_share_limit, .group_shares = group_shares});
   }
 };
 
-// ---- who is held ----
+// ---- which blocks are held ----
 
 TEST_F(CacheHoldTest, AHeldBlockIsNotEvicted) {
   MakeHolding(3, 1);
@@ -75,7 +75,7 @@ TEST_F(CacheHoldTest, TheLimitIsAPartOfWhatPinsLeave) {
   ExpectSound();
 }
 
-// The first group has 2 of 8 blocks, of which 1 may be held, and the rest 6, of which 3 may be.
+// The first group has 2 of 8 blocks, and may hold 1; the rest has 6, and may hold 3.
 TEST_F(CacheHoldTest, AGroupHoldsNoMoreThanThatPartOfItsShare) {
   MakeHolding(8, 0.5, {0.25});
   VisitAs(1, "xyz");
@@ -239,7 +239,7 @@ TEST_F(CacheHoldTest, OldBlocksBeforeAHeldOneThatIsTakenAreHeldNoMore) {
   EXPECT_EQ(Take(2), "ba");
 }
 
-// ---- who goes ----
+// ---- which held block goes first ----
 
 TEST_F(CacheHoldTest, OfHeldBlocksTheOldestGoesFirstHoweverLateItWasUsed) {
   MakeHolding(3, 1);
@@ -279,7 +279,7 @@ TEST_F(CacheHoldTest, EvenAWantedBlockGoesBeforeAHeldOne) {
   EXPECT_EQ(TakeHeld(1), "a");
 }
 
-// ---- beside what else is kept ----
+// ---- together with retention, wants and pins ----
 
 TEST_F(CacheHoldTest, TheHoldDoesNotRaiseOrProlongARetention) {
   MakeHolding(2, 1);

@@ -1,5 +1,5 @@
-// Which idle blocks stay and which go: retention, wants, pins, shares. (Holds: prefix_cache_hold_test.cc. Order without
-// any of it, and all of it against a naive cache: prefix_cache_test.cc and prefix_cache_model_test.cc.)
+// Which idle blocks stay and which are evicted: retention, wants, pins, shares. (Holds: prefix_cache_hold_test.cc. The
+// plain order: prefix_cache_test.cc. Everything against a naive cache: prefix_cache_model_test.cc.)
 #include <gtest/gtest.h>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
@@ -45,7 +45,7 @@ TEST_F(CacheKeepingTest, OfEqualPrioritiesTheOneIdleForLongestGoes) {
   EXPECT_EQ(Take(4), "bca");
 }
 
-// Both parents are first in line while they have children; that must not turn their order around.
+// Both parents are first in line while they have children; this must not reverse their order.
 TEST_F(CacheKeepingTest, ParentsGoInTheirOrderWhenTheirChildrenHaveGone) {
   Make(5);
   VisitRetained("x", 95, hours(1));
@@ -341,13 +341,13 @@ TEST_F(CacheKeepingTest, APinIsRefusedWhenThereIsNoRoomForTheBlocksBeforeIt) {
   ExpectSound();
 }
 
-// Also when there would be room by now: so a refusal in front is known at a glance.
+// It is refused even if there is space by now, so that one lookup finds a refusal in front.
 TEST_F(CacheKeepingTest, APinBehindOneThatWasRefusedIsRefused) {
   Make(16);
   cache().Pin(Hashes("stuvwx"), std::nullopt);
   const std::vector<BlockHash> hashes = Hashes("abcd");
   cache().Pin({&hashes[2], 2}, std::nullopt);
-  Visit("abc");  // c needs a and b, and 8 of 8 are taken
+  Visit("abc");  // c needs a and b, and 8 of 8 pins are taken
   cache().Unpin(Hashes("stuvwx"));
   Visit("abcd");
   EXPECT_EQ(cache().pinned_count(), 0U);
@@ -382,7 +382,7 @@ TEST_F(CacheKeepingTest, BorrowedBlocksComeBack) {
   VisitAs(1, "xy");
   EXPECT_EQ(cache().ready_count_of(EvictionGroup(0)), 2U);
   EXPECT_EQ(cache().ready_count_of(EvictionGroup(1)), 2U);
-  VisitAs(1, "z");  // it has its share: its own goes
+  VisitAs(1, "z");  // it has its full share: its own block goes
   EXPECT_EQ(cache().ready_count_of(EvictionGroup(0)), 2U);
   EXPECT_EQ(Cached("ab", {2, 0}), 2U);
   EXPECT_EQ(Cached("xy", {2, 1}), 1U);
@@ -390,8 +390,8 @@ TEST_F(CacheKeepingTest, BorrowedBlocksComeBack) {
 
 TEST_F(CacheKeepingTest, TheGroupFurthestOverItsShareGives) {
   Make(8, {.group_shares = {0.5, 0.125}});
-  VisitAs(0, "abcd");  // of 3
-  VisitAs(2, "xyz");   // of 1
+  VisitAs(0, "abcd");  // share: 3
+  VisitAs(2, "xyz");   // share: 1
   VisitAs(1, "u");
   EXPECT_EQ(Take(1, 1), "z");
 }
@@ -400,11 +400,11 @@ TEST_F(CacheKeepingTest, AGroupWithinItsShareGivesAfterAllThatAreOverTheirs) {
   Make(8, {.group_shares = {0.5, 0.25}});
   CacheUser user = User("wxyz");
   user.group = EvictionGroup(2);
-  user.Use(cache());  // two over, and all in use
+  user.Use(cache());  // two over its share, and all in use
   VisitAs(1, "a");
-  VisitAs(0, "bcd");  // one over
+  VisitAs(0, "bcd");  // one over its share
   EXPECT_EQ(Take(1, 1), "d");
-  EXPECT_EQ(Take(1, 1), "a");  // nobody who is over its share has an idle block
+  EXPECT_EQ(Take(1, 1), "a");  // no group over its share has an idle block
   user.Release(cache());
 }
 

@@ -1,6 +1,6 @@
-// A million random operations on the prefix cache and on a naive one; every answer, event, count and invariant is
-// compared after each operation, the snapshot after every sixteenth. Under sanitizers it is a tenth of them. A failure
-// prints its seed.
+// A million random operations on the prefix cache and on a naive one. Every answer, event, count and invariant is
+// compared after each operation, the snapshot after every sixteenth. Sanitizers run a tenth of them. A failure prints
+// its seed.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -21,7 +21,7 @@ using testing_support::RandomChoices;
 constexpr std::uint64_t kSeeds = testing_support::kSanitized ? 50 : 500;
 constexpr std::uint64_t kOperationsPerSeed = 1000;  // for each of the two tests
 
-// A failed check stops the process; this is how the seed comes to light even so.
+// A failed check stops the process; this handler prints the seed even then.
 volatile std::sig_atomic_t running_seed = 0;
 void PrintSeed(int /*signal*/) { std::fprintf(stderr, "seed %d\n", static_cast<int>(running_seed)); }
 

@@ -1,4 +1,4 @@
-// Partial blocks: what a sequence leaves behind that ends within a block.
+// Partial blocks: what a sequence leaves when it ends in the middle of a block.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,19 +18,19 @@ using testing_support::kLetterTokens;
 
 class PrefixCachePartialTest : public testing_support::PrefixCacheFixture {
  protected:
-  // A prompt whose last letter has its first `token_count` tokens alone.
+  // A prompt whose last letter has only its first `token_count` tokens.
   CacheUser PartOf(std::string_view letters, std::uint32_t token_count, BlockHash root = {1, 1}) {
     CacheUser user = User(letters, root);
     user.tokens.resize((letters.size() - 1) * kLetterTokens + token_count);
     user.hashes.resize(letters.size() - 1);
     return user;
   }
-  // The user's blocks, and one for the rest.
+  // Takes the user's blocks, and one for the rest of its tokens.
   void Fill(CacheUser& user) {
     user.Use(cache());
     user.blocks.push_back(cache().Allocate(user.group).value());
   }
-  // The user leaves its last block, which is filled in part.
+  // The user releases its blocks; the last one is partly filled.
   void Leave(CacheUser& user, const RequestUse& use = {}, const RequestRetention& retention = {}) {
     const auto token_count = static_cast<std::uint32_t>(user.tokens.size() % kLetterTokens);
     cache().StorePartial(user.chain(), user.blocks, token_count, user.group);
@@ -42,7 +42,7 @@ class PrefixCachePartialTest : public testing_support::PrefixCacheFixture {
     Leave(user);
   }
 
-  // The tail behind what is cached of a prompt.
+  // The tail after the cached blocks of a prompt.
   std::optional<TailMatch> Tail(std::string_view letters, BlockHash root = {1, 1}) {
     CacheUser user = User(letters, root);
     for (const BlockRef ref : Refs(letters, root)) user.blocks.push_back(ref.block);

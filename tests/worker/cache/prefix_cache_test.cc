@@ -208,16 +208,16 @@ TEST_F(PrefixCacheTest, TheDigestOfAnEmptyCacheIsZero) {
   EXPECT_TRUE(cache().Snapshot().empty());
 }
 
-// ---- tails: the block that goes on like the prompt, but not to its end ----
+// ---- tails: a block that continues like the prompt, but not to its end ----
 
 class PrefixCacheTailTest : public PrefixCacheTest {
  protected:
-  // How many tokens of a tail the cache finds behind the user's blocks, all of which it holds.
+  // How many tokens of a tail the cache finds after the user's blocks, all of which it holds.
   std::uint32_t TailOf(const CacheUser& user, std::uint32_t limit = testing_support::kLetterTokens) {
     const std::optional<TailMatch> tail = cache().FindTail(user.chain(), user.blocks, limit);
     return tail ? tail->token_count : 0;
   }
-  // "ab" whose second block is another one from token `differing` on.
+  // "ab" whose second block differs from token `differing` on.
   CacheUser AlmostAb(std::size_t differing, BlockHash root = {1, 1}) {
     std::vector<TokenId> tokens = Tokens("ab");
     for (std::size_t i = testing_support::kLetterTokens + differing; i < tokens.size(); ++i) tokens[i] += 5000;
@@ -296,7 +296,7 @@ TEST_F(PrefixCacheTailTest, AnEvictedBlockIsNoTail) {
   user.Release(cache());
 }
 
-// Children of one block, and as many first blocks: the best of them is found wherever it stands.
+// Children of one block, and as many first blocks: the best of them is found wherever it is.
 TEST_F(PrefixCacheTailTest, OfAThousandBlocksTheOneWithTheLongestCommonPrefixIsFound) {
   constexpr std::uint32_t kBlocks = 1000;
   for (const std::string_view front : {"", "a"}) {
@@ -392,12 +392,12 @@ TEST_F(PrefixCacheTest, APendingBlockThatTwoHoldIsFreeWhenBothLetGo) {
   EXPECT_EQ(pool().free_count(), 8U);
 }
 
-// ---- the seed cases of prefix caching: what every such cache must do (match, parents, scopes: see above) ----
+// ---- basic cases that every prefix cache must handle (match, parents, scopes: see above) ----
 
 TEST_F(PrefixCacheTest, PromptsThatPartWithinABlockSplitAtTheBlockBeforeAndShareItsTokensAsATail) {
   Visit("abc");
   CacheUser user = User("abd");
-  user.tokens[8] = Tokens("c")[0];  // of block d, the first token alone is c's
+  user.tokens[8] = Tokens("c")[0];  // only the first token of block d is c's
   user.hashes = HashBlocks(user.root, user.tokens, testing_support::kLetterTokens);
   EXPECT_EQ(user.Match(cache()), 2U);
   EXPECT_EQ(cache().FindTail(user.chain(), user.blocks, 4).value().token_count, 1U);
@@ -418,7 +418,7 @@ TEST_F(PrefixCacheTest, BlocksInUseAreNeverEvicted) {
   EXPECT_EQ(Take(1), "c");
 }
 
-// Full blocks of the shared tokens are matched, and what is left of them is found as a tail.
+// Full blocks of the shared tokens are matched, and the rest is found as a tail.
 TEST_F(PrefixCacheTest, SharedTokensAreFoundToTheLastOneAlignedOrNot) {
   constexpr std::uint32_t kBlockTokens = 16;
   for (const std::uint32_t shared : {4096U, 4097U}) {
@@ -441,7 +441,7 @@ TEST_F(PrefixCacheTest, SharedTokensAreFoundToTheLastOneAlignedOrNot) {
   }
 }
 
-// The classic worst case of LRU: one prompt more than fit, in turn.
+// The classic worst case of LRU: prompts in rotation, one more than fit.
 TEST_F(PrefixCacheTest, PromptsInTurnThatDoNotFitTogetherThrash) {
   Make(4);
   for (int round = 0; round < 5; ++round) {

@@ -91,7 +91,7 @@ TEST(ReuseDistanceTest, IsExactForPoolsWithinTheSamples) {
   }
 }
 
-// Blocks that are asked for at random, each as often as another: a pool has what its share of them says.
+// Blocks are used at random, all equally often: a pool's hit rate is its share of the blocks.
 TEST(ReuseDistanceTest, EstimatesFromASample) {
   constexpr std::uint32_t kBlocks = 100'000;
   ReuseDistance distance({.largest_pool = kBlocks, .max_samples = 16384, .half_life = 100, .seed = kSeed});
@@ -107,7 +107,7 @@ TEST(ReuseDistanceTest, EstimatesFromASample) {
   }
 }
 
-// One access in four is for a block that all prompts begin with, and that is in the sample for few of the seeds.
+// One access in four is to a block that all prompts begin with; it is in the sample for few of the seeds.
 TEST(ReuseDistanceTest, ABlockOfAllPromptsShiftsNothingWhetherItIsInTheSampleOrNot) {
   for (std::uint64_t seed = 0; seed < (testing_support::kSanitized ? 8 : 40); ++seed) {
     ReuseDistance distance({.largest_pool = 80'000, .max_samples = 8000, .half_life = 100, .seed = seed});

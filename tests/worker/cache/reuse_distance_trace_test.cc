@@ -1,5 +1,5 @@
-// The estimated hit rates against replays of real traces through the real cache, at half, one, two and four times a
-// pool. Each replay prints what it found.
+// The estimated hit rates against replays of real traces through the real cache, with pools of half, one, two and four
+// times a size. Each replay prints its result.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 using testing_support::CacheUser;
 
 constexpr std::uint32_t kTraceBlockTokens = 512;
-constexpr std::uint32_t kBlockTokens = kMinBlockTokens;  // of the cache that stands for it: a few tokens name a block
+constexpr std::uint32_t kBlockTokens = kMinBlockTokens;  // of the replaying cache: a few tokens identify a block
 constexpr std::uint32_t kPool = 2'000'000 / kTraceBlockTokens;
 
 // The number that follows `name` in a line of JSON.
@@ -46,7 +46,8 @@ std::vector<std::vector<TokenId>> LoadPrompts(const std::filesystem::path& path)
   return prompts;
 }
 
-// Of each block of the trace the cache has `parts`, so that a pool has as many blocks as one of shorter blocks has.
+// Each block of the trace becomes `parts` blocks of the cache, so that a pool has as many blocks as with shorter
+// blocks.
 std::vector<CacheUser> MakeUsers(const std::vector<std::vector<TokenId>>& prompts, std::uint32_t parts) {
   std::vector<CacheUser> users;
   for (const std::vector<TokenId>& prompt : prompts) {
@@ -59,7 +60,7 @@ std::vector<CacheUser> MakeUsers(const std::vector<std::vector<TokenId>>& prompt
   return users;
 }
 
-// The share of prompt blocks that a real cache had. `in_flight` requests hold their blocks at a time.
+// The hit rate of prompt blocks in a real cache. `in_flight` requests hold their blocks at a time.
 double Replay(std::vector<CacheUser>& users, std::uint32_t pool_blocks, std::size_t in_flight) {
   BlockPool pool(pool_blocks);
   PrefixCache cache(pool, {.block_tokens = kBlockTokens}, std::make_unique<LruEviction>(pool_blocks));
@@ -76,18 +77,18 @@ double Replay(std::vector<CacheUser>& users, std::uint32_t pool_blocks, std::siz
 }
 
 struct Setting {
-  std::uint32_t parts = 1;    // blocks of the cache for one of the trace
+  std::uint32_t parts = 1;    // blocks of the cache per block of the trace
   std::size_t in_flight = 1;  // requests
   std::uint32_t max_samples = 16384;
 };
 
-// The greatest difference between an estimate and what was replayed, over sizes of the pool and three samples.
+// The greatest difference between an estimate and the replay, over pool sizes and three samples.
 double GreatestError(const std::filesystem::path& path, const Setting& setting) {
   std::vector<CacheUser> users = MakeUsers(LoadPrompts(path), setting.parts);
   const std::uint32_t pool = kPool * setting.parts;
   std::vector<ReuseDistance> samples;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    // The replays forget nothing.
+    // The replays do not forget, so the estimate must not either.
     ReuseDistance& sample = samples.emplace_back(ReuseDistanceOptions{
         .largest_pool = 4 * pool, .max_samples = setting.max_samples, .half_life = 1'000'000, .seed = seed});
     for (const CacheUser& user : users) sample.Access(user.hashes);

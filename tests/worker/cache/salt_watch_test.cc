@@ -20,7 +20,7 @@ std::vector<TokenId> Block(std::uint64_t number) {
   return tokens;
 }
 
-// The sampled ones of the blocks 0 … count-1.
+// The blocks among 0 … count-1 that are in the sample.
 std::vector<std::vector<TokenId>> SampledBlocks(std::uint64_t count) {
   SaltWatch watch(kSeed);
   std::vector<std::vector<TokenId>> sampled;

@@ -15,10 +15,10 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Blocks stand in the order of their keys, then of their numbers.
+// Blocks are ordered by key, then by number.
 class KeyOrder final : public SiblingTree::Order {
  public:
-  // The place before all blocks of this key; with `block`, that block's.
+  // The place before all blocks with this key; with `block`, the place of that block.
   KeyOrder(const std::vector<std::uint32_t>& keys, std::uint32_t key, std::uint32_t block = 0)
       : keys_(keys), place_(key, block) {}
 
@@ -38,7 +38,7 @@ class SiblingTreeTest : public testing::Test {
  protected:
   explicit SiblingTreeTest(std::uint32_t block_count = 64) : tree_(block_count), keys_(block_count) {}
 
-  // The place of a block is right behind those that are before it in the order.
+  // The place of a block is right after those that precede it in the order.
   class PlaceOf final : public SiblingTree::Order {
    public:
     PlaceOf(const std::vector<std::uint32_t>& keys, std::uint32_t block) : keys_(keys), block_(block) {}
@@ -143,7 +143,7 @@ class LargeSiblingTreeTest : public SiblingTreeTest {
   LargeSiblingTreeTest() : SiblingTreeTest(100'000) {}
 };
 
-// Blocks that come in order are the worst for a tree that is not balanced. 2 ln(100,000) is 23 on average.
+// Blocks that arrive in order are the worst case of an unbalanced tree. 2 ln(100,000) is 23 comparisons on average.
 TEST_F(LargeSiblingTreeTest, FindsAPlaceAmongManyWithFewComparisons) {
   for (std::uint32_t block = 0; block < keys_.size(); ++block) Insert(block, block);
   for (std::uint32_t key = 0; key < keys_.size(); key += 1009) {

@@ -99,7 +99,7 @@ TEST(SnapshotMirrorDeathTest, StopsAtEventsThatCanNotBe) {
   EXPECT_DEATH(mirror.Apply(std::vector{Removed({Block(2)})}), "was not there");
 }
 
-// The real cache under churn: after each request the mirror holds what it holds.
+// The real cache under churn: after each request the mirror equals the cache.
 class Churn {
  public:
   explicit Churn(std::uint64_t seed)
@@ -161,7 +161,7 @@ class Churn {
   BlockPool pool_;
   PrefixCache cache_;
   SnapshotMirror mirror_;
-  std::map<BlockHash, TreePosition> places_;  // of every block there ever was
+  std::map<BlockHash, TreePosition> places_;  // of every block so far
 };
 
 TEST(SnapshotMirrorTest, HoldsWhatTheCacheHoldsUnderChurn) {

@@ -81,7 +81,7 @@ TEST(TimerWheelDeathTest, StopsWhenTimeGoesBack) {
   EXPECT_DEATH(wheel.Expire(kStart - milliseconds(1), expired), "comes after");
 }
 
-// A map from block to tick is the naive wheel.
+// The naive wheel is a map from block to tick.
 class Comparison {
  public:
   explicit Comparison(std::uint64_t seed)
@@ -106,7 +106,7 @@ class Comparison {
   }
 
  private:
-  // Any number of bits, from less than a tick to a year, is as likely as any other.
+  // All numbers of bits are equally likely, from less than a tick to a year.
   Duration RandomDuration() { return nanoseconds(static_cast<std::int64_t>(rng_() >> (9 + rng_.Below(54)))); }
 
   void Jump() {

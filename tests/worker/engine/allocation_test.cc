@@ -1,5 +1,5 @@
-// A decode step in steady state costs no heap allocation but that of what it reports, from the schedule to the last op
-// of a device, when steps are planned ahead; and those who wait cost a step nothing.
+// With steps planned ahead, a decode step in steady state allocates nothing on the heap except its report, from the
+// schedule to the last op of a device. Waiting requests cost a step nothing.
 #include "tests/support/allocation_count.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class EngineAllocationTest : public testing::Test {
     }
   }
 
-  // By so many steps, without what their events take.
+  // Allocations of this many steps, without those of their events.
   std::uint64_t AllocationsOf(std::uint32_t step_count) {
     std::uint64_t allocated = 0;
     for (; step_count > 0; --step_count) {
@@ -83,13 +83,13 @@ TEST_F(EngineAllocationTest, ADecodeStepAllocatesItsReportAlone) {
     EXPECT_EQ(allocated, 2 + of_events) << "step " << i;
     without_events += report.events.empty() ? 1 : 0;
   }
-  EXPECT_EQ(without_events, kMeasuredSteps / 16 * 15);  // all fill their blocks at the same steps
+  EXPECT_EQ(without_events, kMeasuredSteps / 16 * 15);  // all requests fill their blocks at the same steps
 }
 
 TEST_F(EngineAllocationTest, AThousandThatWaitCostAStepWhatTenCost) {
   Submit(10);
   const std::uint64_t with_ten = AllocationsOf(32);
-  EXPECT_EQ(with_ten, 32 * 3U);  // the prompts that are still to be computed, beside tokens and times
+  EXPECT_EQ(with_ten, 32 * 3U);  // the queued prompts, tokens and times
   Submit(990);
   EXPECT_EQ(AllocationsOf(32), with_ten);
   EXPECT_EQ(engine_->Step().load.waiting_requests, 1000U);

@@ -1,4 +1,4 @@
-// Requests under a constraint, against a naive loop: logits from the definition, masked, drawn, one token at a time.
+// Requests under a constraint against a naive loop: logits from the definition, masked, and drawn one token at a time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ struct Answer {
   FinishReason finish = FinishReason::kLength;
 };
 
-// Choice `index` of a request, by the definition.
+// The right answer for choice `index` of a request, by the definition.
 Answer Wanted(const wire::Generate& request, std::uint32_t index = 0) {
   const FakeModel model({});
   FakeAutomaton automaton(std::stoull(request.constraint->text), kVocab);
@@ -98,7 +98,7 @@ class ConstraintsTest : public testing::TestWithParam<bool> {
   std::unique_ptr<EngineHarness> harness_;
 };
 
-// Each look at the clock is later than the one before, as on a real machine.
+// Each reading of the clock is later than the previous one, as on a real machine.
 class TickingClock final : public Clock {
  public:
   [[nodiscard]] Instant Now() const override { return Instant(std::chrono::microseconds(++looks_)); }
@@ -135,7 +135,7 @@ TEST_P(ConstraintsTest, OutputsAreThoseOfMaskedDrawsOneAfterAnother) {
   }
 }
 
-// In a pool so small that some are preempted.
+// The pool is so small that some requests are preempted.
 TEST_P(ConstraintsTest, NeitherTheBatchNorPreemptionChangesAnOutput) {
   Make({.block_tokens = 4, .block_count = 40}, {.max_batch_tokens = 64});
   std::vector<wire::Generate> requests;
@@ -162,7 +162,7 @@ TEST_P(ConstraintsTest, EachChoiceHasAnAutomatonOfItsOwn) {
   }
 }
 
-// As after the loss of the worker that had begun.
+// As after the loss of the worker that began the output.
 TEST_P(ConstraintsTest, AContinuedOutputGoesOnWhereItStood) {
   Make({});
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
@@ -250,7 +250,7 @@ TEST_P(ConstraintsTest, MoreThanMayWaitAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Planning, ConstraintsTest, testing::Bool(),
                          [](const auto& each) { return each.param ? "Ahead" : "InTurn"; });
 
-// What alone may follow costs no step of its own.
+// A token that is the only allowed one takes no step of its own.
 TEST(ConstraintsInTurnTest, ForcedTokensComeTogether) {
   const ManualClock clock;
   FakeModel model({});

@@ -13,7 +13,7 @@ TEST(CountRowsTest, ARowIsItsTakersUntilAnotherOneTakesIt) {
   EXPECT_NE(first.row, second.row);
   rows.BeginStep();
   EXPECT_TRUE(rows.Touch(first));
-  const CountRows::Place third = rows.Take();  // the second's, which was not used in this step
+  const CountRows::Place third = rows.Take();  // the second place's row, which this step has not used
   EXPECT_EQ(third.row, second.row);
   EXPECT_FALSE(rows.Touch(second));
   EXPECT_TRUE(rows.Touch(third));
@@ -28,7 +28,7 @@ TEST(CountRowsTest, TheRowThatWasNotUsedForLongestGoesFirst) {
   rows.BeginStep();
   EXPECT_TRUE(rows.Touch(a));
   rows.BeginStep();
-  EXPECT_NE(rows.Take().row, a.row);  // one that nobody had
+  EXPECT_NE(rows.Take().row, a.row);  // a row that nobody had
   EXPECT_EQ(rows.Take().row, b.row);
   EXPECT_EQ(rows.Take().row, a.row);
 }

@@ -1,7 +1,7 @@
-// Output does not depend on what the engine does around a request: bit for bit the same tokens cold, warm, batched,
-// chunked, in another order, with other blocks, in a pool so small that requests are preempted, planned ahead or not;
-// and with them the log probabilities that some want. A suite over any model: a test program includes this and
-// instantiates it with a factory.
+// A request's output does not depend on what the engine does around it: the tokens, and the log probabilities that some
+// requests want, are the same bit for bit when it runs cold, warm, batched, chunked, in another order, with other
+// blocks, in a pool so small that requests are preempted, planned ahead or not. The suite works with any model: a test
+// program includes this file and instantiates it with a factory.
 //
 //   INSTANTIATE_TEST_SUITE_P(FakeModel, DeterminismTest, testing::Values(DeterminismSubject{…}), SubjectName());
 #pragma once
@@ -32,11 +32,11 @@ struct BlockShape {
 struct DeterminismSubject {
   std::string name;
   std::function<std::unique_ptr<worker::Model>(BlockShape)> make;
-  std::uint32_t vocab_size = 0;     // of the tokens that prompts are made of
-  std::size_t request_count = 200;  // fewer for a model that takes its time
+  std::uint32_t vocab_size = 0;     // vocabulary of the prompts
+  std::size_t request_count = 200;  // fewer for a slow model
   std::uint32_t max_prompt_tokens = 200;
   std::uint32_t max_output_tokens = 24;
-  bool check_invariants = false;  // and poison blocks
+  bool check_invariants = false;  // and poisons blocks
   bool plan_ahead = false;
 };
 
@@ -62,7 +62,7 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
 
   void SetUp() override {
     MakeRequests();
-    // The reference: one after another, each in a scope of its own, so that nothing is cached.
+    // The reference: one request after another, each in its own scope, so that nothing is cached.
     worker::EngineOptions options = Wide();
     options.max_running_requests = 1;
     options.plan_ahead = false;
@@ -81,11 +81,11 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
   }
 
   [[nodiscard]] std::uint32_t max_tokens() const { return GetParam().max_prompt_tokens + GetParam().max_output_tokens; }
-  // The fewest blocks in which the longest request fits.
+  // The fewest blocks that hold the longest request.
   [[nodiscard]] std::uint32_t FewestBlocks(std::uint32_t block_tokens) const {
     return (max_tokens() + block_tokens - 1) / block_tokens;
   }
-  // Enough for everything to stay cached.
+  // Enough blocks to keep everything cached.
   [[nodiscard]] std::uint32_t AmpleBlocks(std::uint32_t block_tokens) const {
     return FewestBlocks(block_tokens) * static_cast<std::uint32_t>(requests_.size());
   }
@@ -95,7 +95,7 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
     worker::StepCounts totals;
   };
 
-  // Runs the requests together. Every few submissions a step happens, so that they are in all phases at once.
+  // Runs the requests together. A step runs every few submissions, so that requests are in all phases at once.
   RunResult Run(worker::EngineOptions options, BlockShape shape, const std::vector<wire::Generate>& requests) {
     const ManualClock clock;
     const std::unique_ptr<worker::Model> model = GetParam().make(shape);
@@ -127,7 +127,7 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
   Outputs reference_;
 
  private:
-  // Prompts branch off each other, a few are equal; two thirds are greedy, the others draw. Some of each have
+  // Prompts branch off each other, and a few are equal. Two thirds are greedy, the others draw. Some of each have
   // penalties.
   void MakeRequests() {
     const DeterminismSubject& subject = GetParam();

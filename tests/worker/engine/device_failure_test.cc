@@ -1,5 +1,5 @@
-// A device that fails in the middle of a step ends the worker, from the engine's thread, with the batch in its line. So
-// does one of several, while the others wait for it in a collective op.
+// A device that fails in the middle of a step ends the worker from the engine's thread, with the batch in its log line.
+// The same holds for one of several devices, while the others wait for it in a collective op.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,13 +18,13 @@ namespace {
 using kernels::BatchShape;
 using kernels::Device;
 
-// Of this thread's device.
+// The last batch shape of this thread's device.
 BatchShape& LastShape() {
   thread_local BatchShape shape;
   return shape;
 }
 
-// The reference, until the third time that an op is called on the device that was opened last.
+// The reference ops, until the third call of an op on the device that was opened last.
 const kernels::OpTable& FailingOps() {
   static std::atomic<const Device*> failing{nullptr};
   static const kernels::OpTable kOps = [] {
@@ -63,7 +63,7 @@ void RunUntilItFails(Model& model) {
   thread.join();
 }
 
-// With several ranks it is the last one's device that fails.
+// With several ranks the last one's device fails.
 std::unique_ptr<Model> MakeRanks(std::uint32_t rank_count) {
   std::vector<kernels::Backend> backends;
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) {

@@ -1,4 +1,4 @@
-// Requests that are refused, cancelled, too late or broken: what they are told, and what they leave.
+// Requests that are refused, cancelled, late or broken: the events that they get, and what they leave behind.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -106,7 +106,7 @@ TEST_F(EngineTest, ARequestEndsWithTheFirstStepPastItsDeadlineWhetherItWaitsOrRu
   EXPECT_EQ(harness_->outcome(1).tokens.size(), 10U);
   EXPECT_EQ(harness_->outcome(3).finish, FinishReason::kLength);
   EXPECT_EQ(harness_->outcome(4).finish, FinishReason::kLength);
-  // What it had computed stays, as of any that ends.
+  // What it had computed stays cached, as for any request that ends.
   EXPECT_EQ(harness_->Serve(GreedyRequest(5, Text(40, 1), 1)).cached_token_count, 39U);
 }
 
@@ -132,7 +132,7 @@ TEST_F(EngineTest, ADeadlineEndsAllChoicesOfItsRequest) {
   EXPECT_FALSE(harness_->choice(1, 1).finish.has_value());
 }
 
-// A request waits for the engine before that takes it in.
+// The request waits in the inbox before the engine accepts it.
 TEST_F(EngineTest, ADeadlineCountsFromWhenTheRequestWasReceived) {
   const Instant received = clock_.Now();
   clock_.Advance(std::chrono::milliseconds(80));
@@ -173,7 +173,7 @@ TEST_F(EngineTest, ARequestWithBrokenLogitsLeavesNoBlocksBehind) {
   (void)harness_->Serve(GreedyRequest(1, sound, 1));
   const std::set<BlockHash> before = harness_->resident();
   ASSERT_EQ(before.size(), 4U);
-  // Of its own it computes whole blocks and a part of one.
+  // Whole blocks and a partial one that only this request computes.
   const auto broken = Join(Join(sound, Text(50, 2)), {95});
   EXPECT_EQ(harness_->Serve(GreedyRequest(2, broken, 3)).finish, FinishReason::kError);
   EXPECT_EQ(harness_->resident(), before);
@@ -181,7 +181,7 @@ TEST_F(EngineTest, ARequestWithBrokenLogitsLeavesNoBlocksBehind) {
   EXPECT_EQ(harness_->Serve(GreedyRequest(3, Join(sound, Text(51, 2)), 3)).cached_token_count, 64U);
 }
 
-// A token that comes up at a place from `first` on in `tokens`, and nowhere in `elsewhere` or before.
+// A token that first occurs in `tokens` at a place from `first` on, and not in `elsewhere`.
 TokenId FirstMetAt(std::size_t first, const std::vector<TokenId>& tokens, const std::vector<TokenId>& elsewhere) {
   for (std::size_t i = first; i < tokens.size(); ++i) {
     const auto met = [&](const auto begin, const auto end) { return std::find(begin, end, tokens[i]) != end; };
@@ -202,7 +202,7 @@ TEST_F(EngineTest, NorDoesOneThatBreaksWhileItDecodes) {
   EXPECT_EQ(harness_->Step().free_blocks, 1024U);
 }
 
-// The others had matched its blocks when it broke, and computed on from there.
+// The other requests had matched its blocks before it broke, and computed on from there.
 TEST_F(EngineTest, NorDoOthersThatShareBlocksWithIt) {
   const auto shared = Text(64, 1);
   const std::vector<std::vector<TokenId>> prompts = {Join(shared, Text(3, 9)), Join(shared, Text(40, 2)),
@@ -225,7 +225,7 @@ TEST_F(EngineTest, NorDoOthersThatShareBlocksWithIt) {
   for (const std::size_t other : {1U, 2U}) EXPECT_EQ(harness_->outcome(other).tokens.size(), 25U);
   EXPECT_TRUE(harness_->resident().empty());
   EXPECT_EQ(harness_->Step().free_blocks, 1024U);
-  // What is computed in their place is pinned, as was asked.
+  // The blocks that are computed in their place are pinned, as requested.
   (void)harness_->Serve(GreedyRequest(4, shared, 1));
   EXPECT_EQ(harness_->Step().pinned_blocks, 4U);
 }

@@ -1,4 +1,4 @@
-// An engine with a fake model, and small verbs for what is asked of it.
+// An engine with a fake model, and small verbs for what tests ask of it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class EngineTest : public testing::Test {
     harness_ = std::make_unique<testing_support::EngineHarness>(*model_, clock_, std::move(engine));
   }
 
-  // `count` tokens; another `stream` is another text.
+  // `count` tokens; a different `stream` gives a different text.
   std::vector<TokenId> Text(std::size_t count, std::uint64_t stream) const {
     Rng rng(stream);
     std::vector<TokenId> tokens(count);
@@ -56,7 +56,7 @@ class EngineTest : public testing::Test {
     return output;
   }
 
-  // What is left of a request when its first `count` tokens have been drawn elsewhere.
+  // The rest of a request after its first `count` tokens have been drawn elsewhere.
   static wire::Generate RestAfter(const wire::Generate& request, const std::vector<TokenId>& tokens,
                                   std::uint32_t count) {
     wire::Generate rest = request;

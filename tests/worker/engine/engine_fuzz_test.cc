@@ -1,6 +1,6 @@
-// Random lives of an engine: requests of several choices, tenants and priorities come, are cancelled, lie about their
-// hashes, want their blocks kept or nothing to do with the cache; prefixes are pinned, time passes, blocks run out.
-// Whatever happens, each request ends once with the right tokens, and all blocks come back. A failure prints its seed.
+// Random events for an engine: requests with several choices, tenants and priorities come, are cancelled, have wrong
+// hashes, ask for retention or for no caching; prefixes are pinned, time passes, blocks run out. Whatever happens, each
+// request ends once with the right tokens, and all blocks come back. A failure prints its seed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,7 +111,7 @@ class EngineFuzz {
     if (harness_->Submit(request, key.link).ok()) accepted_.emplace(key, std::move(request));
   }
 
-  // What a request may want beside its tokens.
+  // Random options of a request.
   void Ask(wire::Generate& request) {
     if (rng_.Below(2) == 0) request.sampling = {.temperature = 1.5F, .seed = rng_.Below(1000)};
     if (rng_.Below(3) == 0) Penalize(request.sampling);
@@ -128,7 +128,7 @@ class EngineFuzz {
     if (rng_.Below(6) == 0) request.expect_return_ms = rng_.Below(5000);
   }
 
-  // Quarters, so that rounding has nothing to do.
+  // Multiples of a quarter, so that rounding plays no role.
   void Penalize(wire::Sampling& sampling) {
     const auto quarters = [this](std::uint32_t low, std::uint32_t high) {
       return static_cast<float>(Between(low, high)) / 4;
@@ -140,7 +140,7 @@ class EngineFuzz {
     if (rng_.Below(2) == 0) sampling.logit_bias = {{.token = Between(0, 30), .bias = quarters(0, 40) - 5}};
   }
 
-  // A part of a prompt that was seen.
+  // Pins a part of a prompt that has been seen.
   void PinOne() {
     if (prompts_.empty()) return;
     const BlockHash root{1, rng_.Below(2)};
@@ -154,7 +154,7 @@ class EngineFuzz {
     }
   }
 
-  // Hashes of another prompt, of another scope, or all one.
+  // Wrong hashes: of another prompt, of another scope, or all equal.
   void Lie(wire::Generate& request) {
     const std::size_t count = request.prompt.size() / model_->block_tokens();
     const auto& other = prompts_[rng_.Below(prompts_.size())];
@@ -175,7 +175,7 @@ class EngineFuzz {
                   [&](const auto& entry) { return entry.first.link == link && !HasEnded(entry.first, entry.second); });
   }
 
-  // Each choice has ended, or one of them has ended them all.
+  // True if each choice has ended, or one has ended them all.
   bool HasEnded(RequestKey key, const wire::Generate& request) {
     std::uint32_t ended = 0;
     for (std::uint32_t choice = 0; choice < request.sample_count; ++choice) {
@@ -186,7 +186,7 @@ class EngineFuzz {
     return ended == request.sample_count;
   }
 
-  // The tokens are those of the definition, as far as they go, and the end is one that the request allows.
+  // The tokens equal the definition's, as far as they go, and the request allows this end.
   void CheckTokens(const wire::Generate& request, std::uint32_t choice, const EngineHarness::Outcome& outcome) {
     std::vector<TokenId> tokens = request.prompt;
     const auto is_stop = [&](TokenId token) { return !request.ignore_eos && token <= 1; };
@@ -247,7 +247,7 @@ TEST(EngineFuzzTest, EveryRequestEndsOnceWithTheRightTokensAndAllBlocksComeBack)
     seen.verified_hits += fuzz.totals().verified_hits;
     seen.wrong_hits += fuzz.totals().wrong_hits;
   }
-  // A fuzzer that never gets anywhere proves nothing.
+  // A fuzzer in which nothing happens would prove nothing.
   EXPECT_GT(seen.cached_prompt_tokens, 10'000U);
   EXPECT_GT(seen.evicted_blocks, 10'000U);
   EXPECT_GT(seen.preemptions, 500U);

@@ -17,7 +17,7 @@ using testing_support::kLink;
 using testing_support::kRoot;
 using wire::FinishReason;
 
-// ---- the seeds of the field ----
+// ---- the standard cases of prefix caching ----
 
 TEST_F(EngineTest, IdenticalPromptsTheSecondComputesOnlyTheTail) {
   const auto prompt = Text(1500, 1);
@@ -25,7 +25,7 @@ TEST_F(EngineTest, IdenticalPromptsTheSecondComputesOnlyTheTail) {
   EXPECT_EQ(first.cached_token_count, 0U);
   const std::uint64_t before = model_->computed_token_count();
   const auto second = harness_->Serve(GreedyRequest(2, prompt, 4));
-  EXPECT_EQ(second.cached_token_count, 1499U);  // 93 full blocks of 16, and the rows of a part of one
+  EXPECT_EQ(second.cached_token_count, 1499U);  // 93 full blocks of 16, and some rows of one more
   EXPECT_EQ(model_->computed_token_count() - before, 1U + 3U);
   EXPECT_EQ(second.tokens, first.tokens);
   EXPECT_EQ(second.tokens, Reference(prompt, 4));
@@ -74,7 +74,7 @@ TEST_F(EngineTest, EvictionUnderPressureTakesTheLeastRecentlyUsedLeaf) {
   const auto b = Text(65, 2);
   (void)harness_->Serve(GreedyRequest(1, a, 1));
   (void)harness_->Serve(GreedyRequest(2, b, 1));
-  (void)harness_->Serve(GreedyRequest(3, a, 1));  // a is used again: b goes first, from its end
+  (void)harness_->Serve(GreedyRequest(3, a, 1));  // a is used again: b is evicted first, from its end
   (void)harness_->Serve(GreedyRequest(4, Text(81, 3), 1));
   EXPECT_EQ(harness_->totals().evicted_blocks, 4U);
   EXPECT_EQ(harness_->Serve(GreedyRequest(5, a, 1)).cached_token_count, 64U);
@@ -120,7 +120,7 @@ TEST_F(EngineTest, WhenTheOneThatComputesASharedPromptIsCancelledAnotherGoesOn) 
     harness_->engine().Cancel({kLink, RequestId(i)});
   }
   harness_->Run();
-  // Each of the five had 96 tokens more committed than the one before.
+  // Each of the five had 96 tokens more committed than the previous one.
   EXPECT_EQ(harness_->prefill_tokens(), 512U + 15U);
   for (std::uint64_t i = 5; i < 20; ++i) {
     EXPECT_EQ(harness_->outcome(i).tokens, Reference(Join(system, {static_cast<TokenId>(i)}), 2));
@@ -228,7 +228,7 @@ TEST_F(EngineTest, PenaltiesSurvivePreemption) {
   }
 }
 
-// What they count goes to the model with the first draw, and grows there.
+// The counted tokens go to the model with the first draw, and the device counts on from there.
 TEST_F(EngineTest, PenaltiesSendNoHistoryWithEachStep) {
   Make({.vocab_size = 12}, {});
   const std::vector<TokenId> prompt = {3, 1, 4, 1, 5, 9, 2, 6};
@@ -292,7 +292,7 @@ TEST_F(EngineTest, TheSnapshotIsWhatTheEventsSay) {
   EXPECT_EQ(listed, harness_->resident());
 }
 
-// ---- hashes that are wrong ----
+// ---- wrong hashes ----
 
 TEST_F(EngineTest, AWrongNumberOfHashesIsRepaired) {
   const auto prompt = Text(70, 1);
@@ -351,7 +351,7 @@ TEST_F(EngineTest, PreemptedRequestsResumeFromTheirCachedBlocks) {
 }
 
 TEST_F(EngineTest, APreemptedPrefillCountsAsCachedOnlyWhatItNeverComputed) {
-  // The first request grows while the second prefills slowly beside it.
+  // The first request grows while the second one prefills slowly.
   Make({.block_count = 8}, {.max_batch_tokens = 9});
   Submit(GreedyRequest(1, Text(9, 1), 100));
   harness_->Step();
@@ -362,7 +362,7 @@ TEST_F(EngineTest, APreemptedPrefillCountsAsCachedOnlyWhatItNeverComputed) {
   EXPECT_EQ(harness_->outcome(2).tokens, Reference(Text(100, 2), 4));
 }
 
-// ---- what a report tells ----
+// ---- what a report contains ----
 
 TEST_F(EngineTest, ReportsWhosePromptsAreStillToBeComputed) {
   Make({}, {.max_batch_tokens = 64});

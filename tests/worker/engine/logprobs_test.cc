@@ -1,4 +1,4 @@
-// Log probabilities of outputs and prompts: what is told, when, and that nothing else changes.
+// Log probabilities of outputs and prompts: which are reported, when, and that nothing else changes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using testing_support::NaiveLogprobsOf;
 
 class EngineLogprobsTest : public EngineTest {
  protected:
-  // What must be told of the text's tokens from number `first` on.
+  // What must be reported for the text's tokens from number `first` on.
   void ExpectTold(const std::vector<wire::TokenLogprobs>& told, const std::vector<TokenId>& text, std::size_t first,
                   std::size_t top_count) const {
     ASSERT_EQ(told.size(), text.size() - first);
@@ -45,7 +45,7 @@ class EngineLogprobsTest : public EngineTest {
   std::vector<wire::TokenLogprobs> PromptLogprobsOf(std::uint64_t id) { return harness_->outcome(id).prompt_logprobs; }
 };
 
-// Biases, penalties, temperature and filters change what is drawn, not what is told of it.
+// Biases, penalties, temperature and filters change which token is drawn, not the log probabilities that are reported.
 TEST_F(EngineLogprobsTest, OutputIsToldByTheModelsOwnLogits) {
   for (const bool plan_ahead : {false, true}) {
     Make({}, {.plan_ahead = plan_ahead});
@@ -133,7 +133,7 @@ TEST_F(EngineLogprobsTest, MoreThanTheWireHasIsRefused) {
   EXPECT_EQ(harness_->Submit(request).error().code, ErrorCode::kInvalidArgument);
 }
 
-// ---- of the prompt ----
+// ---- log probabilities of the prompt ----
 
 TEST_F(EngineLogprobsTest, APromptIsToldInPiecesBeforeTheFirstToken) {
   for (const bool plan_ahead : {false, true}) {
@@ -177,7 +177,7 @@ TEST_F(EngineLogprobsTest, AScoredPromptIsComputedAnewAndLeavesItsBlocks) {
   EXPECT_EQ(harness_->Serve(GreedyRequest(4, Text(100, 2), 1)).cached_token_count, 99U);
 }
 
-// Others go on, and are admitted, while prompts that take many steps are scored.
+// Other requests continue, and are admitted, while prompts are scored over many steps.
 TEST_F(EngineLogprobsTest, ScoredPromptsHoldNobodyUp) {
   for (std::uint64_t id = 0; id < 3; ++id) {
     auto request = GreedyRequest(id, Text(700, id), 2);

@@ -1,4 +1,4 @@
-// No stop token before the output has min_output_tokens, whatever the engine does around the request.
+// No stop token is drawn before the output has min_output_tokens, whatever the engine does around the request.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class MinOutputTest : public EngineTest {
     return {static_cast<TokenId>(id % kVocab), static_cast<TokenId>(id / kVocab % kVocab), 3};
   }
 
-  // By definition: of what stops it nothing counts until there is enough.
+  // By definition: stop tokens do not count until the output is long enough.
   std::vector<TokenId> Wanted(const wire::Generate& request) const {
     std::vector<TokenId> output;
     while (output.size() < request.max_output_tokens) {

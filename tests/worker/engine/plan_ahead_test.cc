@@ -1,4 +1,4 @@
-// Steps that are planned while the one before is computed: what is asked of the model and when, and what becomes of
+// Steps that are planned while the previous one is computed: the order of calls to the model, and what happens to
 // requests that end meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using testing_support::GreedyRequest;
 using testing_support::kLink;
 using wire::FinishReason;
 
-// Writes down what it is asked for: "begin" and "end" of steps.
+// Records its calls: "begin" and "end" of steps.
 class ListeningModel final : public Model {
  public:
   explicit ListeningModel(FakeModel::Options options) : model_(std::move(options)) {}
@@ -44,7 +44,7 @@ class ListeningModel final : public Model {
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
 
   [[nodiscard]] FakeModel& fake() { return model_; }
-  // Since the last call.
+  // The calls since the last TakeCalls.
   [[nodiscard]] std::vector<std::string> TakeCalls() { return std::exchange(calls_, {}); }
 
  private:
@@ -65,7 +65,7 @@ class PlanAheadTest : public testing::Test {
     harness_ = std::make_unique<EngineHarness>(*model_, clock_, std::move(options));
   }
 
-  // What the model is asked for in the first steps of a request, which is served to its end.
+  // The calls in the first steps of a request, which is served to its end.
   std::vector<std::string> CallsOf(const wire::Generate& request, int step_count) {
     EXPECT_TRUE(harness_->Submit(request).ok());
     for (int step = 0; step < step_count; ++step) harness_->Step();
@@ -74,7 +74,7 @@ class PlanAheadTest : public testing::Test {
     return calls;
   }
 
-  // What an engine that plans nothing ahead answers.
+  // The answer of an engine without plan_ahead.
   std::vector<TokenId> Wanted(wire::Generate request) const {
     const ManualClock clock;
     FakeModel model({});
@@ -98,7 +98,7 @@ TEST_F(PlanAheadTest, TheNextStepBeginsBeforeTheTokensOfTheOneBeforeAreAskedFor)
   EXPECT_EQ(harness_->Step().tokens.size(), 1U);
   EXPECT_THAT(model_->TakeCalls(), ElementsAre("begin", "end"));
   EXPECT_EQ(harness_->Step().tokens.size(), 1U);
-  EXPECT_THAT(model_->TakeCalls(), ElementsAre("end"));  // a fourth token was not asked for
+  EXPECT_THAT(model_->TakeCalls(), ElementsAre("end"));  // no fourth token was requested
   EXPECT_FALSE(harness_->engine().HasWork());
   EXPECT_EQ(harness_->outcome(1).tokens, Wanted(GreedyRequest(1, kPrompt, 3)));
   EXPECT_EQ(model_->fake().computed_token_count(), kPrompt.size() + 2);
@@ -112,7 +112,7 @@ TEST_F(PlanAheadTest, AStopTokenEndsARequestWhoseNextStepHasBegun) {
   const auto outcome = harness_->Serve(request);
   EXPECT_EQ(outcome.finish, FinishReason::kStop);
   EXPECT_EQ(outcome.tokens, std::vector<TokenId>(tokens.begin(), tokens.begin() + first));
-  // With the stop token itself, which nobody wanted to see computed.
+  // Includes the stop token itself, which was computed although nobody needs it.
   EXPECT_EQ(model_->fake().computed_token_count(), kPrompt.size() + static_cast<std::size_t>(first) + 1);
 }
 
@@ -137,7 +137,7 @@ TEST_F(PlanAheadTest, AStepOfWhichAllRequestsAreGoneIsTakenAllTheSame) {
   EXPECT_FALSE(harness_->engine().HasWork());
 }
 
-// Without them the answer is another one.
+// Without penalties the answer is different.
 TEST_F(PlanAheadTest, PenaltiesCountTheTokenThatIsStillBeingDrawn) {
   wire::Generate request = GreedyRequest(1, kPrompt, 12);
   request.sampling.frequency_penalty = 1.5F;
@@ -148,8 +148,8 @@ TEST_F(PlanAheadTest, PenaltiesCountTheTokenThatIsStillBeingDrawn) {
   EXPECT_NE(harness_->outcome(1).tokens, Wanted(GreedyRequest(1, kPrompt, 12)));
 }
 
-// Some with penalties, some with several choices, arriving one after another: the model has a step to compute at every
-// moment between the first and the last.
+// Some requests have penalties, some several choices, and they arrive one after another. The model always has a step to
+// compute between the first request and the last.
 TEST_F(PlanAheadTest, NoStepWaitsForTokensWhateverRequestsWant) {
   std::vector<wire::Generate> requests;
   for (std::uint64_t id = 1; id <= 8; ++id) {
@@ -214,7 +214,8 @@ TEST_F(PlanAheadTest, ADeadlineEndsARequestWhoseNextStepHasBegun) {
   EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(), tokens.begin()));
 }
 
-// Those that began with what the broken one had computed have begun their own steps when that is known.
+// When the broken logits are known, the requests that continued from the broken request's blocks have begun their own
+// steps.
 TEST_F(PlanAheadTest, BrokenLogitsLeaveNoBlocksBehind) {
   constexpr TokenId kPoison = 11;
   Make({.vocab_size = 12, .poison_token = kPoison});
@@ -232,7 +233,8 @@ TEST_F(PlanAheadTest, BrokenLogitsLeaveNoBlocksBehind) {
   EXPECT_EQ(harness_->Step().free_blocks, model_->block_count());
 }
 
-// What a step lasted is told for fitting rates: from the end of the one before, not from its own beginning.
+// The reported step time, used for fitting rates, counts from the end of the previous step, not from the step's own
+// beginning.
 TEST_F(PlanAheadTest, StepsAreTimedFromTheEndOfTheOneBefore) {
   const Instant begin = clock_.Now();
   ASSERT_TRUE(harness_->Submit(GreedyRequest(1, kPrompt, 4)).ok());

@@ -1,4 +1,4 @@
-// With check_invariants on, a block is handed out with nothing to be read in it.
+// With check_invariants on, a block is handed out without readable content.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using testing::IsSupersetOf;
 using testing::Not;
 using testing::SizeIs;
 
-// Keeps the batch of the last step. A slice's blocks are no longer there.
+// Keeps the batch of the last step, without the slices' blocks, which are gone.
 class WatchedModel final : public worker::Model {
  public:
   explicit WatchedModel(std::uint32_t block_count) : model_(FakeModel::Options{.block_count = block_count}) {}
@@ -50,7 +50,7 @@ class WatchedModel final : public worker::Model {
   std::vector<BlockId> blocks_;
 };
 
-// `count` tokens; another `text` begins otherwise.
+// `count` tokens; a different `text` begins differently.
 std::vector<TokenId> Text(std::uint32_t text, std::uint32_t count) {
   std::vector<TokenId> tokens(count);
   for (std::uint32_t i = 0; i < count; ++i) tokens[i] = text + i % 30;
@@ -87,7 +87,7 @@ TEST(PoisoningTest, ABlockIsPoisonedInTheStepAfterItWasFreed) {
   EngineHarness harness(model, clock, {.check_invariants = true});
   wire::Generate passing = GreedyRequest(1, Text(0, 31), 1);
   passing.cache_mode = wire::CacheMode::kOff;
-  (void)harness.Serve(std::move(passing));  // ends, and leaves nothing
+  (void)harness.Serve(std::move(passing));  // ends, and leaves no block
   const std::vector<BlockId> freed = model.blocks();
   ASSERT_THAT(freed, SizeIs(2));
   ASSERT_TRUE(harness.Submit(GreedyRequest(2, Text(50, 3), 2)).ok());

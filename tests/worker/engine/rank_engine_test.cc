@@ -1,4 +1,4 @@
-// The engine with the demo model on several ranks: the tokens that it gives on one.
+// The engine with the demo model on several ranks gives the same tokens as on one.
 #include "tests/support/engine_harness.h"
 #include "tests/support/source_dir.h"
 #include "worker/model/load_model.h"
@@ -8,7 +8,7 @@ namespace {
 
 using worker::LoadModel;
 
-// What requests get that share a prompt, come in twos, and run in a pool too small for all of them.
+// The outputs of requests that share a prompt, come in pairs, and run in a pool too small for all of them.
 std::vector<std::vector<TokenId>> Outputs(std::uint32_t rank_count) {
   const worker::LoadedModel loaded = LoadModel({std::string(SourceDir()) + "/deploy/demo-model"},
                                                {.compute_dtype = worker::ComputeDType::kF32,

@@ -1,5 +1,5 @@
-// What requests share through the cache: tokens rather than blocks, one prompt among several choices, and what they may
-// ask of it.
+// What requests share through the cache: tokens rather than blocks, one prompt for several choices, and the cache
+// options of a request.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,8 +77,8 @@ TEST_F(SharingTest, AFullyCachedPromptComputesOneTokenAtEveryBlockSize) {
   }
 }
 
-// Prompts that branch off each other anywhere. What can be reused of each is known: the longest prefix that it has in
-// common with any earlier one.
+// Prompts branch off each other anywhere. The reusable part of each is known: the longest prefix that it shares with an
+// earlier one.
 TEST_F(SharingTest, LargeBlocksReuseAsManyTokensAsSmallOnes) {
   std::vector<std::vector<TokenId>> prompts;
   std::uint64_t reusable = 0;
@@ -110,7 +110,7 @@ TEST_F(SharingTest, LargeBlocksReuseAsManyTokensAsSmallOnes) {
   }
 }
 
-// A block is there for others as soon as it is full; a partial one when the request that fills it has ended.
+// Others can use a block as soon as it is full, and a partial block when the request that fills it has ended.
 TEST_F(SharingTest, PromptsThatArriveTogetherShareTheirPrefixToTheBlock) {
   const auto shared = Text(4097, 1);
   Make({.block_count = 1024, .max_context_tokens = 8192}, {.max_batch_tokens = 512});
@@ -138,7 +138,7 @@ TEST_F(SharingTest, ChoicesShareThePromptWithItsPartialBlock) {
   EXPECT_EQ(first.tokens.size(), 4U);
   EXPECT_EQ(first.referenced_blocks, 5U);  // 70 tokens, once
   const StepReport second = harness_->Step();
-  EXPECT_EQ(second.referenced_blocks, 4U + 4U);  // the last one who writes keeps the block
+  EXPECT_EQ(second.referenced_blocks, 4U + 4U);  // the last choice that writes keeps the block
   harness_->Run();
   EXPECT_EQ(model_->computed_token_count(), 70U + 4U * 4);
   for (std::uint32_t choice = 0; choice < 4; ++choice) {
@@ -160,7 +160,7 @@ TEST_F(SharingTest, CancellingARequestEndsAllItsChoices) {
   EXPECT_EQ(harness_->choice(1, 0).finish, wire::FinishReason::kCancelled);
 }
 
-// Two choices in one step, and the logits of the first of them are broken.
+// Two choices in one step; the first one's logits are broken.
 TEST_F(SharingTest, AChoiceWithBrokenLogitsEndsTheOthersThatWereComputedWithIt) {
   wire::Generate request = GreedyRequest(1, Text(10, 1), 50);
   request.sampling = {.temperature = 1.5F, .seed = 1};
@@ -198,7 +198,7 @@ TEST_F(SharingTest, ChoicesSurviveAPoolThatHoldsOneOfThem) {
   EXPECT_GT(harness_->totals().preemptions, 0U);
 }
 
-// ---- what a request may ask for ----
+// ---- cache options of a request ----
 
 TEST_F(SharingTest, CacheOffNeitherFindsNorLeavesBlocksAndIsCounted) {
   (void)CachedOf(Text(100, 1));

@@ -1,5 +1,5 @@
-// The device's memory while serving: all is taken at load, ahead of the KV pool, and where a step needs more than there
-// is, the device has failed.
+// The device's memory while serving: everything is reserved at load, before the KV pool. If a step needs more than is
+// left, the device fails.
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -20,7 +20,7 @@ using kernels::OpTable;
 
 constexpr std::size_t kDeviceBytes = std::size_t{256} << 20U;
 
-// What a device was asked for, and what it was given to compute; all ranks' together.
+// What devices were asked for, and what they computed; all ranks together.
 struct Memory {
   std::mutex mutex;
   std::map<const void*, std::size_t> sizes;
@@ -56,7 +56,7 @@ void Release(Device& device, void* allocated) {
   RecordingOps().release(device, allocated);
 }
 
-// A device that records, with memory of its own and places enough that attention is cut.
+// A device that records, with its own memory and enough places that attention is cut.
 const OpTable& MeteredOps() {
   static const OpTable kOps = [] {
     OpTable ops = RecordingOps();
@@ -112,7 +112,7 @@ std::vector<TokenId> Prompt(std::uint64_t id, std::size_t count) {
   return prompt;
 }
 
-// Every token of the vocabulary comes up in such a prompt, so that each draw has as many adjustments as there can be.
+// Every token of the vocabulary occurs in such a prompt, so that each draw has the most adjustments possible.
 wire::Generate LongAndPenalized(std::uint64_t id) {
   wire::Generate request = GreedyRequest(id, Prompt(id, kContext - 24), 24);
   request.sampling.repetition_penalty = 1.2F;
@@ -152,7 +152,7 @@ TEST_P(StepMemoryTest, NoStepWithinTheBoundsAsksForMemory) {
     std::vector<wire::Generate> requests;
     for (std::uint64_t id = 1; id <= kRunning; ++id) requests.push_back(LongAndPenalized(id));
     Serve(requests);
-    // Most of the batch decodes over one prefix while others come; several choices take the places that are left.
+    // Most of the batch decodes after one prefix while others arrive; several choices fill the remaining places.
     requests.clear();
     for (std::uint64_t id = 101; id <= 108; ++id) {
       std::vector<TokenId> prompt = Prompt(1, 900);
@@ -173,7 +173,7 @@ TEST_P(StepMemoryTest, NoStepWithinTheBoundsAsksForMemory) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, StepMemoryTest, testing::Values(1U, 2U));
 
-// ---- what is left for the KV pool ----
+// ---- memory of the KV pool ----
 
 TEST(StepMemoryAtLoadTest, TheKvPoolIsAShareOfWhatStepsLeave) {
   const auto blocks_beside = [](const worker::StepBounds& bounds) {
@@ -196,7 +196,7 @@ TEST(StepMemoryAtLoadTest, BoundsThatTheDeviceHasNoMemoryForAreAnErrorThatNamesT
   EXPECT_EQ(loaded.error().code, ErrorCode::kInvalidArgument);
 }
 
-// ---- steps beyond what was reserved ----
+// ---- steps larger than what was reserved ----
 
 TEST(StepMemoryBeyondTheBoundsTest, GrowsInLargeSteps) {
   const worker::LoadedModel loaded = worker::LoadModel({"synthetic:tiny"}, OptionsOf(1, {})).value();

@@ -1,4 +1,4 @@
-// What goes to a device with each step: one copy, whatever the step computes and draws, on each rank.
+// What goes to a device with each step: one copy on each rank, whatever the step computes and draws.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,12 +22,12 @@ struct DeviceCounts {
   std::uint64_t decode_batches = 0;
   std::uint64_t other_batches = 0;
   std::uint64_t adjusted_draws = 0;
-  std::uint64_t resets = 0;  // of what penalties count
+  std::uint64_t resets = 0;  // of token counts for penalties
 
   [[nodiscard]] std::uint64_t batches() const { return decode_batches + other_batches; }
 };
 
-// By device; each device has a thread of its own.
+// Counts by device; each device has its own thread.
 struct Counts {
   std::mutex mutex;
   std::map<const Device*, DeviceCounts> of;
@@ -83,19 +83,19 @@ class UploadsTest : public testing::TestWithParam<std::uint32_t> {
                                                      .ops = &CountingOps(),
                                                      .device_ordinals = std::vector<std::uint32_t>(GetParam(), 0)})
                   .value();
-    AllCounts().of.clear();  // of loading
+    AllCounts().of.clear();  // forgets the copies of loading
     options.max_batch_tokens = 32;
     harness_ = std::make_unique<EngineHarness>(*loaded_.model, clock_, std::move(options));
   }
 
-  // Another prompt for each `text`, longer than a step computes.
+  // A different prompt for each `text`, longer than a step computes.
   static wire::Generate Request(std::uint64_t id, TokenId text) {
     std::vector<TokenId> prompt;
     for (TokenId i = 0; i < 40; ++i) prompt.push_back((text * 50 + i) % 256);
     return GreedyRequest(id, std::move(prompt), 12);
   }
 
-  // Runs all to their ends, submitting one more every few steps, so that prefills meet decodes.
+  // Serves all requests to their ends. One more is submitted every few steps, so that prefills meet decodes.
   void Serve(std::vector<wire::Generate> requests) {
     for (wire::Generate& request : requests) {
       ASSERT_TRUE(harness_->Submit(std::move(request)).ok());
@@ -104,7 +104,7 @@ class UploadsTest : public testing::TestWithParam<std::uint32_t> {
     harness_->Run();
   }
 
-  // Of rank 0 there may be draws, of the others none.
+  // Rank 0 may have copies for draws, the other ranks have none.
   void ExpectOneCopyPerBatch() const {
     ASSERT_EQ(AllCounts().of.size(), GetParam());
     for (const auto& [device, counts] : AllCounts().of) {
@@ -154,10 +154,10 @@ TEST_P(UploadsTest, SoDoPenaltiesBiasesAndDrawsAtATemperature) {
   Serve({penalized, biased, drawn});
   ExpectOneCopyPerBatch();
   EXPECT_EQ(Sum(&DeviceCounts::adjusted_draws), 24U);
-  EXPECT_EQ(Sum(&DeviceCounts::resets), 1U);  // what penalties count goes there once
+  EXPECT_EQ(Sum(&DeviceCounts::resets), 1U);  // the counts go to the device once
 }
 
-// Without bounds there is memory for as many as there have been at one time.
+// Without step bounds there is memory for as many counts as were in use at one time.
 TEST_P(UploadsTest, WhatPenaltiesCountOutlivesTheGrowthOfItsMemory) {
   std::vector<wire::Generate> requests;
   for (std::uint64_t id = 1; id <= 5; ++id) {
@@ -189,7 +189,7 @@ TEST_P(UploadsTest, SoDoSeveralChoicesOfOneRequest) {
   EXPECT_EQ(harness_->choice(1, 2).tokens.size(), 12U);
 }
 
-// Their logits are read after the step, which goes the other way.
+// Their logits are read back after the step, which is not an upload.
 TEST_P(UploadsTest, SoDoHitsThatAreVerified) {
   worker::EngineOptions options;
   options.verify_hits_share = 1;

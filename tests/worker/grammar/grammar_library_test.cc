@@ -1,5 +1,5 @@
-// Automata of the library against brute force: the texts of a constraint are few and known, and a token may come next
-// if some text begins with what it makes.
+// Automata of the library against brute force: a constraint allows few texts, all known, and a token may come next if
+// some text begins with the output so far and that token.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class GrammarLibraryTest : public testing::Test {
     return std::any_of(texts.begin(), texts.end(), [&](const std::string& text) { return text.starts_with(begin); });
   }
 
-  // Random walks through the automaton, every mask compared.
+  // Walks through the automaton at random, and compares every mask.
   void ExpectTexts(const CompiledGrammar& grammar, const std::vector<std::string>& texts, int walk_count) {
     for (int walk = 0; walk < walk_count; ++walk) {
       const std::unique_ptr<Automaton> automaton = grammar.Start();
@@ -98,8 +98,7 @@ TEST_F(GrammarLibraryTest, Grammars) {
   ExpectTexts(*grammar, texts, 60);
 }
 
-// The tokens that go to white space are left out of the comparison by the vocabulary: it has but one, so only texts
-// without a second one are walked.
+// The values of an enum are written without white space, so the comparison is complete.
 TEST_F(GrammarLibraryTest, SchemasAllowTheirValuesAndNothingElse) {
   const auto grammar = Compiled(ConstraintKind::kJsonSchema, R"({"enum":["a","b",12,true,null,[1,2]]})");
   ASSERT_NE(grammar, nullptr);

@@ -27,7 +27,7 @@ class FakeGrammar final : public CompiledGrammar {
   std::size_t bytes_;
 };
 
-// Compiles when the gate is open. A text is the size of its grammar, or "bad".
+// Compiles when the gate is open. A constraint's text is the size of its grammar, or "bad".
 class GatedLibrary final : public GrammarLibrary {
  public:
   struct Gate {
@@ -69,7 +69,7 @@ class GrammarPoolTest : public testing::Test {
   static Constrainer::Job JobOf(std::uint64_t id, std::string text, std::vector<TokenId> output = {}) {
     return {id, {.kind = wire::ConstraintKind::kRegex, .text = std::move(text), .field = "f"}, std::move(output)};
   }
-  // The first that is done.
+  // Waits for the first finished job.
   Constrainer::Done Await() {
     std::unique_lock lock(mutex_);
     woken_.wait(lock, [this] { return pool_->HasDone(); });
@@ -125,7 +125,7 @@ TEST_F(GrammarPoolTest, ThoseWhoWantTheSameWaitForOneCompilation) {
   pool.Begin(JobOf(1, "10"));
   AwaitCompilation(1);
   pool.Begin(JobOf(2, "10"));
-  pool.Begin(JobOf(3, "11"));  // served after the second, so that one waits with the first
+  pool.Begin(JobOf(3, "11"));  // served after the second: then the second waits with the first
   AwaitCompilation(2);
   gate_.Set(true);
   std::size_t done_count = 0;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{20};
 
-// Counts steps, for a test to wait on, and waits for a test in one of them.
+// Counts steps, so that a test can wait for one, and makes one step wait for the test.
 class CountingModel final : public Model {
  public:
   [[nodiscard]] const ModelShape& shape() const override { return model_.shape(); }
@@ -28,7 +28,7 @@ class CountingModel final : public Model {
   [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override { return model_.AwaitSampled(); }
   [[nodiscard]] Scores AwaitedScores() const override { return model_.AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
-  // Before the thread starts: the `forward`th waits for `gate`.
+  // Call it before the thread starts: forward number `forward` waits for `gate`.
   void WaitIn(std::size_t forward, std::shared_future<void> gate) {
     waiting_forward_ = forward;
     gate_ = std::move(gate);
@@ -61,7 +61,7 @@ class EngineThreadTest : public ::testing::Test {
     return false;
   }
 
-  // Waits for it. A StepReport when none comes.
+  // Waits for the next output. Returns a StepReport if none comes.
   EngineOutput NextOutput() {
     std::optional<EngineOutput> output;
     EXPECT_TRUE(WaitUntil([&] { return (output = thread_.TryTake()).has_value(); }));
@@ -109,7 +109,7 @@ TEST_F(EngineThreadTest, SnapshotFollowsTheReportThatItFits) {
   EXPECT_TRUE(std::holds_alternative<EngineSnapshot>(NextOutput()));
 }
 
-// It is not lost with the reports around it, and no report comes between it and the one that it fits.
+// The snapshot is not lost with the reports around it, and no report comes between it and the report that it matches.
 TEST_F(EngineThreadTest, SnapshotWaitsForRoom) {
   constexpr std::size_t kSteps = kOutboxCapacity - 1;
   std::promise<void> gate;
@@ -117,7 +117,7 @@ TEST_F(EngineThreadTest, SnapshotWaitsForRoom) {
   thread_.Start();
   ASSERT_TRUE(thread_.TryPost(Request(1, kSteps)));
   ASSERT_TRUE(WaitUntil([this] { return model_.forward_count == kSteps; }));
-  // Both are there before the next step, whose report takes the last room.
+  // Both commands are there before the next step, whose report takes the last space.
   ASSERT_TRUE(thread_.TryPost(SnapshotCommand{}));
   ASSERT_TRUE(thread_.TryPost(Request(2, 2)));
   gate.set_value();
@@ -170,7 +170,7 @@ TEST_F(EngineThreadTest, AnswersFollowTheReportOfWhatTheyAnswer) {
 
 TEST_F(EngineThreadTest, NeverWaitsForAReaderAndSaysWhatWasLost) {
   thread_.Start();
-  // The engine has no more to say when the reader comes back.
+  // The engine has nothing more to report when the reader comes back.
   constexpr std::size_t kSteps = kOutboxCapacity + 100;
   ASSERT_TRUE(thread_.TryPost(Request(1, kSteps)));
   ASSERT_TRUE(WaitUntil([this] { return model_.forward_count == kSteps; }));

@@ -1,4 +1,4 @@
-// For tests of the link's state machine: a core whose effects are kept, an engine that a test speaks for, and small
+// For tests of the link's state machine: a core whose effects are recorded, an engine that the test plays, and small
 // verbs for what routers and the engine say.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace roost::worker {
 constexpr PeerId kPeer{1};
 constexpr PeerId kOther{2};
 
-// Keeps what the core does, in order.
+// Records what the core does, in order.
 class RecordedEffects final : public LinkEffects {
  public:
   wire::SendOutcome Send(PeerId peer, const wire::WorkerMessage& message) override {
@@ -62,7 +62,7 @@ class RecordedEffects final : public LinkEffects {
   std::vector<PeerId> redialled;
 };
 
-// A block that hangs off the root.
+// A block whose parent is the root.
 inline wire::StoredRun RunOf(std::uint64_t name) { return {0, {BlockHash{0, name}}}; }
 inline wire::CacheEvent Stored(std::uint64_t name) {
   wire::CacheEvent event;
@@ -76,7 +76,7 @@ inline wire::CacheEvent Removed(std::uint64_t name) {
   return event;
 }
 
-// An engine's cache, as far as its reports tell of it: the sums in the load fit the events.
+// An engine's cache as its reports describe it: the digest in the load fits the events.
 class ReportedCache {
  public:
   StepReport Report(std::vector<wire::CacheEvent> events) {
@@ -117,7 +117,7 @@ inline wire::Generate GenerateNumber(std::uint64_t id) {
   return generate;
 }
 
-// Of Generates with these ids, for a ping.
+// The digest of Generates with these ids, for a ping.
 inline std::uint64_t DigestOf(std::initializer_list<std::uint64_t> ids) {
   std::uint64_t digest = 0;
   for (const std::uint64_t id : ids) digest ^= wire::MixedId(RequestId(id));
@@ -146,13 +146,13 @@ class LinkCoreTest : public ::testing::Test {
   void Welcome(PeerId peer, std::uint64_t epoch, std::uint64_t instance = 1) {
     core_.OnMessage(peer, wire::Welcome{instance, epoch});
   }
-  // The peer is up and has its load and its snapshot, which are forgotten.
+  // Brings the peer up with its load and its snapshot; both messages are discarded.
   void BringUp(PeerId peer) {
     Welcome(peer, Greet(peer));
     core_.Tick();
     effects_.sent.clear();
   }
-  // The peer, which is up, sends a request. Returns the id of its link's life.
+  // The peer, which is up, sends a request. Returns the id of the present life of its link.
   LinkId Submit(PeerId peer, std::uint64_t request) {
     core_.OnMessage(peer, GenerateNumber(request));
     return effects_.TakeCommands<SubmitCommand>().at(0).link;

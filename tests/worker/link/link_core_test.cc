@@ -88,9 +88,9 @@ TEST_F(LinkCoreTest, IgnoresAWelcomeToAnotherEpoch) {
 // ---- sequence, load, tokens ----
 
 TEST_F(LinkCoreTest, NumbersSnapshotsAndStepsWithoutGaps) {
-  Welcome(kPeer, Greet(kPeer));  // the load: number 1
+  Welcome(kPeer, Greet(kPeer));  // message 1: the load
   Report({});
-  core_.Tick();  // the snapshot: number 3
+  core_.Tick();  // message 3: the snapshot
   Report({});
   Pass(milliseconds(250));
   const auto steps = effects_.Take<wire::Step>();
@@ -277,7 +277,7 @@ TEST_F(LinkCoreTest, TokenizerIsSentToWhoAsks) {
 
 // ---- new lives ----
 
-// What every way to a new life must do: end the requests, drop the engine's words about them, greet under a new epoch.
+// What every way to a new life must do: end the requests, drop the engine's output for them, greet with a new epoch.
 class NewLifeTest : public LinkCoreTest {
  protected:
   void ExpectNewLifeAfter(const std::function<void()>& happening) {
@@ -344,7 +344,7 @@ TEST_F(NewLifeTest, RouterDoesNotTakeItsMessages) {
   EXPECT_EQ(ResyncCount(ResyncReason::kOverflow), 0U);
 }
 
-// A connection that broke is found by the message that can not be sent, and only the welcome tells why.
+// The core notices a broken connection when it can not send a message; only the welcome reveals the router's restart.
 TEST_F(NewLifeTest, RouterRestartedAndTheConnectionBroke) {
   instance_ = 2;
   ExpectNewLifeAfter([this] {
@@ -371,12 +371,12 @@ TEST_F(NewLifeTest, GenerateIsLost) {
   EXPECT_EQ(ResyncCount(ResyncReason::kGap), 1U);
 }
 
-// As they are, these ids would cancel out.
+// Without mixing, the xor of the lost ids would be zero.
 TEST_F(NewLifeTest, GeneratesThatFollowEachOtherAreLost) {
   ExpectNewLifeAfter([this] { core_.OnMessage(kPeer, wire::Ping{.generate_digest = DigestOf({7, 8, 9, 10, 11})}); });
 }
 
-// It was sent after a welcome that never came, and so was not taken.
+// The router sent it after a welcome that never arrived, so the worker did not accept it.
 TEST_F(LinkCoreTest, GenerateThatCameBeforeItsWelcomeIsLost) {
   const std::uint64_t epoch = Greet(kPeer);
   core_.OnMessage(kPeer, GenerateNumber(7));
@@ -388,7 +388,7 @@ TEST_F(LinkCoreTest, GenerateThatCameBeforeItsWelcomeIsLost) {
   EXPECT_EQ(core_.in_flight_request_count(), 0U);
 }
 
-// Once more after its end: the worker would compute it again.
+// The same request again after its end: the worker would compute it again.
 TEST_F(LinkCoreTest, GenerateInThePlaceOfALostOneIsNoticed) {
   BringUp(kPeer);
   const LinkId link = Submit(kPeer, 7);
@@ -405,7 +405,7 @@ TEST_F(LinkCoreTest, PingAfterWhatCameChangesNothing) {
   effects_.inbox_is_full = true;
   core_.OnMessage(kPeer, GenerateNumber(8));  // refused, but not lost
   core_.OnMessage(kPeer, wire::Ping{.generate_digest = DigestOf({7, 8})});
-  core_.OnMessage(kPeer, wire::Ping{});  // of a router that tells nothing
+  core_.OnMessage(kPeer, wire::Ping{});  // from a router that sends no digest
   effects_.inbox_is_full = false;
   EXPECT_EQ(Submit(kPeer, 9), link);
 }

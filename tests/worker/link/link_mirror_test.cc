@@ -1,4 +1,4 @@
-// Snapshots of the ready blocks, which the link's core keeps a mirror of.
+// Snapshots of the ready blocks, which the link's core takes from its mirror.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -25,7 +25,7 @@ class LinkMirrorTest : public LinkCoreTest {
     return runs;
   }
   std::size_t AskedCount() { return effects_.TakeCommands<SnapshotCommand>().size(); }
-  // A report whose events did not reach the mirror: the next one's sums differ.
+  // Makes a report whose events do not reach the mirror, so that the next digest differs.
   void Falsify(std::uint64_t name) { (void)cache_.Report({Stored(name)}); }
 
   static std::vector<wire::StoredRun> RunsOf(std::initializer_list<std::uint64_t> names) {
@@ -35,7 +35,7 @@ class LinkMirrorTest : public LinkCoreTest {
   }
 };
 
-// ---- in step with the engine ----
+// ---- the mirror equals the engine ----
 
 TEST_F(LinkMirrorTest, SnapshotsComeWithoutTheEngine) {
   BringUp(kPeer);
@@ -68,7 +68,7 @@ TEST_F(LinkMirrorTest, ALinkThatComesUpBetweenTwoStepsHearsEachEventOnce) {
   Report({Stored(1)});
   Welcome(kPeer, Greet(kPeer));
   effects_.sent.clear();
-  Report({Stored(2)});  // before the snapshot, which has it
+  Report({Stored(2)});  // before the snapshot, which includes it
   EXPECT_EQ(core_.TimeToNextTick(), Duration(0));
   core_.Tick();
   Report({Stored(3)});
@@ -181,11 +181,11 @@ TEST_F(LinkMirrorTest, LostReportsAreHealedByOneSnapshotOfTheEngine) {
   EXPECT_EQ(LossCount(MirrorLoss::kOverflow), 1U);
   Pass(milliseconds(50));  // greets
   Welcome(kPeer, effects_.Take<wire::Hello>().at(0).epoch);
-  Report({Stored(3)});  // the engine's snapshot has it
+  Report({Stored(3)});  // the engine's snapshot includes it
   core_.Tick();
   EXPECT_TRUE(effects_.Take<wire::Snapshot>().empty());
   core_.OnOutput(EngineSnapshot{RunsOf({2, 3})});
-  Falsify(2);  // what was lost: one was removed, two was stored
+  Falsify(2);  // lost: block 1 was removed, block 2 was stored
   (void)cache_.Report({Removed(1)});
   core_.Tick();
   EXPECT_EQ(TakeSnapshot(), RunsOf({2, 3}));
@@ -225,7 +225,7 @@ TEST_F(LinkMirrorTest, TheEngineIsAskedOncePerIntervalAtMost) {
   EXPECT_EQ(AskedCount(), 1U);
 }
 
-// ---- sums that differ ----
+// ---- digests that differ ----
 
 TEST_F(LinkMirrorTest, SumsThatDifferAreHealedAndKeepTheRequests) {
   BringUp(kPeer);
@@ -240,7 +240,7 @@ TEST_F(LinkMirrorTest, SumsThatDifferAreHealedAndKeepTheRequests) {
   ASSERT_EQ(steps.size(), 2U);
   EXPECT_EQ(steps[0].tokens.size(), 1U);
   EXPECT_TRUE(steps[0].events.empty());
-  core_.OnMessage(kPeer, wire::WantSnapshot{});  // the router saw it too
+  core_.OnMessage(kPeer, wire::WantSnapshot{});  // the router noticed it too
   Report({Stored(3)});
   core_.Tick();
   EXPECT_TRUE(effects_.Take<wire::Snapshot>().empty());
@@ -265,7 +265,7 @@ TEST_F(LinkMirrorTest, ACountThatDiffersIsHealedToo) {
   EXPECT_EQ(AskedCount(), 1U);
 }
 
-// An engine whose own sums are wrong is asked again and again, but seldom.
+// An engine whose own digest is wrong is asked again and again, but seldom.
 TEST_F(LinkMirrorTest, SumsThatStayWrongCostTheEngineLittle) {
   BringUp(kPeer);
   Falsify(1);
@@ -276,7 +276,7 @@ TEST_F(LinkMirrorTest, SumsThatStayWrongCostTheEngineLittle) {
     core_.OnMessage(kPeer, wire::Ping{});
     if (AskedCount() == 0) continue;
     ++asked;
-    core_.OnOutput(EngineSnapshot{});  // without the block that the sums hold
+    core_.OnOutput(EngineSnapshot{});  // without the block that is in the digest
   }
   EXPECT_EQ(asked, 10U);
   EXPECT_EQ(core_.up_count(), 1U);

@@ -1,6 +1,6 @@
 // The link's core and a real engine under random requests, losses and routers, against routers that keep the naive
-// view: a set of hashes, filled from snapshots and events. After each step that a router hears of while it is in step,
-// its view has the sums of that step; when all is said, it has what the engine has.
+// view: a set of hashes, filled from snapshots and events. After each step that a router receives while it is
+// synchronised, its view has the digest of that step; at the end it has what the engine has.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,10 +20,10 @@ constexpr std::uint32_t kBlockCount = 48;
 constexpr std::size_t kOutboxLimit = 6;
 constexpr std::array kPeers{PeerId(1), PeerId(2), PeerId(3)};
 
-// What a router makes of what it hears. It fails the test when the order or the sums are wrong.
+// What a router derives from its messages. It fails the test when the order or the digest is wrong.
 class NaiveRouter {
  public:
-  // The epoch to welcome, if it was greeted.
+  // The epoch to welcome, if the message is a hello.
   std::optional<std::uint64_t> Hear(const wire::WorkerMessage& message) {
     if (const auto* const hello = std::get_if<wire::Hello>(&message)) {
       *this = NaiveRouter();
@@ -73,7 +73,7 @@ class NaiveRouter {
   std::set<BlockHash> view_;
 };
 
-// An engine, its thread's rules without a thread, a core, and routers.
+// An engine, the rules of its thread without the thread, a core, and routers.
 class Rig final : private LinkEffects {
  public:
   void Redial(PeerId /*peer*/) override {}
@@ -98,7 +98,7 @@ class Rig final : private LinkEffects {
     AnswerHellos();
   }
 
-  // Until nothing is left to be said; then every router has what the engine has.
+  // Runs until there are no messages left; then every router has what the engine has.
   void Settle() {
     unreachable_ = false;
     for (const PeerId peer : kPeers) {
@@ -156,7 +156,7 @@ class Rig final : private LinkEffects {
     routers_[peer].LoseStep();
     core_.OnMessage(peer, wire::WantSnapshot{});
   }
-  // Prompts share beginnings, and the pool is small: blocks are found, and evicted.
+  // Prompts share beginnings, and the pool is small, so blocks are found and evicted.
   void SendRequest(PeerId peer) {
     wire::Generate request;
     request.request_id = RequestId(next_request_++);

@@ -1,4 +1,4 @@
-// What each router is told of the queue that all of them make.
+// What each router is told about the queue that all routers fill.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,12 +12,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Two links, each of which has sent requests that are still to be computed.
+// Two links; each has sent requests that are still to be computed.
 class LinkCoreQueueTest : public LinkCoreTest {
  protected:
   using Others = std::map<PeerId, std::vector<wire::OtherPrompt>>;
 
-  // The last list that each peer was sent.
+  // The last list that was sent to each peer.
   Others TakeOthers() {
     Others others;
     for (const auto& [peer, message] : std::exchange(effects_.sent, {})) {
@@ -35,7 +35,7 @@ class LinkCoreQueueTest : public LinkCoreTest {
   [[nodiscard]] LinkPrompt Queued(LinkId link, std::uint64_t request, std::uint32_t uncached_tokens) const {
     return {{link, RequestId(request)}, submitted_, uncached_tokens};
   }
-  // A request with two blocks, whose hashes hold its number.
+  // A request with two blocks, whose hashes contain its number.
   LinkId SubmitWithHashes(PeerId peer, std::uint64_t request, wire::CacheMode mode = wire::CacheMode::kOn) {
     wire::Generate generate = GenerateNumber(request);
     generate.block_hashes = HashesOf(request);
@@ -58,10 +58,10 @@ TEST_F(LinkCoreQueueTest, EachRouterIsToldWhatTheOthersHaveQueued) {
   Others others = ReportQueue({Queued(first, 1, 100), Queued(second, 2, 50), Queued(first, 3, 7000)});
   EXPECT_EQ(others[kPeer], (std::vector<wire::OtherPrompt>{{50, 30, 2}}));
   EXPECT_EQ(others[kOther], (std::vector<wire::OtherPrompt>{{100, 30, 1}, {7000, 30, 3}}));
-  // They wait on, and a heartbeat says so.
+  // They still wait, and a heartbeat says so.
   Pass(milliseconds(250));
   EXPECT_EQ(TakeOthers()[kPeer], (std::vector<wire::OtherPrompt>{{50, 280, 2}}));
-  // Who comes is told too.
+  // A new peer is told too.
   core_.AddPeer(PeerId(3), "router");
   core_.Tick();
   Welcome(PeerId(3), effects_.Take<wire::Hello>().at(0).epoch);
@@ -129,7 +129,7 @@ TEST_F(LinkCoreQueueTest, WhatIsComputedWithinAStepIsToldNoMore) {
   const auto others = TakeOthers()[kOther];
   ASSERT_EQ(others.size(), 1U);
   EXPECT_EQ(others[0].id, 2U);
-  // Also to a link that is served before the one whose request it was.
+  // Also to a link that is served before the link of that request.
   const LinkId second = Submit(kOther, 3);
   Report({}, {TokensOf(second, 3)});
   EXPECT_TRUE(TakeOthers()[kPeer].empty());
@@ -173,7 +173,7 @@ TEST_F(LinkCoreQueueTest, PromptsOfALinkThatIsGoneHaveNoName) {
   const LinkId link = SubmitWithHashes(kPeer, 1);
   EXPECT_EQ(ReportQueue({Queued(link, 1, 100)})[kOther].at(0).hashes, HashesOf(1));
   core_.OnMalformed(kPeer);
-  // The engine has not heard of it yet.
+  // The engine does not know of it yet.
   EXPECT_EQ(ReportQueue({Queued(link, 1, 100)})[kOther], (std::vector<wire::OtherPrompt>{{100, 0, 0}}));
 }
 
@@ -189,7 +189,7 @@ TEST_F(LinkCoreQueueTest, RoutersMayUseTheSameNumbers) {
   EXPECT_EQ(told[1].hashes, HashesOf(5));
 }
 
-// A report lists the front of the queue alone, and its load counts all of it.
+// A report lists only the front of the queue, but its load counts all of it.
 TEST_F(LinkCoreQueueTest, WhatTheEngineHasIsNotCountedAgainIfItsReportDoesNotListIt) {
   BringUp(kPeer);
   BringUp(kOther);

@@ -11,7 +11,7 @@ constexpr std::chrono::seconds kResolvePatience{10};
 
 class ResolverTest : public ::testing::Test {
  protected:
-  // The next set that differs from the one before.
+  // Waits for the next change of the set.
   EndpointSet NextChange(Resolver& resolver) {
     const auto deadline = std::chrono::steady_clock::now() + kResolvePatience;
     while (std::chrono::steady_clock::now() < deadline) {
@@ -39,7 +39,7 @@ TEST_F(ResolverTest, FollowsTheAnswers) {
       default: return EndpointSet{"tcp://10.0.0.2:7001"};
     }
   };
-  // Asked step by step, because a set that was not taken is replaced by the next.
+  // Asked step by step, because the next set replaces one that was not taken.
   Resolver resolver(options, waker_);
   resolver.Start();
   EndpointSet last;
@@ -49,7 +49,7 @@ TEST_F(ResolverTest, FollowsTheAnswers) {
     seen.push_back(last);
   }
   resolver.Stop();
-  // The set of the failed answer, the fixed address alone, is seen at the start at most.
+  // The set of the failed answer, which is the fixed address alone, is seen at most at the start.
   for (std::size_t i = 1; i < seen.size(); ++i) EXPECT_GT(seen[i].size(), 1U);
 }
 

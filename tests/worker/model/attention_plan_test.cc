@@ -1,4 +1,5 @@
-// The work list covers every position of every row exactly once, keeps to the profile, and shares where it pays.
+// The work list covers every position of every row exactly once, respects the profile, and shares where sharing saves
+// time.
 #include "worker/model/attention_plan.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ struct Case {
   std::vector<BatchSlice> slices;
   AttentionPlan plan;
 
-  // The first `shared` blocks are those of slice `parent`.
+  // The slice's first `shared` blocks are those of slice `parent`.
   void Add(std::uint32_t first_position, std::uint32_t token_count, std::size_t parent = 0, std::uint32_t shared = 0) {
     std::vector<BlockId> own;
     while (own.size() * options.block_tokens < first_position + token_count) {
@@ -75,7 +76,7 @@ Case RandomCase(Rng& rng) {
     const std::size_t parent = s > 0 ? rng.Below(s) : 0;
     std::uint32_t shared = 0;
     if (s > 0 && rng.Below(4) > 0) {
-      // What both have computed before this batch.
+      // The blocks that both have computed before this batch.
       const std::uint32_t whole = std::min(first, c.slices[parent].first_position) / c.options.block_tokens;
       shared = whole - static_cast<std::uint32_t>(rng.Below(whole / 4 + 1));
     }
@@ -85,7 +86,7 @@ Case RandomCase(Rng& rng) {
   return c;
 }
 
-// The blocks of an item are those of its rows' slice; the answer is the slice of every token.
+// Checks that an item's blocks are those of its rows' slice; returns the slice of every token.
 std::vector<std::size_t> SliceOfTokens(const Case& c) {
   std::vector<std::size_t> slices;
   for (std::size_t s = 0; s < c.slices.size(); ++s) slices.insert(slices.end(), c.slices[s].token_count, s);
@@ -155,7 +156,7 @@ TEST(AttentionPlanTest, EveryPositionOfEveryRowIsCoveredOnceAndInOrder) {
   for (int round = 0; round < 400; ++round) ASSERT_NO_FATAL_FAILURE(ExpectCoversAll(RandomCase(rng)));
 }
 
-// Each request leaves the path of the one before it a little later, so that there is a branching at every step.
+// Each request leaves the path of the previous one a little later, so that there is a branch at every level.
 TEST(AttentionPlanTest, ADeepTreeIsSharedToABoundedDepth) {
   Case c;
   c.options = {.block_tokens = 16, .query_head_count = 8, .kv_head_count = 8, .profile = kWide};
@@ -199,7 +200,7 @@ TEST(AttentionPlanTest, SharedRowsAreBoundedAndNoPlanIsLargerThanTheLargest) {
   EXPECT_GT(less_shared, 20U);
 }
 
-// 256 decodes that branch in twos, as deep as is followed: each is in all the items that it can be in.
+// 256 decodes that branch in pairs, as deep as sharing goes: each is in as many items as possible.
 TEST(AttentionPlanTest, DecodesShareAllTheyCanWithinTheBoundOfServing) {
   Case c;
   c.options = {.block_tokens = 16, .query_head_count = 32, .kv_head_count = 8, .profile = kWide};
@@ -215,7 +216,8 @@ TEST(AttentionPlanTest, DecodesShareAllTheyCanWithinTheBoundOfServing) {
   ExpectFitsIntoTheLargest(c);
 }
 
-// What an 8B model's steps of 4,096 tokens reserve: the bounds are of use only if they are near what is needed.
+// What the steps of 4,096 tokens of an 8B model reserve: the limits are useful only if they are close to what is
+// needed.
 TEST(AttentionPlanTest, TheLargestPlanIsNoLargerThanALayersActivations) {
   const AttentionPlanSize largest = LargestPlan({.token_count = 4096, .slice_count = 256, .context_tokens = 131'072},
                                                 {.block_tokens = 16,
@@ -250,7 +252,7 @@ Case Decodes(const AttentionProfile& profile, std::uint32_t requests, std::uint3
 TEST(AttentionPlanTest, APrefixOfManyRequestsIsReadOnce) {
   EXPECT_LT(Decodes(kWide, 64, 9000, 512).CostOfPlan() * 3, Decodes(kWide, 64, 9000, 0).CostOfPlan());
   EXPECT_LT(Decodes(kNarrow, 64, 9000, 512).CostOfPlan(), Decodes(kNarrow, 64, 9000, 0).CostOfPlan());
-  // 64 requests of 4 lanes fill two tiles of 128 lanes: of the 8,192 shared positions each is in two items.
+  // 64 requests of 4 lanes fill two tiles of 128 lanes, so each of the 8,192 shared positions is in two items.
   const Case together = Decodes(kWide, 64, 9000, 512);
   std::uint32_t shared = 0;
   for (const AttentionItem& item : together.plan.items) shared += item.row_count > 1 ? item.position_count : 0;
@@ -261,7 +263,7 @@ TEST(AttentionPlanTest, BranchesOfASharedPrefixShareWhatIsTheirs) {
   Case c;
   c.options = {.block_tokens = 16, .query_head_count = 32, .kv_head_count = 8, .profile = kWide};
   for (std::uint32_t i = 0; i < 16; ++i) {
-    // All have 128 blocks in common; 0 to 7 and 8 to 15 have 256 each.
+    // All have 128 blocks in common; requests 0 to 7 have 256 in common, and so have 8 to 15.
     if (i == 0 || i == 8) {
       c.Add(5000, 1, 0, i == 0 ? 0 : 128);
     } else {
@@ -288,8 +290,8 @@ TEST(AttentionPlanTest, SharingHappensOnlyWhereItSaves) {
   for (const AttentionItem& item : short_prefix.plan.items) EXPECT_EQ(item.row_count, 1U);
 }
 
-// How long the device takes, over what it would take if nothing were ever idle or paid for twice: each place takes the
-// next item when it is done.
+// The time that the device takes, over the time if nothing were ever idle or computed twice. Each place takes the next
+// item when it is free.
 double TimeOverIdeal(const Case& c) {
   const AttentionPlanOptions& options = c.options;
   const std::uint32_t group = options.query_head_count / options.kv_head_count;
@@ -315,7 +317,7 @@ TEST(AttentionPlanTest, CutsSoThatAllPlacesAreBusy) {
   for (const std::uint32_t requests : {5U, 20U, 33U, 40U, 48U, 64U, 100U, 200U}) {
     EXPECT_LT(TimeOverIdeal(Decodes(kWide, requests, 4000, 0)), 1.25) << requests;
   }
-  // Here what items cost besides their positions weighs more.
+  // With so few requests the fixed cost of items weighs more.
   for (const std::uint32_t requests : {1U, 2U}) EXPECT_LT(TimeOverIdeal(Decodes(kWide, requests, 4000, 0)), 1.6);
   Case mixed = Decodes(kWide, 30, 500, 0);
   mixed.Add(20000, 1);

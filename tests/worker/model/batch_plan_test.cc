@@ -1,4 +1,4 @@
-// What ops take besides the work list of attention: positions, slots and wanted logits.
+// The inputs of ops besides the work list of attention: positions, slots and wanted logits.
 #include "worker/model/batch_plan.h"
 
 #include <gtest/gtest.h>

@@ -24,7 +24,7 @@ class CudaModelTest : public testing::Test {
   const kernels::OpTable* ops_ = nullptr;
 };
 
-// Of a kind that CUDA's attention computes; every part of a configuration matters in one of them.
+// Models that CUDA's attention supports; every part of a configuration matters in one of them.
 std::vector<HfConfig> Configs() {
   HfConfig qwen3 = *SyntheticConfig("tiny");
   qwen3.head_dim = 64;
@@ -43,7 +43,8 @@ std::vector<HfConfig> Configs() {
   return {qwen3, llama, qwen2, biased};
 }
 
-// bf16 between all ops: each rounds by up to 1/256, and errors of some tens of roundings add up like a random walk.
+// bf16 between all ops: each op rounds by up to 1/256, and the errors of some tens of roundings add up like a random
+// walk.
 constexpr double kTolerance = 0.04;
 
 TEST_F(CudaModelTest, AgreesWithTheReference) {
@@ -89,7 +90,7 @@ TEST_F(CudaModelTest, AModelThatWasWarmedUpComputesTheSame) {
   EXPECT_TRUE(BitEqual(logits_of({.token_count = 100, .request_count = 9}), logits_of({})));
 }
 
-// Prefills and decodes of one batch, and blocks that are copied before.
+// Prefills and decodes in one batch, and blocks that are copied before it.
 TEST_F(CudaModelTest, ABatchGivesWhatItsSequencesGiveAlone) {
   const HfConfig config = Configs().front();
   const auto model = MakeModel(config, RandomWeights(kTestSeed), {.dtype = DType::kBF16, .ops = ops_}).value();
@@ -112,7 +113,7 @@ TEST_F(CudaModelTest, ABatchGivesWhatItsSequencesGiveAlone) {
   EXPECT_LT(RelativeError(logits.last(config.vocab_size), short_alone), 0.01);
 }
 
-// In steps of the same shapes, of which a device records those that come again.
+// Steps have the same shapes, so a device records those that come again.
 TEST_F(CudaModelTest, TokensPlacedWhereTheyWereDrawnAreThoseThatCameOverTheHost) {
   const auto draw = [this](TokenWay way) {
     const auto model =
@@ -137,7 +138,7 @@ TEST_F(CudaModelTest, TheDemoModelsGreedyTokensAreTheCpus) {
   EXPECT_EQ(cuda.fingerprint, cpu.fingerprint);
   const std::uint32_t vocab = cpu.model->shape().vocab_size;
 
-  // Text that the model writes itself: what it is sure of and what not is mixed as in use.
+  // Text that the model writes itself, so that certain and uncertain tokens are mixed as in use.
   std::vector<TokenId> tokens{static_cast<TokenId>(2045), static_cast<TokenId>(40)};
   while (tokens.size() < 120) {
     const std::vector<float> last = LastLogits(*cpu.model, tokens, 128);
@@ -171,7 +172,7 @@ TEST_F(CudaModelTest, BlocksFillTheirShareOfTheFreeMemory) {
       {.block_tokens = 16, .kv_share = 0.25, .max_context_tokens = 64, .compute_dtype = DType::kBF16});
   ASSERT_TRUE(model.ok()) << model.error().ToString();
   const double blocks = 0.25 * static_cast<double>(free_bytes) / static_cast<double>(block_bytes);
-  // The weights take a little of it on a device.
+  // On a device the weights take a little of the memory.
   EXPECT_LE((*model)->block_count(), blocks);
   EXPECT_GE((*model)->block_count(), 0.9 * blocks - 1);
   EXPECT_FALSE(LastLogits(**model, RandomTokens(1, 20, config.vocab_size), 20).empty());

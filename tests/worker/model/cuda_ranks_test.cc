@@ -1,5 +1,5 @@
-// Ranks on the CUDA backend, behind the SIMT shim or on devices; see tests/kernels/tested_ops.h. Through NCCL on
-// devices: a group of one where there is one device, of two where there are two.
+// Ranks on the CUDA backend, behind the SIMT shim or on devices; see tests/kernels/tested_ops.h. On devices through
+// NCCL: with one device in a group of one, with two devices in a group of two.
 #include "tests/kernels/tested_ops.h"
 #include "tests/worker/model/model_testing.h"
 #include "worker/model/tensor_parallel.h"
@@ -24,7 +24,7 @@ class CudaRanksTest : public testing::TestWithParam<std::uint32_t> {
     }
   }
 
-  // Of a kind that CUDA's attention computes.
+  // A model that CUDA's attention supports.
   static HfConfig Config() {
     HfConfig config = *SyntheticConfig("tiny");
     config.head_dim = 64;
@@ -88,7 +88,7 @@ TEST_P(CudaRanksTest, SumsAndColumnsAreThoseOfTheCpu) {
   }
 }
 
-// bf16 sums of two ranks round more than one device's f32 sums.
+// Two ranks' sums in bf16 are rounded more than one device's sums in f32.
 TEST_P(CudaRanksTest, LogitsAreCloseToThoseOfOneDeviceInPrefillsAndRecordedDecodes) {
   const std::vector<TokenId> tokens = RandomTokens(1, 40, Config().vocab_size);
   const auto whole =

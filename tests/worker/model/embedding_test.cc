@@ -1,4 +1,4 @@
-// Who holds which rows of the embedding, and how often.
+// Which rank holds which rows of the embedding, and how many copies.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -9,7 +9,7 @@
 namespace roost::worker {
 namespace {
 
-// A device that computes from rows of weights, as CUDA's do, and counts the bytes that it is given to hold.
+// A device that computes from rows of weights, as CUDA devices do, and counts the bytes that it holds.
 class RowsDevice {
  public:
   static const kernels::OpTable& Ops() {
@@ -25,7 +25,7 @@ class RowsDevice {
     return kOps;
   }
 
-  // Of a model's ranks together, beside what does not depend on the vocabulary.
+  // Bytes of all ranks together that depend on the vocabulary, per token of it.
   static std::size_t BytesPerToken(HfConfig config, std::uint32_t rank_count) {
     const auto bytes_of = [&](std::uint32_t vocab_size) {
       config.vocab_size = vocab_size;

@@ -1,4 +1,4 @@
-// Which changes of a model's files make another model of it, and which do not.
+// Which changes of a model's files give a different fingerprint, and which do not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class TensorHashesTest : public testing::Test {
 
   enum class Order { kForwards, kBackwards };
 
-  // The hash of a tensor of these bytes, whose pieces come in this order.
+  // The hash of a tensor with these bytes, whose pieces come in this order.
   static std::optional<TensorHash> Hash(const std::string& bytes, Order in_time = Order::kForwards) {
     const std::array<std::size_t, 2> sizes{7, bytes.size()};
     TensorHashes hashes(sizes, kPiece);

@@ -49,7 +49,7 @@ struct Golden {
     return {reinterpret_cast<const T*>(data.data()), data.size() / sizeof(T)};
   }
   [[nodiscard]] bool Has(std::string_view name) const { return file->tensors().count(name) > 0; }
-  // The longest context that it speaks of. Models with a sliding window are served up to that.
+  // The longest context in the golden files. Models with a sliding window are served up to that.
   [[nodiscard]] std::uint32_t context_tokens() const {
     const std::size_t greedy = Has("greedy_ids") ? Get<std::int32_t>("greedy_ids").size() : 0;
     return static_cast<std::uint32_t>(Get<std::int32_t>("input_ids").size() + greedy);

@@ -22,8 +22,8 @@ LoadedModel LoadInF32(const fs::path& folder, std::optional<std::uint32_t> conte
       .value();
 }
 
-// Computes the tokens of a sequence from `first` on, at once, in blocks that hold what is before; the last one's
-// logits.
+// Computes the tokens of a sequence from `first` on at once, in blocks that hold the earlier ones; returns the last
+// token's logits.
 std::vector<float> ComputeFrom(Model& model, std::uint32_t first, const std::vector<TokenId>& tokens,
                                const std::vector<BlockId>& blocks) {
   Batch batch;
@@ -33,7 +33,7 @@ std::vector<float> ComputeFrom(Model& model, std::uint32_t first, const std::vec
   return {logits.begin(), logits.end()};
 }
 
-// The golden's greedy tokens come one after the other, after a prompt of which the first `cached` tokens are there.
+// Checks the golden's greedy tokens one after the other, after a prompt whose first `cached` tokens are cached.
 void ExpectGreedyTokens(Model& model, const Golden& golden, std::uint32_t cached, const std::vector<BlockId>& blocks) {
   const std::vector<TokenId> wanted = golden.Ids("greedy_ids");
   const auto margins = golden.Get<float>("margins");
@@ -68,7 +68,7 @@ TEST_P(GoldenTest, LogitsAgreeWithTransformers) {
   EXPECT_FALSE(loaded.chat_template.empty());
 }
 
-// Of each token but the first, given those before it.
+// For each token but the first, given the tokens before it.
 TEST_P(GoldenTest, LogprobsAgreeWithTransformers) {
   constexpr std::uint32_t kTop = 3;
   constexpr double kTolerance = 1e-3;
@@ -108,7 +108,7 @@ std::string TestNameOf(const testing::TestParamInfo<std::string>& model) {
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(GoldenNames()), TestNameOf);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GoldenTest);
 
-// Those that go on from their prompt.
+// The goldens with a greedy continuation.
 std::vector<std::string> GreedyGoldenNames() {
   std::vector<std::string> names = GoldenNames();
   const auto ends = [](const std::string& name) { return !Golden(GoldensDir() / name).Has("greedy_ids"); };
@@ -122,7 +122,7 @@ TEST_P(GreedyGoldenTest, TokensAgreeWithTransformersColdAndCached) {
   const Golden golden(GoldensDir() / GetParam());
   const LoadedModel loaded = LoadInF32(GoldensDir() / GetParam(), golden.context_tokens());
   ExpectGreedyTokens(*loaded.model, golden, 0, {BlockId(0), BlockId(1), BlockId(2)});
-  // The first block is the other sequence's.
+  // The first block belongs to the other sequence.
   ExpectGreedyTokens(*loaded.model, golden, kBlockTokens, {BlockId(0), BlockId(3), BlockId(4)});
 }
 
@@ -177,7 +177,7 @@ TEST_F(DemoModelTest, GreedyContinuationAgreesWithTransformers) {
     const auto logits = loaded_.model->Forward(batch);
     computed += count;
     const auto best = std::max_element(logits.begin(), logits.end());
-    // Where the two best are nearly even, either is right; go on as the golden did.
+    // If the two best tokens are nearly equal, either is right; continue with the golden's token.
     if (margins[i] > 1e-3F) {
       ASSERT_EQ(static_cast<TokenId>(best - logits.begin()), wanted[i]) << "output " << i;
     }

@@ -1,4 +1,4 @@
-// Loading whole directories: what comes out, and that any damage is one Error that names its file.
+// Loading whole directories: the result, and that any damage gives one Error that names its file.
 #include "worker/model/load_model.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ class LoadModelTest : public testing::Test {
     const auto loaded = Load();
     return loaded.ok() ? "" : loaded.error().ToString();
   }
-  // The small model with one tensor changed or, without a shape, left out.
+  // The small model with one tensor changed, or left out if there is no shape.
   void WriteWith(const std::string& name, const std::vector<std::uint64_t>& shape) {
     std::vector<NamedShape> tensors;
     for (NamedShape& tensor : SmallLlamaTensors()) {
@@ -96,7 +96,7 @@ TEST_F(LoadModelTest, MissingAndMisshapenTensorsAreNamed) {
 
 TEST_F(LoadModelTest, TensorsOfOtherDTypesAreNamed) {
   std::string bytes = WeightsFile(SmallLlamaTensors());
-  // The first dtype of the file is the embedding's.
+  // The file's first dtype is the embedding's.
   bytes.replace(bytes.find("F32"), 3, "U32");
   directory_.Write("model.safetensors", bytes);
   EXPECT_THAT(Complaint(), HasSubstr("tensor 'model.embed_tokens.weight': dtype U32 is not supported"));

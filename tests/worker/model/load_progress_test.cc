@@ -44,7 +44,7 @@ TEST_F(LoadProgressTest, AQuickLoadIsToldAtItsEndAlone) {
     progress.Add(100);
   }
   EXPECT_THAT(told_, IsEmpty());
-  clock_.Advance(milliseconds(300));  // what follows the last weight is no reading
+  clock_.Advance(milliseconds(300));  // the time after the last weight does not count as reading
   progress.Finish();
   ASSERT_TRUE(end_.has_value());
   EXPECT_EQ(end_->bytes, 1000U);
@@ -77,7 +77,7 @@ TEST_F(LoadProgressTest, CountsTheWeightsThatAreGot) {
   ASSERT_TRUE(counted.Get("a.weight", shape).ok());
   ASSERT_TRUE(counted.Get("b.weight", shape).ok());
   EXPECT_THAT(told_, ElementsAre(30, 60));  // bf16
-  // Of a rank that takes a part, with another that takes the rest.
+  // A rank that takes a part; another rank takes the rest.
   const CountedWeights shared(random, progress, 2);
   ASSERT_TRUE(shared.GetPart("c.weight", shape, {{0, 2}, {0, 5}}).ok());
   EXPECT_EQ(told_.back(), 75);

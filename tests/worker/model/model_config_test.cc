@@ -1,4 +1,4 @@
-// config.json and the small files around the weights: what they mean, and what is refused by name.
+// config.json and the small files beside the weights: what they mean, and which keys are refused by name.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -186,7 +186,7 @@ TEST(HfConfigTest, QwensWindowCountsIfItIsUsedAndALayerHasIt) {
     const std::string used = R"("use_sliding_window": true, "sliding_window": 256)";
     EXPECT_EQ(WindowOf(R"("sliding_window": 256)", qwen), 0U);
     EXPECT_EQ(WindowOf(R"("use_sliding_window": false, "sliding_window": 256)", qwen), 0U);
-    EXPECT_EQ(WindowOf(used, qwen), 0U);  // from layer 28 on, if nothing else is said
+    EXPECT_EQ(WindowOf(used, qwen), 0U);  // from layer 28 on by default
     EXPECT_EQ(WindowOf(used + R"(, "max_window_layers": 2)", qwen), 0U);
     EXPECT_EQ(WindowOf(used + R"(, "max_window_layers": 1)", qwen), 256U);
     EXPECT_EQ(WindowOf(used + R"(, "layer_types": ["full_attention", "sliding_attention"])", qwen), 256U);

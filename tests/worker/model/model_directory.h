@@ -72,7 +72,7 @@ inline std::vector<NamedShape> SmallLlamaTensors() {
           {"lm_head.weight", {16, 8}}};
 }
 
-// Of all of them in f32; the embedding comes first and lm_head last.
+// The size of all of them in f32; the embedding comes first and lm_head last.
 inline std::size_t SmallLlamaDataBytes() {
   std::size_t elements = 0;
   for (const NamedShape& tensor : SmallLlamaTensors()) {
@@ -86,7 +86,7 @@ inline std::string SmallLlamaConfig() {
              "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64, "eos_token_id": 3})";
 }
 
-// Random f32 weights for `tensors`, each tensor's by its name and size.
+// Random f32 weights for `tensors`; each tensor's values depend on its name and size.
 inline std::string WeightsFile(const std::vector<NamedShape>& tensors) {
   JsonWriter json;
   json.BeginObject();
@@ -118,7 +118,7 @@ inline void WriteSmallLlama(const TemporaryDirectory& directory) {
   directory.Write("model.safetensors", WeightsFile(SmallLlamaTensors()));
 }
 
-// The same weights in two files, so that no tensor lies beside the one before it.
+// The same weights in two files, so that no tensor is next to the one before it.
 inline void WriteSmallLlamaInShards(const TemporaryDirectory& directory) {
   std::vector<NamedShape> shards[2];
   JsonWriter index;

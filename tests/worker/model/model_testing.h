@@ -1,4 +1,4 @@
-// What the tests of the model share: building one from random weights, running sequences through it, comparing bits.
+// Shared by the tests of the model: building one from random weights, running sequences through it, comparing bits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct TestModelOptions {
 
 inline constexpr std::uint64_t kTestSeed = 7;
 
-// Whoever asks for a weight gets an error about "a weight".
+// Every request for a weight gets an error about "a weight".
 class NoWeights final : public WeightSource {
  public:
   [[nodiscard]] Result<Weight> Get(std::string_view name, std::span<const std::uint64_t> /*shape*/) const override {
@@ -51,7 +51,7 @@ inline std::unique_ptr<Transformer> MakeTestModel(const TestModelOptions& option
   return MakeModel(*SyntheticConfig(options.preset), RandomWeights(kTestSeed), options).value();
 }
 
-// bf16 too, where the CPU computes in it.
+// Includes bf16 if the CPU computes in it.
 inline std::vector<kernels::DType> ComputeDTypes() {
   auto backend = kernels::Backend::Open(kernels::CpuOps(), {}).value();
   if (backend.ops().supports_dtype(backend.device(), kernels::DType::kBF16)) {
@@ -70,7 +70,7 @@ inline std::vector<TokenId> RandomTokens(std::uint64_t seed, std::size_t count, 
 // One sequence in a model: its tokens, its blocks, how far it is computed.
 class TestSequence {
  public:
-  // Takes blocks first_block, first_block + 2, …, so that they do not lie side by side.
+  // Takes blocks first_block, first_block + 2, …, so that they are not adjacent.
   TestSequence(const Model& model, std::vector<TokenId> tokens, std::uint32_t first_block = 0)
       : tokens_(std::move(tokens)) {
     const std::size_t count = (tokens_.size() + model.block_tokens() - 1) / model.block_tokens();
@@ -80,7 +80,7 @@ class TestSequence {
   [[nodiscard]] bool done() const { return computed_ == tokens_.size(); }
   [[nodiscard]] std::uint32_t remaining() const { return static_cast<std::uint32_t>(tokens_.size()) - computed_; }
 
-  // The blocks that the next `count` tokens are the first to go to.
+  // The blocks that the next `count` tokens are the first to use.
   [[nodiscard]] std::span<const BlockId> Begun(std::uint32_t count, std::uint32_t block_tokens) const {
     const auto blocks_of = [block_tokens](std::uint32_t tokens) { return (tokens + block_tokens - 1) / block_tokens; };
     return std::span(blocks_).subspan(blocks_of(computed_), blocks_of(computed_ + count) - blocks_of(computed_));
@@ -145,8 +145,8 @@ inline double RelativeError(std::span<const float> a, std::span<const float> b) 
   return std::max(worst / largest, std::sqrt(difference / norm));
 }
 
-// Four sequences of different lengths, and `step_count` tokens more for each: drawn from the logits of the step before,
-// and either put into the batch by the host, or placed there by the device. [steps][sequences]
+// Four sequences of different lengths, and `step_count` more tokens for each. The tokens are drawn from the logits of
+// the previous step; the host puts them into the batch, or the device places them there. [steps][sequences]
 enum class TokenWay : std::uint8_t { kOverTheHost, kOnTheDevice };
 inline std::vector<std::vector<TokenId>> DrawOnwards(Model& model, TokenWay way, std::uint32_t step_count) {
   constexpr std::uint32_t kSequences = 4;
@@ -168,7 +168,7 @@ inline std::vector<std::vector<TokenId>> DrawOnwards(Model& model, TokenWay way,
     const bool places = step > 0 && way == TokenWay::kOnTheDevice;
     Batch batch;
     for (std::uint32_t i = 0; i < kSequences; ++i) {
-      // The latest token is not known yet where the device places it.
+      // The host does not know the latest token yet if the device places it.
       const auto end = static_cast<std::uint32_t>(tokens[i].size()) + (places ? 1 : 0);
       const std::uint32_t first = step == 0 ? 0 : end - 1;
       while (blocks[i].size() * model.block_tokens() < end) {
@@ -180,7 +180,7 @@ inline std::vector<std::vector<TokenId>> DrawOnwards(Model& model, TokenWay way,
     }
     draws.Clear();
     draws.feed_next_batch = true;
-    for (std::uint32_t i = 0; i < kSequences; ++i) {  // in another order than the rows
+    for (std::uint32_t i = 0; i < kSequences; ++i) {  // in a different order than the rows
       draws.Add({.seed = i, .output_index = step, .row = kSequences - 1 - i, .temperature = 1}, {});
     }
     model.Compute(batch, draws);

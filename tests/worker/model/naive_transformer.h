@@ -1,5 +1,5 @@
 // A transformer too simple to be wrong: double precision, no cache, no batch, no fusion; every token attends by a plain
-// loop. It shares configuration and weights with the real one, and nothing that computes.
+// loop. It shares configuration and weights with the real one, but no code that computes.
 #pragma once
 
 #include <cmath>
@@ -41,7 +41,7 @@ class NaiveTransformer {
     return values;
   }
 
-  // Empty where there is none.
+  // Empty if there is no bias.
   Vector BiasOf(Bias bias, const std::string& projection, std::uint64_t width) {
     return bias == Bias::kBiased ? Load(projection + ".bias", {width}) : Vector();
   }
@@ -64,7 +64,7 @@ class NaiveTransformer {
     return y;
   }
 
-  // Heads of `projection` of each token: normed and rotated unless it is v.
+  // The heads of `projection` for each token: normed and rotated unless it is v.
   std::vector<std::vector<Vector>> Heads(const std::string& prefix, char which, std::uint32_t count,
                                          const std::vector<Vector>& inputs) {
     const std::string name = prefix + which;
@@ -117,7 +117,7 @@ class NaiveTransformer {
   }
 
   double Stretched(double frequency, std::size_t i, const YarnScaling& scaling) const {
-    const auto index_that_turns = [&](double times) {  // of the pair, if there were pairs between pairs
+    const auto index_that_turns = [&](double times) {  // the pair's index as a real number
       const double frequency_there = times * 2 * M_PI / scaling.original_max_positions;
       return -std::log(frequency_there) / std::log(config_.rope.theta) * config_.head_dim / 2;
     };

@@ -1,4 +1,4 @@
-// A model on several ranks, as tests make it.
+// Makes a model on several ranks for tests.
 #pragma once
 
 #include <memory>

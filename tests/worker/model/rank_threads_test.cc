@@ -26,7 +26,7 @@ TEST(RankThreadsTest, EachRankHasItsThreadAndTheFirstIsTheCallers) {
   EXPECT_EQ(std::set<std::thread::id>(first.begin(), first.end()).size(), 3U);
 }
 
-// Else no rank would come out of the barrier.
+// Otherwise no rank would leave the barrier.
 TEST(RankThreadsTest, RanksRunAtTheSameTime) {
   RankThreads threads(4);
   kernels::RankBarrier barrier(4);
@@ -41,7 +41,7 @@ TEST(RankThreadsTest, RanksRunAtTheSameTime) {
   EXPECT_THAT(rounds, testing::Each(50));
 }
 
-// Each wait is for a rank that goes on only when the watch of the one that waits was called, or gives up.
+// A rank waits for it until the watch of the waiting rank has been called, or gives up.
 class Signal {
  public:
   void Give() {

@@ -16,7 +16,7 @@
 namespace roost::worker {
 namespace {
 
-// Counts what the threads bring, and waits for it.
+// Counts the bytes that the threads bring, and waits for them.
 class Brought {
  public:
   void Note(std::span<const std::byte> piece) {
@@ -30,7 +30,7 @@ class Brought {
     std::unique_lock lock(mutex_);
     more_.wait(lock, [&] { return bytes_ >= bytes; });
   }
-  // Before the reader tells that it took them.
+  // Call it before the reader reports that it took them.
   void WillTake(std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     taken_ += bytes;

@@ -1,5 +1,5 @@
-// The reader of safetensors against damage: each is one Error that names the file, and the tensor where one is at
-// fault.
+// The reader of safetensors against damage: each damage gives one Error that names the file, and the tensor if one is
+// wrong.
 #include <gmock/gmock.h>
 
 #include "tests/worker/model/model_directory.h"

@@ -1,4 +1,4 @@
-// Which part of which weight is whose.
+// Which rank has which part of which weight.
 #include "worker/model/shard.h"
 
 #include <gmock/gmock.h>
@@ -133,7 +133,7 @@ std::vector<std::uint16_t> Bits(const Weight& weight) {
   return {bits, bits + weight.elements};
 }
 
-// Rows of lengths that four, of which random numbers come together, does not divide.
+// The lengths of rows are not multiples of four, although random numbers come in fours.
 TEST(RandomWeightsTest, APartIsMadeAsItWouldBeCutFromTheWhole) {
   const RandomWeights random(7);
   constexpr std::uint32_t kRows = 13;
@@ -156,7 +156,7 @@ TEST(RandomWeightsTest, APartIsMadeAsItWouldBeCutFromTheWhole) {
             Bits(RowsOf(random.Get("a.bias", length).value(), 1, {2, 9})));
 }
 
-// Figures and tests of other versions are about the same weights.
+// The weights must not change between versions: figures and tests depend on them.
 TEST(RandomWeightsTest, NumbersFollowEachOtherAsThoseOfRng) {
   const std::vector<std::uint64_t> shape = {5};
   const std::vector<std::uint16_t> bits = Bits(RandomWeights(0).Get("", shape).value());

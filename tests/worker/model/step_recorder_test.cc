@@ -1,4 +1,5 @@
-// Decode steps from recordings: the logits are those of the ops called one by one, bit for bit, whatever comes between.
+// Decode steps from recordings: the logits equal those of the ops called one by one, bit for bit, whatever comes in
+// between.
 #include "worker/model/step_recorder.h"
 
 #include "tests/support/recording_ops.h"
@@ -70,10 +71,10 @@ TEST(PadPlanTest, OnlySingleTokensWithLogitsAreDecodes) {
   EXPECT_FALSE(IsDecode(batch));
 }
 
-// Sequences of one model, as another model with the same weights has them.
+// The same sequences in two models with the same weights.
 class StepRecorderTest : public testing::Test {
  protected:
-  // Both models compute the next tokens: `counts[i]` of sequence i.
+  // Both models compute the next tokens: `counts[i]` tokens of sequence i.
   void Step(const std::vector<std::uint32_t>& counts) {
     std::vector<std::vector<float>> logits;
     for (Side* side : {&plain_, &recorded_}) {
@@ -96,7 +97,7 @@ class StepRecorderTest : public testing::Test {
     constexpr std::uint32_t kSequences = 6;
     Side side{MakeTestModel({.block_count = 12 * kSequences, .ops = &ops}), {}};
     for (std::uint32_t i = 0; i < kSequences; ++i) {
-      // Even blocks and odd ones, behind each other.
+      // Sequences use even or odd blocks, one range after another.
       side.sequences.emplace_back(*side.model, RandomTokens(i, 90, 320), i % 2 + 24 * (i / 2));
     }
     return side;
@@ -113,8 +114,8 @@ TEST_F(StepRecorderTest, GivesWhatTheOpsGive) {
   const auto after = CountsOfRecordings();
   EXPECT_GT(after.recorded, before.recorded);
   EXPECT_GT(after.replayed, before.replayed + 5);
-  Step({1, 0, 0, 12, 0, 0});                             // a prefill between
-  for (int i = 0; i < 8; ++i) Step({0, 1, 1, 1, 0, 0});  // three, padded to the same four
+  Step({1, 0, 0, 12, 0, 0});                             // a prefill in between
+  for (int i = 0; i < 8; ++i) Step({0, 1, 1, 1, 0, 0});  // three rows, padded to the same four
   for (int i = 0; i < 12; ++i) Step({1, 1, 1, 1, 1, 1});
   Step({0, 30, 0, 0, 0, 0});
   for (int i = 0; i < 4; ++i) Step({1, 1, 0, 1, 0, 0});
@@ -128,7 +129,7 @@ TEST_F(StepRecorderTest, ShapesComeAgainAndAreForgotten) {
   const auto ops = [&runs] { ++runs; };
   const auto before = CountsOfRecordings();
   for (int i = 0; i < 5; ++i) recorder.Run({1}, ops);
-  EXPECT_EQ(runs, 2);  // as it is, and for the recording
+  EXPECT_EQ(runs, 2);  // directly, and for the recording
   EXPECT_EQ(CountsOfRecordings().replayed, before.replayed + 4);
   for (std::uint64_t shape = 2; shape <= StepRecorder::kMaxShapes + 1; ++shape) recorder.Run({shape}, ops);
   runs = 0;
@@ -166,8 +167,8 @@ TEST_F(StepRecorderTest, TheShapeThatWasNotRunForLongestIsForgotten) {
   for (int i = 0; i < 2; ++i) {
     for (std::uint64_t shape = 1; shape <= StepRecorder::kMaxShapes; ++shape) recorder.Run({shape}, ops);
   }
-  EXPECT_EQ(runs_of(1), 0);  // 2 has not been run for longest
-  // One more than there is room for comes once, then twice.
+  EXPECT_EQ(runs_of(1), 0);  // 2 is the least recently used
+  // One shape more than fit comes once, then twice.
   for (int i = 0; i < 3; ++i) recorder.Run({1'000}, ops);
   const std::uint64_t before = replayed();
   EXPECT_EQ(runs_of(1), 0);

@@ -1,4 +1,4 @@
-// A model on several ranks gives what it gives on one: its logits but for the order of sums, and the same tokens.
+// A model on several ranks gives the same results as on one: equal logits up to the order of sums, and the same tokens.
 #include "worker/model/tensor_parallel.h"
 
 #include <atomic>
@@ -17,7 +17,7 @@ using testing_support::RecordingOps;
 
 constexpr double kTolerance = 1e-5;
 
-// The golden models, each with the rank counts that it can be split into.
+// The golden models, each with the rank counts into which it can be split.
 struct Split {
   std::string model;
   std::uint32_t rank_count = 0;
@@ -76,7 +76,7 @@ TEST(GoldenSplitsTest, EveryModelCanBeSplitAndSomeIntoFour) {
   EXPECT_TRUE(std::any_of(splits.begin(), splits.end(), [](const Split& split) { return split.rank_count == 4; }));
 }
 
-// Every part of a configuration matters in one of them; into four, ranks share kv heads.
+// Every part of a configuration matters in one of them; with four ranks, ranks share kv heads.
 std::vector<HfConfig> Configs() {
   HfConfig qwen3 = *SyntheticConfig("tiny");
   HfConfig llama = qwen3;
@@ -163,7 +163,7 @@ TEST_P(RanksTest, RowsCopiedToAPoisonedBlockArriveAndTheOthersStayPoisoned) {
   }
 }
 
-// Prefills and decodes of which some want logits, the tokens drawn from these, and the log probabilities of those.
+// Prefills and decodes, some of which want logits; tokens drawn from these, and the tokens' log probabilities.
 TEST_P(RanksTest, WantedRowsComeInOrderAndDrawsAreThoseOfOneRank) {
   const auto split = Make();
   const auto whole = MakeTestModel({});
@@ -222,7 +222,7 @@ TEST_P(RanksTest, ABatchWithoutWantedLogitsAndAnEmptyOneGiveNone) {
   EXPECT_TRUE(split->Forward(Batch{}).empty());
 }
 
-// Every rank records its ops, the collective ones among them, and all replay at the same steps.
+// Every rank records its ops, including the collective ones, and all replay at the same steps.
 TEST_P(RanksTest, RecordedStepsChangeNoBit) {
   const auto plain = Make();
   const auto recorded = Make({.ops = &RecordingOps()});
@@ -240,7 +240,7 @@ TEST_P(RanksTest, RecordedStepsChangeNoBit) {
   EXPECT_GE(CountsOfRecordings().replayed - before, 10U * GetParam());
 }
 
-// Then all arrays of a step lie elsewhere, on every rank, and what was recorded before is of no use.
+// Then all arrays of a step move on every rank, and earlier recordings become useless.
 TEST_P(RanksTest, RecordedStepsOutliveDrawsThatNeedMoreMemory) {
   const auto plain = Make();
   const auto recorded = Make({.ops = &RecordingOps()});
@@ -277,7 +277,7 @@ TEST(TensorParallelTest, WhatCanNotBeSplitIsRefused) {
   EXPECT_EQ(LoadModel({"synthetic:tiny"}, {.block_count = 8, .device_ordinals = {}}).error().field, "tensor_parallel");
 }
 
-// Memory is short on every device but the first: that rank loads, and goes without having waited for the others.
+// Every device but the first has too little memory: the first rank loads, and ends without waiting for the others.
 TEST(TensorParallelTest, OneRankThatCanNotLoadIsTheAnswer) {
   static const std::thread::id first = std::this_thread::get_id();
   static const kernels::OpTable kOps = [] {
@@ -301,7 +301,7 @@ TEST(TensorParallelTest, ThePoolsBytesAreThoseOfAllRanks) {
   EXPECT_EQ(blocks_of({0, 0, 0, 0}), blocks_of({0}) / 2);  // two kv heads, each held twice
 }
 
-// The first rank to ask has twice the room of the others.
+// The first rank that asks has twice the free memory of the others.
 TEST(TensorParallelTest, AShareOfFreeMemoryGivesTheBlocksThatEveryRankHasRoomFor) {
   static std::atomic<std::size_t> asked{0};
   static const kernels::OpTable kOps = [] {

@@ -1,5 +1,5 @@
-// The transformer against a naive one, and its strongest promise: the logits of a token do not depend, bit for bit, on
-// how its prompt was cut, on what else was in the batch, on block size or threads.
+// The transformer against a naive one, and its strongest guarantee: the logits of a token do not depend, bit for bit,
+// on how its prompt was cut, on what else was in the batch, on block size or threads.
 #include "worker/model/transformer.h"
 
 #include <gmock/gmock.h>
@@ -109,7 +109,7 @@ TEST_P(DeterminismOfModelTest, OthersInTheBatchChangeNoBit) {
     Rng rng(threads);
     std::vector<float> last;
     while (!watched.done()) {
-      // Others of random lengths, before and after, some without wanted logits.
+      // Other sequences of random lengths, before and after, some without wanted logits.
       Batch batch;
       std::vector<TestSequence> others;
       others.reserve(8);
@@ -136,7 +136,7 @@ TEST_P(DeterminismOfModelTest, ASequenceGoesOnFromBlocksThatAnotherFilled) {
   const auto model = MakeTestModel({.dtype = GetParam()});
   const std::vector<TokenId> prefix(tokens_.begin(), tokens_.begin() + 304);
   LastLogits(*model, prefix, 50);
-  // The same blocks hold the first 304 tokens now; only the rest is computed.
+  // The same blocks now hold the first 304 tokens; only the rest is computed.
   std::vector<BlockId> blocks;
   for (std::uint32_t i = 0; i < 19; ++i) blocks.emplace_back(2 * i);
   for (std::uint32_t i = 100; i < 119; ++i) blocks.emplace_back(i);
@@ -222,7 +222,7 @@ TEST(TransformerTest, RefusesOptionsThatCanNotWork) {
   EXPECT_EQ(MakeModel(config, weights, {.dtype = DType::kF16}).error().field, "compute_dtype");
 }
 
-// Else the first draw would end the process.
+// Otherwise the first draw would end the process.
 TEST(TransformerTest, MoreTokensThanADrawChoosesFromAreRefusedBeforeAnyWeightIsRead) {
   HfConfig config = *SyntheticConfig("tiny");
   config.vocab_size = kernels::kMaxSampledVocab;

@@ -1,5 +1,5 @@
-// What a model goes through at load on a device that loads code late: after that no step of a rank is the first of its
-// kind, and nothing of it is left.
+// The warm-up at load on a device that loads code late: after it no step of a rank is the first of its kind, and it
+// leaves no trace in the model.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -22,12 +22,12 @@ using kernels::OpTable;
 using testing_support::CountsOfRecordings;
 using testing_support::RecordingOps;
 
-// A product as its plan sees it: the weights' shape, the rows' bucket, the dtype of the result.
+// A product's plan depends on the weights' shape, the rows' bucket and the dtype of the result.
 using Plan = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, kernels::DType>;
 
 constexpr unsigned char kNotWritten = 0xA5;
 
-// What one device was asked for.
+// What one device was asked to do.
 struct Asked {
   std::set<Plan> plans;
   std::uint64_t norms = 0;
@@ -86,7 +86,7 @@ void WatchOps(OpTable& ops) {
   ops.broadcast = Collective<&OpTable::broadcast, kernels::BroadcastArgs>;
 }
 
-// The CPU's ops as a device has them whose memory is the worker's to fill, and which records.
+// The CPU's ops as those of a device that records and whose memory the worker may fill.
 const OpTable& WatchedOps() {
   static const OpTable kOps = [] {
     OpTable ops = RecordingOps();
@@ -148,7 +148,7 @@ class WarmUpTest : public testing::Test {
     (void)model.Forward(batch);
   }
 
-  // Of requests with a token each and none before it.
+  // A decode of requests with one token each and no earlier ones.
   static void Decode(Model& model, std::uint32_t requests) {
     Batch batch;
     std::vector<TestSequence> sequences;
@@ -226,14 +226,14 @@ TEST_F(WarmUpTest, EachRankIsWarmWithoutACollectiveOp) {
   }
 }
 
-// The others warm up meanwhile, and would wait for it for ever.
+// The others warm up meanwhile, and would wait for it forever.
 TEST_F(WarmUpTest, ARankThatFailsToLoadHoldsUpNoOther) {
   const auto loaded = LoadRanks(2, 0.5);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().field, "kv_memory");
 }
 
-// ---- what there is to warm up ----
+// ---- which steps are warmed up ----
 
 TEST(WarmUpPlanTest, RowsAreEveryBucketsAndEveryPaddedDecodes) {
   const std::vector<std::uint32_t> rows = WarmUpRows(700);

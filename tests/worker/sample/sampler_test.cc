@@ -24,7 +24,8 @@ class SamplerTest : public testing::Test {
   kernels::SampleScratch scratch_;
 };
 
-// The definition, in double and by sorting everything: the tokens that can be drawn, likeliest first, with their share.
+// The definition, in double and by sorting everything: the tokens that can be drawn, likeliest first, with their
+// shares.
 struct Share {
   TokenId token;
   double probability;
@@ -163,7 +164,8 @@ TEST_F(SamplerTest, MinPOfOneLeavesTheLikeliestAlone) {
   EXPECT_EQ(drawn, (std::set<TokenId>{1, 3}));
 }
 
-// p is 1/7, 2/7, 4/7: of the two that min-p keeps, top-p keeps the first, since that alone is 2/3 of them.
+// p is 1/7, 2/7, 4/7. Min-p keeps the last two; top-p keeps the likeliest of them, because it has 2/3 of their
+// probability.
 TEST_F(SamplerTest, TopPIsOfWhatMinPKeeps) {
   const std::vector<float> logits = {0, std::log(2.0F), std::log(4.0F)};
   for (std::uint64_t index = 0; index < 100; ++index) {

@@ -54,12 +54,12 @@ class TokenCountsTest : public testing::Test {
   Rng rng_{5};
 };
 
-// Reset once, and counted on from draw to draw, as a device does.
+// Reset once, and then counted from draw to draw, as a device does.
 TEST_F(TokenCountsTest, DrawsSeeWhatTheDefinitionSaysAfterEachToken) {
   for (int round = 0; round < 300; ++round) {
     const wire::Sampling sampling = RandomSampling();
     std::vector<TokenId> text = Tokens(1 + rng_.Below(40));
-    const std::size_t output_before = rng_.Below(2) * rng_.Below(text.size());  // of a request that goes on
+    const std::size_t output_before = rng_.Below(2) * rng_.Below(text.size());  // of a request that continues
     const std::size_t prompt_count = text.size() - output_before;
     std::vector<kernels::LogitBias> biases;
     for (const wire::LogitBias& bias : sampling.logit_bias) biases.push_back({bias.token, bias.bias});
@@ -86,7 +86,7 @@ TEST_F(TokenCountsTest, DrawsSeeWhatTheDefinitionSaysAfterEachToken) {
       const std::vector<float> wanted =
           NaivePenalized(logits, sampling, all.first(prompt_count), all.subspan(prompt_count));
       for (TokenId token = 0; token < kVocab; ++token) {
-        // A subtrahend of f32, and one rounding.
+        // One f32 subtraction and one rounding.
         ASSERT_NEAR(adjusted[token], wanted[token], 1e-5) << "round " << round << " step " << step;
       }
       text.push_back(Tokens(1)[0]);

@@ -1,4 +1,4 @@
-// What waiting sequences get: a place in the order, the blocks that others compute, the rows of a block in part.
+// How waiting sequences are served: the order, blocks that others compute, and rows of partial blocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ class AdmissionTest : public SchedulerTest {
 
   [[nodiscard]] bool Waits(SequenceId id) const { return scheduler_->Get(id).state == Sequence::State::kWaiting; }
 
-  // Two sequences of 17 tokens of one text: the second waits for the first. The budget of ten tokens shrinks to three
-  // after the first step, because of sequences that come to decode. Returns these.
+  // Two sequences of 17 tokens of one text; the second waits for the first. After the first step, decoding sequences
+  // shrink the budget from ten tokens to three. Returns those sequences.
   std::vector<SequenceId> SlowDownTheFirst(SequenceId& first, SequenceId& second) {
     Make({.max_batch_tokens = 10});
     std::vector<SequenceId> decoding{Submit(SequenceSpec{.root = kRoot, .prompt = Text(3, 9), .fork_count = 6})};
@@ -58,13 +58,13 @@ TEST_F(AdmissionTest, WhoseAwaitedPrefixIsGivenUpIsNotTakenAsShort) {
   Make({.max_batch_tokens = 8, .policy = SchedulePolicy::kShortestUncached});
   const SequenceId first = Submit(Text(40, 1));
   Step();
-  const SequenceId second = Submit(Text(33, 1));  // one token is left to it when the first has gone on
+  const SequenceId second = Submit(Text(33, 1));  // one token will be left when the first has continued
   const SequenceId other = Submit(Text(6, 5));
   scheduler_->Remove(first);
   EXPECT_THAT(Step(), ElementsAre(Pair(second, 2), Pair(other, 6)));
 }
 
-// ---- prompts that are computed in part ----
+// ---- prompts that are partly computed ----
 
 TEST_F(AdmissionTest, AShortPromptGoesBeforeTheRestOfALongOne) {
   Make({.max_batch_tokens = 10, .policy = SchedulePolicy::kShortestUncached});
@@ -108,9 +108,9 @@ TEST_F(AdmissionTest, NoMorePromptsAreBegunThanMayBeComputedInPart) {
 
 TEST_F(AdmissionTest, APausedPromptKeepsTheRoomForItsRest) {
   Make({.block_count = 12, .max_batch_tokens = 8, .policy = SchedulePolicy::kShortestUncached});
-  const SequenceId paused = Submit(Text(36, 1));  // nine blocks
+  const SequenceId paused = Submit(Text(36, 1));  // takes nine blocks
   Compute();
-  const SequenceId fits = Submit(Text(8, 2));  // three, with the next token's
+  const SequenceId fits = Submit(Text(8, 2));  // takes three blocks, with the one for the next token
   EXPECT_THAT(Compute(), ElementsAre(Pair(fits, 8)));
   const SequenceId does_not = Submit(Text(4, 3));
   EXPECT_THAT(Compute(), ElementsAre(Pair(paused, 8)));
@@ -149,8 +149,8 @@ TEST_F(AdmissionTest, WhoIsAdmittedDoesNotHangOnTheLengthOfTheStep) {
   EXPECT_THAT(Compute(), ElementsAre(Pair(third, 3), Pair(fourth, 3)));
 }
 
-// One second per token: with a full step the first token comes up to ten seconds later. With a short one the prompt
-// that waits, which counts as ten, is held up by what a step takes beside its prefill: 0.9 seconds, or 1.1.
+// One second per token. A full step delays the first token by up to ten seconds. A short step delays the waiting
+// prompt, which counts as ten, by the fixed time of one more step: 0.9 seconds, or 1.1.
 TEST_F(AdmissionTest, AStepIsFullWhereOneMoreWouldCostMore) {
   for (const bool is_costly : {false, true}) {
     Make({.max_batch_tokens = 10, .short_step_tokens = 6, .policy = SchedulePolicy::kShortestUncached});
@@ -164,9 +164,9 @@ TEST_F(AdmissionTest, AStepIsFullWhereOneMoreWouldCostMore) {
   }
 }
 
-// ---- who is pressed for time ----
+// ---- sequences that would miss the target ----
 
-// A prompt of 4,000 tokens, and one of 1,000 in every second, which is a step of as many tokens.
+// A prompt of 4,000 tokens, and one of 1,000 every second; a step computes 1,000 tokens and takes a second.
 class PressedTest : public SchedulerTest {
  protected:
   void MakeWithTarget(std::optional<Duration> target, std::uint32_t block_count = 8192,
@@ -177,11 +177,11 @@ class PressedTest : public SchedulerTest {
           .policy = SchedulePolicy::kShortestUncached,
           .first_token_target = target});
     Submit(Text(1000, 1));
-    Compute(kStep);  // from here on the pace is known
+    Compute(kStep);  // the pace is known from here on
     long_one_ = Submit(Text(4000, 2));
   }
 
-  // Computes for so many seconds. Returns the tokens of the long one computed in each.
+  // Computes for this many seconds. Returns the tokens of the long prompt computed in each.
   std::vector<std::uint32_t> ComputeFor(int seconds) {
     std::vector<std::uint32_t> computed;
     for (; seconds > 0; --seconds) {
@@ -207,7 +207,7 @@ TEST_F(PressedTest, WithoutATargetALongPromptWaits) {
 TEST_F(PressedTest, WhoWouldComeTooLateGetsThePartOfTheBudgetThatItNeeds) {
   MakeWithTarget(14 * kStep);
   EXPECT_THAT(ComputeFor(6), testing::Each(0U));
-  EXPECT_THAT(ComputeFor(6), testing::Each(500U));  // what is left then is as short as the others
+  EXPECT_THAT(ComputeFor(6), testing::Each(500U));  // then the rest is as short as the others
   ComputeFor(2);
   EXPECT_EQ(scheduler_->Get(long_one_).computed_token_count, 4000U);
 }
@@ -221,13 +221,13 @@ TEST_F(PressedTest, StepsAreFullWhereTimePresses) {
 }
 
 TEST_F(PressedTest, SomethingIsLeftToTheOthers) {
-  MakeWithTarget(2 * kStep);  // can not be
+  MakeWithTarget(2 * kStep);  // can not be met
   EXPECT_THAT(ComputeFor(5), ElementsAre(800, 800, 800, 800, 800));
 }
 
 TEST_F(PressedTest, WhoCameFirstIsServedFirst) {
   MakeWithTarget(10 * kStep);
-  const SequenceId second = Submit(Text(4000, 99));  // both together need eight seconds of ten
+  const SequenceId second = Submit(Text(4000, 99));  // both together need eight of ten seconds
   ComputeFor(5);
   EXPECT_EQ(scheduler_->Get(long_one_).computed_token_count, 4000U);
   EXPECT_EQ(scheduler_->Get(second).computed_token_count, 0U);
@@ -235,7 +235,7 @@ TEST_F(PressedTest, WhoCameFirstIsServedFirst) {
 
 TEST_F(PressedTest, WhileThereIsNoRoomForItNobodyElseTakesIt) {
   MakeWithTarget(2 * kStep, 1024);
-  Compute(kStep);  // the long one has begun; the first one still holds its place
+  Compute(kStep);  // the long one has begun; the first one still holds its blocks
   const SequenceId another = Submit(Text(2000, 98));
   scheduler_->AdvanceTo(now_ += 2 * kStep);
   const SequenceId small = Submit(Text(4, 97));
@@ -244,7 +244,7 @@ TEST_F(PressedTest, WhileThereIsNoRoomForItNobodyElseTakesIt) {
   EXPECT_EQ(scheduler_->Get(small).state, Sequence::State::kWaiting);
 }
 
-// ---- what others compute ----
+// ---- blocks that others compute ----
 
 TEST_F(AdmissionTest, WhoHasWaitedAsLongAsComputingTakesComputesItself) {
   SequenceId first;
@@ -258,7 +258,8 @@ TEST_F(AdmissionTest, WhoHasWaitedAsLongAsComputingTakesComputesItself) {
   EXPECT_EQ(Computed(MissReason::kInFlight), 4U);
 }
 
-// Other prompts pause the first one. The steps that the second would take are over soon, but not the time.
+// Other prompts pause the first one. The number of steps that the second one would need passes quickly, but not the
+// time.
 TEST_F(AdmissionTest, WhoWaitsDoesSoForAsLongAsComputingIsPredictedToTake) {
   Make({.max_batch_tokens = 10, .policy = SchedulePolicy::kShortestUncached});
   Submit(Text(41, 1));
@@ -301,8 +302,8 @@ TEST_F(AdmissionTest, WhoseTimeHasNotComeWaitsAlthoughThereIsBudget) {
   EXPECT_EQ(Computed(MissReason::kInFlight), 0U);
 }
 
-// The second one has no place to run for long after the first has computed what they share. That is not giving up: it
-// waits again, for what a third one computes of the rest.
+// The second one lacks space to run for long after the first has computed what they share. That is not giving up: it
+// waits again for what a third one computes of the rest.
 TEST_F(AdmissionTest, WhoHadNoPlaceToRunHasNotGivenUp) {
   Make({.max_batch_tokens = 8, .max_running = 2});
   const SequenceId occupant = Submit(Text(2, 9));
@@ -364,13 +365,13 @@ TEST_F(AdmissionTest, AResumedSequenceComputesWhatWasEvictedAndOneToken) {
   ASSERT_TRUE(Waits(second));
   const Sequence& resumed = scheduler_->Get(second);
   scheduler_->Remove(first);
-  const std::uint32_t cached_blocks = 4;  // of five; the first one took the last
+  const std::uint32_t cached_blocks = 4;  // of five; the first sequence took the last one
   EXPECT_EQ(resumed.token_count(), cached_blocks * kBlockTokens + 1);
   EXPECT_THAT(Step(), ElementsAre(Pair(second, 1)));
   EXPECT_EQ(resumed.cached_token_count, 0U);
 }
 
-// ---- what is kept for those that wait ----
+// ---- blocks kept for waiting sequences ----
 
 class WantedTest : public AdmissionTest {
  protected:
@@ -421,7 +422,7 @@ TEST_F(WantedTest, WhenItIsAdmittedNothingIsWantedAnyMore) {
   EXPECT_FALSE(IsCached(Text(4, 1)));
 }
 
-// ---- tokens of a block in part ----
+// ---- rows of partial blocks ----
 
 TEST_F(AdmissionTest, TheEqualRowsOfABlockAreCopied) {
   const BlockId cached = CommitElsewhere(Text(12, 1))[1];

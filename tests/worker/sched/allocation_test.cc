@@ -1,4 +1,4 @@
-// A step in steady state costs no heap allocation, in the scheduler and in the cache.
+// A step in steady state allocates nothing on the heap, neither in the scheduler nor in the cache.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class AllocationTest : public testing::TestWithParam<std::string_view> {
                             .policy = SchedulePolicy::kShortestUncached,
                             .first_token_target = std::chrono::seconds(1)}) {}
 
-  // A prompt that goes on from the first tokens of another one, of ever another text behind them.
+  // A prompt that continues the first tokens of an earlier one with a new text each time.
   SequenceId Submit(std::uint32_t max_output_tokens) {
     const auto number = static_cast<TokenId>(next_prompt_++);
     std::vector<TokenId> prompt;
@@ -54,7 +54,7 @@ class AllocationTest : public testing::TestWithParam<std::string_view> {
     }
   }
 
-  // Requests come and go until the pool is full of what they left.
+  // Requests come and go until the pool is full of their blocks.
   void FillPool() {
     while (cache_.pool().free_count() > 0) {
       std::vector<SequenceId> sequences;
@@ -64,7 +64,7 @@ class AllocationTest : public testing::TestWithParam<std::string_view> {
     }
   }
 
-  // They are built for whoever takes them, and cost what they hold. Returns the blocks stored.
+  // Events are allocated for whoever takes them, in proportion to their content. Returns the blocks stored.
   std::uint64_t TakeEvents() {
     std::uint64_t stored = 0;
     for (const wire::CacheEvent& event : cache_.TakeEvents()) stored += event.stored.hashes.size();

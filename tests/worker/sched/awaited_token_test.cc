@@ -1,4 +1,4 @@
-// Tokens that are scheduled before anybody knows which they are.
+// Tokens that are scheduled before they are known.
 #include <gtest/gtest.h>
 
 #include "tests/worker/sched/scheduler_fixture.h"
@@ -8,7 +8,7 @@ namespace {
 
 class AwaitedTokenTest : public SchedulerTest {
  protected:
-  // A sequence whose prompt is computed and whose next token is in its place.
+  // A sequence whose prompt is computed and whose next token is awaited.
   SequenceId Awaiting(std::vector<TokenId> prompt) {
     const SequenceId id = Submit(std::move(prompt));
     Compute();
@@ -62,7 +62,7 @@ TEST_F(AwaitedTokenTest, WhoEndsMeanwhileLeavesWhatIsKnown) {
   scheduler_->Remove(id);
   CheckInvariants();
   EXPECT_EQ(pool_->referenced_count(), 0U);
-  // Two rows of the second block are there, and not a third one that nobody knows.
+  // Two rows of the second block are cached, but not a third one, whose token is unknown.
   const SequenceId next = Submit(Join(Text(6, 1), {0, 0, 0}));
   Compute();
   EXPECT_EQ(scheduler_->Get(next).cached_token_count, 6U);
@@ -101,7 +101,7 @@ TEST_F(AwaitedTokenTest, WhoIsPreemptedMeanwhileGoesOnWithIt) {
   EXPECT_EQ(scheduler_->Get(second).tokens, Join(Text(7, 2), {60, 61}));
 }
 
-// As one whose next token depends on the one before: it waits until that is appended.
+// Like a sequence whose next token depends on the previous one: it waits until that is appended.
 TEST_F(AwaitedTokenTest, ASequenceWithoutOneIsLeftOutOnceAllIsComputed) {
   const SequenceId id = Submit(Text(6, 1));
   Compute();
@@ -110,8 +110,8 @@ TEST_F(AwaitedTokenTest, ASequenceWithoutOneIsLeftOutOnceAllIsComputed) {
   EXPECT_EQ(Compute().at(id), 1U);
 }
 
-// A sequence that was preempted with all but one of its tokens cached is dealt a token and decodes it. Nothing of that
-// may be left over for the step in which it has nothing to compute.
+// A preempted sequence with all but one of its tokens cached is dealt a token and decodes it. Nothing of that may
+// remain for the step in which it has nothing to compute.
 TEST_F(AwaitedTokenTest, NothingIsLeftOverOfWhatADecodeWasDealt) {
   Make({.block_count = 4});
   const SequenceId first = Submit(Text(3, 1));

@@ -1,4 +1,4 @@
-// Forks: several sequences that go on from one prompt, and the blocks that they share until they write.
+// Forks: several sequences that continue from one prompt, and the blocks that they share until they write.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ class ForkTest : public SchedulerTest {
     return Submit(SequenceSpec{.root = kRoot, .prompt = std::move(prompt), .fork_count = fork_count});
   }
 
-  // A sequence whose prompt is computed and that has been forked so often, in order of birth. None has output yet.
+  // A sequence whose prompt is computed, and this many forks of it, in order of creation. None has output yet.
   std::vector<SequenceId> Forked(std::vector<TokenId> prompt, std::uint32_t fork_count) {
     std::vector<SequenceId> all{SubmitToFork(std::move(prompt), fork_count)};
     Compute();
@@ -26,7 +26,7 @@ class ForkTest : public SchedulerTest {
     return all;
   }
 
-  // Each gets a token of its own.
+  // Gives each sequence a token of its own.
   void AppendOwn(const std::vector<SequenceId>& sequences) {
     for (const SequenceId id : sequences) scheduler_->Append(id, 100'000 + static_cast<TokenId>(id.value()));
   }
@@ -141,7 +141,7 @@ TEST_F(ForkTest, ForksAreAdmittedOnlyWithRoomForTheFirstTokenOfEach) {
   const SequenceId a = Submit(Text(11, 1));
   const SequenceId b = SubmitToFork(Text(11, 2), 5);
   Step();
-  EXPECT_EQ(scheduler_->Get(b).state, Sequence::State::kWaiting);  // three blocks for a, three and five for b
+  EXPECT_EQ(scheduler_->Get(b).state, Sequence::State::kWaiting);  // a needs three blocks, b three and five
   scheduler_->Remove(a);
   EXPECT_THAT(Step(), ElementsAre(Pair(b, 11)));
 }
@@ -150,7 +150,7 @@ TEST_F(ForkTest, ASequenceThatWasPreemptedBeforeItsForksMayStillBeForked) {
   Make({.block_count = 9, .max_batch_tokens = 3});
   const SequenceId a = Submit(Text(9, 1));
   Steps(3);
-  const SequenceId b = SubmitToFork(Text(17, 2), 1);  // two tokens a step, beside one of a
+  const SequenceId b = SubmitToFork(Text(17, 2), 1);  // two tokens per step, and one of a
   while (scheduler_->counters().preemptions == 0) Step();
   ASSERT_EQ(scheduler_->Get(b).token_count(), 17U);
   scheduler_->Remove(a);
@@ -159,7 +159,7 @@ TEST_F(ForkTest, ASequenceThatWasPreemptedBeforeItsForksMayStillBeForked) {
   EXPECT_EQ(BlocksOf(fork), BlocksOf(b));
 }
 
-// The pool is full of what the two share, so nothing is won by taking the fork's part of it.
+// The pool is full of what the two share, so preempting the fork frees nothing.
 TEST_F(ForkTest, WhoIsLeftAloneWithASharedBlockGoesOnInPlace) {
   Make({.block_count = 3});
   const auto both = Forked(Text(10, 1), 1);
@@ -173,7 +173,7 @@ TEST_F(ForkTest, WhoIsLeftAloneWithASharedBlockGoesOnInPlace) {
 
 TEST_F(ForkTest, APreemptedForkIsComputedAgainFromWhatIsCached) {
   Make({.block_count = 5});
-  const auto both = Forked(Text(10, 1), 1);  // two full blocks, and one for each
+  const auto both = Forked(Text(10, 1), 1);  // two full blocks, and one more for each
   AppendOwn(both);
   while (scheduler_->counters().preemptions == 0) Step();
   const std::uint32_t known = scheduler_->Get(both[1]).token_count();
@@ -195,13 +195,13 @@ TEST_F(ForkTest, ForksOfUncachedSequencesShareBlocksAndCommitNone) {
   EXPECT_EQ(cache_->ready_count(), 0U);
 }
 
-// Beam search: of all continuations the best ones go on, whoever they came from.
+// Beam search: the best continuations continue, whichever beams they come from.
 TEST_F(ForkTest, BeamsShareAllBlocksUpToWhereTheyPart) {
   constexpr std::size_t kWidth = 4;
   std::vector<SequenceId> beams{Submit(Text(10, 1))};
   Compute();
   for (TokenId step = 0; step < 12; ++step) {
-    // The best one goes on in as many ways as there are beams; all others have come to nothing.
+    // The best beam continues in as many ways as there are beams; all others end.
     const SequenceId best = beams[step % beams.size()];
     while (beams.size() <= 2 * kWidth && scheduler_->CanFork(best)) beams.push_back(scheduler_->Fork(best));
     std::vector<SequenceId> chosen{best};

@@ -1,4 +1,4 @@
-// What the minimum hold means to requests: whose blocks stay, who waits for them and for how long.
+// The effect of the minimum hold on requests: whose blocks stay, who waits for them and for how long.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -17,7 +17,7 @@ class HoldTest : public SchedulerTest {
  protected:
   static constexpr Duration kHold = milliseconds(4000);
 
-  // Blocks of four tokens, of which half may be held.
+  // Blocks of four tokens; half of them may be held.
   void MakeHolding(std::uint32_t block_count) {
     Make({.block_count = block_count, .cache = {.block_tokens = kBlockTokens, .min_hold = kHold}});
     AdvanceTo(milliseconds(0));
@@ -25,7 +25,7 @@ class HoldTest : public SchedulerTest {
 
   void AdvanceTo(Duration time) { scheduler_->AdvanceTo(Instant(time)); }
 
-  // A request that comes, has `output_count` tokens of output, and goes, alone.
+  // A request that comes, has `output_count` tokens of output, and ends, alone.
   void Serve(const std::vector<TokenId>& prompt, std::uint32_t output_count = 1) {
     const SequenceId id = Submit(prompt);
     while (scheduler_->Get(id).token_count() < prompt.size() + output_count) Step();
@@ -43,7 +43,7 @@ class HoldTest : public SchedulerTest {
 
   [[nodiscard]] bool Runs(SequenceId id) const { return scheduler_->Get(id).state == Sequence::State::kRunning; }
 
-  // Enough tokens that the sequence fills `block_count` more blocks, and they are computed.
+  // Appends enough tokens to fill `block_count` more blocks, and computes them.
   void Grow(SequenceId id, std::uint32_t block_count) {
     for (std::uint32_t token = 0; token < block_count * kBlockTokens; ++token) {
       if (scheduler_->Get(id).remaining_count() == 0) scheduler_->Append(id, 9);
@@ -67,7 +67,7 @@ class HoldOfPolicyTest : public HoldTest, public testing::WithParamInterface<std
     AdvanceTo(milliseconds(0));
     Serve(prefix_, 8);
   }
-  // 16 blocks each, and one for the output.
+  // 16 blocks for each prompt, and one for the output.
   static std::vector<TokenId> OtherPrompt(TokenId number) { return Text(256, 10 + number); }
 
   const std::vector<TokenId> prefix_ = Text(1024, 1);
@@ -82,7 +82,7 @@ TEST_P(HoldOfPolicyTest, OtherPromptsOneAfterTheOtherLeaveAHeldPrefixWhole) {
   EXPECT_EQ(CachedBlocks(prefix_), 64U);
 }
 
-// One request that hits the prefix runs through the first half of the flood.
+// A request that hits the prefix runs during the first half of the flood.
 TEST_P(HoldOfPolicyTest, OtherPromptsLeaveAHeldPrefixWholeThatIsUsedMeanwhile) {
   const SequenceId user = Submit(Join(prefix_, Text(16, 2)));
   Compute();
@@ -100,7 +100,7 @@ TEST_P(HoldOfPolicyTest, AfterItsHoldThePrefixGoesLikeOthers) {
   EXPECT_LT(CachedBlocks(prefix_), 64U);
 }
 
-// Five find room at first. Then 16 of their blocks are held beside the prefix, and four find room at a time.
+// Five fit at first. Then 16 of their blocks are held in addition to the prefix, and four fit at a time.
 TEST_P(HoldOfPolicyTest, OtherPromptsAllAtOnceTakeTurnsAndLeaveAHeldPrefixWhole) {
   std::vector<SequenceId> waiting;
   for (TokenId prompt = 0; prompt < kPromptCount; ++prompt) waiting.push_back(Submit(OtherPrompt(prompt)));
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(All, HoldOfPolicyTest, testing::ValuesIn(kEvictionPolic
   return name;
 });
 
-// ---- who takes held blocks ----
+// ---- sequences that take held blocks ----
 
 TEST_F(HoldTest, WhoRunsAloneTakesHeldBlocksAtOnceTheOldestFirst) {
   MakeHolding(16);
@@ -168,7 +168,7 @@ TEST_F(HoldTest, WhenTheHoldEndsNobodyWaitsForIt) {
   EXPECT_TRUE(Runs(waiting));
 }
 
-// The end of the one that runs would leave eight blocks, which are too few.
+// The end of the running sequence would leave eight blocks, which are too few.
 TEST_F(HoldTest, WhoWouldWaitInVainTakesHeldBlocksWhileOthersRun) {
   MakeHolding(16);
   Serve(Text(32, 1));
@@ -200,7 +200,7 @@ TEST_F(HoldTest, WithoutRoomEvenInHeldBlocksOneWaits) {
 TEST_F(HoldTest, NobodyWaitsLongerThanAHoldForHeldBlocks) {
   Make({.block_count = 24, .cache = {.block_tokens = kBlockTokens, .min_hold = kHold, .held_share_limit = 0.75}});
   AdvanceTo(milliseconds(0));
-  Submit(Text(16, 1));  // stays, in four blocks
+  Submit(Text(16, 1));  // stays and uses four blocks
   const SequenceId second = Submit(Text(28, 2));
   Compute();
   AdvanceTo(milliseconds(1000));

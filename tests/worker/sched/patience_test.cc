@@ -1,4 +1,4 @@
-// No priority starves: a stream of higher ones that never ends holds a lower one up for kPriorityPatience and no more.
+// No priority starves: an endless stream of higher priorities delays a lower one by kPriorityPatience and no more.
 #include <gtest/gtest.h>
 
 #include "tests/worker/sched/scheduler_fixture.h"
@@ -13,8 +13,8 @@ class PatienceTest : public SchedulerTest, public testing::WithParamInterface<Sc
 
   void SetUp() override { Make({.block_count = 400, .max_batch_tokens = 10, .policy = GetParam()}); }
 
-  // A step each second, which is taken up by the one of two prompts of the highest priority that come in it. Returns
-  // how long it took until the sequence had computed its prompt.
+  // A step each second; two prompts of the highest priority arrive per second, and one of them takes up the whole step.
+  // Returns how long it took until the sequence had computed its prompt.
   Duration TimeToCompute(SequenceId low) {
     for (Duration passed{0}; passed < kForEver; passed += kSecond) {
       scheduler_->AdvanceTo(Instant() + passed);

@@ -27,7 +27,7 @@ struct PromptBoardTest : ::testing::Test {
   PromptBoard board;
   std::map<std::uint32_t, PromptTeller> tellers;
 
-  // A load with 100 tokens of 3 requests in the queue, as this link's router is told of it.
+  // The load that this link's router is told, for a queue of 3 requests with 100 tokens.
   wire::Load Told(std::uint32_t link) {
     wire::Load load;
     load.queued_prefill_tokens = 100;
@@ -70,7 +70,7 @@ TEST_F(PromptBoardTest, AReportTakesOverWhatTheEngineHas) {
   EXPECT_TRUE(Told(kMine).other_prompts.empty());
 }
 
-// The engine's load counts it.
+// The engine's load counts it already.
 TEST_F(PromptBoardTest, WhatTheEngineHasIsNotCountedAgainIfNoReportListsIt) {
   board.Arrive(PromptOf(GenerateOf(40), kOther, 5, kToday));
   board.Arrive(PromptOf(GenerateOf(50), kOther, 6, kToday));
@@ -103,7 +103,7 @@ TEST(PromptOfTest, WithoutTheCacheThereIsNothingToFollow) {
   EXPECT_TRUE(PromptOf(generate, kMine, 1, kToday).prompt.hashes.empty());
 }
 
-// The queue that each router is told of, against one that is counted by hand: the engine takes in what has arrived,
+// The queue that each router is told against one that is counted by hand: the engine receives what has arrived,
 // computes some of it within a step, and reports late.
 TEST_F(PromptBoardTest, EachRouterSeesWhatTheOthersHaveThere) {
   struct Known {

@@ -66,7 +66,7 @@ TEST(PromptTellerTest, OfManyPromptsTheFirstAreTold) {
   std::vector<QueuedPrompt> prompts;
   for (std::uint64_t id = 1; id <= 2 * wire::kMaxOtherPrompts; ++id) prompts.push_back(Prompt(id, chain));
   EXPECT_EQ(teller.Tell(prompts, kNow).size(), wire::kMaxOtherPrompts);
-  // Those that move up are new to the router.
+  // The prompts that move up are new to the router.
   const auto list = teller.Tell(std::span(prompts).subspan(1), kNow);
   EXPECT_TRUE(list.front().hashes.empty());
   EXPECT_EQ(list.back().id, wire::kMaxOtherPrompts + 1);
@@ -83,8 +83,8 @@ TEST(PromptTellerTest, TimesNeitherRunBackNorOverflow) {
   EXPECT_EQ(list.at(1).waited_ms, std::numeric_limits<std::uint32_t>::max());
 }
 
-// A router that follows the lists holds the hashes of each listed prompt, but for those that had no room, and never
-// more than it has to.
+// A router that follows the lists holds the hashes of each listed prompt, except those that did not fit, and never more
+// than the limit.
 TEST(PromptTellerTest, WhoFollowsTheListsKnowsWhatIsQueued) {
   Rng rng(1);
   PromptTeller teller;

@@ -1,5 +1,5 @@
-// A scheduler over a small cache with blocks of four tokens, and small verbs for tests of it. After every step all
-// invariants are checked.
+// A scheduler over a small cache with blocks of four tokens, and small verbs for its tests. All invariants are checked
+// after every step.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ class SchedulerTest : public testing::Test {
     return Submit(SequenceSpec{.root = kRoot, .prompt = std::move(prompt), .deadline = deadline});
   }
 
-  // Plans a step and takes it as computed. Returns the tokens computed by sequence.
+  // Plans a step and treats it as computed. Returns the number of computed tokens by sequence.
   std::map<SequenceId, std::uint32_t> Compute(Duration step_time = Duration(0)) {
     std::map<SequenceId, std::uint32_t> computed;
     const std::vector<ScheduledSlice>& slices = scheduler_->Schedule();
@@ -83,7 +83,7 @@ class SchedulerTest : public testing::Test {
     return computed;
   }
 
-  // Compute, and each sequence that wants logits gets its next token.
+  // Compute, and then a next token for each sequence that wants logits.
   std::map<SequenceId, std::uint32_t> Step(TokenId sampled = 7) {
     std::map<SequenceId, std::uint32_t> computed = Compute();
     for (const auto& [id, token_count] : computed) {

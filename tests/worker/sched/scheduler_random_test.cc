@@ -1,6 +1,6 @@
-// Random lives of a scheduler: sequences come with equal beginnings, fork at any token, are cancelled, pinned, run out
-// of blocks and of time. Every row of every block is followed: what a sequence reads is what its tokens say, and nobody
-// writes what another one reads. A failure prints its seed.
+// Random events for a scheduler: sequences come with equal beginnings, fork at any token, are cancelled, pinned, run
+// out of blocks and of time. Every row of every block is tracked: what a sequence reads is what its tokens say, and no
+// sequence writes what another one reads. A failure prints its seed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint32_t kBlockTokens = 4;
 constexpr std::array<double, 2> kShares{0.3, 0.2};
 
-// The rows of all blocks: each names the tokens up to its own.
+// The rows of all blocks: each row identifies the tokens up to its own.
 class RowsOfBlocks {
  public:
   explicit RowsOfBlocks(std::uint32_t block_count) : rows_(std::size_t{block_count} * kBlockTokens) {}
@@ -28,7 +28,7 @@ class RowsOfBlocks {
     for (std::uint32_t row = 0; row < copy.row_count; ++row) At(copy.to, row) = At(copy.from, row);
   }
 
-  // What stands before the slice must be the sequence's own tokens; then the slice is written.
+  // What is before the slice must be the sequence's own tokens; then the slice is written.
   void Compute(const ScheduledSlice& slice) {
     const Sequence& sequence = *slice.sequence;
     std::uint64_t name = sequence.root.low;
@@ -76,7 +76,7 @@ class RandomLife {
     ASSERT_TRUE(sound.ok()) << sound.error().ToString();
   }
 
-  // Nobody comes any more, and all that are there come to their end.
+  // No more sequences arrive, and all present ones come to their end.
   void Finish() {
     constexpr int kMaxSteps = 20'000;
     for (int step = 0; step < kMaxSteps && !limits_.empty(); ++step) {
@@ -92,7 +92,7 @@ class RandomLife {
     std::uint64_t forks = 0;
     std::uint64_t copies = 0;
     std::uint64_t scored_tokens = 0;
-    std::uint64_t pauses = 0;  // steps that a prompt computed in part was left out of
+    std::uint64_t pauses = 0;  // steps without a token for a partly computed prompt
     SchedulerCounters counters;
     CacheCounters cache;
   };
@@ -202,7 +202,7 @@ class RandomLife {
     ASSERT_LE(scheduler_->running_count(), options_.max_running);
   }
 
-  // Each token of a scored prompt is computed as such once, in order, before there is output.
+  // Each token of a scored prompt is computed once as scored, in order, before there is output.
   void CheckScored(const std::vector<ScheduledSlice>& slices) {
     std::uint32_t tokens = 0;
     for (const ScheduledSlice& slice : slices) {
@@ -219,7 +219,7 @@ class RandomLife {
     seen_.scored_tokens += tokens;
   }
 
-  // Who was computed to its last token has nothing left before it gets the next one.
+  // A sequence that was computed to its last token has nothing left before it gets the next one.
   void CheckPartialPrefills() {
     std::uint32_t partial = 0;
     std::uint32_t paused = 0;
@@ -244,7 +244,7 @@ class RandomLife {
     }
   }
 
-  // A token for the sequence, or its end; before that perhaps a fork.
+  // Appends a token to the sequence, or ends it; before that it may fork.
   void GoOn(SequenceId id) {
     const Sequence& sequence = scheduler_->Get(id);
     std::vector<SequenceId> all{id};
@@ -270,7 +270,7 @@ class RandomLife {
   std::unique_ptr<Scheduler> scheduler_;
   Instant now_;
   std::vector<std::vector<TokenId>> prompts_;
-  std::map<SequenceId, std::uint32_t> limits_;  // of those that have not ended: so many tokens, and they do
+  std::map<SequenceId, std::uint32_t> limits_;  // sequences that have not ended, and the tokens at which they do
   struct Scored {
     std::uint32_t token_count = 0;
     std::uint32_t so_far = 0;
@@ -304,7 +304,7 @@ TEST(SchedulerRandomTest, EverySequenceReadsItsOwnTokensAndEnds) {
     seen.counters.dropped_pins += life.seen().counters.dropped_pins;
     seen.cache.evicted_blocks += life.seen().cache.evicted_blocks;
   }
-  // A life in which nothing happens proves nothing.
+  // A run in which nothing happens would prove nothing.
   EXPECT_GT(seen.forks, 1000U);
   EXPECT_GT(seen.copies, 1000U);
   EXPECT_GT(seen.pauses, 300U);

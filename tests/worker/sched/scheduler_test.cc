@@ -80,7 +80,7 @@ TEST_F(SchedulerTest, WaitsOnlyForWhatIsShared) {
   const SequenceId b = Submit(branch);
   EXPECT_THAT(Step(), ElementsAre(Pair(a, 8)));
   scheduler_->Remove(Submit(Text(5, 9)));
-  // The shared two blocks are there, so that b no longer waits; but a has the budget.
+  // The two shared blocks are ready, so b no longer waits; but a has the budget.
   EXPECT_THAT(Step(), ElementsAre(Pair(a, 8)));
   scheduler_->Remove(a);
   EXPECT_THAT(Step(), ElementsAre(Pair(b, 8)));
@@ -101,14 +101,14 @@ TEST_F(SchedulerTest, WhenTheComputingOneIsRemovedTheNextGoesOnFromWhereItWas) {
 
 TEST_F(SchedulerTest, TheMatchIsRepeatedAtEveryChunk) {
   Make({.max_batch_tokens = 5});
-  // a decodes what b has as its prompt.
+  // a decodes what is in b's prompt.
   const SequenceId a = Submit(Text(4, 1));
   Step(1);
   std::vector<TokenId> prompt = Text(4, 1);
   prompt.insert(prompt.end(), 40, 1);
   const SequenceId b = Submit(prompt);
   EXPECT_THAT(Step(1), ElementsAre(Pair(a, 1), Pair(b, 4)));
-  // Another request of b's prompt has put more of it into the cache meanwhile.
+  // Meanwhile another request with b's prompt has put more of it into the cache.
   CommitElsewhere(prompt);
   EXPECT_THAT(Step(1), ElementsAre(Pair(a, 1), Pair(b, 4)));
   EXPECT_EQ(scheduler_->Get(b).computed_token_count, 44U);
@@ -128,7 +128,7 @@ TEST_F(SchedulerTest, PreemptsTheOneAdmittedLastAndPutsItFirstInTheQueue) {
   EXPECT_EQ(scheduler_->Get(b).state, Sequence::State::kWaiting);
   EXPECT_EQ(scheduler_->Get(b).token_count(), 17U);
   scheduler_->Remove(a);
-  // Its blocks are still cached, but for the one that a took; c waits behind it.
+  // Its blocks are still cached, except the one that a took; c waits behind it.
   EXPECT_THAT(Step(), ElementsAre(Pair(b, 5)));
   scheduler_->Remove(b);
   EXPECT_THAT(Step(), ElementsAre(Pair(c, 15)));
@@ -139,7 +139,7 @@ TEST_F(SchedulerTest, AdmitsOnlyWhatFitsBesideThePromptsAdmittedBefore) {
   const SequenceId a = Submit(Text(20, 1));
   const SequenceId b = Submit(Text(20, 2));
   for (int i = 0; i < 5; ++i) EXPECT_THAT(Step(), ElementsAre(Pair(a, 4)));
-  EXPECT_THAT(Step(), ElementsAre(Pair(a, 1)));  // ten blocks hold no two prompts with room to answer
+  EXPECT_THAT(Step(), ElementsAre(Pair(a, 1)));  // ten blocks are too few for two prompts with output
   EXPECT_EQ(scheduler_->counters().preemptions, 0U);
   scheduler_->Remove(a);
   EXPECT_THAT(Step(), ElementsAre(Pair(b, 4)));

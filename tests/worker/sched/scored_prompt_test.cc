@@ -1,4 +1,4 @@
-// Prompts whose log probabilities are wanted: computed whole, few tokens at a time, and in nobody's way.
+// Prompts whose log probabilities are wanted: computed completely, few tokens at a time, without blocking others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

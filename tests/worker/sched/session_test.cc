@@ -1,4 +1,4 @@
-// Sessions: what the last turn had retained, until the next one comes.
+// Sessions: what the last turn retained, until the next one comes.
 #include <gtest/gtest.h>
 
 #include "tests/worker/sched/scheduler_fixture.h"
@@ -23,7 +23,7 @@ class SessionTest : public SchedulerTest {
     Compute();
     scheduler_->Remove(id);
   }
-  // Takes and frees so many blocks.
+  // Takes and frees this many blocks.
   void Squeeze(std::uint32_t block_count) {
     std::vector<BlockId> taken;
     while (taken.size() < block_count) taken.push_back(cache_->Allocate().value());

@@ -1,5 +1,5 @@
-// A step costs the same however many wait. It is measured in time of the processor, which others on the machine do not
-// take from this thread, and as a ratio.
+// A step costs the same however many sequences wait. Measured in CPU time of this thread, which other processes do not
+// affect, and as a ratio.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 class WaitingCostTest : public SchedulerTest, public testing::WithParamInterface<SchedulePolicy> {
  protected:
-  // More than a step looks at, and many times as many. Without its bounds a step would cost 200 times as much.
+  // More than a step looks at, and many times more. Without its limits a step would cost 200 times as much.
   static constexpr TokenId kSome = 100;
   static constexpr TokenId kMany = 20'000;
   static constexpr double kMostTimes = 8;
@@ -33,7 +33,7 @@ class WaitingCostTest : public SchedulerTest, public testing::WithParamInterface
           .first_token_target = std::chrono::seconds(1)});
   }
 
-  // As the engine does it: without the fixture's look at all books.
+  // As the engine does it: without the fixture's check of all invariants.
   void ComputeStep() {
     scheduler_->AdvanceTo(now_ += std::chrono::milliseconds(1));
     const std::vector<ScheduledSlice>& slices = scheduler_->Schedule();
@@ -45,7 +45,7 @@ class WaitingCostTest : public SchedulerTest, public testing::WithParamInterface
     load_ = scheduler_->Load();
   }
 
-  // Of several turns of a few steps the quickest.
+  // The fastest of several runs of a few steps.
   double SecondsOfSteps() {
     constexpr int kTurns = 6;
     constexpr int kSteps = 5;

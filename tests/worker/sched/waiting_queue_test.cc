@@ -18,7 +18,7 @@ class WaitingQueueTest : public testing::Test {
  protected:
   struct Arrival {
     std::uint32_t token_count = 10;
-    std::chrono::milliseconds after{0};  // kStart
+    std::chrono::milliseconds after{0};  // counted from kStart
     std::uint32_t priority = 50;
     std::optional<Instant> deadline = std::nullopt;
     std::uint32_t output_count = 0;
@@ -26,7 +26,7 @@ class WaitingQueueTest : public testing::Test {
 
   void Make(SchedulePolicy policy) { queue_ = std::make_unique<WaitingQueue>(policy); }
 
-  // Returns the number by which Order tells of it.
+  // Returns the number by which Order names it.
   std::uint64_t Push(Arrival arrival, WaitingRank::Class standing = WaitingRank::Class::kNew) {
     auto& sequence = sequences_.emplace_back(std::make_unique<Sequence>());
     sequence->id = SequenceId(sequences_.size() - 1);
@@ -136,7 +136,7 @@ TEST_F(WaitingQueueTest, WhoHasWaitedLongHasTheHighestPriority) {
   EXPECT_THAT(Order(), IsEmpty());
 }
 
-// Equals in priority, they stand as the policy says.
+// Equal in priority, they are ordered by the policy.
 TEST_F(WaitingQueueTest, ThoseThatHaveWaitedLongStandAsThePolicySays) {
   Make(SchedulePolicy::kShortestUncached);
   const auto large = Push({.token_count = 6'000, .priority = 10});

@@ -1,4 +1,4 @@
-"""What guidellm takes from PyTorch: a loader that hands out prompts one by one. PyTorch itself has gigabytes."""
+"""The part of PyTorch that guidellm uses: a loader that returns prompts one by one. PyTorch itself takes gigabytes."""
 
 from torch import utils  # noqa: F401
 
@@ -8,7 +8,7 @@ class Generator:
         return self
 
 
-# Named by a library that looks for objects of these classes in what it saves; there are none.
+# A library looks for objects of these classes in what it saves; there are none.
 class Tensor:
     pass
 

@@ -5,24 +5,24 @@
     build/goldens-venv/bin/pip install torch transformers tokenizers safetensors
     build/goldens-venv/bin/python tests/worker/model/goldens/make_goldens.py [NAME ...]
 
-Without names it makes all. Each folder beside this script is a Hugging Face model directory with random weights, drawn from a fixed seed, and a
-golden.safetensors:
+Without names it makes all. Each folder beside this script is a Hugging Face model directory with random weights from a
+fixed seed, and a golden.safetensors:
 
     input_ids  I32 [tokens]         a prompt of random ids
     logits     F32 [tokens, vocab]  of every position, computed in float32 from the weights as stored
 
-The small ones, which came later, go on from there: greedy_ids I32 [8] and margins F32 [8], as below.
+The small ones also have greedy_ids I32 [8] and margins F32 [8], as below, which continue the prompt.
 
-`demo` has no weights: it is about deploy/demo-model, with the logits of the last positions only:
+`demo` has no weights: it is for deploy/demo-model, and has the logits of the last positions only:
 
     input_ids   I32 [tokens]
     positions   I32 [8]         which positions the rows of logits belong to
     logits      F32 [8, vocab]
     prompt_ids  I32 [prompt]    a chat prompt
     greedy_ids  I32 [64]        the most likely continuation, one token at a time; it does not stop at an end token
-    margins     F32 [64]        by how much the chosen logit beat the second
+    margins     F32 [64]        the chosen logit less the second one
 
-Nothing of Roost takes part, so that the two can judge each other. versions.json tells which libraries did.
+No code of Roost is involved, so that the two can check each other. versions.json names the libraries.
 """
 import copy
 import dataclasses
@@ -50,7 +50,7 @@ TOKENIZER_TEXT = "the other there then her here he in thin thing and hand an on 
 
 @dataclasses.dataclass
 class Golden:
-    """One folder. `config` holds what differs from `BASE`; the files keep the form that models are published in."""
+    """One folder. `config` holds the differences from `BASE`; the files have the form in which models are published."""
     name: str
     architecture: str
     config: dict
@@ -65,7 +65,7 @@ BASE = {"hidden_act": "silu", "hidden_size": 64, "intermediate_size": 72, "num_h
         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0, "tie_word_embeddings": True, "vocab_size": VOCAB, "bos_token_id": VOCAB - 3,
         "eos_token_id": END}
-# The original context is so short that 72 positions feel the scaling; the frequencies fall into all of its three zones.
+# The original context is so short that the scaling affects 72 positions; there are frequencies in all its three zones.
 LLAMA3 = {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                            "original_max_position_embeddings": 32},
           "head_dim": 32, "num_attention_heads": 2, "num_key_value_heads": 1}
@@ -76,7 +76,7 @@ MISTRAL = {"sliding_window": None, "tie_word_embeddings": False, "hidden_size": 
            "head_dim": 16}
 
 
-# A context of 20 tokens, prompt and greedy tokens together, is all that the windows of some of these hold.
+# The windows of some of these hold just 20 tokens, prompt and greedy tokens together.
 SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
 WINDOW = SMALL_PROMPT_TOKENS + SMALL_GREEDY_TOKENS
 BIASES = {"attention_bias": True, "mlp_bias": True}
@@ -90,7 +90,7 @@ YARN_IN_FULL = {"rope_parameters": {"rope_type": "yarn", "rope_theta": 500.0, "f
 
 
 def small(name, architecture, config, **keywords):
-    """A few kilobytes: the weights in bfloat16, few positions."""
+    """A golden of a few kilobytes: weights in bfloat16, few positions."""
     return Golden(name, architecture, SMALL | config, dtype=torch.bfloat16, prompt_tokens=SMALL_PROMPT_TOKENS,
                   greedy_tokens=SMALL_GREEDY_TOKENS, **keywords)
 
@@ -117,7 +117,7 @@ GOLDENS = [
 
 
 def draw_weights(model):
-    """Weights that matter: every norm differs from 1, every bias from 0, and attention is far from uniform."""
+    """Weights with an effect: every norm differs from 1, every bias from 0, and attention is far from uniform."""
     for name, weight in model.named_parameters():
         if name.endswith("bias"):
             weight.normal_(0.0, 0.5)
@@ -172,7 +172,7 @@ def save_golden(folder, tensors):
 
 
 def check_window(golden, folder):
-    """A window of as many tokens as the context has hides none of them, and hides one of a longer context."""
+    """A window as long as the context hides no token, and hides one token of a longer context."""
     window = golden.config.get("sliding_window")
     if window is None:
         return
