@@ -10,9 +10,9 @@
 // connection buffers at most one read in each direction.
 //
 // A connection has Handshakes::kTime for its handshake, and the number of handshakes at a time is limited
-// (handshakes.h). With a guard (link_guard.h) peers must speak CURVE, and each connection reaches ZeroMQ from a loopback
-// address of its own, by which the guard knows it: ZeroMQ asks whether its key may come in, and the gate cuts it off
-// when that key is withdrawn.
+// (handshakes.h). With a guard (link_guard.h) peers must speak CURVE, and each connection reaches ZeroMQ from a
+// loopback address of its own, by which the guard knows it: ZeroMQ asks whether its key may come in, and the gate cuts
+// it off when that key is withdrawn.
 //
 // Threads: one thread of its own serves all connections; StopListening may be called from any. A Gate must outlive the
 // ZeroMQ context of the inner socket, so that what that socket still sends while it closes gets out.

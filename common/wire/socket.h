@@ -13,10 +13,10 @@
 //
 // With keys (link_keys.h) the wire is encrypted, and both ends prove who they are (CURVE). A dealer accepts the router
 // that has the given public key and no other; a router accepts peers whose keys its LinkGuard knows. Without keys the
-// wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless given InsecureBind::kAllow.
-// Memory for strangers is limited all the same: a Gate (gate.h) stands before ZeroMQ and cuts off messages in several
-// parts, and large frames that do not fit into a budget. ZeroMQ itself keeps at most kReceiveMark whole frames per
-// connection that the reader has not taken.
+// wire is neither encrypted nor authenticated: a RouterSocket binds to loopback only, unless given
+// InsecureBind::kAllow. Memory for strangers is limited all the same: a Gate (gate.h) stands before ZeroMQ and cuts off
+// messages in several parts, and large frames that do not fit into a budget. ZeroMQ itself keeps at most kReceiveMark
+// whole frames per connection that the reader has not taken.
 //
 // Threads: a socket belongs to one thread at a time; Context and Waker are shared. All sockets are gone before their
 // Context. Errors of ZeroMQ become Results and outcomes here; whatever else it throws is a bug and stops the process.

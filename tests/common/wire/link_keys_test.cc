@@ -83,7 +83,8 @@ TEST(LinkKeysTest, ALineThatIsWrongIsNamed) {
   EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"models":["*"])")), "peers:1: workers is missing");
   EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"workers":["*"])")), "peers:1: models is missing");
   EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"workers":[],"models":["*"])")), "peers:1: workers is no list of names");
-  EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"workers":"*","models":["*"])")), "peers:1: workers is no list of names");
+  EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"workers":"*","models":["*"])")),
+            "peers:1: workers is no list of names");
   EXPECT_EQ(PeersError(RouterLine(kPublic, R"(,"worker":["*"])")),
             "peers:1: 'worker' is no member of a peer; there are public_key, workers and models");
   EXPECT_EQ(PeersError(RouterLine(kPublic), PeersOf::kWorker),

@@ -118,7 +118,9 @@ TEST(ZmtpWatchTest, EveryMechanismButTheWantedOneIsRefusedAtTheGreeting) {
       EXPECT_TRUE(Take(watch, greeting.substr(0, 31)).ok());
       const Result<void> taken = Take(watch, greeting.substr(31, 1));
       EXPECT_EQ(taken.ok(), name == wanted_name) << name;
-      if (!taken.ok()) EXPECT_EQ(taken.error().code, ErrorCode::kUnauthenticated);
+      if (!taken.ok()) {
+        EXPECT_EQ(taken.error().code, ErrorCode::kUnauthenticated);
+      }
     }
   }
 }
